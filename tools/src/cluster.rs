@@ -231,12 +231,28 @@ impl Cluster {
         self.connect(program)?.ask(request)
     }
 
-    /// Opens a conversation with a step manager on another host through a daemon of this one.
-    pub fn connect_through(&self, program: &str, to: TunnelTo) -> Answer<DoorClient> {
+    /// Opens a conversation with a step manager on another host, or about the records that its daemon has, through a daemon
+    /// of this one.
+    pub fn connect_through(&self, link: LinkKind, program: &str, to: TunnelTo) -> Answer<DoorClient> {
         let mut tried = Vec::new();
         for door in self.doors() {
-            let link = LinkKind::CommandToStepMgr;
             match DoorClient::connect_tunnel(&door, link, &greeting(program), Some(ANSWER_TIMEOUT), to.clone()) {
+                Ok(client) if self.trusted.contains(&client.peer().uid) => return Ok(client),
+                Ok(client) => {
+                    tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid))
+                }
+                Err(error) => tried.push(error.to_string()),
+            }
+        }
+        Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })
+    }
+
+    /// Opens a conversation with the daemon of a node on this host.
+    pub fn connect_to_node(&self, link: LinkKind, program: &str) -> Answer<DoorClient> {
+        let mut tried = Vec::new();
+        let of_nodes = |door: &PathBuf| door.file_name().is_some_and(|name| name != doors::CONTROLLER);
+        for door in self.doors().into_iter().filter(of_nodes) {
+            match DoorClient::connect(&door, link, &greeting(program), Some(ANSWER_TIMEOUT)) {
                 Ok(client) if self.trusted.contains(&client.peer().uid) => return Ok(client),
                 Ok(client) => {
                     tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid))

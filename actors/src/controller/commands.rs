@@ -265,7 +265,8 @@ impl ControllerActor {
             return Err(Refusal::Unreachable(node, "its node daemon is not connected".to_owned()));
         }
         let (job, sluid) = (view.id, view.sluid);
-        let order = ControllerToNode::SignalSteps { job, sluid, steps: steps.which, pending_only, signal };
+        let order =
+            ControllerToNode::SignalSteps { job, sluid, steps: steps.which, pending_only, signal, by: Some(by.uid) };
         self.env.tell_node(cx, &node, NodeInput::Send(Box::new(order)));
         Ok(())
     }

@@ -23,8 +23,11 @@ use crate::{
 };
 use garrick_model::{
     config::Config,
-    ids::{JobId, NodeIndex},
-    messages::node::{JobCredential, NodeToController, SwitchPath},
+    ids::{JobId, NodeIndex, Sluid},
+    messages::{
+        node::{JobCredential, NodeToController, SwitchPath},
+        records::RecordsPlace,
+    },
     packed_steps::StepTally,
     reservation::Reservation,
     time::Timestamp,
@@ -248,6 +251,13 @@ impl Env {
     /// A number for a question to agents, never used again.
     pub fn next_query(&self) -> u64 {
         self.queries.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Where records of a run are that a node has.
+    pub fn records_place(&self, job: JobId, sluid: Sluid, node: &str) -> RecordsPlace {
+        let config = self.config();
+        let at = config.node(node).map(|known| format!("{}:{}", known.address, known.port));
+        RecordsPlace { job, sluid, node: node.to_owned(), address: at.unwrap_or_default() }
     }
 
     /// Who gathers and remembers steps.

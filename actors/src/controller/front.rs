@@ -211,6 +211,7 @@ impl ControllerActor {
             NodeToController::Steps { query, steps, missing, left_out } => {
                 self.tell_steps(cx, StepsMsg::Answer { query, node, steps, missing, left_out });
             }
+            NodeToController::Records { query, runs } => self.tell_steps(cx, StepsMsg::Found { query, node, runs }),
             NodeToController::Trace { query, records, last } => self.queries.trace(query, &node, records, last),
             NodeToController::Register { .. } => {
                 tracing::warn!(node, "node.registered_twice");
@@ -355,6 +356,7 @@ impl ControllerActor {
             }
             CommandRequest::ShowScript { job } => self.script(cx, by, job, replies),
             CommandRequest::LocateStepManager { job } => self.locate(cx, by, job, replies),
+            CommandRequest::FindRecords { job, run } => self.find_records(cx, job, run, replies),
             // An agent answers that for itself: it is about what is on its node.
             CommandRequest::AskRun { .. } => {
                 let what = "asking the controller for a run on a node".to_owned();

@@ -16,7 +16,7 @@ use crate::{
     node::messages::NodeInput,
 };
 use garrick_model::{
-    ids::JobId,
+    ids::{JobId, Sluid},
     messages::{
         command::{CommandReply, JobMilestone, JobSelector, MessageCount, TraceLine},
         node::ControllerToNode,
@@ -320,6 +320,28 @@ impl ControllerActor {
             by_node.into_iter().partition(|(node, _)| self.link(node).is_some());
         let ended = if ended { views.iter().map(|view| view.id).collect() } else { Vec::new() };
         self.tell_steps(cx, StepsMsg::List { ended, ask, missing: away.into_keys().collect(), replies });
+    }
+
+    /// Where records of a job's steps are. Of a job that is known here that is its batch host; for one that is not, every node is
+    /// asked.
+    pub(super) fn find_records(
+        &self,
+        cx: &mut Context<Self>,
+        job: JobId,
+        run: Option<Sluid>,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        let view = self.env.boards.jobs.get(&job).filter(|view| run.is_none_or(|run| run == view.sluid));
+        let batch_host = view.as_ref().and_then(|view| view.allocation.as_ref()?.nodes.first());
+        if let Some((view, node)) = view.as_ref().zip(batch_host) {
+            let place = self.env.records_place(job, view.sluid, &node.name);
+            replies.send(CommandReply::RecordPlaces { places: vec![place], missing: Vec::new() });
+            return;
+        }
+        let nodes = self.env.boards.nodes.list();
+        let (ask, missing): (Vec<String>, Vec<String>) =
+            nodes.iter().map(|node| node.name.clone()).partition(|name| self.link(name).is_some());
+        self.tell_steps(cx, StepsMsg::Find { job, run, ask, missing, replies });
     }
 
     /// Messages handled in this process, for whoever may see the traces of the same actors.

@@ -6,13 +6,15 @@ use super::{ended_steps::EndedSteps, env::Env, ports::ReplySink};
 use crate::node::messages::NodeInput;
 use garrick_model::{
     ids::{JobId, Sluid},
-    messages::{command::CommandReply, node::ControllerToNode},
+    messages::{command::CommandReply, node::ControllerToNode, records::RecordsPlace},
     packed_steps::PackedSteps,
+    refusal::Refusal,
     step_listing::StepListing,
     view::StepView,
 };
 use garrick_runtime::{Actor, Context, Message};
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
@@ -56,6 +58,28 @@ pub enum StepsMsg {
         /// Lines that are not there because the list is too long.
         left_out: u64,
     },
+    /// Somebody wants to know where the records of a job are that nobody knows here.
+    Find {
+        /// Job.
+        job: JobId,
+        /// Only this run of it.
+        run: Option<Sluid>,
+        /// Which agents to ask.
+        ask: Vec<String>,
+        /// Nodes that cannot be asked.
+        missing: Vec<String>,
+        /// Where the places go.
+        replies: Box<dyn ReplySink>,
+    },
+    /// An agent's answer.
+    Found {
+        /// Question.
+        query: u64,
+        /// Node.
+        node: String,
+        /// Runs whose records it has.
+        runs: Vec<Sluid>,
+    },
     /// That node answers nothing any more.
     NodeGone {
         /// Node.
@@ -74,6 +98,8 @@ impl Message for StepsMsg {
             Self::Reported { .. } => "StepReport",
             Self::List { .. } => "ListSteps",
             Self::Answer { .. } => "Steps",
+            Self::Find { .. } => "FindRecords",
+            Self::Found { .. } => "Records",
             Self::NodeGone { .. } => "NodeGone",
             Self::Timeout { .. } => "QueryTimeout",
         }
@@ -89,17 +115,31 @@ struct Open {
     missing: Vec<String>,
 }
 
+/// Records that are looked for.
+struct Search {
+    replies: Box<dyn ReplySink>,
+    job: JobId,
+    run: Option<Sluid>,
+    waiting: BTreeSet<String>,
+    places: Vec<RecordsPlace>,
+    missing: Vec<String>,
+}
+
+/// Searches at a time: each asks every node.
+const SEARCHES: usize = 8;
+
 /// The actor.
 pub struct StepsActor {
     env: Arc<Env>,
     ended: EndedSteps,
     open: BTreeMap<u64, Open>,
+    searches: BTreeMap<u64, Search>,
 }
 
 impl StepsActor {
     /// A new one, which remembers nothing.
     pub fn new(env: Arc<Env>) -> Self {
-        Self { env, ended: EndedSteps::default(), open: BTreeMap::new() }
+        Self { env, ended: EndedSteps::default(), open: BTreeMap::new(), searches: BTreeMap::new() }
     }
 
     fn list(&mut self, cx: &mut Context<Self>, ask: BTreeMap<String, Vec<JobId>>, mut open: Open) {
@@ -115,6 +155,28 @@ impl StepsActor {
         cx.set_timer(("query", query), PATIENCE, StepsMsg::Timeout { query });
     }
 
+    fn search(&mut self, cx: &mut Context<Self>, mut search: Search) {
+        if self.searches.len() >= SEARCHES {
+            search.replies.send(CommandReply::Refused(Refusal::RetryAfter { after: PATIENCE }));
+            return;
+        }
+        let query = self.env.next_query();
+        for node in &search.waiting {
+            let question = ControllerToNode::FindRecords { query, job: search.job };
+            self.env.tell_node(cx, node, NodeInput::Send(Box::new(question)));
+        }
+        self.searches.insert(query, search);
+        cx.set_timer(("query", query), PATIENCE, StepsMsg::Timeout { query });
+    }
+
+    fn answer_search(search: Search) {
+        let Search { mut replies, run, mut places, mut missing, .. } = search;
+        places.retain(|place| run.is_none_or(|run| run == place.sluid));
+        places.sort_by_key(|place| Reverse(place.sluid));
+        missing.sort_unstable();
+        replies.send(CommandReply::RecordPlaces { places, missing });
+    }
+
     /// Answers the questions that nobody is waited for any more.
     fn settle(&mut self, cx: &mut Context<Self>) {
         let done: Vec<u64> = self.open.iter().filter(|(_, o)| o.waiting.is_empty()).map(|(query, _)| *query).collect();
@@ -123,6 +185,12 @@ impl StepsActor {
             if let Some(open) = self.open.remove(&query) {
                 self.answer(open);
             }
+        }
+        let found: Vec<u64> =
+            self.searches.iter().filter(|(_, s)| s.waiting.is_empty()).map(|(query, _)| *query).collect();
+        for query in found {
+            cx.clear_timer(("query", query));
+            self.searches.remove(&query).map(Self::answer_search);
         }
     }
 
@@ -160,12 +228,30 @@ impl Actor for StepsActor {
                     open.missing.extend(missing);
                 }
             }
+            StepsMsg::Find { job, run, ask, missing, replies } => {
+                let (waiting, places) = (ask.into_iter().collect(), Vec::new());
+                self.search(cx, Search { replies, job, run, waiting, places, missing });
+            }
+            StepsMsg::Found { query, node, runs } => {
+                if let Some(search) = self.searches.get_mut(&query)
+                    && search.waiting.remove(&node)
+                {
+                    let place = |sluid| self.env.records_place(search.job, sluid, &node);
+                    search.places.extend(runs.into_iter().map(place));
+                }
+            }
             StepsMsg::NodeGone { node } => {
                 for open in self.open.values_mut() {
                     open.missing.extend(open.waiting.take(&node));
                 }
+                for search in self.searches.values_mut() {
+                    search.missing.extend(search.waiting.take(&node));
+                }
             }
             StepsMsg::Timeout { query } => {
+                if let Some(search) = self.searches.get_mut(&query) {
+                    search.missing.extend(std::mem::take(&mut search.waiting));
+                }
                 if let Some(open) = self.open.get_mut(&query) {
                     open.missing.extend(std::mem::take(&mut open.waiting));
                 }

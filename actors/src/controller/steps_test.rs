@@ -230,7 +230,8 @@ fn an_order_to_steps_goes_to_the_step_manager_of_the_run_or_is_refused_with_why(
 
         assert_eq!(signal(&rig, 1001, &format!("{job}.7_[1-4]"), Some(10)).await, Ok(()));
         let steps: WhichSteps = "7_[1-4]".parse().unwrap();
-        let order = ControllerToNode::SignalSteps { job, sluid, steps, pending_only: false, signal: Some(10) };
+        let order =
+            ControllerToNode::SignalSteps { job, sluid, steps, pending_only: false, signal: Some(10), by: Some(1001) };
         agents.heard(|_, frame| (*frame == order).then_some(())).await;
         assert_eq!(agents.orders(), [("n0".to_owned(), order)], "the batch host's agent alone is told");
 

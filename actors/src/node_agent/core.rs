@@ -249,11 +249,12 @@ impl NodeAgentCore {
             }
             ControllerToNode::AckReports { upto } => self.acknowledged(upto, out),
             ControllerToNode::ListSteps { query, jobs } => self.list_steps(query, &jobs, out),
+            ControllerToNode::FindRecords { query, job } => out.push(AgentEffect::FindRecords { query, job }),
             // Steps are the step manager's: a shepherd of the same run knows none of them by itself.
-            ControllerToNode::SignalSteps { job, sluid, steps, pending_only, signal } => {
+            ControllerToNode::SignalSteps { job, sluid, steps, pending_only, signal, by } => {
                 let key = RunKey { job, sluid };
                 if self.runs.get(&key).is_some_and(|run| run.batch_host) {
-                    self.order(key, NodeToStepd::SignalSteps { steps, pending_only, signal }, out);
+                    self.order(key, NodeToStepd::SignalSteps { steps, pending_only, signal, by }, out);
                 }
             }
             ControllerToNode::Trace { query, prefixes, follow } => self.trace(query, prefixes, follow, out),

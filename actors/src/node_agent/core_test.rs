@@ -787,10 +787,17 @@ fn orders_to_steps_reach_the_step_manager_of_that_run_alone() {
     let steps = WhichSteps::All;
     let signal = |sluid| {
         let (job, steps) = (RUN.job, steps.clone());
-        AgentInput::Controller(ControllerToNode::SignalSteps { job, sluid, steps, pending_only: true, signal: Some(9) })
+        AgentInput::Controller(ControllerToNode::SignalSteps {
+            job,
+            sluid,
+            steps,
+            pending_only: true,
+            signal: Some(9),
+            by: None,
+        })
     };
     let mut b = Bench::holding(&["n1"]);
-    let message = NodeToStepd::SignalSteps { steps: steps.clone(), pending_only: true, signal: Some(9) };
+    let message = NodeToStepd::SignalSteps { steps: steps.clone(), pending_only: true, signal: Some(9), by: None };
     assert_eq!(b.tell(signal(RUN.sluid)), [AgentEffect::ToStepd { run: RUN, message }]);
     assert_eq!(b.tell(signal(Sluid(69))), []);
     // The same node as one of the others of a job: its shepherd has no step manager.

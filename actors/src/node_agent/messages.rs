@@ -296,6 +296,13 @@ pub enum AgentEffect {
         /// Message.
         message: NodeToStepd,
     },
+    /// Tell the controller which runs of a job are recorded here (`Records`).
+    FindRecords {
+        /// Correlation.
+        query: u64,
+        /// Job.
+        job: JobId,
+    },
     /// Start the `stepd` of a run again, from what is in the run's folder. Answered by `Restarted`, its end by `StepdExited`.
     Restart {
         /// Run.
@@ -466,6 +473,7 @@ pub const fn controller_message_name(message: &ControllerToNode) -> &'static str
         ControllerToNode::Ping { .. } => "Ping",
         ControllerToNode::AckReports { .. } => "AckReports",
         ControllerToNode::ListSteps { .. } => "ListSteps",
+        ControllerToNode::FindRecords { .. } => "FindRecords",
         ControllerToNode::SignalSteps { .. } => "SignalSteps",
         ControllerToNode::Trace { .. } => "Trace",
         ControllerToNode::StopTrace { .. } => "StopTrace",

@@ -120,11 +120,16 @@ impl StoredBatch {
 
     /// The spec that a member is made of.
     pub fn spec_of(&self, member: u32) -> Option<&Arc<StepSpec>> {
+        self.specs.get(self.spec_index(member)?)
+    }
+
+    /// Its index.
+    pub fn spec_index(&self, member: u32) -> Option<usize> {
         match &self.members {
-            StoredMembers::Each => self.specs.get(member as usize),
-            StoredMembers::Array(_) => self.specs.first(),
+            StoredMembers::Each => Some(member as usize),
+            StoredMembers::Array(_) => Some(0),
             StoredMembers::Commands(list) if self.specs.len() == 1 || list.specs.len() == 1 => {
-                self.specs.get(list.specs.first().map_or(0, |(_, spec)| *spec as usize))
+                Some(list.specs.first().map_or(0, |(_, spec)| *spec as usize))
             }
             StoredMembers::Commands(list) => {
                 let mut before = 0;
@@ -132,7 +137,7 @@ impl StoredBatch {
                     before += *count;
                     member < before
                 };
-                list.specs.iter().find(holds).and_then(|(_, spec)| self.specs.get(*spec as usize))
+                list.specs.iter().find(holds).map(|(_, spec)| *spec as usize)
             }
         }
     }

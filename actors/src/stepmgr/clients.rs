@@ -44,7 +44,8 @@ impl StepMgrCore {
     pub(super) fn client_opened(&mut self, client: ClientId, caller: &Caller) {
         let trusted = caller.uid == 0 || self.config.trusted_uids.contains(&caller.uid);
         let allowed = trusted || caller.uid == self.facts.uid;
-        self.clients.insert(client, Conversation { allowed, trusted, about: About::Nothing, reserved: None });
+        self.clients
+            .insert(client, Conversation { uid: caller.uid, allowed, trusted, about: About::Nothing, reserved: None });
     }
 
     pub(super) fn on_client(
@@ -68,6 +69,7 @@ impl StepMgrCore {
         if !conversation.allowed {
             return self.refuse(client, Refusal::AccessDenied, out);
         }
+        let by = conversation.uid;
         match (conversation.about, message) {
             (About::Nothing, CommandToStepMgr::Launch { request, spec, descriptors }) => {
                 match self.launched(&request) {
@@ -90,7 +92,8 @@ impl StepMgrCore {
             }
             (About::Nothing, CommandToStepMgr::Attach { step }) => self.attach(client, step, out),
             (About::Nothing, CommandToStepMgr::SignalSteps { steps, pending_only, signal }) => {
-                let answers = steps.iter().map(|s| self.signal_named(now, s, pending_only, signal, out)).collect();
+                let signal = |s| self.signal_named(now, s, pending_only, signal, Some(by), out);
+                let answers = steps.iter().map(signal).collect();
                 Self::tell(client, StepMgrToCommand::PerStep(answers), out);
             }
             (About::Step(step), message) => self.pass_on_to_step(now, step, message, out),

@@ -389,9 +389,9 @@ impl StepMgrCore {
                 self.set_limit_timers(now, out);
             }
             NodeToStepd::FinishAllocation(exit) => self.finish_allocation(now, exit, out),
-            NodeToStepd::SignalSteps { steps, pending_only, signal } => {
+            NodeToStepd::SignalSteps { steps, pending_only, signal, by } => {
                 // The asker is told by the controller that it was passed on; what it finds here is not sent back.
-                if let Err(refusal) = self.signal_named(now, &steps, pending_only, signal, out) {
+                if let Err(refusal) = self.signal_named(now, &steps, pending_only, signal, by, out) {
                     out.push(StepMgrEffect::Log { text: format!("steps {steps} not signalled: {refusal}") });
                 }
             }

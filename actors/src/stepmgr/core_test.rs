@@ -891,7 +891,7 @@ fn a_cancelled_step_with_an_error_file_gets_its_notice_there() {
     company.enqueue(vec![StepSpec { stderr: StreamTarget::File("err.%s".into()), ..step("a") }]);
     company.settle();
     let steps = WhichSteps::one(StepKey::number(0));
-    company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal: None });
+    company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal: None, by: None });
     company.settle();
     assert_eq!(
         errors(&company),

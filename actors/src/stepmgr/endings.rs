@@ -70,7 +70,7 @@ impl StepMgrCore {
         self.leave_place(now, key, out);
         self.settled = false;
         match self.try_after(now, key, &result) {
-            Some((delay, tries)) => self.try_again(now, key, delay, tries, out),
+            Some((delay, tries)) => self.try_again(now, key, delay, tries, Some(&result), out),
             None => self.record_end(now, result.clone(), out),
         }
         if key == StepKey::BATCH {
@@ -114,18 +114,20 @@ impl StepMgrCore {
         wanted.then(|| (Duration::from_secs(u64::from(policy.delay_secs)), record.attempt + 1))
     }
 
-    /// Puts a step that ran back among those that wait. `tries`: before its next one.
+    /// Puts a step that ran back among those that wait. `tries`: before its next one; `ended`: how the one before did, if it began.
     pub(super) fn try_again(
         &mut self,
         now: Timestamp,
         key: StepKey,
         delay: Duration,
         tries: u32,
+        ended: Option<&StepResult>,
         out: &mut Vec<StepMgrEffect>,
     ) {
         let Some((id, member)) = self.steps.remove(&key).and_then(|r| r.row) else { return };
         let after = now.plus(delay);
-        self.record(StepEvent::Retried { step: key, attempt: tries, after }, out);
+        let ended = ended.cloned().map(Box::new);
+        self.record(StepEvent::Retried { step: key, attempt: tries, after, ended, at: Some(now) }, out);
         self.reports.step_waits(key);
         let Some(row) = self.rows.get_mut(id) else { return };
         row.running -= 1;

@@ -71,6 +71,12 @@ pub enum StepEvent {
         attempt: u32,
         /// Not before.
         after: Timestamp,
+        /// How the try ended; not of one that did not begin, nor in journals of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ended: Option<Box<StepResult>>,
+        /// When.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Timestamp>,
     },
     /// A step is over; also one that never started.
     Ended {
@@ -126,6 +132,13 @@ pub enum StepEvent {
     ShepherdUp {
         /// Node of the job.
         slot: u32,
+    },
+    /// Somebody cancels steps. For the records: how each of them ends is said by itself.
+    CancelAsked {
+        /// Which.
+        steps: WhichSteps,
+        /// Who, by uid.
+        by: u32,
     },
 }
 
@@ -291,7 +304,7 @@ impl Ledger {
                 let after = after.filter(|after| self.running.contains_key(after));
                 self.started(*step, RunningStep { attempt: *attempt, since: *at, places, origin, after });
             }
-            StepEvent::Retried { step, attempt, after } => self.retried(*step, *attempt, *after),
+            StepEvent::Retried { step, attempt, after, .. } => self.retried(*step, *attempt, *after),
             StepEvent::Ended { result, at } => self.ended(result, *at),
             StepEvent::Withdrawn { first, members, state, at, .. } => self.withdrawn(*first, members, *state, *at),
             StepEvent::Ending { state, reason, exit } => {
@@ -316,6 +329,7 @@ impl Ledger {
             StepEvent::ShepherdUp { slot } => {
                 self.begun.insert(*slot);
             }
+            StepEvent::CancelAsked { .. } => {}
         }
     }
 
@@ -571,7 +585,7 @@ mod tests {
         let array = StepBatch { specs: vec![crate::stepmgr::builders::step("a")], members: BatchMembers::Array(tasks) };
         let key = StepKey::task(4, 7);
         let mut ledger = Ledger::replay([accepted(4, array), started(key)]);
-        ledger.apply(&StepEvent::Retried { step: key, attempt: 1, after: Timestamp(9) });
+        ledger.apply(&StepEvent::Retried { step: key, attempt: 1, after: Timestamp(9), ended: None, at: None });
         assert_eq!(ledger.batches[&4].tried[&7], (1, Timestamp(9)));
         assert_eq!(ledger.counts, StepCounts { queued: 10, running: 0, done: 0, failed: 0, cancelled: 0 });
         ledger.apply(&started(key));

@@ -265,7 +265,7 @@ impl StepMgrCore {
         if let Some(row) = row.and_then(|(id, _)| self.rows.get_mut(id)) {
             row.pace.forget();
         }
-        self.try_again(now, step, Duration::ZERO, tries, out);
+        self.try_again(now, step, Duration::ZERO, tries, None, out);
         self.settled = false;
         self.schedule(now, out);
     }

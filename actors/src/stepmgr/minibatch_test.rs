@@ -557,8 +557,12 @@ fn arrays_with_a_limit_keep_it_and_what_is_given_back_is_next_again() {
 #[test]
 fn a_step_that_is_lined_up_can_be_cancelled_without_having_run() {
     let mut company = with_lines("0-19");
-    let cancel =
-        |steps: &str| NodeToStepd::SignalSteps { steps: steps.parse().unwrap(), pending_only: false, signal: None };
+    let cancel = |steps: &str| NodeToStepd::SignalSteps {
+        steps: steps.parse().unwrap(),
+        pending_only: false,
+        signal: None,
+        by: None,
+    };
     company.tell(cancel("0_4"));
     company.settle();
     assert_eq!(state(&company, "0_4"), Some(StepState::Cancelled));
@@ -593,7 +597,7 @@ fn what_was_lined_up_survives_a_restart_of_the_manager() {
 
 fn cancel(company: &mut Company, steps: &str, signal: Option<i32>) {
     let steps = steps.parse().unwrap();
-    company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal });
+    company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal, by: None });
     company.settle();
 }
 

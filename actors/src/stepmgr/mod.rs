@@ -14,6 +14,7 @@
 //! | [`launch`], [`env`] | from a placed step to what its nodes are told |
 //! | [`interning`] | equal environments and shapes held once |
 //! | [`journal`] | what survives a restart |
+//! | [`history`] | what a journal says of the steps, for who asks |
 //! | [`reports`], [`waiters`], [`view`] | what others are told |
 //! | [`shell`] | the actor, `/job/N` in its `stepd` |
 
@@ -27,6 +28,7 @@ pub mod enqueue;
 pub mod env;
 pub mod findings;
 mod het_env;
+pub mod history;
 pub mod holds;
 pub mod interning;
 pub mod journal;

@@ -5,6 +5,7 @@ use crate::{
     stepmgr::{
         core::StepMgrCore,
         ends::EndedStep,
+        journal::StepEvent,
         messages::StepMgrEffect,
         rows::RowId,
         state::{RecordState, StepRecord},
@@ -162,8 +163,12 @@ impl StepMgrCore {
         named: &WhichSteps,
         pending_only: bool,
         signal: Option<i32>,
+        by: Option<u32>,
         out: &mut Vec<StepMgrEffect>,
     ) -> Result<u32, Refusal> {
+        if let Some(by) = by.filter(|_| signal.is_none()) {
+            self.record(StepEvent::CancelAsked { steps: named.clone(), by }, out);
+        }
         let mut reached = 0;
         let mut pending = false;
         let live: Vec<(StepKey, bool)> = self

@@ -239,7 +239,7 @@ fn apply(company: &mut Company, clients: &mut Vec<ClientId>, op: &Op) {
         }
         Op::CancelStep(n) => {
             let steps = WhichSteps::one(StepKey::number(u32::from(*n % 10)));
-            company.tell(NodeToStepd::SignalSteps { steps, pending_only: *n > 200, signal: None });
+            company.tell(NodeToStepd::SignalSteps { steps, pending_only: *n > 200, signal: None, by: None });
         }
         Op::GiveBack(n) => {
             let node = usize::from(*n) % company.nodes.len();

@@ -134,6 +134,8 @@ impl RecordState {
 /// A conversation with a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
+    /// Whose, by uid.
+    pub uid: u32,
     /// May use this job.
     pub allowed: bool,
     /// May speak for others.

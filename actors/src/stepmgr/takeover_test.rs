@@ -370,7 +370,7 @@ fn no_run_is_over_before_each_of_its_steps_has_an_end() {
 fn a_step_that_is_cancelled_before_it_is_known_where_it_is_ends() {
     let cancel = || {
         let steps = "0".parse().unwrap();
-        NodeToStepd::SignalSteps { steps, pending_only: false, signal: None }
+        NodeToStepd::SignalSteps { steps, pending_only: false, signal: None, by: None }
     };
     let mut company = wide(2);
     company.tell(cancel());
@@ -397,7 +397,7 @@ fn a_step_that_is_cancelled_before_it_is_known_where_it_is_ends() {
 fn a_signal_for_a_step_is_sent_once_it_is_known_where_it_is() {
     let mut company = wide(2);
     let steps = "0".parse().unwrap();
-    company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal: Some(10) });
+    company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal: Some(10), by: None });
     company.settle();
     assert_eq!(company.signals, []);
     back(&mut company, 1);

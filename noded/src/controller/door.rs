@@ -109,7 +109,7 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
                 tracing::warn!(error = %e, "a node on this host did not join");
             }
         }
-        LinkKind::CommandToStepMgr if relay::wants_relay(&conn.hello) => {
+        _ if relay::wants_relay(&conn.hello) => {
             let at = |node: &NodeConfig| format!("{}:{}", node.address, node.port);
             let known = |name: &str, _: &str| world.env.config().node(name).map(at);
             relay::outward(&world.endpoint, &world.guests, conn, &world.host, known).await;

@@ -6,6 +6,7 @@ use crate::{
     node::{
         conversations::{Conversations, tell_agent},
         neighbours::Neighbours,
+        records_link::RecordsWorld,
         relay,
     },
 };
@@ -34,6 +35,8 @@ pub struct DoorWorld {
     pub node: String,
     /// Commands that are connected.
     pub guests: Guests,
+    /// Records of steps.
+    pub records: RecordsWorld,
 }
 
 /// Serves until the door breaks.
@@ -56,7 +59,14 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
     match conn.hello.link {
         LinkKind::CommandToDaemon => command(conn, world).await,
         LinkKind::NodeStepd => stepd(conn, world).await,
-        LinkKind::CommandToStepMgr if relay::wants_relay(&conn.hello) => {
+        LinkKind::CommandToRecords if relay::is_for(&conn.hello, &world.node) => {
+            let Some(_guest) = world.guests.enter(conn.peer.uid) else {
+                return conn.refuse("busy: too many connections of this user are open, try again");
+            };
+            let caller = relay::caller_of(&conn, &world.node);
+            world.records.at_door(conn, caller).await;
+        }
+        _ if relay::wants_relay(&conn.hello) => {
             let known = |name: &str, said: &str| world.neighbours.address(name, said);
             relay::outward(&world.endpoint, &world.guests, conn, &world.node, known).await;
         }

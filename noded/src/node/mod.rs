@@ -15,6 +15,8 @@ pub mod membership;
 pub mod neighbours;
 pub mod peers;
 pub mod port;
+pub mod records;
+pub mod records_link;
 pub mod relay;
 pub mod runs;
 pub mod scripts;

@@ -5,6 +5,7 @@ use crate::{
     node::{
         conversations::{Conversations, tell_agent, traced},
         membership::Membership,
+        records_link::RecordsWorld,
         relay::{self, RelayHeader},
         runs::RunWorld,
     },
@@ -50,6 +51,8 @@ pub struct PeerWorld {
     pub config: Arc<Config>,
     /// `SlurmUser`; `None`: there is no such user here.
     pub slurm_uid: Option<u32>,
+    /// Records of steps.
+    pub records: RecordsWorld,
 }
 
 impl PeerWorld {
@@ -122,6 +125,7 @@ async fn converse(connection: Connection, world: PeerWorld) {
     match (connection.link, connection.peer.role) {
         (LinkKind::StepMgrAgent, Role::Node) => step_manager(connection, world).await,
         (LinkKind::CommandToStepMgr, Role::Node | Role::Controller) => relays(connection, world).await,
+        (LinkKind::CommandToRecords, Role::Node | Role::Controller) => world.records.from_peer(connection).await,
         (link, role) => {
             tracing::warn!(peer = %connection.peer, ?link, "a peer wanted what a {role:?} may not have here");
             connection.close("a node agent does not serve this link to you");

@@ -14,6 +14,8 @@ use garrick_actors::node_agent::{
     AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, Leftover, RunKey, StepdState,
 };
 use garrick_model::{
+    ids::JobId,
+    messages::node::NodeToController,
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };
@@ -24,6 +26,7 @@ use std::{
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::Path,
     sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 use tokio::sync::watch;
 
@@ -51,7 +54,12 @@ pub struct NodePort {
     pub neighbours: Neighbours,
     /// Trace conversations that go on.
     pub follows: HashMap<u64, tokio::task::AbortHandle>,
+    /// When records of steps were looked through last.
+    pub expired: Option<Instant>,
 }
+
+/// So often records of steps are looked through.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 
 impl NodePort {
     fn later(&self, work: impl Future<Output = AgentInput> + 'static) {
@@ -103,6 +111,32 @@ impl NodePort {
         if let Err(e) = result {
             tracing::error!(job_id = run.job.0, error = %e, "{what}");
         }
+    }
+
+    /// Looks for records that are too old or too many, now and then.
+    fn expire_records(&mut self) {
+        if self.expired.is_some_and(|last| last.elapsed() < EXPIRE_EVERY) {
+            return;
+        }
+        self.expired = Some(Instant::now());
+        let (spool, retention) = (self.world.spool.clone(), self.world.retention);
+        tokio::task::spawn_blocking(move || {
+            if let Err(e) = spool.expire_records(retention) {
+                tracing::warn!(error = %e, "removing records of steps");
+            }
+        });
+    }
+
+    fn find_records(&self, query: u64, job: JobId) {
+        let (spool, conversations) = (self.world.spool.clone(), Arc::clone(&self.conversations));
+        tokio::task::spawn_blocking(move || {
+            let found = spool.records_of(job, None).unwrap_or_else(|e| {
+                tracing::warn!(job_id = job.0, error = %e, "looking for records of steps");
+                Vec::new()
+            });
+            let runs = found.into_iter().map(|found| found.run.sluid).collect();
+            conversations.tell_controller(NodeToController::Records { query, runs });
+        });
     }
 
     fn kill_stepd(&self, run: RunKey, pid: Option<u32>) {
@@ -165,6 +199,7 @@ impl AgentPort for NodePort {
                 Err(e) => tracing::error!(job_id = run.job.0, error = %e, "noting whether a run may be requeued"),
             },
             AgentEffect::ToStepd { run, message } => self.conversations.tell_stepd(run, message),
+            AgentEffect::FindRecords { query, job } => self.find_records(query, job),
             AgentEffect::KillStepd { run, pid } => self.kill_stepd(run, pid),
             AgentEffect::Sweep { run } => {
                 let world = Arc::clone(&self.world);
@@ -189,7 +224,8 @@ impl AgentPort for NodePort {
                 Self::saved("remembering that a run is over", run, self.world.spool.note_over(run, until));
             }
             AgentEffect::RemoveSpool { run } => {
-                Self::saved("removing a run's folder", run, self.world.spool.remove_run(run))
+                Self::saved("removing a run's folder", run, self.world.spool.close_run(run, Timestamp::now()));
+                self.expire_records();
             }
             AgentEffect::AnswerShepherd { query, answer } => self.conversations.answer_asker(query, answer),
             AgentEffect::AnswerCommand { query, reply } => self.conversations.answer_command(query, *reply),

@@ -56,7 +56,7 @@ pub async fn outward(
     let header = RelayHeader { job: JobId(tunnel.job), caller };
     let expect = ExpectPeer { role: Role::Node, name: Some(tunnel.node.clone()) };
     let program = concat!("garrick ", env!("CARGO_PKG_VERSION"));
-    let connection = match endpoint.connect(&address, LinkKind::CommandToStepMgr, program, &expect).await {
+    let connection = match endpoint.connect(&address, door.hello.link, program, &expect).await {
         Ok(c) => c,
         Err(e) => return door.refuse(&format!("node {} cannot be reached: {e}", tunnel.node)),
     };
@@ -87,7 +87,12 @@ pub async fn inward(mut bulk: BulkStream, header: RelayHeader, stepd_door: &Path
     Ok(())
 }
 
+/// It is for this node itself: none is named, or this one.
+pub fn is_for(hello: &Hello, node: &str) -> bool {
+    hello.tunnel.as_ref().is_none_or(|to| to.node == node)
+}
+
 /// A greeting is all that a relay needs to know of a command.
 pub fn wants_relay(hello: &Hello) -> bool {
-    hello.link == LinkKind::CommandToStepMgr && hello.tunnel.is_some()
+    matches!(hello.link, LinkKind::CommandToStepMgr | LinkKind::CommandToRecords) && hello.tunnel.is_some()
 }

@@ -10,6 +10,7 @@ use crate::{
         users,
     },
     node::{
+        records::Retention,
         scripts::{self, Moment},
         spool::Spool,
         unkillable,
@@ -69,6 +70,8 @@ pub struct RunWorld {
     pub sweep_limit: Duration,
     /// UnkillableStepProgram.
     pub unkillable: Option<PathBuf>,
+    /// How long records of steps stay.
+    pub retention: Retention,
     /// The daemon ends and takes its runs with it: none is started again.
     pub closing: Arc<AtomicBool>,
     /// What the controller says that this node counts as.

@@ -12,6 +12,7 @@
 //!                          /port   UDP port of the step manager, and the key of its endpoint's resets
 //!                          /steps  the step manager's journal
 //!                          /clean  its processes are gone, and the controller knows how it ended
+//!               /ended             records of runs that were here: see `node::records`
 //! ```
 //!
 //! A folder without orders is one that was being made when the agent died; nothing was started from it.
@@ -91,6 +92,11 @@ impl Spool {
             tracing::warn!(spool = %root.display(), corrected, "others could read what jobs have in the spool: closed");
         }
         Ok(Self { root: root.to_owned(), boot: inventory::boot_id(Path::new("/")).ok(), requeue: true })
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Folder of this node's identity.

@@ -15,6 +15,8 @@ use crate::{
         neighbours::Neighbours,
         peers::{self, PeerWorld},
         port::NodePort,
+        records::Retention,
+        records_link::RecordsWorld,
         runs::RunWorld,
         scripts::{ScriptPatternError, resolve},
         shared_cpus::{self, OwnCpus},
@@ -271,6 +273,7 @@ pub async fn start(
         log: cluster.log_file(Some(&node.name)),
         sweep_limit: sweep_limit(config),
         unkillable: config.unkillable_step_program.clone(),
+        retention: Retention::of(config),
         closing: Arc::default(),
         counts_as: Arc::default(),
     });
@@ -322,6 +325,7 @@ pub async fn start(
         neighbours,
     );
     let run_world = Arc::clone(&world);
+    let records = RecordsWorld::new(spool.clone(), Arc::clone(config), cluster.slurm_uid);
     let peers = PeerWorld {
         agent: agent.clone(),
         conversations: Arc::clone(&conversations),
@@ -330,6 +334,7 @@ pub async fn start(
         membership: Membership::new(identity, spool.identity()),
         config: Arc::clone(config),
         slurm_uid: cluster.slurm_uid,
+        records: records.clone(),
     };
     actix_rt::spawn(peers::serve(Arc::clone(&endpoint), peers.clone()));
     actix_rt::spawn(uplink::serve(Arc::clone(&endpoint), cluster.controller_address(), peers));
@@ -341,6 +346,7 @@ pub async fn start(
         neighbours: others,
         node: node.name.clone(),
         guests: Guests::of_this_process(),
+        records,
     };
     actix_rt::spawn(door::serve(listener, door_world));
     tracing::info!(node = node.name, %address, door = %door_path.display(), tracking = tracking.name(), "the node agent serves");
@@ -379,6 +385,7 @@ fn start_agent(
             with_controller,
             neighbours: neighbours.clone(),
             follows: std::collections::HashMap::new(),
+            expired: None,
         };
         NodeAgent::new(config.clone(), port)
     });
@@ -404,7 +411,7 @@ fn clean_up(world: &RunWorld) {
         if let Some(left) = world.sweep(found.run) {
             tracing::warn!(job_id = found.run.job.0, "of an earlier run: {left}");
         }
-        if let Err(e) = world.spool.remove_run(found.run) {
+        if let Err(e) = world.spool.close_run(found.run, Timestamp::now()) {
             tracing::warn!(job_id = found.run.job.0, error = %e, "removing an earlier run's folder");
         }
     }

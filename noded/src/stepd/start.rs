@@ -259,7 +259,7 @@ impl Run {
 
 async fn serve_batch_host(run: Run) -> Result<(), String> {
     let (orders, credential) = (&run.orders, &run.orders.credential);
-    let journal_path = run.folder.join("steps");
+    let journal_path = run.folder.join(crate::node::records::JOURNAL);
     let opened = journal::open::<StepEvent>(&journal_path).map_err(|e| e.to_string())?;
     if opened.torn_bytes > 0 {
         tracing::warn!(bytes = opened.torn_bytes, "a torn last record was cut off the step journal");

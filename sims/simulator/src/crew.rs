@@ -186,7 +186,7 @@ impl Crew {
             }
             _ => {
                 let steps = WhichSteps::one(StepKey::number(random.between(0, 12)));
-                company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal: None });
+                company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal: None, by: None });
             }
         }
     }

@@ -226,6 +226,7 @@ fn of_steps(event: &StepEvent) -> Described {
         StepEvent::Restarted => ("manager".to_owned(), "Restarted", String::new()),
         StepEvent::ShepherdUp { slot } => ("manager".to_owned(), "ShepherdUp", format!("slot={slot}")),
         StepEvent::NodeLost { slot } => ("manager".to_owned(), "NodeLost", format!("slot={slot}")),
+        StepEvent::CancelAsked { steps, by } => (format!("steps {steps}"), "CancelAsked", format!("by={by}")),
     };
     Described { subject, event, essentials }
 }

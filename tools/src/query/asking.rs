@@ -68,6 +68,7 @@ impl Contact {
             CommandReply::Config { .. } => "Config",
             CommandReply::Script(_) => "Script",
             CommandReply::StepManager(_) => "StepManager",
+            CommandReply::RecordPlaces { .. } => "RecordPlaces",
             CommandReply::Run(_) => "Run",
             CommandReply::PerJob(_) => "PerJob",
             CommandReply::Done => "Done",

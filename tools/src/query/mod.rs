@@ -1,9 +1,11 @@
-//! Commands that ask: `squeue`, `sinfo` and `sprio`, and what they share with those that control; `garrick cat`.
+//! Commands that ask: `squeue`, `sinfo` and `sprio`, and what they share with those that control; `garrick cat` and
+//! `garrick steps`.
 
 pub mod arguments;
 pub mod asking;
 pub mod cat;
 pub mod choices;
+pub mod records;
 pub mod runs;
 pub mod sinfo;
 pub mod sprio;

@@ -39,7 +39,7 @@ use crate::{
     journal,
     options::getopt,
     output::{self, Console},
-    query::cat,
+    query::{cat, records},
     sim,
 };
 use std::{ffi::OsString, io};
@@ -57,6 +57,10 @@ The cluster of this machine (its files are under GARRICK_HOME):
 
 Jobs that wait:
   why JOB...                               what stands first in their way, what would move that, and when
+
+Steps, also of jobs that are over:
+  steps JOB[.STEP]... [--failed] [--summary] [--json] [--joblog FILE]
+                                           every step: how it ended, where, how long it took, where its output is
 
 Output of steps:
   cat FILE... [--step LIST] [--stderr] [--list] [--follow]
@@ -77,9 +81,9 @@ A site:
 Any other command by its name: sbatch srun salloc sattach squeue sinfo scancel scontrol stail swait
 ";
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "up", "down", "status", "run", "cat", "init", "check", "install", "token", "certs", "journal", "sim", "topology",
-    "why",
+    "why", "steps",
 ];
 
 /// Runs `garrick`. Returns its exit code.
@@ -98,6 +102,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("run") => run::main(&rest, &console),
         Some("init") => init::main(&rest, &console),
         Some("cat") => return cat::main(&rest, &Console::new("garrick cat")),
+        Some("steps") => return records::main(&rest, &Console::new("garrick steps")),
         Some("journal") => return journal::main(&rest, &Console::new("garrick journal")),
         Some("sim") => return sim::main(&rest, &Console::new("garrick sim")),
         Some("check") => check::main(&rest, &console),

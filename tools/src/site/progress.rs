@@ -84,7 +84,7 @@ fn ask(cluster: &Cluster, job: &JobView) -> Option<DoorClient> {
         DoorClient::connect(door, LinkKind::CommandToStepMgr, &greeting, Some(cluster::ANSWER_TIMEOUT)).ok()?
     } else {
         let to = TunnelTo { address: place.address, node: place.node, job: job.id.0 };
-        cluster.connect_through("garrick", to).ok()?
+        cluster.connect_through(LinkKind::CommandToStepMgr, "garrick", to).ok()?
     };
     client.send(&CommandToStepMgr::Wait { steps: Vec::new(), any: false, progress_ms: PROGRESS_MS }).ok()?;
     Some(client)

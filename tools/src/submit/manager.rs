@@ -185,7 +185,8 @@ impl Way {
         }
         let cluster = self.cluster()?;
         if let Some((node, address)) = self.named.elsewhere.clone() {
-            return cluster.connect_through(&self.program, TunnelTo { address, node, job: self.job.0 });
+            let to = TunnelTo { address, node, job: self.job.0 };
+            return cluster.connect_through(LinkKind::CommandToStepMgr, &self.program, to);
         }
         let place = self.locate(&cluster)?;
         reach_at(&cluster, &self.program, self.place.insert(place))
@@ -280,7 +281,7 @@ fn reach_at(cluster: &Cluster, program: &str, place: &StepManagerPlace) -> Answe
         return connect(door, LinkKind::CommandToStepMgr, program, cluster.trusted(), ANSWER_TIMEOUT);
     }
     let to = TunnelTo { address: place.address.clone(), node: place.node.clone(), job: place.job.0 };
-    cluster.connect_through(program, to)
+    cluster.connect_through(LinkKind::CommandToStepMgr, program, to)
 }
 
 /// Connects to a daemon's door, when it belongs to root, to the caller, or to one of `trusted`.

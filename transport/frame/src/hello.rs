@@ -81,6 +81,8 @@ pub enum LinkKind {
     StepMgrShepherd,
     /// A node that asks for its identity. The only kind open to a peer without a certificate.
     Join,
+    /// A command that wants the records of a job's steps, at the door of a daemon or by way of one.
+    CommandToRecords,
 }
 
 impl std::fmt::Display for LinkKind {
@@ -93,6 +95,7 @@ impl std::fmt::Display for LinkKind {
             Self::StepMgrAgent => "step manager and agent",
             Self::StepMgrShepherd => "step manager and shepherd",
             Self::Join => "join",
+            Self::CommandToRecords => "command to records",
         })
     }
 }

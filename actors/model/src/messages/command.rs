@@ -9,6 +9,7 @@ use crate::{
     ids::{JobId, RequestId, Sluid},
     messages::{
         priority::{JobPriority, PriorityWeights},
+        records::RecordsPlace,
         request_change::RequestChange,
     },
     outlook::Outlook,
@@ -141,6 +142,14 @@ pub enum CommandRequest {
     LocateStepManager {
         /// Job.
         job: JobId,
+    },
+    /// Where the records of a job's steps are, also of one that the controller has forgotten: then nodes are asked. Repeatable.
+    /// Answer: `RecordPlaces`.
+    FindRecords {
+        /// Job.
+        job: JobId,
+        /// This run of it; else the newest.
+        run: Option<Sluid>,
     },
     /// To a node's agent, at its own door: does that run go on here? A command whose step manager is away asks that, and waits as
     /// long as it does. Repeatable, needs no controller. Answer: `Run`.
@@ -310,6 +319,7 @@ impl CommandRequest {
             | Self::ShowConfig
             | Self::ShowScript { .. }
             | Self::LocateStepManager { .. }
+            | Self::FindRecords { .. }
             | Self::AskRun { .. }
             | Self::Trace { .. }
             | Self::ListDaemons
@@ -694,6 +704,13 @@ pub enum CommandReply {
     Script(serde_bytes::ByteBuf),
     /// To `LocateStepManager`.
     StepManager(StepManagerPlace),
+    /// To `FindRecords`, the newest run first.
+    RecordPlaces {
+        /// Where.
+        places: Vec<RecordsPlace>,
+        /// Nodes that did not answer.
+        missing: Vec<String>,
+    },
     /// One entry per job that was named or matched: the job and what came of it.
     PerJob(Vec<(JobSelector, Result<(), Refusal>)>),
     /// Done.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | command to daemon (controller's or node's door) | [`command::CommandRequest`], [`command::CommandReply`] |
 //! | command to step manager (`stepd`'s door) | [`step::CommandToStepMgr`], [`step::StepMgrToCommand`] |
+//! | command to the daemon that keeps records of steps (a node's door) | [`records::RecordsRequest`], [`records::RecordsReply`] |
 //! | controller and node agent | [`node::ControllerToNode`], [`node::NodeToController`] |
 //! | node agent and its `stepd` | [`stepd::NodeToStepd`], [`stepd::StepdToNode`] |
 //! | step manager and shepherd | [`shepherd::StepMgrToShepherd`], [`shepherd::ShepherdToStepMgr`]; between hosts inside [`shepherd_link::LinkFrame`] |
@@ -15,6 +16,7 @@ pub mod launch_failure;
 pub mod launcher;
 pub mod node;
 pub mod priority;
+pub mod records;
 pub mod request_change;
 pub mod shepherd;
 pub mod shepherd_link;

@@ -252,6 +252,13 @@ pub enum ControllerToNode {
         /// Jobs.
         jobs: Vec<JobId>,
     },
+    /// Which runs of a job are recorded there? Answered by `Records`.
+    FindRecords {
+        /// Correlation.
+        query: u64,
+        /// Job.
+        job: JobId,
+    },
     /// Cancel or signal steps through their step manager.
     SignalSteps {
         /// Job.
@@ -265,6 +272,9 @@ pub enum ControllerToNode {
         pending_only: bool,
         /// Signal; `None`: end them.
         signal: Option<i32>,
+        /// Who asked, by uid.
+        #[serde(default)]
+        by: Option<u32>,
     },
     /// Trace records, please. Answered by `Trace`, repeatedly with `follow` until `StopTrace`.
     Trace {
@@ -504,6 +514,13 @@ pub enum NodeToController {
         /// Lines that are not there because the list is too long.
         #[serde(default)]
         left_out: u64,
+    },
+    /// Answer to `FindRecords`.
+    Records {
+        /// Correlation.
+        query: u64,
+        /// Runs of that job whose records are there.
+        runs: Vec<Sluid>,
     },
     /// Answer to `Trace`.
     Trace {

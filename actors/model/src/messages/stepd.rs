@@ -48,6 +48,9 @@ pub enum NodeToStepd {
         pending_only: bool,
         /// Signal; `None`: end them.
         signal: Option<i32>,
+        /// Who asked, by uid.
+        #[serde(default)]
+        by: Option<u32>,
     },
     /// Steps, please.
     ListSteps {

@@ -192,6 +192,12 @@ fn shepherds_that_were_there_in_a_step_journal_of_version_1_read_back() {
 }
 
 #[test]
+fn what_is_there_for_records_in_a_step_journal_of_version_1_reads_back() {
+    let read: Vec<StepEvent> = all(&sample("version-1-steps-records.journal"));
+    assert_same(&read, &step_events::for_records());
+}
+
+#[test]
 fn launches_in_a_step_journal_of_version_1_read_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps-launches.journal"));
     assert_same(&read, &step_events::launches());
@@ -223,7 +229,14 @@ fn the_samples_fit_together_and_have_every_event() {
         assert!(found.contains(&name), "{name} is missing");
     }
     let events = step_events::version_1();
-    let later = [step_events::moved(), step_events::lost(), step_events::shepherds(), step_events::launches()].concat();
+    let later = [
+        step_events::moved(),
+        step_events::lost(),
+        step_events::shepherds(),
+        step_events::launches(),
+        step_events::for_records(),
+    ]
+    .concat();
     let found: Vec<&str> = events.iter().chain(&later).map(step_events::name).collect();
     for name in step_events::NAMES {
         assert!(found.contains(&name), "{name} is missing");
@@ -304,6 +317,12 @@ fn make_the_sample_of_shepherds_that_were_there() {
 #[ignore = "makes tests/data/version-1-steps-launches.journal, by hand"]
 fn make_the_sample_of_launches() {
     replace(&sample("version-1-steps-launches.journal"), step_events::launches()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-steps-records.journal, by hand"]
+fn make_the_sample_of_what_is_there_for_records() {
+    replace(&sample("version-1-steps-records.journal"), step_events::for_records()).unwrap();
 }
 
 /// Makes the samples of the versions that are written now. Samples of versions that have been in use are not made again.

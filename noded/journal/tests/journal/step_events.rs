@@ -27,7 +27,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 14] = [
     "Accepted",
     "Started",
     "Retried",
@@ -41,6 +41,7 @@ pub const NAMES: [&str; 13] = [
     "NodeLost",
     "ShepherdUp",
     "LaunchFailed",
+    "CancelAsked",
 ];
 
 pub fn name(event: &StepEvent) -> &'static str {
@@ -58,6 +59,7 @@ pub fn name(event: &StepEvent) -> &'static str {
         StepEvent::NodeLost { .. } => "NodeLost",
         StepEvent::ShepherdUp { .. } => "ShepherdUp",
         StepEvent::LaunchFailed { .. } => "LaunchFailed",
+        StepEvent::CancelAsked { .. } => "CancelAsked",
     }
 }
 
@@ -205,7 +207,7 @@ pub fn version_1() -> Vec<StepEvent> {
         started(key(0), 0),
         attended,
         started(StepKey::task(2, 7), 0),
-        StepEvent::Retried { step: StepKey::task(2, 7), attempt: 1, after: at(15) },
+        StepEvent::Retried { step: StepKey::task(2, 7), attempt: 1, after: at(15), ended: None, at: None },
         started(StepKey::task(2, 7), 1),
         ended(StepKey::task(2, 7), StepState::Completed, OK, None),
         StepEvent::TimeLimit(TimeLimit::Secs(7200)),
@@ -265,6 +267,21 @@ pub fn shepherds() -> Vec<StepEvent> {
 }
 
 /// And one whose command's request is known, and whose script could not be tried.
+/// What is written for the records of steps alone.
+pub fn for_records() -> Vec<StepEvent> {
+    let task = StepKey::task(2, 7);
+    let StepEvent::Ended { result, at: when } =
+        ended(task, StepState::Failed, ExitStatus { code: 3, signal: None }, None)
+    else {
+        unreachable!("a step that ended")
+    };
+    vec![
+        started(task, 0),
+        StepEvent::Retried { step: task, attempt: 1, after: at(15), ended: Some(Box::new(result)), at: Some(when) },
+        StepEvent::CancelAsked { steps: WhichSteps::one(task), by: 1001 },
+    ]
+}
+
 pub fn launches() -> Vec<StepEvent> {
     let mut attended = started(StepKey::number(3), 0);
     if let StepEvent::Started { request, .. } = &mut attended {

@@ -147,6 +147,17 @@ pub fn word(text: &[u8], at: usize) -> Result<(Vec<u8>, usize), NotWords> {
     Ok((word, text.len()))
 }
 
+/// A word as a shell would have to read it to get these bytes; what is not UTF-8 is shown as such.
+pub fn quoted(word: &[u8]) -> String {
+    let text = String::from_utf8_lossy(word);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
 /// The words of a command that can be run without a shell.
 pub fn words(text: &[u8]) -> Result<Vec<Vec<u8>>, NotWords> {
     let mut words = Vec::new();
@@ -242,15 +253,10 @@ mod tests {
         assert_eq!(shown("a # don't"), Err(NotWords::Shell));
     }
 
-    /// As a script would quote.
-    fn quoted(word: &str) -> String {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-
     proptest! {
         #[test]
         fn quoted_words_come_back(words in proptest::collection::vec("[^\\n\\x00]{0,12}", 0..6)) {
-            let line: Vec<String> = std::iter::once("prog".to_owned()).chain(words.iter().map(|w| quoted(w))).collect();
+            let line: Vec<String> = std::iter::once("prog".to_owned()).chain(words.iter().map(|w| quoted(w.as_bytes()))).collect();
             let mut want = vec!["prog".to_owned()];
             want.extend(words);
             prop_assert_eq!(shown(&line.join(" ")), Ok(want));

@@ -1,0 +1,467 @@
+//! What a journal says of a run's steps, read once from its beginning to its end: a record leaves as soon as its step is
+//! over, so that what is held is what runs, what waits, and what batches that are not over are made of.
+
+use crate::{
+    step::state::{StepEnd, StepResult},
+    stepmgr::{
+        batch::{StoredBatch, StoredMembers},
+        journal::{Place, StepEvent, ranges},
+    },
+};
+use garrick_model::{
+    ids::{StepKey, StepNum},
+    messages::{
+        launcher::TaskUsage,
+        records::{RecordedBatch, RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
+    },
+    patterns::{PatternFacts, fill},
+    spec::{StepSpec, StreamTarget},
+    state::{ExitStatus, JobState, Reason, StepState},
+    step_selector::WhichSteps,
+    time::Timestamp,
+    view::StepOrigin,
+};
+use roaring::RoaringBitmap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// What comes out of a journal, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A batch of which steps follow.
+    Batch(Box<RecordedBatch>),
+    /// A step, with what it shares with others. Equal origins are the same `Arc` where steps follow each other.
+    Step(Arc<RecordedOrigin>, RecordedStep),
+}
+
+#[derive(Debug)]
+struct Batch {
+    stored: Arc<StoredBatch>,
+    at: Timestamp,
+    waiting: RoaringBitmap,
+    open: u32,
+    tries: BTreeMap<u32, u32>,
+    origins: BTreeMap<usize, Arc<RecordedOrigin>>,
+    /// Specs that were told.
+    told: BTreeSet<usize>,
+}
+
+#[derive(Debug)]
+struct Running {
+    attempt: u32,
+    since: Timestamp,
+    places: Vec<Place>,
+    origin: Option<Arc<StepOrigin>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct History<'a> {
+    run: &'a RecordedRun,
+    wanted: &'a WantedRecords,
+    batches: BTreeMap<u32, Batch>,
+    running: BTreeMap<StepKey, Running>,
+    /// Steps that are lined up, by those that they are behind.
+    behind: BTreeMap<StepKey, StepKey>,
+    /// What was cancelled by name, and by whom.
+    cancels: Vec<(WhichSteps, u32)>,
+    ending: Option<(JobState, Reason)>,
+}
+
+impl<'a> History<'a> {
+    /// Of this run, what is wanted.
+    pub fn new(run: &'a RecordedRun, wanted: &'a WantedRecords) -> Self {
+        Self {
+            run,
+            wanted,
+            batches: BTreeMap::new(),
+            running: BTreeMap::new(),
+            behind: BTreeMap::new(),
+            cancels: Vec::new(),
+            ending: None,
+        }
+    }
+
+    /// State and reason that the run is to end with, once that was said.
+    pub fn ending(&self) -> Option<(JobState, Reason)> {
+        self.ending.clone()
+    }
+
+    /// One more record of the journal.
+    pub fn take(&mut self, event: StepEvent, tell: &mut impl FnMut(Told)) {
+        match event {
+            StepEvent::Accepted { first, batch, at, .. } => {
+                let (waiting, open) = (batch.all(), batch.len());
+                let (tries, origins, told) = Default::default();
+                self.batches.insert(first, Batch { stored: batch, at, waiting, open, tries, origins, told });
+            }
+            StepEvent::Started { step, attempt, at, places, origin, after, .. } => {
+                if let Some((batch, member)) = self.batch_of(step) {
+                    batch.waiting.remove(member);
+                }
+                if let Some(after) = after.filter(|after| self.running.contains_key(after)) {
+                    self.behind.insert(after, step);
+                }
+                self.running.insert(step, Running { attempt, since: at, places, origin });
+            }
+            StepEvent::Retried { step, attempt, ended, at, .. } => self.retried(step, attempt, ended, at, tell),
+            StepEvent::Ended { result, at } => self.ended(&result, at, tell),
+            StepEvent::Withdrawn { first, members, state, cause, at } => {
+                self.withdrawn(first, &members, state, &cause, at, tell);
+            }
+            StepEvent::Ending { state, reason, .. } => {
+                self.ending.get_or_insert((state, reason));
+            }
+            StepEvent::CancelAsked { steps, by } => self.cancels.push((steps, by)),
+            StepEvent::TimeLimit(_)
+            | StepEvent::Moved(_)
+            | StepEvent::Reported { .. }
+            | StepEvent::LaunchFailed { .. }
+            | StepEvent::Restarted
+            | StepEvent::NodeLost { .. }
+            | StepEvent::ShepherdUp { .. } => {}
+        }
+    }
+
+    /// The journal's end: what is not over.
+    pub fn finish(mut self, tell: &mut impl FnMut(Told)) {
+        if self.wants(StepState::Running) {
+            for (key, ran) in std::mem::take(&mut self.running) {
+                if !self.names(key) {
+                    continue;
+                }
+                let attempt = ran.attempt;
+                let step = RecordedStep { attempt, ..self.record(key, Some(&ran), StepState::Running) };
+                self.tell_step(key, Some(&ran), step, tell);
+            }
+        }
+        if self.wants(StepState::Pending) {
+            for first in self.batches.keys().copied().collect::<Vec<_>>() {
+                self.tell_waiting(first, tell);
+            }
+        }
+    }
+
+    fn wants(&self, state: StepState) -> bool {
+        self.wanted.states.is_empty() || self.wanted.states.contains(&state)
+    }
+
+    fn names(&self, key: StepKey) -> bool {
+        let named = |which: &WhichSteps| match (which, key) {
+            // An array by its number means all its tasks.
+            (WhichSteps::Numbers(_), StepKey { step: StepNum::Number(n), array: Some(_) }) => {
+                which.contains(StepKey::number(n))
+            }
+            _ => which.contains(key),
+        };
+        self.wanted.which.is_empty() || self.wanted.which.iter().any(named)
+    }
+
+    fn batch_of(&mut self, step: StepKey) -> Option<(&mut Batch, u32)> {
+        let StepNum::Number(number) = step.step else { return None };
+        let (first, batch) = self.batches.range_mut(..=number).next_back()?;
+        let member = batch.stored.member(*first, step)?;
+        Some((batch, member))
+    }
+
+    /// A step runs no more. What is lined up behind it runs from now on.
+    fn stopped(&mut self, step: StepKey, at: Timestamp) -> Option<Running> {
+        let ran = self.running.remove(&step)?;
+        if let Some(next) = self.behind.remove(&step).and_then(|next| self.running.get_mut(&next)) {
+            next.since = next.since.max(at);
+        }
+        Some(ran)
+    }
+
+    fn retried(
+        &mut self,
+        step: StepKey,
+        tries: u32,
+        ended: Option<Box<StepResult>>,
+        at: Option<Timestamp>,
+        tell: &mut impl FnMut(Told),
+    ) {
+        let when = at.or_else(|| self.running.get(&step).map(|ran| ran.since));
+        let Some(ran) = when.and_then(|at| self.stopped(step, at)) else { return };
+        if self.wanted.tries && self.names(step) {
+            let state = ended.as_ref().map_or(StepState::Failed, |result| result.state);
+            if self.wants(state) {
+                let mut told = RecordedStep { again: true, end: at, ..self.record(step, Some(&ran), state) };
+                if let Some(result) = &ended {
+                    self.add_result(&mut told, result);
+                }
+                self.tell_step(step, Some(&ran), told, tell);
+            }
+        }
+        if let Some((batch, member)) = self.batch_of(step) {
+            batch.waiting.insert(member);
+            batch.tries.insert(member, tries);
+        }
+    }
+
+    fn ended(&mut self, result: &StepResult, at: Timestamp, tell: &mut impl FnMut(Told)) {
+        let step = result.step.key();
+        let ran = self.stopped(step, at);
+        if self.wants(result.state) && self.names(step) {
+            let mut told = RecordedStep { end: Some(at), ..self.record(step, ran.as_ref(), result.state) };
+            self.add_result(&mut told, result);
+            self.tell_step(step, ran.as_ref(), told, tell);
+        }
+        if let Some((batch, member)) = self.batch_of(step) {
+            batch.open = batch.open.saturating_sub(1);
+            batch.waiting.remove(member);
+            batch.tries.remove(&member);
+        }
+        self.drop_batch_of(step);
+    }
+
+    fn drop_batch_of(&mut self, step: StepKey) {
+        if let StepNum::Number(number) = step.step
+            && let Some((first, batch)) = self.batches.range(..=number).next_back()
+            && batch.open == 0
+        {
+            let first = *first;
+            self.batches.remove(&first);
+        }
+    }
+
+    fn withdrawn(
+        &mut self,
+        first: u32,
+        members: &[(u32, u32)],
+        state: StepState,
+        cause: &StepEnd,
+        at: Timestamp,
+        tell: &mut impl FnMut(Told),
+    ) {
+        let Some(batch) = self.batches.get_mut(&first) else { return };
+        let mut gone = RoaringBitmap::new();
+        for (from, to) in members {
+            gone.insert_range(*from..=*to);
+        }
+        gone &= &batch.waiting;
+        batch.waiting -= &gone;
+        batch.open = batch.open.saturating_sub(gone.len() as u32);
+        for member in &gone {
+            batch.tries.remove(&member);
+        }
+        let over = batch.open == 0;
+        if self.wants(state) {
+            let key = gone.min().and_then(|member| self.batches.get(&first).map(|b| b.stored.key(first, member)));
+            let reason = key.map_or_else(String::new, |key| self.reason(key, state, Some(cause)));
+            self.tell_many(
+                first,
+                &gone,
+                |step| RecordedStep { state, end: Some(at), reason: reason.clone(), ..step },
+                tell,
+            );
+        }
+        if over {
+            self.batches.remove(&first);
+        }
+    }
+
+    fn tell_waiting(&mut self, first: u32, tell: &mut impl FnMut(Told)) {
+        let Some(batch) = self.batches.get(&first) else { return };
+        let waiting = batch.waiting.clone();
+        self.tell_many(first, &waiting, |step| step, tell);
+    }
+
+    /// Tells of members that did not start, those of a spec together; one that was tried is told of by itself.
+    fn tell_many(
+        &mut self,
+        first: u32,
+        members: &RoaringBitmap,
+        fill_in: impl Fn(RecordedStep) -> RecordedStep,
+        tell: &mut impl FnMut(Told),
+    ) {
+        let Some(batch) = self.batches.get(&first) else { return };
+        let (stored, tried) = (Arc::clone(&batch.stored), batch.tries.clone());
+        for (row, _) in stored.rows() {
+            let mut left: RoaringBitmap =
+                members.range(row.start..row.end).filter(|member| self.names(stored.key(first, *member))).collect();
+            let own: Vec<u32> = left.iter().filter(|member| tried.contains_key(member)).collect();
+            for member in own {
+                left.remove(member);
+                self.tell_members(first, &[(member, member)], tried.get(&member).copied(), &fill_in, tell);
+            }
+            if !left.is_empty() {
+                self.tell_members(first, &ranges(&left), None, &fill_in, tell);
+            }
+        }
+    }
+
+    fn tell_members(
+        &mut self,
+        first: u32,
+        members: &[(u32, u32)],
+        tries: Option<u32>,
+        fill_in: &impl Fn(RecordedStep) -> RecordedStep,
+        tell: &mut impl FnMut(Told),
+    ) {
+        let Some(stored) = self.batches.get(&first).map(|batch| Arc::clone(&batch.stored)) else { return };
+        let Some(key) = members.first().map(|(member, _)| stored.key(first, *member)) else { return };
+        let all_of = stored.name(first, members);
+        let step = RecordedStep { all_of, attempt: tries.unwrap_or(0), ..self.record(key, None, StepState::Pending) };
+        self.tell_step(key, None, fill_in(step), tell);
+    }
+
+    /// What is known of a step whatever became of it.
+    fn record(&mut self, key: StepKey, ran: Option<&Running>, state: StepState) -> RecordedStep {
+        let texts = self.wanted.texts;
+        let (mut queued, line, mut argv, values, mut spec) = (None, None, Vec::new(), String::new(), None);
+        let mut tries = 0;
+        if let Some((batch, member)) = self.batch_of(key) {
+            queued = Some(batch.at);
+            spec = batch.stored.spec_of(member).cloned();
+            tries = batch.tries.get(&member).copied().unwrap_or(0);
+            if let StoredMembers::Commands(list) = &batch.stored.members {
+                if texts {
+                    argv = list.argv(member as usize);
+                }
+            }
+        }
+        let places = ran.map_or(&[][..], |ran| &ran.places);
+        let slots: Vec<u32> = places.iter().map(|place| place.slot).collect();
+        let output = match spec.filter(|_| texts) {
+            Some(spec) => self.output(key, &spec, &slots),
+            None => String::new(),
+        };
+        RecordedStep {
+            key,
+            all_of: None,
+            origin: 0,
+            state,
+            attempt: ran.map_or(tries, |ran| ran.attempt),
+            again: false,
+            cpus: places.iter().map(|place| place.cpus.len()).sum(),
+            slots,
+            queued,
+            start: ran.map(|ran| ran.since),
+            end: None,
+            exit: ExitStatus::SUCCESS,
+            usage: TaskUsage::default(),
+            reason: String::new(),
+            line,
+            argv,
+            values,
+            output,
+        }
+    }
+
+    /// The file of standard output; what differs between tasks and nodes of the step stays as it was asked for.
+    fn output(&self, key: StepKey, spec: &StepSpec, slots: &[u32]) -> String {
+        let pattern = match &spec.stdout {
+            StreamTarget::File(pattern) => pattern,
+            StreamTarget::Pack => match &spec.output_pack {
+                Some(pattern) => pattern,
+                None => return String::new(),
+            },
+            _ => return String::new(),
+        };
+        let only = match slots {
+            [one] => self.run.nodes.get(*one as usize).map(|name| (name.as_str(), 0)),
+            _ => None,
+        };
+        let facts = PatternFacts {
+            job: self.run.job,
+            array_task: self.run.array,
+            step: Some(key),
+            node: only.map(|(name, _)| name),
+            node_id: only.map(|(_, id)| id),
+            task: (spec.tasks.unwrap_or(1) == 1).then_some(0),
+            user: &self.run.user,
+            job_name: &self.run.name,
+        };
+        let path = fill(pattern, &facts);
+        let folder = spec.work_dir.as_ref().unwrap_or(&self.run.work_dir);
+        if path.starts_with('/') { path } else { format!("{}/{path}", folder.trim_end_matches('/')) }
+    }
+
+    fn add_result(&self, step: &mut RecordedStep, result: &StepResult) {
+        step.exit = result.exit;
+        step.usage = result.usage;
+        step.reason = self.reason(step.key, result.state, result.ended.as_ref());
+    }
+
+    /// Why a step ended, in words.
+    fn reason(&self, key: StepKey, state: StepState, cause: Option<&StepEnd>) -> String {
+        let Some(cause) = cause else { return String::new() };
+        let by = || self.cancels.iter().rev().find(|(which, _)| which.contains(key)).map(|(_, by)| *by);
+        match cause {
+            StepEnd::Cancelled => match by() {
+                Some(uid) => format!("cancelled by {uid}"),
+                None => "cancelled".to_owned(),
+            },
+            StepEnd::ClientGone => "its srun ended".to_owned(),
+            StepEnd::TimeLimit => "its time limit".to_owned(),
+            StepEnd::Job(JobState::Timeout) => "the job's time limit".to_owned(),
+            StepEnd::Job(JobState::Deadline) => "the job's deadline".to_owned(),
+            StepEnd::Job(_) if state == StepState::Cancelled => "cancelled with its job".to_owned(),
+            StepEnd::Job(_) => "the job ended".to_owned(),
+            StepEnd::BatchOver => "the batch script ended".to_owned(),
+            StepEnd::NodeLost { node } => format!("node {node} was lost"),
+            StepEnd::BadExit => "a task failed (-K)".to_owned(),
+            StepEnd::WaitOver => "the first task had ended (-W)".to_owned(),
+            StepEnd::ManagerRestarted => "the step manager was restarted".to_owned(),
+            StepEnd::InputOverrun => "too much input".to_owned(),
+            StepEnd::ExitUnknown => "its launcher died: exit status unknown".to_owned(),
+            StepEnd::DependencyNeverSatisfied => "its dependency can never be satisfied".to_owned(),
+        }
+    }
+
+    fn tell_step(&mut self, key: StepKey, ran: Option<&Running>, step: RecordedStep, tell: &mut impl FnMut(Told)) {
+        let batches = self.wanted.batches;
+        let own = match ran.and_then(|ran| ran.origin.as_ref()) {
+            Some(origin) => Some(RecordedOrigin {
+                name: origin.name.clone(),
+                argv: Vec::new(),
+                submit_line: origin.submit_line.clone(),
+                tasks: origin.tasks,
+            }),
+            None if key == StepKey::BATCH => Some(RecordedOrigin {
+                name: "batch".to_owned(),
+                argv: Vec::new(),
+                submit_line: String::new(),
+                tasks: 1,
+            }),
+            None => None,
+        };
+        if let Some(origin) = own {
+            return tell(Told::Step(Arc::new(origin), step));
+        }
+        let StepNum::Number(number) = key.step else { return };
+        let Some((first, batch)) = self.batches.range_mut(..=number).next_back() else { return };
+        let Some(member) = batch.stored.member(*first, key) else { return };
+        let Some(at) = batch.stored.spec_index(member) else { return };
+        if batches
+            && batch.told.insert(at)
+            && let Some(made_of) = with_environment(&batch.stored, at)
+        {
+            let array = batch.stored.array().is_some();
+            tell(Told::Batch(Box::new(RecordedBatch { first: *first, array, spec: at as u32, made_of })));
+        }
+        let origin = batch.origins.entry(at).or_insert_with(|| {
+            let spec = batch.stored.specs.get(at);
+            Arc::new(RecordedOrigin {
+                name: spec.map(|spec| spec.name.clone()).unwrap_or_default(),
+                argv: spec.map(|spec| spec.argv.clone()).unwrap_or_default(),
+                submit_line: spec.map(|spec| spec.submit_line.clone()).unwrap_or_default(),
+                tasks: spec.and_then(|spec| spec.tasks).unwrap_or(1),
+            })
+        });
+        tell(Told::Step(Arc::clone(origin), step));
+    }
+}
+
+/// A spec that stands for itself: one that brings no environment has that of the one before.
+fn with_environment(stored: &StoredBatch, at: usize) -> Option<Arc<StepSpec>> {
+    let spec = stored.specs.get(at)?;
+    if !spec.environment.is_empty() {
+        return Some(Arc::clone(spec));
+    }
+    let environment = stored.environment_of(at).map(|from| from.environment.clone()).unwrap_or_default();
+    Some(Arc::new(StepSpec { environment, ..spec.as_ref().clone() }))
+}

@@ -1,0 +1,270 @@
+//! Records of runs: which steps there were, and how they ended. A run's journal is its record while it lives; when its folder
+//! goes, the journal stays below `ended/`, with a note that says whose it was, until the site's age or size for them is
+//! reached. Whoever asks is answered from these files, on a thread that nothing else waits for.
+//!
+//! ```text
+//! SlurmdSpoolDir/ended/JOB.SLUID/run    whose run it was, and where
+//!                               /steps  its step manager's journal
+//! ```
+
+use crate::{
+    kernel::files::{self, FileError},
+    node::spool::{Spool, SpoolError},
+    stepd::orders::{OrdersError, StepdOrders},
+};
+use garrick_actors::{
+    node_agent::RunKey,
+    stepmgr::{
+        StepEvent,
+        history::{History, Told},
+    },
+};
+use garrick_journal::{JournalError, Reader};
+use garrick_model::{
+    config::Config,
+    ids::{JobId, Sluid},
+    messages::records::{RecordedOrigin, RecordedRun, RecordedStep, RecordsReply, WantedRecords},
+    time::Timestamp,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+/// The note in a folder of records.
+const NOTE: &str = "run";
+/// The step manager's journal, in the folder of a run and in that of its records.
+pub const JOURNAL: &str = "steps";
+/// Bytes of steps in one message, about.
+const PART_BYTES: usize = 256 << 10;
+/// What a step takes in a message beside its texts, about.
+const STEP_BYTES: usize = 260;
+
+/// How long records stay: `SlurmdParameters=step_records_days=N` and `step_records_mib=N`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Records of runs that ended longer ago are removed.
+    pub age: Duration,
+    /// Of more than so many bytes those of the runs that ended first are removed.
+    pub bytes: u64,
+}
+
+/// A week, and a gibibyte.
+impl Default for Retention {
+    fn default() -> Self {
+        Self { age: Duration::from_secs(7 * 24 * 3600), bytes: 1 << 30 }
+    }
+}
+
+impl Retention {
+    /// As the site says.
+    pub fn of(config: &Config) -> Self {
+        let number = |name| config.slurmd_parameters.value(name).and_then(|text| text.parse::<u64>().ok());
+        let default = Self::default();
+        Self {
+            age: number("step_records_days")
+                .map_or(default.age, |days| Duration::from_secs(days.saturating_mul(86_400))),
+            bytes: number("step_records_mib").map_or(default.bytes, |mib| mib.saturating_mul(1 << 20)),
+        }
+    }
+
+    /// Which of these go: names, ends and sizes.
+    fn expired(self, mut kept: Vec<(PathBuf, SystemTime, u64)>, now: SystemTime) -> Vec<PathBuf> {
+        kept.sort_by_key(|(_, ended, _)| std::cmp::Reverse(*ended));
+        let mut bytes = 0u64;
+        let stays = |(_, ended, size): &(PathBuf, SystemTime, u64)| {
+            bytes = bytes.saturating_add(*size);
+            now.duration_since(*ended).unwrap_or_default() <= self.age && bytes <= self.bytes
+        };
+        let mut stays = stays;
+        kept.into_iter().filter(|entry| !stays(entry)).map(|(path, ..)| path).collect()
+    }
+}
+
+/// Records whose steps can be read.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Whose.
+    pub run: RecordedRun,
+    journal: PathBuf,
+}
+
+fn note_of(orders: &StepdOrders, end: Option<Timestamp>) -> RecordedRun {
+    let (launch, credential) = (&orders.launch, &orders.credential);
+    RecordedRun {
+        job: credential.job,
+        sluid: credential.sluid,
+        node: orders.node.clone(),
+        uid: credential.uid,
+        user: credential.user.clone(),
+        name: launch.spec.name.clone(),
+        work_dir: launch.spec.work_dir.clone(),
+        array: launch.spec.array_task,
+        nodes: credential.nodes.iter().map(|node| node.name.clone()).collect(),
+        cpus: credential.nodes.iter().map(|node| node.share.cpus.len()).sum(),
+        start: launch.start_time,
+        end,
+    }
+}
+
+impl Spool {
+    fn ended(&self) -> PathBuf {
+        self.root().join("ended")
+    }
+
+    /// Removes a run's folder; what its step manager wrote of its steps stays as the run's records.
+    pub fn close_run(&self, run: RunKey, now: Timestamp) -> Result<(), SpoolError> {
+        let folder = self.run(run);
+        let journal = folder.join(JOURNAL);
+        if journal.exists()
+            && let Some(orders) = StepdOrders::begun(&folder)?
+        {
+            let records = self.ended().join(format!("{}.{}", run.job, run.sluid));
+            files::keep_folder(&records, 0o700)?;
+            let note = rmp_serde::to_vec_named(&note_of(&orders, Some(now)))
+                .map_err(|e| OrdersError::Form { path: records.join(NOTE), cause: e.to_string() })?;
+            files::replace(&records.join(NOTE), &note, 0o600)?;
+            let path = records.join(JOURNAL);
+            std::fs::rename(&journal, &path).map_err(|cause| FileError { operation: "rename to", path, cause })?;
+        }
+        self.remove_run(run)
+    }
+
+    /// Removes records that are too old, or too many. Blocks.
+    pub fn expire_records(&self, retention: Retention) -> Result<(), FileError> {
+        let mut kept = Vec::new();
+        for entry in std::fs::read_dir(self.ended()).into_iter().flatten().flatten() {
+            let path = entry.path();
+            // Of records that are only just being made there is no journal yet.
+            if let (Ok(note), Ok(journal)) = (path.join(NOTE).metadata(), path.join(JOURNAL).metadata()) {
+                kept.push((path, note.modified().unwrap_or(SystemTime::UNIX_EPOCH), note.len() + journal.len()));
+            }
+        }
+        for path in retention.expired(kept, SystemTime::now()) {
+            tracing::info!(records = %path.display(), "records of steps are removed: too old, or too many");
+            files::remove_folder(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Records of a job here, its newest run first.
+    pub fn records_of(&self, job: JobId, run: Option<Sluid>) -> Result<Vec<Found>, SpoolError> {
+        let mut found = self.living_records(job, run)?;
+        let of_job = format!("{job}.");
+        for entry in std::fs::read_dir(self.ended()).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(sluid) = name.to_str().and_then(|name| name.strip_prefix(&of_job)) else { continue };
+            if run.is_some_and(|run| run.to_string() != sluid) {
+                continue;
+            }
+            let (path, journal) = (entry.path().join(NOTE), entry.path().join(JOURNAL));
+            let Some(bytes) = files::read_if_there(&path)?.filter(|_| journal.exists()) else { continue };
+            match garrick_frame::decode_body::<RecordedRun>(&bytes) {
+                Ok(run) => found.push(Found { run, journal }),
+                Err(e) => tracing::warn!(note = %path.display(), error = %e, "records whose note cannot be read"),
+            }
+        }
+        found.sort_by_key(|found| std::cmp::Reverse(found.run.sluid));
+        Ok(found)
+    }
+
+    fn living_records(&self, job: JobId, run: Option<Sluid>) -> Result<Vec<Found>, SpoolError> {
+        let mut found = Vec::new();
+        for (living, orders) in self.runs()?.0 {
+            let asked = living.run.job == job && run.is_none_or(|run| run == living.run.sluid);
+            let journal = self.run(living.run).join(JOURNAL);
+            if asked && living.batch_host && journal.exists() {
+                found.push(Found { run: note_of(&orders, None), journal });
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Steps on their way into a message.
+#[derive(Default)]
+struct Part {
+    origins: Vec<RecordedOrigin>,
+    steps: Vec<RecordedStep>,
+    last: Option<Arc<RecordedOrigin>>,
+    bytes: usize,
+}
+
+impl Part {
+    fn add(&mut self, origin: &Arc<RecordedOrigin>, mut step: RecordedStep) {
+        if !self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, origin) || last == origin) {
+            self.bytes += origin.submit_line.len() + origin.argv.iter().map(|arg| arg.len()).sum::<usize>();
+            self.origins.push(origin.as_ref().clone());
+            self.last = Some(Arc::clone(origin));
+        }
+        step.origin = self.origins.len() as u32 - 1;
+        let texts = step.argv.iter().map(|arg| arg.len() + 5).sum::<usize>() + step.output.len() + step.values.len();
+        self.bytes += STEP_BYTES + texts;
+        self.steps.push(step);
+    }
+
+    fn take(&mut self) -> Option<RecordsReply> {
+        let Self { origins, steps, .. } = std::mem::take(self);
+        (!steps.is_empty()).then_some(RecordsReply::Steps { origins, steps })
+    }
+}
+
+/// Reads records and passes on what is wanted of them, until `pass` returns false. Blocks.
+pub fn read(found: &Found, wanted: &WantedRecords, mut pass: impl FnMut(RecordsReply) -> bool) {
+    if !pass(RecordsReply::Run(found.run.clone())) {
+        return;
+    }
+    let mut history = History::new(&found.run, wanted);
+    let mut part = Part::default();
+    let mut open = true;
+    let mut tell = |told: Told| {
+        if !open {
+            return;
+        }
+        match told {
+            Told::Batch(batch) => {
+                open = part.take().is_none_or(&mut pass) && pass(RecordsReply::Batch(batch));
+            }
+            Told::Step(origin, step) => {
+                part.add(&origin, step);
+                if part.bytes >= PART_BYTES {
+                    open = part.take().is_none_or(&mut pass);
+                }
+            }
+        }
+    };
+    let damage = fold(&found.journal, &mut history, &mut tell).err().map(|e| e.to_string());
+    let ending = history.ending();
+    history.finish(&mut tell);
+    if open && part.take().is_none_or(&mut pass) {
+        pass(RecordsReply::Over { ending, damage });
+    }
+}
+
+fn fold(path: &Path, history: &mut History<'_>, tell: &mut impl FnMut(Told)) -> Result<(), JournalError> {
+    let mut reader = Reader::open(path)?;
+    while let Some(record) = reader.next_record()? {
+        history.take(record.decode::<StepEvent>()?, tell);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_first_when_there_are_too_many_and_all_that_are_too_old() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let entry = |name: &str, age: u64, bytes| (PathBuf::from(name), now - Duration::from_secs(age), bytes);
+        let retention = Retention { age: Duration::from_secs(100), bytes: 50 };
+        let gone = |kept: Vec<_>| retention.expired(kept, now);
+        assert_eq!(gone(vec![entry("a", 10, 20), entry("b", 100, 20)]), [PathBuf::new(); 0]);
+        assert_eq!(gone(vec![entry("a", 101, 1), entry("b", 1, 1)]), [PathBuf::from("a")]);
+        let many = vec![entry("a", 30, 20), entry("b", 20, 20), entry("c", 10, 20)];
+        assert_eq!(gone(many), [PathBuf::from("a")]);
+        // The newest alone is too large.
+        assert_eq!(gone(vec![entry("a", 1, 51)]), [PathBuf::from("a")]);
+    }
+}

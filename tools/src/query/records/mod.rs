@@ -1,0 +1,445 @@
+//! `garrick steps`: every step of a job that runs or is over, from the records of its run.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`asking`] | finds the records and reads them |
+//! | [`fields`] | columns |
+//! | [`as_json`] | objects |
+//! | [`joblog`] | a log in GNU parallel's columns |
+//! | [`summary`] | counts, percentiles, the slowest, how busy the job's CPUs were |
+//! | [`picture`] | the same as a picture |
+
+pub mod as_json;
+pub mod asking;
+pub mod fields;
+pub mod joblog;
+pub mod picture;
+pub mod summary;
+
+use super::{
+    arguments::{self, Arguments, Outcome, Table, option},
+    choices,
+    steps::all_of,
+};
+use crate::{
+    cluster::{Cluster, ClusterError},
+    options::table::Arg,
+    output::{self, Console},
+    render::{clock::Clock, columns::Layout, words},
+};
+use asking::{Over, Part};
+use fields::Field;
+use garrick_model::{
+    messages::records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
+    state::StepState,
+    step_selector::{StepsSelector, WhichSteps},
+};
+use std::{
+    cmp::Reverse,
+    ffi::OsString,
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+};
+
+static TABLE: Table = Table {
+    program: "garrick steps",
+    purpose: "Print every step of a job that runs or is over: how it ended, how long it took, where its output is.\n\
+              Exit code: 0, 1 if the records cannot be read, 2 if some of them are missing.",
+    operands: "JOB[.STEP]...",
+    options: &[
+        option("failed", None, Arg::None, "only steps that failed (FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY)"),
+        option("state", Some('t'), Arg::Required("LIST"), "only steps in these states: completed,running,..."),
+        option(
+            "tries",
+            None,
+            Arg::None,
+            "a line for each try of steps that were tried again (STEP#N: the N-th before)",
+        ),
+        option(
+            "sort",
+            None,
+            Arg::Required("KEY"),
+            "step, end, start, elapsed, cputime, maxrss or exit; -KEY turns it round. Without: as they ended",
+        ),
+        option("format", Some('o'), Arg::Required("FIELDS"), "columns, NAME[:[.]WIDTH],...; \"help\" lists them"),
+        option("noheader", Some('h'), Arg::None, "no headings"),
+        option("json", None, Arg::Optional("lines"), "as a JSON array of objects, or an object a line (--json=lines)"),
+        option("summary", Some('s'), Arg::None, "counts, percentiles, the ten slowest, how busy the job's CPUs were"),
+        option("svg", None, Arg::Required("FILE"), "how busy the job's CPUs were, as a picture in this file"),
+        option(
+            "joblog",
+            None,
+            Arg::Required("FILE"),
+            "a line for each step that ended, in the columns of GNU parallel",
+        ),
+    ],
+    misuse: 1,
+};
+
+/// A step as it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// Its run.
+    pub run: &'a RecordedRun,
+    /// What it has in common with others.
+    pub origin: &'a RecordedOrigin,
+    /// Itself.
+    pub step: &'a RecordedStep,
+}
+
+/// By what rows are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Order {
+    key: Field,
+    turned: bool,
+}
+
+#[derive(Debug)]
+enum Form {
+    Table(Layout<Field>),
+    Json,
+    JsonLines,
+    Summary,
+    /// Only what goes into files.
+    Nothing,
+}
+
+#[derive(Debug)]
+struct Request {
+    named: Vec<StepsSelector>,
+    wanted: WantedRecords,
+    order: Option<Order>,
+    form: Form,
+    heading: bool,
+    svg: Option<PathBuf>,
+    joblog: Option<PathBuf>,
+}
+
+/// The states that count as failed: steps that were cancelled did not fail.
+pub const FAILED: [StepState; 4] = [StepState::Failed, StepState::Timeout, StepState::NodeFail, StepState::OutOfMemory];
+
+/// Every state.
+const STATES: [StepState; 8] = [
+    StepState::Pending,
+    StepState::Running,
+    StepState::Completed,
+    StepState::Failed,
+    StepState::Cancelled,
+    StepState::Timeout,
+    StepState::NodeFail,
+    StepState::OutOfMemory,
+];
+
+/// `12` (all steps), `12.7`, `12.7_[1-9]`, `9_0`, `s1M83C5Z9JNYP4.0`.
+pub fn named(text: &str) -> Result<Vec<StepsSelector>, String> {
+    if text.contains('.') {
+        return choices::steps(text).map_err(|e| e.to_string());
+    }
+    let jobs = choices::jobs(text).map_err(|e| e.to_string())?;
+    Ok(jobs.iter().flat_map(all_of).collect())
+}
+
+fn states(text: &str) -> Result<Vec<StepState>, String> {
+    let one = |word: &String| {
+        let same = |state: &&StepState| words::step_state(**state).eq_ignore_ascii_case(word);
+        let known = || STATES.map(words::step_state).join(", ");
+        STATES.iter().find(same).copied().ok_or_else(|| format!("Invalid state: {word}; one of {}", known()))
+    };
+    choices::words(text).iter().map(one).collect()
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    let (key, turned) = text.strip_prefix('-').map_or((text, false), |key| (key, true));
+    let sortable = [Field::Step, Field::End, Field::Start, Field::Elapsed, Field::CpuTime, Field::MaxRss, Field::Exit];
+    let key = fields::named(key).filter(|key| sortable.contains(key));
+    key.map(|key| Order { key, turned })
+        .ok_or_else(|| format!("cannot sort by {text}: one of step, end, start, elapsed, cputime, maxrss, exit"))
+}
+
+fn request(arguments: &Arguments) -> Result<Request, String> {
+    let mut all = Vec::new();
+    for word in arguments.words() {
+        all.extend(named(&word)?);
+    }
+    if all.is_empty() {
+        return Err("of which job?".to_owned());
+    }
+    let mut wanted_states = arguments.value("state").map_or_else(|| Ok(Vec::new()), |text| states(&text))?;
+    if arguments.has("failed") {
+        wanted_states.extend(FAILED);
+    }
+    let format = arguments.value("format");
+    let (svg, joblog) = (arguments.value("svg").map(PathBuf::from), arguments.value("joblog").map(PathBuf::from));
+    let form = match (arguments.has("json"), arguments.value("json").as_deref(), arguments.has("summary")) {
+        (true, _, true) => return Err("--json and --summary do not go together".to_owned()),
+        (true, None | Some(""), _) => Form::Json,
+        (true, Some("lines"), _) => Form::JsonLines,
+        (true, Some(other), _) => return Err(format!("--json={other}: --json or --json=lines")),
+        (false, _, true) => Form::Summary,
+        (false, ..) if format.is_none() && (svg.is_some() || joblog.is_some()) => Form::Nothing,
+        (false, ..) => {
+            let layout = Layout::long(format.as_deref().unwrap_or(fields::DEFAULT), "step", fields::named);
+            Form::Table(layout.map_err(|e| format!("{e}; fields: {}", fields::names()))?)
+        }
+    };
+    let texts = match &form {
+        Form::Table(layout) => {
+            layout.columns.iter().any(|column| matches!(column.field, Field::Command | Field::Values | Field::Output))
+                || joblog.is_some()
+        }
+        _ => true,
+    };
+    Ok(Request {
+        named: all,
+        wanted: WantedRecords {
+            which: Vec::new(),
+            states: wanted_states,
+            tries: arguments.has("tries"),
+            texts,
+            batches: false,
+        },
+        order: arguments.value("sort").map(|text| order(&text)).transpose()?,
+        form,
+        heading: !arguments.has("noheader"),
+        svg,
+        joblog,
+    })
+}
+
+/// Runs `garrick steps`. Returns its exit code.
+pub fn main(args: &[OsString], console: &Console) -> i32 {
+    let arguments = match arguments::read(&TABLE, args, console) {
+        Outcome::Go(arguments) => arguments,
+        Outcome::Done(code) => return code,
+    };
+    if arguments.value("format").as_deref() == Some("help") {
+        return output::finish(console, output::print_line(fields::names()), 0);
+    }
+    let request = match request(&arguments) {
+        Ok(request) => request,
+        Err(text) => {
+            console.error(text);
+            output::stderr(format!("Try \"{} --help\" for more information\n", TABLE.program).as_bytes());
+            return TABLE.misuse;
+        }
+    };
+    let cluster = match Cluster::find(None) {
+        Ok(cluster) => cluster,
+        Err(error) => return tell(console, "", &error),
+    };
+    let mut code = 0;
+    let written = output::stdout_as_is(|out| {
+        let mut shown = Shown::new(&request, out)?;
+        for (which, named) in runs_of(&request.named) {
+            let wanted = WantedRecords { which, ..request.wanted.clone() };
+            let read = asking::read(&cluster, console, &named, wanted, &mut |part| shown.take(part));
+            shown.end_of_run()?;
+            match read {
+                Ok(Over { missing, .. }) => {
+                    for what in missing {
+                        console.warning(format_args!("the records of {named} are not whole: {what}"));
+                        code = code.max(2);
+                    }
+                }
+                Err(error) => code = code.max(tell(console, &job_text(&named), &error)),
+            }
+            if shown.is_closed() {
+                break;
+            }
+        }
+        shown.finish()
+    });
+    output::finish(console, written, code)
+}
+
+/// `12`, `9_0`, `s1M83C5Z9JNYP4`: the job of a selector.
+fn job_text(named: &StepsSelector) -> String {
+    let text = named.to_string();
+    text.split('.').next().unwrap_or(&text).to_owned()
+}
+
+fn tell(console: &Console, job: &str, error: &ClusterError) -> i32 {
+    error.details().iter().for_each(|line| console.error(line));
+    match error.refusal() {
+        Some(garrick_model::refusal::Refusal::InvalidJobId) => console.error(format_args!(
+            "no records of job {job}: no such job ran, or its records are removed (they are kept for a week unless the site says otherwise)"
+        )),
+        _ => console.error(format_args!("{job}: {error}")),
+    }
+    1
+}
+
+/// Selectors of the same run together, so that each run is read once, in the order in which they were named.
+pub fn runs_of(named: &[StepsSelector]) -> Vec<(Vec<WhichSteps>, StepsSelector)> {
+    let mut runs: Vec<(Vec<WhichSteps>, StepsSelector)> = Vec::new();
+    for selector in named {
+        let same = |other: &StepsSelector| {
+            (other.job, other.task, other.het, other.run) == (selector.job, selector.task, selector.het, selector.run)
+        };
+        match runs.iter_mut().find(|(_, other)| same(other)) {
+            Some((which, _)) => which.push(selector.which.clone()),
+            None => runs.push((vec![selector.which.clone()], selector.clone())),
+        }
+    }
+    // All steps of a job are those without a number as well.
+    for (which, _) in &mut runs {
+        if which.contains(&WhichSteps::All) {
+            which.clear();
+        }
+    }
+    runs
+}
+
+/// Where rows go as they come.
+struct Shown<'a> {
+    request: &'a Request,
+    out: &'a mut dyn Write,
+    clock: Clock,
+    run: Option<RecordedRun>,
+    /// Rows that wait for the order.
+    gathered: Vec<(RecordedOrigin, RecordedStep)>,
+    summary: summary::Summary,
+    joblog: Option<joblog::Joblog<BufWriter<File>>>,
+    rows: u64,
+    failure: Option<io::Error>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(request: &'a Request, out: &'a mut dyn Write) -> io::Result<Self> {
+        let named = |path: &PathBuf| {
+            let file = File::create(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+            joblog::Joblog::new(BufWriter::new(file))
+        };
+        let joblog = request.joblog.as_ref().map(named).transpose()?;
+        let shown = Self {
+            request,
+            out,
+            clock: Clock::system(),
+            run: None,
+            gathered: Vec::new(),
+            summary: summary::Summary::default(),
+            joblog,
+            rows: 0,
+            failure: None,
+        };
+        match &request.form {
+            Form::Json => shown.out.write_all(b"[")?,
+            Form::Table(layout) if request.heading => {
+                layout.write(shown.out, true, &[] as &[Row<'_>], |f| fields::title(*f), |_, _| String::new())?;
+            }
+            _ => {}
+        }
+        Ok(shown)
+    }
+
+    const fn is_closed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// False: nothing more is wanted.
+    fn take(&mut self, part: Part) -> bool {
+        let written = match part {
+            Part::Run(run) => {
+                self.summary.begin(&run, self.clock.now);
+                self.run = Some(run);
+                Ok(())
+            }
+            Part::Batch(_) => Ok(()),
+            Part::Steps(origins, steps) => self.steps(&origins, steps),
+        };
+        self.failure = written.err();
+        self.failure.is_none()
+    }
+
+    fn steps(&mut self, origins: &[RecordedOrigin], steps: Vec<RecordedStep>) -> io::Result<()> {
+        let Some(run) = self.run.take() else { return Ok(()) };
+        let origin = |step: &RecordedStep| origins.get(step.origin as usize).cloned().unwrap_or_else(no_origin);
+        let written = if self.request.order.is_some() {
+            self.gathered.extend(steps.into_iter().map(|step| (origin(&step), step)));
+            Ok(())
+        } else {
+            let with: Vec<_> = steps.into_iter().map(|step| (origin(&step), step)).collect();
+            self.show(&run, &with)
+        };
+        self.run = Some(run);
+        written
+    }
+
+    fn end_of_run(&mut self) -> io::Result<()> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let (Some(order), Some(run)) = (self.request.order, self.run.take()) else { return Ok(()) };
+        let mut gathered = std::mem::take(&mut self.gathered);
+        let now = self.clock.now;
+        let key = |(_, step): &(RecordedOrigin, RecordedStep)| match order.key {
+            Field::End => step.end.map_or(i64::MAX, |at| at.0),
+            Field::Start => step.start.map_or(i64::MAX, |at| at.0),
+            Field::Elapsed => step.elapsed_ms(now).map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX)),
+            Field::CpuTime => i64::try_from(step.usage.user_us + step.usage.system_us).unwrap_or(i64::MAX),
+            Field::MaxRss => i64::try_from(step.usage.max_rss_kib).unwrap_or(i64::MAX),
+            Field::Exit => i64::from(step.exit.shell_code()),
+            _ => 0,
+        };
+        if order.turned {
+            gathered.sort_by_key(|row| Reverse((key(row), row.1.key, row.1.attempt)));
+        } else {
+            gathered.sort_by_key(|row| (key(row), row.1.key, row.1.attempt));
+        }
+        self.show(&run, &gathered)
+    }
+
+    fn show(&mut self, run: &RecordedRun, steps: &[(RecordedOrigin, RecordedStep)]) -> io::Result<()> {
+        let rows: Vec<Row<'_>> = steps.iter().map(|(origin, step)| Row { run, origin, step }).collect();
+        if matches!(self.request.form, Form::Summary) || self.request.svg.is_some() {
+            rows.iter().for_each(|row| self.summary.add(row));
+        }
+        if let Some(joblog) = &mut self.joblog {
+            rows.iter().try_for_each(|row| joblog.add(row))?;
+        }
+        match &self.request.form {
+            Form::Table(layout) => {
+                let clock = &self.clock;
+                layout.write(
+                    self.out,
+                    false,
+                    &rows,
+                    |_| String::new(),
+                    |row, field| fields::cell(row, *field, clock),
+                )?;
+            }
+            Form::Json | Form::JsonLines => {
+                for row in &rows {
+                    if matches!(self.request.form, Form::Json) {
+                        self.out.write_all(if self.rows == 0 { b"\n" } else { b",\n" })?;
+                    }
+                    self.rows += 1;
+                    serde_json::to_writer(&mut self.out, &as_json::of(row, self.clock.now))?;
+                    if matches!(self.request.form, Form::JsonLines) {
+                        self.out.write_all(b"\n")?;
+                    }
+                }
+            }
+            Form::Summary | Form::Nothing => {}
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        match &self.request.form {
+            Form::Json => self.out.write_all(b"\n]\n")?,
+            Form::Summary => self.summary.write(self.out)?,
+            _ => {}
+        }
+        if let Some(path) = &self.request.svg {
+            std::fs::write(path, picture::svg(&self.summary.usage()))
+                .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+        }
+        self.joblog.take().map_or(Ok(()), joblog::Joblog::finish)
+    }
+}
+
+fn no_origin() -> RecordedOrigin {
+    RecordedOrigin { name: String::new(), argv: Vec::new(), submit_line: String::new(), tasks: 1 }
+}
