@@ -43,6 +43,55 @@ pub struct CommandList {
     pub ends: Vec<u32>,
     /// Which spec the commands have, run by run: so many commands, index of the spec. Adds up to the number of commands.
     pub specs: Vec<(u32, u32)>,
+    /// Lines of the list's file, run by run: from this command on, lines from this number on; 0: of no line. Nothing: none has
+    /// one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<(u32, u32)>,
+    /// What each was made of, as it is shown: `seed=1 size=small`.
+    #[serde(default, skip_serializing_if = "CommandTexts::is_empty")]
+    pub values: CommandTexts,
+    /// Names of their own.
+    #[serde(default, skip_serializing_if = "CommandTexts::is_empty")]
+    pub names: CommandTexts,
+}
+
+/// A text for some of the commands of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandTexts {
+    /// All of them, one after the other.
+    text: String,
+    /// Where that of each command ends in `text`. Commands behind the last of them have none.
+    ends: Vec<u32>,
+}
+
+impl CommandTexts {
+    /// No command has one.
+    pub const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// That of a command, if it has one.
+    pub fn get(&self, index: usize) -> Option<&str> {
+        let end = *self.ends.get(index)? as usize;
+        let begin = index.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |e| *e as usize);
+        self.text.get(begin..end).filter(|text| !text.is_empty())
+    }
+
+    /// Gives one to a command. Commands come in order; those that are left out have none.
+    fn set(&mut self, index: usize, text: &str) {
+        if !text.is_empty() && index >= self.ends.len() {
+            self.ends.resize(index, self.text.len() as u32);
+            self.text.push_str(text);
+            self.ends.push(self.text.len() as u32);
+        }
+    }
+
+    fn is_sound(&self, commands: usize) -> bool {
+        self.ends.len() <= commands
+            && self.ends.is_sorted()
+            && self.ends.iter().all(|end| self.text.is_char_boundary(*end as usize))
+            && self.ends.last().map_or(0, |end| *end as usize) == self.text.len()
+    }
 }
 
 /// A batch that does not hold together. Nothing of it is accepted.
@@ -54,7 +103,7 @@ pub enum BatchError {
     /// An array or list with the wrong number of specs, or a spec that is not there.
     #[error("the request names a step specification that it does not hold")]
     Specs,
-    /// Ends that do not ascend, or text that is not closed.
+    /// Ends that do not ascend, text that is not closed, or lines and texts of commands that are not there.
     #[error("the commands of the request are damaged")]
     Text,
     /// Array indices that are out of order or too large.
@@ -74,6 +123,62 @@ impl CommandList {
             Some((count, last)) if *last == spec => *count += 1,
             _ => self.specs.push((1, spec)),
         }
+    }
+
+    /// Appends a command of another list, with all that is known of it, made of the spec with this index.
+    pub fn push_from(&mut self, other: &Self, index: usize, spec: u32) {
+        self.push(other.argv(index), spec);
+        if let Some(line) = other.line(index) {
+            self.set_line(line);
+        }
+        self.set_values(other.values(index).unwrap_or_default());
+        self.set_name(other.name(index).unwrap_or_default());
+    }
+
+    /// The command that was appended last comes from this line of the list's file, counted from 1.
+    pub fn set_line(&mut self, line: u32) {
+        let Some(last) = self.len().checked_sub(1) else { return };
+        if self.line(last) == Some(line) {
+            return;
+        }
+        // Those before it count on by themselves; if they have no line, that is said.
+        if self.lines.is_empty() && last > 0 {
+            self.lines.push((0, 0));
+        }
+        self.lines.push((last as u32, line));
+    }
+
+    /// What the command that was appended last was made of.
+    pub fn set_values(&mut self, values: &str) {
+        self.values.set(self.len().saturating_sub(1), values);
+    }
+
+    /// The name of the command that was appended last.
+    pub fn set_name(&mut self, name: &str) {
+        self.names.set(self.len().saturating_sub(1), name);
+    }
+
+    /// The line of the list's file that a command comes from, counted from 1.
+    pub fn line(&self, index: usize) -> Option<u32> {
+        let index = u32::try_from(index).ok().filter(|_| index < self.len())?;
+        let run = self.lines.partition_point(|(from, _)| *from <= index).checked_sub(1)?;
+        let (from, line) = self.lines[run];
+        if line == 0 { None } else { line.checked_add(index - from) }
+    }
+
+    /// What a command was made of, as it is shown.
+    pub fn values(&self, index: usize) -> Option<&str> {
+        self.values.get(index)
+    }
+
+    /// The name of its own that a command has.
+    pub fn name(&self, index: usize) -> Option<&str> {
+        self.names.get(index)
+    }
+
+    /// Bytes of all texts in it.
+    pub fn bytes(&self) -> usize {
+        self.text.len() + self.values.text.len() + self.names.text.len()
     }
 
     /// How many.
@@ -99,7 +204,10 @@ impl CommandList {
         let ascending = self.ends.first().is_some_and(|e| *e > 0) && self.ends.windows(2).all(|w| w[0] < w[1]);
         let closed = self.ends.last().is_some_and(|e| *e as usize == self.text.len())
             && self.ends.iter().all(|e| self.text.get(*e as usize - 1) == Some(&0));
-        if !ascending || !closed {
+        let lines = self.lines.windows(2).all(|w| w[0].0 < w[1].0)
+            && self.lines.last().is_none_or(|(from, _)| (*from as usize) < self.ends.len());
+        let texts = self.values.is_sound(self.ends.len()) && self.names.is_sound(self.ends.len());
+        if !ascending || !closed || !lines || !texts {
             return Err(BatchError::Text);
         }
         let counted = self.specs.iter().try_fold(0u64, |sum, (count, spec)| {
@@ -247,6 +355,7 @@ impl GivenNumbers {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -263,10 +372,56 @@ mod tests {
     }
 
     #[test]
+    fn commands_keep_their_lines_values_and_names() {
+        let mut list = CommandList::default();
+        let lines = [None, Some(3), Some(4), Some(9), Some(10), Some(12)];
+        let texts = ["", "seed=1", "", "", "größe=2", ""];
+        for (line, text) in lines.into_iter().zip(texts) {
+            list.push(["a"], 0);
+            line.into_iter().for_each(|line| list.set_line(line));
+            list.set_values(text);
+        }
+        list.set_name("last");
+        assert_eq!(list.check(1), Ok(()));
+        let mut copy = CommandList::default();
+        (0..6).for_each(|index| copy.push_from(&list, index, 0));
+        assert_eq!(copy, list);
+        assert_eq!((0..6).map(|index| list.line(index)).collect::<Vec<_>>(), lines);
+        assert_eq!((0..6).map(|index| list.values(index).unwrap_or_default()).collect::<Vec<_>>(), texts);
+        assert_eq!((list.name(4), list.name(5), list.name(6)), (None, Some("last"), None));
+        assert_eq!((list.line(6), list.values(6)), (None, None));
+        assert_eq!(list.lines, [(0, 0), (1, 3), (3, 9), (5, 12)]);
+    }
+
+    #[test]
+    fn what_no_command_has_costs_nothing_and_may_be_missing() {
+        let mut list = CommandList::default();
+        list.push(["a"], 0);
+        let text = serde_json::to_string(&list).unwrap();
+        assert!(["lines", "values", "names"].iter().all(|field| !text.contains(field)), "{text}");
+        assert_eq!(serde_json::from_str::<CommandList>(&text).unwrap(), list);
+        list.set_line(7);
+        list.set_values("x=1");
+        let text = serde_json::to_string(&list).unwrap();
+        assert_eq!(serde_json::from_str::<CommandList>(&text).unwrap(), list);
+    }
+
+    #[test]
+    fn a_list_of_any_length_is_one_run_of_lines() {
+        let mut list = CommandList::default();
+        for line in 10_001..=20_000 {
+            list.push(["a"], 0);
+            list.set_line(line);
+        }
+        assert_eq!((list.lines.as_slice(), list.line(9_999)), ([(0, 10_001)].as_slice(), Some(20_000)));
+    }
+
+    #[test]
     fn damaged_lists_are_found() {
         let mut list = CommandList::default();
         list.push(["a"], 0);
         list.push(["b"], 0);
+        list.set_values("ä");
         for change in [
             (|l: &mut CommandList| l.ends.swap(0, 1)) as fn(&mut CommandList),
             |l| l.ends[1] = 3,
@@ -274,6 +429,11 @@ mod tests {
                 l.text.pop();
             },
             |l| l.ends[0] = 1,
+            |l| l.lines = vec![(2, 1)],
+            |l| l.lines = vec![(0, 1), (0, 2)],
+            |l| l.values.ends[0] = 1,
+            |l| l.values.ends[1] = 3,
+            |l| l.names = CommandTexts { text: String::new(), ends: vec![0, 0, 0] },
         ] {
             let mut damaged = list.clone();
             change(&mut damaged);

@@ -165,6 +165,28 @@ impl StoredBatch {
         }
     }
 
+    const fn commands(&self) -> Option<&Arc<CommandList>> {
+        match &self.members {
+            StoredMembers::Commands(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// The line of the list's file that a member comes from, counted from 1.
+    pub fn line(&self, member: u32) -> Option<u32> {
+        self.commands()?.line(member as usize)
+    }
+
+    /// What a member was made of, as it is shown: `seed=1 size=small`.
+    pub fn values(&self, member: u32) -> Option<&str> {
+        self.commands()?.values(member as usize)
+    }
+
+    /// The name that a member has for itself alone.
+    pub fn own_name(&self, member: u32) -> Option<&str> {
+        self.commands()?.name(member as usize)
+    }
+
     /// The spec that a spec's environment comes from: itself, or the nearest before it that brings one.
     pub fn environment_of(&self, spec: usize) -> Option<&Arc<StepSpec>> {
         self.specs.get(..=spec)?.iter().rev().find(|s| !s.environment.is_empty())
@@ -202,7 +224,7 @@ pub fn without(batch: StepBatch, declined: &[bool]) -> (Option<StepBatch>, Vec<(
                 let new = kept.binary_search(&(*spec as usize));
                 for _ in 0..*count {
                     match new {
-                        Ok(new) => left.push(list.argv(at as usize), new as u32),
+                        Ok(new) => left.push_from(&list, at as usize, new as u32),
                         Err(_) => lost.push((at, *spec as usize)),
                     }
                     at += 1;
@@ -249,6 +271,25 @@ mod tests {
         assert_eq!((lines.key(10, 2), lines.member(10, StepKey::number(12))), (StepKey::number(12), Some(2)));
         assert_eq!(lines.member(10, StepKey::number(13)), None);
         assert_eq!(lines.argv(&lines.specs[1], 2), [bytes("c")]);
+    }
+
+    #[test]
+    fn what_is_known_of_lines_stays_when_others_are_declined() {
+        let mut list = CommandList::default();
+        for (line, spec) in [(1, 0), (2, 1), (5, 0), (6, 1), (7, 1)] {
+            list.push(["a"], spec);
+            list.set_line(line);
+            list.set_values(&format!("n={line}"));
+        }
+        list.set_name("last");
+        let batch = StepBatch { specs: vec![step("x"), step("y")], members: BatchMembers::Commands(list) };
+        let (left, lost) = without(batch, &[true, false]);
+        let left: StoredBatch = left.unwrap().into();
+        assert_eq!(lost, [(0, 0), (2, 0)]);
+        assert_eq!((0..3).map(|member| left.line(member)).collect::<Vec<_>>(), [Some(2), Some(6), Some(7)]);
+        assert_eq!((left.values(1), left.own_name(1), left.own_name(2)), (Some("n=6"), None, Some("last")));
+        let each: StoredBatch = StepBatch::one(step("x")).into();
+        assert_eq!((each.line(0), each.values(0), each.own_name(0)), (None, None, None));
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl StepMgrCore {
     fn has_room(&self, batch: &StepBatch) -> bool {
         let under_way: u64 = self.accepting.values().map(|a| u64::from(a.batch.len())).sum();
         let bytes = match &batch.members {
-            BatchMembers::Commands(list) => list.text.len() as u64,
+            BatchMembers::Commands(list) => list.bytes() as u64,
             _ => 0,
         };
         // A request that is larger than the whole queue would never find room.
@@ -98,7 +98,7 @@ impl StepMgrCore {
 
     fn queued_bytes(&self) -> u64 {
         let bytes = |batch: &StoredBatch| match &batch.members {
-            StoredMembers::Commands(list) => list.text.len() as u64,
+            StoredMembers::Commands(list) => list.bytes() as u64,
             _ => 0,
         };
         let under_way: u64 = self.accepting.values().map(|a| bytes(&a.batch)).sum();

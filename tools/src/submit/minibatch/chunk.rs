@@ -80,6 +80,9 @@ impl Chunk {
             *name = Name::OfList;
         }
         self.commands.push(&line.argv, spec);
+        if let Ok(number) = u32::try_from(number) {
+            self.commands.set_line(number);
+        }
         self.bytes += line.argv.iter().map(|arg| arg.len() + 1).sum::<usize>() + 8;
         self.lines.push(number);
         self.since.get_or_insert(now);
@@ -167,6 +170,19 @@ mod tests {
         assert_eq!(batch.specs[0].environment, [ByteBuf::from("A=1")]);
         assert!(batch.specs[1].environment.is_empty());
         assert_eq!(batch.check(1), Ok(()));
+    }
+
+    #[test]
+    fn commands_know_their_lines_from_one_request_to_the_next() {
+        let mut chunk = Chunk::default();
+        let mut requests = Vec::new();
+        for numbers in [&[2, 3, 7][..], &[8, 9]] {
+            numbers.iter().for_each(|number| push(&mut chunk, *number, "./a"));
+            let (batch, _) = chunk.take("cmds.txt", &[]);
+            let BatchMembers::Commands(list) = batch.members else { panic!("a list") };
+            requests.push((0..list.len()).map(|index| list.line(index)).collect::<Vec<_>>());
+        }
+        assert_eq!(requests, [vec![Some(2), Some(3), Some(7)], vec![Some(8), Some(9)]]);
     }
 
     #[test]
