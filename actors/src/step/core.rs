@@ -65,6 +65,8 @@ pub struct StepCore {
     /// A task's end was not seen.
     unknown: bool,
     usage: TaskUsage,
+    /// Why the first task that could not be started was not.
+    detail: Option<String>,
     /// The first signal it was sent that is to end it.
     signalled: Option<u8>,
     output: OutputRelay,
@@ -115,6 +117,7 @@ impl StepCore {
             oom: false,
             unknown: false,
             usage: TaskUsage::default(),
+            detail: None,
             signalled: None,
             attended: plan.attended,
             held: None,
@@ -312,6 +315,9 @@ impl StepCore {
             ShepherdToStepMgr::TaskFailed { rank, message, status, unknown, .. } => {
                 if self.count_out_on(node, rank, status) {
                     self.unknown |= unknown;
+                    if !unknown {
+                        self.detail.get_or_insert_with(|| notice::detail(&message));
+                    }
                     self.to_client(StepMgrToCommand::TaskFailed { rank, message, status }, out);
                     self.after_task(now, status, out);
                 }
@@ -563,8 +569,8 @@ impl StepCore {
             }
             (_, state) => state,
         };
-        let usage = self.usage;
-        out.push(StepEffect::Over(StepResult { step: self.plan.id, state, exit: self.exit, ended, usage }));
+        let (usage, detail) = (self.usage, self.detail.take());
+        out.push(StepEffect::Over(StepResult { step: self.plan.id, state, exit: self.exit, ended, usage, detail }));
     }
 }
 

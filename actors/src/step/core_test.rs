@@ -172,9 +172,38 @@ fn it_is_over_when_every_node_is_rid_of_it_with_the_worst_exit() {
         exit: ExitStatus { code: 9, signal: None },
         ended: None,
         usage: Default::default(),
+        detail: None,
     };
     assert_eq!(tell(&mut core, from(1, ShepherdToStepMgr::StepGone { step: step() })), [StepEffect::Over(result)]);
     assert_eq!(tell(&mut core, StepInput::Kill(StepEnd::Cancelled)), []);
+}
+
+#[test]
+fn a_step_ends_with_the_reason_why_its_first_task_that_could_not_be_started_was_not() {
+    let failed = |rank, message: &str, unknown| ShepherdToStepMgr::TaskFailed {
+        step: step(),
+        rank,
+        message: message.to_owned(),
+        status: ExitStatus { code: 2, signal: None },
+        unknown,
+        untried: false,
+    };
+    let mut core = StepCore::new(plan());
+    tell(&mut core, StepInput::Begin);
+    tell(&mut core, from(0, failed(0, "task 0: node n1 does not know what became of it", true)));
+    tell(
+        &mut core,
+        from(0, failed(1, "[2026-11-21T10:00:58.001] error: execve(): x: No such file or directory", false)),
+    );
+    tell(
+        &mut core,
+        from(1, failed(2, "[2026-11-21T10:00:59.001] error: execve(): y: No such file or directory", false)),
+    );
+    tell(&mut core, exited(1, 3, 0));
+    tell(&mut core, from(0, ShepherdToStepMgr::StepGone { step: step() }));
+    let out = tell(&mut core, from(1, ShepherdToStepMgr::StepGone { step: step() }));
+    let [StepEffect::Over(result)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(result.detail.as_deref(), Some("execve(): x: No such file or directory"));
 }
 
 #[test]
@@ -214,6 +243,7 @@ fn a_resumed_step_counts_tasks_that_nobody_has_as_lost() {
         exit: UNKNOWN_EXIT,
         ended: Some(StepEnd::ExitUnknown),
         usage: Default::default(),
+        detail: None,
     };
     assert_eq!(tell(&mut core, from(1, ShepherdToStepMgr::StepGone { step: step() })), [StepEffect::Over(result)]);
 }

@@ -15,6 +15,17 @@ pub fn error_line(text: &str) -> String {
     format!("slurmstepd: error: *** {text} ***")
 }
 
+/// A message as `srun` prints it, without the time and the word that go before it there.
+pub fn without_time(message: &str) -> &str {
+    message.split_once("] error: ").map_or(message, |(_, text)| text)
+}
+
+/// The same for a record: paths may be long.
+pub fn detail(message: &str) -> String {
+    const MOST_CHARS: usize = 1000;
+    without_time(message).chars().take(MOST_CHARS).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -98,6 +98,9 @@ pub struct StepResult {
     /// What its tasks used.
     #[serde(default)]
     pub usage: TaskUsage,
+    /// Why a task of it could not be started (no such program, its output cannot be opened): of several the first one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 /// The worse of two exit statuses, as a shell would rank them.

@@ -13,7 +13,7 @@
 //! | [`life`](super::life), [`takeover`](super::takeover) | begin and end of the run |
 
 use crate::{
-    step::{NodeSlot, StepEnd, StepInput, StepPlan},
+    step::{NodeSlot, StepEnd, StepInput, StepPlan, notice},
     stepmgr::{
         batch::StoredBatch,
         env,
@@ -116,11 +116,6 @@ pub struct StepMgrCore {
     pub(super) warned: bool,
     /// Lines that went to the job's error file about single steps.
     pub(super) lines_noted: u32,
-}
-
-/// A message as `srun` prints it, without the time and the word that go before it there.
-fn without_time(message: &str) -> &str {
-    message.split_once("] error: ").map_or(message, |(_, text)| text)
 }
 
 impl StepMgrCore {
@@ -347,14 +342,14 @@ impl StepMgrCore {
             && self.phase.takes_steps()
         {
             // No word about the script is true but that it did not run: the job goes back to the queue, held.
-            let detail = without_time(message).to_owned();
+            let detail = notice::without_time(message).to_owned();
             self.record(StepEvent::LaunchFailed { detail }, out);
         }
         if let ShepherdToStepMgr::TaskFailed { message, rank, .. } = &message
             && self.steps.get(&step.key()).is_some_and(|r| r.row.is_some())
         {
             // Nobody stayed with it who could be told.
-            let text = format!("step {step}, task {rank}: {}", without_time(message));
+            let text = format!("step {step}, task {rank}: {}", notice::without_time(message));
             self.note_line(text, out);
         }
         match self.steps.get_mut(&step.key()).filter(|_| step.job == self.facts.job).map(|r| &mut r.state) {

@@ -185,6 +185,7 @@ impl StepMgrCore {
             exit: ExitStatus::SUCCESS,
             ended: Some(cause),
             usage: TaskUsage::default(),
+            detail: None,
         };
         self.record_end(now, result, out);
     }

@@ -199,7 +199,8 @@ impl StepMgrCore {
     fn refuse_accepted(&mut self, now: Timestamp, key: StepKey, state: StepState, out: &mut Vec<StepMgrEffect>) {
         let step = StepId::of(self.facts.job, key);
         let (exit, usage) = (ExitStatus::SUCCESS, TaskUsage::default());
-        self.record_end(now, StepResult { step, state, exit, ended: Some(StepEnd::Cancelled), usage }, out);
+        let ended = Some(StepEnd::Cancelled);
+        self.record_end(now, StepResult { step, state, exit, ended, usage, detail: None }, out);
     }
 
     /// The job ends before these were on disk: nothing was promised. Their record is on its way all the same, so their

@@ -18,7 +18,7 @@ use garrick_model::{
     spec::{StepSpec, StreamTarget},
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
-    time::Timestamp,
+    time::{TimeLimit, Timestamp},
     view::StepOrigin,
 };
 use roaring::RoaringBitmap;
@@ -287,7 +287,12 @@ impl<'a> History<'a> {
                 left.remove(member);
                 self.tell_members(first, &[(member, member)], tried.get(&member).copied(), &fill_in, tell);
             }
-            if !left.is_empty() {
+            if self.wanted.texts && matches!(stored.members, StoredMembers::Commands(_)) {
+                // Each has a command of its own.
+                for member in left {
+                    self.tell_members(first, &[(member, member)], None, &fill_in, tell);
+                }
+            } else if !left.is_empty() {
                 self.tell_members(first, &ranges(&left), None, &fill_in, tell);
             }
         }
@@ -311,15 +316,17 @@ impl<'a> History<'a> {
     /// What is known of a step whatever became of it.
     fn record(&mut self, key: StepKey, ran: Option<&Running>, state: StepState) -> RecordedStep {
         let texts = self.wanted.texts;
-        let (mut queued, line, mut argv, values, mut spec) = (None, None, Vec::new(), String::new(), None);
+        let (mut queued, mut line, mut argv, mut values, mut spec) = (None, None, Vec::new(), String::new(), None);
         let mut tries = 0;
         if let Some((batch, member)) = self.batch_of(key) {
             queued = Some(batch.at);
             spec = batch.stored.spec_of(member).cloned();
             tries = batch.tries.get(&member).copied().unwrap_or(0);
             if let StoredMembers::Commands(list) = &batch.stored.members {
+                line = list.line(member as usize);
                 if texts {
                     argv = list.argv(member as usize);
+                    values = list.values(member as usize).unwrap_or_default().to_owned();
                 }
             }
         }
@@ -383,7 +390,10 @@ impl<'a> History<'a> {
     fn add_result(&self, step: &mut RecordedStep, result: &StepResult) {
         step.exit = result.exit;
         step.usage = result.usage;
-        step.reason = self.reason(step.key, result.state, result.ended.as_ref());
+        step.reason = match &result.detail {
+            Some(detail) => detail.clone(),
+            None => self.reason(step.key, result.state, result.ended.as_ref()),
+        };
     }
 
     /// Why a step ended, in words.
@@ -420,12 +430,16 @@ impl<'a> History<'a> {
                 argv: Vec::new(),
                 submit_line: origin.submit_line.clone(),
                 tasks: origin.tasks,
+                time_limit: origin.time_limit,
+                srun: origin.srun.clone(),
             }),
             None if key == StepKey::BATCH => Some(RecordedOrigin {
                 name: "batch".to_owned(),
                 argv: Vec::new(),
                 submit_line: String::new(),
                 tasks: 1,
+                time_limit: TimeLimit::Unlimited,
+                srun: None,
             }),
             None => None,
         };
@@ -450,6 +464,8 @@ impl<'a> History<'a> {
                 argv: spec.map(|spec| spec.argv.clone()).unwrap_or_default(),
                 submit_line: spec.map(|spec| spec.submit_line.clone()).unwrap_or_default(),
                 tasks: spec.and_then(|spec| spec.tasks).unwrap_or(1),
+                time_limit: spec.and_then(|spec| spec.time_limit).unwrap_or(TimeLimit::Unlimited),
+                srun: spec.and_then(|spec| spec.srun.clone()),
             })
         });
         tell(Told::Step(Arc::clone(origin), step));
@@ -465,3 +481,7 @@ fn with_environment(stored: &StoredBatch, at: usize) -> Option<Arc<StepSpec>> {
     let environment = stored.environment_of(at).map(|from| from.environment.clone()).unwrap_or_default();
     Some(Arc::new(StepSpec { environment, ..spec.as_ref().clone() }))
 }
+
+#[cfg(test)]
+#[path = "history_test.rs"]
+mod tests;

@@ -540,7 +540,7 @@ mod tests {
         let exit = ExitStatus { code, signal: None };
         let step = StepId::of(JobId(1), key);
         StepEvent::Ended {
-            result: StepResult { step, state, exit, ended: None, usage: Default::default() },
+            result: StepResult { step, state, exit, ended: None, usage: Default::default(), detail: None },
             at: Timestamp(1),
         }
     }

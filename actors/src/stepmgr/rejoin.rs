@@ -114,6 +114,6 @@ impl StepMgrCore {
         let state = state_of_exit(exit, ends.iter().any(|end| end.oom));
         let mut usage = TaskUsage::default();
         ends.iter().for_each(|end| usage.add(end.usage));
-        self.step_over(now, StepResult { step, state, exit, ended: None, usage }, out);
+        self.step_over(now, StepResult { step, state, exit, ended: None, usage, detail: None }, out);
     }
 }

@@ -103,6 +103,7 @@ fn note_of(orders: &StepdOrders, end: Option<Timestamp>) -> RecordedRun {
         array: launch.spec.array_task,
         nodes: credential.nodes.iter().map(|node| node.name.clone()).collect(),
         cpus: credential.nodes.iter().map(|node| node.share.cpus.len()).sum(),
+        partition: credential.partition.clone(),
         start: launch.start_time,
         end,
     }

@@ -252,5 +252,8 @@ fn of_result(result: &StepResult) -> String {
     if let Some(cause) = &result.ended {
         let _ = write!(text, " cause={cause:?}");
     }
+    if let Some(detail) = &result.detail {
+        let _ = write!(text, " detail={detail:?}");
+    }
     text
 }

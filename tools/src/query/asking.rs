@@ -32,6 +32,11 @@ impl Contact {
         Ok(Self { cluster, daemon })
     }
 
+    /// The cluster.
+    pub const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
     /// `ClusterName`.
     pub fn name(&self) -> &str {
         self.cluster.name()

@@ -14,7 +14,7 @@ use crate::{
     cluster::{Cluster, ClusterError},
     options::{table::Command, typed::Typed},
     output::Console,
-    query::choices,
+    query::{choices, records::views},
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{
@@ -252,10 +252,18 @@ fn already_over(typed: &Typed, console: &Console, wanted: &Target) -> Result<i32
     };
     let cluster = Cluster::find(typed.conf.as_deref()).map_err(failed)?;
     let request = CommandRequest::ListSteps { job: Some(wanted.job), ended: true };
-    let steps = match cluster.ask(console.program(), &request).map_err(failed)? {
+    let mut steps = match cluster.ask(console.program(), &request).map_err(failed)? {
         CommandReply::Steps { steps, .. } => steps,
         _ => Vec::new(),
     };
+    let jobs = match cluster.ask(console.program(), &CommandRequest::list_jobs(vec![wanted.job.into()])) {
+        Ok(CommandReply::Jobs { jobs, .. }) => jobs,
+        _ => Vec::new(),
+    };
+    if let Some(missing) = views::complete(&cluster, console, &mut steps, jobs.iter()).first() {
+        console.error(format_args!("not all steps that are over are known: {missing}"));
+        return Err(startup::exit_code(NOT_KNOWN));
+    }
     let worst = worst_of(&steps, wanted).map_err(|unknown| {
         console.error(unknown);
         startup::exit_code(NOT_KNOWN)

@@ -163,7 +163,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "SlurmctldPort" => config.slurmctld_port = PortRange::parse(value)?,
         "SlurmdDebug" => config.slurmd_debug = LogLevel::parse(value)?,
         "SlurmdLogFile" => config.slurmd_log_file = text(),
-        "SlurmdParameters" => config.slurmd_parameters = Parameters::parse(value),
+        "SlurmdParameters" => config.slurmd_parameters = slurmd_parameters(value)?,
         "SlurmdPidFile" => config.slurmd_pid_file = path(value)?,
         "SlurmdPort" => config.slurmd_port = values::number(value, 1, u16::MAX)?,
         "SlurmdSpoolDir" => config.slurmd_spool_dir = path(value)?,
@@ -322,6 +322,17 @@ fn limits(text: &str, except: bool) -> Value<PropagateLimits> {
         (false, false, false) => PropagateLimits::Only(names),
         (true, false, false) => PropagateLimits::Except(names),
     })
+}
+
+/// Words, of which two of our own are numbers: how long records of steps stay.
+fn slurmd_parameters(value: &str) -> Value<Parameters> {
+    let parameters = Parameters::parse(value);
+    for name in ["step_records_days", "step_records_mib"] {
+        if let Some(number) = parameters.value(name) {
+            values::number(number, 0, u32::MAX)?;
+        }
+    }
+    Ok(parameters)
 }
 
 #[cfg(test)]

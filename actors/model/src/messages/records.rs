@@ -8,7 +8,7 @@ use crate::{
     spec::StepSpec,
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
-    time::Timestamp,
+    time::{TimeLimit, Timestamp},
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -37,6 +37,9 @@ pub struct RecordedRun {
     pub nodes: Vec<String>,
     /// Its CPUs on all of them.
     pub cpus: u32,
+    /// Its partition.
+    #[serde(default)]
+    pub partition: String,
     /// When the run began.
     pub start: Timestamp,
     /// When its records were closed; `None`: it is not over.
@@ -81,6 +84,11 @@ pub struct RecordedOrigin {
     pub submit_line: String,
     /// Tasks of each.
     pub tasks: u32,
+    /// Limit of each.
+    pub time_limit: TimeLimit,
+    /// Host and pid of the `srun`.
+    #[serde(default)]
+    pub srun: Option<(String, u32)>,
 }
 
 /// One step, or one of its tries.

@@ -207,6 +207,12 @@ fn launches_in_a_step_journal_of_version_1_read_back() {
 }
 
 #[test]
+fn why_a_step_could_not_be_started_reads_back_from_a_step_journal_of_version_1() {
+    let read: Vec<StepEvent> = all(&sample("version-1-steps-details.journal"));
+    assert_same(&read, &step_events::details());
+}
+
+#[test]
 fn the_samples_fit_together_and_have_every_event() {
     let mut replayed = Replayed::default();
     let events = controller_events::version_1();
@@ -323,6 +329,12 @@ fn make_the_sample_of_launches() {
 #[ignore = "makes tests/data/version-1-steps-records.journal, by hand"]
 fn make_the_sample_of_what_is_there_for_records() {
     replace(&sample("version-1-steps-records.journal"), step_events::for_records()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-steps-details.journal, by hand"]
+fn make_the_sample_of_details() {
+    replace(&sample("version-1-steps-details.journal"), step_events::details()).unwrap();
 }
 
 /// Makes the samples of the versions that are written now. Samples of versions that have been in use are not made again.

@@ -170,7 +170,8 @@ fn started(step: StepKey, attempt: u32) -> StepEvent {
 
 fn ended(key: StepKey, state: StepState, exit: ExitStatus, ended: Option<StepEnd>) -> StepEvent {
     let usage = TaskUsage { user_us: 12, system_us: 34, max_rss_kib: 56 };
-    StepEvent::Ended { result: StepResult { step: StepId::of(JobId(11), key), state, exit, ended, usage }, at: at(20) }
+    let step = StepId::of(JobId(11), key);
+    StepEvent::Ended { result: StepResult { step, state, exit, ended, usage, detail: None }, at: at(20) }
 }
 
 const OK: ExitStatus = ExitStatus::SUCCESS;
@@ -288,4 +289,13 @@ pub fn launches() -> Vec<StepEvent> {
         *request = Some(RequestId(7, 9));
     }
     vec![attended, StepEvent::LaunchFailed { detail: "No space left on device".into() }]
+}
+
+/// And one whose step's program was not there.
+pub fn details() -> Vec<StepEvent> {
+    let mut over = ended(StepKey::number(0), StepState::Failed, ExitStatus { code: 2, signal: None }, None);
+    if let StepEvent::Ended { result, .. } = &mut over {
+        result.detail = Some("execve(): nosuch: No such file or directory".into());
+    }
+    vec![over]
 }

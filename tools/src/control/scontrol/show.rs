@@ -5,7 +5,9 @@ use crate::{
     cluster::Cluster,
     query::{
         asking::{self, Asked},
-        choices, runs, sinfo,
+        choices,
+        records::views,
+        runs, sinfo,
         squeue::{
             rows::{Arrays, Choice, JobRow, States},
             task_list_limit,
@@ -19,7 +21,7 @@ use garrick_model::{
     messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
     state::StepState,
-    step_selector::StepsSelector,
+    step_selector::{StepsSelector, WhichSteps},
     view::{JobView, NodeView, PartitionView, StepView},
 };
 use std::{
@@ -312,13 +314,17 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
         Ok(loaded) => loaded,
         Err(error) => return session.failed("slurm_get_job_steps", &error),
     };
+    // Of steps that are over none is shown, as in Slurm, but one that is named.
+    let found = step.as_ref().is_some_and(|named| steps.iter().any(|view| is_named(view, named)));
+    let records = step.as_ref().filter(|_| !found).and_then(|named| session.ended_steps(named));
+    let ended = records.is_some();
+    let steps = records.unwrap_or(steps);
     let of = |s: &StepView| jobs.iter().find(|j| j.id == s.id.job).map(|j| &**j);
     let in_job = |s: &StepView, j: Option<&JobView>| job.as_ref().is_none_or(|wanted| is_of_job(s, j, wanted));
     let named = step.as_ref().map_or(&[] as &[StepsSelector], std::slice::from_ref);
     let mut chosen: Vec<StepLine<'_>> = steps
         .iter()
-        // What is over is not shown, as in Slurm.
-        .filter(|s| matches!(s.state, StepState::Pending | StepState::Running))
+        .filter(|s| ended || matches!(s.state, StepState::Pending | StepState::Running))
         .map(|s| (s, of(s)))
         .filter(|(s, j)| in_job(s, *j))
         .flat_map(|(s, j)| StepLine::of(s, j, named, Alike::Folded))
@@ -342,6 +348,12 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
     })
 }
 
+/// Is one of the view's steps meant?
+fn is_named(view: &StepView, named: &StepsSelector) -> bool {
+    let all = view.waiting.clone().unwrap_or_else(|| WhichSteps::one(view.id.key()));
+    view.id.job == named.job && all.and(&named.which).is_some()
+}
+
 type StepsAndJobs = (Vec<StepView>, Vec<Arc<JobView>>);
 
 fn load_steps(session: &mut Session, step: Option<&StepsSelector>, job: Option<&JobSelector>) -> Asked<StepsAndJobs> {
@@ -353,7 +365,12 @@ fn load_steps(session: &mut Session, step: Option<&StepsSelector>, job: Option<&
     };
     let cluster = session.cluster()?;
     match cluster.ask(&CommandRequest::ListSteps { job: of, ended: false }) {
-        Ok(CommandReply::Steps { steps, left_out, .. }) => {
+        Ok(CommandReply::Steps { steps, left_out, missing }) => {
+            for manager in missing {
+                session
+                    .console
+                    .warning(format_args!("step manager of {manager} does not answer, its steps are not shown"));
+            }
             if left_out > 0 {
                 session.console.warning(format_args!("{left_out} more steps are left out; name a job to see its own"));
             }
@@ -367,6 +384,14 @@ fn load_steps(session: &mut Session, step: Option<&StepsSelector>, job: Option<&
 }
 
 impl Session {
+    /// Named steps that are over, from the records of their run. `None`: there are none.
+    fn ended_steps(&mut self, named: &StepsSelector) -> Option<Vec<StepView>> {
+        let console = self.console.clone();
+        let cluster = self.cluster().ok()?.cluster().clone();
+        let found = views::ended(&cluster, &console, named, vec![named.which.clone()]).ok()?;
+        (!found.is_empty()).then_some(found)
+    }
+
     /// The cluster's name, for documents.
     pub(super) fn cluster_name(&mut self) -> String {
         self.cluster().map(|c| c.name().to_owned()).unwrap_or_default()

@@ -8,6 +8,7 @@
 //! | [`joblog`] | a log in GNU parallel's columns |
 //! | [`summary`] | counts, percentiles, the slowest, how busy the job's CPUs were |
 //! | [`picture`] | the same as a picture |
+//! | [`views`] | steps that are over, for the other commands |
 
 pub mod as_json;
 pub mod asking;
@@ -15,6 +16,7 @@ pub mod fields;
 pub mod joblog;
 pub mod picture;
 pub mod summary;
+pub mod views;
 
 use super::{
     arguments::{self, Arguments, Outcome, Table, option},
@@ -33,6 +35,7 @@ use garrick_model::{
     messages::records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
     state::StepState,
     step_selector::{StepsSelector, WhichSteps},
+    time::TimeLimit,
 };
 use std::{
     cmp::Reverse,
@@ -441,5 +444,12 @@ impl<'a> Shown<'a> {
 }
 
 fn no_origin() -> RecordedOrigin {
-    RecordedOrigin { name: String::new(), argv: Vec::new(), submit_line: String::new(), tasks: 1 }
+    RecordedOrigin {
+        name: String::new(),
+        argv: Vec::new(),
+        submit_line: String::new(),
+        tasks: 1,
+        time_limit: TimeLimit::Unlimited,
+        srun: None,
+    }
 }

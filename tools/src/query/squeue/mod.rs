@@ -17,7 +17,9 @@ mod transcript_test;
 use super::{
     arguments::{self, Outcome},
     asking::{Asked, Contact, Tell as _, resolve_nodes},
-    choices, runs,
+    choices,
+    records::views::complete,
+    runs,
     steps::{Alike, StepLine, all_of, of_own_job},
 };
 use crate::{
@@ -147,15 +149,17 @@ fn jobs(request: &Request, console: &Console) -> i32 {
 
 fn steps(request: &Request, named: &[StepsSelector], console: &Console) -> i32 {
     let loaded = Contact::open(console).and_then(|mut cluster| {
-        let (steps, jobs) = load_steps(&mut cluster, request, console)?;
-        Ok((cluster.name().to_owned(), steps, jobs))
+        let (steps, jobs, missing) = load_steps(&mut cluster, request, console)?;
+        Ok((cluster.name().to_owned(), steps, jobs, missing))
     });
-    let (cluster, steps, jobs) = match loaded {
+    let (cluster, steps, jobs, missing) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
             let asked: Vec<_> = request.choice.jobs.iter().flat_map(all_of).chain(named.iter().cloned()).collect();
             match of_own_job(console, &error, &asked) {
-                Some(steps) => (std::env::var(env_vars::SLURM_CLUSTER_NAME).unwrap_or_default(), steps, Vec::new()),
+                Some(steps) => {
+                    (std::env::var(env_vars::SLURM_CLUSTER_NAME).unwrap_or_default(), steps, Vec::new(), Vec::new())
+                }
                 None => return error.tell("slurm_get_job_steps", console),
             }
         }
@@ -167,7 +171,11 @@ fn steps(request: &Request, named: &[StepsSelector], console: &Console) -> i32 {
     } else {
         output::stdout(|out| render_steps(&steps, &jobs, request, &clock, &choices::user_name, out))
     };
-    output::finish(console, written, 0)
+    // Last, so that it is seen.
+    for what in &missing {
+        console.error(format_args!("not all steps that are over are shown: {what}"));
+    }
+    output::finish(console, written, i32::from(!missing.is_empty()))
 }
 
 fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>>> {
@@ -219,7 +227,8 @@ fn more_to_show(cluster: &mut Contact, request: &Request, jobs: &[Arc<JobView>])
     Ok(more)
 }
 
-type StepsAndJobs = (Vec<StepView>, Vec<Arc<JobView>>);
+/// Steps, all jobs, and of which jobs steps that are over are missing.
+type StepsAndJobs = (Vec<StepView>, Vec<Arc<JobView>>, Vec<String>);
 
 fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> Asked<StepsAndJobs> {
     let named = match &request.subject {
@@ -236,22 +245,34 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         _ => None,
     };
     let ended = request.choice.states.has_ended_steps();
-    let steps = match cluster.ask(&CommandRequest::ListSteps { job: only, ended })? {
+    let mut steps = match cluster.ask(&CommandRequest::ListSteps { job: only, ended })? {
         CommandReply::Steps { steps, missing, left_out } => {
             for manager in missing {
                 console.warning(format_args!("step manager of {manager} does not answer, its steps are not shown"));
             }
-            if left_out > 0 {
+            if left_out > 0 && !ended {
                 console.warning(format_args!("{left_out} more lines are left out; -j JOB shows one job's"));
             }
             steps
         }
         other => return Err(cluster.unexpected(&other)),
     };
-    match cluster.ask(&CommandRequest::list_jobs(Vec::new()))? {
-        CommandReply::Jobs { jobs, .. } => Ok((steps, jobs)),
-        other => Err(cluster.unexpected(&other)),
+    let jobs = match cluster.ask(&CommandRequest::list_jobs(Vec::new()))? {
+        CommandReply::Jobs { jobs, .. } => jobs,
+        other => return Err(cluster.unexpected(&other)),
+    };
+    let mut missing = Vec::new();
+    if ended {
+        let meant = |job: &&Arc<JobView>| {
+            let task = job.array_task;
+            let of_named = |named: &StepsSelector| {
+                named.job == job.id || task.is_some_and(|task| named.array_task() == Some(task)) || named.het.is_some()
+            };
+            only.is_none_or(|only| only == job.id) && (named.is_empty() || named.iter().any(of_named))
+        };
+        missing = complete(cluster.cluster(), console, &mut steps, jobs.iter().filter(meant));
     }
+    Ok((steps, jobs, missing))
 }
 
 /// The rows to show, in order.

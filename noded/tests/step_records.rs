@@ -1,0 +1,108 @@
+//! What became of a job's steps: asked while it runs, after it, after its step manager and the daemons were killed, and when
+//! the controller has forgotten it; and who may ask, and for how long.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+use support::{Answer, Cluster, built, copy_program, is_root};
+
+const TWO: &[&str] = &["--nodes", "2", "--cpus", "2", "--memory", "2000"];
+
+/// Every 50th task of an array fails, and says so; then the script waits to be let go.
+fn job(c: &Cluster) {
+    c.script(
+        "task.sh",
+        "#!/bin/bash\nn=$SLURM_STEP_ARRAY_TASK_ID\n(( n % 50 == 7 )) || exit 0\necho $SLURM_JOB_ID.${SLURM_STEP_ARRAY_ID}_$n >> failed\nexit 3\n",
+    );
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -N2 -n4 --exclusive -o job.out\n\
+         srun --async --array=0-299 --mem=10 -o /dev/null ./task.sh\n\
+         [ -p half ] && cat half > /dev/null\n\
+         swait\necho steps are over > over\nread -r go < go\n",
+    );
+}
+
+#[track_caller]
+fn failed(c: &Cluster, job: &str) -> Vec<String> {
+    let answer = c.run("garrick", &["steps", job, "--failed", "--noheader", "-o", "step:0"]).ok();
+    let mut lines: Vec<String> = answer.out.lines().map(|line| line.trim().to_owned()).collect();
+    lines.sort();
+    lines
+}
+
+fn said(c: &Cluster) -> Vec<String> {
+    let mut lines: Vec<String> = c.read("failed").lines().map(ToOwned::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn which_steps_failed_is_known_in_the_job_and_after_it_whoever_was_killed() {
+    let c = Cluster::up_with("step-records", TWO, |_| "MinJobAge=2".to_owned());
+    let go = c.fifo("go");
+    let half = c.fifo("half");
+    job(&c);
+    let job = c.sh("sbatch job.sh").ok().job();
+    c.await_that("some steps ran", || c.work.join("failed").exists());
+    c.kill(c.stepd_of(&job, "n1").unwrap());
+    std::fs::write(&half, "on\n").unwrap();
+    c.await_that("its steps are over", || c.work.join("over").exists());
+    assert_eq!(said(&c).len(), 6, "{:?}", said(&c));
+    assert_eq!(failed(&c, &job), said(&c), "while the job runs");
+    // By name, and with what is told of each.
+    let one = c.run("garrick", &["steps", &format!("{job}.0_57"), "--json=lines"]).ok();
+    let object: serde_json::Value = serde_json::from_str(one.out.trim()).unwrap();
+    let told = (&object["state"], &object["exit_code"], &object["command"][0], &object["tries"]);
+    assert_eq!(told, (&"FAILED".into(), &3.into(), &"./task.sh".into(), &1.into()), "{object}");
+    assert!(object["elapsed"].is_number() && object["max_rss_kib"].as_u64().unwrap() > 0, "{object}");
+
+    std::fs::write(&go, "go\n").unwrap();
+    c.await_that("the job is over", || !c.run("squeue", &["-h", "-j", &job]).out.contains(&job));
+    assert_eq!(failed(&c, &job), said(&c), "after the job");
+    c.sh("garrick down").ok();
+    c.sh("garrick up").ok();
+    c.await_that("the controller has forgotten it", || c.run("scontrol", &["show", "job", &job]).code != 0);
+    assert_eq!(failed(&c, &job), said(&c), "when the controller has forgotten it");
+
+    let summary = c.run("garrick", &["steps", &job, "--summary", "--joblog", "log", "--svg", "use.svg"]).ok().out;
+    assert!(summary.starts_with("Steps: 300\n") && summary.contains("Use of 4 CPUs"), "{summary}");
+    let log = c.read("log");
+    let fields = |line: &str| line.split('\t').map(|word| word.trim().to_owned()).collect::<Vec<_>>();
+    let failures = log.lines().skip(1).map(fields).filter(|fields| fields[6] == "3").count();
+    assert_eq!((log.lines().count(), failures), (301, 6));
+    assert!(c.read("use.svg").starts_with("<svg"));
+    let Answer { code, err, .. } = c.run("garrick", &["steps", "4711"]);
+    assert!(code == 1 && err.contains("no records of job 4711"), "{code} {err}");
+}
+
+#[test]
+fn records_of_somebody_elses_steps_are_not_shown() {
+    if !is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let c = Cluster::up("step-records-whose", TWO);
+    c.script("job.sh", "#!/bin/bash\n#SBATCH -o /dev/null\nsrun true --a-secret-word\n");
+    let job = c.sh("sbatch --wait job.sh").ok().job();
+    let own = c.run("garrick", &["steps", &job]).ok();
+    assert!(own.out.contains("--a-secret-word"), "{own:?}");
+    let program = c.work.join("for-others");
+    copy_program(&built().join("garrick"), &program);
+    for which in [job.clone(), format!("{job}.0")] {
+        let ask =
+            format!("setpriv --reuid=65534 --regid=65534 --clear-groups {} garrick steps {which}", program.display());
+        let other = c.shell(&ask);
+        assert!(other.code == 1 && other.err.contains("Access/permission denied"), "{other:?}");
+        assert!(!other.out.contains("secret"), "{other:?}");
+    }
+}
+
+#[test]
+fn records_are_removed_when_the_site_says_so() {
+    let c = Cluster::up_changed("step-records-size", TWO, |_, own| {
+        own.replace("SlurmdParameters=config_overrides", "SlurmdParameters=config_overrides,step_records_mib=0")
+    });
+    let job = c.run("sbatch", &["--wait", "-o", "/dev/null", "--wrap", "srun true"]).ok().job();
+    c.await_that("its records are removed", || c.run("garrick", &["steps", &job]).code == 1);
+}

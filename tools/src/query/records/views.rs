@@ -1,0 +1,109 @@
+//! Steps that are over, for the commands that show steps: what the controller remembers of a job, and where that is not all, the
+//! records of its run.
+
+use super::asking::{self, Part};
+use crate::{
+    cluster::{Answer, Cluster},
+    output::Console,
+};
+use garrick_model::{
+    hostlist,
+    ids::StepId,
+    messages::records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
+    state::{Reason, StepState},
+    step_selector::{StepsSelector, WhichSteps},
+    view::{JobView, StepView},
+};
+use std::sync::Arc;
+
+fn is_over(view: &StepView) -> bool {
+    !matches!(view.state, StepState::Pending | StepState::Running)
+}
+
+fn view(run: &RecordedRun, origin: &RecordedOrigin, step: RecordedStep) -> StepView {
+    let named: Vec<&str> =
+        step.slots.iter().filter_map(|slot| run.nodes.get(*slot as usize)).map(String::as_str).collect();
+    StepView {
+        id: StepId::of(run.job, step.key),
+        name: origin.name.clone(),
+        state: step.state,
+        reason: Reason::None,
+        uid: run.uid,
+        partition: run.partition.clone(),
+        nodes: named.len() as u32,
+        nodelist: hostlist::fold(named),
+        cpus: step.cpus,
+        tasks: origin.tasks,
+        start_time: step.start,
+        end_time: step.end,
+        time_limit: origin.time_limit,
+        exit: step.exit,
+        srun: origin.srun.clone(),
+        submit_line: origin.submit_line.clone(),
+        attempt: step.attempt,
+        priority: 0,
+        dependency: String::new(),
+        waiting: step.all_of,
+        usage: step.usage,
+        gres: Vec::new(),
+    }
+}
+
+/// Steps of a run that are over, from its records; of those that are named, if any are.
+pub fn ended(
+    cluster: &Cluster,
+    console: &Console,
+    of: &StepsSelector,
+    which: Vec<WhichSteps>,
+) -> Answer<Vec<StepView>> {
+    let (mut views, mut whose) = (Vec::new(), None);
+    let wanted = WantedRecords { which, ..WantedRecords::default() };
+    let over = asking::read(cluster, console, of, wanted, &mut |part| {
+        match part {
+            Part::Run(run) => whose = Some(run),
+            Part::Batch(_) => {}
+            Part::Steps(origins, steps) => {
+                let Some(run) = &whose else { return false };
+                let of = |step: RecordedStep| Some(view(run, origins.get(step.origin as usize)?, step));
+                views.extend(steps.into_iter().filter_map(of).filter(is_over));
+            }
+        }
+        true
+    })?;
+    for what in over.missing {
+        console.warning(format_args!("the records of job {} are not whole: {what}", of.job));
+    }
+    Ok(views)
+}
+
+/// How many numbered steps these are.
+fn count(views: &[StepView], job: &JobView) -> u64 {
+    let of_job = views.iter().filter(|view| view.id.job == job.id && is_over(view) && view.id.step.number().is_some());
+    of_job.map(|view| view.waiting.as_ref().map_or(1, |all| all.keys().count() as u64)).sum()
+}
+
+/// Completes a list of steps: of each of these jobs of which the controller forgot steps that are over, they come from its
+/// records. Gives the jobs of which some are missing still.
+pub fn complete<'a>(
+    cluster: &Cluster,
+    console: &Console,
+    steps: &mut Vec<StepView>,
+    jobs: impl Iterator<Item = &'a Arc<JobView>>,
+) -> Vec<String> {
+    let mut missing = Vec::new();
+    for job in jobs {
+        let counts = &job.steps.counts;
+        if count(steps, job) >= counts.done + counts.failed {
+            continue;
+        }
+        let all = StepsSelector { job: job.id, task: None, het: None, run: Some(job.sluid), which: WhichSteps::All };
+        match ended(cluster, console, &all, Vec::new()) {
+            Ok(whole) => {
+                steps.retain(|view| view.id.job != job.id || !is_over(view));
+                steps.extend(whole);
+            }
+            Err(error) => missing.push(format!("job {}: {error}", job.id)),
+        }
+    }
+    missing
+}
