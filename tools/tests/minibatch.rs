@@ -636,3 +636,110 @@ fn sattach_follows_files_to_their_end() {
     lines.sort_unstable();
     assert_eq!((lines, told.err.as_str(), told.code), (vec!["0: after", "1: new"], "", Some(0)));
 }
+
+fn list(batch: &StepBatch) -> &garrick_model::batch::CommandList {
+    let BatchMembers::Commands(list) = &batch.members else { panic!("{batch:?}") };
+    list
+}
+
+/// What the step manager of these tests says of each request.
+const SAID: &str = "srun: warning: said to the user\n";
+
+#[test]
+fn every_combination_of_values_is_a_step() {
+    let (cluster, accepted) = accepting("");
+    let each = ["srun", "-Q", "--async", "--each", "seed=1..150", "--each", "size=small,large one", "--each=001..100"];
+    let told = run(&cluster, &[&each[..], &["--", "./sim", "--seed={seed}", "{size}", "{3}"]].concat());
+    assert_eq!(told, shown("Submitted 30000 steps 5609.[1-30000]\n", SAID, 0));
+    let batches: Vec<StepBatch> = (0..3).map(|_| accepted.recv().unwrap().1).collect();
+    assert_eq!(batches.iter().map(StepBatch::len).collect::<Vec<_>>(), [10_000, 10_000, 10_000]);
+    assert_eq!(argv(&batches[0], 0), ["./sim", "--seed=1", "small", "001"]);
+    assert_eq!(argv(&batches[0], 199), ["./sim", "--seed=1", "large one", "100"]);
+    assert_eq!(argv(&batches[2], 9_999), ["./sim", "--seed=150", "large one", "100"]);
+    assert_eq!(list(&batches[1]).values(0), Some("seed=51 size=small 3=001"));
+    assert_eq!((batches[0].specs.len(), batches[0].specs[0].tasks), (1, Some(1)));
+    assert_eq!(batches[0].specs[0].name, "sim");
+}
+
+#[test]
+fn nothing_is_handed_over_where_names_and_values_do_not_fit() {
+    let (cluster, accepted) = accepting("");
+    cluster.file("three.txt", "a\nb\nc\n");
+    cluster.file("t.csv", "seed,size\n1,2\n3\n");
+    for (args, err, code) in [
+        (
+            &["--each", "seed=1..3", "./x", "{sed}"] as &[&str],
+            "{sed} is none of the parameters ({seed}); {{sed}} stands for itself",
+            255,
+        ),
+        (
+            &["--each", "a=1..2", "--each", "b=@three.txt", "--zip", "./x", "{a}{b}"],
+            "--zip needs equally many values: a has 2, b has 3",
+            255,
+        ),
+        (&["--each-csv=t.csv", "./x", "{seed}"], "t.csv:3: 1 fields, and the first line names 2", 255),
+        (
+            &["--each", "a=@none.txt", "./x", "{a}"],
+            "Unable to read none.txt: No such file or directory (os error 2)",
+            1,
+        ),
+        (&["--each", "a=1..2"], "No command given to execute.", 1),
+    ] {
+        let told = run(&cluster, &[&["srun", "--async"], args].concat());
+        let word = if args.len() == 2 { "fatal" } else { "error" };
+        assert_eq!(told, shown("", &format!("srun: {word}: {err}\n"), code));
+    }
+    assert!(accepted.try_recv().is_err());
+}
+
+#[test]
+fn rows_of_a_table_are_steps_with_files_of_their_own() {
+    let (cluster, accepted) = accepting("");
+    cluster.file("t.csv", "seed,file name\n1,\"a b.dat\"\n\n2,c.dat\n");
+    let each = ["--each-csv=t.csv", "-J", "s{1}", "-o", "{seed}.out", "./x", "{file name}"];
+    let told = run(&cluster, &[&["srun", "-Q", "--async"], &each[..]].concat());
+    assert_eq!(told, shown("Submitted 2 steps 5609.[1-2]\n", SAID, 0));
+    let (_, batch) = accepted.recv().unwrap();
+    assert_eq!((argv(&batch, 0), argv(&batch, 1)), (words(&["./x", "a b.dat"]), words(&["./x", "c.dat"])));
+    assert_eq!((list(&batch).line(0), list(&batch).line(1)), (Some(2), Some(4)));
+    assert_eq!(list(&batch).values(0), Some("seed=1 file name=a b.dat"));
+    assert_eq!(batch.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(), ["s1", "s2"]);
+    let output =
+        |spec: &garrick_model::spec::StepSpec| matches!(&spec.stdout, StreamTarget::File(f) if f.ends_with("/2.out"));
+    assert_eq!(batch.specs.iter().map(output).collect::<Vec<_>>(), [false, true]);
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[test]
+fn objects_of_a_file_are_steps_and_bad_ones_are_named() {
+    let (cluster, accepted) = accepting("");
+    let lines = [
+        r#"{"command": ["./x", "a b"], "name": "first", "environment": {"A": "1 2", "B": 3}}"#,
+        "",
+        r#"{"cmd": "./x"}"#,
+        r#"{"command": "cd y && ./x", "options": ["-n2"], "input": "in.txt"}"#,
+        r#"{"command": "./x", "options": "--pty"}"#,
+    ];
+    cluster.file("tasks.jsonl", &lines.join("\n"));
+    let told = run(&cluster, &["srun", "-Q", "--async", "--from-file=tasks.jsonl"]);
+    let err = "srun: error: tasks.jsonl:3: unknown field `cmd`, expected one of `command`, `options`, `environment`, \
+               `input`, `name` (column 6)\n\
+               srun: error: tasks.jsonl:5: --pty cannot be set for one line of a list\n\
+               srun: warning: said to the user\n";
+    assert_eq!(told, shown("Submitted 2 steps 5609.[1-2]\n", err, 1));
+    let (_, batch) = accepted.recv().unwrap();
+    assert_eq!(argv(&batch, 0), ["./x", "a b"]);
+    assert_eq!(argv(&batch, 1), ["/bin/sh", "-c", "cd y && ./x"]);
+    let all = list(&batch);
+    assert_eq!((all.line(0), all.line(1), all.name(0), all.name(1)), (Some(1), Some(4), Some("first"), None));
+    assert_eq!(all.environment(0).collect::<Vec<_>>(), [ByteBuf::from("A=1 2"), ByteBuf::from("B=3")]);
+    assert!(matches!(&batch.specs[1].stdin, StreamTarget::File(file) if file.ends_with("/in.txt")));
+    assert_eq!(batch.specs[1].tasks, Some(2));
+    // What the file is does not have to be told by its name.
+    cluster.file("tasks", "{\"command\": \"./x\"}\n");
+    let told = run(&cluster, &["srun", "-Q", "--async", "--from-file=tasks", "--format=jsonl"]);
+    assert_eq!(told.out, "Submitted step 5609.3\n");
+}

@@ -4,7 +4,7 @@
 use crate::{
     bounded,
     ids::StepKey,
-    spec::{ArraySpec, StepSpec},
+    spec::{ArraySpec, EnvEntry, StepSpec},
     step_selector::WhichSteps,
 };
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,9 @@ pub struct CommandList {
     /// Names of their own.
     #[serde(default, skip_serializing_if = "CommandTexts::is_empty")]
     pub names: CommandTexts,
+    /// Variables of their own, `NAME=value`, each closed by a zero byte.
+    #[serde(default, skip_serializing_if = "CommandTexts::is_empty")]
+    pub environments: CommandTexts,
 }
 
 /// A text for some of the commands of a list.
@@ -133,6 +136,7 @@ impl CommandList {
         }
         self.set_values(other.values(index).unwrap_or_default());
         self.set_name(other.name(index).unwrap_or_default());
+        self.set_environment(other.environments.get(index).unwrap_or_default());
     }
 
     /// The command that was appended last comes from this line of the list's file, counted from 1.
@@ -158,6 +162,11 @@ impl CommandList {
         self.names.set(self.len().saturating_sub(1), name);
     }
 
+    /// Variables of the command that was appended last, `NAME=value`, each closed by a zero byte.
+    pub fn set_environment(&mut self, variables: &str) {
+        self.environments.set(self.len().saturating_sub(1), variables);
+    }
+
     /// The line of the list's file that a command comes from, counted from 1.
     pub fn line(&self, index: usize) -> Option<u32> {
         let index = u32::try_from(index).ok().filter(|_| index < self.len())?;
@@ -176,9 +185,16 @@ impl CommandList {
         self.names.get(index)
     }
 
+    /// Variables that a command has beside those of its spec.
+    pub fn environment(&self, index: usize) -> impl Iterator<Item = EnvEntry> + '_ {
+        let text = self.environments.get(index).unwrap_or_default();
+        text.split_terminator('\0').map(|entry| EnvEntry::from(entry.as_bytes().to_vec()))
+    }
+
     /// Bytes of all texts in it.
     pub fn bytes(&self) -> usize {
-        self.text.len() + self.values.text.len() + self.names.text.len()
+        let texts = [&self.values, &self.names, &self.environments];
+        self.text.len() + texts.iter().map(|texts| texts.text.len()).sum::<usize>()
     }
 
     /// How many.
@@ -206,7 +222,7 @@ impl CommandList {
             && self.ends.iter().all(|e| self.text.get(*e as usize - 1) == Some(&0));
         let lines = self.lines.windows(2).all(|w| w[0].0 < w[1].0)
             && self.lines.last().is_none_or(|(from, _)| (*from as usize) < self.ends.len());
-        let texts = self.values.is_sound(self.ends.len()) && self.names.is_sound(self.ends.len());
+        let texts = [&self.values, &self.names, &self.environments].iter().all(|t| t.is_sound(self.ends.len()));
         if !ascending || !closed || !lines || !texts {
             return Err(BatchError::Text);
         }
@@ -382,7 +398,11 @@ mod tests {
             list.set_values(text);
         }
         list.set_name("last");
+        list.set_environment("A=b c\0E=\0");
         assert_eq!(list.check(1), Ok(()));
+        let variables: Vec<EnvEntry> = list.environment(5).collect();
+        assert_eq!(variables, [EnvEntry::from("A=b c"), EnvEntry::from("E=")]);
+        assert_eq!(list.environment(4).count(), 0);
         let mut copy = CommandList::default();
         (0..6).for_each(|index| copy.push_from(&list, index, 0));
         assert_eq!(copy, list);
@@ -398,7 +418,7 @@ mod tests {
         let mut list = CommandList::default();
         list.push(["a"], 0);
         let text = serde_json::to_string(&list).unwrap();
-        assert!(["lines", "values", "names"].iter().all(|field| !text.contains(field)), "{text}");
+        assert!(["lines", "values", "names", "environments"].iter().all(|field| !text.contains(field)), "{text}");
         assert_eq!(serde_json::from_str::<CommandList>(&text).unwrap(), list);
         list.set_line(7);
         list.set_values("x=1");

@@ -204,11 +204,17 @@ pub fn member_plan(
         Arc::new(launch(facts, &row.spec, &row.shape, row.environment.clone(), Attendance::None))
     });
     let launch = launch.clone();
-    let own_env = if attempt > 0 { vec![env::entry("GARRICK_STEP_RETRY", attempt)] } else { Vec::new() };
-    let programs = match row.batch.members {
-        StoredMembers::Commands(_) => Programs::new(&row.spec, Some(row.batch.argv(&row.spec, member))),
+    let mut own_env = Vec::new();
+    let programs = match &row.batch.members {
+        StoredMembers::Commands(list) => {
+            own_env.extend(list.environment(member as usize));
+            Programs::new(&row.spec, Some(list.argv(member as usize)))
+        }
         _ => Programs::new(&row.spec, None),
     };
+    if attempt > 0 {
+        own_env.push(env::entry("GARRICK_STEP_RETRY", attempt));
+    }
     let step = Planned { key: row.step(member), attempt, attended: false, own_env, spec: &row.spec };
     let array = row.batch.array().map(|tasks| (row.first, tasks.as_ref()));
     let layout = row.layouts.of(facts, pool, &row.spec, array, placement);

@@ -7,9 +7,29 @@ use super::{
     values,
 };
 use garrick_model::spec_text::{array::ArrayTextError, retry};
+use std::ffi::OsString;
+
+/// How the lines of `--from-file` are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListFormat {
+    /// `[options --] command`
+    Lines,
+    /// A JSON object each.
+    JsonLines,
+}
+
+/// Where parameters come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EachOption {
+    /// `--each=[NAME=]VALUES`
+    Values(String),
+    /// `--each-csv=FILE`
+    Csv(OsString),
+}
 
 /// Options that say how a step is handed over or kept: without `--async` and `--batch` they would do nothing.
-pub const ONLY_HANDED_OVER: &[&str] = &["array", "from-file", "retries", "retry-delay", "retry-on", "output-pack"];
+pub const ONLY_HANDED_OVER: &[&str] =
+    &["array", "from-file", "format", "each", "each-csv", "zip", "retries", "retry-delay", "retry-on", "output-pack"];
 
 /// Options that a line of `--from-file` may begin with: what a step asks for, where it runs, where its files are, and
 /// when it is tried.
@@ -79,6 +99,48 @@ pub const OPTIONS: &[OptionDef] = &[
             Ok(())
         },
     ),
+    OptionDef::new(
+        "format",
+        None,
+        Required("lines|jsonl"),
+        RUN,
+        "with from-file: lines of commands, or of JSON objects (the default for *.jsonl)",
+        |t, g| {
+            let format = match g.text()? {
+                "lines" => Some(ListFormat::Lines),
+                "jsonl" => Some(ListFormat::JsonLines),
+                _ => None,
+            };
+            t.list_format = Some(g.checked(format)?);
+            Ok(())
+        },
+    ),
+    OptionDef::new(
+        "each",
+        None,
+        Required("[name=]values"),
+        RUN,
+        "with async: a step for every value in place of {name}, 1..100, 0..1..0.1, a,b or @file; several: all with all",
+        |t, g| {
+            t.each.push(EachOption::Values(g.text()?.to_owned()));
+            Ok(())
+        },
+    ),
+    OptionDef::new(
+        "each-csv",
+        None,
+        Required("file|-"),
+        RUN,
+        "with async: a step for every row of a table, its columns in place of {name} or {number}",
+        |t, g| {
+            t.each.extend(g.value.map(|file| EachOption::Csv(file.to_owned())));
+            Ok(())
+        },
+    ),
+    OptionDef::new("zip", None, Arg::None, RUN, "with several each: side by side, not all with all", |t, _| {
+        t.zip = true;
+        Ok(())
+    }),
     OptionDef::new(
         "dependency",
         Some('d'),

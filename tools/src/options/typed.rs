@@ -2,6 +2,7 @@
 //! anything is checked against anything else. [`job_spec`](super::job_spec) and [`step_spec`](super::step_spec) turn it
 //! into what it means.
 
+use super::minibatch::{EachOption, ListFormat};
 use garrick_model::{
     batch::{RetryOn, StepCgroup},
     gres::{GpuBind, GresBinding, GresCount},
@@ -435,6 +436,12 @@ pub struct Typed {
 
     /// `srun --from-file`
     pub from_file: Option<OsString>,
+    /// `srun --format`
+    pub list_format: Option<ListFormat>,
+    /// `srun --each` and `--each-csv`, in their order
+    pub each: Vec<EachOption>,
+    /// `srun --zip`
+    pub zip: bool,
     /// `srun -d`, as typed: about jobs when `srun` makes its own, else about steps
     pub dependency: Option<Sourced<String>>,
     /// `--step-priority`

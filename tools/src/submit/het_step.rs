@@ -77,6 +77,7 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
         ("--async", first.asynchronous),
         ("--batch", first.batch),
         ("--from-file", first.from_file.is_some()),
+        ("--each", !first.each.is_empty()),
     ];
     if let Some((option, _)) = unsupported.into_iter().find(|(_, given)| *given) {
         return Err(het::not_yet(console, &format!("{option} for a step over several components")));

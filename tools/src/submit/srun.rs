@@ -85,11 +85,14 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     }
     combinations::check(&typed, |option| startup.gave(option), startup.operands().len()).map_err(wrong)?;
     if typed.from_file.is_some() {
-        return from_file(&typed, console, args);
+        return many(&typed, console, args, &[]);
     }
     if startup.operands().is_empty() {
         console.fatal("No command given to execute.");
         return Err(startup::exit_code(1));
+    }
+    if !typed.each.is_empty() {
+        return many(&typed, console, args, startup.operands());
     }
     if typed.dependencies.is_some() {
         console.warning("#SBATCH --dependency is about jobs and is left out; #SRUN --dependency is about steps");
@@ -135,13 +138,15 @@ fn no_job(console: &Console) -> i32 {
     startup::exit_code(1)
 }
 
-/// A step for every line of a file.
-fn from_file(typed: &Typed, console: &Console, args: &[OsString]) -> Result<i32, i32> {
+/// A step for every line of a file, or for every combination of values in a command.
+fn many(typed: &Typed, console: &Console, args: &[OsString], command: &[OsString]) -> Result<i32, i32> {
     let Some(Sourced { value: job, .. }) = typed.jobid else { return Err(no_job(console)) };
     let submitter = submitter::look(Command::Srun, args, typed, For::Step, &PropagateLimits::All)
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
     let way = Way::new(typed.conf.as_deref(), console, job);
-    list::run(ListRequest { typed, submitter, way, console })
+    let mut work = StepWork { argv: command.to_vec(), ..StepWork::default() };
+    resolve(&mut work, &submitter);
+    list::run(ListRequest { typed, submitter, command: &work.argv, way, console })
 }
 
 /// What is to run.

@@ -59,7 +59,7 @@ impl Chunk {
         make: impl FnOnce() -> Result<(StepSpec, Option<String>), E>,
     ) -> Result<(), E> {
         let program = || base_name(&OsString::from_vec(line.argv.first().cloned().unwrap_or_default()));
-        let spec = match self.by_options.get(line.options_text) {
+        let spec = match self.by_options.get(line.options_text.as_ref()) {
             Some(spec) => *spec,
             None => {
                 let (spec, name) = make()?;
@@ -80,10 +80,14 @@ impl Chunk {
             *name = Name::OfList;
         }
         self.commands.push(&line.argv, spec);
-        if let Ok(number) = u32::try_from(number) {
-            self.commands.set_line(number);
+        if let Some(line) = line.line {
+            self.commands.set_line(line);
         }
-        self.bytes += line.argv.iter().map(|arg| arg.len() + 1).sum::<usize>() + 8;
+        self.commands.set_values(&line.values);
+        self.commands.set_name(&line.name);
+        self.commands.set_environment(&line.environment);
+        let texts = line.values.len() + line.name.len() + line.environment.len();
+        self.bytes += line.argv.iter().map(|arg| arg.len() + 1).sum::<usize>() + texts + 8;
         self.lines.push(number);
         self.since.get_or_insert(now);
         Ok(())
@@ -143,7 +147,8 @@ mod tests {
     }
 
     fn push_at(chunk: &mut Chunk, now: Instant, number: u64, text: &str) {
-        let line = list_line::read(text.as_bytes(), &options_of(Command::Srun)).unwrap().unwrap();
+        let mut line = list_line::read(text.as_bytes(), &options_of(Command::Srun)).unwrap().unwrap();
+        line.line = u32::try_from(number).ok();
         let value = |name: &str| line.options.iter().find(|o| o.def.long == name).and_then(|o| o.value.clone());
         let tasks = value("ntasks").map(|n| n.to_str().unwrap().parse().unwrap());
         let name = value("job-name").map(|n| n.into_string().unwrap());

@@ -10,8 +10,8 @@ pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Re
     let wrong = |text: String| Err(OptionError::Text(text));
     let handed_over = typed.asynchronous || typed.batch;
     if !handed_over {
-        if given("from-file") {
-            return wrong("--from-file hands steps over: it needs --async".to_owned());
+        if let Some(option) = ["from-file", "each", "each-csv"].into_iter().find(|o| given(o)) {
+            return wrong(format!("--{option} hands steps over: it needs --async"));
         }
         if let Some(option) = ONLY_HANDED_OVER.iter().find(|o| given(o)) {
             return wrong(format!("--{option} is for steps that are handed over: it needs --async or --batch"));
@@ -37,15 +37,36 @@ pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Re
             return wrong(format!("--{option} says how steps are tried again: it needs --retries"));
         }
     }
-    if typed.from_file.is_none() {
-        return Ok(());
-    }
-    for (option, on) in [("batch", typed.batch), ("array", typed.array.is_some()), ("multi-prog", typed.multi_prog)] {
-        if on {
-            return wrong(format!("--{option} cannot be used with --from-file"));
+    for (option, needed, there) in
+        [("format", "--from-file", typed.from_file.is_some()), ("zip", "several --each", typed.each.len() > 1)]
+    {
+        if given(option) && !there {
+            return wrong(format!("--{option} needs {needed}"));
         }
     }
-    if operands > 0 {
+    let many = match (typed.from_file.is_some(), typed.each.is_empty()) {
+        (true, _) => "from-file",
+        (false, false) => {
+            if given("each") {
+                "each"
+            } else {
+                "each-csv"
+            }
+        }
+        (false, true) => return Ok(()),
+    };
+    let others = [
+        ("batch", typed.batch),
+        ("array", typed.array.is_some()),
+        ("multi-prog", typed.multi_prog),
+        ("each", typed.from_file.is_some() && !typed.each.is_empty()),
+    ];
+    for (option, on) in others {
+        if on {
+            return wrong(format!("--{option} cannot be used with --{many}"));
+        }
+    }
+    if typed.from_file.is_some() && operands > 0 {
         return wrong("--from-file has the commands: none can be given on the command line".to_owned());
     }
     Ok(())
@@ -110,5 +131,22 @@ mod tests {
         assert_eq!(checked("--batch --from-file=x"), Err("--batch cannot be used with --from-file".to_owned()));
         let array = "--array cannot be used with --from-file";
         assert_eq!(checked("--async -a 1-2 --from-file=x"), Err(array.to_owned()));
+        assert_eq!(checked("--async --from-file=x --format=jsonl"), Ok(()));
+        assert_eq!(checked("--async --format=jsonl true"), Err("--format needs --from-file".to_owned()));
+    }
+
+    #[test]
+    fn parameters_need_steps_that_are_handed_over_one_by_one() {
+        for (args, wrong) in [
+            ("--each=1..3 true", "--each hands steps over: it needs --async"),
+            ("--each-csv=x true", "--each-csv hands steps over: it needs --async"),
+            ("--async --each=1 --zip true", "--zip needs several --each"),
+            ("--async --each=1 -a 1-2 true", "--array cannot be used with --each"),
+            ("--batch --each-csv=x true", "--batch cannot be used with --each-csv"),
+            ("--async --each=1 --from-file=x", "--each cannot be used with --from-file"),
+        ] {
+            assert_eq!(checked(args), Err(wrong.to_owned()), "{args}");
+        }
+        assert_eq!(checked("--async --each=1 --each-csv=x --zip true {1} {2}"), Ok(()));
     }
 }

@@ -1,11 +1,14 @@
-//! `srun --async --from-file`: a step for every line. Lines are read as they come and handed over in pieces, each after the
-//! answer to the one before, so that neither side holds more of the list than it has to.
+//! `srun --async --from-file` and `--each`: a step for every line, or for every combination of values. Lines are read as they
+//! come, combinations made as they are needed, and both handed over in pieces, each after the answer to the one before, so
+//! that neither side holds more of them than it has to.
 
 use super::{
     asked,
     chunk::Chunk,
+    each::Each,
     given::Given,
     handover::{Handed, Handover},
+    json_line,
     lines::{Line, Lines},
     list_line::{self, LineError, ListLine},
 };
@@ -13,6 +16,7 @@ use crate::{
     cluster::{ClusterError, refusal_details},
     options::{
         job_spec::{Checked, Submitter},
+        minibatch::ListFormat,
         sources,
         step_spec::StepWork,
         table::{Command, OptionDef, options_of},
@@ -50,10 +54,20 @@ pub struct ListRequest<'a> {
     pub typed: &'a Typed,
     /// What travels.
     pub submitter: Submitter,
+    /// The command, of [`Each`].
+    pub command: &'a [OsString],
     /// The way to the job's step manager.
     pub way: Way,
     /// Messages.
     pub console: &'a Console,
+}
+
+/// Where steps come from.
+enum Source {
+    /// Lines of a file.
+    File(Lines, ListFormat),
+    /// Combinations of values.
+    Each(Each),
 }
 
 struct Run<'a> {
@@ -87,19 +101,28 @@ enum Stop {
 
 /// Reads and hands over. Returns the exit code: 0 when every line was accepted.
 pub fn run(request: ListRequest<'_>) -> Result<i32, i32> {
-    let ListRequest { typed, submitter, way, console } = request;
+    let ListRequest { typed, submitter, command, way, console } = request;
     let job = way.job();
+    let mut typed = typed.clone();
     let name = typed.from_file.clone().unwrap_or_default();
     let file = if name == "-" { "stdin".to_owned() } else { name.to_string_lossy().into_owned() };
     let signals =
         Signals::block(ENDING).map_err(|error| failed(console, format_args!("Unable to take signals: {error}")))?;
-    let mut lines = Lines::open(Path::new(&name))
-        .map_err(|error| failed(console, format_args!("Unable to open {}: {error}", file)))?;
+    let mut source = if typed.each.is_empty() {
+        let path = Path::new(&name);
+        let lines =
+            Lines::open(path).map_err(|error| failed(console, format_args!("Unable to open {file}: {error}")))?;
+        let json = path.extension().is_some_and(|end| end == "jsonl" || end == "ndjson");
+        let format = if json { ListFormat::JsonLines } else { ListFormat::Lines };
+        Source::File(lines, typed.list_format.unwrap_or(format))
+    } else {
+        let each = Each::new(&mut typed, command);
+        Source::Each(each.map_err(|error| startup::tell_option(Command::Srun, console, &error))?)
+    };
     let mut handover = Handover::begin(way, console, Some(&signals)).map_err(|no_way| match no_way {
         NoWay::Interrupted(signal) => 128 + signal,
         no_way => srun::no_step(console, job, no_way),
     })?;
-    let mut typed = typed.clone();
     asked::without_layout_of_the_job(&mut typed);
     let mut submitter = submitter;
     let mut run = Run {
@@ -119,11 +142,11 @@ pub fn run(request: ListRequest<'_>) -> Result<i32, i32> {
     };
     // What is wrong with the options for all lines is said once, not for each.
     let (checked, _) = run
-        .step(&ListLine { options_text: b"", options: Vec::new(), argv: vec![b"true".to_vec()] })
+        .step(&ListLine { argv: vec![b"true".to_vec()], ..ListLine::default() })
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
     run.common_warnings = checked.warnings;
-    let stop = run.all(&mut lines, &mut handover, &signals);
-    Ok(run.finish(stop))
+    let stop = run.all(&mut source, &mut handover, &signals);
+    Ok(run.finish(stop, &source))
 }
 
 fn failed(console: &Console, text: impl std::fmt::Display) -> i32 {
@@ -133,31 +156,52 @@ fn failed(console: &Console, text: impl std::fmt::Display) -> i32 {
 
 impl Run<'_> {
     /// Goes through the list.
-    fn all(&mut self, lines: &mut Lines, handover: &mut Handover<'_>, signals: &Signals) -> Result<(), Stop> {
+    fn all(&mut self, source: &mut Source, handover: &mut Handover<'_>, signals: &Signals) -> Result<(), Stop> {
         loop {
-            let ended = self.gather(lines, handover, signals)?;
+            let ended = match source {
+                Source::File(lines, format) => self.gather(lines, *format, handover, signals)?,
+                Source::Each(each) => self.combine(each),
+            };
             if !self.chunk.is_empty() {
-                self.send(handover)?;
+                self.send(handover, source)?;
             }
             if ended {
                 return Ok(());
             }
             if let Some(signal) = handover.interrupted {
-                return Err(Stop::Interrupted { signal, from: lines.number() + 1, under_way: None });
+                return Err(Stop::Interrupted { signal, from: source.number() + 1, under_way: None });
             }
         }
     }
 
+    /// Makes combinations until there are enough. True when there are no more.
+    fn combine(&mut self, each: &mut Each) -> bool {
+        while !self.chunk.is_full() {
+            let Some((number, line)) = each.next(&self.options) else { return true };
+            self.take(number, &line, |_| each.at(number, number));
+        }
+        false
+    }
+
     /// Takes lines until there are enough, or the first has waited long enough. True at the end of the list.
-    fn gather(&mut self, lines: &mut Lines, handover: &mut Handover<'_>, signals: &Signals) -> Result<bool, Stop> {
+    fn gather(
+        &mut self,
+        lines: &mut Lines,
+        format: ListFormat,
+        handover: &mut Handover<'_>,
+        signals: &Signals,
+    ) -> Result<bool, Stop> {
         while !self.chunk.is_full() {
             match lines.next() {
                 Line::End => return Ok(true),
-                Line::TooLong(number) => self.reject(number, LineError::TooLong),
-                Line::Whole(number, text) => match list_line::read(text, &self.options) {
+                Line::TooLong(number) => self.reject(&self.line(number), LineError::TooLong),
+                Line::Whole(number, text) => match read(format, text, &self.options) {
                     Ok(None) => {}
-                    Ok(Some(line)) => self.take(number, &line),
-                    Err(error) => self.reject(number, error),
+                    Ok(Some(line)) => {
+                        let line = ListLine { line: u32::try_from(number).ok(), ..line };
+                        self.take(number, &line, |run| run.line(number));
+                    }
+                    Err(error) => self.reject(&self.line(number), error),
                 },
                 Line::More => {
                     if !self.more(lines, handover, signals)? {
@@ -199,12 +243,18 @@ impl Run<'_> {
         }
     }
 
-    fn reject(&mut self, number: u64, why: impl std::fmt::Display) {
-        self.all_accepted = false;
-        self.console.error(format_args!("{}:{number}: {why}", self.file));
+    /// A line of the list, as messages name it.
+    fn line(&self, number: u64) -> String {
+        format!("{}:{number}", self.file)
     }
 
-    fn take(&mut self, number: u64, line: &ListLine<'_>) {
+    fn reject(&mut self, at: &str, why: impl std::fmt::Display) {
+        self.all_accepted = false;
+        self.console.error(format_args!("{at}: {why}"));
+    }
+
+    /// Adds a step. `at`: where it comes from, as messages name it.
+    fn take(&mut self, number: u64, line: &ListLine<'_>, at: impl Fn(&Self) -> String) {
         let mut warnings = Vec::new();
         let mut chunk = std::mem::take(&mut self.chunk);
         let taken = chunk.push(Instant::now(), number, line, || {
@@ -214,7 +264,7 @@ impl Run<'_> {
         });
         self.chunk = chunk;
         if let Err(error) = taken {
-            self.reject(number, error);
+            self.reject(&at(self), error);
         }
         for warning in warnings {
             if self.warned.contains(&warning) || self.warned.len() >= MOST_WARNINGS {
@@ -223,7 +273,7 @@ impl Run<'_> {
             if self.common_warnings.contains(&warning) {
                 self.console.warning(&warning);
             } else {
-                self.console.warning(format_args!("{}:{number}: {warning}", self.file));
+                self.console.warning(format_args!("{}: {warning}", at(self)));
             }
             self.warned.push(warning);
         }
@@ -241,16 +291,19 @@ impl Run<'_> {
     }
 
     /// Hands over what was gathered.
-    fn send(&mut self, handover: &mut Handover<'_>) -> Result<(), Stop> {
+    fn send(&mut self, handover: &mut Handover<'_>, source: &Source) -> Result<(), Stop> {
         let (batch, numbers) = self.chunk.take(&self.name, &self.environment);
         let (from, to) = (numbers.first().copied().unwrap_or(0), numbers.last().copied().unwrap_or(0));
         match handover.hand_over(batch) {
             Handed::Answered { given, declined } => {
                 given.into_iter().for_each(|given| self.given.add(given));
                 for (first, last, why) in declined_lines(&numbers, &declined) {
-                    self.all_accepted = false;
-                    let lines = if first == last { first.to_string() } else { format!("{first}-{last}") };
-                    self.console.error(format_args!("{}:{lines}: {why}", self.file));
+                    let at = match source {
+                        Source::Each(each) => each.at(first, last),
+                        Source::File(..) if first == last => self.line(first),
+                        Source::File(..) => format!("{}:{first}-{last}", self.file),
+                    };
+                    self.reject(&at, why);
                 }
                 Ok(())
             }
@@ -265,7 +318,7 @@ impl Run<'_> {
     }
 
     /// Says what became of the list; the exit code.
-    fn finish(self, stop: Result<(), Stop>) -> i32 {
+    fn finish(self, stop: Result<(), Stop>, source: &Source) -> i32 {
         let code = match &stop {
             Ok(()) if self.all_accepted => 0,
             Ok(()) | Err(Stop::Failed { .. }) => startup::exit_code(1),
@@ -278,16 +331,41 @@ impl Run<'_> {
                     (format!("interrupted by signal {signal}"), from, under_way)
                 }
             };
-            self.console.error(format_args!("{}:{from}: {why}; lines from here on were not handed over", self.file));
+            let (at, what) = match source {
+                Source::Each(each) => (each.at(from, from), "combinations"),
+                Source::File(..) => (self.line(from), "lines"),
+            };
+            self.console.error(format_args!("{at}: {why}; {what} from here on were not handed over"));
             if let Some(to) = under_way {
                 self.console.error(format_args!(
-                    "what became of lines {from} to {to}, which were on their way, is not known (squeue -s shows it)"
+                    "what became of {what} {from} to {to}, which were on their way, is not known (squeue -s shows it)"
                 ));
             }
         }
         let text = submitted(&self.given, self.job, self.typed.parsable);
         let written = output::stdout(|out| text.iter().try_for_each(|line| writeln!(out, "{line}")));
         output::finish(self.console, written, code)
+    }
+}
+
+fn read<'a>(
+    format: ListFormat,
+    text: &'a [u8],
+    options: &[&'static OptionDef],
+) -> Result<Option<ListLine<'a>>, LineError> {
+    match format {
+        ListFormat::Lines => list_line::read(text, options),
+        ListFormat::JsonLines => json_line::read(text, options),
+    }
+}
+
+impl Source {
+    /// The number of the line or combination that was taken last.
+    const fn number(&self) -> u64 {
+        match self {
+            Self::File(lines, _) => lines.number(),
+            Self::Each(each) => each.number(),
+        }
     }
 }
 

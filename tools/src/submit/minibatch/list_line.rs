@@ -7,20 +7,28 @@ use crate::options::{
     minibatch::IN_A_LINE,
     table::OptionDef,
 };
-use std::{ffi::OsString, fmt, os::unix::ffi::OsStringExt as _};
+use std::{borrow::Cow, ffi::OsString, fmt, os::unix::ffi::OsStringExt as _};
 
 /// Longest line, in bytes: what the kernel takes as one argument of a program, less its final zero (execve(2)).
 pub const LONGEST: usize = (128 << 10) - 1;
 
 /// A line that holds a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListLine<'a> {
     /// Its options as written; lines with equal ones ask for the same.
-    pub options_text: &'a [u8],
+    pub options_text: Cow<'a, [u8]>,
     /// Its options.
     pub options: Vec<Occurrence>,
     /// Program and arguments.
     pub argv: Vec<Vec<u8>>,
+    /// Its number in its file, from 1.
+    pub line: Option<u32>,
+    /// What the command was made of, as it is shown.
+    pub values: String,
+    /// A name of its own.
+    pub name: String,
+    /// Variables of its own, `NAME=value`, each closed by a zero byte.
+    pub environment: String,
 }
 
 /// A line that cannot be read.
@@ -40,6 +48,10 @@ pub enum LineError {
     Nul,
     /// More than [`LONGEST`].
     TooLong,
+    /// Not the JSON that it should be.
+    Json(String),
+    /// A word that is neither an option nor the argument of one.
+    Stray(String),
 }
 
 impl fmt::Display for LineError {
@@ -57,6 +69,8 @@ impl fmt::Display for LineError {
             Self::NoCommand => f.write_str("no command"),
             Self::Nul => f.write_str("a zero byte is in it"),
             Self::TooLong => write!(f, "longer than {LONGEST} bytes"),
+            Self::Json(error) => f.write_str(error),
+            Self::Stray(word) => write!(f, "\"{word}\" stands among the options and is none"),
         }
     }
 }
@@ -73,17 +87,34 @@ pub fn read<'a>(text: &'a [u8], options: &[&'static OptionDef]) -> Result<Option
         return Err(LineError::Nul);
     }
     let (own, command_at) = leading_options(text, begin, options)?;
-    let command = &text[command_at..];
+    let argv = argv(&text[command_at..])?;
+    let options_text = Cow::Borrowed(&text[begin..command_at]);
+    Ok(Some(ListLine { options_text, options: own, argv, ..ListLine::default() }))
+}
+
+/// Program and arguments of a command, which may be the shell with it.
+pub fn argv(command: &[u8]) -> Result<Vec<Vec<u8>>, LineError> {
     let at = shell_words::skip_blanks(command, 0);
     if at == command.len() || command[at] == b'#' {
         return Err(LineError::NoCommand);
     }
-    let argv = match shell_words::words(command) {
-        Ok(words) => words,
-        Err(NotWords::Unclosed(quote)) => return Err(LineError::Unclosed(quote)),
-        Err(NotWords::Shell) => vec![b"/bin/sh".to_vec(), b"-c".to_vec(), command[at..].to_vec()],
-    };
-    Ok(Some(ListLine { options_text: &text[begin..command_at], options: own, argv }))
+    match shell_words::words(command) {
+        Ok(words) => Ok(words),
+        Err(NotWords::Unclosed(quote)) => Err(LineError::Unclosed(quote)),
+        Err(NotWords::Shell) => Ok(vec![b"/bin/sh".to_vec(), b"-c".to_vec(), command[at..].to_vec()]),
+    }
+}
+
+/// The words of a text that holds options and nothing else.
+pub fn option_words(text: &[u8]) -> Result<Vec<OsString>, LineError> {
+    let mut words = Vec::new();
+    let mut at = shell_words::skip_blanks(text, 0);
+    while at < text.len() {
+        let (word, end) = option_word(text, at)?;
+        words.push(word);
+        at = shell_words::skip_blanks(text, end);
+    }
+    Ok(words)
 }
 
 /// The options at the beginning of a line, and where the command begins.
