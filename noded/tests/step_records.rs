@@ -106,3 +106,83 @@ fn records_are_removed_when_the_site_says_so() {
     let job = c.run("sbatch", &["--wait", "-o", "/dev/null", "--wrap", "srun true"]).ok().job();
     c.await_that("its records are removed", || c.run("garrick", &["steps", &job]).code == 1);
 }
+
+#[test]
+fn what_failed_runs_again_alone_and_what_a_limit_cut_off_is_resumed() {
+    let c = Cluster::up("step-again", TWO);
+    c.script(
+        "task.sh",
+        "#!/bin/bash\nn=$SLURM_STEP_ARRAY_TASK_ID\necho $n $WORD >> ran\n[ -e mended ] || (( n % 10 != 3 ))\n",
+    );
+    c.script("line.sh", "#!/bin/bash\necho line $1 >> ran\n[ -e mended ] || [ $1 != two ]\n");
+    std::fs::write(c.work.join("list"), "# lines\n./line.sh one\n./line.sh two\n./line.sh three\n").unwrap();
+    c.script(
+        "first.sh",
+        "#!/bin/bash\n#SBATCH -n2 -o first.out\nexport WORD=kept\n\
+         srun --async --array=0-29 -o /dev/null ./task.sh\nsrun --async --from-file list -o /dev/null\nswait\n",
+    );
+    let first = c.sh("sbatch --wait first.sh").ok().job();
+    let lines = |c: &Cluster| {
+        let mut lines: Vec<String> = c.read("ran").lines().map(ToOwned::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(lines(&c).len(), 33, "{:?}", lines(&c));
+    std::fs::write(c.work.join("ran"), "").unwrap();
+    std::fs::write(c.work.join("mended"), "").unwrap();
+    c.script(
+        "again.sh",
+        &format!(
+            "#!/bin/bash\n#SBATCH -n2 -o again.out\nsrun --async --rerun-failed {first}\nswait\n\
+             srun --async --rerun-failed $SLURM_JOB_ID\nsrun --async --rerun-failed {first}.1\n"
+        ),
+    );
+    let again = c.sh("sbatch --wait again.sh").ok().job();
+    assert_eq!(lines(&c), ["13 kept", "23 kept", "3 kept", "line two"]);
+    let out = c.read("again.out");
+    assert!(out.contains(&format!("Submitted steps {again}.[0-1]\n")), "{out}");
+    assert!(out.contains(&format!("{again}: no step is to be run again")), "{out}");
+    let of = c.run("garrick", &["steps", &format!("{again}.0_13"), "--noheader", "-o", "againof:0"]).ok();
+    assert_eq!(of.out.trim(), format!("{first}.0_13"));
+
+    // Of ten steps one after the other three run before the job's end.
+    std::fs::write(c.work.join("ran"), "").unwrap();
+    c.script("slow.sh", "#!/bin/bash\necho $SLURM_STEP_ARRAY_TASK_ID >> ran\n[ -e mended2 ] || (( SLURM_STEP_ARRAY_TASK_ID < 3 )) || read -r go < go\n");
+    c.fifo("go");
+    c.script(
+        "cut.sh",
+        "#!/bin/bash\n#SBATCH -n1 -o cut.out\nsrun --async --array=0-9%1 -o /dev/null ./slow.sh\nswait\n",
+    );
+    let cut = c.sh("sbatch cut.sh").ok().job();
+    c.await_that("the fourth step runs", || lines(&c) == ["0", "1", "2", "3"]);
+    c.run("scancel", &[&cut]).ok();
+    c.await_that("the job is over", || c.job_field(&cut, "JobState").as_deref() == Some("CANCELLED"));
+    c.await_that("its records are closed", || {
+        let steps = c.run("garrick", &["steps", &cut, "-t", "pending,running", "--noheader"]);
+        steps.code == 0 && steps.out.is_empty()
+    });
+    std::fs::write(c.work.join("ran"), "").unwrap();
+    std::fs::write(c.work.join("mended2"), "").unwrap();
+    c.script("resume.sh", &format!("#!/bin/bash\n#SBATCH -n1 -o resume.out\nsrun --async --resume {cut}\nswait\n"));
+    c.sh("sbatch --wait resume.sh").ok();
+    assert_eq!(lines(&c), ["3", "4", "5", "6", "7", "8", "9"], "{}", c.read("resume.out"));
+}
+
+#[test]
+fn every_command_knows_steps_that_the_controller_forgot() {
+    let c = Cluster::up("step-records-many", TWO);
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -n4 -o job.out\n\
+         srun --async --array=0-1499 -o /dev/null bash -c '(( SLURM_STEP_ARRAY_TASK_ID % 500 != 7 ))'\nswait\n",
+    );
+    let job = c.sh("sbatch --wait job.sh").ok().job();
+    let shown = c.run("squeue", &["-h", "-s", "-j", &job, "-t", "F", "-o", "%i"]).ok();
+    let mut shown: Vec<&str> = shown.out.lines().map(str::trim).collect();
+    shown.sort_unstable();
+    assert_eq!(shown, ["1.0_1007", "1.0_507", "1.0_7"].map(|id| id.replacen('1', &job, 1)));
+    let one = c.run("scontrol", &["show", "step", &format!("{job}.0_7")]).ok();
+    assert!(one.out.contains("State=FAILED"), "{one:?}");
+    let waited = c.run("swait", &["--exit-status", "--step", "0_507", &job]);
+    assert_eq!(waited.code, 1, "{waited:?}");
+}

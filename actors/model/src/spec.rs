@@ -720,6 +720,9 @@ pub struct StepSpec {
     /// In a heterogeneous job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub het: Option<HetPart>,
+    /// It is run again for steps of that job, handed over from this number on (`--rerun-failed`, `--resume`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_of: Option<(JobId, u32)>,
 }
 
 /// What a step in a component of a heterogeneous job knows of the others.

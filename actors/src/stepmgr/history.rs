@@ -432,6 +432,8 @@ impl<'a> History<'a> {
                 tasks: origin.tasks,
                 time_limit: origin.time_limit,
                 srun: origin.srun.clone(),
+                batch: None,
+                again_of: None,
             }),
             None if key == StepKey::BATCH => Some(RecordedOrigin {
                 name: "batch".to_owned(),
@@ -440,6 +442,8 @@ impl<'a> History<'a> {
                 tasks: 1,
                 time_limit: TimeLimit::Unlimited,
                 srun: None,
+                batch: None,
+                again_of: None,
             }),
             None => None,
         };
@@ -448,14 +452,15 @@ impl<'a> History<'a> {
         }
         let StepNum::Number(number) = key.step else { return };
         let Some((first, batch)) = self.batches.range_mut(..=number).next_back() else { return };
-        let Some(member) = batch.stored.member(*first, key) else { return };
+        let first = *first;
+        let Some(member) = batch.stored.member(first, key) else { return };
         let Some(at) = batch.stored.spec_index(member) else { return };
         if batches
             && batch.told.insert(at)
             && let Some(made_of) = with_environment(&batch.stored, at)
         {
-            let array = batch.stored.array().is_some();
-            tell(Told::Batch(Box::new(RecordedBatch { first: *first, array, spec: at as u32, made_of })));
+            let (array, limit) = (batch.stored.array().is_some(), batch.stored.array().and_then(|tasks| tasks.limit));
+            tell(Told::Batch(Box::new(RecordedBatch { first, array, limit, spec: at as u32, made_of })));
         }
         let origin = batch.origins.entry(at).or_insert_with(|| {
             let spec = batch.stored.specs.get(at);
@@ -466,6 +471,8 @@ impl<'a> History<'a> {
                 tasks: spec.and_then(|spec| spec.tasks).unwrap_or(1),
                 time_limit: spec.and_then(|spec| spec.time_limit).unwrap_or(TimeLimit::Unlimited),
                 srun: spec.and_then(|spec| spec.srun.clone()),
+                batch: Some((first, at as u32)),
+                again_of: spec.and_then(|spec| spec.again_of),
             })
         });
         tell(Told::Step(Arc::clone(origin), step));

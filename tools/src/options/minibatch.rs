@@ -9,6 +9,15 @@ use super::{
 use garrick_model::spec_text::{array::ArrayTextError, retry};
 use std::ffi::OsString;
 
+/// Which of the steps that were handed over before are handed over once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// Those that failed.
+    Failed,
+    /// All that did not end well: those that were cancelled or never started as well.
+    Unfinished,
+}
+
 /// How the lines of `--from-file` are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListFormat {
@@ -141,6 +150,28 @@ pub const OPTIONS: &[OptionDef] = &[
         t.zip = true;
         Ok(())
     }),
+    OptionDef::new(
+        "rerun-failed",
+        None,
+        Required("job[.step]"),
+        RUN,
+        "with async: hand over once more the steps of a job that failed, as they were",
+        |t, g| {
+            t.again = Some((Again::Failed, g.text()?.to_owned()));
+            Ok(())
+        },
+    ),
+    OptionDef::new(
+        "resume",
+        None,
+        Required("job[.step]"),
+        RUN,
+        "with async: hand over once more all steps that did not end well, also those that were cancelled or never began",
+        |t, g| {
+            t.again = Some((Again::Unfinished, g.text()?.to_owned()));
+            Ok(())
+        },
+    ),
     OptionDef::new(
         "dependency",
         Some('d'),

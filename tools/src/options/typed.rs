@@ -2,7 +2,7 @@
 //! anything is checked against anything else. [`job_spec`](super::job_spec) and [`step_spec`](super::step_spec) turn it
 //! into what it means.
 
-use super::minibatch::{EachOption, ListFormat};
+use super::minibatch::{Again, EachOption, ListFormat};
 use garrick_model::{
     batch::{RetryOn, StepCgroup},
     gres::{GpuBind, GresBinding, GresCount},
@@ -436,6 +436,8 @@ pub struct Typed {
 
     /// `srun --from-file`
     pub from_file: Option<OsString>,
+    /// `srun --rerun-failed` and `--resume`: which steps of what
+    pub again: Option<(Again, String)>,
     /// `srun --format`
     pub list_format: Option<ListFormat>,
     /// `srun --each` and `--each-csv`, in their order

@@ -8,7 +8,7 @@ use super::{
     launch::Launch,
     manager::{self, Way},
     minibatch::{
-        combinations,
+        again, combinations,
         list::{self, ListRequest},
         one,
     },
@@ -84,6 +84,10 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         typed.jobid = Some(Sourced { value: job, source: Source::CommandLine });
     }
     combinations::check(&typed, |option| startup.gave(option), startup.operands().len()).map_err(wrong)?;
+    if let Some((which, of)) = &typed.again {
+        let Some(Sourced { value: job, .. }) = typed.jobid else { return Err(no_job(console)) };
+        return again::run(&typed, *which, of, Way::new(typed.conf.as_deref(), console, job), console);
+    }
     if typed.from_file.is_some() {
         return many(&typed, console, args, &[]);
     }

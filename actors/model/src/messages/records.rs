@@ -89,6 +89,12 @@ pub struct RecordedOrigin {
     /// Host and pid of the `srun`.
     #[serde(default)]
     pub srun: Option<(String, u32)>,
+    /// First number of their batch and index of their spec in it; none of steps that an `srun` stayed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<(u32, u32)>,
+    /// They were run again for steps of that job, handed over from this number on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_of: Option<(JobId, u32)>,
 }
 
 /// One step, or one of its tries.
@@ -161,6 +167,9 @@ pub struct RecordedBatch {
     pub first: u32,
     /// It is an array.
     pub array: bool,
+    /// So many of its tasks run at a time.
+    #[serde(default)]
+    pub limit: Option<u32>,
     /// Index of the spec.
     pub spec: u32,
     /// What was asked for, the environment included.

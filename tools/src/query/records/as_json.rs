@@ -30,6 +30,7 @@ pub fn of(row: &Row<'_>, now: Timestamp) -> Value {
         "reason": fields::reason(row),
         "tries": step.attempt + u32::from(step.start.is_some()),
         "tried_again": step.again,
+        "again_of": fields::again_of(row),
         "queued": secs(step.queued),
         "start": secs(step.start),
         "end": secs(step.end),

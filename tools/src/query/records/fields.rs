@@ -31,10 +31,11 @@ pub enum Field {
     MaxRss,
     Output,
     SubmitLine,
+    AgainOf,
 }
 
 /// Every column: its name and its heading.
-const ALL: [(Field, &str, &str); 20] = [
+const ALL: [(Field, &str, &str); 21] = [
     (Field::Step, "step", "STEP"),
     (Field::Line, "line", "LINE"),
     (Field::Name, "name", "NAME"),
@@ -55,6 +56,7 @@ const ALL: [(Field, &str, &str); 20] = [
     (Field::MaxRss, "maxrss", "MAX_RSS"),
     (Field::Output, "output", "OUTPUT"),
     (Field::SubmitLine, "submitline", "SUBMIT_LINE"),
+    (Field::AgainOf, "againof", "AGAIN_OF"),
 ];
 
 /// What is shown when nothing was said.
@@ -175,7 +177,17 @@ pub fn cell(row: &Row<'_>, field: Field, clock: &Clock) -> String {
         }
         Field::Output => step.output.clone(),
         Field::SubmitLine => row.origin.submit_line.clone(),
+        Field::AgainOf => again_of(row).unwrap_or_default(),
     }
+}
+
+/// The step that it was run again for: of an array its task, of a list the list's first.
+pub fn again_of(row: &Row<'_>) -> Option<String> {
+    let (job, first) = row.origin.again_of?;
+    Some(match row.step.key.array {
+        Some(task) if row.step.all_of.is_none() => format!("{job}.{first}_{task}"),
+        _ => format!("{job}.{first}"),
+    })
 }
 
 /// Why it ended so; a user instead of his number.

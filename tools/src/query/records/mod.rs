@@ -239,7 +239,8 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
             let read = asking::read(&cluster, console, &named, wanted, &mut |part| shown.take(part));
             shown.end_of_run()?;
             match read {
-                Ok(Over { missing, .. }) => {
+                Ok(Over { missing, ending }) => {
+                    shown.summary.end(ending);
                     for what in missing {
                         console.warning(format_args!("the records of {named} are not whole: {what}"));
                         code = code.max(2);
@@ -262,7 +263,8 @@ fn job_text(named: &StepsSelector) -> String {
     text.split('.').next().unwrap_or(&text).to_owned()
 }
 
-fn tell(console: &Console, job: &str, error: &ClusterError) -> i32 {
+/// Says that records cannot be read. Returns the exit code.
+pub fn tell(console: &Console, job: &str, error: &ClusterError) -> i32 {
     error.details().iter().for_each(|line| console.error(line));
     match error.refusal() {
         Some(garrick_model::refusal::Refusal::InvalidJobId) => console.error(format_args!(
@@ -451,5 +453,7 @@ fn no_origin() -> RecordedOrigin {
         tasks: 1,
         time_limit: TimeLimit::Unlimited,
         srun: None,
+        batch: None,
+        again_of: None,
     }
 }

@@ -6,7 +6,7 @@ use crate::render::words;
 use garrick_model::{
     ids::StepNum,
     messages::records::RecordedRun,
-    state::StepState,
+    state::{JobState, Reason, StepState},
     time::{Timestamp, short_duration},
 };
 use std::{
@@ -39,6 +39,7 @@ pub struct Summary {
     held: Vec<Held>,
     slowest: BinaryHeap<Reverse<(u64, String)>>,
     retries: u64,
+    ending: Option<(JobState, Reason)>,
     cpus: u32,
     begun: Timestamp,
     ended: Timestamp,
@@ -62,6 +63,11 @@ impl Summary {
         (self.cpus, self.begun, self.now) = (run.cpus, run.start, now);
         self.ended = run.end.unwrap_or(now);
         self.held.clear();
+    }
+
+    /// What the run came to an end with.
+    pub fn end(&mut self, ending: Option<(JobState, Reason)>) {
+        self.ending = ending.or(self.ending.take());
     }
 
     /// One more step, or several that never began.
@@ -130,6 +136,10 @@ impl Summary {
     pub fn write(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let all: u64 = self.states.values().sum();
         writeln!(out, "Steps: {all}")?;
+        if let Some((state, reason)) = &self.ending {
+            let why = if *reason == Reason::None { String::new() } else { format!(" ({})", words::reason(reason)) };
+            writeln!(out, "Job: {}{why}", words::job_state(*state))?;
+        }
         for (state, count) in &self.states {
             writeln!(out, "  {:<14} {count:>9}", words::step_state(*state))?;
         }

@@ -1,7 +1,7 @@
 //! Which of `srun`'s options make sense together, when steps are handed over and when not.
 
 use crate::options::{
-    minibatch::ONLY_HANDED_OVER,
+    minibatch::{Again, IN_A_LINE, ONLY_HANDED_OVER},
     typed::{OptionError, Typed},
 };
 
@@ -10,7 +10,8 @@ pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Re
     let wrong = |text: String| Err(OptionError::Text(text));
     let handed_over = typed.asynchronous || typed.batch;
     if !handed_over {
-        if let Some(option) = ["from-file", "each", "each-csv"].into_iter().find(|o| given(o)) {
+        if let Some(option) = ["from-file", "each", "each-csv", "rerun-failed", "resume"].into_iter().find(|o| given(o))
+        {
             return wrong(format!("--{option} hands steps over: it needs --async"));
         }
         if let Some(option) = ONLY_HANDED_OVER.iter().find(|o| given(o)) {
@@ -31,6 +32,25 @@ pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Re
     }
     if typed.batch && typed.multi_prog {
         return wrong("--multi-prog cannot be used with --batch: a script is one program".to_owned());
+    }
+    if let Some((which, _)) = &typed.again {
+        let option = if *which == Again::Failed { "rerun-failed" } else { "resume" };
+        let others =
+            IN_A_LINE.iter().chain(ONLY_HANDED_OVER).chain(&["batch", "from-file", "each", "each-csv", "multi-prog"]);
+        if let Some(other) = others.copied().find(|other| given(other)) {
+            return wrong(format!(
+                "--{option} runs steps with the options that they had: --{other} cannot be used with it"
+            ));
+        }
+        if given("rerun-failed") && given("resume") {
+            return wrong("--rerun-failed and --resume do not go together".to_owned());
+        }
+        if operands > 0 {
+            return wrong(format!(
+                "--{option} runs the commands that there were: none can be given on the command line"
+            ));
+        }
+        return Ok(());
     }
     for option in ["retry-delay", "retry-on"] {
         if given(option) && typed.retries.is_none() {
@@ -133,6 +153,17 @@ mod tests {
         assert_eq!(checked("--async -a 1-2 --from-file=x"), Err(array.to_owned()));
         assert_eq!(checked("--async --from-file=x --format=jsonl"), Ok(()));
         assert_eq!(checked("--async --format=jsonl true"), Err("--format needs --from-file".to_owned()));
+    }
+
+    #[test]
+    fn steps_that_are_run_again_have_the_options_that_they_had() {
+        assert_eq!(checked("--async --parsable --rerun-failed=12.0"), Ok(()));
+        assert_eq!(checked("--resume=12"), Err("--resume hands steps over: it needs --async".to_owned()));
+        let had = "--resume runs steps with the options that they had: --mem cannot be used with it";
+        assert_eq!(checked("--async --resume=12 --mem=10"), Err(had.to_owned()));
+        let more = "--rerun-failed runs the commands that there were: none can be given on the command line";
+        assert_eq!(checked("--async --rerun-failed=12 true"), Err(more.to_owned()));
+        assert!(checked("--async --rerun-failed=12 --resume=12").is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`combinations`] | options that make no sense together |
+//! | [`again`] | steps that did not end well, once more |
 //! | [`asked`] | what is asked for such a step |
 //! | [`one`] | one step, or a step array, in one request |
 //! | [`list`] | a step for every line of a file: the run through it |
@@ -14,6 +15,7 @@
 //! | [`handover`] | a request, until it is answered |
 //! | [`given`] | numbers of accepted steps, as ranges |
 
+pub mod again;
 pub mod asked;
 pub mod chunk;
 pub mod combinations;

@@ -1,0 +1,363 @@
+//! `srun --async --rerun-failed JOB[.STEP]` and `--resume JOB[.STEP]`: steps that were handed over before and did not end well
+//! are handed over once more, as they were, from the records of their run. A step that was run again since, and ended well, is
+//! passed over.
+
+use super::{
+    given::Given,
+    handover::{Handed, Handover},
+};
+use crate::{
+    cluster::{Cluster, ClusterError},
+    options::{minibatch::Again, typed::Typed},
+    output::{self, Console},
+    query::records::{
+        self, FAILED,
+        asking::{self, Over, Part},
+    },
+    submit::{manager::Way, srun, startup},
+};
+use garrick_model::{
+    batch::{BatchMembers, CommandList, StepBatch},
+    ids::{JobId, StepKey, StepNum},
+    messages::records::{RecordedBatch, RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
+    spec::{ArraySpec, StepSpec},
+    state::StepState,
+    step_selector::WhichSteps,
+};
+use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
+
+/// Commands in one request.
+const MOST: usize = 10_000;
+
+/// Is a step meant that came to this? `over`: its run is.
+fn means(which: Again, state: StepState, over: bool) -> bool {
+    match (which, state) {
+        (_, StepState::Completed) => false,
+        (Again::Failed, state) => FAILED.contains(&state),
+        (Again::Unfinished, StepState::Pending | StepState::Running) => over,
+        (Again::Unfinished, _) => true,
+    }
+}
+
+/// A step by what it is for: it stays the same when it is run again under another number.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Identity {
+    /// First number of the batch that it was handed over with at first.
+    batch: u32,
+    member: Member,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Member {
+    Task(u32),
+    Line(u32),
+    Command(Vec<ByteBuf>),
+    Only(u32),
+}
+
+/// What is known of one that is to be run again.
+#[derive(Clone, Debug)]
+struct Open {
+    /// Number by which it was known at first.
+    key: StepKey,
+    /// First number and spec of its batch.
+    made_of: (u32, u32),
+    step: RecordedStep,
+}
+
+/// Steps that did not end well, as their records are read.
+#[derive(Debug, Default)]
+struct Search {
+    run: Option<RecordedRun>,
+    batches: BTreeMap<(u32, u32), RecordedBatch>,
+    open: BTreeMap<Identity, Open>,
+    /// Steps that an `srun` stayed with.
+    attended: u64,
+}
+
+impl Search {
+    fn take(&mut self, which: Again, part: Part) -> bool {
+        match part {
+            Part::Run(run) => self.run = Some(run),
+            Part::Batch(batch) => drop(self.batches.insert((batch.first, batch.spec), *batch)),
+            Part::Steps(origins, steps) => {
+                let over = self.run.as_ref().is_some_and(|run| run.end.is_some());
+                for step in steps {
+                    if let Some(origin) = origins.get(step.origin as usize) {
+                        self.step(which, over, origin, step);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn step(&mut self, which: Again, over: bool, origin: &RecordedOrigin, step: RecordedStep) {
+        let job = self.run.as_ref().map(|run| run.job);
+        let StepNum::Number(number) = step.key.step else { return };
+        let Some(made_of) = origin.batch else {
+            self.attended += u64::from(means(which, step.state, over));
+            return;
+        };
+        let again = origin.again_of.filter(|(of, _)| Some(*of) == job).map(|(_, first)| first);
+        let keys: Vec<StepKey> = step.all_of.as_ref().map_or_else(|| vec![step.key], |all| all.keys().collect());
+        for key in keys {
+            let member = match (key.array, step.line, step.argv.is_empty()) {
+                (Some(task), ..) => Member::Task(task),
+                (None, Some(line), _) => Member::Line(line),
+                (None, None, false) => Member::Command(step.argv.clone()),
+                (None, None, true) => Member::Only(number - made_of.0.min(number)),
+            };
+            let identity = Identity { batch: again.unwrap_or(made_of.0), member };
+            if means(which, step.state, over) {
+                let first = self.open.get(&identity).map_or(key, |open| open.key);
+                let step = RecordedStep { key, all_of: None, ..step.clone() };
+                self.open.insert(identity, Open { key: first, made_of, step });
+            } else {
+                self.open.remove(&identity);
+            }
+        }
+    }
+
+    /// What is handed over: for each batch and spec, in their order.
+    fn into_batches(self, named: &[WhichSteps]) -> Vec<StepBatch> {
+        let Some(run) = self.run else { return Vec::new() };
+        let meant = |open: &Open| named.is_empty() || named.iter().any(|which| names(which, open.key));
+        let mut groups: BTreeMap<(u32, u32, u32), Vec<Open>> = BTreeMap::new();
+        for (identity, open) in self.open {
+            if meant(&open) {
+                let (first, spec) = open.made_of;
+                groups.entry((identity.batch, first, spec)).or_default().push(open);
+            }
+        }
+        let mut made = Vec::new();
+        for ((root, first, spec), mut steps) in groups {
+            let Some(batch) = self.batches.get(&(first, spec)) else { continue };
+            steps.sort_by_key(|open| open.step.key);
+            let spec = as_it_was(&run, batch, root);
+            if batch.array {
+                let tasks = steps.iter().filter_map(|open| open.step.key.array);
+                let members = BatchMembers::Array(ArraySpec::from_indices(tasks, batch.limit));
+                made.push(StepBatch { specs: vec![spec], members });
+                continue;
+            }
+            if steps.iter().all(|open| open.step.argv.is_empty()) {
+                made.extend(steps.iter().map(|_| StepBatch::one(spec.clone())));
+                continue;
+            }
+            for part in steps.chunks(MOST) {
+                let mut list = CommandList::default();
+                for open in part {
+                    list.push(&open.step.argv, 0);
+                    if let Some(line) = open.step.line {
+                        list.set_line(line);
+                    }
+                    list.set_values(&open.step.values);
+                }
+                made.push(StepBatch { specs: vec![spec.clone()], members: BatchMembers::Commands(list) });
+            }
+        }
+        made
+    }
+}
+
+fn names(which: &WhichSteps, key: StepKey) -> bool {
+    which.contains(key) || key.step.number().is_some_and(|number| which.contains(StepKey::number(number)))
+}
+
+/// A spec for the same steps in whatever job: what it left to its own job is said.
+fn as_it_was(run: &RecordedRun, batch: &RecordedBatch, root: u32) -> StepSpec {
+    let made_of: &StepSpec = &batch.made_of;
+    StepSpec {
+        work_dir: made_of.work_dir.clone().or_else(|| Some(run.work_dir.clone())),
+        // Of steps that were, under numbers that mean others by now.
+        dependency: None,
+        again_of: Some(made_of.again_of.unwrap_or((run.job, root))),
+        ..made_of.clone()
+    }
+}
+
+/// Finds them and hands them over. Returns the exit code.
+pub fn run(typed: &Typed, which: Again, named: &str, way: Way, console: &Console) -> Result<i32, i32> {
+    let job = way.job();
+    let wrong = |text: String| {
+        console.error(text);
+        startup::exit_code(1)
+    };
+    let selectors = records::named(named).map_err(wrong)?;
+    let [(which_steps, of)] = &records::runs_of(&selectors)[..] else {
+        return Err(wrong(format!("{named}: steps of one job at a time can be run again")));
+    };
+    let failed = |error: &ClusterError| records::tell(console, named, error);
+    let cluster = Cluster::find(typed.conf.as_deref()).map_err(|error| failed(&error))?;
+    let wanted = WantedRecords { texts: true, batches: true, ..WantedRecords::default() };
+    let mut search = Search::default();
+    let Over { missing, .. } = asking::read(&cluster, console, of, wanted, &mut |part| search.take(which, part))
+        .map_err(|error| failed(&error))?;
+    if let Some(what) = missing.first() {
+        return Err(wrong(format!("{named}: its records are not whole, and nothing is run again: {what}")));
+    }
+    if search.attended > 0 {
+        console.warning(format_args!(
+            "{} steps that an srun stayed with are not run again: run that srun once more",
+            search.attended
+        ));
+    }
+    let batches = search.into_batches(which_steps);
+    if batches.is_empty() {
+        console.info(format_args!("{named}: no step is to be run again"));
+        return Ok(0);
+    }
+    hand_over(typed, batches, way, job, console)
+}
+
+fn hand_over(typed: &Typed, batches: Vec<StepBatch>, way: Way, job: JobId, console: &Console) -> Result<i32, i32> {
+    let mut handover = Handover::begin(way, console, None).map_err(|no_way| srun::no_step(console, job, no_way))?;
+    let (mut all, mut code) = (Given::default(), 0);
+    for batch in batches {
+        let error = match handover.hand_over(batch) {
+            Handed::Answered { given, declined } => {
+                given.into_iter().for_each(|given| all.add(given));
+                match declined.into_iter().next() {
+                    Some((_, refusal)) => ClusterError::Refused(refusal),
+                    None => continue,
+                }
+            }
+            Handed::Refused(error) | Handed::Lost(error) => error,
+            Handed::Interrupted { .. } => return Err(startup::exit_code(1)),
+        };
+        error.details().iter().for_each(|line| console.error(line));
+        console.error(format_args!("Unable to create step for job {job}: {error}"));
+        code = startup::exit_code(1);
+    }
+    let name = all.names(job);
+    let line = name.map(|name| if typed.parsable { name } else { format!("Submitted steps {name}") });
+    let written = output::stdout(|out| line.iter().try_for_each(|line| writeln!(out, "{line}")));
+    Ok(output::finish(console, written, code))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use garrick_model::{
+        ids::Sluid,
+        messages::launcher::TaskUsage,
+        state::ExitStatus,
+        time::{TimeLimit, Timestamp},
+    };
+    use std::sync::Arc;
+
+    fn search(over: bool) -> Search {
+        let run = RecordedRun {
+            job: JobId(12),
+            sluid: Sluid(70),
+            node: "n0".into(),
+            uid: 1001,
+            user: "alice".into(),
+            name: "job".into(),
+            work_dir: "/home/alice".into(),
+            array: None,
+            nodes: vec!["n0".into()],
+            cpus: 4,
+            partition: "p".into(),
+            start: Timestamp(0),
+            end: over.then_some(Timestamp(9)),
+        };
+        let mut search = Search { run: Some(run), ..Search::default() };
+        for (first, array) in [(0, true), (1, false), (9, true)] {
+            let again_of = (first == 9).then_some((JobId(12), 0));
+            let made_of = StepSpec { name: "work".into(), again_of, ..StepSpec::default() };
+            let batch = RecordedBatch { first, array, limit: None, spec: 0, made_of: Arc::new(made_of) };
+            search.batches.insert((first, 0), batch);
+        }
+        search
+    }
+
+    fn origin(first: u32) -> RecordedOrigin {
+        RecordedOrigin {
+            name: "work".into(),
+            argv: Vec::new(),
+            submit_line: String::new(),
+            tasks: 1,
+            time_limit: TimeLimit::Unlimited,
+            srun: None,
+            batch: Some((first, 0)),
+            again_of: (first == 9).then_some((JobId(12), 0)),
+        }
+    }
+
+    fn step(key: StepKey, state: StepState) -> RecordedStep {
+        RecordedStep {
+            key,
+            all_of: None,
+            origin: 0,
+            state,
+            attempt: 0,
+            again: false,
+            slots: Vec::new(),
+            cpus: 1,
+            queued: None,
+            start: None,
+            end: None,
+            exit: ExitStatus::SUCCESS,
+            usage: TaskUsage::default(),
+            reason: String::new(),
+            line: None,
+            argv: Vec::new(),
+            values: String::new(),
+            output: String::new(),
+        }
+    }
+
+    fn tasks(batches: &[StepBatch]) -> Vec<String> {
+        let name = |batch: &StepBatch| match &batch.members {
+            BatchMembers::Array(tasks) => tasks.to_string(),
+            BatchMembers::Commands(list) => (0..list.len()).map(|n| list.line(n).unwrap().to_string()).collect(),
+            BatchMembers::Each => "each".to_owned(),
+        };
+        batches.iter().map(name).collect()
+    }
+
+    #[test]
+    fn failed_tasks_run_again_and_those_that_did_so_well_since_do_not() {
+        let mut found = search(true);
+        for (n, state) in
+            [(1, StepState::Failed), (2, StepState::Completed), (3, StepState::Timeout), (4, StepState::Failed)]
+        {
+            found.step(Again::Failed, true, &origin(0), step(StepKey::task(0, n), state));
+        }
+        found.step(Again::Failed, true, &origin(9), step(StepKey::task(9, 1), StepState::Completed));
+        found.step(Again::Failed, true, &origin(9), step(StepKey::task(9, 3), StepState::Failed));
+        let batches = found.into_batches(&[]);
+        assert_eq!(tasks(&batches), ["4", "3"]);
+        for batch in &batches {
+            assert_eq!(batch.specs[0].again_of, Some((JobId(12), 0)));
+            assert_eq!(batch.specs[0].work_dir.as_deref(), Some("/home/alice"));
+        }
+    }
+
+    #[test]
+    fn lines_keep_their_numbers_and_those_that_are_named_are_taken() {
+        let mut found = search(true);
+        for line in 1..=4 {
+            let (state, argv) = (StepState::Failed, vec![ByteBuf::from(b"x".to_vec())]);
+            let step = RecordedStep { line: Some(line), argv, ..step(StepKey::number(line), state) };
+            found.step(Again::Failed, true, &origin(1), step);
+        }
+        assert_eq!(tasks(&found.into_batches(&["[2-3]".parse().unwrap()])), ["23"]);
+    }
+
+    #[test]
+    fn what_never_started_is_resumed_once_the_run_is_over() {
+        let waiting =
+            RecordedStep { all_of: Some("0_[5-6]".parse().unwrap()), ..step(StepKey::task(0, 5), StepState::Pending) };
+        for (over, expected) in [(true, vec!["1,5-6".to_owned()]), (false, vec!["1".to_owned()])] {
+            let mut found = search(over);
+            found.step(Again::Unfinished, over, &origin(0), step(StepKey::task(0, 1), StepState::Cancelled));
+            found.step(Again::Unfinished, over, &origin(0), waiting.clone());
+            assert_eq!(tasks(&found.into_batches(&[])), expected);
+        }
+    }
+}
