@@ -57,6 +57,10 @@ fn which_steps_failed_is_known_in_the_job_and_after_it_whoever_was_killed() {
     assert_eq!(told, (&"FAILED".into(), &3.into(), &"./task.sh".into(), &1.into()), "{object}");
     assert!(object["elapsed"].is_number() && object["max_rss_kib"].as_u64().unwrap() > 0, "{object}");
 
+    let why = c.run("garrick", &["why", &format!("{job}.0_57")]).ok().out;
+    let expected = format!("Step {job}.0_57 ended as FAILED, with exit code 3.\nIt ran ");
+    assert!(why.starts_with(&expected) && why.contains("\nCommand: ./task.sh\nOutput: /dev/null\n"), "{why}");
+
     std::fs::write(&go, "go\n").unwrap();
     c.await_that("the job is over", || !c.run("squeue", &["-h", "-j", &job]).out.contains(&job));
     assert_eq!(failed(&c, &job), said(&c), "after the job");
@@ -155,6 +159,8 @@ fn what_failed_runs_again_alone_and_what_a_limit_cut_off_is_resumed() {
     );
     let cut = c.sh("sbatch cut.sh").ok().job();
     c.await_that("the fourth step runs", || lines(&c) == ["0", "1", "2", "3"]);
+    let why = c.run("garrick", &["why", &format!("{cut}.0_5")]).ok().out;
+    assert!(why.contains("1 tasks of its array run, and 1 may at a time"), "{why}");
     c.run("scancel", &[&cut]).ok();
     c.await_that("the job is over", || c.job_field(&cut, "JobState").as_deref() == Some("CANCELLED"));
     c.await_that("its records are closed", || {

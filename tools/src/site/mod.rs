@@ -56,7 +56,8 @@ The cluster of this machine (its files are under GARRICK_HOME):
                                            starts the cluster if none runs, and ends what it started
 
 Jobs that wait:
-  why JOB...                               what stands first in their way, what would move that, and when
+  why JOB[.STEP]...                        what stands first in their way, what would move that, and when;
+                                           why a step ended as it did
 
 Steps, also of jobs that are over:
   steps JOB[.STEP]... [--failed] [--summary] [--json] [--joblog FILE]

@@ -82,6 +82,7 @@ fn spec() -> StepSpec {
         gres: Default::default(),
         inherited_gres: Default::default(),
         het: None,
+        again_of: None,
         name: "map".into(),
         nodes: Some(NodeCount { min: 1, max: Some(2) }),
         tasks: Some(2),

@@ -2,6 +2,7 @@
 
 mod grounds;
 mod reserving;
+mod steps;
 
 use self::grounds::{Around, grounds};
 use super::SiteError;
@@ -28,8 +29,9 @@ use std::{ffi::OsString, sync::Arc};
 
 static TABLE: Table = Table {
     program: "garrick why",
-    purpose: "Say what keeps jobs waiting: what stands first in their way, what would move that, and when.",
-    operands: "JOB...",
+    purpose: "Say what keeps jobs and steps waiting: what stands first in their way, what would move that, and when;\n\
+              and of steps that are over, why they ended as they did.",
+    operands: "JOB[.STEP]...",
     options: &[option("json", None, Arg::None, "as a JSON array of objects")],
     misuse: 1,
 };
@@ -40,14 +42,31 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return Ok(code),
     };
-    let mut asked = Vec::new();
+    let (mut asked, mut steps) = (Vec::new(), Vec::new());
     for word in arguments.words() {
+        if word.contains('.') {
+            steps.extend(steps::named(&word).map_err(SiteError::Usage)?);
+            continue;
+        }
         asked.extend(choices::jobs(&word).map_err(|e| SiteError::Usage(e.to_string()))?);
     }
-    if asked.is_empty() {
-        return Err(SiteError::Usage("why takes the ids of jobs".to_owned()));
+    if asked.is_empty() && steps.is_empty() {
+        return Err(SiteError::Usage("why takes the ids of jobs and steps".to_owned()));
+    }
+    if arguments.has("json") && !steps.is_empty() {
+        return Err(SiteError::Usage("--json is for jobs: garrick steps --json tells of steps".to_owned()));
     }
     let mut cluster = Contact::open(console)?;
+    if !steps.is_empty() {
+        let mut told = Vec::new();
+        for named in &steps {
+            told.extend(steps::explain(&mut cluster, named, console)?);
+        }
+        let written = output::stdout(|out| told.iter().try_for_each(|text| writeln!(out, "{text}")));
+        if asked.is_empty() || written.is_err() {
+            return Ok(output::finish(console, written, 0));
+        }
+    }
     let mut jobs = Vec::new();
     for selector in asked {
         let text = selector.to_string();
