@@ -93,8 +93,11 @@ impl RecordsWorld {
     /// False: the asker is gone.
     async fn answer(&self, replies: &Sender<RecordsReply>, request: RecordsRequest, asker: &Asker) -> bool {
         let Ok(_turn) = self.readers.acquire().await else { return false };
+        let RecordsRequest::Read { job, run, wanted } = request;
+        if !wanted.is_bounded() {
+            return refuse(replies, Refusal::InvalidStep("too many of them are named".to_owned())).await;
+        }
         let spool = self.spool.clone();
-        let (job, run) = (request.job, request.run);
         let found = tokio::task::spawn_blocking(move || spool.records_of(job, run)).await;
         let found = match found {
             Ok(Ok(found)) => found.into_iter().next(),
@@ -108,7 +111,7 @@ impl RecordsWorld {
         }
         let (parts, mut ready) = mpsc::channel(AHEAD);
         let reading = tokio::task::spawn_blocking(move || {
-            records::read(&found, &request.wanted, |part| parts.blocking_send(part).is_ok());
+            records::read(&found, &wanted, |part| parts.blocking_send(part).is_ok());
         });
         while let Some(part) = ready.recv().await {
             if replies.send(traced(part)).await.is_err() {

@@ -12,6 +12,7 @@ use garrick_model::{
         node::{
             AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, NodeToController, SignalScope, StepMgrToAgent,
         },
+        records::{RecordsReply, RecordsRequest},
         shepherd::{LaunchRef, ShepherdToStepMgr, SignalReach, StepMgrToShepherd, Stream},
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdReport, StepdToNode},

@@ -28,7 +28,9 @@ macro_rules! for_every_message {
             ToLauncher,
             FromLauncher,
             JoinRequest,
-            JoinReply
+            JoinReply,
+            RecordsRequest,
+            RecordsReply
         );
     };
 }

@@ -64,13 +64,30 @@ pub struct WantedRecords {
 
 /// What a command asks of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordsRequest {
-    /// Job.
-    pub job: JobId,
-    /// This run of it; else the newest that is recorded there.
-    pub run: Option<Sluid>,
-    /// What of it.
-    pub wanted: WantedRecords,
+pub enum RecordsRequest {
+    /// The records of a run, please. Answered by `Run`, then what is wanted, then `Over`; or by `Refused`.
+    Read {
+        /// Job.
+        job: JobId,
+        /// This run of it; else the newest that is recorded there.
+        run: Option<Sluid>,
+        /// What of it.
+        wanted: WantedRecords,
+    },
+}
+
+/// Names that a request may have: each is compared with every step.
+const MOST_NAMES: usize = 1000;
+
+impl WantedRecords {
+    /// Not more than a daemon compares with every step.
+    pub fn is_bounded(&self) -> bool {
+        let ranges = |which: &WhichSteps| match which {
+            WhichSteps::All | WhichSteps::Special(_) => 1,
+            WhichSteps::Numbers(list) | WhichSteps::Tasks { tasks: list, .. } => list.ranges.len(),
+        };
+        self.states.len() <= MOST_NAMES && self.which.iter().map(ranges).sum::<usize>() <= MOST_NAMES
+    }
 }
 
 /// What steps that were handed over together have in common.

@@ -10,6 +10,7 @@ use garrick_model::{
         command::{CommandReply, CommandRequest},
         launcher::{FromLauncher, ToLauncher},
         node::{AgentToStepMgr, ControllerToNode, JobCredential, NodeToController, StepMgrToAgent},
+        records::{RecordsReply, RecordsRequest},
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd},
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdToNode},

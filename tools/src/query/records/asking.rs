@@ -75,7 +75,7 @@ pub fn read(
         Ok(CommandReply::RecordPlaces { places, missing }) => (places, missing),
         Ok(_) => return Err(ClusterError::Unexpected("asked for records")),
         Err(error) if error.is_passing() => {
-            let request = RecordsRequest { job, run, wanted };
+            let request = RecordsRequest::Read { job, run, wanted };
             return match here(cluster, console, &request, take) {
                 Ok(over) => {
                     console.warning(format_args!("{error}: these are the records of this host alone"));
@@ -95,7 +95,7 @@ pub fn read(
     };
     let to = TunnelTo { address: place.address, node: place.node, job: job.0 };
     let door = cluster.connect_through(LinkKind::CommandToRecords, console.program(), to)?;
-    converse(door, &RecordsRequest { job, run: Some(place.sluid), wanted }, take)
+    converse(door, &RecordsRequest::Read { job, run: Some(place.sluid), wanted }, take)
 }
 
 /// The daemon of this host alone.
