@@ -162,3 +162,26 @@ fn the_controller_is_found_under_older_names_and_places_are_those_of_the_file() 
     let tmp = c.shell("sbatch --tmp=100T -o /dev/null --wrap true");
     assert!(tmp.code == 1 && tmp.err.contains("Requested node configuration is not available"), "{tmp:?}");
 }
+
+/// A frozen process of cgroup version 1 does not die before it thaws: to whoever kills it, it hangs in the kernel.
+#[test]
+fn what_cannot_be_killed_is_given_up_after_the_time_of_the_site() {
+    if !is_root() || !std::path::Path::new("/sys/fs/cgroup/freezer/cgroup.procs").exists() {
+        eprintln!("skipped: a process that cannot be killed needs root and the freezer of cgroup version 1");
+        return;
+    }
+    let c = Cluster::up_with("site-unkillable", &ONE, |_| "UnkillableStepTimeout=1".to_owned());
+    let script = "#!/bin/bash\n\
+        dir=/sys/fs/cgroup/freezer$(sed -n 's/^[0-9]*:freezer://p' /proc/self/cgroup)/frozen\n\
+        mkdir $dir\nsleep 100000 &\necho $! > $dir/cgroup.procs\necho FROZEN > $dir/freezer.state\necho $dir > frozen\n";
+    c.script("hang.sh", script);
+    let job = job(&c, "hang.sh");
+    c.await_that("the node is drained", || c.sh("scontrol -o show node n1").out.contains("Reason=Kill_task_failed"));
+    let log = std::fs::read_to_string(c.home.join("log/slurmd-n1.log")).unwrap();
+    let given_up = log.lines().find(|line| line.contains("processes cannot be killed"));
+    assert!(given_up.is_some_and(|line| line.contains("after=1s")), "{job}: {log}");
+    let dir = std::path::PathBuf::from(c.read("frozen").trim());
+    std::fs::write(dir.join("freezer.state"), "THAWED").unwrap();
+    c.await_that("it is gone", || std::fs::read_to_string(dir.join("cgroup.procs")).unwrap().is_empty());
+    std::fs::remove_dir(&dir).unwrap();
+}

@@ -292,7 +292,8 @@ impl Rig {
     pub fn ask_stream(&self, uid: u32, request: CommandRequest) -> mpsc::UnboundedReceiver<CommandReply> {
         let (replies, receiver) = self.sink();
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
-        let message = ControllerMsg::Command { caller, request: Box::new(request), replies };
+        let (request, bytes) = (Box::new(request), 100);
+        let message = ControllerMsg::Command { caller, request, bytes, replies };
         self.front().try_send(message).expect("the front has room");
         receiver
     }

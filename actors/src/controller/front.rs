@@ -78,6 +78,8 @@ pub struct ControllerActor {
     /// Submissions that are being saved, and who waits for each.
     pub(super) saving: HashMap<RequestId, Vec<Box<dyn ReplySink>>>,
     turnstile: Turnstile<Waiting>,
+    /// `Serve` is under way.
+    serves: bool,
     feasibility: Option<Feasibility>,
     replies: AgentReplies,
     pub(super) queries: AgentQueries,
@@ -103,6 +105,7 @@ impl ControllerActor {
             answered,
             saving: HashMap::new(),
             turnstile: Turnstile::new(),
+            serves: false,
             feasibility: None,
             replies: AgentReplies::default(),
             queries: AgentQueries::default(),
@@ -198,7 +201,10 @@ impl ControllerActor {
                 let sink = self.replies.sink(&node, query, link);
                 let administrator = self.authority(&caller).admin;
                 match vouched(&self.env.config(), &node, caller, administrator, &request) {
-                    Ok(caller) => self.arrived(cx, caller, request, sink),
+                    Ok(caller) => {
+                        let bytes = encoded_bytes(&*request);
+                        self.arrived(cx, caller, request, bytes, sink);
+                    }
                     Err(caller) => {
                         tracing::warn!(node, uid = caller.uid, "command.host_not_trusted");
                         let audit = Arc::clone(&self.env.ports.audit);
@@ -233,19 +239,19 @@ impl ControllerActor {
         }
     }
 
-    /// A command: served when its user's turn comes. `Serve` comes once for each that waits, behind what is in the mailbox.
+    /// A command: served when its user's turn comes.
     fn arrived(
         &mut self,
         cx: &mut Context<Self>,
         caller: Caller,
         request: Box<CommandRequest>,
+        bytes: usize,
         replies: Box<dyn ReplySink>,
     ) {
         let ahead = turnstile::goes_ahead(&request);
-        let bytes = encoded_bytes(&*request);
         let waiting = Waiting { caller, request, replies, cx: TraceContext::current_or_root() };
         match self.turnstile.put(waiting.caller.uid, ahead, bytes, waiting) {
-            Ok(()) => cx.pipe(std::future::ready(()), |()| ControllerMsg::Serve),
+            Ok(()) => self.serve_next(cx),
             Err(mut turned_away) => {
                 tracing::debug!(uid = turned_away.caller.uid, "command.turned_away");
                 turned_away.replies.send(CommandReply::Refused(Refusal::RetryAfter { after: CROWDED }));
@@ -253,8 +259,22 @@ impl ControllerActor {
         }
     }
 
+    /// One `Serve` is under way while anybody waits, and no more: it goes behind what is in the mailbox, so that whoever arrives
+    /// meanwhile has a turn in the next round, and what somebody's request set off (it is saved now) is answered between two
+    /// requests of others, and not behind all that wait.
+    fn serve_next(&mut self, cx: &mut Context<Self>) {
+        if !self.serves && !self.turnstile.is_empty() {
+            self.serves = true;
+            // Of nobody's trace: whose turn comes is seen when it comes.
+            TraceContext::root().enter(|| cx.pipe(std::future::ready(()), |()| ControllerMsg::Serve));
+        }
+    }
+
     fn serve(&mut self, cx: &mut Context<Self>) {
+        self.serves = false;
         let Some(Waiting { caller, request, mut replies, cx: trace }) = self.turnstile.take() else { return };
+        self.serve_next(cx);
+        replies.taken();
         if replies.is_gone() {
             return;
         }
@@ -543,7 +563,9 @@ impl Actor for ControllerActor {
                 self.env.tell_node(cx, &node, NodeInput::LinkGone { conn });
             }
             ControllerMsg::AgentMessage { node, conn, message } => self.agent_message(cx, node, conn, *message),
-            ControllerMsg::Command { caller, request, replies } => self.arrived(cx, caller, request, replies),
+            ControllerMsg::Command { caller, request, bytes, replies } => {
+                self.arrived(cx, caller, request, bytes, replies);
+            }
             ControllerMsg::Serve => self.serve(cx),
             ControllerMsg::ConfigChanged(config) => self.reconfigured(cx, config),
             ControllerMsg::Submitted { job, request, warnings, result } => {

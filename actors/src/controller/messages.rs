@@ -49,6 +49,8 @@ pub enum ControllerMsg {
         caller: Caller,
         /// What.
         request: Box<CommandRequest>,
+        /// What it takes where it is sent.
+        bytes: usize,
         /// Where replies go.
         replies: Box<dyn ReplySink>,
     },

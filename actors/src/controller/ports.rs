@@ -89,6 +89,8 @@ pub trait ReplySink: Send + 'static {
     fn send(&mut self, reply: CommandReply) -> bool;
     /// Nobody waits any more.
     fn is_gone(&self) -> bool;
+    /// The request's turn has come: whoever held back others of the same user until then need not any more.
+    fn taken(&mut self) {}
 }
 
 /// What of a command concerns the process rather than its actors. Each call answers through its sink when it is done.

@@ -372,6 +372,26 @@ fn a_user_with_one_request_does_not_wait_for_another_with_thousands() {
     });
 }
 
+/// What was saved was told behind all requests of others that waited.
+#[test]
+fn a_submission_that_is_saved_is_answered_before_the_requests_of_others_that_wait() {
+    with_system(async |system| {
+        let (rig, _agents) = rig(&system);
+        let crowd: Vec<_> = (0..MOST_OF_USER).map(|_| rig.ask_stream(1001, CommandRequest::ShowConfig)).collect();
+        let request = CommandRequest::SubmitJob { request: RequestId(1002, 0), spec: Box::new(spec()) };
+        let mut one = rig.ask_stream(1002, request);
+        within_time(async {
+            let Some(CommandReply::Submitted { .. }) = one.recv().await else { panic!("not accepted") };
+            let served = crowd.iter().filter(|replies| !replies.is_empty()).count();
+            assert!(served < 10, "{served} others were served before");
+            for mut replies in crowd {
+                assert!(matches!(replies.recv().await, Some(CommandReply::Config { .. })));
+            }
+        })
+        .await;
+    });
+}
+
 #[test]
 fn while_the_disk_is_full_nothing_new_is_begun_and_questions_are_answered() {
     with_system(async |system| {

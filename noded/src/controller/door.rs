@@ -1,29 +1,44 @@
-//! The controller's door: commands of users on this host, nodes of this host that join, and relays to step managers.
+//! The controller's door: commands of users on this host, nodes of this host that join, and relays to step managers. It has a
+//! thread of its own: what users send is read and decoded there, and nothing of it stands before what nodes say.
 
 use crate::{
     controller::{
         links::tell,
         names::{Names, questions_of},
+        start::ControllerStartError,
     },
-    daemon::guests::{self, Guests},
+    daemon::guests::{self, Guests, UnderWay},
     node::{conversations::traced, relay},
 };
-use garrick_actors::controller::{env::Env, messages::ControllerMsg, ports::ReplySink};
+use actix_rt::Arbiter;
+use garrick_actors::controller::{env::Env, front::CROWDED, messages::ControllerMsg, ports::ReplySink, turnstile};
 use garrick_frame::{FrameError, LinkKind};
 use garrick_model::{
     config::NodeConfig,
-    messages::command::{CommandReply, CommandRequest},
+    messages::{
+        command::{CommandReply, CommandRequest},
+        encoded_bytes,
+    },
     refusal::Refusal,
 };
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{DoorConn, DoorListener, Endpoint, JoinServer, LinkError, Sender, Sparing};
 use std::{
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
 };
+use tokio::sync::oneshot;
+
+/// An open door. Dropped, it is closed, and its socket is gone.
+pub struct Door {
+    arbiter: Option<Arbiter>,
+    /// Where it is told whom to serve; `None` once it was.
+    world: Option<oneshot::Sender<DoorWorld>>,
+}
 
 /// What the door's tasks share.
 #[derive(Clone)]
@@ -49,6 +64,8 @@ pub struct DoorReplies {
     sender: Sender<CommandReply>,
     gone: Arc<AtomicBool>,
     answered: bool,
+    /// Until the request has come where users take turns.
+    under_way: Option<UnderWay>,
 }
 
 impl ReplySink for DoorReplies {
@@ -74,6 +91,10 @@ impl ReplySink for DoorReplies {
     fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
+
+    fn taken(&mut self) {
+        self.under_way = None;
+    }
 }
 
 impl Drop for DoorReplies {
@@ -85,8 +106,50 @@ impl Drop for DoorReplies {
     }
 }
 
+impl Door {
+    /// Opens it on a thread of its own. Commands that come wait until it is served.
+    pub async fn open(path: PathBuf) -> Result<Self, ControllerStartError> {
+        let arbiter = Arbiter::new();
+        let (bound, is_bound) = oneshot::channel();
+        let (world, begins) = oneshot::channel();
+        arbiter.spawn(async move {
+            // Here, so that this thread hears of those who come.
+            match DoorListener::bind(&path, concat!("garrick ", env!("CARGO_PKG_VERSION"))) {
+                Ok(listener) => {
+                    let told = bound.send(Ok(()));
+                    if let (Ok(()), Ok(world)) = (told, begins.await) {
+                        serve(listener, world).await;
+                    }
+                }
+                Err(e) => drop(bound.send(Err(e))),
+            }
+        });
+        let ended = |_| ControllerStartError::Thread(std::io::Error::other("the door's ended"));
+        is_bound.await.map_err(ended)??;
+        Ok(Self { arbiter: Some(arbiter), world: Some(world) })
+    }
+
+    /// Serves, until it is dropped or breaks.
+    pub fn serve(&mut self, world: DoorWorld) {
+        if self.world.take().is_none_or(|begin| begin.send(world).is_err()) {
+            tracing::error!("the door's thread has ended");
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        if let Some(arbiter) = self.arbiter.take() {
+            arbiter.stop();
+            if arbiter.join().is_err() {
+                tracing::error!("the door's thread panicked");
+            }
+        }
+    }
+}
+
 /// Serves until the door breaks.
-pub async fn serve(mut listener: DoorListener, world: DoorWorld) {
+async fn serve(mut listener: DoorListener, world: DoorWorld) {
     loop {
         match listener.accept().await {
             Ok(conn) => {
@@ -119,7 +182,7 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
 }
 
 async fn command(conn: DoorConn, world: DoorWorld) {
-    let Some(_guest) = world.guests.enter(conn.peer.uid) else { return guests::turn_away(conn).await };
+    let Some(guest) = world.guests.enter(conn.peer.uid) else { return guests::turn_away(conn).await };
     let caller = relay::caller_of(&conn, &world.host);
     let (sender, mut requests) = conn.split::<CommandReply, CommandRequest>();
     let gone = Arc::new(AtomicBool::new(false));
@@ -129,14 +192,20 @@ async fn command(conn: DoorConn, world: DoorWorld) {
                 let cx = TraceContext { trace: request.trace, cause: request.cause };
                 let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
                 world.names.prepare(&questions_of(&caller, &request.msg)).await;
-                let replies =
-                    Box::new(DoorReplies { sender: sender.clone(), gone: Arc::clone(&gone), answered: false });
-                tell(
-                    &world.front,
-                    cx,
-                    ControllerMsg::Command { caller: caller.clone(), request: Box::new(request.msg), replies },
-                )
-                .await;
+                let (bytes, request) = (encoded_bytes(&request.msg), Box::new(request.msg));
+                let under_way = guest.set_out(turnstile::goes_ahead(&request), bytes).await;
+                let crowded = under_way.is_none();
+                let (sender, gone) = (sender.clone(), Arc::clone(&gone));
+                let mut replies = Box::new(DoorReplies { sender, gone, answered: false, under_way });
+                if crowded {
+                    tracing::debug!(uid = caller.uid, "command.turned_away");
+                    replies.send(CommandReply::Refused(Refusal::RetryAfter { after: CROWDED }));
+                } else {
+                    let caller = caller.clone();
+                    tell(&world.front, cx, ControllerMsg::Command { caller, request, bytes, replies }).await;
+                }
+                // Of a connection on which many have arrived one is read, and then others have their turn.
+                tokio::task::yield_now().await;
             }
             Ok(None) => break,
             Err(e) => {

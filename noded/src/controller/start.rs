@@ -3,7 +3,7 @@
 use crate::{
     controller::{
         audit::AuditLog,
-        door::{self, DoorWorld},
+        door::{Door, DoorWorld},
         host::ThisProcess,
         links,
         names::{Names, Question},
@@ -31,8 +31,7 @@ use garrick_model::{
 };
 use garrick_runtime::{Address, System};
 use garrick_transport::{
-    CertAuthority, DoorListener, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey,
-    any_address,
+    CertAuthority, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey, any_address,
 };
 use std::{
     collections::BTreeSet,
@@ -87,6 +86,8 @@ pub enum ControllerStartError {
 /// A controller at work.
 pub struct RunningController {
     process: Arc<ThisProcess>,
+    // Closed before the state folder is given up.
+    _door: Door,
     _tenure: Tenure,
     /// Its front.
     pub front: Address<ControllerMsg>,
@@ -363,7 +364,7 @@ pub async fn start(
     actix_rt::spawn(trust::keep_valid(Arc::clone(&trust)));
     let endpoint = Arc::new(Endpoint::bind_with(bind, keys.identity, endpoint)?);
     let door_path = cluster.controller_door();
-    let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
+    let mut door = Door::open(door_path.clone()).await?;
     cluster.note_conf();
 
     let names = Names::of_this_host().map_err(ControllerStartError::Thread)?;
@@ -405,7 +406,7 @@ pub async fn start(
         host: process.host.clone(),
         guests: Guests::of_this_process(),
     };
-    actix_rt::spawn(door::serve(listener, world));
+    door.serve(world);
     tracing::info!(
         cluster = cluster.config.cluster_name,
         epoch,
@@ -415,5 +416,5 @@ pub async fn start(
         door = %door_path.display(),
         "the controller serves"
     );
-    Ok(RunningController { process, _tenure: tenure, front })
+    Ok(RunningController { process, _door: door, _tenure: tenure, front })
 }

@@ -318,6 +318,14 @@ mod tests {
     }
 
     #[test]
+    fn orders_of_an_earlier_version_give_up_what_cannot_be_killed_after_a_minute() {
+        let mut settings = orders(Path::new("/")).settings;
+        assert_eq!(settings.sweep_limit().as_secs(), 60);
+        settings.unkillable_secs = 180;
+        assert_eq!(settings.sweep_limit().as_secs(), 180);
+    }
+
+    #[test]
     fn runs_that_are_over_are_remembered_as_long_as_it_matters() {
         let scratch = crate::kernel::scratch::Scratch::new("spool-over");
         let spool = Spool::open(scratch.path()).unwrap();

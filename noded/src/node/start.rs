@@ -152,11 +152,6 @@ fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -
     if overrides { NodeShape { gres: found.gres.clone(), ..configured.clone() } } else { found.clone() }
 }
 
-/// How long a sweep goes on.
-fn sweep_limit(config: &Config) -> Duration {
-    Duration::from_secs(config.unkillable_step_timeout_secs.max(1).into())
-}
-
 /// The agent's settings, of those of the site.
 fn agent_config(config: &Config, node: &str, joining: Option<Box<Joining>>) -> AgentConfig {
     let patience = Some(config.slurmd_timeout_secs).filter(|secs| *secs > 0);
@@ -227,6 +222,7 @@ pub async fn start(
     let cpus = shared_cpus::own(cluster, node, &machine.hostname, machine.shape.cpus);
     let settings = StepdSettings {
         kill_wait_secs: config.kill_wait_secs.into(),
+        unkillable_secs: config.unkillable_step_timeout_secs.into(),
         over_time_minutes: config.over_time_limit.minutes(),
         wait_secs: config.wait_time_secs,
         kill_on_bad_exit: config.kill_on_bad_exit,
@@ -260,6 +256,7 @@ pub async fn start(
         tracking: tracking.clone(),
         stepd: programs::beside("stepd")?,
         launcher: Arc::default(),
+        sweep_limit: settings.sweep_limit(),
         settings,
         over_time: config
             .partitions
@@ -271,7 +268,6 @@ pub async fn start(
         epilog: resolve(&config.epilog)?,
         script_limit: limit(config.prolog_timeout_secs.or(config.epilog_timeout_secs)),
         log: cluster.log_file(Some(&node.name)),
-        sweep_limit: sweep_limit(config),
         unkillable: config.unkillable_step_program.clone(),
         retention: Retention::of(config),
         closing: Arc::default(),
@@ -577,6 +573,5 @@ mod tests {
         assert_eq!(waits("BatchStartTimeout=30\n"), timers(60, 5, 90));
         assert_eq!(waits("MessageTimeout=30\n"), timers(20, 15, 90));
         assert_eq!(waits("UnkillableStepTimeout=180\n"), timers(20, 5, 210));
-        assert_eq!(sweep_limit(&site("UnkillableStepTimeout=180\n")), Duration::from_secs(180));
     }
 }

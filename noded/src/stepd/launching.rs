@@ -30,9 +30,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// How long killing goes on before the rest is given up and named.
-pub const SWEEP_LIMIT: Duration = Duration::from_secs(60);
-/// How long tasks are killed one by one, so that their launcher can tell of their ends, before it goes with them.
+/// How long tasks are killed one by one, so that their launcher can tell of their ends, before it goes with them: no
+/// longer than killing goes on at all.
 const GENTLE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a launcher may take to say what it has.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
@@ -276,7 +275,7 @@ pub fn sweep_tasks(place: &ShepherdPlace, launcher: Option<u32>) -> Vec<u32> {
     if nothing && place.cgroup.is_some() {
         return Vec::new();
     }
-    match proc_tree::kill_until_gone(living, GENTLE_LIMIT) {
+    match proc_tree::kill_until_gone(living, GENTLE_LIMIT.min(place.sweep_limit)) {
         Ok(left) if left.is_empty() => Vec::new(),
         Ok(_) => sweep_everything(place, launcher),
         Err(e) => {
@@ -289,8 +288,8 @@ pub fn sweep_tasks(place: &ShepherdPlace, launcher: Option<u32>) -> Vec<u32> {
 /// Kills all of the user's processes of the run, where there are cgroups the launcher too. Gives back what is left.
 pub fn sweep_everything(place: &ShepherdPlace, launcher: Option<u32>) -> Vec<u32> {
     let swept = match &place.cgroup {
-        Some(cgroup) => cgroup.tasks().kill_until_empty(SWEEP_LIMIT).map_err(|e| e.to_string()),
-        None => proc_tree::kill_until_gone(|| processes(place, launcher), SWEEP_LIMIT)
+        Some(cgroup) => cgroup.tasks().kill_until_empty(place.sweep_limit).map_err(|e| e.to_string()),
+        None => proc_tree::kill_until_gone(|| processes(place, launcher), place.sweep_limit)
             .map(|left| left.iter().map(|p| p.pid).collect())
             .map_err(|e| e.to_string()),
     };

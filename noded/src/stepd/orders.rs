@@ -6,13 +6,20 @@ use garrick_model::{
     messages::node::{JobCredential, JobLaunch},
 };
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Settings of the site that matter inside a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepdSettings {
     /// KillWait: seconds between SIGTERM and SIGKILL.
     pub kill_wait_secs: u64,
+    /// UnkillableStepTimeout: seconds for which what is left of a step or job is killed again and again; of an earlier version
+    /// Slurm's default.
+    #[serde(default = "earlier_unkillable_secs")]
+    pub unkillable_secs: u64,
     /// OverTimeLimit of cluster or partition, minutes; `None`: unlimited.
     pub over_time_minutes: Option<u64>,
     /// WaitTime: seconds a step's other tasks get after its first ended; 0: for ever.
@@ -66,6 +73,17 @@ pub struct StepdSettings {
     /// Its log.
     #[serde(default)]
     pub log: StepdLog,
+}
+
+const fn earlier_unkillable_secs() -> u64 {
+    60
+}
+
+impl StepdSettings {
+    /// How long killing goes on before the rest is given up and named.
+    pub fn sweep_limit(&self) -> Duration {
+        Duration::from_secs(self.unkillable_secs.max(1))
+    }
 }
 
 /// The log of a `stepd`.

@@ -10,7 +10,7 @@ use crate::{
     },
     stepd::{
         handed::{HandedStreams, TaskFd},
-        launching::{self, Launcher, RunSignals, SWEEP_LIMIT},
+        launching::{self, Launcher, RunSignals},
         streams::{ReadNow, Streams, read_later, write_all},
     },
 };
@@ -25,7 +25,7 @@ use garrick_model::{
 };
 use garrick_runtime::{Address, TraceContext};
 use serde_bytes::ByteBuf;
-use std::{cell::RefCell, collections::HashMap, path::PathBuf, rc::Rc, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, path::PathBuf, rc::Rc, sync::Arc, time::Duration};
 
 /// What a shepherd's world consists of.
 #[derive(Clone)]
@@ -48,6 +48,8 @@ pub struct ShepherdPlace {
     pub launcher_socket: PathBuf,
     /// A copy of this program that its user cannot read.
     pub launcher: Option<PathBuf>,
+    /// How long killing goes on before the rest is given up and named.
+    pub sweep_limit: Duration,
     /// A `stepd` served this run here before: its launcher may live, its steps' cgroups may be there.
     pub restarted: bool,
 }
@@ -216,10 +218,11 @@ impl ShepherdWorld {
         let Some(group) = self.step_group(step) else { return self.now(ShepherdInput::Swept { step }) };
         self.steps.remove(&step);
         self.ooms_seen.remove(&Some(step));
+        let limit = self.place.sweep_limit;
         self.later(async move {
             let swept = tokio::task::spawn_blocking(move || {
-                let left = group.kill_until_empty(SWEEP_LIMIT)?;
-                if left.is_empty() { group.remove_within(SWEEP_LIMIT) } else { Ok(()) }
+                let left = group.kill_until_empty(limit)?;
+                if left.is_empty() { group.remove_within(limit) } else { Ok(()) }
             });
             if let Ok(Err(e)) = swept.await {
                 tracing::warn!(step_id = %step, error = %e, "removing a step's cgroup");
@@ -230,12 +233,13 @@ impl ShepherdWorld {
 
     fn sweep_job(&self) {
         let (place, launcher) = (self.place.clone(), self.launcher_pid());
+        let limit = place.sweep_limit;
         self.later(async move {
             let swept = tokio::task::spawn_blocking(move || launching::sweep_tasks(&place, launcher)).await;
             if let Ok(left) = swept
                 && !left.is_empty()
             {
-                tracing::error!("processes cannot be killed: {left:?}");
+                tracing::error!(after = ?limit, "processes cannot be killed: {left:?}");
             }
             ShepherdInput::JobSwept
         });

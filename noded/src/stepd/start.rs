@@ -166,6 +166,7 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
         marks: [format!("SLURM_JOB_ID={}", credential.job), format!("SLURM_JOB_SLUID={sluid}")],
         launcher_socket: launcher_socket(&orders.door),
         launcher: settings.launcher.clone().filter(|_| root),
+        sweep_limit: settings.sweep_limit(),
         restarted,
     })
 }
