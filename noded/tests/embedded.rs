@@ -93,6 +93,26 @@ fn minibatch_steps_are_queued_run_and_waited_for() {
 }
 
 #[test]
+fn a_line_that_names_a_script_without_an_interpreter_is_run_by_the_shell() {
+    let c = Cluster::up("shell", &[]);
+    c.script("plain", "echo plain $1 in step $SLURM_STEP_ID\nexit $2\n");
+    c.script("list.txt", "./plain one 0\nplain 'two words' 5\n");
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -n1 -o job.out\nexport PATH=$PWD:$PATH\n\
+         srun --async --from-file list.txt -o out.%s\n\
+         swait --exit-status\necho worst $?\nsrun ./plain three 0\necho attended $?\n",
+    );
+    let id = c.sh("sbatch --wait job.sh").ok().job();
+    assert_eq!(c.read("out.0"), "plain one in step 0\n");
+    assert_eq!(c.read("out.1"), "plain two words in step 1\n");
+    let told = c.read("job.out");
+    assert!(told.starts_with(&format!("Submitted 2 steps {id}.[0-1]\n")) && told.contains("\nworst 5\n"), "{told}");
+    // Whoever names a program gets what the kernel says, as in Slurm.
+    assert!(told.contains("execve(): ./plain: Exec format error") && told.ends_with("attended 8\n"), "{told}");
+}
+
+#[test]
 fn refusals_say_what_slurm_says() {
     let c = Cluster::up("refuse", &[]);
     let a = c.sh("sbatch --nosuch job.sh");

@@ -138,6 +138,7 @@ pub fn unknown_launch() -> StepLaunch {
         batch: false,
         output_pack: None,
         unattended: true,
+        or_shell: false,
     }
 }
 

@@ -146,6 +146,7 @@ fn launch() -> StepLaunch {
         batch: false,
         output_pack: None,
         unattended: false,
+        or_shell: false,
     }
 }
 
@@ -227,6 +228,7 @@ fn a_task_is_spawned_with_what_it_shares_sent_once() {
         cgroups: None,
         quiet: false,
         after: None,
+        or_shell: false,
     }));
     assert_eq!(
         first,

@@ -191,6 +191,7 @@ impl ShepherdCore {
             cgroups,
             quiet,
             after,
+            or_shell: here.launch.or_shell,
         }));
         let phase = TaskPhase::Launched;
         self.tasks.insert(token, TaskHere { step: id, rank, phase, streams, spoke: [false; 2], error_path });

@@ -152,6 +152,7 @@ mod tests {
             cgroups: None,
             quiet: true,
             after: None,
+            or_shell: false,
         };
         (task, Rc::default())
     }

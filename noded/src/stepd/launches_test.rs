@@ -34,6 +34,7 @@ fn description(name: &str) -> Arc<StepLaunch> {
         batch: false,
         output_pack: None,
         unattended: true,
+        or_shell: false,
     })
 }
 
