@@ -54,6 +54,37 @@ fn a_batch_job_from_submission_to_its_record() {
 }
 
 #[test]
+fn a_job_whose_output_cannot_be_opened_says_which_file_and_why() {
+    let c = Cluster::up("noout", &[]);
+    let failed = |options: &str, file: &str| {
+        let a = c.sh(&format!("sbatch --wait {options} --wrap true"));
+        assert_eq!(a.code, 1, "{a:?}");
+        let id = a.job();
+        let field = |name: &str| c.job_field(&id, name).unwrap_or_default();
+        assert_eq!((field("JobState").as_str(), field("ExitCode").as_str()), ("FAILED", "0:53"));
+        assert_eq!(field("Reason"), "RaisedSignal:53(Real-time_signal_19)");
+        let cause = format!("Could not open {file}: No such file or directory");
+        let shown = c.sh(&format!("scontrol show job {id}")).ok();
+        assert!(shown.out.contains(&format!("\n   SystemComment={cause}\n")), "{shown:?}");
+        let told = c.sh(&format!("garrick why {id}")).ok();
+        assert!(told.out.contains(&format!(": it was not started on n1: {cause}; ")), "{told:?}");
+        let listed = c.sh(&format!("squeue -h -t all -j {id} -O system_comment:100")).ok();
+        assert_eq!(listed.out.trim(), cause);
+    };
+    failed("-o /nosuch/x.out", "stdout file /nosuch/x.out");
+    failed("-e /nosuch/x.err -o /dev/null", "stderr file /nosuch/x.err");
+    failed("-D /nosuch -o x.out", "stdout file /nosuch/x.out");
+    // As in Slurm, a folder that is not there is no reason for a script not to run.
+    let id = c
+        .run("sbatch", &["--wait", "-D", "/nosuch", "-o", c.work.join("moved.out").to_str().unwrap(), "--wrap", "pwd"]);
+    let id = id.ok().job();
+    let moved =
+        "slurmstepd: error: couldn't chdir to `/nosuch': No such file or directory: going to /tmp instead\n/tmp\n";
+    assert_eq!(c.read("moved.out"), moved);
+    assert!(!c.sh(&format!("scontrol show job {id}")).ok().out.contains("SystemComment="));
+}
+
+#[test]
 fn exit_codes_and_messages_of_srun_are_slurms() {
     let c = Cluster::up("exit", &[]);
     let a = c.run("srun", &["-n1", "bash", "-c", "exit 7"]);
@@ -90,6 +121,91 @@ fn minibatch_steps_are_queued_run_and_waited_for() {
     assert_eq!(c.read("out.0"), "async 0\n");
     assert_eq!(c.read("out.1"), "async 1\n");
     assert_eq!(c.read("out.2"), "batch step 2 arg\n");
+}
+
+#[test]
+fn a_line_that_names_a_script_without_an_interpreter_is_run_by_the_shell() {
+    let c = Cluster::up("shell", &[]);
+    c.script("plain", "echo plain $1 in step $SLURM_STEP_ID\nexit $2\n");
+    c.script("list.txt", "./plain one 0\nplain 'two words' 5\n");
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -n1 -o job.out\nexport PATH=$PWD:$PATH\n\
+         srun --async --from-file list.txt -o out.%s\n\
+         swait --exit-status\necho worst $?\nsrun ./plain three 0\necho attended $?\n",
+    );
+    let id = c.sh("sbatch --wait job.sh").ok().job();
+    assert_eq!(c.read("out.0"), "plain one in step 0\n");
+    assert_eq!(c.read("out.1"), "plain two words in step 1\n");
+    let told = c.read("job.out");
+    assert!(told.starts_with(&format!("Submitted 2 steps {id}.[0-1]\n")) && told.contains("\nworst 5\n"), "{told}");
+    // Whoever names a program gets what the kernel says, as in Slurm.
+    assert!(told.contains("execve(): ./plain: Exec format error") && told.ends_with("attended 8\n"), "{told}");
+}
+
+#[test]
+fn a_step_without_output_leaves_no_file_unless_one_was_asked_for() {
+    let c = Cluster::up("silent", &[]);
+    c.script("silent.sh", "#!/bin/sh\nexit 0\n");
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -n2 -o job.out\n\
+         srun --async --array=0-9 sh -c '[ $SLURM_STEP_ARRAY_TASK_ID != 7 ] || echo seven'\n\
+         srun --async --array=0-1 -o asked.%a true\n\
+         srun --async -n2 --exact sh -c '[ $SLURM_PROCID = 0 ] || echo one of two'\n\
+         srun --async -n2 --exact true\n\
+         srun --batch silent.sh\n\
+         srun --async -n1 --exact no-such-program\n\
+         printf 'true\\necho a line\\n' | srun --async --from-file -\n\
+         srun --async --retries=1 -n1 --exact sh -c '[ -n \"$GARRICK_STEP_RETRY\" ] || { echo first; exit 1; }'\n\
+         swait\n",
+    );
+    let id = c.sh("sbatch --wait job.sh").ok().job();
+    let mut found: Vec<String> = std::fs::read_dir(&c.work)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("slurm-") || name.starts_with("asked."))
+        .collect();
+    found.sort_unstable();
+    let left = ["0_7", "2", "5", "7"].map(|step| format!("slurm-{id}.{step}.out"));
+    assert_eq!(found, [&["asked.0".to_owned(), "asked.1".to_owned()][..], &left].concat());
+    assert_eq!((c.read(&left[0]), c.read(&left[1])), ("seven\n".to_owned(), "one of two\n".to_owned()));
+    assert_eq!(c.read(&left[2]), "slurmstepd: error: execve(): no-such-program: No such file or directory\n");
+    assert_eq!(c.read(&left[3]), "a line\n");
+}
+
+/// One of them had all memory, and the others waited beside idle CPUs.
+#[test]
+fn jobs_that_name_no_memory_run_on_all_cpus_at_once_and_one_that_waits_is_told_what_it_lacks() {
+    let c = Cluster::up("memory", &["--nodes", "1", "--cpus", "4", "--memory", "2000"]);
+    c.fifo("gate");
+    let submit = |options: &str| {
+        let words: Vec<&str> = ["-o", "/dev/null"].into_iter().chain(options.split_whitespace()).collect();
+        c.run("sbatch", &[&words[..], &["--wrap", "read line < gate"]].concat()).ok().job()
+    };
+    let small: Vec<String> = (0..3).map(|_| submit("-n1")).collect();
+    for job in &small {
+        c.await_state(job, "RUNNING");
+    }
+    assert_eq!(c.job_field(&small[0], "AllocTRES").as_deref(), Some("cpu=1,mem=500M,node=1,billing=1"));
+    let large = submit("-n1 --mem=1000 -t 1");
+    c.await_that("it is looked at", || c.job_field(&large, "Reason").as_deref() == Some("Resources"));
+    let told = c.sh(&format!("garrick why {large}")).ok();
+    let lacks = "\nWhat it lacks: memory: 500 of 2000M free; you asked for 1000M.\n";
+    assert!(told.out.ends_with(lacks), "{told:?}");
+    c.sh(&format!("scancel {large} {}", small.join(" "))).ok();
+    for job in &small {
+        c.await_state(job, "CANCELLED");
+    }
+    let whole = submit("-n1 --mem=0");
+    c.await_state(&whole, "RUNNING");
+    let next = submit("-n1");
+    c.await_that("it is looked at", || c.job_field(&next, "Reason").as_deref() == Some("Resources"));
+    let told = c.sh(&format!("garrick why {next}")).ok();
+    let lacks = "\nWhat it lacks: memory: 0 of 2000M free; you asked for none, which means 500M.\n";
+    assert!(told.out.ends_with(lacks), "{told:?}");
+    c.sh(&format!("scancel {whole} {next}")).ok();
+    c.await_state(&whole, "CANCELLED");
 }
 
 #[test]

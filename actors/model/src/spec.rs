@@ -723,6 +723,9 @@ pub struct StepSpec {
     /// It is run again for steps of that job, handed over from this number on (`--rerun-failed`, `--resume`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_of: Option<(JobId, u32)>,
+    /// Nobody asked for the file that `stdout` names. Minibatch only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unasked_output: bool,
 }
 
 /// What a step in a component of a heterogeneous job knows of the others.

@@ -138,6 +138,8 @@ pub fn unknown_launch() -> StepLaunch {
         batch: false,
         output_pack: None,
         unattended: true,
+        or_shell: false,
+        unasked_output: false,
     }
 }
 

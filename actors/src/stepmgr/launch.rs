@@ -201,7 +201,8 @@ pub fn member_plan(
     placement: &Placement,
 ) -> StepPlan {
     let launch = row.launch.get_or_insert_with(|| {
-        Arc::new(launch(facts, &row.spec, &row.shape, row.environment.clone(), Attendance::None))
+        let launch = launch(facts, &row.spec, &row.shape, row.environment.clone(), Attendance::None);
+        Arc::new(StepLaunch { or_shell: matches!(row.batch.members, StoredMembers::Commands(_)), ..launch })
     });
     let launch = launch.clone();
     let mut own_env = Vec::new();
@@ -286,6 +287,8 @@ fn launch(
         batch: false,
         output_pack: spec.output_pack.clone(),
         unattended: unattended || !spec.tell_starts,
+        or_shell: false,
+        unasked_output: unattended && !pack && (spec.unasked_output || spec.stdout == StreamTarget::Relay),
     };
     // Before tasks on other nodes begin, the first one has to say that it opened the file that they share.
     let tells = shape.max_nodes > 1 && launch.total_tasks > 1 && one_file_for_all(&launch);
@@ -396,6 +399,8 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         batch: true,
         output_pack: None,
         unattended: true,
+        or_shell: false,
+        unasked_output: false,
     };
     let own_env = env::number_variables(StepKey::BATCH);
     let mut argv = vec![ByteBuf::from(SCRIPT_NAME.to_vec())];

@@ -152,6 +152,8 @@ mod tests {
             cgroups: None,
             quiet: true,
             after: None,
+            or_shell: false,
+            unasked_output: false,
         };
         (task, Rc::default())
     }

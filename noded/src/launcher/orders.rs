@@ -16,6 +16,7 @@ use nix::{
 };
 use std::{
     borrow::Cow,
+    ffi::CString,
     fs::File,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -158,7 +159,7 @@ impl Maker {
         if ahead {
             return self.spawner.spawn_ahead(&spec).map_err(|e| failed(&e));
         }
-        match self.spawner.spawn_child(&spec) {
+        let spawned = match self.spawner.spawn_child(&spec) {
             Err(e) if e.stage == Stage::Chdir && setting.folder != "/tmp" => {
                 spec.work_dir = Some(c"/tmp".to_owned());
                 if let [_, _, Some(stderr)] = spec.stdio {
@@ -167,8 +168,26 @@ impl Maker {
                 self.spawner.spawn_child(&spec)
             }
             spawned => spawned,
+        };
+        match spawned {
+            // As a shell does it.
+            Err(e) if task.or_shell && e.stage == Stage::Exec && e.errno() == libc::ENOEXEC => {
+                let script = as_operand(spec.programs.swap_remove(e.index));
+                spec.programs = vec![c"/bin/sh".to_owned()];
+                spec.argv.splice(..1, [Cow::Borrowed(c"sh"), Cow::Owned(script)]);
+                self.spawner.spawn_child(&spec)
+            }
+            spawned => spawned,
         }
         .map_err(|e| failed(&e))
+    }
+}
+
+/// A path as a program's argument, where it is not to be taken for an option.
+fn as_operand(path: CString) -> CString {
+    match path.as_bytes() {
+        [b'-', ..] => cstring([b"./", path.as_bytes()].concat()).unwrap_or(path),
+        _ => path,
     }
 }
 

@@ -25,6 +25,7 @@ use std::{
 
 mod adoption;
 mod packs;
+mod unasked;
 
 /// A launcher process: this test program again, which becomes one before its own main.
 fn started(user: Option<Identity>, listen_at: Option<&Path>) -> LauncherHandle {
@@ -128,6 +129,8 @@ fn task(token: u64, script: &str) -> SpawnTask {
         cgroups: None,
         quiet: false,
         after: None,
+        or_shell: false,
+        unasked_output: false,
     }
 }
 
@@ -248,6 +251,47 @@ fn a_working_directory_out_of_reach_is_replaced_and_the_task_says_so() {
         "slurmstepd: error: couldn't chdir to `/no/such/folder': No such file or directory: going to /tmp instead";
     assert_eq!(std::io::read_to_string(read).unwrap(), format!("{text}\n/tmp\n"));
     assert_eq!(rig.exited(), (1, 0, None));
+    rig.finish();
+}
+
+/// What `sh -c` does, and promises of a list's lines rest on.
+#[test]
+fn a_script_without_an_interpreter_is_run_by_the_shell_where_the_task_says_so() {
+    let dir = Scratch::new("launcher");
+    let folder = dir.join("-bin");
+    std::fs::create_dir(&folder).unwrap();
+    let script = folder.join("greet");
+    std::fs::write(&script, "echo $0 says $1 in $A\nexit 4\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut rig = Rig::new(None);
+    rig.set(2, TaskSetting { work_dir: dir.join("").to_str().unwrap().to_owned(), ..setting(1) });
+    let greet = |token, program: &str, quiet| SpawnTask {
+        setting: 2,
+        argv: arguments(&[program, "hello"]),
+        extra_env: vec![b"PATH=/no/such:-bin:/bin".to_vec().into()],
+        quiet,
+        or_shell: true,
+        ..task(token, "")
+    };
+    let whole = script.to_str().unwrap();
+    for (token, program, path) in [(1, whole, whole), (2, "greet", "./-bin/greet"), (3, "-bin/greet", "./-bin/greet")] {
+        let (read, write) = pipe();
+        rig.spawn(greet(token, program, false), &[write.as_fd()]);
+        drop(write);
+        rig.spawned();
+        assert_eq!(std::io::read_to_string(read).unwrap(), format!("{path} says hello in 0\n"));
+        assert_eq!(rig.exited(), (token, 4, None));
+    }
+    // One that is not waited for until its program runs, with its output in a file.
+    let path = dir.join("out").to_str().unwrap().to_owned();
+    let stdout = FdSource::File { path, mode: FileMode::Truncate };
+    rig.spawn(SpawnTask { stdio: [FdSource::Null, stdout, FdSource::SameAsStdout], ..greet(5, whole, true) }, &[]);
+    assert_eq!(rig.exited(), (5, 4, None));
+    assert_eq!(std::fs::read_to_string(dir.join("out")).unwrap(), format!("{whole} says hello in 0\n"));
+    let (_read, write) = pipe();
+    rig.spawn(SpawnTask { or_shell: false, ..greet(6, whole, false) }, &[write.as_fd()]);
+    let failure = LaunchFailure::new("execve", whole, libc::ENOEXEC);
+    assert_eq!(rig.answer(), FromLauncher::SpawnFailed { token: 6, failure });
     rig.finish();
 }
 

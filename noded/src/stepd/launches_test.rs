@@ -34,6 +34,8 @@ fn description(name: &str) -> Arc<StepLaunch> {
         batch: false,
         output_pack: None,
         unattended: true,
+        or_shell: false,
+        unasked_output: false,
     })
 }
 

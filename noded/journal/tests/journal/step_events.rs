@@ -83,6 +83,7 @@ fn spec() -> StepSpec {
         inherited_gres: Default::default(),
         het: None,
         again_of: None,
+        unasked_output: false,
         name: "map".into(),
         nodes: Some(NodeCount { min: 1, max: Some(2) }),
         tasks: Some(2),

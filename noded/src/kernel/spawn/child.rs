@@ -104,7 +104,10 @@ impl Plan {
 
     /// Lays out what a specification asks for.
     pub(super) fn prepare(&mut self, spec: &SpawnSpec<'_>) -> Result<Lifted, SpawnError> {
-        let failed = |subject: &str, cause| SpawnError { stage: Stage::Prepare, subject: subject.to_owned(), cause };
+        let failed = |subject: &str, cause| {
+            let subject = subject.to_owned();
+            SpawnError { stage: Stage::Prepare, subject, index: 0, cause }
+        };
         if spec.programs.is_empty() || spec.argv.is_empty() {
             return Err(failed("empty command", io::Error::from_raw_os_error(libc::ENOENT)));
         }

@@ -124,6 +124,8 @@ pub struct SpawnError {
     pub stage: Stage,
     /// On what: program, folder, user, resource.
     pub subject: String,
+    /// On which of several of its kind; of programs: in the order in which they were tried.
+    pub index: usize,
     /// Why not.
     #[source]
     pub cause: io::Error,
@@ -136,7 +138,7 @@ impl SpawnError {
     }
 
     fn last(stage: Stage, subject: impl Into<String>) -> Self {
-        Self { stage, subject: subject.into(), cause: io::Error::last_os_error() }
+        Self { stage, subject: subject.into(), index: 0, cause: io::Error::last_os_error() }
     }
 }
 
@@ -248,6 +250,7 @@ impl Spawner {
             (_, None) => Err(SpawnError {
                 stage: Stage::Clone,
                 subject: spec.name(),
+                index: 0,
                 cause: io::Error::from_raw_os_error(libc::EBADF),
             }),
         }
@@ -322,7 +325,7 @@ impl Spawner {
                     self.method = Method::Fork;
                     made
                 }
-                Err(cause) => return Err(SpawnError { stage: Stage::Clone, subject: spec.name(), cause }),
+                Err(cause) => return Err(SpawnError { stage: Stage::Clone, subject: spec.name(), index: 0, cause }),
             },
             Method::Fork => fork(spec, &mut room.orders, with_pidfd)?,
         };
@@ -336,6 +339,7 @@ impl Spawner {
                 Err(SpawnError {
                     stage,
                     subject: spec.subject(stage, index as usize),
+                    index: index as usize,
                     cause: io::Error::from_raw_os_error(errno),
                 })
             }
@@ -353,7 +357,7 @@ impl Drop for Spawner {
 }
 
 fn fork(spec: &SpawnSpec<'_>, orders: &mut Orders, with_pidfd: bool) -> Result<Child, SpawnError> {
-    let failed = |cause| SpawnError { stage: Stage::Clone, subject: spec.name(), cause };
+    let failed = |cause| SpawnError { stage: Stage::Clone, subject: spec.name(), index: 0, cause };
     // Only `clone3` starts a process inside a cgroup; here the child moves itself.
     let procs = spec.into_cgroup.map(|dir| open_at(dir.as_raw_fd(), c"cgroup.procs")).transpose().map_err(failed)?;
     if let Some(procs) = &procs {

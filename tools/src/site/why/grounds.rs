@@ -44,10 +44,7 @@ impl Around {
             CommandReply::Jobs { jobs, .. } => jobs,
             other => return Err(cluster.unexpected(&other)),
         };
-        let (partitions, nodes) = match cluster.ask(&CommandRequest::ListPartitions)? {
-            CommandReply::Partitions { partitions, nodes, .. } => (partitions, nodes),
-            other => return Err(cluster.unexpected(&other)),
-        };
+        let Self { partitions, nodes, .. } = Self::nodes_alone(cluster)?;
         let (reservations, at) = reservations(cluster)?;
         let reserving = match cluster.ask(&CommandRequest::ShowConfig)? {
             CommandReply::Config { pairs, .. } => Reserving::of(&pairs),
@@ -56,13 +53,21 @@ impl Around {
         Ok(Self { jobs, nodes, partitions, reservations, reserving, at })
     }
 
+    /// Asks for nodes and partitions.
+    pub fn nodes_alone(cluster: &mut Contact) -> Asked<Self> {
+        match cluster.ask(&CommandRequest::ListPartitions)? {
+            CommandReply::Partitions { partitions, nodes, .. } => Ok(Self { partitions, nodes, ..Self::default() }),
+            other => Err(cluster.unexpected(&other)),
+        }
+    }
+
     /// Partitions of the job.
     fn own<'a>(&'a self, job: &'a JobView) -> impl Iterator<Item = &'a PartitionView> {
         job.partitions.iter().filter_map(|name| self.partitions.iter().find(|p| p.config.name == *name)).map(|p| &**p)
     }
 
     /// Their nodes.
-    fn nodes_of<'a>(&'a self, job: &'a JobView) -> impl Iterator<Item = &'a NodeView> {
+    pub(super) fn nodes_of<'a>(&'a self, job: &'a JobView) -> impl Iterator<Item = &'a NodeView> {
         let own: BTreeSet<_> = self.own(job).flat_map(|p| p.nodes.iter().copied()).collect();
         self.nodes.iter().filter(move |node| own.contains(&node.index)).map(|node| &**node)
     }
@@ -153,8 +158,10 @@ fn held(job: &JobView) -> String {
         Reason::JobHoldMaxRequeue => "it is held, since it went back to the queue too often (MaxBatchRequeue)",
         _ => "it is held",
     };
+    let failed = job.system_comment.as_ref();
+    let failed = failed.map_or_else(String::new, |c| format!(", since its last run could not be started ({c})"));
     let whose = if job.reason == Reason::JobHoldMaxRequeue { "an administrator's " } else { "" };
-    format!("{who}; {whose}\"scontrol release {}\" lets it go", job.id)
+    format!("{who}{failed}; {whose}\"scontrol release {}\" lets it go", job.id)
 }
 
 /// Conditions that are not fulfilled, and how it stands with the jobs that they are about.
