@@ -24,6 +24,7 @@ pub struct StepBatch {
 }
 
 /// The steps of a batch.
+#[allow(clippy::large_enum_variant, reason = "there is one to a request of thousands of steps")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BatchMembers {
     /// Each spec is one step.

@@ -190,7 +190,9 @@ impl StepsActor {
             self.searches.iter().filter(|(_, s)| s.waiting.is_empty()).map(|(query, _)| *query).collect();
         for query in found {
             cx.clear_timer(("query", query));
-            self.searches.remove(&query).map(Self::answer_search);
+            if let Some(search) = self.searches.remove(&query) {
+                Self::answer_search(search);
+            }
         }
     }
 

@@ -28,6 +28,7 @@ use std::{
 };
 
 /// What comes out of a journal, in its order.
+#[allow(clippy::large_enum_variant, reason = "it is passed on at once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// A batch of which steps follow.

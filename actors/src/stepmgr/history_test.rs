@@ -1,3 +1,4 @@
+#![allow(clippy::unwrap_used)]
 use super::*;
 use crate::stepmgr::builders::{bytes, step};
 use garrick_model::{
