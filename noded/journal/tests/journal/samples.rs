@@ -213,6 +213,16 @@ fn why_a_step_could_not_be_started_reads_back_from_a_step_journal_of_version_1()
 }
 
 #[test]
+fn a_list_that_was_given_up_in_a_step_journal_of_version_1_reads_back() {
+    let read: Vec<StepEvent> = all(&sample("version-1-steps-given-up.journal"));
+    assert_same(&read, &step_events::given_up());
+    let ledger = Ledger::replay(read);
+    let group = ledger.fail_groups[&RequestId(3, 4)];
+    assert_eq!((group.ended, group.failed, group.stopped), (1, 1, true));
+    assert_eq!((ledger.counts.cancelled, ledger.batches.len()), (2, 0));
+}
+
+#[test]
 fn the_samples_fit_together_and_have_every_event() {
     let mut replayed = Replayed::default();
     let events = controller_events::version_1();
@@ -335,6 +345,12 @@ fn make_the_sample_of_what_is_there_for_records() {
 #[ignore = "makes tests/data/version-1-steps-details.journal, by hand"]
 fn make_the_sample_of_details() {
     replace(&sample("version-1-steps-details.journal"), step_events::details()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-steps-given-up.journal, by hand"]
+fn make_the_sample_of_a_list_that_was_given_up() {
+    replace(&sample("version-1-steps-given-up.journal"), step_events::given_up()).unwrap();
 }
 
 /// Makes the samples of the versions that are written now. Samples of versions that have been in use are not made again.
