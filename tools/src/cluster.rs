@@ -247,20 +247,13 @@ impl Cluster {
         Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })
     }
 
-    /// Opens a conversation with the daemon of a node on this host.
-    pub fn connect_to_node(&self, link: LinkKind, program: &str) -> Answer<DoorClient> {
-        let mut tried = Vec::new();
+    /// Opens a conversation with each daemon of a node on this host, as far as they answer.
+    pub fn connect_to_nodes(&self, link: LinkKind, program: &str) -> impl Iterator<Item = DoorClient> + '_ {
         let of_nodes = |door: &PathBuf| door.file_name().is_some_and(|name| name != doors::CONTROLLER);
-        for door in self.doors().into_iter().filter(of_nodes) {
-            match DoorClient::connect(&door, link, &greeting(program), Some(ANSWER_TIMEOUT)) {
-                Ok(client) if self.trusted.contains(&client.peer().uid) => return Ok(client),
-                Ok(client) => {
-                    tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid))
-                }
-                Err(error) => tried.push(error.to_string()),
-            }
-        }
-        Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })
+        let greeting = greeting(program);
+        let doors = self.doors().into_iter().filter(of_nodes);
+        let open = move |door: PathBuf| DoorClient::connect(&door, link, &greeting, Some(ANSWER_TIMEOUT)).ok();
+        doors.filter_map(open).filter(|client| self.trusted.contains(&client.peer().uid))
     }
 
     /// The doors on this host, in the order in which they are tried: a controller's before those that pass requests on.

@@ -57,6 +57,9 @@ pub struct CommandList {
     /// Variables of their own, `NAME=value`, each closed by a zero byte.
     #[serde(default, skip_serializing_if = "CommandTexts::is_empty")]
     pub environments: CommandTexts,
+    /// Numbers of the steps that the commands are run again for; as many as commands, or none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<u32>,
 }
 
 /// A text for some of the commands of a list.
@@ -138,6 +141,12 @@ impl CommandList {
         self.set_values(other.values(index).unwrap_or_default());
         self.set_name(other.name(index).unwrap_or_default());
         self.set_environment(other.environments.get(index).unwrap_or_default());
+        self.again.extend(other.again(index));
+    }
+
+    /// The number of the step that a command is run again for.
+    pub fn again(&self, index: usize) -> Option<u32> {
+        self.again.get(index).copied()
     }
 
     /// The command that was appended last comes from this line of the list's file, counted from 1.
@@ -224,7 +233,8 @@ impl CommandList {
         let lines = self.lines.windows(2).all(|w| w[0].0 < w[1].0)
             && self.lines.last().is_none_or(|(from, _)| (*from as usize) < self.ends.len());
         let texts = [&self.values, &self.names, &self.environments].iter().all(|t| t.is_sound(self.ends.len()));
-        if !ascending || !closed || !lines || !texts {
+        let again = self.again.is_empty() || self.again.len() == self.ends.len();
+        if !ascending || !closed || !lines || !texts || !again {
             return Err(BatchError::Text);
         }
         let counted = self.specs.iter().try_fold(0u64, |sum, (count, spec)| {

@@ -327,21 +327,31 @@ impl ControllerActor {
     pub(super) fn find_records(
         &self,
         cx: &mut Context<Self>,
+        by: Authority,
         job: JobId,
         run: Option<Sluid>,
         mut replies: Box<dyn ReplySink>,
     ) {
-        let view = self.env.boards.jobs.get(&job).filter(|view| run.is_none_or(|run| run == view.sluid));
+        let of_run = |run| self.env.boards.jobs.list().into_iter().find(|view| view.sluid == run);
+        let view = match run {
+            Some(run) if job == JobId::OF_A_RUN => of_run(run),
+            _ => self.env.boards.jobs.get(&job),
+        };
+        if view.as_ref().is_some_and(|view| !by.admin && by.uid != view.uid) {
+            replies.send(CommandReply::Refused(Refusal::AccessDenied));
+            return;
+        }
+        let view = view.filter(|view| run.is_none_or(|run| run == view.sluid));
         let batch_host = view.as_ref().and_then(|view| view.allocation.as_ref()?.nodes.first());
         if let Some((view, node)) = view.as_ref().zip(batch_host) {
-            let place = self.env.records_place(job, view.sluid, &node.name);
+            let place = self.env.records_place(view.id, view.sluid, &node.name);
             replies.send(CommandReply::RecordPlaces { places: vec![place], missing: Vec::new() });
             return;
         }
         let nodes = self.env.boards.nodes.list();
         let (ask, missing): (Vec<String>, Vec<String>) =
             nodes.iter().map(|node| node.name.clone()).partition(|name| self.link(name).is_some());
-        self.tell_steps(cx, StepsMsg::Find { job, run, ask, missing, replies });
+        self.tell_steps(cx, StepsMsg::Find { by: by.uid, job, run, ask, missing, replies });
     }
 
     /// Messages handled in this process, for whoever may see the traces of the same actors.

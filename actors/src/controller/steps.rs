@@ -60,6 +60,8 @@ pub enum StepsMsg {
     },
     /// Somebody wants to know where the records of a job are that nobody knows here.
     Find {
+        /// Who, by uid.
+        by: u32,
         /// Job.
         job: JobId,
         /// Only this run of it.
@@ -117,6 +119,7 @@ struct Open {
 
 /// Records that are looked for.
 struct Search {
+    by: u32,
     replies: Box<dyn ReplySink>,
     job: JobId,
     run: Option<Sluid>,
@@ -156,13 +159,15 @@ impl StepsActor {
     }
 
     fn search(&mut self, cx: &mut Context<Self>, mut search: Search) {
-        if self.searches.len() >= SEARCHES {
+        // One user's searches keep nobody else from his.
+        let has_one = search.by != 0 && self.searches.values().any(|other| other.by == search.by);
+        if has_one || self.searches.len() >= SEARCHES {
             search.replies.send(CommandReply::Refused(Refusal::RetryAfter { after: PATIENCE }));
             return;
         }
         let query = self.env.next_query();
         for node in &search.waiting {
-            let question = ControllerToNode::FindRecords { query, job: search.job };
+            let question = ControllerToNode::FindRecords { query, job: search.job, run: search.run };
             self.env.tell_node(cx, node, NodeInput::Send(Box::new(question)));
         }
         self.searches.insert(query, search);
@@ -230,9 +235,9 @@ impl Actor for StepsActor {
                     open.missing.extend(missing);
                 }
             }
-            StepsMsg::Find { job, run, ask, missing, replies } => {
+            StepsMsg::Find { by, job, run, ask, missing, replies } => {
                 let (waiting, places) = (ask.into_iter().collect(), Vec::new());
-                self.search(cx, Search { replies, job, run, waiting, places, missing });
+                self.search(cx, Search { by, replies, job, run, waiting, places, missing });
             }
             StepsMsg::Found { query, node, runs } => {
                 if let Some(search) = self.searches.get_mut(&query)

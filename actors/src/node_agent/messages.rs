@@ -302,6 +302,8 @@ pub enum AgentEffect {
         query: u64,
         /// Job.
         job: JobId,
+        /// This run of it.
+        run: Option<Sluid>,
     },
     /// Start the `stepd` of a run again, from what is in the run's folder. Answered by `Restarted`, its end by `StepdExited`.
     Restart {

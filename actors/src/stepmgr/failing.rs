@@ -90,6 +90,7 @@ impl StepMgrCore {
             exit: ExitStatus::SUCCESS,
             ended: Some(StepEnd::TooManyFailed),
             usage: TaskUsage::default(),
+            detail: None,
         })
     }
 }

@@ -23,7 +23,7 @@ use garrick_model::{
 };
 use roaring::RoaringBitmap;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -55,7 +55,12 @@ struct Running {
     since: Timestamp,
     places: Vec<Place>,
     origin: Option<Arc<StepOrigin>>,
+    /// The step that it is lined up behind.
+    after: Option<StepKey>,
 }
+
+/// Cancellations that are remembered, and ranges in one of them: for others nobody is named.
+const CANCELS: usize = 1000;
 
 /// See the module.
 #[derive(Debug)]
@@ -67,7 +72,7 @@ pub struct History<'a> {
     /// Steps that are lined up, by those that they are behind.
     behind: BTreeMap<StepKey, StepKey>,
     /// What was cancelled by name, and by whom.
-    cancels: Vec<(WhichSteps, u32)>,
+    cancels: VecDeque<(WhichSteps, u32)>,
     ending: Option<(JobState, Reason)>,
 }
 
@@ -80,7 +85,7 @@ impl<'a> History<'a> {
             batches: BTreeMap::new(),
             running: BTreeMap::new(),
             behind: BTreeMap::new(),
-            cancels: Vec::new(),
+            cancels: VecDeque::new(),
             ending: None,
         }
     }
@@ -102,10 +107,11 @@ impl<'a> History<'a> {
                 if let Some((batch, member)) = self.batch_of(step) {
                     batch.waiting.remove(member);
                 }
-                if let Some(after) = after.filter(|after| self.running.contains_key(after)) {
+                let after = after.filter(|after| self.running.contains_key(after));
+                if let Some(after) = after {
                     self.behind.insert(after, step);
                 }
-                self.running.insert(step, Running { attempt, since: at, places, origin });
+                self.running.insert(step, Running { attempt, since: at, places, origin, after });
             }
             StepEvent::Retried { step, attempt, ended, at, .. } => self.retried(step, attempt, ended, at, tell),
             StepEvent::Ended { result, at } => self.ended(&result, at, tell),
@@ -115,7 +121,7 @@ impl<'a> History<'a> {
             StepEvent::Ending { state, reason, .. } => {
                 self.ending.get_or_insert((state, reason));
             }
-            StepEvent::CancelAsked { steps, by } => self.cancels.push((steps, by)),
+            StepEvent::CancelAsked { steps, by } => self.cancel_asked(steps, by),
             StepEvent::TimeLimit(_)
             | StepEvent::Moved(_)
             | StepEvent::Reported { .. }
@@ -126,21 +132,40 @@ impl<'a> History<'a> {
         }
     }
 
-    /// The journal's end: what is not over.
+    fn cancel_asked(&mut self, steps: WhichSteps, by: u32) {
+        let ranges = match &steps {
+            WhichSteps::All | WhichSteps::Special(_) => 1,
+            WhichSteps::Numbers(list) | WhichSteps::Tasks { tasks: list, .. } => list.ranges.len(),
+        };
+        if ranges <= CANCELS {
+            self.cancels.push_back((steps, by));
+            if self.cancels.len() > CANCELS {
+                self.cancels.pop_front();
+            }
+        }
+    }
+
+    /// The journal's end: what is not over. Of a run that is, nobody saw how it ended.
     pub fn finish(mut self, tell: &mut impl FnMut(Told)) {
-        if self.wants(StepState::Running) {
+        let over = self.run.end;
+        let state = if over.is_some() { StepState::NodeFail } else { StepState::Running };
+        if self.wants(state) {
             for (key, ran) in std::mem::take(&mut self.running) {
                 if !self.names(key) {
                     continue;
                 }
                 let attempt = ran.attempt;
-                let step = RecordedStep { attempt, ..self.record(key, Some(&ran), StepState::Running) };
+                let mut step = RecordedStep { attempt, end: over, ..self.record(key, Some(&ran), state) };
+                if over.is_some() {
+                    step.reason = "its end is not recorded".to_owned();
+                }
                 self.tell_step(key, Some(&ran), step, tell);
             }
         }
-        if self.wants(StepState::Pending) {
+        let state = if over.is_some() { StepState::Cancelled } else { StepState::Pending };
+        if self.wants(state) {
             for first in self.batches.keys().copied().collect::<Vec<_>>() {
-                self.tell_waiting(first, tell);
+                self.tell_waiting(first, state, over, tell);
             }
         }
     }
@@ -170,8 +195,18 @@ impl<'a> History<'a> {
     /// A step runs no more. What is lined up behind it runs from now on.
     fn stopped(&mut self, step: StepKey, at: Timestamp) -> Option<Running> {
         let ran = self.running.remove(&step)?;
-        if let Some(next) = self.behind.remove(&step).and_then(|next| self.running.get_mut(&next)) {
-            next.since = next.since.max(at);
+        let after = ran.after.filter(|after| self.running.contains_key(after));
+        if let Some(after) = after {
+            self.behind.remove(&after);
+        }
+        if let Some(key) = self.behind.remove(&step)
+            && let Some(next) = self.running.get_mut(&key)
+        {
+            next.after = after;
+            match after {
+                Some(after) => drop(self.behind.insert(after, key)),
+                None => next.since = next.since.max(at),
+            }
         }
         Some(ran)
     }
@@ -186,7 +221,9 @@ impl<'a> History<'a> {
     ) {
         let when = at.or_else(|| self.running.get(&step).map(|ran| ran.since));
         let Some(ran) = when.and_then(|at| self.stopped(step, at)) else { return };
-        if self.wanted.tries && self.names(step) {
+        // One that was taken back before it began was no try.
+        let began = ended.is_some() || at.is_none();
+        if began && self.wanted.tries && self.names(step) {
             let state = ended.as_ref().map_or(StepState::Failed, |result| result.state);
             if self.wants(state) {
                 let mut told = RecordedStep { again: true, end: at, ..self.record(step, Some(&ran), state) };
@@ -245,9 +282,6 @@ impl<'a> History<'a> {
         gone &= &batch.waiting;
         batch.waiting -= &gone;
         batch.open = batch.open.saturating_sub(gone.len() as u32);
-        for member in &gone {
-            batch.tries.remove(&member);
-        }
         let over = batch.open == 0;
         if self.wants(state) {
             let key = gone.min().and_then(|member| self.batches.get(&first).map(|b| b.stored.key(first, member)));
@@ -259,15 +293,21 @@ impl<'a> History<'a> {
                 tell,
             );
         }
+        if let Some(batch) = self.batches.get_mut(&first) {
+            for member in &gone {
+                batch.tries.remove(&member);
+            }
+        }
         if over {
             self.batches.remove(&first);
         }
     }
 
-    fn tell_waiting(&mut self, first: u32, tell: &mut impl FnMut(Told)) {
+    fn tell_waiting(&mut self, first: u32, state: StepState, end: Option<Timestamp>, tell: &mut impl FnMut(Told)) {
         let Some(batch) = self.batches.get(&first) else { return };
         let waiting = batch.waiting.clone();
-        self.tell_many(first, &waiting, |step| step, tell);
+        let reason = if end.is_some() { "its job ended" } else { "" };
+        self.tell_many(first, &waiting, |step| RecordedStep { state, end, reason: reason.to_owned(), ..step }, tell);
     }
 
     /// Tells of members that did not start, those of a spec together; one that was tried is told of by itself.
@@ -317,17 +357,23 @@ impl<'a> History<'a> {
     /// What is known of a step whatever became of it.
     fn record(&mut self, key: StepKey, ran: Option<&Running>, state: StepState) -> RecordedStep {
         let texts = self.wanted.texts;
-        let (mut queued, mut line, mut argv, mut values, mut spec) = (None, None, Vec::new(), String::new(), None);
-        let mut tries = 0;
+        let (mut queued, mut line, mut argv, mut spec) = (None, None, Vec::new(), None);
+        let (mut values, mut own_name, mut environment, mut again_number) = Default::default();
+        let (mut tries, batches) = (0, self.wanted.batches);
         if let Some((batch, member)) = self.batch_of(key) {
             queued = Some(batch.at);
             spec = batch.stored.spec_of(member).cloned();
             tries = batch.tries.get(&member).copied().unwrap_or(0);
             if let StoredMembers::Commands(list) = &batch.stored.members {
-                line = list.line(member as usize);
+                let member = member as usize;
+                (line, again_number) = (list.line(member), list.again(member));
+                own_name = list.name(member).unwrap_or_default().to_owned();
                 if texts {
-                    argv = list.argv(member as usize);
-                    values = list.values(member as usize).unwrap_or_default().to_owned();
+                    argv = list.argv(member);
+                    values = list.values(member).unwrap_or_default().to_owned();
+                }
+                if batches {
+                    environment = list.environment(member).collect();
                 }
             }
         }
@@ -355,6 +401,9 @@ impl<'a> History<'a> {
             line,
             argv,
             values,
+            own_name,
+            environment,
+            again_number,
             output,
         }
     }
@@ -420,6 +469,7 @@ impl<'a> History<'a> {
             StepEnd::InputOverrun => "too much input".to_owned(),
             StepEnd::ExitUnknown => "its launcher died: exit status unknown".to_owned(),
             StepEnd::DependencyNeverSatisfied => "its dependency can never be satisfied".to_owned(),
+            StepEnd::TooManyFailed => "too many of its list or array failed".to_owned(),
         }
     }
 
@@ -436,26 +486,21 @@ impl<'a> History<'a> {
                 batch: None,
                 again_of: None,
             }),
-            None if key == StepKey::BATCH => Some(RecordedOrigin {
-                name: "batch".to_owned(),
-                argv: Vec::new(),
-                submit_line: String::new(),
-                tasks: 1,
-                time_limit: TimeLimit::Unlimited,
-                srun: None,
-                batch: None,
-                again_of: None,
-            }),
+            None if key == StepKey::BATCH => Some(nameless("batch")),
             None => None,
         };
         if let Some(origin) = own {
             return tell(Told::Step(Arc::new(origin), step));
         }
-        let StepNum::Number(number) = key.step else { return };
-        let Some((first, batch)) = self.batches.range_mut(..=number).next_back() else { return };
-        let first = *first;
-        let Some(member) = batch.stored.member(first, key) else { return };
-        let Some(at) = batch.stored.spec_index(member) else { return };
+        let number = key.step.number().unwrap_or_default();
+        let found = self.batches.range_mut(..=number).next_back().and_then(|(first, batch)| {
+            let at = batch.stored.member(*first, key).and_then(|member| batch.stored.spec_index(member))?;
+            Some((*first, batch, at))
+        });
+        let Some((first, batch, at)) = found else {
+            // One that an `srun` stayed with, and that never started: nothing more was written of it.
+            return tell(Told::Step(Arc::new(nameless("srun")), step));
+        };
         if batches
             && batch.told.insert(at)
             && let Some(made_of) = with_environment(&batch.stored, at)
@@ -477,6 +522,19 @@ impl<'a> History<'a> {
             })
         });
         tell(Told::Step(Arc::clone(origin), step));
+    }
+}
+
+fn nameless(name: &str) -> RecordedOrigin {
+    RecordedOrigin {
+        name: name.to_owned(),
+        argv: Vec::new(),
+        submit_line: String::new(),
+        tasks: 1,
+        time_limit: TimeLimit::Unlimited,
+        srun: None,
+        batch: None,
+        again_of: None,
     }
 }
 

@@ -240,3 +240,61 @@ fn a_batch_is_told_before_its_steps_with_the_environment_that_they_had() {
     assert_eq!((batch.first, batch.array, batch.spec, failed.key), (0, false, 1, key));
     assert_eq!((batch.made_of.name.as_str(), &batch.made_of.environment[..]), ("b", &[bytes("A=1")][..]));
 }
+
+#[test]
+fn a_step_that_was_lined_up_and_taken_back_was_no_try() {
+    let task = |n| StepKey::task(0, n);
+    let back = StepEvent::Retried {
+        step: task(1),
+        attempt: 0,
+        after: Timestamp(1250),
+        ended: None,
+        at: Some(Timestamp(1250)),
+    };
+    let events = vec![array(0, 1100), started(task(0), 0, 1200), behind(task(1), task(0), 1200), back];
+    let wanted = WantedRecords { tries: true, ..texts() };
+    let shown: Vec<_> = told(events, &wanted).iter().map(|(_, step)| (step.key, step.again, step.state)).collect();
+    assert_eq!(shown, [(task(0), false, StepState::Running), (task(1), false, StepState::Pending)]);
+}
+
+#[test]
+fn a_line_of_steps_closes_up_when_one_in_it_is_cancelled() {
+    let task = |n| StepKey::task(0, n);
+    let events = vec![
+        array(0, 1100),
+        started(task(0), 0, 1200),
+        behind(task(1), task(0), 1200),
+        behind(task(2), task(1), 1200),
+        ended(task(1), StepState::Cancelled, OK, Some(StepEnd::Cancelled), 1250),
+        ended(task(0), StepState::Completed, OK, None, 1300),
+        ended(task(2), StepState::Completed, OK, None, 1350),
+    ];
+    let steps = told(events, &WantedRecords { states: vec![StepState::Completed], ..WantedRecords::default() });
+    let took: Vec<_> = steps.iter().map(|(_, step)| step.elapsed_ms(Timestamp(0))).collect();
+    assert_eq!(took, [Some(100), Some(50)]);
+}
+
+#[test]
+fn an_srun_that_never_got_its_step_is_there_and_steps_of_a_lost_run_do_not_run_for_ever() {
+    let (never, lost) = (StepKey::number(0), StepKey::task(1, 3));
+    let events = vec![
+        ended(never, StepState::Cancelled, OK, Some(StepEnd::ClientGone), 1150),
+        array(1, 1160),
+        started(lost, 0, 1200),
+    ];
+    let run = RecordedRun { end: Some(Timestamp(5000)), ..run() };
+    let wanted = WantedRecords::default();
+    let mut history = History::new(&run, &wanted);
+    let mut shown = Vec::new();
+    let mut tell = |told: Told| {
+        if let Told::Step(_, step) = told {
+            shown.push((step.key, step.state, step.reason.clone(), step.elapsed_ms(Timestamp(9000))));
+        }
+    };
+    events.into_iter().for_each(|event| history.take(event, &mut tell));
+    history.finish(&mut tell);
+    let text = |text: &str| text.to_owned();
+    assert_eq!(shown[0], (never, StepState::Cancelled, text("its srun ended"), None));
+    assert_eq!(shown[1], (lost, StepState::NodeFail, text("its end is not recorded"), Some(3800)));
+    assert_eq!((shown[2].0, shown[2].1), (StepKey::task(1, 0), StepState::Cancelled));
+}

@@ -167,7 +167,10 @@ impl StepMgrCore {
         out: &mut Vec<StepMgrEffect>,
     ) -> Result<u32, Refusal> {
         if let Some(by) = by.filter(|_| signal.is_none()) {
-            self.record(StepEvent::CancelAsked { steps: named.clone(), by }, out);
+            let meant = self.steps.keys().any(|key| named.contains(*key)) || !self.waiting_named(named).is_empty();
+            if meant {
+                self.record(StepEvent::CancelAsked { steps: named.clone(), by }, out);
+            }
         }
         let mut reached = 0;
         let mut pending = false;

@@ -14,7 +14,7 @@ use garrick_actors::node_agent::{
     AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, Leftover, RunKey, StepdState,
 };
 use garrick_model::{
-    ids::JobId,
+    ids::{JobId, Sluid},
     messages::node::NodeToController,
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
@@ -28,7 +28,7 @@ use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// The world of a node's agent.
 pub struct NodePort {
@@ -56,6 +56,8 @@ pub struct NodePort {
     pub follows: HashMap<u64, tokio::task::AbortHandle>,
     /// When records of steps were looked through last.
     pub expired: Option<Instant>,
+    /// One search for records at a time.
+    pub finding: Arc<Semaphore>,
 }
 
 /// So often records of steps are looked through.
@@ -127,14 +129,20 @@ impl NodePort {
         });
     }
 
-    fn find_records(&self, query: u64, job: JobId) {
+    fn find_records(&self, query: u64, job: JobId, run: Option<Sluid>) {
         let (spool, conversations) = (self.world.spool.clone(), Arc::clone(&self.conversations));
-        tokio::task::spawn_blocking(move || {
-            let found = spool.records_of(job, None).unwrap_or_else(|e| {
-                tracing::warn!(job_id = job.0, error = %e, "looking for records of steps");
-                Vec::new()
-            });
-            let runs = found.into_iter().map(|found| found.run.sluid).collect();
+        let finding = Arc::clone(&self.finding);
+        actix_rt::spawn(async move {
+            let Ok(_turn) = finding.acquire().await else { return };
+            let found = tokio::task::spawn_blocking(move || spool.records_of(job, run)).await;
+            let runs = match found {
+                Ok(Ok(found)) => found.into_iter().map(|found| found.run.sluid).collect(),
+                Ok(Err(e)) => {
+                    tracing::warn!(job_id = job.0, error = %e, "looking for records of steps");
+                    Vec::new()
+                }
+                Err(_) => Vec::new(),
+            };
             conversations.tell_controller(NodeToController::Records { query, runs });
         });
     }
@@ -199,7 +207,7 @@ impl AgentPort for NodePort {
                 Err(e) => tracing::error!(job_id = run.job.0, error = %e, "noting whether a run may be requeued"),
             },
             AgentEffect::ToStepd { run, message } => self.conversations.tell_stepd(run, message),
-            AgentEffect::FindRecords { query, job } => self.find_records(query, job),
+            AgentEffect::FindRecords { query, job, run } => self.find_records(query, job, run),
             AgentEffect::KillStepd { run, pid } => self.kill_stepd(run, pid),
             AgentEffect::Sweep { run } => {
                 let world = Arc::clone(&self.world);

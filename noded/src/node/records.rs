@@ -27,7 +27,10 @@ use garrick_model::{
     time::Timestamp,
 };
 use std::{
-    path::{Path, PathBuf},
+    cmp::Reverse,
+    fs::File,
+    io::{self, BufReader},
+    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -38,6 +41,8 @@ const NOTE: &str = "run";
 pub const JOURNAL: &str = "steps";
 /// Bytes of steps in one message, about.
 const PART_BYTES: usize = 256 << 10;
+/// Bytes of a journal that are read at a time.
+const READ_BYTES: usize = 256 << 10;
 /// What a step takes in a message beside its texts, about.
 const STEP_BYTES: usize = 260;
 
@@ -71,23 +76,37 @@ impl Retention {
 
     /// Which of these go: names, ends and sizes.
     fn expired(self, mut kept: Vec<(PathBuf, SystemTime, u64)>, now: SystemTime) -> Vec<PathBuf> {
-        kept.sort_by_key(|(_, ended, _)| std::cmp::Reverse(*ended));
+        kept.sort_by_key(|(_, ended, _)| Reverse(*ended));
         let mut bytes = 0u64;
-        let stays = |(_, ended, size): &(PathBuf, SystemTime, u64)| {
-            bytes = bytes.saturating_add(*size);
-            now.duration_since(*ended).unwrap_or_default() <= self.age && bytes <= self.bytes
+        // What goes takes no room: one large journal does not push out all that are older.
+        let mut stays = |(_, ended, size): &(PathBuf, SystemTime, u64)| {
+            let fits = bytes.saturating_add(*size) <= self.bytes;
+            let stays = fits && now.duration_since(*ended).unwrap_or_default() <= self.age;
+            bytes += if stays { *size } else { 0 };
+            stays
         };
-        let mut stays = stays;
         kept.into_iter().filter(|entry| !stays(entry)).map(|(path, ..)| path).collect()
     }
 }
 
-/// Records whose steps can be read.
-#[derive(Clone, Debug)]
+/// Records whose steps can be read, whatever becomes of their folder.
+#[derive(Debug)]
 pub struct Found {
     /// Whose.
     pub run: RecordedRun,
-    journal: PathBuf,
+    path: PathBuf,
+    journal: File,
+}
+
+impl Found {
+    /// `None`: the journal is not there.
+    fn open(run: RecordedRun, path: PathBuf) -> Result<Option<Self>, FileError> {
+        match File::open(&path) {
+            Ok(journal) => Ok(Some(Self { run, path, journal })),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(FileError { operation: "open", path, cause }),
+        }
+    }
 }
 
 fn note_of(orders: &StepdOrders, end: Option<Timestamp>) -> RecordedRun {
@@ -116,6 +135,12 @@ impl Spool {
 
     /// Removes a run's folder; what its step manager wrote of its steps stays as the run's records.
     pub fn close_run(&self, run: RunKey, now: Timestamp) -> Result<(), SpoolError> {
+        let kept = self.keep_records(run, now);
+        self.remove_run(run)?;
+        kept
+    }
+
+    fn keep_records(&self, run: RunKey, now: Timestamp) -> Result<(), SpoolError> {
         let folder = self.run(run);
         let journal = folder.join(JOURNAL);
         if journal.exists()
@@ -129,7 +154,7 @@ impl Spool {
             let path = records.join(JOURNAL);
             std::fs::rename(&journal, &path).map_err(|cause| FileError { operation: "rename to", path, cause })?;
         }
-        self.remove_run(run)
+        Ok(())
     }
 
     /// Removes records that are too old, or too many. Blocks.
@@ -149,37 +174,40 @@ impl Spool {
         Ok(())
     }
 
-    /// Records of a job here, its newest run first.
+    /// Records of a job here, its newest run first; with [`JobId::OF_A_RUN`] those of that run.
     pub fn records_of(&self, job: JobId, run: Option<Sluid>) -> Result<Vec<Found>, SpoolError> {
-        let mut found = self.living_records(job, run)?;
-        let of_job = format!("{job}.");
+        let mut found = Vec::new();
+        for (living, orders) in self.runs()?.0 {
+            if living.batch_host && is_meant(living.run, job, run) {
+                found.extend(Found::open(note_of(&orders, None), self.run(living.run).join(JOURNAL))?);
+            }
+        }
         for entry in std::fs::read_dir(self.ended()).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let Some(sluid) = name.to_str().and_then(|name| name.strip_prefix(&of_job)) else { continue };
-            if run.is_some_and(|run| run.to_string() != sluid) {
+            let parts = name.to_str().and_then(|name| name.split_once('.'));
+            let key = parts
+                .and_then(|(job, sluid)| Some(RunKey { job: JobId(job.parse().ok()?), sluid: sluid.parse().ok()? }));
+            if !key.is_some_and(|key| is_meant(key, job, run)) {
                 continue;
             }
-            let (path, journal) = (entry.path().join(NOTE), entry.path().join(JOURNAL));
-            let Some(bytes) = files::read_if_there(&path)?.filter(|_| journal.exists()) else { continue };
+            let path = entry.path().join(NOTE);
+            let Some(bytes) = files::read_if_there(&path)? else { continue };
             match garrick_frame::decode_body::<RecordedRun>(&bytes) {
-                Ok(run) => found.push(Found { run, journal }),
+                Ok(run) => found.extend(Found::open(run, entry.path().join(JOURNAL))?),
                 Err(e) => tracing::warn!(note = %path.display(), error = %e, "records whose note cannot be read"),
             }
         }
-        found.sort_by_key(|found| std::cmp::Reverse(found.run.sluid));
+        // One that was closed meanwhile is there twice: as it lived, and as it is over.
+        found.sort_by_key(|found| (Reverse(found.run.sluid), found.run.end.is_none()));
+        found.dedup_by_key(|found| found.run.sluid);
         Ok(found)
     }
+}
 
-    fn living_records(&self, job: JobId, run: Option<Sluid>) -> Result<Vec<Found>, SpoolError> {
-        let mut found = Vec::new();
-        for (living, orders) in self.runs()?.0 {
-            let asked = living.run.job == job && run.is_none_or(|run| run == living.run.sluid);
-            let journal = self.run(living.run).join(JOURNAL);
-            if asked && living.batch_host && journal.exists() {
-                found.push(Found { run: note_of(&orders, None), journal });
-            }
-        }
-        Ok(found)
+fn is_meant(key: RunKey, job: JobId, run: Option<Sluid>) -> bool {
+    match run {
+        Some(run) => run == key.sluid && (job == key.job || job == JobId::OF_A_RUN),
+        None => job == key.job,
     }
 }
 
@@ -235,7 +263,7 @@ pub fn read(found: &Found, wanted: &WantedRecords, mut pass: impl FnMut(RecordsR
             }
         }
     };
-    let damage = fold(&found.journal, &mut history, &mut tell).err().map(|e| e.to_string());
+    let damage = fold(found, &mut history, &mut tell).err().map(|e| e.to_string());
     let ending = history.ending();
     history.finish(&mut tell);
     if open && part.take().is_none_or(&mut pass) {
@@ -243,8 +271,10 @@ pub fn read(found: &Found, wanted: &WantedRecords, mut pass: impl FnMut(RecordsR
     }
 }
 
-fn fold(path: &Path, history: &mut History<'_>, tell: &mut impl FnMut(Told)) -> Result<(), JournalError> {
-    let mut reader = Reader::open(path)?;
+fn fold(found: &Found, history: &mut History<'_>, tell: &mut impl FnMut(Told)) -> Result<(), JournalError> {
+    let failed = |e: &io::Error| JournalError::io("read", &found.path, e);
+    let length = found.journal.metadata().map_err(|e| failed(&e))?.len();
+    let mut reader = Reader::new(BufReader::with_capacity(READ_BYTES, &found.journal), &found.path, length)?;
     while let Some(record) = reader.next_record()? {
         history.take(record.decode::<StepEvent>()?, tell);
     }
@@ -266,6 +296,6 @@ mod tests {
         let many = vec![entry("a", 30, 20), entry("b", 20, 20), entry("c", 10, 20)];
         assert_eq!(gone(many), [PathBuf::from("a")]);
         // The newest alone is too large.
-        assert_eq!(gone(vec![entry("a", 1, 51)]), [PathBuf::from("a")]);
+        assert_eq!(gone(vec![entry("a", 1, 51), entry("b", 2, 20)]), [PathBuf::from("a")]);
     }
 }

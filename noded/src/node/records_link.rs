@@ -19,16 +19,25 @@ use garrick_model::{
     refusal::Refusal,
 };
 use garrick_transport::{
-    Connection, DoorConn, Receiver, Sender,
+    Connection, DoorConn, Receiver, Sender, Sparing,
     identity::{PeerIdentity, Role},
 };
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 use tokio::sync::{Semaphore, mpsc};
 
 /// Files that are read at a time, for whomever: further ones wait.
 const READERS: usize = 2;
 /// Parts that are read ahead of a slow asker.
 const AHEAD: usize = 2;
+/// Questions of one user that are being answered at a time, and of all: each has a thread, which waits for its asker.
+const OF_USER: usize = 4;
+const OF_ALL: usize = 64;
+/// One that takes nothing for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the conversations share.
 #[derive(Clone, Debug)]
@@ -37,6 +46,39 @@ pub struct RecordsWorld {
     config: Arc<Config>,
     slurm_uid: Option<u32>,
     readers: Arc<Semaphore>,
+    /// Questions that are being answered, by user.
+    open: Arc<Mutex<BTreeMap<u32, usize>>>,
+}
+
+/// One question that is being answered; counted until it is dropped.
+struct Question {
+    uid: u32,
+    open: Arc<Mutex<BTreeMap<u32, usize>>>,
+}
+
+impl Question {
+    /// `None`: there are too many.
+    fn begin(open: &Arc<Mutex<BTreeMap<u32, usize>>>, uid: u32) -> Option<Self> {
+        let mut counts = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = counts.get(&uid).copied().unwrap_or(0);
+        if uid != 0 && (own >= OF_USER || counts.values().sum::<usize>() >= OF_ALL) {
+            return None;
+        }
+        *counts.entry(uid).or_default() += 1;
+        Some(Self { uid, open: Arc::clone(open) })
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        let mut counts = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.uid);
+            }
+        }
+    }
 }
 
 /// Who asks, and who speaks for him.
@@ -48,20 +90,21 @@ struct Asker {
 impl RecordsWorld {
     /// Of this node.
     pub fn new(spool: Spool, config: Arc<Config>, slurm_uid: Option<u32>) -> Self {
-        Self { spool, config, slurm_uid, readers: Arc::new(Semaphore::new(READERS)) }
+        Self { spool, config, slurm_uid, readers: Arc::new(Semaphore::new(READERS)), open: Arc::default() }
     }
 
     /// May he see these? Their owner may, root and SlurmUser; of the latter a node speaks where the site says so, and of an
     /// unprivileged cluster its one user is the administrator.
     fn may_see(&self, asker: &Asker, found: &Found) -> bool {
         let uid = asker.caller.uid;
-        let administrator = uid == 0 || Some(uid) == self.slurm_uid || uid == users::effective_uid();
+        let administrator = uid == 0 || Some(uid) == self.slurm_uid;
         let owner = uid == found.run.uid;
         match &asker.peer {
             Some(peer) if peer.role == Role::Node && administrator => {
                 self.config.admin_host(&peer.name) || owner && found.run.nodes.contains(&peer.name)
             }
-            _ => administrator || owner,
+            Some(_) => administrator || owner,
+            None => administrator || owner || uid == users::effective_uid(),
         }
     }
 
@@ -92,7 +135,11 @@ impl RecordsWorld {
 
     /// False: the asker is gone.
     async fn answer(&self, replies: &Sender<RecordsReply>, request: RecordsRequest, asker: &Asker) -> bool {
-        let Ok(_turn) = self.readers.acquire().await else { return false };
+        let Some(_question) = Question::begin(&self.open, asker.caller.uid) else {
+            return refuse(replies, Refusal::RetryAfter { after: Duration::from_secs(2) }).await;
+        };
+        let Ok(turn) = self.readers.acquire().await else { return false };
+        let mut turn = Some(turn);
         let RecordsRequest::Read { job, run, wanted } = request;
         if !wanted.is_bounded() {
             return refuse(replies, Refusal::InvalidStep("too many of them are named".to_owned())).await;
@@ -106,7 +153,11 @@ impl RecordsWorld {
         };
         let Some(found) = found else { return refuse(replies, Refusal::InvalidJobId).await };
         if !self.may_see(asker, &found) {
-            tracing::warn!(uid = asker.caller.uid, job_id = job.0, "records of somebody else's steps were asked for");
+            static DENIED: Sparing = Sparing::new();
+            if let Some(left_out) = DENIED.due(Instant::now()) {
+                let uid = asker.caller.uid;
+                tracing::warn!(uid, job_id = job.0, left_out, "records of somebody else's steps were asked for");
+            }
             return refuse(replies, Refusal::AccessDenied).await;
         }
         let (parts, mut ready) = mpsc::channel(AHEAD);
@@ -114,10 +165,15 @@ impl RecordsWorld {
             records::read(&found, &wanted, |part| parts.blocking_send(part).is_ok());
         });
         while let Some(part) = ready.recv().await {
-            if replies.send(traced(part)).await.is_err() {
-                return false;
+            // Others read while this one's asker takes it.
+            drop(turn.take());
+            match tokio::time::timeout(PATIENCE, replies.send(traced(part))).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return false,
             }
+            turn = self.readers.acquire().await.ok();
         }
+        drop(turn);
         reading.await.is_ok()
     }
 }

@@ -382,6 +382,7 @@ fn start_agent(
             neighbours: neighbours.clone(),
             follows: std::collections::HashMap::new(),
             expired: None,
+            finding: Arc::new(tokio::sync::Semaphore::new(1)),
         };
         NodeAgent::new(config.clone(), port)
     });

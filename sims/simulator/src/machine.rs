@@ -334,6 +334,7 @@ impl World {
             | AgentEffect::Neighbours(_)
             | AgentEffect::CountAs(_)
             | AgentEffect::TrustKey { .. }
+            | AgentEffect::FindRecords { .. }
             | AgentEffect::AnswerCommand { .. }
             | AgentEffect::OwnTrace { .. }
             | AgentEffect::StopOwnTrace { .. }

@@ -256,8 +256,11 @@ pub enum ControllerToNode {
     FindRecords {
         /// Correlation.
         query: u64,
-        /// Job.
+        /// Job; [`JobId::OF_A_RUN`]: whosever run it is.
         job: JobId,
+        /// This run of it.
+        #[serde(default)]
+        run: Option<Sluid>,
     },
     /// Cancel or signal steps through their step manager.
     SignalSteps {

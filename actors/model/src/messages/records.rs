@@ -5,7 +5,7 @@ use crate::{
     ids::{ArrayTask, JobId, Sluid, StepKey},
     messages::launcher::TaskUsage,
     refusal::Refusal,
-    spec::StepSpec,
+    spec::{EnvEntry, StepSpec},
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
@@ -67,7 +67,7 @@ pub struct WantedRecords {
 pub enum RecordsRequest {
     /// The records of a run, please. Answered by `Run`, then what is wanted, then `Over`; or by `Refused`.
     Read {
-        /// Job.
+        /// Job; [`JobId::OF_A_RUN`]: whosever run it is.
         job: JobId,
         /// This run of it; else the newest that is recorded there.
         run: Option<Sluid>,
@@ -84,7 +84,7 @@ impl WantedRecords {
     pub fn is_bounded(&self) -> bool {
         let ranges = |which: &WhichSteps| match which {
             WhichSteps::All | WhichSteps::Special(_) => 1,
-            WhichSteps::Numbers(list) | WhichSteps::Tasks { tasks: list, .. } => list.ranges.len(),
+            WhichSteps::Numbers(list) | WhichSteps::Tasks { tasks: list, .. } => list.ranges.len().max(1),
         };
         self.states.len() <= MOST_NAMES && self.which.iter().map(ranges).sum::<usize>() <= MOST_NAMES
     }
@@ -164,6 +164,15 @@ pub struct RecordedStep {
     /// Its parameters, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub values: String,
+    /// A name of its own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub own_name: String,
+    /// Variables of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<EnvEntry>,
+    /// Number of the step of a list that it is run again for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_number: Option<u32>,
     /// Where its standard output is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,

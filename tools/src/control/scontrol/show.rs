@@ -21,7 +21,7 @@ use garrick_model::{
     messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
     state::StepState,
-    step_selector::{StepsSelector, WhichSteps},
+    step_selector::StepsSelector,
     view::{JobView, NodeView, PartitionView, StepView},
 };
 use std::{
@@ -315,11 +315,15 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
         Err(error) => return session.failed("slurm_get_job_steps", &error),
     };
     // Of steps that are over none is shown, as in Slurm, but one that is named.
-    let found = step.as_ref().is_some_and(|named| steps.iter().any(|view| is_named(view, named)));
+    let job_of = |s: &StepView| jobs.iter().find(|j| j.id == s.id.job).map(|j| &**j);
+    let found = step.as_ref().is_some_and(|named| {
+        let named = std::slice::from_ref(named);
+        steps.iter().any(|view| !StepLine::of(view, job_of(view), named, Alike::Folded).is_empty())
+    });
     let records = step.as_ref().filter(|_| !found).and_then(|named| session.ended_steps(named));
     let ended = records.is_some();
     let steps = records.unwrap_or(steps);
-    let of = |s: &StepView| jobs.iter().find(|j| j.id == s.id.job).map(|j| &**j);
+    let of = job_of;
     let in_job = |s: &StepView, j: Option<&JobView>| job.as_ref().is_none_or(|wanted| is_of_job(s, j, wanted));
     let named = step.as_ref().map_or(&[] as &[StepsSelector], std::slice::from_ref);
     let mut chosen: Vec<StepLine<'_>> = steps
@@ -346,12 +350,6 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
         }
         chosen.iter().try_for_each(|line| records::step::record(line, limit, &clock).write(out, manner.lines))
     })
-}
-
-/// Is one of the view's steps meant?
-fn is_named(view: &StepView, named: &StepsSelector) -> bool {
-    let all = view.waiting.clone().unwrap_or_else(|| WhichSteps::one(view.id.key()));
-    view.id.job == named.job && all.and(&named.which).is_some()
 }
 
 type StepsAndJobs = (Vec<StepView>, Vec<Arc<JobView>>);
@@ -388,7 +386,8 @@ impl Session {
     fn ended_steps(&mut self, named: &StepsSelector) -> Option<Vec<StepView>> {
         let console = self.console.clone();
         let cluster = self.cluster().ok()?.cluster().clone();
-        let found = views::ended(&cluster, &console, named, vec![named.which.clone()]).ok()?;
+        let (found, missing) = views::ended(&cluster, &console, named, vec![named.which.clone()]).ok()?;
+        missing.iter().for_each(|what| console.warning(format_args!("its records are not whole: {what}")));
         (!found.is_empty()).then_some(found)
     }
 

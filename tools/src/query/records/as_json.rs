@@ -19,7 +19,7 @@ pub fn of(row: &Row<'_>, now: Timestamp) -> Value {
         "step": fields::step(row),
         "job": row.run.job.0,
         "sluid": row.run.sluid.to_string(),
-        "name": row.origin.name,
+        "name": fields::name(row),
         "line": step.line,
         "command": words,
         "values": step.values,

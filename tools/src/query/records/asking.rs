@@ -4,7 +4,6 @@
 use crate::{
     cluster::{Answer, Cluster, ClusterError},
     output::Console,
-    query::runs,
     submit::patience,
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
@@ -44,16 +43,20 @@ pub struct Over {
     pub missing: Vec<String>,
 }
 
-/// The job that is named, by number: of a task of an array the task's own.
-fn job_of(cluster: &Cluster, console: &Console, named: &StepsSelector) -> Answer<JobId> {
-    if named.task.is_none() && named.het.is_none() {
-        return Ok(named.job);
+/// The jobs that are named, by their own numbers: of an array all its tasks, of a heterogeneous job all its components. One that
+/// the controller does not know stays as it is.
+pub fn by_number(cluster: &Cluster, console: &Console, named: &StepsSelector) -> Vec<StepsSelector> {
+    if named.run.is_some() {
+        return vec![named.clone()];
     }
     let tasks = named.task.map(|task| vec![(task, task, 1)]);
     let selector = JobSelector { job: named.job, tasks, het: named.het, run: None };
-    match patience::ask(cluster, console, &CommandRequest::list_jobs(vec![selector]))? {
-        CommandReply::Jobs { jobs, .. } => jobs.first().map(|job| job.id).ok_or_else(|| Refusal::InvalidJobId.into()),
-        _ => Err(ClusterError::Unexpected("asked for a job")),
+    match patience::ask(cluster, console, &CommandRequest::list_jobs(vec![selector])) {
+        Ok(CommandReply::Jobs { jobs, .. }) if !jobs.is_empty() => {
+            let of = |job: JobId| StepsSelector { job, task: None, het: None, run: None, which: named.which.clone() };
+            jobs.iter().map(|job| of(job.id)).collect()
+        }
+        _ => vec![named.clone()],
     }
 }
 
@@ -65,10 +68,14 @@ pub fn read(
     wanted: WantedRecords,
     take: &mut dyn FnMut(Part) -> bool,
 ) -> Answer<Over> {
+    // A run is found by itself; a task or a component that the controller has forgotten is not.
     let (job, run) = match named.run {
-        // A run of a job that is forgotten is found by itself.
-        Some(run) => (runs::job_of(None, console, run).unwrap_or(named.job), Some(run)),
-        None => (job_of(cluster, console, named)?, None),
+        Some(run) => (JobId::OF_A_RUN, Some(run)),
+        None if named.task.is_some() || named.het.is_some() => match &by_number(cluster, console, named)[..] {
+            [one] if one.task.is_none() && one.het.is_none() => (one.job, None),
+            _ => return Err(Refusal::InvalidJobId.into()),
+        },
+        None => (named.job, None),
     };
     let asked = patience::ask(cluster, console, &CommandRequest::FindRecords { job, run });
     let (places, missing) = match asked {
@@ -93,19 +100,27 @@ pub fn read(
         let nodes = missing.join(", ");
         return Err(Refusal::Unreachable(nodes, "they may have the records, and do not answer".to_owned()).into());
     };
+    let job = place.job;
     let to = TunnelTo { address: place.address, node: place.node, job: job.0 };
     let door = cluster.connect_through(LinkKind::CommandToRecords, console.program(), to)?;
     converse(door, &RecordsRequest::Read { job, run: Some(place.sluid), wanted }, take)
 }
 
-/// The daemon of this host alone.
+/// The daemons of this host alone.
 fn here(
     cluster: &Cluster,
     console: &Console,
     request: &RecordsRequest,
     take: &mut dyn FnMut(Part) -> bool,
 ) -> Answer<Over> {
-    converse(cluster.connect_to_node(LinkKind::CommandToRecords, console.program())?, request, take)
+    let mut outcome = Err(Refusal::InvalidJobId.into());
+    for door in cluster.connect_to_nodes(LinkKind::CommandToRecords, console.program()) {
+        outcome = converse(door, request, take);
+        if !matches!(&outcome, Err(error) if error.refusal() == Some(&Refusal::InvalidJobId)) {
+            break;
+        }
+    }
+    outcome
 }
 
 fn converse(mut door: DoorClient, request: &RecordsRequest, take: &mut dyn FnMut(Part) -> bool) -> Answer<Over> {

@@ -109,6 +109,11 @@ pub fn command(row: &Row<'_>) -> String {
     argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
+/// Its name: its own, or that of all.
+pub fn name<'a>(row: &Row<'a>) -> &'a str {
+    if row.step.own_name.is_empty() { &row.origin.name } else { &row.step.own_name }
+}
+
 /// Names of the nodes.
 pub fn nodes<'a>(row: &Row<'a>) -> Vec<&'a str> {
     let name = |slot: &u32| row.run.nodes.get(*slot as usize).map(String::as_str);
@@ -144,7 +149,7 @@ pub fn cell(row: &Row<'_>, field: Field, clock: &Clock) -> String {
     match field {
         Field::Step => self::step(row),
         Field::Line => step.line.map(|line| line.to_string()).unwrap_or_default(),
-        Field::Name => row.origin.name.clone(),
+        Field::Name => name(row).to_owned(),
         Field::Command => command(row),
         Field::Values => step.values.clone(),
         Field::Nodes => hostlist::fold(nodes(row)),
@@ -181,11 +186,12 @@ pub fn cell(row: &Row<'_>, field: Field, clock: &Clock) -> String {
     }
 }
 
-/// The step that it was run again for: of an array its task, of a list the list's first.
+/// The step that it was run again for.
 pub fn again_of(row: &Row<'_>) -> Option<String> {
     let (job, first) = row.origin.again_of?;
     Some(match row.step.key.array {
         Some(task) if row.step.all_of.is_none() => format!("{job}.{first}_{task}"),
+        None if row.step.again_number.is_some() => format!("{job}.{}", row.step.again_number.unwrap_or(first)),
         _ => format!("{job}.{first}"),
     })
 }

@@ -234,7 +234,9 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
     let mut code = 0;
     let written = output::stdout_as_is(|out| {
         let mut shown = Shown::new(&request, out)?;
-        for (which, named) in runs_of(&request.named) {
+        let named: Vec<StepsSelector> =
+            request.named.iter().flat_map(|named| asking::by_number(&cluster, console, named)).collect();
+        for (which, named) in runs_of(&named) {
             let wanted = WantedRecords { which, ..request.wanted.clone() };
             let read = asking::read(&cluster, console, &named, wanted, &mut |part| shown.take(part));
             shown.end_of_run()?;

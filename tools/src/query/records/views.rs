@@ -14,7 +14,7 @@ use garrick_model::{
     step_selector::{StepsSelector, WhichSteps},
     view::{JobView, StepView},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 fn is_over(view: &StepView) -> bool {
     !matches!(view.state, StepState::Pending | StepState::Running)
@@ -25,7 +25,7 @@ fn view(run: &RecordedRun, origin: &RecordedOrigin, step: RecordedStep) -> StepV
         step.slots.iter().filter_map(|slot| run.nodes.get(*slot as usize)).map(String::as_str).collect();
     StepView {
         id: StepId::of(run.job, step.key),
-        name: origin.name.clone(),
+        name: if step.own_name.is_empty() { origin.name.clone() } else { step.own_name.clone() },
         state: step.state,
         reason: Reason::None,
         uid: run.uid,
@@ -49,13 +49,13 @@ fn view(run: &RecordedRun, origin: &RecordedOrigin, step: RecordedStep) -> StepV
     }
 }
 
-/// Steps of a run that are over, from its records; of those that are named, if any are.
+/// Steps of a run that are over, from its records; of those that are named, if any are. And what is missing of them.
 pub fn ended(
     cluster: &Cluster,
     console: &Console,
     of: &StepsSelector,
     which: Vec<WhichSteps>,
-) -> Answer<Vec<StepView>> {
+) -> Answer<(Vec<StepView>, Vec<String>)> {
     let (mut views, mut whose) = (Vec::new(), None);
     let wanted = WantedRecords { which, ..WantedRecords::default() };
     let over = asking::read(cluster, console, of, wanted, &mut |part| {
@@ -70,10 +70,7 @@ pub fn ended(
         }
         true
     })?;
-    for what in over.missing {
-        console.warning(format_args!("the records of job {} are not whole: {what}", of.job));
-    }
-    Ok(views)
+    Ok((views, over.missing))
 }
 
 /// How many numbered steps these are.
@@ -98,9 +95,11 @@ pub fn complete<'a>(
         }
         let all = StepsSelector { job: job.id, task: None, het: None, run: Some(job.sluid), which: WhichSteps::All };
         match ended(cluster, console, &all, Vec::new()) {
-            Ok(whole) => {
-                steps.retain(|view| view.id.job != job.id || !is_over(view));
+            Ok((whole, damage)) => {
+                let known: BTreeSet<StepId> = whole.iter().map(|view| view.id).collect();
+                steps.retain(|view| view.id.job != job.id || !is_over(view) || !known.contains(&view.id));
                 steps.extend(whole);
+                missing.extend(damage.into_iter().map(|what| format!("job {}: {what}", job.id)));
             }
             Err(error) => missing.push(format!("job {}: {error}", job.id)),
         }

@@ -37,6 +37,7 @@ use garrick_model::{
     ids::JobId,
     messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
+    state::StepState,
     step_selector::StepsSelector,
     view::{JobView, StepView},
 };
@@ -250,7 +251,9 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
             for manager in missing {
                 console.warning(format_args!("step manager of {manager} does not answer, its steps are not shown"));
             }
-            if left_out > 0 && !ended {
+            // Those that are over are the first to be left out, and are looked for below.
+            let over = |view: &StepView| !matches!(view.state, StepState::Pending | StepState::Running);
+            if left_out > 0 && !(ended && steps.iter().any(over)) {
                 console.warning(format_args!("{left_out} more lines are left out; -j JOB shows one job's"));
             }
             steps
@@ -270,7 +273,10 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
             };
             only.is_none_or(|only| only == job.id) && (named.is_empty() || named.iter().any(of_named))
         };
-        missing = complete(cluster.cluster(), console, &mut steps, jobs.iter().filter(meant));
+        // Of other users' jobs only administrators read records; unless one is named, nothing is missing for others.
+        let own = nix::unistd::geteuid().as_raw();
+        let may = |job: &&Arc<JobView>| own == 0 || own == job.uid || only.is_some();
+        missing = complete(cluster.cluster(), console, &mut steps, jobs.iter().filter(meant).filter(may));
     }
     Ok((steps, jobs, missing))
 }

@@ -17,18 +17,18 @@ use crate::{
     submit::{manager::Way, srun, startup},
 };
 use garrick_model::{
-    batch::{BatchMembers, CommandList, StepBatch},
-    ids::{JobId, StepKey, StepNum},
+    batch::{BatchMembers, CommandList, FailLimit, StepBatch},
+    ids::{JobId, RequestId, StepKey, StepNum},
     messages::records::{RecordedBatch, RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
     spec::{ArraySpec, StepSpec},
     state::StepState,
     step_selector::WhichSteps,
 };
-use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 
-/// Commands in one request.
+/// Commands in one request, and their bytes.
 const MOST: usize = 10_000;
+const MOST_BYTES: usize = 1 << 20;
 
 /// Is a step meant that came to this? `over`: its run is.
 fn means(which: Again, state: StepState, over: bool) -> bool {
@@ -40,34 +40,25 @@ fn means(which: Again, state: StepState, over: bool) -> bool {
     }
 }
 
-/// A step by what it is for: it stays the same when it is run again under another number.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A step by the job and the number that it was handed over with at first: they stay when it is run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Identity {
-    /// First number of the batch that it was handed over with at first.
-    batch: u32,
-    member: Member,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Member {
-    Task(u32),
-    Line(u32),
-    Command(Vec<ByteBuf>),
-    Only(u32),
+    job: JobId,
+    key: StepKey,
 }
 
 /// What is known of one that is to be run again.
 #[derive(Clone, Debug)]
 struct Open {
-    /// Number by which it was known at first.
-    key: StepKey,
     /// First number and spec of its batch.
     made_of: (u32, u32),
+    /// Job and first number of the batch that it was in at first.
+    root: (JobId, u32),
     step: RecordedStep,
 }
 
 /// Steps that did not end well, as their records are read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Search {
     run: Option<RecordedRun>,
     batches: BTreeMap<(u32, u32), RecordedBatch>,
@@ -94,26 +85,26 @@ impl Search {
     }
 
     fn step(&mut self, which: Again, over: bool, origin: &RecordedOrigin, step: RecordedStep) {
-        let job = self.run.as_ref().map(|run| run.job);
-        let StepNum::Number(number) = step.key.step else { return };
+        let Some(job) = self.run.as_ref().map(|run| run.job) else { return };
+        let StepNum::Number(_) = step.key.step else { return };
         let Some(made_of) = origin.batch else {
             self.attended += u64::from(means(which, step.state, over));
             return;
         };
-        let again = origin.again_of.filter(|(of, _)| Some(*of) == job).map(|(_, first)| first);
+        let root = origin.again_of.unwrap_or((job, made_of.0));
         let keys: Vec<StepKey> = step.all_of.as_ref().map_or_else(|| vec![step.key], |all| all.keys().collect());
         for key in keys {
-            let member = match (key.array, step.line, step.argv.is_empty()) {
-                (Some(task), ..) => Member::Task(task),
-                (None, Some(line), _) => Member::Line(line),
-                (None, None, false) => Member::Command(step.argv.clone()),
-                (None, None, true) => Member::Only(number - made_of.0.min(number)),
+            let first = match (key.array, step.again_number) {
+                (Some(task), _) => StepKey::task(root.1, task),
+                (None, Some(number)) => StepKey::number(number),
+                // One by itself.
+                (None, None) if origin.again_of.is_some() => StepKey::number(root.1),
+                (None, None) => key,
             };
-            let identity = Identity { batch: again.unwrap_or(made_of.0), member };
+            let identity = Identity { job: root.0, key: first };
             if means(which, step.state, over) {
-                let first = self.open.get(&identity).map_or(key, |open| open.key);
                 let step = RecordedStep { key, all_of: None, ..step.clone() };
-                self.open.insert(identity, Open { key: first, made_of, step });
+                self.open.insert(identity, Open { made_of, root, step });
             } else {
                 self.open.remove(&identity);
             }
@@ -123,43 +114,59 @@ impl Search {
     /// What is handed over: for each batch and spec, in their order.
     fn into_batches(self, named: &[WhichSteps]) -> Vec<StepBatch> {
         let Some(run) = self.run else { return Vec::new() };
-        let meant = |open: &Open| named.is_empty() || named.iter().any(|which| names(which, open.key));
-        let mut groups: BTreeMap<(u32, u32, u32), Vec<Open>> = BTreeMap::new();
+        let meant = |identity: &Identity, open: &Open| {
+            let at_first = |which: &WhichSteps| identity.job == run.job && names(which, identity.key);
+            named.is_empty() || named.iter().any(|which| at_first(which) || names(which, open.step.key))
+        };
+        let mut groups: BTreeMap<_, Vec<(StepKey, Open)>> = BTreeMap::new();
         for (identity, open) in self.open {
-            if meant(&open) {
-                let (first, spec) = open.made_of;
-                groups.entry((identity.batch, first, spec)).or_default().push(open);
+            if meant(&identity, &open) {
+                groups.entry((open.root, open.made_of)).or_default().push((identity.key, open));
             }
         }
         let mut made = Vec::new();
-        for ((root, first, spec), mut steps) in groups {
-            let Some(batch) = self.batches.get(&(first, spec)) else { continue };
-            steps.sort_by_key(|open| open.step.key);
+        for ((root, made_of), steps) in groups {
+            let Some(batch) = self.batches.get(&made_of) else { continue };
             let spec = as_it_was(&run, batch, root);
             if batch.array {
-                let tasks = steps.iter().filter_map(|open| open.step.key.array);
+                let tasks = steps.iter().filter_map(|(key, _)| key.array);
                 let members = BatchMembers::Array(ArraySpec::from_indices(tasks, batch.limit));
                 made.push(StepBatch { specs: vec![spec], members });
                 continue;
             }
-            if steps.iter().all(|open| open.step.argv.is_empty()) {
-                made.extend(steps.iter().map(|_| StepBatch::one(spec.clone())));
-                continue;
-            }
-            for part in steps.chunks(MOST) {
-                let mut list = CommandList::default();
-                for open in part {
-                    list.push(&open.step.argv, 0);
-                    if let Some(line) = open.step.line {
-                        list.set_line(line);
-                    }
-                    list.set_values(&open.step.values);
+            let mut list = CommandList::default();
+            for (key, open) in &steps {
+                let step = &open.step;
+                let Some(number) = key.step.number() else { continue };
+                if step.argv.is_empty() {
+                    made.push(StepBatch::one(StepSpec { again_of: Some((root.0, number)), ..spec.clone() }));
+                    continue;
                 }
-                made.push(StepBatch { specs: vec![spec.clone()], members: BatchMembers::Commands(list) });
+                if list.len() >= MOST || list.bytes() >= MOST_BYTES {
+                    let members = BatchMembers::Commands(std::mem::take(&mut list));
+                    made.push(StepBatch { specs: vec![spec.clone()], members });
+                }
+                add(&mut list, step, number);
+            }
+            if !list.is_empty() {
+                made.push(StepBatch { specs: vec![spec], members: BatchMembers::Commands(list) });
             }
         }
         made
     }
+}
+
+/// Adds the command of a step with all that is its own.
+fn add(list: &mut CommandList, step: &RecordedStep, number: u32) {
+    list.push(&step.argv, 0);
+    if let Some(line) = step.line {
+        list.set_line(line);
+    }
+    list.set_values(&step.values);
+    list.set_name(&step.own_name);
+    let variables = step.environment.iter().map(|entry| format!("{}\0", String::from_utf8_lossy(entry)));
+    list.set_environment(&variables.collect::<String>());
+    list.again.push(number);
 }
 
 fn names(which: &WhichSteps, key: StepKey) -> bool {
@@ -167,13 +174,15 @@ fn names(which: &WhichSteps, key: StepKey) -> bool {
 }
 
 /// A spec for the same steps in whatever job: what it left to its own job is said.
-fn as_it_was(run: &RecordedRun, batch: &RecordedBatch, root: u32) -> StepSpec {
+fn as_it_was(run: &RecordedRun, batch: &RecordedBatch, root: (JobId, u32)) -> StepSpec {
     let made_of: &StepSpec = &batch.made_of;
     StepSpec {
         work_dir: made_of.work_dir.clone().or_else(|| Some(run.work_dir.clone())),
         // Of steps that were, under numbers that mean others by now.
         dependency: None,
-        again_of: Some(made_of.again_of.unwrap_or((run.job, root))),
+        again_of: Some(root),
+        // They count for themselves.
+        fail_limit: made_of.fail_limit.map(|limit| FailLimit { group: RequestId::random(), ..limit }),
         ..made_of.clone()
     }
 }
@@ -225,7 +234,10 @@ fn hand_over(typed: &Typed, batches: Vec<StepBatch>, way: Way, job: JobId, conso
                 }
             }
             Handed::Refused(error) | Handed::Lost(error) => error,
-            Handed::Interrupted { .. } => return Err(startup::exit_code(1)),
+            Handed::Interrupted { .. } => {
+                code = startup::exit_code(1);
+                break;
+            }
         };
         error.details().iter().for_each(|line| console.error(line));
         console.error(format_args!("Unable to create step for job {job}: {error}"));
@@ -247,6 +259,7 @@ mod tests {
         state::ExitStatus,
         time::{TimeLimit, Timestamp},
     };
+    use serde_bytes::ByteBuf;
     use std::sync::Arc;
 
     fn search(over: bool) -> Search {
@@ -307,6 +320,9 @@ mod tests {
             line: None,
             argv: Vec::new(),
             values: String::new(),
+            own_name: String::new(),
+            environment: Vec::new(),
+            again_number: None,
             output: String::new(),
         }
     }
@@ -330,6 +346,8 @@ mod tests {
         }
         found.step(Again::Failed, true, &origin(9), step(StepKey::task(9, 1), StepState::Completed));
         found.step(Again::Failed, true, &origin(9), step(StepKey::task(9, 3), StepState::Failed));
+        let batches = found.clone().into_batches(&["9_3".parse().unwrap()]);
+        assert_eq!(tasks(&batches), ["3"], "by the number of its last run");
         let batches = found.into_batches(&[]);
         assert_eq!(tasks(&batches), ["4", "3"]);
         for batch in &batches {
@@ -347,6 +365,32 @@ mod tests {
             found.step(Again::Failed, true, &origin(1), step);
         }
         assert_eq!(tasks(&found.into_batches(&["[2-3]".parse().unwrap()])), ["23"]);
+    }
+
+    #[test]
+    fn equal_commands_are_steps_of_their_own_whatever_job_ran_them_last() {
+        let line = |number, state, again_number| {
+            let (argv, values) = (vec![ByteBuf::from(b"x".to_vec())], "seed=1".to_owned());
+            RecordedStep { line: Some(2), argv, values, again_number, ..step(StepKey::number(number), state) }
+        };
+        let mut found = search(true);
+        for number in 1..=3 {
+            found.step(Again::Failed, true, &origin(1), line(number, StepState::Failed, None));
+        }
+        // A step of another job, run again twice here: the second time it ended well.
+        let elsewhere = RecordedOrigin { again_of: Some((JobId(7), 1)), ..origin(1) };
+        found.step(Again::Failed, true, &elsewhere, line(20, StepState::Failed, Some(2)));
+        found.step(Again::Failed, true, &origin(1), line(2, StepState::Completed, None));
+        let left = |found: &Search| -> Vec<Vec<u32>> {
+            let again = |batch: StepBatch| match batch.members {
+                BatchMembers::Commands(list) => list.again,
+                _ => Vec::new(),
+            };
+            found.clone().into_batches(&[]).into_iter().map(again).collect()
+        };
+        assert_eq!(left(&found), [vec![2], vec![1, 3]]);
+        found.step(Again::Failed, true, &elsewhere, line(21, StepState::Completed, Some(2)));
+        assert_eq!(left(&found), [vec![1, 3]]);
     }
 
     #[test]
