@@ -235,7 +235,9 @@ impl<'a> History<'a> {
         }
         if let Some((batch, member)) = self.batch_of(step) {
             batch.waiting.insert(member);
-            batch.tries.insert(member, tries);
+            if tries > 0 {
+                batch.tries.insert(member, tries);
+            }
         }
     }
 
