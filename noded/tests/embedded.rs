@@ -54,6 +54,37 @@ fn a_batch_job_from_submission_to_its_record() {
 }
 
 #[test]
+fn a_job_whose_output_cannot_be_opened_says_which_file_and_why() {
+    let c = Cluster::up("noout", &[]);
+    let failed = |options: &str, file: &str| {
+        let a = c.sh(&format!("sbatch --wait {options} --wrap true"));
+        assert_eq!(a.code, 1, "{a:?}");
+        let id = a.job();
+        let field = |name: &str| c.job_field(&id, name).unwrap_or_default();
+        assert_eq!((field("JobState").as_str(), field("ExitCode").as_str()), ("FAILED", "0:53"));
+        assert_eq!(field("Reason"), "RaisedSignal:53(Real-time_signal_19)");
+        let cause = format!("Could not open {file}: No such file or directory");
+        let shown = c.sh(&format!("scontrol show job {id}")).ok();
+        assert!(shown.out.contains(&format!("\n   SystemComment={cause}\n")), "{shown:?}");
+        let told = c.sh(&format!("garrick why {id}")).ok();
+        assert!(told.out.contains(&format!(": it was not started on n1: {cause}; ")), "{told:?}");
+        let listed = c.sh(&format!("squeue -h -t all -j {id} -O system_comment:100")).ok();
+        assert_eq!(listed.out.trim(), cause);
+    };
+    failed("-o /nosuch/x.out", "stdout file /nosuch/x.out");
+    failed("-e /nosuch/x.err -o /dev/null", "stderr file /nosuch/x.err");
+    failed("-D /nosuch -o x.out", "stdout file /nosuch/x.out");
+    // As in Slurm, a folder that is not there is no reason for a script not to run.
+    let id = c
+        .run("sbatch", &["--wait", "-D", "/nosuch", "-o", c.work.join("moved.out").to_str().unwrap(), "--wrap", "pwd"]);
+    let id = id.ok().job();
+    let moved =
+        "slurmstepd: error: couldn't chdir to `/nosuch': No such file or directory: going to /tmp instead\n/tmp\n";
+    assert_eq!(c.read("moved.out"), moved);
+    assert!(!c.sh(&format!("scontrol show job {id}")).ok().out.contains("SystemComment="));
+}
+
+#[test]
 fn exit_codes_and_messages_of_srun_are_slurms() {
     let c = Cluster::up("exit", &[]);
     let a = c.run("srun", &["-n1", "bash", "-c", "exit 7"]);

@@ -165,6 +165,9 @@ pub struct JobView {
     pub stdin_path: Option<String>,
     /// Comment set by an administrator.
     pub admin_comment: Option<String>,
+    /// Why its last run could not be started, or its script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_comment: Option<String>,
     /// What the step manager of the current or last run counted, as of its latest report.
     #[serde(default)]
     pub steps: StepTally,

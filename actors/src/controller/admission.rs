@@ -490,6 +490,7 @@ impl Rules<'_> {
             unfenced: Vec::new(),
             expediting: None,
             last_exit: None,
+            last_cause: None,
             phase: Phase::Pending,
             spec: Arc::new(spec),
         }

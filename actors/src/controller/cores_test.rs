@@ -420,6 +420,7 @@ impl World {
                     derived: exit,
                     at,
                     lost: vec![],
+                    cause: None,
                 },
             );
             let others: Vec<String> =

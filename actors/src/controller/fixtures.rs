@@ -596,7 +596,17 @@ fn end(
     let at = Timestamp::now();
     report(
         node,
-        AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at, lost: vec![] },
+        AgentReport::JobEnded {
+            job,
+            sluid,
+            state,
+            reason: Reason::None,
+            exit,
+            derived: exit,
+            at,
+            lost: vec![],
+            cause: None,
+        },
     );
     report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None, unkillable: None });
 }

@@ -247,6 +247,7 @@ fn an_order_to_steps_goes_to_the_step_manager_of_the_run_or_is_refused_with_why(
             derived: ExitStatus::SUCCESS,
             at: Timestamp::now(),
             lost: Vec::new(),
+            cause: None,
         };
         agents.report("n0", end);
         rig.until(job, |view| view.state != JobState::Running).await;

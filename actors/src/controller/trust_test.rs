@@ -128,6 +128,7 @@ fn a_node_tells_nothing_of_runs_in_which_it_takes_no_part() {
                 derived: exit,
                 at,
                 lost: vec!["n0".to_owned()],
+                cause: None,
             },
             AgentReport::JobLaunchFailed {
                 job,

@@ -99,6 +99,7 @@ impl JobCore {
                     derived: ExitStatus::SUCCESS,
                     at: turn.now,
                     then: Afterwards::Over,
+                    cause: None,
                 },
             );
             self.split_off(index, record, None, turn);

@@ -27,7 +27,7 @@ use garrick_model::{
     resources::SpecCores,
     spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec, LayoutRequest, Sharing},
     spec_text::licenses::Licenses,
-    state::{JobState, Reason},
+    state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
     view::{StepCounts, StepRows},
 };
@@ -228,7 +228,7 @@ fn who_waits_for_a_job_is_known_from_the_records() {
 fn reports_of_an_older_run_change_nothing() {
     let mut job = Bench::running(spec());
     let before = job.core.record().clone();
-    let exit = garrick_model::state::ExitStatus::SUCCESS;
+    let exit = ExitStatus::SUCCESS;
     let old = Sluid(1);
     let out = job.report(
         "n0",
@@ -241,6 +241,7 @@ fn reports_of_an_older_run_change_nothing() {
             derived: exit,
             at: job.now,
             lost: Vec::new(),
+            cause: None,
         },
     );
     assert_eq!(out, [JobEffect::AckReport { node: "n0".to_owned(), seq: 1 }]);
@@ -428,8 +429,36 @@ fn a_failed_prolog_requeues_held_and_drains_the_node() {
     job.released("n1");
     assert_eq!(job.view().reason, Reason::Other("launch failed requeued held".to_owned()));
     assert_eq!((job.state(), job.view().priority), (JobState::Pending, 0));
+    assert_eq!(job.view().system_comment.as_deref(), Some("exit 1"));
     job.order(JobCommand::Release).unwrap();
     assert!(job.view().eligible);
+    job.allocate(&["n0", "n1"]);
+    assert_eq!(job.view().system_comment, None);
+}
+
+#[test]
+fn a_job_whose_script_could_not_be_started_says_why_also_after_a_restart() {
+    let mut job = Bench::running(spec());
+    let exit = ExitStatus { code: 0, signal: Some(53) };
+    let cause = "Could not open stdout file /nosuch/x.out: No such file or directory";
+    let end = AgentReport::JobEnded {
+        job: JobId(7),
+        sluid: Sluid(7),
+        state: JobState::Failed,
+        reason: Reason::RaisedSignal(53),
+        exit,
+        derived: ExitStatus::SUCCESS,
+        at: job.now,
+        lost: Vec::new(),
+        cause: Some(cause.to_owned()),
+    };
+    job.report("n0", end);
+    assert_eq!((job.state(), job.view().system_comment.as_deref()), (JobState::Completing, Some(cause)));
+    job.released("n0");
+    job.released("n1");
+    let view = job.view();
+    assert_eq!((view.state, view.exit, view.system_comment.as_deref()), (JobState::Failed, exit, Some(cause)));
+    assert_eq!(job.replayed().phase.end().and_then(|end| end.cause.as_deref()), Some(cause));
 }
 
 #[test]
@@ -1021,7 +1050,7 @@ fn output_patterns_are_filled_in() {
 #[test]
 fn an_allocation_is_finished_by_its_owner() {
     let mut job = Bench::running(JobSpec { kind: JobKind::Allocation, script: None, ..spec() });
-    let exit = garrick_model::state::ExitStatus::SUCCESS;
+    let exit = ExitStatus::SUCCESS;
     let (answer, out) = job.command(ALICE, None, JobCommand::FinishAllocation { exit });
     assert_eq!(answer, Ok(()));
     assert!(out.iter().any(|e| matches!(e, JobEffect::ToAgent { frame, .. } if matches!(**frame, ControllerToNode::FinishAllocation { .. }))));

@@ -87,6 +87,7 @@ impl JobCore {
             derived: ExitStatus::SUCCESS,
             at: turn.now,
             then: Afterwards::Over,
+            cause: None,
         }
     }
 

@@ -79,6 +79,7 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
         unfenced: Vec::new(),
         expediting: None,
         last_exit: None,
+        last_cause: None,
         phase: Phase::Pending,
         spec: Arc::new(spec),
     }
@@ -223,6 +224,7 @@ impl Bench {
                 derived: exit,
                 at: self.now,
                 lost: vec![],
+                cause: None,
             },
         )
     }

@@ -399,6 +399,9 @@ pub struct End {
     pub at: Timestamp,
     /// What follows.
     pub then: Afterwards,
+    /// Why it could not be started, or its script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 /// Where a job is in its life. What exists only there lives there.
@@ -525,6 +528,9 @@ pub struct JobRecord {
     /// How the run before ended, while the job waits for the next: what its exit code is shown as until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<ExitStatus>,
+    /// Why the run before could not be started, while the job waits for the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_cause: Option<String>,
     /// Where it is.
     pub phase: Phase,
 }

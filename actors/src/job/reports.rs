@@ -35,9 +35,9 @@ impl JobCore {
         }
         match report {
             AgentReport::JobStarted { sluid, door, .. } if sluid == current => self.started(node, door, turn),
-            AgentReport::JobEnded { sluid, state, reason, exit, derived, at, lost, .. } if sluid == current => {
+            AgentReport::JobEnded { sluid, state, reason, exit, derived, at, lost, cause, .. } if sluid == current => {
                 let then = self.after_run(state, &reason, exit);
-                self.ended(End { state, reason, exit, derived, at, then }, lost, turn);
+                self.ended(End { state, reason, exit, derived, at, then, cause }, lost, turn);
             }
             AgentReport::JobLaunchFailed { sluid, reason, detail, drain_node, .. } if sluid == current => {
                 self.launch_failed(node, reason, &detail, drain_node, turn);
@@ -219,7 +219,8 @@ impl JobCore {
                 drain: Some("Prolog error".to_owned()),
             });
         }
-        self.end(End { state, reason, exit, derived: exit, at: turn.now, then }, turn);
+        let cause = Some(detail.to_owned());
+        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause }, turn);
     }
 
     /// The batch host said neither that the run started nor that it could not: for instance because it did not believe
@@ -415,7 +416,7 @@ impl JobCore {
             None => (JobState::NodeFail, Reason::StepManagerDied, self.after_node_failure()),
         };
         let exit = ExitStatus { code: 0, signal: Some(9) };
-        self.end(End { state, reason, exit, derived: exit, at: turn.now, then }, turn);
+        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause: None }, turn);
     }
 
     pub(super) fn node_lost(&mut self, node: &str, turn: &mut Turn<'_>) {
@@ -440,7 +441,7 @@ impl JobCore {
             None => (JobState::NodeFail, self.after_node_failure()),
         };
         let exit = ExitStatus::SUCCESS;
-        self.end(End { state, reason: Reason::NodeDown, exit, derived: exit, at: turn.now, then }, turn);
+        self.end(End { state, reason: Reason::NodeDown, exit, derived: exit, at: turn.now, then, cause: None }, turn);
     }
 
     fn release_node(&mut self, node: &str, turn: &mut Turn<'_>) {

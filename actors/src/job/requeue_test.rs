@@ -138,7 +138,10 @@ fn a_node_that_only_the_step_manager_gave_up_is_not_waited_for() {
     let (id, sluid, exit) = (job.core.record().id, job.core.record().sluid, ExitStatus::SUCCESS);
     let (reason, at) = (Reason::NodeDown, job.now);
     let (state, lost) = (JobState::NodeFail, vec!["n1".to_owned()]);
-    job.report("n0", AgentReport::JobEnded { job: id, sluid, state, reason, exit, derived: exit, at, lost });
+    job.report(
+        "n0",
+        AgentReport::JobEnded { job: id, sluid, state, reason, exit, derived: exit, at, lost, cause: None },
+    );
     let out = job.released("n0");
     assert_eq!((kept(&out), job.state()), (vec!["n0"], JobState::Expediting));
     let holds: Vec<(String, bool)> =
@@ -241,7 +244,10 @@ fn a_script_that_a_signal_killed_or_that_succeeded_is_over_with_good_epilogs() {
     let (id, sluid, at) = (job.core.record().id, job.core.record().sluid, job.now);
     let (state, reason) = (JobState::Failed, Reason::RaisedSignal(9));
     let exit = ExitStatus { code: 0, signal: Some(9) };
-    job.report("n0", AgentReport::JobEnded { job: id, sluid, state, reason, exit, derived: exit, at, lost: vec![] });
+    job.report(
+        "n0",
+        AgentReport::JobEnded { job: id, sluid, state, reason, exit, derived: exit, at, lost: vec![], cause: None },
+    );
     job.released("n0");
     job.released("n1");
     assert_eq!((job.state(), job.core.record().holds()), (JobState::Failed, vec![]));
@@ -416,7 +422,7 @@ fn an_end_that_nobody_asked_for_counts_and_a_release_begins_anew() {
                 Ending { state, reason: reason.clone(), then, by: asked.then_some(0), at: None, unasked: !asked };
             record.apply(&JobEvent::Ending(ending)).unwrap();
         }
-        let end = End { state, reason, exit, derived: exit, at: Timestamp::from_secs(20_000), then };
+        let end = End { state, reason, exit, derived: exit, at: Timestamp::from_secs(20_000), then, cause: None };
         record.apply(&JobEvent::Ended(end)).unwrap();
         record
     };

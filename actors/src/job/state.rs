@@ -388,6 +388,7 @@ impl JobRecord {
                     let left = run.as_ref().map(|run| left_behind(run, self.sluid)).unwrap_or_default();
                     self.expediting = expedited.then_some(end.at);
                     self.last_exit = Some(end.exit);
+                    self.last_cause.clone_from(&end.cause);
                     if *expedited {
                         self.earlier.extend(left);
                     }

@@ -115,6 +115,11 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         stderr_path: record.spec.stderr.as_deref().map(|pattern| fill(record, pattern)),
         stdin_path: record.spec.stdin.as_deref().map(|pattern| fill(record, pattern)),
         admin_comment: record.admin_comment.clone(),
+        system_comment: match (end, &record.phase) {
+            (Some(end), _) => end.cause.clone(),
+            (None, Phase::Pending) => record.last_cause.clone(),
+            (None, _) => None,
+        },
         steps: core.tally,
         terms: record.terms,
         preempted: run.and_then(|run| run.preempted.as_ref()).map(|mark| mark.times),

@@ -329,14 +329,10 @@ impl NodeAgentCore {
                 let door = run.door.clone();
                 self.report(AgentReport::JobStarted { job, sluid, door }, from, None, out);
             }
-            StepdReport::Ended { state, reason, exit, derived, at, lost } => {
+            StepdReport::Ended { state, reason, exit, derived, at, lost, cause } => {
                 run.end_reported = true;
-                self.report(
-                    AgentReport::JobEnded { job, sluid, state, reason, exit, derived, at, lost },
-                    from,
-                    None,
-                    out,
-                );
+                let report = AgentReport::JobEnded { job, sluid, state, reason, exit, derived, at, lost, cause };
+                self.report(report, from, None, out);
             }
             StepdReport::LaunchFailed { reason, detail } => {
                 run.end_reported = true;

@@ -168,6 +168,7 @@ fn ended() -> StepdReport {
         derived: ExitStatus::SUCCESS,
         at: Timestamp(3),
         lost: Vec::new(),
+        cause: None,
     }
 }
 

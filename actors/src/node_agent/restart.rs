@@ -159,7 +159,7 @@ impl NodeAgentCore {
         let RunKey { job, sluid } = key;
         let exit = ExitStatus { code: 0, signal: Some(9) };
         let (at, lost) = (self.now, Vec::new());
-        let report = AgentReport::JobEnded { job, sluid, state, reason, exit, derived: exit, at, lost };
+        let report = AgentReport::JobEnded { job, sluid, state, reason, exit, derived: exit, at, lost, cause: None };
         self.report(report, None, None, out);
     }
 }

@@ -144,6 +144,7 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
         stderr_path: None,
         stdin_path: None,
         admin_comment: None,
+        system_comment: None,
         steps: garrick_model::packed_steps::StepTally::default(),
         terms: garrick_model::view::PriorityTerms::default(),
         preempted: None,

@@ -14,7 +14,7 @@ use garrick_model::{
     messages::{
         command::Caller,
         launch_failure::LaunchFailure,
-        launcher::{FromLauncher, SpawnTask, TaskHeld, TaskOver, TaskUsage, ToLauncher},
+        launcher::{FdSource, FromLauncher, SpawnTask, TaskHeld, TaskOver, TaskUsage, ToLauncher},
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd, Stream},
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdReport, StepdToNode},
@@ -773,9 +773,17 @@ impl Company {
 
     fn spawn_process(&mut self, n: usize, spawn: SpawnTask) {
         let token = spawn.token;
-        if spawn.argv[0].starts_with(b"/nosuch") {
+        let no_program = spawn.argv[0].starts_with(b"/nosuch").then(|| {
             let subject = String::from_utf8_lossy(&spawn.argv[0]).into_owned();
-            let failure = LaunchFailure::new("execve", subject, 2);
+            LaunchFailure::new("execve", subject, 2)
+        });
+        let no_output = match &spawn.stdio[1] {
+            FdSource::File { path, .. } if path.starts_with("/nosuch") => {
+                Some(LaunchFailure::new("open stdout", path, 2))
+            }
+            _ => None,
+        };
+        if let Some(failure) = no_output.or(no_program) {
             let (label, status, usage) = (spawn.label, failure.status(), TaskUsage::default());
             self.nodes[n].over.push(TaskOver { token, label, status, usage });
             self.on_launcher(n, FromLauncher::SpawnFailed { token, failure });

@@ -1056,6 +1056,19 @@ fn a_script_that_could_not_be_written_is_a_launch_failure() {
     assert!(detail.contains("No space left on device"), "{detail}");
 }
 
+/// A job whose output could not be opened ended with a code and no word.
+#[test]
+fn a_script_that_could_not_be_started_ends_the_job_with_the_reason() {
+    let mut company = batch_with(&[1], |spec| spec.stdout = Some("/nosuch/x.out".to_owned()));
+    company.settle();
+    let [StepdReport::Started, StepdReport::Ended { exit, cause, .. }, StepdReport::Gone] = &company.job_reports()[..]
+    else {
+        panic!("{:?}", company.job_reports());
+    };
+    assert_eq!(*exit, ExitStatus { code: 0, signal: Some(53) });
+    assert_eq!(cause.as_deref(), Some("Could not open stdout file /nosuch/x.out: No such file or directory"));
+}
+
 /// The node's daemon and the step manager were killed before anybody had the report: the next one said that the script had
 /// exited with 1, and the job ended as failed.
 #[test]

@@ -397,7 +397,8 @@ impl StepMgrCore {
                 };
                 let lost = self.pool.nodes().iter().filter(|n| n.usage == NodeUse::Lost);
                 let lost = lost.map(|n| n.name.clone()).collect();
-                StepdReport::Ended { state, reason, exit, derived: self.ledger.derived, at, lost }
+                let cause = self.ledger.batch.as_ref().and_then(|batch| batch.detail.clone());
+                StepdReport::Ended { state, reason, exit, derived: self.ledger.derived, at, lost, cause }
             }
         };
         self.report(report, out);

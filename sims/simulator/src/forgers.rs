@@ -166,7 +166,17 @@ impl World {
                 let states = [JobState::Completed, JobState::Failed, JobState::NodeFail, JobState::Pending];
                 let state = random.pick(&states).copied().unwrap_or(JobState::Failed);
                 let at = Timestamp(if random.one_in_thousand(200) { i64::MAX } else { 0 });
-                AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at, lost }
+                AgentReport::JobEnded {
+                    job,
+                    sluid,
+                    state,
+                    reason: Reason::None,
+                    exit,
+                    derived: exit,
+                    at,
+                    lost,
+                    cause: None,
+                }
             }
             3 => AgentReport::NodeReleased { job, sluid, epilog_failed: None, unkillable: None },
             4 => {

@@ -162,7 +162,8 @@ impl World {
                 if let (true, AgentReport::JobStarted { job, sluid, .. }) = (is_replayed(seq), &*report) {
                     let (job, sluid, exit) = (*job, *sluid, ExitStatus::SUCCESS);
                     let (state, reason, at, lost) = (JobState::Completed, Reason::None, self.clock(), Vec::new());
-                    *report = AgentReport::JobEnded { job, sluid, state, reason, exit, derived: exit, at, lost };
+                    *report =
+                        AgentReport::JobEnded { job, sluid, state, reason, exit, derived: exit, at, lost, cause: None };
                 }
                 Some(JobInput::Report { node, seq, report })
             }

@@ -248,7 +248,7 @@ impl World {
         let lost =
             others.iter().filter(|_| state == JobState::NodeFail).filter(gone).map(|at| format!("n{at}")).collect();
         self.note_end(run, state);
-        self.stepd_reports(node, run, StepdReport::Ended { state, reason, exit, derived: exit, at, lost });
+        self.stepd_reports(node, run, StepdReport::Ended { state, reason, exit, derived: exit, at, lost, cause: None });
         for other in others {
             self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
         }

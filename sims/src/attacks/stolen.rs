@@ -140,6 +140,7 @@ fn ended(job: JobId, sluid: Sluid) -> AgentReport {
         derived: ExitStatus::default(),
         at: Timestamp::now(),
         lost: Vec::new(),
+        cause: None,
     }
 }
 

@@ -769,6 +769,7 @@ fn pose_as_stepd(scene: &mut Scene) -> Fallible<Seen> {
         derived: ExitStatus::default(),
         at: Timestamp::now(),
         lost: Vec::new(),
+        cause: None,
     };
     let report = StepdToNode::Report { seq: 1_000_000, report: end };
     let mut broken = Vec::new();

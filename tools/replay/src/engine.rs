@@ -349,6 +349,7 @@ pub fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> Job
         stderr_path: None,
         stdin_path: None,
         admin_comment: None,
+        system_comment: None,
         steps: StepTally::default(),
         spec: Arc::new(spec),
     }

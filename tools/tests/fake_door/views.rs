@@ -60,6 +60,7 @@ pub fn job_view(id: JobId, spec: JobSpec, state: JobState) -> JobView {
         stderr_path: None,
         stdin_path: None,
         admin_comment: None,
+        system_comment: None,
         terms: garrick_model::view::PriorityTerms::default(),
         preempted: None,
         leave_by: None,

@@ -51,6 +51,22 @@ impl LaunchFailure {
     }
 }
 
+/// What whoever reads a text of [`LaunchFailure::text`] can do about it.
+pub fn advice(text: &str) -> Option<&'static str> {
+    if text.starts_with("Could not open stdin file ") {
+        Some("the file has to be on the node, and its user may have to be let read it; -i names another")
+    } else if text.starts_with("Could not open stdout file ") || text.starts_with("Could not open stderr file ") {
+        Some(
+            "the folder has to be on the node, and its user may have to be let write there; -o and -e name other files, -D \
+             another folder for names without one",
+        )
+    } else if text.starts_with("execve(): ") {
+        Some("the program, or what the script's first line names (#!), has to be on the node, and executable")
+    } else {
+        None
+    }
+}
+
 /// What a task is told on its standard error when its working directory is out of reach.
 pub fn moved_text(folder: &str, errno: i32) -> String {
     format!("slurmstepd: error: couldn't chdir to `{folder}': {}: going to /tmp instead", errno_text(errno))
@@ -67,6 +83,7 @@ fn errno_text(errno: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -80,6 +97,17 @@ mod tests {
     fn outputs_that_cannot_be_opened_end_as_slurm_has_it() {
         let status = |stage: &str| LaunchFailure::new(stage, "/nosuch/x.out", 2).status().to_string();
         assert_eq!([status("open stdout"), status("open stderr"), status("open stdin")], ["0:53", "0:53", "1:0"]);
+    }
+
+    #[test]
+    fn there_is_advice_for_what_users_can_mend() {
+        let advised = |stage: &str| advice(&LaunchFailure::new(stage, "/x", 2).text());
+        let outputs = advised("open stdout").unwrap();
+        assert!(outputs.contains("-o and -e name other files"));
+        assert_eq!(advised("open stderr"), Some(outputs));
+        assert!(advised("open stdin").unwrap().contains("-i names another"));
+        assert!(advised("execve").unwrap().contains("executable"));
+        assert_eq!(advised("clone"), None);
     }
 
     #[test]

@@ -360,6 +360,9 @@ pub enum AgentReport {
         /// Nodes that the step manager had given up.
         #[serde(default)]
         lost: Vec<String>,
+        /// Why its script could not be started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
     },
     /// This node is done with the run, epilog included.
     NodeReleased {

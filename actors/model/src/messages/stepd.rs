@@ -137,6 +137,9 @@ pub enum StepdReport {
         /// Nodes that the step manager had given up.
         #[serde(default)]
         lost: Vec<String>,
+        /// Why its script could not be started.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
     },
     /// It could not be launched.
     LaunchFailed {

@@ -278,6 +278,7 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
         unfenced: Vec::new(),
         expediting: None,
         last_exit: None,
+        last_cause: None,
         phase: Phase::Pending,
     }
 }
@@ -319,7 +320,7 @@ fn run(nodes: &[&str]) -> Run {
 
 fn end(state: JobState, reason: Reason, code: u8, then: Afterwards) -> End {
     let exit = ExitStatus { code, signal: None };
-    End { state, reason, exit, derived: ExitStatus { code: 0, signal: Some(9) }, at: at(50), then }
+    End { state, reason, exit, derived: ExitStatus { code: 0, signal: Some(9) }, at: at(50), then, cause: None }
 }
 
 const TALLY: StepTally = StepTally {

@@ -105,6 +105,7 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::Wckey => or_null(spec.wckey.as_deref()),
         Field::Comment => or_null(spec.comment.as_deref()),
         Field::AdminComment => or_null(job.admin_comment.as_deref()),
+        Field::SystemComment => or_null(job.system_comment.as_deref()),
         Field::Dependency => amounts::dependencies(job),
         Field::Features => or_null(spec.constraint.as_deref()),
         Field::Reservation => or_null(amounts::reservation(job).as_deref()),

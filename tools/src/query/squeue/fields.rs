@@ -132,6 +132,8 @@ pub enum Field {
     Comment,
     /// Administrator's comment.
     AdminComment,
+    /// Why its last run could not be started.
+    SystemComment,
     /// Dependencies left.
     Dependency,
     /// Features asked for.
@@ -310,7 +312,7 @@ pub const JOB: &[Entry] = &[
     named(Field::Stdin, &["stdin"], "STDIN"),
     named(Field::Stdout, &["stdout"], "STDOUT"),
     named(Field::SubmitLine, &["submitline"], "SUBMIT_LINE"),
-    named(NULL, &["system_comment"], "SYSTEM_COMMENT"),
+    named(Field::SystemComment, &["system_comment"], "SYSTEM_COMMENT"),
     named(Field::Tres, &["tres-alloc", "tres"], "TRES_ALLOC"),
     named(NA, &["tres-bind"], "TRES_BIND"),
     named(NA, &["tres-freq"], "TRES_FREQ"),

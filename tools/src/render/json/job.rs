@@ -132,6 +132,7 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     j["submit_time"] = time(Some(view.submit_time));
     j["tasks"] = number(view.tasks);
     j["tasks_per_node"] = optional(spec.tasks_per_node.map(u64::from));
+    j["system_comment"] = text(view.system_comment.as_deref());
     j["time_limit"] = minutes(view.time_limit);
     if let Some(least) = spec.time_min {
         j["time_minimum"] = minutes(least);

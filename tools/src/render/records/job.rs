@@ -95,6 +95,7 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
     }
     r.line(format!("WorkDir={}", spec.work_dir));
     r.line_if("AdminComment", job.admin_comment.as_deref());
+    r.line_if("SystemComment", job.system_comment.as_deref());
     r.line_if("Comment", spec.comment.as_deref());
     r.line_if("Extra", spec.extra.as_deref());
     if spec.kind == JobKind::Batch {

@@ -153,8 +153,10 @@ fn held(job: &JobView) -> String {
         Reason::JobHoldMaxRequeue => "it is held, since it went back to the queue too often (MaxBatchRequeue)",
         _ => "it is held",
     };
+    let failed = job.system_comment.as_ref();
+    let failed = failed.map_or_else(String::new, |c| format!(", since its last run could not be started ({c})"));
     let whose = if job.reason == Reason::JobHoldMaxRequeue { "an administrator's " } else { "" };
-    format!("{who}; {whose}\"scontrol release {}\" lets it go", job.id)
+    format!("{who}{failed}; {whose}\"scontrol release {}\" lets it go", job.id)
 }
 
 /// Conditions that are not fulfilled, and how it stands with the jobs that they are about.

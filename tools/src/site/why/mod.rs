@@ -16,7 +16,10 @@ use crate::{
     render::words,
 };
 use garrick_model::{
-    messages::command::{CommandReply, CommandRequest},
+    messages::{
+        command::{CommandReply, CommandRequest},
+        launch_failure::advice,
+    },
     outlook::{Blocker, Outlook},
     state::Reason,
     time::short_duration,
@@ -84,7 +87,13 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
 fn text(job: &JobView, outlook: Option<&Outlook>, around: &Around, zone: &TimeZone) -> String {
     let id = job.array_task.map_or_else(|| job.id.to_string(), |task| format!("{}_{}", task.array_job, task.index));
     if !job.state.waits() {
-        return format!("Job {id} does not wait: it is {}.", words::job_state(job.state));
+        let state = words::job_state(job.state);
+        return match &job.system_comment {
+            Some(cause) => {
+                format!("Job {id} is {state} ({}): {}.", words::reason(&job.reason), not_started(job, cause))
+            }
+            None => format!("Job {id} does not wait: it is {state}."),
+        };
     }
     let reason = words::reason(&job.reason);
     let Some(outlook) = outlook else {
@@ -134,6 +143,14 @@ fn text(job: &JobView, outlook: Option<&Outlook>, around: &Around, zone: &TimeZo
     }
 }
 
+/// Why a job's script was not run, where, and what can be done about it.
+fn not_started(job: &JobView, cause: &str) -> String {
+    let node = job.allocation.as_ref().and_then(|allocation| allocation.nodes.first());
+    let node = node.map_or_else(String::new, |node| format!(" on {}", node.name));
+    let advice = advice(cause).map_or_else(String::new, |advice| format!("; {advice}"));
+    format!("it was not started{node}: {cause}{advice}")
+}
+
 /// What `--switches` has to do with it.
 fn of_switches(switches: u32, wait_secs: Option<u64>) -> String {
     let leaves = if switches == 1 { "leaf switch" } else { "leaf switches" };
@@ -156,6 +173,7 @@ fn as_json(job: &JobView, outlook: Option<&Outlook>) -> serde_json::Value {
         "job": job.id.0,
         "state": words::job_state(job.state),
         "reason": words::reason(&job.reason),
+        "cause": job.system_comment,
         "partition": outlook.map(|o| o.partition.clone()),
         "start": outlook.map(|o| o.start.secs()),
         "nodes": outlook.map(|o| o.nodes.clone()),
@@ -170,10 +188,11 @@ fn as_json(job: &JobView, outlook: Option<&Outlook>) -> serde_json::Value {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::render::test_views::waiting;
+    use crate::render::test_views::{over, waiting};
     use garrick_model::{
         ids::JobId,
         spec::{JobSpec, TopologyRequest},
+        state::JobState,
         time::Timestamp,
     };
 
@@ -232,6 +251,25 @@ mod tests {
         let itself =
             "\nFirst in its way: that wish itself, until 1970-01-01T00:59:50; from then on it takes any nodes.";
         assert!(told(&waits).ends_with(&format!("{wish}{itself}")));
+    }
+
+    #[test]
+    fn what_kept_a_script_from_being_started_is_told_with_what_to_do() {
+        let mut job = over(7, JobState::Failed, &[("n1", 1)]);
+        job.reason = Reason::RaisedSignal(53);
+        let told = |job: &JobView| text(job, None, &Around::default(), &TimeZone::UTC);
+        assert_eq!(told(&job), "Job 7 does not wait: it is FAILED.");
+        job.system_comment = Some("Could not open stdout file /nosuch/x.out: No such file or directory".to_owned());
+        let first = "Job 7 is FAILED (RaisedSignal:53(Real-time_signal_19)): it was not started on n1: Could not open stdout file \
+                     /nosuch/x.out: No such file or directory; the folder has to be on the node, ";
+        assert!(told(&job).starts_with(first), "{}", told(&job));
+        let mut held = waiting(8, Reason::Other("launch failed requeued held".to_owned()));
+        (held.priority, held.system_comment) = (0, Some("write /spool: No space left on device".to_owned()));
+        assert_eq!(
+            told(&held),
+            "Job 8 waits (launch failed requeued held): it is held, since its last run could not be started (write /spool: No \
+             space left on device); \"scontrol release 8\" lets it go."
+        );
     }
 
     #[test]
