@@ -144,6 +144,37 @@ fn a_line_that_names_a_script_without_an_interpreter_is_run_by_the_shell() {
 }
 
 #[test]
+fn a_step_without_output_leaves_no_file_unless_one_was_asked_for() {
+    let c = Cluster::up("silent", &[]);
+    c.script("silent.sh", "#!/bin/sh\nexit 0\n");
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -n2 -o job.out\n\
+         srun --async --array=0-9 sh -c '[ $SLURM_STEP_ARRAY_TASK_ID != 7 ] || echo seven'\n\
+         srun --async --array=0-1 -o asked.%a true\n\
+         srun --async -n2 --exact sh -c '[ $SLURM_PROCID = 0 ] || echo one of two'\n\
+         srun --async -n2 --exact true\n\
+         srun --batch silent.sh\n\
+         srun --async -n1 --exact no-such-program\n\
+         printf 'true\\necho a line\\n' | srun --async --from-file -\n\
+         srun --async --retries=1 -n1 --exact sh -c '[ -n \"$GARRICK_STEP_RETRY\" ] || { echo first; exit 1; }'\n\
+         swait\n",
+    );
+    let id = c.sh("sbatch --wait job.sh").ok().job();
+    let mut found: Vec<String> = std::fs::read_dir(&c.work)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("slurm-") || name.starts_with("asked."))
+        .collect();
+    found.sort_unstable();
+    let left = ["0_7", "2", "5", "7"].map(|step| format!("slurm-{id}.{step}.out"));
+    assert_eq!(found, [&["asked.0".to_owned(), "asked.1".to_owned()][..], &left].concat());
+    assert_eq!((c.read(&left[0]), c.read(&left[1])), ("seven\n".to_owned(), "one of two\n".to_owned()));
+    assert_eq!(c.read(&left[2]), "slurmstepd: error: execve(): no-such-program: No such file or directory\n");
+    assert_eq!(c.read(&left[3]), "a line\n");
+}
+
+#[test]
 fn refusals_say_what_slurm_says() {
     let c = Cluster::up("refuse", &[]);
     let a = c.sh("sbatch --nosuch job.sh");

@@ -720,6 +720,9 @@ pub struct StepSpec {
     /// In a heterogeneous job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub het: Option<HetPart>,
+    /// Nobody asked for the file that `stdout` names. Minibatch only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unasked_output: bool,
 }
 
 /// What a step in a component of a heterogeneous job knows of the others.

@@ -139,6 +139,7 @@ pub fn unknown_launch() -> StepLaunch {
         output_pack: None,
         unattended: true,
         or_shell: false,
+        unasked_output: false,
     }
 }
 

@@ -147,6 +147,7 @@ fn launch() -> StepLaunch {
         output_pack: None,
         unattended: false,
         or_shell: false,
+        unasked_output: false,
     }
 }
 
@@ -229,6 +230,7 @@ fn a_task_is_spawned_with_what_it_shares_sent_once() {
         quiet: false,
         after: None,
         or_shell: false,
+        unasked_output: false,
     }));
     assert_eq!(
         first,
@@ -880,4 +882,21 @@ fn a_pack_that_fails_is_told_to_the_operator_and_in_the_jobs_own_file() {
             ShepherdEffect::Log { text: text.into() },
         ]
     );
+}
+
+/// On other nodes of a shared file system the same file may be written.
+#[test]
+fn an_output_file_that_nobody_asked_for_may_go_where_all_tasks_are_on_this_node() {
+    let asked = |unasked: bool, total: u32| {
+        let mut rig = Rig::new();
+        let change = |launch: &mut StepLaunch, _: &mut StepNodeShare| {
+            launch.stdout = StreamTarget::File("slurm-%J.out".to_owned());
+            (launch.unasked_output, launch.total_tasks) = (unasked, total);
+        };
+        let effects = rig.launch(change, 2);
+        spawns(&effects).iter().map(|task| task.unasked_output).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(true, 2), [true, true]);
+    assert_eq!(asked(true, 3), [false, false]);
+    assert_eq!(asked(false, 2), [false, false]);
 }

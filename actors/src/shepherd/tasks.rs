@@ -192,6 +192,8 @@ impl ShepherdCore {
             quiet,
             after,
             or_shell: here.launch.or_shell,
+            // What is written on other nodes may be in the same file.
+            unasked_output: here.launch.unasked_output && here.tasks_here == here.launch.total_tasks,
         }));
         let phase = TaskPhase::Launched;
         self.tasks.insert(token, TaskHere { step: id, rank, phase, streams, spoke: [false; 2], error_path });

@@ -282,6 +282,7 @@ fn launch(
         output_pack: spec.output_pack.clone(),
         unattended: unattended || !spec.tell_starts,
         or_shell: false,
+        unasked_output: unattended && !pack && (spec.unasked_output || spec.stdout == StreamTarget::Relay),
     };
     // Before tasks on other nodes begin, the first one has to say that it opened the file that they share.
     let tells = shape.max_nodes > 1 && launch.total_tasks > 1 && one_file_for_all(&launch);
@@ -393,6 +394,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         output_pack: None,
         unattended: true,
         or_shell: false,
+        unasked_output: false,
     };
     let own_env = env::number_variables(StepKey::BATCH);
     let mut argv = vec![ByteBuf::from(SCRIPT_NAME.to_vec())];

@@ -174,6 +174,41 @@ pub fn open_standard_file(path: &Path, mode: FileMode) -> io::Result<File> {
     }
 }
 
+/// Which file that is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// A file that is about to be removed.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Which.
+    pub id: FileId,
+    /// Nothing is in it.
+    pub is_empty: bool,
+}
+
+/// The regular file of that name, if there is one.
+fn regular(path: &Path) -> Option<Found> {
+    let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+    Some(Found { id: FileId { device: found.dev(), inode: found.ino() }, is_empty: found.len() == 0 })
+}
+
+/// Which regular file has that name.
+pub fn id_of(path: &Path) -> Option<FileId> {
+    regular(path).map(|found| found.id)
+}
+
+/// Removes a regular file, if it is as it is to be.
+pub fn remove_regular(path: &Path, is_meant: impl FnOnce(&Found) -> bool) -> io::Result<()> {
+    match regular(path) {
+        Some(found) if is_meant(&found) => fs::remove_file(path),
+        _ => Ok(()),
+    }
+}
+
 /// A new file without a name that is gone when nobody has it open, for this user to read, and to write at its end. Where
 /// the folder's file system has no such files, one whose name is taken away at once.
 pub fn nameless(folder: &Path) -> io::Result<File> {

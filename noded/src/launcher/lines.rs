@@ -153,6 +153,7 @@ mod tests {
             quiet: true,
             after: None,
             or_shell: false,
+            unasked_output: false,
         };
         (task, Rc::default())
     }

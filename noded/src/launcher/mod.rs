@@ -54,6 +54,7 @@ mod process;
 mod reaping;
 mod service;
 mod settings;
+mod unasked;
 
 pub use connection::{ADOPTION_LIMIT, Listener};
 pub use process::{LauncherError, LauncherHandle, LauncherSpec, adopt, start};

@@ -59,6 +59,7 @@ impl Service {
             }
             let survivors = self.has_survivors(pid);
             let soon = self.go_on_after(token);
+            self.end_output(task.unasked.as_deref());
             match task.capture {
                 Some(_) => {
                     self.captured -= 1;

@@ -8,6 +8,7 @@ use super::{
     packs::{COPY_AFTER, Capture, Packs, Told},
     reaping::Draining,
     settings::{Setting, Settings},
+    unasked::Unasked,
 };
 use crate::kernel::{
     files::open_standard_file,
@@ -105,6 +106,8 @@ pub(super) struct Task {
     pub(super) again: Option<Box<Again>>,
     /// The first signal it was sent that is to end it.
     pub(super) ended_by: Option<u8>,
+    /// The file of its output, where nobody asked for it.
+    pub(super) unasked: Option<Box<str>>,
 }
 
 /// See [`Task::again`].
@@ -120,6 +123,7 @@ pub(super) struct Service {
     pub(super) maker: Maker,
     settings: Settings,
     pub(super) packs: Packs,
+    pub(super) unasked: Unasked,
     pub(super) tasks: HashMap<u64, Task>,
     pub(super) tokens: HashMap<u32, u64>,
     pub(super) lines: Lines,
@@ -147,6 +151,7 @@ impl Service {
             maker: Maker::new()?,
             settings: Settings::default(),
             packs: Packs::default(),
+            unasked: Unasked::default(),
             tasks: HashMap::new(),
             tokens: HashMap::new(),
             lines: Lines::default(),
@@ -400,9 +405,18 @@ impl Service {
         };
         // Who wants to hear of a start wants to hear that it failed; and descriptors cannot be kept for a second time.
         let ahead = task.quiet && passed.is_empty();
-        let pid = match self.maker.launch(&task, &setting, passed, capture.as_deref(), ahead) {
+        let unasked = unasked_output(&task);
+        if let Some(path) = &unasked {
+            self.unasked.begin(path, task.label.attempt > 0);
+        }
+        let launched = self.maker.launch(&task, &setting, passed, capture.as_deref(), ahead);
+        if let Some(path) = &unasked {
+            self.unasked.opened(path);
+        }
+        let pid = match launched {
             Ok(pid) => pid,
             Err(failure) => {
+                self.end_output(unasked.as_deref());
                 self.refuse_in_pack(capture.as_deref(), &failure);
                 return Err(failure);
             }
@@ -419,7 +433,7 @@ impl Service {
         };
         let again = ahead.then(|| Box::new(Again { order: task, setting }));
         self.know(pid, token);
-        self.tasks.insert(token, Task { pid, label, error_path, capture, again, ended_by: None });
+        self.tasks.insert(token, Task { pid, label, error_path, capture, again, ended_by: None, unasked });
         Ok((!quiet).then_some(pid))
     }
 
@@ -443,10 +457,18 @@ impl Service {
                 if task.capture.is_some() {
                     self.captured -= 1;
                 }
+                self.end_output(task.unasked.as_deref());
                 self.refuse_in_pack(task.capture.as_deref(), &failure);
                 self.spawn_failed(order.token, task.label, failure);
                 self.go_on_after(order.token);
             }
+        }
+    }
+
+    /// A task is over, or could not be started: its output, where nobody asked for a file of it.
+    pub(super) fn end_output(&mut self, unasked: Option<&str>) {
+        if let Some(path) = unasked {
+            self.unasked.end(path);
         }
     }
 
@@ -456,5 +478,13 @@ impl Service {
         {
             self.tell((capture.label(), e.to_string()));
         }
+    }
+}
+
+/// The file of a task's output, where it goes if nothing is in it.
+fn unasked_output(task: &SpawnTask) -> Option<Box<str>> {
+    match &task.stdio[1] {
+        FdSource::File { path, .. } if task.unasked_output => Some(path.as_str().into()),
+        _ => None,
     }
 }

@@ -25,6 +25,7 @@ use std::{
 
 mod adoption;
 mod packs;
+mod unasked;
 
 /// A launcher process: this test program again, which becomes one before its own main.
 fn started(user: Option<Identity>, listen_at: Option<&Path>) -> LauncherHandle {
@@ -129,6 +130,7 @@ fn task(token: u64, script: &str) -> SpawnTask {
         quiet: false,
         after: None,
         or_shell: false,
+        unasked_output: false,
     }
 }
 

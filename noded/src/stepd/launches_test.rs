@@ -35,6 +35,7 @@ fn description(name: &str) -> Arc<StepLaunch> {
         output_pack: None,
         unattended: true,
         or_shell: false,
+        unasked_output: false,
     })
 }
 

@@ -37,6 +37,8 @@ pub struct StepStreams {
     pub stdout: StreamTarget,
     /// Errors.
     pub stderr: StreamTarget,
+    /// Output goes to a file that nobody named.
+    pub unasked_output: bool,
 }
 
 /// Checks and converts. `pty` is the size of the terminal, for `--pty`.
@@ -123,6 +125,7 @@ pub fn build(
         tell_starts: typed.verbose > 0,
         priority: typed.step_priority,
         step_cgroup: typed.step_cgroup,
+        unasked_output: streams.unasked_output,
         het: typed.het_leader.map(|leader| HetPart { leader, behind: None }),
         ..StepSpec::default()
     };

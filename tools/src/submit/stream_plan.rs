@@ -92,7 +92,7 @@ pub fn attended(typed: &Typed, work_dir: &Path) -> StreamPlan {
         (Some(error), Sink::File(_)) if typed.output.as_ref() == Some(error) => (Sink::AsOutput, StreamTarget::Relay),
         (error, _) => sink(error.as_deref(), work_dir),
     };
-    StreamPlan { input, output, error, targets: StepStreams { stdin, stdin_to, stdout, stderr } }
+    StreamPlan { input, output, error, targets: StepStreams { stdin, stdin_to, stdout, stderr, unasked_output: false } }
 }
 
 /// Which of `srun`'s own descriptors 0, 1 and 2 the tasks may have for their own, so that nobody relays between the two. It
@@ -134,7 +134,9 @@ pub fn unattended(typed: &Typed, work_dir: &Path) -> StepStreams {
         (None, None | Some("all")) if pack => StreamTarget::Pack,
         (None, _) => StreamTarget::SameAsStdout,
     };
-    StepStreams { stdin, stdin_to: StdinTo::None, stdout: typed.output.as_deref().map_or_else(unsaid, file), stderr }
+    let stdout = typed.output.as_deref().map_or_else(unsaid, file);
+    let unasked_output = !pack && matches!(typed.output.as_deref(), None | Some("all"));
+    StepStreams { stdin, stdin_to: StdinTo::None, stdout, stderr, unasked_output }
 }
 
 fn sink(text: Option<&str>, work_dir: &Path) -> (Sink, StreamTarget) {
@@ -239,5 +241,13 @@ mod tests {
         let streams = unattended(&Typed::default(), Path::new("/w"));
         assert_eq!(streams.stdout, StreamTarget::File("/w/slurm-%J.out".to_owned()));
         assert_eq!((streams.stdin, streams.stderr), (StreamTarget::Null, StreamTarget::SameAsStdout));
+        let unasked = |output: Option<&str>, pack: Option<&str>| {
+            let [output, output_pack] = [output, pack].map(|text| text.map(str::to_owned));
+            unattended(&Typed { output, output_pack, ..Typed::default() }, Path::new("/w")).unasked_output
+        };
+        assert!(unasked(None, None) && unasked(Some("all"), None));
+        for (output, pack) in [(Some("slurm-%J.out"), None), (Some("none"), None), (None, Some("p.pack"))] {
+            assert!(!unasked(output, pack), "{output:?} {pack:?}");
+        }
     }
 }

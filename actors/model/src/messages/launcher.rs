@@ -115,6 +115,10 @@ pub struct SpawnTask {
     /// Where the kernel finds no program in an executable file, it is a script for `/bin/sh`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub or_shell: bool,
+    /// Nobody asked for the file of its standard output, which only tasks of this launcher write: when the last of them is
+    /// over and nothing is in it, it is removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unasked_output: bool,
 }
 
 /// To the launcher.

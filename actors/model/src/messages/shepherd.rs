@@ -77,6 +77,9 @@ pub struct StepLaunch {
     /// Lines of a list: an executable file that is no program is run by `/bin/sh`, as shells do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub or_shell: bool,
+    /// Nobody asked for the file of its output: one with nothing in it does not stay.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unasked_output: bool,
 }
 
 /// A [`StepLaunch`], whole, or by the number under which it was sent before.

@@ -80,6 +80,7 @@ fn spec() -> StepSpec {
         gres: Default::default(),
         inherited_gres: Default::default(),
         het: None,
+        unasked_output: false,
         name: "map".into(),
         nodes: Some(NodeCount { min: 1, max: Some(2) }),
         tasks: Some(2),
