@@ -174,6 +174,40 @@ fn a_step_without_output_leaves_no_file_unless_one_was_asked_for() {
     assert_eq!(c.read(&left[3]), "a line\n");
 }
 
+/// One of them had all memory, and the others waited beside idle CPUs.
+#[test]
+fn jobs_that_name_no_memory_run_on_all_cpus_at_once_and_one_that_waits_is_told_what_it_lacks() {
+    let c = Cluster::up("memory", &["--nodes", "1", "--cpus", "4", "--memory", "2000"]);
+    c.fifo("gate");
+    let submit = |options: &str| {
+        let words: Vec<&str> = ["-o", "/dev/null"].into_iter().chain(options.split_whitespace()).collect();
+        c.run("sbatch", &[&words[..], &["--wrap", "read line < gate"]].concat()).ok().job()
+    };
+    let small: Vec<String> = (0..3).map(|_| submit("-n1")).collect();
+    for job in &small {
+        c.await_state(job, "RUNNING");
+    }
+    assert_eq!(c.job_field(&small[0], "AllocTRES").as_deref(), Some("cpu=1,mem=500M,node=1,billing=1"));
+    let large = submit("-n1 --mem=1000 -t 1");
+    c.await_that("it is looked at", || c.job_field(&large, "Reason").as_deref() == Some("Resources"));
+    let told = c.sh(&format!("garrick why {large}")).ok();
+    let lacks = "\nWhat it lacks: memory: 500 of 2000M free; you asked for 1000M.\n";
+    assert!(told.out.ends_with(lacks), "{told:?}");
+    c.sh(&format!("scancel {large} {}", small.join(" "))).ok();
+    for job in &small {
+        c.await_state(job, "CANCELLED");
+    }
+    let whole = submit("-n1 --mem=0");
+    c.await_state(&whole, "RUNNING");
+    let next = submit("-n1");
+    c.await_that("it is looked at", || c.job_field(&next, "Reason").as_deref() == Some("Resources"));
+    let told = c.sh(&format!("garrick why {next}")).ok();
+    let lacks = "\nWhat it lacks: memory: 0 of 2000M free; you asked for none, which means 500M.\n";
+    assert!(told.out.ends_with(lacks), "{told:?}");
+    c.sh(&format!("scancel {whole} {next}")).ok();
+    c.await_state(&whole, "CANCELLED");
+}
+
 #[test]
 fn refusals_say_what_slurm_says() {
     let c = Cluster::up("refuse", &[]);

@@ -104,8 +104,14 @@ MaxJobCount=1000000
     if overrides {
         conf.push_str("SlurmdParameters=config_overrides\n");
     }
-    conf.push('\n');
     let hardware = hardware(shape, &machine.hardware);
+    if let Some(mib) = memory_per_cpu(&hardware) {
+        let _ = writeln!(
+            conf,
+            "# Jobs that say nothing of memory get their CPUs' part of it, so that a node's CPUs can all be used.\nDefMemPerCPU={mib}"
+        );
+    }
+    conf.push('\n');
     for name in shape.node_names() {
         let _ = writeln!(
             conf,
@@ -134,6 +140,15 @@ fn hardware(shape: &Shape, found: &str) -> String {
         None => words.extend(found.iter().find(|(k, _)| *k == "RealMemory").map(|(k, v)| format!("{k}={v}"))),
     }
     words.join(" ")
+}
+
+/// A CPU's part of a node's memory, MiB.
+fn memory_per_cpu(hardware: &str) -> Option<u64> {
+    let number = |key: &str| {
+        let found = hardware.split_whitespace().filter_map(|word| word.split_once('=')).find(|(name, _)| *name == key);
+        found?.1.parse::<u64>().ok()
+    };
+    number("RealMemory")?.checked_div(number("CPUs")?).filter(|mib| *mib > 0)
 }
 
 /// So many ports that nobody uses now. They are held together while they are found, so that they differ.
@@ -192,6 +207,17 @@ mod tests {
              CoresPerSocket=4 ThreadsPerCore=2 RealMemory=16000 State=UNKNOWN\n"
         ));
         assert!(!text.contains("config_overrides"));
+    }
+
+    /// A job of one CPU had all of a node's memory, and the other CPUs stayed idle.
+    #[test]
+    fn a_job_that_names_no_memory_gets_its_cpus_part() {
+        let conf = |shape: &Shape| text(shape, Path::new("/h"), &machine(), &[7, 8]);
+        assert!(conf(&Shape::default()).contains("\nDefMemPerCPU=2000\n"));
+        let shape = Shape { cpus: Some(3), memory_mib: Some(5000), ..Shape::default() };
+        assert!(conf(&shape).contains("\nDefMemPerCPU=1666\n"));
+        let shape = Shape { cpus: Some(64), memory_mib: Some(50), ..Shape::default() };
+        assert!(!conf(&shape).contains("DefMemPerCPU"));
     }
 
     #[test]

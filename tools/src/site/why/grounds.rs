@@ -44,10 +44,7 @@ impl Around {
             CommandReply::Jobs { jobs, .. } => jobs,
             other => return Err(cluster.unexpected(&other)),
         };
-        let (partitions, nodes) = match cluster.ask(&CommandRequest::ListPartitions)? {
-            CommandReply::Partitions { partitions, nodes, .. } => (partitions, nodes),
-            other => return Err(cluster.unexpected(&other)),
-        };
+        let Self { partitions, nodes, .. } = Self::nodes_alone(cluster)?;
         let (reservations, at) = reservations(cluster)?;
         let reserving = match cluster.ask(&CommandRequest::ShowConfig)? {
             CommandReply::Config { pairs, .. } => Reserving::of(&pairs),
@@ -56,13 +53,21 @@ impl Around {
         Ok(Self { jobs, nodes, partitions, reservations, reserving, at })
     }
 
+    /// Asks for nodes and partitions.
+    pub fn nodes_alone(cluster: &mut Contact) -> Asked<Self> {
+        match cluster.ask(&CommandRequest::ListPartitions)? {
+            CommandReply::Partitions { partitions, nodes, .. } => Ok(Self { partitions, nodes, ..Self::default() }),
+            other => Err(cluster.unexpected(&other)),
+        }
+    }
+
     /// Partitions of the job.
     fn own<'a>(&'a self, job: &'a JobView) -> impl Iterator<Item = &'a PartitionView> {
         job.partitions.iter().filter_map(|name| self.partitions.iter().find(|p| p.config.name == *name)).map(|p| &**p)
     }
 
     /// Their nodes.
-    fn nodes_of<'a>(&'a self, job: &'a JobView) -> impl Iterator<Item = &'a NodeView> {
+    pub(super) fn nodes_of<'a>(&'a self, job: &'a JobView) -> impl Iterator<Item = &'a NodeView> {
         let own: BTreeSet<_> = self.own(job).flat_map(|p| p.nodes.iter().copied()).collect();
         self.nodes.iter().filter(move |node| own.contains(&node.index)).map(|node| &**node)
     }

@@ -1,9 +1,13 @@
 //! `garrick why`: what keeps jobs waiting: what stands first in their way, what would move that, and when.
 
 mod grounds;
+mod lacks;
 mod reserving;
 
-use self::grounds::{Around, grounds};
+use self::{
+    grounds::{Around, grounds},
+    lacks::lacks,
+};
 use super::SiteError;
 use crate::{
     options::table::Arg,
@@ -71,14 +75,23 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         told.push((job, outlook));
     }
     let unreserved = told.iter().any(|(job, outlook)| outlook.is_none() && job.state.waits());
-    let around = if unreserved && !arguments.has("json") { Around::ask(&mut cluster)? } else { Around::default() };
+    let short = told.iter().any(|(job, _)| job.reason == Reason::Resources);
+    let around = match (unreserved, short) {
+        _ if arguments.has("json") => Around::default(),
+        (true, _) => Around::ask(&mut cluster)?,
+        (false, true) => Around::nodes_alone(&mut cluster)?,
+        (false, false) => Around::default(),
+    };
     let zone = TimeZone::system();
     let written = output::stdout(|out| {
         if arguments.has("json") {
             let all: Vec<_> = told.iter().map(|(job, outlook)| as_json(job, outlook.as_ref())).collect();
             return writeln!(out, "{}", json!(all));
         }
-        told.iter().try_for_each(|(job, outlook)| writeln!(out, "{}", text(job, outlook.as_ref(), &around, &zone)))
+        told.iter().try_for_each(|(job, outlook)| {
+            writeln!(out, "{}", text(job, outlook.as_ref(), &around, &zone))?;
+            lacks(job, &around).map_or(Ok(()), |lacks| writeln!(out, "What it lacks: {lacks}."))
+        })
     });
     Ok(output::finish(console, written, 0))
 }
