@@ -172,7 +172,7 @@ fn exit_codes_requeue_and_hold_as_the_site_says() {
     c.await_state(&by_hand, "SPECIAL_EXIT");
 }
 
-/// `squeue -j`, `scancel`, `scontrol`, `sattach`, `srun --jobid`, `swait` and `garrick why` take a run's SLUID for its job.
+/// `squeue -j`, `scancel`, `scontrol`, `sattach`, `srun --jobid`, `swait`, `stail` and `garrick why` take a run's SLUID for its job.
 #[test]
 fn a_run_names_its_job_until_the_job_is_requeued() {
     let c = Cluster::up("sluid", &shape("1"));
@@ -190,6 +190,12 @@ fn a_run_names_its_job_until_the_job_is_requeued() {
     c.sh(&format!("scontrol update JobId={run} comment=mine")).ok();
     assert_eq!(c.job_field(&id, "Comment").as_deref(), Some("mine"));
     assert_eq!(c.sh(&format!("srun --jobid={run} --overlap -n1 echo in")).ok().out, "in\n");
+    // So does its variable, unless another names the job.
+    let by_variable = format!("SLURM_JOB_SLUID={run} srun --overlap -n1 sh -c 'echo $SLURM_JOB_ID'");
+    assert_eq!(c.shell(&by_variable).ok().out.trim(), id);
+    let other = format!("SLURM_JOB_ID=999999 {by_variable}");
+    assert!(c.shell(&other).err.contains("Unable to confirm allocation for job 999999"));
+    assert!(c.sh(&format!("stail job/{run}")).ok().out.contains(&format!(" /job/{id} ")));
     c.sh(&format!("garrick sattach --layout {run}.0")).ok();
     assert!(c.sh(&format!("garrick why {run}")).ok().out.contains("does not wait"));
     assert_eq!(c.sh(&format!("swait --timeout=0.1 {run}")).code, 1);
@@ -213,6 +219,7 @@ fn a_run_names_its_job_until_the_job_is_requeued() {
         (format!("scancel {run}.0"), 1),
         (format!("garrick sattach {run}.0"), 1),
         (format!("srun --jobid={run} true"), 1),
+        (format!("stail job/{run}"), 1),
         (format!("garrick why {run}"), 1),
         (format!("swait {run}"), 2),
         ("scancel sAAAAAAAAAAAAA".to_owned(), 1),

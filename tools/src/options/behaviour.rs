@@ -119,7 +119,8 @@ pub const OPTIONS: &[OptionDef] = &[
         }
         Ok(())
     })
-    .env(&["SLURM_JOBID", "SLURM_JOB_ID"]),
+    // The last one that is set counts.
+    .env(&["SLURM_JOB_SLUID", "SLURM_JOBID", "SLURM_JOB_ID"]),
     OptionDef::new(
         "multi-prog",
         None,

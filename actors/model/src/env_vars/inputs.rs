@@ -182,6 +182,7 @@ pub const SRUN: &[Input] = &[
     argument("SLURM_HINT", "hint"),
     argument("SLURM_IMMEDIATE", "immediate"),
     argument("SLURM_JOB_ID", "jobid"),
+    argument("SLURM_JOB_SLUID", "jobid"),
     argument("SLURM_JOB_NAME", "job-name"),
     argument("SLURM_JOB_NUM_NODES", "nodes"),
     argument("SLURM_KILL_BAD_EXIT", "kill-on-bad-exit"),

@@ -5,15 +5,18 @@ pub mod counts;
 pub mod order;
 
 use crate::{
+    cluster::ClusterError,
     options::table::Arg,
     output::{self, Console},
     query::{
         arguments::{self, Outcome, Table, option},
         asking::{AskError, Contact, Tell as _},
+        runs,
     },
     render::clock::Clock,
 };
 use garrick_model::{
+    ids::Sluid,
     messages::command::{CommandReply, CommandRequest, TraceLine},
     time::Timestamp,
 };
@@ -28,7 +31,7 @@ use std::{
 static TABLE: Table = Table {
     program: "stail",
     purpose: "Show the messages of actors with their queue and handling times, in causal order.",
-    operands: "job/N|node/NAME|partition/NAME|scheduler|/PATH...",
+    operands: "job/N|job/SLUID|node/NAME|partition/NAME|scheduler|/PATH...",
     options: &[
         option(
             "counts",
@@ -80,14 +83,19 @@ pub fn main(args: Vec<OsString>) -> i32 {
     }
     let mut prefixes = Vec::new();
     for word in &words {
-        match prefix(word) {
-            Some(path) => prefixes.push(path),
-            None => {
-                console.error(format_args!(
-                    "{word}: not job/N, node/NAME, partition/NAME, scheduler or a path that begins with /"
-                ));
-                return 1;
-            }
+        let found = run_in(word).map(|(run, rest)| Ok(format!("/job/{}{rest}", runs::job_of(None, &console, run)?)));
+        match found.transpose() {
+            Ok(Some(path)) => prefixes.push(path),
+            Ok(None) => match prefix(word) {
+                Some(path) => prefixes.push(path),
+                None => {
+                    console.error(format_args!(
+                        "{word}: not job/N, job/SLUID, node/NAME, partition/NAME, scheduler or a path that begins with /"
+                    ));
+                    return 1;
+                }
+            },
+            Err(error) => return tell(&console, word, &error),
         }
     }
     if arguments.has("counts") {
@@ -102,6 +110,19 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Ok(written) => output::finish(&console, written, 0),
         Err(error) => error.tell_as(&console),
     }
+}
+
+/// The run that names the job in a word, and what stands behind it: `job/s1M83C5Z9JNYP4/step/0`.
+fn run_in(word: &str) -> Option<(Sluid, &str)> {
+    let named = word.strip_prefix("job/")?;
+    let (run, rest) = named.split_at(named.find('/').unwrap_or(named.len()));
+    Some((run.parse().ok()?, rest))
+}
+
+fn tell(console: &Console, word: &str, error: &ClusterError) -> i32 {
+    error.details().iter().for_each(|line| console.error(line));
+    console.error(format_args!("{word}: {error}"));
+    1
 }
 
 /// The actor path that a word means.
@@ -225,6 +246,17 @@ mod tests {
         assert_eq!(prefix("/journal/").as_deref(), Some("/journal"));
         for wrong in ["job/x", "job/", "503", "/", "nodes/n1"] {
             assert_eq!(prefix(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_run_names_its_job() {
+        let sluid = "s1M83C5Z9JNYP4";
+        let run = sluid.parse().unwrap();
+        assert_eq!(run_in(&format!("job/{sluid}")), Some((run, "")));
+        assert_eq!(run_in(&format!("job/{sluid}/step/0")), Some((run, "/step/0")));
+        for other in ["job/7", "job/7/step/0", sluid, "node/s1M83C5Z9JNYP4", "job/"] {
+            assert_eq!(run_in(other), None, "{other}");
         }
     }
 
