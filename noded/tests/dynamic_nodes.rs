@@ -107,7 +107,7 @@ fn a_created_node_has_the_gres_that_gres_conf_says() {
     c.sh("scontrol create nodename=d1 CPUs=2 RealMemory=1000 Gres=gpu:2 State=CLOUD").ok();
     let _daemon = Killed(slurmd(&c, "d1", "CPUs=2 RealMemory=1000"));
     c.await_that("d1 is there", || state(&c, "d1").is_some_and(|state| state.starts_with("IDLE")));
-    let given = c.sh("srun -w d1 --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").ok();
+    let given = c.sh("srun -w d1 --mem=100 --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").ok();
     assert_eq!(given.out.trim(), "0,1");
 }
 

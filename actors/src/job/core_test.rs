@@ -228,7 +228,7 @@ fn who_waits_for_a_job_is_known_from_the_records() {
 fn reports_of_an_older_run_change_nothing() {
     let mut job = Bench::running(spec());
     let before = job.core.record().clone();
-    let exit = garrick_model::state::ExitStatus::SUCCESS;
+    let exit = ExitStatus::SUCCESS;
     let old = Sluid(1);
     let out = job.report(
         "n0",
@@ -1050,7 +1050,7 @@ fn output_patterns_are_filled_in() {
 #[test]
 fn an_allocation_is_finished_by_its_owner() {
     let mut job = Bench::running(JobSpec { kind: JobKind::Allocation, script: None, ..spec() });
-    let exit = garrick_model::state::ExitStatus::SUCCESS;
+    let exit = ExitStatus::SUCCESS;
     let (answer, out) = job.command(ALICE, None, JobCommand::FinishAllocation { exit });
     assert_eq!(answer, Ok(()));
     assert!(out.iter().any(|e| matches!(e, JobEffect::ToAgent { frame, .. } if matches!(**frame, ControllerToNode::FinishAllocation { .. }))));

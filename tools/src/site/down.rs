@@ -87,13 +87,15 @@ pub fn end(home: &Home) -> Result<usize, SiteError> {
     );
     tasks.extend(processes::of_jobs(&daemons, &folders));
     by_signal(&daemons, &tasks)?;
-    // One that was only just started when its parent died shows itself later.
+    // One that was only just started when its parent died shows itself later, and so does a task of a job that had only just
+    // begun.
     loop {
         let late = processes::find(home);
-        if late.is_empty() {
+        let tasks = processes::of_jobs(&late, &folders);
+        if late.is_empty() && tasks.is_empty() {
             break;
         }
-        by_signal(&late, &processes::of_jobs(&late, &folders))?;
+        by_signal(&late, &tasks)?;
     }
     for folder in folders {
         remove_doors(&folder);

@@ -345,7 +345,8 @@ impl<'a> Stay<'a> {
             JobState::Completed => String::new(),
             _ => format!(" ({}, exit code {})", words::reason(&view.reason), words::exit(view.exit)),
         };
-        let text = self.ticker.finish(&format!("{line}{reason}"));
+        let cause = view.system_comment.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
+        let text = self.ticker.finish(&format!("{line}{reason}{cause}"));
         output::stderr(text.as_bytes());
         Ok(exit_code(view, self.interrupted > 0))
     }
