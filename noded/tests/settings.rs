@@ -172,11 +172,11 @@ fn what_cannot_be_killed_is_given_up_after_the_time_of_the_site() {
     }
     let c = Cluster::up_with("site-unkillable", &ONE, |_| "UnkillableStepTimeout=1".to_owned());
     let script = "#!/bin/bash\n\
-        dir=/sys/fs/cgroup/freezer$(sed -n 's/^[0-9]*:freezer://p' /proc/self/cgroup)/frozen\n\
+        dir=/sys/fs/cgroup/freezer$(sed -n 's/^[0-9]*:freezer://p' /proc/self/cgroup)/garrick-test-$$\n\
         mkdir $dir\nsleep 100000 &\necho $! > $dir/cgroup.procs\necho FROZEN > $dir/freezer.state\necho $dir > frozen\n";
     c.script("hang.sh", script);
     let job = job(&c, "hang.sh");
-    c.await_that("the node is drained", || c.sh("scontrol -o show node n1").out.contains("Reason=Kill_task_failed"));
+    c.await_that("the node is drained", || c.sh("scontrol -o show node n1").out.contains("Reason=Kill task failed"));
     let log = std::fs::read_to_string(c.home.join("log/slurmd-n1.log")).unwrap();
     let given_up = log.lines().find(|line| line.contains("processes cannot be killed"));
     assert!(given_up.is_some_and(|line| line.contains("after=1s")), "{job}: {log}");

@@ -8,12 +8,14 @@
 //! | [`attacker`] | this program as an ordinary user's process: requests, sockets and tracing that no command makes |
 //! | [`user`] | what an ordinary user tries on a node, on the controller's host, and in folders that all can write |
 //! | [`network`] | what somebody on the network tries without any key |
+//! | [`idle_group`] | processes that get only the CPU time that nobody else wants |
 //! | [`siege`] | one user's clients at full speed, while another user works |
 //! | [`puppet`], [`stolen`] | what somebody tries with the identity of one node |
 //!
 //! `docs/attacks.md` lists them with the tests that guard each.
 
 pub mod attacker;
+pub mod idle_group;
 pub mod network;
 pub mod puppet;
 pub mod scene;

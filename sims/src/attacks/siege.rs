@@ -1,12 +1,13 @@
 //! The controller besieged by one user: 64 of his clients at full speed while another user works. What she waits for is held
 //! against the quiet cluster and against 64 processes that only burn CPU time, in the same run.
 //!
-//! His clients have the scheduling class for idle times, `SCHED_IDLE` of sched(7), as have those that burn: they are other
-//! machines' work, and what they take from her shall be the controller's time only.
+//! His clients have the CPU time that nobody else wants, as have those that burn: they are other machines' work, and what they take
+//! from her shall be the controller's time only. What those that burn cost her all the same is the floor of the figures.
 
 use super::{
     Fallible,
     attacker::{self, BESIEGE, BURN, WORK},
+    idle_group::IdleGroup,
     scene::{ALICE, BOB, CTL, N1, ROOT, Scene},
 };
 use garrick_frame::{DoorClient, Hello, LinkKind, encode, limits};
@@ -75,11 +76,12 @@ struct Phase {
 pub fn run(scene: &Scene, out: &mut dyn Write) -> Fallible<bool> {
     let nodes = scene.nodes()?;
     let lost_before = links_lost(scene);
+    let aside = IdleGroup::make().map_err(|e| format!("his clients cannot be set aside: {e}"))?;
     let phases = [
-        phase(scene, "quiet", &[])?,
-        phase(scene, "burn", &[BURN])?,
-        phase(scene, "siege", &Kind::ALL.map(|(_, name)| name))?,
-        phase(scene, "quiet again", &[])?,
+        phase(scene, &aside, "quiet", &[])?,
+        phase(scene, &aside, "burn", &[BURN])?,
+        phase(scene, &aside, "siege", &Kind::ALL.map(|(_, name)| name))?,
+        phase(scene, &aside, "quiet again", &[])?,
     ];
     writeln!(
         out,
@@ -125,7 +127,7 @@ fn links_lost(scene: &Scene) -> usize {
     nodes.map(|host| scene.log(host).matches("the link to the controller broke off").count()).sum()
 }
 
-fn phase(scene: &Scene, name: &'static str, kinds: &[&str]) -> Fallible<Phase> {
+fn phase(scene: &Scene, aside: &IdleGroup, name: &'static str, kinds: &[&str]) -> Fallible<Phase> {
     let door = scene.door(CTL)?.to_string_lossy().into_owned();
     let mut clients = Vec::new();
     for kind in kinds {
@@ -137,6 +139,7 @@ fn phase(scene: &Scene, name: &'static str, kinds: &[&str]) -> Fallible<Phase> {
     }
     for client in &mut clients {
         attacker::first_line(client)?;
+        aside.take(client.id())?;
     }
     let bin = scene.site.bin().to_string_lossy().into_owned();
     let works = |host| scene.attacker::<Waits>(ALICE, host, &[WORK, &bin, &scene.job], b"");
@@ -179,7 +182,6 @@ pub fn work(bin: &str, job: &str) -> Fallible<impl Serialize + use<>> {
 /// A client of the attacker, until its input ends. Returns how much it did.
 pub fn besiege(kind: &str, door: &str, ended: &Arc<AtomicBool>) -> Fallible<u64> {
     let (kind, door) = (Kind::named(kind)?, Path::new(door));
-    stay_behind()?;
     println!("ready");
     let mut requests = 0;
     while !ended.load(Ordering::SeqCst) {
@@ -196,7 +198,6 @@ pub fn besiege(kind: &str, door: &str, ended: &Arc<AtomicBool>) -> Fallible<u64>
 
 /// Work of no use, until the input ends.
 pub fn burn(ended: &Arc<AtomicBool>) -> Fallible<u64> {
-    stay_behind()?;
     println!("ready");
     let mut rounds = 0;
     while !ended.load(Ordering::SeqCst) {
@@ -204,12 +205,6 @@ pub fn burn(ended: &Arc<AtomicBool>) -> Fallible<u64> {
         std::hint::black_box(rounds);
     }
     Ok(rounds)
-}
-
-fn stay_behind() -> Fallible<()> {
-    let pid = std::process::id().to_string();
-    let set = Command::new("chrt").args(["--idle", "--pid", "0", &pid]).stdin(Stdio::null()).status()?;
-    if set.success() { Ok(()) } else { Err(format!("chrt: {set}").into()) }
 }
 
 fn connect(door: &Path) -> Result<DoorClient, io::Error> {
