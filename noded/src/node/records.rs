@@ -291,7 +291,7 @@ mod tests {
         let entry = |name: &str, age: u64, bytes| (PathBuf::from(name), now - Duration::from_secs(age), bytes);
         let retention = Retention { age: Duration::from_secs(100), bytes: 50 };
         let gone = |kept: Vec<_>| retention.expired(kept, now);
-        assert_eq!(gone(vec![entry("a", 10, 20), entry("b", 100, 20)]), [PathBuf::new(); 0]);
+        assert!(gone(vec![entry("a", 10, 20), entry("b", 100, 20)]).is_empty());
         assert_eq!(gone(vec![entry("a", 101, 1), entry("b", 1, 1)]), [PathBuf::from("a")]);
         let many = vec![entry("a", 30, 20), entry("b", 20, 20), entry("c", 10, 20)];
         assert_eq!(gone(many), [PathBuf::from("a")]);

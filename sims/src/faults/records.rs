@@ -101,6 +101,7 @@ impl RunRecords {
             | StepEvent::Moved(_)
             | StepEvent::NodeLost { .. }
             | StepEvent::ShepherdUp { .. }
+            | StepEvent::CancelAsked { .. }
             | StepEvent::LaunchFailed { .. }
             | StepEvent::Reported { .. } => {}
         }
