@@ -438,6 +438,8 @@ pub struct Typed {
     pub from_file: Option<OsString>,
     /// `srun --rerun-failed` and `--resume`: which steps of what
     pub again: Option<(Again, String)>,
+    /// `--label` in a line of a list
+    pub line_label: Option<String>,
     /// `srun --format`
     pub list_format: Option<ListFormat>,
     /// `srun --each` and `--each-csv`, in their order
