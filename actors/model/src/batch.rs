@@ -3,7 +3,7 @@
 
 use crate::{
     bounded,
-    ids::StepKey,
+    ids::{RequestId, StepKey},
     spec::{ArraySpec, EnvEntry, StepSpec},
     step_selector::WhichSteps,
 };
@@ -24,6 +24,7 @@ pub struct StepBatch {
 }
 
 /// The steps of a batch.
+#[allow(clippy::large_enum_variant, reason = "there is one to a request of thousands of steps")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BatchMembers {
     /// Each spec is one step.
@@ -309,6 +310,41 @@ pub enum StepDependencyKind {
     AfterCorr,
 }
 
+/// When a batch is given up because too many of its steps fail, `--max-fails`. Batches of one group count together: a list
+/// is handed over in several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailLimit {
+    /// The batches that belong together.
+    pub group: RequestId,
+    /// When it is reached.
+    pub most: FailBound,
+    /// Steps that run are ended too.
+    #[serde(default)]
+    pub kill: bool,
+}
+
+/// So many failures are too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailBound {
+    /// Steps.
+    Steps(u32),
+    /// Per cent of the steps that ended.
+    Percent(u8),
+}
+
+impl FailBound {
+    /// A share says nothing before so many steps ended.
+    pub const LEAST_ENDED: u64 = 20;
+
+    /// Are `failed` of `ended` steps too many?
+    pub const fn is_reached(self, failed: u64, ended: u64) -> bool {
+        match self {
+            Self::Steps(most) => failed >= most as u64,
+            Self::Percent(most) => ended >= Self::LEAST_ENDED && failed * 100 >= ended * most as u64,
+        }
+    }
+}
+
 /// When a step that ended is tried again, `--retries`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryPolicy {
@@ -434,6 +470,14 @@ mod tests {
             list.set_line(line);
         }
         assert_eq!((list.lines.as_slice(), list.line(9_999)), ([(0, 10_001)].as_slice(), Some(20_000)));
+    }
+
+    #[test]
+    fn a_share_of_failures_counts_from_twenty_ends_on() {
+        let percent = FailBound::Percent(10);
+        assert!(!percent.is_reached(19, 19) && percent.is_reached(2, 20));
+        assert!(!percent.is_reached(2, 21) && percent.is_reached(3, 30));
+        assert!(!FailBound::Steps(3).is_reached(2, 2) && FailBound::Steps(3).is_reached(3, 1_000_000));
     }
 
     #[test]

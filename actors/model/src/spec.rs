@@ -2,7 +2,7 @@
 //! (`%j`, `%t`) stay patterns; limits and amounts are typed.
 
 use crate::{
-    batch::{RetryPolicy, StepCgroup, StepDependencies},
+    batch::{FailLimit, RetryPolicy, StepCgroup, StepDependencies},
     gres::GresRequest,
     ids::{ArrayTask, JobId},
     node_sizes::NodeSizes,
@@ -699,6 +699,9 @@ pub struct StepSpec {
     /// A cgroup of its own, `--step-cgroup`.
     #[serde(default)]
     pub step_cgroup: StepCgroup,
+    /// `--max-fails` of the steps that it is handed over with. Minibatch only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fail_limit: Option<FailLimit>,
     /// Pattern of the output pack that takes what is not sent elsewhere, `--output-pack`. Minibatch only.
     #[serde(default)]
     pub output_pack: Option<String>,

@@ -558,7 +558,9 @@ impl StepCore {
         let state = ended.as_ref().and_then(StepEnd::state).unwrap_or_else(|| state_of_exit(self.exit, self.oom));
         // Tasks may all have ended by themselves before the end reached them.
         let state = match (&ended, state) {
-            (Some(StepEnd::ClientGone | StepEnd::BatchOver), StepState::Cancelled) if self.exit.success() => {
+            (Some(StepEnd::ClientGone | StepEnd::BatchOver | StepEnd::TooManyFailed), StepState::Cancelled)
+                if self.exit.success() =>
+            {
                 StepState::Completed
             }
             (_, state) => state,

@@ -38,6 +38,8 @@ pub enum StepEnd {
     ExitUnknown,
     /// What it waited for can never be.
     DependencyNeverSatisfied,
+    /// Too many of the steps that it was handed over with failed (`--max-fails`).
+    TooManyFailed,
 }
 
 impl StepEnd {
@@ -48,7 +50,8 @@ impl StepEnd {
             | Self::ClientGone
             | Self::BatchOver
             | Self::InputOverrun
-            | Self::DependencyNeverSatisfied => Some(StepState::Cancelled),
+            | Self::DependencyNeverSatisfied
+            | Self::TooManyFailed => Some(StepState::Cancelled),
             Self::TimeLimit => Some(StepState::Timeout),
             Self::Job(JobState::Timeout | JobState::Deadline) => Some(StepState::Timeout),
             Self::Job(JobState::NodeFail) | Self::NodeLost { .. } => Some(StepState::NodeFail),
@@ -67,6 +70,7 @@ impl StepEnd {
             Self::Job(JobState::Preempted) => " DUE TO PREEMPTION",
             Self::WaitOver => " DUE TO TASK WAIT LIMIT",
             Self::BatchOver => " DUE TO END OF BATCH SCRIPT",
+            Self::TooManyFailed => " DUE TO TOO MANY FAILED STEPS",
             _ => "",
         }
     }

@@ -10,6 +10,7 @@
 //! | [`schedule`](super::schedule), [`holds`](super::holds) | the queue: which step starts when and where |
 //! | [`lines`](super::lines) | short steps handed to their node ahead of time |
 //! | [`endings`](super::endings) | how steps end |
+//! | `failing` | arrays and lists that are given up because too much of them fails |
 //! | [`life`](super::life), [`takeover`](super::takeover) | begin and end of the run |
 
 use crate::{
@@ -17,6 +18,7 @@ use crate::{
     stepmgr::{
         batch::StoredBatch,
         env,
+        failing::Failing,
         holds::Holds,
         interning::{Environments, Shapes},
         journal::{Ledger, StepEvent},
@@ -78,6 +80,7 @@ pub struct StepMgrCore {
     /// Minibatch steps that wait.
     pub(super) rows: Rows,
     pub(super) holds: Holds,
+    pub(super) failing: Failing,
     pub(super) queue: StepQueue,
     pub(super) blocked: Option<Blocked>,
     pub(super) lines: Lines,
@@ -135,6 +138,7 @@ impl StepMgrCore {
             asked_for: BTreeMap::new(),
             rows: Rows::default(),
             holds: Holds::default(),
+            failing: Failing::default(),
             queue: StepQueue::default(),
             blocked: None,
             lines: Lines::default(),

@@ -90,7 +90,8 @@ impl StepMgrCore {
         }
         let record = self.steps.get(&key)?;
         let policy = record.spec.retry.as_ref().filter(|_| record.row.is_some())?;
-        if record.attempt >= policy.count || self.is_too_large(&record.shape) {
+        let given_up = self.ledger.is_stopped(record.spec.fail_limit);
+        if record.attempt >= policy.count || given_up || self.is_too_large(&record.shape) {
             return None;
         }
         let lost = matches!(result.ended, Some(StepEnd::NodeLost { .. } | StepEnd::ExitUnknown))
@@ -123,6 +124,9 @@ impl StepMgrCore {
         tries: u32,
         out: &mut Vec<StepMgrEffect>,
     ) {
+        if let Some(result) = self.end_of_stopped(key) {
+            return self.record_end(now, result, out);
+        }
         let Some((id, member)) = self.steps.remove(&key).and_then(|r| r.row) else { return };
         let after = now.plus(delay);
         self.record(StepEvent::Retried { step: key, attempt: tries, after }, out);
@@ -266,6 +270,7 @@ impl StepMgrCore {
         self.report_later(first, out);
         let (exit, state) = (result.exit, result.state);
         self.record(StepEvent::Ended { result, at: now }, out);
+        self.note_limit(record.as_ref().and_then(|r| r.spec.fail_limit));
         if let Some((id, member)) = record.as_ref().and_then(|r| r.row)
             && let Some(row) = self.rows.get_mut(id)
         {

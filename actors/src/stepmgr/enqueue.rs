@@ -173,6 +173,7 @@ impl StepMgrCore {
                 }
                 continue;
             };
+            self.note_limit(wanted.fail_limit);
             let before = open.batch.environment_of(spec);
             let environment = self.environment_for(wanted, before.map(|spec| spec.as_ref()));
             let origin = Arc::new(view::origin(&self.facts, wanted, shape.tasks));

@@ -11,6 +11,7 @@ use crate::{
     },
 };
 use garrick_model::{
+    batch::{FailBound, FailLimit},
     gres::GresShare,
     ids::{RequestId, StepKey, StepNum},
     messages::launcher::TaskUsage,
@@ -211,6 +212,27 @@ pub struct RunningStep {
     pub after: Option<StepKey>,
 }
 
+/// What became so far of the steps that share a limit of failures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailGroup {
+    /// Steps that ended, cancelled ones not counted.
+    pub ended: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// The limit was reached: no more of them are started.
+    pub stopped: bool,
+}
+
+impl FailGroup {
+    fn note(&mut self, state: StepState, most: FailBound) {
+        if state != StepState::Cancelled {
+            self.ended += 1;
+            self.failed += u64::from(state != StepState::Completed);
+            self.stopped |= most.is_reached(self.failed, self.ended);
+        }
+    }
+}
+
 /// What an accepted request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -262,6 +284,8 @@ pub struct Ledger {
     pub outbox: VecDeque<UnreportedEnd>,
     /// Ends that found no room in it. They are in the counts and in the journal.
     pub dropped: u64,
+    /// Steps that share a limit of failures, once the first of them ended.
+    pub fail_groups: BTreeMap<RequestId, FailGroup>,
     /// The step behind each that has one.
     lines: BTreeMap<StepKey, StepKey>,
     answers: Recent<Answer>,
@@ -403,8 +427,10 @@ impl Ledger {
                 }
                 let mut over = None;
                 let mut minibatch = false;
+                let mut limit = None;
                 if let Some((open, member)) = self.open_batch(step) {
                     minibatch = true;
+                    limit = open.batch.spec_of(member).and_then(|spec| spec.fail_limit);
                     open.open -= 1;
                     over = (open.open == 0).then_some(step);
                     open.tried.remove(&member);
@@ -414,6 +440,9 @@ impl Ledger {
                 }
                 if let Some((first, _)) = over.and_then(|step| self.batch_of(step)) {
                     self.batches.remove(&first);
+                }
+                if let Some(limit) = limit {
+                    self.fail_groups.entry(limit.group).or_default().note(result.state, limit.most);
                 }
                 if result.state == StepState::Completed {
                     self.counts.done += 1;
@@ -488,6 +517,11 @@ impl Ledger {
         if let Some(end) = unreported {
             self.report(end);
         }
+    }
+
+    /// Too many failed of the steps that one with this limit belongs to.
+    pub fn is_stopped(&self, limit: Option<FailLimit>) -> bool {
+        limit.and_then(|limit| self.fail_groups.get(&limit.group)).is_some_and(|group| group.stopped)
     }
 
     /// What a request was answered before.

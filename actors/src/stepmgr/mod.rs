@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`run`] | facts of the run, settings of the site |
 //! | [`messages`] | what it is told and what it wants done |
-//! | [`core`] with [`clients`], [`enqueue`], [`attach`], [`naming`], [`schedule`], [`holds`], [`lines`], [`endings`], [`life`], `motion`, [`takeover`] | decides |
+//! | [`core`] with [`clients`], [`enqueue`], [`attach`], [`naming`], [`schedule`], [`holds`], [`lines`], [`endings`], `failing`, [`life`], `motion`, [`takeover`] | decides |
 //! | [`state`] | phases of the run, records of its steps |
 //! | [`shape`] | what a step needs |
 //! | [`pool`], [`placement`] | what there is, and where a step goes |
@@ -25,6 +25,7 @@ pub mod endings;
 pub mod ends;
 pub mod enqueue;
 pub mod env;
+mod failing;
 pub mod findings;
 mod het_env;
 pub mod holds;
@@ -58,6 +59,8 @@ pub(crate) mod builders;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, missing_docs)]
 pub(crate) mod company;
+#[cfg(test)]
+mod failing_test;
 #[cfg(test)]
 mod parts_test;
 #[cfg(test)]

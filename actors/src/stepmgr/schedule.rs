@@ -32,6 +32,7 @@ impl StepMgrCore {
         if !self.phase.takes_steps() {
             return;
         }
+        self.stop_failing(now, out);
         self.resolve_holds(now, out);
         self.forget_blocked();
         if self.journal_behind {

@@ -28,8 +28,19 @@ pub enum EachOption {
 }
 
 /// Options that say how a step is handed over or kept: without `--async` and `--batch` they would do nothing.
-pub const ONLY_HANDED_OVER: &[&str] =
-    &["array", "from-file", "format", "each", "each-csv", "zip", "retries", "retry-delay", "retry-on", "output-pack"];
+pub const ONLY_HANDED_OVER: &[&str] = &[
+    "array",
+    "from-file",
+    "format",
+    "each",
+    "each-csv",
+    "zip",
+    "retries",
+    "retry-delay",
+    "retry-on",
+    "max-fails",
+    "output-pack",
+];
 
 /// Options that a line of `--from-file` may begin with: what a step asks for, where it runs, where its files are, and
 /// when it is tried.
@@ -205,6 +216,18 @@ pub const OPTIONS: &[OptionDef] = &[
         },
     )
     .env(&["SRUN_RETRY_ON"]),
+    OptionDef::new(
+        "max-fails",
+        None,
+        Required("n|p%[,kill]"),
+        RUN,
+        "with array, from-file or each: start no more of them once so many failed; kill: end those that run too",
+        |t, g| {
+            let limit = retry::fail_limit(g.text()?);
+            t.max_fails = Some(limit.map_err(|e| OptionError::Text(format!("Invalid --max-fails: {e}")))?);
+            Ok(())
+        },
+    ),
     OptionDef::new(
         "output-pack",
         None,

@@ -4,7 +4,7 @@
 
 use super::minibatch::{EachOption, ListFormat};
 use garrick_model::{
-    batch::{RetryOn, StepCgroup},
+    batch::{FailBound, RetryOn, StepCgroup},
     gres::{GpuBind, GresBinding, GresCount},
     ids::{JobId, Sluid},
     node_sizes::NodeSizes,
@@ -452,6 +452,8 @@ pub struct Typed {
     pub retry_delay_secs: u32,
     /// `--retry-on`
     pub retry_on: Vec<RetryOn>,
+    /// `--max-fails`, and whether steps that run are ended too
+    pub max_fails: Option<(FailBound, bool)>,
     /// `--output-pack`, a pattern
     pub output_pack: Option<String>,
     /// `--step-cgroup`

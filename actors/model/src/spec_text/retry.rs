@@ -1,8 +1,8 @@
 //! `--retry-on`: the ends after which a step is tried again, `1-3,75,NODE_FAIL,TIMEOUT,SIGKILL`, and back. And
-//! `--step-cgroup`.
+//! `--max-fails` and `--step-cgroup`.
 
 use crate::{
-    batch::{RetryOn, StepCgroup},
+    batch::{FailBound, FailLimit, RetryOn, StepCgroup},
     signal::{REAL_TIME, signal_name, signal_number},
 };
 use std::{fmt, str::FromStr};
@@ -80,6 +80,41 @@ impl fmt::Display for RetryOn {
     }
 }
 
+/// Text that says no number of failures.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is neither a number of steps (1 or more) nor a share of them (1% to 100%), with or without \",kill\" behind it"
+)]
+pub struct FailLimitError(String);
+
+/// `--max-fails`: how many steps may fail, and whether those that run are ended then (`10`, `5%`, `10,kill`).
+pub fn fail_limit(text: &str) -> Result<(FailBound, bool), FailLimitError> {
+    let wrong = || FailLimitError(text.to_owned());
+    let (bound, kill) = match text.split_once(',') {
+        Some((bound, "kill")) => (bound, true),
+        Some(_) => return Err(wrong()),
+        None => (text, false),
+    };
+    let (figures, percent) = bound.strip_suffix('%').map_or((bound, false), |figures| (figures, true));
+    let digits = !figures.is_empty() && figures.bytes().all(|b| b.is_ascii_digit());
+    let number: u32 = figures.parse().ok().filter(|number| digits && *number > 0).ok_or_else(wrong)?;
+    match u8::try_from(number) {
+        _ if !percent => Ok((FailBound::Steps(number), kill)),
+        Ok(number) if number <= 100 => Ok((FailBound::Percent(number), kill)),
+        _ => Err(wrong()),
+    }
+}
+
+impl fmt::Display for FailLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.most {
+            FailBound::Steps(most) => write!(f, "{most}")?,
+            FailBound::Percent(most) => write!(f, "{most}%")?,
+        }
+        f.write_str(if self.kill { ",kill" } else { "" })
+    }
+}
+
 /// Text that is neither `auto` nor `always`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is neither auto nor always")]
@@ -100,6 +135,7 @@ impl FromStr for StepCgroup {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::ids::RequestId;
     use proptest::prelude::*;
 
     #[test]
@@ -110,6 +146,24 @@ mod tests {
         assert_eq!(list[5], RetryOn::Signal(9));
         assert_eq!(list.iter().map(ToString::to_string).collect::<Vec<_>>().join(","), text);
         assert_eq!(retry_list("sigterm, oom").unwrap(), [RetryOn::Signal(15), RetryOn::OutOfMemory]);
+    }
+
+    #[test]
+    fn limits_of_failures_read_back() {
+        for (text, want) in [
+            ("1", (FailBound::Steps(1), false)),
+            ("100000,kill", (FailBound::Steps(100_000), true)),
+            ("100%", (FailBound::Percent(100), false)),
+            ("5%,kill", (FailBound::Percent(5), true)),
+        ] {
+            let (most, kill) = fail_limit(text).unwrap();
+            assert_eq!((most, kill), want);
+            assert_eq!(FailLimit { group: RequestId(1, 2), most, kill }.to_string(), text);
+        }
+        for text in ["", "0", "0%", "101%", "300%", "%", "-1", "+1", "1 ", "5,", "5,die", ",kill", "5%%", "99999999999"]
+        {
+            assert!(fail_limit(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -201,6 +201,16 @@ fn launches_in_a_step_journal_of_version_1_read_back() {
 }
 
 #[test]
+fn a_list_that_was_given_up_in_a_step_journal_of_version_1_reads_back() {
+    let read: Vec<StepEvent> = all(&sample("version-1-steps-given-up.journal"));
+    assert_same(&read, &step_events::given_up());
+    let ledger = Ledger::replay(read);
+    let group = ledger.fail_groups[&RequestId(3, 4)];
+    assert_eq!((group.ended, group.failed, group.stopped), (1, 1, true));
+    assert_eq!((ledger.counts.cancelled, ledger.batches.len()), (2, 0));
+}
+
+#[test]
 fn the_samples_fit_together_and_have_every_event() {
     let mut replayed = Replayed::default();
     let events = controller_events::version_1();
@@ -304,6 +314,12 @@ fn make_the_sample_of_shepherds_that_were_there() {
 #[ignore = "makes tests/data/version-1-steps-launches.journal, by hand"]
 fn make_the_sample_of_launches() {
     replace(&sample("version-1-steps-launches.journal"), step_events::launches()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-steps-given-up.journal, by hand"]
+fn make_the_sample_of_a_list_that_was_given_up() {
+    replace(&sample("version-1-steps-given-up.journal"), step_events::given_up()).unwrap();
 }
 
 /// Makes the samples of the versions that are written now. Samples of versions that have been in use are not made again.

@@ -10,7 +10,10 @@ use garrick_actors::{
     },
 };
 use garrick_model::{
-    batch::{CommandList, RetryOn, RetryPolicy, StepCgroup, StepDependencies, StepDependency, StepDependencyKind},
+    batch::{
+        CommandList, FailBound, FailLimit, RetryOn, RetryPolicy, StepCgroup, StepDependencies, StepDependency,
+        StepDependencyKind,
+    },
     ids::{JobId, RequestId, StepId, StepKey, StepNum},
     messages::launcher::TaskUsage,
     resources::{MemoryMib, MemoryRequest},
@@ -139,6 +142,7 @@ fn spec() -> StepSpec {
             ],
         }),
         step_cgroup: StepCgroup::Always,
+        fail_limit: None,
         output_pack: Some("out-%j.pack".into()),
         tell_starts: true,
     }
@@ -271,4 +275,31 @@ pub fn launches() -> Vec<StepEvent> {
         *request = Some(RequestId(7, 9));
     }
     vec![attended, StepEvent::LaunchFailed { detail: "No space left on device".into() }]
+}
+
+/// And one with a list whose commands say where they come from, and that was given up.
+pub fn given_up() -> Vec<StepEvent> {
+    let mut list = CommandList::default();
+    for line in [2, 3, 7] {
+        list.push(["./simulate".to_owned(), line.to_string()], 0);
+        list.set_line(line);
+        list.set_values(&format!("seed={line}"));
+    }
+    list.set_name("last");
+    list.set_environment("A=1 2\0B=\0");
+    let fail_limit = Some(FailLimit { group: RequestId(3, 4), most: FailBound::Steps(1), kill: true });
+    let spec = StepSpec { name: "simulate".into(), fail_limit, ..StepSpec::default() };
+    let members = vec![(1, 2)];
+    vec![
+        accepted(0, vec![Arc::new(spec)], StoredMembers::Commands(Arc::new(list))),
+        started(StepKey::number(0), 0),
+        ended(StepKey::number(0), StepState::Failed, ExitStatus { code: 3, signal: None }, None),
+        StepEvent::Withdrawn {
+            first: 0,
+            members,
+            state: StepState::Cancelled,
+            cause: StepEnd::TooManyFailed,
+            at: at(21),
+        },
+    ]
 }

@@ -10,8 +10,8 @@ use crate::{
     submit::stream_plan,
 };
 use garrick_model::{
-    batch::{RetryPolicy, StepDependencies},
-    ids::JobId,
+    batch::{FailLimit, RetryPolicy, StepDependencies},
+    ids::{JobId, RequestId},
     resources::MemoryRequest,
     spec::{NodeCount, StepSharing, StepSpec},
 };
@@ -81,6 +81,11 @@ pub fn spec(typed: &Typed, job: JobId, submitter: Submitter, work: StepWork) -> 
     }
     let sharing = if spec.sharing == StepSharing::Overlap { StepSharing::Overlap } else { StepSharing::Exact };
     Ok(Checked { spec: StepSpec { sharing, dependency, retry, output_pack, immediate: false, ..spec }, warnings })
+}
+
+/// The limit of failures of steps that are handed over together, however many requests that takes. To be made once for all.
+pub fn fail_limit(typed: &Typed) -> Option<FailLimit> {
+    typed.max_fails.map(|(most, kill)| FailLimit { group: RequestId::random(), most, kill })
 }
 
 fn retry(typed: &Typed) -> Result<Option<RetryPolicy>, OptionError> {

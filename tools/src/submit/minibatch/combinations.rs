@@ -44,6 +44,9 @@ pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Re
             return wrong(format!("--{option} needs {needed}"));
         }
     }
+    if given("max-fails") && typed.array.is_none() && typed.from_file.is_none() && typed.each.is_empty() {
+        return wrong("--max-fails is for many steps: it needs --array, --from-file or --each".to_owned());
+    }
     let many = match (typed.from_file.is_some(), typed.each.is_empty()) {
         (true, _) => "from-file",
         (false, false) => {
@@ -148,5 +151,10 @@ mod tests {
             assert_eq!(checked(args), Err(wrong.to_owned()), "{args}");
         }
         assert_eq!(checked("--async --each=1 --each-csv=x --zip true {1} {2}"), Ok(()));
+        let one = "--max-fails is for many steps: it needs --array, --from-file or --each";
+        assert_eq!(checked("--async --max-fails=3 true"), Err(one.to_owned()));
+        for many in ["--async -a 1-2", "--batch -a 1-2", "--async --each=1", "--async --from-file=x --max-fails=2%"] {
+            assert_eq!(checked(&format!("{many} --max-fails=3,kill")), Ok(()), "{many}");
+        }
     }
 }

@@ -26,6 +26,7 @@ use crate::{
     submit::{manager::Way, search::NoWay, signals::Signals, srun, startup},
 };
 use garrick_model::{
+    batch::FailLimit,
     ids::JobId,
     refusal::Refusal,
     spec::{EnvEntry, StepSpec},
@@ -75,6 +76,7 @@ struct Run<'a> {
     job: JobId,
     submitter: Submitter,
     environment: Vec<EnvEntry>,
+    fail_limit: Option<FailLimit>,
     console: &'a Console,
     options: Vec<&'static OptionDef>,
     /// The list, as messages name it.
@@ -105,7 +107,11 @@ pub fn run(request: ListRequest<'_>) -> Result<i32, i32> {
     let job = way.job();
     let mut typed = typed.clone();
     let name = typed.from_file.clone().unwrap_or_default();
-    let file = if name == "-" { "stdin".to_owned() } else { name.to_string_lossy().into_owned() };
+    let file = match name.to_string_lossy() {
+        name if name == "-" => "stdin".to_owned(),
+        name if name.is_empty() => "each".to_owned(),
+        name => name.into_owned(),
+    };
     let signals =
         Signals::block(ENDING).map_err(|error| failed(console, format_args!("Unable to take signals: {error}")))?;
     let mut source = if typed.each.is_empty() {
@@ -126,6 +132,7 @@ pub fn run(request: ListRequest<'_>) -> Result<i32, i32> {
     asked::without_layout_of_the_job(&mut typed);
     let mut submitter = submitter;
     let mut run = Run {
+        fail_limit: asked::fail_limit(&typed),
         typed,
         job,
         environment: std::mem::take(&mut submitter.environment),
@@ -287,7 +294,8 @@ impl Run<'_> {
         let program = OsString::from_vec(line.argv.first().cloned().unwrap_or_default());
         let work = StepWork { program, ..StepWork::default() };
         let name = typed.job_name.clone().filter(|name| !name.is_empty());
-        Ok((asked::spec(&typed, self.job, self.submitter.clone(), work)?, name))
+        let Checked { spec, warnings } = asked::spec(&typed, self.job, self.submitter.clone(), work)?;
+        Ok((Checked { spec: StepSpec { fail_limit: self.fail_limit, ..spec }, warnings }, name))
     }
 
     /// Hands over what was gathered.

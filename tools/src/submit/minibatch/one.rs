@@ -16,7 +16,10 @@ use crate::{
     output::{self, Console},
     submit::{manager::Way, srun, startup},
 };
-use garrick_model::batch::{BatchMembers, StepBatch};
+use garrick_model::{
+    batch::{BatchMembers, StepBatch},
+    spec::StepSpec,
+};
 
 /// Hands it over. Returns the exit code.
 pub fn run(typed: &Typed, submitter: Submitter, work: StepWork, way: Way, console: &Console) -> Result<i32, i32> {
@@ -30,6 +33,7 @@ pub fn run(typed: &Typed, submitter: Submitter, work: StepWork, way: Way, consol
     let Checked { spec, warnings } = asked::spec(&typed, job, submitter, work)
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
     warnings.iter().for_each(|line| console.warning(line));
+    let spec = StepSpec { fail_limit: asked::fail_limit(&typed), ..spec };
     let members = typed.array.clone().map_or(BatchMembers::Each, BatchMembers::Array);
     let mut handover = Handover::begin(way, console, None).map_err(|no_way| srun::no_step(console, job, no_way))?;
     let error = match handover.hand_over(StepBatch { specs: vec![spec], members }) {
