@@ -156,3 +156,27 @@ fn a_list_that_fails_too_often_ends_what_runs_of_it_where_that_is_asked_for() {
     let why = format!("slurmstepd: error: step {id}.[2-29] does not run: 1 of 1 have failed (--max-fails=1,kill)\n");
     assert!(said.contains(&why) && said.ends_with("waited 3\n"), "{said}");
 }
+
+#[test]
+fn lines_of_a_list_wait_for_lines_before_them_by_their_labels() {
+    let c = Cluster::up("labels", ONE);
+    c.script(
+        "after.sh",
+        "#!/bin/bash\nname=$1; shift\nfor one; do [ -e done.$one ] || exit 9; done\ntouch done.$name\n",
+    );
+    let list = [
+        "--label prepare ./after.sh a",
+        "--label prepare ./after.sh b",
+        "--label work -d afterok:@prepare ./after.sh c a b",
+        "--label work -d afterok:@prepare ./after.sh d a b",
+        "-d afterok:@work:@nobody ./after.sh never",
+        "-d afterok:@work ./after.sh e c d",
+    ];
+    std::fs::write(c.work.join("list"), list.join("\n")).unwrap();
+    let said =
+        job(&c, "srun --async --mem=10 --from-file=list; echo handed over $?; swait --exit-status; echo waited $?");
+    let want = "srun: error: list:5: no line before this one is labelled \"nobody\"\nSubmitted 5 steps 1.[0-4]\n\
+                handed over 1\nwaited 0\n";
+    assert_eq!(said, want);
+    assert!(["a", "b", "c", "d", "e"].iter().all(|name| c.work.join(format!("done.{name}")).exists()));
+}

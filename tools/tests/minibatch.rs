@@ -743,3 +743,48 @@ fn objects_of_a_file_are_steps_and_bad_ones_are_named() {
     let told = run(&cluster, &["srun", "-Q", "--async", "--from-file=tasks", "--format=jsonl"]);
     assert_eq!(told.out, "Submitted step 5609.3\n");
 }
+
+#[test]
+fn later_lines_wait_for_labels_of_earlier_ones() {
+    let (cluster, accepted) = accepting("./impossible");
+    let lines = [
+        "--label prepare ./a 1",
+        "--label prepare ./a 2",
+        "./b",
+        "--label work -n2 --dependency=afterok:@prepare -- ./c",
+        "-d afterany:@work,after:@prepare ./d",
+        "-d afterok:@later ./e",
+        "--label later ./f",
+        "--label own -d afterok:@own ./g",
+        "--label gone ./impossible",
+        "-d after:@gone ./h",
+        "-d after:@own ./i",
+        "--label='a b' ./j",
+    ];
+    cluster.file("cmds.txt", &lines.join("\n"));
+    let told = run(&cluster, &["srun", "--async", "--from-file=cmds.txt"]);
+    let err = "srun: warning: said to the user\n\
+               srun: error: cmds.txt:6: no line before this one is labelled \"later\"\n\
+               srun: error: cmds.txt:8: no line before this one is labelled \"own\"\n\
+               srun: error: cmds.txt:9: Requested node configuration is not available: more CPUs than the job has\n\
+               srun: error: cmds.txt:10: line 9, which is labelled \"gone\", is not a step\n\
+               srun: error: cmds.txt:11: line 8, which is labelled \"own\", is not a step\n\
+               srun: error: cmds.txt:12: \"a b\" is no label (letters, digits, _ and -)\n";
+    let shown_err: Vec<&str> = told.err.lines().filter(|line| !line.contains("cmds.txt:9")).collect();
+    let want: Vec<&str> = err.lines().filter(|line| !line.contains("cmds.txt:9")).collect();
+    assert_eq!((shown_err, told.code), (want, Some(1)));
+    assert!(told.err.contains("cmds.txt:9: "), "{}", told.err);
+    assert_eq!(told.out, "Submitted 6 steps 5609.[1-6]\n");
+    let batches: Vec<StepBatch> = accepted.try_iter().map(|(_, batch)| batch).collect();
+    let programs =
+        |batch: &StepBatch| (0..batch.len() as usize).map(|at| argv(batch, at)[0].clone()).collect::<Vec<_>>();
+    assert_eq!(
+        batches.iter().map(programs).collect::<Vec<_>>(),
+        [vec!["./a", "./a", "./b"], vec!["./c"], vec!["./d", "./f", "./impossible"],]
+    );
+    let waits = |batch: &StepBatch| batch.specs[0].dependency.as_ref().map(ToString::to_string);
+    assert_eq!(waits(&batches[0]), None);
+    assert_eq!(waits(&batches[1]).as_deref(), Some("afterok:[1-2]"));
+    assert_eq!(waits(&batches[2]).as_deref(), Some("afterany:4,after:[1-2]"));
+    assert_eq!((batches[0].specs.len(), list(&batches[0]).name(1)), (2, Some("prepare")));
+}

@@ -57,6 +57,7 @@ pub const IN_A_LINE: &[&str] = &[
     "input",
     "job-name",
     "kill-on-bad-exit",
+    "label",
     "mem",
     "mem-per-cpu",
     "nodelist",
@@ -76,6 +77,13 @@ pub const IN_A_LINE: &[&str] = &[
     "time",
     "wait",
 ];
+
+/// What `--label` is in a line of a list: elsewhere it is about a step's output.
+pub static LABEL: OptionDef =
+    OptionDef::new("label", None, Required("name"), RUN, "a name that later lines wait for", |t, g| {
+        t.line_label = g.string()?;
+        Ok(())
+    });
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[

@@ -436,6 +436,8 @@ pub struct Typed {
 
     /// `srun --from-file`
     pub from_file: Option<OsString>,
+    /// `--label` in a line of a list
+    pub line_label: Option<String>,
     /// `srun --format`
     pub list_format: Option<ListFormat>,
     /// `srun --each` and `--each-csv`, in their order

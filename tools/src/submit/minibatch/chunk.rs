@@ -98,6 +98,11 @@ impl Chunk {
         self.lines.first().copied()
     }
 
+    /// How many commands are in it.
+    pub const fn len(&self) -> usize {
+        self.lines.len()
+    }
+
     /// Nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()

@@ -9,14 +9,16 @@ use super::{
     given::Given,
     handover::{Handed, Handover},
     json_line,
+    labels::{self, LabelError, Labels, Resolved},
     lines::{Line, Lines},
     list_line::{self, LineError, ListLine},
 };
 use crate::{
     cluster::{ClusterError, refusal_details},
     options::{
+        getopt::Occurrence,
         job_spec::{Checked, Submitter},
-        minibatch::ListFormat,
+        minibatch::{LABEL, ListFormat},
         sources,
         step_spec::StepWork,
         table::{Command, OptionDef, options_of},
@@ -37,8 +39,11 @@ use nix::{
     sys::signal::Signal,
 };
 use std::{
-    ffi::OsString,
-    os::{fd::AsFd as _, unix::ffi::OsStringExt as _},
+    ffi::{OsStr, OsString},
+    os::{
+        fd::AsFd as _,
+        unix::ffi::{OsStrExt as _, OsStringExt as _},
+    },
     path::Path,
     time::Instant,
 };
@@ -84,6 +89,9 @@ struct Run<'a> {
     /// The list, as steps of several programs are named.
     name: String,
     chunk: Chunk,
+    labels: Labels,
+    /// A line that was read, and waits for lines whose numbers are known when the request in the making is answered.
+    pending: Option<(u64, ListLine<'static>)>,
     given: Given,
     /// Warnings about the options for every line: they belong to no line.
     common_warnings: Vec<String>,
@@ -138,10 +146,12 @@ pub fn run(request: ListRequest<'_>) -> Result<i32, i32> {
         environment: std::mem::take(&mut submitter.environment),
         submitter,
         console,
-        options: options_of(Command::Srun),
+        options: options_of(Command::Srun).into_iter().map(|o| if o.long == "label" { &LABEL } else { o }).collect(),
         name: Path::new(&file).file_name().map_or_else(|| file.clone(), |n| n.to_string_lossy().into_owned()),
         file,
         chunk: Chunk::default(),
+        labels: Labels::default(),
+        pending: None,
         given: Given::default(),
         common_warnings: Vec::new(),
         warned: Vec::new(),
@@ -176,7 +186,8 @@ impl Run<'_> {
                 return Ok(());
             }
             if let Some(signal) = handover.interrupted {
-                return Err(Stop::Interrupted { signal, from: source.number() + 1, under_way: None });
+                let from = self.pending.as_ref().map_or(source.number() + 1, |(number, _)| *number);
+                return Err(Stop::Interrupted { signal, from, under_way: None });
             }
         }
     }
@@ -185,7 +196,7 @@ impl Run<'_> {
     fn combine(&mut self, each: &mut Each) -> bool {
         while !self.chunk.is_full() {
             let Some((number, line)) = each.next(&self.options) else { return true };
-            self.take(number, &line, |_| each.at(number, number));
+            self.take(number, &line, None, |_| each.at(number, number));
         }
         false
     }
@@ -198,6 +209,9 @@ impl Run<'_> {
         handover: &mut Handover<'_>,
         signals: &Signals,
     ) -> Result<bool, Stop> {
+        if let Some((number, line)) = self.pending.take() {
+            self.add(number, line);
+        }
         while !self.chunk.is_full() {
             match lines.next() {
                 Line::End => return Ok(true),
@@ -206,7 +220,9 @@ impl Run<'_> {
                     Ok(None) => {}
                     Ok(Some(line)) => {
                         let line = ListLine { line: u32::try_from(number).ok(), ..line };
-                        self.take(number, &line, |run| run.line(number));
+                        if !self.add(number, line) {
+                            return Ok(false);
+                        }
                     }
                     Err(error) => self.reject(&self.line(number), error),
                 },
@@ -260,8 +276,53 @@ impl Run<'_> {
         self.console.error(format_args!("{at}: {why}"));
     }
 
+    /// Adds the step of a line. False: what was gathered is to go first, and the line is kept until then.
+    fn add(&mut self, number: u64, line: ListLine<'_>) -> bool {
+        let label = line.options.iter().rev().find(|o| o.def.long == LABEL.long).and_then(|o| o.value.as_deref());
+        let label = label.map(|label| label.to_string_lossy().into_owned());
+        match self.numbered(&line, label.as_deref()) {
+            Ok(None) => {
+                self.pending = Some((number, line.into_owned()));
+                return false;
+            }
+            Ok(Some(options)) if options == line.options => self.take(number, &line, None, |run| run.line(number)),
+            Ok(Some(options)) => {
+                let words = options
+                    .iter()
+                    .flat_map(|o| [o.def.long.as_bytes(), o.value.as_deref().map_or(b"", OsStr::as_bytes)]);
+                // Not as any line has them.
+                let text = [b"\0", words.collect::<Vec<_>>().join(&0).as_slice()].concat();
+                let name = if line.name.is_empty() { label.clone().unwrap_or_default() } else { line.name.clone() };
+                let line = ListLine { options, options_text: text.into(), name, ..line };
+                self.take(number, &line, label.as_deref(), |run| run.line(number));
+            }
+            Err(error) => {
+                label.iter().for_each(|label| self.labels.miss(number, label));
+                self.reject(&self.line(number), error);
+            }
+        }
+        true
+    }
+
+    /// A line's options with numbers in place of labels, and without its own. `None`: not all numbers are known yet.
+    fn numbered(&self, line: &ListLine<'_>, label: Option<&str>) -> Result<Option<Vec<Occurrence>>, LabelError> {
+        label.map_or(Ok(()), labels::check)?;
+        let mut options = Vec::new();
+        for option in line.options.iter().filter(|o| o.def.long != LABEL.long) {
+            let text = option.value.as_deref().and_then(OsStr::to_str);
+            let text = text.filter(|text| option.def.long == "dependency" && text.contains('@'));
+            let value = match text.map(|text| self.labels.resolve(text)).transpose()? {
+                Some(Resolved::Later) => return Ok(None),
+                Some(Resolved::Text(text)) => Some(OsString::from(text)),
+                None => option.value.clone(),
+            };
+            options.push(Occurrence { def: option.def, value });
+        }
+        Ok(Some(options))
+    }
+
     /// Adds a step. `at`: where it comes from, as messages name it.
-    fn take(&mut self, number: u64, line: &ListLine<'_>, at: impl Fn(&Self) -> String) {
+    fn take(&mut self, number: u64, line: &ListLine<'_>, label: Option<&str>, at: impl Fn(&Self) -> String) {
         let mut warnings = Vec::new();
         let mut chunk = std::mem::take(&mut self.chunk);
         let taken = chunk.push(Instant::now(), number, line, || {
@@ -270,8 +331,13 @@ impl Run<'_> {
             Ok::<_, OptionError>((checked.spec, name))
         });
         self.chunk = chunk;
-        if let Err(error) = taken {
-            self.reject(&at(self), error);
+        match (taken, label) {
+            (Ok(()), Some(label)) => self.labels.gather(self.chunk.len() as u32 - 1, label),
+            (Ok(()), None) => {}
+            (Err(error), label) => {
+                label.iter().for_each(|label| self.labels.miss(number, label));
+                self.reject(&at(self), error);
+            }
         }
         for warning in warnings {
             if self.warned.contains(&warning) || self.warned.len() >= MOST_WARNINGS {
@@ -305,6 +371,8 @@ impl Run<'_> {
         match handover.hand_over(batch) {
             Handed::Answered { given, declined } => {
                 given.into_iter().for_each(|given| self.given.add(given));
+                let places: Vec<u32> = declined.iter().map(|(place, _)| *place).collect();
+                self.labels.answered(given, &places, &numbers);
                 for (first, last, why) in declined_lines(&numbers, &declined) {
                     let at = match source {
                         Source::Each(each) => each.at(first, last),

@@ -31,6 +31,13 @@ pub struct ListLine<'a> {
     pub environment: String,
 }
 
+impl ListLine<'_> {
+    /// The same, without what it was read from.
+    pub fn into_owned(self) -> ListLine<'static> {
+        ListLine { options_text: Cow::Owned(self.options_text.into_owned()), ..self }
+    }
+}
+
 /// A line that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineError {

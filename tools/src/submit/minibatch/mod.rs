@@ -8,6 +8,7 @@
 //! | [`list`] | a step for every line of a file: the run through it |
 //! | [`lines`], [`list_line`], [`shell_words`] | the file by lines; a line's options and command; words as a shell makes them |
 //! | [`json_line`] | the same of a line that is a JSON object |
+//! | [`labels`] | lines that wait for others before them |
 //! | [`each`] | a step for every combination of values |
 //! | [`parameters`], [`values`], [`template`] | which combinations there are; one parameter's values; places for them in a command |
 //! | [`chunk`] | lines that go in one request |
@@ -21,6 +22,7 @@ pub mod each;
 pub mod given;
 pub mod handover;
 pub mod json_line;
+pub mod labels;
 pub mod lines;
 pub mod list;
 pub mod list_line;
