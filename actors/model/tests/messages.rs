@@ -8,7 +8,7 @@
 #![allow(clippy::unwrap_used)]
 
 use garrick_model::{
-    batch::{BatchMembers, RetryOn, StepCgroup, StepDependencyKind},
+    batch::{BatchMembers, FailBound, RetryOn, StepCgroup, StepDependencyKind},
     config::{MemoryPer, OverSubscribe, OverTime, SelectUnit},
     gres::GpuBind,
     ids::StepNum,
@@ -80,6 +80,7 @@ fn traced<'de, T: Deserialize<'de>>(samples: &'de Samples) -> Registry {
         CpuBind,
         DependencyKind,
         Distribution,
+        FailBound,
         FdSource,
         GpuBind,
         JobAction,

@@ -11,9 +11,12 @@ use crate::stepmgr::{
     state::RunPhase,
 };
 use garrick_model::{
-    batch::{BatchMembers, RetryPolicy, StepBatch, StepDependencies, StepDependency, StepDependencyKind},
+    batch::{
+        BatchMembers, FailBound, FailLimit, RetryPolicy, StepBatch, StepDependencies, StepDependency,
+        StepDependencyKind,
+    },
     gres::{GPU, GresCount, GresRequest, GresShare},
-    ids::StepKey,
+    ids::{RequestId, StepKey},
     messages::{
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdReport},
@@ -77,6 +80,8 @@ struct Shape {
     retries: u32,
     priority: i32,
     gpus: u8,
+    /// Group of a limit of failures, if there is one.
+    fails: u8,
 }
 
 impl Shape {
@@ -124,6 +129,11 @@ impl Shape {
             }),
             priority: self.priority,
             gres: self.gres(),
+            fail_limit: (self.fails < 3).then(|| FailLimit {
+                group: RequestId(0, u64::from(self.fails)),
+                most: FailBound::Steps(u32::from(self.fails) + 1),
+                kill: self.fails == 1,
+            }),
             ..base
         }
     }
@@ -132,9 +142,9 @@ impl Shape {
 fn shape() -> impl Strategy<Value = Shape> {
     let memory = prop_oneof![3 => Just(None), 1 => (0u64..5000).prop_map(Some)];
     let after = proptest::option::weighted(0.3, (any::<u8>(), 0u32..12));
-    let more = (after, 0u32..3, -1i32..2, 0u8..7);
+    let more = (after, 0u32..3, -1i32..2, 0u8..7, 0u8..12);
     (1u32..7, proptest::option::of(1u32..4), 0u8..5, memory, any::<bool>(), prop::bool::weighted(0.1), more).prop_map(
-        |(tasks, nodes, sharing, memory, limit, bad, (after, retries, priority, gpus))| Shape {
+        |(tasks, nodes, sharing, memory, limit, bad, (after, retries, priority, gpus, fails))| Shape {
             tasks,
             nodes,
             sharing,
@@ -145,6 +155,7 @@ fn shape() -> impl Strategy<Value = Shape> {
             retries,
             priority,
             gpus,
+            fails,
         },
     )
 }

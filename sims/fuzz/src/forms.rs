@@ -2,7 +2,7 @@
 //! types themselves, so that a field that is added is tried from then on.
 
 use garrick_model::{
-    batch::{BatchMembers, RetryOn, StepCgroup, StepDependencyKind},
+    batch::{BatchMembers, FailBound, RetryOn, StepCgroup, StepDependencyKind},
     config::{DebugFlag, LogChange, LogLevel, MemoryPer, OverSubscribe, OverTime, SelectUnit},
     gres::{GpuBind, GresBinding},
     ids::StepNum,
@@ -106,6 +106,7 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         CpuOrder,
         DependencyKind,
         Distribution,
+        FailBound,
         FdSource,
         FileMode,
         GpuBind,
