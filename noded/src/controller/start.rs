@@ -348,9 +348,11 @@ pub async fn start(
     });
     let actors: Arc<OnceLock<Arc<Env>>> = Arc::default();
     let known = Arc::clone(&actors);
-    let mut join = JoinServer::new(Arc::clone(&keys.authority))?.with_names(move |name| match known.get() {
+    let (nodes_are_known, ready) = watch::channel(false);
+    let join = JoinServer::new(Arc::clone(&keys.authority))?.once(ready);
+    let mut join = join.with_names(move |name| match known.get() {
         Some(env) => env.admits(name),
-        None => Err("the controller is only just starting: try again".to_owned()),
+        None => Err("the controller did not start".to_owned()),
     });
     if let Some(key) = cluster.shared_key() {
         join = join.with_shared_key(&key);
@@ -395,6 +397,7 @@ pub async fn start(
         setup::start_replayed(system, Arc::clone(&cluster.config), ports, replayed, options.recover, random);
     let nodes = env.config().nodes.len();
     let _ = actors.set(Arc::clone(&env));
+    nodes_are_known.send_replace(true);
     let _ = process.front.set(front.clone());
     actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone(), Arc::clone(&env), names.clone(), trust));
     let world = DoorWorld {

@@ -48,6 +48,31 @@ async fn is_member(site: &Site, identity: Arc<IdentityStore>, name: &str) {
 }
 
 #[tokio::test]
+async fn a_node_that_comes_before_the_controller_can_serve_it_joins_as_soon_as_it_can() {
+    let (cluster, folder) = (Cluster::new("c1"), Folder::new());
+    let (set_ready, ready) = tokio::sync::watch::channel(false);
+    let known = ready.clone();
+    let rule = move |_: &str| if *known.borrow() { Ok(()) } else { Err("no node is known yet".to_owned()) };
+    let server = JoinServer::new(Arc::clone(&cluster.authority)).unwrap().once(ready).with_names(rule);
+    let server = Arc::new(server);
+    let token = server.create_token(HOUR, None).unwrap();
+    let options = EndpointOptions { join: Some(Arc::clone(&server)), ..EndpointOptions::default() };
+    let endpoint = Endpoint::bind_with(([127, 0, 0, 1], 0).into(), cluster.controller(), options).unwrap();
+    let address = endpoint.local_addr().to_string();
+    let mut joining = Box::pin(join_with_token(&address, &token, "n1", folder.path()));
+    // Its connection has come before the controller is ready, and looks out for that.
+    let lookouts = set_ready.receiver_count();
+    while set_ready.receiver_count() == lookouts {
+        tokio::select! {
+            outcome = &mut joining => panic!("{:?}", outcome.map(|_| ())),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    set_ready.send(true).unwrap();
+    assert_eq!(joining.await.unwrap().identity().name, "n1");
+}
+
+#[tokio::test]
 async fn a_token_lets_one_node_in_once() {
     let (site, folder) = (site(), Folder::new());
     let token = site.server.create_token(HOUR, None).unwrap();

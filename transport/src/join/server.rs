@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 
 /// The book of tokens, in the CA's folder.
 const TOKENS_FILE: &str = "join-tokens";
@@ -41,6 +41,8 @@ pub struct JoinServer {
     shared_key: Option<PathBuf>,
     cluster_uid: u32,
     names: Box<NameRule>,
+    /// Turns true once nodes can be served.
+    ready: Option<watch::Receiver<bool>>,
 }
 
 impl std::fmt::Debug for JoinServer {
@@ -67,6 +69,7 @@ impl JoinServer {
             shared_key: None,
             cluster_uid: nix::unistd::geteuid().as_raw(),
             names: Box::new(|_| Ok(())),
+            ready: None,
         })
     }
 
@@ -89,6 +92,20 @@ impl JoinServer {
     pub fn with_names(mut self, rule: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.names = Box::new(rule);
         self
+    }
+
+    /// Nodes that come before `ready` is true wait until it is: a controller that only starts turns nobody away.
+    #[must_use]
+    pub fn once(mut self, ready: watch::Receiver<bool>) -> Self {
+        self.ready = Some(ready);
+        self
+    }
+
+    async fn is_ready(&self) {
+        if let Some(ready) = &self.ready {
+            // Whoever was to say so is gone with the whole controller.
+            let _ = ready.clone().wait_for(|ready| *ready).await;
+        }
     }
 
     /// Makes a one-time token, for one node where that is said: the text to carry to it. Kept on disk before it is returned.
@@ -148,6 +165,7 @@ impl JoinServer {
         door_uid: Option<u32>,
         peer: String,
     ) -> Result<(), JoinError> {
+        self.is_ready().await;
         let mut conversation = ControllerSide::new(binding);
         let mut desk = Desk { server: self, door_uid };
         let talk = async {
