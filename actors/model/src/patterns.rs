@@ -34,6 +34,11 @@ pub struct PatternFacts<'a> {
     pub job_name: &'a str,
 }
 
+/// A path as it is below a folder, unless it is absolute.
+pub fn in_folder(path: String, folder: &str) -> String {
+    if path.starts_with('/') { path } else { format!("{}/{path}", folder.trim_end_matches('/')) }
+}
+
 /// Fills a pattern in. A backslash anywhere turns replacement off (and is taken out).
 pub fn fill(pattern: &str, facts: &PatternFacts<'_>) -> String {
     if pattern.contains('\\') {

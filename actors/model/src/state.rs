@@ -69,6 +69,13 @@ pub enum StepState {
     OutOfMemory,
 }
 
+impl StepState {
+    /// It neither waits nor runs any more.
+    pub const fn is_over(self) -> bool {
+        !matches!(self, Self::Pending | Self::Running)
+    }
+}
+
 /// Base state of a node; flags are in [`NodeFlags`]. ALLOCATED and MIXED are derived from use when shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum NodeBase {

@@ -71,7 +71,7 @@ impl StepListing {
 
     /// Takes out what is there twice: of a step that was tried again the latest try, of one try its end.
     fn unite(&mut self) {
-        let over = |view: &StepView| !matches!(view.state, StepState::Pending | StepState::Running);
+        let over = |view: &StepView| view.state.is_over();
         self.steps.sort_by_key(|view| (view.id, Reverse((view.attempt, over(view)))));
         self.steps.dedup_by_key(|view| view.id);
         self.bytes = self.steps.iter().map(frame_bytes).sum();

@@ -103,6 +103,14 @@ impl WhichSteps {
         }
     }
 
+    /// How many ranges it is made of; at least one.
+    pub fn ranges(&self) -> usize {
+        match self {
+            Self::All | Self::Special(_) => 1,
+            Self::Numbers(list) | Self::Tasks { tasks: list, .. } => list.ranges.len().max(1),
+        }
+    }
+
     /// The one step that it names, if it names no more.
     pub fn single(&self) -> Option<StepKey> {
         let one = |spec: &ArraySpec| match spec.ranges.as_slice() {

@@ -5,7 +5,6 @@
 use garrick_model::{
     ids::{JobId, Sluid},
     packed_steps::PackedSteps,
-    state::StepState,
     view::StepView,
 };
 use std::{
@@ -51,7 +50,7 @@ impl Kept {
         let mut views = Vec::with_capacity(self.rows);
         for report in &self.reports {
             match report.unpack() {
-                Ok(steps) => views.extend(steps.views(job).filter(is_over)),
+                Ok(steps) => views.extend(steps.views(job).filter(|view| view.state.is_over())),
                 Err(error) => tracing::warn!(job_id = job.0, %error, "steps.unreadable_report"),
             }
         }
@@ -64,10 +63,6 @@ impl Kept {
         }
         views
     }
-}
-
-fn is_over(view: &StepView) -> bool {
-    !matches!(view.state, StepState::Pending | StepState::Running)
 }
 
 /// What is kept.

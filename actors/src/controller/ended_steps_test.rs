@@ -3,7 +3,7 @@ use super::*;
 use garrick_model::{
     ids::StepKey,
     messages::launcher::TaskUsage,
-    state::ExitStatus,
+    state::{ExitStatus, StepState},
     time::{TimeLimit, Timestamp},
     view::{StepOrigin, StepRow, StepRows},
 };

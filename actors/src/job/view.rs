@@ -7,6 +7,7 @@ use super::{
 use garrick_model::{
     config::Billed,
     gres::{GresCount, Totals},
+    patterns::in_folder,
     resources::MemoryRequest,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
@@ -223,5 +224,5 @@ fn fill(record: &JobRecord, pattern: &str) -> String {
             None => text.push('%'),
         }
     }
-    if text.starts_with('/') { text } else { format!("{}/{text}", record.spec.work_dir.trim_end_matches('/')) }
+    in_folder(text, &record.spec.work_dir)
 }

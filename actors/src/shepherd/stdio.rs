@@ -10,7 +10,7 @@ use garrick_model::{
         launcher::{FdSource, FileMode},
         shepherd::{StepLaunch, Stream, TaskLaunch},
     },
-    patterns::{PatternFacts, fill},
+    patterns::{PatternFacts, fill, in_folder},
     spec::{OpenMode, StdinTo, StreamTarget},
 };
 
@@ -209,8 +209,7 @@ fn filled(pattern: &str, step: &StepHere, node: &str, task: Option<u32>) -> Stri
         user: &launch.user,
         job_name: &launch.job_name,
     };
-    let path = fill(pattern, &facts);
-    if path.starts_with('/') { path } else { format!("{}/{path}", launch.work_dir.trim_end_matches('/')) }
+    in_folder(fill(pattern, &facts), &launch.work_dir)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use garrick_model::{
         launcher::TaskUsage,
         records::{RecordedBatch, RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
     },
-    patterns::{PatternFacts, fill},
+    patterns::{PatternFacts, fill, in_folder},
     spec::{StepSpec, StreamTarget},
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
@@ -133,11 +133,7 @@ impl<'a> History<'a> {
     }
 
     fn cancel_asked(&mut self, steps: WhichSteps, by: u32) {
-        let ranges = match &steps {
-            WhichSteps::All | WhichSteps::Special(_) => 1,
-            WhichSteps::Numbers(list) | WhichSteps::Tasks { tasks: list, .. } => list.ranges.len(),
-        };
-        if ranges <= CANCELS {
+        if steps.ranges() <= CANCELS {
             self.cancels.push_back((steps, by));
             if self.cancels.len() > CANCELS {
                 self.cancels.pop_front();
@@ -175,14 +171,7 @@ impl<'a> History<'a> {
     }
 
     fn names(&self, key: StepKey) -> bool {
-        let named = |which: &WhichSteps| match (which, key) {
-            // An array by its number means all its tasks.
-            (WhichSteps::Numbers(_), StepKey { step: StepNum::Number(n), array: Some(_) }) => {
-                which.contains(StepKey::number(n))
-            }
-            _ => which.contains(key),
-        };
-        self.wanted.which.is_empty() || self.wanted.which.iter().any(named)
+        self.wanted.which.is_empty() || self.wanted.which.iter().any(|which| which.contains(key))
     }
 
     fn batch_of(&mut self, step: StepKey) -> Option<(&mut Batch, u32)> {
@@ -434,9 +423,7 @@ impl<'a> History<'a> {
             user: &self.run.user,
             job_name: &self.run.name,
         };
-        let path = fill(pattern, &facts);
-        let folder = spec.work_dir.as_ref().unwrap_or(&self.run.work_dir);
-        if path.starts_with('/') { path } else { format!("{}/{path}", folder.trim_end_matches('/')) }
+        in_folder(fill(pattern, &facts), spec.work_dir.as_ref().unwrap_or(&self.run.work_dir))
     }
 
     fn add_result(&self, step: &mut RecordedStep, result: &StepResult) {
@@ -488,7 +475,7 @@ impl<'a> History<'a> {
                 batch: None,
                 again_of: None,
             }),
-            None if key == StepKey::BATCH => Some(nameless("batch")),
+            None if key == StepKey::BATCH => Some(RecordedOrigin::named("batch")),
             None => None,
         };
         if let Some(origin) = own {
@@ -501,7 +488,7 @@ impl<'a> History<'a> {
         });
         let Some((first, batch, at)) = found else {
             // One that an `srun` stayed with, and that never started: nothing more was written of it.
-            return tell(Told::Step(Arc::new(nameless("srun")), step));
+            return tell(Told::Step(Arc::new(RecordedOrigin::named("srun")), step));
         };
         if batches
             && batch.told.insert(at)
@@ -524,19 +511,6 @@ impl<'a> History<'a> {
             })
         });
         tell(Told::Step(Arc::clone(origin), step));
-    }
-}
-
-fn nameless(name: &str) -> RecordedOrigin {
-    RecordedOrigin {
-        name: name.to_owned(),
-        argv: Vec::new(),
-        submit_line: String::new(),
-        tasks: 1,
-        time_limit: TimeLimit::Unlimited,
-        srun: None,
-        batch: None,
-        again_of: None,
     }
 }
 

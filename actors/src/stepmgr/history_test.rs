@@ -65,18 +65,25 @@ fn ended(step: StepKey, state: StepState, exit: ExitStatus, cause: Option<StepEn
     StepEvent::Ended { result: result(step, state, exit, cause), at: Timestamp(at) }
 }
 
-fn told(events: Vec<StepEvent>, wanted: &WantedRecords) -> Vec<(Arc<RecordedOrigin>, RecordedStep)> {
-    let run = run();
-    let mut history = History::new(&run, wanted);
-    let mut steps = Vec::new();
-    let mut tell = |told: Told| {
-        if let Told::Step(origin, step) = told {
-            steps.push((origin, step));
-        }
-    };
+fn all_told(run: &RecordedRun, events: Vec<StepEvent>, wanted: &WantedRecords) -> Vec<Told> {
+    let mut history = History::new(run, wanted);
+    let mut all = Vec::new();
+    let mut tell = |told: Told| all.push(told);
     events.into_iter().for_each(|event| history.take(event, &mut tell));
     history.finish(&mut tell);
-    steps
+    all
+}
+
+fn steps_of(told: Vec<Told>) -> Vec<(Arc<RecordedOrigin>, RecordedStep)> {
+    let step = |told: Told| match told {
+        Told::Step(origin, step) => Some((origin, step)),
+        Told::Batch(_) => None,
+    };
+    told.into_iter().filter_map(step).collect()
+}
+
+fn told(events: Vec<StepEvent>, wanted: &WantedRecords) -> Vec<(Arc<RecordedOrigin>, RecordedStep)> {
+    steps_of(all_told(&run(), events, wanted))
 }
 
 fn texts() -> WantedRecords {
@@ -231,11 +238,7 @@ fn a_batch_is_told_before_its_steps_with_the_environment_that_they_had() {
     ];
     let wanted = WantedRecords { batches: true, states: vec![StepState::Failed], ..WantedRecords::default() };
     let run = RecordedRun { array: Some(ArrayTask { array_job: JobId(11), index: 1 }), ..run() };
-    let mut history = History::new(&run, &wanted);
-    let mut all = Vec::new();
-    let mut tell = |told: Told| all.push(told);
-    events.into_iter().for_each(|event| history.take(event, &mut tell));
-    history.finish(&mut tell);
+    let all = all_told(&run, events, &wanted);
     let [Told::Batch(batch), Told::Step(_, failed)] = all.as_slice() else { panic!("{all:?}") };
     assert_eq!((batch.first, batch.array, batch.spec, failed.key), (0, false, 1, key));
     assert_eq!((batch.made_of.name.as_str(), &batch.made_of.environment[..]), ("b", &[bytes("A=1")][..]));
@@ -283,16 +286,11 @@ fn an_srun_that_never_got_its_step_is_there_and_steps_of_a_lost_run_do_not_run_f
         started(lost, 0, 1200),
     ];
     let run = RecordedRun { end: Some(Timestamp(5000)), ..run() };
-    let wanted = WantedRecords::default();
-    let mut history = History::new(&run, &wanted);
-    let mut shown = Vec::new();
-    let mut tell = |told: Told| {
-        if let Told::Step(_, step) = told {
-            shown.push((step.key, step.state, step.reason.clone(), step.elapsed_ms(Timestamp(9000))));
-        }
-    };
-    events.into_iter().for_each(|event| history.take(event, &mut tell));
-    history.finish(&mut tell);
+    let steps = steps_of(all_told(&run, events, &WantedRecords::default()));
+    let shown: Vec<_> = steps
+        .iter()
+        .map(|(_, step)| (step.key, step.state, step.reason.clone(), step.elapsed_ms(Timestamp(9000))))
+        .collect();
     let text = |text: &str| text.to_owned();
     assert_eq!(shown[0], (never, StepState::Cancelled, text("its srun ended"), None));
     assert_eq!(shown[1], (lost, StepState::NodeFail, text("its end is not recorded"), Some(3800)));

@@ -88,7 +88,8 @@ impl Guests {
         Self::with_most(usize::try_from(files / SHARE).unwrap_or(usize::MAX).max(FEWEST))
     }
 
-    fn with_most(most: usize) -> Self {
+    /// So many of each user.
+    pub(crate) fn with_most(most: usize) -> Self {
         Self { most, of: Arc::default() }
     }
 

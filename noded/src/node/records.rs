@@ -177,9 +177,15 @@ impl Spool {
     /// Records of a job here, its newest run first; with [`JobId::OF_A_RUN`] those of that run.
     pub fn records_of(&self, job: JobId, run: Option<Sluid>) -> Result<Vec<Found>, SpoolError> {
         let mut found = Vec::new();
-        for (living, orders) in self.runs()?.0 {
-            if living.batch_host && is_meant(living.run, job, run) {
-                found.extend(Found::open(note_of(&orders, None), self.run(living.run).join(JOURNAL))?);
+        let living: Vec<StepdOrders> = match run {
+            // One folder, instead of all with the scripts and environments of their jobs.
+            Some(sluid) => StepdOrders::load(&self.run(RunKey { job, sluid })).into_iter().collect(),
+            None => self.runs()?.0.into_iter().map(|(_, orders)| orders).collect(),
+        };
+        for orders in living {
+            let key = RunKey { job: orders.credential.job, sluid: orders.credential.sluid };
+            if orders.manager.is_none() && is_meant(key, job, run) {
+                found.extend(Found::open(note_of(&orders, None), self.run(key).join(JOURNAL))?);
             }
         }
         for entry in std::fs::read_dir(self.ended()).into_iter().flatten().flatten() {

@@ -1,6 +1,7 @@
 //! Conversations of commands that want records of steps, at this node's door and from other daemons.
 
 use crate::{
+    daemon::guests::Guests,
     kernel::users,
     node::{
         conversations::traced,
@@ -23,8 +24,7 @@ use garrick_transport::{
     identity::{PeerIdentity, Role},
 };
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::sync::{Semaphore, mpsc};
@@ -46,39 +46,9 @@ pub struct RecordsWorld {
     config: Arc<Config>,
     slurm_uid: Option<u32>,
     readers: Arc<Semaphore>,
-    /// Questions that are being answered, by user.
-    open: Arc<Mutex<BTreeMap<u32, usize>>>,
-}
-
-/// One question that is being answered; counted until it is dropped.
-struct Question {
-    uid: u32,
-    open: Arc<Mutex<BTreeMap<u32, usize>>>,
-}
-
-impl Question {
-    /// `None`: there are too many.
-    fn begin(open: &Arc<Mutex<BTreeMap<u32, usize>>>, uid: u32) -> Option<Self> {
-        let mut counts = open.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = counts.get(&uid).copied().unwrap_or(0);
-        if uid != 0 && (own >= OF_USER || counts.values().sum::<usize>() >= OF_ALL) {
-            return None;
-        }
-        *counts.entry(uid).or_default() += 1;
-        Some(Self { uid, open: Arc::clone(open) })
-    }
-}
-
-impl Drop for Question {
-    fn drop(&mut self) {
-        let mut counts = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.uid) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.uid);
-            }
-        }
-    }
+    /// Whose questions are being answered.
+    askers: Guests,
+    threads: Arc<Semaphore>,
 }
 
 /// Who asks, and who speaks for him.
@@ -90,7 +60,14 @@ struct Asker {
 impl RecordsWorld {
     /// Of this node.
     pub fn new(spool: Spool, config: Arc<Config>, slurm_uid: Option<u32>) -> Self {
-        Self { spool, config, slurm_uid, readers: Arc::new(Semaphore::new(READERS)), open: Arc::default() }
+        Self {
+            spool,
+            config,
+            slurm_uid,
+            readers: Arc::new(Semaphore::new(READERS)),
+            askers: Guests::with_most(OF_USER),
+            threads: Arc::new(Semaphore::new(OF_ALL)),
+        }
     }
 
     /// May he see these? Their owner may, root and SlurmUser; of the latter a node speaks where the site says so, and of an
@@ -135,9 +112,11 @@ impl RecordsWorld {
 
     /// False: the asker is gone.
     async fn answer(&self, replies: &Sender<RecordsReply>, request: RecordsRequest, asker: &Asker) -> bool {
-        let Some(_question) = Question::begin(&self.open, asker.caller.uid) else {
+        let uid = asker.caller.uid;
+        let (asks, thread) = (self.askers.enter(uid), self.threads.try_acquire());
+        if asks.is_none() || thread.is_err() && uid != 0 {
             return refuse(replies, Refusal::RetryAfter { after: Duration::from_secs(2) }).await;
-        };
+        }
         let Ok(turn) = self.readers.acquire().await else { return false };
         let mut turn = Some(turn);
         let RecordsRequest::Read { job, run, wanted } = request;
@@ -155,7 +134,6 @@ impl RecordsWorld {
         if !self.may_see(asker, &found) {
             static DENIED: Sparing = Sparing::new();
             if let Some(left_out) = DENIED.due(Instant::now()) {
-                let uid = asker.caller.uid;
                 tracing::warn!(uid, job_id = job.0, left_out, "records of somebody else's steps were asked for");
             }
             return refuse(replies, Refusal::AccessDenied).await;

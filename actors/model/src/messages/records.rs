@@ -82,11 +82,8 @@ const MOST_NAMES: usize = 1000;
 impl WantedRecords {
     /// Not more than a daemon compares with every step.
     pub fn is_bounded(&self) -> bool {
-        let ranges = |which: &WhichSteps| match which {
-            WhichSteps::All | WhichSteps::Special(_) => 1,
-            WhichSteps::Numbers(list) | WhichSteps::Tasks { tasks: list, .. } => list.ranges.len().max(1),
-        };
-        self.states.len() <= MOST_NAMES && self.which.iter().map(ranges).sum::<usize>() <= MOST_NAMES
+        let ranges: usize = self.which.iter().map(WhichSteps::ranges).sum();
+        self.states.len() <= MOST_NAMES && ranges <= MOST_NAMES
     }
 }
 
@@ -112,6 +109,22 @@ pub struct RecordedOrigin {
     /// They were run again for steps of that job, handed over from this number on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_of: Option<(JobId, u32)>,
+}
+
+impl RecordedOrigin {
+    /// Of steps of which no more than a name is known.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            argv: Vec::new(),
+            submit_line: String::new(),
+            tasks: 1,
+            time_limit: TimeLimit::Unlimited,
+            srun: None,
+            batch: None,
+            again_of: None,
+        }
+    }
 }
 
 /// One step, or one of its tries.

@@ -20,7 +20,6 @@ use garrick_model::{
     hostlist,
     messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
-    state::StepState,
     step_selector::StepsSelector,
     view::{JobView, NodeView, PartitionView, StepView},
 };
@@ -328,7 +327,7 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
     let named = step.as_ref().map_or(&[] as &[StepsSelector], std::slice::from_ref);
     let mut chosen: Vec<StepLine<'_>> = steps
         .iter()
-        .filter(|s| ended || matches!(s.state, StepState::Pending | StepState::Running))
+        .filter(|s| ended || !s.state.is_over())
         .map(|s| (s, of(s)))
         .filter(|(s, j)| in_job(s, *j))
         .flat_map(|(s, j)| StepLine::of(s, j, named, Alike::Folded))

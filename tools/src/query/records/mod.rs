@@ -35,7 +35,6 @@ use garrick_model::{
     messages::records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
     state::StepState,
     step_selector::{StepsSelector, WhichSteps},
-    time::TimeLimit,
 };
 use std::{
     cmp::Reverse,
@@ -361,7 +360,9 @@ impl<'a> Shown<'a> {
 
     fn steps(&mut self, origins: &[RecordedOrigin], steps: Vec<RecordedStep>) -> io::Result<()> {
         let Some(run) = self.run.take() else { return Ok(()) };
-        let origin = |step: &RecordedStep| origins.get(step.origin as usize).cloned().unwrap_or_else(no_origin);
+        let origin = |step: &RecordedStep| {
+            origins.get(step.origin as usize).cloned().unwrap_or_else(|| RecordedOrigin::named(""))
+        };
         let written = if self.request.order.is_some() {
             self.gathered.extend(steps.into_iter().map(|step| (origin(&step), step)));
             Ok(())
@@ -444,18 +445,5 @@ impl<'a> Shown<'a> {
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
         }
         self.joblog.take().map_or(Ok(()), joblog::Joblog::finish)
-    }
-}
-
-fn no_origin() -> RecordedOrigin {
-    RecordedOrigin {
-        name: String::new(),
-        argv: Vec::new(),
-        submit_line: String::new(),
-        tasks: 1,
-        time_limit: TimeLimit::Unlimited,
-        srun: None,
-        batch: None,
-        again_of: None,
     }
 }

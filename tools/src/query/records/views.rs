@@ -10,15 +10,11 @@ use garrick_model::{
     hostlist,
     ids::StepId,
     messages::records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
-    state::{Reason, StepState},
+    state::Reason,
     step_selector::{StepsSelector, WhichSteps},
     view::{JobView, StepView},
 };
 use std::{collections::BTreeSet, sync::Arc};
-
-fn is_over(view: &StepView) -> bool {
-    !matches!(view.state, StepState::Pending | StepState::Running)
-}
 
 fn view(run: &RecordedRun, origin: &RecordedOrigin, step: RecordedStep) -> StepView {
     let named: Vec<&str> =
@@ -65,7 +61,7 @@ pub fn ended(
             Part::Steps(origins, steps) => {
                 let Some(run) = &whose else { return false };
                 let of = |step: RecordedStep| Some(view(run, origins.get(step.origin as usize)?, step));
-                views.extend(steps.into_iter().filter_map(of).filter(is_over));
+                views.extend(steps.into_iter().filter_map(of).filter(|view| view.state.is_over()));
             }
         }
         true
@@ -75,7 +71,8 @@ pub fn ended(
 
 /// How many numbered steps these are.
 fn count(views: &[StepView], job: &JobView) -> u64 {
-    let of_job = views.iter().filter(|view| view.id.job == job.id && is_over(view) && view.id.step.number().is_some());
+    let of_job =
+        views.iter().filter(|view| view.id.job == job.id && view.state.is_over() && view.id.step.number().is_some());
     of_job.map(|view| view.waiting.as_ref().map_or(1, |all| all.keys().count() as u64)).sum()
 }
 
@@ -97,7 +94,7 @@ pub fn complete<'a>(
         match ended(cluster, console, &all, Vec::new()) {
             Ok((whole, damage)) => {
                 let known: BTreeSet<StepId> = whole.iter().map(|view| view.id).collect();
-                steps.retain(|view| view.id.job != job.id || !is_over(view) || !known.contains(&view.id));
+                steps.retain(|view| view.id.job != job.id || !view.state.is_over() || !known.contains(&view.id));
                 steps.extend(whole);
                 missing.extend(damage.into_iter().map(|what| format!("job {}: {what}", job.id)));
             }

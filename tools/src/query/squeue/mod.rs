@@ -37,7 +37,6 @@ use garrick_model::{
     ids::JobId,
     messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
-    state::StepState,
     step_selector::StepsSelector,
     view::{JobView, StepView},
 };
@@ -252,8 +251,7 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
                 console.warning(format_args!("step manager of {manager} does not answer, its steps are not shown"));
             }
             // Those that are over are the first to be left out, and are looked for below.
-            let over = |view: &StepView| !matches!(view.state, StepState::Pending | StepState::Running);
-            if left_out > 0 && !(ended && steps.iter().any(over)) {
+            if left_out > 0 && !(ended && steps.iter().any(|view| view.state.is_over())) {
                 console.warning(format_args!("{left_out} more lines are left out; -j JOB shows one job's"));
             }
             steps

@@ -11,7 +11,7 @@ use garrick_model::{
     messages::command::JobSelector,
     spec::ArraySpec,
     spec_text::licenses::LicenseRequest,
-    state::{JobState, StepState},
+    state::JobState,
     time::Timestamp,
     view::{JobView, NodeView, StepView},
 };
@@ -246,7 +246,7 @@ impl Choice {
             && (self.users.is_empty() || self.users.contains(&step.uid))
             && (self.partitions.is_empty() || self.partitions.contains(&step.partition))
             && match &self.states {
-                States::Live => matches!(step.state, StepState::Pending | StepState::Running),
+                States::Live => !step.state.is_over(),
                 States::All => true,
                 States::Only(states) => states.iter().any(|s| words::job_state(*s) == words::step_state(step.state)),
             }

@@ -16,7 +16,7 @@ use crate::{
     query::{
         arguments::{self, Outcome, Table, option},
         asking::Contact,
-        choices,
+        choices, records,
     },
     render::words,
 };
@@ -52,7 +52,7 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
     let (mut asked, mut steps) = (Vec::new(), Vec::new());
     for word in arguments.words() {
         if word.contains('.') {
-            steps.extend(steps::named(&word).map_err(SiteError::Usage)?);
+            steps.extend(records::named(&word).map_err(SiteError::Usage)?);
             continue;
         }
         asked.extend(choices::jobs(&word).map_err(|e| SiteError::Usage(e.to_string()))?);

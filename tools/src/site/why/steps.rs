@@ -6,7 +6,7 @@ use crate::{
     query::{
         asking::Contact,
         records::{
-            self, Row,
+            Row,
             asking::{self, Part},
             fields,
         },
@@ -162,9 +162,4 @@ fn waiting(run: &RecordedRun, id: &str, step: &RecordedStep, live: &[StepView]) 
         }
     }
     text
-}
-
-/// `82.1`, `82.1_[3-5]`, several with commas.
-pub fn named(word: &str) -> Result<Vec<StepsSelector>, String> {
-    records::named(word)
 }

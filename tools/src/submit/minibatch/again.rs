@@ -115,8 +115,8 @@ impl Search {
     fn into_batches(self, named: &[WhichSteps]) -> Vec<StepBatch> {
         let Some(run) = self.run else { return Vec::new() };
         let meant = |identity: &Identity, open: &Open| {
-            let at_first = |which: &WhichSteps| identity.job == run.job && names(which, identity.key);
-            named.is_empty() || named.iter().any(|which| at_first(which) || names(which, open.step.key))
+            let at_first = |which: &WhichSteps| identity.job == run.job && which.contains(identity.key);
+            named.is_empty() || named.iter().any(|which| at_first(which) || which.contains(open.step.key))
         };
         let mut groups: BTreeMap<_, Vec<(StepKey, Open)>> = BTreeMap::new();
         for (identity, open) in self.open {
@@ -167,10 +167,6 @@ fn add(list: &mut CommandList, step: &RecordedStep, number: u32) {
     let variables = step.environment.iter().map(|entry| format!("{}\0", String::from_utf8_lossy(entry)));
     list.set_environment(&variables.collect::<String>());
     list.again.push(number);
-}
-
-fn names(which: &WhichSteps, key: StepKey) -> bool {
-    which.contains(key) || key.step.number().is_some_and(|number| which.contains(StepKey::number(number)))
 }
 
 /// A spec for the same steps in whatever job: what it left to its own job is said.
@@ -253,12 +249,7 @@ fn hand_over(typed: &Typed, batches: Vec<StepBatch>, way: Way, job: JobId, conso
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_model::{
-        ids::Sluid,
-        messages::launcher::TaskUsage,
-        state::ExitStatus,
-        time::{TimeLimit, Timestamp},
-    };
+    use garrick_model::{ids::Sluid, messages::launcher::TaskUsage, state::ExitStatus, time::Timestamp};
     use serde_bytes::ByteBuf;
     use std::sync::Arc;
 
@@ -290,14 +281,9 @@ mod tests {
 
     fn origin(first: u32) -> RecordedOrigin {
         RecordedOrigin {
-            name: "work".into(),
-            argv: Vec::new(),
-            submit_line: String::new(),
-            tasks: 1,
-            time_limit: TimeLimit::Unlimited,
-            srun: None,
             batch: Some((first, 0)),
             again_of: (first == 9).then_some((JobId(12), 0)),
+            ..RecordedOrigin::named("work")
         }
     }
 
