@@ -268,9 +268,7 @@ impl World {
                 JobEffect::Tell { to, fact } => {
                     self.post(&from, Letter::Job(to, JobInput::Fact { job, fact: Some(fact) }))
                 }
-                JobEffect::FindSiblings { .. } => {
-                    self.post(&from, Letter::Job(job, JobInput::Siblings { jobs: vec![] }))
-                }
+                JobEffect::FindSiblings => self.post(&from, Letter::Job(job, JobInput::Siblings { jobs: vec![] })),
                 JobEffect::SetTimer { timer, at } => {
                     self.timers.insert((job, timer), at);
                 }

@@ -123,17 +123,11 @@ impl JobShelf {
         }
     }
 
-    /// Jobs of that name and user before `before` that are not over.
-    pub fn siblings(&self, name: &str, uid: u32, before: JobId) -> Vec<JobId> {
-        self.lock()
-            .range(..before)
-            .filter(|(_, kept)| {
-                let record = &kept.record;
-                let over = matches!(record.phase, crate::job::record::Phase::Over(..));
-                !over && record.owner.uid == uid && record.spec.name == name
-            })
-            .map(|(job, _)| *job)
-            .collect()
+    /// Jobs that hold up `singleton` ([`JobRecord::holds_up_singleton`]).
+    pub fn siblings(&self, singleton: &JobRecord) -> Vec<JobId> {
+        let jobs = self.lock();
+        let earlier = jobs.range(..singleton.id);
+        earlier.filter(|(_, kept)| kept.record.holds_up_singleton(singleton)).map(|(job, _)| *job).collect()
     }
 }
 
@@ -205,8 +199,28 @@ impl PartitionShelf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{job::fixtures::record, scheduler::fixtures::spec};
-    use garrick_model::{ids::ArrayTask, spec::JobSpec};
+    use crate::{
+        job::{
+            fixtures::record,
+            record::{Afterwards, ArrayRecord, End, Phase, TaskMark, TaskOutcome},
+        },
+        scheduler::fixtures::spec,
+    };
+    use garrick_model::{
+        ids::ArrayTask,
+        spec::JobSpec,
+        state::{ExitStatus, JobState, Reason},
+        time::Timestamp,
+    };
+
+    fn no_tasks() -> ArrayRecord {
+        ArrayRecord { pending: [].into(), limit: None, tasks: [].into() }
+    }
+
+    fn cancelled() -> End {
+        let (state, reason, exit) = (JobState::Cancelled, Reason::None, ExitStatus::SUCCESS);
+        End { state, reason, exit, derived: exit, at: Timestamp(1), then: Afterwards::Over, cause: None }
+    }
 
     #[test]
     fn what_a_users_jobs_have_is_counted_once_for_an_array_and_forgotten_with_them() {
@@ -224,5 +238,35 @@ mod tests {
         assert_eq!(shelf.bytes_of(uid), 1000);
         shelf.remove(JobId(7));
         assert_eq!(shelf.bytes_of(uid), 0);
+    }
+
+    /// An array that is cancelled right after tasks went their own ways: it is over, and their records are only being made.
+    #[test]
+    fn a_singleton_waits_for_tasks_of_an_earlier_array_that_are_not_there_yet() {
+        let shelf = JobShelf::default();
+        let task = TaskMark { job: JobId(9), started: None, over: None };
+        let mut array = record(7, spec());
+        array.array = Some(ArrayRecord { tasks: [(1, task)].into(), ..no_tasks() });
+        array.phase = Phase::Over(None, cancelled());
+        let singleton = record(8, spec());
+        shelf.put(array.clone());
+        assert_eq!(shelf.siblings(&singleton), [JobId(7)]);
+        for mark in array.array.iter_mut().flat_map(|array| array.tasks.values_mut()) {
+            mark.over = Some(TaskOutcome::NotOk);
+        }
+        shelf.put(array);
+        assert!(shelf.siblings(&singleton).is_empty());
+    }
+
+    #[test]
+    fn a_task_that_is_a_singleton_does_not_wait_for_its_own_array() {
+        let shelf = JobShelf::default();
+        let of = |array_job, index| Some(ArrayTask { array_job: JobId(array_job), index });
+        let (mut array, mut other, mut task) = (record(7, spec()), record(8, spec()), record(9, spec()));
+        (array.array, other.array_task, task.array_task) = (Some(no_tasks()), of(7, 1), of(7, 2));
+        shelf.put(array);
+        shelf.put(other);
+        assert_eq!(shelf.siblings(&record(9, spec())), [JobId(7), JobId(8)]);
+        assert!(shelf.siblings(&task).is_empty());
     }
 }

@@ -282,7 +282,7 @@ impl ControllerActor {
             // Whoever is depended on was there when the job was admitted.
             Some(on) => self.fulfilled_by(on, one, now).ok_or(Refusal::DependencyOpen(on)),
             None => {
-                let siblings = self.env.jobs.siblings(&record.spec.name, record.owner.uid, record.id);
+                let siblings = self.env.jobs.siblings(record);
                 let ends = siblings.iter().map(|on| self.env.boards.jobs.get(on).and_then(|job| ends(&job)));
                 let last = ends.collect::<Option<Vec<Timestamp>>>().ok_or(Refusal::SingletonOpen)?;
                 Ok(last.into_iter().fold(now, Timestamp::max))

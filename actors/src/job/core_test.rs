@@ -771,7 +771,7 @@ fn singleton_waits_for_earlier_jobs_of_its_name() {
     let one = Dependency { kind: DependencyKind::Singleton, job: None, array_index: None, failed: false };
     let single = JobSpec { dependencies: Dependencies { any: false, list: vec![one] }, ..spec() };
     let (mut job, out) = Bench::new(record(7, single));
-    assert!(out.iter().any(|e| matches!(e, JobEffect::FindSiblings { .. })));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::FindSiblings)));
     job.send(JobInput::Siblings { jobs: vec![JobId(3), JobId(5)] });
     job.send(fact(3, true, Some(TaskOutcome::NotOk)));
     assert_eq!(job.view().reason, Reason::Dependency);

@@ -36,8 +36,7 @@ impl JobCore {
             turn.out.push(JobEffect::SubscribeTo { job });
         }
         if list.iter().any(|d| d.kind == DependencyKind::Singleton) && self.siblings.is_none() {
-            let (name, uid) = (self.record.spec.name.clone(), self.record.owner.uid);
-            turn.out.push(JobEffect::FindSiblings { name, uid });
+            turn.out.push(JobEffect::FindSiblings);
         }
     }
 

@@ -112,7 +112,14 @@ impl JobCore {
                     let reason = Reason::Other("JOB REQUEUE".to_owned());
                     let (state, at) = (JobState::Cancelled, Some(turn.now));
                     self.save(JobEvent::Ending(Ending { state, reason, then, by: Some(by), at, unasked: false }), turn);
-                    self.let_go_of_kept(turn);
+                    if then != Afterwards::Expedite {
+                        self.let_go_of_kept(turn);
+                    }
+                    // An expedited one does not wait for nodes that were lost.
+                    if self.is_over() {
+                        self.after_end(turn);
+                        return Ok(());
+                    }
                 }
                 self.ask_for_end(turn);
                 self.het_end_others(JobState::Cancelled, then, Some(by), turn);

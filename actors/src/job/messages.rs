@@ -495,13 +495,8 @@ pub enum JobEffect {
         /// What.
         fact: Arc<JobFact>,
     },
-    /// Find earlier jobs of the same name and user.
-    FindSiblings {
-        /// Name.
-        name: String,
-        /// User.
-        uid: u32,
-    },
+    /// Find the jobs that hold up a singleton ([`JobRecord::holds_up_singleton`]).
+    FindSiblings,
     /// Set a timer.
     SetTimer {
         /// Which.

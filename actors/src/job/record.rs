@@ -605,6 +605,20 @@ impl JobRecord {
         self.array_task.is_none() && self.array.is_some()
     }
 
+    /// Does this job keep a singleton from starting: an earlier one of the same name and user that is not over? An array is
+    /// over with all of its tasks, also with those whose own records are only being made. A task does not wait for its array.
+    pub fn holds_up_singleton(&self, singleton: &Self) -> bool {
+        let array_of = |record: &Self| record.array_task.map(|task| task.array_job);
+        let same_array = array_of(singleton).is_some_and(|array| array == self.id || array_of(self) == Some(array));
+        let tasks = || self.array.iter().flat_map(|array| array.tasks.values());
+        let tasks_over = || tasks().all(|task| task.job == self.id || task.over.is_some());
+        self.id < singleton.id
+            && self.owner.uid == singleton.owner.uid
+            && self.spec.name == singleton.spec.name
+            && !same_array
+            && !(matches!(self.phase, Phase::Over(..)) && tasks_over())
+    }
+
     /// Is the step manager of that run on this node?
     pub fn steps_run_from(&self, node: &str, sluid: Sluid) -> bool {
         let current = self.sluid == sluid && self.phase.run().is_some_and(|run| run.batch_host() == node);

@@ -156,6 +156,27 @@ fn a_node_that_only_the_step_manager_gave_up_is_not_waited_for() {
     assert_eq!(&job.replayed(), job.core.record());
 }
 
+/// Its run is over but for a node that was lost: nobody waits for that one any more, and the order is the last word.
+#[test]
+fn an_expedited_job_that_waits_for_a_lost_node_only_goes_back_at_once_when_told_to() {
+    let mut job = hurried();
+    let (id, sluid, exit) = (job.core.record().id, job.core.record().sluid, ExitStatus::SUCCESS);
+    let (reason, at, state) = (Reason::None, job.now, JobState::Completed);
+    let lost = vec!["n1".to_owned()];
+    job.report(
+        "n0",
+        AgentReport::JobEnded { job: id, sluid, state, reason, exit, derived: exit, at, lost, cause: None },
+    );
+    job.released("n0");
+    assert_eq!((job.state(), job.view().restarts), (JobState::Completing, 0));
+    job.order(JobCommand::Requeue { hold: false }).unwrap();
+    assert_eq!((job.state(), job.view().restarts, job.view().eligible), (JobState::Expediting, 1, true));
+    // The node comes back without the run, and is given back once.
+    let out = job.send(JobInput::RunMissing { node: "n1".to_owned(), sluid: Sluid(7) });
+    assert_eq!((released(&out), job.core.record().holds().len()), (vec![("n1", 7)], 0));
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
 #[test]
 fn a_failed_script_is_expedited_only_if_an_epilog_fails_too() {
     let mut job = hurried();

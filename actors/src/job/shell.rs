@@ -220,8 +220,9 @@ impl JobActor {
                     env.tell_job(cx, to, JobInput::Fact { job, fact: Some(fact) });
                 }
             }
-            JobEffect::FindSiblings { name, uid } => {
-                again.push_back(JobInput::Siblings { jobs: env.jobs.siblings(&name, uid, job) });
+            JobEffect::FindSiblings => {
+                let jobs = env.jobs.get(job).map(|own| env.jobs.siblings(&own.record)).unwrap_or_default();
+                again.push_back(JobInput::Siblings { jobs });
             }
             JobEffect::SetTimer { timer, at } => {
                 let after = at.since(Timestamp::now()).min(LONGEST_TIMER);

@@ -552,10 +552,11 @@ impl World {
                 JobEffect::Tell { to, fact } => {
                     self.send(from, Happening::Job(to, JobInput::Fact { job, fact: Some(fact) }));
                 }
-                JobEffect::FindSiblings { name, uid } => {
-                    let earlier = self.jobs.values().filter(|core| core.record().id < job && !core.is_over());
-                    let same = earlier.filter(|c| c.record().spec.name == name && c.record().owner.uid == uid);
-                    let jobs = same.map(|core| core.record().id).collect();
+                JobEffect::FindSiblings => {
+                    let own = self.jobs.get(&job).map(JobCore::record);
+                    let records = self.jobs.values().map(JobCore::record);
+                    let siblings = records.filter(|record| own.is_some_and(|own| record.holds_up_singleton(own)));
+                    let jobs = siblings.map(|record| record.id).collect();
                     self.send(from, Happening::Job(job, JobInput::Siblings { jobs }));
                 }
                 JobEffect::SetTimer { timer, at } => self.set_clock_timer(at, Happening::JobTimer(job, timer)),

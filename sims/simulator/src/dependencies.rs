@@ -26,7 +26,26 @@ impl Ledger {
         let unmet: Vec<&Dependency> = conditions.list.iter().filter(|d| !self.is_met(job, note, d)).collect();
         let one_is_enough = conditions.any && unmet.len() < conditions.list.len();
         let first = unmet.first().filter(|_| !one_is_enough)?;
-        Some(format!("job {} is given nodes, and its condition {first:?} never held", job.0))
+        let waits_for = match first.kind {
+            DependencyKind::Singleton => self.open_sibling(job, note).map(|on| format!(", because of job {}", on.0)),
+            _ => None,
+        };
+        let because = waits_for.unwrap_or_default();
+        Some(format!("job {} is given nodes, and its condition {first:?} never held{because}", job.0))
+    }
+
+    /// An earlier job of the same name and user that never ended.
+    fn open_sibling(&self, job: JobId, note: &JobNote) -> Option<JobId> {
+        let own_array = note.array_of.map(|(array, _)| array);
+        let same = |(id, other): &(&JobId, &JobNote)| {
+            (**id < job || other.array_of.is_some_and(|(array, _)| array < job))
+                && other.owner == note.owner
+                && other.name == note.name
+                && Some(**id) != own_array
+                && (own_array.is_none() || other.array_of.map(|(array, _)| array) != own_array)
+        };
+        let mut siblings = self.jobs.iter().filter(same);
+        siblings.find(|(_, other)| !other.purged && other.outcomes.is_empty()).map(|(id, _)| *id)
     }
 
     /// Which task of its array a job is: the record of an array becomes the one that no other job is.
@@ -37,15 +56,7 @@ impl Ledger {
 
     fn is_met(&self, job: JobId, note: &JobNote, condition: &Dependency) -> bool {
         if condition.kind == DependencyKind::Singleton {
-            let own_array = note.array_of.map(|(array, _)| array);
-            let same = |(id, other): &(&JobId, &JobNote)| {
-                **id < job
-                    && other.owner == note.owner
-                    && other.name == note.name
-                    && Some(**id) != own_array
-                    && (own_array.is_none() || other.array_of.map(|(array, _)| array) != own_array)
-            };
-            return self.jobs.iter().filter(same).all(|(_, other)| other.purged || !other.outcomes.is_empty());
+            return self.open_sibling(job, note).is_none();
         }
         let Some((on, target)) = condition.job.and_then(|on| Some((on, self.jobs.get(&on)?))) else { return true };
         // What became of it is not asked any more.
