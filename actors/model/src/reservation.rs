@@ -157,10 +157,13 @@ impl AccessList {
     pub fn parse(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.split(',').filter(|w| !w.is_empty()).collect();
         let denied = words.iter().filter(|w| w.starts_with('-')).count();
-        if denied != 0 && denied != words.len() || words.contains(&"-") {
+        if denied != 0 && denied != words.len() {
             return None;
         }
-        let names = words.iter().map(|w| w.trim_start_matches('-').to_owned()).collect();
+        let names: Vec<String> = words.iter().map(|w| w.trim_start_matches('-').to_owned()).collect();
+        if names.iter().any(String::is_empty) {
+            return None;
+        }
         Some(Self { deny: denied > 0, names })
     }
 
@@ -487,6 +490,7 @@ mod tests {
         assert!(!deny.takes(Some("bob")) && deny.takes(Some("eve")) && deny.takes(None));
         assert_eq!((allow.to_string().as_str(), deny.to_string().as_str()), ("alice,bob", "-alice,-bob"));
         assert_eq!(AccessList::parse("alice,-bob"), None);
+        assert_eq!((AccessList::parse("-"), AccessList::parse("-alice,--")), (None, None));
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl FromStr for WhichSteps {
 impl fmt::Display for WhichSteps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |spec: &ArraySpec| match spec.ranges.as_slice() {
-            [(first, last, _)] if first == last => first.to_string(),
+            [(first, last, _)] if first == last && spec.limit.is_none() => first.to_string(),
             _ => format!("[{}]", ArraySpec { ranges: spec.ranges.clone(), limit: spec.limit }),
         };
         let text = match self {
@@ -235,9 +235,16 @@ mod tests {
 
     #[test]
     fn steps_are_named_in_every_form() {
-        for text in
-            ["5609.7", "5609.7_3", "5609.7_[10-20]", "5609_4.[3-9,12]", "5609+1.*", "5609.batch", "sFSNM7YRTC8Q00.7_3"]
-        {
+        for text in [
+            "5609.7",
+            "5609.7_3",
+            "5609.7_[10-20]",
+            "5609.7_[8002%2]",
+            "5609_4.[3-9,12]",
+            "5609+1.*",
+            "5609.batch",
+            "sFSNM7YRTC8Q00.7_3",
+        ] {
             assert_eq!(text.parse::<StepsSelector>().unwrap().to_string(), text);
         }
         assert_eq!("7_*".parse::<WhichSteps>().unwrap().to_string(), "7");

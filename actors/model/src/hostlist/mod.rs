@@ -17,7 +17,7 @@ mod run;
 mod set;
 
 pub use list::HostList;
-pub use parse::{HostListError, MAX_HOSTS};
+pub use parse::{HostListError, MAX_HOSTS, MAX_SPELLED};
 pub use set::HostSet;
 
 /// The names that a text stands for, in its order, with repeats.

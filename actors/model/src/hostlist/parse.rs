@@ -9,6 +9,10 @@ use std::sync::Arc;
 /// A text that stands for more names than this is refused: a mistyped range must not fill the memory.
 pub const MAX_HOSTS: u64 = 1_000_000;
 
+/// An element with more than one pair of brackets is spelled out but for the last pair (`a[1-3]b[2-4]`: three ranges). More
+/// ranges than this in a text are refused: they take memory that the text does not show.
+pub const MAX_SPELLED: u64 = 100_000;
+
 /// Text that is no host list. Columns count from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostListError {
@@ -56,6 +60,12 @@ pub enum HostListError {
         /// Where it starts.
         column: usize,
     },
+    /// More than [`MAX_SPELLED`].
+    #[error("host list \"{text}\": its pairs of brackets together make more than {MAX_SPELLED} ranges")]
+    TooManyRanges {
+        /// The whole text.
+        text: String,
+    },
     /// More than [`MAX_HOSTS`], or than the limit given.
     #[error("host list \"{text}\" stands for more than {limit} names")]
     TooMany {
@@ -73,7 +83,7 @@ enum Segment<'a> {
 }
 
 pub(super) fn parse(text: &str, limit: u64) -> Result<HostList, HostListError> {
-    let mut list = HostList::new();
+    let (mut list, mut spelled) = (HostList::new(), 0);
     for (start, element) in elements(text)? {
         let segments = segments(text, start, element)?;
         let too_many = || HostListError::TooMany { text: text.to_owned(), limit };
@@ -87,9 +97,25 @@ pub(super) fn parse(text: &str, limit: u64) -> Result<HostList, HostListError> {
         if names.and_then(|n| n.checked_add(list.len())).is_none_or(|n| n > limit) {
             return Err(too_many());
         }
+        spelled += ranges_spelled(&segments);
+        if spelled > MAX_SPELLED {
+            return Err(HostListError::TooManyRanges { text: text.to_owned() });
+        }
         push_element(&mut list, element, &segments);
     }
     Ok(list)
+}
+
+/// How many ranges an element with several pairs of brackets becomes; its names are few enough to be counted.
+fn ranges_spelled(segments: &[Segment<'_>]) -> u64 {
+    let names = |ranges: &[(u64, u64, usize)]| ranges.iter().map(|(first, last, _)| last - first + 1).sum::<u64>();
+    let mut pairs = segments.iter().rev().filter_map(|segment| match segment {
+        Segment::Literal(_) => None,
+        Segment::Ranges(ranges) => Some(ranges),
+    });
+    let in_last = pairs.next().map_or(0, |ranges| ranges.len() as u64);
+    let before: Vec<u64> = pairs.map(|ranges| names(ranges)).collect();
+    if before.is_empty() { 0 } else { before.iter().product::<u64>() * in_last }
 }
 
 /// Elements with their offsets. Commas and blanks separate outside brackets; empty elements are nothing.

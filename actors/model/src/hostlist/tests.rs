@@ -94,6 +94,10 @@ fn errors_name_the_place() {
         ("a[1-3,b]", "host list \"a[1-3,b]\": \"b\" at column 7 is neither a number nor a range"),
         ("a[3-1]", "host list \"a[3-1]\": the range \"3-1\" at column 3 runs backwards"),
         ("a[1-1000001]", "host list \"a[1-1000001]\" stands for more than 1000000 names"),
+        (
+            "a[1-189643]b[2-4]",
+            "host list \"a[1-189643]b[2-4]\": its pairs of brackets together make more than 100000 ranges",
+        ),
         ("a[0-99999][0-99999]", "host list \"a[0-99999][0-99999]\" stands for more than 1000000 names"),
     ] {
         assert_eq!(names(text), want);
