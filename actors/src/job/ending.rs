@@ -115,14 +115,13 @@ impl JobCore {
                     if then != Afterwards::Expedite {
                         self.let_go_of_kept(turn);
                     }
-                    // An expedited one does not wait for nodes that were lost.
-                    if self.is_over() {
-                        self.after_end(turn);
-                        return Ok(());
-                    }
                 }
                 self.ask_for_end(turn);
                 self.het_end_others(JobState::Cancelled, then, Some(by), turn);
+                // An expedited one does not wait for nodes that were lost.
+                if self.is_over() {
+                    self.after_end(turn);
+                }
                 Ok(())
             }
         }
