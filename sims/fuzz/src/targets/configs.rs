@@ -9,6 +9,8 @@ const CONF: &str = "ClusterName=c1\nSlurmctldHost=n0\nSlurmUser=root\nGresTypes=
                     Licenses=matlab:3\nMaxNodeCount=10\nNodeName=n[1-4] CPUs=4 RealMemory=4000 Gres=gpu:2 Feature=a,b State=CLOUD\n\
                     PartitionName=debug Nodes=ALL Default=YES MaxTime=1-0 State=UP\n";
 
+const TREE: &str = "SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n[3-4]\nSwitchName=top Switches=s[1-2]\n";
+
 /// The file itself.
 pub(super) const SLURM_CONF: Target = Target {
     name: "slurm_conf",
@@ -42,8 +44,12 @@ pub(super) const BESIDE: Target = Target {
         let text = String::from_utf8_lossy(rest);
         let names = ["topology.conf", "topology.yaml", "gres.conf", "cgroup.conf", "resources.yaml"];
         let beside = format!("/x/{}", names[which % names.len()]);
-        let (config, report) =
-            config::read_files(Path::new("/x/slurm.conf"), &[("/x/slurm.conf", CONF), (&beside, &text)]);
+        // A topology of its own for every other file, so that all of it is read.
+        let mut files = vec![("/x/slurm.conf", CONF), (beside.as_str(), &*text)];
+        if !beside.contains("topology") {
+            files.push(("/x/topology.conf", TREE));
+        }
+        let (config, report) = config::read_files(Path::new("/x/slurm.conf"), &files);
         let _ = report.to_string();
         assert!(config.is_some() || report.has_errors(), "nothing is wrong with it, and it is not taken");
     },
@@ -51,7 +57,7 @@ pub(super) const BESIDE: Target = Target {
     base_bytes: 64 << 20,
     seeds: || {
         chosen(&[
-            (0, "SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n[3-4]\nSwitchName=top Switches=s[1-2]\n"),
+            (0, TREE),
             (0, "BlockName=b1 Nodes=n[1-4]\nBlockSizes=2,4\n"),
             (
                 1,
@@ -70,15 +76,19 @@ pub(super) const BESIDE: Target = Target {
     },
 };
 
-static BASE: LazyLock<Option<Config>> = LazyLock::new(|| config::read_text(Path::new("/x/slurm.conf"), CONF).0);
+static BASE: LazyLock<Config> = LazyLock::new(|| {
+    let files = [("/x/slurm.conf", CONF), ("/x/topology.conf", TREE)];
+    let (config, report) = config::read_files(Path::new("/x/slurm.conf"), &files);
+    config.unwrap_or_else(|| panic!("{report}"))
+});
 
 /// The line that says what a node is which joins a running cluster.
 pub(super) const DYNAMIC_NODES: Target = Target {
     name: "dynamic_nodes",
     read: |input| {
-        if let (Some(text), Some(base)) = (text(input), BASE.as_ref()) {
+        if let Some(text) = text(input) {
             let (names, line) = text.split_once('\n').unwrap_or(("n9", text));
-            let _ = config::read_line(base, names, line);
+            let _ = config::read_line(&BASE, names, line);
             let _ = config::parameters(line);
             let _ = config::said_place(line);
         }
