@@ -10,7 +10,11 @@ use super::{
     text,
     values::Value,
 };
-use crate::{ids::NodeIndex, topology::Layout};
+use crate::{
+    hostlist::{HostList, HostListError},
+    ids::NodeIndex,
+    topology::Layout,
+};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -122,6 +126,10 @@ pub fn read_line(base: &Config, names: &str, line: &str) -> Value<Config> {
     let mut report = ConfigReport::default();
     if names.contains(|c: char| c.is_whitespace() || "#\\\"'".contains(c)) {
         return Err(SettingError::new("these are no names of nodes"));
+    }
+    let most = base.most_nodes().max(1);
+    if let Err(HostListError::TooMany { .. }) = HostList::parse_limited(names, u64::from(most)) {
+        return Err(SettingError::new(format!("more nodes than the cluster may have (MaxNodeCount={most})")));
     }
     let written = format!("NodeName={names} {line}");
     let lines = text::lines(Path::new(LINE), &|_: &Path| Ok(written.clone()), &mut report);
@@ -253,6 +261,13 @@ mod tests {
 
     fn node(name: &str, slot: u32, line: &str) -> DynamicNode {
         DynamicNode { name: name.to_owned(), line: line.to_owned(), slot, ..DynamicNode::default() }
+    }
+
+    #[test]
+    fn more_names_than_the_cluster_may_have_nodes_are_not_looked_at_one_by_one() {
+        let wrong = read_line(&base(), "d[1-999999]", "CPUs=4").unwrap_err();
+        assert!(wrong.to_string().contains("MaxNodeCount=6"), "{wrong}");
+        assert_eq!(read_line(&base(), "d[1-6]", "CPUs=4").unwrap().nodes.len(), 6);
     }
 
     #[test]
