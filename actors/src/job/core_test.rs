@@ -665,6 +665,19 @@ fn a_launch_that_never_arrived_is_sent_again() {
     assert!(out.is_empty());
 }
 
+/// Word of its start and end was lost with its batch host, and the other node's part is over: that one has been given back.
+#[test]
+fn a_run_that_a_node_has_let_go_of_is_not_launched_a_second_time() {
+    let mut job = Bench::with(JobSpec { requeue: Some(false), ..spec() });
+    job.allocate(&["n0", "n1"]);
+    job.released("n1");
+    let out = job.send(JobInput::RunMissing { node: "n0".to_owned(), sluid: Sluid(7) });
+    assert!(matches!(out.as_slice(), [JobEffect::SetTimer { timer: JobTimer::Missing, .. }]), "{out:?}");
+    job.send(JobInput::Timer(JobTimer::Missing));
+    assert_eq!((job.state(), job.view().reason), (JobState::NodeFail, Reason::StepManagerDied));
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
 /// The link may have gone with the order.
 #[test]
 fn a_batch_host_that_comes_back_is_told_again_to_stop_or_continue() {

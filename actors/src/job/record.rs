@@ -295,6 +295,11 @@ impl Run {
         self.unreleased().filter(|n| !self.kept.contains(*n))
     }
 
+    /// True when a node that is there has said that nothing of it is left.
+    pub fn was_let_go_of(&self) -> bool {
+        self.released.iter().any(|node| !self.lost.contains(node))
+    }
+
     /// True when the node is part of it.
     pub fn has_node(&self, node: &str) -> bool {
         self.allocation.nodes.iter().any(|n| n.name == node)

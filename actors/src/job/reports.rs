@@ -383,7 +383,8 @@ impl JobCore {
             {
                 self.release_node(node, turn);
             }
-            Phase::Starting(run) if at_batch_host && run.ending.is_none() => self.launch(turn),
+            // It never began. Where another node has let go of it, it did, and its batch host has lost it since.
+            Phase::Starting(run) if at_batch_host && run.ending.is_none() && !run.was_let_go_of() => self.launch(turn),
             Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) if at_batch_host => {
                 let at = turn.now.plus(MISSING_GRACE);
                 turn.out.push(JobEffect::SetTimer { timer: JobTimer::Missing, at });

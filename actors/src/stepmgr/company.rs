@@ -266,6 +266,13 @@ impl Company {
         self.channels.entry(Channel::Agent).or_default().push_back(Delivery::Manager(StepMgrInput::Agent(message)));
     }
 
+    /// True while the step manager has not had all that its agent has said.
+    // Simulated worlds ask for it.
+    #[allow(dead_code)]
+    pub fn agent_is_unheard(&self) -> bool {
+        self.channels.get(&Channel::Agent).is_some_and(|waiting| !waiting.is_empty())
+    }
+
     /// A new request id.
     pub fn request(&mut self) -> RequestId {
         self.next_request += 1;

@@ -155,6 +155,10 @@ impl Crew {
         for _ in 0..random.between(1, 25) {
             events += u64::from(self.company.deliver(random.between(0, 1_000) as usize));
         }
+        // A limit among it counts from when it is heard.
+        if self.company.agent_is_unheard() {
+            self.there_since = now;
+        }
         events
     }
 
