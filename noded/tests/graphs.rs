@@ -251,3 +251,26 @@ fn a_graph_may_be_handed_over_in_a_job_and_arrays_may_stand_in_a_list() {
     assert_eq!(lines(&c, "a"), ["3", "4"]);
     assert_eq!(c.read("list.out").lines().last(), Some("over"));
 }
+
+#[test]
+fn the_example_of_the_manual_runs_and_tries_again() {
+    let c = Cluster::up("graph-manual", &["--nodes", "1", "--cpus", "8", "--memory", "5000"]);
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/graphs.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let graph = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    write(&c, "pipeline.toml", graph);
+    write(&c, "raw.csv", &(0..300).map(|n| format!("{n}\n")).collect::<String>());
+    c.script("split", "#!/bin/bash\nmkdir $2\nn=0\nwhile read -r l; do echo $l >> $2/$(( n++ % 100 )); done < $1\n");
+    // Each tenth task fails at first.
+    c.script("work", "#!/bin/bash\ncase $1 in *7) mkdir tried.${1#parts/} && exit 3;; esac\nwc -l < $1\n");
+    let checked = c.run("garrick", &["graph", "pipeline.toml", "--svg", "-"]).ok();
+    assert_eq!((checked.out.matches("<path ").count(), checked.out.contains("×100")), (2, true), "{checked:?}");
+    let answer = c.run("sbatch", &["--wait", "-o", "job.out", "--graph", "pipeline.toml"]);
+    assert_eq!(answer.code, 0, "{answer:?} {}", c.read("job.out"));
+    assert_eq!(c.read("total"), "3\n".repeat(100));
+    let job = answer.job();
+    let tries = c.run("garrick", &["steps", &job, "--noheader", "--json=lines"]).ok();
+    let twice = tries.out.lines().filter(|line| line.contains("\"tries\":2")).count();
+    assert_eq!(twice, 10, "{}", tries.out);
+    assert!(c.work.join("pipeline.pack").exists());
+}

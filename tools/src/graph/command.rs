@@ -3,7 +3,7 @@
 use super::{
     GraphText,
     check::Graph,
-    here,
+    here, picture,
     resume::Completed,
     written::{Many, Step, kind_word},
 };
@@ -26,6 +26,7 @@ static TABLE: Table = Table {
               Exit code: 0, 1 if something is wrong.",
     operands: "FILE",
     options: &[
+        option("svg", None, Arg::Required("FILE"), "draw it (SVG; - is standard output, instead of the summary)"),
         option("json", None, Arg::None, "every step with what it waits for, as JSON"),
         option("resume-from", None, Arg::Required("JOB[,...]"), "say how much of it completed in these jobs"),
         option("chdir", Some('D'), Arg::Required("DIR"), "where names of files begin; default: here"),
@@ -56,14 +57,33 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
             return 1;
         }
     };
+    let mut shares = Vec::new();
     if let Some(jobs) = arguments.value("resume-from") {
         match Completed::read(&jobs, None, console) {
-            Ok(completed) => completed.left(&graph).say(&graph, &jobs, console),
+            Ok(completed) => {
+                let left = completed.left(&graph);
+                left.say(&graph, &jobs, console);
+                shares = left.shares;
+            }
             Err(code) => return code,
         }
     }
-    let text = if arguments.has("json") { format!("{:#}\n", as_json(&graph)) } else { summary(&text.file, &graph) };
-    output::finish(console, output::stdout(|out| out.write_all(text.as_bytes())), 0)
+    let mut said = if arguments.has("json") { format!("{:#}\n", as_json(&graph)) } else { summary(&text.file, &graph) };
+    if let Some(file) = arguments.value("svg") {
+        let drawn = picture::svg(&graph, &shares).map_err(|error| format!("{}: {error}", text.file));
+        let written = drawn.and_then(|drawn| match file.as_str() {
+            "-" => {
+                said = drawn;
+                Ok(())
+            }
+            file => std::fs::write(file, drawn).map_err(|error| format!("Unable to write {file}: {error}")),
+        });
+        if let Err(error) = written {
+            console.error(error);
+            return 1;
+        }
+    }
+    output::finish(console, output::stdout(|out| out.write_all(said.as_bytes())), 0)
 }
 
 fn plural(count: u64, one: &str, many: &str) -> String {

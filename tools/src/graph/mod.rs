@@ -5,6 +5,7 @@
 //! | [`tree`] | the file, TOML or JSON, with the line of each thing |
 //! | [`written`] | its steps, every key looked at |
 //! | [`check`] | who waits for whom, by label and by file; circles |
+//! | [`picture`] | as a picture |
 //! | [`plan`] | as the lines of a list |
 //! | [`resume`] | what is left of it, by the records of jobs before |
 //! | [`script`] | the batch script that hands it over |
@@ -12,6 +13,7 @@
 
 pub mod check;
 pub mod command;
+pub mod picture;
 pub mod plan;
 pub mod resume;
 pub mod script;

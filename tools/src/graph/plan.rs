@@ -73,12 +73,7 @@ impl Plan {
             let lines = match (&step.many, share(at)) {
                 (_, Share::Nothing) => continue,
                 (Many::Array(tasks), share) => {
-                    let indices = match share {
-                        Share::Tasks(indices) => indices.clone(),
-                        _ => tasks.indices().collect(),
-                    };
-                    let own = array(at, step, tasks, &indices, &waits, &graph, &mut parted);
-                    parts.extend(own);
+                    parts.extend(array(at, tasks, share, &waits, &graph, &mut parted));
                     continue;
                 }
                 (Many::Each(_), Share::Combinations(numbers)) => Lines::Each(Some(numbers.clone()), 0),
@@ -165,18 +160,28 @@ fn dependency(waits: impl Iterator<Item = (StepDependencyKind, String)>) -> Stri
 /// An array in as many parts as its tasks wait for different arrays: one whose counterpart completed waits for none.
 fn array(
     at: usize,
-    step: &Step,
     tasks: &ArraySpec,
-    indices: &[u32],
+    share: &Share,
     waits: &[&Wait],
     graph: &Graph,
     parted: &mut BTreeMap<usize, Parts>,
 ) -> Vec<Part> {
+    let label = &graph.steps[at].label;
     let is_by_task = |wait: &&&Wait| wait.kind == StepDependencyKind::AfterCorr;
+    let is_whole = !matches!(share, Share::Tasks(_));
+    if is_whole && !waits.iter().filter(is_by_task).any(|wait| parted.contains_key(&wait.on)) {
+        let dependency = dependency(waits.iter().map(|wait| (wait.kind, graph.steps[wait.on].label.clone())));
+        return vec![Part { step: at, labels: vec![label.clone()], dependency, lines: Lines::Array(tasks.clone()) }];
+    }
+    let indices: Box<dyn Iterator<Item = u32>> = match share {
+        Share::Tasks(indices) => Box::new(indices.iter().copied()),
+        _ => Box::new(tasks.indices()),
+    };
     let mut groups: BTreeMap<Vec<Option<usize>>, Vec<u32>> = BTreeMap::new();
     for index in indices {
-        let of = |wait: &&Wait| parted.get(&wait.on).and_then(|parts| parts.get(index)).copied();
-        groups.entry(waits.iter().filter(is_by_task).map(of).collect()).or_default().push(*index);
+        // An array that is whole has every task, in one part.
+        let of = |wait: &&Wait| parted.get(&wait.on).map_or(Some(0), |parts| parts.get(&index).copied());
+        groups.entry(waits.iter().filter(is_by_task).map(of).collect()).or_default().push(index);
     }
     let how_many = |on: usize| parted.get(&on).map_or(1, |parts| parts.values().max().map_or(1, |last| last + 1));
     let mut own = Parts::new();
@@ -195,9 +200,9 @@ fn array(
             Some((wait.kind, label))
         };
         let dependency = dependency(waits.iter().filter_map(named));
-        let mut labels = vec![step.label.clone()];
+        let mut labels = vec![label.clone()];
         if several {
-            labels.push(labels::of_part(&step.label, number));
+            labels.push(labels::of_part(label, number));
         }
         let lines = Lines::Array(ArraySpec::from_indices(indices, tasks.limit));
         made.push(Part { step: at, labels, dependency, lines });

@@ -63,7 +63,7 @@ Steps, also of jobs that are over:
   steps JOB[.STEP]... [--failed] [--summary] [--json] [--joblog FILE]
                                            every step: how it ended, where, how long it took, where its output is
 
-  graph FILE [--json]                      check a graph of steps, for sbatch --graph and srun --graph
+  graph FILE [--svg FILE] [--json]         check and draw a graph of steps, for sbatch --graph and srun --graph
 
 Output of steps:
   cat FILE... [--step LIST] [--stderr] [--list] [--follow]

@@ -37,14 +37,13 @@ pub fn run(typed: &Typed, file: &OsStr, submitter: Submitter, way: Way, console:
         return Ok(done.code);
     }
     // All are waited for, and then those are asked about whose ends say whether all went well.
-    let all = vec![true; graph.steps.len()];
-    let mut code = 0;
-    for which in [all, graph.counting()] {
-        let steps = numbers(&graph, &done, &which);
-        if !steps.is_empty() {
-            code = swait::wait_for_steps(job, steps, typed, console)?;
-        }
+    let all = numbers(&graph, &done, &vec![true; graph.steps.len()]);
+    let waited = swait::wait_for_end(job, all, typed, console)?;
+    let counting = numbers(&graph, &done, &graph.counting());
+    if waited != 0 || counting.is_empty() {
+        return Ok(waited);
     }
+    let code = swait::worst_of_steps(job, counting, typed, console)?;
     if code != 0 {
         console.error(format_args!("not all steps of {file} ended well (garrick steps {job} --failed)"));
     }
