@@ -31,7 +31,7 @@ pub fn run(typed: &Typed, file: &OsStr, submitter: Submitter, way: Way, console:
     }
     let plan = Plan::new(Arc::clone(&graph), &shares);
     let job = way.job();
-    let graph_of = Some((plan, file.clone()));
+    let graph_of = Some((plan, file));
     let done = list::hand_over(ListRequest { typed, submitter, command: &[], graph: graph_of, way, console })?;
     if typed.asynchronous || done.code != 0 {
         return Ok(done.code);
@@ -45,7 +45,7 @@ pub fn run(typed: &Typed, file: &OsStr, submitter: Submitter, way: Way, console:
     }
     let code = swait::worst_of_steps(job, counting, typed, console)?;
     if code != 0 {
-        console.error(format_args!("not all steps of {file} ended well (garrick steps {job} --failed)"));
+        console.error(format_args!("not all steps of the graph ended well (garrick steps {job} --failed)"));
     }
     Ok(code)
 }
