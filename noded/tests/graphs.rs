@@ -119,10 +119,11 @@ after = "mend"
     assert_eq!(lines(&c, "ran"), ["mend", "report", "work", "work", "work", "work"]);
     let said = c.read("job.out");
     assert!(said.contains(&format!("step {job}.1 does not run: its dependency can never be satisfied")), "{said}");
-    assert!(
-        said.ends_with(&format!("not all steps of the graph ended well (garrick steps {job} --failed)\n")),
-        "{said}"
+    let told = format!(
+        "srun: error: not all steps of the graph ended well (garrick steps {job} --failed); what never ran counts as 1\n\
+         srun: error: step \"work\" (line 2): exit code 7\nsrun: error: step \"reduce\" (line 6): exit code 1\n"
     );
+    assert!(said.ends_with(&told), "{said}");
     assert_eq!(
         states(&c, &job),
         ["mend FAILED", "mended CANCELLED", "reduce CANCELLED", "report COMPLETED", "work COMPLETED", "work FAILED"]
@@ -249,7 +250,9 @@ fn a_graph_may_be_handed_over_in_a_job_and_arrays_may_stand_in_a_list() {
     c.sh("sbatch --wait job.sh").ok();
     let said = c.read("job.out");
     assert!(said.starts_with("Submitted 3 steps 1.[0-1]\nwaited 0\nSubmitted 3 steps 1.[2-3]\n"), "{said}");
-    assert!(said.contains("not all steps of the graph ended well (garrick steps 1 --failed)\nagain 1\n"), "{said}");
+    let told =
+        "srun: error: step \"a\" (line 2): exit code 1\nsrun: error: step \"b\" (line 1): exit code 1\nagain 1\n";
+    assert!(said.contains(told), "{said}");
     assert!(said.ends_with("Submitted 4 steps 1.[4-5]\nlisted 0\n"), "{said}");
     assert_eq!(lines(&c, "a"), ["3", "4"]);
     assert_eq!(c.read("list.out").lines().last(), Some("over"));
