@@ -3,6 +3,7 @@
 
 use crate::{
     control::{scancel, scontrol, stail},
+    graph::{self, plan::Plan},
     options::{
         getopt::Parsed,
         job_spec::{self, Submitter, Work},
@@ -25,7 +26,7 @@ use garrick_model::{
     time::Timestamp,
 };
 use jiff::tz::TimeZone;
-use std::{ffi::OsString, os::unix::ffi::OsStrExt};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The commands that [`read_words`] knows.
 pub const COMMANDS: [&str; 13] = [
@@ -144,6 +145,27 @@ pub fn read_step_list(text: &[u8]) -> usize {
             step_of(&typed, argv).is_some()
         })
         .count()
+}
+
+/// Reads a graph of steps as `sbatch --graph` does, and hands it over to nobody. Returns how many descriptions it has. No file is
+/// there, and none is read: graphs that name one of values are left alone.
+pub fn read_graph(text: &[u8]) -> usize {
+    let has = |word: &[u8]| text.windows(word.len()).any(|part| part == word);
+    let names_values = [&b"@"[..], b"each-csv", b"\\u", b"\\U", b"\\x"].into_iter().any(has);
+    if names_values {
+        return 0;
+    }
+    let Ok(graph) = graph::parse(text, Path::new("/work"), &|_| false) else { return 0 };
+    let count = graph.steps.len();
+    let mut plan = Plan::new(Arc::new(graph), &[]);
+    let options = options_of(Command::Srun);
+    // A few lines of each description show how all are made.
+    for _ in 0..4 * count {
+        if plan.next(&options).is_none() {
+            break;
+        }
+    }
+    count
 }
 
 /// Reads a file of `srun --multi-prog`. True: it can be used.

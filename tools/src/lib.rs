@@ -6,6 +6,7 @@
 //! | [`options`], [`submit`] | `sbatch`, `salloc`, `srun`, `swait`, `sattach` |
 //! | [`query`] | `squeue`, `sinfo`, `sprio` |
 //! | [`control`] | `scancel`, `scontrol`, `stail` |
+//! | [`graph`] | graphs of steps |
 //! | [`site`] | `garrick` |
 //! | [`journal`] | `garrick journal` |
 //! | [`sim`] | `garrick sim` |
@@ -19,6 +20,7 @@ mod accounts;
 mod cluster;
 mod control;
 pub mod grammar;
+mod graph;
 mod journal;
 mod options;
 mod output;

@@ -7,6 +7,7 @@
 //! | [`srun`] | `srun` after `srun`, sixteen at a time, and where the time goes |
 //! | [`accept`] | a million queued steps: acceptance and memory |
 //! | [`suite`] | a test suite with retries against the best packing |
+//! | [`graph`] | a pipeline of 10,000 steps that wait for each other, against the best packing |
 //! | [`latency`] | four hosts with a millisecond between them |
 //! | [`layers`] | what each layer costs in CPU time |
 //! | [`mixed`] | small and large steps in one queue |
@@ -22,6 +23,7 @@ pub mod compare;
 pub mod controller_messages;
 pub mod delay_switch;
 pub mod figures;
+pub mod graph;
 pub mod hosts;
 pub mod inside;
 pub mod latency;
@@ -63,7 +65,7 @@ enum Place {
 }
 
 /// All of them.
-pub static SCENARIOS: [Scenario; 9] = [
+pub static SCENARIOS: [Scenario; 10] = [
     Scenario {
         name: "array",
         about: "100,000 steps of /bin/true as one step array",
@@ -93,6 +95,12 @@ pub static SCENARIOS: [Scenario; 9] = [
         about: "1,700 steps of mixed length 32 wide, some tried again, against the best packing",
         place: Place::Embedded(1, Some(suite::PLACES)),
         inside: suite::suite,
+    },
+    Scenario {
+        name: "graph",
+        about: "10,000 steps of a pipeline 32 wide that wait for each other, some tried again, against the best packing",
+        place: Place::Embedded(1, Some(graph::PLACES)),
+        inside: graph::graph,
     },
     Scenario {
         name: "latency",

@@ -34,6 +34,62 @@ pub fn greedy(steps: &[Runs], places: usize) -> f64 {
     }
 }
 
+/// A step that waits for others, by their places.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    /// Its runs.
+    pub runs: Runs,
+    /// What it waits for. They stand anywhere; there is no circle.
+    pub waits: Vec<usize>,
+}
+
+/// By step: the steps that wait for it.
+fn behind(steps: &[Chain]) -> Vec<Vec<usize>> {
+    let mut behind = vec![Vec::new(); steps.len()];
+    for (at, step) in steps.iter().enumerate() {
+        step.waits.iter().for_each(|on| behind[*on].push(at));
+    }
+    behind
+}
+
+/// No schedule is shorter: all places busy all the time, and no step before those that it waits for.
+pub fn bound_of_chains(steps: &[Chain], places: usize) -> f64 {
+    let sum: f64 = steps.iter().flat_map(|step| &step.runs).sum();
+    // With a place for each step the longest chain is all that counts.
+    greedy_chains(steps, steps.len()).max(sum / places.max(1) as f64)
+}
+
+/// Greedy: whenever a place is free, the next step that waits for nothing more takes it, those that became free first before
+/// others; a run that is tried again goes to the end of the queue. Returns when the last run ends.
+pub fn greedy_chains(steps: &[Chain], places: usize) -> f64 {
+    let behind = behind(steps);
+    let mut open: Vec<usize> = steps.iter().map(|step| step.waits.len()).collect();
+    let mut queue: std::collections::VecDeque<(usize, usize)> =
+        (0..steps.len()).filter(|at| open[*at] == 0).map(|at| (at, 0)).collect();
+    let mut busy: BinaryHeap<Reverse<(Moment, usize, usize)>> = BinaryHeap::new();
+    let (mut now, mut last) = (0.0, 0.0_f64);
+    loop {
+        while busy.len() < places.max(1)
+            && let Some((step, run)) = queue.pop_front()
+        {
+            let Some(length) = steps.get(step).and_then(|step| step.runs.get(run)) else { continue };
+            busy.push(Reverse((Moment(now + length), step, run)));
+        }
+        let Some(Reverse((Moment(end), step, run))) = busy.pop() else { return last };
+        (now, last) = (end, last.max(end));
+        if run + 1 < steps[step].runs.len() {
+            queue.push_back((step, run + 1));
+            continue;
+        }
+        for waiting in &behind[step] {
+            open[*waiting] -= 1;
+            if open[*waiting] == 0 {
+                queue.push_back((*waiting, 0));
+            }
+        }
+    }
+}
+
 /// A time that can be ordered.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Moment(f64);
@@ -101,6 +157,17 @@ mod tests {
         assert_eq!(greedy(&[vec![1.0, 1.0], vec![3.0]], 1), 5.0);
         assert_eq!(greedy(&[vec![1.0, 1.0], vec![3.0]], 2), 3.0);
         assert_eq!(greedy(&[], 3), 0.0);
+    }
+
+    #[test]
+    fn chains_are_as_long_as_their_steps_and_places_allow() {
+        let chain = |runs: &[f64], waits: &[usize]| Chain { runs: runs.to_vec(), waits: waits.to_vec() };
+        // Two in front of one, which is tried again.
+        let steps = [chain(&[1.0, 1.0], &[1, 2]), chain(&[3.0], &[]), chain(&[2.0], &[])];
+        assert_eq!((bound_of_chains(&steps, 2), greedy_chains(&steps, 2)), (5.0, 5.0));
+        assert_eq!((bound_of_chains(&steps, 1), greedy_chains(&steps, 1)), (7.0, 7.0));
+        let wide: Vec<Chain> = (0..4).map(|_| chain(&[1.0], &[])).collect();
+        assert_eq!((bound_of_chains(&wide, 3), greedy_chains(&wide, 3)), (4.0 / 3.0, 2.0));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Those that only make sense there are refused elsewhere by `srun` itself ([`ONLY_HANDED_OVER`]).
 
 use super::{
-    table::{Arg, Arg::Required, OptionDef, RUN},
+    table::{Arg, Arg::Required, BATCH_RUN, OptionDef, RUN},
     typed::OptionError,
     values,
 };
@@ -41,6 +41,7 @@ pub const ONLY_HANDED_OVER: &[&str] = &[
     "array",
     "from-file",
     "format",
+    "resume-from",
     "each",
     "each-csv",
     "zip",
@@ -54,6 +55,7 @@ pub const ONLY_HANDED_OVER: &[&str] = &[
 /// Options that a line of `--from-file` may begin with: what a step asks for, where it runs, where its files are, and
 /// when it is tried.
 pub const IN_A_LINE: &[&str] = &[
+    "array",
     "chdir",
     "cpu-bind",
     "cpus-per-task",
@@ -124,6 +126,28 @@ pub const OPTIONS: &[OptionDef] = &[
         "with async: a step for every line of a file, [options --] command; one task each unless asked for",
         |t, g| {
             t.from_file = g.value.map(std::ffi::OsStr::to_owned);
+            Ok(())
+        },
+    ),
+    OptionDef::new(
+        "graph",
+        None,
+        Required("file|-"),
+        BATCH_RUN,
+        "a job of the steps that a file describes; srun, in a job: those steps, waited for unless with async",
+        |t, g| {
+            t.graph = g.value.map(std::ffi::OsStr::to_owned);
+            Ok(())
+        },
+    ),
+    OptionDef::new(
+        "resume-from",
+        None,
+        Required("job[,...]"),
+        BATCH_RUN,
+        "with graph: steps that completed in these jobs are not run again",
+        |t, g| {
+            t.resume_from = g.string()?;
             Ok(())
         },
     ),
@@ -260,7 +284,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("n|p%[,kill]"),
         RUN,
-        "with array, from-file or each: start no more of them once so many failed; kill: end those that run too",
+        "with array, from-file, each or graph: start no more of them once so many failed; kill: end those that run too",
         |t, g| {
             let limit = retry::fail_limit(g.text()?);
             t.max_fails = Some(limit.map_err(|e| OptionError::Text(format!("Invalid --max-fails: {e}")))?);

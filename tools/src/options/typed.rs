@@ -436,6 +436,10 @@ pub struct Typed {
 
     /// `srun --from-file`
     pub from_file: Option<OsString>,
+    /// `--graph`
+    pub graph: Option<OsString>,
+    /// `--resume-from`: the jobs
+    pub resume_from: Option<String>,
     /// `srun --rerun-failed` and `--resume`: which steps of what
     pub again: Option<(Again, String)>,
     /// `--label` in a line of a list

@@ -36,7 +36,7 @@ pub mod up;
 pub mod why;
 
 use crate::{
-    journal,
+    graph, journal,
     options::getopt,
     output::{self, Console},
     query::{cat, records},
@@ -63,6 +63,8 @@ Steps, also of jobs that are over:
   steps JOB[.STEP]... [--failed] [--summary] [--json] [--joblog FILE]
                                            every step: how it ended, where, how long it took, where its output is
 
+  graph FILE [--svg FILE] [--json]         check and draw a graph of steps, for sbatch --graph and srun --graph
+
 Output of steps:
   cat FILE... [--step LIST] [--stderr] [--list] [--follow]
                                            print what steps wrote to an output pack
@@ -82,9 +84,9 @@ A site:
 Any other command by its name: sbatch srun salloc sattach squeue sinfo scancel scontrol stail swait
 ";
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "up", "down", "status", "run", "cat", "init", "check", "install", "token", "certs", "journal", "sim", "topology",
-    "why", "steps",
+    "why", "steps", "graph",
 ];
 
 /// Runs `garrick`. Returns its exit code.
@@ -103,6 +105,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("run") => run::main(&rest, &console),
         Some("init") => init::main(&rest, &console),
         Some("cat") => return cat::main(&rest, &Console::new("garrick cat")),
+        Some("graph") => return graph::command::main(&rest, &Console::new("garrick graph")),
         Some("steps") => return records::main(&rest, &Console::new("garrick steps")),
         Some("journal") => return journal::main(&rest, &Console::new("garrick journal")),
         Some("sim") => return sim::main(&rest, &Console::new("garrick sim")),

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     accounts::{self, User},
     cluster::{Answer, Cluster, ClusterError},
+    graph::{self, GraphText, resume::Completed},
     options::{
         export::For,
         job_spec::{self, Checked, Work},
@@ -28,7 +29,7 @@ use garrick_model::{
     view::JobView,
 };
 use jiff::tz::TimeZone;
-use std::{ffi::OsString, sync::Arc, time::Duration};
+use std::{ffi::OsString, path::Path, sync::Arc, time::Duration};
 
 /// Pause before a lost controller is asked again about a job that is waited for.
 const WAIT_PAUSE: Duration = Duration::from_secs(2);
@@ -44,7 +45,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     if ["gres", "hint"].iter().any(|option| startup.value(option).is_some_and(|value| value == "help")) {
         startup.typed(&[])?;
     }
-    let script = script(&startup)?;
+    let (script, graph) = script(&startup)?;
     let head = script_lines::read(&script.text, script_lines::OF_SBATCH).map_err(|error| {
         startup.console.error(&error);
         startup::exit_code(255)
@@ -55,6 +56,24 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     typed.wait |= startup.gave("wait");
     typed.test_only |= startup.gave("test-only");
     let console = &startup.console;
+    if typed.resume_from.is_some() && graph.is_none() {
+        startup.console.error("--resume-from is for graphs: it needs --graph");
+        return Err(startup::exit_code(1));
+    }
+    if let Some(graph) = graph {
+        let dir = typed.chdir.as_ref().map_or_else(graph::here, |own| graph::here().join(own));
+        let read = graph.graph(&dir).map_err(|error| {
+            error.to_string().lines().for_each(|line| startup.console.error(line));
+            startup::exit_code(1)
+        })?;
+        if let Some(jobs) = &typed.resume_from {
+            let left = Completed::read(jobs, typed.conf.as_deref(), &startup.console)?.left(&read);
+            left.say(&read, jobs, &startup.console);
+            if left.is_nothing() {
+                return Ok(0);
+            }
+        }
+    }
     if head.has_pbs {
         console.warning("#PBS lines are not supported yet and have no effect");
     }
@@ -104,9 +123,30 @@ pub fn find(typed: &Typed, console: &Console) -> Result<Cluster, i32> {
     })
 }
 
-fn script(startup: &Startup) -> Result<BatchScript, i32> {
+/// The script, and the graph that it was made of.
+fn script(startup: &Startup) -> Result<(BatchScript, Option<GraphText>), i32> {
     let console = &startup.console;
     let file = startup.operands().first();
+    if let Some(graph) = startup.value("graph") {
+        if let Some(other) = ["wrap", "array"].into_iter().find(|other| startup.gave(other)) {
+            console.error(format_args!("--{other} cannot be used with --graph"));
+            return Err(startup::exit_code(1));
+        }
+        if file.is_some() {
+            console.error("--graph has the commands: no script can be given on the command line");
+            return Err(startup::exit_code(1));
+        }
+        let text = GraphText::read(Path::new(graph)).map_err(|error| {
+            console.error(&error);
+            startup::exit_code(1)
+        })?;
+        let resume = startup.value("resume-from").map(|jobs| jobs.to_string_lossy());
+        let script = graph::script::of(&text, resume.as_deref()).map_err(|error| {
+            error.to_string().lines().for_each(|line| console.error(line));
+            startup::exit_code(1)
+        })?;
+        return Ok((script, Some(text)));
+    }
     let script = match (startup.value("wrap"), file) {
         (Some(_), Some(_)) => {
             console.error("Script arguments are not permitted with the --wrap option.");
@@ -116,7 +156,7 @@ fn script(startup: &Startup) -> Result<BatchScript, i32> {
         (None, Some(file)) => batch_script::from_file(file),
         (None, None) => batch_script::from_stdin(),
     };
-    script.map_err(|error| {
+    script.map(|script| (script, None)).map_err(|error| {
         error.to_string().lines().for_each(|line| console.error(line));
         startup::exit_code(1)
     })

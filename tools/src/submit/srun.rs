@@ -8,7 +8,7 @@ use super::{
     launch::Launch,
     manager::{self, Way},
     minibatch::{
-        again, combinations,
+        again, combinations, graph,
         list::{self, ListRequest},
         one,
     },
@@ -88,6 +88,15 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         let Some(Sourced { value: job, .. }) = typed.jobid else { return Err(no_job(console)) };
         return again::run(&typed, *which, of, Way::new(typed.conf.as_deref(), console, job), console);
     }
+    if let Some(file) = &typed.graph {
+        let Some(Sourced { value: job, .. }) = typed.jobid else {
+            console.error("--graph hands steps to a job's step manager: sbatch --graph makes a job for them");
+            return Err(startup::exit_code(1));
+        };
+        let submitter =
+            submitter::look(Command::Srun, args, &typed, For::Step, &PropagateLimits::All).map_err(wrong)?;
+        return graph::run(&typed, file, submitter, Way::new(typed.conf.as_deref(), console, job), console);
+    }
     if typed.from_file.is_some() {
         return many(&typed, console, args, &[]);
     }
@@ -150,7 +159,7 @@ fn many(typed: &Typed, console: &Console, args: &[OsString], command: &[OsString
     let way = Way::new(typed.conf.as_deref(), console, job);
     let mut work = StepWork { argv: command.to_vec(), ..StepWork::default() };
     resolve(&mut work, &submitter);
-    list::run(ListRequest { typed, submitter, command: &work.argv, way, console })
+    list::run(ListRequest { typed, submitter, command: &work.argv, graph: None, way, console })
 }
 
 /// What is to run.

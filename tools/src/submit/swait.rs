@@ -107,6 +107,18 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     Ok(worst)
 }
 
+/// Waits until these steps of a job are over. Returns 0 then; another code where that is not known.
+pub fn wait_for_end(job: JobId, steps: Vec<WhichSteps>, typed: &Typed, console: &Console) -> Result<i32, i32> {
+    let typed = Typed { exit_status: false, any: false, ..typed.clone() };
+    wait_for(&Target { job, steps }, &typed, console, None)
+}
+
+/// The exit code of the worst of these steps of a job, which are over.
+pub fn worst_of_steps(job: JobId, steps: Vec<WhichSteps>, typed: &Typed, console: &Console) -> Result<i32, i32> {
+    let typed = Typed { exit_status: true, any: false, ..typed.clone() };
+    wait_for(&Target { job, steps }, &typed, console, None)
+}
+
 fn wait_for(target: &Target, typed: &Typed, console: &Console, deadline: Option<Instant>) -> Result<i32, i32> {
     let mut wait = Wait::new(typed, console, deadline);
     let mut search = Search::new(Way::new(typed.conf.as_deref(), console, target.job), console);

@@ -70,6 +70,28 @@ pub(super) const SCRIPTS: Target = Target {
     },
 };
 
+/// Graphs of `sbatch --graph`.
+pub(super) const GRAPHS: Target = Target {
+    name: "graphs",
+    read: |input| {
+        let tables = input.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
+        assert!(grammar::read_graph(input) <= tables);
+    },
+    // An array's files are told apart by their names.
+    bytes_per_byte: 20_000,
+    base_bytes: 512 << 20,
+    seeds: || {
+        plain(&[
+            "[defaults]\nretries = 1\nenvironment = { A = 1 }\n[[step]]\nlabel = 'a'\ncommand = './a $X'\nwrites = 'f'\n\
+             [[step]]\nlabel = \"b\"\narray = \"0-9%4\"\ncommand = ['./b']\nreads = ['f']\nwrites = 'p.{index}'\n",
+            "[[step]]\nlabel = 'c'\neach = { n = '1..3', m = ['x', 'y'] }\ncommand = ['c', '{n}', '{m}']\n\
+             after = ['afternotok:a', 'c']\nzip = true\n",
+            "{\"step\": [{\"label\": \"a\", \"command\": [\"x\"], \"after\": \"b\", \"overlap\": true},\n\
+             {\"label\": \"b\", \"command\": \"y z\", \"mem\": 10, \"retry-on\": [75]}]}",
+        ])
+    },
+};
+
 /// Lists of `srun --from-file`.
 pub(super) const STEP_LISTS: Target = Target {
     name: "step_lists",

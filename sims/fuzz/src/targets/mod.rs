@@ -49,6 +49,7 @@ pub static ALL: &[Target] = &[
     commands::WORDS,
     commands::SCRIPTS,
     commands::STEP_LISTS,
+    commands::GRAPHS,
 ];
 
 /// The first byte and what follows.

@@ -5,7 +5,7 @@ use super::list_line::ListLine;
 use crate::options::step_spec::base_name;
 use garrick_model::{
     batch::{BatchMembers, CommandList, StepBatch},
-    spec::{EnvEntry, StepSpec},
+    spec::{ArraySpec, EnvEntry, StepSpec},
 };
 use std::{
     collections::HashMap,
@@ -46,23 +46,26 @@ pub struct Chunk {
     bytes: usize,
     /// When the first of its commands came.
     since: Option<Instant>,
+    /// Its only command is the array of these tasks.
+    array: Option<ArraySpec>,
 }
 
 impl Chunk {
     /// Adds a line that came at `now`. `make` gives what its options ask for, with the step's name if it is named; it is
-    /// called once for equal options.
+    /// called once for equal options. A line that is an array is the only one of its request.
     pub fn push<E>(
         &mut self,
         now: Instant,
         number: u64,
         line: &ListLine<'_>,
-        make: impl FnOnce() -> Result<(StepSpec, Option<String>), E>,
+        make: impl FnOnce() -> Result<(StepSpec, Option<String>, Option<ArraySpec>), E>,
     ) -> Result<(), E> {
         let program = || base_name(&OsString::from_vec(line.argv.first().cloned().unwrap_or_default()));
         let spec = match self.by_options.get(line.options_text.as_ref()) {
             Some(spec) => *spec,
             None => {
-                let (spec, name) = make()?;
+                let (spec, name, array) = make()?;
+                self.array = array;
                 self.bytes += SPEC_BYTES + line.options_text.len() + spec.submit_line.len();
                 self.names.push(match name {
                     Some(_) => Name::Given,
@@ -110,7 +113,7 @@ impl Chunk {
 
     /// It is to be sent before more is added.
     pub fn is_full(&self) -> bool {
-        self.lines.len() >= MOST_LINES || self.bytes >= MOST_BYTES
+        self.array.is_some() || self.lines.len() >= MOST_LINES || self.bytes >= MOST_BYTES
     }
 
     /// How long it may still wait for more commands: zero when it is to be sent as it is. `None`: it is empty.
@@ -121,7 +124,7 @@ impl Chunk {
     /// The request, and the lines of its commands. `list` names steps of several programs. The environment, which all share,
     /// goes with the first specification.
     pub fn take(&mut self, list: &str, environment: &[EnvEntry]) -> (StepBatch, Vec<u64>) {
-        let Self { mut specs, names, commands, lines, .. } = std::mem::take(self);
+        let Self { mut specs, names, commands, lines, array, .. } = std::mem::take(self);
         for (spec, name) in specs.iter_mut().zip(names) {
             match name {
                 Name::Given => {}
@@ -131,6 +134,18 @@ impl Chunk {
         }
         if let Some(first) = specs.first_mut() {
             first.environment = environment.to_vec();
+        }
+        if let (Some(tasks), Some(spec)) = (array, specs.first_mut()) {
+            spec.argv = commands.argv(0);
+            for own in commands.environment(0) {
+                let name = own.split_inclusive(|byte| *byte == b'=').next().unwrap_or_default();
+                spec.environment.retain(|other| !other.starts_with(name));
+                spec.environment.push(own);
+            }
+            if let Some(own) = commands.name(0) {
+                own.clone_into(&mut spec.name);
+            }
+            return (StepBatch { specs, members: BatchMembers::Array(tasks) }, lines);
         }
         (StepBatch { specs, members: BatchMembers::Commands(commands) }, lines)
     }
@@ -157,7 +172,8 @@ mod tests {
         let value = |name: &str| line.options.iter().find(|o| o.def.long == name).and_then(|o| o.value.clone());
         let tasks = value("ntasks").map(|n| n.to_str().unwrap().parse().unwrap());
         let name = value("job-name").map(|n| n.into_string().unwrap());
-        let made = (StepSpec { tasks, ..StepSpec::default() }, name);
+        let array = value("array").map(|tasks| tasks.to_str().unwrap().parse().unwrap());
+        let made = (StepSpec { tasks, ..StepSpec::default() }, name, array);
         chunk.push(now, number, &line, || Ok::<_, Infallible>(made)).unwrap();
     }
 
@@ -180,6 +196,30 @@ mod tests {
         assert_eq!(batch.specs[0].environment, [ByteBuf::from("A=1")]);
         assert!(batch.specs[1].environment.is_empty());
         assert_eq!(batch.check(1), Ok(()));
+    }
+
+    #[test]
+    fn an_array_is_the_only_one_of_its_request() {
+        let mut chunk = Chunk::default();
+        push(&mut chunk, 3, "-n2 -a 1-9%4 -- ./a 1");
+        assert!(chunk.is_full());
+        let (batch, lines) = chunk.take("cmds.txt", &[ByteBuf::from("A=1")]);
+        assert_eq!(batch.members, BatchMembers::Array("1-9%4".parse().unwrap()));
+        assert_eq!((batch.specs.len(), lines), (1, vec![3]));
+        let spec = &batch.specs[0];
+        assert_eq!((spec.name.as_str(), spec.tasks), ("a", Some(2)));
+        assert_eq!(spec.argv, [ByteBuf::from("./a"), ByteBuf::from("1")]);
+        let line = ListLine {
+            argv: vec![b"./a".to_vec()],
+            name: "own".into(),
+            environment: "A=2\0B=3\0".into(),
+            ..ListLine::default()
+        };
+        let made = (StepSpec::default(), None, Some("0-1".parse().unwrap()));
+        chunk.push(Instant::now(), 4, &line, || Ok::<_, Infallible>(made)).unwrap();
+        let spec = &chunk.take("cmds.txt", &[ByteBuf::from("A=1"), ByteBuf::from("C=1")]).0.specs[0];
+        assert_eq!(spec.environment, ["C=1", "A=2", "B=3"].map(ByteBuf::from));
+        assert_eq!(spec.name, "own");
     }
 
     #[test]
@@ -211,7 +251,7 @@ mod tests {
         let mut chunk = Chunk::default();
         assert_eq!(chunk.left(at(0)), None);
         let line = list_line::read(b"-n2 x", &options_of(Command::Srun)).unwrap().unwrap();
-        assert_eq!(chunk.push(at(0), 1, &line, || Err::<(StepSpec, Option<String>), _>("refused")), Err("refused"));
+        assert_eq!(chunk.push(at(0), 1, &line, || Err("refused")), Err("refused"));
         assert_eq!(chunk.left(at(10)), None);
         for (number, millis) in (2..).zip((10..110).step_by(4)) {
             push_at(&mut chunk, at(millis), number, "x");

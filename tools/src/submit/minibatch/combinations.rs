@@ -8,7 +8,7 @@ use crate::options::{
 /// Checks. `given`: was this option on the command line? `operands`: how many words follow the options.
 pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Result<(), OptionError> {
     let wrong = |text: String| Err(OptionError::Text(text));
-    let handed_over = typed.asynchronous || typed.batch;
+    let handed_over = typed.asynchronous || typed.batch || typed.graph.is_some();
     if !handed_over {
         if let Some(option) = ["from-file", "each", "each-csv", "rerun-failed", "resume"].into_iter().find(|o| given(o))
         {
@@ -24,7 +24,11 @@ pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Re
         }
         return Ok(());
     }
-    let how = if typed.batch { "--batch" } else { "--async" };
+    let how = match (&typed.graph, typed.batch) {
+        (Some(_), _) => "--graph",
+        (None, true) => "--batch",
+        (None, false) => "--async",
+    };
     for (option, on) in [("pty", typed.pty), ("immediate", given("immediate")), ("label", given("label"))] {
         if on {
             return wrong(format!("--{option} is for a step that srun stays with: it cannot be used with {how}"));
@@ -35,8 +39,7 @@ pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Re
     }
     if let Some((which, _)) = &typed.again {
         let option = if *which == Again::Failed { "rerun-failed" } else { "resume" };
-        let others =
-            IN_A_LINE.iter().chain(ONLY_HANDED_OVER).chain(&["batch", "from-file", "each", "each-csv", "multi-prog"]);
+        let others = IN_A_LINE.iter().chain(ONLY_HANDED_OVER).chain(&["batch", "from-file", "graph", "multi-prog"]);
         if let Some(other) = others.copied().find(|other| given(other)) {
             return wrong(format!(
                 "--{option} runs steps with the options that they had: --{other} cannot be used with it"
@@ -64,8 +67,22 @@ pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Re
             return wrong(format!("--{option} needs {needed}"));
         }
     }
-    if given("max-fails") && typed.array.is_none() && typed.from_file.is_none() && typed.each.is_empty() {
-        return wrong("--max-fails is for many steps: it needs --array, --from-file or --each".to_owned());
+    let many = typed.array.is_some() || typed.from_file.is_some() || !typed.each.is_empty() || typed.graph.is_some();
+    if given("resume-from") && typed.graph.is_none() {
+        return wrong("--resume-from is for graphs: it needs --graph (--resume JOB is for other steps)".to_owned());
+    }
+    if given("max-fails") && !many {
+        return wrong("--max-fails is for many steps: it needs --array, --from-file, --each or --graph".to_owned());
+    }
+    if typed.graph.is_some() {
+        let others = ["batch", "array", "multi-prog", "from-file", "each", "each-csv", "dependency", "job-name"];
+        if let Some(other) = others.into_iter().find(|other| given(other)) {
+            return wrong(format!("--{other} cannot be used with --graph: the graph says it for each step"));
+        }
+        if operands > 0 {
+            return wrong("--graph has the commands: none can be given on the command line".to_owned());
+        }
+        return Ok(());
     }
     let many = match (typed.from_file.is_some(), typed.each.is_empty()) {
         (true, _) => "from-file",
@@ -182,7 +199,7 @@ mod tests {
             assert_eq!(checked(args), Err(wrong.to_owned()), "{args}");
         }
         assert_eq!(checked("--async --each=1 --each-csv=x --zip true {1} {2}"), Ok(()));
-        let one = "--max-fails is for many steps: it needs --array, --from-file or --each";
+        let one = "--max-fails is for many steps: it needs --array, --from-file, --each or --graph";
         assert_eq!(checked("--async --max-fails=3 true"), Err(one.to_owned()));
         for many in ["--async -a 1-2", "--batch -a 1-2", "--async --each=1", "--async --from-file=x --max-fails=2%"] {
             assert_eq!(checked(&format!("{many} --max-fails=3,kill")), Ok(()), "{many}");

@@ -3,7 +3,7 @@
 use super::{
     list_line::ListLine,
     parameters::{ParameterError, Parameters},
-    template::Template,
+    template::{Template, Unknown},
 };
 use crate::options::{
     getopt,
@@ -42,7 +42,7 @@ impl Each {
     /// Reads and checks. Options of `typed` that have places for values are taken out of it: they are each step's own.
     pub fn new(typed: &mut Typed, command: &[OsString]) -> Result<Self, OptionError> {
         let parameters = Parameters::new(&typed.each, typed.zip).map_err(wrong)?;
-        let unknown = |error: super::template::Unknown| OptionError::Text(error.to_string());
+        let unknown = |error: Unknown| OptionError::Text(error.to_string());
         let template = |word: &[u8]| Template::parse(word, parameters.names()).map_err(unknown);
         let words = command.iter().map(|word| template(word.as_bytes())).collect::<Result<Vec<_>, _>>()?;
         let mut options = Vec::new();
@@ -87,8 +87,14 @@ impl Each {
         if self.next >= self.count() {
             return None;
         }
-        let values = self.parameters.values(self.next);
-        let line = self.parameters.line(self.next);
+        let made = self.line(self.next, options);
+        self.next += 1;
+        Some((self.next, made))
+    }
+
+    /// The step of a combination, counted from 0.
+    pub fn line(&self, number: u64, options: &[&'static OptionDef]) -> ListLine<'static> {
+        let values = self.parameters.values(number);
         let fill = |template: &Template| template.fill(|at| values.get(at).map_or(&b""[..], AsRef::as_ref));
         let mut own = Vec::new();
         for (name, template) in &self.options {
@@ -98,16 +104,25 @@ impl Each {
             );
         }
         let text: Vec<&[u8]> = own.iter().filter_map(|o| o.value.as_deref()).map(OsStr::as_bytes).collect();
-        let made = ListLine {
+        ListLine {
             options_text: Cow::Owned(text.join(&0)),
             options: own.clone(),
             argv: self.words.iter().map(fill).collect(),
-            line,
+            line: self.parameters.line(number),
             values: self.shown(&values),
             ..ListLine::default()
-        };
-        self.next += 1;
-        Some((self.next, made))
+        }
+    }
+
+    /// Another text with places for the values.
+    pub fn template(&self, text: &[u8]) -> Result<Template, Unknown> {
+        Template::parse(text, self.parameters.names())
+    }
+
+    /// That text with the values of a combination, counted from 0.
+    pub fn filled(&self, template: &Template, number: u64) -> Vec<u8> {
+        let values = self.parameters.values(number);
+        template.fill(|at| values.get(at).map_or(&b""[..], AsRef::as_ref))
     }
 
     /// Combinations, by their numbers from 1, as messages name them.

@@ -51,6 +51,11 @@ const fn of_label(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
+/// The label of a part of the steps that have this one. Nobody can write it.
+pub fn of_part(label: &str, part: usize) -> String {
+    format!("{label}.{part}")
+}
+
 /// Is this a label?
 pub fn check(label: &str) -> Result<(), LabelError> {
     let good = !label.is_empty() && label.bytes().all(of_label);
@@ -90,14 +95,19 @@ impl Labels {
         }
     }
 
+    /// Numbers of the steps that have a label, as inclusive ranges.
+    pub fn numbers(&self, label: &str) -> &[(u32, u32)] {
+        self.all.get(label).map_or(&[], |labelled| &labelled.numbers)
+    }
+
     /// A dependency with numbers in place of its `@labels`.
     pub fn resolve(&self, text: &str) -> Result<Resolved, LabelError> {
         let mut resolved = String::new();
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once('@') {
-            let end = behind.bytes().position(|b| !of_label(b)).unwrap_or(behind.len());
+            let end = behind.bytes().position(|b| !of_label(b) && b != b'.').unwrap_or(behind.len());
             let (label, after) = behind.split_at(end);
-            check(label)?;
+            check(label.split('.').next().unwrap_or_default())?;
             let labelled = self.all.get(label).ok_or_else(|| LabelError::Unknown(label.to_owned()))?;
             if let Some(line) = labelled.missing {
                 return Err(LabelError::Missing(label.to_owned(), line));

@@ -1,6 +1,6 @@
-//! `srun --async --from-file` and `--each`: a step for every line, or for every combination of values. Lines are read as they
-//! come, combinations made as they are needed, and both handed over in pieces, each after the answer to the one before, so
-//! that neither side holds more of them than it has to.
+//! `srun --async --from-file`, `--each` and `--graph`: a step for every line, for every combination of values, or for every step
+//! of a graph. Lines are read as they come, combinations and steps of a graph made as they are needed, and all handed over in
+//! pieces, each after the answer to the one before, so that neither side holds more of them than it has to.
 
 use super::{
     asked,
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     cluster::{ClusterError, refusal_details},
+    graph::plan::Plan,
     options::{
         getopt::Occurrence,
         job_spec::{Checked, Submitter},
@@ -31,7 +32,7 @@ use garrick_model::{
     batch::FailLimit,
     ids::JobId,
     refusal::Refusal,
-    spec::{EnvEntry, StepSpec},
+    spec::{ArraySpec, EnvEntry, StepSpec},
     time::Timestamp,
 };
 use nix::{
@@ -62,6 +63,8 @@ pub struct ListRequest<'a> {
     pub submitter: Submitter,
     /// The command, of [`Each`].
     pub command: &'a [OsString],
+    /// A graph, and the name of its file.
+    pub graph: Option<(Plan, String)>,
     /// The way to the job's step manager.
     pub way: Way,
     /// Messages.
@@ -74,6 +77,17 @@ enum Source {
     File(Lines, ListFormat),
     /// Combinations of values.
     Each(Each),
+    /// Steps of a graph.
+    Graph(Plan),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Done {
+    /// The exit code: 0 when every line was accepted.
+    pub code: i32,
+    /// Which steps have which label.
+    pub labels: Labels,
 }
 
 struct Run<'a> {
@@ -100,6 +114,9 @@ struct Run<'a> {
     all_accepted: bool,
 }
 
+/// What a line asks for, the name that it gives its step, and the tasks of which it is an array.
+type Asked = (Checked<StepSpec>, Option<String>, Option<ArraySpec>);
+
 /// Why it ended before the list did; `from`: the first line that was not accepted; `under_way`: to this line it may have
 /// been accepted, nobody knows.
 enum Stop {
@@ -111,10 +128,18 @@ enum Stop {
 
 /// Reads and hands over. Returns the exit code: 0 when every line was accepted.
 pub fn run(request: ListRequest<'_>) -> Result<i32, i32> {
-    let ListRequest { typed, submitter, command, way, console } = request;
+    hand_over(request).map(|done| done.code)
+}
+
+/// Reads and hands over.
+pub fn hand_over(request: ListRequest<'_>) -> Result<Done, i32> {
+    let ListRequest { typed, submitter, command, graph, way, console } = request;
     let job = way.job();
     let mut typed = typed.clone();
-    let name = typed.from_file.clone().unwrap_or_default();
+    let (graph, name) = match graph {
+        Some((plan, file)) => (Some(plan), OsString::from(file)),
+        None => (None, typed.from_file.clone().unwrap_or_default()),
+    };
     let file = match name.to_string_lossy() {
         name if name == "-" => "stdin".to_owned(),
         name if name.is_empty() => "each".to_owned(),
@@ -122,7 +147,9 @@ pub fn run(request: ListRequest<'_>) -> Result<i32, i32> {
     };
     let signals =
         Signals::block(ENDING).map_err(|error| failed(console, format_args!("Unable to take signals: {error}")))?;
-    let mut source = if typed.each.is_empty() {
+    let mut source = if let Some(plan) = graph {
+        Source::Graph(plan)
+    } else if typed.each.is_empty() {
         let path = Path::new(&name);
         let lines =
             Lines::open(path).map_err(|error| failed(console, format_args!("Unable to open {file}: {error}")))?;
@@ -158,12 +185,13 @@ pub fn run(request: ListRequest<'_>) -> Result<i32, i32> {
         all_accepted: true,
     };
     // What is wrong with the options for all lines is said once, not for each.
-    let (checked, _) = run
+    let (checked, ..) = run
         .step(&ListLine { argv: vec![b"true".to_vec()], ..ListLine::default() })
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
     run.common_warnings = checked.warnings;
     let stop = run.all(&mut source, &mut handover, &signals);
-    Ok(run.finish(stop, &source))
+    let labels = std::mem::take(&mut run.labels);
+    Ok(Done { code: run.finish(stop, &source), labels })
 }
 
 fn failed(console: &Console, text: impl std::fmt::Display) -> i32 {
@@ -178,6 +206,7 @@ impl Run<'_> {
             let ended = match source {
                 Source::File(lines, format) => self.gather(lines, *format, handover, signals)?,
                 Source::Each(each) => self.combine(each),
+                Source::Graph(plan) => self.plan(plan),
             };
             if !self.chunk.is_empty() {
                 self.send(handover, source)?;
@@ -196,7 +225,23 @@ impl Run<'_> {
     fn combine(&mut self, each: &mut Each) -> bool {
         while !self.chunk.is_full() {
             let Some((number, line)) = each.next(&self.options) else { return true };
-            self.take(number, &line, None, |_| each.at(number, number));
+            self.take(number, &line, &[], |_| each.at(number, number));
+        }
+        false
+    }
+
+    /// Takes steps of a graph until there are enough, or one waits for those that were taken. True when there are no more.
+    fn plan(&mut self, plan: &mut Plan) -> bool {
+        if let Some((number, line)) = self.pending.take()
+            && !self.add(number, line)
+        {
+            return false;
+        }
+        while !self.chunk.is_full() {
+            let Some((number, line)) = plan.next(&self.options) else { return true };
+            if !self.add(number, line) {
+                return false;
+            }
         }
         false
     }
@@ -278,26 +323,33 @@ impl Run<'_> {
 
     /// Adds the step of a line. False: what was gathered is to go first, and the line is kept until then.
     fn add(&mut self, number: u64, line: ListLine<'_>) -> bool {
-        let label = line.options.iter().rev().find(|o| o.def.long == LABEL.long).and_then(|o| o.value.as_deref());
-        let label = label.map(|label| label.to_string_lossy().into_owned());
-        match self.numbered(&line, label.as_deref()) {
+        let is_label = |o: &&Occurrence| o.def.long == LABEL.long;
+        let labels = line.options.iter().filter(is_label).filter_map(|o| o.value.as_deref());
+        let labels: Vec<String> = labels.map(|label| label.to_string_lossy().into_owned()).collect();
+        // An array is a request of its own.
+        if !self.chunk.is_empty() && line.options.iter().any(|o| o.def.long == "array") {
+            self.pending = Some((number, line.into_owned()));
+            return false;
+        }
+        match self.numbered(&line, &labels) {
             Ok(None) => {
                 self.pending = Some((number, line.into_owned()));
                 return false;
             }
-            Ok(Some(options)) if options == line.options => self.take(number, &line, None, |run| run.line(number)),
+            Ok(Some(options)) if options == line.options => self.take(number, &line, &[], |run| run.line(number)),
             Ok(Some(options)) => {
                 let words = options
                     .iter()
                     .flat_map(|o| [o.def.long.as_bytes(), o.value.as_deref().map_or(b"", OsStr::as_bytes)]);
                 // Not as any line has them.
                 let text = [b"\0", words.collect::<Vec<_>>().join(&0).as_slice()].concat();
-                let name = if line.name.is_empty() { label.clone().unwrap_or_default() } else { line.name.clone() };
+                let first = || labels.first().cloned().unwrap_or_default();
+                let name = if line.name.is_empty() { first() } else { line.name.clone() };
                 let line = ListLine { options, options_text: text.into(), name, ..line };
-                self.take(number, &line, label.as_deref(), |run| run.line(number));
+                self.take(number, &line, &labels, |run| run.line(number));
             }
             Err(error) => {
-                label.iter().for_each(|label| self.labels.miss(number, label));
+                labels.iter().for_each(|label| self.labels.miss(number, label));
                 self.reject(&self.line(number), error);
             }
         }
@@ -305,8 +357,8 @@ impl Run<'_> {
     }
 
     /// A line's options with numbers in place of labels, and without its own. `None`: not all numbers are known yet.
-    fn numbered(&self, line: &ListLine<'_>, label: Option<&str>) -> Result<Option<Vec<Occurrence>>, LabelError> {
-        label.map_or(Ok(()), labels::check)?;
+    fn numbered(&self, line: &ListLine<'_>, labels: &[String]) -> Result<Option<Vec<Occurrence>>, LabelError> {
+        labels.iter().try_for_each(|label| labels::check(label.split('.').next().unwrap_or_default()))?;
         let mut options = Vec::new();
         for option in line.options.iter().filter(|o| o.def.long != LABEL.long) {
             let text = option.value.as_deref().and_then(OsStr::to_str);
@@ -322,20 +374,22 @@ impl Run<'_> {
     }
 
     /// Adds a step. `at`: where it comes from, as messages name it.
-    fn take(&mut self, number: u64, line: &ListLine<'_>, label: Option<&str>, at: impl Fn(&Self) -> String) {
+    fn take(&mut self, number: u64, line: &ListLine<'_>, labels: &[String], at: impl Fn(&Self) -> String) {
         let mut warnings = Vec::new();
         let mut chunk = std::mem::take(&mut self.chunk);
         let taken = chunk.push(Instant::now(), number, line, || {
-            let (checked, name) = self.step(line)?;
+            let (checked, name, array) = self.step(line)?;
             warnings = checked.warnings;
-            Ok::<_, OptionError>((checked.spec, name))
+            Ok::<_, OptionError>((checked.spec, name, array))
         });
         self.chunk = chunk;
-        match (taken, label) {
-            (Ok(()), Some(label)) => self.labels.gather(self.chunk.len() as u32 - 1, label),
-            (Ok(()), None) => {}
-            (Err(error), label) => {
-                label.iter().for_each(|label| self.labels.miss(number, label));
+        match taken {
+            Ok(()) => {
+                let place = self.chunk.len() as u32 - 1;
+                labels.iter().for_each(|label| self.labels.gather(place, label));
+            }
+            Err(error) => {
+                labels.iter().for_each(|label| self.labels.miss(number, label));
                 self.reject(&at(self), error);
             }
         }
@@ -352,8 +406,8 @@ impl Run<'_> {
         }
     }
 
-    /// What a line asks for, and the name that it gives its step.
-    fn step(&self, line: &ListLine<'_>) -> Result<(Checked<StepSpec>, Option<String>), OptionError> {
+    /// What a line asks for, the name that it gives its step, and the tasks of which it is an array.
+    fn step(&self, line: &ListLine<'_>) -> Result<Asked, OptionError> {
         let mut typed = self.typed.clone();
         sources::lay_on(&mut typed, &line.options, Timestamp::now())?;
         asked::one_task_at_least(&mut typed);
@@ -361,7 +415,7 @@ impl Run<'_> {
         let work = StepWork { program, ..StepWork::default() };
         let name = typed.job_name.clone().filter(|name| !name.is_empty());
         let Checked { spec, warnings } = asked::spec(&typed, self.job, self.submitter.clone(), work)?;
-        Ok((Checked { spec: StepSpec { fail_limit: self.fail_limit, ..spec }, warnings }, name))
+        Ok((Checked { spec: StepSpec { fail_limit: self.fail_limit, ..spec }, warnings }, name, typed.array))
     }
 
     /// Hands over what was gathered.
@@ -376,8 +430,8 @@ impl Run<'_> {
                 for (first, last, why) in declined_lines(&numbers, &declined) {
                     let at = match source {
                         Source::Each(each) => each.at(first, last),
-                        Source::File(..) if first == last => self.line(first),
-                        Source::File(..) => format!("{}:{first}-{last}", self.file),
+                        Source::File(..) | Source::Graph(_) if first == last => self.line(first),
+                        Source::File(..) | Source::Graph(_) => format!("{}:{first}-{last}", self.file),
                     };
                     self.reject(&at, why);
                 }
@@ -410,6 +464,7 @@ impl Run<'_> {
             let (at, what) = match source {
                 Source::Each(each) => (each.at(from, from), "combinations"),
                 Source::File(..) => (self.line(from), "lines"),
+                Source::Graph(_) => (self.line(from), "steps"),
             };
             self.console.error(format_args!("{at}: {why}; {what} from here on were not handed over"));
             if let Some(to) = under_way {
@@ -441,6 +496,7 @@ impl Source {
         match self {
             Self::File(lines, _) => lines.number(),
             Self::Each(each) => each.number(),
+            Self::Graph(plan) => plan.number(),
         }
     }
 }

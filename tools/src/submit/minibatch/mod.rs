@@ -9,6 +9,7 @@
 //! | [`list`] | a step for every line of a file: the run through it |
 //! | [`lines`], [`list_line`], [`shell_words`] | the file by lines; a line's options and command; words as a shell makes them |
 //! | [`json_line`] | the same of a line that is a JSON object |
+//! | [`graph`] | the steps of a graph, handed over and waited for |
 //! | [`labels`] | lines that wait for others before them |
 //! | [`each`] | a step for every combination of values |
 //! | [`parameters`], [`values`], [`template`] | which combinations there are; one parameter's values; places for them in a command |
@@ -22,6 +23,7 @@ pub mod chunk;
 pub mod combinations;
 pub mod each;
 pub mod given;
+pub mod graph;
 pub mod handover;
 pub mod json_line;
 pub mod labels;

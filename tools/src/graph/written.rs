@@ -1,0 +1,474 @@
+//! Steps as a graph's file describes them: every key looked at, and all that is wrong with them gathered.
+
+use super::tree::{Entry, Node, Problem, Value};
+use crate::{
+    options::{
+        getopt::{self, Occurrence},
+        minibatch::{EachOption, IN_A_LINE},
+        sources,
+        table::{Arg, Command, OptionDef, options_of},
+        typed::Typed,
+    },
+    submit::minibatch::{
+        each::Each,
+        labels, list_line,
+        template::{Names, Template},
+    },
+};
+use garrick_model::{batch::StepDependencyKind, spec::ArraySpec, time::Timestamp};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStringExt as _,
+};
+
+/// What a graph says of a step that a list's line says otherwise.
+const NOT_OPTIONS: &[&str] = &["array", "dependency", "job-name", "label"];
+/// Keys of a step beside options.
+const KEYS: &[&str] =
+    &["label", "command", "array", "each", "each-csv", "zip", "after", "reads", "writes", "environment"];
+/// Kinds of dependencies, as they are written.
+pub const KINDS: [(&str, StepDependencyKind); 5] = [
+    ("afterok", StepDependencyKind::AfterOk),
+    ("afterany", StepDependencyKind::AfterAny),
+    ("afternotok", StepDependencyKind::AfterNotOk),
+    ("aftercorr", StepDependencyKind::AfterCorr),
+    ("after", StepDependencyKind::After),
+];
+
+/// How many steps one description stands for.
+#[derive(Clone, Debug)]
+pub enum Many {
+    /// One.
+    One,
+    /// An array.
+    Array(ArraySpec),
+    /// One for every combination of values.
+    Each(Box<Each>),
+}
+
+/// An option of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The line of its name.
+    pub line: u32,
+    /// The option, with its value.
+    pub option: Occurrence,
+}
+
+/// A step that is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct After {
+    /// The line.
+    pub line: u32,
+    /// What must have become of it.
+    pub kind: StepDependencyKind,
+    /// Its label.
+    pub label: String,
+}
+
+/// Files that a step reads or writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileName {
+    /// The line.
+    pub line: u32,
+    /// As it is written.
+    pub text: String,
+    /// With places for an index or values.
+    pub template: Template,
+}
+
+/// A step, an array, or a step for every combination.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The line of its description.
+    pub line: u32,
+    /// Its label, which is its name too.
+    pub label: String,
+    /// Program and arguments.
+    pub argv: Vec<Vec<u8>>,
+    /// How many.
+    pub many: Many,
+    /// Its options, those for all steps laid under them.
+    pub settings: Vec<Setting>,
+    /// Its variables.
+    pub environment: Vec<(String, String)>,
+    /// What it waits for.
+    pub after: Vec<After>,
+    /// What it reads.
+    pub reads: Vec<FileName>,
+    /// What it writes.
+    pub writes: Vec<FileName>,
+}
+
+impl Step {
+    /// How many steps it stands for.
+    pub fn count(&self) -> u64 {
+        match &self.many {
+            Many::One => 1,
+            Many::Array(tasks) => u64::from(tasks.count()),
+            Many::Each(each) => each.count(),
+        }
+    }
+
+    /// The value of an option.
+    pub fn option(&self, name: &str) -> Option<&OsStr> {
+        self.settings.iter().rev().find(|s| s.option.def.long == name).and_then(|s| s.option.value.as_deref())
+    }
+}
+
+/// The name of a kind of dependency.
+pub fn kind_word(kind: StepDependencyKind) -> &'static str {
+    KINDS.iter().find(|(_, other)| *other == kind).map_or("after", |(word, _)| word)
+}
+
+/// What is for all steps.
+#[derive(Clone, Debug, Default)]
+struct Defaults {
+    settings: Vec<Setting>,
+    environment: Vec<(String, String)>,
+}
+
+struct Reader {
+    options: Vec<&'static OptionDef>,
+    problems: Vec<Problem>,
+}
+
+/// Reads all steps. What is wrong goes to `problems`; a step without a label that can be used is left out.
+pub fn steps(entries: &[Entry], problems: &mut Vec<Problem>) -> Vec<Step> {
+    let allowed = |option: &&'static OptionDef| IN_A_LINE.contains(&option.long) && !NOT_OPTIONS.contains(&option.long);
+    let options = options_of(Command::Srun).into_iter().filter(allowed).collect();
+    let mut reader = Reader { options, problems: Vec::new() };
+    let mut defaults = Defaults::default();
+    for entry in entries.iter().filter(|entry| entry.key == "defaults") {
+        reader.defaults(entry, &mut defaults);
+    }
+    let mut steps: Vec<Step> = Vec::new();
+    for entry in entries {
+        match (entry.key.as_str(), &entry.node.value) {
+            ("defaults", _) => {}
+            ("step", Value::List(all)) => steps.extend(all.iter().filter_map(|node| reader.step(node, &defaults))),
+            ("step", _) => reader.say(entry.line, "\"step\" is a list of tables: write [[step]] before each"),
+            (other, _) => {
+                reader.say(entry.line, format!("\"{other}\" is nothing that a graph has: [defaults] and [[step]] are"));
+            }
+        }
+    }
+    if steps.is_empty() && reader.problems.is_empty() {
+        reader.say(1, "there is no step: write [[step]] with a label and a command");
+    }
+    problems.append(&mut reader.problems);
+    steps
+}
+
+impl Reader {
+    fn say(&mut self, line: u32, text: impl Into<String>) {
+        self.problems.push(Problem::new(line, text));
+    }
+
+    fn defaults(&mut self, entry: &Entry, defaults: &mut Defaults) {
+        let Value::Table(entries) = &entry.node.value else {
+            return self.say(entry.line, format!("[defaults] is a table, not {}", entry.node.value.kind()));
+        };
+        for entry in entries {
+            match entry.key.as_str() {
+                "environment" => self.environment(&entry.node, &mut defaults.environment),
+                key if KEYS.contains(&key) => {
+                    self.say(entry.line, format!("\"{key}\" is of one step, and not for all of them"));
+                }
+                _ => self.setting(entry, &mut defaults.settings),
+            }
+        }
+    }
+
+    fn step(&mut self, node: &Node, defaults: &Defaults) -> Option<Step> {
+        let Value::Table(entries) = &node.value else {
+            self.say(node.line, format!("a step is a table, not {}", node.value.kind()));
+            return None;
+        };
+        for (at, entry) in entries.iter().enumerate() {
+            if let Some(first) = entries[..at].iter().find(|other| other.key == entry.key) {
+                self.say(entry.line, format!("\"{}\" is there twice (line {})", entry.key, first.line));
+            }
+        }
+        let line = entries.first().map_or(node.line, |first| node.line.min(first.line));
+        let mut step = Step {
+            line,
+            label: String::new(),
+            argv: Vec::new(),
+            many: Many::One,
+            settings: defaults.settings.clone(),
+            environment: defaults.environment.clone(),
+            after: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+        };
+        let find = |key: &str| entries.iter().find(|entry| entry.key == key);
+        match find("label") {
+            None => self.say(line, "the step has no label: others wait for it by that, and it is shown by it"),
+            Some(entry) => {
+                let label = self.text(entry);
+                match label.as_deref().map_or(Ok(()), labels::check) {
+                    Ok(()) => step.label = label.unwrap_or_default(),
+                    Err(error) => self.say(entry.line, error.to_string()),
+                }
+            }
+        }
+        let mut command = Vec::new();
+        match find("command") {
+            None => self.say(line, format!("{} no command", Named(&step.label, "has"))),
+            Some(entry) => command = self.command(entry),
+        }
+        for entry in entries {
+            match entry.key.as_str() {
+                "environment" => self.environment(&entry.node, &mut step.environment),
+                "after" => step.after = self.after(entry),
+                key if KEYS.contains(&key) => {}
+                _ => self.setting(entry, &mut step.settings),
+            }
+        }
+        self.many(&mut step, entries, command);
+        for (key, files) in [("reads", true), ("writes", false)] {
+            let Some(entry) = find(key) else { continue };
+            let names = self.files(entry, &step.many);
+            if files { step.reads = names } else { step.writes = names }
+        }
+        (!step.label.is_empty()).then_some(step)
+    }
+
+    /// A text, or what else can only mean one.
+    fn text(&mut self, entry: &Entry) -> Option<String> {
+        match &entry.node.value {
+            Value::Text(text) if text.contains('\0') => self.say(entry.node.line, "a zero byte is in it"),
+            Value::Text(text) => return Some(text.clone()),
+            Value::Whole(number) => return Some(number.to_string()),
+            other => self.say(entry.node.line, format!("\"{}\" is a text, not {}", entry.key, other.kind())),
+        }
+        None
+    }
+
+    /// Texts of a list, or the only one, with their lines.
+    fn texts(&mut self, entry: &Entry) -> Vec<(u32, String)> {
+        let Value::List(list) = &entry.node.value else {
+            return self.text(entry).into_iter().map(|text| (entry.node.line, text)).collect();
+        };
+        list.iter()
+            .filter_map(|node| {
+                let line = node.line;
+                let one = Entry { line, key: entry.key.clone(), node: node.clone() };
+                self.text(&one).map(|text| (line, text))
+            })
+            .collect()
+    }
+
+    fn command(&mut self, entry: &Entry) -> Vec<Vec<u8>> {
+        let argv = match &entry.node.value {
+            Value::List(_) => Ok(self.texts(entry).into_iter().map(|(_, word)| word.into_bytes()).collect()),
+            _ => match self.text(entry) {
+                Some(text) => list_line::argv(text.as_bytes()),
+                None => return Vec::new(),
+            },
+        };
+        match argv {
+            Ok(argv) if argv.first().is_none_or(Vec::is_empty) => self.say(entry.line, "\"command\" has no program"),
+            Ok(argv) => return argv,
+            Err(error) => self.say(entry.line, format!("\"command\": {error}")),
+        }
+        Vec::new()
+    }
+
+    fn environment(&mut self, node: &Node, into: &mut Vec<(String, String)>) {
+        let Value::Table(entries) = &node.value else {
+            return self.say(node.line, format!("\"environment\" is a table of variables, not {}", node.value.kind()));
+        };
+        for entry in entries {
+            if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
+                self.say(entry.line, format!("\"{}\" is no name of a variable", entry.key));
+            } else if let Some(value) = self.text(entry) {
+                into.retain(|(name, _)| *name != entry.key);
+                into.push((entry.key.clone(), value));
+            }
+        }
+    }
+
+    /// An option. The last of its name counts; `false` undoes one.
+    fn setting(&mut self, entry: &Entry, into: &mut Vec<Setting>) {
+        let Some(def) = self.options.iter().find(|def| def.long == entry.key).copied() else {
+            let names = KEYS.iter().copied().chain(self.options.iter().map(|def| def.long));
+            let hint = match entry.key.as_str() {
+                "dependency" => " (a graph has \"after\")".to_owned(),
+                "job-name" | "name" => " (a step's name is its label)".to_owned(),
+                key => {
+                    getopt::nearest(key, names).map(|name| format!(" (did you mean \"{name}\"?)")).unwrap_or_default()
+                }
+            };
+            return self.say(entry.line, format!("\"{}\" is neither a key of a step nor an option{hint}", entry.key));
+        };
+        into.retain(|setting| setting.option.def != def);
+        let value = match (&entry.node.value, def.arg) {
+            (Value::Truth(false), Arg::None | Arg::Optional(_)) => return,
+            (Value::Truth(true), Arg::None | Arg::Optional(_)) => None,
+            (other, Arg::None) => {
+                return self.say(entry.node.line, format!("\"{}\" is true or false, not {}", def.long, other.kind()));
+            }
+            (Value::List(_), _) => {
+                let words: Vec<String> = self.texts(entry).into_iter().map(|(_, text)| text).collect();
+                Some(words.join(","))
+            }
+            _ => match self.text(entry) {
+                Some(text) => Some(text),
+                None => return,
+            },
+        };
+        let option = Occurrence { def, value: value.map(OsString::from) };
+        if let Err(error) = sources::lay_on(&mut Typed::default(), std::slice::from_ref(&option), Timestamp::now()) {
+            return self.say(entry.line, error.to_string());
+        }
+        into.push(Setting { line: entry.line, option });
+    }
+
+    fn after(&mut self, entry: &Entry) -> Vec<After> {
+        let mut all: Vec<After> = Vec::new();
+        for (line, text) in self.texts(entry) {
+            let mut words = text.split(':');
+            let first = words.next().unwrap_or_default();
+            let rest: Vec<&str> = words.collect();
+            let kind = KINDS.iter().find(|(word, _)| *word == first).map(|(_, kind)| *kind);
+            let (kind, named) = match (kind, rest.is_empty()) {
+                (_, true) => (StepDependencyKind::AfterOk, vec![first]),
+                (Some(kind), false) => (kind, rest),
+                (None, false) => {
+                    let kinds = KINDS.map(|(word, _)| word).join(", ");
+                    self.say(line, format!("\"{text}\": \"{first}\" is none of {kinds}"));
+                    continue;
+                }
+            };
+            for label in named {
+                let label = label.strip_prefix('@').unwrap_or(label);
+                match labels::check(label) {
+                    Ok(()) => {
+                        let one = After { line, kind, label: label.to_owned() };
+                        if !all.iter().any(|other| (other.kind, &other.label) == (one.kind, &one.label)) {
+                            all.push(one);
+                        }
+                    }
+                    Err(error) => self.say(line, format!("\"{text}\": {error}")),
+                }
+            }
+        }
+        all
+    }
+
+    /// How many steps it is, and the command of each.
+    fn many(&mut self, step: &mut Step, entries: &[Entry], command: Vec<Vec<u8>>) {
+        let find = |key: &str| entries.iter().find(|entry| entry.key == key);
+        let each: Vec<EachOption> = self.each(find("each"), find("each-csv"));
+        let (array, given) = (find("array"), find("each").or_else(|| find("each-csv")));
+        match (array, given, find("zip")) {
+            (Some(array), Some(each), _) => {
+                self.say(array.line.max(each.line), "\"array\" and \"each\" do not go together");
+            }
+            (_, None, Some(zip)) => self.say(zip.line, "\"zip\" needs \"each\""),
+            (Some(array), None, None) => {
+                let Some(text) = self.text(array) else { return };
+                match text.parse() {
+                    Ok(tasks) => step.many = Many::Array(tasks),
+                    Err(error) => self.say(array.line, format!("\"array\": {error}")),
+                }
+            }
+            (None, Some(given), zip) if !each.is_empty() && !command.is_empty() => {
+                let zip = match zip.map(|entry| (entry.line, &entry.node.value)) {
+                    None => false,
+                    Some((_, Value::Truth(zip))) => *zip,
+                    Some((line, other)) => {
+                        return self.say(line, format!("\"zip\" is true or false, not {}", other.kind()));
+                    }
+                };
+                self.combinations(step, given.line, Typed { each, zip, ..Typed::default() }, command);
+                return;
+            }
+            _ => {}
+        }
+        step.argv = command;
+    }
+
+    /// A step for every combination. Options with places for values are each step's own.
+    fn combinations(&mut self, step: &mut Step, line: u32, mut typed: Typed, command: Vec<Vec<u8>>) {
+        let text = |name: &str| step.option(name).map(|value| value.to_string_lossy().into_owned());
+        (typed.output, typed.error, typed.input) = (text("output"), text("error"), text("input"));
+        let words: Vec<OsString> = command.into_iter().map(OsString::from_vec).collect();
+        match Each::new(&mut typed, &words) {
+            Ok(each) => step.many = Many::Each(Box::new(each)),
+            Err(error) => return self.say(line, error.to_string()),
+        }
+        for (name, text) in [("output", typed.output), ("error", typed.error), ("input", typed.input)] {
+            match text {
+                None => step.settings.retain(|setting| setting.option.def.long != name),
+                Some(text) => {
+                    let of = |setting: &&mut Setting| setting.option.def.long == name;
+                    step.settings.iter_mut().filter(of).for_each(|s| s.option.value = Some(OsString::from(&text)));
+                }
+            }
+        }
+    }
+
+    fn each(&mut self, each: Option<&Entry>, csv: Option<&Entry>) -> Vec<EachOption> {
+        let mut all = Vec::new();
+        if let Some(entry) = each {
+            let Value::Table(parameters) = &entry.node.value else {
+                let what = entry.node.value.kind();
+                self.say(entry.line, format!("\"each\" is a table of names with their values, not {what}"));
+                return all;
+            };
+            if parameters.is_empty() {
+                self.say(entry.line, "\"each\" has no parameter");
+            }
+            for parameter in parameters {
+                let words = self.texts(parameter);
+                if let (Value::List(_), Some((line, word))) =
+                    (&parameter.node.value, words.iter().find(|(_, word)| word.contains(',')))
+                {
+                    self.say(*line, format!("\"{word}\": a value with a comma in it comes from a file (\"@FILE\")"));
+                }
+                let words: Vec<String> = words.into_iter().map(|(_, word)| word).collect();
+                all.push(EachOption::Values(format!("{}={}", parameter.key, words.join(","))));
+            }
+        }
+        if let Some(file) = csv.and_then(|entry| self.text(entry)) {
+            all.push(EachOption::Csv(OsString::from(file)));
+        }
+        all
+    }
+
+    fn files(&mut self, entry: &Entry, many: &Many) -> Vec<FileName> {
+        let mut index = Names::default();
+        if let Err(twice) = index.add(Some("index")) {
+            self.say(entry.line, format!("{{index}} is parameter {twice}"));
+        }
+        let mut files = Vec::new();
+        for (line, text) in self.texts(entry) {
+            let template = match many {
+                Many::Each(each) => each.template(text.as_bytes()),
+                // A step that is one takes all files of an array that are written so.
+                Many::One | Many::Array(_) => Template::parse(text.as_bytes(), &index),
+            };
+            match template {
+                _ if text.is_empty() => self.say(line, format!("\"{}\": a file without a name", entry.key)),
+                Ok(template) => files.push(FileName { line, text, template }),
+                Err(error) => self.say(line, format!("\"{}\": {error}", entry.key)),
+            }
+        }
+        files
+    }
+}
+
+/// The step with its label, where it has one.
+struct Named<'a>(&'a str, &'static str);
+
+impl std::fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            "" => write!(f, "the step {}", self.1),
+            label => write!(f, "step \"{label}\" {}", self.1),
+        }
+    }
+}
