@@ -7,7 +7,7 @@ use super::{
 use crate::options::getopt;
 use garrick_model::batch::StepDependencyKind;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Component, Path, PathBuf},
 };
 
@@ -15,6 +15,10 @@ use std::{
 const MOST_CIRCLES: usize = 20;
 /// Most files that are told apart, those of all tasks of arrays counted.
 const MOST_FILES: u64 = 1_000_000;
+/// Most steps of a graph, tasks of arrays and combinations counted one by one.
+const MOST_STEPS: u64 = 10_000_000;
+/// Most labels that nobody has for which a near one is looked for among all.
+const MOST_HINTS: usize = 20;
 
 /// A step waits for another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +56,17 @@ pub fn graph(steps: Vec<Step>, dir: &Path, exists: Exists<'_>, problems: &mut Ve
             by_label.insert(&step.label, at);
         }
     }
-    let mut waits: Vec<Vec<Wait>> = steps.iter().map(|step| named(step, &steps, &by_label, problems)).collect();
+    let mut hints = MOST_HINTS;
+    let mut waits: Vec<Vec<Wait>> =
+        steps.iter().map(|step| named(step, &steps, &by_label, &mut hints, problems)).collect();
+    let mut count = 0;
+    if let Some(step) = steps.iter().find(|step| {
+        count += step.count();
+        count > MOST_STEPS
+    }) {
+        problems.push(Problem::new(step.line, format!("more than {MOST_STEPS} steps with those of \"{}\"", step.label)));
+        return Graph { steps, waits };
+    }
     by_files(&steps, &mut waits, dir, exists, problems);
     let graph = Graph { steps, waits };
     circles(&graph, problems);
@@ -60,13 +74,21 @@ pub fn graph(steps: Vec<Step>, dir: &Path, exists: Exists<'_>, problems: &mut Ve
 }
 
 /// What a step says that it waits for.
-fn named(step: &Step, steps: &[Step], by_label: &HashMap<&str, usize>, problems: &mut Vec<Problem>) -> Vec<Wait> {
+fn named(
+    step: &Step,
+    steps: &[Step],
+    by_label: &HashMap<&str, usize>,
+    hints: &mut usize,
+    problems: &mut Vec<Problem>,
+) -> Vec<Wait> {
     let mut waits = Vec::new();
     for after in &step.after {
         let Some(on) = by_label.get(after.label.as_str()).copied() else {
             // Any letter is near another.
             let others = steps.iter().map(|other| other.label.as_str()).filter(|other| *other != step.label);
-            let near = getopt::nearest(&after.label, others).filter(|_| after.label.len() > 2);
+            let near = if *hints > 0 { getopt::nearest(&after.label, others) } else { None };
+            *hints = hints.saturating_sub(1);
+            let near = near.filter(|_| after.label.len() > 2);
             let hint = near.map(|label| format!(" (did you mean \"{label}\"?)")).unwrap_or_default();
             problems.push(Problem::new(
                 after.line,
@@ -74,7 +96,7 @@ fn named(step: &Step, steps: &[Step], by_label: &HashMap<&str, usize>, problems:
             ));
             continue;
         };
-        if after.kind == StepDependencyKind::AfterCorr {
+        if after.kind == StepDependencyKind::AfterCorr && !step.is_broken && !steps[on].is_broken {
             match (&step.many, &steps[on].many) {
                 (Many::Array(own), Many::Array(other)) => {
                     if let Some(index) = own.indices().find(|index| !other.contains(*index)) {
@@ -123,7 +145,7 @@ fn folder(step: &Step, dir: &Path) -> PathBuf {
 fn files<'a>(step: &'a Step, name: &'a FileName, folder: &'a Path) -> Box<dyn Iterator<Item = PathBuf> + 'a> {
     use std::os::unix::ffi::OsStringExt as _;
     let path = |text: Vec<u8>| plain(&folder.join(std::ffi::OsString::from_vec(text)));
-    let varies = name.template.parameters().next().is_some();
+    let varies = name.varies();
     match &step.many {
         Many::Array(tasks) if varies => {
             Box::new(tasks.indices().map(move |index| path(name.template.fill(|_| index.to_string()))))
@@ -135,113 +157,219 @@ fn files<'a>(step: &'a Step, name: &'a FileName, folder: &'a Path) -> Box<dyn It
     }
 }
 
-/// How many files a name stands for.
-fn how_many(step: &Step, name: &FileName) -> u64 {
-    if name.template.parameters().next().is_some() { step.count() } else { 1 }
+/// Who writes a file, in which line it says so, and which of its tasks or combinations by its place; `None`: each of them.
+type Writer = (usize, u32, Option<u64>);
+
+/// Files that steps write.
+#[derive(Default)]
+struct Written {
+    files: HashMap<PathBuf, Writer>,
+    /// Names with a place for the index, as they are written: the arrays that write them.
+    of_arrays: HashMap<PathBuf, Vec<usize>>,
+    /// There are writers of which it is not known how many steps they are, and so not what they write.
+    is_open: bool,
+    /// All that were named so far.
+    count: u64,
 }
 
-fn by_files(steps: &[Step], waits: &mut [Vec<Wait>], dir: &Path, exists: Exists<'_>, problems: &mut Vec<Problem>) {
-    let mut written: HashMap<PathBuf, (usize, u32)> = HashMap::new();
-    // Names with a place for the index, as they are written: the files of all tasks.
-    let mut of_arrays: BTreeMap<PathBuf, usize> = BTreeMap::new();
-    let mut count = 0;
-    for (at, step) in steps.iter().enumerate() {
-        let folder = folder(step, dir);
-        for name in &step.writes {
-            count += how_many(step, name);
-            if count > MOST_FILES {
-                problems.push(Problem::new(name.line, format!("more than {MOST_FILES} files are written: name fewer")));
-                return;
-            }
-            let varies = name.template.parameters().next().is_some();
-            if varies && !matches!(step.many, Many::Array(_) | Many::Each(_)) {
-                let text = "{index} is for an array: this step is one ({{index}} stands for itself)";
-                problems.push(Problem::new(name.line, format!("\"{}\": {text}", name.text)));
+impl Written {
+    fn of(steps: &[Step], dir: &Path, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut written = Self::default();
+        for (at, step) in steps.iter().enumerate() {
+            if step.is_broken {
+                written.is_open |= !step.writes.is_empty();
                 continue;
             }
-            if varies && matches!(step.many, Many::Array(_)) {
-                of_arrays.insert(plain(&folder.join(&name.text)), at);
-            }
-            for file in files(step, name, &folder) {
-                if let Some((other, line)) = written.get(&file).filter(|(other, _)| *other != at) {
-                    problems.push(Problem::new(
-                        name.line,
-                        format!(
-                            "{} is written by \"{}\" and by \"{}\" (line {line}): a file is written by one step",
-                            file.display(),
-                            step.label,
-                            steps[*other].label
-                        ),
-                    ));
-                    break;
+            let folder = folder(step, dir);
+            for name in &step.writes {
+                if !written.add(steps, at, name, &folder, problems) {
+                    return None;
                 }
-                written.insert(file, (at, name.line));
             }
         }
+        Some(written)
     }
-    for (at, step) in steps.iter().enumerate() {
-        let folder = folder(step, dir);
-        for name in &step.reads {
-            let varies = name.template.parameters().next().is_some();
-            let whole = of_arrays.get(&plain(&folder.join(&name.text))).copied().filter(|_| varies);
-            if let (Some(on), Many::Array(own)) = (whole, &step.many) {
-                let Many::Array(other) = &steps[on].many else { continue };
-                match own.indices().find(|index| !other.contains(*index)) {
-                    None => wait(&mut waits[at], at, on, StepDependencyKind::AfterCorr, name),
-                    Some(index) => problems.push(Problem::new(
-                        name.line,
-                        format!(
-                            "\"{}\": \"{}\" has a task {index}, and \"{}\", which writes it, has none",
-                            name.text, step.label, steps[on].label
-                        ),
-                    )),
-                }
-                continue;
+
+    /// False: there are too many.
+    fn add(
+        &mut self,
+        steps: &[Step],
+        at: usize,
+        name: &FileName,
+        folder: &Path,
+        problems: &mut Vec<Problem>,
+    ) -> bool {
+        let step = &steps[at];
+        if !self.counts(step, name, problems) {
+            return false;
+        }
+        if name.varies() && matches!(step.many, Many::One) {
+            let text = "{index} is the index of an array's task, and this is a single step; write {{index}} for the \
+                        letters themselves";
+            problems.push(Problem::new(name.line, format!("\"{}\": {text}", name.text)));
+            return true;
+        }
+        if name.varies() && matches!(step.many, Many::Array(_)) {
+            let writers = self.of_arrays.entry(plain(&folder.join(&name.text))).or_default();
+            if writers.last() != Some(&at) {
+                writers.push(at);
             }
-            if let Some(on) = whole {
-                wait(&mut waits[at], at, on, StepDependencyKind::AfterOk, name);
-                continue;
-            }
-            if varies && matches!(step.many, Many::One) {
-                let text = format!(
-                    "\"{}\": no array writes files that are named so; {{{{index}}}} stands for itself",
-                    name.text
-                );
-                problems.push(Problem::new(name.line, text));
-                continue;
-            }
-            count += how_many(step, name);
-            if count > MOST_FILES {
-                problems.push(Problem::new(name.line, format!("more than {MOST_FILES} files are named: name fewer")));
-                return;
-            }
-            let mut missing: Option<(PathBuf, u64)> = None;
-            for file in files(step, name, &folder) {
-                if let Some((on, _)) = written.get(&file) {
-                    wait(&mut waits[at], at, *on, StepDependencyKind::AfterOk, name);
-                } else if !exists(&file) {
-                    missing.get_or_insert((file, 0)).1 += 1;
-                }
-            }
-            if let Some((file, how_many)) = missing {
-                let others = if how_many > 1 { format!(" (and {} more)", how_many - 1) } else { String::new() };
+        }
+        for (member, file) in (0..).zip(files(step, name, folder)) {
+            if let Some((other, line, _)) = self.files.get(&file).filter(|(other, ..)| *other != at) {
                 problems.push(Problem::new(
                     name.line,
                     format!(
-                        "\"{}\" reads {}{others}, which is not there, and no step writes it",
+                        "{} is written by \"{}\" and by \"{}\" (line {line}): a file is written by one step",
+                        file.display(),
                         step.label,
-                        file.display()
+                        steps[*other].label
                     ),
                 ));
+                return true;
             }
+            self.files.insert(file, (at, name.line, name.varies().then_some(member)));
+        }
+        true
+    }
+
+    /// Counts the files that a name stands for. False: there are too many.
+    fn counts(&mut self, step: &Step, name: &FileName, problems: &mut Vec<Problem>) -> bool {
+        self.count += if name.varies() { step.count() } else { 1 };
+        let good = self.count <= MOST_FILES;
+        if !good {
+            problems.push(Problem::new(name.line, format!("more than {MOST_FILES} files are named: name fewer")));
+        }
+        good
+    }
+}
+
+fn by_files(steps: &[Step], waits: &mut [Vec<Wait>], dir: &Path, exists: Exists<'_>, problems: &mut Vec<Problem>) {
+    let Some(mut written) = Written::of(steps, dir, problems) else { return };
+    for (at, step) in steps.iter().enumerate().filter(|(_, step)| !step.is_broken) {
+        let folder = folder(step, dir);
+        let named = waits[at].iter().map(|wait| wait.on).collect();
+        let mut reader = Reader { steps, at, named, waits: &mut waits[at] };
+        for name in &step.reads {
+            if name.varies() && !matches!(step.many, Many::Each(_)) {
+                let writers = written.of_arrays.get(&plain(&folder.join(&name.text)));
+                let others: Vec<usize> = writers.into_iter().flatten().copied().filter(|on| *on != at).collect();
+                if !others.is_empty() {
+                    reader.of_arrays(name, &others, problems);
+                    continue;
+                }
+                if matches!(step.many, Many::One) {
+                    if !written.is_open {
+                        let what = "no array writes files that are named so; {{index}} stands for itself";
+                        problems.push(Problem::new(name.line, format!("\"{}\": {what}", name.text)));
+                    }
+                    continue;
+                }
+            }
+            if !written.counts(step, name, problems) {
+                return;
+            }
+            reader.of_files(name, &folder, &written, exists, problems);
         }
     }
 }
 
-/// A step waits for the one that writes what it reads, unless it says itself how it waits for that one.
-fn wait(waits: &mut Vec<Wait>, at: usize, on: usize, kind: StepDependencyKind, name: &FileName) {
-    if at != on && !waits.iter().any(|wait| wait.on == on) {
-        waits.push(Wait { on, kind, line: name.line, file: Some(name.text.clone()) });
+/// A step that reads files.
+struct Reader<'a> {
+    steps: &'a [Step],
+    at: usize,
+    /// Whom it waits for so far.
+    named: HashSet<usize>,
+    waits: &'a mut Vec<Wait>,
+}
+
+impl Reader<'_> {
+    /// It waits for the one that writes what it reads, unless it says itself how it waits for that one.
+    fn wait(&mut self, on: usize, kind: StepDependencyKind, name: &FileName) {
+        if self.named.insert(on) {
+            self.waits.push(Wait { on, kind, line: name.line, file: Some(name.text.clone()) });
+        }
+    }
+
+    /// Files with a place for the index, which arrays write. A single step takes all of them. An array waits task by task
+    /// where one array writes all that it reads, else for each that writes some of it.
+    fn of_arrays(&mut self, name: &FileName, writers: &[usize], problems: &mut Vec<Problem>) {
+        let step = &self.steps[self.at];
+        let Many::Array(own) = &step.many else {
+            writers.iter().for_each(|on| self.wait(*on, StepDependencyKind::AfterOk, name));
+            return;
+        };
+        let writes = |on: usize, index: u32| matches!(&self.steps[on].many, Many::Array(of) if of.contains(index));
+        let mut needed: Vec<usize> = Vec::new();
+        for index in own.indices() {
+            if needed.last().is_some_and(|on| writes(*on, index)) {
+                continue;
+            }
+            match writers.iter().copied().find(|on| writes(*on, index)) {
+                Some(on) if needed.contains(&on) => {}
+                Some(on) => needed.push(on),
+                None => {
+                    let labels: Vec<String> =
+                        writers.iter().map(|on| format!("\"{}\"", self.steps[*on].label)).collect();
+                    let has = if labels.len() == 1 { ", which writes it, has none" } else { ", which write it, have none" };
+                    problems.push(Problem::new(
+                        name.line,
+                        format!(
+                            "\"{}\": \"{}\" has a task {index}, and {}{has}",
+                            name.text,
+                            step.label,
+                            labels.join(" and ")
+                        ),
+                    ));
+                    return;
+                }
+            }
+        }
+        let kind = if needed.len() == 1 { StepDependencyKind::AfterCorr } else { StepDependencyKind::AfterOk };
+        needed.into_iter().for_each(|on| self.wait(on, kind, name));
+    }
+
+    /// Files by their names: each is written by a step, or is there.
+    fn of_files(
+        &mut self,
+        name: &FileName,
+        folder: &Path,
+        written: &Written,
+        exists: Exists<'_>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let step = &self.steps[self.at];
+        let mut missing: Option<(PathBuf, u64)> = None;
+        for (member, file) in (0..).zip(files(step, name, folder)) {
+            match written.files.get(&file) {
+                Some((on, ..)) if *on != self.at => self.wait(*on, StepDependencyKind::AfterOk, name),
+                // What changes a file needs one that is there.
+                Some((.., writer))
+                    if !matches!(step.many, Many::One) && (!name.varies() || *writer != Some(member)) =>
+                {
+                    problems.push(Problem::new(
+                        name.line,
+                        format!(
+                            "\"{}\" reads {}, which another step of \"{}\" writes: these do not wait for each other",
+                            step.label,
+                            file.display(),
+                            step.label
+                        ),
+                    ));
+                    return;
+                }
+                _ if exists(&file) => {}
+                _ => missing.get_or_insert((file, 0)).1 += 1,
+            }
+        }
+        let Some((file, how_many)) = missing.filter(|_| !written.is_open) else { return };
+        let others = if how_many > 1 { format!(" (and {} more)", how_many - 1) } else { String::new() };
+        let is_own = written.files.get(&file).is_some();
+        let who = if is_own { "no other step writes it" } else { "no step writes it" };
+        problems.push(Problem::new(
+            name.line,
+            format!("\"{}\" reads {}{others}, which is not there, and {who}", step.label, file.display()),
+        ));
     }
 }
 

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 /// Most boxes that are drawn: more can be seen by nobody.
 const MOST_BOXES: usize = 2_000;
-/// Most places that lines take on their way through levels.
-const MOST_PLACES: usize = 20_000;
+/// Most places that lines take: at their ends, and on their way through levels.
+const MOST_PLACES: usize = 40_000;
 /// How often levels are put in order by their neighbours, there and back.
 const SWEEPS: usize = 6;
 const WIDTH: f64 = 150.0;
@@ -60,9 +60,10 @@ impl Drawing {
     fn of(graph: &Graph) -> Result<Self, TooLarge> {
         let level: Vec<usize> = graph.levels().iter().map(|level| level.unwrap_or(0) as usize).collect();
         let count = level.iter().max().map_or(0, |last| last + 1);
-        let passed = |at: usize, on: usize| level[at].saturating_sub(level[on] + 1);
+        // Each has an end, and passes the levels between.
+        let taken = |at: usize, on: usize| level[at].saturating_sub(level[on]).max(1);
         let lines =
-            graph.waits.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |w| passed(at, w.on))).sum();
+            graph.waits.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |w| taken(at, w.on))).sum();
         if graph.steps.len() > MOST_BOXES || lines > MOST_PLACES {
             return Err(TooLarge { boxes: graph.steps.len(), lines });
         }

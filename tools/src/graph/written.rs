@@ -17,6 +17,7 @@ use crate::{
 };
 use garrick_model::{batch::StepDependencyKind, spec::ArraySpec, time::Timestamp};
 use std::{
+    collections::HashSet,
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStringExt as _,
 };
@@ -77,6 +78,13 @@ pub struct FileName {
     pub template: Template,
 }
 
+impl FileName {
+    /// Has it places for an index or values?
+    pub fn varies(&self) -> bool {
+        self.template.parameters().next().is_some()
+    }
+}
+
 /// A step, an array, or a step for every combination.
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -98,6 +106,8 @@ pub struct Step {
     pub reads: Vec<FileName>,
     /// What it writes.
     pub writes: Vec<FileName>,
+    /// How many steps it is makes no sense; so its files are not known either.
+    pub is_broken: bool,
 }
 
 impl Step {
@@ -201,6 +211,7 @@ impl Reader {
             after: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
+            is_broken: false,
         };
         let find = |key: &str| entries.iter().find(|entry| entry.key == key);
         match find("label") {
@@ -226,10 +237,10 @@ impl Reader {
                 _ => self.setting(entry, &mut step.settings),
             }
         }
-        self.many(&mut step, entries, command);
+        step.is_broken = !self.many(&mut step, entries, command);
         for (key, files) in [("reads", true), ("writes", false)] {
             let Some(entry) = find(key) else { continue };
-            let names = self.files(entry, &step.many);
+            let names = self.files(entry, (!step.is_broken).then_some(&step.many));
             if files { step.reads = names } else { step.writes = names }
         }
         (!step.label.is_empty()).then_some(step)
@@ -305,7 +316,7 @@ impl Reader {
         };
         into.retain(|setting| setting.option.def != def);
         let value = match (&entry.node.value, def.arg) {
-            (Value::Truth(false), Arg::None | Arg::Optional(_)) => return,
+            (Value::Truth(false), _) => return,
             (Value::Truth(true), Arg::None | Arg::Optional(_)) => None,
             (other, Arg::None) => {
                 return self.say(entry.node.line, format!("\"{}\" is true or false, not {}", def.long, other.kind()));
@@ -328,6 +339,7 @@ impl Reader {
 
     fn after(&mut self, entry: &Entry) -> Vec<After> {
         let mut all: Vec<After> = Vec::new();
+        let mut known: HashSet<(&'static str, String)> = HashSet::new();
         for (line, text) in self.texts(entry) {
             let mut words = text.split(':');
             let first = words.next().unwrap_or_default();
@@ -346,9 +358,8 @@ impl Reader {
                 let label = label.strip_prefix('@').unwrap_or(label);
                 match labels::check(label) {
                     Ok(()) => {
-                        let one = After { line, kind, label: label.to_owned() };
-                        if !all.iter().any(|other| (other.kind, &other.label) == (one.kind, &one.label)) {
-                            all.push(one);
+                        if known.insert((kind_word(kind), label.to_owned())) {
+                            all.push(After { line, kind, label: label.to_owned() });
                         }
                     }
                     Err(error) => self.say(line, format!("\"{text}\": {error}")),
@@ -358,47 +369,60 @@ impl Reader {
         all
     }
 
-    /// How many steps it is, and the command of each.
-    fn many(&mut self, step: &mut Step, entries: &[Entry], command: Vec<Vec<u8>>) {
+    /// How many steps it is, and the command of each. False: that makes no sense.
+    fn many(&mut self, step: &mut Step, entries: &[Entry], command: Vec<Vec<u8>>) -> bool {
         let find = |key: &str| entries.iter().find(|entry| entry.key == key);
         let each: Vec<EachOption> = self.each(find("each"), find("each-csv"));
         let (array, given) = (find("array"), find("each").or_else(|| find("each-csv")));
-        match (array, given, find("zip")) {
+        let good = match (array, given, find("zip")) {
             (Some(array), Some(each), _) => {
                 self.say(array.line.max(each.line), "\"array\" and \"each\" do not go together");
+                false
             }
-            (_, None, Some(zip)) => self.say(zip.line, "\"zip\" needs \"each\""),
-            (Some(array), None, None) => {
-                let Some(text) = self.text(array) else { return };
-                match text.parse() {
-                    Ok(tasks) => step.many = Many::Array(tasks),
-                    Err(error) => self.say(array.line, format!("\"array\": {error}")),
+            (_, None, Some(zip)) => {
+                self.say(zip.line, "\"zip\" needs \"each\"");
+                false
+            }
+            (Some(array), None, None) => match self.text(array).map(|text| text.parse()) {
+                Some(Ok(tasks)) => {
+                    step.many = Many::Array(tasks);
+                    true
                 }
-            }
+                Some(Err(error)) => {
+                    self.say(array.line, format!("\"array\": {error}"));
+                    false
+                }
+                None => false,
+            },
             (None, Some(given), zip) if !each.is_empty() && !command.is_empty() => {
                 let zip = match zip.map(|entry| (entry.line, &entry.node.value)) {
                     None => false,
                     Some((_, Value::Truth(zip))) => *zip,
                     Some((line, other)) => {
-                        return self.say(line, format!("\"zip\" is true or false, not {}", other.kind()));
+                        self.say(line, format!("\"zip\" is true or false, not {}", other.kind()));
+                        return false;
                     }
                 };
-                self.combinations(step, given.line, Typed { each, zip, ..Typed::default() }, command);
-                return;
+                return self.combinations(step, given.line, Typed { each, zip, ..Typed::default() }, command);
             }
-            _ => {}
-        }
+            (None, Some(_), _) => false,
+            (None, None, None) => true,
+        };
         step.argv = command;
+        good
     }
 
     /// A step for every combination. Options with places for values are each step's own.
-    fn combinations(&mut self, step: &mut Step, line: u32, mut typed: Typed, command: Vec<Vec<u8>>) {
+    fn combinations(&mut self, step: &mut Step, line: u32, mut typed: Typed, command: Vec<Vec<u8>>) -> bool {
         let text = |name: &str| step.option(name).map(|value| value.to_string_lossy().into_owned());
         (typed.output, typed.error, typed.input) = (text("output"), text("error"), text("input"));
         let words: Vec<OsString> = command.into_iter().map(OsString::from_vec).collect();
         match Each::new(&mut typed, &words) {
             Ok(each) => step.many = Many::Each(Box::new(each)),
-            Err(error) => return self.say(line, error.to_string()),
+            Err(error) => {
+                self.say(line, error.to_string());
+                return false;
+            }
         }
         for (name, text) in [("output", typed.output), ("error", typed.error), ("input", typed.input)] {
             match text {
@@ -409,6 +433,7 @@ impl Reader {
                 }
             }
         }
+        true
     }
 
     fn each(&mut self, each: Option<&Entry>, csv: Option<&Entry>) -> Vec<EachOption> {
@@ -439,7 +464,8 @@ impl Reader {
         all
     }
 
-    fn files(&mut self, entry: &Entry, many: &Many) -> Vec<FileName> {
+    /// Names of files; `None`: how many steps they are of is not known, and their places are not looked at.
+    fn files(&mut self, entry: &Entry, many: Option<&Many>) -> Vec<FileName> {
         let mut index = Names::default();
         if let Err(twice) = index.add(Some("index")) {
             self.say(entry.line, format!("{{index}} is parameter {twice}"));
@@ -447,9 +473,10 @@ impl Reader {
         let mut files = Vec::new();
         for (line, text) in self.texts(entry) {
             let template = match many {
-                Many::Each(each) => each.template(text.as_bytes()),
+                None => Ok(Template::default()),
+                Some(Many::Each(each)) => each.template(text.as_bytes()),
                 // A step that is one takes all files of an array that are written so.
-                Many::One | Many::Array(_) => Template::parse(text.as_bytes(), &index),
+                Some(Many::One | Many::Array(_)) => Template::parse(text.as_bytes(), &index),
             };
             match template {
                 _ if text.is_empty() => self.say(line, format!("\"{}\": a file without a name", entry.key)),

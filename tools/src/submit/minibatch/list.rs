@@ -3,6 +3,7 @@
 //! pieces, each after the answer to the one before, so that neither side holds more of them than it has to.
 
 use super::{
+    accepted::{declined_lines, submitted, told},
     asked,
     chunk::Chunk,
     each::Each,
@@ -14,7 +15,6 @@ use super::{
     list_line::{self, LineError, ListLine},
 };
 use crate::{
-    cluster::{ClusterError, refusal_details},
     graph::plan::Plan,
     options::{
         getopt::Occurrence,
@@ -31,7 +31,6 @@ use crate::{
 use garrick_model::{
     batch::FailLimit,
     ids::JobId,
-    refusal::Refusal,
     spec::{ArraySpec, EnvEntry, StepSpec},
     time::Timestamp,
 };
@@ -40,6 +39,7 @@ use nix::{
     sys::signal::Signal,
 };
 use std::{
+    borrow::Cow,
     ffi::{OsStr, OsString},
     os::{
         fd::AsFd as _,
@@ -264,6 +264,12 @@ impl Run<'_> {
                 Line::Whole(number, text) => match read(format, text, &self.options) {
                     Ok(None) => {}
                     Ok(Some(line)) => {
+                        // Parts of what has a label are a graph's own.
+                        if let Some(part) = labels_of(&line).find(|label| label.contains('.')) {
+                            let error = LabelError::Invalid(part.into_owned());
+                            self.reject(&self.line(number), error);
+                            continue;
+                        }
                         let line = ListLine { line: u32::try_from(number).ok(), ..line };
                         if !self.add(number, line) {
                             return Ok(false);
@@ -323,9 +329,7 @@ impl Run<'_> {
 
     /// Adds the step of a line. False: what was gathered is to go first, and the line is kept until then.
     fn add(&mut self, number: u64, line: ListLine<'_>) -> bool {
-        let is_label = |o: &&Occurrence| o.def.long == LABEL.long;
-        let labels = line.options.iter().filter(is_label).filter_map(|o| o.value.as_deref());
-        let labels: Vec<String> = labels.map(|label| label.to_string_lossy().into_owned()).collect();
+        let labels: Vec<String> = labels_of(&line).map(Cow::into_owned).collect();
         // An array is a request of its own.
         if !self.chunk.is_empty() && line.options.iter().any(|o| o.def.long == "array") {
             self.pending = Some((number, line.into_owned()));
@@ -479,6 +483,11 @@ impl Run<'_> {
     }
 }
 
+fn labels_of<'a>(line: &'a ListLine<'_>) -> impl Iterator<Item = Cow<'a, str>> {
+    let labels = line.options.iter().filter(|option| option.def.long == LABEL.long);
+    labels.filter_map(|option| option.value.as_deref()).map(OsStr::to_string_lossy)
+}
+
 fn read<'a>(
     format: ListFormat,
     text: &'a [u8],
@@ -498,70 +507,5 @@ impl Source {
             Self::Each(each) => each.number(),
             Self::Graph(plan) => plan.number(),
         }
-    }
-}
-
-/// Lines of which a request was declined, by the lines of its commands, and why. Ten thousand commands of one list that are
-/// declined for the same reason are said in one line.
-fn declined_lines(numbers: &[u64], declined: &[(u32, Refusal)]) -> Vec<(u64, u64, String)> {
-    let mut lines: Vec<(u64, u64, String)> = Vec::new();
-    let mut next = None;
-    for (place, refusal) in declined {
-        let Some(number) = numbers.get(*place as usize) else { continue };
-        let why: Vec<String> = refusal_details(refusal).into_iter().chain([refusal.to_string()]).collect();
-        let why = why.join(": ");
-        match lines.last_mut() {
-            Some((_, last, same)) if next == Some(*place) && *same == why => *last = *number,
-            _ => lines.push((*number, *number, why)),
-        }
-        next = Some(place + 1);
-    }
-    lines
-}
-
-fn told(error: &ClusterError) -> String {
-    let mut why = error.details();
-    why.push(error.to_string());
-    why.dedup();
-    why.join(": ")
-}
-
-/// The line about all that was accepted.
-fn submitted(given: &Given, job: JobId, parsable: bool) -> Option<String> {
-    match (given.names(job), given.steps(), parsable) {
-        (names, _, true) => names,
-        (None, _, false) => Some("Submitted 0 steps".to_owned()),
-        (Some(name), 1, false) => Some(format!("Submitted step {name}")),
-        (Some(names), steps, false) => Some(format!("Submitted {steps} steps {names}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use garrick_model::batch::GivenNumbers;
-
-    #[test]
-    fn neighbours_that_are_declined_alike_are_said_together() {
-        let unknown = || Refusal::InvalidStep("5609.99".to_owned());
-        let declined = [(0, unknown()), (1, unknown()), (2, Refusal::AlreadyDone), (4, unknown()), (5, unknown())];
-        let said: Vec<(u64, u64)> =
-            declined_lines(&[3, 4, 5, 7, 8, 20], &declined).iter().map(|(first, last, _)| (*first, *last)).collect();
-        assert_eq!(said, [(3, 4), (5, 5), (8, 20)]);
-    }
-
-    #[test]
-    fn one_line_says_what_was_accepted() {
-        let said = |count: u32, parsable| {
-            let mut given = Given::default();
-            given.add(GivenNumbers { first: 1, count, array: false });
-            submitted(&given, JobId(5609), parsable)
-        };
-        let some = |text: &str| Some(text.to_owned());
-        assert_eq!(said(1000, false), some("Submitted 1000 steps 5609.[1-1000]"));
-        assert_eq!(said(1000, true), some("5609.[1-1000]"));
-        assert_eq!(said(1, false), some("Submitted step 5609.1"));
-        assert_eq!(said(1, true), some("5609.1"));
-        assert_eq!((said(0, false), said(0, true)), (some("Submitted 0 steps"), None));
     }
 }

@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`combinations`] | options that make no sense together |
+//! | [`accepted`] | what is said of a list that was handed over |
 //! | [`again`] | steps that did not end well, once more |
 //! | [`asked`] | what is asked for such a step |
 //! | [`one`] | one step, or a step array, in one request |
@@ -17,6 +18,7 @@
 //! | [`handover`] | a request, until it is answered |
 //! | [`given`] | numbers of accepted steps, as ranges |
 
+pub mod accepted;
 pub mod again;
 pub mod asked;
 pub mod chunk;

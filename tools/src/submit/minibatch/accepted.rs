@@ -1,0 +1,71 @@
+//! What is said of a list that was handed over: what was accepted, and which lines were not, and why.
+
+use super::given::Given;
+use crate::cluster::{ClusterError, refusal_details};
+use garrick_model::{ids::JobId, refusal::Refusal};
+
+/// Lines of which a request was declined, by the lines of its commands, and why. Ten thousand commands of one list that are
+/// declined for the same reason are said in one line.
+pub fn declined_lines(numbers: &[u64], declined: &[(u32, Refusal)]) -> Vec<(u64, u64, String)> {
+    let mut lines: Vec<(u64, u64, String)> = Vec::new();
+    let mut next = None;
+    for (place, refusal) in declined {
+        let Some(number) = numbers.get(*place as usize) else { continue };
+        let why: Vec<String> = refusal_details(refusal).into_iter().chain([refusal.to_string()]).collect();
+        let why = why.join(": ");
+        match lines.last_mut() {
+            Some((_, last, same)) if next == Some(*place) && *same == why => *last = *number,
+            _ => lines.push((*number, *number, why)),
+        }
+        next = Some(place + 1);
+    }
+    lines
+}
+
+/// An error, with what else there is to say of it.
+pub fn told(error: &ClusterError) -> String {
+    let mut why = error.details();
+    why.push(error.to_string());
+    why.dedup();
+    why.join(": ")
+}
+
+/// The line about all that was accepted.
+pub fn submitted(given: &Given, job: JobId, parsable: bool) -> Option<String> {
+    match (given.names(job), given.steps(), parsable) {
+        (names, _, true) => names,
+        (None, _, false) => Some("Submitted 0 steps".to_owned()),
+        (Some(name), 1, false) => Some(format!("Submitted step {name}")),
+        (Some(names), steps, false) => Some(format!("Submitted {steps} steps {names}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use garrick_model::batch::GivenNumbers;
+
+    #[test]
+    fn neighbours_that_are_declined_alike_are_said_together() {
+        let unknown = || Refusal::InvalidStep("5609.99".to_owned());
+        let declined = [(0, unknown()), (1, unknown()), (2, Refusal::AlreadyDone), (4, unknown()), (5, unknown())];
+        let said: Vec<(u64, u64)> =
+            declined_lines(&[3, 4, 5, 7, 8, 20], &declined).iter().map(|(first, last, _)| (*first, *last)).collect();
+        assert_eq!(said, [(3, 4), (5, 5), (8, 20)]);
+    }
+
+    #[test]
+    fn one_line_says_what_was_accepted() {
+        let said = |count: u32, parsable| {
+            let mut given = Given::default();
+            given.add(GivenNumbers { first: 1, count, array: false });
+            submitted(&given, JobId(5609), parsable)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(said(1000, false), some("Submitted 1000 steps 5609.[1-1000]"));
+        assert_eq!(said(1000, true), some("5609.[1-1000]"));
+        assert_eq!(said(1, false), some("Submitted step 5609.1"));
+        assert_eq!(said(1, true), some("5609.1"));
+        assert_eq!((said(0, false), said(0, true)), (some("Submitted 0 steps"), None));
+    }
+}
