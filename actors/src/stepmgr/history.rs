@@ -19,7 +19,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
-    view::StepOrigin,
+    view::{StepCounts, StepOrigin},
 };
 use roaring::RoaringBitmap;
 use std::{
@@ -64,9 +64,11 @@ const CANCELS: usize = 1000;
 
 /// See the module.
 #[derive(Debug)]
-pub struct History<'a> {
-    run: &'a RecordedRun,
-    wanted: &'a WantedRecords,
+pub struct History {
+    run: RecordedRun,
+    wanted: WantedRecords,
+    /// Numbered steps that are over so far, told or not.
+    over: StepCounts,
     batches: BTreeMap<u32, Batch>,
     running: BTreeMap<StepKey, Running>,
     /// Steps that are lined up, by those that they are behind.
@@ -76,18 +78,34 @@ pub struct History<'a> {
     ending: Option<(JobState, Reason)>,
 }
 
-impl<'a> History<'a> {
+impl History {
     /// Of this run, what is wanted.
-    pub fn new(run: &'a RecordedRun, wanted: &'a WantedRecords) -> Self {
+    pub fn new(run: &RecordedRun, wanted: &WantedRecords) -> Self {
         Self {
-            run,
-            wanted,
+            run: run.clone(),
+            wanted: wanted.clone(),
+            over: StepCounts::default(),
             batches: BTreeMap::new(),
             running: BTreeMap::new(),
             behind: BTreeMap::new(),
             cancels: VecDeque::new(),
             ending: None,
         }
+    }
+
+    /// What became of steps with a number so far, whether they were wanted or not. Those that are lined up behind others run.
+    pub fn counts(&self) -> StepCounts {
+        let queued = self.batches.values().map(|batch| batch.waiting.len()).sum();
+        let running = self.running.keys().filter(|key| key.step.number().is_some()).count() as u64;
+        StepCounts { queued, running, ..self.over }
+    }
+
+    fn count(&mut self, steps: u64, state: StepState) {
+        match state {
+            StepState::Completed => self.over.done += steps,
+            _ => self.over.failed += steps,
+        }
+        self.over.cancelled += if state == StepState::Cancelled { steps } else { 0 };
     }
 
     /// State and reason that the run is to end with, once that was said.
@@ -232,6 +250,7 @@ impl<'a> History<'a> {
 
     fn ended(&mut self, result: &StepResult, at: Timestamp, tell: &mut impl FnMut(Told)) {
         let step = result.step.key();
+        self.count(u64::from(step.step.number().is_some()), result.state);
         let ran = self.stopped(step, at);
         if self.wants(result.state) && self.names(step) {
             let mut told = RecordedStep { end: Some(at), ..self.record(step, ran.as_ref(), result.state) };
@@ -274,6 +293,7 @@ impl<'a> History<'a> {
         batch.waiting -= &gone;
         batch.open = batch.open.saturating_sub(gone.len() as u32);
         let over = batch.open == 0;
+        self.count(gone.len(), state);
         if self.wants(state) {
             let key = gone.min().and_then(|member| self.batches.get(&first).map(|b| b.stored.key(first, member)));
             let reason = key.map_or_else(String::new, |key| self.reason(key, state, Some(cause)));

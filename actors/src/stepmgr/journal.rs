@@ -6,6 +6,7 @@ use crate::{
     stepmgr::{
         batch::StoredBatch,
         ends::{EndedStep, Ends},
+        groups::{Groups, Standing},
         recent::Recent,
         state::Motion,
     },
@@ -299,6 +300,8 @@ pub struct Ledger {
     pub dropped: u64,
     /// Steps that share a limit of failures, once the first of them ended.
     pub fail_groups: BTreeMap<RequestId, FailGroup>,
+    /// Arrays and lists of which some steps are not over.
+    pub groups: Groups,
     /// The step behind each that has one.
     lines: BTreeMap<StepKey, StepKey>,
     answers: Recent<Answer>,
@@ -365,6 +368,7 @@ impl Ledger {
         }
         let open = OpenBatch { waiting: batch.all(), open: count, at, tried: BTreeMap::new(), batch: batch.clone() };
         self.next = self.next.max(first + batch.numbers());
+        self.groups.accepted(first, batch);
         self.batches.insert(first, open);
         self.counts.queued += u64::from(count);
         self.answers.note(request, Answer { first, count, array });
@@ -377,19 +381,16 @@ impl Ledger {
         open.batch.member(*first, step).map(|member| (*first, member))
     }
 
-    fn open_batch(&mut self, step: StepKey) -> Option<(&mut OpenBatch, u32)> {
-        let (first, member) = self.batch_of(step)?;
-        self.batches.get_mut(&first).map(|open| (open, member))
-    }
-
     fn started(&mut self, step: StepKey, running: RunningStep) {
         if let StepNum::Number(n) = step.step {
             self.next = self.next.max(n + 1);
-            if let Some((open, member)) = self.open_batch(step)
+            if let Some((first, member)) = self.batch_of(step)
+                && let Some(open) = self.batches.get_mut(&first)
                 && open.waiting.remove(member)
             {
                 open.tried.remove(&member);
                 self.counts.queued -= 1;
+                self.groups.moved(first, 1, Standing::Queued, Standing::Running);
             }
             self.counts.running += 1;
         }
@@ -421,10 +422,13 @@ impl Ledger {
             return;
         }
         self.counts.running -= 1;
-        if let Some((open, member)) = self.open_batch(step) {
+        if let Some((first, member)) = self.batch_of(step)
+            && let Some(open) = self.batches.get_mut(&first)
+        {
             open.waiting.insert(member);
             open.tried.insert(member, (attempt, after));
             self.counts.queued += 1;
+            self.groups.moved(first, 1, Standing::Running, Standing::Queued);
         }
     }
 
@@ -442,18 +446,21 @@ impl Ledger {
                 let mut over = None;
                 let mut minibatch = false;
                 let mut limit = None;
-                if let Some((open, member)) = self.open_batch(step) {
+                if let Some((first, member)) = self.batch_of(step)
+                    && let Some(open) = self.batches.get_mut(&first)
+                {
                     minibatch = true;
                     limit = open.batch.spec_of(member).and_then(|spec| spec.fail_limit);
                     open.open -= 1;
-                    over = (open.open == 0).then_some(step);
+                    over = (open.open == 0).then_some(first);
                     open.tried.remove(&member);
-                    if open.waiting.remove(member) {
-                        self.counts.queued -= 1;
-                    }
+                    let waited = open.waiting.remove(member);
+                    self.counts.queued -= u64::from(waited);
+                    let was = if waited { Standing::Queued } else { Standing::Running };
+                    self.groups.moved(first, 1, was, Standing::Over(result.state));
                 }
-                if let Some((first, _)) = over.and_then(|step| self.batch_of(step)) {
-                    self.batches.remove(&first);
+                if let Some(first) = over {
+                    self.batch_over(first);
                 }
                 if let Some(limit) = limit {
                     self.fail_groups.entry(limit.group).or_default().note(result.state, limit.most);
@@ -470,6 +477,11 @@ impl Ledger {
             StepNum::Batch => self.batch = Some(result.clone()),
             StepNum::Extern | StepNum::Interactive => {}
         }
+    }
+
+    fn batch_over(&mut self, first: u32) {
+        self.batches.remove(&first);
+        self.groups.batch_over(first);
     }
 
     fn to_be_reported(&mut self, key: StepKey, ran: Option<&RunningStep>, result: &StepResult, at: Timestamp) {
@@ -515,8 +527,10 @@ impl Ledger {
             at,
             all_of: open.batch.name(first, members),
         });
+        let mut gone = 0;
         for member in members.iter().flat_map(|(from, to)| *from..=*to) {
             if open.waiting.remove(member) {
+                gone += 1;
                 open.tried.remove(&member);
                 open.open -= 1;
                 self.counts.queued -= 1;
@@ -525,8 +539,10 @@ impl Ledger {
                 self.ends.note(open.batch.key(first, member), end);
             }
         }
-        if open.open == 0 {
-            self.batches.remove(&first);
+        let over = open.open == 0;
+        self.groups.moved(first, gone, Standing::Queued, Standing::Over(state));
+        if over {
+            self.batch_over(first);
         }
         if let Some(end) = unreported {
             self.report(end);

@@ -9,6 +9,7 @@ use crate::{
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
+    view::StepCounts,
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -74,6 +75,18 @@ pub enum RecordsRequest {
         /// What of it.
         wanted: WantedRecords,
     },
+    /// The same, and then what will become of its steps: told are steps that are over, not those that run or wait. Answered by
+    /// `Run`, what is wanted so far, and `SoFar`; or by `Refused`.
+    Follow {
+        /// Job, as of `Read`.
+        job: JobId,
+        /// Run.
+        run: Option<Sluid>,
+        /// What of it.
+        wanted: WantedRecords,
+    },
+    /// After `SoFar`: what has been recorded since. Answered by what is wanted of that, and `SoFar`.
+    More,
 }
 
 /// Names that a request may have: each is compared with every step.
@@ -230,6 +243,13 @@ pub enum RecordsReply {
         origins: Vec<RecordedOrigin>,
         /// They.
         steps: Vec<RecordedStep>,
+    },
+    /// Answer to `Follow` and `More`: nothing more is recorded now.
+    SoFar {
+        /// Of all steps with a number, whether they are wanted or not.
+        counts: StepCounts,
+        /// What is wrong with the records: what stands behind it is not read.
+        damage: Option<String>,
     },
     /// Nothing follows.
     Over {
