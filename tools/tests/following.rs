@@ -112,6 +112,7 @@ fn failed(tasks: std::ops::Range<u32>) -> RecordsReply {
         exit: ExitStatus { code: 3, signal: None },
         usage: Default::default(),
         reason: String::new(),
+        word: Default::default(),
         line: None,
         argv: vec![ByteBuf::from("work")],
         values: String::new(),

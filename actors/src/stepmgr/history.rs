@@ -300,7 +300,7 @@ impl History {
             self.tell_many(
                 first,
                 &gone,
-                |step| RecordedStep { state, end: Some(at), reason: reason.clone(), ..step },
+                |step| RecordedStep { state, end: Some(at), reason: reason.clone(), word: cause.word(), ..step },
                 tell,
             );
         }
@@ -409,6 +409,7 @@ impl History {
             exit: ExitStatus::SUCCESS,
             usage: TaskUsage::default(),
             reason: String::new(),
+            word: Reason::None,
             line,
             argv,
             values,
@@ -449,6 +450,7 @@ impl History {
     fn add_result(&self, step: &mut RecordedStep, result: &StepResult) {
         step.exit = result.exit;
         step.usage = result.usage;
+        step.word = result.ended.as_ref().map_or(Reason::None, StepEnd::word);
         step.reason = match &result.detail {
             Some(detail) => detail.clone(),
             None => self.reason(step.key, result.state, result.ended.as_ref()),

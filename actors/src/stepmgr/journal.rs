@@ -209,6 +209,8 @@ pub struct UnreportedEnd {
     pub at: Timestamp,
     /// It stands for all of these.
     pub all_of: Option<WhichSteps>,
+    /// Why it ended, where that is to be said.
+    pub reason: Reason,
 }
 
 /// A step with processes.
@@ -333,7 +335,9 @@ impl Ledger {
             }
             StepEvent::Retried { step, attempt, after, .. } => self.retried(*step, *attempt, *after),
             StepEvent::Ended { result, at } => self.ended(result, *at),
-            StepEvent::Withdrawn { first, members, state, at, .. } => self.withdrawn(*first, members, *state, *at),
+            StepEvent::Withdrawn { first, members, state, cause, at } => {
+                self.withdrawn(*first, members, *state, cause, *at);
+            }
             StepEvent::Ending { state, reason, exit } => {
                 if self.ending.is_none() {
                     self.ending = Some((*state, reason.clone(), *exit));
@@ -499,6 +503,7 @@ impl Ledger {
             usage: result.usage,
             at,
             all_of: None,
+            reason: result.ended.as_ref().map_or(Reason::None, StepEnd::word),
         });
     }
 
@@ -510,7 +515,7 @@ impl Ledger {
         }
     }
 
-    fn withdrawn(&mut self, first: u32, members: &[(u32, u32)], state: StepState, at: Timestamp) {
+    fn withdrawn(&mut self, first: u32, members: &[(u32, u32)], state: StepState, cause: &StepEnd, at: Timestamp) {
         let Some(open) = self.batches.get_mut(&first) else { return };
         let end = EndedStep { state, exit: ExitStatus::SUCCESS, minibatch: true };
         let unreported = members.first().map(|(member, _)| UnreportedEnd {
@@ -526,6 +531,7 @@ impl Ledger {
             usage: TaskUsage::default(),
             at,
             all_of: open.batch.name(first, members),
+            reason: cause.word(),
         });
         let mut gone = 0;
         for member in members.iter().flat_map(|(from, to)| *from..=*to) {

@@ -181,6 +181,9 @@ pub struct RecordedStep {
     /// Why it ended as it did, where exit status and state do not say it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// The same in the word that other commands show, where there is one.
+    #[serde(default, skip_serializing_if = "Reason::is_none")]
+    pub word: Reason,
     /// Number of the line in its list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,

@@ -303,6 +303,7 @@ mod tests {
             exit: ExitStatus::SUCCESS,
             usage: TaskUsage::default(),
             reason: String::new(),
+            word: Default::default(),
             line: None,
             argv: Vec::new(),
             values: String::new(),
