@@ -126,6 +126,31 @@ fn who_follows_a_job_sees_each_step_fail_once_whoever_is_killed() {
 }
 
 #[test]
+fn a_task_of_an_array_that_the_controller_has_forgotten_is_found_as_one() {
+    let c = Cluster::up_with("step-records-task", TWO, |_| "MinJobAge=2".to_owned());
+    let wrap = "srun bash -c 'exit $SLURM_ARRAY_TASK_ID'";
+    let array = c.run("sbatch", &["--wait", "--array=0-3", "-o", "/dev/null", "--wrap", wrap]).out;
+    let array = array.split_whitespace().last().unwrap().to_owned();
+    let forgotten = || c.run("scontrol", &["show", "job", &array]).code != 0;
+    c.await_that("the controller has forgotten it", forgotten);
+    for task in [0, 2, 3] {
+        let shown = c.run("garrick", &["steps", &format!("{array}_{task}"), "--noheader", "-o", "step:0 ,exit:0"]).ok();
+        let lines: Vec<&str> = shown.out.lines().map(str::trim).collect();
+        assert!(lines.contains(&format!("{array}_{task}.0 {task}:0").as_str()), "{lines:?}");
+        assert_eq!(lines.len(), 2, "its step and its batch script: {lines:?}");
+    }
+    let followed = c.sh(&format!("garrick steps {array}_3.0 --follow --noheader -o step:0")).ok();
+    assert_eq!(followed.out, format!("{array}_3.0\n"));
+    let none = c.sh(&format!("garrick steps {array}_4"));
+    assert!(none.code == 1 && none.err.contains(&format!("no records of job {array}_4")), "{none:?}");
+    // Without the controller the node beside is asked.
+    c.kill(c.pid_of("controller", None));
+    let here = c.sh(&format!("garrick steps {array}_2.0 --noheader -o step:0")).ok();
+    assert_eq!(here.out, format!("{array}_2.0\n"), "{here:?}");
+    c.sh("garrick up").ok();
+}
+
+#[test]
 fn records_of_somebody_elses_steps_are_not_shown() {
     if !is_root() {
         eprintln!("skipped: needs root");

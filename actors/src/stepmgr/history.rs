@@ -47,6 +47,8 @@ struct Batch {
     origins: BTreeMap<usize, Arc<RecordedOrigin>>,
     /// Specs that were told.
     told: BTreeSet<usize>,
+    /// The spec whose environment was told last.
+    environment: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -119,7 +121,9 @@ impl History {
             StepEvent::Accepted { first, batch, at, .. } => {
                 let (waiting, open) = (batch.all(), batch.len());
                 let (tries, origins, told) = Default::default();
-                self.batches.insert(first, Batch { stored: batch, at, waiting, open, tries, origins, told });
+                let environment = None;
+                self.batches
+                    .insert(first, Batch { stored: batch, at, waiting, open, tries, origins, told, environment });
             }
             StepEvent::Started { step, attempt, at, places, origin, after, .. } => {
                 if let Some((batch, member)) = self.batch_of(step) {
@@ -330,8 +334,12 @@ impl History {
         tell: &mut impl FnMut(Told),
     ) {
         let Some(batch) = self.batches.get(&first) else { return };
-        let (stored, tried) = (Arc::clone(&batch.stored), batch.tries.clone());
-        for (row, _) in stored.rows() {
+        let stored = Arc::clone(&batch.stored);
+        let tried: BTreeMap<u32, u32> = match members.min().zip(members.max()) {
+            Some((from, to)) => batch.tries.range(from..=to).map(|(member, tries)| (*member, *tries)).collect(),
+            None => return,
+        };
+        for row in stored.rows_of(members) {
             let mut left: RoaringBitmap =
                 members.range(row.start..row.end).filter(|member| self.names(stored.key(first, *member))).collect();
             let own: Vec<u32> = left.iter().filter(|member| tried.contains_key(member)).collect();
@@ -514,8 +522,19 @@ impl History {
         };
         if batches
             && batch.told.insert(at)
-            && let Some(made_of) = with_environment(&batch.stored, at)
+            && let Some(from) = batch.stored.environment_index(at)
+            && let Some(spec) = batch.stored.specs.get(at)
         {
+            let known = self.wanted.share_environments && batch.environment == Some(from);
+            batch.environment = Some(from);
+            let made_of = match batch.stored.specs.get(from) {
+                _ if known && from != at => Arc::clone(spec),
+                _ if known => Arc::new(StepSpec { environment: Vec::new(), ..spec.as_ref().clone() }),
+                Some(other) if from != at => {
+                    Arc::new(StepSpec { environment: other.environment.clone(), ..spec.as_ref().clone() })
+                }
+                _ => Arc::clone(spec),
+            };
             let (array, limit) = (batch.stored.array().is_some(), batch.stored.array().and_then(|tasks| tasks.limit));
             tell(Told::Batch(Box::new(RecordedBatch { first, array, limit, spec: at as u32, made_of })));
         }
@@ -534,16 +553,6 @@ impl History {
         });
         tell(Told::Step(Arc::clone(origin), step));
     }
-}
-
-/// A spec that stands for itself: one that brings no environment has that of the one before.
-fn with_environment(stored: &StoredBatch, at: usize) -> Option<Arc<StepSpec>> {
-    let spec = stored.specs.get(at)?;
-    if !spec.environment.is_empty() {
-        return Some(Arc::clone(spec));
-    }
-    let environment = stored.environment_of(at).map(|from| from.environment.clone()).unwrap_or_default();
-    Some(Arc::new(StepSpec { environment, ..spec.as_ref().clone() }))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use garrick_actors::{
 use garrick_journal::{JournalError, Reader};
 use garrick_model::{
     config::Config,
-    ids::{JobId, Sluid},
+    ids::{ArrayTask, JobId, Sluid},
     messages::records::{RecordedOrigin, RecordedRun, RecordedStep, RecordsReply, WantedRecords},
     time::Timestamp,
 };
@@ -172,17 +172,20 @@ impl Spool {
         Ok(())
     }
 
-    /// Records of a job here, its newest run first; with [`JobId::OF_A_RUN`] those of that run.
-    pub fn records_of(&self, job: JobId, run: Option<Sluid>) -> Result<Vec<Found>, SpoolError> {
+    /// Records of a job here, its newest run first.
+    pub fn records_of(&self, sought: Sought) -> Result<Vec<Found>, SpoolError> {
         let mut found = Vec::new();
-        let living: Vec<StepdOrders> = match run {
+        let living: Vec<StepdOrders> = match sought {
             // One folder, instead of all with the scripts and environments of their jobs.
-            Some(sluid) => StepdOrders::load(&self.run(RunKey { job, sluid })).into_iter().collect(),
-            None => self.runs()?.0.into_iter().map(|(_, orders)| orders).collect(),
+            Sought { job, run: Some(sluid), .. } => {
+                StepdOrders::load(&self.run(RunKey { job, sluid })).into_iter().collect()
+            }
+            _ => self.runs()?.0.into_iter().map(|(_, orders)| orders).collect(),
         };
         for orders in living {
             let key = RunKey { job: orders.credential.job, sluid: orders.credential.sluid };
-            if orders.manager.is_none() && is_meant(key, job, run) {
+            let named = sought.names(key) && sought.is_task(orders.launch.spec.array_task);
+            if orders.manager.is_none() && named {
                 found.extend(Found::open(note_of(&orders, None), self.run(key).join(JOURNAL))?);
             }
         }
@@ -191,12 +194,13 @@ impl Spool {
             let parts = name.to_str().and_then(|name| name.split_once('.'));
             let key = parts
                 .and_then(|(job, sluid)| Some(RunKey { job: JobId(job.parse().ok()?), sluid: sluid.parse().ok()? }));
-            if !key.is_some_and(|key| is_meant(key, job, run)) {
+            if !key.is_some_and(|key| sought.names(key)) {
                 continue;
             }
             let path = entry.path().join(NOTE);
             let Some(bytes) = files::read_if_there(&path)? else { continue };
             match garrick_frame::decode_body::<RecordedRun>(&bytes) {
+                Ok(run) if !sought.is_task(run.array) => {}
                 Ok(run) => found.extend(Found::open(run, entry.path().join(JOURNAL))?),
                 Err(e) => tracing::warn!(note = %path.display(), error = %e, "records whose note cannot be read"),
             }
@@ -208,10 +212,29 @@ impl Spool {
     }
 }
 
-fn is_meant(key: RunKey, job: JobId, run: Option<Sluid>) -> bool {
-    match run {
-        Some(run) => run == key.sluid && (job == key.job || job == JobId::OF_A_RUN),
-        None => job == key.job,
+/// Whose records are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// Job; [`JobId::OF_A_RUN`]: whosever run or task it is.
+    pub job: JobId,
+    /// This run of it.
+    pub run: Option<Sluid>,
+    /// The task of a job array that is meant instead of a job. Only the notes of records say which are of one.
+    pub task: Option<ArrayTask>,
+}
+
+impl Sought {
+    fn names(self, key: RunKey) -> bool {
+        let any = self.job == JobId::OF_A_RUN;
+        match (self.run, self.task) {
+            (Some(run), _) => run == key.sluid && (any || self.job == key.job),
+            (None, Some(_)) if any => true,
+            (None, _) => self.job == key.job,
+        }
+    }
+
+    fn is_task(self, of: Option<ArrayTask>) -> bool {
+        self.run.is_some() || self.job != JobId::OF_A_RUN || self.task.is_none() || self.task == of
     }
 }
 

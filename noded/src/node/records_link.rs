@@ -5,7 +5,7 @@ use crate::{
     kernel::users,
     node::{
         conversations::traced,
-        records::{self, Following, Found},
+        records::{self, Following, Found, Sought},
         relay::RelayHeader,
         spool::Spool,
     },
@@ -13,7 +13,6 @@ use crate::{
 use garrick_frame::limits;
 use garrick_model::{
     config::Config,
-    ids::{JobId, Sluid},
     messages::{
         command::Caller,
         records::{RecordsReply, RecordsRequest},
@@ -114,12 +113,12 @@ impl RecordsWorld {
         let mut followed: Option<(Following, Guest)> = None;
         while let Ok(Some(request)) = requests.recv().await {
             let answered = match request.msg {
-                RecordsRequest::Read { job, run, wanted } => {
+                RecordsRequest::Read { job, run, task, wanted } => {
                     let bounded = wanted.is_bounded();
                     let read = |found: Found| move |pass: Pass<'_>| records::read(found, &wanted, pass);
-                    self.answer(&replies, Wanted { job, run, bounded }, &asker, read).await
+                    self.answer(&replies, Wanted { sought: Sought { job, run, task }, bounded }, &asker, read).await
                 }
-                RecordsRequest::Follow { job, run, wanted } => {
+                RecordsRequest::Follow { job, run, task, wanted } => {
                     let Some(guest) = self.followers.enter(asker.caller.uid) else {
                         if refuse(&replies, Refusal::RetryAfter { after: COME_BACK }).await {
                             continue;
@@ -134,7 +133,9 @@ impl RecordsWorld {
                             following
                         }
                     };
-                    let begun = self.answer(&replies, Wanted { job, run, bounded }, &asker, read).await;
+                    let begun = self
+                        .answer(&replies, Wanted { sought: Sought { job, run, task }, bounded }, &asker, read)
+                        .await;
                     begun
                         .map(|begun| followed = begun.map(|following| (following, guest)).or(followed.take()))
                         .map(Some)
@@ -171,7 +172,7 @@ impl RecordsWorld {
         R: FnOnce(Pass<'_>) -> T + Send + 'static,
         M: FnOnce(Found) -> R,
     {
-        let Wanted { job, run, bounded } = wanted;
+        let Wanted { sought, bounded } = wanted;
         let uid = asker.caller.uid;
         let (asks, thread) = (self.askers.enter(uid), self.threads.try_acquire());
         if asks.is_none() || thread.is_err() && uid != 0 {
@@ -182,7 +183,7 @@ impl RecordsWorld {
             return refused(replies, Refusal::InvalidStep("too many of them are named".to_owned())).await;
         }
         let spool = self.spool.clone();
-        let found = tokio::task::spawn_blocking(move || spool.records_of(job, run)).await;
+        let found = tokio::task::spawn_blocking(move || spool.records_of(sought)).await;
         let found = match found {
             Ok(Ok(found)) => found.into_iter().next(),
             Ok(Err(e)) => return refused(replies, Refusal::Internal(e.to_string())).await,
@@ -192,7 +193,12 @@ impl RecordsWorld {
         if !self.may_see(asker, &found) {
             static DENIED: Sparing = Sparing::new();
             if let Some(left_out) = DENIED.due(Instant::now()) {
-                tracing::warn!(uid, job_id = job.0, left_out, "records of somebody else's steps were asked for");
+                tracing::warn!(
+                    uid,
+                    job_id = found.run.job.0,
+                    left_out,
+                    "records of somebody else's steps were asked for"
+                );
             }
             return refused(replies, Refusal::AccessDenied).await;
         }
@@ -228,8 +234,7 @@ type Pass<'a> = &'a mut dyn FnMut(RecordsReply) -> bool;
 
 /// Whose records are wanted.
 struct Wanted {
-    job: JobId,
-    run: Option<Sluid>,
+    sought: Sought,
     bounded: bool,
 }
 

@@ -61,6 +61,10 @@ pub struct WantedRecords {
     pub texts: bool,
     /// Before the steps of a batch what it is made of, so that they can be run again.
     pub batches: bool,
+    /// Of specs of a batch that share their environment it is told with the first alone: an empty one is that of the spec told
+    /// before of the same batch.
+    #[serde(default)]
+    pub share_environments: bool,
 }
 
 /// What a command asks of a daemon.
@@ -72,6 +76,9 @@ pub enum RecordsRequest {
         job: JobId,
         /// This run of it; else the newest that is recorded there.
         run: Option<Sluid>,
+        /// With [`JobId::OF_A_RUN`] and no run: this task of a job array.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<ArrayTask>,
         /// What of it.
         wanted: WantedRecords,
     },
@@ -82,6 +89,9 @@ pub enum RecordsRequest {
         job: JobId,
         /// Run.
         run: Option<Sluid>,
+        /// Task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<ArrayTask>,
         /// What of it.
         wanted: WantedRecords,
     },

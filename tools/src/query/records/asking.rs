@@ -8,7 +8,7 @@ use crate::{
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
-    ids::{JobId, Sluid},
+    ids::{ArrayTask, JobId, Sluid},
     messages::{
         command::{CommandReply, CommandRequest, JobSelector},
         records::{
@@ -73,7 +73,7 @@ pub fn read(
     wanted: WantedRecords,
     take: &mut dyn FnMut(Part) -> bool,
 ) -> Answer<Over> {
-    let request = |job, run| RecordsRequest::Read { job, run, wanted: wanted.clone() };
+    let request = |Sought { job, run, task }| RecordsRequest::Read { job, run, task, wanted: wanted.clone() };
     match ask(cluster, console, named, &request, None, take)?.1 {
         Heard::Over(over) => Ok(over),
         Heard::SoFar(..) | Heard::Stopped | Heard::Signal(_) => Ok(Over { ending: None, missing: Vec::new() }),
@@ -93,30 +93,44 @@ pub enum Heard {
     Signal(i32),
 }
 
-/// Asks whoever has the records of the named steps' run; `request` of a job, or a run. The door is there for more questions.
+/// Whose records are looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sought {
+    /// Job; [`JobId::OF_A_RUN`] where a run or a task is named.
+    pub job: JobId,
+    /// Run.
+    pub run: Option<Sluid>,
+    /// Task of a job array.
+    pub task: Option<ArrayTask>,
+}
+
+/// Asks whoever has the records of the named steps' run. The door is there for more questions.
 pub fn ask(
     cluster: &Cluster,
     console: &Console,
     named: &StepsSelector,
-    request: &dyn Fn(JobId, Option<Sluid>) -> RecordsRequest,
+    request: &dyn Fn(Sought) -> RecordsRequest,
     signals: Option<&Signals>,
     take: &mut dyn FnMut(Part) -> bool,
 ) -> Answer<(DoorClient, Heard)> {
-    // A run is found by itself; a task or a component that the controller has forgotten is not.
-    let (job, run) = match named.run {
-        Some(run) => (JobId::OF_A_RUN, Some(run)),
+    let of_job = |job| Sought { job, run: None, task: None };
+    // A run is found by itself, and so is a task; a component that the controller has forgotten is not.
+    let sought = match named.run {
+        Some(run) => Sought { run: Some(run), ..of_job(JobId::OF_A_RUN) },
         None if named.task.is_some() || named.het.is_some() => match &by_number(cluster, console, named)[..] {
-            [one] if one.task.is_none() && one.het.is_none() => (one.job, None),
+            [one] if one.task.is_none() && one.het.is_none() => of_job(one.job),
+            _ if named.array_task().is_some() => Sought { task: named.array_task(), ..of_job(JobId::OF_A_RUN) },
             _ => return Err(Refusal::InvalidJobId.into()),
         },
-        None => (named.job, None),
+        None => of_job(named.job),
     };
-    let asked = patience::ask(cluster, console, &CommandRequest::FindRecords { job, run });
+    let Sought { job, run, task } = sought;
+    let asked = patience::ask(cluster, console, &CommandRequest::FindRecords { job, run, task });
     let (places, missing) = match asked {
         Ok(CommandReply::RecordPlaces { places, missing }) => (places, missing),
         Ok(_) => return Err(ClusterError::Unexpected("asked for records")),
         Err(error) if error.is_passing() => {
-            return match here(cluster, console, &request(job, run), signals, take) {
+            return match here(cluster, console, &request(sought), signals, take) {
                 Ok(heard) => {
                     console.warning(format_args!("{error}: these are the records of this host alone"));
                     Ok(heard)
@@ -136,7 +150,7 @@ pub fn ask(
     let job = place.job;
     let to = TunnelTo { address: place.address, node: place.node, job: job.0 };
     let mut door = cluster.connect_through(LinkKind::CommandToRecords, console.program(), to)?;
-    let heard = converse(&mut door, &request(job, Some(place.sluid)), signals, take)?;
+    let heard = converse(&mut door, &request(Sought { run: Some(place.sluid), ..of_job(job) }), signals, take)?;
     Ok((door, heard))
 }
 

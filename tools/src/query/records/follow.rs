@@ -4,7 +4,7 @@
 
 use super::{
     FAILED, News, Request,
-    asking::{self, Heard, Part},
+    asking::{self, Heard, Part, Sought},
     job_text, runs_of,
     shown::Shown,
     tell,
@@ -379,7 +379,8 @@ impl<'a, 'o> Followed<'a, 'o> {
             }
             None => {
                 let wanted = &self.wanted;
-                let request = |job, run| RecordsRequest::Follow { job, run, wanted: wanted.clone() };
+                let request =
+                    |Sought { job, run, task }| RecordsRequest::Follow { job, run, task, wanted: wanted.clone() };
                 asking::ask(self.cluster, self.console, &self.named, &request, Some(signals), &mut take)
             }
         };

@@ -218,7 +218,7 @@ fn request(arguments: &Arguments) -> Result<Request, String> {
             states: wanted_states,
             tries: arguments.has("tries"),
             texts,
-            batches: false,
+            ..WantedRecords::default()
         },
         order: arguments.value("sort").map(|text| order(&text)).transpose()?,
         form,
