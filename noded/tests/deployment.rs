@@ -246,6 +246,38 @@ fn a_controller_that_root_starts_runs_as_slurm_user_and_serves_everybody() {
     site.end();
 }
 
+/// The controller keeps the newest thousand ends of a job; the records of the run have all.
+#[test]
+fn slurm_user_sees_every_step_of_others_and_others_what_the_controller_remembers() {
+    let Some(site) = Site::new("slurmuser-steps", &["n1"]) else { return };
+    site.daemon(ROOT, "slurmctld", &[]);
+    site.start_nodes();
+    let w = site.work.display();
+    let script = format!(
+        "{w}/srun --async --array=0-1499 --mem=10 -o /dev/null bash -c '(( SLURM_STEP_ARRAY_TASK_ID % 500 != 7 ))'; \
+         {w}/garrick swait"
+    );
+    let job = site.as_user(ALICE, "sbatch", &["--wait", "-n4", "-o", "/dev/null", "--wrap", &script]).ok().job();
+    let seen = |user, more: &[&str]| {
+        let mut args = vec!["-h", "-s", "-t", "F", "-o", "%i"];
+        args.extend(more);
+        let answer = site.as_user(user, "squeue", &args);
+        let mut lines: Vec<String> = answer.out.lines().map(|line| line.trim().to_owned()).collect();
+        lines.sort();
+        (lines, answer.code, answer.err)
+    };
+    let all = ["0_1007", "0_507", "0_7"].map(|step| format!("{job}.{step}")).to_vec();
+    for user in [ROOT, SLURM, ALICE] {
+        assert_eq!(seen(user, &[]), (all.clone(), 0, String::new()), "{user:?}");
+    }
+    let (lines, code, err) = seen(BOB, &[]);
+    assert_eq!((lines.contains(&all[2]), code, err.as_str()), (false, 0, ""), "{lines:?}");
+    // What he names is not whole for him, and he is told.
+    let (lines, code, err) = seen(BOB, &["-j", &job]);
+    assert!(!lines.contains(&all[2]) && code == 1 && err.contains("Access/permission denied"), "{lines:?} {err}");
+    site.end();
+}
+
 #[test]
 fn a_controller_that_slurm_user_starts_serves_everybody_and_takes_over_what_root_left() {
     let Some(site) = Site::new("slurmuser2", &["n1"]) else { return };

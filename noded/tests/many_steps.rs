@@ -123,13 +123,19 @@ fn an_array_that_fails_too_often_is_given_up_whatever_becomes_of_its_step_manage
     fail(&c, 2);
     c.await_that("all of the array is over", || !lines(&c, "over").is_empty());
     assert_eq!(lines(&c, "started"), ["0", "1", "2"]);
-    let cancelled = format!("squeue -s -h -t CANCELLED -j {id} -O StepID:30");
-    c.await_that("squeue knows what did not run", || c.sh(&cancelled).ok().out.trim() == format!("{id}.0_[3-9]"));
+    let cancelled = format!("squeue -s -h -t CANCELLED -j {id} -O StepID:15,Reason:10,NodeList:12");
+    let expected = format!("{:15}MaxFails  (MaxFails)", format!("{id}.0_[3-9]"));
+    c.await_that("squeue knows what did not run, and why", || c.sh(&cancelled).ok().out.trim() == expected);
+    let shown = c.sh(&format!("scontrol show step {id}.0_5")).ok().out;
+    assert!(shown.contains("State=CANCELLED") && shown.contains("Reason=MaxFails"), "{shown}");
     std::fs::write(c.work.join("go"), "").unwrap();
     c.await_state(&id, "COMPLETED");
     let said = c.read("job.out");
     let why = format!("slurmstepd: error: step {id}.0_[3-9] does not run: 2 of 2 have failed (--max-fails=2)\n");
     assert!(said.contains(&why) && said.ends_with("waited 3\n"), "{said}");
+    // The controller forgets the steps of a job that is over before the records do.
+    let recorded = c.sh(&format!("garrick steps {id}.0_5 --noheader -o state:10,reason:0")).ok().out;
+    assert_eq!(recorded, "CANCELLED too many of its list or array failed\n");
 }
 
 #[test]

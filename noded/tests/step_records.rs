@@ -81,6 +81,76 @@ fn which_steps_failed_is_known_in_the_job_and_after_it_whoever_was_killed() {
 }
 
 #[test]
+fn who_follows_a_job_sees_each_step_fail_once_whoever_is_killed() {
+    let c = Cluster::up("step-follow", TWO);
+    let (go, half) = (c.fifo("go"), c.fifo("half"));
+    job(&c);
+    let job = c.sh("sbatch job.sh").ok().job();
+    c.await_that("some steps ran", || c.work.join("failed").exists());
+    let follow = |args: &[&str]| {
+        let mut command = c.command("garrick");
+        command.args(["steps", &job, "--follow", "--noheader", "-o", "step:0"]).args(args);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        support::Killed(command.spawn().unwrap())
+    };
+    let mut all = follow(&[]);
+    let mut chosen = follow(&["--state=failed"]);
+    let mut out = all.0.stdout.take().unwrap();
+    let mut first = [0];
+    std::io::Read::read_exact(&mut out, &mut first).unwrap();
+    c.kill(c.stepd_of(&job, "n1").unwrap());
+    c.kill(c.pid_of("node", Some("n1")));
+    c.sh("garrick up").ok();
+    std::fs::write(&half, "on\n").unwrap();
+    c.await_that("its steps are over", || c.work.join("over").exists());
+    std::fs::write(&go, "go\n").unwrap();
+    let mut told = String::from_utf8_lossy(&first).into_owned();
+    std::io::Read::read_to_string(&mut out, &mut told).unwrap();
+    let lines = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(lines(&told), said(&c));
+    let mut err = String::new();
+    std::io::Read::read_to_string(&mut all.0.stderr.take().unwrap(), &mut err).unwrap();
+    assert_eq!(all.0.wait().unwrap().code(), Some(0), "{err}");
+    assert!(err.ends_with(&format!("job {job}: 0 queued, 0 running, 294 done, 6 failed\n")), "{err}");
+    let mut told = String::new();
+    std::io::Read::read_to_string(&mut chosen.0.stdout.take().unwrap(), &mut told).unwrap();
+    assert_eq!(lines(&told), said(&c));
+    assert_eq!(chosen.0.wait().unwrap().code(), Some(0));
+    // Of a job that is over all is told at once.
+    let after = c.run("garrick", &["steps", &job, "--follow", "--failed", "--noheader", "-o", "step:0"]).ok();
+    assert_eq!(lines(&after.out), said(&c));
+}
+
+#[test]
+fn a_task_of_an_array_that_the_controller_has_forgotten_is_found_as_one() {
+    let c = Cluster::up_with("step-records-task", TWO, |_| "MinJobAge=2".to_owned());
+    let wrap = "srun bash -c 'exit $SLURM_ARRAY_TASK_ID'";
+    let array = c.run("sbatch", &["--wait", "--array=0-3", "-o", "/dev/null", "--wrap", wrap]).out;
+    let array = array.split_whitespace().last().unwrap().to_owned();
+    let forgotten = || c.run("scontrol", &["show", "job", &array]).code != 0;
+    c.await_that("the controller has forgotten it", forgotten);
+    for task in [0, 2, 3] {
+        let shown = c.run("garrick", &["steps", &format!("{array}_{task}"), "--noheader", "-o", "step:0 ,exit:0"]).ok();
+        let lines: Vec<&str> = shown.out.lines().map(str::trim).collect();
+        assert!(lines.contains(&format!("{array}_{task}.0 {task}:0").as_str()), "{lines:?}");
+        assert_eq!(lines.len(), 2, "its step and its batch script: {lines:?}");
+    }
+    let followed = c.sh(&format!("garrick steps {array}_3.0 --follow --noheader -o step:0")).ok();
+    assert_eq!(followed.out, format!("{array}_3.0\n"));
+    let none = c.sh(&format!("garrick steps {array}_4"));
+    assert!(none.code == 1 && none.err.contains(&format!("no records of job {array}_4")), "{none:?}");
+    // Without the controller the node beside is asked.
+    c.kill(c.pid_of("controller", None));
+    let here = c.sh(&format!("garrick steps {array}_2.0 --noheader -o step:0")).ok();
+    assert_eq!(here.out, format!("{array}_2.0\n"), "{here:?}");
+    c.sh("garrick up").ok();
+}
+
+#[test]
 fn records_of_somebody_elses_steps_are_not_shown() {
     if !is_root() {
         eprintln!("skipped: needs root");

@@ -407,9 +407,15 @@ fn swait_waits_for_named_steps_and_takes_the_worst_code() {
     let (cluster, heard) = waiting(|door| door.say(drained(3)));
     let steps = ["3", "7_[1-4]", "[9-12]"].map(|text| text.parse().unwrap()).to_vec();
     assert_eq!(run(&cluster, &["swait", "--step=3,5609.7_[1-4],9-12", "--any"]), shown("", "", 0));
-    assert_eq!(heard.recv().unwrap(), CommandToStepMgr::Wait { steps, any: true, progress_ms: 0 });
+    assert_eq!(
+        heard.recv().unwrap(),
+        CommandToStepMgr::Wait { steps, any: true, progress_ms: 0, groups: false, stay: false }
+    );
     assert_eq!(run(&cluster, &["swait", "--exit-status"]), shown("", "", 3));
-    assert_eq!(heard.recv().unwrap(), CommandToStepMgr::Wait { steps: vec![], any: false, progress_ms: 0 });
+    assert_eq!(
+        heard.recv().unwrap(),
+        CommandToStepMgr::Wait { steps: vec![], any: false, progress_ms: 0, groups: false, stay: false }
+    );
 }
 
 #[test]

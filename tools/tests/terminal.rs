@@ -11,7 +11,7 @@ use garrick_model::{
     messages::{
         command::{CommandReply, CommandRequest},
         shepherd::Stream,
-        step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
+        step::{CommandToStepMgr, StepGroup, StepLayout, StepMgrToCommand},
     },
     refusal::Refusal,
     spec::JobSpec,
@@ -191,6 +191,58 @@ fn a_wait_shows_how_far_it_is_and_leaves_nothing_behind() {
     let _ = master.read_to_end(&mut rest);
     let rest = String::from_utf8_lossy(&rest);
     assert!(rest.ends_with("\x1b[2K") && !rest.contains('\n'), "{rest:?}");
+}
+
+/// What a terminal of so many rows shows of arrays of which the first are the busiest, up to `end`; and the rest.
+fn bars_of(rows: u16, arrays: u32, end: &str) -> (String, String) {
+    let cluster = FakeCluster::dead();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let door = cluster.serve("run/j7-n1-x.sock", move |mut door| {
+        let Some(CommandToStepMgr::Wait { groups: true, .. }) = door.hear() else { return };
+        let counts = |queued, running| StepCounts { queued, running, done: 1, failed: 0, cancelled: 0 };
+        let array = |n: u32| StepGroup {
+            first: n,
+            last: n,
+            array: true,
+            name: "work".to_owned(),
+            counts: counts(9, u64::from(arrays - n)),
+        };
+        let (groups, left_out) = ((0..arrays).map(array).collect(), 0);
+        door.say(StepMgrToCommand::Groups { counts: counts(90, 30), groups, left_out });
+        wait.lock().unwrap().recv().unwrap();
+        let counts = counts(0, 0);
+        door.say(StepMgrToCommand::Drained { job: JobId(7), counts, worst: ExitStatus::SUCCESS });
+    });
+    let size = Winsize { ws_row: rows, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+    let OpenptyResult { master, slave } = openpty(Some(&size), None).unwrap();
+    let mut command = cluster.command(&["swait"]);
+    command.env("SLURM_JOB_ID", "7").env("GARRICK_STEPD_DOOR", door).env("TERM", "xterm");
+    let mut child = start_at(command, &slave);
+    drop(slave);
+    let mut master = File::from(master);
+    let seen = read_until(&mut master, end);
+    go.send(()).unwrap();
+    let mut rest = Vec::new();
+    let _ = master.read_to_end(&mut rest);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    (seen, String::from_utf8_lossy(&rest).into_owned())
+}
+
+#[test]
+fn each_array_has_a_bar_and_what_the_terminal_has_no_room_for_is_one_line() {
+    let all = "90 queued, 30 running, 1 done, 0 failed [";
+    let (seen, rest) = bars_of(40, 3, all);
+    for bar in ["7.0 work  9 queued, 3 running, 1 done, 0 failed [", "7.1 work  9", "7.2 work  9"] {
+        assert!(seen.contains(bar), "{bar}: {seen:?}");
+    }
+    // They are gone at the end.
+    assert!(rest.ends_with("\x1b[2K"), "{rest:?}");
+    let (seen, _) = bars_of(6, 9, all);
+    for bar in ["7.0 work  9 queued, 9 running", "7.2 work", "6 more    54 queued, 21 running, 6 done, 0 failed ["] {
+        assert!(seen.contains(bar), "{bar}: {seen:?}");
+    }
+    assert!(!seen.contains("7.3"), "{seen:?}");
 }
 
 #[test]

@@ -122,6 +122,7 @@ mod tests {
             attempt: 0,
             usage: TaskUsage::default(),
             all_of: None,
+            reason: Default::default(),
         };
         StepRows {
             origins: vec![origin],

@@ -189,6 +189,11 @@ pub enum Reason {
 const UNAVAILABLE_NODES: &str = "ReqNodeNotAvail, UnavailableNodes:";
 
 impl Reason {
+    /// Nothing to say.
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
     /// Those of the nodes asked for are out of service, in Slurm's words.
     pub fn unavailable_nodes<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         Self::Other(format!("{UNAVAILABLE_NODES}{}", crate::hostlist::fold(names)))

@@ -480,6 +480,9 @@ pub struct StepRow {
     /// The row stands for all of these, which were withdrawn together; `key` is the first of them.
     #[serde(default)]
     pub all_of: Option<WhichSteps>,
+    /// Why it ended, where state and exit status do not say it.
+    #[serde(default, skip_serializing_if = "Reason::is_none")]
+    pub reason: Reason,
 }
 
 /// Steps of one run, packed for reports: what many share is there once.
@@ -510,7 +513,7 @@ impl StepRows {
                 id: StepId::of(job, row.key),
                 name: origin.name.clone(),
                 state: row.state,
-                reason: Reason::None,
+                reason: row.reason.clone(),
                 uid: origin.uid,
                 partition: origin.partition.clone(),
                 nodelist: row.nodelist.clone(),

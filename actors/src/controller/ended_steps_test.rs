@@ -35,6 +35,7 @@ fn report(numbers: Range<u32>, state: StepState, line: &str) -> PackedSteps {
         attempt: 0,
         usage: TaskUsage::default(),
         all_of: None,
+        reason: Default::default(),
     };
     StepRows { origins: vec![origin], rows: numbers.map(row).collect(), ..StepRows::default() }.into()
 }

@@ -376,7 +376,7 @@ impl ControllerActor {
             }
             CommandRequest::ShowScript { job } => self.script(cx, by, job, replies),
             CommandRequest::LocateStepManager { job } => self.locate(cx, by, job, replies),
-            CommandRequest::FindRecords { job, run } => self.find_records(cx, by, job, run, replies),
+            CommandRequest::FindRecords { job, run, task } => self.find_records(cx, by, (job, run, task), replies),
             // An agent answers that for itself: it is about what is on its node.
             CommandRequest::AskRun { .. } => {
                 let what = "asking the controller for a run on a node".to_owned();

@@ -16,7 +16,7 @@ use crate::{
     node::messages::NodeInput,
 };
 use garrick_model::{
-    ids::{JobId, Sluid},
+    ids::{ArrayTask, JobId, Sluid},
     messages::{
         command::{CommandReply, JobMilestone, JobSelector, MessageCount, TraceLine},
         node::ControllerToNode,
@@ -328,13 +328,13 @@ impl ControllerActor {
         &self,
         cx: &mut Context<Self>,
         by: Authority,
-        job: JobId,
-        run: Option<Sluid>,
+        (job, run, task): (JobId, Option<Sluid>, Option<ArrayTask>),
         mut replies: Box<dyn ReplySink>,
     ) {
-        let of_run = |run| self.env.boards.jobs.list().into_iter().find(|view| view.sluid == run);
-        let view = match run {
-            Some(run) if job == JobId::OF_A_RUN => of_run(run),
+        let of = |meant: &dyn Fn(&JobView) -> bool| self.env.boards.jobs.list().into_iter().find(|view| meant(view));
+        let view = match (run, task) {
+            (Some(run), _) if job == JobId::OF_A_RUN => of(&|view| view.sluid == run),
+            (None, Some(task)) if job == JobId::OF_A_RUN => of(&|view| view.array_task == Some(task)),
             _ => self.env.boards.jobs.get(&job),
         };
         if view.as_ref().is_some_and(|view| !by.admin && by.uid != view.uid) {
@@ -351,7 +351,7 @@ impl ControllerActor {
         let nodes = self.env.boards.nodes.list();
         let (ask, missing): (Vec<String>, Vec<String>) =
             nodes.iter().map(|node| node.name.clone()).partition(|name| self.link(name).is_some());
-        self.tell_steps(cx, StepsMsg::Find { by: by.uid, job, run, ask, missing, replies });
+        self.tell_steps(cx, StepsMsg::Find { by: by.uid, job, run, task, ask, missing, replies });
     }
 
     /// Messages handled in this process, for whoever may see the traces of the same actors.

@@ -5,7 +5,7 @@
 use super::{ended_steps::EndedSteps, env::Env, ports::ReplySink};
 use crate::node::messages::NodeInput;
 use garrick_model::{
-    ids::{JobId, Sluid},
+    ids::{ArrayTask, JobId, Sluid},
     messages::{command::CommandReply, node::ControllerToNode, records::RecordsPlace},
     packed_steps::PackedSteps,
     refusal::Refusal,
@@ -66,6 +66,8 @@ pub enum StepsMsg {
         job: JobId,
         /// Only this run of it.
         run: Option<Sluid>,
+        /// The task of a job array that is meant instead of a job.
+        task: Option<ArrayTask>,
         /// Which agents to ask.
         ask: Vec<String>,
         /// Nodes that cannot be asked.
@@ -123,6 +125,7 @@ struct Search {
     replies: Box<dyn ReplySink>,
     job: JobId,
     run: Option<Sluid>,
+    task: Option<ArrayTask>,
     waiting: BTreeSet<String>,
     places: Vec<RecordsPlace>,
     missing: Vec<String>,
@@ -167,7 +170,8 @@ impl StepsActor {
         }
         let query = self.env.next_query();
         for node in &search.waiting {
-            let question = ControllerToNode::FindRecords { query, job: search.job, run: search.run };
+            let Search { job, run, task, .. } = search;
+            let question = ControllerToNode::FindRecords { query, job, run, task };
             self.env.tell_node(cx, node, NodeInput::Send(Box::new(question)));
         }
         self.searches.insert(query, search);
@@ -235,9 +239,9 @@ impl Actor for StepsActor {
                     open.missing.extend(missing);
                 }
             }
-            StepsMsg::Find { by, job, run, ask, missing, replies } => {
+            StepsMsg::Find { by, job, run, task, ask, missing, replies } => {
                 let (waiting, places) = (ask.into_iter().collect(), Vec::new());
-                self.search(cx, Search { by, replies, job, run, waiting, places, missing });
+                self.search(cx, Search { by, replies, job, run, task, waiting, places, missing });
             }
             StepsMsg::Found { query, node, runs } => {
                 if let Some(search) = self.searches.get_mut(&query)

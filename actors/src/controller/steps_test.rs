@@ -60,6 +60,7 @@ fn rows(numbers: Range<u32>, total: u64, unreported: u64) -> StepRows {
         attempt: 0,
         usage: TaskUsage::default(),
         all_of: None,
+        reason: Default::default(),
     };
     let done = u64::from(numbers.end);
     let counts = StepCounts { queued: total - done, running: 0, done, failed: 0, cancelled: 0 };

@@ -249,7 +249,9 @@ impl NodeAgentCore {
             }
             ControllerToNode::AckReports { upto } => self.acknowledged(upto, out),
             ControllerToNode::ListSteps { query, jobs } => self.list_steps(query, &jobs, out),
-            ControllerToNode::FindRecords { query, job, run } => out.push(AgentEffect::FindRecords { query, job, run }),
+            ControllerToNode::FindRecords { query, job, run, task } => {
+                out.push(AgentEffect::FindRecords { query, job, run, task });
+            }
             // Steps are the step manager's: a shepherd of the same run knows none of them by itself.
             ControllerToNode::SignalSteps { job, sluid, steps, pending_only, signal, by } => {
                 let key = RunKey { job, sluid };

@@ -3,7 +3,7 @@
 
 use garrick_model::{
     config::LogChange,
-    ids::{JobId, Sluid},
+    ids::{ArrayTask, JobId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, TraceLine},
         node::{
@@ -304,6 +304,8 @@ pub enum AgentEffect {
         job: JobId,
         /// This run of it.
         run: Option<Sluid>,
+        /// The task of a job array that is meant instead of a job.
+        task: Option<ArrayTask>,
     },
     /// Start the `stepd` of a run again, from what is in the run's folder. Answered by `Restarted`, its end by `StepdExited`.
     Restart {

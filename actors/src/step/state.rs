@@ -4,7 +4,7 @@
 use garrick_model::{
     ids::StepId,
     messages::launcher::TaskUsage,
-    state::{ExitStatus, JobState, StepState},
+    state::{ExitStatus, JobState, Reason, StepState},
 };
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,16 @@ pub enum StepEnd {
 }
 
 impl StepEnd {
+    /// Why a step ended, in the word that `squeue` and `scontrol` show, where neither its state nor its exit status says it.
+    pub fn word(&self) -> Reason {
+        match self {
+            Self::DependencyNeverSatisfied => Reason::DependencyNeverSatisfied,
+            // After the option; a variant of its own would be unreadable for the controller of an earlier version.
+            Self::TooManyFailed => Reason::Other("MaxFails".to_owned()),
+            _ => Reason::None,
+        }
+    }
+
     /// The state that a step ended for this reason gets; `None`: as its tasks ended.
     pub const fn state(&self) -> Option<StepState> {
         match self {

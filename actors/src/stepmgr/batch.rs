@@ -12,7 +12,10 @@ use garrick_model::{
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 /// An accepted batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +24,27 @@ pub struct StoredBatch {
     pub specs: Vec<Arc<StepSpec>>,
     /// Which steps are made of them.
     pub members: StoredMembers,
+    #[serde(skip)]
+    found: Found,
 }
+
+/// What follows from a batch and is found out once: lists have as many specs as lines, and each line is looked up.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    /// The first member of each row of a list.
+    rows: OnceLock<Vec<u32>>,
+    /// The spec that each spec's environment comes from.
+    environments: OnceLock<Vec<u32>>,
+}
+
+/// Equal batches are equal, whatever was asked of them.
+impl PartialEq for Found {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Found {}
 
 /// The steps of a batch, see [`BatchMembers`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,18 +59,21 @@ pub enum StoredMembers {
 
 impl From<StepBatch> for StoredBatch {
     fn from(batch: StepBatch) -> Self {
-        Self {
-            specs: batch.specs.into_iter().map(Arc::new).collect(),
-            members: match batch.members {
-                BatchMembers::Each => StoredMembers::Each,
-                BatchMembers::Array(tasks) => StoredMembers::Array(Arc::new(tasks)),
-                BatchMembers::Commands(list) => StoredMembers::Commands(Arc::new(list)),
-            },
-        }
+        let members = match batch.members {
+            BatchMembers::Each => StoredMembers::Each,
+            BatchMembers::Array(tasks) => StoredMembers::Array(Arc::new(tasks)),
+            BatchMembers::Commands(list) => StoredMembers::Commands(Arc::new(list)),
+        };
+        Self::new(batch.specs.into_iter().map(Arc::new).collect(), members)
     }
 }
 
 impl StoredBatch {
+    /// Steps made of these.
+    pub fn new(specs: Vec<Arc<StepSpec>>, members: StoredMembers) -> Self {
+        Self { specs, members, found: Found::default() }
+    }
+
     /// How many steps.
     pub fn len(&self) -> u32 {
         match &self.members {
@@ -108,14 +134,43 @@ impl StoredBatch {
             StoredMembers::Each => (0..self.len()).map(|n| (n..n + 1, n as usize)).collect(),
             StoredMembers::Array(_) => vec![(0..u32::MAX, 0)],
             StoredMembers::Commands(list) => {
-                let mut from = 0;
-                let row = |(count, spec): &(u32, u32)| {
-                    from += count;
-                    (from - count..from, *spec as usize)
-                };
-                list.specs.iter().map(row).collect()
+                let starts = self.starts(list);
+                let row = |(at, (count, spec)): (usize, &(u32, u32))| (starts[at]..starts[at] + count, *spec as usize);
+                list.specs.iter().enumerate().map(row).collect()
             }
         }
+    }
+
+    /// The first member of each row of a list.
+    fn starts(&self, list: &CommandList) -> &[u32] {
+        let count = || {
+            let mut next = 0;
+            let start = |(count, _): &(u32, u32)| {
+                next += count;
+                next - count
+            };
+            list.specs.iter().map(start).collect()
+        };
+        self.found.rows.get_or_init(count)
+    }
+
+    /// The rows that have some of these members. Looks at no others.
+    pub fn rows_of<'a>(&'a self, members: &'a RoaringBitmap) -> impl Iterator<Item = Range<u32>> + 'a {
+        let mut next = members.min();
+        std::iter::from_fn(move || {
+            let member = next?;
+            let row = match &self.members {
+                StoredMembers::Each => member..member + 1,
+                StoredMembers::Array(_) => 0..u32::MAX,
+                StoredMembers::Commands(list) => {
+                    let starts = self.starts(list);
+                    let at = starts.partition_point(|start| *start <= member).checked_sub(1)?;
+                    starts[at]..starts.get(at + 1).copied().unwrap_or(u32::MAX)
+                }
+            };
+            next = members.range(row.end..).next();
+            Some(row)
+        })
     }
 
     /// The spec that a member is made of.
@@ -128,16 +183,10 @@ impl StoredBatch {
         match &self.members {
             StoredMembers::Each => Some(member as usize),
             StoredMembers::Array(_) => Some(0),
-            StoredMembers::Commands(list) if self.specs.len() == 1 || list.specs.len() == 1 => {
-                Some(list.specs.first().map_or(0, |(_, spec)| *spec as usize))
-            }
             StoredMembers::Commands(list) => {
-                let mut before = 0;
-                let holds = |(count, _): &&(u32, u32)| {
-                    before += *count;
-                    member < before
-                };
-                list.specs.iter().find(holds).map(|(_, spec)| *spec as usize)
+                let at = self.starts(list).partition_point(|start| *start <= member).checked_sub(1)?;
+                let (_, spec) = list.specs.get(at).filter(|_| (member as usize) < list.len())?;
+                Some(*spec as usize)
             }
         }
     }
@@ -189,7 +238,22 @@ impl StoredBatch {
 
     /// The spec that a spec's environment comes from: itself, or the nearest before it that brings one.
     pub fn environment_of(&self, spec: usize) -> Option<&Arc<StepSpec>> {
-        self.specs.get(..=spec)?.iter().rev().find(|s| !s.environment.is_empty())
+        self.specs.get(self.environment_index(spec)?).filter(|spec| !spec.environment.is_empty())
+    }
+
+    /// Its index; where none brings one the first.
+    pub fn environment_index(&self, spec: usize) -> Option<usize> {
+        let find = || {
+            let mut last = 0;
+            let from = |(at, spec): (usize, &Arc<StepSpec>)| {
+                if !spec.environment.is_empty() {
+                    last = at as u32;
+                }
+                last
+            };
+            self.specs.iter().enumerate().map(from).collect()
+        };
+        self.found.environments.get_or_init(find).get(spec).map(|from| *from as usize)
     }
 }
 
@@ -271,6 +335,27 @@ mod tests {
         assert_eq!((lines.key(10, 2), lines.member(10, StepKey::number(12))), (StepKey::number(12), Some(2)));
         assert_eq!(lines.member(10, StepKey::number(13)), None);
         assert_eq!(lines.argv(&lines.specs[1], 2), [bytes("c")]);
+    }
+
+    #[test]
+    fn lines_with_options_of_their_own_are_found_without_looking_at_the_others() {
+        const LINES: u32 = 10_000;
+        let mut list = CommandList::default();
+        (0..LINES).for_each(|n| list.push(["a"], n));
+        let env = |n: u32| if n.is_multiple_of(100) { vec![bytes("A=1")] } else { Vec::new() };
+        let specs = (0..LINES).map(|n| StepSpec { environment: env(n), ..step("x") }).collect();
+        let stored: StoredBatch = StepBatch { specs, members: BatchMembers::Commands(list) }.into();
+        // One withdrawal after the other sees each row once, not each row each time.
+        let visits: usize = (0..LINES).map(|n| stored.rows_of(&RoaringBitmap::from_iter([n])).count()).sum();
+        assert_eq!(visits, LINES as usize);
+        let some = RoaringBitmap::from_iter([3, 4, 9_999]);
+        assert_eq!(stored.rows_of(&some).map(|row| row.start).collect::<Vec<_>>(), [3, 4, 9_999]);
+        assert_eq!(stored.rows_of(&stored.all()).count(), stored.rows().len());
+        for member in [0, 1, 5_050, LINES - 1] {
+            assert_eq!(stored.spec_index(member), Some(member as usize));
+            assert_eq!(stored.environment_index(member as usize), Some(member as usize / 100 * 100));
+        }
+        assert_eq!((stored.spec_index(LINES), stored.environment_index(LINES as usize)), (None, None));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
         shape::{Asker, StepShape, shape_of},
         state::{About, Conversation, RecordState, StepRecord},
         view,
-        waiters::Progress,
+        waiters::{Curiosity, Progress},
     },
 };
 use garrick_model::{
@@ -84,8 +84,13 @@ impl StepMgrCore {
             (About::Nothing, CommandToStepMgr::Enqueue { request, batch }) => {
                 self.enqueue(now, client, request, *batch, out);
             }
-            (About::Nothing, CommandToStepMgr::Wait { steps, any, progress_ms }) => {
-                self.wait(now, client, steps, any, progress_ms, out);
+            (About::Nothing, CommandToStepMgr::Wait { steps, any, progress_ms, groups, stay }) => {
+                let curiosity = Curiosity { progress_ms, groups };
+                if stay && steps.is_empty() && self.phase.takes_steps() {
+                    self.stay(now, client, curiosity, out);
+                } else {
+                    self.wait(now, client, steps, any, curiosity, out);
+                }
             }
             (About::Nothing, CommandToStepMgr::List) => {
                 Self::tell(client, StepMgrToCommand::Steps(self.listing().0), out);
@@ -312,13 +317,21 @@ impl StepMgrCore {
         }
     }
 
+    fn stay(&mut self, now: Timestamp, client: ClientId, curiosity: Curiosity, out: &mut Vec<StepMgrEffect>) {
+        if let Some(conversation) = self.clients.get_mut(&client) {
+            conversation.about = About::Wait;
+        }
+        self.waiters.wait_for_run(client, curiosity);
+        self.tell_progress(now, client, false, out);
+    }
+
     fn wait(
         &mut self,
         now: Timestamp,
         client: ClientId,
         steps: Vec<WhichSteps>,
         any: bool,
-        progress_ms: u32,
+        curiosity: Curiosity,
         out: &mut Vec<StepMgrEffect>,
     ) {
         if let Some(conversation) = self.clients.get_mut(&client) {
@@ -326,7 +339,7 @@ impl StepMgrCore {
         }
         let drained = self.is_drained() && self.accepting.is_empty();
         if steps.is_empty() && !any {
-            self.waiters.wait_for_all(client, progress_ms);
+            self.waiters.wait_for_all(client, curiosity);
             if drained {
                 for (client, worst) in self.waiters.drained() {
                     self.tell_drained(client, worst, out);
@@ -338,7 +351,7 @@ impl StepMgrCore {
             if drained {
                 return self.tell_drained(client, ExitStatus::SUCCESS, out);
             }
-            self.waiters.wait_for(client, vec![WhichSteps::All], 1, ExitStatus::SUCCESS, progress_ms);
+            self.waiters.wait_for(client, vec![WhichSteps::All], 1, ExitStatus::SUCCESS, curiosity);
         } else {
             let mut all = Census::default();
             for named in &steps {
@@ -352,7 +365,7 @@ impl StepMgrCore {
                 return self.tell_drained(client, all.worst, out);
             }
             let left = if any { 1 } else { left };
-            self.waiters.wait_for(client, steps, left, all.worst, progress_ms);
+            self.waiters.wait_for(client, steps, left, all.worst, curiosity);
         }
         self.tell_progress(now, client, false, out);
     }
@@ -374,6 +387,10 @@ impl StepMgrCore {
         match self.waiters.progress(client, now, counts, timer) {
             Progress::Quiet => {}
             Progress::Tell(counts) => Self::tell(client, StepMgrToCommand::Progress(counts), out),
+            Progress::TellGroups(counts) => {
+                let (groups, left_out) = self.groups();
+                Self::tell(client, StepMgrToCommand::Groups { counts, groups, left_out }, out);
+            }
             Progress::Later(after) => {
                 out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::Progress(client), after });
             }

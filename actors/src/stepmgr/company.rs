@@ -257,7 +257,7 @@ impl Company {
     pub fn wait(&mut self, steps: &[&str], progress_ms: u32) -> ClientId {
         let client = self.connect();
         let steps = steps.iter().map(|s| s.parse().expect("a test's step is one")).collect();
-        self.say(client, CommandToStepMgr::Wait { steps, any: false, progress_ms });
+        self.say(client, CommandToStepMgr::Wait { steps, any: false, progress_ms, groups: false, stay: false });
         client
     }
 

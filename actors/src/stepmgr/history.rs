@@ -19,7 +19,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
-    view::StepOrigin,
+    view::{StepCounts, StepOrigin},
 };
 use roaring::RoaringBitmap;
 use std::{
@@ -47,6 +47,8 @@ struct Batch {
     origins: BTreeMap<usize, Arc<RecordedOrigin>>,
     /// Specs that were told.
     told: BTreeSet<usize>,
+    /// The spec whose environment was told last.
+    environment: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -64,9 +66,11 @@ const CANCELS: usize = 1000;
 
 /// See the module.
 #[derive(Debug)]
-pub struct History<'a> {
-    run: &'a RecordedRun,
-    wanted: &'a WantedRecords,
+pub struct History {
+    run: RecordedRun,
+    wanted: WantedRecords,
+    /// Numbered steps that are over so far, told or not.
+    over: StepCounts,
     batches: BTreeMap<u32, Batch>,
     running: BTreeMap<StepKey, Running>,
     /// Steps that are lined up, by those that they are behind.
@@ -76,18 +80,34 @@ pub struct History<'a> {
     ending: Option<(JobState, Reason)>,
 }
 
-impl<'a> History<'a> {
+impl History {
     /// Of this run, what is wanted.
-    pub fn new(run: &'a RecordedRun, wanted: &'a WantedRecords) -> Self {
+    pub fn new(run: &RecordedRun, wanted: &WantedRecords) -> Self {
         Self {
-            run,
-            wanted,
+            run: run.clone(),
+            wanted: wanted.clone(),
+            over: StepCounts::default(),
             batches: BTreeMap::new(),
             running: BTreeMap::new(),
             behind: BTreeMap::new(),
             cancels: VecDeque::new(),
             ending: None,
         }
+    }
+
+    /// What became of steps with a number so far, whether they were wanted or not. Those that are lined up behind others run.
+    pub fn counts(&self) -> StepCounts {
+        let queued = self.batches.values().map(|batch| batch.waiting.len()).sum();
+        let running = self.running.keys().filter(|key| key.step.number().is_some()).count() as u64;
+        StepCounts { queued, running, ..self.over }
+    }
+
+    fn count(&mut self, steps: u64, state: StepState) {
+        match state {
+            StepState::Completed => self.over.done += steps,
+            _ => self.over.failed += steps,
+        }
+        self.over.cancelled += if state == StepState::Cancelled { steps } else { 0 };
     }
 
     /// State and reason that the run is to end with, once that was said.
@@ -101,7 +121,9 @@ impl<'a> History<'a> {
             StepEvent::Accepted { first, batch, at, .. } => {
                 let (waiting, open) = (batch.all(), batch.len());
                 let (tries, origins, told) = Default::default();
-                self.batches.insert(first, Batch { stored: batch, at, waiting, open, tries, origins, told });
+                let environment = None;
+                self.batches
+                    .insert(first, Batch { stored: batch, at, waiting, open, tries, origins, told, environment });
             }
             StepEvent::Started { step, attempt, at, places, origin, after, .. } => {
                 if let Some((batch, member)) = self.batch_of(step) {
@@ -232,6 +254,7 @@ impl<'a> History<'a> {
 
     fn ended(&mut self, result: &StepResult, at: Timestamp, tell: &mut impl FnMut(Told)) {
         let step = result.step.key();
+        self.count(u64::from(step.step.number().is_some()), result.state);
         let ran = self.stopped(step, at);
         if self.wants(result.state) && self.names(step) {
             let mut told = RecordedStep { end: Some(at), ..self.record(step, ran.as_ref(), result.state) };
@@ -274,13 +297,14 @@ impl<'a> History<'a> {
         batch.waiting -= &gone;
         batch.open = batch.open.saturating_sub(gone.len() as u32);
         let over = batch.open == 0;
+        self.count(gone.len(), state);
         if self.wants(state) {
             let key = gone.min().and_then(|member| self.batches.get(&first).map(|b| b.stored.key(first, member)));
             let reason = key.map_or_else(String::new, |key| self.reason(key, state, Some(cause)));
             self.tell_many(
                 first,
                 &gone,
-                |step| RecordedStep { state, end: Some(at), reason: reason.clone(), ..step },
+                |step| RecordedStep { state, end: Some(at), reason: reason.clone(), word: cause.word(), ..step },
                 tell,
             );
         }
@@ -310,8 +334,12 @@ impl<'a> History<'a> {
         tell: &mut impl FnMut(Told),
     ) {
         let Some(batch) = self.batches.get(&first) else { return };
-        let (stored, tried) = (Arc::clone(&batch.stored), batch.tries.clone());
-        for (row, _) in stored.rows() {
+        let stored = Arc::clone(&batch.stored);
+        let tried: BTreeMap<u32, u32> = match members.min().zip(members.max()) {
+            Some((from, to)) => batch.tries.range(from..=to).map(|(member, tries)| (*member, *tries)).collect(),
+            None => return,
+        };
+        for row in stored.rows_of(members) {
             let mut left: RoaringBitmap =
                 members.range(row.start..row.end).filter(|member| self.names(stored.key(first, *member))).collect();
             let own: Vec<u32> = left.iter().filter(|member| tried.contains_key(member)).collect();
@@ -389,6 +417,7 @@ impl<'a> History<'a> {
             exit: ExitStatus::SUCCESS,
             usage: TaskUsage::default(),
             reason: String::new(),
+            word: Reason::None,
             line,
             argv,
             values,
@@ -429,6 +458,7 @@ impl<'a> History<'a> {
     fn add_result(&self, step: &mut RecordedStep, result: &StepResult) {
         step.exit = result.exit;
         step.usage = result.usage;
+        step.word = result.ended.as_ref().map_or(Reason::None, StepEnd::word);
         step.reason = match &result.detail {
             Some(detail) => detail.clone(),
             None => self.reason(step.key, result.state, result.ended.as_ref()),
@@ -492,8 +522,19 @@ impl<'a> History<'a> {
         };
         if batches
             && batch.told.insert(at)
-            && let Some(made_of) = with_environment(&batch.stored, at)
+            && let Some(from) = batch.stored.environment_index(at)
+            && let Some(spec) = batch.stored.specs.get(at)
         {
+            let known = self.wanted.share_environments && batch.environment == Some(from);
+            batch.environment = Some(from);
+            let made_of = match batch.stored.specs.get(from) {
+                _ if known && from != at => Arc::clone(spec),
+                _ if known => Arc::new(StepSpec { environment: Vec::new(), ..spec.as_ref().clone() }),
+                Some(other) if from != at => {
+                    Arc::new(StepSpec { environment: other.environment.clone(), ..spec.as_ref().clone() })
+                }
+                _ => Arc::clone(spec),
+            };
             let (array, limit) = (batch.stored.array().is_some(), batch.stored.array().and_then(|tasks| tasks.limit));
             tell(Told::Batch(Box::new(RecordedBatch { first, array, limit, spec: at as u32, made_of })));
         }
@@ -512,16 +553,6 @@ impl<'a> History<'a> {
         });
         tell(Told::Step(Arc::clone(origin), step));
     }
-}
-
-/// A spec that stands for itself: one that brings no environment has that of the one before.
-fn with_environment(stored: &StoredBatch, at: usize) -> Option<Arc<StepSpec>> {
-    let spec = stored.specs.get(at)?;
-    if !spec.environment.is_empty() {
-        return Some(Arc::clone(spec));
-    }
-    let environment = stored.environment_of(at).map(|from| from.environment.clone()).unwrap_or_default();
-    Some(Arc::new(StepSpec { environment, ..spec.as_ref().clone() }))
 }
 
 #[cfg(test)]

@@ -245,6 +245,57 @@ fn a_batch_is_told_before_its_steps_with_the_environment_that_they_had() {
 }
 
 #[test]
+fn an_environment_that_specs_share_is_told_once_where_that_is_asked_for() {
+    let mut specs = vec![step("a"), step("b"), step("c")];
+    specs[0].environment = vec![bytes("A=1")];
+    let mut events = vec![accepted(0, StepBatch { specs, members: BatchMembers::Each }, 1100)];
+    // In whatever order they end.
+    for number in [2, 0, 1] {
+        events.push(started(StepKey::number(number), 0, 1200));
+        events.push(ended(StepKey::number(number), StepState::Failed, THREE, None, 1300));
+    }
+    let told = |share_environments| {
+        let wanted = WantedRecords { batches: true, share_environments, ..WantedRecords::default() };
+        let all = all_told(&run(), events.clone(), &wanted);
+        let batch = |told: &Told| match told {
+            Told::Batch(batch) => Some((batch.spec, batch.made_of.environment.len())),
+            Told::Step(..) => None,
+        };
+        all.iter().filter_map(batch).collect::<Vec<_>>()
+    };
+    assert_eq!(told(false), [(2, 1), (0, 1), (1, 1)]);
+    assert_eq!(told(true), [(2, 1), (0, 0), (1, 0)]);
+}
+
+#[test]
+fn what_became_of_all_steps_is_counted_whichever_are_wanted() {
+    let task = |n| StepKey::task(0, n);
+    let withdrawn = StepEvent::Withdrawn {
+        first: 0,
+        members: vec![(4, 5)],
+        state: StepState::Cancelled,
+        cause: StepEnd::TooManyFailed,
+        at: Timestamp(1400),
+    };
+    let events = vec![
+        array(0, 1100),
+        started(StepKey::BATCH, 0, 1100),
+        started(task(0), 0, 1200),
+        started(task(1), 0, 1200),
+        started(task(2), 0, 1200),
+        ended(task(0), StepState::Completed, ExitStatus::SUCCESS, None, 1300),
+        ended(task(2), StepState::Failed, THREE, None, 1300),
+        withdrawn,
+    ];
+    let (run, wanted) = (run(), WantedRecords { which: vec!["7".parse().unwrap()], ..WantedRecords::default() });
+    let mut history = History::new(&run, &wanted);
+    let mut told = 0;
+    events.into_iter().for_each(|event| history.take(event, &mut |_| told += 1));
+    let counts = history.counts();
+    assert_eq!((told, counts.running, counts.done, counts.failed, counts.cancelled), (0, 1, 1, 3, 2));
+}
+
+#[test]
 fn a_step_that_was_lined_up_and_taken_back_was_no_try() {
     let task = |n| StepKey::task(0, n);
     let back = StepEvent::Retried {

@@ -6,6 +6,7 @@ use crate::{
     stepmgr::{
         batch::StoredBatch,
         ends::{EndedStep, Ends},
+        groups::{Groups, Standing},
         recent::Recent,
         state::Motion,
     },
@@ -208,6 +209,8 @@ pub struct UnreportedEnd {
     pub at: Timestamp,
     /// It stands for all of these.
     pub all_of: Option<WhichSteps>,
+    /// Why it ended, where that is to be said.
+    pub reason: Reason,
 }
 
 /// A step with processes.
@@ -299,6 +302,8 @@ pub struct Ledger {
     pub dropped: u64,
     /// Steps that share a limit of failures, once the first of them ended.
     pub fail_groups: BTreeMap<RequestId, FailGroup>,
+    /// Arrays and lists of which some steps are not over.
+    pub groups: Groups,
     /// The step behind each that has one.
     lines: BTreeMap<StepKey, StepKey>,
     answers: Recent<Answer>,
@@ -330,7 +335,9 @@ impl Ledger {
             }
             StepEvent::Retried { step, attempt, after, .. } => self.retried(*step, *attempt, *after),
             StepEvent::Ended { result, at } => self.ended(result, *at),
-            StepEvent::Withdrawn { first, members, state, at, .. } => self.withdrawn(*first, members, *state, *at),
+            StepEvent::Withdrawn { first, members, state, cause, at } => {
+                self.withdrawn(*first, members, *state, cause, *at);
+            }
             StepEvent::Ending { state, reason, exit } => {
                 if self.ending.is_none() {
                     self.ending = Some((*state, reason.clone(), *exit));
@@ -365,6 +372,7 @@ impl Ledger {
         }
         let open = OpenBatch { waiting: batch.all(), open: count, at, tried: BTreeMap::new(), batch: batch.clone() };
         self.next = self.next.max(first + batch.numbers());
+        self.groups.accepted(first, batch);
         self.batches.insert(first, open);
         self.counts.queued += u64::from(count);
         self.answers.note(request, Answer { first, count, array });
@@ -377,19 +385,16 @@ impl Ledger {
         open.batch.member(*first, step).map(|member| (*first, member))
     }
 
-    fn open_batch(&mut self, step: StepKey) -> Option<(&mut OpenBatch, u32)> {
-        let (first, member) = self.batch_of(step)?;
-        self.batches.get_mut(&first).map(|open| (open, member))
-    }
-
     fn started(&mut self, step: StepKey, running: RunningStep) {
         if let StepNum::Number(n) = step.step {
             self.next = self.next.max(n + 1);
-            if let Some((open, member)) = self.open_batch(step)
+            if let Some((first, member)) = self.batch_of(step)
+                && let Some(open) = self.batches.get_mut(&first)
                 && open.waiting.remove(member)
             {
                 open.tried.remove(&member);
                 self.counts.queued -= 1;
+                self.groups.moved(first, 1, Standing::Queued, Standing::Running);
             }
             self.counts.running += 1;
         }
@@ -421,10 +426,13 @@ impl Ledger {
             return;
         }
         self.counts.running -= 1;
-        if let Some((open, member)) = self.open_batch(step) {
+        if let Some((first, member)) = self.batch_of(step)
+            && let Some(open) = self.batches.get_mut(&first)
+        {
             open.waiting.insert(member);
             open.tried.insert(member, (attempt, after));
             self.counts.queued += 1;
+            self.groups.moved(first, 1, Standing::Running, Standing::Queued);
         }
     }
 
@@ -442,18 +450,21 @@ impl Ledger {
                 let mut over = None;
                 let mut minibatch = false;
                 let mut limit = None;
-                if let Some((open, member)) = self.open_batch(step) {
+                if let Some((first, member)) = self.batch_of(step)
+                    && let Some(open) = self.batches.get_mut(&first)
+                {
                     minibatch = true;
                     limit = open.batch.spec_of(member).and_then(|spec| spec.fail_limit);
                     open.open -= 1;
-                    over = (open.open == 0).then_some(step);
+                    over = (open.open == 0).then_some(first);
                     open.tried.remove(&member);
-                    if open.waiting.remove(member) {
-                        self.counts.queued -= 1;
-                    }
+                    let waited = open.waiting.remove(member);
+                    self.counts.queued -= u64::from(waited);
+                    let was = if waited { Standing::Queued } else { Standing::Running };
+                    self.groups.moved(first, 1, was, Standing::Over(result.state));
                 }
-                if let Some((first, _)) = over.and_then(|step| self.batch_of(step)) {
-                    self.batches.remove(&first);
+                if let Some(first) = over {
+                    self.batch_over(first);
                 }
                 if let Some(limit) = limit {
                     self.fail_groups.entry(limit.group).or_default().note(result.state, limit.most);
@@ -472,6 +483,11 @@ impl Ledger {
         }
     }
 
+    fn batch_over(&mut self, first: u32) {
+        self.batches.remove(&first);
+        self.groups.batch_over(first);
+    }
+
     fn to_be_reported(&mut self, key: StepKey, ran: Option<&RunningStep>, result: &StepResult, at: Timestamp) {
         let batch = self.batch_of(key).and_then(|(first, member)| Some((self.batches.get(&first)?, member)));
         self.report(UnreportedEnd {
@@ -487,6 +503,7 @@ impl Ledger {
             usage: result.usage,
             at,
             all_of: None,
+            reason: result.ended.as_ref().map_or(Reason::None, StepEnd::word),
         });
     }
 
@@ -498,7 +515,7 @@ impl Ledger {
         }
     }
 
-    fn withdrawn(&mut self, first: u32, members: &[(u32, u32)], state: StepState, at: Timestamp) {
+    fn withdrawn(&mut self, first: u32, members: &[(u32, u32)], state: StepState, cause: &StepEnd, at: Timestamp) {
         let Some(open) = self.batches.get_mut(&first) else { return };
         let end = EndedStep { state, exit: ExitStatus::SUCCESS, minibatch: true };
         let unreported = members.first().map(|(member, _)| UnreportedEnd {
@@ -514,9 +531,12 @@ impl Ledger {
             usage: TaskUsage::default(),
             at,
             all_of: open.batch.name(first, members),
+            reason: cause.word(),
         });
+        let mut gone = 0;
         for member in members.iter().flat_map(|(from, to)| *from..=*to) {
             if open.waiting.remove(member) {
+                gone += 1;
                 open.tried.remove(&member);
                 open.open -= 1;
                 self.counts.queued -= 1;
@@ -525,8 +545,10 @@ impl Ledger {
                 self.ends.note(open.batch.key(first, member), end);
             }
         }
-        if open.open == 0 {
-            self.batches.remove(&first);
+        let over = open.open == 0;
+        self.groups.moved(first, gone, Standing::Queued, Standing::Over(state));
+        if over {
+            self.batch_over(first);
         }
         if let Some(end) = unreported {
             self.report(end);

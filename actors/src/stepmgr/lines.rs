@@ -89,6 +89,11 @@ impl Lines {
         self.first.len()
     }
 
+    /// Those that have none yet.
+    pub fn all_behind(&self) -> impl Iterator<Item = StepKey> + '_ {
+        self.first.keys().copied()
+    }
+
     /// True for a step that has none yet.
     pub fn is_behind(&self, step: StepKey) -> bool {
         self.first.contains_key(&step)

@@ -303,7 +303,7 @@ fn waiting_for_an_array_ends_with_its_last_task_and_for_any_with_its_first() {
     let all = company.wait(&["0"], 0);
     let some = company.connect();
     let steps: Vec<WhichSteps> = vec!["0".parse().unwrap()];
-    company.say(some, CommandToStepMgr::Wait { steps, any: true, progress_ms: 0 });
+    company.say(some, CommandToStepMgr::Wait { steps, any: true, progress_ms: 0, groups: false, stay: false });
     let unknown = company.wait(&["0_9"], 0);
     company.settle();
     assert_eq!(company.last(unknown), Some(&StepMgrToCommand::Refused(Refusal::InvalidStep("502.0_9".into()))));

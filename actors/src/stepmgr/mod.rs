@@ -10,6 +10,7 @@
 //! | [`pool`], [`placement`] | what there is, and where a step goes |
 //! | [`batch`], [`rows`], [`queue`] | waiting steps, and their order |
 //! | [`findings`] | what is known of a step after a takeover |
+//! | [`groups`] | how far arrays and lists are, each by itself |
 //! | [`ends`], [`watch`] | how steps ended, and who looks out for it |
 //! | [`launch`], [`env`] | from a placed step to what its nodes are told |
 //! | [`interning`] | equal environments and shapes held once |
@@ -28,6 +29,7 @@ pub mod enqueue;
 pub mod env;
 mod failing;
 pub mod findings;
+pub mod groups;
 mod het_env;
 pub mod history;
 pub mod holds;

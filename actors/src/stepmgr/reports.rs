@@ -213,6 +213,7 @@ impl Packed {
             attempt: end.attempt,
             usage: end.usage,
             all_of: end.all_of.clone(),
+            reason: end.reason.clone(),
         };
         match (&end.origin, &end.spec) {
             (Some(origin), _) => self.add(Arc::as_ptr(origin).cast(), || origin.as_ref().clone(), row),

@@ -169,7 +169,12 @@ fn hundreds_of_steps_sent_together_all_run() {
         say(&manager, client, CommandToStepMgr::Enqueue { request: RequestId(1, 1), batch: Box::new(batch) }).await;
         hear_until(&hear, |m| matches!(m, StepMgrToCommand::Enqueued { .. })).await;
         let waiter = open(&manager, 2).await;
-        say(&manager, waiter, CommandToStepMgr::Wait { steps: Vec::new(), any: false, progress_ms: 0 }).await;
+        say(
+            &manager,
+            waiter,
+            CommandToStepMgr::Wait { steps: Vec::new(), any: false, progress_ms: 0, groups: false, stay: false },
+        )
+        .await;
         let drained = hear_until(&hear, |m| matches!(m, StepMgrToCommand::Drained { .. })).await;
         let StepMgrToCommand::Drained { counts, worst, .. } = drained else { unreachable!() };
         assert_eq!((counts.failed, counts.queued, worst.code), (500, 0, 5));

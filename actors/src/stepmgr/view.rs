@@ -58,6 +58,7 @@ pub fn row(facts: &RunFacts, key: StepKey, record: &StepRecord) -> StepRow {
         attempt: record.attempt,
         usage: TaskUsage::default(),
         all_of: None,
+        reason: Reason::None,
     };
     if let RecordState::Running { placement, since } | RecordState::Unsure { placement, since, .. } = &record.state {
         row.state = StepState::Running;
@@ -175,6 +176,7 @@ impl StepMgrCore {
             attempt: 0,
             usage: TaskUsage::default(),
             all_of: None,
+            reason: Reason::None,
         };
         let mut view = self.view_of(&row.origin, shown, self.reason_of(Waiting::Row(id)), &row.spec);
         view.gres = asked_gres(&row.shape);

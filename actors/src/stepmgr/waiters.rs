@@ -12,6 +12,8 @@ use std::{collections::BTreeMap, time::Duration};
 enum Until {
     /// Nothing queued or running.
     Drained,
+    /// The run is over.
+    RunOver,
     /// So many of these are over.
     Named { steps: Vec<WhichSteps>, left: u64 },
 }
@@ -21,6 +23,7 @@ struct Waiter {
     until: Until,
     worst: ExitStatus,
     progress: Option<Duration>,
+    groups: bool,
     told: Option<(Timestamp, StepCounts)>,
     timer: bool,
 }
@@ -34,6 +37,15 @@ pub struct Waiters {
     worst: ExitStatus,
 }
 
+/// What somebody who waits wants to hear meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Curiosity {
+    /// Least time between two messages, milliseconds; 0: none wanted.
+    pub progress_ms: u32,
+    /// Of each array and list.
+    pub groups: bool,
+}
+
 /// What to tell a waiter now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -41,6 +53,8 @@ pub enum Progress {
     Quiet,
     /// These counts.
     Tell(StepCounts),
+    /// These counts, and those of arrays and lists.
+    TellGroups(StepCounts),
     /// Look again after so long.
     Later(Duration),
 }
@@ -52,8 +66,13 @@ impl Waiters {
     }
 
     /// Waits for the queue to drain.
-    pub fn wait_for_all(&mut self, client: ClientId, progress_ms: u32) {
-        self.insert(client, Until::Drained, ExitStatus::SUCCESS, progress_ms);
+    pub fn wait_for_all(&mut self, client: ClientId, curiosity: Curiosity) {
+        self.insert(client, Until::Drained, ExitStatus::SUCCESS, curiosity);
+    }
+
+    /// Waits for the end of the run.
+    pub fn wait_for_run(&mut self, client: ClientId, curiosity: Curiosity) {
+        self.insert(client, Until::RunOver, ExitStatus::SUCCESS, curiosity);
     }
 
     /// Waits until `left` more of the named steps are over; `worst` of those that are.
@@ -63,15 +82,16 @@ impl Waiters {
         steps: Vec<WhichSteps>,
         left: u64,
         worst: ExitStatus,
-        progress_ms: u32,
+        curiosity: Curiosity,
     ) {
         self.lookouts.add(client, &steps);
-        self.insert(client, Until::Named { steps, left }, worst, progress_ms);
+        self.insert(client, Until::Named { steps, left }, worst, curiosity);
     }
 
-    fn insert(&mut self, client: ClientId, until: Until, worst: ExitStatus, progress_ms: u32) {
+    fn insert(&mut self, client: ClientId, until: Until, worst: ExitStatus, curiosity: Curiosity) {
+        let Curiosity { progress_ms, groups } = curiosity;
         let progress = (progress_ms > 0).then(|| Duration::from_millis(u64::from(progress_ms)));
-        self.all.insert(client, Waiter { until, worst, progress, told: None, timer: false });
+        self.all.insert(client, Waiter { until, worst, progress, groups, told: None, timer: false });
     }
 
     /// Somebody went away.
@@ -154,7 +174,7 @@ impl Waiters {
             }
         }
         waiter.told = Some((now, counts));
-        Progress::Tell(counts)
+        if waiter.groups { Progress::TellGroups(counts) } else { Progress::Tell(counts) }
     }
 
     /// Everybody, for the end of the run.

@@ -174,8 +174,19 @@ impl<'a> Reader<BufReader<Rest<'a>>> {
     /// Reads what stands in a journal of the newest version that is open, behind its first `at` bytes. Another file may have its
     /// name by now; `path` is for errors.
     pub fn behind(file: &'a File, path: &Path, at: u64) -> Result<Self, JournalError> {
+        Self::behind_in(file, path, at, VERSION)
+    }
+
+    /// The same in a journal of that version.
+    pub fn behind_in(file: &'a File, path: &Path, at: u64, version: u8) -> Result<Self, JournalError> {
         let length = file.metadata().map_err(|e| JournalError::io("read", path, &e))?.len();
-        Ok(Self::from(BufReader::new(Rest { file, at }), path, VERSION, at, length))
+        Ok(Self::from(BufReader::new(Rest { file, at }), path, version, at, length))
+    }
+
+    /// Reads a journal that is open from its beginning, wherever its descriptor stands.
+    pub fn whole(file: &'a File, path: &Path) -> Result<Self, JournalError> {
+        let length = file.metadata().map_err(|e| JournalError::io("read", path, &e))?.len();
+        Self::new(BufReader::with_capacity(READ_BYTES, Rest { file, at: 0 }), path, length)
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     node::{
         conversations::{Conversations, tell_agent},
         neighbours::Neighbours,
+        records::Sought,
         runs::{RunWorld, ended},
         traces,
     },
@@ -14,7 +15,6 @@ use garrick_actors::node_agent::{
     AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, Leftover, RunKey, StepdState,
 };
 use garrick_model::{
-    ids::{JobId, Sluid},
     messages::node::NodeToController,
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
@@ -129,16 +129,16 @@ impl NodePort {
         });
     }
 
-    fn find_records(&self, query: u64, job: JobId, run: Option<Sluid>) {
+    fn find_records(&self, query: u64, sought: Sought) {
         let (spool, conversations) = (self.world.spool.clone(), Arc::clone(&self.conversations));
         let finding = Arc::clone(&self.finding);
         actix_rt::spawn(async move {
             let Ok(_turn) = finding.acquire().await else { return };
-            let found = tokio::task::spawn_blocking(move || spool.records_of(job, run)).await;
+            let found = tokio::task::spawn_blocking(move || spool.records_of(sought)).await;
             let runs = match found {
                 Ok(Ok(found)) => found.into_iter().map(|found| found.run.sluid).collect(),
                 Ok(Err(e)) => {
-                    tracing::warn!(job_id = job.0, error = %e, "looking for records of steps");
+                    tracing::warn!(job_id = sought.job.0, error = %e, "looking for records of steps");
                     Vec::new()
                 }
                 Err(_) => Vec::new(),
@@ -207,7 +207,7 @@ impl AgentPort for NodePort {
                 Err(e) => tracing::error!(job_id = run.job.0, error = %e, "noting whether a run may be requeued"),
             },
             AgentEffect::ToStepd { run, message } => self.conversations.tell_stepd(run, message),
-            AgentEffect::FindRecords { query, job, run } => self.find_records(query, job, run),
+            AgentEffect::FindRecords { query, job, run, task } => self.find_records(query, Sought { job, run, task }),
             AgentEffect::KillStepd { run, pid } => self.kill_stepd(run, pid),
             AgentEffect::Sweep { run } => {
                 let world = Arc::clone(&self.world);

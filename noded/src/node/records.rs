@@ -22,14 +22,14 @@ use garrick_actors::{
 use garrick_journal::{JournalError, Reader};
 use garrick_model::{
     config::Config,
-    ids::{JobId, Sluid},
+    ids::{ArrayTask, JobId, Sluid},
     messages::records::{RecordedOrigin, RecordedRun, RecordedStep, RecordsReply, WantedRecords},
     time::Timestamp,
 };
 use std::{
     cmp::Reverse,
     fs::File,
-    io::{self, BufReader},
+    io,
     path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -41,8 +41,6 @@ const NOTE: &str = "run";
 pub const JOURNAL: &str = "steps";
 /// Bytes of steps in one message, about.
 const PART_BYTES: usize = 256 << 10;
-/// Bytes of a journal that are read at a time.
-const READ_BYTES: usize = 256 << 10;
 /// What a step takes in a message beside its texts, about.
 const STEP_BYTES: usize = 260;
 
@@ -174,17 +172,20 @@ impl Spool {
         Ok(())
     }
 
-    /// Records of a job here, its newest run first; with [`JobId::OF_A_RUN`] those of that run.
-    pub fn records_of(&self, job: JobId, run: Option<Sluid>) -> Result<Vec<Found>, SpoolError> {
+    /// Records of a job here, its newest run first.
+    pub fn records_of(&self, sought: Sought) -> Result<Vec<Found>, SpoolError> {
         let mut found = Vec::new();
-        let living: Vec<StepdOrders> = match run {
+        let living: Vec<StepdOrders> = match sought {
             // One folder, instead of all with the scripts and environments of their jobs.
-            Some(sluid) => StepdOrders::load(&self.run(RunKey { job, sluid })).into_iter().collect(),
-            None => self.runs()?.0.into_iter().map(|(_, orders)| orders).collect(),
+            Sought { job, run: Some(sluid), .. } => {
+                StepdOrders::load(&self.run(RunKey { job, sluid })).into_iter().collect()
+            }
+            _ => self.runs()?.0.into_iter().map(|(_, orders)| orders).collect(),
         };
         for orders in living {
             let key = RunKey { job: orders.credential.job, sluid: orders.credential.sluid };
-            if orders.manager.is_none() && is_meant(key, job, run) {
+            let named = sought.names(key) && sought.is_task(orders.launch.spec.array_task);
+            if orders.manager.is_none() && named {
                 found.extend(Found::open(note_of(&orders, None), self.run(key).join(JOURNAL))?);
             }
         }
@@ -193,12 +194,13 @@ impl Spool {
             let parts = name.to_str().and_then(|name| name.split_once('.'));
             let key = parts
                 .and_then(|(job, sluid)| Some(RunKey { job: JobId(job.parse().ok()?), sluid: sluid.parse().ok()? }));
-            if !key.is_some_and(|key| is_meant(key, job, run)) {
+            if !key.is_some_and(|key| sought.names(key)) {
                 continue;
             }
             let path = entry.path().join(NOTE);
             let Some(bytes) = files::read_if_there(&path)? else { continue };
             match garrick_frame::decode_body::<RecordedRun>(&bytes) {
+                Ok(run) if !sought.is_task(run.array) => {}
                 Ok(run) => found.extend(Found::open(run, entry.path().join(JOURNAL))?),
                 Err(e) => tracing::warn!(note = %path.display(), error = %e, "records whose note cannot be read"),
             }
@@ -210,10 +212,29 @@ impl Spool {
     }
 }
 
-fn is_meant(key: RunKey, job: JobId, run: Option<Sluid>) -> bool {
-    match run {
-        Some(run) => run == key.sluid && (job == key.job || job == JobId::OF_A_RUN),
-        None => job == key.job,
+/// Whose records are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// Job; [`JobId::OF_A_RUN`]: whosever run or task it is.
+    pub job: JobId,
+    /// This run of it.
+    pub run: Option<Sluid>,
+    /// The task of a job array that is meant instead of a job. Only the notes of records say which are of one.
+    pub task: Option<ArrayTask>,
+}
+
+impl Sought {
+    fn names(self, key: RunKey) -> bool {
+        let any = self.job == JobId::OF_A_RUN;
+        match (self.run, self.task) {
+            (Some(run), _) => run == key.sluid && (any || self.job == key.job),
+            (None, Some(_)) if any => true,
+            (None, _) => self.job == key.job,
+        }
+    }
+
+    fn is_task(self, of: Option<ArrayTask>) -> bool {
+        self.run.is_some() || self.job != JobId::OF_A_RUN || self.task.is_none() || self.task == of
     }
 }
 
@@ -245,51 +266,177 @@ impl Part {
     }
 }
 
-/// Reads records and passes on what is wanted of them, until `pass` returns false. Blocks.
-pub fn read(found: &Found, wanted: &WantedRecords, mut pass: impl FnMut(RecordsReply) -> bool) {
-    if !pass(RecordsReply::Run(found.run.clone())) {
-        return;
+/// Steps on their way to an asker, who may have gone.
+struct Telling<F> {
+    pass: F,
+    part: Part,
+    open: bool,
+}
+
+impl<F: FnMut(RecordsReply) -> bool> Telling<F> {
+    fn new(pass: F) -> Self {
+        Self { pass, part: Part::default(), open: true }
     }
-    let mut history = History::new(&found.run, wanted);
-    let mut part = Part::default();
-    let mut open = true;
-    let mut tell = |told: Told| {
-        if !open {
+
+    fn tell(&mut self, told: Told) {
+        if !self.open {
             return;
         }
         match told {
-            Told::Batch(batch) => {
-                open = part.take().is_none_or(&mut pass) && pass(RecordsReply::Batch(batch));
-            }
+            Told::Batch(batch) => self.say(RecordsReply::Batch(batch)),
             Told::Step(origin, step) => {
-                part.add(&origin, step);
-                if part.bytes >= PART_BYTES {
-                    open = part.take().is_none_or(&mut pass);
+                self.part.add(&origin, step);
+                if self.part.bytes >= PART_BYTES {
+                    self.open = self.part.take().is_none_or(&mut self.pass);
                 }
             }
         }
-    };
-    let damage = fold(found, &mut history, &mut tell).err().map(|e| e.to_string());
-    let ending = history.ending();
-    history.finish(&mut tell);
-    if open && part.take().is_none_or(&mut pass) {
-        pass(RecordsReply::Over { ending, damage });
+    }
+
+    fn say(&mut self, reply: RecordsReply) {
+        self.open = self.open && self.part.take().is_none_or(&mut self.pass) && (self.pass)(reply);
     }
 }
 
-fn fold(found: &Found, history: &mut History<'_>, tell: &mut impl FnMut(Told)) -> Result<(), JournalError> {
-    let failed = |e: &io::Error| JournalError::io("read", &found.path, e);
-    let length = found.journal.metadata().map_err(|e| failed(&e))?.len();
-    let mut reader = Reader::new(BufReader::with_capacity(READ_BYTES, &found.journal), &found.path, length)?;
-    while let Some(record) = reader.next_record()? {
-        history.take(record.decode::<StepEvent>()?, tell);
+/// Reads records and passes on what is wanted of them, until `pass` returns false. Blocks.
+pub fn read(found: Found, wanted: &WantedRecords, pass: impl FnMut(RecordsReply) -> bool) {
+    let mut telling = Telling::new(pass);
+    let mut following = Following::new(found, wanted);
+    telling.say(RecordsReply::Run(following.found.run.clone()));
+    if telling.open {
+        let damage = following.read_on(&mut telling).err().map(|e| e.to_string());
+        let ending = following.history.ending();
+        following.history.finish(&mut |told| telling.tell(told));
+        telling.say(RecordsReply::Over { ending, damage });
     }
-    Ok(())
+}
+
+/// Records that are read on as they grow. A step manager that takes the run over goes on with the same file, and so it stays
+/// when it is moved to the records of the run.
+#[derive(Debug)]
+pub struct Following {
+    found: Found,
+    history: History,
+    /// What stands before was read: whole records.
+    at: u64,
+    /// Version of the journal; `None`: it has no header yet.
+    version: Option<u8>,
+    begun: bool,
+    damaged: bool,
+}
+
+impl Following {
+    /// From the beginning.
+    pub fn new(found: Found, wanted: &WantedRecords) -> Self {
+        let history = History::new(&found.run, wanted);
+        Self { found, history, at: 0, version: None, begun: false, damaged: false }
+    }
+
+    /// Passes on what was recorded since it last was called, until `pass` returns false. Blocks.
+    pub fn more(&mut self, pass: impl FnMut(RecordsReply) -> bool) {
+        let mut telling = Telling::new(pass);
+        if !std::mem::replace(&mut self.begun, true) {
+            telling.say(RecordsReply::Run(self.found.run.clone()));
+        }
+        // Damage is told once: nothing behind it is believed.
+        let read = if self.damaged { Ok(()) } else { self.read_on(&mut telling) };
+        self.damaged |= read.is_err();
+        let damage = read.err().map(|e| e.to_string());
+        telling.say(RecordsReply::SoFar { counts: self.history.counts(), damage });
+    }
+
+    fn read_on<F: FnMut(RecordsReply) -> bool>(&mut self, telling: &mut Telling<F>) -> Result<(), JournalError> {
+        let Self { found: Found { path, journal, .. }, history, .. } = self;
+        let mut reader = match self.version {
+            None => Reader::whole(journal, path)?,
+            Some(version) => Reader::behind_in(journal, path, self.at, version)?,
+        };
+        if !reader.has_header() {
+            return Ok(());
+        }
+        self.version = Some(reader.version());
+        while let Some(record) = reader.next_record()? {
+            history.take(record.decode::<StepEvent>()?, &mut |told| telling.tell(told));
+        }
+        self.at = reader.position();
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    /// Steps that records which are read on tell, and how many are over.
+    fn more(following: &mut Following) -> (Vec<String>, u64) {
+        let (mut told, mut over) = (Vec::new(), 0);
+        following.more(|reply| {
+            match reply {
+                RecordsReply::Steps { steps, .. } => told.extend(steps.iter().map(|step| step.key.to_string())),
+                RecordsReply::SoFar { counts, damage } => {
+                    assert_eq!(damage, None);
+                    over = counts.done + counts.failed;
+                }
+                _ => {}
+            }
+            true
+        });
+        (told, over)
+    }
+
+    #[test]
+    fn records_are_read_on_from_the_last_whole_one_and_stay_whole_when_a_torn_one_is_written_anew() {
+        let folder = crate::kernel::scratch::Scratch::new("following");
+        let path = folder.path().join(JOURNAL);
+        let ended = |number: u32, state| StepEvent::Ended {
+            result: garrick_actors::step::StepResult {
+                step: garrick_model::ids::StepId::of(JobId(7), garrick_model::ids::StepKey::number(number)),
+                state,
+                exit: garrick_model::state::ExitStatus::SUCCESS,
+                ended: None,
+                usage: Default::default(),
+                detail: None,
+            },
+            at: Timestamp(5),
+        };
+        use garrick_model::state::StepState::{Completed, Failed};
+        let write = |event: &StepEvent| {
+            let opened = crate::journal::open::<StepEvent>(&path).unwrap();
+            crate::journal::Log::start(&path, opened.file).unwrap().write(event).unwrap();
+        };
+        std::fs::write(&path, "").unwrap();
+        let run = RecordedRun {
+            job: JobId(7),
+            sluid: Sluid(7),
+            node: "n1".to_owned(),
+            uid: 1,
+            user: String::new(),
+            name: String::new(),
+            work_dir: String::new(),
+            array: None,
+            nodes: vec!["n1".to_owned()],
+            cpus: 1,
+            partition: String::new(),
+            start: Timestamp(0),
+            end: None,
+        };
+        let found = Found::open(run, path.clone()).unwrap().unwrap();
+        let wanted = WantedRecords { states: vec![Failed], ..WantedRecords::default() };
+        let mut following = Following::new(found, &wanted);
+        assert_eq!(more(&mut following), (vec![], 0), "not even its header is written");
+        write(&ended(0, Failed));
+        write(&ended(1, Completed));
+        assert_eq!(more(&mut following), (vec!["0".to_owned()], 2));
+        assert_eq!(more(&mut following), (vec![], 2));
+        write(&ended(2, Failed));
+        // Its writer is killed in the middle of the record, and the next one cuts that off.
+        let length = std::fs::metadata(&path).unwrap().len();
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length - 3).unwrap();
+        assert_eq!(more(&mut following), (vec![], 2));
+        write(&ended(3, Failed));
+        assert_eq!(more(&mut following), (vec!["3".to_owned()], 3));
+    }
 
     #[test]
     fn the_oldest_go_first_when_there_are_too_many_and_all_that_are_too_old() {

@@ -1,11 +1,11 @@
 //! Conversations of commands that want records of steps, at this node's door and from other daemons.
 
 use crate::{
-    daemon::guests::Guests,
+    daemon::guests::{Guest, Guests},
     kernel::users,
     node::{
         conversations::traced,
-        records::{self, Found},
+        records::{self, Following, Found, Sought},
         relay::RelayHeader,
         spool::Spool,
     },
@@ -27,7 +27,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 /// Files that are read at a time, for whomever: further ones wait.
 const READERS: usize = 2;
@@ -36,6 +36,10 @@ const AHEAD: usize = 2;
 /// Questions of one user that are being answered at a time, and of all: each has a thread, which waits for its asker.
 const OF_USER: usize = 4;
 const OF_ALL: usize = 64;
+/// Runs that one user follows at a time. What waits and runs of each is held in memory meanwhile.
+const FOLLOWED: usize = 4;
+/// Those on top may come back after this.
+const COME_BACK: Duration = Duration::from_secs(2);
 /// One that takes nothing for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -48,6 +52,8 @@ pub struct RecordsWorld {
     readers: Arc<Semaphore>,
     /// Whose questions are being answered.
     askers: Guests,
+    /// Who follows records.
+    followers: Guests,
     threads: Arc<Semaphore>,
 }
 
@@ -66,6 +72,7 @@ impl RecordsWorld {
             slurm_uid,
             readers: Arc::new(Semaphore::new(READERS)),
             askers: Guests::with_most(OF_USER),
+            followers: Guests::with_most(FOLLOWED),
             threads: Arc::new(Semaphore::new(OF_ALL)),
         }
     }
@@ -103,57 +110,137 @@ impl RecordsWorld {
     }
 
     async fn converse(&self, replies: Sender<RecordsReply>, mut requests: Receiver<RecordsRequest>, asker: Asker) {
+        let mut followed: Option<(Following, Guest)> = None;
         while let Ok(Some(request)) = requests.recv().await {
-            if !self.answer(&replies, request.msg, &asker).await {
+            let answered = match request.msg {
+                RecordsRequest::Read { job, run, task, wanted } => {
+                    let bounded = wanted.is_bounded();
+                    let read = |found: Found| move |pass: Pass<'_>| records::read(found, &wanted, pass);
+                    self.answer(&replies, Wanted { sought: Sought { job, run, task }, bounded }, &asker, read).await
+                }
+                RecordsRequest::Follow { job, run, task, wanted } => {
+                    let Some(guest) = self.followers.enter(asker.caller.uid) else {
+                        if refuse(&replies, Refusal::RetryAfter { after: COME_BACK }).await {
+                            continue;
+                        }
+                        break;
+                    };
+                    let bounded = wanted.is_bounded();
+                    let read = |found: Found| {
+                        move |pass: Pass<'_>| {
+                            let mut following = Following::new(found, &wanted);
+                            following.more(pass);
+                            following
+                        }
+                    };
+                    let begun = self
+                        .answer(&replies, Wanted { sought: Sought { job, run, task }, bounded }, &asker, read)
+                        .await;
+                    begun
+                        .map(|begun| followed = begun.map(|following| (following, guest)).or(followed.take()))
+                        .map(Some)
+                }
+                RecordsRequest::More => match followed.take() {
+                    None => refused(&replies, Refusal::Internal("nothing is followed".to_owned())).await,
+                    Some((mut following, guest)) => {
+                        let Ok(turn) = self.readers.acquire().await else { break };
+                        let read = move |pass: Pass<'_>| {
+                            following.more(pass);
+                            following
+                        };
+                        let read_on = self.pass_on(&replies, turn, read).await;
+                        read_on.map(|following| followed = Some((following, guest))).map(Some)
+                    }
+                },
+            };
+            if answered.is_none() {
                 break;
             }
         }
     }
 
-    /// False: the asker is gone.
-    async fn answer(&self, replies: &Sender<RecordsReply>, request: RecordsRequest, asker: &Asker) -> bool {
+    /// Reads what is wanted, if the asker may see it. `None`: the asker is gone; `Some(None)`: he was refused.
+    async fn answer<T, R, M>(
+        &self,
+        replies: &Sender<RecordsReply>,
+        wanted: Wanted,
+        asker: &Asker,
+        read: M,
+    ) -> Option<Option<T>>
+    where
+        T: Send + 'static,
+        R: FnOnce(Pass<'_>) -> T + Send + 'static,
+        M: FnOnce(Found) -> R,
+    {
+        let Wanted { sought, bounded } = wanted;
         let uid = asker.caller.uid;
         let (asks, thread) = (self.askers.enter(uid), self.threads.try_acquire());
         if asks.is_none() || thread.is_err() && uid != 0 {
-            return refuse(replies, Refusal::RetryAfter { after: Duration::from_secs(2) }).await;
+            return refused(replies, Refusal::RetryAfter { after: COME_BACK }).await;
         }
-        let Ok(turn) = self.readers.acquire().await else { return false };
-        let mut turn = Some(turn);
-        let RecordsRequest::Read { job, run, wanted } = request;
-        if !wanted.is_bounded() {
-            return refuse(replies, Refusal::InvalidStep("too many of them are named".to_owned())).await;
+        let Ok(turn) = self.readers.acquire().await else { return None };
+        if !bounded {
+            return refused(replies, Refusal::InvalidStep("too many of them are named".to_owned())).await;
         }
         let spool = self.spool.clone();
-        let found = tokio::task::spawn_blocking(move || spool.records_of(job, run)).await;
+        let found = tokio::task::spawn_blocking(move || spool.records_of(sought)).await;
         let found = match found {
             Ok(Ok(found)) => found.into_iter().next(),
-            Ok(Err(e)) => return refuse(replies, Refusal::Internal(e.to_string())).await,
-            Err(e) => return refuse(replies, Refusal::Internal(e.to_string())).await,
+            Ok(Err(e)) => return refused(replies, Refusal::Internal(e.to_string())).await,
+            Err(e) => return refused(replies, Refusal::Internal(e.to_string())).await,
         };
-        let Some(found) = found else { return refuse(replies, Refusal::InvalidJobId).await };
+        let Some(found) = found else { return refused(replies, Refusal::InvalidJobId).await };
         if !self.may_see(asker, &found) {
             static DENIED: Sparing = Sparing::new();
             if let Some(left_out) = DENIED.due(Instant::now()) {
-                tracing::warn!(uid, job_id = job.0, left_out, "records of somebody else's steps were asked for");
+                tracing::warn!(
+                    uid,
+                    job_id = found.run.job.0,
+                    left_out,
+                    "records of somebody else's steps were asked for"
+                );
             }
-            return refuse(replies, Refusal::AccessDenied).await;
+            return refused(replies, Refusal::AccessDenied).await;
         }
+        self.pass_on(replies, turn, read(found)).await.map(Some)
+    }
+
+    /// Has records read on a thread and sends what comes of them. `None`: the asker is gone.
+    async fn pass_on<T: Send + 'static>(
+        &self,
+        replies: &Sender<RecordsReply>,
+        turn: SemaphorePermit<'_>,
+        read: impl FnOnce(Pass<'_>) -> T + Send + 'static,
+    ) -> Option<T> {
+        let mut turn = Some(turn);
         let (parts, mut ready) = mpsc::channel(AHEAD);
-        let reading = tokio::task::spawn_blocking(move || {
-            records::read(&found, &wanted, |part| parts.blocking_send(part).is_ok());
-        });
+        let reading = tokio::task::spawn_blocking(move || read(&mut |part| parts.blocking_send(part).is_ok()));
         while let Some(part) = ready.recv().await {
             // Others read while this one's asker takes it.
             drop(turn.take());
             match tokio::time::timeout(PATIENCE, replies.send(traced(part))).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) | Err(_) => return false,
+                Ok(Err(_)) | Err(_) => return None,
             }
             turn = self.readers.acquire().await.ok();
         }
         drop(turn);
-        reading.await.is_ok()
+        reading.await.ok()
     }
+}
+
+/// Where parts of records go; false: nobody wants more.
+type Pass<'a> = &'a mut dyn FnMut(RecordsReply) -> bool;
+
+/// Whose records are wanted.
+struct Wanted {
+    sought: Sought,
+    bounded: bool,
+}
+
+/// Refuses, and goes on with the conversation; `None`: the asker is gone.
+async fn refused<T>(replies: &Sender<RecordsReply>, refusal: Refusal) -> Option<Option<T>> {
+    refuse(replies, refusal).await.then_some(None)
 }
 
 async fn refuse(replies: &Sender<RecordsReply>, refusal: Refusal) -> bool {

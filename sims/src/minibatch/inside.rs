@@ -86,7 +86,13 @@ impl Inside {
 pub fn drained() -> Fallible<StepCounts> {
     let door = std::env::var_os(GARRICK_STEPD_DOOR).ok_or("no step manager's door in the environment")?;
     let mut client = DoorClient::connect(Path::new(&door), LinkKind::CommandToStepMgr, "minibatch", None)?;
-    client.send(&CommandToStepMgr::Wait { steps: Vec::new(), any: false, progress_ms: 0 })?;
+    client.send(&CommandToStepMgr::Wait {
+        steps: Vec::new(),
+        any: false,
+        progress_ms: 0,
+        groups: false,
+        stay: false,
+    })?;
     loop {
         match client.recv::<StepMgrToCommand>()? {
             StepMgrToCommand::Drained { counts, .. } => return Ok(counts),

@@ -1,9 +1,10 @@
-//! What `garrick run` says about a job on standard error: on a terminal one line that is drawn again and again, else a line
-//! now and then. Counts of steps come from the job's step manager.
+//! What `garrick run` says about a job on standard error: on a terminal one line that is drawn again and again, with bars
+//! ([`crate::submit::wait_bar`]), else a line now and then. Counts of steps come from the job's step manager.
 
 use crate::{
     cluster::{self, Cluster},
     render::words,
+    submit::wait_bar::Standing,
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
@@ -31,14 +32,14 @@ const QUIET_PAUSE: Duration = Duration::from_secs(5);
 pub struct Steps {
     door: Option<DoorClient>,
     not_before: Instant,
-    /// The last counts.
-    pub counts: StepCounts,
+    /// What was heard last.
+    pub standing: Standing,
 }
 
 impl Steps {
     /// Not connected yet.
     pub fn new(now: Instant) -> Self {
-        Self { door: None, not_before: now, counts: StepCounts::default() }
+        Self { door: None, not_before: now, standing: Standing::default() }
     }
 
     /// Takes what has come, and asks where nothing is asked. Failures only mean that there is nothing new: the job may
@@ -52,9 +53,12 @@ impl Steps {
             let Some(door) = &mut self.door else { return };
             match door.try_next::<StepMgrToCommand>() {
                 Ok(None) => return,
-                Ok(Some(StepMgrToCommand::Progress(counts))) => self.counts = counts,
+                Ok(Some(StepMgrToCommand::Progress(counts))) => self.standing = counts.into(),
+                Ok(Some(StepMgrToCommand::Groups { counts, groups, left_out })) => {
+                    self.standing = Standing { counts, groups, left_out };
+                }
                 Ok(Some(StepMgrToCommand::Drained { counts, .. })) => {
-                    self.counts = counts;
+                    self.standing = counts.into();
                     self.door = None;
                 }
                 Ok(Some(_)) | Err(_) => self.door = None,
@@ -67,7 +71,7 @@ impl Steps {
     /// The counts of a job that is over: the step manager may have gone before it could tell its last, the controller has
     /// what it reported.
     pub fn at_the_end(&self, job: &JobView) -> StepCounts {
-        let (reported, heard) = (job.steps.counts, self.counts);
+        let (reported, heard) = (job.steps.counts, self.standing.counts);
         if reported.done + reported.failed >= heard.done + heard.failed { reported } else { heard }
     }
 }
@@ -86,7 +90,8 @@ fn ask(cluster: &Cluster, job: &JobView) -> Option<DoorClient> {
         let to = TunnelTo { address: place.address, node: place.node, job: job.id.0 };
         cluster.connect_through(LinkKind::CommandToStepMgr, "garrick", to).ok()?
     };
-    client.send(&CommandToStepMgr::Wait { steps: Vec::new(), any: false, progress_ms: PROGRESS_MS }).ok()?;
+    let (steps, progress_ms) = (Vec::new(), PROGRESS_MS);
+    client.send(&CommandToStepMgr::Wait { steps, any: false, progress_ms, groups: true, stay: false }).ok()?;
     Some(client)
 }
 
@@ -105,58 +110,27 @@ pub fn line(job: &JobView, counts: StepCounts, now: Timestamp) -> String {
     text
 }
 
-/// Where the line is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surface {
-    /// A terminal: the line stays at the bottom.
-    Terminal,
-    /// Anything else: a line of its own each time.
-    Plain,
-}
-
-/// Draws the line: decides what has to be written.
+/// The line where there is no terminal: now and then, and if it changed.
 #[derive(Debug)]
 pub struct Ticker {
-    surface: Surface,
     shown: String,
     last: Instant,
 }
 
 impl Ticker {
-    /// Nothing drawn yet. Off a terminal, a job that is soon over gets its last line only.
-    pub const fn new(surface: Surface, now: Instant) -> Self {
-        Self { surface, shown: String::new(), last: now }
+    /// Nothing said yet. A job that is soon over gets its last line only.
+    pub const fn new(now: Instant) -> Self {
+        Self { shown: String::new(), last: now }
     }
 
-    /// What to write so that this line is shown.
+    /// What to write so that this line is known.
     pub fn show(&mut self, line: &str, now: Instant) -> String {
-        match self.surface {
-            Surface::Terminal if line != self.shown => {
-                self.shown = line.to_owned();
-                format!("\r\x1b[K{line}")
-            }
-            Surface::Plain if line != self.shown && now.duration_since(self.last) >= QUIET_PAUSE => {
-                self.shown = line.to_owned();
-                self.last = now;
-                format!("{line}\n")
-            }
-            _ => String::new(),
+        if line == self.shown || now.duration_since(self.last) < QUIET_PAUSE {
+            return String::new();
         }
-    }
-
-    /// What to write before other output, so that the line does not stand in its way.
-    pub fn clear(&mut self) -> &'static str {
-        if self.surface == Surface::Terminal && !self.shown.is_empty() {
-            self.shown.clear();
-            "\r\x1b[K"
-        } else {
-            ""
-        }
-    }
-
-    /// What to write for the last line, which stays.
-    pub fn finish(&mut self, line: &str) -> String {
-        format!("{}{line}\n", self.clear())
+        self.shown = line.to_owned();
+        self.last = now;
+        format!("{line}\n")
     }
 }
 
@@ -165,25 +139,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_gets_one_line_drawn_over() {
-        let now = Instant::now();
-        let mut ticker = Ticker::new(Surface::Terminal, now);
-        assert_eq!(ticker.show("a", now), "\r\x1b[Ka");
-        assert_eq!(ticker.show("a", now), "");
-        assert_eq!(ticker.clear(), "\r\x1b[K");
-        assert_eq!(ticker.clear(), "");
-        assert_eq!(ticker.show("b", now), "\r\x1b[Kb");
-        assert_eq!(ticker.finish("end"), "\r\x1b[Kend\n");
-    }
-
-    #[test]
     fn a_log_gets_a_line_now_and_then() {
         let now = Instant::now();
-        let mut ticker = Ticker::new(Surface::Plain, now);
+        let mut ticker = Ticker::new(now);
         assert_eq!(ticker.show("a", now), "");
         assert_eq!(ticker.show("b", now + QUIET_PAUSE), "b\n");
         assert_eq!(ticker.show("c", now + QUIET_PAUSE), "");
         assert_eq!(ticker.show("d", now + 2 * QUIET_PAUSE), "d\n");
-        assert_eq!(ticker.finish("end"), "end\n");
+        assert_eq!(ticker.show("d", now + 4 * QUIET_PAUSE), "");
     }
 }

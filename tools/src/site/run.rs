@@ -7,14 +7,14 @@ use super::{
     down,
     follow::Followed,
     home::Home,
-    progress::{self, Steps, Surface, Ticker},
+    progress::{self, Steps, Ticker},
     up,
 };
 use crate::{
     cluster::{Cluster, ClusterError, Daemon},
     output::{self, Console},
     render::words,
-    submit::signals::Signals,
+    submit::{signals::Signals, wait_bar::WaitBar},
 };
 use garrick_model::{
     env_vars::SLURM_CONF,
@@ -185,9 +185,25 @@ struct Stay<'a> {
     /// Sizes of the output files when the job was first seen.
     before: Option<[u64; 2]>,
     files: Vec<(Followed, Target)>,
-    ticker: Ticker,
+    display: Display,
     steps: Steps,
     interrupted: u32,
+}
+
+/// How standard error shows how far it is.
+enum Display {
+    Terminal(Box<WaitBar>),
+    Plain(Ticker),
+}
+
+impl Display {
+    /// Has something written with nothing in its way.
+    fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        match self {
+            Self::Terminal(bars) => bars.aside(write),
+            Self::Plain(_) => write(),
+        }
+    }
 }
 
 /// Where a followed file goes.
@@ -199,7 +215,10 @@ enum Target {
 
 impl<'a> Stay<'a> {
     fn new(cluster: &'a Cluster, id: JobId, console: &'a Console) -> Self {
-        let surface = if io::stderr().is_terminal() { Surface::Terminal } else { Surface::Plain };
+        let display = match io::stderr().is_terminal() {
+            true => Display::Terminal(Box::new(WaitBar::new(id))),
+            false => Display::Plain(Ticker::new(Instant::now())),
+        };
         Self {
             cluster,
             console,
@@ -207,7 +226,7 @@ impl<'a> Stay<'a> {
             view: None,
             before: None,
             files: Vec::new(),
-            ticker: Ticker::new(surface, Instant::now()),
+            display,
             steps: Steps::new(Instant::now()),
             interrupted: 0,
         }
@@ -287,9 +306,11 @@ impl<'a> Stay<'a> {
 
     fn draw(&mut self) {
         let Some(view) = &self.view else { return };
-        let line = progress::line(view, self.steps.counts, Timestamp::now());
-        let text = self.ticker.show(&line, Instant::now());
-        output::stderr(text.as_bytes());
+        let line = progress::line(view, self.steps.standing.counts, Timestamp::now());
+        match &mut self.display {
+            Display::Terminal(bars) => bars.draw(line, &self.steps.standing),
+            Display::Plain(ticker) => output::stderr(ticker.show(&line, Instant::now()).as_bytes()),
+        }
     }
 
     fn pass_output_on(&mut self) -> Result<(), SiteError> {
@@ -299,15 +320,18 @@ impl<'a> Stay<'a> {
             if file.pass_on(&mut new).unwrap_or(0) == 0 {
                 continue;
             }
-            output::stderr(self.ticker.clear().as_bytes());
-            match target {
-                Target::Stderr => output::stderr(&new),
-                Target::Stdout => match output::stdout_as_is(|out| out.write_all(&new)) {
-                    Ok(()) => {}
-                    // A reader that went away takes no more; the job's end still matters.
-                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-                    Err(error) => return Err(SiteError::Other(format!("standard output: {error}"))),
-                },
+            let written = self.display.aside(|| match target {
+                Target::Stderr => {
+                    output::stderr(&new);
+                    Ok(())
+                }
+                Target::Stdout => output::stdout_as_is(|out| out.write_all(&new)),
+            });
+            match written {
+                Ok(()) => {}
+                // A reader that went away takes no more; the job's end still matters.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                Err(error) => return Err(SiteError::Other(format!("standard output: {error}"))),
             }
         }
         Ok(())
@@ -324,9 +348,8 @@ impl<'a> Stay<'a> {
             full: again,
             ..CancelRequest::default()
         };
-        output::stderr(self.ticker.clear().as_bytes());
         let how = if again { "killing" } else { "cancelling" };
-        self.console.line(format_args!("signal {signal}: {how} job {}", self.id));
+        self.display.aside(|| self.console.line(format_args!("signal {signal}: {how} job {}", self.id)));
         match self.cluster.ask("garrick", &CommandRequest::Cancel(cancel)) {
             // One that is already over ends the loop by itself.
             Ok(_) | Err(ClusterError::Refused(_)) => Ok(()),
@@ -346,9 +369,11 @@ impl<'a> Stay<'a> {
             _ => format!(" ({}, exit code {})", words::reason(&view.reason), words::exit(view.exit)),
         };
         let cause = view.system_comment.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
-        let text = self.ticker.finish(&format!("{line}{reason}{cause}"));
-        output::stderr(text.as_bytes());
-        Ok(exit_code(view, self.interrupted > 0))
+        let code = exit_code(view, self.interrupted > 0);
+        // The bars go, and this line stays.
+        self.display = Display::Plain(Ticker::new(Instant::now()));
+        output::stderr(format!("{line}{reason}{cause}\n").as_bytes());
+        Ok(code)
     }
 }
 

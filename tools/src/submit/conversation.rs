@@ -254,6 +254,7 @@ impl Conversation {
             | StepMgrToCommand::Placed(_)
             | StepMgrToCommand::Attached { .. }
             | StepMgrToCommand::Progress(_)
+            | StepMgrToCommand::Groups { .. }
             | StepMgrToCommand::Drained { .. }
             | StepMgrToCommand::Steps(_)
             | StepMgrToCommand::PerStep(_) => {

@@ -89,7 +89,8 @@ fn run(dir: &std::path::Path, label: bool, input: Input, manager: impl FnOnce(Ma
     let (ours, theirs) = UnixStream::pair().unwrap();
     let played = thread::spawn(move || manager(Manager::new(theirs)));
     let mut door = DoorClient::over(ours, LinkKind::CommandToStepMgr, "srun 0").unwrap();
-    door.send(&CommandToStepMgr::Wait { steps: vec![], any: false, progress_ms: 0 }).unwrap();
+    door.send(&CommandToStepMgr::Wait { steps: vec![], any: false, progress_ms: 0, groups: false, stay: false })
+        .unwrap();
     let plan = StreamPlan {
         input,
         output: Sink::File(dir.join("out-%J").to_str().unwrap().to_owned()),

@@ -8,7 +8,7 @@ use super::{
     signals::Signals,
     srun,
     startup::{self, Startup},
-    wait_bar::WaitBar,
+    wait_bar::{Standing, WaitBar},
 };
 use crate::{
     cluster::{Cluster, ClusterError},
@@ -120,14 +120,18 @@ pub fn worst_of_steps(job: JobId, steps: Vec<WhichSteps>, typed: &Typed, console
 }
 
 fn wait_for(target: &Target, typed: &Typed, console: &Console, deadline: Option<Instant>) -> Result<i32, i32> {
-    let mut wait = Wait::new(typed, console, deadline);
+    let mut wait = Wait::new(target.job, typed, console, deadline);
     let mut search = Search::new(Way::new(typed.conf.as_deref(), console, target.job), console);
     let mut found = search.begin(wait.until());
     loop {
         let error = match found {
             Ok(door) => match wait.at(door, &target.steps, &mut search) {
                 Waited::Over(code) => return Ok(code),
-                Waited::Lost(error) => ClusterError::Door(error),
+                Waited::Lost(error) => {
+                    // What is said meanwhile is not to stand behind a bar.
+                    wait.bar.iter().for_each(WaitBar::clear);
+                    ClusterError::Door(error)
+                }
             },
             Err(no_way) => return wait.ended(no_way, target),
         };
@@ -323,12 +327,12 @@ struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    fn new(typed: &'a Typed, console: &'a Console, deadline: Option<Instant>) -> Self {
+    fn new(job: JobId, typed: &'a Typed, console: &'a Console, deadline: Option<Instant>) -> Self {
         let shows_progress = !typed.quiet && nix::unistd::isatty(io::stderr()).unwrap_or(false);
         Self {
             typed,
             console,
-            bar: shows_progress.then(WaitBar::new),
+            bar: shows_progress.then(|| WaitBar::new(job)),
             // A bar is to be gone before the prompt comes back.
             signals: if shows_progress { Signals::block(&[Signal::SIGINT, Signal::SIGTERM]).ok() } else { None },
             deadline,
@@ -342,7 +346,8 @@ impl<'a> Wait<'a> {
 
     fn at(&mut self, mut door: DoorClient, steps: &[WhichSteps], search: &mut Search<'_>) -> Waited {
         let progress_ms = if self.bar.is_some() { PROGRESS_MS } else { 0 };
-        let request = CommandToStepMgr::Wait { steps: steps.to_vec(), any: self.typed.any, progress_ms };
+        let (steps, any, groups) = (steps.to_vec(), self.typed.any, self.bar.is_some());
+        let request = CommandToStepMgr::Wait { steps, any, progress_ms, groups, stay: false };
         if let Err(error) = door.send(&request) {
             return Waited::Lost(error);
         }
@@ -388,13 +393,21 @@ impl<'a> Wait<'a> {
         1
     }
 
+    fn show(&mut self, standing: &Standing) {
+        if let Some(bar) = &mut self.bar {
+            bar.show(standing);
+        }
+    }
+
     /// A message of the step manager; the exit code when it was the last.
     fn take(&mut self, message: StepMgrToCommand) -> Option<i32> {
         match message {
             StepMgrToCommand::Progress(counts) => {
-                if let Some(bar) = &mut self.bar {
-                    bar.show(&counts);
-                }
+                self.show(&counts.into());
+                None
+            }
+            StepMgrToCommand::Groups { counts, groups, left_out } => {
+                self.show(&Standing { counts, groups, left_out });
                 None
             }
             StepMgrToCommand::Drained { worst, .. } => {

@@ -1,11 +1,16 @@
-//! What `swait` shows on a terminal: how many steps wait, run and are over, how fast, and how long it will take at that
-//! rate; and a bar as long as there is room. Drawn on standard error and gone at the end.
+//! What `swait`, `garrick run` and `garrick steps --follow` show on a terminal: how many steps wait, run and are over, how
+//! fast, and how long it will take at that rate; and a bar as long as there is room. Where several arrays and lists are not
+//! over, each has a bar too. Drawn on standard error and gone at the end.
 
+use super::terminal;
 use crate::render::words::step_counts;
-use garrick_model::{time::short_duration, view::StepCounts};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use garrick_model::{
+    ids::JobId, messages::step::StepGroup, time::short_duration, view::StepCounts, visible::written_out,
+};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::{
-    fmt,
+    cmp::Reverse,
+    fmt, io,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -64,45 +69,198 @@ impl Pace {
     }
 }
 
-/// The bar.
-pub struct WaitBar {
+/// Bars that are drawn at most, however large the terminal is.
+const MOST_BARS: usize = 16;
+/// Lines of the terminal that are left to others: that of all steps, and the one that the cursor is on.
+const OTHER_LINES: usize = 2;
+/// Longest name beside a bar.
+const MOST_NAME: usize = 20;
+/// Draws a second that indicatif lets pass: each change of each bar is one.
+const DRAWS: u8 = 250;
+
+/// How far a step manager's steps are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// All of them.
+    pub counts: StepCounts,
+    /// Arrays and lists that are not over.
+    pub groups: Vec<StepGroup>,
+    /// How many more of those there are.
+    pub left_out: u64,
+}
+
+impl From<StepCounts> for Standing {
+    fn from(counts: StepCounts) -> Self {
+        Self { counts, ..Self::default() }
+    }
+}
+
+/// A bar beside that of all steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    text: String,
+    counts: StepCounts,
+}
+
+fn sum(all: impl Iterator<Item = StepCounts>) -> StepCounts {
+    all.fold(StepCounts::default(), |a, b| StepCounts {
+        queued: a.queued + b.queued,
+        running: a.running + b.running,
+        done: a.done + b.done,
+        failed: a.failed + b.failed,
+        cancelled: a.cancelled + b.cancelled,
+    })
+}
+
+/// `5609.7`, `5609.[8-1007]`, with the steps' name.
+fn title(job: JobId, group: &StepGroup) -> String {
+    let StepGroup { first, last, .. } = group;
+    let which = if first == last { format!("{job}.{first}") } else { format!("{job}.[{first}-{last}]") };
+    let name = written_out(&group.name);
+    match name.char_indices().nth(MOST_NAME) {
+        Some((at, _)) => format!("{which} {}...", &name[..at]),
+        None => format!("{which} {name}"),
+    }
+}
+
+/// A line for each array and list where there are several, in their order; of more than there is room for the busiest, and one
+/// line for the rest.
+fn lines(job: JobId, standing: &Standing, room: usize) -> Vec<Line> {
+    let Standing { groups, left_out, .. } = standing;
+    if groups.len() < 2 || room == 0 {
+        return Vec::new();
+    }
+    let mut shown: Vec<&StepGroup> = groups.iter().collect();
+    let mut rest: Vec<&StepGroup> = Vec::new();
+    if groups.len() > room || *left_out > 0 {
+        shown.sort_by_key(|group| (Reverse((group.counts.running, group.counts.queued)), group.first));
+        rest = shown.split_off(room.saturating_sub(1).min(shown.len()));
+        shown.sort_by_key(|group| group.first);
+    }
+    let line = |text: String, counts: StepCounts| Line { text, counts };
+    let mut all: Vec<Line> = shown.iter().map(|group| line(title(job, group), group.counts)).collect();
+    if !rest.is_empty() || *left_out > 0 {
+        let more = rest.len() as u64 + left_out;
+        all.push(line(format!("{more} more"), sum(rest.iter().map(|group| group.counts))));
+    }
+    // The bars begin in one column.
+    let width = |of: &dyn Fn(&Line) -> String| all.iter().map(|line| of(line).chars().count()).max().unwrap_or(0);
+    let counts = |line: &Line| step_counts(&line.counts);
+    let (titles, numbers) = (width(&|line| line.text.clone()), width(&counts));
+    for line in &mut all {
+        line.text = format!("{:titles$}  {:numbers$}", line.text, counts(line));
+    }
+    all
+}
+
+/// A bar of indicatif's, with text before it.
+struct Drawn {
     bar: ProgressBar,
-    /// What stands before it. Shared, so that text and bar change in one stroke.
+    /// Shared, so that text and bar change in one stroke.
     text: Arc<Mutex<String>>,
+    is_bar: bool,
+}
+
+impl Drawn {
+    fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let drawn = Self { bar, text: Arc::new(Mutex::new(String::new())), is_bar: true };
+        drawn.bar.set_style(drawn.style());
+        drawn
+    }
+
+    fn style(&self) -> ProgressStyle {
+        let shown = Arc::clone(&self.text);
+        let text = move |_: &ProgressState, out: &mut dyn fmt::Write| {
+            // Where it cannot be written, nothing can be said either.
+            let _ = out.write_str(&shown.lock().unwrap_or_else(PoisonError::into_inner));
+        };
+        let template = if self.is_bar { "{text} [{wide_bar}]" } else { "{text}" };
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        style.with_key("text", text).progress_chars("=> ")
+    }
+
+    fn show(&mut self, text: String, counts: Option<&StepCounts>) {
+        let before = std::mem::replace(&mut *self.text.lock().unwrap_or_else(PoisonError::into_inner), text);
+        if self.is_bar != counts.is_some() {
+            self.is_bar = counts.is_some();
+            self.bar.set_style(self.style());
+        }
+        let (len, pos) = counts.map_or((1, 0), |counts| (counts.queued + counts.running + over(counts), over(counts)));
+        let same = before == *self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        if !same || self.bar.length() != Some(len) || self.bar.position() != pos {
+            self.bar.update(|state| {
+                state.set_len(len);
+                state.set_pos(pos);
+            });
+        }
+    }
+}
+
+/// A bar for all steps, and above it one for each array and list where several are not over.
+pub struct WaitBar {
+    job: JobId,
+    multi: MultiProgress,
+    all: Drawn,
+    each: Vec<Drawn>,
     pace: Pace,
     start: Instant,
 }
 
 impl WaitBar {
-    /// Draws nothing yet.
-    pub fn new() -> Self {
-        let text = Arc::new(Mutex::new(String::new()));
-        let shown = Arc::clone(&text);
-        let counts = move |_: &ProgressState, out: &mut dyn fmt::Write| {
-            // Where it cannot be written, nothing can be said either.
-            let _ = out.write_str(&shown.lock().unwrap_or_else(PoisonError::into_inner));
-        };
-        let style =
-            ProgressStyle::with_template("{counts} [{wide_bar}]").unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        bar.set_style(style.with_key("counts", counts).progress_chars("=> "));
-        Self { bar, text, pace: Pace::new(), start: Instant::now() }
+    /// Of the steps of that job. Draws nothing yet.
+    pub fn new(job: JobId) -> Self {
+        let multi = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(DRAWS));
+        let mut all = Drawn::new();
+        all.bar = multi.add(all.bar);
+        Self { job, multi, all, each: Vec::new(), pace: Pace::new(), start: Instant::now() }
     }
 
-    /// Draws.
-    pub fn show(&mut self, counts: &StepCounts) {
-        self.pace.saw(self.start.elapsed(), counts);
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = self.pace.line(counts);
-        self.bar.update(|state| {
-            state.set_len(counts.queued + counts.running + over(counts));
-            state.set_pos(over(counts));
-        });
+    /// Draws, with what it says of all steps by itself.
+    pub fn show(&mut self, standing: &Standing) {
+        self.pace.saw(self.start.elapsed(), &standing.counts);
+        let text = self.pace.line(&standing.counts);
+        self.draw(text, standing);
+    }
+
+    /// Draws, with that text about all of them.
+    pub fn draw(&mut self, text: String, standing: &Standing) {
+        let rows = terminal::size(io::stderr()).map_or(0, |(rows, _)| usize::from(rows));
+        let lines = lines(self.job, standing, rows.saturating_sub(OTHER_LINES).min(MOST_BARS));
+        while self.each.len() > lines.len() {
+            if let Some(gone) = self.each.pop() {
+                gone.bar.finish_and_clear();
+                self.multi.remove(&gone.bar);
+            }
+        }
+        while self.each.len() < lines.len() {
+            let mut drawn = Drawn::new();
+            drawn.bar = self.multi.insert_before(&self.all.bar, drawn.bar);
+            self.each.push(drawn);
+        }
+        for (drawn, line) in self.each.iter_mut().zip(lines) {
+            drawn.show(line.text, Some(&line.counts));
+        }
+        let counts = (standing.counts != StepCounts::default()).then_some(&standing.counts);
+        self.all.show(text, counts);
+    }
+
+    /// Has something written while nothing is drawn.
+    pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.multi.suspend(write)
+    }
+
+    /// Takes everything away until something is shown again.
+    pub fn clear(&self) {
+        // A terminal that takes nothing shows nothing either.
+        let _ = self.multi.clear();
     }
 }
 
 impl Drop for WaitBar {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.each.iter().for_each(|drawn| drawn.bar.finish_and_clear());
+        self.all.bar.finish_and_clear();
     }
 }
 
@@ -153,5 +311,45 @@ mod tests {
         (0..1000).for_each(|ms| pace.saw(at(ms), &counts(0, 0, ms, 0)));
         assert!(pace.samples.len() <= SAMPLES);
         assert_eq!(pace.line(&counts(0, 1, 999, 0)), "0 queued, 1 running, 999 done, 0 failed, 1000.0/s, 0:00 left");
+    }
+
+    fn group(first: u32, last: u32, running: u64, queued: u64) -> StepGroup {
+        let counts = counts(queued, running, 2, 1);
+        StepGroup { first, last, array: first == last, name: format!("s{first}"), counts }
+    }
+
+    fn texts(standing: &Standing, room: usize) -> Vec<String> {
+        lines(JobId(5), standing, room).into_iter().map(|line| line.text).collect()
+    }
+
+    #[test]
+    fn each_array_and_list_has_a_line_where_there_are_several() {
+        let groups = vec![group(0, 0, 2, 100), group(3, 12, 1, 7)];
+        let standing = Standing { groups, ..Standing::default() };
+        let expected = [
+            "5.0 s0       100 queued, 2 running, 2 done, 1 failed",
+            "5.[3-12] s3  7 queued, 1 running, 2 done, 1 failed  ",
+        ];
+        assert_eq!(texts(&standing, 2), expected);
+        let one = Standing { groups: standing.groups[..1].to_vec(), ..Standing::default() };
+        assert_eq!((texts(&one, 9), texts(&standing, 0)), (vec![], vec![]));
+    }
+
+    #[test]
+    fn of_more_than_there_is_room_for_the_busiest_are_shown_and_the_rest_together() {
+        let groups = (0..10).map(|n| group(n, n, u64::from(n % 5), u64::from(n))).collect();
+        let standing = Standing { groups, left_out: 3, ..Standing::default() };
+        let shown = texts(&standing, 4);
+        let titles: Vec<&str> = shown.iter().map(|text| text.split("  ").next().unwrap_or_default()).collect();
+        assert_eq!(titles, ["5.4 s4", "5.8 s8", "5.9 s9", "10 more"]);
+        assert!(shown[3].ends_with("24 queued, 9 running, 14 done, 7 failed"), "{shown:?}");
+        let fits = Standing { left_out: 0, ..standing };
+        assert_eq!(texts(&fits, 10).len(), 10);
+    }
+
+    #[test]
+    fn what_steps_are_called_does_nothing_to_the_terminal() {
+        let odd = StepGroup { name: "a\u{1b}[2J and much more than there is room for".to_owned(), ..group(1, 1, 1, 1) };
+        assert_eq!(title(JobId(5), &odd), "5.1 a\\u{1b}[2J and much ...");
     }
 }

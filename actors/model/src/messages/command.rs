@@ -6,7 +6,7 @@
 use crate::{
     bounded,
     config::{LogChange, LogLevel},
-    ids::{JobId, RequestId, Sluid},
+    ids::{ArrayTask, JobId, RequestId, Sluid},
     messages::{
         priority::{JobPriority, PriorityWeights},
         records::RecordsPlace,
@@ -150,6 +150,9 @@ pub enum CommandRequest {
         job: JobId,
         /// This run of it; else the newest.
         run: Option<Sluid>,
+        /// With [`JobId::OF_A_RUN`] and no run: this task of a job array.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<ArrayTask>,
     },
     /// To a node's agent, at its own door: does that run go on here? A command whose step manager is away asks that, and waits as
     /// long as it does. Repeatable, needs no controller. Answer: `Run`.

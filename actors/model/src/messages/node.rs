@@ -4,7 +4,7 @@
 
 use crate::{
     config::LogChange,
-    ids::{JobId, Sluid},
+    ids::{ArrayTask, JobId, Sluid},
     messages::command::{Caller, CommandReply, CommandRequest, TraceLine},
     packed_steps::PackedSteps,
     refusal::Refusal,
@@ -261,6 +261,9 @@ pub enum ControllerToNode {
         /// This run of it.
         #[serde(default)]
         run: Option<Sluid>,
+        /// With [`JobId::OF_A_RUN`] and no run: this task of a job array.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<ArrayTask>,
     },
     /// Cancel or signal steps through their step manager.
     SignalSteps {

@@ -9,6 +9,7 @@ use crate::{
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
+    view::StepCounts,
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -60,6 +61,10 @@ pub struct WantedRecords {
     pub texts: bool,
     /// Before the steps of a batch what it is made of, so that they can be run again.
     pub batches: bool,
+    /// Of specs of a batch that share their environment it is told with the first alone: an empty one is that of the spec told
+    /// before of the same batch.
+    #[serde(default)]
+    pub share_environments: bool,
 }
 
 /// What a command asks of a daemon.
@@ -71,9 +76,27 @@ pub enum RecordsRequest {
         job: JobId,
         /// This run of it; else the newest that is recorded there.
         run: Option<Sluid>,
+        /// With [`JobId::OF_A_RUN`] and no run: this task of a job array.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<ArrayTask>,
         /// What of it.
         wanted: WantedRecords,
     },
+    /// The same, and then what will become of its steps: told are steps that are over, not those that run or wait. Answered by
+    /// `Run`, what is wanted so far, and `SoFar`; or by `Refused`.
+    Follow {
+        /// Job, as of `Read`.
+        job: JobId,
+        /// Run.
+        run: Option<Sluid>,
+        /// Task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<ArrayTask>,
+        /// What of it.
+        wanted: WantedRecords,
+    },
+    /// After `SoFar`: what has been recorded since. Answered by what is wanted of that, and `SoFar`.
+    More,
 }
 
 /// Names that a request may have: each is compared with every step.
@@ -168,6 +191,9 @@ pub struct RecordedStep {
     /// Why it ended as it did, where exit status and state do not say it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// The same in the word that other commands show, where there is one.
+    #[serde(default, skip_serializing_if = "Reason::is_none")]
+    pub word: Reason,
     /// Number of the line in its list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
@@ -230,6 +256,13 @@ pub enum RecordsReply {
         origins: Vec<RecordedOrigin>,
         /// They.
         steps: Vec<RecordedStep>,
+    },
+    /// Answer to `Follow` and `More`: nothing more is recorded now.
+    SoFar {
+        /// Of all steps with a number, whether they are wanted or not.
+        counts: StepCounts,
+        /// What is wrong with the records: what stands behind it is not read.
+        damage: Option<String>,
     },
     /// Nothing follows.
     Over {

@@ -56,6 +56,13 @@ pub enum CommandToStepMgr {
         any: bool,
         /// Least time between two progress messages; 0: none wanted.
         progress_ms: u32,
+        /// Progress is wanted of each array and list by itself: `Groups` instead of `Progress`.
+        #[serde(default)]
+        groups: bool,
+        /// Without named steps: that nothing is left for the moment is not the end, since more may be handed over. The end of
+        /// the run is.
+        #[serde(default)]
+        stay: bool,
     },
     /// Steps, queued ones too.
     List,
@@ -118,6 +125,24 @@ pub struct StepLayout {
     /// Which of the handed descriptors the tasks have: nothing of these streams comes by message.
     #[serde(default)]
     pub handed: [bool; 3],
+}
+
+/// Arrays and lists in one `Groups` message.
+pub const MOST_GROUPS: usize = 100;
+
+/// An array or a list of steps, of which some are not over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepGroup {
+    /// Its number, or that of its first step.
+    pub first: u32,
+    /// The number of its last step so far; of an array its number.
+    pub last: u32,
+    /// It is an array.
+    pub array: bool,
+    /// What its steps are called.
+    pub name: String,
+    /// What became of them so far.
+    pub counts: StepCounts,
 }
 
 /// Where a stream of a task goes that nobody relays.
@@ -226,6 +251,15 @@ pub enum StepMgrToCommand {
     },
     /// During `Wait`.
     Progress(StepCounts),
+    /// During `Wait`, if it asked for groups.
+    Groups {
+        /// Of all steps, those of no group included.
+        counts: StepCounts,
+        /// Arrays and lists of which something waits or runs, [`MOST_GROUPS`] at most: the busiest, in the order of their numbers.
+        groups: Vec<StepGroup>,
+        /// How many there are beside those.
+        left_out: u64,
+    },
     /// Answer to `Wait`: nothing is left.
     Drained {
         /// Job.

@@ -157,7 +157,7 @@ fn named(name: &str) -> Arc<StepSpec> {
 }
 
 fn accepted(first: u32, specs: Vec<Arc<StepSpec>>, members: StoredMembers) -> StepEvent {
-    let batch = Arc::new(StoredBatch { specs, members });
+    let batch = Arc::new(StoredBatch::new(specs, members));
     StepEvent::Accepted { request: RequestId(u64::MAX, u64::from(first)), first, batch, at: at(i64::from(first)) }
 }
 

@@ -4,11 +4,11 @@
 use crate::{
     cluster::{Answer, Cluster, ClusterError},
     output::Console,
-    submit::patience,
+    submit::{patience, signals::Signals},
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
-    ids::JobId,
+    ids::{ArrayTask, JobId, Sluid},
     messages::{
         command::{CommandReply, CommandRequest, JobSelector},
         records::{
@@ -18,8 +18,13 @@ use garrick_model::{
     refusal::Refusal,
     state::{JobState, Reason},
     step_selector::StepsSelector,
+    view::StepCounts,
 };
-use std::time::Duration;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::{
+    os::fd::AsFd as _,
+    time::{Duration, Instant},
+};
 
 /// Reading many records takes a daemon a while before the first comes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -68,25 +73,67 @@ pub fn read(
     wanted: WantedRecords,
     take: &mut dyn FnMut(Part) -> bool,
 ) -> Answer<Over> {
-    // A run is found by itself; a task or a component that the controller has forgotten is not.
-    let (job, run) = match named.run {
-        Some(run) => (JobId::OF_A_RUN, Some(run)),
+    let request = |Sought { job, run, task }| RecordsRequest::Read { job, run, task, wanted: wanted.clone() };
+    match ask(cluster, console, named, &request, None, take)?.1 {
+        Heard::Over(over) => Ok(over),
+        Heard::SoFar(..) | Heard::Stopped | Heard::Signal(_) => Ok(Over { ending: None, missing: Vec::new() }),
+    }
+}
+
+/// How a question about records was answered.
+#[derive(Debug)]
+pub enum Heard {
+    /// All of them came.
+    Over(Over),
+    /// All so far, and what is damaged of them.
+    SoFar(StepCounts, Option<String>),
+    /// No more were wanted.
+    Stopped,
+    /// This signal came.
+    Signal(i32),
+}
+
+/// Whose records are looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sought {
+    /// Job; [`JobId::OF_A_RUN`] where a run or a task is named.
+    pub job: JobId,
+    /// Run.
+    pub run: Option<Sluid>,
+    /// Task of a job array.
+    pub task: Option<ArrayTask>,
+}
+
+/// Asks whoever has the records of the named steps' run. The door is there for more questions.
+pub fn ask(
+    cluster: &Cluster,
+    console: &Console,
+    named: &StepsSelector,
+    request: &dyn Fn(Sought) -> RecordsRequest,
+    signals: Option<&Signals>,
+    take: &mut dyn FnMut(Part) -> bool,
+) -> Answer<(DoorClient, Heard)> {
+    let of_job = |job| Sought { job, run: None, task: None };
+    // A run is found by itself, and so is a task; a component that the controller has forgotten is not.
+    let sought = match named.run {
+        Some(run) => Sought { run: Some(run), ..of_job(JobId::OF_A_RUN) },
         None if named.task.is_some() || named.het.is_some() => match &by_number(cluster, console, named)[..] {
-            [one] if one.task.is_none() && one.het.is_none() => (one.job, None),
+            [one] if one.task.is_none() && one.het.is_none() => of_job(one.job),
+            _ if named.array_task().is_some() => Sought { task: named.array_task(), ..of_job(JobId::OF_A_RUN) },
             _ => return Err(Refusal::InvalidJobId.into()),
         },
-        None => (named.job, None),
+        None => of_job(named.job),
     };
-    let asked = patience::ask(cluster, console, &CommandRequest::FindRecords { job, run });
+    let Sought { job, run, task } = sought;
+    let asked = patience::ask(cluster, console, &CommandRequest::FindRecords { job, run, task });
     let (places, missing) = match asked {
         Ok(CommandReply::RecordPlaces { places, missing }) => (places, missing),
         Ok(_) => return Err(ClusterError::Unexpected("asked for records")),
         Err(error) if error.is_passing() => {
-            let request = RecordsRequest::Read { job, run, wanted };
-            return match here(cluster, console, &request, take) {
-                Ok(over) => {
+            return match here(cluster, console, &request(sought), signals, take) {
+                Ok(heard) => {
                     console.warning(format_args!("{error}: these are the records of this host alone"));
-                    Ok(over)
+                    Ok(heard)
                 }
                 Err(_) => Err(error),
             };
@@ -102,8 +149,9 @@ pub fn read(
     };
     let job = place.job;
     let to = TunnelTo { address: place.address, node: place.node, job: job.0 };
-    let door = cluster.connect_through(LinkKind::CommandToRecords, console.program(), to)?;
-    converse(door, &RecordsRequest::Read { job, run: Some(place.sluid), wanted }, take)
+    let mut door = cluster.connect_through(LinkKind::CommandToRecords, console.program(), to)?;
+    let heard = converse(&mut door, &request(Sought { run: Some(place.sluid), ..of_job(job) }), signals, take)?;
+    Ok((door, heard))
 }
 
 /// The daemons of this host alone.
@@ -111,11 +159,12 @@ fn here(
     cluster: &Cluster,
     console: &Console,
     request: &RecordsRequest,
+    signals: Option<&Signals>,
     take: &mut dyn FnMut(Part) -> bool,
-) -> Answer<Over> {
+) -> Answer<(DoorClient, Heard)> {
     let mut outcome = Err(Refusal::InvalidJobId.into());
-    for door in cluster.connect_to_nodes(LinkKind::CommandToRecords, console.program()) {
-        outcome = converse(door, request, take);
+    for mut door in cluster.connect_to_nodes(LinkKind::CommandToRecords, console.program()) {
+        outcome = converse(&mut door, request, signals, take).map(|heard| (door, heard));
         if !matches!(&outcome, Err(error) if error.refusal() == Some(&Refusal::InvalidJobId)) {
             break;
         }
@@ -123,20 +172,57 @@ fn here(
     outcome
 }
 
-fn converse(mut door: DoorClient, request: &RecordsRequest, take: &mut dyn FnMut(Part) -> bool) -> Answer<Over> {
+/// Asks at a door, and hears the answer to its end.
+pub fn converse(
+    door: &mut DoorClient,
+    request: &RecordsRequest,
+    signals: Option<&Signals>,
+    take: &mut dyn FnMut(Part) -> bool,
+) -> Answer<Heard> {
     door.set_timeout(Some(PATIENCE))?;
     door.send(request)?;
-    let stopped = Over { ending: None, missing: Vec::new() };
     loop {
-        let part = match door.recv::<RecordsReply>()? {
+        let reply = match signals {
+            None => door.recv()?,
+            Some(signals) => match next(door, signals)? {
+                Ok(reply) => reply,
+                Err(signal) => return Ok(Heard::Signal(signal)),
+            },
+        };
+        let part = match reply {
             RecordsReply::Refused(refusal) => return Err(refusal.into()),
             RecordsReply::Run(run) => Part::Run(run),
             RecordsReply::Batch(batch) => Part::Batch(batch),
             RecordsReply::Steps { origins, steps } => Part::Steps(origins, steps),
-            RecordsReply::Over { ending, damage } => return Ok(Over { ending, missing: damage.into_iter().collect() }),
+            RecordsReply::SoFar { counts, damage } => return Ok(Heard::SoFar(counts, damage)),
+            RecordsReply::Over { ending, damage } => {
+                return Ok(Heard::Over(Over { ending, missing: damage.into_iter().collect() }));
+            }
         };
         if !take(part) {
-            return Ok(stopped);
+            return Ok(Heard::Stopped);
         }
+    }
+}
+
+/// The next message, or the signal that comes before it.
+fn next(door: &mut DoorClient, signals: &Signals) -> Answer<Result<RecordsReply, i32>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(reply) = door.try_next()? {
+            return Ok(Ok(reply));
+        }
+        if let Some(signal) = signals.next() {
+            return Ok(Err(signal));
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            // In the words of one that did not answer.
+            door.set_timeout(Some(Duration::from_millis(1)))?;
+            return Ok(Ok(door.recv()?));
+        }
+        let mut fds = [PollFd::new(door.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        // Whatever woke it, both are looked at.
+        let _ = poll(&mut fds, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
     }
 }

@@ -30,6 +30,11 @@ impl<W: Write> Joblog<W> {
         writeln!(self.0, "{seq}\t{host}\t{from:.3}\t{took:10.3}\t0\t0\t{code}\t{signal}\t{command}")
     }
 
+    /// What was added leaves this process.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+
     /// Everything is written.
     pub fn finish(mut self) -> io::Result<()> {
         self.0.flush()

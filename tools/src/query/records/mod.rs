@@ -3,6 +3,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`asking`] | finds the records and reads them |
+//! | `follow` | reads them on while the job runs |
+//! | `shown` | where steps go as they come |
 //! | [`fields`] | columns |
 //! | [`as_json`] | objects |
 //! | [`joblog`] | a log in GNU parallel's columns |
@@ -13,8 +15,10 @@
 pub mod as_json;
 pub mod asking;
 pub mod fields;
+mod follow;
 pub mod joblog;
 pub mod picture;
+mod shown;
 pub mod summary;
 pub mod views;
 
@@ -27,22 +31,17 @@ use crate::{
     cluster::{Cluster, ClusterError},
     options::table::Arg,
     output::{self, Console},
-    render::{clock::Clock, columns::Layout, words},
+    render::{columns::Layout, words},
 };
-use asking::{Over, Part};
+use asking::Over;
 use fields::Field;
 use garrick_model::{
     messages::records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
     state::StepState,
     step_selector::{StepsSelector, WhichSteps},
 };
-use std::{
-    cmp::Reverse,
-    ffi::OsString,
-    fs::File,
-    io::{self, BufWriter, Write},
-    path::PathBuf,
-};
+use shown::Shown;
+use std::{ffi::OsString, path::PathBuf};
 
 static TABLE: Table = Table {
     program: "garrick steps",
@@ -67,6 +66,14 @@ static TABLE: Table = Table {
         option("format", Some('o'), Arg::Required("FIELDS"), "columns, NAME[:[.]WIDTH],...; \"help\" lists them"),
         option("noheader", Some('h'), Arg::None, "no headings"),
         option("json", None, Arg::Optional("lines"), "as a JSON array of objects, or an object a line (--json=lines)"),
+        option(
+            "follow",
+            Some('f'),
+            Arg::None,
+            "go on while the job runs: how far it is, and a line for each step as it fails; with --state or --json=lines \
+             those steps as they end. Until the job is over; of named steps until they are, and in the job itself until \
+             nothing is left to do. Ctrl-C ends it (130)",
+        ),
         option("summary", Some('s'), Arg::None, "counts, percentiles, the ten slowest, how busy the job's CPUs were"),
         option("svg", None, Arg::Required("FILE"), "how busy the job's CPUs were, as a picture in this file"),
         option(
@@ -88,6 +95,15 @@ pub struct Row<'a> {
     pub origin: &'a RecordedOrigin,
     /// Itself.
     pub step: &'a RecordedStep,
+}
+
+/// What is said of a job that is followed besides its steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    /// How far it is, wherever that is read.
+    Always,
+    /// That only where somebody looks on.
+    OnTerminal,
 }
 
 /// By what rows are ordered.
@@ -114,6 +130,8 @@ struct Request {
     order: Option<Order>,
     form: Form,
     heading: bool,
+    /// How far the job is, is told too.
+    follow: Option<News>,
     svg: Option<PathBuf>,
     joblog: Option<PathBuf>,
 }
@@ -171,6 +189,7 @@ fn request(arguments: &Arguments) -> Result<Request, String> {
     if arguments.has("failed") {
         wanted_states.extend(FAILED);
     }
+    let follow = arguments.has("follow").then(|| follow::news(arguments, &mut wanted_states)).transpose()?;
     let format = arguments.value("format");
     let (svg, joblog) = (arguments.value("svg").map(PathBuf::from), arguments.value("joblog").map(PathBuf::from));
     let form = match (arguments.has("json"), arguments.value("json").as_deref(), arguments.has("summary")) {
@@ -199,11 +218,12 @@ fn request(arguments: &Arguments) -> Result<Request, String> {
             states: wanted_states,
             tries: arguments.has("tries"),
             texts,
-            batches: false,
+            ..WantedRecords::default()
         },
         order: arguments.value("sort").map(|text| order(&text)).transpose()?,
         form,
         heading: !arguments.has("noheader"),
+        follow,
         svg,
         joblog,
     })
@@ -230,6 +250,9 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
         Ok(cluster) => cluster,
         Err(error) => return tell(console, "", &error),
     };
+    if let Some(news) = request.follow {
+        return follow::main(&cluster, console, &request, news);
+    }
     let mut code = 0;
     let written = output::stdout_as_is(|out| {
         let mut shown = Shown::new(&request, out)?;
@@ -295,155 +318,4 @@ pub fn runs_of(named: &[StepsSelector]) -> Vec<(Vec<WhichSteps>, StepsSelector)>
         }
     }
     runs
-}
-
-/// Where rows go as they come.
-struct Shown<'a> {
-    request: &'a Request,
-    out: &'a mut dyn Write,
-    clock: Clock,
-    run: Option<RecordedRun>,
-    /// Rows that wait for the order.
-    gathered: Vec<(RecordedOrigin, RecordedStep)>,
-    summary: summary::Summary,
-    joblog: Option<joblog::Joblog<BufWriter<File>>>,
-    rows: u64,
-    failure: Option<io::Error>,
-}
-
-impl<'a> Shown<'a> {
-    fn new(request: &'a Request, out: &'a mut dyn Write) -> io::Result<Self> {
-        let named = |path: &PathBuf| {
-            let file = File::create(path).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
-            joblog::Joblog::new(BufWriter::new(file))
-        };
-        let joblog = request.joblog.as_ref().map(named).transpose()?;
-        let shown = Self {
-            request,
-            out,
-            clock: Clock::system(),
-            run: None,
-            gathered: Vec::new(),
-            summary: summary::Summary::default(),
-            joblog,
-            rows: 0,
-            failure: None,
-        };
-        match &request.form {
-            Form::Json => shown.out.write_all(b"[")?,
-            Form::Table(layout) if request.heading => {
-                layout.write(shown.out, true, &[] as &[Row<'_>], |f| fields::title(*f), |_, _| String::new())?;
-            }
-            _ => {}
-        }
-        Ok(shown)
-    }
-
-    const fn is_closed(&self) -> bool {
-        self.failure.is_some()
-    }
-
-    /// False: nothing more is wanted.
-    fn take(&mut self, part: Part) -> bool {
-        let written = match part {
-            Part::Run(run) => {
-                self.summary.begin(&run, self.clock.now);
-                self.run = Some(run);
-                Ok(())
-            }
-            Part::Batch(_) => Ok(()),
-            Part::Steps(origins, steps) => self.steps(&origins, steps),
-        };
-        self.failure = written.err();
-        self.failure.is_none()
-    }
-
-    fn steps(&mut self, origins: &[RecordedOrigin], steps: Vec<RecordedStep>) -> io::Result<()> {
-        let Some(run) = self.run.take() else { return Ok(()) };
-        let origin = |step: &RecordedStep| {
-            origins.get(step.origin as usize).cloned().unwrap_or_else(|| RecordedOrigin::named(""))
-        };
-        let written = if self.request.order.is_some() {
-            self.gathered.extend(steps.into_iter().map(|step| (origin(&step), step)));
-            Ok(())
-        } else {
-            let with: Vec<_> = steps.into_iter().map(|step| (origin(&step), step)).collect();
-            self.show(&run, &with)
-        };
-        self.run = Some(run);
-        written
-    }
-
-    fn end_of_run(&mut self) -> io::Result<()> {
-        if let Some(failure) = self.failure.take() {
-            return Err(failure);
-        }
-        let (Some(order), Some(run)) = (self.request.order, self.run.take()) else { return Ok(()) };
-        let mut gathered = std::mem::take(&mut self.gathered);
-        let now = self.clock.now;
-        let key = |(_, step): &(RecordedOrigin, RecordedStep)| match order.key {
-            Field::End => step.end.map_or(i64::MAX, |at| at.0),
-            Field::Start => step.start.map_or(i64::MAX, |at| at.0),
-            Field::Elapsed => step.elapsed_ms(now).map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX)),
-            Field::CpuTime => i64::try_from(step.usage.user_us + step.usage.system_us).unwrap_or(i64::MAX),
-            Field::MaxRss => i64::try_from(step.usage.max_rss_kib).unwrap_or(i64::MAX),
-            Field::Exit => i64::from(step.exit.shell_code()),
-            _ => 0,
-        };
-        if order.turned {
-            gathered.sort_by_key(|row| Reverse((key(row), row.1.key, row.1.attempt)));
-        } else {
-            gathered.sort_by_key(|row| (key(row), row.1.key, row.1.attempt));
-        }
-        self.show(&run, &gathered)
-    }
-
-    fn show(&mut self, run: &RecordedRun, steps: &[(RecordedOrigin, RecordedStep)]) -> io::Result<()> {
-        let rows: Vec<Row<'_>> = steps.iter().map(|(origin, step)| Row { run, origin, step }).collect();
-        if matches!(self.request.form, Form::Summary) || self.request.svg.is_some() {
-            rows.iter().for_each(|row| self.summary.add(row));
-        }
-        if let Some(joblog) = &mut self.joblog {
-            rows.iter().try_for_each(|row| joblog.add(row))?;
-        }
-        match &self.request.form {
-            Form::Table(layout) => {
-                let clock = &self.clock;
-                layout.write(
-                    self.out,
-                    false,
-                    &rows,
-                    |_| String::new(),
-                    |row, field| fields::cell(row, *field, clock),
-                )?;
-            }
-            Form::Json | Form::JsonLines => {
-                for row in &rows {
-                    if matches!(self.request.form, Form::Json) {
-                        self.out.write_all(if self.rows == 0 { b"\n" } else { b",\n" })?;
-                    }
-                    self.rows += 1;
-                    serde_json::to_writer(&mut self.out, &as_json::of(row, self.clock.now))?;
-                    if matches!(self.request.form, Form::JsonLines) {
-                        self.out.write_all(b"\n")?;
-                    }
-                }
-            }
-            Form::Summary | Form::Nothing => {}
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        match &self.request.form {
-            Form::Json => self.out.write_all(b"\n]\n")?,
-            Form::Summary => self.summary.write(self.out)?,
-            _ => {}
-        }
-        if let Some(path) = &self.request.svg {
-            std::fs::write(path, picture::svg(&self.summary.usage()))
-                .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
-        }
-        self.joblog.take().map_or(Ok(()), joblog::Joblog::finish)
-    }
 }

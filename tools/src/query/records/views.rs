@@ -10,7 +10,6 @@ use garrick_model::{
     hostlist,
     ids::StepId,
     messages::records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
-    state::Reason,
     step_selector::{StepsSelector, WhichSteps},
     view::{JobView, StepView},
 };
@@ -23,7 +22,7 @@ fn view(run: &RecordedRun, origin: &RecordedOrigin, step: RecordedStep) -> StepV
         id: StepId::of(run.job, step.key),
         name: if step.own_name.is_empty() { origin.name.clone() } else { step.own_name.clone() },
         state: step.state,
-        reason: Reason::None,
+        reason: step.word,
         uid: run.uid,
         partition: run.partition.clone(),
         nodes: named.len() as u32,

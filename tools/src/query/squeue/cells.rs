@@ -13,7 +13,7 @@ use garrick_model::{
     ids::JobId,
     resources::{MemoryRequest, SpecCores},
     spec::{JobKind, Sharing},
-    state::StepState,
+    state::{Reason, StepState},
     time::{long_duration, short_duration},
     view::JobView,
 };
@@ -163,7 +163,9 @@ pub fn step(line: &StepLine<'_>, field: Field, setting: &Setting<'_>) -> String 
         Field::Uid => step.uid.to_string(),
         Field::State => words::step_state(step.state).to_owned(),
         Field::Reason => words::reason(&step.reason).into_owned(),
-        Field::NodeList | Field::NodesOrReason if step.state == StepState::Pending => {
+        Field::NodeList | Field::NodesOrReason
+            if step.state == StepState::Pending || step.nodelist.is_empty() && step.reason != Reason::None =>
+        {
             format!("({})", words::reason(&step.reason))
         }
         Field::NodeList | Field::NodesOrReason => step.nodelist.clone(),

@@ -23,6 +23,7 @@ use super::{
     steps::{Alike, StepLine, all_of, of_own_job},
 };
 use crate::{
+    cluster::user_id,
     output::{self, Console},
     render::{
         clock::Clock,
@@ -273,7 +274,8 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         };
         // Of other users' jobs only administrators read records; unless one is named, nothing is missing for others.
         let own = nix::unistd::geteuid().as_raw();
-        let may = |job: &&Arc<JobView>| own == 0 || own == job.uid || only.is_some();
+        let administrator = own == 0 || user_id(&cluster.cluster().config().slurm_user) == Some(own);
+        let may = |job: &&Arc<JobView>| administrator || own == job.uid || only.is_some();
         missing = complete(cluster.cluster(), console, &mut steps, jobs.iter().filter(meant).filter(may));
     }
     Ok((steps, jobs, missing))

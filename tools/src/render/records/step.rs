@@ -44,7 +44,8 @@ pub fn record(line: &StepLine<'_>, task_list: Option<usize>, clock: &Clock) -> R
         r.line(format!("SrunHost:Pid={host}:{pid}"));
     }
     // What Slurm's record does not have comes last.
-    if step.state == StepState::Pending && (step.reason != Reason::None || !step.dependency.is_empty()) {
+    let told = step.state == StepState::Pending || step.reason != Reason::None;
+    if told && (step.reason != Reason::None || !step.dependency.is_empty()) {
         r.line(format!("Reason={} Dependency={}", words::reason(&step.reason), or_null(Some(&step.dependency))));
     }
     if step.priority != 0 || step.attempt != 0 {

@@ -96,7 +96,13 @@ impl Watched {
             // It ended while nobody was there to say so: how, is told to those who wait for it.
             StepMgrToCommand::Refused(Refusal::AlreadyDone) if self.parted => {
                 let steps = vec![WhichSteps::one(self.step.key())];
-                out.push(Effect::Ask(CommandToStepMgr::Wait { steps, any: false, progress_ms: 0 }));
+                out.push(Effect::Ask(CommandToStepMgr::Wait {
+                    steps,
+                    any: false,
+                    progress_ms: 0,
+                    groups: false,
+                    stay: false,
+                }));
             }
             StepMgrToCommand::Refused(refusal) => {
                 let why = match refusal {

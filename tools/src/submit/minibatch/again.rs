@@ -3,6 +3,7 @@
 //! passed over.
 
 use super::{
+    chunk::{MOST_BYTES, MOST_LINES, SPEC_BYTES},
     given::Given,
     handover::{Handed, Handover},
 };
@@ -17,18 +18,14 @@ use crate::{
     submit::{manager::Way, srun, startup},
 };
 use garrick_model::{
-    batch::{BatchMembers, CommandList, FailLimit, StepBatch},
+    batch::{BatchMembers, CommandList, StepBatch},
     ids::{JobId, RequestId, StepKey, StepNum},
     messages::records::{RecordedBatch, RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
-    spec::{ArraySpec, StepSpec},
+    spec::{ArraySpec, EnvEntry, StepSpec},
     state::StepState,
     step_selector::WhichSteps,
 };
-use std::collections::BTreeMap;
-
-/// Commands in one request, and their bytes.
-const MOST: usize = 10_000;
-const MOST_BYTES: usize = 1 << 20;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Is a step meant that came to this? `over`: its run is.
 fn means(which: Again, state: StepState, over: bool) -> bool {
@@ -57,11 +54,24 @@ struct Open {
     step: RecordedStep,
 }
 
+/// What specs share.
+type Environment = Arc<Vec<EnvEntry>>;
+
+/// What steps are made of; its own environment is empty.
+#[derive(Clone, Debug)]
+struct Batch {
+    told: RecordedBatch,
+    environment: Environment,
+}
+
 /// Steps that did not end well, as their records are read.
 #[derive(Clone, Debug, Default)]
 struct Search {
     run: Option<RecordedRun>,
-    batches: BTreeMap<(u32, u32), RecordedBatch>,
+    /// By first number and spec.
+    batches: BTreeMap<(u32, u32), Batch>,
+    /// The environment that was told last, by first number.
+    environments: BTreeMap<u32, Environment>,
     open: BTreeMap<Identity, Open>,
     /// Steps that an `srun` stayed with.
     attended: u64,
@@ -71,7 +81,7 @@ impl Search {
     fn take(&mut self, which: Again, part: Part) -> bool {
         match part {
             Part::Run(run) => self.run = Some(run),
-            Part::Batch(batch) => drop(self.batches.insert((batch.first, batch.spec), *batch)),
+            Part::Batch(batch) => self.batch(*batch),
             Part::Steps(origins, steps) => {
                 let over = self.run.as_ref().is_some_and(|run| run.end.is_some());
                 for step in steps {
@@ -82,6 +92,17 @@ impl Search {
             }
         }
         true
+    }
+
+    fn batch(&mut self, mut told: RecordedBatch) {
+        let own = std::mem::take(&mut Arc::make_mut(&mut told.made_of).environment);
+        let last = self.environments.entry(told.first).or_default();
+        // A daemon of an earlier version tells it with each spec.
+        if !own.is_empty() && own != **last {
+            *last = Arc::new(own);
+        }
+        let environment = Arc::clone(last);
+        self.batches.insert((told.first, told.spec), Batch { told, environment });
     }
 
     fn step(&mut self, which: Again, over: bool, origin: &RecordedOrigin, step: RecordedStep) {
@@ -124,41 +145,97 @@ impl Search {
                 groups.entry((open.root, open.made_of)).or_default().push((identity.key, open));
             }
         }
-        let mut made = Vec::new();
+        let (mut made, mut limits) = (Requests::default(), BTreeMap::new());
         for ((root, made_of), steps) in groups {
-            let Some(batch) = self.batches.get(&made_of) else { continue };
-            let spec = as_it_was(&run, batch, root);
-            if batch.array {
+            let Some(Batch { told, environment }) = self.batches.get(&made_of) else { continue };
+            let mut spec = as_it_was(&run, told, root);
+            if let Some(limit) = &mut spec.fail_limit {
+                // They count for themselves, together as before.
+                limit.group = *limits.entry(limit.group).or_insert_with(RequestId::random);
+            }
+            if told.array {
                 let tasks = steps.iter().filter_map(|(key, _)| key.array);
-                let members = BatchMembers::Array(ArraySpec::from_indices(tasks, batch.limit));
-                made.push(StepBatch { specs: vec![spec], members });
+                let tasks = ArraySpec::from_indices(tasks, told.limit);
+                made.alone(spec, environment, BatchMembers::Array(tasks));
                 continue;
             }
-            let mut list = CommandList::default();
             for (key, open) in &steps {
                 let step = &open.step;
                 let Some(number) = key.step.number() else { continue };
                 if step.argv.is_empty() {
-                    made.push(StepBatch::one(StepSpec { again_of: Some((root.0, number)), ..spec.clone() }));
-                    continue;
+                    let spec = StepSpec { again_of: Some((root.0, number)), ..spec.clone() };
+                    made.alone(spec, environment, BatchMembers::Each);
+                } else {
+                    made.line((root, made_of), &spec, environment, step, number);
                 }
-                if list.len() >= MOST || list.bytes() >= MOST_BYTES {
-                    let members = BatchMembers::Commands(std::mem::take(&mut list));
-                    made.push(StepBatch { specs: vec![spec.clone()], members });
-                }
-                add(&mut list, step, number);
-            }
-            if !list.is_empty() {
-                made.push(StepBatch { specs: vec![spec], members: BatchMembers::Commands(list) });
             }
         }
-        made
+        made.finish()
+    }
+}
+
+/// Requests in the making. Lines of lists go together, however many specs they have, and an environment that they share goes
+/// with the first of them.
+#[derive(Debug, Default)]
+struct Requests {
+    made: Vec<StepBatch>,
+    specs: Vec<StepSpec>,
+    list: CommandList,
+    /// Whose lines came last.
+    last: Option<((JobId, u32), (u32, u32))>,
+    environment: Environment,
+    bytes: usize,
+}
+
+impl Requests {
+    fn alone(&mut self, spec: StepSpec, environment: &Environment, members: BatchMembers) {
+        self.close();
+        let spec = StepSpec { environment: environment.to_vec(), ..spec };
+        self.made.push(StepBatch { specs: vec![spec], members });
+    }
+
+    fn line(
+        &mut self,
+        of: ((JobId, u32), (u32, u32)),
+        spec: &StepSpec,
+        environment: &Environment,
+        step: &RecordedStep,
+        number: u32,
+    ) {
+        let full = self.list.len() >= MOST_LINES || self.list.bytes() + self.bytes >= MOST_BYTES;
+        // One that is empty would be taken for that of the spec before.
+        let other = environment.is_empty() && !self.environment.is_empty();
+        if full || other || self.last.is_some_and(|(root, _)| root != of.0) {
+            self.close();
+        }
+        if self.last != Some(of) {
+            let shared = !self.specs.is_empty() && *environment == self.environment;
+            let own = if shared { Vec::new() } else { environment.to_vec() };
+            self.bytes += SPEC_BYTES + spec.submit_line.len() + own.iter().map(|entry| entry.len()).sum::<usize>();
+            self.environment = Arc::clone(environment);
+            self.specs.push(StepSpec { environment: own, ..spec.clone() });
+            self.last = Some(of);
+        }
+        add(&mut self.list, step, self.specs.len() as u32 - 1, number);
+    }
+
+    fn close(&mut self) {
+        let (specs, list) = (std::mem::take(&mut self.specs), std::mem::take(&mut self.list));
+        (self.last, self.bytes, self.environment) = (None, 0, Environment::default());
+        if !specs.is_empty() {
+            self.made.push(StepBatch { specs, members: BatchMembers::Commands(list) });
+        }
+    }
+
+    fn finish(mut self) -> Vec<StepBatch> {
+        self.close();
+        self.made
     }
 }
 
 /// Adds the command of a step with all that is its own.
-fn add(list: &mut CommandList, step: &RecordedStep, number: u32) {
-    list.push(&step.argv, 0);
+fn add(list: &mut CommandList, step: &RecordedStep, spec: u32, number: u32) {
+    list.push(&step.argv, spec);
     if let Some(line) = step.line {
         list.set_line(line);
     }
@@ -177,8 +254,6 @@ fn as_it_was(run: &RecordedRun, batch: &RecordedBatch, root: (JobId, u32)) -> St
         // Of steps that were, under numbers that mean others by now.
         dependency: None,
         again_of: Some(root),
-        // They count for themselves.
-        fail_limit: made_of.fail_limit.map(|limit| FailLimit { group: RequestId::random(), ..limit }),
         ..made_of.clone()
     }
 }
@@ -196,7 +271,7 @@ pub fn run(typed: &Typed, which: Again, named: &str, way: Way, console: &Console
     };
     let failed = |error: &ClusterError| records::tell(console, named, error);
     let cluster = Cluster::find(typed.conf.as_deref()).map_err(|error| failed(&error))?;
-    let wanted = WantedRecords { texts: true, batches: true, ..WantedRecords::default() };
+    let wanted = WantedRecords { texts: true, batches: true, share_environments: true, ..WantedRecords::default() };
     let mut search = Search::default();
     let Over { missing, .. } = asking::read(&cluster, console, of, wanted, &mut |part| search.take(which, part))
         .map_err(|error| failed(&error))?;
@@ -251,7 +326,6 @@ mod tests {
     use super::*;
     use garrick_model::{ids::Sluid, messages::launcher::TaskUsage, state::ExitStatus, time::Timestamp};
     use serde_bytes::ByteBuf;
-    use std::sync::Arc;
 
     fn search(over: bool) -> Search {
         let run = RecordedRun {
@@ -274,7 +348,7 @@ mod tests {
             let again_of = (first == 9).then_some((JobId(12), 0));
             let made_of = StepSpec { name: "work".into(), again_of, ..StepSpec::default() };
             let batch = RecordedBatch { first, array, limit: None, spec: 0, made_of: Arc::new(made_of) };
-            search.batches.insert((first, 0), batch);
+            search.batch(batch);
         }
         search
     }
@@ -303,6 +377,7 @@ mod tests {
             exit: ExitStatus::SUCCESS,
             usage: TaskUsage::default(),
             reason: String::new(),
+            word: Default::default(),
             line: None,
             argv: Vec::new(),
             values: String::new(),
@@ -389,5 +464,39 @@ mod tests {
             found.step(Again::Unfinished, over, &origin(0), waiting.clone());
             assert_eq!(tasks(&found.into_batches(&[])), expected);
         }
+    }
+
+    #[test]
+    fn steps_with_files_of_their_own_share_one_environment_in_each_request() {
+        const STEPS: u32 = 10_000;
+        let environment: Vec<EnvEntry> = vec![ByteBuf::from(vec![b'e'; 100_000])];
+        let mut found = search(true);
+        for n in 0..STEPS {
+            let stdout = garrick_model::spec::StreamTarget::File(format!("out.{n}"));
+            // The first tells it, as the daemon does that was asked to share it; every hundredth as one that was not.
+            let environment = if n.is_multiple_of(100) { environment.clone() } else { Vec::new() };
+            let made_of = Arc::new(StepSpec { name: "work".into(), stdout, environment, ..StepSpec::default() });
+            found.batch(RecordedBatch { first: 100, array: false, limit: None, spec: n, made_of });
+            let origin = RecordedOrigin { batch: Some((100, n)), ..RecordedOrigin::named("work") };
+            let argv = vec![ByteBuf::from(b"work".to_vec())];
+            let failed = RecordedStep { argv, ..step(StepKey::number(100 + n), StepState::Failed) };
+            found.step(Again::Failed, true, &origin, failed);
+        }
+        let batches = found.into_batches(&[]);
+        let steps: u32 = batches.iter().map(StepBatch::len).sum();
+        assert_eq!(steps, STEPS);
+        let mut all = 0;
+        for batch in &batches {
+            assert_eq!(batch.check(u32::MAX), Ok(()));
+            assert_eq!(batch.specs.iter().filter(|spec| !spec.environment.is_empty()).count(), 1);
+            let bytes = garrick_frame::encode(batch, garrick_frame::limits::DOOR).unwrap().len();
+            assert!(bytes < 2 * MOST_BYTES, "{bytes}");
+            all += bytes;
+        }
+        // Some two kilobytes a step, where it was more than a hundred.
+        assert!(all < STEPS as usize * 2_500, "{all}");
+        let outs: std::collections::BTreeSet<String> =
+            batches.iter().flat_map(|batch| &batch.specs).map(|spec| format!("{:?}", spec.stdout)).collect();
+        assert_eq!(outs.len(), STEPS as usize, "each has its own file");
     }
 }

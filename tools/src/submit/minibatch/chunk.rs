@@ -22,7 +22,7 @@ pub const MOST_BYTES: usize = 1 << 20;
 /// after the other, short enough to be no delay.
 pub const LINGER: Duration = Duration::from_millis(100);
 /// What a specification without texts comes to on its way, measured: names of fields, mostly.
-const SPEC_BYTES: usize = 1200;
+pub const SPEC_BYTES: usize = 1200;
 
 /// Name of the steps made of one specification.
 #[derive(Debug)]
