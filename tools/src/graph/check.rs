@@ -364,7 +364,7 @@ impl Reader<'_> {
         }
         let Some((file, how_many)) = missing.filter(|_| !written.is_open) else { return };
         let others = if how_many > 1 { format!(" (and {} more)", how_many - 1) } else { String::new() };
-        let is_own = written.files.get(&file).is_some();
+        let is_own = written.files.contains_key(&file);
         let who = if is_own { "no other step writes it" } else { "no step writes it" };
         problems.push(Problem::new(
             name.line,
