@@ -62,8 +62,7 @@ impl Drawing {
         let count = level.iter().max().map_or(0, |last| last + 1);
         // Each has an end, and passes the levels between.
         let taken = |at: usize, on: usize| level[at].saturating_sub(level[on]).max(1);
-        let lines =
-            graph.waits.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |w| taken(at, w.on))).sum();
+        let lines = graph.waits.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |w| taken(at, w.on))).sum();
         if graph.steps.len() > MOST_BOXES || lines > MOST_PLACES {
             return Err(TooLarge { boxes: graph.steps.len(), lines });
         }
