@@ -220,6 +220,20 @@ after = ["next", "sum"]
     let all = format!("{both},{}", third.job());
     let nothing = run(&["--resume-from", &all]);
     assert!(nothing.code == 0 && nothing.out.is_empty() && nothing.err.contains("17 of 17 steps"), "{nothing:?}");
+    // The head of the file may say it, and what does not fit there is refused.
+    write(&c, "g.toml", &format!("#SBATCH --resume-from={both}\n{graph}"));
+    let of_head = run(&[]);
+    assert_eq!(
+        (of_head.code, lines(&c, "ran")),
+        (0, ["all", "next 5", "sum 2"].map(str::to_owned).to_vec()),
+        "{of_head:?}"
+    );
+    write(&c, "g.toml", &format!("#SBATCH --array=1-3\n{graph}"));
+    let array = run(&[]);
+    assert!(array.code == 1 && array.err.contains("g.toml: #SBATCH --array cannot stand in a graph"), "{array:?}");
+    c.script("job.sh", "#!/bin/sh\n#SBATCH --graph=g.toml\ntrue\n");
+    let script = c.run("sbatch", &["job.sh"]);
+    assert!(script.code == 1 && script.err.contains("--graph is for the command line"), "{script:?}");
     // What has another command now runs, and what waits for it.
     write(&c, "g.toml", &graph.replace("\"echo sum {n}", "\"echo sums {n}"));
     let changed = run(&["--resume-from", &all]);

@@ -64,7 +64,8 @@ pub fn graph(steps: Vec<Step>, dir: &Path, exists: Exists<'_>, problems: &mut Ve
         count += step.count();
         count > MOST_STEPS
     }) {
-        problems.push(Problem::new(step.line, format!("more than {MOST_STEPS} steps with those of \"{}\"", step.label)));
+        problems
+            .push(Problem::new(step.line, format!("more than {MOST_STEPS} steps with those of \"{}\"", step.label)));
         return Graph { steps, waits };
     }
     by_files(&steps, &mut waits, dir, exists, problems);
@@ -191,14 +192,7 @@ impl Written {
     }
 
     /// False: there are too many.
-    fn add(
-        &mut self,
-        steps: &[Step],
-        at: usize,
-        name: &FileName,
-        folder: &Path,
-        problems: &mut Vec<Problem>,
-    ) -> bool {
+    fn add(&mut self, steps: &[Step], at: usize, name: &FileName, folder: &Path, problems: &mut Vec<Problem>) -> bool {
         let step = &steps[at];
         if !self.counts(step, name, problems) {
             return false;
@@ -311,7 +305,8 @@ impl Reader<'_> {
                 None => {
                     let labels: Vec<String> =
                         writers.iter().map(|on| format!("\"{}\"", self.steps[*on].label)).collect();
-                    let has = if labels.len() == 1 { ", which writes it, has none" } else { ", which write it, have none" };
+                    let has =
+                        if labels.len() == 1 { ", which writes it, has none" } else { ", which write it, have none" };
                     problems.push(Problem::new(
                         name.line,
                         format!(

@@ -62,8 +62,7 @@ impl Drawing {
         let count = level.iter().max().map_or(0, |last| last + 1);
         // Each has an end, and passes the levels between.
         let taken = |at: usize, on: usize| level[at].saturating_sub(level[on]).max(1);
-        let lines =
-            graph.waits.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |w| taken(at, w.on))).sum();
+        let lines = graph.waits.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |w| taken(at, w.on))).sum();
         if graph.steps.len() > MOST_BOXES || lines > MOST_PLACES {
             return Err(TooLarge { boxes: graph.steps.len(), lines });
         }
@@ -279,5 +278,11 @@ mod tests {
         let text: String = (0..MOST_BOXES + 1).map(|n| step(&format!("s{n}"), "")).collect();
         let error = svg(&parsed(&text), &[]).unwrap_err();
         assert!(error.to_string().starts_with("too large to be drawn: 2001 descriptions"), "{error}");
+        // Each of 300 waits for each of 300.
+        let all: Vec<String> = (0..300).map(|n| format!("'s{n}'")).collect();
+        let behind = (0..300).map(|n| step(&format!("t{n}"), &all.join(", ")));
+        let text: String = (0..300).map(|n| step(&format!("s{n}"), "")).chain(behind).collect();
+        let error = svg(&parsed(&text), &[]).unwrap_err();
+        assert!(error.to_string().contains("90000 places of lines"), "{error}");
     }
 }
