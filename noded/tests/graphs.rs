@@ -137,6 +137,39 @@ after = "mend"
 }
 
 #[test]
+fn what_was_handed_over_is_waited_for_though_a_step_was_declined() {
+    let c = Cluster::up("graph-declined", ONE);
+    let go = c.fifo("go");
+    let graph = r#"
+[[step]]
+label = "large"
+command = "true"
+mem = "100G"
+[[step]]
+label = "small"
+command = "read -r go < go; echo small >> ran; exit 3"
+mem = 10
+[[step]]
+label = "many"
+each = { n = "1..50" }
+command = "echo {n} >> ran"
+after = "large"
+"#;
+    write(&c, "g.toml", graph);
+    let job = c.run("sbatch", &["-n2", "--mem=1000", "-o", "job.out", "--graph", "g.toml"]).ok().job();
+    std::fs::write(&go, "go\n").unwrap();
+    c.await_state(&job, "FAILED");
+    let said = c.read("job.out");
+    assert_eq!(lines(&c, "ran"), ["small"], "{said}");
+    assert_eq!(c.job_field(&job, "ExitCode").as_deref(), Some("3:0"), "{said}");
+    let waited = "srun: error: not all steps of the graph were handed over; those that were are waited for\n";
+    assert!(said.contains("stdin:2: ") && said.contains(waited), "{said}");
+    // Once, and not for each of fifty.
+    assert_eq!(said.matches("line 2, which is labelled \"large\", is not a step").count(), 1, "{said}");
+    assert!(said.ends_with("srun: error: step \"small\" (line 6): exit code 3\n"), "{said}");
+}
+
+#[test]
 fn a_graph_that_cannot_be_is_refused_with_its_lines_and_is_no_job() {
     let c = Cluster::up("graph-wrong", ONE);
     let graph = "[[step]]\nlabel = 'a'\ncommand = 'x'\nafter = 'c'\n[[step]]\nlabel = 'b'\ncommand = 'x'\nafter = 'a'\n\

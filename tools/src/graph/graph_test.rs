@@ -143,8 +143,8 @@ fn what_completed_is_left_out_and_tasks_whose_counterpart_did_wait_for_nobody() 
         lines_of(graph(text).unwrap(), &shares),
         [
             "--label=a --array=3 a",
-            "--label=b --label=b.0 --array=1-2%2 b",
-            "--label=b --label=b.1 --dependency=aftercorr:@a --array=3%2 b",
+            "--label=b --label=b.0 --array=1-2%1 b",
+            "--label=b --label=b.1 --dependency=aftercorr:@a --array=3%1 b",
             "--label=c --label=c.0 --array=0 c",
             "--label=c --label=c.1 --dependency=aftercorr:@b.0 --array=1 c",
             "--label=c --label=c.2 --dependency=aftercorr:@b.1 --array=3 c",
@@ -350,6 +350,27 @@ fn more_steps_than_can_be_looked_at_are_refused() {
     let text = "[[step]]\nlabel = 'a'\ncommand = ['x', '{n}{m}']\neach = { n = '1..60000', m = '1..60000' }\n\
                 [[step]]\nlabel = 'b'\ncommand = 'x'\n";
     assert_eq!(graph(text).unwrap_err(), ["1: more than 10000000 steps with those of \"a\""]);
+}
+
+#[test]
+fn files_of_values_are_looked_for_where_the_job_begins() {
+    let dir = std::env::temp_dir().join(format!("garrick-graph-values-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("seeds"), "7\n8\n").unwrap();
+    std::fs::write(dir.join("t.csv"), "n\n9\n").unwrap();
+    let of = |each: &str| {
+        let text = format!("[[step]]\nlabel = 'a'\ncommand = ['a', '{{n}}']\n{each}\n");
+        parse(text.as_bytes(), &dir, &|_| false).map_err(|problems| problems[0].text.clone())
+    };
+    assert_eq!(lines_of(of("each = { n = '@seeds' }").unwrap(), &[]), ["--label=a a 7", "--label=a a 8"]);
+    assert_eq!(lines_of(of("each-csv = 't.csv'").unwrap(), &[]), ["--label=a a 9"]);
+    for each in ["each = { n = '@-' }", "each-csv = '-'"] {
+        assert_eq!(of(each).unwrap_err(), "values come from a file, and not from standard input (-)");
+    }
+    let absent = of("each = { n = '@absent' }").unwrap_err();
+    assert!(absent.contains(&dir.join("absent").display().to_string()), "{absent}");
+    assert!(of("each = { '@x' = 'y' }").unwrap_err().contains("is no name for a parameter"));
+    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 proptest! {

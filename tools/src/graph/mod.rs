@@ -100,7 +100,7 @@ pub fn here() -> PathBuf {
 pub fn parse(text: &[u8], dir: &Path, exists: Exists<'_>) -> Result<Graph, Vec<Problem>> {
     let entries = tree::read(text)?;
     let mut problems = Vec::new();
-    let steps = written::steps(&entries, &mut problems);
+    let steps = written::steps(&entries, dir, &mut problems);
     let graph = check::graph(steps, dir, exists, &mut problems);
     problems.sort();
     problems.dedup();

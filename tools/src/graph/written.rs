@@ -12,7 +12,7 @@ use crate::{
     submit::minibatch::{
         each::Each,
         labels, list_line,
-        template::{Names, Template},
+        template::{Names, Template, is_name},
     },
 };
 use garrick_model::{batch::StepDependencyKind, spec::ArraySpec, time::Timestamp};
@@ -20,6 +20,7 @@ use std::{
     collections::HashSet,
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStringExt as _,
+    path::{Path, PathBuf},
 };
 
 /// What a graph says of a step that a list's line says otherwise.
@@ -138,16 +139,19 @@ struct Defaults {
     environment: Vec<(String, String)>,
 }
 
-struct Reader {
+struct Reader<'a> {
+    /// Where names of files with values begin.
+    dir: &'a Path,
     options: Vec<&'static OptionDef>,
     problems: Vec<Problem>,
 }
 
-/// Reads all steps. What is wrong goes to `problems`; a step without a label that can be used is left out.
-pub fn steps(entries: &[Entry], problems: &mut Vec<Problem>) -> Vec<Step> {
+/// Reads all steps. `dir`: where names of files begin. What is wrong goes to `problems`; a step without a label that can be used is
+/// left out.
+pub fn steps(entries: &[Entry], dir: &Path, problems: &mut Vec<Problem>) -> Vec<Step> {
     let allowed = |option: &&'static OptionDef| IN_A_LINE.contains(&option.long) && !NOT_OPTIONS.contains(&option.long);
     let options = options_of(Command::Srun).into_iter().filter(allowed).collect();
-    let mut reader = Reader { options, problems: Vec::new() };
+    let mut reader = Reader { dir, options, problems: Vec::new() };
     let mut defaults = Defaults::default();
     for entry in entries.iter().filter(|entry| entry.key == "defaults") {
         reader.defaults(entry, &mut defaults);
@@ -170,7 +174,7 @@ pub fn steps(entries: &[Entry], problems: &mut Vec<Problem>) -> Vec<Step> {
     steps
 }
 
-impl Reader {
+impl Reader<'_> {
     fn say(&mut self, line: u32, text: impl Into<String>) {
         self.problems.push(Problem::new(line, text));
     }
@@ -454,14 +458,35 @@ impl Reader {
                 {
                     self.say(*line, format!("\"{word}\": a value with a comma in it comes from a file (\"@FILE\")"));
                 }
+                if !is_name(&parameter.key) {
+                    let what = "is no name for a parameter (letters, digits, _ and -, a letter first)";
+                    self.say(parameter.line, format!("\"{}\" {what}", parameter.key));
+                    return Vec::new();
+                }
                 let words: Vec<String> = words.into_iter().map(|(_, word)| word).collect();
-                all.push(EachOption::Values(format!("{}={}", parameter.key, words.join(","))));
+                let mut text = words.join(",");
+                if let Some(file) = text.strip_prefix('@').filter(|file| !file.is_empty()) {
+                    let Some(file) = self.value_file(parameter, file) else { return Vec::new() };
+                    text = format!("@{}", file.display());
+                }
+                all.push(EachOption::Values(format!("{}={text}", parameter.key)));
             }
         }
-        if let Some(file) = csv.and_then(|entry| self.text(entry)) {
-            all.push(EachOption::Csv(OsString::from(file)));
+        if let Some(entry) = csv {
+            let Some(file) = self.text(entry) else { return Vec::new() };
+            let Some(file) = self.value_file(entry, &file) else { return Vec::new() };
+            all.push(EachOption::Csv(file.into_os_string()));
         }
         all
+    }
+
+    /// A file with values.
+    fn value_file(&mut self, entry: &Entry, file: &str) -> Option<PathBuf> {
+        if file == "-" {
+            self.say(entry.line, "values come from a file, and not from standard input (-)");
+            return None;
+        }
+        Some(self.dir.join(file))
     }
 
     /// Names of files; `None`: how many steps they are of is not known, and their places are not looked at.
