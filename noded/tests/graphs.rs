@@ -170,6 +170,22 @@ after = "large"
 }
 
 #[test]
+fn a_graph_of_another_folder_finds_its_files_and_values_there() {
+    let c = Cluster::up("graph-folder", ONE);
+    let graph = "\u{feff}#SBATCH -n2 --chdir=sub --output=job.out\r\n[[step]]\r\nlabel = \"a\"\r\nreads = \"raw\"\r\n\
+                 command = [\"sh\", \"-c\", \"echo $1 >> ran\", \"-\", \"{n}\"]\r\neach = { n = \"@values\" }\r\n";
+    write(&c, "g.toml", graph);
+    std::fs::create_dir(c.work.join("sub")).unwrap();
+    write(&c, "sub/raw", "");
+    write(&c, "sub/values", "one\ntwo words\n");
+    let summary = c.run("garrick", &["graph", "g.toml"]).ok().out;
+    assert!(summary.starts_with("g.toml: 2 steps of 1 description\n"), "{summary}");
+    let job = c.run("sbatch", &["--graph", "g.toml"]).ok().job();
+    c.await_state(&job, "COMPLETED");
+    assert_eq!(lines(&c, "sub/ran"), ["one", "two words"], "{}", c.read("sub/job.out"));
+}
+
+#[test]
 fn a_graph_that_cannot_be_is_refused_with_its_lines_and_is_no_job() {
     let c = Cluster::up("graph-wrong", ONE);
     let graph = "[[step]]\nlabel = 'a'\ncommand = 'x'\nafter = 'c'\n[[step]]\nlabel = 'b'\ncommand = 'x'\nafter = 'a'\n\
@@ -264,6 +280,9 @@ after = ["next", "sum"]
     write(&c, "g.toml", &format!("#SBATCH --array=1-3\n{graph}"));
     let array = run(&[]);
     assert!(array.code == 1 && array.err.contains("g.toml: #SBATCH --array cannot stand in a graph"), "{array:?}");
+    write(&c, "g.toml", graph);
+    let array = c.shell("SBATCH_ARRAY_INX=1-3 sbatch --graph g.toml");
+    assert!(array.code == 1 && array.err.contains("--array cannot be used with --graph"), "{array:?}");
     c.script("job.sh", "#!/bin/sh\n#SBATCH --graph=g.toml\ntrue\n");
     let script = c.run("sbatch", &["job.sh"]);
     assert!(script.code == 1 && script.err.contains("--graph is for the command line"), "{script:?}");

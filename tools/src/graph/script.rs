@@ -23,7 +23,7 @@ pub fn head(graph: &GraphText) -> Result<ScriptHead, ScriptLineError> {
 pub fn in_head(lines: &[ScriptLine], name: &str) -> Option<Occurrence> {
     let options = options_of(Command::Sbatch);
     let of = |line: &ScriptLine| getopt::parse(&options, &line.words).map(|parsed| parsed.options).unwrap_or_default();
-    lines.iter().flat_map(of).filter(|option| option.def.long == name).last()
+    lines.iter().flat_map(of).rfind(|option| option.def.long == name)
 }
 
 /// Is something there that makes no sense in a graph?
