@@ -137,6 +137,55 @@ after = "mend"
 }
 
 #[test]
+fn what_was_handed_over_is_waited_for_though_a_step_was_declined() {
+    let c = Cluster::up("graph-declined", ONE);
+    let go = c.fifo("go");
+    let graph = r#"
+[[step]]
+label = "large"
+command = "true"
+mem = "100G"
+[[step]]
+label = "small"
+command = "read -r go < go; echo small >> ran; exit 3"
+mem = 10
+[[step]]
+label = "many"
+each = { n = "1..50" }
+command = "echo {n} >> ran"
+after = "large"
+"#;
+    write(&c, "g.toml", graph);
+    let job = c.run("sbatch", &["-n2", "--mem=1000", "-o", "job.out", "--graph", "g.toml"]).ok().job();
+    std::fs::write(&go, "go\n").unwrap();
+    c.await_state(&job, "FAILED");
+    let said = c.read("job.out");
+    assert_eq!(lines(&c, "ran"), ["small"], "{said}");
+    assert_eq!(c.job_field(&job, "ExitCode").as_deref(), Some("3:0"), "{said}");
+    let waited = "srun: error: not all steps of the graph were handed over; those that were are waited for\n";
+    assert!(said.contains("stdin:2: ") && said.contains(waited), "{said}");
+    // Once, and not for each of fifty.
+    assert_eq!(said.matches("line 2, which is labelled \"large\", is not a step").count(), 1, "{said}");
+    assert!(said.ends_with("srun: error: step \"small\" (line 6): exit code 3\n"), "{said}");
+}
+
+#[test]
+fn a_graph_of_another_folder_finds_its_files_and_values_there() {
+    let c = Cluster::up("graph-folder", ONE);
+    let graph = "\u{feff}#SBATCH -n2 --chdir=sub --output=job.out\r\n[[step]]\r\nlabel = \"a\"\r\nreads = \"raw\"\r\n\
+                 command = [\"sh\", \"-c\", \"echo $1 >> ran\", \"-\", \"{n}\"]\r\neach = { n = \"@values\" }\r\n";
+    write(&c, "g.toml", graph);
+    std::fs::create_dir(c.work.join("sub")).unwrap();
+    write(&c, "sub/raw", "");
+    write(&c, "sub/values", "one\ntwo words\n");
+    let summary = c.run("garrick", &["graph", "g.toml"]).ok().out;
+    assert!(summary.starts_with("g.toml: 2 steps of 1 description\n"), "{summary}");
+    let job = c.run("sbatch", &["--graph", "g.toml"]).ok().job();
+    c.await_state(&job, "COMPLETED");
+    assert_eq!(lines(&c, "sub/ran"), ["one", "two words"], "{}", c.read("sub/job.out"));
+}
+
+#[test]
 fn a_graph_that_cannot_be_is_refused_with_its_lines_and_is_no_job() {
     let c = Cluster::up("graph-wrong", ONE);
     let graph = "[[step]]\nlabel = 'a'\ncommand = 'x'\nafter = 'c'\n[[step]]\nlabel = 'b'\ncommand = 'x'\nafter = 'a'\n\
@@ -220,6 +269,23 @@ after = ["next", "sum"]
     let all = format!("{both},{}", third.job());
     let nothing = run(&["--resume-from", &all]);
     assert!(nothing.code == 0 && nothing.out.is_empty() && nothing.err.contains("17 of 17 steps"), "{nothing:?}");
+    // The head of the file may say it, and what does not fit there is refused.
+    write(&c, "g.toml", &format!("#SBATCH --resume-from={both}\n{graph}"));
+    let of_head = run(&[]);
+    assert_eq!(
+        (of_head.code, lines(&c, "ran")),
+        (0, ["all", "next 5", "sum 2"].map(str::to_owned).to_vec()),
+        "{of_head:?}"
+    );
+    write(&c, "g.toml", &format!("#SBATCH --array=1-3\n{graph}"));
+    let array = run(&[]);
+    assert!(array.code == 1 && array.err.contains("g.toml: #SBATCH --array cannot stand in a graph"), "{array:?}");
+    write(&c, "g.toml", graph);
+    let array = c.shell("SBATCH_ARRAY_INX=1-3 sbatch --graph g.toml");
+    assert!(array.code == 1 && array.err.contains("--array cannot be used with --graph"), "{array:?}");
+    c.script("job.sh", "#!/bin/sh\n#SBATCH --graph=g.toml\ntrue\n");
+    let script = c.run("sbatch", &["job.sh"]);
+    assert!(script.code == 1 && script.err.contains("--graph is for the command line"), "{script:?}");
     // What has another command now runs, and what waits for it.
     write(&c, "g.toml", &graph.replace("\"echo sum {n}", "\"echo sums {n}"));
     let changed = run(&["--resume-from", &all]);

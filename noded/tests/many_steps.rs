@@ -178,12 +178,14 @@ fn lines_of_a_list_wait_for_lines_before_them_by_their_labels() {
         "-d afterok:@work:@nobody ./after.sh never",
         "-d afterok:@work ./after.sh e c d",
         "--label work.0 ./after.sh never",
+        "--label 'work.0 c;d' ./after.sh never",
     ];
     std::fs::write(c.work.join("list"), list.join("\n")).unwrap();
     let said =
         job(&c, "srun --async --mem=10 --from-file=list; echo handed over $?; swait --exit-status; echo waited $?");
     let want = "srun: error: list:5: no line before this one is labelled \"nobody\"\n\
-                srun: error: list:7: \"work.0\" is no label (letters, digits, _ and -)\nSubmitted 5 steps 1.[0-4]\n\
+                srun: error: list:7: \"work.0\" is no label (letters, digits, _ and -)\n\
+                srun: error: list:8: \"work.0 c;d\" is no label (letters, digits, _ and -)\nSubmitted 5 steps 1.[0-4]\n\
                 handed over 1\nwaited 0\n";
     assert_eq!(said, want);
     assert!(["a", "b", "c", "d", "e"].iter().all(|name| c.work.join(format!("done.{name}")).exists()));

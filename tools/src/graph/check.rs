@@ -47,6 +47,17 @@ pub type Exists<'a> = &'a dyn Fn(&Path) -> bool;
 
 /// Makes a graph of steps. `dir`: where names of files begin that do not begin at the root.
 pub fn graph(steps: Vec<Step>, dir: &Path, exists: Exists<'_>, problems: &mut Vec<Problem>) -> Graph {
+    let mut count = 0;
+    let one_too_many = steps.iter().find(|step| {
+        count += step.count();
+        count > MOST_STEPS
+    });
+    if let Some(step) = one_too_many {
+        problems
+            .push(Problem::new(step.line, format!("more than {MOST_STEPS} steps with those of \"{}\"", step.label)));
+        let waits = vec![Vec::new(); steps.len()];
+        return Graph { steps, waits };
+    }
     let mut by_label: HashMap<&str, usize> = HashMap::new();
     for (at, step) in steps.iter().enumerate() {
         if let Some(first) = by_label.get(step.label.as_str()) {
@@ -59,15 +70,6 @@ pub fn graph(steps: Vec<Step>, dir: &Path, exists: Exists<'_>, problems: &mut Ve
     let mut hints = MOST_HINTS;
     let mut waits: Vec<Vec<Wait>> =
         steps.iter().map(|step| named(step, &steps, &by_label, &mut hints, problems)).collect();
-    let mut count = 0;
-    if let Some(step) = steps.iter().find(|step| {
-        count += step.count();
-        count > MOST_STEPS
-    }) {
-        problems
-            .push(Problem::new(step.line, format!("more than {MOST_STEPS} steps with those of \"{}\"", step.label)));
-        return Graph { steps, waits };
-    }
     by_files(&steps, &mut waits, dir, exists, problems);
     let graph = Graph { steps, waits };
     circles(&graph, problems);

@@ -5,6 +5,7 @@ use super::{
     check::Graph,
     here, picture,
     resume::Completed,
+    script,
     written::{Many, Step, kind_word},
 };
 use crate::{
@@ -48,14 +49,21 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
         output::stderr(format!("Try \"{} --help\" for more information\n", TABLE.program).as_bytes());
         return TABLE.misuse;
     };
-    let dir = arguments.value("chdir").map_or_else(here, |dir| here().join(PathBuf::from(dir)));
-    let read = GraphText::read(Path::new(file)).and_then(|text| Ok((text.graph(&dir)?, text)));
-    let (graph, text) = match read {
-        Ok(read) => read,
-        Err(error) => {
-            error.to_string().lines().for_each(|line| console.error(line));
-            return 1;
-        }
+    let wrong = |error: String| {
+        error.lines().for_each(|line| console.error(line));
+        1
+    };
+    let text = match GraphText::read(Path::new(file)) {
+        Ok(text) => text,
+        Err(error) => return wrong(error.to_string()),
+    };
+    let dir = match folder(&text, arguments.value("chdir")) {
+        Ok(dir) => dir,
+        Err(error) => return wrong(format!("{}: {error}", text.file)),
+    };
+    let graph = match text.graph(&dir) {
+        Ok(graph) => graph,
+        Err(error) => return wrong(error.to_string()),
     };
     let mut shares = Vec::new();
     if let Some(jobs) = arguments.value("resume-from") {
@@ -84,6 +92,14 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
         }
     }
     output::finish(console, output::stdout(|out| out.write_all(said.as_bytes())), 0)
+}
+
+/// Where names of files begin: where the job will, by the command line or by what the file itself says.
+fn folder(text: &GraphText, given: Option<String>) -> Result<PathBuf, String> {
+    let head = script::head(text).map_err(|error| error.to_string())?;
+    script::check_head(&head.lines)?;
+    let own = || script::in_head(&head.lines, "chdir").and_then(|option| option.value);
+    Ok(given.map(OsString::from).or_else(own).map_or_else(here, |dir| here().join(dir)))
 }
 
 fn plural(count: u64, one: &str, many: &str) -> String {
@@ -166,6 +182,18 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::graph;
+
+    #[test]
+    fn files_are_looked_for_where_the_job_will_be() {
+        let of = |text: &str, given: Option<&str>| {
+            folder(&GraphText { file: "p".into(), text: text.into() }, given.map(str::to_owned))
+        };
+        assert_eq!(of("#SBATCH --chdir=/there\n", None), Ok(PathBuf::from("/there")));
+        assert_eq!(of("#SBATCH -D there\n", None), Ok(here().join("there")));
+        assert_eq!(of("#SBATCH --chdir=/there\n", Some("/given")), Ok(PathBuf::from("/given")));
+        assert_eq!(of("[[step]]\n", None), Ok(here()));
+        assert_eq!(of("#SBATCH --array=1-3\n", None), Err("#SBATCH --array cannot stand in a graph".to_owned()));
+    }
 
     #[test]
     fn a_graph_is_summed_up_and_written_out() {

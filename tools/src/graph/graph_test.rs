@@ -143,8 +143,8 @@ fn what_completed_is_left_out_and_tasks_whose_counterpart_did_wait_for_nobody() 
         lines_of(graph(text).unwrap(), &shares),
         [
             "--label=a --array=3 a",
-            "--label=b --label=b.0 --array=1-2%2 b",
-            "--label=b --label=b.1 --dependency=aftercorr:@a --array=3%2 b",
+            "--label=b --label=b.0 --array=1-2%1 b",
+            "--label=b --label=b.1 --dependency=aftercorr:@a --array=3%1 b",
             "--label=c --label=c.0 --array=0 c",
             "--label=c --label=c.1 --dependency=aftercorr:@b.0 --array=1 c",
             "--label=c --label=c.2 --dependency=aftercorr:@b.1 --array=3 c",
@@ -266,9 +266,111 @@ fn a_file_has_one_writer_and_who_says_how_it_waits_is_believed() {
         graph(two).unwrap_err(),
         ["9: /w/d/f is written by \"b\" and by \"a\" (line 4): a file is written by one step"]
     );
-    let said = "[[step]]\nlabel = 'a'\ncommand = 'x'\nwrites = 'f'\nreads = 'f'\n[[step]]\nlabel = 'b'\ncommand = 'x'\n\
-                reads = 'f'\nafter = 'afterany:a'\n";
+    let said = "[[step]]\nlabel = 'a'\ncommand = 'x'\nwrites = 'there'\nreads = 'there'\n[[step]]\nlabel = 'b'\ncommand = 'x'\n\
+                reads = 'there'\nafter = 'afterany:a'\n";
     assert_eq!(lines(said)[1], "--label=b --dependency=afterany:@a x");
+}
+
+#[test]
+fn several_arrays_may_write_files_that_are_named_alike_and_a_reader_waits_for_each_that_writes_some() {
+    let writers = "[[step]]\nlabel = 'a'\narray = '0-4'\ncommand = 'a'\nwrites = 'part.{index}'\n\
+                   [[step]]\nlabel = 'b'\narray = '5-9'\ncommand = 'b'\nwrites = 'part.{index}'\n";
+    let reader =
+        |array: &str| format!("{writers}[[step]]\nlabel = 'c'\n{array}command = 'c'\nreads = 'part.{{index}}'\n");
+    let last = |array: &str| lines(&reader(array)).pop().unwrap();
+    assert_eq!(last(""), "--label=c --dependency=afterok:@a:@b c");
+    assert_eq!(last("array = '6-7'\n"), "--label=c --dependency=aftercorr:@b --array=6-7 c");
+    assert_eq!(last("array = '3-6'\n"), "--label=c --dependency=afterok:@a:@b --array=3-6 c");
+    assert_eq!(
+        graph(&reader("array = '3-12'\n")).unwrap_err(),
+        ["15: \"part.{index}\": \"c\" has a task 10, and \"a\" and \"b\", which write it, have none"]
+    );
+    let twice = writers.replace("5-9", "4-9");
+    assert_eq!(
+        graph(&twice).unwrap_err(),
+        ["10: /w/part.4 is written by \"b\" and by \"a\" (line 5): a file is written by one step"]
+    );
+}
+
+#[test]
+fn what_a_step_changes_has_to_be_there_and_no_task_reads_what_another_of_its_array_writes() {
+    let one = |reads: &str, writes: &str, many: &str| {
+        format!("[[step]]\nlabel = 'a'\n{many}command = ['x', '{{n}}']\nwrites = '{writes}'\nreads = '{reads}'\n")
+    };
+    let array = "array = '0-3'\n";
+    assert!(graph(&one("there", "there", "")).is_ok());
+    assert_eq!(
+        graph(&one("x", "x", "")).unwrap_err(),
+        ["5: \"a\" reads /w/x, which is not there, and no other step writes it"]
+    );
+    assert!(graph(&one("d.{index}/there", "d.{index}/there", array)).is_ok());
+    assert_eq!(
+        graph(&one("x.{index}", "x.{index}", array)).unwrap_err(),
+        ["6: \"a\" reads /w/x.0 (and 3 more), which is not there, and no other step writes it"]
+    );
+    assert_eq!(
+        graph(&one("x.0", "x.{index}", array)).unwrap_err(),
+        ["6: \"a\" reads /w/x.0, which another step of \"a\" writes: these do not wait for each other"]
+    );
+    let each = "each = { n = '1..3' }\n";
+    assert_eq!(
+        graph(&one("x.2", "x.{n}", each)).unwrap_err(),
+        ["6: \"a\" reads /w/x.2, which another step of \"a\" writes: these do not wait for each other"]
+    );
+    assert!(graph(&one("{n}/there", "{n}/there", each)).is_ok());
+}
+
+#[test]
+fn false_undoes_a_default_of_any_kind() {
+    let text = "[defaults]\nretries = 2\nmem = 5\nexclusive = true\n[[step]]\nlabel = 'a'\ncommand = 'a'\n\
+                retries = false\nexclusive = false\n[[step]]\nlabel = 'b'\ncommand = 'b'\nmem = false\n";
+    assert_eq!(lines(text), ["--mem=5 --label=a a", "--retries=2 --exclusive --label=b b"]);
+}
+
+#[test]
+fn one_mistake_about_how_many_steps_it_is_brings_no_others_about_files() {
+    let text = "[[step]]\nlabel = 'a'\narray = '5-1'\ncommand = 'a'\nreads = 'gone.{index}'\nwrites = 'part.{index}'\n\
+                [[step]]\nlabel = 'b'\narray = '0-3'\ncommand = 'b'\nreads = 'part.{index}'\nafter = 'aftercorr:a'\n\
+                [[step]]\nlabel = 'c'\ncommand = 'c'\nreads = ['part.{index}', 'part.3']\n";
+    assert_eq!(graph(text).unwrap_err(), ["3: \"array\": array \"5-1\": the range \"5-1\" runs backwards"]);
+    let each = "[[step]]\nlabel = 'a'\neach = { n = '3..1' }\ncommand = ['a', '{n}']\nwrites = 'part.{n}'\n";
+    assert_eq!(graph(each).unwrap_err().len(), 1);
+    let single = "[[step]]\nlabel = 'a'\ncommand = 'a'\nwrites = 'part.{index}'\n";
+    assert_eq!(
+        graph(single).unwrap_err(),
+        [
+            "4: \"part.{index}\": {index} is the index of an array's task, and this is a single step; write {{index}} for \
+          the letters themselves"
+        ]
+    );
+}
+
+#[test]
+fn more_steps_than_can_be_looked_at_are_refused() {
+    let text = "[[step]]\nlabel = 'a'\ncommand = ['x', '{n}{m}']\neach = { n = '1..60000', m = '1..60000' }\n\
+                [[step]]\nlabel = 'b'\ncommand = 'x'\n";
+    assert_eq!(graph(text).unwrap_err(), ["1: more than 10000000 steps with those of \"a\""]);
+}
+
+#[test]
+fn files_of_values_are_looked_for_where_the_job_begins() {
+    let dir = std::env::temp_dir().join(format!("garrick-graph-values-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("seeds"), "7\n8\n").unwrap();
+    std::fs::write(dir.join("t.csv"), "n\n9\n").unwrap();
+    let of = |each: &str| {
+        let text = format!("[[step]]\nlabel = 'a'\ncommand = ['a', '{{n}}']\n{each}\n");
+        parse(text.as_bytes(), &dir, &|_| false).map_err(|problems| problems[0].text.clone())
+    };
+    assert_eq!(lines_of(of("each = { n = '@seeds' }").unwrap(), &[]), ["--label=a a 7", "--label=a a 8"]);
+    assert_eq!(lines_of(of("each-csv = 't.csv'").unwrap(), &[]), ["--label=a a 9"]);
+    for each in ["each = { n = '@-' }", "each-csv = '-'"] {
+        assert_eq!(of(each).unwrap_err(), "values come from a file, and not from standard input (-)");
+    }
+    let absent = of("each = { n = '@absent' }").unwrap_err();
+    assert!(absent.contains(&dir.join("absent").display().to_string()), "{absent}");
+    assert!(of("each = { '@x' = 'y' }").unwrap_err().contains("is no name for a parameter"));
+    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 proptest! {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`tree`] | the file, TOML or JSON, with the line of each thing |
 //! | [`written`] | its steps, every key looked at |
+//! | [`many`] | of them, how many steps one description stands for |
 //! | [`check`] | who waits for whom, by label and by file; circles |
 //! | [`picture`] | as a picture |
 //! | [`plan`] | as the lines of a list |
@@ -13,6 +14,7 @@
 
 pub mod check;
 pub mod command;
+mod many;
 pub mod picture;
 pub mod plan;
 pub mod resume;
@@ -100,7 +102,7 @@ pub fn here() -> PathBuf {
 pub fn parse(text: &[u8], dir: &Path, exists: Exists<'_>) -> Result<Graph, Vec<Problem>> {
     let entries = tree::read(text)?;
     let mut problems = Vec::new();
-    let steps = written::steps(&entries, &mut problems);
+    let steps = written::steps(&entries, dir, &mut problems);
     let graph = check::graph(steps, dir, exists, &mut problems);
     problems.sort();
     problems.dedup();

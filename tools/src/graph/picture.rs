@@ -278,5 +278,11 @@ mod tests {
         let text: String = (0..MOST_BOXES + 1).map(|n| step(&format!("s{n}"), "")).collect();
         let error = svg(&parsed(&text), &[]).unwrap_err();
         assert!(error.to_string().starts_with("too large to be drawn: 2001 descriptions"), "{error}");
+        // Each of 300 waits for each of 300.
+        let all: Vec<String> = (0..300).map(|n| format!("'s{n}'")).collect();
+        let behind = (0..300).map(|n| step(&format!("t{n}"), &all.join(", ")));
+        let text: String = (0..300).map(|n| step(&format!("s{n}"), "")).chain(behind).collect();
+        let error = svg(&parsed(&text), &[]).unwrap_err();
+        assert!(error.to_string().contains("90000 places of lines"), "{error}");
     }
 }

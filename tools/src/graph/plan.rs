@@ -11,6 +11,7 @@ use crate::{
 };
 use garrick_model::{batch::StepDependencyKind, spec::ArraySpec};
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     ffi::OsString,
     sync::Arc,
@@ -54,8 +55,6 @@ struct Part {
 pub struct Plan {
     graph: Arc<Graph>,
     parts: VecDeque<Part>,
-    /// The line of the step that was given last.
-    line: u64,
 }
 
 /// By index of an array's tasks: in which part it is.
@@ -84,12 +83,18 @@ impl Plan {
             let dependency = dependency(waits.iter().map(named));
             parts.push_back(Part { step: at, labels: vec![step.label.clone()], dependency, lines });
         }
-        Self { graph, parts, line: 0 }
+        Self { graph, parts }
     }
 
-    /// The line of the step that was given last.
-    pub const fn number(&self) -> u64 {
-        self.line
+    /// The line of the step that is next, or of the graph's last when there is none.
+    pub fn upcoming(&self) -> u64 {
+        let step = self.parts.front().map(|part| &self.graph.steps[part.step]).or(self.graph.steps.last());
+        step.map_or(1, |step| u64::from(step.line))
+    }
+
+    /// The label of the step with this line.
+    pub fn label(&self, line: u64) -> &str {
+        self.graph.steps.iter().find(|step| u64::from(step.line) == line).map_or("", |step| step.label.as_str())
     }
 
     /// The next step with its line in the graph's file. `options` are those of `srun`.
@@ -116,8 +121,7 @@ impl Plan {
                     finished(step, &part, line, options)
                 }
             };
-            self.line = u64::from(step.line);
-            return Some((self.line, line));
+            return Some((u64::from(step.line), line));
         }
     }
 }
@@ -187,6 +191,8 @@ fn array(
     let mut own = Parts::new();
     let mut made = Vec::new();
     let several = groups.len() > 1;
+    let sizes: Vec<u64> = groups.values().map(|indices| indices.len() as u64).collect();
+    let limits = tasks.limit.map(|limit| divided(limit, &sizes));
     for (number, (counterparts, indices)) in groups.into_iter().enumerate() {
         own.extend(indices.iter().map(|index| (*index, number)));
         let mut counterparts = counterparts.into_iter();
@@ -204,9 +210,54 @@ fn array(
         if several {
             labels.push(labels::of_part(label, number));
         }
-        let lines = Lines::Array(ArraySpec::from_indices(indices, tasks.limit));
+        let lines = Lines::Array(ArraySpec::from_indices(indices, limits.as_ref().map(|limits| limits[number])));
         made.push(Part { step: at, labels, dependency, lines });
     }
     parted.insert(at, own);
     made
+}
+
+/// A limit of an array in parts of these sizes: how many tasks of each may run at once. One at least, and together no more than of
+/// the whole unless there are more parts than that.
+fn divided(limit: u32, sizes: &[u64]) -> Vec<u32> {
+    let total = sizes.iter().sum::<u64>().max(1);
+    let rest = u64::from(limit).saturating_sub(sizes.len() as u64);
+    let first = |size: &u64| 1 + (rest * size / total).min(size.saturating_sub(1));
+    let mut limits: Vec<u64> = sizes.iter().map(first).collect();
+    let mut spare = u64::from(limit).saturating_sub(limits.iter().sum());
+    let mut by_size: Vec<usize> = (0..sizes.len()).collect();
+    by_size.sort_by_key(|at| Reverse(sizes[*at]));
+    for at in by_size {
+        let more = spare.min(sizes[at].saturating_sub(limits[at]));
+        limits[at] += more;
+        spare -= more;
+    }
+    limits.into_iter().map(|limit| limit as u32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_limit_is_divided_by_size() {
+        assert_eq!(divided(5, &[2, 2, 96]), [1, 1, 3]);
+        assert_eq!(divided(2, &[1, 1, 1]), [1, 1, 1]);
+        assert_eq!(divided(10, &[3, 2]), [3, 2]);
+        assert_eq!(divided(8, &[40, 40]), [4, 4]);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_together_run_as_many_tasks_as_the_whole(
+            limit in 1u32..50, sizes in proptest::collection::vec(1u64..40, 1..10)
+        ) {
+            let limits = divided(limit, &sizes);
+            let total: u64 = sizes.iter().sum();
+            let want = u64::from(limit).max(sizes.len() as u64).min(total);
+            prop_assert_eq!(limits.iter().map(|limit| u64::from(*limit)).sum::<u64>(), want);
+            prop_assert!(limits.iter().zip(&sizes).all(|(limit, size)| (1..=*size).contains(&u64::from(*limit))));
+        }
+    }
 }

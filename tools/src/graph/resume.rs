@@ -19,7 +19,7 @@ use garrick_model::{
     messages::records::{RecordedOrigin, RecordedStep, WantedRecords},
     state::StepState,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// What a step is known by from one job to the next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,9 +30,10 @@ struct Identity {
     argv: Vec<Vec<u8>>,
 }
 
-/// How often a step completed: more than once where several are the same in everything.
+/// By step, job after job: how often it ran there, and how often it completed. More than once where several are the same in
+/// everything.
 #[derive(Clone, Debug, Default)]
-pub struct Completed(HashMap<Identity, u64>);
+pub struct Completed(HashMap<Identity, Vec<(u64, u64)>>);
 
 /// What is left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,14 +58,16 @@ fn identity(origin: &RecordedOrigin, step: &RecordedStep, task: Option<u32>) -> 
 }
 
 impl Completed {
-    /// Adds what the records of a job say. What ran in it goes before what ran in jobs before it.
+    /// Adds what the records of a job say.
     fn add(&mut self, steps: &[(Identity, bool)]) {
-        let mut of_job: HashMap<&Identity, u64> = HashMap::new();
+        let mut of_job: HashMap<&Identity, (u64, u64)> = HashMap::new();
         for (identity, completed) in steps {
-            *of_job.entry(identity).or_default() += u64::from(*completed);
+            let (ran, well) = of_job.entry(identity).or_default();
+            *ran += 1;
+            *well += u64::from(*completed);
         }
-        for (identity, count) in of_job {
-            self.0.insert(identity.clone(), count);
+        for (identity, counts) in of_job {
+            self.0.entry(identity.clone()).or_default().push(counts);
         }
     }
 
@@ -114,29 +117,38 @@ impl Completed {
         Ok(all)
     }
 
-    /// Did it complete? Of steps that are the same in everything so many are taken as did.
-    fn take(&mut self, identity: &Identity) -> bool {
-        match self.0.get_mut(identity) {
+    /// How many completed of `there` steps that are the same in everything. What ran in a job goes before what ran in jobs before
+    /// it, and what did not run there is as it was.
+    fn of(&self, identity: &Identity, there: u64) -> u64 {
+        let jobs = self.0.get(identity).into_iter().flatten();
+        jobs.fold(0, |before, (ran, well)| (well + before.min(there.saturating_sub(*ran))).min(there))
+    }
+
+    /// Which of a step's tasks or combinations did not complete, in their order.
+    fn open(&self, step: &Step) -> Vec<u64> {
+        let mut completed: HashMap<Identity, u64> = HashMap::new();
+        for (_, identity) in members(step).filter(|(_, identity)| self.0.contains_key(identity)) {
+            *completed.entry(identity).or_default() += 1;
+        }
+        completed.iter_mut().for_each(|(identity, count)| *count = self.of(identity, *count));
+        let mut is_open = |identity: &Identity| match completed.get_mut(identity) {
             Some(count @ 1..) => {
                 *count -= 1;
-                true
+                false
             }
-            _ => false,
-        }
+            _ => true,
+        };
+        members(step).filter(|(_, identity)| is_open(identity)).map(|(member, _)| member).collect()
     }
 
     /// What is left of a graph.
-    pub fn left(mut self, graph: &Graph) -> Left {
+    pub fn left(self, graph: &Graph) -> Left {
         let mut left = Left { shares: vec![Share::All; graph.steps.len()], completed: 0, never: Vec::new() };
         let mut never = vec![false; graph.steps.len()];
         for at in graph.in_order() {
             let step = &graph.steps[at];
-            let mut open: BTreeSet<u64> = BTreeSet::new();
-            for (member, identity) in members(step) {
-                if !self.take(&identity) {
-                    open.insert(member);
-                }
-            }
+            let mut open = self.open(step);
+            let mut all_again = false;
             for wait in &graph.waits[at] {
                 let runs = left.shares[wait.on] != Share::Nothing;
                 match (wait.kind, runs) {
@@ -144,21 +156,24 @@ impl Completed {
                     (
                         StepDependencyKind::AfterOk | StepDependencyKind::AfterAny | StepDependencyKind::AfterNotOk,
                         true,
-                    ) => {
-                        open = members(step).map(|(member, _)| member).collect();
-                    }
-                    (StepDependencyKind::AfterCorr, true) => {
-                        let runs = |task: &u64| match &left.shares[wait.on] {
-                            Share::Tasks(tasks) => tasks.iter().any(|other| u64::from(*other) == *task),
-                            share => *share == Share::All,
-                        };
-                        open.extend(members(step).map(|(task, _)| task).filter(runs));
-                    }
+                    ) => all_again = true,
+                    (StepDependencyKind::AfterCorr, true) => match &left.shares[wait.on] {
+                        Share::Tasks(tasks) => {
+                            let runs = |task: &u64| tasks.binary_search_by_key(task, |other| u64::from(*other)).is_ok();
+                            open.extend(numbers(step).filter(runs));
+                        }
+                        _ => all_again = true,
+                    },
                     (StepDependencyKind::AfterOk | StepDependencyKind::AfterCorr, false) => never[at] |= never[wait.on],
                     (StepDependencyKind::AfterNotOk, false) => never[at] |= !never[wait.on],
                     (StepDependencyKind::After, _) | (StepDependencyKind::AfterAny, false) => {}
                 }
             }
+            if all_again {
+                open = numbers(step).collect();
+            }
+            open.sort_unstable();
+            open.dedup();
             left.shares[at] = if never[at] && !open.is_empty() {
                 left.never.push(step.label.clone());
                 Share::Nothing
@@ -198,13 +213,22 @@ fn members(step: &Step) -> Box<dyn Iterator<Item = (u64, Identity)> + '_> {
     }
 }
 
-fn share(step: &Step, open: BTreeSet<u64>) -> Share {
+/// The numbers of a step's tasks or combinations, in their order.
+fn numbers(step: &Step) -> Box<dyn Iterator<Item = u64> + '_> {
+    match &step.many {
+        Many::One => Box::new(std::iter::once(0)),
+        Many::Array(tasks) => Box::new(tasks.indices().map(u64::from)),
+        Many::Each(each) => Box::new(0..each.count()),
+    }
+}
+
+fn share(step: &Step, open: Vec<u64>) -> Share {
     match &step.many {
         _ if open.is_empty() => Share::Nothing,
         _ if open.len() as u64 == step.count() => Share::All,
         Many::One => Share::All,
         Many::Array(_) => Share::Tasks(open.into_iter().map(|task| task as u32).collect()),
-        Many::Each(_) => Share::Combinations(open.into_iter().collect()),
+        Many::Each(_) => Share::Combinations(open),
     }
 }
 
@@ -302,8 +326,28 @@ mod tests {
         let mut all = Completed::default();
         all.add(&steps(true));
         all.add(&steps(false));
-        assert!(!all.clone().take(&steps(true)[0].0));
+        assert_eq!(all.of(&steps(true)[0].0, 1), 0);
         all.add(&steps(true));
-        assert!(all.take(&steps(true)[0].0));
+        assert_eq!(all.of(&steps(true)[0].0, 1), 1);
+    }
+
+    #[test]
+    fn equal_combinations_that_completed_in_different_jobs_are_added() {
+        let argv = vec![b"a".to_vec()];
+        let one = Identity { label: "a".into(), task: None, values: "n=1".into(), argv };
+        let all = |jobs: &[&[bool]]| {
+            let mut all = Completed::default();
+            for job in jobs {
+                all.add(&job.iter().map(|completed| (one.clone(), *completed)).collect::<Vec<_>>());
+            }
+            all.of(&one, 2)
+        };
+        assert_eq!(all(&[&[true, false]]), 1);
+        // The second job ran what the first left.
+        assert_eq!(all(&[&[true, false], &[true]]), 2);
+        assert_eq!(all(&[&[true, false], &[false]]), 1);
+        // It ran both again.
+        assert_eq!(all(&[&[true, true], &[false, true]]), 1);
+        assert_eq!(all(&[&[true, true, true]]), 2);
     }
 }

@@ -4,7 +4,7 @@ use super::tree::{Entry, Node, Problem, Value};
 use crate::{
     options::{
         getopt::{self, Occurrence},
-        minibatch::{EachOption, IN_A_LINE},
+        minibatch::IN_A_LINE,
         sources,
         table::{Arg, Command, OptionDef, options_of},
         typed::Typed,
@@ -19,7 +19,7 @@ use garrick_model::{batch::StepDependencyKind, spec::ArraySpec, time::Timestamp}
 use std::{
     collections::HashSet,
     ffi::{OsStr, OsString},
-    os::unix::ffi::OsStringExt as _,
+    path::Path,
 };
 
 /// What a graph says of a step that a list's line says otherwise.
@@ -138,16 +138,19 @@ struct Defaults {
     environment: Vec<(String, String)>,
 }
 
-struct Reader {
+pub(super) struct Reader<'a> {
+    /// Where names of files with values begin.
+    pub(super) dir: &'a Path,
     options: Vec<&'static OptionDef>,
     problems: Vec<Problem>,
 }
 
-/// Reads all steps. What is wrong goes to `problems`; a step without a label that can be used is left out.
-pub fn steps(entries: &[Entry], problems: &mut Vec<Problem>) -> Vec<Step> {
+/// Reads all steps. `dir`: where names of files begin. What is wrong goes to `problems`; a step without a label that can be used is
+/// left out.
+pub fn steps(entries: &[Entry], dir: &Path, problems: &mut Vec<Problem>) -> Vec<Step> {
     let allowed = |option: &&'static OptionDef| IN_A_LINE.contains(&option.long) && !NOT_OPTIONS.contains(&option.long);
     let options = options_of(Command::Srun).into_iter().filter(allowed).collect();
-    let mut reader = Reader { options, problems: Vec::new() };
+    let mut reader = Reader { dir, options, problems: Vec::new() };
     let mut defaults = Defaults::default();
     for entry in entries.iter().filter(|entry| entry.key == "defaults") {
         reader.defaults(entry, &mut defaults);
@@ -170,8 +173,8 @@ pub fn steps(entries: &[Entry], problems: &mut Vec<Problem>) -> Vec<Step> {
     steps
 }
 
-impl Reader {
-    fn say(&mut self, line: u32, text: impl Into<String>) {
+impl Reader<'_> {
+    pub(super) fn say(&mut self, line: u32, text: impl Into<String>) {
         self.problems.push(Problem::new(line, text));
     }
 
@@ -247,7 +250,7 @@ impl Reader {
     }
 
     /// A text, or what else can only mean one.
-    fn text(&mut self, entry: &Entry) -> Option<String> {
+    pub(super) fn text(&mut self, entry: &Entry) -> Option<String> {
         match &entry.node.value {
             Value::Text(text) if text.contains('\0') => self.say(entry.node.line, "a zero byte is in it"),
             Value::Text(text) => return Some(text.clone()),
@@ -258,7 +261,7 @@ impl Reader {
     }
 
     /// Texts of a list, or the only one, with their lines.
-    fn texts(&mut self, entry: &Entry) -> Vec<(u32, String)> {
+    pub(super) fn texts(&mut self, entry: &Entry) -> Vec<(u32, String)> {
         let Value::List(list) = &entry.node.value else {
             return self.text(entry).into_iter().map(|text| (entry.node.line, text)).collect();
         };
@@ -365,101 +368,6 @@ impl Reader {
                     Err(error) => self.say(line, format!("\"{text}\": {error}")),
                 }
             }
-        }
-        all
-    }
-
-    /// How many steps it is, and the command of each. False: that makes no sense.
-    fn many(&mut self, step: &mut Step, entries: &[Entry], command: Vec<Vec<u8>>) -> bool {
-        let find = |key: &str| entries.iter().find(|entry| entry.key == key);
-        let each: Vec<EachOption> = self.each(find("each"), find("each-csv"));
-        let (array, given) = (find("array"), find("each").or_else(|| find("each-csv")));
-        let good = match (array, given, find("zip")) {
-            (Some(array), Some(each), _) => {
-                self.say(array.line.max(each.line), "\"array\" and \"each\" do not go together");
-                false
-            }
-            (_, None, Some(zip)) => {
-                self.say(zip.line, "\"zip\" needs \"each\"");
-                false
-            }
-            (Some(array), None, None) => match self.text(array).map(|text| text.parse()) {
-                Some(Ok(tasks)) => {
-                    step.many = Many::Array(tasks);
-                    true
-                }
-                Some(Err(error)) => {
-                    self.say(array.line, format!("\"array\": {error}"));
-                    false
-                }
-                None => false,
-            },
-            (None, Some(given), zip) if !each.is_empty() && !command.is_empty() => {
-                let zip = match zip.map(|entry| (entry.line, &entry.node.value)) {
-                    None => false,
-                    Some((_, Value::Truth(zip))) => *zip,
-                    Some((line, other)) => {
-                        self.say(line, format!("\"zip\" is true or false, not {}", other.kind()));
-                        return false;
-                    }
-                };
-                return self.combinations(step, given.line, Typed { each, zip, ..Typed::default() }, command);
-            }
-            (None, Some(_), _) => false,
-            (None, None, None) => true,
-        };
-        step.argv = command;
-        good
-    }
-
-    /// A step for every combination. Options with places for values are each step's own.
-    fn combinations(&mut self, step: &mut Step, line: u32, mut typed: Typed, command: Vec<Vec<u8>>) -> bool {
-        let text = |name: &str| step.option(name).map(|value| value.to_string_lossy().into_owned());
-        (typed.output, typed.error, typed.input) = (text("output"), text("error"), text("input"));
-        let words: Vec<OsString> = command.into_iter().map(OsString::from_vec).collect();
-        match Each::new(&mut typed, &words) {
-            Ok(each) => step.many = Many::Each(Box::new(each)),
-            Err(error) => {
-                self.say(line, error.to_string());
-                return false;
-            }
-        }
-        for (name, text) in [("output", typed.output), ("error", typed.error), ("input", typed.input)] {
-            match text {
-                None => step.settings.retain(|setting| setting.option.def.long != name),
-                Some(text) => {
-                    let of = |setting: &&mut Setting| setting.option.def.long == name;
-                    step.settings.iter_mut().filter(of).for_each(|s| s.option.value = Some(OsString::from(&text)));
-                }
-            }
-        }
-        true
-    }
-
-    fn each(&mut self, each: Option<&Entry>, csv: Option<&Entry>) -> Vec<EachOption> {
-        let mut all = Vec::new();
-        if let Some(entry) = each {
-            let Value::Table(parameters) = &entry.node.value else {
-                let what = entry.node.value.kind();
-                self.say(entry.line, format!("\"each\" is a table of names with their values, not {what}"));
-                return all;
-            };
-            if parameters.is_empty() {
-                self.say(entry.line, "\"each\" has no parameter");
-            }
-            for parameter in parameters {
-                let words = self.texts(parameter);
-                if let (Value::List(_), Some((line, word))) =
-                    (&parameter.node.value, words.iter().find(|(_, word)| word.contains(',')))
-                {
-                    self.say(*line, format!("\"{word}\": a value with a comma in it comes from a file (\"@FILE\")"));
-                }
-                let words: Vec<String> = words.into_iter().map(|(_, word)| word).collect();
-                all.push(EachOption::Values(format!("{}={}", parameter.key, words.join(","))));
-            }
-        }
-        if let Some(file) = csv.and_then(|entry| self.text(entry)) {
-            all.push(EachOption::Csv(OsString::from(file)));
         }
         all
     }

@@ -13,7 +13,7 @@ use crate::{
     options::{
         export::For,
         job_spec::{self, Checked, Work},
-        script_lines,
+        script_lines::{self, ScriptLine},
         table::Command,
         typed::{OptionError, Typed},
     },
@@ -45,8 +45,12 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     if ["gres", "hint"].iter().any(|option| startup.value(option).is_some_and(|value| value == "help")) {
         startup.typed(&[])?;
     }
-    let (script, graph) = script(&startup)?;
-    let head = script_lines::read(&script.text, script_lines::OF_SBATCH).map_err(|error| {
+    let source = source(&startup)?;
+    let head = match &source {
+        Source::Graph(text) => graph::script::head(text),
+        Source::Script(script) => script_lines::read(&script.text, script_lines::OF_SBATCH),
+    };
+    let head = head.map_err(|error| {
         startup.console.error(&error);
         startup::exit_code(255)
     })?;
@@ -56,24 +60,24 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     typed.wait |= startup.gave("wait");
     typed.test_only |= startup.gave("test-only");
     let console = &startup.console;
-    if typed.resume_from.is_some() && graph.is_none() {
-        startup.console.error("--resume-from is for graphs: it needs --graph");
-        return Err(startup::exit_code(1));
-    }
-    if let Some(graph) = graph {
-        let dir = typed.chdir.as_ref().map_or_else(graph::here, |own| graph::here().join(own));
-        let read = graph.graph(&dir).map_err(|error| {
-            error.to_string().lines().for_each(|line| startup.console.error(line));
-            startup::exit_code(1)
-        })?;
-        if let Some(jobs) = &typed.resume_from {
-            let left = Completed::read(jobs, typed.conf.as_deref(), &startup.console)?.left(&read);
-            left.say(&read, jobs, &startup.console);
-            if left.is_nothing() {
-                return Ok(0);
+    let script = match source {
+        Source::Script(script) => {
+            let only = if typed.graph.is_some() {
+                Some("--graph is for the command line: no script is a graph")
+            } else {
+                typed.resume_from.is_some().then_some("--resume-from is for graphs: it needs --graph")
+            };
+            if let Some(text) = only {
+                console.error(text);
+                return Err(startup::exit_code(1));
             }
+            script
         }
-    }
+        Source::Graph(text) => match of_graph(&startup, &text, &head.lines, &typed)? {
+            Some(script) => script,
+            None => return Ok(0),
+        },
+    };
     if head.has_pbs {
         console.warning("#PBS lines are not supported yet and have no effect");
     }
@@ -123,8 +127,43 @@ pub fn find(typed: &Typed, console: &Console) -> Result<Cluster, i32> {
     })
 }
 
-/// The script, and the graph that it was made of.
-fn script(startup: &Startup) -> Result<(BatchScript, Option<GraphText>), i32> {
+/// What the job is made of.
+enum Source {
+    Script(BatchScript),
+    Graph(GraphText),
+}
+
+/// The script that hands a graph over; `None`: all of it completed before, as was said.
+fn of_graph(
+    startup: &Startup,
+    text: &GraphText,
+    head: &[ScriptLine],
+    typed: &Typed,
+) -> Result<Option<BatchScript>, i32> {
+    let console = &startup.console;
+    let wrong = |error: String| {
+        error.lines().for_each(|line| console.error(line));
+        startup::exit_code(1)
+    };
+    graph::script::check_head(head).map_err(|error| wrong(format!("{}: {error}", text.file)))?;
+    if typed.array.is_some() {
+        return Err(wrong("--array cannot be used with --graph".to_owned()));
+    }
+    let dir = typed.chdir.as_ref().map_or_else(graph::here, |own| graph::here().join(own));
+    let read = text.graph(&dir).map_err(|error| wrong(error.to_string()))?;
+    let behind = || startup.value("resume-from").map(|jobs| jobs.to_string_lossy().into_owned());
+    let resume = typed.resume_from.clone().or_else(behind);
+    if let Some(jobs) = &resume {
+        let left = Completed::read(jobs, typed.conf.as_deref(), console)?.left(&read);
+        left.say(&read, jobs, console);
+        if left.is_nothing() {
+            return Ok(None);
+        }
+    }
+    graph::script::of(text, resume.as_deref()).map(Some).map_err(|error| wrong(error.to_string()))
+}
+
+fn source(startup: &Startup) -> Result<Source, i32> {
     let console = &startup.console;
     let file = startup.operands().first();
     if let Some(graph) = startup.value("graph") {
@@ -136,16 +175,10 @@ fn script(startup: &Startup) -> Result<(BatchScript, Option<GraphText>), i32> {
             console.error("--graph has the commands: no script can be given on the command line");
             return Err(startup::exit_code(1));
         }
-        let text = GraphText::read(Path::new(graph)).map_err(|error| {
+        return GraphText::read(Path::new(graph)).map(Source::Graph).map_err(|error| {
             console.error(&error);
             startup::exit_code(1)
-        })?;
-        let resume = startup.value("resume-from").map(|jobs| jobs.to_string_lossy());
-        let script = graph::script::of(&text, resume.as_deref()).map_err(|error| {
-            error.to_string().lines().for_each(|line| console.error(line));
-            startup::exit_code(1)
-        })?;
-        return Ok((script, Some(text)));
+        });
     }
     let script = match (startup.value("wrap"), file) {
         (Some(_), Some(_)) => {
@@ -156,7 +189,7 @@ fn script(startup: &Startup) -> Result<(BatchScript, Option<GraphText>), i32> {
         (None, Some(file)) => batch_script::from_file(file),
         (None, None) => batch_script::from_stdin(),
     };
-    script.map(|script| (script, None)).map_err(|error| {
+    script.map(Source::Script).map_err(|error| {
         error.to_string().lines().for_each(|line| console.error(line));
         startup::exit_code(1)
     })

@@ -5,8 +5,8 @@ use crate::cluster::{ClusterError, refusal_details};
 use garrick_model::{ids::JobId, refusal::Refusal};
 
 /// Lines of which a request was declined, by the lines of its commands, and why. Ten thousand commands of one list that are
-/// declined for the same reason are said in one line.
-pub fn declined_lines(numbers: &[u64], declined: &[(u32, Refusal)]) -> Vec<(u64, u64, String)> {
+/// declined for the same reason are said in one line. `apart`: lines do not follow each other by their numbers, and each is said.
+pub fn declined_lines(numbers: &[u64], declined: &[(u32, Refusal)], apart: bool) -> Vec<(u64, u64, String)> {
     let mut lines: Vec<(u64, u64, String)> = Vec::new();
     let mut next = None;
     for (place, refusal) in declined {
@@ -14,7 +14,9 @@ pub fn declined_lines(numbers: &[u64], declined: &[(u32, Refusal)]) -> Vec<(u64,
         let why: Vec<String> = refusal_details(refusal).into_iter().chain([refusal.to_string()]).collect();
         let why = why.join(": ");
         match lines.last_mut() {
-            Some((_, last, same)) if next == Some(*place) && *same == why => *last = *number,
+            Some((_, last, same)) if next == Some(*place) && *same == why && (!apart || last == number) => {
+                *last = *number;
+            }
             _ => lines.push((*number, *number, why)),
         }
         next = Some(place + 1);
@@ -28,6 +30,17 @@ pub fn told(error: &ClusterError) -> String {
     why.push(error.to_string());
     why.dedup();
     why.join(": ")
+}
+
+/// What is said of steps of a graph that were not handed over, the first of which has this label, and of those that nobody knows
+/// of. They go level by level, and not as their lines do.
+pub fn steps_left(first: &str, last_under_way: Option<&str>) -> (String, Option<String>) {
+    let left = format!("step \"{first}\" and all that come after it, level by level, were not handed over");
+    let unknown = last_under_way.map(|last| match last == first {
+        true => format!("steps of \"{first}\""),
+        false => format!("the steps from \"{first}\" to \"{last}\", level by level"),
+    });
+    (left, unknown)
 }
 
 /// The line about all that was accepted.
@@ -49,9 +62,25 @@ mod tests {
     fn neighbours_that_are_declined_alike_are_said_together() {
         let unknown = || Refusal::InvalidStep("5609.99".to_owned());
         let declined = [(0, unknown()), (1, unknown()), (2, Refusal::AlreadyDone), (4, unknown()), (5, unknown())];
-        let said: Vec<(u64, u64)> =
-            declined_lines(&[3, 4, 5, 7, 8, 20], &declined).iter().map(|(first, last, _)| (*first, *last)).collect();
+        let said: Vec<(u64, u64)> = declined_lines(&[3, 4, 5, 7, 8, 20], &declined, false)
+            .iter()
+            .map(|(first, last, _)| (*first, *last))
+            .collect();
         assert_eq!(said, [(3, 4), (5, 5), (8, 20)]);
+        let said: Vec<(u64, u64)> = declined_lines(&[9, 9, 5, 7, 20, 8], &declined, true)
+            .iter()
+            .map(|(first, last, _)| (*first, *last))
+            .collect();
+        assert_eq!(said, [(9, 9), (5, 5), (20, 20), (8, 8)]);
+    }
+
+    #[test]
+    fn steps_of_a_graph_that_are_left_are_named_by_their_labels() {
+        let (left, unknown) = steps_left("a", Some("c"));
+        assert_eq!(left, "step \"a\" and all that come after it, level by level, were not handed over");
+        assert_eq!(unknown.as_deref(), Some("the steps from \"a\" to \"c\", level by level"));
+        assert_eq!(steps_left("a", Some("a")).1.as_deref(), Some("steps of \"a\""));
+        assert_eq!(steps_left("a", None).1, None);
     }
 
     #[test]

@@ -36,11 +36,14 @@ pub fn run(typed: &Typed, file: &OsStr, submitter: Submitter, way: Way, console:
     let job = way.job();
     let graph_of = Some((plan, file));
     let done = list::hand_over(ListRequest { typed, submitter, command: &[], graph: graph_of, way, console })?;
-    if typed.asynchronous || done.code != 0 {
-        return Ok(done.code);
-    }
     // All are waited for, and then those are asked about whose ends say whether all went well.
     let all = numbers(&graph, &done, &graph.in_order());
+    if typed.asynchronous || done.is_interrupted || all.is_empty() {
+        return Ok(done.code);
+    }
+    if done.code != 0 {
+        console.error("not all steps of the graph were handed over; those that were are waited for");
+    }
     let waited = swait::wait_for_end(job, all, typed, console)?;
     if waited != 0 {
         return Ok(waited);
@@ -63,7 +66,7 @@ pub fn run(typed: &Typed, file: &OsStr, submitter: Submitter, way: Way, console:
             console.error(format_args!("step \"{}\" (line {}): exit code {code}", step.label, step.line));
         }
     }
-    Ok(code)
+    Ok(code.max(done.code))
 }
 
 /// The first of the steps that did not end well, with their exit codes: halves are asked about until there is one left.

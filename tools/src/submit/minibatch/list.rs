@@ -3,7 +3,7 @@
 //! pieces, each after the answer to the one before, so that neither side holds more of them than it has to.
 
 use super::{
-    accepted::{declined_lines, submitted, told},
+    accepted::{declined_lines, steps_left, submitted, told},
     asked,
     chunk::Chunk,
     each::Each,
@@ -86,6 +86,8 @@ enum Source {
 pub struct Done {
     /// The exit code: 0 when every line was accepted.
     pub code: i32,
+    /// A signal ended it.
+    pub is_interrupted: bool,
     /// Which steps have which label.
     pub labels: Labels,
 }
@@ -112,6 +114,8 @@ struct Run<'a> {
     /// Warnings that were said, for the first line that they are about.
     warned: Vec<String>,
     all_accepted: bool,
+    /// What was said last of a line that was not accepted.
+    rejected: String,
 }
 
 /// What a line asks for, the name that it gives its step, and the tasks of which it is an array.
@@ -183,6 +187,7 @@ pub fn hand_over(request: ListRequest<'_>) -> Result<Done, i32> {
         common_warnings: Vec::new(),
         warned: Vec::new(),
         all_accepted: true,
+        rejected: String::new(),
     };
     // What is wrong with the options for all lines is said once, not for each.
     let (checked, ..) = run
@@ -191,7 +196,8 @@ pub fn hand_over(request: ListRequest<'_>) -> Result<Done, i32> {
     run.common_warnings = checked.warnings;
     let stop = run.all(&mut source, &mut handover, &signals);
     let labels = std::mem::take(&mut run.labels);
-    Ok(Done { code: run.finish(stop, &source), labels })
+    let is_interrupted = matches!(stop, Err(Stop::Interrupted { .. }));
+    Ok(Done { code: run.finish(stop, &source), is_interrupted, labels })
 }
 
 fn failed(console: &Console, text: impl std::fmt::Display) -> i32 {
@@ -215,7 +221,7 @@ impl Run<'_> {
                 return Ok(());
             }
             if let Some(signal) = handover.interrupted {
-                let from = self.pending.as_ref().map_or(source.number() + 1, |(number, _)| *number);
+                let from = self.pending.as_ref().map_or_else(|| source.upcoming(), |(number, _)| *number);
                 return Err(Stop::Interrupted { signal, from, under_way: None });
             }
         }
@@ -324,7 +330,12 @@ impl Run<'_> {
 
     fn reject(&mut self, at: &str, why: impl std::fmt::Display) {
         self.all_accepted = false;
-        self.console.error(format_args!("{at}: {why}"));
+        let text = format!("{at}: {why}");
+        // Steps of one description share its line.
+        if self.rejected != text {
+            self.console.error(&text);
+            self.rejected = text;
+        }
     }
 
     /// Adds the step of a line. False: what was gathered is to go first, and the line is kept until then.
@@ -431,7 +442,7 @@ impl Run<'_> {
                 given.into_iter().for_each(|given| self.given.add(given));
                 let places: Vec<u32> = declined.iter().map(|(place, _)| *place).collect();
                 self.labels.answered(given, &places, &numbers);
-                for (first, last, why) in declined_lines(&numbers, &declined) {
+                for (first, last, why) in declined_lines(&numbers, &declined, matches!(source, Source::Graph(_))) {
                     let at = match source {
                         Source::Each(each) => each.at(first, last),
                         Source::File(..) | Source::Graph(_) if first == last => self.line(first),
@@ -465,15 +476,21 @@ impl Run<'_> {
                     (format!("interrupted by signal {signal}"), from, under_way)
                 }
             };
-            let (at, what) = match source {
-                Source::Each(each) => (each.at(from, from), "combinations"),
-                Source::File(..) => (self.line(from), "lines"),
-                Source::Graph(_) => (self.line(from), "steps"),
+            let of_lines = |what: &str| {
+                let unknown = under_way.map(|to| format!("{what} {from} to {to}"));
+                (format!("{what} from here on were not handed over"), unknown)
             };
-            self.console.error(format_args!("{at}: {why}; {what} from here on were not handed over"));
-            if let Some(to) = under_way {
+            let (at, (left, unknown)) = match source {
+                Source::Each(each) => (each.at(from, from), of_lines("combinations")),
+                Source::File(..) => (self.line(from), of_lines("lines")),
+                Source::Graph(plan) => {
+                    (self.line(from), steps_left(plan.label(from), under_way.map(|to| plan.label(to))))
+                }
+            };
+            self.console.error(format_args!("{at}: {why}; {left}"));
+            if let Some(unknown) = unknown {
                 self.console.error(format_args!(
-                    "what became of {what} {from} to {to}, which were on their way, is not known (squeue -s shows it)"
+                    "what became of {unknown}, which were on their way, is not known (squeue -s shows it)"
                 ));
             }
         }
@@ -500,12 +517,12 @@ fn read<'a>(
 }
 
 impl Source {
-    /// The number of the line or combination that was taken last.
-    const fn number(&self) -> u64 {
+    /// The number of the line or combination that is next.
+    fn upcoming(&self) -> u64 {
         match self {
-            Self::File(lines, _) => lines.number(),
-            Self::Each(each) => each.number(),
-            Self::Graph(plan) => plan.number(),
+            Self::File(lines, _) => lines.number() + 1,
+            Self::Each(each) => each.number() + 1,
+            Self::Graph(plan) => plan.upcoming(),
         }
     }
 }
