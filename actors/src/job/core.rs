@@ -355,6 +355,10 @@ impl JobCore {
             }
         }
         self.waits = left;
+        // Who has an answer may look at once, and sees what was done.
+        let answers: Vec<JobEffect> =
+            turn.out.extract_if(.., |effect| matches!(effect, JobEffect::Answer { .. })).collect();
+        turn.out.extend(answers);
     }
 
     /// Applies an event to the record and has it saved.

@@ -665,6 +665,18 @@ fn a_launch_that_never_arrived_is_sent_again() {
     assert!(out.is_empty());
 }
 
+/// A thousand tasks of an array are made in between: `squeue` after `scancel` still showed them as waiting.
+#[test]
+fn who_is_answered_sees_what_was_done() {
+    let mut job = Bench::with(JobSpec { array: Some(array(1, 9, None)), ..spec() });
+    let (answer, out) = job.command(ALICE, Some(vec![(1, 8, 1)]), JobCommand::Cancel);
+    answer.unwrap();
+    let at = |which: fn(&JobEffect) -> bool| out.iter().position(which).unwrap();
+    assert!(out.iter().any(|effect| matches!(effect, JobEffect::Split { .. })));
+    assert!(at(|e| matches!(e, JobEffect::Publish(_))) < at(|e| matches!(e, JobEffect::Answer { .. })));
+    assert!(matches!(out.last(), Some(JobEffect::Answer { .. })), "{out:?}");
+}
+
 /// Word of its start and end was lost with its batch host, and the other node's part is over: that one has been given back.
 #[test]
 fn a_run_that_a_node_has_let_go_of_is_not_launched_a_second_time() {
