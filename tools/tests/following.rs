@@ -257,6 +257,47 @@ fn ctrl_c_ends_it_while_a_busy_controller_is_asked_again() {
 }
 
 #[test]
+fn records_whose_daemon_is_away_are_asked_for_again_without_news() {
+    let (read, was_read) = mpsc::channel::<()>();
+    let (read, was_read) = (Mutex::new(read), Mutex::new(was_read));
+    let cluster = cluster(
+        move |life, door| {
+            hear_follow(door);
+            match life {
+                // Too many are followed, and later it is away.
+                0 => {
+                    door.say(RecordsReply::Refused(Refusal::RetryAfter { after: Duration::ZERO }));
+                    return;
+                }
+                2 => return,
+                _ => {}
+            }
+            door.say(run());
+            door.say(failed(0..life));
+            door.say(so_far(u64::from(life), None));
+            read.lock().unwrap().send(()).unwrap();
+            // The first that was read is killed when it is asked for more.
+            while let Some(RecordsRequest::More) = door.hear::<RecordsRequest>() {
+                if life == 1 {
+                    return;
+                }
+                door.say(so_far(u64::from(life), None));
+            }
+        },
+        move |door| {
+            hear_wait(door);
+            for _ in 0..2 {
+                door.say(StepMgrToCommand::Progress(counts(1)));
+                was_read.lock().unwrap().recv().unwrap();
+            }
+            door.say(drained());
+        },
+    );
+    let told = Shown::of(follow(&cluster, &["--noheader", "-o", "step:0"]).output().unwrap());
+    assert_eq!((told.out.as_str(), told.code), ("5609.0_0\n5609.0_1\n5609.0_2\n", Some(0)), "{}", told.err);
+}
+
+#[test]
 fn ctrl_c_ends_it_and_records_with_damage_are_not_whole() {
     let cluster = cluster(
         |life, door| {

@@ -15,7 +15,7 @@ use garrick_model::{
 use std::time::{Duration, Instant};
 
 /// First pause where the daemon names none.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
+pub const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Most attempts of a request that a busy controller turns away (Slurm's commands give up after 15).

@@ -41,12 +41,18 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::Signal,
 };
-use std::{env, os::fd::AsFd as _, time::Instant};
+use std::{
+    env,
+    os::fd::AsFd as _,
+    time::{Duration, Instant},
+};
 
 /// Least time between two messages of the step manager, in milliseconds: as often as a person reads.
 const PROGRESS_MS: u32 = 200;
 /// Tries to read on in records whose daemon is away, once the job is over.
 const LAST_TRIES: u32 = 15;
+/// Least pause before records are asked for again whose daemon is away or busy.
+const LOOK_AGAIN: Duration = Duration::from_secs(3);
 /// The answer is not whole.
 const NOT_WHOLE: i32 = 2;
 
@@ -202,6 +208,10 @@ struct Followed<'a, 'o> {
     news: News,
     /// The conversation about its records.
     records: Option<DoorClient>,
+    /// Their daemon did not answer: when it is asked again.
+    again_at: Option<Instant>,
+    /// That was said.
+    said_away: bool,
     /// The run that is followed, once it was told of: the job may run once more, and that is another one.
     run: Option<Sluid>,
     /// Steps that were passed on, wanted ones alone.
@@ -231,6 +241,8 @@ impl<'a, 'o> Followed<'a, 'o> {
             shown,
             news,
             records: None,
+            again_at: None,
+            said_away: false,
             run: None,
             told: 0,
             counts: StepCounts::default(),
@@ -335,19 +347,50 @@ impl<'a, 'o> Followed<'a, 'o> {
             if let Some(signal) = self.signals.next() {
                 return Err(End::Signal(signal));
             }
+            let left = self.again_at.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.read_or_later()?;
+                continue;
+            }
+            let timeout = left.map_or(PollTimeout::NONE, |left| {
+                PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
+            });
             let (door, signals) = (door.as_fd(), self.signals.as_fd());
             let mut fds = [PollFd::new(door, PollFlags::POLLIN), PollFd::new(signals, PollFlags::POLLIN)];
             // Whatever woke it, both are looked at.
-            let _ = poll(&mut fds, PollTimeout::NONE);
+            let _ = poll(&mut fds, timeout);
         }
     }
 
     fn hear(&mut self, job: JobId, standing: &Standing) -> Result<(), End> {
         self.progress.show(job, standing);
-        match self.read_on() {
-            // Their daemon may be back by the next news.
-            Err(End::Failed(error)) if self.run.is_some() && error.is_passing() => Ok(()),
-            read => read,
+        // Who is away is not asked at all news.
+        if self.again_at.is_some() { Ok(()) } else { self.read_or_later() }
+    }
+
+    /// Reads on; of a daemon that does not answer some time later.
+    fn read_or_later(&mut self) -> Result<(), End> {
+        let passing = |read: &Result<(), End>| matches!(read, Err(End::Failed(error)) if error.is_passing());
+        let known = self.records.is_some();
+        let mut read = self.read_on();
+        // It may have been started anew already.
+        if known && self.records.is_none() && passing(&read) {
+            read = self.read_on();
+        }
+        match read {
+            Err(End::Failed(error)) if error.is_passing() => {
+                if self.again_at.is_some() && !std::mem::replace(&mut self.said_away, true) {
+                    let job = job_text(&self.named);
+                    let said = format_args!("the records of {job} cannot be read at the moment: {error}; trying again");
+                    self.progress.aside(|| self.console.warning(said));
+                }
+                self.again_at = Some(Instant::now() + patience::jittered(LOOK_AGAIN, patience::random()));
+                Ok(())
+            }
+            read => {
+                (self.again_at, self.said_away) = (None, false);
+                read
+            }
         }
     }
 
@@ -359,9 +402,11 @@ impl<'a, 'o> Followed<'a, 'o> {
                 Err(End::Failed(error)) if error.is_passing() && attempt < LAST_TRIES => error,
                 read => return read,
             };
-            if let Next::Pause(pause) = patience::after(&error, 1, patience::random()) {
-                self.signals.wait(pause);
-            }
+            let pause = match patience::after(&error, 1, patience::random()) {
+                Next::Pause(pause) => pause,
+                Next::GiveUp => patience::jittered(patience::FIRST_PAUSE, patience::random()),
+            };
+            self.signals.wait(pause);
             if let Some(signal) = self.signals.next() {
                 return Err(End::Signal(signal));
             }
@@ -397,8 +442,16 @@ impl<'a, 'o> Followed<'a, 'o> {
         };
         let heard = match self.records.take() {
             Some(mut door) => {
-                let heard = asking::converse(&mut door, &RecordsRequest::More, Some(signals), &mut take);
-                heard.map(|heard| (door, heard)).map_err(End::from)
+                match asking::converse(&mut door, &RecordsRequest::More, Some(signals), &mut take) {
+                    Ok(heard) => Ok((door, heard)),
+                    Err(error) => {
+                        // Busy: it knows where it was.
+                        if matches!(error.refusal(), Some(Refusal::RetryAfter { .. })) {
+                            self.records = Some(door);
+                        }
+                        Err(End::from(error))
+                    }
+                }
             }
             None => {
                 let wanted = &self.wanted;
