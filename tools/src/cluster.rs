@@ -247,13 +247,10 @@ impl Cluster {
         Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })
     }
 
-    /// Opens a conversation with each daemon of a node on this host, as far as they answer.
-    pub fn connect_to_nodes(&self, link: LinkKind, program: &str) -> impl Iterator<Item = DoorClient> + '_ {
+    /// Doors of daemons of nodes on this host.
+    pub fn doors_of_nodes(&self) -> impl Iterator<Item = PathBuf> {
         let of_nodes = |door: &PathBuf| door.file_name().is_some_and(|name| name != doors::CONTROLLER);
-        let greeting = greeting(program);
-        let doors = self.doors().into_iter().filter(of_nodes);
-        let open = move |door: PathBuf| DoorClient::connect(&door, link, &greeting, Some(ANSWER_TIMEOUT)).ok();
-        doors.filter_map(open).filter(|client| self.trusted.contains(&client.peer().uid))
+        self.doors().into_iter().filter(of_nodes)
     }
 
     /// The doors on this host, in the order in which they are tried: a controller's before those that pass requests on.
@@ -364,6 +361,12 @@ fn checked(reply: CommandReply) -> Answer<CommandReply> {
         CommandReply::Refused(refusal) => Err(refusal.into()),
         reply => Ok(reply),
     }
+}
+
+/// Opens a conversation at a daemon's door, if it answers and belongs to one of `trusted`.
+pub fn connect_at(door: &Path, link: LinkKind, program: &str, trusted: &[u32]) -> Option<DoorClient> {
+    let client = DoorClient::connect(door, link, &greeting(program), Some(ANSWER_TIMEOUT)).ok()?;
+    trusted.contains(&client.peer().uid).then_some(client)
 }
 
 /// What a command calls itself to a daemon.

@@ -33,6 +33,7 @@ use std::{
         atomic::{AtomicU32, Ordering},
         mpsc,
     },
+    time::Duration,
 };
 
 const JOB: JobId = JobId(5609);
@@ -78,9 +79,13 @@ fn counts(failed: u64) -> StepCounts {
 }
 
 fn run() -> RecordsReply {
+    run_of(RUN)
+}
+
+fn run_of(sluid: Sluid) -> RecordsReply {
     RecordsReply::Run(RecordedRun {
         job: JOB,
-        sluid: RUN,
+        sluid,
         node: "n1".to_owned(),
         uid: 1,
         user: "alice".to_owned(),
@@ -182,6 +187,114 @@ fn a_step_is_told_once_though_the_daemon_with_the_records_and_the_step_manager_c
     // No bars where there is no terminal, and a last line.
     assert!(told.err.ends_with("job 5609: 5 queued, 1 running, 4 done, 3 failed\n"), "{}", told.err);
     assert!(!told.err.contains(['\r', '\u{1b}', '[']), "{}", told.err);
+}
+
+#[test]
+fn the_run_that_was_begun_is_followed_to_its_end_though_the_job_runs_once_more() {
+    let (read, was_read) = mpsc::channel::<()>();
+    let (read, was_read) = (Mutex::new(read), Mutex::new(was_read));
+    let (asked, runs) = mpsc::channel();
+    let asked = Mutex::new(asked);
+    let cluster = cluster(
+        move |life, door| {
+            let Some(RecordsRequest::Follow { run, .. }) = door.hear() else { panic!("records are followed") };
+            asked.lock().unwrap().send(run).unwrap();
+            if life == 0 {
+                door.say(run_of(RUN));
+                door.say(failed(0..2));
+                door.say(so_far(2, None));
+                // Killed when it is asked for more.
+                read.lock().unwrap().send(()).unwrap();
+                door.hear::<RecordsRequest>();
+                return;
+            }
+            // The newest run has other steps.
+            let (sluid, steps) = if run == Some(RUN) { (RUN, 0..3) } else { (Sluid(71), 7..12) };
+            door.say(run_of(sluid));
+            door.say(failed(steps.clone()));
+            let over = u64::from(steps.end - steps.start);
+            door.say(so_far(over, None));
+            while let Some(RecordsRequest::More) = door.hear() {
+                door.say(so_far(over, None));
+            }
+        },
+        move |door| {
+            hear_wait(door);
+            door.say(StepMgrToCommand::Progress(counts(2)));
+            was_read.lock().unwrap().recv().unwrap();
+            door.say(drained());
+        },
+    );
+    let told = Shown::of(follow(&cluster, &["--noheader", "-o", "step:0"]).output().unwrap());
+    assert_eq!((told.out.as_str(), told.code), ("5609.0_0\n5609.0_1\n5609.0_2\n", Some(0)), "{}", told.err);
+    assert!(told.err.ends_with("4 done, 3 failed\n"), "{}", told.err);
+    drop(cluster);
+    let runs: Vec<Option<Sluid>> = runs.try_iter().collect();
+    assert_eq!((runs[0], runs.last()), (None, Some(&Some(RUN))), "{runs:?}");
+}
+
+#[test]
+fn ctrl_c_ends_it_while_a_busy_controller_is_asked_again() {
+    let (ask, was_asked) = mpsc::channel::<()>();
+    let ask = Mutex::new(ask);
+    let cluster = FakeCluster::with_controller(move |mut door| {
+        while door.hear::<CommandRequest>().is_some() {
+            ask.lock().unwrap().send(()).unwrap();
+            door.say(CommandReply::Refused(Refusal::RetryAfter { after: Duration::from_secs(3600) }));
+        }
+    });
+    // By its number first, then by its run.
+    for job in ["5609", "s1M83C5Z9JNYP4"] {
+        let mut command = cluster.command(&["garrick", "steps", job, "--follow"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        was_asked.recv().unwrap();
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+        let told = Shown::of(child.wait_with_output().unwrap());
+        assert_eq!((told.out.lines().count(), told.code), (1, Some(130)), "{}", told.err);
+        // It did not ask as often as it would have without the signal.
+        assert!(was_asked.try_iter().count() < 14, "{}", told.err);
+    }
+}
+
+#[test]
+fn records_whose_daemon_is_away_are_asked_for_again_without_news() {
+    let (read, was_read) = mpsc::channel::<()>();
+    let (read, was_read) = (Mutex::new(read), Mutex::new(was_read));
+    let cluster = cluster(
+        move |life, door| {
+            hear_follow(door);
+            match life {
+                // Too many are followed, and later it is away.
+                0 => {
+                    door.say(RecordsReply::Refused(Refusal::RetryAfter { after: Duration::ZERO }));
+                    return;
+                }
+                2 => return,
+                _ => {}
+            }
+            door.say(run());
+            door.say(failed(0..life));
+            door.say(so_far(u64::from(life), None));
+            read.lock().unwrap().send(()).unwrap();
+            // The first that was read is killed when it is asked for more.
+            while let Some(RecordsRequest::More) = door.hear::<RecordsRequest>() {
+                if life == 1 {
+                    return;
+                }
+                door.say(so_far(u64::from(life), None));
+            }
+        },
+        move |door| {
+            hear_wait(door);
+            for _ in 0..2 {
+                door.say(StepMgrToCommand::Progress(counts(1)));
+                was_read.lock().unwrap().recv().unwrap();
+            }
+            door.say(drained());
+        },
+    );
+    let told = Shown::of(follow(&cluster, &["--noheader", "-o", "step:0"]).output().unwrap());
+    assert_eq!((told.out.as_str(), told.code), ("5609.0_0\n5609.0_1\n5609.0_2\n", Some(0)), "{}", told.err);
 }
 
 #[test]

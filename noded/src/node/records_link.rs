@@ -142,20 +142,36 @@ impl RecordsWorld {
                 }
                 RecordsRequest::More => match followed.take() {
                     None => refused(&replies, Refusal::Internal("nothing is followed".to_owned())).await,
-                    Some((mut following, guest)) => {
-                        let Ok(turn) = self.readers.acquire().await else { break };
-                        let read = move |pass: Pass<'_>| {
-                            following.more(pass);
-                            following
-                        };
-                        let read_on = self.pass_on(&replies, turn, read).await;
-                        read_on.map(|following| followed = Some((following, guest))).map(Some)
-                    }
+                    Some((mut following, guest)) => match self.thread_for(&asker) {
+                        // It reads on from where it was when he asks again.
+                        Err(refusal) => {
+                            followed = Some((following, guest));
+                            refused(&replies, refusal).await
+                        }
+                        Ok(_thread) => {
+                            let Ok(turn) = self.readers.acquire().await else { break };
+                            let read = move |pass: Pass<'_>| {
+                                following.more(pass);
+                                following
+                            };
+                            let read_on = self.pass_on(&replies, turn, read).await;
+                            read_on.map(|following| followed = Some((following, guest))).map(Some)
+                        }
+                    },
                 },
             };
             if answered.is_none() {
                 break;
             }
+        }
+    }
+
+    /// One of the threads; root goes on without, where there is none left.
+    fn thread_for(&self, asker: &Asker) -> Result<Option<SemaphorePermit<'_>>, Refusal> {
+        match self.threads.try_acquire() {
+            Ok(thread) => Ok(Some(thread)),
+            Err(_) if asker.caller.uid == 0 => Ok(None),
+            Err(_) => Err(Refusal::RetryAfter { after: COME_BACK }),
         }
     }
 
@@ -174,8 +190,8 @@ impl RecordsWorld {
     {
         let Wanted { sought, bounded } = wanted;
         let uid = asker.caller.uid;
-        let (asks, thread) = (self.askers.enter(uid), self.threads.try_acquire());
-        if asks.is_none() || thread.is_err() && uid != 0 {
+        let (asks, thread) = (self.askers.enter(uid), self.thread_for(asker));
+        if asks.is_none() || thread.is_err() {
             return refused(replies, Refusal::RetryAfter { after: COME_BACK }).await;
         }
         let Ok(turn) = self.readers.acquire().await else { return None };

@@ -1,6 +1,7 @@
 //! Asking again: a request that may be repeated is sent until it is answered, with growing pauses and some jitter, so that
 //! a thousand commands that were turned away together do not come back together. That it takes longer is said once.
 
+use super::search::{NoWay, Until};
 use crate::{
     cluster::{Answer, Cluster, ClusterError},
     output::Console,
@@ -14,7 +15,7 @@ use garrick_model::{
 use std::time::{Duration, Instant};
 
 /// First pause where the daemon names none.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
+pub const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Most attempts of a request that a busy controller turns away (Slurm's commands give up after 15).
@@ -106,19 +107,30 @@ pub fn random() -> u64 {
 
 /// Asks until answered. Only for requests that are safe to repeat.
 pub fn ask(cluster: &Cluster, console: &Console, request: &CommandRequest) -> Answer<CommandReply> {
+    ask_until(cluster, console, request, Until::default()).map_err(NoWay::into_error)
+}
+
+/// The same until a signal comes or the command's time is up, which end the pauses as well as the waiting for an answer.
+pub fn ask_until(
+    cluster: &Cluster,
+    console: &Console,
+    request: &CommandRequest,
+    until: Until<'_>,
+) -> Result<CommandReply, NoWay> {
     let mut attempt = 1;
     loop {
-        let error = match cluster.ask(console.program(), request) {
+        let (whom, program, question) = (cluster.clone(), console.program().to_owned(), request.clone());
+        let error = match until.apart(move || whom.ask(&program, &question))? {
             Ok(reply) => return Ok(reply),
             Err(error) => error,
         };
         match after(&error, attempt, random()) {
-            Next::GiveUp => return Err(error),
+            Next::GiveUp => return Err(NoWay::Failed(error)),
             Next::Pause(pause) => {
                 if attempt == 1 {
                     console.info(format_args!("{error}; retrying"));
                 }
-                std::thread::sleep(pause);
+                until.pause(pause)?;
                 attempt += 1;
             }
         }

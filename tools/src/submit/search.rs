@@ -65,6 +65,12 @@ impl fmt::Display for NoWay {
     }
 }
 
+impl From<ClusterError> for NoWay {
+    fn from(error: ClusterError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl NoWay {
     /// For a command that was not asked to end.
     pub fn into_error(self) -> ClusterError {
@@ -200,15 +206,35 @@ impl<'a> Search<'a> {
         until: Until<'_>,
         act: impl FnOnce(&mut Way) -> T + Send + 'static,
     ) -> Result<T, NoWay> {
-        let Some((wake, waker)) = until.is_some().then(UnixStream::pair).and_then(io::Result::ok) else {
-            return Ok(act(&mut self.way));
+        let mut way = self.way.clone();
+        let (way, done) = until.apart(move || {
+            let done = act(&mut way);
+            (way, done)
+        })?;
+        self.way = way;
+        Ok(done)
+    }
+}
+
+impl<'a> Until<'a> {
+    /// Until one of these signals comes.
+    pub const fn signal(signals: &'a Signals) -> Self {
+        Self { signals: Some(signals), deadline: None }
+    }
+
+    const fn is_some(&self) -> bool {
+        self.signals.is_some() || self.deadline.is_some()
+    }
+
+    /// Has something done that may take its time, on a thread of its own, and waits for it or for what ends the waiting.
+    pub fn apart<T: Send + 'static>(self, act: impl FnOnce() -> T + Send + 'static) -> Result<T, NoWay> {
+        let Some((wake, waker)) = self.is_some().then(UnixStream::pair).and_then(io::Result::ok) else {
+            return Ok(act());
         };
         let (send, receive) = mpsc::channel();
-        let mut way = self.way.clone();
         let worker = move || {
-            let done = act(&mut way);
             // Whoever asked may have gone. Closing its end wakes them.
-            drop(send.send((way, done)));
+            drop(send.send(act()));
             drop(waker);
         };
         if thread::Builder::new().spawn(worker).is_err() {
@@ -216,25 +242,17 @@ impl<'a> Search<'a> {
         }
         loop {
             match receive.try_recv() {
-                Ok((way, done)) => {
-                    self.way = way;
-                    return Ok(done);
-                }
-                Err(mpsc::TryRecvError::Empty) => until.wait(Some(&wake), None)?,
+                Ok(done) => return Ok(done),
+                Err(mpsc::TryRecvError::Empty) => self.wait(Some(&wake), None)?,
                 Err(mpsc::TryRecvError::Disconnected) => {
-                    return Err(NoWay::Failed(ClusterError::Unexpected("looked for a step manager")));
+                    return Err(NoWay::Failed(ClusterError::Unexpected("asked on a thread of its own")));
                 }
             }
         }
     }
-}
 
-impl Until<'_> {
-    const fn is_some(&self) -> bool {
-        self.signals.is_some() || self.deadline.is_some()
-    }
-
-    fn pause(self, pause: Duration) -> Result<(), NoWay> {
+    /// Waits that long, or for what ends it before.
+    pub fn pause(self, pause: Duration) -> Result<(), NoWay> {
         let end = Instant::now() + pause;
         while Instant::now() < end {
             self.wait(None, Some(end))?;

@@ -2,9 +2,13 @@
 //! the controller does not answer, the daemon of this host may have them itself.
 
 use crate::{
-    cluster::{Answer, Cluster, ClusterError},
+    cluster::{self, Answer, Cluster, ClusterError},
     output::Console,
-    submit::{patience, signals::Signals},
+    submit::{
+        patience,
+        search::{NoWay, Until},
+        signals::Signals,
+    },
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
@@ -51,17 +55,29 @@ pub struct Over {
 /// The jobs that are named, by their own numbers: of an array all its tasks, of a heterogeneous job all its components. One that
 /// the controller does not know stays as it is.
 pub fn by_number(cluster: &Cluster, console: &Console, named: &StepsSelector) -> Vec<StepsSelector> {
+    // Nothing ends it before its time.
+    by_number_until(cluster, console, named, Until::default()).unwrap_or_else(|_| vec![named.clone()])
+}
+
+/// The same until a signal comes, which is the only error.
+pub fn by_number_until(
+    cluster: &Cluster,
+    console: &Console,
+    named: &StepsSelector,
+    until: Until<'_>,
+) -> Result<Vec<StepsSelector>, NoWay> {
     if named.run.is_some() {
-        return vec![named.clone()];
+        return Ok(vec![named.clone()]);
     }
     let tasks = named.task.map(|task| vec![(task, task, 1)]);
     let selector = JobSelector { job: named.job, tasks, het: named.het, run: None };
-    match patience::ask(cluster, console, &CommandRequest::list_jobs(vec![selector])) {
+    match patience::ask_until(cluster, console, &CommandRequest::list_jobs(vec![selector]), until) {
         Ok(CommandReply::Jobs { jobs, .. }) if !jobs.is_empty() => {
             let of = |job: JobId| StepsSelector { job, task: None, het: None, run: None, which: named.which.clone() };
-            jobs.iter().map(|job| of(job.id)).collect()
+            Ok(jobs.iter().map(|job| of(job.id)).collect())
         }
-        _ => vec![named.clone()],
+        Err(end @ (NoWay::Interrupted(_) | NoWay::TimeUp)) => Err(end),
+        _ => Ok(vec![named.clone()]),
     }
 }
 
@@ -74,7 +90,7 @@ pub fn read(
     take: &mut dyn FnMut(Part) -> bool,
 ) -> Answer<Over> {
     let request = |Sought { job, run, task }| RecordsRequest::Read { job, run, task, wanted: wanted.clone() };
-    match ask(cluster, console, named, &request, None, take)?.1 {
+    match ask(cluster, console, named, &request, None, take).map_err(NoWay::into_error)?.1 {
         Heard::Over(over) => Ok(over),
         Heard::SoFar(..) | Heard::Stopped | Heard::Signal(_) => Ok(Over { ending: None, missing: Vec::new() }),
     }
@@ -112,44 +128,50 @@ pub fn ask(
     request: &dyn Fn(Sought) -> RecordsRequest,
     signals: Option<&Signals>,
     take: &mut dyn FnMut(Part) -> bool,
-) -> Answer<(DoorClient, Heard)> {
+) -> Result<(DoorClient, Heard), NoWay> {
+    let until = Until { signals, deadline: None };
     let of_job = |job| Sought { job, run: None, task: None };
     // A run is found by itself, and so is a task; a component that the controller has forgotten is not.
     let sought = match named.run {
         Some(run) => Sought { run: Some(run), ..of_job(JobId::OF_A_RUN) },
-        None if named.task.is_some() || named.het.is_some() => match &by_number(cluster, console, named)[..] {
-            [one] if one.task.is_none() && one.het.is_none() => of_job(one.job),
-            _ if named.array_task().is_some() => Sought { task: named.array_task(), ..of_job(JobId::OF_A_RUN) },
-            _ => return Err(Refusal::InvalidJobId.into()),
-        },
+        None if named.task.is_some() || named.het.is_some() => {
+            match &by_number_until(cluster, console, named, until)?[..] {
+                [one] if one.task.is_none() && one.het.is_none() => of_job(one.job),
+                _ if named.array_task().is_some() => Sought { task: named.array_task(), ..of_job(JobId::OF_A_RUN) },
+                _ => return Err(ClusterError::from(Refusal::InvalidJobId).into()),
+            }
+        }
         None => of_job(named.job),
     };
     let Sought { job, run, task } = sought;
-    let asked = patience::ask(cluster, console, &CommandRequest::FindRecords { job, run, task });
+    let asked = patience::ask_until(cluster, console, &CommandRequest::FindRecords { job, run, task }, until);
     let (places, missing) = match asked {
         Ok(CommandReply::RecordPlaces { places, missing }) => (places, missing),
-        Ok(_) => return Err(ClusterError::Unexpected("asked for records")),
-        Err(error) if error.is_passing() => {
+        Ok(_) => return Err(ClusterError::Unexpected("asked for records").into()),
+        Err(NoWay::Failed(error)) if error.is_passing() => {
             return match here(cluster, console, &request(sought), signals, take) {
                 Ok(heard) => {
                     console.warning(format_args!("{error}: these are the records of this host alone"));
                     Ok(heard)
                 }
-                Err(_) => Err(error),
+                Err(end @ (NoWay::Interrupted(_) | NoWay::TimeUp)) => Err(end),
+                Err(_) => Err(error.into()),
             };
         }
-        Err(error) => return Err(error),
+        Err(no_way) => return Err(no_way),
     };
     let Some(place) = places.into_iter().next() else {
         if missing.is_empty() {
-            return Err(Refusal::InvalidJobId.into());
+            return Err(ClusterError::from(Refusal::InvalidJobId).into());
         }
         let nodes = missing.join(", ");
-        return Err(Refusal::Unreachable(nodes, "they may have the records, and do not answer".to_owned()).into());
+        let refusal = Refusal::Unreachable(nodes, "they may have the records, and do not answer".to_owned());
+        return Err(ClusterError::from(refusal).into());
     };
     let job = place.job;
     let to = TunnelTo { address: place.address, node: place.node, job: job.0 };
-    let mut door = cluster.connect_through(LinkKind::CommandToRecords, console.program(), to)?;
+    let (whom, program) = (cluster.clone(), console.program().to_owned());
+    let mut door = until.apart(move || whom.connect_through(LinkKind::CommandToRecords, &program, to))??;
     let heard = converse(&mut door, &request(Sought { run: Some(place.sluid), ..of_job(job) }), signals, take)?;
     Ok((door, heard))
 }
@@ -161,15 +183,19 @@ fn here(
     request: &RecordsRequest,
     signals: Option<&Signals>,
     take: &mut dyn FnMut(Part) -> bool,
-) -> Answer<(DoorClient, Heard)> {
+) -> Result<(DoorClient, Heard), NoWay> {
+    let until = Until { signals, deadline: None };
     let mut outcome = Err(Refusal::InvalidJobId.into());
-    for mut door in cluster.connect_to_nodes(LinkKind::CommandToRecords, console.program()) {
+    for door in cluster.doors_of_nodes() {
+        let (program, trusted) = (console.program().to_owned(), cluster.trusted().to_vec());
+        let open = move || cluster::connect_at(&door, LinkKind::CommandToRecords, &program, &trusted);
+        let Some(mut door) = until.apart(open)? else { continue };
         outcome = converse(&mut door, request, signals, take).map(|heard| (door, heard));
         if !matches!(&outcome, Err(error) if error.refusal() == Some(&Refusal::InvalidJobId)) {
             break;
         }
     }
-    outcome
+    Ok(outcome?)
 }
 
 /// Asks at a door, and hears the answer to its end.

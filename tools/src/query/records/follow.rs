@@ -10,7 +10,7 @@ use super::{
     tell,
 };
 use crate::{
-    cluster::{Answer, Cluster, ClusterError},
+    cluster::{Cluster, ClusterError},
     output::{self, Console},
     query::arguments::Arguments,
     render::words::step_counts,
@@ -26,7 +26,7 @@ use crate::{
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{
-    ids::JobId,
+    ids::{JobId, Sluid},
     messages::{
         command::{CommandReply, CommandRequest, JobSelector},
         records::{RecordsRequest, WantedRecords},
@@ -41,12 +41,18 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::Signal,
 };
-use std::{env, os::fd::AsFd as _, time::Instant};
+use std::{
+    env,
+    os::fd::AsFd as _,
+    time::{Duration, Instant},
+};
 
 /// Least time between two messages of the step manager, in milliseconds: as often as a person reads.
 const PROGRESS_MS: u32 = 200;
 /// Tries to read on in records whose daemon is away, once the job is over.
 const LAST_TRIES: u32 = 15;
+/// Least pause before records are asked for again whose daemon is away or busy.
+const LOOK_AGAIN: Duration = Duration::from_secs(3);
 /// The answer is not whole.
 const NOT_WHOLE: i32 = 2;
 
@@ -80,8 +86,19 @@ pub(super) fn main(cluster: &Cluster, console: &Console, request: &Request, news
     let written = output::stdout_as_is(|out| {
         let mut shown = Shown::new(request, out)?;
         shown.flush()?;
-        let named: Vec<StepsSelector> =
-            request.named.iter().flat_map(|named| asking::by_number(cluster, console, named)).collect();
+        let until = Until::signal(&signals);
+        let mut named = Vec::new();
+        for each in &request.named {
+            match asking::by_number_until(cluster, console, each, until) {
+                Ok(found) => named.extend(found),
+                Err(no_way) => {
+                    if let End::Signal(signal) = End::from(no_way) {
+                        code = 128 + signal;
+                    }
+                    return shown.finish();
+                }
+            }
+        }
         for (which, named) in runs_of(&named) {
             let wanted = WantedRecords { which, ..request.wanted.clone() };
             let mut followed = Followed::new(cluster, console, &signals, named, wanted, &mut shown, news);
@@ -118,6 +135,15 @@ enum End {
 impl From<ClusterError> for End {
     fn from(error: ClusterError) -> Self {
         Self::Failed(error)
+    }
+}
+
+impl From<NoWay> for End {
+    fn from(no_way: NoWay) -> Self {
+        match no_way {
+            NoWay::Interrupted(signal) => Self::Signal(signal),
+            other => Self::Failed(other.into_error()),
+        }
     }
 }
 
@@ -182,8 +208,12 @@ struct Followed<'a, 'o> {
     news: News,
     /// The conversation about its records.
     records: Option<DoorClient>,
-    /// Its run was told of.
-    begun: bool,
+    /// Their daemon did not answer: when it is asked again.
+    again_at: Option<Instant>,
+    /// That was said.
+    said_away: bool,
+    /// The run that is followed, once it was told of: the job may run once more, and that is another one.
+    run: Option<Sluid>,
     /// Steps that were passed on, wanted ones alone.
     told: u64,
     /// Of all steps, as far as the records were read.
@@ -211,7 +241,9 @@ impl<'a, 'o> Followed<'a, 'o> {
             shown,
             news,
             records: None,
-            begun: false,
+            again_at: None,
+            said_away: false,
+            run: None,
             told: 0,
             counts: StepCounts::default(),
             damaged: false,
@@ -220,16 +252,17 @@ impl<'a, 'o> Followed<'a, 'o> {
     }
 
     /// The job, by its number; `None`: the controller knows none that could run.
-    fn job(&self) -> Answer<Option<JobId>> {
+    fn job(&self) -> Result<Option<JobId>, End> {
         let Some(run) = self.named.run else {
             let known = self.named.task.is_none() && self.named.het.is_none();
             return Ok(known.then_some(self.named.job));
         };
-        match patience::ask(self.cluster, self.console, &CommandRequest::list_jobs(vec![JobSelector::from(run)])) {
+        let request = CommandRequest::list_jobs(vec![JobSelector::from(run)]);
+        match patience::ask_until(self.cluster, self.console, &request, Until::signal(self.signals)) {
             Ok(CommandReply::Jobs { jobs, .. }) => Ok(jobs.iter().find(|job| job.sluid == run).map(|job| job.id)),
-            Ok(_) => Err(ClusterError::Unexpected("asked for a job")),
-            Err(error) if matches!(error.refusal(), Some(Refusal::InvalidJobId)) => Ok(None),
-            Err(error) => Err(error),
+            Ok(_) => Err(ClusterError::Unexpected("asked for a job").into()),
+            Err(NoWay::Failed(error)) if matches!(error.refusal(), Some(Refusal::InvalidJobId)) => Ok(None),
+            Err(no_way) => Err(no_way.into()),
         }
     }
 
@@ -254,7 +287,7 @@ impl<'a, 'o> Followed<'a, 'o> {
 
     /// Hears what the step manager says until nothing is left. False: it could not be heard to the end.
     fn while_it_runs(&mut self, job: JobId) -> Result<bool, End> {
-        let until = Until { signals: Some(self.signals), deadline: None };
+        let until = Until::signal(self.signals);
         let mut search = Search::new(Way::new(None, self.console, job), self.console);
         let mut found = search.begin(until);
         loop {
@@ -314,19 +347,50 @@ impl<'a, 'o> Followed<'a, 'o> {
             if let Some(signal) = self.signals.next() {
                 return Err(End::Signal(signal));
             }
+            let left = self.again_at.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.read_or_later()?;
+                continue;
+            }
+            let timeout = left.map_or(PollTimeout::NONE, |left| {
+                PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
+            });
             let (door, signals) = (door.as_fd(), self.signals.as_fd());
             let mut fds = [PollFd::new(door, PollFlags::POLLIN), PollFd::new(signals, PollFlags::POLLIN)];
             // Whatever woke it, both are looked at.
-            let _ = poll(&mut fds, PollTimeout::NONE);
+            let _ = poll(&mut fds, timeout);
         }
     }
 
     fn hear(&mut self, job: JobId, standing: &Standing) -> Result<(), End> {
         self.progress.show(job, standing);
-        match self.read_on() {
-            // Their daemon may be back by the next news.
-            Err(End::Failed(error)) if self.begun && error.is_passing() => Ok(()),
-            read => read,
+        // Who is away is not asked at all news.
+        if self.again_at.is_some() { Ok(()) } else { self.read_or_later() }
+    }
+
+    /// Reads on; of a daemon that does not answer some time later.
+    fn read_or_later(&mut self) -> Result<(), End> {
+        let passing = |read: &Result<(), End>| matches!(read, Err(End::Failed(error)) if error.is_passing());
+        let known = self.records.is_some();
+        let mut read = self.read_on();
+        // It may have been started anew already.
+        if known && self.records.is_none() && passing(&read) {
+            read = self.read_on();
+        }
+        match read {
+            Err(End::Failed(error)) if error.is_passing() => {
+                if self.again_at.is_some() && !std::mem::replace(&mut self.said_away, true) {
+                    let job = job_text(&self.named);
+                    let said = format_args!("the records of {job} cannot be read at the moment: {error}; trying again");
+                    self.progress.aside(|| self.console.warning(said));
+                }
+                self.again_at = Some(Instant::now() + patience::jittered(LOOK_AGAIN, patience::random()));
+                Ok(())
+            }
+            read => {
+                (self.again_at, self.said_away) = (None, false);
+                read
+            }
         }
     }
 
@@ -338,9 +402,11 @@ impl<'a, 'o> Followed<'a, 'o> {
                 Err(End::Failed(error)) if error.is_passing() && attempt < LAST_TRIES => error,
                 read => return read,
             };
-            if let Next::Pause(pause) = patience::after(&error, 1, patience::random()) {
-                self.signals.wait(pause);
-            }
+            let pause = match patience::after(&error, 1, patience::random()) {
+                Next::Pause(pause) => pause,
+                Next::GiveUp => patience::jittered(patience::FIRST_PAUSE, patience::random()),
+            };
+            self.signals.wait(pause);
             if let Some(signal) = self.signals.next() {
                 return Err(End::Signal(signal));
             }
@@ -351,13 +417,14 @@ impl<'a, 'o> Followed<'a, 'o> {
     /// Shows what was recorded since the last time.
     fn read_on(&mut self) -> Result<(), End> {
         let (signals, progress) = (self.signals, &self.progress);
-        let (begun, told, shown) = (&mut self.begun, &mut self.told, &mut *self.shown);
+        let named = StepsSelector { run: self.run.or(self.named.run), ..self.named.clone() };
+        let (run, told, shown) = (&mut self.run, &mut self.told, &mut *self.shown);
         let mut written = Ok(());
         // What was shown of records that are begun anew comes once more.
         let mut again = if self.records.is_some() { 0 } else { *told };
         let mut take = |part: Part| {
             let part = match part {
-                Part::Run(_) if std::mem::replace(begun, true) => return true,
+                Part::Run(told) if run.replace(told.sluid).is_some() => return true,
                 Part::Steps(origins, mut steps) => {
                     let old = steps.len().min(usize::try_from(again).unwrap_or(usize::MAX));
                     again -= old as u64;
@@ -375,13 +442,22 @@ impl<'a, 'o> Followed<'a, 'o> {
         };
         let heard = match self.records.take() {
             Some(mut door) => {
-                asking::converse(&mut door, &RecordsRequest::More, Some(signals), &mut take).map(|heard| (door, heard))
+                match asking::converse(&mut door, &RecordsRequest::More, Some(signals), &mut take) {
+                    Ok(heard) => Ok((door, heard)),
+                    Err(error) => {
+                        // Busy: it knows where it was.
+                        if matches!(error.refusal(), Some(Refusal::RetryAfter { .. })) {
+                            self.records = Some(door);
+                        }
+                        Err(End::from(error))
+                    }
+                }
             }
             None => {
                 let wanted = &self.wanted;
                 let request =
                     |Sought { job, run, task }| RecordsRequest::Follow { job, run, task, wanted: wanted.clone() };
-                asking::ask(self.cluster, self.console, &self.named, &request, Some(signals), &mut take)
+                asking::ask(self.cluster, self.console, &named, &request, Some(signals), &mut take).map_err(End::from)
             }
         };
         // A door that failed is left, and the records are begun anew at the next.
