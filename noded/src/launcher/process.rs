@@ -22,9 +22,9 @@ use std::{
 pub struct LauncherSpec<'a> {
     /// Ids to run under; `None`: those of the caller (unprivileged daemons).
     pub user: Option<Identity>,
-    /// Open `cgroup.procs` files of the job's `tasks`, to enter first.
+    /// Open files of the job's `tasks`, to enter first.
     pub cgroup_procs: Vec<OwnedFd>,
-    /// Version 2: open folder of that cgroup, instead of the above.
+    /// Version 2: open folder of that cgroup, to be started in.
     pub into_cgroup: Option<OwnedFd>,
     /// Where another `stepd` finds it after its own has died. `None`: it ends with its own.
     pub listen_at: Option<&'a Path>,

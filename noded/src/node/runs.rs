@@ -2,7 +2,7 @@
 
 use crate::{
     kernel::{
-        cgroup::{CgroupError, JobCgroup, Tracking},
+        cgroup::{CgroupError, Entry, JobCgroup, Tracking},
         lock::LifeLock,
         proc_tree::{self, ProcessTable},
         reap,
@@ -205,16 +205,16 @@ impl RunWorld {
     }
 
     fn start_stepd(&self, run: RunKey, life: &LifeLock) -> Result<(u32, OwnedFd), String> {
-        let mut entries = Vec::new();
+        let mut entry = Entry::default();
         if let Some(cgroups) = self.tracking.cgroups() {
             let cgroup = cgroups.create_job(run.job.0, &run.sluid.to_string()).map_err(|e| e.to_string())?;
-            entries = cgroup.mgr().entries().map_err(|e| e.to_string())?;
+            entry = cgroup.mgr().entry().map_err(|e| e.to_string())?;
         }
-        let Spawned { pid, pidfd } = self.spawn(&self.spool.run(run), &entries, life).map_err(|e| e.to_string())?;
+        let Spawned { pid, pidfd } = self.spawn(&self.spool.run(run), &entry, life).map_err(|e| e.to_string())?;
         Ok((pid, pidfd))
     }
 
-    fn spawn(&self, folder: &Path, entries: &[OwnedFd], life: &LifeLock) -> std::io::Result<Spawned> {
+    fn spawn(&self, folder: &Path, entry: &Entry, life: &LifeLock) -> std::io::Result<Spawned> {
         let text = |p: &Path| cstring(p.as_os_str().as_bytes());
         let null = File::options().read(true).write(true).open("/dev/null")?;
         let log = match &self.log {
@@ -239,7 +239,8 @@ impl RunWorld {
             passed: vec![life.as_fd()],
             session: Session::OwnSession,
             umask: Some(0o022),
-            cgroup_procs: entries.iter().map(AsFd::as_fd).collect(),
+            cgroup_procs: entry.files.iter().map(AsFd::as_fd).collect(),
+            into_cgroup: entry.folder.as_ref().map(AsFd::as_fd),
             ..SpawnSpec::default()
         })
         .map_err(|e| std::io::Error::other(e.to_string()))

@@ -3,6 +3,7 @@
 
 use crate::{
     kernel::{
+        cgroup::Entry,
         proc_tree::{self, Process, ProcessTable},
         signals,
     },
@@ -106,7 +107,8 @@ pub async fn obtain(
 fn start(place: &ShepherdPlace, first: bool, shepherd: &Address<ShepherdMsg>) -> Result<Launcher, String> {
     let mut spec = LauncherSpec::new(place.user.clone());
     if let Some(cgroup) = &place.cgroup {
-        spec.cgroup_procs = cgroup.main().entries().map_err(|e| e.to_string())?;
+        let Entry { folder, files } = cgroup.main().entry().map_err(|e| e.to_string())?;
+        (spec.into_cgroup, spec.cgroup_procs) = (folder, files);
     }
     spec.listen_at = Some(&place.launcher_socket);
     spec.successor = !first;

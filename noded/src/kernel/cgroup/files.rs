@@ -9,6 +9,9 @@ use std::{
 
 /// Members of a group; writing moves a process there. Named as all here in the kernel's admin-guide/cgroup-v2.rst.
 pub(super) const PROCS: &str = "cgroup.procs";
+/// Threads of a version 1 group. A process of one thread that writes `0` here moves at once, with `cgroup.procs` after some 5 to
+/// 20 ms: there the kernel first waits until no process anywhere is being forked or ended, since others may have threads.
+pub(super) const THREADS: &str = "tasks";
 const CONTROLLERS: &str = "cgroup.controllers";
 const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 

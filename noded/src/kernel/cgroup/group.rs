@@ -3,7 +3,7 @@
 use super::{
     CgroupError, Kind,
     device_filter::{self, Device, DeviceKind},
-    files::{PROCS, check_enabled, enable, gone, keyed, read, read_if_there, subtree, write},
+    files::{PROCS, THREADS, check_enabled, enable, gone, keyed, read, read_if_there, subtree, write},
 };
 use crate::kernel::{
     cpu_list::CpuList,
@@ -66,6 +66,15 @@ pub struct Group {
     memory: Option<PathBuf>,
     /// In version 2 that of `core`.
     devices: Option<PathBuf>,
+}
+
+/// Opened to start a process in a cgroup.
+#[derive(Debug, Default)]
+pub struct Entry {
+    /// Its folder of version 2, for `CLONE_INTO_CGROUP`.
+    pub folder: Option<OwnedFd>,
+    /// Its files of version 1, to which the process, while it has one thread, writes `0`.
+    pub files: Vec<OwnedFd>,
 }
 
 /// Longest wait before looking again for processes that were started meanwhile.
@@ -254,24 +263,33 @@ impl Group {
         Ok(left)
     }
 
-    /// Open `cgroup.procs` files to enter it by: writing `0` moves the writer. May be passed to processes that have no
-    /// right to open them.
+    /// How a process that is started gets in without waiting for anybody.
+    pub fn entry(&self) -> Result<Entry, CgroupError> {
+        let folder = match self.kind {
+            Kind::V1 => None,
+            _ => Some(File::open(&self.core).map_err(CgroupError::file("open", &self.core))?.into()),
+        };
+        Ok(Entry { folder, files: self.open_to_enter(|dir| self.is_legacy(dir))? })
+    }
+
+    /// Open files to enter it by: a process of one thread that writes `0` to each is in. May be passed to processes that
+    /// have no right to open them, and so none to be started in the group.
     pub fn entries(&self) -> Result<Vec<OwnedFd>, CgroupError> {
+        self.open_to_enter(|_| true)
+    }
+
+    fn open_to_enter(&self, wanted: impl Fn(&Path) -> bool) -> Result<Vec<OwnedFd>, CgroupError> {
         let open = |dir: &PathBuf| {
-            let path = dir.join(PROCS);
+            let path = dir.join(if self.is_legacy(dir) { THREADS } else { PROCS });
             let file = OpenOptions::new().write(true).open(&path);
             file.map(OwnedFd::from).map_err(CgroupError::file("open", path))
         };
-        self.folders().into_iter().map(open).collect()
+        self.folders().into_iter().filter(|dir| wanted(dir)).map(open).collect()
     }
 
-    /// The folder for `CLONE_INTO_CGROUP`, where that alone enters the whole group (version 2, one hierarchy).
-    pub fn folder(&self) -> Result<Option<OwnedFd>, CgroupError> {
-        if self.kind == Kind::V1 || self.folders().len() > 1 {
-            return Ok(None);
-        }
-        let dir = File::open(&self.core).map_err(CgroupError::file("open", &self.core))?;
-        Ok(Some(dir.into()))
+    /// Whether a folder of its own is one of version 1.
+    fn is_legacy(&self, folder: &Path) -> bool {
+        self.kind == Kind::V1 || (self.kind != Kind::V2 && folder != self.core)
     }
 
     /// Moves a process into it.

@@ -26,7 +26,7 @@ mod hierarchy;
 mod job;
 mod mounts;
 
-pub use group::{Group, MemoryLimit, Swap, Usage};
+pub use group::{Entry, Group, MemoryLimit, Swap, Usage};
 pub use hierarchy::{Cgroups, Constraints, Kind};
 pub use job::JobCgroup;
 pub use mounts::{Mount, Mounts};

@@ -10,7 +10,7 @@ use std::{
     borrow::Cow,
     fs,
     io::Read,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::Path,
     time::Duration,
 };
@@ -94,7 +94,8 @@ fn version_2_writes_what_the_kernel_expects_where_it_expects_it() {
     assert!(tasks.is_empty().unwrap() && !tasks.is_frozen().unwrap());
     job.main().add(77).unwrap();
     assert_eq!((read("tasks/main/cgroup.procs"), job.main().pids().unwrap()), ("77".into(), vec![77]));
-    assert!(job.main().folder().unwrap().is_some() && job.main().entries().unwrap().len() == 1);
+    let entry = job.main().entry().unwrap();
+    assert!(entry.folder.is_some() && entry.files.is_empty() && job.main().entries().unwrap().len() == 1);
     assert_eq!(cgroups.jobs().unwrap(), [job]);
 }
 
@@ -248,6 +249,44 @@ fn nothing_outlives(cleaned: &Cleaned) {
 }
 
 #[test]
+fn who_is_started_in_a_group_and_who_enters_it_are_in_all_its_hierarchies() {
+    for cleaned in real_kinds("enter") {
+        let job = cleaned.0.create_job(4, "s1").unwrap();
+        let group = job.main();
+        let within = |entry: &Entry| {
+            let arg = |s: &str| Cow::Owned(cstring(s).unwrap());
+            let (read, write) = io::pipe().unwrap();
+            let write = OwnedFd::from(write);
+            let spec = SpawnSpec {
+                programs: vec![c"/bin/cat".to_owned()],
+                argv: vec![arg("cat"), arg("/proc/self/cgroup")],
+                stdio: [None, Some(write.as_fd()), None],
+                into_cgroup: entry.folder.as_ref().map(AsFd::as_fd),
+                cgroup_procs: entry.files.iter().map(AsFd::as_fd).collect(),
+                ..SpawnSpec::default()
+            };
+            let child = spawn(&spec).unwrap();
+            drop(spec);
+            drop(write);
+            let text = io::read_to_string(read).unwrap();
+            assert!(reap(child.pidfd.as_fd()).unwrap().status.success());
+            text.lines().filter(|line| line.contains("/job_4.s1/")).count()
+        };
+        let folders = group.folders().len();
+        let started = group.entry().unwrap();
+        assert_eq!(started.files.len() + usize::from(started.folder.is_some()), folders);
+        assert_eq!(within(&started), folders);
+        let entered = Entry { folder: None, files: group.entries().unwrap() };
+        assert_eq!(within(&entered), folders);
+        // What version 1 has for threads does not wait for all forks of the machine.
+        for file in &started.files {
+            let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+            assert!(path.ends_with("tasks"), "{}", path.display());
+        }
+    }
+}
+
+#[test]
 fn frozen_jobs_stand_still_and_can_be_killed() {
     for cleaned in real_kinds("freeze") {
         stand_still(&cleaned);
@@ -365,7 +404,7 @@ fn children_can_be_born_in_a_version_2_group() {
     }
     let job = cleaned.0.create_job(6, "s1").unwrap();
     let group = job.mgr();
-    let folder = group.folder().unwrap().unwrap();
+    let folder = group.entry().unwrap().folder.unwrap();
     let arg = |s: &str| Cow::Owned(cstring(s).unwrap());
     for method in [Method::Clone3, Method::Fork] {
         let (read, write) = io::pipe().unwrap();

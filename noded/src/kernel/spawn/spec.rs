@@ -63,7 +63,7 @@ pub struct SpawnSpec<'a> {
     pub affinity: Vec<u32>,
     /// Written to descriptor 2 before the program runs, with the child's process id between the two.
     pub says: Option<[Cow<'a, [u8]>; 2]>,
-    /// Open `cgroup.procs` files to enter, before ids change.
+    /// Open `cgroup.procs` files, or `tasks` ones of version 1, to enter before ids change.
     pub cgroup_procs: Vec<BorrowedFd<'a>>,
     /// Open folder of a version 2 cgroup to be born in. Needs write access to it by the parent's ids; costs less than
     /// moving there.
