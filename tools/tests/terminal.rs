@@ -208,8 +208,8 @@ fn bars_of(rows: u16, arrays: u32, end: &str) -> (String, String) {
             name: "work".to_owned(),
             counts: counts(9, u64::from(arrays - n)),
         };
-        let (groups, left_out) = ((0..arrays).map(array).collect(), 0);
-        door.say(StepMgrToCommand::Groups { counts: counts(90, 30), groups, left_out });
+        let (groups, rest) = ((0..arrays).map(array).collect(), StepCounts::default());
+        door.say(StepMgrToCommand::Groups { counts: counts(90, 30), groups, left_out: 0, rest });
         wait.lock().unwrap().recv().unwrap();
         let counts = counts(0, 0);
         door.say(StepMgrToCommand::Drained { job: JobId(7), counts, worst: ExitStatus::SUCCESS });

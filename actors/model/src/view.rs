@@ -14,7 +14,7 @@ use crate::{
     time::{TimeLimit, Timestamp},
 };
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{iter::Sum, sync::Arc};
 
 /// A node's share of a job, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -551,4 +551,16 @@ pub struct StepCounts {
     /// Of those: cancelled, begun or not.
     #[serde(default)]
     pub cancelled: u64,
+}
+
+impl Sum for StepCounts {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| Self {
+            queued: a.queued + b.queued,
+            running: a.running + b.running,
+            done: a.done + b.done,
+            failed: a.failed + b.failed,
+            cancelled: a.cancelled + b.cancelled,
+        })
+    }
 }

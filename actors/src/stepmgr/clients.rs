@@ -388,8 +388,8 @@ impl StepMgrCore {
             Progress::Quiet => {}
             Progress::Tell(counts) => Self::tell(client, StepMgrToCommand::Progress(counts), out),
             Progress::TellGroups(counts) => {
-                let (groups, left_out) = self.groups();
-                Self::tell(client, StepMgrToCommand::Groups { counts, groups, left_out }, out);
+                let (groups, left_out, rest) = self.groups();
+                Self::tell(client, StepMgrToCommand::Groups { counts, groups, left_out, rest }, out);
             }
             Progress::Later(after) => {
                 out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::Progress(client), after });

@@ -104,8 +104,8 @@ impl Groups {
 
 impl StepMgrCore {
     /// Arrays and lists that are not over, the busiest if there are many, in the order of their numbers; and how many are left
-    /// out.
-    pub(super) fn groups(&self) -> (Vec<StepGroup>, u64) {
+    /// out, with their steps.
+    pub(super) fn groups(&self) -> (Vec<StepGroup>, u64, StepCounts) {
         let groups = &self.ledger.groups;
         // Those that were handed over ahead of time wait, as users see it.
         let mut behind: BTreeMap<u32, u64> = BTreeMap::new();
@@ -113,26 +113,25 @@ impl StepMgrCore {
             let batch = self.ledger.batch_of(step).and_then(|(batch, _)| groups.of(batch));
             behind.extend(batch.map(|group| (group, behind.get(&group).copied().unwrap_or(0) + 1)));
         }
-        let shown = |(number, group): (&u32, &Group)| {
-            let mut shown = group.shown.clone();
+        let counts = |number: &u32, group: &Group| {
+            let StepCounts { queued, running, .. } = group.shown.counts;
             let behind = behind.get(number).copied().unwrap_or(0);
-            shown.counts.queued += behind;
-            shown.counts.running = shown.counts.running.saturating_sub(behind);
-            shown
+            StepCounts { queued: queued + behind, running: running.saturating_sub(behind), ..group.shown.counts }
         };
-        let left_out = groups.all.len().saturating_sub(MOST_GROUPS);
-        let mut all: Vec<StepGroup> = if left_out == 0 {
-            groups.all.iter().map(shown).collect()
-        } else {
-            let mut busiest: Vec<(&u32, &Group)> = groups.all.iter().collect();
-            busiest.sort_by_key(|(number, group)| {
+        let mut told: Vec<(&u32, &Group)> = groups.all.iter().collect();
+        let mut rest = Vec::new();
+        if told.len() > MOST_GROUPS {
+            told.sort_by_key(|(number, group)| {
                 let counts = &group.shown.counts;
                 (Reverse((counts.running, counts.queued)), **number)
             });
-            busiest.into_iter().take(MOST_GROUPS).map(shown).collect()
-        };
-        all.sort_by_key(|group| group.first);
-        (all, left_out as u64)
+            rest = told.split_off(MOST_GROUPS);
+        }
+        told.sort_by_key(|(_, group)| group.shown.first);
+        let shown =
+            |(number, group): (&u32, &Group)| StepGroup { counts: counts(number, group), ..group.shown.clone() };
+        let of_rest = rest.iter().map(|(number, group)| counts(number, group)).sum();
+        (told.into_iter().map(shown).collect(), rest.len() as u64, of_rest)
     }
 }
 
@@ -165,7 +164,7 @@ mod tests {
     }
 
     fn shown(company: &Company) -> Vec<String> {
-        let (groups, _) = company.core.groups();
+        let (groups, ..) = company.core.groups();
         let one = |group: &StepGroup| {
             let StepCounts { queued, running, done, failed, cancelled } = group.counts;
             format!("{}-{} {}: {queued} {running} {done} {failed} {cancelled}", group.first, group.last, group.name)
@@ -208,8 +207,11 @@ mod tests {
         }
         company.enqueue_array(exact("large", 1), "0-9");
         company.settle();
-        let (groups, left_out) = company.core.groups();
+        let (groups, left_out, rest) = company.core.groups();
         assert_eq!((groups.len(), left_out), (MOST_GROUPS, 21));
+        // All but those of the first array wait.
+        assert_eq!(rest, StepCounts { queued: 2 * 21, ..StepCounts::default() });
+        assert!(groups.iter().all(|group| group.counts != StepCounts::default()));
         assert_eq!((groups[0].counts.running, groups[MOST_GROUPS - 1].name.as_str()), (2, "large"));
         assert!(groups.is_sorted_by_key(|group| group.first));
     }

@@ -54,8 +54,8 @@ impl Steps {
             match door.try_next::<StepMgrToCommand>() {
                 Ok(None) => return,
                 Ok(Some(StepMgrToCommand::Progress(counts))) => self.standing = counts.into(),
-                Ok(Some(StepMgrToCommand::Groups { counts, groups, left_out })) => {
-                    self.standing = Standing { counts, groups, left_out };
+                Ok(Some(StepMgrToCommand::Groups { counts, groups, left_out, rest })) => {
+                    self.standing = Standing { counts, groups, left_out, rest };
                 }
                 Ok(Some(StepMgrToCommand::Drained { counts, .. })) => {
                     self.standing = counts.into();

@@ -406,8 +406,8 @@ impl<'a> Wait<'a> {
                 self.show(&counts.into());
                 None
             }
-            StepMgrToCommand::Groups { counts, groups, left_out } => {
-                self.show(&Standing { counts, groups, left_out });
+            StepMgrToCommand::Groups { counts, groups, left_out, rest } => {
+                self.show(&Standing { counts, groups, left_out, rest });
                 None
             }
             StepMgrToCommand::Drained { worst, .. } => {

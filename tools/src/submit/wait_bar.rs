@@ -87,6 +87,8 @@ pub struct Standing {
     pub groups: Vec<StepGroup>,
     /// How many more of those there are.
     pub left_out: u64,
+    /// Counts of their steps.
+    pub rest: StepCounts,
 }
 
 impl From<StepCounts> for Standing {
@@ -100,16 +102,6 @@ impl From<StepCounts> for Standing {
 struct Line {
     text: String,
     counts: StepCounts,
-}
-
-fn sum(all: impl Iterator<Item = StepCounts>) -> StepCounts {
-    all.fold(StepCounts::default(), |a, b| StepCounts {
-        queued: a.queued + b.queued,
-        running: a.running + b.running,
-        done: a.done + b.done,
-        failed: a.failed + b.failed,
-        cancelled: a.cancelled + b.cancelled,
-    })
 }
 
 /// `5609.7`, `5609.[8-1007]`, with the steps' name.
@@ -141,7 +133,8 @@ fn lines(job: JobId, standing: &Standing, room: usize) -> Vec<Line> {
     let mut all: Vec<Line> = shown.iter().map(|group| line(title(job, group), group.counts)).collect();
     if !rest.is_empty() || *left_out > 0 {
         let more = rest.len() as u64 + left_out;
-        all.push(line(format!("{more} more"), sum(rest.iter().map(|group| group.counts))));
+        let counts = rest.iter().map(|group| group.counts).chain([standing.rest]).sum();
+        all.push(line(format!("{more} more"), counts));
     }
     // The bars begin in one column.
     let width = |of: &dyn Fn(&Line) -> String| all.iter().map(|line| of(line).chars().count()).max().unwrap_or(0);
@@ -338,12 +331,12 @@ mod tests {
     #[test]
     fn of_more_than_there_is_room_for_the_busiest_are_shown_and_the_rest_together() {
         let groups = (0..10).map(|n| group(n, n, u64::from(n % 5), u64::from(n))).collect();
-        let standing = Standing { groups, left_out: 3, ..Standing::default() };
+        let standing = Standing { groups, left_out: 3, rest: counts(30, 0, 6, 3), ..Standing::default() };
         let shown = texts(&standing, 4);
         let titles: Vec<&str> = shown.iter().map(|text| text.split("  ").next().unwrap_or_default()).collect();
         assert_eq!(titles, ["5.4 s4", "5.8 s8", "5.9 s9", "10 more"]);
-        assert!(shown[3].ends_with("24 queued, 9 running, 14 done, 7 failed"), "{shown:?}");
-        let fits = Standing { left_out: 0, ..standing };
+        assert!(shown[3].ends_with("54 queued, 9 running, 20 done, 10 failed"), "{shown:?}");
+        let fits = Standing { left_out: 0, rest: StepCounts::default(), ..standing };
         assert_eq!(texts(&fits, 10).len(), 10);
     }
 

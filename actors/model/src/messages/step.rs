@@ -259,6 +259,9 @@ pub enum StepMgrToCommand {
         groups: Vec<StepGroup>,
         /// How many there are beside those.
         left_out: u64,
+        /// Counts of their steps.
+        #[serde(default)]
+        rest: StepCounts,
     },
     /// Answer to `Wait`: nothing is left.
     Drained {

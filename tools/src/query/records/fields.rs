@@ -61,7 +61,7 @@ const ALL: [(Field, &str, &str); 21] = [
 
 /// What is shown when nothing was said.
 pub const DEFAULT: &str =
-    "step:16,state:14,exit:6,tries:6,elapsed:.10  ,cputime:.10  ,maxrss:.8  ,nodes:12,reason:24,command:0";
+    "step:15 ,state:13 ,exit:5 ,tries:5 ,elapsed:.10  ,cputime:.10  ,maxrss:.8  ,nodes:11 ,reason:24 ,command:0";
 
 /// The column of that name.
 pub fn named(name: &str) -> Option<Field> {

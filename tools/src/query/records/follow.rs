@@ -332,8 +332,8 @@ impl<'a, 'o> Followed<'a, 'o> {
                     search.heard();
                     match message {
                         StepMgrToCommand::Progress(counts) => self.hear(job, &counts.into())?,
-                        StepMgrToCommand::Groups { counts, groups, left_out } => {
-                            self.hear(job, &Standing { counts, groups, left_out })?;
+                        StepMgrToCommand::Groups { counts, groups, left_out, rest } => {
+                            self.hear(job, &Standing { counts, groups, left_out, rest })?;
                         }
                         StepMgrToCommand::Drained { .. } => return Ok(Said::Over),
                         StepMgrToCommand::Refused(refusal) => return Err(End::Failed(refusal.into())),
