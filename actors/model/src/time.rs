@@ -4,7 +4,12 @@
 
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
-use std::{fmt::Write, str::FromStr, time::Duration};
+use std::{
+    fmt::Write,
+    str::FromStr,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 /// Milliseconds since the Unix epoch, UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -186,6 +191,32 @@ impl Timestamp {
     }
 }
 
+/// How long what was read of the zone is believed, as in jiff.
+const ZONE_AGE: Duration = Duration::from_secs(300);
+
+/// This machine's time zone: `TZ`, or else `/etc/localtime`. Of the latter `TimeZone::system` would ask for its name and list all
+/// zones that the system has to find that: more than the rest of what a short command does.
+pub fn system_zone() -> TimeZone {
+    static KNOWN: Mutex<Option<(Instant, TimeZone)>> = Mutex::new(None);
+    if std::env::var_os("TZ").is_some() {
+        return TimeZone::system();
+    }
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*known {
+        Some((read, zone)) if read.elapsed() < ZONE_AGE => zone.clone(),
+        _ => {
+            let zone = zone_of("/etc/localtime").unwrap_or_else(TimeZone::system);
+            *known = Some((Instant::now(), zone.clone()));
+            zone
+        }
+    }
+}
+
+/// What a file of `tzfile(5)` says.
+fn zone_of(file: &str) -> Option<TimeZone> {
+    TimeZone::tzif("Local", &std::fs::read(file).ok()?).ok()
+}
+
 /// What stands for a point in time that is not known (yet).
 pub const UNKNOWN: &str = "Unknown";
 /// What stands for a point in time that does not apply.
@@ -201,6 +232,21 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_zone_read_from_its_file_tells_the_times_of_the_one_found_by_name() {
+        let at = |secs| Timestamp::from_secs(secs);
+        for name in ["Europe/Berlin", "America/New_York", "Asia/Kathmandu"] {
+            let Some(read) = zone_of(&format!("/usr/share/zoneinfo/{name}")) else { continue };
+            let named = TimeZone::get(name).unwrap();
+            for secs in [1_795_644_000, 1_782_000_000, 4_102_444_800] {
+                let form = "%Y-%m-%dT%H:%M:%S %Z";
+                assert_eq!(at(secs).strftime(form, &read), at(secs).strftime(form, &named), "{name}");
+            }
+        }
+        assert!(zone_of("/etc/hostname").is_none() && zone_of("/nonexistent").is_none());
+        assert_eq!(at(0).text(&system_zone()), at(0).text(&TimeZone::system()));
+    }
 
     #[test]
     fn limits_read_in_every_documented_form() {

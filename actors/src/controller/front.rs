@@ -38,11 +38,10 @@ use garrick_model::{
         node::{AgentReport, ControllerToNode, NodeToController},
     },
     refusal::Refusal,
-    time::Timestamp,
+    time::{Timestamp, system_zone},
     view::NodeView,
 };
 use garrick_runtime::{Actor, ActorPath, Answered, Context, TraceContext};
-use jiff::tz::TimeZone;
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
@@ -350,7 +349,7 @@ impl ControllerActor {
                 None => drop(replies.send(CommandReply::Outlook(None))),
             },
             CommandRequest::ListReservations => {
-                let (at, zone) = (Timestamp::now(), TimeZone::system());
+                let (at, zone) = (Timestamp::now(), system_zone());
                 let mut reservations = self.env.boards.reservations.list();
                 for one in reservations.iter_mut().filter(|one| one.floating.is_some()) {
                     *one = one.as_of(at, &zone).map_or_else(|| Arc::clone(one), Arc::new);

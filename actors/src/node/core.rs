@@ -225,7 +225,7 @@ impl NodeCore {
             NodeInput::Send(frame) => self.to_agent(*frame, out),
             NodeInput::Update { request, by, change } => {
                 let result = self.update(now, by, change, out);
-                out.push(NodeEffect::Answer { request, result });
+                self.answer(request, result, out);
             }
             NodeInput::Retire { request } => {
                 let jobs: BTreeSet<JobId> = self.account.holds().map(|hold| hold.job).collect();
@@ -234,13 +234,19 @@ impl NodeCore {
                     self.retired = Some(self.own_reason(now, BEING_DELETED));
                     self.touched = true;
                 }
-                out.push(NodeEffect::Answer { request, result });
+                self.answer(request, result, out);
             }
             NodeInput::Configure { settings, site } => self.configure(now, *settings, site, out),
             NodeInput::Timer(NodeTimer::Silence) => self.silence(now, out),
             NodeInput::Timer(NodeTimer::Ping) => self.ping(now, out),
         }
         self.publish(out);
+    }
+
+    /// Who has an answer may look at once, and sees what was done.
+    fn answer(&mut self, request: u64, result: Result<(), Refusal>, out: &mut Vec<NodeEffect>) {
+        self.publish(out);
+        out.push(NodeEffect::Answer { request, result });
     }
 
     pub(super) fn publish(&mut self, out: &mut Vec<NodeEffect>) {

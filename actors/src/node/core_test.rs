@@ -201,6 +201,21 @@ fn a_node_out_of_service_gets_nothing_new() {
 }
 
 #[test]
+fn who_is_answered_sees_what_was_done() {
+    let mut core = up();
+    let change = NodeChange { state: Some(NodeStateChange::Drain), reason: Some("x".into()), ..NodeChange::default() };
+    for input in
+        [NodeInput::Update { request: 1, by: (0, "root".to_owned()), change }, NodeInput::Retire { request: 2 }]
+    {
+        let mut out = Vec::new();
+        core.handle(NOW, input, &mut out);
+        let shown = out.iter().position(|effect| matches!(effect, NodeEffect::Publish(_))).expect("it shows itself");
+        let answered = out.iter().position(|effect| matches!(effect, NodeEffect::Answer { .. })).expect("it answers");
+        assert!(shown < answered);
+    }
+}
+
+#[test]
 fn silence_takes_a_node_down_and_tells_its_jobs() {
     for (rts, back) in
         [(ReturnToService::Never, false), (ReturnToService::IfSilent, true), (ReturnToService::Always, true)]

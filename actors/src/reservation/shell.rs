@@ -16,7 +16,7 @@ use garrick_model::{
     refusal::Refusal,
     reservation::Reservation,
     state::JobState,
-    time::Timestamp,
+    time::{Timestamp, system_zone},
     view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{Actor, Context, ReplyTo};
@@ -212,7 +212,7 @@ impl Picture {
             awaited: BTreeSet::new(),
             unaware: BTreeSet::new(),
             over_run: over_run(&env.config()),
-            zone: TimeZone::system(),
+            zone: system_zone(),
             now,
         }
     }

@@ -28,11 +28,10 @@ use garrick_model::{
     spec::CpuOrder,
     spec_text::licenses::Licenses,
     state::Reason,
-    time::Timestamp,
+    time::{Timestamp, system_zone},
     view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{Actor, Context, Message};
-use jiff::tz::TimeZone;
 use rustc_hash::FxHashMap;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -485,7 +484,7 @@ pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     view.qos = env.qos();
     let shown = env.boards.reservations.list();
     if !shown.is_empty() {
-        let (administrators, zone) = (env.ports.host.administrators(), TimeZone::system());
+        let (administrators, zone) = (env.ports.host.administrators(), system_zone());
         let mut reservations = Reservations::new(&shown, &view.nodes, administrators, Timestamp::now(), &zone);
         let concerned = view.pending.iter().filter(|job| job.eligible && reservations.ask_for_groups(job));
         let users: BTreeSet<u32> = concerned.map(|job| job.uid).collect();

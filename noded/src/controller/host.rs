@@ -15,11 +15,10 @@ use garrick_model::{
     ids::JobId,
     messages::command::{CommandReply, DaemonInfo},
     refusal::Refusal,
-    time::Timestamp,
+    time::{Timestamp, system_zone},
 };
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{JoinServer, identity};
-use jiff::tz::TimeZone;
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -187,7 +186,7 @@ impl Host for ThisProcess {
             slurm_uid: uid(&config.slurm_user),
             slurmd_uid: uid(&config.slurmd_user),
             version: crate::daemon::serve::COMPATIBILITY,
-            zone: &TimeZone::system(),
+            zone: &system_zone(),
         };
         config::show_config(config, &facts)
     }

@@ -6,8 +6,10 @@ use crate::kernel::{
     files::{self, FileError},
     lock::LifeLock,
 };
-use garrick_model::{ids::RequestId, time::Timestamp};
-use jiff::tz::TimeZone;
+use garrick_model::{
+    ids::RequestId,
+    time::{Timestamp, system_zone},
+};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -39,13 +41,7 @@ impl Writer {
 
 impl std::fmt::Display for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "the controller on host {} (pid {}), since {}",
-            self.host,
-            self.pid,
-            self.since.text(&TimeZone::system())
-        )
+        write!(f, "the controller on host {} (pid {}), since {}", self.host, self.pid, self.since.text(&system_zone()))
     }
 }
 

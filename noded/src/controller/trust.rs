@@ -7,13 +7,12 @@ use garrick_model::{
         node::ControllerToNode,
     },
     refusal::Refusal,
-    time::Timestamp,
+    time::{Timestamp, system_zone},
 };
 use garrick_transport::{
     CertAuthority, IdentityError, IdentityStore,
     identity::{Issued, Role, Rotation},
 };
-use jiff::tz::TimeZone;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -83,7 +82,7 @@ fn seconds(at: SystemTime) -> u64 {
 }
 
 fn day(seconds: u64) -> String {
-    timestamp(seconds).text(&TimeZone::system())
+    timestamp(seconds).text(&system_zone())
 }
 
 impl Trust {

@@ -6,6 +6,7 @@
 use super::syslog::{self, Syslog};
 use garrick_model::{
     config::{DebugFlags, LogChange, LogLevel},
+    time::{Timestamp, system_zone},
     visible::Visible,
 };
 use std::{
@@ -268,8 +269,8 @@ where
         mut out: Writer<'_>,
         event: &tracing::Event<'_>,
     ) -> std::fmt::Result {
-        let now = jiff::Zoned::now();
-        write!(out, "[{}] {}:", now.strftime("%Y-%m-%dT%H:%M:%S%.3f"), word(*event.metadata().level()))?;
+        let now = Timestamp::now().text_with_millis(&system_zone());
+        write!(out, "[{now}] {}:", word(*event.metadata().level()))?;
         let mut text = String::new();
         event.record(&mut Fields(&mut text));
         writeln!(out, "{text}")

@@ -40,10 +40,10 @@ use garrick_model::{
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
     resources::NodeShare,
+    time::system_zone,
 };
 use garrick_runtime::{ActorPath, Address, System, SystemConfig, TraceContext};
 use garrick_transport::{DoorListener, Endpoint, EndpointOptions, IdentityStore, ResetKey, any_address};
-use jiff::tz::TimeZone;
 use std::{
     cell::{Cell, RefCell},
     path::{Path, PathBuf},
@@ -188,7 +188,7 @@ impl Run {
         config.job_nodes = orders.credential.nodes.len();
         config.priority = settings.priority;
         config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
-        config.zone = TimeZone::system();
+        config.zone = system_zone();
         config
     }
 
@@ -352,7 +352,7 @@ fn facts(orders: &StepdOrders) -> RunFacts {
         facts.shell = Some(account.shell.to_string_lossy().into_owned());
     }
     facts.conf_path = Some(orders.settings.conf.to_string_lossy().into_owned());
-    facts.zone = TimeZone::system();
+    facts.zone = system_zone();
     facts
 }
 

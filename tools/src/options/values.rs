@@ -6,7 +6,7 @@ use garrick_model::{
     node_sizes::NodeSizes,
     resources::MemoryMib,
     spec::{ArraySpec, CpuBind, CpuOrder, Dependencies, Distribution, NodeCount, OpenMode, SignalWarning, WithinNode},
-    time::{TimeLimit, Timestamp},
+    time::{TimeLimit, Timestamp, system_zone},
 };
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub fn memory(text: &str) -> Option<MemoryMib> {
 
 /// A point in time, in the zone of the user.
 pub fn date(text: &str, now: Timestamp) -> Option<Timestamp> {
-    date::parse_date(text, now, &jiff::tz::TimeZone::system()).ok()
+    date::parse_date(text, now, &system_zone()).ok()
 }
 
 /// `--signal`.

@@ -1,7 +1,7 @@
 //! Points in time as a reader sees them: in his zone, in Slurm's form or the one that `SLURM_TIME_FORMAT` names. Now, zone
 //! and format are values, so that tests choose them.
 
-use garrick_model::time::{Timestamp, UNKNOWN};
+use garrick_model::time::{Timestamp, UNKNOWN, system_zone};
 use jiff::tz::TimeZone;
 
 /// How points in time are written.
@@ -19,7 +19,7 @@ impl Clock {
     /// The system's zone and clock, and `SLURM_TIME_FORMAT` from the environment.
     pub fn system() -> Self {
         Self {
-            zone: TimeZone::system(),
+            zone: system_zone(),
             now: Timestamp::now(),
             format: std::env::var("SLURM_TIME_FORMAT").ok().filter(|f| f != "standard" && !f.is_empty()),
         }

@@ -11,9 +11,8 @@ use crate::{
 use garrick_model::{
     hostlist,
     messages::command::{CertView, CommandReply, CommandRequest, RotationView},
-    time::Timestamp,
+    time::{Timestamp, system_zone},
 };
-use jiff::tz::TimeZone;
 use std::{ffi::OsString, io::Write};
 
 static TABLE: Table = Table {
@@ -62,7 +61,7 @@ fn render(
     rotation: Option<&RotationView>,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
-    let zone = TimeZone::system();
+    let zone = system_zone();
     let layout = Layout::short("%10r %#n %32s %19i %19e %a", "certificate", Some).expect("every letter is a field");
     let head = |field: &char| match field {
         'r' => "ROLE".to_owned(),

@@ -25,7 +25,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::{JobKind, JobSpec},
     state::JobState,
-    time::Timestamp,
+    time::{Timestamp, system_zone},
     view::JobView,
 };
 use jiff::tz::TimeZone;
@@ -208,7 +208,7 @@ pub fn test_only(command: Command, cluster: &Cluster, console: &Console, mut spe
     };
     match patience::ask(cluster, console, &request) {
         Ok(CommandReply::WouldStart { job, at, cpus, nodes, partition }) => {
-            console.line(would_start_line(job, at, cpus, &nodes, &partition, &TimeZone::system()));
+            console.line(would_start_line(job, at, cpus, &nodes, &partition, &system_zone()));
             0
         }
         Ok(_) => startup::tell_cluster(command, console, &ClusterError::Unexpected("tested a job")),

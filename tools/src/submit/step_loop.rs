@@ -21,7 +21,7 @@ use garrick_model::{
     },
     patterns::PatternFacts,
     spec::OpenMode,
-    time::Timestamp,
+    time::{Timestamp, system_zone},
 };
 use nix::{
     errno::Errno,
@@ -460,7 +460,7 @@ impl<'a> StepLoop<'a> {
             Effect::Warning(text) => self.say(|console| console.warning(text)),
             Effect::Error(text) => self.say(|console| console.error(text)),
             Effect::TaskError(text) => {
-                let line = task_error_line(&text, Timestamp::now(), &jiff::tz::TimeZone::system());
+                let line = task_error_line(&text, Timestamp::now(), &system_zone());
                 self.say(|_| output::stderr(line.as_bytes()));
             }
             Effect::Line(text) => self.say(|_| output::stderr(format!("{text}\n").as_bytes())),

@@ -11,7 +11,7 @@ use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     reservation::{AccessList, CoresWanted, NodesWanted, ReservationChange, ReservationFlag},
     spec_text::licenses::Licenses,
-    time::{Timestamp, parse_duration_secs},
+    time::{Timestamp, parse_duration_secs, system_zone},
 };
 use jiff::tz::TimeZone;
 
@@ -71,7 +71,7 @@ pub fn create(session: &mut Session, words: &[String]) -> i32 {
                 .plain_error(format_args!("Invalid entity to create: {name} (nodename and reservation are known)"));
         }
     };
-    let request = match read(words, Timestamp::now(), &TimeZone::system()) {
+    let request = match read(words, Timestamp::now(), &system_zone()) {
         Ok(change) => CommandRequest::CreateReservation(Box::new(change)),
         Err(error) => return session.plain_error(error),
     };
@@ -87,7 +87,7 @@ pub fn create(session: &mut Session, words: &[String]) -> i32 {
 
 /// Runs `update ReservationName=...`.
 pub fn update(session: &mut Session, words: &[String]) -> i32 {
-    let change = read(words, Timestamp::now(), &TimeZone::system());
+    let change = read(words, Timestamp::now(), &system_zone());
     let request = match change.and_then(|c| if c.name.is_some() { Ok(c) } else { Err(WordError::NoName) }) {
         Ok(change) => CommandRequest::UpdateReservation(Box::new(change)),
         Err(error) => return session.plain_error(error),

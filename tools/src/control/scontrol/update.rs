@@ -10,7 +10,7 @@ use garrick_model::{
     messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodeStateChange},
     resources::{MemoryMib, MemoryRequest},
     spec::{Dependencies, NodeCount},
-    time::{TimeLimit, Timestamp, parse_duration_secs},
+    time::{TimeLimit, Timestamp, parse_duration_secs, system_zone},
 };
 use jiff::tz::TimeZone;
 
@@ -98,7 +98,7 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     if words.iter().any(of_reservation) && !words.iter().any(of_job) {
         return reservations::update(session, words);
     }
-    let update = match parse(words, Timestamp::now(), &TimeZone::system()) {
+    let update = match parse(words, Timestamp::now(), &system_zone()) {
         Ok(update) => update,
         Err(error) => return session.plain_error(error),
     };

@@ -27,7 +27,7 @@ use garrick_model::{
     },
     outlook::{Blocker, Outlook},
     state::Reason,
-    time::short_duration,
+    time::{short_duration, system_zone},
     view::JobView,
 };
 use jiff::tz::TimeZone;
@@ -101,7 +101,7 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         (false, true) => Around::nodes_alone(&mut cluster)?,
         (false, false) => Around::default(),
     };
-    let zone = TimeZone::system();
+    let zone = system_zone();
     let written = output::stdout(|out| {
         if arguments.has("json") {
             let all: Vec<_> = told.iter().map(|(job, outlook)| as_json(job, outlook.as_ref())).collect();
