@@ -28,6 +28,7 @@
 //! | [`reservations`] | advance reservations from now on |
 //! | [`priority`] | priorities of several factors |
 //! | [`topology`] | which nodes where there is a network topology |
+//! | [`core`] | when plans are made, and who is told what |
 //! | [`shell`] | the actor |
 //! | [`probe`] | could it ever run, when would it start |
 
@@ -39,6 +40,7 @@ pub mod caps;
 #[cfg(test)]
 mod caps_test;
 pub mod constraint;
+pub mod core;
 #[cfg(test)]
 mod core_reservations_test;
 #[cfg(test)]
@@ -88,6 +90,8 @@ mod licenses_test;
 mod memory_test;
 #[cfg(test)]
 mod mixed_test;
+#[cfg(test)]
+mod passes_test;
 #[cfg(test)]
 mod plan_test;
 #[cfg(test)]
