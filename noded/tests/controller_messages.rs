@@ -38,6 +38,8 @@ fn part(actor: &str, message: &str) -> Part {
         // A heartbeat's news of a node's load wakes it.
         ("scheduler", "Changed" | "Pass") => Part::Beside,
         ("controller", "CountMessages" | "Serve") => Part::Beside,
+        // Of `sbatch --wait`, over a connection of its own, whenever it gets there.
+        ("controller", "WaitJob") | ("job", "Wait") => Part::Beside,
         _ => Part::Launch,
     }
 }

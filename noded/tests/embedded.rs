@@ -282,7 +282,7 @@ fn time_limits_end_a_job_and_warn_it_before() {
     let c = Cluster::up("limit", &[]);
     c.script(
         "job.sh",
-        "#!/bin/bash\n#SBATCH -o job.out --signal=B:USR1@55 -t 1\ntrap 'echo warned; exit 0' USR1\nsleep 600 & wait\n",
+        "#!/bin/bash\n#SBATCH -o job.out --signal=B:USR1@45 -t 1\ntrap 'echo warned; exit 0' USR1\nsleep 600 & wait\n",
     );
     c.sh("sbatch --wait job.sh").ok();
     assert!(c.read("job.out").contains("warned"));

@@ -314,10 +314,10 @@ fn a_step_outlives_a_link_that_is_lost_and_comes_back() {
     site.await_that("both tasks speak", || out().contains("0: line 5") && out().contains("1: line 5"));
     site.network.cable("b", "down");
     site.await_that("the loss is noticed on both sides", || {
-        site.logged("a", "a shepherd is away") == 1 && site.logged("b", "no step manager") >= 1
+        site.logged("a", "a shepherd is away") >= 1 && site.logged("b", "no step manager") >= 1
     });
     site.network.cable("b", "up");
-    site.await_that("the link is there again", || site.logged("b", "the step manager is there") == 2);
+    site.await_that("the link is there again", || site.logged("b", "the step manager is there") >= 2);
     std::fs::write(site.work.join("open"), "").unwrap();
     let end = || std::fs::read_to_string(site.work.join("end")).unwrap_or_default();
     site.await_that("the step ends", || end().ends_with('\n'));

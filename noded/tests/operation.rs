@@ -299,3 +299,36 @@ fn a_node_that_is_not_well_takes_itself_out_of_service() {
     c.await_that("it is out of service", || state("n1") == "drained feverish");
     assert_eq!(state("n2"), "idle none");
 }
+
+/// Commands follow each other in scripts: what one was told is done is there for the next.
+#[test]
+fn who_is_answered_may_look_at_once() {
+    let c = Cluster::up_with("at-once", &["--nodes", "1", "--cpus", "2"], |_| "MaxNodeCount=30\n".to_owned());
+    // Tasks that leave their array.
+    let array = c.sh("sbatch -H -a 0-19 --wrap true").ok().job();
+    for task in 0..20 {
+        let change = format!("scontrol update JobId={array}_{task} Comment=c{task}");
+        let a = c.shell(&format!("{change} && squeue -h -r -j {array}_{task} -o '%i %k'")).ok();
+        assert_eq!(a.out, format!("{array}_{task} c{task}\n"));
+    }
+    c.shell(&format!("scontrol hold {array}_3 && scontrol release {array}_3")).ok();
+    // Nodes that are made, and changed.
+    for node in 0..10 {
+        let a = c.shell(&format!(
+            "scontrol create NodeName=x{node} CPUs=1 State=FUTURE >/dev/null && \
+             scontrol update NodeName=x{node} Comment=new && scontrol -o show node x{node}"
+        ));
+        assert_eq!(support::field_of(&a.ok().out, "Comment").as_deref(), Some("new"));
+    }
+    // Partitions of a file that is read again.
+    let conf = c.home.join("etc/slurm.conf");
+    for number in 0..5 {
+        let mut text = std::fs::read_to_string(&conf).unwrap();
+        text.push_str(&format!("PartitionName=p{number} Nodes=n1\n"));
+        std::fs::write(&conf, text).unwrap();
+        let a = c.shell(&format!(
+            "scontrol reconfigure && sinfo -h -p p{number} -o %R && sbatch -H -p p{number} --wrap true"
+        ));
+        assert!(a.ok().out.starts_with(&format!("p{number}\nSubmitted batch job ")));
+    }
+}

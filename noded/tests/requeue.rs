@@ -10,7 +10,7 @@ use nix::{
 };
 use support::Cluster;
 
-const HURRIED: &str = "SlurmctldParameters=enable_expedited_requeue\nSlurmdTimeout=3";
+const HURRIED: &str = "SlurmctldParameters=enable_expedited_requeue\nSlurmdTimeout=8";
 
 fn shape(nodes: &'static str) -> [&'static str; 6] {
     ["--nodes", nodes, "--cpus", "2", "--memory", "4000"]

@@ -62,7 +62,7 @@ fn a_reservation_keeps_others_off_lets_its_own_in_and_outlasts_the_controller() 
     assert_eq!(c.sh("sinfo -h -o %t").ok().out, "maint\n");
     let a = c.sh("scontrol delete ReservationName=class");
     assert_eq!((a.code, a.err.as_str()), (1, "slurm_delete_reservation error: Requested reservation is in use\n"));
-    c.sh("scontrol update ReservationName=class EndTime=now+1second").ok();
+    c.sh("scontrol update ReservationName=class EndTime=now+4seconds").ok();
     c.await_that("the reservation is over", || {
         c.sh("scontrol show reservation").ok().out == "No reservations in the system\n"
     });
@@ -105,7 +105,7 @@ fn jobs_move_into_a_reservation_have_its_licenses_and_lose_it_when_it_ends() {
     c.sh("scontrol delete ReservationName=lic").ok();
 
     // It wants to run longer than the reservation lasts, and runs without it then.
-    let short = "scontrol create reservation StartTime=now EndTime=now+5seconds Users=nobody ReservationName=short";
+    let short = "scontrol create reservation StartTime=now EndTime=now+15seconds Users=nobody ReservationName=short";
     c.sh(&format!("{short} NodeCnt=1 Flags=NO_HOLD_JOBS_AFTER")).ok();
     let job = c.sh("sbatch -n1 -t 10 --reservation=short --wrap true").ok().job();
     c.await_state(&job, "COMPLETED");
@@ -123,7 +123,7 @@ fn jobs_that_run_when_their_reservation_ends_are_ended_unless_they_may_stay() {
         c.await_state(&job, "RUNNING");
         job
     };
-    let end = |name: &str| c.sh(&format!("scontrol update ReservationName={name} EndTime=now+1second")).ok();
+    let end = |name: &str| c.sh(&format!("scontrol update ReservationName={name} EndTime=now+4seconds")).ok();
     let is_over = || c.sh("scontrol show reservation").ok().out == "No reservations in the system\n";
     c.sh(&format!("{create}a")).ok();
     c.sh(&format!("{create}flex Flags=FLEX")).ok();

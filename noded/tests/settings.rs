@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::{net::UdpSocket, os::unix::process::CommandExt as _, process::Command};
+use std::{os::unix::process::CommandExt as _, process::Command};
 use support::{Cluster, answer, is_root};
 
 const ONE: [&str; 6] = ["--nodes", "1", "--cpus", "4", "--memory", "4000"];
@@ -93,7 +93,7 @@ fn prologs_and_epilogs_run_and_have_their_time() {
     for (keys, drained) in [
         ("Prolog=@/slow\nPrologTimeout=1", "Prolog error"),
         ("Epilog=@/slow\nEpilogTimeout=1", "Epilog error"),
-        ("Prolog=@/noted\nEpilog=@/slow\nPrologEpilogTimeout=1", "Epilog error"),
+        ("Prolog=@/noted\nEpilog=@/slow\nPrologEpilogTimeout=5", "Epilog error"),
     ] {
         let c = Cluster::up_with("site-scripts", &ONE, |c| {
             c.script("slow", "#!/bin/sh\nexec sleep 100000\n");
@@ -145,7 +145,7 @@ fn the_controller_is_found_under_older_names_and_places_are_those_of_the_file() 
             own.replace(&format!("SlurmctldHost={host}"), &format!("ControlMachine={name}\nControlAddr={address}"));
         let own = own.replace(&format!("{}/spool/", c.home.display()), &format!("{work}/other-spool/"));
         let own = own.replace(&format!("{}/run/slurm", c.home.display()), &format!("{work}/pid-"));
-        let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let free = support::free_ports(1)[0];
         let node = own.lines().find(|line| line.starts_with("NodeName=n1 ")).unwrap();
         let port = node.split_whitespace().find(|word| word.starts_with("Port=")).unwrap();
         let new = node.replace("NodeName=n1 ", "NodeName=n2 ").replace(port, &format!("Port={free}"));

@@ -144,7 +144,8 @@ fn granting() -> FakeCluster {
 fn the_command_of_salloc_has_the_terminal_and_ctrl_c_ends_only_what_it_runs() {
     let cluster = granting();
     let OpenptyResult { master, slave } = terminal();
-    let script = "test \"$(ps -o tpgid= -p $$)\" -eq \"$(ps -o pgid= -p $$)\" && echo has it; \
+    // Behind the name: state, parent, group, session, terminal, group of the terminal. See proc_pid_stat(5).
+    let script = "set -- $(sed 's/.*) //' /proc/$$/stat); test \"$3\" -eq \"$6\" && echo has it; \
                   trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.1; done";
     let mut child = start_at(cluster.command(&["salloc", "bash", "-c", script]), &slave);
     let mut master = File::from(master);
@@ -256,7 +257,9 @@ fn the_name_of_anothers_job_does_nothing_to_the_terminal() {
     });
     let OpenptyResult { master, slave } = terminal();
     let mut child = start_at(cluster.command(&["squeue", "-h", "-o", "%j"]), &slave);
-    assert_eq!(read_until(&mut File::from(master), "\n"), "a\\u{1b}[2Jb\r\n");
+    // Held until it has ended: it would be hung up on.
+    let mut master = File::from(master);
+    assert_eq!(read_until(&mut master, "\n"), "a\\u{1b}[2Jb\r\n");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let output = cluster.command(&["squeue", "-h", "-o", "%j"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a\\u{1b}[2Jb\n");

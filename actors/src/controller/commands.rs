@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     job::messages::{Authority, JobCommand, JobMsg, TaskChoice},
-    node::messages::{NodeInput, NodeMsg},
+    node::{
+        messages::{NodeInput, NodeMsg},
+        shell::NodesMsg,
+    },
     partition::messages::PartitionMsg,
 };
 use garrick_model::{
@@ -460,7 +463,8 @@ impl ControllerActor {
                 return;
             }
         };
-        if let Some(unknown) = nodes.iter().find(|name| self.env.node(name).is_none()) {
+        let config = self.env.config();
+        if let Some(unknown) = nodes.iter().find(|name| config.node(name).is_none()) {
             replies.send(CommandReply::Refused(Refusal::InvalidNode(unknown.clone())));
             return;
         }
@@ -478,10 +482,14 @@ impl ControllerActor {
         let who = (by.uid, self.user_name(by.uid));
         let mut pending = Vec::with_capacity(nodes.len());
         for name in &nodes {
+            let (reply, answer) = ReplyTo::channel();
+            let (by, change) = (who.clone(), change.clone());
+            pending.push(answer);
             if let Some(owner) = self.env.node(name) {
-                let (reply, answer) = ReplyTo::channel();
-                deliver(cx, &owner, NodeMsg::Update { by: who.clone(), change: change.clone(), reply });
-                pending.push(answer);
+                deliver(cx, &owner, NodeMsg::Update { by, change, reply });
+            } else if let Some(supervisor) = self.nodes_supervisor() {
+                // Its owner is only just being started.
+                deliver(cx, &supervisor, NodesMsg::Update { name: name.clone(), by, change: Box::new(change), reply });
             }
         }
         Self::answer_done(cx, pending, replies);

@@ -399,6 +399,10 @@ impl ControllerActor {
             let neighbours = self.env.roster().neighbours(&node.name);
             let settings = NodeSettings { neighbours, ..setup::node_settings(node) };
             let core = NodeCore::new(Timestamp::now(), settings, Arc::clone(site), None, []);
+            // Who asked for it looks at once; its owner publishes over it.
+            if self.env.nodes.get(&node.name).is_none() {
+                self.env.boards.nodes.publish(node.index, Arc::new(core.view()));
+            }
             deliver(cx, &supervisor, NodesMsg::Start { core: Box::new(core) });
         }
     }

@@ -308,11 +308,24 @@ impl Env {
     /// Puts a job on the shelf and shows it, so that whoever has its id can ask about it before its owner is up; the owner
     /// publishes over it.
     pub fn enter_job(&self, record: JobRecord, now: Timestamp) {
-        let mut view = JobCore::new(record.clone(), self.job_site()).view(now);
-        // Not to be started before its owner is there to be asked.
-        view.eligible = false;
+        let view = self.first_view(record.clone(), now);
         self.jobs.put(record);
         self.boards.jobs.publish(view.id, Arc::new(view));
+    }
+
+    /// Shows a job that is on the shelf and whose owner is about to be started. One that lives shows itself.
+    pub fn show_job(&self, record: JobRecord, now: Timestamp) {
+        if self.job(record.id).is_none() {
+            let view = self.first_view(record, now);
+            self.boards.jobs.publish(view.id, Arc::new(view));
+        }
+    }
+
+    fn first_view(&self, record: JobRecord, now: Timestamp) -> JobView {
+        let mut view = JobCore::new(record, self.job_site()).view(now);
+        // Not to be started before its owner is there to be asked.
+        view.eligible = false;
+        view
     }
 
     /// Hands a job's owner what it alone can answer; one that is still being started gets it from the jobs' supervisor.

@@ -525,6 +525,7 @@ impl ControllerActor {
             self.stop_node(cx, &name);
         }
         self.clear_board(&config);
+        setup::show_partitions(&self.env, &config);
         if let Some(partitions) = self.env.system.find(&ActorPath::root().child("partition")) {
             deliver(cx, &partitions, PartitionsMsg::Configure);
         }
@@ -566,7 +567,12 @@ impl Actor for ControllerActor {
                 self.arrived(cx, caller, request, bytes, replies);
             }
             ControllerMsg::Serve => self.serve(cx),
-            ControllerMsg::ConfigChanged(config) => self.reconfigured(cx, config),
+            ControllerMsg::ConfigChanged { config, replies } => {
+                self.reconfigured(cx, config);
+                if let Some(mut replies) = replies {
+                    replies.send(CommandReply::Done);
+                }
+            }
             ControllerMsg::Submitted { job, request, warnings, result } => {
                 self.submitted(job, request, warnings, result);
             }

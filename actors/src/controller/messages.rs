@@ -55,7 +55,12 @@ pub enum ControllerMsg {
         replies: Box<dyn ReplySink>,
     },
     /// The configuration was read again.
-    ConfigChanged(Arc<Config>),
+    ConfigChanged {
+        /// What the file says.
+        config: Arc<Config>,
+        /// Who waits until everybody may see it.
+        replies: Option<Box<dyn ReplySink>>,
+    },
     /// From itself: a request waits at the turnstile.
     Serve,
 
@@ -109,7 +114,7 @@ impl Message for ControllerMsg {
             Self::AgentGone { .. } => "AgentGone",
             Self::AgentMessage { message, .. } => agent_message_name(message),
             Self::Command { request, .. } => request_name(request),
-            Self::ConfigChanged(_) => "ConfigChanged",
+            Self::ConfigChanged { .. } => "ConfigChanged",
             Self::Serve => "Serve",
             Self::Submitted { .. } => "Submitted",
             Self::ShapesChanged => "ShapesChanged",

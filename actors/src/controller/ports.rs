@@ -95,8 +95,8 @@ pub trait ReplySink: Send + 'static {
 
 /// What of a command concerns the process rather than its actors. Each call answers through its sink when it is done.
 pub trait Host: Send + Sync + 'static {
-    /// Reads the configuration again, sends it to the front as [`super::messages::ControllerMsg::ConfigChanged`], and
-    /// answers `Done` or a refusal.
+    /// Reads the configuration again and sends it to the front as [`super::messages::ControllerMsg::ConfigChanged`], which
+    /// answers `Done`; or answers a refusal.
     fn reconfigure(&self, replies: Box<dyn ReplySink>);
     /// Changes this process's log, until the configuration is read again.
     fn change_log(&self, change: &LogChange);

@@ -82,6 +82,15 @@ pub fn start(
     Ok(start_replayed(system, config, ports, replayed, recover, random))
 }
 
+/// Shows partitions as a configuration has them, before anyone asks; their owners publish over it.
+pub(super) fn show_partitions(env: &Env, config: &Config) {
+    for (partition, place) in config.partitions.iter().zip(0..) {
+        if let Some(core) = PartitionCore::new(config, &partition.name, env.partitions.get(&partition.name)) {
+            env.boards.partitions.publish(place, Arc::new(core.view()));
+        }
+    }
+}
+
 /// As [`start`], from events that were replayed already (for compaction, for instance).
 pub fn start_replayed(
     system: &System,
@@ -127,11 +136,7 @@ pub fn start_replayed(
     for (name, saved) in &replayed.partitions {
         env.partitions.put(name, saved.clone());
     }
-    for (partition, place) in config.partitions.iter().zip(0..) {
-        if let Some(core) = PartitionCore::new(&config, &partition.name, env.partitions.get(&partition.name)) {
-            env.boards.partitions.publish(place, Arc::new(core.view()));
-        }
-    }
+    show_partitions(&env, &config);
     for (name, saved) in replayed.reservations {
         env.boards.reservations.publish(name.clone(), Arc::new(saved.clone()));
         env.keep_reservation(&name, Some(saved));

@@ -161,7 +161,7 @@ fn licenses_are_not_given_twice_after_a_restart() {
         let mut agents = Agents::new(&rig);
         agents.connect("n1", Habit::Stay);
         rig.until(second, waits).await;
-        let more = ControllerMsg::ConfigChanged(config_of(&site(2)));
+        let more = ControllerMsg::ConfigChanged { config: config_of(&site(2)), replies: None };
         rig.front().try_send(more).unwrap();
         rig.wait(second, JobMilestone::Started).await;
         let given = |job| rig.controller.env.jobs.get(job).unwrap().record.licenses().unwrap().to_string();

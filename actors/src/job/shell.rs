@@ -147,8 +147,11 @@ impl JobActor {
             // Taken out before.
             JobEffect::Record(_) => {}
             JobEffect::Split { record, then } => {
+                let split = record.id;
+                // Whoever looks finds the task in the array or by itself.
+                env.show_job(*record, Timestamp::now());
                 if let Some(supervisor) = env.jobs_supervisor() {
-                    deliver(cx, &supervisor, JobsMsg::Start { job: record.id, first: then });
+                    deliver(cx, &supervisor, JobsMsg::Start { job: split, first: then });
                 }
             }
             JobEffect::Grant { job: to, sluid, run } => {

@@ -13,7 +13,7 @@ use crate::{
     },
     job::messages::JobInput,
 };
-use garrick_model::{refusal::Refusal, time::Timestamp};
+use garrick_model::{messages::command::NodeChange, refusal::Refusal, time::Timestamp};
 use garrick_runtime::{
     Actor, ChildEvent, ChildSpec, Context, Message, Placement, ReplyTo, Restart, RestartLimits, WhenExceeded,
 };
@@ -202,6 +202,17 @@ pub enum NodesMsg {
         /// Agent.
         agent: Connected,
     },
+    /// An administrator's change of a node that may be only just being started.
+    Update {
+        /// Name.
+        name: String,
+        /// Who (uid, name).
+        by: (u32, String),
+        /// Change.
+        change: Box<NodeChange>,
+        /// Asker.
+        reply: ReplyTo<Result<(), Refusal>>,
+    },
     /// The node is to be deleted: its owner answers.
     Retire {
         /// Name.
@@ -221,10 +232,15 @@ impl Message for NodesMsg {
         match self {
             Self::Start { .. } => "Start",
             Self::Connected { .. } => "Connected",
+            Self::Update { .. } => "Update",
             Self::Retire { .. } => "Retire",
             Self::Stop { .. } => "Stop",
         }
     }
+}
+
+fn being_restarted(node: &str) -> Refusal {
+    Refusal::Internal(format!("node {node} is being restarted"))
 }
 
 /// An agent's registration and the way to it.
@@ -328,6 +344,16 @@ impl Actor for NodesSupervisor {
                     deliver(cx, &owner, NodeMsg::Connected { registration, link });
                 }
             }
+            NodesMsg::Update { name, by, change, reply } => {
+                if let Some(next) = self.ending.get_mut(&name) {
+                    next.push(NodesMsg::Update { name, by, change, reply });
+                    return;
+                }
+                match self.env.node(&name) {
+                    Some(owner) => deliver(cx, &owner, NodeMsg::Update { by, change: *change, reply }),
+                    None => reply.reply(Err(being_restarted(&name))),
+                }
+            }
             NodesMsg::Retire { name, reply } => {
                 if let Some(next) = self.ending.get_mut(&name) {
                     next.push(NodesMsg::Retire { name, reply });
@@ -335,7 +361,7 @@ impl Actor for NodesSupervisor {
                 }
                 match self.env.node(&name) {
                     Some(owner) => deliver(cx, &owner, NodeMsg::Retire { reply }),
-                    None => reply.reply(Err(Refusal::Internal(format!("node {name} is being restarted")))),
+                    None => reply.reply(Err(being_restarted(&name))),
                 }
             }
             NodesMsg::Stop { name } => {

@@ -263,7 +263,11 @@ mod tests {
     }
 
     fn tempfile() -> File {
-        let path = std::env::temp_dir().join(format!("garrick-block-{:?}", std::thread::current().id()));
+        let path = std::env::temp_dir().join(format!(
+            "garrick-block-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         file

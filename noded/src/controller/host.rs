@@ -53,8 +53,8 @@ pub struct ThisProcess {
 impl ThisProcess {
     /// Reads the configuration again and hands it to the front; an unusable one changes nothing. Waits for files and the name
     /// service.
-    pub fn read_again(&self) -> Result<(), Refusal> {
-        self.reader().read()
+    pub fn read_again(&self) {
+        self.reader().read(None);
     }
 
     fn reader(&self) -> Reader {
@@ -82,7 +82,13 @@ impl Reader {
         }
     }
 
-    fn read(&self) -> Result<(), Refusal> {
+    /// Who waits is answered: here where the file cannot be used, by the front where all is done.
+    fn read(&self, mut replies: Option<Box<dyn ReplySink>>) {
+        let mut refuse = |refusal| {
+            if let Some(replies) = &mut replies {
+                replies.send(CommandReply::Refused(refusal));
+            }
+        };
         let path = &self.cluster.config.path;
         let (config, mut report) = config::read_reporting(path);
         report.check_groups(users::knows_group);
@@ -98,19 +104,19 @@ impl Reader {
                     );
                 }
                 logging::set_levels(&self.cluster.log_levels_of(&config, None));
-                let changed = ControllerMsg::ConfigChanged(Arc::new(config));
-                if let Some(front) = self.front.get()
-                    && try_tell(front, TraceContext::root(), changed).is_some()
-                {
-                    return Err(Refusal::RetryAfter { after: CROWDED });
-                }
                 tracing::info!(file = %path.display(), "configuration read again");
-                Ok(())
+                let Some(front) = self.front.get() else { return };
+                let changed = ControllerMsg::ConfigChanged { config: Arc::new(config), replies };
+                if let Some(ControllerMsg::ConfigChanged { replies: Some(mut replies), .. }) =
+                    try_tell(front, TraceContext::root(), changed)
+                {
+                    replies.send(CommandReply::Refused(Refusal::RetryAfter { after: CROWDED }));
+                }
             }
             _ => {
                 let why: Vec<String> = report.errors().map(ToString::to_string).collect();
                 tracing::error!("the configuration was not changed: {}", why.join("; "));
-                Err(Refusal::InvalidUpdate(format!("{} cannot be used: {}", path.display(), why.join("; "))))
+                refuse(Refusal::InvalidUpdate(format!("{} cannot be used: {}", path.display(), why.join("; "))));
             }
         }
     }
@@ -121,15 +127,10 @@ impl Host for ThisProcess {
         identity::is_name(name)
     }
 
-    fn reconfigure(&self, mut replies: Box<dyn ReplySink>) {
+    fn reconfigure(&self, replies: Box<dyn ReplySink>) {
         let reader = self.reader();
         // Not on the thread of the front, which serves everybody.
-        tokio::task::spawn_blocking(move || {
-            replies.send(match reader.read() {
-                Ok(()) => CommandReply::Done,
-                Err(refusal) => CommandReply::Refused(refusal),
-            });
-        });
+        tokio::task::spawn_blocking(move || reader.read(Some(replies)));
     }
 
     fn change_log(&self, change: &LogChange) {

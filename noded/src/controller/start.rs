@@ -97,7 +97,7 @@ impl RunningController {
     /// Reads the configuration again (SIGHUP).
     pub fn reconfigure(&self) {
         // A refusal was logged where it was found.
-        let _ = self.process.read_again();
+        self.process.read_again();
     }
 }
 

@@ -14,6 +14,8 @@ impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("garrick-{name}-{}-{n}", std::process::id()));
+        // Left by a process of the same number that was killed.
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("the temporary folder is writable");
         Self(path)
     }
@@ -39,6 +41,14 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// A program. Another process writes it: children that other tests start in this moment would have this one's open file until
+/// they execute theirs, and what somebody has open for writing cannot be executed.
+pub(crate) fn put_program(path: &Path, text: &str) {
+    let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    let written = std::process::Command::new("/bin/sh").args(["-c", write]).arg(path).arg(text).status();
+    assert!(written.expect("a shell").success(), "{}", path.display());
 }
 
 /// A disk in memory of its own, for tests that fill it. Gone when the test ends.

@@ -2,7 +2,7 @@
 use super::*;
 use crate::kernel::{
     reap::wait_timeout,
-    scratch::{ENTRY, Scratch, root_or_skip},
+    scratch::{ENTRY, Scratch, put_program, root_or_skip},
     spawn::{Identity, cstring},
 };
 use garrick_model::{
@@ -261,8 +261,7 @@ fn a_script_without_an_interpreter_is_run_by_the_shell_where_the_task_says_so() 
     let folder = dir.join("-bin");
     std::fs::create_dir(&folder).unwrap();
     let script = folder.join("greet");
-    std::fs::write(&script, "echo $0 says $1 in $A\nexit 4\n").unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    put_program(&script, "echo $0 says $1 in $A\nexit 4\n");
     let mut rig = Rig::new(None);
     rig.set(2, TaskSetting { work_dir: dir.join("").to_str().unwrap().to_owned(), ..setting(1) });
     let greet = |token, program: &str, quiet| SpawnTask {

@@ -185,12 +185,10 @@ mod tests {
     use super::*;
 
     fn script(name: &str, text: &str) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt;
         let dir = std::env::temp_dir().join(format!("garrick-scripts-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        crate::kernel::scratch::put_program(&path, text);
         path
     }
 

@@ -52,7 +52,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use garrick_model::ids::{JobId, Sluid};
-    use std::os::unix::fs::PermissionsExt;
 
     const RUN: RunKey = RunKey { job: JobId(7), sluid: Sluid(70) };
 
@@ -65,8 +64,7 @@ mod tests {
             "#!/bin/sh\necho \"$SLURM_JOB_ID $SLURMD_NODENAME $SLURM_CONF\" > {}\necho paged >&2\nexit 3\n",
             told.display()
         );
-        std::fs::write(&program, text).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        crate::kernel::scratch::put_program(&program, &text);
         let failure = run(&program, RUN, "n1", Path::new("/etc/slurm.conf")).await.unwrap_err().to_string();
         assert_eq!(std::fs::read_to_string(&told).unwrap(), "7 n1 /etc/slurm.conf\n");
         assert!(failure.contains("UnkillableStep") && failure.contains("exit code 3") && failure.contains("paged"));

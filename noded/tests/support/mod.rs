@@ -57,6 +57,17 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(copied.success(), "cp {} {}", from.display(), to.display());
 }
 
+/// Ports that nobody uses now, and that the kernel gives to nobody unasked: a daemon that comes back has them.
+pub fn free_ports(count: usize) -> Vec<u16> {
+    use std::hash::{BuildHasher, RandomState};
+    let mut held = Vec::new();
+    while held.len() < count {
+        let port = 10_240 + u16::try_from(RandomState::new().hash_one(0) % 22_000).unwrap();
+        held.extend(std::net::UdpSocket::bind(("127.0.0.1", port)).ok());
+    }
+    held.iter().map(|socket| socket.local_addr().unwrap().port()).collect()
+}
+
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
@@ -196,11 +207,12 @@ impl Cluster {
         answer(c.arg("-c").arg(line).current_dir(&self.work).stdin(Stdio::null()))
     }
 
+    /// Another process writes it, for the reason that [`copy_program`] has.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt;
         let path = self.work.join(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let write = "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\"";
+        let written = Command::new("/bin/sh").args(["-c", write]).arg(&path).arg(text).status().unwrap();
+        assert!(written.success(), "{}", path.display());
         path
     }
 

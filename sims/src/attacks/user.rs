@@ -121,9 +121,7 @@ fn read(scene: &mut Scene) -> Fallible<Seen> {
     }
     let look = format!("cat /proc/[0-9]*/environ 2>/dev/null | grep -ac {}", SECRETS[1]);
     let look = |uid| scene.run(uid, N1, "/bin/sh", &["-c", &look]);
-    if look(ROOT)?.out.trim() == "0" {
-        return Err("her task's environment does not have the secret".into());
-    }
+    scene.until("her task has begun, with the secret in its environment", |_| Ok(look(ROOT)?.out.trim() != "0"))?;
     if look(BOB)?.out.trim() != "0" {
         broken.push("/proc shows him her environment".to_owned());
     }

@@ -28,6 +28,8 @@ fn main() -> ExitCode {
 }
 
 fn act(words: &[&str]) -> Result<Tally, Box<dyn Error>> {
+    // What is made for the site is what others may see of it, wherever this is run.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     match words {
         [word, rest @ ..] if *word == attacker::WORD => {
             attacker::act(rest)?;

@@ -1,7 +1,8 @@
 //! The `slurm.conf` of an embedded cluster: written by `garrick up`, with what it was asked for in its first line, so that
 //! a later `up` knows whether the file is its own and still fits.
 
-use std::{fmt::Write as _, io, net::UdpSocket, path::Path};
+use garrick_model::ids::RequestId;
+use std::{fmt::Write as _, io, net::UdpSocket, ops::Range, path::Path};
 
 /// What `garrick up` was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -151,9 +152,24 @@ fn memory_per_cpu(hardware: &str) -> Option<u64> {
     number("RealMemory")?.checked_div(number("CPUs")?).filter(|mib| *mib > 0)
 }
 
+/// Where ports are looked for: below those that Linux gives to whoever asks for any (`ip_local_port_range`), so that nobody has
+/// been given one when a daemon comes back.
+const PORTS: Range<u64> = 10_240..32_240;
+
 /// So many ports that nobody uses now. They are held together while they are found, so that they differ.
 pub fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    let held: Vec<UdpSocket> = (0..count).map(|_| UdpSocket::bind(("127.0.0.1", 0))).collect::<Result<_, _>>()?;
+    let mut held = Vec::new();
+    for _ in 0..1000 + 10 * count {
+        if held.len() == count {
+            break;
+        }
+        let port = PORTS.start + RequestId::random().0 % (PORTS.end - PORTS.start);
+        let port = u16::try_from(port).map_err(io::Error::other)?;
+        held.extend(UdpSocket::bind(("127.0.0.1", port)).ok());
+    }
+    if held.len() < count {
+        return Err(io::Error::other(format!("no {count} free ports between {} and {}", PORTS.start, PORTS.end)));
+    }
     held.iter().map(|s| Ok(s.local_addr()?.port())).collect()
 }
 

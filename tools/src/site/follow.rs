@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_is_added_is_passed_on_once() {
-        let path = std::env::temp_dir().join(format!("garrick-follow-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("garrick-follow-site-{}", std::process::id()));
         drop(fs::remove_file(&path));
         let mut followed = Followed::made(&path, SystemTime::UNIX_EPOCH);
         let mut out = Vec::new();

@@ -170,19 +170,21 @@ async fn without_a_certificate_nothing_but_joining_is_possible() {
 async fn silence_strange_protocols_and_stray_packets() {
     let cluster = Cluster::new("c1");
     let options = EndpointOptions { connect_time: Duration::from_millis(300), ..EndpointOptions::default() };
-    let node = Endpoint::bind_with(any(), cluster.node("n1"), options).unwrap();
+    let hasty = Endpoint::bind_with(any(), cluster.node("n1"), options).unwrap();
     // A socket that takes packets and never answers.
     let silent = std::net::UdpSocket::bind(any()).unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let error = node.connect(&address, LinkKind::ControllerNode, "t", &ExpectPeer::controller()).await.unwrap_err();
+    let error = hasty.connect(&address, LinkKind::ControllerNode, "t", &ExpectPeer::controller()).await.unwrap_err();
     assert!(matches!(error, LinkError::NoAnswer { .. }), "{error}");
     drop(silent);
     // The same port, closed.
-    let error = node.connect(&address, LinkKind::ControllerNode, "t", &ExpectPeer::controller()).await.unwrap_err();
+    let error = hasty.connect(&address, LinkKind::ControllerNode, "t", &ExpectPeer::controller()).await.unwrap_err();
     assert!(matches!(error, LinkError::NoAnswer { .. }), "{error}");
     assert!(error.to_string().contains("is the daemon running there"), "{error}");
-    let error = node.connect("no.such.host.invalid:1", LinkKind::ControllerNode, "t", &ExpectPeer::controller()).await;
+    // Not even a name, so that no name server is asked.
+    let error = hasty.connect("no such host:1", LinkKind::ControllerNode, "t", &ExpectPeer::controller()).await;
     assert!(matches!(error.unwrap_err(), LinkError::Resolve { .. }));
+    let node = endpoint(cluster.node("n1"));
     // Another protocol over QUIC.
     let quic = endpoint::open(any(), None).unwrap();
     let mut tls = rustls::ClientConfig::builder_with_provider(crate::identity::store::crypto_provider())

@@ -2,7 +2,7 @@
 use super::*;
 use crate::kernel::{
     reap::{self, KillOnDrop},
-    scratch::{Scratch, root_or_skip},
+    scratch::{Scratch, put_program, root_or_skip},
 };
 use garrick_model::state::ExitStatus;
 use std::{
@@ -153,8 +153,7 @@ fn failures_come_back_with_stage_subject_and_number() {
     let dir = Scratch::new("spawn");
     dir.put("plain", "not a program");
     std::fs::set_permissions(dir.join("plain"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    dir.put("text", "neither\n");
-    std::fs::set_permissions(dir.join("text"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    put_program(&dir.join("text"), "neither\n");
     let plain = |name: &str| SpawnSpec {
         programs: vec![cstring(dir.join(name).to_str().unwrap()).unwrap()],
         argv: vec![arg(name)],
@@ -200,8 +199,8 @@ fn bare_names_are_looked_up_as_execvp_does() {
     let dir = Scratch::new("spawn");
     dir.put("first/tool", "");
     std::fs::set_permissions(dir.join("first/tool"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    dir.put("second/tool", "#!/bin/sh\necho second\n");
-    std::fs::set_permissions(dir.join("second/tool"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(dir.join("second")).unwrap();
+    put_program(&dir.join("second/tool"), "#!/bin/sh\necho second\n");
     let path = format!("{0}/none:{0}/first:{0}/second", dir.path().display());
     let find = |path: &str| SpawnSpec {
         programs: path_candidates(b"tool", Some(path.as_bytes())).unwrap(),

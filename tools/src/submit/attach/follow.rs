@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_from_its_beginning_and_on() {
-        let folder = std::env::temp_dir().join(format!("garrick-follow-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("garrick-follow-attach-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("out");
         let mut followed = Followed::new(vec![wanted(&path, Some(2))]);

@@ -124,10 +124,10 @@ mod tests {
     /// Every line of a text, with its number; `None`: too long.
     fn all(text: &[u8]) -> Vec<(u64, Option<Vec<u8>>)> {
         use std::io::Write as _;
-        let (reader, writer) = nix::unistd::pipe().unwrap();
+        let (reader, mut writer) = io::pipe().unwrap();
         let text = text.to_vec();
-        let feeder = std::thread::spawn(move || File::from(writer).write_all(&text).unwrap());
-        let mut lines = Lines::of(reader, false);
+        let feeder = std::thread::spawn(move || writer.write_all(&text).unwrap());
+        let mut lines = Lines::of(reader.into(), false);
         let mut got = Vec::new();
         loop {
             got.push(match lines.next() {
