@@ -320,6 +320,15 @@ fn who_is_answered_may_look_at_once() {
         ));
         assert_eq!(support::field_of(&a.ok().out, "Comment").as_deref(), Some("new"));
     }
+    // Updates that do not outlive that a file is read again.
+    for _ in 0..5 {
+        let partition = c.sh("sinfo -h -o %R").ok().out.trim().to_owned();
+        let limit = |text: &str| support::field_of(text, "MaxTime");
+        let shown = limit(&c.sh(&format!("scontrol -o show partition {partition}")).ok().out);
+        c.sh(&format!("scontrol update PartitionName={partition} MaxTime=7")).ok();
+        let a = c.shell(&format!("scontrol reconfigure && scontrol -o show partition {partition}")).ok();
+        assert_eq!(limit(&a.out), shown);
+    }
     // Partitions of a file that is read again.
     let conf = c.home.join("etc/slurm.conf");
     for number in 0..5 {

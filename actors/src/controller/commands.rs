@@ -485,10 +485,11 @@ impl ControllerActor {
             let (reply, answer) = ReplyTo::channel();
             let (by, change) = (who.clone(), change.clone());
             pending.push(answer);
-            if let Some(owner) = self.env.node(name) {
+            // The owner of one that was made at run time may be only just being started, or be that of one before it.
+            let is_of_file = self.env.roster().get(name).is_none();
+            if let Some(owner) = self.env.node(name).filter(|_| is_of_file) {
                 deliver(cx, &owner, NodeMsg::Update { by, change, reply });
             } else if let Some(supervisor) = self.nodes_supervisor() {
-                // Its owner is only just being started.
                 deliver(cx, &supervisor, NodesMsg::Update { name: name.clone(), by, change: Box::new(change), reply });
             }
         }
@@ -523,10 +524,12 @@ impl ControllerActor {
 
     fn answer_done(cx: &mut Context<Self>, pending: Pending, mut replies: Box<dyn ReplySink>) {
         let done = async move {
-            replies.send(match together(pending).await {
-                Ok(()) => CommandReply::Done,
-                Err(refusal) => CommandReply::Refused(refusal),
-            });
+            let mut wrong = None;
+            for answer in pending {
+                let answer = answer.await.unwrap_or_else(|error| Err(Refusal::Internal(error.to_string())));
+                wrong = wrong.or(answer.err());
+            }
+            replies.send(wrong.map_or(CommandReply::Done, CommandReply::Refused));
         };
         cx.pipe(done, |()| ControllerMsg::ShapesChanged);
     }

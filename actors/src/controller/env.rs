@@ -315,7 +315,7 @@ impl Env {
 
     /// Shows a job that is on the shelf and whose owner is about to be started. One that lives shows itself.
     pub fn show_job(&self, record: JobRecord, now: Timestamp) {
-        if self.job(record.id).is_none() {
+        if self.boards.jobs.get(&record.id).is_none() {
             let view = self.first_view(record, now);
             self.boards.jobs.publish(view.id, Arc::new(view));
         }

@@ -518,6 +518,7 @@ impl ControllerActor {
             deliver(cx, &jobs, JobsMsg::SiteChanged);
         }
         let site = Arc::new(setup::node_site(&config, epoch, &self.env.ports));
+        self.show_in_new_places(&config);
         for node in &config.nodes {
             self.configure_node(cx, node, &site);
         }
@@ -525,7 +526,7 @@ impl ControllerActor {
             self.stop_node(cx, &name);
         }
         self.clear_board(&config);
-        setup::show_partitions(&self.env, &config);
+        setup::show_partitions(&self.env, &config, true);
         if let Some(partitions) = self.env.system.find(&ActorPath::root().child("partition")) {
             deliver(cx, &partitions, PartitionsMsg::Configure);
         }
@@ -536,6 +537,18 @@ impl ControllerActor {
         for (node, link) in self.env.links.list() {
             if link.send(ControllerToNode::Reconfigure).is_err() {
                 tracing::debug!(node, "node.reconfigure_not_sent");
+            }
+        }
+    }
+}
+
+impl ControllerActor {
+    /// Nodes that have other places now are found there, until their owners say so themselves.
+    fn show_in_new_places(&self, config: &Config) {
+        let board = &self.env.boards.nodes;
+        for view in board.list() {
+            if let Some(node) = config.node(&view.name).filter(|node| node.index != view.index) {
+                board.publish(node.index, Arc::new(NodeView { index: node.index, ..(*view).clone() }));
             }
         }
     }

@@ -82,11 +82,21 @@ pub fn start(
     Ok(start_replayed(system, config, ports, replayed, recover, random))
 }
 
-/// Shows partitions as a configuration has them, before anyone asks; their owners publish over it.
-pub(super) fn show_partitions(env: &Env, config: &Config) {
+/// Shows partitions as a configuration has them, before anyone asks; their owners publish over it. One that was read `again` ends
+/// updates that do not outlive that.
+pub(super) fn show_partitions(env: &Env, config: &Config, again: bool) {
+    let board = &env.boards.partitions;
     for (partition, place) in config.partitions.iter().zip(0..) {
-        if let Some(core) = PartitionCore::new(config, &partition.name, env.partitions.get(&partition.name)) {
-            env.boards.partitions.publish(place, Arc::new(core.view()));
+        if let Some(mut core) = PartitionCore::new(config, &partition.name, env.partitions.get(&partition.name)) {
+            if again {
+                core.reconfigure(config);
+            }
+            board.publish(place, Arc::new(core.view()));
+        }
+    }
+    for (place, _) in board.entries() {
+        if place as usize >= config.partitions.len() {
+            board.remove(&place);
         }
     }
 }
@@ -136,7 +146,7 @@ pub fn start_replayed(
     for (name, saved) in &replayed.partitions {
         env.partitions.put(name, saved.clone());
     }
-    show_partitions(&env, &config);
+    show_partitions(&env, &config, false);
     for (name, saved) in replayed.reservations {
         env.boards.reservations.publish(name.clone(), Arc::new(saved.clone()));
         env.keep_reservation(&name, Some(saved));

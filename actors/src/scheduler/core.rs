@@ -146,6 +146,9 @@ pub enum SchedulerEffect {
     Rules(Option<Arc<priority::Rules>>),
 }
 
+/// Takes effects as they come, in the order in which they must happen: what comes before a plan is not to wait for it.
+pub type Sink<'a> = &'a mut dyn FnMut(SchedulerEffect);
+
 /// Rules of priority with what they were made of.
 struct Ranking {
     rules: Arc<priority::Rules>,
@@ -216,14 +219,8 @@ impl SchedulerCore {
         self.waits.get(&job).map(|waits| waits.outlook(nodes, partitions))
     }
 
-    /// One input. Effects are appended to `out`, in the order in which they must happen.
-    pub fn handle(
-        &mut self,
-        now: Timestamp,
-        meanwhile: &dyn Meanwhile,
-        input: SchedulerInput,
-        out: &mut Vec<SchedulerEffect>,
-    ) {
+    /// One input, at a time.
+    pub fn handle(&mut self, now: Timestamp, meanwhile: &dyn Meanwhile, input: SchedulerInput, out: Sink<'_>) {
         match input {
             SchedulerInput::Started => self.soon(out),
             SchedulerInput::Changed => {
@@ -243,7 +240,7 @@ impl SchedulerCore {
             }
             SchedulerInput::Timer(_) => {
                 if self.outstanding == 0 {
-                    out.push(SchedulerEffect::Look);
+                    out(SchedulerEffect::Look);
                 }
             }
             SchedulerInput::Picture(picture) => self.make_pass(now, meanwhile, *picture, out),
@@ -259,30 +256,25 @@ impl SchedulerCore {
         }
     }
 
-    fn watch(&mut self, out: &mut Vec<SchedulerEffect>) {
+    fn watch(&mut self, out: Sink<'_>) {
         if !self.watching {
             self.watching = true;
-            out.push(SchedulerEffect::Watch(self.seen));
+            out(SchedulerEffect::Watch(self.seen));
         }
     }
 
-    fn soon(&self, out: &mut Vec<SchedulerEffect>) {
+    fn soon(&self, out: Sink<'_>) {
         let pause = (self.last_pass / 2).min(LONGEST_PAUSE).max(self.policy.least_pause);
-        out.push(SchedulerEffect::SetTimer(SchedulerTimer::Pass, pause));
+        out(SchedulerEffect::SetTimer(SchedulerTimer::Pass, pause));
     }
 
-    fn make_pass(
-        &mut self,
-        now: Timestamp,
-        meanwhile: &dyn Meanwhile,
-        picture: Picture,
-        out: &mut Vec<SchedulerEffect>,
-    ) {
+    fn make_pass(&mut self, now: Timestamp, meanwhile: &dyn Meanwhile, picture: Picture, out: Sink<'_>) {
         if self.outstanding > 0 {
             return;
         }
+        let entered = meanwhile.clock();
         if let Some(interval) = self.policy.interval {
-            out.push(SchedulerEffect::SetTimer(SchedulerTimer::Interval, interval));
+            out(SchedulerEffect::SetTimer(SchedulerTimer::Interval, interval));
         }
         let began = picture.began;
         self.seen = picture.seen;
@@ -309,28 +301,24 @@ impl SchedulerCore {
         // A job that starts keeps the priority that it shows.
         let mut told = ranked.into_iter().filter(|(job, _)| !started.contains(job));
         for (job, priority) in told.by_ref().take(MOST_RANKED) {
-            out.push(SchedulerEffect::ToJob(job, JobInput::Priority(priority)));
+            out(SchedulerEffect::ToJob(job, JobInput::Priority(priority)));
         }
         self.truncated |= told.next().is_some();
         if self.outstanding == 0 {
+            let now = now.plus(meanwhile.clock().saturating_sub(entered));
             self.after_pass(now, meanwhile, out);
         } else {
-            out.push(SchedulerEffect::SetTimer(SchedulerTimer::Patience, PATIENCE));
+            out(SchedulerEffect::SetTimer(SchedulerTimer::Patience, PATIENCE));
         }
     }
 
     /// Calculates the priorities of jobs that wait and puts them into the picture. Answers those that differ from what the
     /// jobs show.
-    fn rank(
-        &mut self,
-        picture: Picture,
-        now: Timestamp,
-        out: &mut Vec<SchedulerEffect>,
-    ) -> (ClusterView, Vec<(JobId, u32)>) {
+    fn rank(&mut self, picture: Picture, now: Timestamp, out: Sink<'_>) -> (ClusterView, Vec<(JobId, u32)>) {
         let Picture { mut view, jobs, partitions, config, .. } = picture;
         if !config.multifactor() {
             if self.ranking.take().is_some() {
-                out.push(SchedulerEffect::Rules(None));
+                out(SchedulerEffect::Rules(None));
             }
             return (view, Vec::new());
         }
@@ -344,7 +332,7 @@ impl SchedulerCore {
         if !fresh {
             let rules = priority::Rules::new(&config.priority, &partitions, &view.nodes, now);
             let rules = Arc::new(rules.with_qos(Arc::clone(&view.qos)));
-            out.push(SchedulerEffect::Rules(Some(Arc::clone(&rules))));
+            out(SchedulerEffect::Rules(Some(Arc::clone(&rules))));
             let (partitions, nodes) = (self.seen.partitions, view.nodes.len());
             self.ranking = Some(Ranking { rules, config, partitions, nodes });
         }
@@ -451,13 +439,13 @@ impl SchedulerCore {
         wait.saturating_sub(clock.saturating_sub(at))
     }
 
-    fn send(&mut self, made: Plan, turns: Turns, meanwhile: &dyn Meanwhile, out: &mut Vec<SchedulerEffect>) {
+    fn send(&mut self, made: Plan, turns: Turns, meanwhile: &dyn Meanwhile, out: Sink<'_>) {
         self.pass += 1;
         self.truncated = made.truncated;
         self.again = made.again.into_iter().chain(turns.again).min();
         let proposals = made.starts.len() + made.preemptions.len() + made.resumptions.len();
         self.outstanding = proposals + turns.proposals.len();
-        let mut tell = |job, input| out.push(SchedulerEffect::ToJob(job, input));
+        let mut tell = |job, input| out(SchedulerEffect::ToJob(job, input));
         for mut one in turns.proposals {
             one.pass = self.pass;
             tell(one.job, JobInput::Turn(one));
@@ -495,15 +483,15 @@ impl SchedulerCore {
         after.min(self.interval()).max(self.policy.least_pause)
     }
 
-    fn after_pass(&mut self, now: Timestamp, meanwhile: &dyn Meanwhile, out: &mut Vec<SchedulerEffect>) {
-        out.push(SchedulerEffect::ClearTimer(SchedulerTimer::Patience));
+    fn after_pass(&mut self, now: Timestamp, meanwhile: &dyn Meanwhile, out: Sink<'_>) {
+        out(SchedulerEffect::ClearTimer(SchedulerTimer::Patience));
         if let Some(kept) = &self.kept {
             let start = kept.next_start().map_or(LONGEST_TIMER, |at| at.since(now));
             let anew = if kept.is_stale() { self.wait_anew(kept, meanwhile.clock()) } else { self.interval() };
-            out.push(SchedulerEffect::SetTimer(SchedulerTimer::Kept, self.soonest(start.min(anew))));
+            out(SchedulerEffect::SetTimer(SchedulerTimer::Kept, self.soonest(start.min(anew))));
         }
         if let Some(at) = self.again {
-            out.push(SchedulerEffect::SetTimer(SchedulerTimer::Again, self.soonest(at.since(now))));
+            out(SchedulerEffect::SetTimer(SchedulerTimer::Again, self.soonest(at.since(now))));
         }
         if self.truncated {
             self.soon(out);

@@ -64,7 +64,7 @@ impl Stage {
 
     fn tell(&mut self, input: SchedulerInput) -> Vec<SchedulerEffect> {
         let mut out = Vec::new();
-        self.core.handle(self.now, &self.around, input, &mut out);
+        self.core.handle(self.now, &self.around, input, &mut |effect| out.push(effect));
         out
     }
 

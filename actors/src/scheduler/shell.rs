@@ -25,7 +25,7 @@ use garrick_model::{
 };
 use garrick_runtime::{Actor, Context, Message};
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -107,40 +107,36 @@ impl SchedulerActor {
     }
 
     fn run(&mut self, cx: &mut Context<Self>, input: SchedulerInput) {
-        let mut inputs = VecDeque::from([input]);
-        while let Some(input) = inputs.pop_front() {
-            let mut effects = Vec::new();
-            self.core.handle(Timestamp::now(), &Live(&self.env, self.began), input, &mut effects);
-            for effect in effects {
-                match effect {
-                    SchedulerEffect::Look => {
-                        let picture = picture(self.core.policy().clone(), &self.env, self.began);
-                        inputs.push_back(SchedulerInput::Picture(Box::new(picture)));
-                    }
-                    SchedulerEffect::Watch(seen) => self.watch(cx, seen),
-                    SchedulerEffect::ToJob(job, input) => self.env.tell_job(cx, job, input),
-                    SchedulerEffect::SetTimer(timer, after) => {
-                        cx.set_timer(timer.key(), after, SchedulerMsg::Timer(timer));
-                    }
-                    SchedulerEffect::ClearTimer(timer) => cx.clear_timer(timer.key()),
-                    SchedulerEffect::Rules(rules) => self.env.set_priority_rules(rules),
+        let Self { env, core, began } = self;
+        let mut next = Some(input);
+        while let Some(input) = next.take() {
+            let mut looks = false;
+            core.handle(Timestamp::now(), &Live(env, *began), input, &mut |effect| match effect {
+                SchedulerEffect::Look => looks = true,
+                SchedulerEffect::Watch(seen) => watch(env, cx, seen),
+                SchedulerEffect::ToJob(job, input) => env.tell_job(cx, job, input),
+                SchedulerEffect::SetTimer(timer, after) => {
+                    cx.set_timer(timer.key(), after, SchedulerMsg::Timer(timer));
                 }
-            }
+                SchedulerEffect::ClearTimer(timer) => cx.clear_timer(timer.key()),
+                SchedulerEffect::Rules(rules) => env.set_priority_rules(rules),
+            });
+            next = looks.then(|| SchedulerInput::Picture(Box::new(picture(core.policy().clone(), env, *began))));
         }
     }
+}
 
-    fn watch(&self, cx: &mut Context<Self>, seen: Seen) {
-        let boards = self.env.boards.clone();
-        let changed = async move {
-            tokio::select! {
-                _ = boards.jobs.changed(seen.jobs) => {}
-                _ = boards.nodes.changed(seen.nodes) => {}
-                _ = boards.partitions.changed(seen.partitions) => {}
-                _ = boards.reservations.changed(seen.reservations) => {}
-            }
-        };
-        cx.pipe(changed, |()| SchedulerMsg::Changed);
-    }
+fn watch(env: &Env, cx: &mut Context<SchedulerActor>, seen: Seen) {
+    let boards = env.boards.clone();
+    let changed = async move {
+        tokio::select! {
+            _ = boards.jobs.changed(seen.jobs) => {}
+            _ = boards.nodes.changed(seen.nodes) => {}
+            _ = boards.partitions.changed(seen.partitions) => {}
+            _ = boards.reservations.changed(seen.reservations) => {}
+        }
+    };
+    cx.pipe(changed, |()| SchedulerMsg::Changed);
 }
 
 impl Actor for SchedulerActor {

@@ -52,6 +52,8 @@ pub struct RunWorld {
     pub stepd: PathBuf,
     /// The copy of it that users cannot read, for launchers: made for the first run. `None` inside: there is none.
     pub launcher: Arc<OnceLock<Option<PathBuf>>>,
+    /// Processes can be started in new cgroups: found out for the first run.
+    pub births: Arc<OnceLock<bool>>,
     /// Its settings.
     pub settings: StepdSettings,
     /// OverTimeLimit in each partition, minutes; `None`: unlimited.
@@ -208,7 +210,9 @@ impl RunWorld {
         let mut entry = Entry::default();
         if let Some(cgroups) = self.tracking.cgroups() {
             let cgroup = cgroups.create_job(run.job.0, &run.sluid.to_string()).map_err(|e| e.to_string())?;
-            entry = cgroup.mgr().entry().map_err(|e| e.to_string())?;
+            let births = *self.births.get_or_init(|| cgroups.lets_be_born());
+            let mgr = cgroup.mgr();
+            entry = if births { mgr.entry() } else { mgr.entries().map(Entry::from) }.map_err(|e| e.to_string())?;
         }
         let Spawned { pid, pidfd } = self.spawn(&self.spool.run(run), &entry, life).map_err(|e| e.to_string())?;
         Ok((pid, pidfd))

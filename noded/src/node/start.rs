@@ -256,6 +256,7 @@ pub async fn start(
         tracking: tracking.clone(),
         stepd: programs::beside("stepd")?,
         launcher: Arc::default(),
+        births: Arc::default(),
         sweep_limit: settings.sweep_limit(),
         settings,
         over_time: config

@@ -107,7 +107,10 @@ pub async fn obtain(
 fn start(place: &ShepherdPlace, first: bool, shepherd: &Address<ShepherdMsg>) -> Result<Launcher, String> {
     let mut spec = LauncherSpec::new(place.user.clone());
     if let Some(cgroup) = &place.cgroup {
-        let Entry { folder, files } = cgroup.main().entry().map_err(|e| e.to_string())?;
+        let main = cgroup.main();
+        // Whatever was there before was killed.
+        let entry = if first { main.entry() } else { main.entries().map(Entry::from) };
+        let Entry { folder, files } = entry.map_err(|e| e.to_string())?;
         (spec.into_cgroup, spec.cgroup_procs) = (folder, files);
     }
     spec.listen_at = Some(&place.launcher_socket);

@@ -165,7 +165,11 @@ pub fn free_ports(count: usize) -> io::Result<Vec<u16>> {
         }
         let port = PORTS.start + RequestId::random().0 % (PORTS.end - PORTS.start);
         let port = u16::try_from(port).map_err(io::Error::other)?;
-        held.extend(UdpSocket::bind(("127.0.0.1", port)).ok());
+        match UdpSocket::bind(("127.0.0.1", port)) {
+            Ok(socket) => held.push(socket),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
     }
     if held.len() < count {
         return Err(io::Error::other(format!("no {count} free ports between {} and {}", PORTS.start, PORTS.end)));

@@ -73,12 +73,28 @@ pub struct Group {
 pub struct Entry {
     /// Its folder of version 2, for `CLONE_INTO_CGROUP`.
     pub folder: Option<OwnedFd>,
-    /// Its files of version 1, to which the process, while it has one thread, writes `0`.
+    /// Files of its other folders, to which the process, while it has one thread, writes `0`.
     pub files: Vec<OwnedFd>,
+}
+
+/// Before Linux 6.4 (commit 42a11bf5c543) a process that is born in a cgroup keeps the CPUs of its parent.
+fn children_have_the_cpus_of_their_group() -> bool {
+    nix::sys::utsname::uname().is_ok_and(|name| is_of_6_4(&name.release().to_string_lossy()))
+}
+
+pub(super) fn is_of_6_4(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(4))
 }
 
 /// Longest wait before looking again for processes that were started meanwhile.
 const ROUND: Duration = Duration::from_millis(50);
+
+impl From<Vec<OwnedFd>> for Entry {
+    fn from(files: Vec<OwnedFd>) -> Self {
+        Self { folder: None, files }
+    }
+}
 
 impl Group {
     pub(super) fn new(
@@ -263,13 +279,17 @@ impl Group {
         Ok(left)
     }
 
-    /// How a process that is started gets in without waiting for anybody.
+    /// How a process that is started gets in without waiting for anybody. Only for a group that nothing was killed in yet
+    /// ([`super::Cgroups::lets_be_born`]); for others there is [`Self::entries`].
     pub fn entry(&self) -> Result<Entry, CgroupError> {
-        let folder = match self.kind {
-            Kind::V1 => None,
-            _ => Some(File::open(&self.core).map_err(CgroupError::file("open", &self.core))?.into()),
+        let is_born_there = match self.kind {
+            Kind::V1 => false,
+            Kind::Hybrid => true,
+            Kind::V2 => self.cpuset.is_none() || children_have_the_cpus_of_their_group(),
         };
-        Ok(Entry { folder, files: self.open_to_enter(|dir| self.is_legacy(dir))? })
+        let open = || File::open(&self.core).map_err(CgroupError::file("open", &self.core));
+        let folder = is_born_there.then(open).transpose()?.map(OwnedFd::from);
+        Ok(Entry { folder, files: self.open_to_enter(|dir| !is_born_there || self.is_legacy(dir))? })
     }
 
     /// Open files to enter it by: a process of one thread that writes `0` to each is in. May be passed to processes that

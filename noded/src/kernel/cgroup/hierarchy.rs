@@ -6,8 +6,14 @@ use super::{
     group::Group,
     mounts::{Mount, Mounts, own_unified},
 };
+use crate::kernel::{
+    reap::reap,
+    spawn::{SpawnSpec, spawn},
+};
 use std::{
+    borrow::Cow,
     fs, io,
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
@@ -182,6 +188,27 @@ impl Cgroups {
     /// Jobs can be held to their devices.
     pub fn limits_devices(&self) -> bool {
         self.devices.is_some()
+    }
+
+    /// Whether processes that this one starts in a new cgroup live there, asked by starting one. Linux (6.18 is one) kills them if
+    /// `cgroup.kill` was ever written for the one's cgroup and not for the other's.
+    pub fn lets_be_born(&self) -> bool {
+        let folder = self.core.join("birth");
+        let lives = || {
+            fs::create_dir(&folder).ok()?;
+            let opened = fs::File::open(&folder).ok()?;
+            let spec = SpawnSpec {
+                programs: vec![c"/bin/true".to_owned()],
+                argv: vec![Cow::Borrowed(c"true")],
+                into_cgroup: Some(opened.as_fd()),
+                ..SpawnSpec::default()
+            };
+            let child = spawn(&spec).ok()?;
+            reap(child.pidfd.as_fd()).ok().map(|ended| ended.status.success())
+        };
+        let lives = self.kind != Kind::V1 && lives().unwrap_or(false);
+        let _ = fs::remove_dir(&folder);
+        lives
     }
 
     /// Makes the cgroup of a run: `job` is its id, `run` its SLUID. Making one that is there is no error.

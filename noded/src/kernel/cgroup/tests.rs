@@ -94,8 +94,11 @@ fn version_2_writes_what_the_kernel_expects_where_it_expects_it() {
     assert!(tasks.is_empty().unwrap() && !tasks.is_frozen().unwrap());
     job.main().add(77).unwrap();
     assert_eq!((read("tasks/main/cgroup.procs"), job.main().pids().unwrap()), ("77".into(), vec![77]));
-    let entry = job.main().entry().unwrap();
+    let entry = job.mgr().entry().unwrap();
     assert!(entry.folder.is_some() && entry.files.is_empty() && job.main().entries().unwrap().len() == 1);
+    // It has CPUs of its own: whoever is born there may not have them.
+    let entry = job.main().entry().unwrap();
+    assert_eq!((entry.folder.is_some(), entry.files.len()), if new_kernel() { (true, 0) } else { (false, 1) });
     assert_eq!(cgroups.jobs().unwrap(), [job]);
 }
 
@@ -248,6 +251,41 @@ fn nothing_outlives(cleaned: &Cleaned) {
     job.all().remove().unwrap();
 }
 
+fn new_kernel() -> bool {
+    group::is_of_6_4(nix::sys::utsname::uname().unwrap().release().to_str().unwrap())
+}
+
+#[test]
+fn whoever_enters_a_group_lives_there_though_others_were_killed_in_it() {
+    for cleaned in real_kinds("killed") {
+        let births = cleaned.0.lets_be_born();
+        assert!(!births || cleaned.0.kind() != Kind::V1);
+        assert!(cleaned.0.jobs().unwrap().is_empty(), "it leaves nothing");
+        let job = cleaned.0.create_job(5, "s1").unwrap();
+        assert_eq!(job.tasks().kill_until_empty(LONG).unwrap(), [0_u32; 0]);
+        let (mut read, write) = io::pipe().unwrap();
+        let child = shell("echo lives", &job.main(), &write.into());
+        let mut text = [0; 6];
+        read.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"lives\n");
+        assert!(reap(child.pidfd.as_fd()).unwrap().status.success());
+    }
+}
+
+#[test]
+fn kernels_are_told_apart_by_their_numbers() {
+    for (release, new) in [
+        ("6.4.0", true),
+        ("6.18.44-fc", true),
+        ("7.0", true),
+        ("6.1.0-18-amd64", false),
+        ("5.14.0-427.el9", false),
+        ("", false),
+    ] {
+        assert_eq!(group::is_of_6_4(release), new, "{release}");
+    }
+}
+
 #[test]
 fn who_is_started_in_a_group_and_who_enters_it_are_in_all_its_hierarchies() {
     for cleaned in real_kinds("enter") {
@@ -279,7 +317,7 @@ fn who_is_started_in_a_group_and_who_enters_it_are_in_all_its_hierarchies() {
         let entered = Entry { folder: None, files: group.entries().unwrap() };
         assert_eq!(within(&entered), folders);
         // What version 1 has for threads does not wait for all forks of the machine.
-        for file in &started.files {
+        for file in started.files.iter().filter(|_| cleaned.0.kind() != Kind::V2) {
             let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
             assert!(path.ends_with("tasks"), "{}", path.display());
         }
