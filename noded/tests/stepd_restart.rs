@@ -188,6 +188,7 @@ fn a_node_daemon_that_comes_back_takes_up_a_run_whose_stepd_died_too() {
     for pid in [noded, stepd] {
         signal(pid, Signal::SIGKILL);
     }
+    c.await_dead(noded);
     c.run("garrick", &[&["up"], ONE].concat()).ok();
     c.await_that("another stepd serves the run", || c.stepd_of(&id, "n1").is_some_and(|next| next != stepd));
     open_the_gate(&c);
@@ -294,7 +295,7 @@ fn a_stepd_that_dies_again_and_again_ends_its_job_alone() {
     c.await_state(&doomed, "RUNNING");
     c.await_state(&other, "RUNNING");
     let daemons: Vec<_> = c.processes().into_iter().filter(|p| p.0 != "stepd").collect();
-    for _ in 0..3 {
+    for _ in 0..6 {
         kill_and_await_next(&c, &doomed, "n1");
         assert_eq!(c.job_field(&doomed, "JobState").as_deref(), Some("RUNNING"), "{:?}", steps(&c, &doomed));
     }

@@ -1042,7 +1042,8 @@ fn a_command_is_told_whether_its_run_goes_on_with_the_controller_or_without() {
     let here = |b: &mut Bench| asked(b, 1, RUN);
     assert_eq!(here(&mut b), CommandReply::Run(RunStanding::Here));
     // Each time it dies it is started again, until that was too often.
-    for pid in 42..45 {
+    let last = 42 + u32::try_from(RESTARTS).unwrap();
+    for pid in 42..last {
         died(&mut b, pid);
         assert_eq!(here(&mut b), CommandReply::Run(RunStanding::StartsAgain));
         b.tell(AgentInput::Timer { timer: AgentTimer::Restart(RUN), load: NodeLoad::default() });
@@ -1050,7 +1051,7 @@ fn a_command_is_told_whether_its_run_goes_on_with_the_controller_or_without() {
         b.tell(AgentInput::Restarted { run: RUN, result: Ok(pid + 1) });
         assert_eq!(here(&mut b), CommandReply::Run(RunStanding::Here));
     }
-    died(&mut b, 45);
+    died(&mut b, last);
     assert_eq!(here(&mut b), CommandReply::Run(RunStanding::GivenUp));
     let newer = RunKey { sluid: Sluid(71), ..RUN };
     assert_eq!(asked(&mut b, 1, newer), CommandReply::Run(RunStanding::Over));

@@ -20,9 +20,16 @@ use std::time::Duration;
 pub const RESTARTS: usize = RESTART_PAUSES.len();
 /// Deaths further back than this do not count.
 pub const RESTART_WINDOW: Duration = Duration::from_secs(600);
-/// Pauses before the first, second and third start: whoever waits for the step manager waits a moment, and what made it die
-/// may pass in between. Together much less than shepherds on other nodes wait for it.
-pub const RESTART_PAUSES: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(10)];
+/// Pauses before each start: whoever waits for the step manager waits a moment, and what made it die may pass in between.
+/// Together less than shepherds on other nodes wait for it.
+pub const RESTART_PAUSES: [Duration; 6] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+    Duration::from_secs(10),
+];
 
 impl NodeAgentCore {
     pub(super) fn adopt(&mut self, found: FoundRun, out: &mut Vec<AgentEffect>) {

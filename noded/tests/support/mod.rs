@@ -138,6 +138,12 @@ impl Cluster {
     #[track_caller]
     pub fn kill(&self, pid: i32) {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+        self.await_dead(pid);
+    }
+
+    /// Waits until a process that was killed holds nothing any more.
+    #[track_caller]
+    pub fn await_dead(&self, pid: i32) {
         self.await_that("it is dead", || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             // Behind the name, which may have anything in it. The first thread may be dead while others, which die with it, still

@@ -10,13 +10,14 @@ use super::{
 use garrick_actors::{
     controller::event::Replayed,
     job::record::{JobRecord, Phase},
+    node_agent,
     step::state::StepEnd,
 };
 use garrick_model::state::{ExitStatus, JobState, Reason, StepState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Starts of a step manager that are allowed after the first, before a run is given up.
-const RESTARTS: u32 = 3;
+const RESTARTS: u32 = node_agent::RESTARTS as u32;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
