@@ -8,6 +8,10 @@ pub mod outputs;
 pub const SLURM_CONF: &str = "SLURM_CONF";
 /// Home of an embedded cluster.
 pub const GARRICK_HOME: &str = "GARRICK_HOME";
+/// What the light `srun` had begun, for the whole command that it becomes; never in a task.
+pub const GARRICK_LIGHT: &str = "GARRICK_LIGHT";
+/// `whole`: `srun` is the whole command from its start.
+pub const GARRICK_SRUN: &str = "GARRICK_SRUN";
 /// Door of the job's step manager or of the shepherd that relays to it, on this host: set in every task.
 pub const GARRICK_STEPD_DOOR: &str = "GARRICK_STEPD_DOOR";
 /// Whose door that is, where `SLURM_JOB_ID` names another job: in other components of a heterogeneous job than its leader.

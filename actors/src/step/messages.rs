@@ -208,6 +208,8 @@ pub const fn client_message_name(message: &CommandToStepMgr) -> &'static str {
     match message {
         CommandToStepMgr::OnBehalfOf(_) => "OnBehalfOf",
         CommandToStepMgr::Launch { .. } => "LaunchStep",
+        CommandToStepMgr::LaunchLight(_) => "LaunchLight",
+        CommandToStepMgr::TakeOver => "TakeOver",
         CommandToStepMgr::Rejoin { .. } => "RejoinStep",
         CommandToStepMgr::Enqueue { .. } => "EnqueueSteps",
         CommandToStepMgr::Wait { .. } => "WaitSteps",

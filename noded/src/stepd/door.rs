@@ -3,7 +3,10 @@
 
 use crate::{
     node::relay::{RelayHeader, caller_of},
-    stepd::manager_port::{Clients, tell_manager},
+    stepd::{
+        light::Kept,
+        manager_port::{Clients, tell_manager},
+    },
 };
 use garrick_actors::stepmgr::{StepMgrInput, StepMgrMsg};
 use garrick_frame::LinkKind;
@@ -14,6 +17,7 @@ use garrick_model::{
         step::{CommandToStepMgr, StepMgrToCommand},
     },
 };
+use garrick_options::light::Asked;
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{DoorConn, DoorListener, LinkHandle, Receiver, Sender};
 use std::{cell::RefCell, rc::Rc};
@@ -61,6 +65,23 @@ pub async fn converse(
                 let cx = TraceContext { trace: message.trace, cause: message.cause };
                 let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
                 let (mut request, came) = (message.msg, receiver.take_descriptors());
+                match &request {
+                    CommandToStepMgr::LaunchLight(body) => match clients.asks.read(body, came.len()) {
+                        Some(Asked { request: id, spec, descriptors, quiet, warnings }) => {
+                            clients.attend_lightly(client, Kept::new(clients.asks.job, quiet), &warnings);
+                            request = CommandToStepMgr::Launch { request: id, spec: Box::new(spec), descriptors };
+                        }
+                        None => {
+                            clients.needs_whole(client);
+                            continue;
+                        }
+                    },
+                    CommandToStepMgr::TakeOver => {
+                        clients.take_over(client);
+                        continue;
+                    }
+                    _ => {}
+                }
                 if let CommandToStepMgr::Launch { descriptors, .. } = &mut request {
                     clients.handed.keep(client, descriptors, came);
                 }

@@ -3,7 +3,12 @@
 use crate::{
     journal::{JournalError, Log, Written},
     node::{conversations::traced, traces},
-    stepd::{agent_link::AgentLink, handed::HandedStreams, shepherd_links::ShepherdLinks},
+    stepd::{
+        agent_link::AgentLink,
+        handed::HandedStreams,
+        light::{Asks, Kept, Told},
+        shepherd_links::ShepherdLinks,
+    },
 };
 use garrick_actors::{
     shepherd::{ShepherdInput, ShepherdMsg},
@@ -12,7 +17,7 @@ use garrick_actors::{
 };
 use garrick_model::messages::{
     shepherd::StepMgrToShepherd,
-    step::StepMgrToCommand,
+    step::{LightReply, StepMgrToCommand},
     stepd::{NodeToStepd, StepdToNode},
 };
 use garrick_runtime::{Address, Lane, System, TraceContext};
@@ -34,43 +39,103 @@ pub fn tell_manager(manager: &Address<StepMgrMsg>, cx: TraceContext, input: Step
     }
 }
 
+/// The way to a command.
+struct Line {
+    sender: Sender<StepMgrToCommand>,
+    /// A light `srun`.
+    kept: Option<Kept>,
+}
+
+impl Line {
+    /// What the step manager says in one go reaches the command in one go.
+    fn post(&self, message: StepMgrToCommand) {
+        if let Err(e) = self.sender.try_post(&traced(message)) {
+            tracing::debug!(error = %e, "a command did not take a message");
+        }
+    }
+
+    fn say(&mut self, message: StepMgrToCommand) {
+        let Some(kept) = &mut self.kept else { return self.post(message) };
+        match kept.hear(message) {
+            Told::Nothing => {}
+            Told::Line(text) => self.post(StepMgrToCommand::Light(LightReply::Say(text))),
+            Told::Done => self.post(StepMgrToCommand::Light(LightReply::Done)),
+            Told::TakeOver(messages) => self.take_over(messages),
+        }
+    }
+
+    fn take_over(&mut self, messages: Vec<StepMgrToCommand>) {
+        self.kept = None;
+        self.post(StepMgrToCommand::Light(LightReply::TakeOver));
+        messages.into_iter().for_each(|message| self.post(message));
+    }
+}
+
 /// The commands that are connected.
-#[derive(Default)]
 pub struct Clients {
     next: Cell<u64>,
-    senders: RefCell<HashMap<ClientId, Sender<StepMgrToCommand>>>,
+    /// Whose steps light ones ask for.
+    pub asks: Asks,
+    lines: RefCell<HashMap<ClientId, Line>>,
     /// Descriptors that they handed over.
     pub handed: Rc<HandedStreams>,
 }
 
 impl Clients {
+    /// Nobody is.
+    pub fn new(asks: Asks) -> Self {
+        Self { next: Cell::default(), asks, lines: RefCell::default(), handed: Rc::default() }
+    }
+
     /// A new conversation.
     pub fn open(&self, sender: Sender<StepMgrToCommand>) -> ClientId {
         self.next.set(self.next.get() + 1);
         let client = ClientId(self.next.get());
-        self.senders.borrow_mut().insert(client, sender);
+        self.lines.borrow_mut().insert(client, Line { sender, kept: None });
         client
     }
 
     /// It is over: what was sent still goes out.
     pub fn forget(&self, client: ClientId) {
-        self.senders.borrow_mut().remove(&client);
+        self.lines.borrow_mut().remove(&client);
         self.handed.forget(client);
     }
 
     /// A step manager that starts anew knows none of them.
     fn close_all(&self) {
-        self.senders.borrow_mut().clear();
+        self.lines.borrow_mut().clear();
         self.handed.forget_all();
     }
 
     fn send(&self, client: ClientId, message: StepMgrToCommand) {
         self.handed.told(client, &message);
-        if let Some(sender) = self.senders.borrow().get(&client)
-            // What the step manager says in one go reaches the command in one go.
-            && let Err(e) = sender.try_post(&traced(message))
-        {
-            tracing::debug!(error = %e, "a command did not take a message");
+        if let Some(line) = self.lines.borrow_mut().get_mut(&client) {
+            line.say(message);
+        }
+    }
+
+    /// It is a light `srun`, whose request was read.
+    pub fn attend_lightly(&self, client: ClientId, kept: Kept, warnings: &[String]) {
+        if let Some(line) = self.lines.borrow_mut().get_mut(&client) {
+            for warning in warnings {
+                line.post(StepMgrToCommand::Light(LightReply::Say(format!("srun: warning: {warning}\n"))));
+            }
+            line.kept = Some(kept);
+        }
+    }
+
+    /// It is a light `srun`, whose request is not for it.
+    pub fn needs_whole(&self, client: ClientId) {
+        if let Some(line) = self.lines.borrow().get(&client) {
+            line.post(StepMgrToCommand::Light(LightReply::Whole));
+        }
+    }
+
+    /// It was a light `srun`, and is the whole one now.
+    pub fn take_over(&self, client: ClientId) {
+        if let Some(line) = self.lines.borrow_mut().get_mut(&client) {
+            let missed = line.kept.as_mut().map(Kept::take);
+            missed.into_iter().for_each(|messages| line.take_over(messages));
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod handed;
 pub mod launcher_link;
 pub mod launches;
 pub mod launching;
+pub mod light;
 pub mod link_end;
 pub mod manager_link;
 pub mod manager_port;

@@ -106,7 +106,8 @@ impl Cluster {
         for command in
             ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "sprio", "scancel", "scontrol", "swait", "stail"]
         {
-            symlink(programs.join("garrick"), work.join("bin").join(command)).unwrap();
+            let program = if command == "srun" { "srun" } else { "garrick" };
+            symlink(programs.join(program), work.join("bin").join(command)).unwrap();
         }
         let cluster = Self { home, work };
         let mut all = vec!["up"];

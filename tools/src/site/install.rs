@@ -62,7 +62,10 @@ fn install(prefix: &Path, own: &Path, noded: &Path, stepd: &Path) -> Result<Vec<
     let program = bin.join("garrick");
     copy(own, &program)?;
     for name in COMMANDS.iter().filter(|n| **n != "garrick") {
-        link(&program, &bin.join(name))?;
+        match light(own, name) {
+            Some(light) => copy(&light, &bin.join(name))?,
+            None => link(&program, &bin.join(name))?,
+        }
     }
     done.push(format!("{}: {}", bin.display(), COMMANDS.join(" ")));
     for (name, program) in DAEMONS {
@@ -78,6 +81,13 @@ fn install(prefix: &Path, own: &Path, noded: &Path, stepd: &Path) -> Result<Vec<
         done.push(format!("{}: an example; save it as slurm.conf once it fits your site", example.display()));
     }
     Ok(done)
+}
+
+/// The program beside this one that is a command's light form.
+fn light(own: &Path, name: &str) -> Option<PathBuf> {
+    // Where it was not built, or this program was given its name, the whole command is all of it.
+    let light = own.with_file_name(name);
+    (name == "srun" && light.is_file() && !same_file(&light, own)).then_some(light)
 }
 
 /// Puts a copy in place of what is there: a running program's file cannot be written, but it can be replaced.
@@ -97,6 +107,8 @@ pub fn link_commands(own: &Path, folder: &Path) -> Result<(), SiteError> {
     fs::create_dir_all(folder).map_err(SiteError::file("cannot create", folder))?;
     for name in COMMANDS {
         let path = folder.join(name);
+        let light = light(own, name);
+        let own = light.as_deref().unwrap_or(own);
         if fs::read_link(&path).is_ok_and(|to| to == own) {
             continue;
         }

@@ -4,10 +4,12 @@
 
 use super::{
     labels::Labels,
-    stream_plan::Sink,
     task_report::{Ending, TaskReport},
 };
-use crate::cluster::refusal_details;
+use crate::{
+    cluster::refusal_details,
+    options::{light, stream_plan::Sink},
+};
 use garrick_model::{
     ids::{JobId, Sluid, StepId},
     messages::{
@@ -201,15 +203,12 @@ impl Conversation {
                 if mem::replace(&mut self.said_queued, true) {
                     out.push(Effect::Verbose(format!("Step still waits ({reason:?})")));
                 } else {
-                    out.push(Effect::Info(format!(
-                        "Job {} step creation temporarily disabled, retrying (Requested nodes are busy)",
-                        self.behaviour.job
-                    )));
+                    out.push(Effect::Info(light::waits(self.behaviour.job)));
                 }
             }
             StepMgrToCommand::Started(layout) => {
-                if self.said_queued {
-                    out.push(Effect::Info(format!("Step created for {}", self.step_text())));
+                if let Some(step) = self.step.filter(|_| self.said_queued) {
+                    out.push(Effect::Info(light::created(step)));
                 }
                 self.phase = Phase::Running;
                 // All that it says is heard.
@@ -250,6 +249,7 @@ impl Conversation {
                 self.input_under_way = self.input_under_way.saturating_sub(bytes);
             }
             StepMgrToCommand::Enqueued { .. }
+            | StepMgrToCommand::Light(_)
             | StepMgrToCommand::Reserved { .. }
             | StepMgrToCommand::Placed(_)
             | StepMgrToCommand::Attached { .. }

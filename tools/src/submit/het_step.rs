@@ -13,7 +13,6 @@ use super::{
     srun,
     startup::{self, Startup},
     step_loop::{Managers, StepLoop},
-    stream_plan::{self, StreamPlan},
     submitter,
 };
 use crate::{
@@ -22,6 +21,7 @@ use crate::{
         export::For,
         job_spec::{self, Checked, Submitter},
         step_spec,
+        stream_plan::{self, StreamPlan},
         table::Command,
         typed::{OptionError, Typed},
     },

@@ -14,8 +14,21 @@ pub struct Launch {
 impl Launch {
     /// To run this, with those of descriptors 0, 1 and 2 that are named.
     pub fn new(spec: StepSpec, descriptors: [bool; 3]) -> Self {
-        let (request, spec) = (RequestId::random(), Box::new(spec));
+        Self::again(RequestId::random(), spec, descriptors)
+    }
+
+    /// One that was made before.
+    pub fn again(request: RequestId, spec: StepSpec, descriptors: [bool; 3]) -> Self {
+        let spec = Box::new(spec);
         Self { message: CommandToStepMgr::Launch { request, spec, descriptors }, descriptors }
+    }
+
+    /// Name of the step.
+    pub fn name(&self) -> &str {
+        match &self.message {
+            CommandToStepMgr::Launch { spec, .. } => &spec.name,
+            _ => "",
+        }
     }
 
     /// Sends it. What gets lost on the way (a relay passes none on) comes back as not handed over; when descriptors cannot be

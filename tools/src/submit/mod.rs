@@ -13,10 +13,11 @@
 //! | [`job_variables`] | `SLURM_JOB_*` for the command of `salloc` |
 //! | [`command_process`] | the command of `salloc` |
 //! | [`manager`], [`search`] | the way to a job's step manager; looking for one that does not answer |
-//! | [`stream_plan`], [`step_files`], [`labels`] | a step's streams: where they go, the files, `-l` |
+//! | [`step_files`], [`labels`] | a step's streams: the files, `-l` |
 //! | [`minibatch`] | steps that `srun` hands over: one, an array, a list |
 //! | [`multi_prog`] | `--multi-prog` files |
 //! | [`launch`], [`conversation`], [`step_loop`] | `srun` and its step: the request; decisions; the poll loop around them |
+//! | [`light`] | a step that the light `srun` had begun |
 //! | [`way_back`] | back to a step manager that was lost |
 //! | [`task_report`] | what became of a step's tasks, in words |
 //! | [`wait_bar`] | how far a wait is, on a terminal |
@@ -33,6 +34,7 @@ pub mod het_step;
 pub mod job_variables;
 pub mod labels;
 pub mod launch;
+pub mod light;
 pub mod manager;
 pub mod minibatch;
 pub mod multi_prog;
@@ -46,7 +48,6 @@ pub mod srun;
 pub mod startup;
 pub mod step_files;
 pub mod step_loop;
-pub mod stream_plan;
 pub mod submitter;
 pub mod swait;
 pub mod task_report;

@@ -13,6 +13,7 @@ use crate::{
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{
+    ids::JobId,
     messages::step::{CommandToStepMgr, StepMgrToCommand},
     refusal::Refusal,
 };
@@ -100,6 +101,11 @@ impl<'a> Search<'a> {
     /// The caller says itself that the step manager is away.
     pub fn silent(self) -> Self {
         Self { said: true, ..self }
+    }
+
+    /// The job whose step manager is meant.
+    pub const fn job(&self) -> JobId {
+        self.way.job()
     }
 
     /// Finds it for the first time.

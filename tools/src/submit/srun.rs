@@ -6,6 +6,7 @@ use super::{
     conversation::Behaviour,
     het, het_step,
     launch::Launch,
+    light::{self, Begun, Standing},
     manager::{self, Way},
     minibatch::{
         again, combinations, graph,
@@ -17,7 +18,6 @@ use super::{
     signals::{STEERING, Signals},
     startup::{self, Startup},
     step_loop::{Managers, PatternNames, StepLoop},
-    stream_plan::{self, Input, StreamPlan},
     submitter, terminal,
     way_back::{self, WayBack},
 };
@@ -27,7 +27,8 @@ use crate::{
         export::For,
         job_spec::{self, Checked, Submitter, Work},
         script_lines::{self, ScriptLine},
-        step_spec::{self, StepStreams, StepWork, base_name},
+        step_spec::{self, StepWork, base_name},
+        stream_plan::{self, Input, StreamPlan},
         table::Command,
         typed::{OptionError, Source, Sourced, Typed},
         values,
@@ -35,6 +36,7 @@ use crate::{
     output::Console,
     query::runs,
 };
+use garrick_frame::DoorClient;
 use garrick_model::{
     config::PropagateLimits,
     ids::{ArrayTask, JobId},
@@ -55,10 +57,10 @@ use std::{
 
 /// Runs `srun`; `args` are without the program's name. Returns the exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
-    run(&args).unwrap_or_else(|code| code)
+    run(&args, light::begun()).unwrap_or_else(|code| code)
 }
 
-fn run(args: &[OsString]) -> Result<i32, i32> {
+fn run(args: &[OsString], begun: Option<Begun>) -> Result<i32, i32> {
     let mut startup = Startup::begin(Command::Srun, args)?;
     if het_step::is_wanted(&startup) {
         return het_step::run(&startup, args);
@@ -120,7 +122,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
             if typed.asynchronous || typed.batch {
                 one::run(&typed, submitter, work, Way::new(typed.conf.as_deref(), console, job), console)
             } else {
-                inside(&typed, console, job, submitter, work)
+                inside(&typed, console, job, submitter, work, begun)
             }
         }
         None if typed.asynchronous || typed.batch => Err(no_job(console)),
@@ -228,10 +230,30 @@ fn is_executable(file: &Path) -> bool {
 }
 
 /// A step of a job that exists.
-fn inside(typed: &Typed, console: &Console, job: JobId, submitter: Submitter, work: StepWork) -> Result<i32, i32> {
+fn inside(
+    typed: &Typed,
+    console: &Console,
+    job: JobId,
+    submitter: Submitter,
+    work: StepWork,
+    begun: Option<Begun>,
+) -> Result<i32, i32> {
     let signals = block_signals(console)?;
-    let (spec, plan) = attended_spec(typed, console, submitter, work)?;
-    converse(typed, console, Way::new(typed.conf.as_deref(), console, job), spec, &plan, &signals)
+    let way = Way::new(typed.conf.as_deref(), console, job);
+    match begun.map(Begun::standing) {
+        Some(Standing::Over) => Ok(0),
+        Some(Standing::GoesOn(door, request)) => {
+            // What there was to say of the options was said.
+            let (Checked { spec, .. }, plan) = attended(typed, console, submitter, work)?;
+            let launch = Launch::again(request, spec, stream_plan::handed(typed, &plan, terminal::is_terminal));
+            let asked = AskedFor { launch, door, search: Search::new(way, console), deadline: None };
+            Ok(stay(typed, console, asked, &plan, &signals))
+        }
+        None | Some(Standing::Anew) => {
+            let (spec, plan) = attended_spec(typed, console, submitter, work)?;
+            converse(typed, console, way, spec, &plan, &signals)
+        }
+    }
 }
 
 /// What of a step's options is about the job that is made for it. Its files are its own affair.
@@ -324,26 +346,24 @@ fn attended_spec(
     submitter: Submitter,
     work: StepWork,
 ) -> Result<(StepSpec, StreamPlan), i32> {
-    let plan = stream_plan::attended(typed, &submitter.work_dir);
-    let pty = typed.pty.then(|| {
-        terminal::size(io::stdin()).or_else(|| terminal::size(io::stdout())).unwrap_or(terminal::DEFAULT_SIZE)
-    });
-    let spec = built(typed, console, submitter, work, plan.targets.clone(), pty)?;
+    let (Checked { spec, warnings }, plan) = attended(typed, console, submitter, work)?;
+    warnings.iter().for_each(|line| console.warning(line));
     Ok((spec, plan))
 }
 
-fn built(
+fn attended(
     typed: &Typed,
     console: &Console,
     submitter: Submitter,
     work: StepWork,
-    streams: StepStreams,
-    pty: Option<(u16, u16)>,
-) -> Result<StepSpec, i32> {
-    let Checked { spec, warnings } = step_spec::build(typed, submitter, work, streams, pty)
+) -> Result<(Checked<StepSpec>, StreamPlan), i32> {
+    let plan = stream_plan::attended(typed, &submitter.work_dir);
+    let pty = typed.pty.then(|| {
+        terminal::size(io::stdin()).or_else(|| terminal::size(io::stdout())).unwrap_or(terminal::DEFAULT_SIZE)
+    });
+    let checked = step_spec::build(typed, submitter, work, plan.targets.clone(), pty)
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
-    warnings.iter().for_each(|line| console.warning(line));
-    Ok(spec)
+    Ok((checked, plan))
 }
 
 /// Launches and stays to the end. Returns the exit code.
@@ -360,7 +380,6 @@ fn converse(
     let mut search = Search::new(way, console);
     let mut door =
         search.begin(Until { signals: Some(signals), deadline }).map_err(|no_way| no_step(console, job, no_way))?;
-    let names = pattern_names(plan, &spec.name);
     let launch = Launch::new(spec, stream_plan::handed(typed, plan, terminal::is_terminal));
     match launch.send(&mut door) {
         Ok(()) => {}
@@ -373,10 +392,25 @@ fn converse(
             return Err(startup::exit_code(1));
         }
     }
+    Ok(stay(typed, console, AskedFor { launch, door, search, deadline }, plan, signals))
+}
+
+/// A step that was asked for at a step manager's door.
+struct AskedFor<'a> {
+    launch: Launch,
+    door: DoorClient,
+    search: Search<'a>,
+    deadline: Option<Instant>,
+}
+
+/// Stays to the end. Returns the exit code.
+fn stay(typed: &Typed, console: &Console, asked: AskedFor<'_>, plan: &StreamPlan, signals: &Signals) -> i32 {
+    let AskedFor { launch, door, search, deadline } = asked;
+    let (job, names) = (search.job(), pattern_names(plan, launch.name()));
     let immediate = deadline.map(|at| at.saturating_duration_since(Instant::now()));
     let behaviour = Behaviour { immediate, ..behaviour(typed, job, plan) };
     let managers = Managers { way_back: Some(WayBack::new(search, launch)), ..Managers::one(door) };
-    Ok(StepLoop::new(managers, behaviour, plan, typed.open_mode, &names, signals, console).run())
+    StepLoop::new(managers, behaviour, plan, typed.open_mode, &names, signals, console).run()
 }
 
 /// Says that a step's manager was not reached. Returns the exit code.

@@ -2,7 +2,7 @@
 //! the same pipe or terminal. Output is written in pieces that a pipe or terminal with room takes without blocking, so that
 //! a slow reader does not keep `srun` from its signals.
 
-use super::stream_plan::{Input, Sink};
+use crate::options::stream_plan::{Input, Sink};
 use garrick_model::{
     messages::shepherd::Stream,
     patterns::{self, PatternFacts},

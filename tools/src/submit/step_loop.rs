@@ -7,11 +7,13 @@ use super::{
     search::{NoWay, Until},
     signals::Signals,
     step_files::{Got, INPUT_CHUNK, InputFile, OutputFile, Wrote},
-    stream_plan::{Input, Sink, StreamPlan},
     terminal::{self, RawMode},
     way_back::{self, WayBack},
 };
-use crate::output::{self, Console};
+use crate::{
+    options::stream_plan::{Input, Sink, StreamPlan},
+    output::{self, Console},
+};
 use garrick_frame::{DoorClient, DoorError, FrameError};
 use garrick_model::{
     ids::{ArrayTask, StepId},

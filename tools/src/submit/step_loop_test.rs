@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used)]
-use super::super::stream_plan::{Input, Sink};
 use super::*;
-use crate::options::step_spec::StepStreams;
+use crate::options::{
+    step_spec::StepStreams,
+    stream_plan::{Input, Sink},
+};
 use garrick_frame::{Decoder, Hello, HelloReply, LinkKind, PROTOCOL, Traced, encode, limits};
 use garrick_model::{
     ids::{JobId, Sluid, StepNum},

@@ -6,6 +6,7 @@ use crate::{
         export::{self, For},
         job_spec::Submitter,
         limits,
+        origin::Origin,
         table::Command,
         typed::{OptionError, Typed},
     },
@@ -23,22 +24,20 @@ pub fn look(
 ) -> Result<Submitter, OptionError> {
     let work_dir = env::current_dir()
         .map_err(|error| OptionError::Text(format!("Unable to determine the working directory: {error}")))?;
-    let travel = typed.propagate.as_deref().map(limits::asked).transpose()?;
-    let environment = match &typed.export_file {
-        Some(file) => export::from_file(&export_file(file)?)?,
-        None => export::environment(typed.export.as_deref(), env::vars_os(), whose)?,
-    };
-    Ok(Submitter {
+    let origin = Origin {
         work_dir,
         host: host_name(),
         pid: std::process::id(),
         session: nix::unistd::getsid(None).ok().and_then(|sid| u32::try_from(sid.as_raw()).ok()).unwrap_or(0),
-        umask: umask(),
+        umask: limits::file_mode_mask(),
         nice: rustix::process::getpriority_process(None).unwrap_or_default(),
-        rlimits: limits::soft_limits(travel.as_ref().unwrap_or(site)),
-        environment,
-        submit_line: submit_line(command, args),
-    })
+        variables: env::vars_os().collect(),
+    };
+    let submitter = origin.submitter(command, args, typed, whose, site, limits::soft)?;
+    match &typed.export_file {
+        Some(file) => Ok(Submitter { environment: export::from_file(&export_file(file)?)?, ..submitter }),
+        None => Ok(submitter),
+    }
 }
 
 /// This host's name up to its first dot.
@@ -51,21 +50,6 @@ pub fn host_name() -> String {
 pub fn user_name() -> String {
     let uid = nix::unistd::getuid().as_raw();
     User::by_uid(uid).map_or_else(|| uid.to_string(), |user| user.name)
-}
-
-fn umask() -> u32 {
-    // `SLURM_UMASK` overrides the process's own (sbatch(1)).
-    let named = env::var("SLURM_UMASK").ok().and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
-    named.filter(|mask| *mask <= 0o777).unwrap_or_else(limits::file_mode_mask)
-}
-
-fn submit_line(command: Command, args: &[OsString]) -> String {
-    let mut line = command.name().to_owned();
-    for arg in args {
-        line.push(' ');
-        line.push_str(&arg.to_string_lossy());
-    }
-    line
 }
 
 /// A file, or the number of an open descriptor.
@@ -93,12 +77,6 @@ fn export_file(name: &str) -> Result<Vec<u8>, OptionError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    #[test]
-    fn the_submit_line_is_as_typed() {
-        let args: Vec<OsString> = ["-n4", "job.sh", "a b"].map(OsString::from).into();
-        assert_eq!(submit_line(Command::Sbatch, &args), "sbatch -n4 job.sh a b");
-    }
 
     #[test]
     fn what_travels_is_looked_up() {

@@ -239,7 +239,15 @@ impl DoorClient {
 
     /// Talks over a socket that is already connected (a socket pair in a test).
     pub fn over(socket: UnixStream, link: LinkKind, program: &str) -> Result<Self, DoorError> {
-        Self::start(socket.into(), PathBuf::from("socket"), &Hello::new(link, program), None)
+        Self::start(socket.into(), PathBuf::from("socket"), Some(&Hello::new(link, program)), None)
+    }
+
+    /// Goes on with a connection that was greeted and welcomed before, at the end of a message.
+    pub fn go_on(socket: OwnedFd, path: &Path, timeout: Option<Duration>) -> Result<Self, DoorError> {
+        let mut client = Self::start(socket, path.to_owned(), None, timeout)?;
+        client.reader.welcomed = true;
+        client.set_timeout(timeout)?;
+        Ok(client)
     }
 
     fn greet(path: &Path, hello: &Hello, timeout: Option<Duration>) -> Result<Self, DoorError> {
@@ -268,21 +276,23 @@ impl DoorClient {
                 Err(errno) => return Err(failed(errno)),
             }
         }
-        let mut client = Self::start(fd, path.to_owned(), hello, timeout)?;
+        let mut client = Self::start(fd, path.to_owned(), Some(hello), timeout)?;
         if timeout.is_some() {
             client.reader.set_timeout(timeout)?;
         }
         Ok(client)
     }
 
-    fn start(fd: OwnedFd, path: PathBuf, hello: &Hello, timeout: Option<Duration>) -> Result<Self, DoorError> {
+    fn start(fd: OwnedFd, path: PathBuf, hello: Option<&Hello>, timeout: Option<Duration>) -> Result<Self, DoorError> {
         let peer = match PeerCred::of(&fd) {
             Ok(peer) => peer,
             Err(source) => return Err(DoorError::Io { path, doing: "asking who answers", source }),
         };
         let socket = Arc::new(Socket { fd, peer, path });
         let mut pending = Vec::with_capacity(1024);
-        encode_into(hello, limits::HELLO, &mut pending).map_err(|e| socket.frame(e))?;
+        if let Some(hello) = hello {
+            encode_into(hello, limits::HELLO, &mut pending).map_err(|e| socket.frame(e))?;
+        }
         let greeting = pending.len();
         Ok(Self {
             reader: DoorReader {

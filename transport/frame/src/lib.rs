@@ -7,6 +7,7 @@
 //! | [`limits`] | how large a frame may be, by class |
 //! | [`codec`] | length-prefixed MessagePack frames with named fields: [`encode`], [`Decoder`] |
 //! | [`door`] | [`DoorClient`]: a command's connection to a daemon's Unix socket |
+//! | [`light`] | what the light `srun` says at a `stepd`'s door |
 //! | [`fds`] | [`FdChannel`]: frames with file descriptors beside them, between `stepd` and its launcher |
 //! | [`rights`] | one `sendmsg` or `recvmsg` with descriptors |
 
@@ -14,6 +15,7 @@ pub mod codec;
 pub mod door;
 pub mod fds;
 pub mod hello;
+pub mod light;
 pub mod limits;
 pub mod rights;
 

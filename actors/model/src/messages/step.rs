@@ -30,6 +30,11 @@ pub enum CommandToStepMgr {
         #[serde(default)]
         descriptors: [bool; 3],
     },
+    /// From the light `srun`: its arguments and what it is, laid out as `garrick_frame::light` says. The door makes a
+    /// `Launch` of it, or answers that the whole command is to do that.
+    LaunchLight(ByteBuf),
+    /// The light `srun` has become the whole command: what was kept from it is to be said, and all that follows.
+    TakeOver,
     /// The command of a started step is back after its connection broke. `Accepted`, and how the step ended, once it has:
     /// what it wrote meanwhile had nowhere to go, so it is ended if it runs still.
     Rejoin {
@@ -161,6 +166,19 @@ pub struct AttachedFile {
     pub pack: bool,
 }
 
+/// What the light `srun` is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LightReply {
+    /// The step is over, and all went well.
+    Done,
+    /// Nothing was begun: the whole command is to read the options itself.
+    Whole,
+    /// The whole command is to go on with this connection: what was kept back follows, and all that comes.
+    TakeOver,
+    /// Write this to standard error.
+    Say(String),
+}
+
 /// To a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum StepMgrToCommand {
@@ -173,6 +191,8 @@ pub enum StepMgrToCommand {
         /// Things said to the user.
         warnings: Vec<String>,
     },
+    /// To the light `srun`, from the door.
+    Light(LightReply),
     /// It waits (said once, and when the reason changes).
     Queued {
         /// Why.

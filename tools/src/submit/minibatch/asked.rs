@@ -1,13 +1,11 @@
 //! What is asked for a step that is handed over: its own part of the job, no more, and files instead of an `srun` that
 //! stays with it.
 
-use crate::{
-    options::{
-        job_spec::{Checked, Submitter},
-        step_spec::{self, StepWork},
-        typed::{OptionError, Source, Sourced, Typed},
-    },
-    submit::stream_plan,
+use crate::options::{
+    job_spec::{Checked, Submitter},
+    step_spec::{self, StepWork},
+    stream_plan,
+    typed::{OptionError, Source, Sourced, Typed},
 };
 use garrick_model::{
     batch::{FailLimit, RetryPolicy, StepDependencies},

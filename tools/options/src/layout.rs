@@ -191,7 +191,7 @@ pub fn check_step(asked: &TypedLayout, warnings: &mut Vec<String>) -> Result<(),
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::options::{
+    use crate::{
         sources::{command_line, lay_over},
         table::Command,
     };

@@ -320,7 +320,7 @@ pub const OPTIONS: &[OptionDef] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::table::{Command, options_of};
+    use crate::table::{Command, options_of};
 
     #[test]
     fn options_that_are_named_apart_exist() {

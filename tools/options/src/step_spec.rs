@@ -141,7 +141,7 @@ pub fn base_name(path: &OsString) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::options::{
+    use crate::{
         sources::{command_line, lay_over},
         table::Command,
     };

@@ -11,6 +11,9 @@
 //! | [`export`] | `--export`: the environment that is passed on |
 //! | [`limits`] | resource limits and file mode mask that are passed on |
 //! | [`job_spec`], [`step_spec`] | what was typed, checked and turned into what it means |
+//! | [`stream_plan`] | a step's streams: where they go |
+//! | [`origin`] | what of the process that asks travels |
+//! | [`light`] | what the light `srun` sends, read by the step manager |
 //! | [`help`] | `--help` and `--usage` |
 
 pub mod behaviour;
@@ -20,14 +23,17 @@ pub mod gres;
 pub mod help;
 pub mod job_spec;
 pub mod layout;
+pub mod light;
 pub mod limits;
 pub mod minibatch;
 pub mod near;
+pub mod origin;
 pub mod placement;
 pub mod script_lines;
 pub mod size;
 pub mod sources;
 pub mod step_spec;
+pub mod stream_plan;
 pub mod streams;
 pub mod table;
 pub mod timing;

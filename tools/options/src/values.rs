@@ -180,7 +180,7 @@ pub fn cpu_bind(given: &Given<'_>) -> Result<(CpuBind, bool), OptionError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::options::typed::Source;
+    use crate::typed::Source;
     use std::ffi::OsStr;
 
     fn given(name: &'static str, value: &'static str) -> Given<'static> {

@@ -124,7 +124,7 @@ fn wrapped(out: &mut dyn Write, indent: &str, words: &[String]) -> io::Result<()
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::options::{sources, typed::Help};
+    use crate::{sources, typed::Help};
 
     fn shown(write: fn(Command, &mut dyn Write) -> io::Result<()>, command: Command) -> String {
         let mut out = Vec::new();

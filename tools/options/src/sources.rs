@@ -220,7 +220,7 @@ fn apply(typed: &mut Typed, def: &'static OptionDef, given: &Given<'_>) -> Resul
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::options::{script_lines, typed::Sourced};
+    use crate::{script_lines, typed::Sourced};
     use garrick_model::{
         resources::{MemoryMib, MemoryRequest},
         time::TimeLimit,

@@ -277,7 +277,7 @@ fn names_in_file(option: &'static str, path: &str) -> Result<Vec<String>, Option
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::options::{
+    use crate::{
         sources::{command_line, lay_over},
         table::Command,
     };

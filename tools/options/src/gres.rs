@@ -211,7 +211,7 @@ pub fn of_step(typed: &Typed) -> (GresRequest, GresRequest) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::options::{
+    use crate::{
         script_lines::{Mark, ScriptLine},
         sources::{command_line, lay_over},
         table::Command,

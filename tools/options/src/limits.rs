@@ -41,16 +41,20 @@ pub fn asked(text: &str) -> Result<PropagateLimits, OptionError> {
     }
 }
 
-/// This process's soft limits that travel.
-pub fn soft_limits(travel: &PropagateLimits) -> Vec<ResourceLimit> {
-    TRAVELLING
-        .into_iter()
-        .filter(|(name, _)| travel.includes(name))
+/// Of a process's soft limits those that travel. `soft` gives them; `None`: that one cannot be asked.
+pub fn travelling(travel: &PropagateLimits, soft: impl Fn(Resource) -> Option<u64>) -> Vec<ResourceLimit> {
+    let names = TRAVELLING.into_iter().filter(|(name, _)| travel.includes(name));
+    names
         .filter_map(|(_, resource)| {
-            let (soft, _) = getrlimit(resource).ok()?;
+            let soft = soft(resource)?;
             Some(ResourceLimit { resource: resource as u32, soft: (soft != RLIM_INFINITY).then_some(soft) })
         })
         .collect()
+}
+
+/// This process's own.
+pub fn soft(resource: Resource) -> Option<u64> {
+    getrlimit(resource).ok().map(|(soft, _)| soft)
 }
 
 /// This process's file mode creation mask. The kernel tells it only by setting another, so it is set for a moment: to be
@@ -78,15 +82,15 @@ mod tests {
 
     #[test]
     fn limits_carry_linux_numbers() {
-        let limits = soft_limits(&PropagateLimits::Only(vec!["NOFILE".to_owned()]));
+        let limits = travelling(&PropagateLimits::Only(vec!["NOFILE".to_owned()]), soft);
         assert_eq!(limits.len(), 1);
         assert_eq!(limits[0].resource, libc::RLIMIT_NOFILE);
-        assert!(soft_limits(&PropagateLimits::None).is_empty());
+        assert!(travelling(&PropagateLimits::None, soft).is_empty());
     }
 
     #[test]
     fn the_sites_exceptions_stay_behind() {
-        let limits = soft_limits(&PropagateLimits::Except(vec!["MEMLOCK".to_owned()]));
+        let limits = travelling(&PropagateLimits::Except(vec!["MEMLOCK".to_owned()]), soft);
         assert!(limits.iter().all(|l| l.resource != libc::RLIMIT_MEMLOCK));
         assert_eq!(limits.len(), TRAVELLING.len() - 1);
     }

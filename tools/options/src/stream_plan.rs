@@ -2,7 +2,7 @@
 //! names one file for the step is read or written by `srun` itself; one that differs by node or task (`%N`, `%n`, `%t`)
 //! is opened on the nodes, and so is everything of a step that nobody waits for.
 
-use crate::options::{step_spec::StepStreams, typed::Typed};
+use crate::{step_spec::StepStreams, typed::Typed};
 use garrick_model::{
     patterns::{self, FilesPer},
     spec::{StdinTo, StreamTarget},
@@ -161,7 +161,7 @@ pub fn absolute(pattern: &str, work_dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::typed::{Source, Sourced};
+    use crate::typed::{Source, Sourced};
 
     fn plan(input: Option<&str>, output: Option<&str>, error: Option<&str>) -> StreamPlan {
         let own = |text: Option<&str>| text.map(str::to_owned);

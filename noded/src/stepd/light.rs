@@ -1,0 +1,108 @@
+//! What is kept from a light `srun`, which understands four words and shows nothing by itself. All goes well: it hears of
+//! nothing but the end. At anything else it becomes the whole command, which is told all that was kept.
+
+use garrick_frame::light::{Launch, MOST_TEXT, WORDS};
+use garrick_model::{
+    ids::JobId,
+    messages::step::StepMgrToCommand,
+    state::{ExitStatus, StepState},
+    time::Timestamp,
+};
+use garrick_options::light::{self, Asked};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Whose steps are asked for, and where.
+#[derive(Clone, Debug)]
+pub struct Asks {
+    /// Job.
+    pub job: JobId,
+    /// This host, up to its first dot.
+    pub host: String,
+}
+
+impl Asks {
+    /// Reads a request, which came with so many descriptors. `None`: the whole command is to do it.
+    pub fn read(&self, body: &[u8], descriptors: usize) -> Option<Asked> {
+        let launch = Launch::read(body).filter(|_| body.len() <= WORDS * 8 + MOST_TEXT)?;
+        // Whatever a user's words do to the code that reads them, other steps of the job go on.
+        let read = || light::read(&launch, self.job, &self.host, Timestamp::now());
+        let asked = catch_unwind(AssertUnwindSafe(read)).ok().flatten()?;
+        (asked.descriptors.iter().filter(|wanted| **wanted).count() == descriptors).then_some(asked)
+    }
+}
+
+/// What is to be told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// Nothing now.
+    Nothing,
+    /// A line on standard error.
+    Line(String),
+    /// The step is over, and nothing is to be said.
+    Done,
+    /// The command is to be the whole one, and hear this.
+    TakeOver(Vec<StepMgrToCommand>),
+}
+
+/// A conversation with a light `srun`.
+#[derive(Debug)]
+pub struct Kept {
+    job: JobId,
+    quiet: bool,
+    waits: bool,
+    messages: Vec<StepMgrToCommand>,
+}
+
+impl Kept {
+    /// Nothing was said.
+    pub const fn new(job: JobId, quiet: bool) -> Self {
+        Self { job, quiet, waits: false, messages: Vec::new() }
+    }
+
+    /// The step manager says something.
+    pub fn hear(&mut self, message: StepMgrToCommand) -> Told {
+        match &message {
+            StepMgrToCommand::Accepted { warnings, .. } if warnings.is_empty() => {}
+            // What was said is not kept, or it would be said again.
+            StepMgrToCommand::Queued { .. } => {
+                let first = !std::mem::replace(&mut self.waits, true);
+                return if first { self.say(light::waits(self.job)) } else { Told::Nothing };
+            }
+            StepMgrToCommand::Started(layout) if layout.handed == [true; 3] => {
+                let step = self.messages.iter().find_map(|kept| match kept {
+                    StepMgrToCommand::Accepted { step, .. } => Some(*step),
+                    _ => None,
+                });
+                self.messages.push(message);
+                return match step.filter(|_| self.waits) {
+                    Some(step) => self.say(light::created(step)),
+                    None => Told::Nothing,
+                };
+            }
+            StepMgrToCommand::TaskExited { status: ExitStatus { code: 0, signal: None, .. }, oom: false, .. } => {}
+            StepMgrToCommand::Finished {
+                exit: ExitStatus { code: 0, signal: None, .. },
+                state: StepState::Completed,
+            } => return Told::Done,
+            _ => {
+                self.messages.push(message);
+                return Told::TakeOver(self.take());
+            }
+        }
+        self.messages.push(message);
+        Told::Nothing
+    }
+
+    /// The command is the whole one from now on: this is what it has missed.
+    pub fn take(&mut self) -> Vec<StepMgrToCommand> {
+        std::mem::take(&mut self.messages)
+    }
+
+    fn say(&self, text: String) -> Told {
+        if self.quiet { Told::Nothing } else { Told::Line(format!("srun: {text}\n")) }
+    }
+}
+
+#[cfg(test)]
+#[path = "light_test.rs"]
+mod tests;
