@@ -52,6 +52,8 @@ pub struct Behaviour {
     pub quit_on_interrupt: bool,
     /// `-K`
     pub kill_on_bad_exit: bool,
+    /// Output of the tasks may pass through here, as far as is known before the step is heard to start.
+    pub may_relay: bool,
     /// `--immediate`: the step manager is to have said by then whether there is room.
     pub immediate: Option<Duration>,
 }
@@ -118,6 +120,7 @@ pub struct Conversation {
 impl Conversation {
     /// Before anything was sent.
     pub fn new(behaviour: Behaviour) -> Self {
+        let relays_output = behaviour.may_relay;
         let labels = behaviour.label.then(|| Labels::new(1, !behaviour.unbuffered));
         Self {
             behaviour,
@@ -132,7 +135,7 @@ impl Conversation {
             aborted: false,
             input_under_way: 0,
             sluid: None,
-            relays_output: true,
+            relays_output,
             parted: false,
             said_parted: false,
         }

@@ -21,6 +21,7 @@ fn behaviour() -> Behaviour {
         disable_status: false,
         quit_on_interrupt: false,
         kill_on_bad_exit: false,
+        may_relay: true,
         immediate: None,
     }
 }

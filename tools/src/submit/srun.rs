@@ -39,6 +39,7 @@ use crate::{
 use garrick_frame::DoorClient;
 use garrick_model::{
     config::PropagateLimits,
+    env_vars,
     ids::{ArrayTask, JobId},
     node_sizes::NodeSizes,
     refusal::Refusal,
@@ -246,7 +247,10 @@ fn inside(
             // What there was to say of the options was said.
             let (Checked { spec, .. }, plan) = attended(typed, console, submitter, work)?;
             let launch = Launch::again(request, spec, stream_plan::handed(typed, &plan, terminal::is_terminal));
-            let asked = AskedFor { launch, door, search: Search::new(way, console), deadline: None };
+            let search = Search::new(way, console);
+            // The light form is asked for where tasks write to its own files. On other nodes they cannot.
+            let may_relay = env::var(env_vars::SLURM_NNODES).ok().as_deref() != Some("1");
+            let asked = AskedFor { launch, door, search, deadline: None, may_relay };
             Ok(stay(typed, console, asked, &plan, &signals))
         }
         None | Some(Standing::Anew) => {
@@ -392,7 +396,7 @@ fn converse(
             return Err(startup::exit_code(1));
         }
     }
-    Ok(stay(typed, console, AskedFor { launch, door, search, deadline }, plan, signals))
+    Ok(stay(typed, console, AskedFor { launch, door, search, deadline, may_relay: true }, plan, signals))
 }
 
 /// A step that was asked for at a step manager's door.
@@ -401,14 +405,15 @@ struct AskedFor<'a> {
     door: DoorClient,
     search: Search<'a>,
     deadline: Option<Instant>,
+    may_relay: bool,
 }
 
 /// Stays to the end. Returns the exit code.
 fn stay(typed: &Typed, console: &Console, asked: AskedFor<'_>, plan: &StreamPlan, signals: &Signals) -> i32 {
-    let AskedFor { launch, door, search, deadline } = asked;
+    let AskedFor { launch, door, search, deadline, may_relay } = asked;
     let (job, names) = (search.job(), pattern_names(plan, launch.name()));
     let immediate = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-    let behaviour = Behaviour { immediate, ..behaviour(typed, job, plan) };
+    let behaviour = Behaviour { immediate, may_relay, ..behaviour(typed, job, plan) };
     let managers = Managers { way_back: Some(WayBack::new(search, launch)), ..Managers::one(door) };
     StepLoop::new(managers, behaviour, plan, typed.open_mode, &names, signals, console).run()
 }
@@ -453,6 +458,7 @@ pub(super) fn behaviour(typed: &Typed, job: JobId, plan: &StreamPlan) -> Behavio
         disable_status: typed.disable_status,
         quit_on_interrupt: typed.quit_on_interrupt,
         kill_on_bad_exit: typed.kill_on_bad_exit.unwrap_or(false),
+        may_relay: true,
         immediate: None,
     }
 }

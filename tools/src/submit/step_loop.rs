@@ -137,6 +137,10 @@ impl<'a> StepLoop<'a> {
             parts.begin(&mut heard);
         }
         self.pass_on(heard, &mut effects);
+        // What was read already does not show at a descriptor.
+        for link in self.listening() {
+            self.take_messages(link, &mut effects);
+        }
         loop {
             self.carry_out(&mut effects);
             self.grant();
@@ -147,13 +151,14 @@ impl<'a> StepLoop<'a> {
             }
             self.prepare_input(&mut effects);
             let ready = self.wait();
-            if ready.signal {
-                self.take_signals(&mut effects);
-            }
             for link in ready.doors {
                 if self.ended.is_none() {
                     self.take_messages(link, &mut effects);
                 }
+            }
+            // A step that is heard to have begun is no pending one.
+            if ready.signal {
+                self.take_signals(&mut effects);
             }
             if ready.input {
                 self.take_input(&mut effects);

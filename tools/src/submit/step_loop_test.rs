@@ -110,6 +110,7 @@ fn run(dir: &std::path::Path, label: bool, input: Input, manager: impl FnOnce(Ma
         disable_status: false,
         quit_on_interrupt: false,
         kill_on_bad_exit: false,
+        may_relay: true,
         immediate: None,
     };
     let names = PatternNames { user: "alice".to_owned(), job_name: "demo".to_owned(), array_task: None };
