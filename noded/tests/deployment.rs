@@ -23,11 +23,11 @@ const ALICE: (&str, u32) = ("games", 5);
 const BOB: (&str, u32) = ("nobody", 65534);
 const ROOT: (&str, u32) = ("root", 0);
 
-const COMMANDS: [&str; 8] = ["srun", "sbatch", "salloc", "sinfo", "squeue", "scontrol", "scancel", "sattach"];
+const COMMANDS: [&str; 7] = ["sbatch", "salloc", "sinfo", "squeue", "scontrol", "scancel", "sattach"];
 
 /// The programs under their names. Copies: the folder in which they were built may be closed to other users.
 fn copy_programs(built: &Path, to: &Path) {
-    for program in ["garrick", "noded", "stepd"] {
+    for program in ["garrick", "srun", "noded", "stepd"] {
         support::copy_program(&built.join(program), &to.join(program));
     }
     for command in COMMANDS {

@@ -135,8 +135,10 @@ impl Site {
         let (bin, network) = (built(), Network::make());
         let hostname = nix::unistd::gethostname().unwrap().into_string().unwrap();
         // A copy: the folder in which it was built may be closed to other users.
-        support::copy_program(&bin.join("garrick"), &work.join("garrick"));
-        for name in ["srun", "sbatch", "sinfo", "scontrol", "scancel"] {
+        for program in ["garrick", "srun"] {
+            support::copy_program(&bin.join(program), &work.join(program));
+        }
+        for name in ["sbatch", "sinfo", "scontrol", "scancel"] {
             std::os::unix::fs::symlink("garrick", work.join(name)).unwrap();
         }
         for (name, program) in [("slurmctld", "noded"), ("slurmd", "noded"), ("stepd", "stepd")] {

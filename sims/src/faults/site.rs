@@ -21,7 +21,7 @@ const LONGEST_COMMAND: &str = "300";
 const DISK_MIB: u64 = 64;
 /// CPUs that each node claims.
 pub const CPUS: u32 = 8;
-const COMMANDS: [&str; 9] = ["srun", "sbatch", "sinfo", "scontrol", "swait", "scancel", "squeue", "salloc", "sattach"];
+const COMMANDS: [&str; 8] = ["sbatch", "sinfo", "scontrol", "swait", "scancel", "squeue", "salloc", "sattach"];
 
 /// What a site is made of.
 #[derive(Clone, Debug)]
@@ -228,6 +228,7 @@ impl Site {
         // Not links to where they were built: that folder may be closed to other users.
         for (name, program) in [
             ("garrick", "garrick"),
+            ("srun", "srun"),
             ("slurmctld", "noded"),
             ("slurmd", "noded"),
             ("noded", "noded"),

@@ -100,10 +100,10 @@ impl Hosts {
             move |cause| ClusterError::File { operation, path, cause }
         };
         fs::create_dir(&self.bin).map_err(file("create", &self.bin))?;
-        let garrick = beside("garrick")?;
+        let (garrick, srun) = (beside("garrick")?, beside("srun")?);
         for name in ["srun", "sbatch", "sinfo", "scontrol", "swait", "stail", "scancel", "squeue"] {
             let link = self.bin.join(name);
-            symlink(&garrick, &link).map_err(file("link", &link))?;
+            symlink(if name == "srun" { &srun } else { &garrick }, &link).map_err(file("link", &link))?;
         }
         for (name, program) in [("slurmctld", "noded"), ("slurmd", "noded"), ("stepd", "stepd")] {
             let (from, to) = (beside(program)?, self.bin.join(name));

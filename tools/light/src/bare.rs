@@ -198,18 +198,22 @@ impl Given {
         };
         if named {
             // Called by whatever name, it is `srun`.
-            let args = args.0;
-            let own = c"srun".as_ptr().cast::<u8>();
-            if args.is_null() {
-                kernel::exit(1);
+            if args.get(0).is_some_and(|name| !is_srun(name)) {
+                // SAFETY: there is a first argument, and its place is this process's own to change.
+                unsafe { args.0.cast_mut().write_volatile(c"srun".as_ptr().cast()) };
             }
-            // SAFETY: the first place of the arguments is this process's own to change.
-            unsafe { args.cast_mut().write_volatile(own) };
-            kernel::execute(program.start(), args, whole);
+            kernel::execute(program.start(), args.0, whole);
         }
         kernel::write_error(b"srun: error: cannot start the program garrick, which belongs beside this one: it is in no folder that is known, or not there\n");
         kernel::exit(1)
     }
+}
+
+/// Is this a path of something of that name?
+fn is_srun(path: Text) -> bool {
+    let len = path.len();
+    let name = if len < 4 { None } else { path.from(len - 4).behind(b"srun\0") };
+    name.is_some() && (len == 4 || path.byte(len - 5) == b'/')
 }
 
 /// An environment and one entry more; without it where there is no memory.

@@ -18,6 +18,11 @@ impl Text {
         unsafe { self.0.wrapping_add(at).read_volatile() }
     }
 
+    /// Its end from there on. Not beyond its NUL.
+    pub fn from(self, at: usize) -> Self {
+        Self(self.0.wrapping_add(at))
+    }
+
     /// Without its NUL.
     pub fn len(self) -> usize {
         let mut len = 0;
