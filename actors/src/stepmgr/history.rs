@@ -370,7 +370,14 @@ impl History {
         let Some(key) = members.first().map(|(member, _)| stored.key(first, *member)) else { return };
         let all_of = stored.name(first, members);
         let step = RecordedStep { all_of, attempt: tries.unwrap_or(0), ..self.record(key, None, StepState::Pending) };
-        self.tell_step(key, None, fill_in(step), tell);
+        let mut step = fill_in(step);
+        if step.word == Reason::DependencyNeverSatisfied
+            && let Some(dependency) =
+                members.first().and_then(|(member, _)| stored.spec_of(*member)?.dependency.as_ref())
+        {
+            step.reason = format!("{}: {dependency}", step.reason);
+        }
+        self.tell_step(key, None, step, tell);
     }
 
     /// What is known of a step whatever became of it.

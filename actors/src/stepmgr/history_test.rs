@@ -211,6 +211,31 @@ fn steps_that_never_started_say_why_and_who_cancelled_them() {
 }
 
 #[test]
+fn a_step_that_can_never_run_names_what_it_waited_for() {
+    let batch = |name: &str, dependency: Option<&str>| StepBatch {
+        specs: vec![StepSpec { dependency: dependency.map(|text| text.parse().unwrap()), ..step(name) }],
+        members: BatchMembers::Each,
+    };
+    let never = StepEvent::Withdrawn {
+        first: 1,
+        members: vec![(0, 0)],
+        state: StepState::Cancelled,
+        cause: StepEnd::DependencyNeverSatisfied,
+        at: Timestamp(1300),
+    };
+    let steps = told(
+        vec![
+            accepted(0, batch("prepare", None), 1100),
+            accepted(1, batch("reduce", Some("afterok:0")), 1100),
+            ended(StepKey::number(0), StepState::Failed, THREE, None, 1200),
+            never,
+        ],
+        &texts(),
+    );
+    assert_eq!(steps[1].1.reason, "its dependency can never be satisfied: afterok:0");
+}
+
+#[test]
 fn steps_of_a_list_have_line_and_command_of_their_own() {
     let mut list = CommandList::default();
     for (line, command) in [(1, "one"), (4, "two")] {

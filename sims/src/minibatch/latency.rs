@@ -7,7 +7,10 @@ use super::{
     hosts::Hosts,
     inside::{Account, Fallible, Inside},
 };
-use std::time::Duration;
+use std::{
+    process::{Command, Stdio},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 /// Nodes, besides the controller's host.
 const NODES: usize = 4;
@@ -18,6 +21,8 @@ const DELAY: Duration = Duration::from_millis(1);
 const USUAL: usize = 20_000;
 /// Steps over all nodes, for so many single ones.
 const WIDE_ONE_IN: usize = 40;
+/// Steps over all nodes whose starts are timed.
+const WIDE_STARTS: usize = 41;
 
 /// The scenario: once without delay, once with.
 pub fn latency(order: &Order) -> Result<Findings, ClusterError> {
@@ -70,5 +75,51 @@ pub fn inside(inside: &Inside) -> Fallible<Findings> {
     }
     let took = account.close(few as u64, 0)?;
     found.serial_pace("srun after srun", few as u64, took.as_secs_f64(), None);
+    wide_starts(inside, &mut found)?;
     Ok(found)
+}
+
+/// From the start of an `srun` over all nodes to its last task's, and the same for as many processes started here by hand.
+fn wide_starts(inside: &Inside, found: &mut Findings) -> Fallible<()> {
+    let (nodes, ranks) = (format!("-N{NODES}"), format!("-n{NODES}"));
+    let stepped = median_start(|| {
+        let mut srun = inside.command("srun");
+        srun.args(["--quiet", &nodes, &ranks, "date", "+%s%N"]);
+        stamps(vec![srun])
+    })?;
+    let by_hand = median_start(|| {
+        let date = || {
+            let mut date = Command::new("date");
+            date.arg("+%s%N");
+            date
+        };
+        stamps((0..NODES).map(|_| date()).collect())
+    })?;
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    found.amount("from srun to the last of four tasks' start", millis(stepped), "ms", None);
+    found.amount("four processes by hand, to the last one's start", millis(by_hand), "ms", None);
+    found.amount("the one over the other", millis(stepped) / millis(by_hand), "", None);
+    Ok(())
+}
+
+/// Median of the time to the last start.
+fn median_start(started: impl Fn() -> Fallible<Duration>) -> Fallible<Duration> {
+    let mut times = (0..WIDE_STARTS).map(|_| started()).collect::<Fallible<Vec<_>>>()?;
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+/// Starts commands that print when their processes began, in nanoseconds of the clock; the time until the last of them did.
+fn stamps(commands: Vec<Command>) -> Fallible<Duration> {
+    let began = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let started = |mut command: Command| command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let children = commands.into_iter().map(started).collect::<Result<Vec<_>, _>>()?;
+    let mut last = 0;
+    for child in children {
+        let output = child.wait_with_output()?;
+        for line in std::str::from_utf8(&output.stdout)?.lines() {
+            last = last.max(line.trim().parse()?);
+        }
+    }
+    Ok(Duration::from_nanos(last).saturating_sub(began))
 }
