@@ -1,5 +1,5 @@
 //! Links `srun` without start files and without a C library, on the machines for which it has an entry of its own. The
-//! libraries that the compiler names for every program are empty archives here: whatever would need one does not link.
+//! libraries that the compiler names for every program are empty archives here.
 
 use std::{env, fs, io, path::Path};
 
@@ -15,7 +15,8 @@ const UNRESOLVED: &str = "-Wl,--unresolved-symbols=ignore-all";
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|v| v == value);
-    if !is("CARGO_CFG_TARGET_OS", "linux") || !is("CARGO_CFG_TARGET_ARCH", "x86_64") {
+    let gnu = is("CARGO_CFG_TARGET_ENV", "gnu");
+    if !is("CARGO_CFG_TARGET_OS", "linux") || !is("CARGO_CFG_TARGET_ARCH", "x86_64") || !gnu {
         return Ok(());
     }
     let Some(out) = env::var_os("OUT_DIR") else { return Ok(()) };

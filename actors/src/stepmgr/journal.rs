@@ -226,6 +226,8 @@ pub struct RunningStep {
     pub origin: Option<Arc<StepOrigin>>,
     /// The step that it is lined up behind.
     pub after: Option<StepKey>,
+    /// Of the command that stays with it.
+    pub request: Option<RequestId>,
 }
 
 /// What became so far of the steps that share a limit of failures.
@@ -307,8 +309,10 @@ pub struct Ledger {
     /// The step behind each that has one.
     lines: BTreeMap<StepKey, StepKey>,
     answers: Recent<Answer>,
-    /// Steps that were started for commands that stay with them, by their requests.
-    pub launches: Recent<StepKey>,
+    /// Steps that run for commands that stay with them, by their requests.
+    attended: BTreeMap<RequestId, StepKey>,
+    /// The same of steps that are over, the latest.
+    were_attended: Recent<StepKey>,
 }
 
 impl Ledger {
@@ -321,17 +325,25 @@ impl Ledger {
         ledger
     }
 
+    /// The step that was started for the request of a command that stays with it.
+    pub fn launched(&self, request: &RequestId) -> Option<StepKey> {
+        self.attended.get(request).copied().or_else(|| self.were_attended.of(request))
+    }
+
     /// The only way to change it.
     pub fn apply(&mut self, event: &StepEvent) {
         match event {
             StepEvent::Accepted { request, first, batch, at } => self.accepted(*request, *first, batch, *at),
             StepEvent::Started { step, attempt, at, places, origin, after, request } => {
                 if let Some(request) = request {
-                    self.launches.note(*request, *step);
+                    self.attended.insert(*request, *step);
                 }
                 let (places, origin) = (places.clone(), origin.clone());
                 let after = after.filter(|after| self.running.contains_key(after));
-                self.started(*step, RunningStep { attempt: *attempt, since: *at, places, origin, after });
+                self.started(
+                    *step,
+                    RunningStep { attempt: *attempt, since: *at, places, origin, after, request: *request },
+                );
             }
             StepEvent::Retried { step, attempt, after, .. } => self.retried(*step, *attempt, *after),
             StepEvent::Ended { result, at } => self.ended(result, *at),
@@ -407,6 +419,10 @@ impl Ledger {
     /// A step runs no more: what it held is that of the next in its line.
     fn stopped(&mut self, step: StepKey) -> Option<RunningStep> {
         let running = self.running.remove(&step)?;
+        if let Some(request) = running.request {
+            self.attended.remove(&request);
+            self.were_attended.note(request, step);
+        }
         let next = self.lines.remove(&step);
         if let Some(after) = running.after {
             self.lines.remove(&after);

@@ -31,7 +31,7 @@ impl StepMgrCore {
     /// The step that a request has led to.
     pub(super) fn launched(&self, request: &RequestId) -> Option<StepKey> {
         let waiting = self.asked_for.get(request).map(|step| StepKey::number(*step));
-        waiting.or_else(|| self.ledger.launches.of(request))
+        waiting.or_else(|| self.ledger.launched(request))
     }
 
     pub(super) fn rejoin_of_run(&mut self, client: ClientId, step: StepId, sluid: Sluid, out: &mut Vec<StepMgrEffect>) {

@@ -58,6 +58,7 @@ pub async fn converse(
     clients: Rc<Clients>,
 ) {
     let client = clients.open(sender);
+    let uid = caller.uid;
     tell_manager(&manager, TraceContext::root(), StepMgrInput::ClientOpened { client, caller });
     loop {
         match receiver.recv().await {
@@ -66,7 +67,7 @@ pub async fn converse(
                 let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
                 let (mut request, came) = (message.msg, receiver.take_descriptors());
                 match &request {
-                    CommandToStepMgr::LaunchLight(body) => match clients.asks.read(body, came.len()) {
+                    CommandToStepMgr::LaunchLight(body) => match clients.asks.read(body, uid, came.len()) {
                         Some(Asked { request: id, spec, descriptors, quiet, warnings }) => {
                             clients.attend_lightly(client, Kept::new(clients.asks.job, quiet), &warnings);
                             request = CommandToStepMgr::Launch { request: id, spec: Box::new(spec), descriptors };

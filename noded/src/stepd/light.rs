@@ -4,30 +4,38 @@
 use garrick_frame::light::{Launch, MOST_TEXT, WORDS};
 use garrick_model::{
     ids::JobId,
-    messages::step::StepMgrToCommand,
+    messages::step::{LightReply, StepMgrToCommand},
     state::{ExitStatus, StepState},
     time::Timestamp,
 };
 use garrick_options::light::{self, Asked};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Descriptors of a light `srun`: 0, 1 and 2.
+const ALL: usize = 3;
+
 /// Whose steps are asked for, and where.
 #[derive(Clone, Debug)]
 pub struct Asks {
     /// Job.
     pub job: JobId,
+    /// Its owner.
+    pub uid: u32,
     /// This host, up to its first dot.
     pub host: String,
 }
 
 impl Asks {
-    /// Reads a request, which came with so many descriptors. `None`: the whole command is to do it.
-    pub fn read(&self, body: &[u8], descriptors: usize) -> Option<Asked> {
-        let launch = Launch::read(body).filter(|_| body.len() <= WORDS * 8 + MOST_TEXT)?;
+    /// Reads a request of that user, which came with so many descriptors. `None`: the whole command is to do it. Nothing of
+    /// anybody's words is read but of the job's owner.
+    pub fn read(&self, body: &[u8], uid: u32, descriptors: usize) -> Option<Asked> {
+        if uid != self.uid || descriptors != ALL || body.len() > WORDS * 8 + MOST_TEXT {
+            return None;
+        }
+        let launch = Launch::read(body)?;
         // Whatever a user's words do to the code that reads them, other steps of the job go on.
         let read = || light::read(&launch, self.job, &self.host, Timestamp::now());
-        let asked = catch_unwind(AssertUnwindSafe(read)).ok().flatten()?;
-        (asked.descriptors.iter().filter(|wanted| **wanted).count() == descriptors).then_some(asked)
+        catch_unwind(AssertUnwindSafe(read)).ok().flatten()
     }
 }
 
@@ -95,7 +103,12 @@ impl Kept {
 
     /// The command is the whole one from now on: this is what it has missed.
     pub fn take(&mut self) -> Vec<StepMgrToCommand> {
-        std::mem::take(&mut self.messages)
+        let begun = self.messages.iter().any(|message| matches!(message, StepMgrToCommand::Started(_)));
+        let waits = (self.waits && !begun).then_some(StepMgrToCommand::Light(LightReply::Waits));
+        // Right behind the step's number, where it has been said.
+        let mut missed = std::mem::take(&mut self.messages);
+        missed.splice(missed.len().min(1)..missed.len().min(1), waits);
+        missed
     }
 
     fn say(&self, text: String) -> Told {

@@ -68,12 +68,15 @@ fn waiting_is_said_once_and_not_told_again() {
     let missed = vec![accepted(), started([true; 3]), exited(1, false)];
     assert_eq!(heard(false, &all), [Told::Line(waits), Told::Line(begun), Told::TakeOver(missed.clone())]);
     assert_eq!(heard(true, &all), [Told::TakeOver(missed)]);
+    let mut kept = Kept::new(JobId(7), false);
+    all[..2].iter().cloned().for_each(|message| drop(kept.hear(message)));
+    assert_eq!(kept.take(), [accepted(), StepMgrToCommand::Light(LightReply::Waits)]);
 }
 
 #[test]
 fn what_cannot_be_read_is_left_to_the_whole_command() {
-    let asks = Asks { job: JobId(7), host: "host".to_owned() };
+    let asks = Asks { job: JobId(7), uid: 1000, host: "host".to_owned() };
     for body in [&b""[..], b"x", &[1; 4096], &[0; 4096]] {
-        assert!(asks.read(body, 3).is_none());
+        assert!(asks.read(body, 1000, 3).is_none());
     }
 }

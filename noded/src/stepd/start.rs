@@ -273,8 +273,11 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
     let endpoint = if credential.nodes.len() > 1 { Some(run.manager_endpoint()?) } else { None };
     let own_address = own_address(&credential.addresses[run.slot], endpoint.as_deref());
     let links = Rc::new(ShepherdLinks::new(endpoint.clone(), &orders.launch, credential, own_address));
-    let clients =
-        Rc::new(Clients::new(Asks { job: orders.credential.job, host: inventory::hostname().unwrap_or_default() }));
+    let clients = Rc::new(Clients::new(Asks {
+        job: orders.credential.job,
+        uid: orders.credential.uid,
+        host: inventory::hostname().unwrap_or_default(),
+    }));
 
     let manager_path = ActorPath::new(&run.job_path()).expect("job numbers make valid paths");
     // The shepherd's first words come before there is a step manager to hear them; they are kept for it.

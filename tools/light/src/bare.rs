@@ -54,7 +54,7 @@ struct Asked {
 enum Next {
     Done,
     Whole,
-    TakeOver { told: bool },
+    TakeOver { told: bool, welcomed: bool },
 }
 
 extern "C" fn begin(stack: *const usize) -> ! {
@@ -70,7 +70,7 @@ extern "C" fn begin(stack: *const usize) -> ! {
             kernel::set_mask(mask);
             given.become_whole(None)
         }
-        Next::TakeOver { told } => given.become_whole(Some((asked, told))),
+        Next::TakeOver { told, welcomed } => given.become_whole(Some((asked, told, welcomed))),
     }
 }
 
@@ -84,7 +84,7 @@ impl Given {
             return None;
         }
         let mut folder = Written::<PATH>::new();
-        let folder_len = kernel::current_folder(&mut folder).ok()?;
+        let folder_len = kernel::current_folder(&mut folder).ok().filter(|_| folder.byte(0) == b'/')?;
         // The kernel lays texts one behind the other, arguments first.
         let first = self.args.get(0)?.start();
         let border = self.environment.get(0)?.start();
@@ -176,24 +176,31 @@ impl Given {
     }
 
     /// Becomes the whole command: from the start, or with a step that was asked for.
-    fn become_whole(self, asked: Option<(Asked, bool)>) -> ! {
+    fn become_whole(self, asked: Option<(Asked, bool, bool)>) -> ! {
         let mut program = Written::<PATH>::new();
         if kernel::read_link(c"/proc/self/exe", &mut program).is_ok() {
             program.cut(behind_last_slash(&program));
         }
-        let named = program.push_all(b"garrick");
+        let named = program.len() > 0 && program.byte(0) == b'/' && program.push_all(b"garrick");
         let (args, environment) = (self.args, self.environment);
-        let mut state = Written::<128>::new();
+        let mut state = Written::<160>::new();
         let whole = match asked {
             None => environment.0,
-            Some((asked, told)) => {
-                kernel::keep_open(asked.socket);
+            Some((asked, told, welcomed)) => {
                 state.push_all(b"GARRICK_LIGHT=");
-                for number in [asked.socket as u64, asked.request[0], asked.request[1], u64::from(told)] {
+                let [high, low] = asked.request;
+                for number in [asked.socket as u64, high, low, u64::from(told), u64::from(welcomed)] {
                     state.push_hex(number);
                     state.push(b'.');
                 }
-                with(environment, state.start())
+                match with(environment, state.start()) {
+                    Some(whole) => {
+                        kernel::keep_open(asked.socket);
+                        whole
+                    }
+                    // Without memory for it, it begins anew: the connection goes, and with it what was begun.
+                    None => environment.0,
+                }
             }
         };
         if named {
@@ -216,10 +223,10 @@ fn is_srun(path: Text) -> bool {
     name.is_some() && (len == 4 || path.byte(len - 5) == b'/')
 }
 
-/// An environment and one entry more; without it where there is no memory.
-fn with(environment: Texts, entry: *const u8) -> *const *const u8 {
+/// An environment and one entry more. `None`: there is no memory.
+fn with(environment: Texts, entry: *const u8) -> Option<*const *const u8> {
     let count = environment.count();
-    let Ok(list) = kernel::pointers(count + 2) else { return environment.0 };
+    let list = kernel::pointers(count + 2).ok()?;
     let mut at = 0;
     // SAFETY: there is room for two more than the environment has.
     unsafe {
@@ -230,7 +237,7 @@ fn with(environment: Texts, entry: *const u8) -> *const *const u8 {
         list.wrapping_add(at).write_volatile(entry);
         list.wrapping_add(at + 1).write_volatile(core::ptr::null());
     }
-    list.cast_const()
+    Some(list.cast_const())
 }
 
 fn behind_last_slash<const N: usize>(path: &Written<N>) -> usize {
@@ -276,16 +283,16 @@ impl Asked {
         let mut welcomed = false;
         loop {
             if kernel::wait(self.socket, self.signals) {
-                return Next::TakeOver { told: false };
+                return Next::TakeOver { told: false, welcomed };
             }
             let mut len = [0; 4];
             if !kernel::receive(self.socket, len.as_mut_ptr(), 4) {
                 // The step manager is gone: the whole command looks for it.
-                return Next::TakeOver { told: true };
+                return Next::TakeOver { told: true, welcomed };
             }
             let len = u32::from_be_bytes(len) as usize;
             if len > FRAME || !kernel::receive(self.socket, frame, len) {
-                return Next::TakeOver { told: true };
+                return Next::TakeOver { told: true, welcomed };
             }
             // SAFETY: so many bytes were read.
             let body = unsafe { core::slice::from_raw_parts(frame.cast_const(), len) };
@@ -297,7 +304,7 @@ impl Asked {
             } else if ends(body, DONE) {
                 return Next::Done;
             } else if ends(body, TAKE_OVER) {
-                return Next::TakeOver { told: true };
+                return Next::TakeOver { told: true, welcomed };
             } else if let Some(text) = place(body, SAY).and_then(|at| text(body.get(at + SAY.len()..)?)) {
                 kernel::write_error(text);
             } else {

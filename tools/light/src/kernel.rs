@@ -167,9 +167,25 @@ pub fn exit(code: i32) -> ! {
     }
 }
 
+/// A reader that is gone is no reason to end.
 pub fn write_error(bytes: &[u8]) {
-    // SAFETY: the kernel reads what the slice holds.
-    let _ = unsafe { syscall!(Sysno::write, 2, bytes.as_ptr(), bytes.len()) };
+    ignore(libc::SIGPIPE);
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        // SAFETY: the kernel reads what the slice holds.
+        match unsafe { syscall!(Sysno::write, 2, rest.as_ptr(), rest.len()) } {
+            Ok(some) => done += some,
+            Err(Errno::EINTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn ignore(signal: i32) {
+    // The kernel's `sigaction`: handler, flags, restorer, mask.
+    let action: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
+    // SAFETY: 32 bytes, and a mask of 8.
+    let _ = unsafe { syscall!(Sysno::rt_sigaction, signal, action.as_ptr(), 0, 8) };
 }
 
 /// False also where the descriptor is not open.
@@ -391,8 +407,9 @@ pub fn wait(socket: usize, signals: usize) -> bool {
         let ready = unsafe { syscall!(Sysno::poll, both.as_mut_ptr(), 2, -1_isize) };
         let [of_socket, of_signals] = &both;
         match ready {
-            Ok(_) if of_signals.revents != 0 => return true,
+            // What has come already is heard first.
             Ok(_) if of_socket.revents != 0 => return false,
+            Ok(_) if of_signals.revents != 0 => return true,
             _ => {}
         }
     }

@@ -6,15 +6,15 @@
 //! It is the whole command, `garrick` beside this file, that does everything else, in this process (`execve`): outside a job,
 //! on a terminal, when the step manager says that what is asked for is not usual, when a signal comes, when a task fails.
 //! What was begun goes on there, with this connection. `GARRICK_SRUN=whole` in the environment asks for it at once.
-#![cfg_attr(all(target_os = "linux", target_arch = "x86_64"), no_main)]
+#![cfg_attr(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"), no_main)]
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod bare;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod kernel;
 
 /// Where there is no entry without a C library, the whole command is started at once.
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
 fn main() {
     use std::os::unix::process::CommandExt as _;
     let whole = std::env::current_exe().map(|own| own.with_file_name("garrick"));

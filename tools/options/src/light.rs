@@ -104,7 +104,8 @@ fn variable(entry: &[u8]) -> Option<(&OsStr, &OsStr)> {
 /// Nothing was asked for but what is taken as it is: size and place, binding, limits, names. Files and descriptors, waiting
 /// for something else, and whatever is to be said or shown is not.
 fn is_usual(typed: &Typed) -> bool {
-    let is_file = |list: &Option<String>| list.as_ref().is_some_and(|list| list.contains('/'));
+    // A file, or names that would have to be written out.
+    let is_long = |list: &Option<String>| list.as_ref().is_some_and(|list| list.contains(['/', '[']));
     let rest = Typed {
         quiet: false,
         chosen: Vec::new(),
@@ -135,7 +136,7 @@ fn is_usual(typed: &Typed) -> bool {
         wait_secs: None,
         ..typed.clone()
     };
-    rest == Typed::default() && !is_file(&typed.nodelist) && !is_file(&typed.exclude)
+    rest == Typed::default() && !is_long(&typed.nodelist) && !is_long(&typed.exclude)
 }
 
 #[cfg(test)]

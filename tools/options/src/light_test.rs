@@ -131,6 +131,7 @@ fn what_is_not_usual_is_left_to_the_whole_command() {
         "--export-file=/f /bin/true",
         "--nodefile=/f /bin/true",
         "-w /etc/passwd /bin/true",
+        "-w n[1-1000000] /bin/true",
         "-x ./f /bin/true",
         "--nosuchoption /bin/true",
         "--time=nonsense /bin/true",

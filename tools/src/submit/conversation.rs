@@ -14,7 +14,7 @@ use garrick_model::{
     ids::{JobId, Sluid, StepId},
     messages::{
         shepherd::Stream,
-        step::{CommandToStepMgr, STDIN_WINDOW, StepMgrToCommand},
+        step::{CommandToStepMgr, LightReply, STDIN_WINDOW, StepMgrToCommand},
     },
     state::{ExitStatus, StepState},
 };
@@ -63,6 +63,8 @@ pub struct Behaviour {
 pub enum Effect {
     /// Send this.
     Send(CommandToStepMgr),
+    /// Ask for the step, on the same connection: what asked for it so far was not understood.
+    AskAgain,
     /// The step has a number: files named by it can be opened.
     Numbered(StepId),
     /// Write to where output (or errors) go.
@@ -209,6 +211,7 @@ impl Conversation {
                     out.push(Effect::Info(light::waits(self.behaviour.job)));
                 }
             }
+            StepMgrToCommand::Light(reply) => self.light(reply, out),
             StepMgrToCommand::Started(layout) => {
                 if let Some(step) = self.step.filter(|_| self.said_queued) {
                     out.push(Effect::Info(light::created(step)));
@@ -252,7 +255,6 @@ impl Conversation {
                 self.input_under_way = self.input_under_way.saturating_sub(bytes);
             }
             StepMgrToCommand::Enqueued { .. }
-            | StepMgrToCommand::Light(_)
             | StepMgrToCommand::Reserved { .. }
             | StepMgrToCommand::Placed(_)
             | StepMgrToCommand::Attached { .. }
@@ -324,6 +326,20 @@ impl Conversation {
         match self.phase {
             Phase::Asked | Phase::Queued => self.signal(Duration::ZERO, signal, out),
             _ => self.lost(&format!("ended by signal {signal}"), out),
+        }
+    }
+
+    /// What was on its way to the light form of this command.
+    fn light(&mut self, reply: LightReply, out: &mut Vec<Effect>) {
+        match reply {
+            LightReply::Done => self.end(0, out),
+            LightReply::Whole => out.push(Effect::AskAgain),
+            LightReply::TakeOver => {}
+            LightReply::Waits => {
+                self.phase = Phase::Queued;
+                self.said_queued = true;
+            }
+            LightReply::Say(text) => out.push(Effect::Line(text.trim_end_matches('\n').to_owned())),
         }
     }
 

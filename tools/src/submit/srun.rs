@@ -6,7 +6,7 @@ use super::{
     conversation::Behaviour,
     het, het_step,
     launch::Launch,
-    light::{self, Begun, Standing},
+    light::{self, Begun},
     manager::{self, Way},
     minibatch::{
         again, combinations, graph,
@@ -39,7 +39,6 @@ use crate::{
 use garrick_frame::DoorClient;
 use garrick_model::{
     config::PropagateLimits,
-    env_vars,
     ids::{ArrayTask, JobId},
     node_sizes::NodeSizes,
     refusal::Refusal,
@@ -241,23 +240,17 @@ fn inside(
 ) -> Result<i32, i32> {
     let signals = block_signals(console)?;
     let way = Way::new(typed.conf.as_deref(), console, job);
-    match begun.map(Begun::standing) {
-        Some(Standing::Over) => Ok(0),
-        Some(Standing::GoesOn(door, request)) => {
-            // What there was to say of the options was said.
-            let (Checked { spec, .. }, plan) = attended(typed, console, submitter, work)?;
-            let launch = Launch::again(request, spec, stream_plan::handed(typed, &plan, terminal::is_terminal));
-            let search = Search::new(way, console);
-            // The light form is asked for where tasks write to its own files. On other nodes they cannot.
-            let may_relay = env::var(env_vars::SLURM_NNODES).ok().as_deref() != Some("1");
-            let asked = AskedFor { launch, door, search, deadline: None, may_relay };
-            Ok(stay(typed, console, asked, &plan, &signals))
-        }
-        None | Some(Standing::Anew) => {
-            let (spec, plan) = attended_spec(typed, console, submitter, work)?;
-            converse(typed, console, way, spec, &plan, &signals)
-        }
-    }
+    let Some((door, request)) = begun.map(Begun::go_on) else {
+        let (spec, plan) = attended_spec(typed, console, submitter, work)?;
+        return converse(typed, console, way, spec, &plan, &signals);
+    };
+    // What there was to say of the options was said.
+    let (Checked { spec, .. }, plan) = attended(typed, console, submitter, work)?;
+    let launch = Launch::again(request, spec, stream_plan::handed(typed, &plan, terminal::is_terminal));
+    let search = Search::new(way, console);
+    // The light form stays only with tasks that write to its own files themselves.
+    let asked = AskedFor { launch, door, search, deadline: None, may_relay: false };
+    Ok(stay(typed, console, asked, &plan, &signals))
 }
 
 /// What of a step's options is about the job that is made for it. Its files are its own affair.

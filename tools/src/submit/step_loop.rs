@@ -447,6 +447,12 @@ impl<'a> StepLoop<'a> {
                 }
                 self.pass_on(meant, more);
             }
+            Effect::AskAgain => {
+                let asked = self.way_back.as_ref().map(|way| way.ask(&mut self.links[0].door));
+                if let Some(Err(error)) = asked {
+                    self.lost(error, more);
+                }
+            }
             Effect::Numbered(step) => {
                 if let Err(error) = self.open_files(step) {
                     more.push(Effect::Error(error.to_string()));

@@ -31,6 +31,11 @@ impl<'a> WayBack<'a> {
         Self { search: search.silent(), launch }
     }
 
+    /// Makes the request, on a connection where none was made.
+    pub fn ask(&self, door: &mut DoorClient) -> Result<(), DoorError> {
+        self.launch.send(door)
+    }
+
     /// Connects again, and asks what became of a step that began, or for one that did not once more.
     pub fn go(
         &mut self,

@@ -242,10 +242,10 @@ impl DoorClient {
         Self::start(socket.into(), PathBuf::from("socket"), Some(&Hello::new(link, program)), None)
     }
 
-    /// Goes on with a connection that was greeted and welcomed before, at the end of a message.
-    pub fn go_on(socket: OwnedFd, path: &Path, timeout: Option<Duration>) -> Result<Self, DoorError> {
+    /// Goes on with a connection that was greeted before, between two messages. `welcomed`: the answer to the greeting was read.
+    pub fn go_on(socket: OwnedFd, path: &Path, welcomed: bool, timeout: Option<Duration>) -> Result<Self, DoorError> {
         let mut client = Self::start(socket, path.to_owned(), None, timeout)?;
-        client.reader.welcomed = true;
+        client.reader.welcomed = welcomed;
         client.set_timeout(timeout)?;
         Ok(client)
     }

@@ -175,6 +175,8 @@ pub enum LightReply {
     Whole,
     /// The whole command is to go on with this connection: what was kept back follows, and all that comes.
     TakeOver,
+    /// To the whole command that it has become: that the step waits was said.
+    Waits,
     /// Write this to standard error.
     Say(String),
 }

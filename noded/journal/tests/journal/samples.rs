@@ -202,7 +202,7 @@ fn launches_in_a_step_journal_of_version_1_read_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps-launches.journal"));
     assert_same(&read, &step_events::launches());
     let ledger = Ledger::replay(read);
-    assert_eq!(ledger.launches.of(&RequestId(7, 9)), Some(StepKey::number(3)));
+    assert_eq!(ledger.launched(&RequestId(7, 9)), Some(StepKey::number(3)));
     assert_eq!(ledger.launch_failure.as_deref(), Some("No space left on device"));
 }
 

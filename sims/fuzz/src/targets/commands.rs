@@ -2,6 +2,8 @@
 
 use super::{choice, plain};
 use crate::Target;
+use garrick_frame::light::{self, Launch, word};
+use garrick_model::{ids::JobId, time::Timestamp};
 use garrick_tools::grammar;
 use std::{ffi::OsString, os::unix::ffi::OsStringExt};
 
@@ -45,6 +47,57 @@ pub(super) const WORDS: Target = Target {
         lines.iter().map(input).collect()
     },
 };
+
+/// What the light `srun` sends, read by root: bytes as they come, or words with newlines between them, then an empty line, then
+/// an environment.
+pub(super) const LIGHT: Target = Target {
+    name: "light",
+    read: |input| {
+        let (form, rest) = choice(input);
+        let body = if form % 2 == 0 { rest.to_vec() } else { light_body(rest) };
+        if let Some(launch) = Launch::read(&body) {
+            let now = Timestamp::from_secs(1_800_000_000);
+            if let Some(asked) = garrick_options::light::read(&launch, JobId(7), "host", now) {
+                assert!(!asked.spec.argv.is_empty() && asked.spec.multi_prog.is_empty());
+            }
+        }
+    },
+    // Lists of nodes are written out.
+    bytes_per_byte: 1000,
+    base_bytes: 16 << 20,
+    seeds: || {
+        let job = "SLURM_JOB_ID=7\nSLURM_NTASKS=1\nSLURM_NNODES=2\nPATH=/bin";
+        let lines = [
+            "srun\n-n1\n/bin/true",
+            "srun\n-n1\n--exact\n-J\nx\n--mem=4G\n-c\n2\n-t5\n./a\nb",
+            "srun\n-w\nn[1-4]\n--cpu-bind=map_cpu:0,1\n-m\nplane=2\n--gres=gpu:1\n/a",
+            "srun\n--propagate=NOFILE\n--export=ALL\n-D\n/tmp\n-K\n-W3\n-r1\n/a\n:\n/b",
+        ];
+        let seeds = lines.iter().map(|line| [b"\x01", line.as_bytes(), b"\n\n", job.as_bytes()].concat());
+        let whole = light_body(format!("{}\n\n{job}", lines[0]).as_bytes());
+        seeds.chain([[vec![0], whole].concat()]).collect()
+    },
+};
+
+/// A body with these texts, whose lengths fit.
+fn light_body(texts: &[u8]) -> Vec<u8> {
+    let (args, environment) = match texts.windows(2).position(|two| two == b"\n\n") {
+        Some(at) => (&texts[..at], &texts[at + 2..]),
+        None => (texts, &[][..]),
+    };
+    let ended = |text: &[u8]| -> Vec<u8> {
+        let text = text.split(|byte| *byte == b'\n').filter(|text| !text.is_empty());
+        text.flat_map(|text| [text, &[0]].concat()).collect()
+    };
+    let (directory, args, environment) = (b"/w\0".to_vec(), ended(args), ended(environment));
+    let mut words = [0_u64; light::WORDS];
+    words[word::VERSION] = light::VERSION;
+    words[word::FOUND] = 2;
+    words[word::DIRECTORY] = directory.len() as u64;
+    words[word::ARGUMENTS] = args.len() as u64;
+    words[word::ENVIRONMENT] = environment.len() as u64;
+    [words.map(u64::to_le_bytes).concat(), directory, args, environment].concat()
+}
 
 /// Batch scripts, with `#SBATCH` and `#SRUN` lines, and the lines of other files that commands read.
 pub(super) const SCRIPTS: Target = Target {

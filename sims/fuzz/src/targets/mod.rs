@@ -47,6 +47,7 @@ pub static ALL: &[Target] = &[
     kernel::PROCESSES,
     kernel::CPUS,
     commands::WORDS,
+    commands::LIGHT,
     commands::SCRIPTS,
     commands::STEP_LISTS,
     commands::GRAPHS,
