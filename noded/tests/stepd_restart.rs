@@ -275,7 +275,7 @@ fn an_srun_whose_step_ended_while_its_step_manager_was_away_is_told_how() {
     signal(stepd, Signal::SIGKILL);
     c.await_state(&id, "COMPLETED");
     assert_eq!(c.read("job.out"), "got word\nsrun ended with 7\n", "{}", c.read("srun.err"));
-    assert!(c.read("srun.err").contains("asking how the step ended"), "{}", c.read("srun.err"));
+    assert!(c.read("srun.err").contains("srun: Lost contact with the step manager of "), "{}", c.read("srun.err"));
 }
 
 /// The answer of `squeue` for the job's steps, for messages of failed tests.

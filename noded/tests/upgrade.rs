@@ -12,7 +12,7 @@ use std::{
 use support::{Cluster, built, copy_program, scratch};
 
 const UP: &[&str] = &["--nodes", "2", "--cpus", "4", "--memory", "5000"];
-const PROGRAMS: [&str; 3] = ["garrick", "noded", "stepd"];
+const PROGRAMS: [&str; 4] = ["garrick", "srun", "noded", "stepd"];
 
 /// Puts new files in the place of the programs, as a package does: what runs keeps the old ones.
 fn replace(programs: &Path) {

@@ -18,7 +18,7 @@ use crate::{
         shell::{Connected, NodesMsg},
     },
     partition::shell::PartitionsMsg,
-    scheduler::shell::{SchedulerMsg, policy},
+    scheduler::{core::SchedulerInput, shell::policy},
 };
 use garrick_model::{
     config::{Config, NodeConfig},
@@ -388,7 +388,7 @@ impl ControllerActor {
             deliver(cx, &partitions, PartitionsMsg::NodesChanged);
         }
         if let Some(scheduler) = self.env.scheduler() {
-            deliver(cx, &scheduler, SchedulerMsg::Policy(Box::new(policy(&config))));
+            deliver(cx, &scheduler, SchedulerInput::Policy(Box::new(policy(&config))).into());
         }
     }
 

@@ -23,6 +23,7 @@ use crate::{
     },
     partition::{core::PartitionCore, shell::PartitionsMsg},
     scheduler::{
+        core::SchedulerInput,
         facts::ClusterView,
         probe::Feasibility,
         shell::{SchedulerMsg, partition_facts, policy},
@@ -532,7 +533,7 @@ impl ControllerActor {
         }
         self.configure_licenses(&config);
         if let Some(scheduler) = self.env.scheduler() {
-            deliver(cx, &scheduler, SchedulerMsg::Policy(Box::new(policy(&config))));
+            deliver(cx, &scheduler, SchedulerInput::Policy(Box::new(policy(&config))).into());
         }
         for (node, link) in self.env.links.list() {
             if link.send(ControllerToNode::Reconfigure).is_err() {

@@ -17,7 +17,7 @@ use crate::{
         outbox::Outbox,
     },
     node::messages::{NodeInput, ReserveRefusal},
-    scheduler::shell::SchedulerMsg,
+    scheduler::core::SchedulerInput,
 };
 use garrick_model::{
     ids::JobId,
@@ -210,7 +210,7 @@ impl JobActor {
             }
             JobEffect::Outcome { pass, accepted } => {
                 if let Some(scheduler) = env.scheduler() {
-                    deliver(cx, &scheduler, SchedulerMsg::Outcome { pass, accepted });
+                    deliver(cx, &scheduler, SchedulerInput::Outcome { pass, accepted }.into());
                 }
             }
             JobEffect::SubscribeTo { job: on } => match env.job(on) {
@@ -462,7 +462,7 @@ impl JobsSupervisor {
 
     fn refuse(&self, cx: &mut Context<Self>, pass: u64) {
         if let Some(scheduler) = self.env.scheduler() {
-            deliver(cx, &scheduler, SchedulerMsg::Outcome { pass, accepted: false });
+            deliver(cx, &scheduler, SchedulerInput::Outcome { pass, accepted: false }.into());
         }
     }
 

@@ -130,6 +130,21 @@ pub enum SchedulerInput {
     Policy(Box<Policy>),
 }
 
+impl SchedulerInput {
+    /// Its name in traces.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Started => "Started",
+            Self::Changed => "Changed",
+            Self::Timer(SchedulerTimer::Patience) => "Impatient",
+            Self::Timer(_) => "Pass",
+            Self::Picture(_) => "Picture",
+            Self::Outcome { .. } => "Outcome",
+            Self::Policy(_) => "Policy",
+        }
+    }
+}
+
 /// What shall happen.
 pub enum SchedulerEffect {
     /// Read the boards and say so.

@@ -3,7 +3,7 @@
 use super::{
     bounds::{self, Bounds},
     caps::CpuCaps,
-    core::{Meanwhile, Picture, SchedulerCore, SchedulerEffect, SchedulerInput, SchedulerTimer, Seen},
+    core::{Meanwhile, Picture, SchedulerCore, SchedulerEffect, SchedulerInput, Seen},
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, node_places},
     licenses::LicenseFacts,
     preempt::{PreemptRules, Yielding},
@@ -41,19 +41,8 @@ const BF_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// Messages of the scheduler.
 pub enum SchedulerMsg {
-    /// A board changed.
-    Changed,
-    /// A timer went off.
-    Timer(SchedulerTimer),
-    /// A job's owner answered a proposal. Answers to passes before the last do not count.
-    Outcome {
-        /// Pass.
-        pass: u64,
-        /// It starts.
-        accepted: bool,
-    },
-    /// From the front: new rules.
-    Policy(Box<Policy>),
+    /// For the core.
+    Input(SchedulerInput),
     /// From the front: somebody asks what keeps a job waiting. The answer comes between passes.
     Explain {
         /// Job.
@@ -66,13 +55,15 @@ pub enum SchedulerMsg {
 impl Message for SchedulerMsg {
     fn name(&self) -> &'static str {
         match self {
-            Self::Changed => "Changed",
-            Self::Timer(SchedulerTimer::Patience) => "Impatient",
-            Self::Timer(_) => "Pass",
-            Self::Outcome { .. } => "Outcome",
-            Self::Policy(_) => "Policy",
+            Self::Input(input) => input.name(),
             Self::Explain { .. } => "Explain",
         }
+    }
+}
+
+impl From<SchedulerInput> for SchedulerMsg {
+    fn from(input: SchedulerInput) -> Self {
+        Self::Input(input)
     }
 }
 
@@ -116,7 +107,7 @@ impl SchedulerActor {
                 SchedulerEffect::Watch(seen) => watch(env, cx, seen),
                 SchedulerEffect::ToJob(job, input) => env.tell_job(cx, job, input),
                 SchedulerEffect::SetTimer(timer, after) => {
-                    cx.set_timer(timer.key(), after, SchedulerMsg::Timer(timer));
+                    cx.set_timer(timer.key(), after, SchedulerMsg::Input(SchedulerInput::Timer(timer)));
                 }
                 SchedulerEffect::ClearTimer(timer) => cx.clear_timer(timer.key()),
                 SchedulerEffect::Rules(rules) => env.set_priority_rules(rules),
@@ -136,7 +127,7 @@ fn watch(env: &Env, cx: &mut Context<SchedulerActor>, seen: Seen) {
             _ = boards.reservations.changed(seen.reservations) => {}
         }
     };
-    cx.pipe(changed, |()| SchedulerMsg::Changed);
+    cx.pipe(changed, |()| SchedulerMsg::Input(SchedulerInput::Changed));
 }
 
 impl Actor for SchedulerActor {
@@ -148,10 +139,7 @@ impl Actor for SchedulerActor {
 
     fn handle(&mut self, cx: &mut Context<Self>, message: SchedulerMsg) {
         match message {
-            SchedulerMsg::Changed => self.run(cx, SchedulerInput::Changed),
-            SchedulerMsg::Timer(timer) => self.run(cx, SchedulerInput::Timer(timer)),
-            SchedulerMsg::Outcome { pass, accepted } => self.run(cx, SchedulerInput::Outcome { pass, accepted }),
-            SchedulerMsg::Policy(policy) => self.run(cx, SchedulerInput::Policy(policy)),
+            SchedulerMsg::Input(input) => self.run(cx, input),
             SchedulerMsg::Explain { job, mut replies } => {
                 replies.send(CommandReply::Outlook(self.core.outlook(job).map(Box::new)));
             }
