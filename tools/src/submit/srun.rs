@@ -22,7 +22,7 @@ use super::{
     way_back::{self, WayBack},
 };
 use crate::{
-    cluster::{Cluster, ClusterError, refusal_details},
+    cluster::{ANSWER_TIMEOUT, Cluster, ClusterError, refusal_details},
     options::{
         export::For,
         job_spec::{self, Checked, Submitter, Work},
@@ -248,8 +248,7 @@ fn inside(
     let (Checked { spec, .. }, plan) = attended(typed, console, submitter, work)?;
     let launch = Launch::again(request, spec, stream_plan::handed(typed, &plan, terminal::is_terminal));
     let search = Search::new(way, console);
-    // The light form stays only with tasks that write to its own files themselves.
-    let asked = AskedFor { launch, door, search, deadline: None, may_relay: false };
+    let asked = AskedFor { launch, door, search, deadline: None, begun: true };
     Ok(stay(typed, console, asked, &plan, &signals))
 }
 
@@ -389,7 +388,7 @@ fn converse(
             return Err(startup::exit_code(1));
         }
     }
-    Ok(stay(typed, console, AskedFor { launch, door, search, deadline, may_relay: true }, plan, signals))
+    Ok(stay(typed, console, AskedFor { launch, door, search, deadline, begun: false }, plan, signals))
 }
 
 /// A step that was asked for at a step manager's door.
@@ -398,17 +397,19 @@ struct AskedFor<'a> {
     door: DoorClient,
     search: Search<'a>,
     deadline: Option<Instant>,
-    may_relay: bool,
+    /// By the light form, which stays only with tasks that write to its own files themselves.
+    begun: bool,
 }
 
 /// Stays to the end. Returns the exit code.
 fn stay(typed: &Typed, console: &Console, asked: AskedFor<'_>, plan: &StreamPlan, signals: &Signals) -> i32 {
-    let AskedFor { launch, door, search, deadline, may_relay } = asked;
+    let AskedFor { launch, door, search, deadline, begun } = asked;
     let (job, names) = (search.job(), pattern_names(plan, launch.name()));
     let immediate = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-    let behaviour = Behaviour { immediate, may_relay, ..behaviour(typed, job, plan) };
+    let behaviour = Behaviour { immediate, may_relay: !begun, ..behaviour(typed, job, plan) };
     let managers = Managers { way_back: Some(WayBack::new(search, launch)), ..Managers::one(door) };
-    StepLoop::new(managers, behaviour, plan, typed.open_mode, &names, signals, console).run()
+    let all = StepLoop::new(managers, behaviour, plan, typed.open_mode, &names, signals, console);
+    if begun { all.hearing_first(ANSWER_TIMEOUT).run() } else { all.run() }
 }
 
 /// Says that a step's manager was not reached. Returns the exit code.

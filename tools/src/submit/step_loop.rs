@@ -29,7 +29,11 @@ use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
 };
-use std::{io, mem, os::fd::AsFd, time::Instant};
+use std::{
+    io, mem,
+    os::fd::AsFd,
+    time::{Duration, Instant},
+};
 
 /// Consumed output is granted anew in pieces of this many bytes: far below any window a step manager would open with,
 /// and large enough that short output costs no extra message.
@@ -68,6 +72,8 @@ pub struct StepLoop<'a> {
     raw: Option<RawMode>,
     ended: Option<i32>,
     start: Instant,
+    /// Until then signals wait: what they mean depends on what is about to be heard.
+    hears_first: Option<Instant>,
 }
 
 /// A step manager.
@@ -126,7 +132,13 @@ impl<'a> StepLoop<'a> {
             raw: None,
             ended: None,
             start: Instant::now(),
+            hears_first: None,
         }
+    }
+
+    /// The conversation was begun before: how it stands is heard before any signal is taken, if it comes within that time.
+    pub fn hearing_first(self, limit: Duration) -> Self {
+        Self { hears_first: Some(Instant::now() + limit), ..self }
     }
 
     /// Runs the conversation to its end. Returns the exit code.
@@ -227,6 +239,7 @@ impl<'a> StepLoop<'a> {
 
     /// A connection broke. Where there is a way back, it is taken at once: nothing is to be done meanwhile but to wait.
     fn lost(&mut self, error: DoorError, effects: &mut Vec<Effect>) {
+        self.hears_first = None;
         let way = self.way_back.take_if(|_| way_back::is_worth_trying(&error) && self.ended.is_none());
         let Some(mut way) = way else { return self.conversation.lost(&error.to_string(), effects) };
         let mut said = Vec::new();
@@ -255,7 +268,9 @@ impl<'a> StepLoop<'a> {
         let input = self.input.as_ref().filter(|i| reading && (!i.is_terminal() || terminal::in_foreground()));
         let output = self.output.as_ref().filter(|o| o.is_pending());
         let error = self.error.as_ref().filter(|o| o.is_pending());
-        let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        let hears_first = self.hears_first.filter(|until| Instant::now() < *until);
+        let signals = if hears_first.is_some() { PollFlags::empty() } else { PollFlags::POLLIN };
+        let mut fds = vec![PollFd::new(self.signals.as_fd(), signals)];
         let mut add = |fd, flags| {
             fds.push(PollFd::new(fd, flags));
             fds.len() - 1
@@ -272,7 +287,8 @@ impl<'a> StepLoop<'a> {
         let output = output.map(|o| add(o.as_fd(), PollFlags::POLLOUT));
         let error = error.map(|o| add(o.as_fd(), PollFlags::POLLOUT));
         let parts = self.parts.as_ref().and_then(Parts::deadline);
-        let deadline = [self.conversation.deadline(), parts].into_iter().flatten().min();
+        let hears_first = hears_first.map(|until| until.saturating_duration_since(self.start));
+        let deadline = [self.conversation.deadline(), parts, hears_first].into_iter().flatten().min();
         let timeout = match deadline.filter(|_| self.ended.is_none()) {
             None => PollTimeout::NONE,
             Some(at) => {
@@ -316,6 +332,7 @@ impl<'a> StepLoop<'a> {
         loop {
             match self.links[link].door.try_next::<StepMgrToCommand>() {
                 Ok(Some(message)) => {
+                    self.hears_first = None;
                     if let Some(way) = &mut self.way_back {
                         way.heard();
                     }
