@@ -27,7 +27,7 @@ const COMMANDS: [&str; 7] = ["sbatch", "salloc", "sinfo", "squeue", "scontrol", 
 
 /// The programs under their names. Copies: the folder in which they were built may be closed to other users.
 fn copy_programs(built: &Path, to: &Path) {
-    for program in ["garrick", "srun", "noded", "stepd"] {
+    for program in support::PROGRAMS {
         support::copy_program(&built.join(program), &to.join(program));
     }
     for command in COMMANDS {

@@ -9,10 +9,9 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
-use support::{Cluster, built, copy_program, scratch};
+use support::{Cluster, PROGRAMS, built, copy_program, scratch};
 
 const UP: &[&str] = &["--nodes", "2", "--cpus", "4", "--memory", "5000"];
-const PROGRAMS: [&str; 4] = ["garrick", "srun", "noded", "stepd"];
 
 /// Puts new files in the place of the programs, as a package does: what runs keeps the old ones.
 fn replace(programs: &Path) {

@@ -22,7 +22,7 @@ mod control;
 pub mod grammar;
 mod graph;
 mod journal;
-pub use garrick_options as options;
+use garrick_options as options;
 mod output;
 mod query;
 mod render;

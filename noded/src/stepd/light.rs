@@ -107,7 +107,8 @@ impl Kept {
         let waits = (self.waits && !begun).then_some(StepMgrToCommand::Light(LightReply::Waits));
         // Right behind the step's number, where it has been said.
         let mut missed = std::mem::take(&mut self.messages);
-        missed.splice(missed.len().min(1)..missed.len().min(1), waits);
+        let behind = missed.len().min(1);
+        missed.splice(behind..behind, waits);
         missed
     }
 

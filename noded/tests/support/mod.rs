@@ -42,10 +42,15 @@ impl Answer {
     }
 }
 
+/// The files of an installation. Other commands are names of `garrick`, other daemons of `noded`.
+pub const PROGRAMS: [&str; 4] = ["garrick", "srun", "noded", "stepd"];
+
 /// Folder with the built binaries.
 pub fn built() -> PathBuf {
     let dir = Path::new(env!("CARGO_BIN_EXE_noded")).parent().unwrap().to_owned();
-    assert!(dir.join("garrick").exists(), "{} lacks the commands: build the whole workspace first", dir.display());
+    for program in PROGRAMS {
+        assert!(dir.join(program).exists(), "{} lacks {program}: build the whole workspace first", dir.display());
+    }
     dir
 }
 
@@ -106,7 +111,7 @@ impl Cluster {
         for command in
             ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "sprio", "scancel", "scontrol", "swait", "stail"]
         {
-            let program = if command == "srun" { "srun" } else { "garrick" };
+            let program = if PROGRAMS.contains(&command) { command } else { "garrick" };
             symlink(programs.join(program), work.join("bin").join(command)).unwrap();
         }
         let cluster = Self { home, work };
