@@ -46,3 +46,15 @@ fn a_killed_child_makes_its_step_out_of_memory_and_no_other() {
     assert_eq!(c.read("code"), "253\n0\n");
     assert!(c.read("said").contains("task 0: Out Of Memory"), "{}", c.read("said"));
 }
+
+#[test]
+fn a_job_whose_launcher_the_kernel_chose_is_out_of_memory_too() {
+    let Some(c) = cluster("oom-launcher") else { return };
+    // The launcher is the script's parent, and the first choice from here on.
+    let script = format!("echo 1000 > /proc/$PPID/oom_score_adj; {TOO_MUCH}; exit 0");
+    let job = c.run("sbatch", &["--mem=50", "-o", "/dev/null", "--wrap", &script]).ok().job();
+    c.await_state(&job, "OUT_OF_MEMORY");
+    assert_eq!(c.job_field(&job, "Reason").as_deref(), Some("OutOfMemory"));
+    let log = std::fs::read_to_string(c.home.join("log/slurmd-n1.log")).unwrap();
+    assert!(log.contains("the launcher closed its socket; its process ended with signal 9"), "{log}");
+}

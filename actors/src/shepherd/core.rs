@@ -166,7 +166,7 @@ impl ShepherdCore {
                 self.launcher_up(out);
             }
             ShepherdInput::Adopted { tasks, ended, complete } => self.adopted(tasks, ended, complete, out),
-            ShepherdInput::LauncherDown { detail } => self.launcher_down(now, &detail, out),
+            ShepherdInput::LauncherDown { detail, for_memory } => self.launcher_down(now, &detail, for_memory, out),
             ShepherdInput::Launcher(message) => self.on_launcher(now, message, out),
             ShepherdInput::Manager(message) => self.on_manager(now, message, out),
             ShepherdInput::ManagerLost => {

@@ -441,11 +441,24 @@ fn terminating_a_step_is_sigterm_and_after_kill_wait_sigkill() {
 }
 
 #[test]
+fn tasks_of_a_launcher_that_was_killed_for_memory_were_out_of_memory() {
+    let mut rig = Rig::new();
+    rig.launch(|_, _| {}, 1);
+    rig.spawned(1);
+    let effects = rig.tell(ShepherdInput::LauncherDown { detail: "killed by signal 9".into(), for_memory: true });
+    let status = ExitStatus { code: 0, signal: Some(9) };
+    let end = TaskEnd { status, usage: TaskUsage::default(), oom: true };
+    let exited = ShepherdToStepMgr::TaskExited { step: step(), rank: 0, end, gone: false };
+    assert_eq!(effects[2], ShepherdEffect::ToManager(exited), "{effects:?}");
+    assert!(effects.contains(&ShepherdEffect::StartLauncher));
+}
+
+#[test]
 fn a_dead_launcher_ends_its_tasks_as_unknown_and_runs_nothing_again() {
     let mut rig = Rig::new();
     rig.launch(|_, _| {}, 1);
     rig.spawned(1);
-    let effects = rig.tell(ShepherdInput::LauncherDown { detail: "killed by signal 9".into() });
+    let effects = rig.tell(ShepherdInput::LauncherDown { detail: "killed by signal 9".into(), for_memory: false });
     assert_eq!(
         effects,
         [
@@ -493,7 +506,7 @@ fn the_end_of_the_job_kills_everything_and_accounts_for_every_task() {
     );
     // Nothing is said to be gone before the launcher has written what it held.
     assert_eq!(
-        rig.tell(ShepherdInput::LauncherDown { detail: "exit code 0".into() }),
+        rig.tell(ShepherdInput::LauncherDown { detail: "exit code 0".into(), for_memory: false }),
         [ShepherdEffect::ToManager(ShepherdToStepMgr::Gone), ShepherdEffect::Finished]
     );
     assert_eq!(rig.core.phase(), ShepherdPhase::Gone);
@@ -683,7 +696,7 @@ fn whatever_a_task_ends_with_something_of_it_may_have_been_killed_for_memory() {
 #[test]
 fn a_step_that_is_ended_while_there_is_no_launcher_is_not_run_later() {
     let mut rig = Rig::new();
-    rig.tell(ShepherdInput::LauncherDown { detail: "gone".into() });
+    rig.tell(ShepherdInput::LauncherDown { detail: "gone".into(), for_memory: false });
     assert_eq!(rig.launch(|_, _| {}, 1), []);
     let effects = rig.manager(StepMgrToShepherd::Terminate { step: step() });
     assert!(matches!(effects[0], ShepherdEffect::ToManager(ShepherdToStepMgr::TaskFailed { rank: 0, .. })));
@@ -733,7 +746,7 @@ fn a_shepherd_that_is_done_says_so_to_the_next_step_manager_with_all_that_it_kno
     rig.exited(1, 3);
     rig.manager(StepMgrToShepherd::EndJob);
     rig.tell(ShepherdInput::JobSwept);
-    rig.tell(ShepherdInput::LauncherDown { detail: "exit code 0".into() });
+    rig.tell(ShepherdInput::LauncherDown { detail: "exit code 0".into(), for_memory: false });
     assert_eq!(rig.core.phase(), ShepherdPhase::Gone);
     let ended = found(0, Some(ExitStatus { code: 3, signal: None }));
     assert_eq!(done(&mut rig), listed(vec![ended], true));
@@ -829,7 +842,7 @@ fn a_job_without_a_launcher_still_answers_what_is_known() {
     let mut rig = restarted();
     rig.manager(StepMgrToShepherd::ListTasks);
     for _ in 0..=LAUNCHER_RESTARTS {
-        let effects = rig.tell(ShepherdInput::LauncherDown { detail: "no".into() });
+        let effects = rig.tell(ShepherdInput::LauncherDown { detail: "no".into(), for_memory: false });
         let answered = effects.iter().any(|e| matches!(e, ShepherdEffect::ToManager(ShepherdToStepMgr::Tasks { .. })));
         assert_eq!(answered, !effects.contains(&ShepherdEffect::StartLauncher));
     }

@@ -26,6 +26,12 @@ const LEAVE: Duration = Duration::from_secs(10);
 /// A task whose end nobody saw.
 const EXIT_UNKNOWN: ExitStatus = ExitStatus { code: 1, signal: None };
 
+/// Of a task that is killed without its launcher.
+fn killed() -> Exit {
+    let status = ExitStatus { code: 0, signal: Some(SIGKILL as u8) };
+    Exit { pid: 0, status, usage: TaskUsage::default(), survivors: false }
+}
+
 impl ShepherdCore {
     pub(super) fn signal_step(&self, step: StepId, signal: i32, reach: SignalReach, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get(&step) else { return };
@@ -137,8 +143,15 @@ impl ShepherdCore {
         self.gone_if_done(out);
     }
 
-    /// What the launcher had running ends as "exit unknown" and is killed; nothing is run again.
-    pub(super) fn launcher_down(&mut self, now: Timestamp, detail: &str, out: &mut Vec<ShepherdEffect>) {
+    /// What the launcher had running ends as "exit unknown" and is killed; nothing is run again. `for_memory`: the job had too
+    /// little memory, and the kernel chose the launcher, in the place of the process that took it. That is how they ended.
+    pub(super) fn launcher_down(
+        &mut self,
+        now: Timestamp,
+        detail: &str,
+        for_memory: bool,
+        out: &mut Vec<ShepherdEffect>,
+    ) {
         self.launcher_up = false;
         if self.phase == ShepherdPhase::Leaving {
             return self.gone(out);
@@ -157,6 +170,9 @@ impl ShepherdCore {
             let (step, rank) = (task.step, task.rank);
             match task.phase {
                 TaskPhase::Ended { exit, oom } => self.report(step, rank, exit, oom.unwrap_or(false), false, out),
+                TaskPhase::Running { .. } | TaskPhase::Launched if for_memory => {
+                    self.report(step, rank, killed(), true, false, out);
+                }
                 TaskPhase::Running { .. } | TaskPhase::Launched => {
                     let message = message.clone();
                     self.say(
@@ -246,9 +262,7 @@ impl ShepherdCore {
             if let TaskPhase::Ended { oom, .. } = &mut task.phase {
                 oom.get_or_insert(false);
             } else {
-                let status = ExitStatus { code: 0, signal: Some(9) };
-                let exit = Exit { pid: 0, status, usage: TaskUsage::default(), survivors: false };
-                task.phase = TaskPhase::Ended { exit, oom: Some(false) };
+                task.phase = TaskPhase::Ended { exit: killed(), oom: Some(false) };
             }
             out.push(ShepherdEffect::Close { token });
             self.report_if_over(token, out);

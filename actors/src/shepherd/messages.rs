@@ -96,6 +96,8 @@ pub enum ShepherdInput {
     LauncherDown {
         /// What is known of it.
         detail: String,
+        /// The kernel killed it, or what it had running beside it, for memory.
+        for_memory: bool,
     },
     /// From the launcher.
     Launcher(FromLauncher),

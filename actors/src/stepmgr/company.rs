@@ -545,7 +545,7 @@ impl Company {
     pub fn lose_launcher(&mut self, node: usize) {
         self.clear_launcher(node);
         self.nodes[node].first = false;
-        let down = ShepherdInput::LauncherDown { detail: "killed".into() };
+        let down = ShepherdInput::LauncherDown { detail: "killed".into(), for_memory: false };
         self.channels.entry(Channel::Launcher(node)).or_default().push_back(Delivery::Shepherd(node, down));
     }
 
@@ -851,7 +851,7 @@ impl Company {
             | ToLauncher::DropSetting { .. }
             | ToLauncher::Adopt => {}
             ToLauncher::Finish => {
-                let down = ShepherdInput::LauncherDown { detail: "told to finish".into() };
+                let down = ShepherdInput::LauncherDown { detail: "told to finish".into(), for_memory: false };
                 self.channels.entry(Channel::Launcher(n)).or_default().push_back(Delivery::Shepherd(n, down));
             }
         }

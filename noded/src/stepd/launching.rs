@@ -3,7 +3,7 @@
 
 use crate::{
     kernel::{
-        cgroup::Entry,
+        cgroup::{CgroupError, Entry},
         proc_tree::{self, Process, ProcessTable},
         signals,
     },
@@ -15,11 +15,14 @@ use crate::{
     },
 };
 use garrick_actors::shepherd::{ShepherdInput, ShepherdMsg};
-use garrick_model::messages::launcher::{FromLauncher, TaskHeld, TaskOver, ToLauncher};
+use garrick_model::{
+    ids::StepId,
+    messages::launcher::{FromLauncher, TaskHeld, TaskOver, ToLauncher},
+};
 use garrick_runtime::{Address, Lane, TraceContext};
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     os::fd::{AsFd, OwnedFd},
     path::Path,
     rc::Rc,
@@ -63,11 +66,12 @@ pub async fn obtain(
     first: bool,
     shepherd: Address<ShepherdMsg>,
     found: Rc<RefCell<Option<Launcher>>>,
+    kills: KillsSeen,
 ) {
     let former = found.borrow_mut().take().map(|launcher| launcher.pid);
     let mut clean = first && !place.restarted;
     if first && place.restarted {
-        match adopt(&place, &shepherd).await {
+        match adopt(&place, &shepherd, &kills).await {
             Ok(Adopted { launcher, what, later }) => {
                 tracing::info!(launcher = launcher.pid, "a launcher of a former stepd was taken over");
                 *found.borrow_mut() = Some(launcher);
@@ -94,17 +98,22 @@ pub async fn obtain(
             tracing::error!("processes of a former launcher cannot be killed: {left:?}");
         }
     }
-    let input = match start(&place, clean, &shepherd) {
+    let input = match start(&place, clean, &shepherd, &kills) {
         Ok(launcher) => {
             *found.borrow_mut() = Some(launcher);
             ShepherdInput::LauncherUp { first: clean }
         }
-        Err(detail) => ShepherdInput::LauncherDown { detail },
+        Err(detail) => ShepherdInput::LauncherDown { detail, for_memory: false },
     };
     tell(&shepherd, TraceContext::root(), input);
 }
 
-fn start(place: &ShepherdPlace, first: bool, shepherd: &Address<ShepherdMsg>) -> Result<Launcher, String> {
+fn start(
+    place: &ShepherdPlace,
+    first: bool,
+    shepherd: &Address<ShepherdMsg>,
+    kills: &KillsSeen,
+) -> Result<Launcher, String> {
     let mut spec = LauncherSpec::new(place.user.clone());
     if let Some(cgroup) = &place.cgroup {
         let main = cgroup.main();
@@ -121,8 +130,36 @@ fn start(place: &ShepherdPlace, first: bool, shepherd: &Address<ShepherdMsg>) ->
     let handle = launcher::start(spec).map_err(|e| e.to_string())?;
     let (told, pid) = (shepherd.clone(), handle.pid);
     let deliver = move |message| tell(&told, TraceContext::root(), ShepherdInput::Launcher(message));
-    let link = LauncherLink::start(handle.channel, deliver, when_gone(handle.pidfd, shepherd.clone()));
+    let link =
+        LauncherLink::start(handle.channel, deliver, when_gone(handle.pidfd, shepherd.clone(), kills.of_job(place)));
     Ok(Launcher { link: link.map_err(|e| e.to_string())?, pid })
+}
+
+/// Kills for memory that were counted already, by step; none for those of the tasks that share the job's cgroup.
+#[derive(Clone, Debug, Default)]
+pub struct KillsSeen(Rc<RefCell<HashMap<Option<StepId>, u64>>>);
+
+impl KillsSeen {
+    /// True when a cgroup has counted more of them than when it was last asked.
+    pub fn are_more(&self, step: Option<StepId>, count: Result<Option<u64>, CgroupError>) -> bool {
+        let count = count.unwrap_or_else(|e| {
+            tracing::warn!(error = %e, "kills for memory cannot be counted");
+            None
+        });
+        let Some(count) = count else { return false };
+        count > self.0.borrow_mut().insert(step, count).unwrap_or(0)
+    }
+
+    /// Asks the job's own cgroup, where the launcher is too.
+    fn of_job(&self, place: &ShepherdPlace) -> impl FnOnce() -> bool + use<> {
+        let (seen, cgroup) = (self.clone(), place.cgroup.clone());
+        move || cgroup.is_some_and(|job| seen.are_more(None, job.main().own_oom_kills()))
+    }
+
+    /// That step is over.
+    pub fn forget(&self, step: StepId) {
+        self.0.borrow_mut().remove(&Some(step));
+    }
 }
 
 /// What it said it has so far.
@@ -180,7 +217,11 @@ fn is_being_born(place: &ShepherdPlace) -> bool {
 }
 
 /// Connects to the launcher that a former `stepd` left behind, and hears what it has.
-async fn adopt(place: &ShepherdPlace, shepherd: &Address<ShepherdMsg>) -> Result<Adopted, NotAdopted> {
+async fn adopt(
+    place: &ShepherdPlace,
+    shepherd: &Address<ShepherdMsg>,
+    kills: &KillsSeen,
+) -> Result<Adopted, NotAdopted> {
     let LauncherHandle { channel, pid, pidfd } = connect(place).await?;
     let (answer, answered) = oneshot::channel();
     let asking = Rc::new(RefCell::new(Some(answer)));
@@ -209,7 +250,7 @@ async fn adopt(place: &ShepherdPlace, shepherd: &Address<ShepherdMsg>) -> Result
     let (adopted, closed) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
     let ended = {
         let (adopted, closed) = (Rc::clone(&adopted), Rc::clone(&closed));
-        let late = when_gone(pidfd, shepherd.clone());
+        let late = when_gone(pidfd, shepherd.clone(), kills.of_job(place));
         move |reason: LauncherGone| {
             closed.set(true);
             if adopted.get() {
@@ -235,14 +276,19 @@ async fn adopt(place: &ShepherdPlace, shepherd: &Address<ShepherdMsg>) -> Result
 }
 
 /// What becomes of a launcher whose socket closed: one that is not ending by itself could only wait for another `stepd`.
-fn when_gone(pidfd: OwnedFd, shepherd: Address<ShepherdMsg>) -> impl FnOnce(LauncherGone) {
+fn when_gone(
+    pidfd: OwnedFd,
+    shepherd: Address<ShepherdMsg>,
+    killed_for_memory: impl FnOnce() -> bool + 'static,
+) -> impl FnOnce(LauncherGone) {
     move |gone| {
         actix_rt::spawn(async move {
             // Ended already is as well.
             let _ = signals::send(pidfd.as_fd(), libc::SIGKILL);
             let how = ended(pidfd).await;
             let detail = format!("{gone}; its process ended with {how}");
-            tell(&shepherd, TraceContext::root(), ShepherdInput::LauncherDown { detail });
+            let for_memory = killed_for_memory();
+            tell(&shepherd, TraceContext::root(), ShepherdInput::LauncherDown { detail, for_memory });
         });
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     },
     stepd::{
         handed::{HandedStreams, TaskFd},
-        launching::{self, Launcher, RunSignals},
+        launching::{self, KillsSeen, Launcher, RunSignals},
         streams::{ReadNow, Streams, read_later, write_all},
     },
 };
@@ -68,7 +68,7 @@ pub struct ShepherdWorld {
     streams: Streams,
     handed: Rc<HandedStreams>,
     steps: HashMap<StepId, Group>,
-    ooms_seen: HashMap<Option<StepId>, u64>,
+    kills: KillsSeen,
     run_signals: Arc<RunSignals>,
 }
 
@@ -91,7 +91,7 @@ impl ShepherdWorld {
             streams: Streams::default(),
             handed,
             steps: HashMap::new(),
-            ooms_seen: HashMap::new(),
+            kills: KillsSeen::default(),
             run_signals: Arc::default(),
         }
     }
@@ -111,7 +111,7 @@ impl ShepherdWorld {
     fn start_launcher(&mut self) {
         let first = !std::mem::replace(&mut self.had_launcher, true);
         let (place, shepherd) = (self.place.clone(), self.shepherd.clone());
-        actix_rt::spawn(launching::obtain(place, first, shepherd, Rc::clone(&self.launcher)));
+        actix_rt::spawn(launching::obtain(place, first, shepherd, Rc::clone(&self.launcher), self.kills.clone()));
     }
 
     fn launcher_pid(&self) -> Option<u32> {
@@ -206,18 +206,13 @@ impl ShepherdWorld {
             (None, Some(job)) => job.main().own_oom_kills(),
             (None, None) => return false,
         };
-        let count = count.unwrap_or_else(|e| {
-            tracing::warn!(error = %e, "kills for memory cannot be counted");
-            None
-        });
-        let Some(count) = count else { return false };
-        count > self.ooms_seen.insert(step, count).unwrap_or(0)
+        self.kills.are_more(step, count)
     }
 
     fn sweep_step(&mut self, step: StepId) {
         let Some(group) = self.step_group(step) else { return self.now(ShepherdInput::Swept { step }) };
         self.steps.remove(&step);
-        self.ooms_seen.remove(&Some(step));
+        self.kills.forget(step);
         let limit = self.place.sweep_limit;
         self.later(async move {
             let swept = tokio::task::spawn_blocking(move || {
