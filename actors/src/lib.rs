@@ -9,6 +9,7 @@
 //! | [`reservation`] | advance reservations |
 //! | [`license`] | who has how many of each license |
 //! | [`node`] | the controller's record of one node and the owner of its free resources |
+//! | [`owner`] | what all owners of the controller's state have in common |
 //! | [`node_agent`] | a node's side: starts, adopts and ends the `stepd`s of runs, reports to the controller |
 //! | [`partition`] | one partition's settings and state |
 //! | [`scheduler`] | plans over published views |
@@ -24,6 +25,7 @@ pub mod license;
 pub mod node;
 // Complete (core, messages and shell ports): written by the wiring's author, please leave as it is.
 pub mod node_agent;
+pub mod owner;
 pub mod partition;
 pub mod reservation;
 pub mod scheduler;

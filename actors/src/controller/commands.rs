@@ -15,10 +15,10 @@ use super::{
 use crate::{
     job::messages::{Authority, JobCommand, JobMsg, TaskChoice},
     node::{
-        messages::{NodeInput, NodeMsg},
+        messages::{NodeAsk, NodeInput, NodeMsg},
         shell::NodesMsg,
     },
-    partition::messages::PartitionMsg,
+    partition::messages::{PartitionMsg, PartitionUpdate},
 };
 use garrick_model::{
     config::function,
@@ -57,7 +57,7 @@ impl ControllerActor {
         command: JobCommand,
     ) -> Option<PendingReply<Result<(), Refusal>>> {
         let (reply, answer) = ReplyTo::channel();
-        self.env.ask_job(cx, job, JobMsg::Command { by, tasks, command, reply }).then_some(answer)
+        self.env.ask_job(cx, job, JobMsg::command(by, tasks, command, reply)).then_some(answer)
     }
 
     /// Whom a selector means: where the site has it so, the whole of a heterogeneous job in place of a component.
@@ -488,7 +488,7 @@ impl ControllerActor {
             // The owner of one that was made at run time may be only just being started, or be that of one before it.
             let is_of_file = self.env.roster().get(name).is_none();
             if let Some(owner) = self.env.node(name).filter(|_| is_of_file) {
-                deliver(cx, &owner, NodeMsg::Update { by, change, reply });
+                deliver(cx, &owner, NodeMsg::Ask { ask: NodeAsk::Update { by, change }, reply });
             } else if let Some(supervisor) = self.nodes_supervisor() {
                 deliver(cx, &supervisor, NodesMsg::Update { name: name.clone(), by, change: Box::new(change), reply });
             }
@@ -518,7 +518,7 @@ impl ControllerActor {
             return;
         }
         let (reply, answer) = ReplyTo::channel();
-        deliver(cx, &owner, PartitionMsg::Update { fields, reply });
+        deliver(cx, &owner, PartitionMsg::Ask { ask: PartitionUpdate { fields, config }, reply });
         Self::answer_done(cx, vec![answer], replies);
     }
 

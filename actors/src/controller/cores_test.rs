@@ -9,7 +9,7 @@ use crate::{
         dependency::waits_for,
         fixtures::{CountingIds, ROOT, record},
         het::HetMessage,
-        messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
+        messages::{JobAnswer, JobCommand, JobEffect, JobErrand, JobInput, JobShown, JobSite, JobTimer},
         record::{JobRecord, Phase, TaskOutcome},
         state::JobEvent,
     },
@@ -17,8 +17,9 @@ use crate::{
     node::{
         core::NodeCore,
         core_test::{registration, settings},
-        messages::{KeptHold, NodeEffect, NodeInput, NodeNotice, NodeTimer},
+        messages::{KeptHold, NodeEffect, NodeErrand, NodeInput, NodeTimer},
     },
+    owner::{Effect, Letter, Owner, Stage, Turn, perform},
     scheduler::{
         facts::{ClusterView, Policy},
         fixtures::{array, depends_on, partition, spec},
@@ -30,12 +31,13 @@ use crate::{
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},
-    messages::node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
+    messages::node::{AgentReport, ControllerToNode, HeldRun, JobCredential, NodeToController},
+    refusal::Refusal,
     spec::{DependencyKind, JobKind, JobSpec, NodeCount},
     spec_text::licenses::Licenses,
     state::{ExitStatus, JobState, NodeBase, Reason},
     time::Timestamp,
-    view::NodeHold,
+    view::{NodeHold, NodeView},
 };
 use proptest::prelude::*;
 use std::{
@@ -47,7 +49,7 @@ use std::{
 const NODES: u32 = 3;
 
 #[derive(Clone, Debug)]
-enum Letter {
+enum Mail {
     Job(JobId, JobInput),
     Node(String, NodeInput),
     Agent(String, u64, ControllerToNode),
@@ -70,7 +72,7 @@ struct World {
     nodes: BTreeMap<String, NodeCore>,
     agents: BTreeMap<String, Agent>,
     /// In order between each pair.
-    mail: BTreeMap<(String, String), VecDeque<Letter>>,
+    mail: BTreeMap<(String, String), VecDeque<Mail>>,
     /// The pair between which nothing is delivered for now.
     late: Option<(String, String)>,
     timers: BTreeMap<(JobId, JobTimer), Timestamp>,
@@ -84,6 +86,82 @@ struct World {
     licenses: LicenseAccount,
     /// After so many letters between jobs one is lost.
     loses: Option<(usize, Loss)>,
+}
+
+struct JobStage<'w>(&'w mut World, JobId);
+
+impl Stage<JobCore> for JobStage<'_> {
+    fn tell(&mut self, letter: Letter) {
+        self.0.letter(&format!("job {}", self.1.0), letter);
+    }
+
+    fn run(&mut self, errand: JobErrand) {
+        let Self(world, job) = self;
+        let from = format!("job {}", job.0);
+        match errand {
+            JobErrand::Launch(order) => {
+                // The frame's content does not matter here; who and where do.
+                let JobCredential { job, sluid, .. } = order.credential;
+                let (state, reason) = (JobState::Configuring, Reason::None);
+                let frame = ControllerToNode::EndJob { job, sluid, state, reason, lost: Vec::new() };
+                world.post(&from, Mail::Node(order.node, NodeInput::Send(Box::new(frame))));
+            }
+            JobErrand::FindSiblings => world.post(&from, Mail::Job(*job, JobInput::Siblings { jobs: vec![] })),
+        }
+    }
+
+    fn set_timer(&mut self, timer: JobTimer, at: Timestamp) {
+        self.0.timers.insert((self.1, timer), at);
+    }
+
+    fn clear_timer(&mut self, timer: JobTimer) {
+        self.0.timers.remove(&(self.1, timer));
+    }
+
+    fn publish(&mut self, _: JobShown) {}
+
+    fn answer(&mut self, _: u64, _: JobAnswer) {}
+
+    fn stop(&mut self) {
+        let Self(world, job) = self;
+        world.jobs.remove(job);
+        world.timers.retain(|(id, _), _| id != job);
+    }
+}
+
+struct NodeStage<'w>(&'w mut World, &'w str);
+
+impl Stage<NodeCore> for NodeStage<'_> {
+    fn tell(&mut self, letter: Letter) {
+        self.0.letter(&format!("node {}", self.1), letter);
+    }
+
+    fn run(&mut self, errand: NodeErrand) {
+        let Self(world, node) = self;
+        match errand {
+            NodeErrand::Send { conn, frame } => {
+                if world.agents[*node].conn == Some(conn) {
+                    world.post(&format!("node {node}"), Mail::Agent((*node).to_owned(), conn, *frame));
+                }
+            }
+            NodeErrand::Close { .. } => world.agents.get_mut(*node).unwrap().conn = None,
+            NodeErrand::WarnOfConf { .. } => {}
+        }
+    }
+
+    fn set_timer(&mut self, timer: NodeTimer, at: Timestamp) {
+        self.0.node_timers.insert((self.1.to_owned(), timer), at);
+    }
+
+    fn clear_timer(&mut self, timer: NodeTimer) {
+        self.0.node_timers.remove(&(self.1.to_owned(), timer));
+    }
+
+    fn publish(&mut self, _: Arc<NodeView>) {}
+
+    fn answer(&mut self, _: u64, _: Result<(), Refusal>) {}
+
+    fn stop(&mut self) {}
 }
 
 /// How a letter is lost.
@@ -134,11 +212,11 @@ impl World {
         }
     }
 
-    fn post(&mut self, from: &str, letter: Letter) {
+    fn post(&mut self, from: &str, letter: Mail) {
         let to = match &letter {
-            Letter::Job(job, _) => format!("job {}", job.0),
-            Letter::Node(node, _) => format!("node {node}"),
-            Letter::Agent(node, ..) => format!("agent {node}"),
+            Mail::Job(job, _) => format!("job {}", job.0),
+            Mail::Node(node, _) => format!("node {node}"),
+            Mail::Agent(node, ..) => format!("agent {node}"),
         };
         self.mail.entry((from.to_owned(), to)).or_default().push_back(letter);
     }
@@ -152,7 +230,7 @@ impl World {
             .collect();
         let Some(key) = full.get(pick % full.len().max(1)) else { return false };
         let letter = self.mail.get_mut(key).unwrap().pop_front().unwrap();
-        if let (Letter::Job(job, _), true) = (&letter, key.0.starts_with("job ") && key.0 != key.1)
+        if let (Mail::Job(job, _), true) = (&letter, key.0.starts_with("job ") && key.0 != key.1)
             && let Some((left, loss)) = self.loses.take()
         {
             if left == 0 {
@@ -164,9 +242,9 @@ impl World {
             self.loses = Some((left - 1, loss));
         }
         match letter {
-            Letter::Job(job, input) => self.tell_job(job, input),
-            Letter::Node(node, input) => self.tell_node(&node, input),
-            Letter::Agent(node, conn, frame) => self.tell_agent(&node, conn, frame),
+            Mail::Job(job, input) => self.tell_job(job, input),
+            Mail::Node(node, input) => self.tell_node(&node, input),
+            Mail::Agent(node, conn, frame) => self.tell_agent(&node, conn, frame),
         }
         true
     }
@@ -175,19 +253,7 @@ impl World {
         let Some(core) = self.jobs.get_mut(&job) else {
             // What the jobs' supervisor does for jobs that are gone.
             let from = format!("job {}", job.0);
-            match input {
-                JobInput::Report { node, seq, .. } => {
-                    self.post(&from, Letter::Node(node, NodeInput::ReportSafe { seq }))
-                }
-                JobInput::RunHeld { node, sluid, .. }
-                | JobInput::RunMissing { node, sluid }
-                | JobInput::NodeLost { node, sluid } => {
-                    let release = NodeInput::Release { job, sluid, attempt: None, drain: None };
-                    self.post(&from, Letter::Node(node, release));
-                }
-                JobInput::Subscribe { by } => self.post(&from, Letter::Job(by, JobInput::Fact { job, fact: None })),
-                _ => {}
-            }
+            Letter::Job(job, input).undeliverable().into_iter().for_each(|letter| self.letter(&from, letter));
             return;
         };
         let mut out = Vec::new();
@@ -209,89 +275,30 @@ impl World {
     }
 
     fn job_effects(&mut self, job: JobId, out: Vec<JobEffect>) {
-        let from = format!("job {}", job.0);
-        for effect in out {
-            match effect {
-                JobEffect::Record(event) => self.journal.push(ControllerEvent::Job { job, event: Box::new(event) }),
-                JobEffect::Split { record, then } => {
-                    let task = record.id;
-                    self.add_job(*record, true);
-                    if let Some(then) = then {
-                        self.post(&from, Letter::Job(task, *then));
+        let turn = Turn::<JobCore>::of(out);
+        self.journal.extend(turn.events);
+        perform(turn.rest, &mut JobStage(self, job));
+    }
+
+    fn letter(&mut self, from: &str, letter: Letter) {
+        match letter {
+            Letter::Job(job, input) => self.post(from, Mail::Job(job, input)),
+            Letter::Node(node, input) => self.post(from, Mail::Node(node, input)),
+            Letter::Licenses(input) => {
+                let mut out = Vec::new();
+                Owner::handle(&mut self.licenses, self.now, &mut self.ids, input, &mut out);
+                for effect in out {
+                    if let Effect::Tell(letter) = effect {
+                        self.letter(from, letter);
                     }
                 }
-                JobEffect::Reserve { node, ask } => self.post(&from, Letter::Node(node, NodeInput::Reserve(ask))),
-                JobEffect::ReserveLicenses { attempt, licenses } => {
-                    let granted = self.licenses.reserve(job, attempt, &licenses);
-                    self.post(&from, Letter::Job(job, JobInput::LicensesReserved { attempt, granted }));
-                }
-                JobEffect::ReleaseLicenses { attempt } => {
-                    self.licenses.release(job, attempt);
-                }
-                JobEffect::Release { node, sluid, attempt, drain } => {
-                    self.post(&from, Letter::Node(node, NodeInput::Release { job, sluid, attempt, drain }));
-                }
-                JobEffect::Keep { node, sluid } => {
-                    self.post(&from, Letter::Node(node, NodeInput::Keep { job, sluid }));
-                }
-                JobEffect::MarkCompleting { node, sluid } => {
-                    self.post(&from, Letter::Node(node, NodeInput::Completing { job, sluid }));
-                }
-                JobEffect::Park { node, sluid } => {
-                    self.post(&from, Letter::Node(node, NodeInput::Park { job, sluid }));
-                }
-                JobEffect::Unpark { node, sluid, attempt } => {
-                    self.post(&from, Letter::Node(node, NodeInput::Unpark { job, sluid, attempt }));
-                }
-                JobEffect::MoveEnd { node, sluid, expected_end } => {
-                    self.post(&from, Letter::Node(node, NodeInput::MoveEnd { job, sluid, expected_end }));
-                }
-                JobEffect::Launch(order) => {
-                    // The frame's content does not matter here; who and where do.
-                    let c = order.credential;
-                    let frame = ControllerToNode::EndJob {
-                        job: c.job,
-                        sluid: c.sluid,
-                        state: JobState::Configuring,
-                        reason: Reason::None,
-                        lost: Vec::new(),
-                    };
-                    self.post(&from, Letter::Node(order.node, NodeInput::Send(Box::new(frame))));
-                }
-                JobEffect::ToAgent { node, frame } => self.post(&from, Letter::Node(node, NodeInput::Send(frame))),
-                JobEffect::AckReport { node, seq } => {
-                    self.post(&from, Letter::Node(node, NodeInput::ReportSafe { seq }))
-                }
-                JobEffect::SubscribeTo { job: on } => {
-                    self.post(&from, Letter::Job(on, JobInput::Subscribe { by: job }))
-                }
-                JobEffect::Tell { to, fact } => {
-                    self.post(&from, Letter::Job(to, JobInput::Fact { job, fact: Some(fact) }))
-                }
-                JobEffect::FindSiblings => self.post(&from, Letter::Job(job, JobInput::Siblings { jobs: vec![] })),
-                JobEffect::SetTimer { timer, at } => {
-                    self.timers.insert((job, timer), at);
-                }
-                JobEffect::ClearTimer(timer) => {
-                    self.timers.remove(&(job, timer));
-                }
-                JobEffect::Purge => {
-                    self.jobs.remove(&job);
-                    self.timers.retain(|(id, _), _| *id != job);
-                }
-                JobEffect::Publish(_)
-                | JobEffect::ShowSteps(_)
-                | JobEffect::Outcome { .. }
-                | JobEffect::Answer { .. }
-                | JobEffect::Reached { .. } => {}
-                JobEffect::Grant { job: to, sluid, run } => {
-                    let event = Box::new(JobEvent::Allocated(run.clone()));
-                    self.journal.push(ControllerEvent::Job { job: to, event });
-                    let message = Box::new(HetMessage::Granted { sluid, run });
-                    self.post(&from, Letter::Job(to, JobInput::Het { from: job, message }));
-                }
-                JobEffect::TellHet { to, message } => {
-                    self.post(&from, Letter::Job(to, JobInput::Het { from: job, message }));
+            }
+            Letter::Outcome { .. } => {}
+            Letter::Begin { record, first } => {
+                let task = record.id;
+                self.add_job(*record, false);
+                if let Some(first) = first {
+                    self.post(from, Mail::Job(task, *first));
                 }
             }
         }
@@ -304,36 +311,9 @@ impl World {
     }
 
     fn node_effects(&mut self, node: &str, out: Vec<NodeEffect>) {
-        let from = format!("node {node}");
-        for effect in out {
-            match effect {
-                NodeEffect::Record(saved) => {
-                    self.journal.push(ControllerEvent::Node { node: node.to_owned(), saved: Box::new(saved) });
-                }
-                NodeEffect::ToJob { job, notice } => {
-                    let node = node.to_owned();
-                    let input = match notice {
-                        NodeNotice::Reserved { attempt, result } => JobInput::Reserved { attempt, node, result },
-                        NodeNotice::Unparked { attempt, granted } => JobInput::Unparked { attempt, node, granted },
-                        NodeNotice::RunHeld { sluid, requeue } => JobInput::RunHeld { node, sluid, requeue },
-                        NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node, sluid },
-                        NodeNotice::NodeLost { sluid } => JobInput::NodeLost { node, sluid },
-                        NodeNotice::Report { seq, report } => JobInput::Report { node, seq, report },
-                    };
-                    self.post(&from, Letter::Job(job, input));
-                }
-                NodeEffect::ToAgent { conn, frame } => {
-                    if self.agents[node].conn == Some(conn) {
-                        self.post(&from, Letter::Agent(node.to_owned(), conn, *frame));
-                    }
-                }
-                NodeEffect::CloseLink { .. } => self.agents.get_mut(node).unwrap().conn = None,
-                NodeEffect::SetTimer { timer, at } => {
-                    self.node_timers.insert((node.to_owned(), timer), at);
-                }
-                NodeEffect::Publish(_) | NodeEffect::Answer { .. } | NodeEffect::ConfDiffers { .. } => {}
-            }
-        }
+        let turn = Turn::<NodeCore>::of(out);
+        self.journal.extend(turn.events);
+        perform(turn.rest, &mut NodeStage(self, node));
     }
 
     fn report(&mut self, node: &str, report: AgentReport) {
@@ -348,7 +328,7 @@ impl World {
         let agent = &self.agents[node];
         if let (Some(conn), Some(report), true) = (agent.conn, agent.outbox.get(&seq).cloned(), agent.welcome) {
             let frame = Box::new(NodeToController::Report { seq, report });
-            self.post(&format!("agent {node}"), Letter::Node(node.to_owned(), NodeInput::Frame { conn, frame }));
+            self.post(&format!("agent {node}"), Mail::Node(node.to_owned(), NodeInput::Frame { conn, frame }));
         }
     }
 
@@ -445,10 +425,7 @@ impl World {
             .collect();
         let mut registration = registration(conn, runs);
         registration.incarnation = agent.incarnation;
-        self.post(
-            &format!("agent {node}"),
-            Letter::Node(node.to_owned(), NodeInput::Registered(Box::new(registration))),
-        );
+        self.post(&format!("agent {node}"), Mail::Node(node.to_owned(), NodeInput::Registered(Box::new(registration))));
     }
 
     fn disconnect(&mut self, node: &str) {
@@ -456,7 +433,7 @@ impl World {
             // Frames under way on the broken connection are lost.
             self.mail.remove(&(format!("agent {node}"), format!("node {node}")));
             self.mail.remove(&(format!("node {node}"), format!("agent {node}")));
-            self.post(&format!("agent {node}"), Letter::Node(node.to_owned(), NodeInput::LinkGone { conn }));
+            self.post(&format!("agent {node}"), Mail::Node(node.to_owned(), NodeInput::LinkGone { conn }));
         }
     }
 
@@ -514,13 +491,13 @@ impl World {
         };
         let made = plan(&view, self.now);
         for one in made.preemptions {
-            self.post("scheduler", Letter::Job(one.job, JobInput::Preempt(Box::new(one))));
+            self.post("scheduler", Mail::Job(one.job, JobInput::Preempt(Box::new(one))));
         }
         for one in made.resumptions {
-            self.post("scheduler", Letter::Job(one.job, JobInput::GoOn(Box::new(one))));
+            self.post("scheduler", Mail::Job(one.job, JobInput::GoOn(Box::new(one))));
         }
         for start in made.starts {
-            self.post("scheduler", Letter::Job(start.job, JobInput::Start(Box::new(start))));
+            self.post("scheduler", Mail::Job(start.job, JobInput::Start(Box::new(start))));
         }
     }
 
@@ -612,7 +589,7 @@ impl World {
         let waiting: Vec<JobId> =
             self.jobs.values().map(JobCore::record).filter(|record| waits_for(record, &of)).map(|r| r.id).collect();
         for by in waiting {
-            self.post("jobs", Letter::Job(job, JobInput::Subscribe { by }));
+            self.post("jobs", Mail::Job(job, JobInput::Subscribe { by }));
         }
     }
 
@@ -823,7 +800,7 @@ fn invariant_replay_equals_live(world: &World) {
     // A component adopts what its leader recorded when it hears of it.
     let hears = |job: &JobId| {
         world.mail.values().flatten().any(|letter| match letter {
-            Letter::Job(to, JobInput::Het { message, .. }) => {
+            Mail::Job(to, JobInput::Het { message, .. }) => {
                 to == job && matches!(**message, HetMessage::Granted { .. })
             }
             _ => false,
@@ -860,7 +837,7 @@ fn invariant_each_run_ends_once(world: &World) {
     for event in &world.journal {
         let ControllerEvent::Job { job, event } = event else { continue };
         match &**event {
-            JobEvent::Submitted(record) => {
+            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => {
                 runs.insert(*job, record.sluid);
             }
             JobEvent::Requeued { sluid, .. } => {
@@ -1109,7 +1086,7 @@ fn a_refused_component_gives_back_what_the_others_took() {
     world.schedule();
     // The plan knew nothing of it: the node of one component goes out of service before it is asked.
     let starts = world.mail.values().flatten().find_map(|letter| match letter {
-        Letter::Job(_, JobInput::Start(start)) => Some(start.others[0].nodes[0].name.clone()),
+        Mail::Job(_, JobInput::Start(start)) => Some(start.others[0].nodes[0].name.clone()),
         _ => None,
     });
     world.disconnect("n0");

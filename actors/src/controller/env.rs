@@ -17,8 +17,9 @@ use crate::{
     },
     license::account::LicenseOffice,
     node::messages::{NodeInput, NodeMsg},
-    reservation::messages::ReservationMsg,
-    scheduler::{priority, qos::QosTable, shell::SchedulerMsg},
+    owner::{Effect, Letter, Owner},
+    reservation::shell::ReservationMsg,
+    scheduler::{core::SchedulerInput, priority, qos::QosTable, shell::SchedulerMsg},
     topology::Topologies,
 };
 use garrick_model::{
@@ -290,6 +291,57 @@ impl Env {
         let (done, pending) = ReplyTo::channel();
         self.ports.journal.append(events, done);
         pending
+    }
+
+    /// Keeps what an owner recorded, for later lives of the owners that it is about.
+    pub fn keep(&self, events: &[ControllerEvent]) {
+        for event in events {
+            match event {
+                ControllerEvent::Job { job, event } => self.jobs.apply(*job, event),
+                ControllerEvent::Partition { partition, saved } => self.partitions.put(partition, (**saved).clone()),
+                ControllerEvent::Reservation { reservation, saved } => {
+                    self.keep_reservation(reservation, saved.as_deref().cloned());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Hands a letter over. One that finds nobody comes back to whoever has to know.
+    pub fn post<A: Actor>(&self, cx: &mut Context<A>, letter: Letter) {
+        match letter {
+            Letter::Job(job, input) => self.tell_job(cx, job, input),
+            Letter::Node(node, input) => match self.node(&node) {
+                Some(owner) => deliver(cx, &owner, NodeMsg::Input(input)),
+                None => {
+                    for back in Letter::Node(node, input).undeliverable() {
+                        self.post(cx, back);
+                    }
+                }
+            },
+            Letter::Licenses(input) => {
+                let mut out = Vec::new();
+                self.licenses.lock().handle(Timestamp::now(), &mut self.ids.clone(), input, &mut out);
+                for effect in out {
+                    if let Effect::Tell(letter) = effect {
+                        self.post(cx, letter);
+                    }
+                }
+            }
+            Letter::Outcome { pass, accepted } => {
+                if let Some(scheduler) = self.scheduler() {
+                    deliver(cx, &scheduler, SchedulerInput::Outcome { pass, accepted }.into());
+                }
+            }
+            Letter::Begin { record, first } => {
+                let job = record.id;
+                // Whoever looks finds the task in the array or by itself.
+                self.show_job(*record, Timestamp::now());
+                if let Some(supervisor) = self.jobs_supervisor() {
+                    deliver(cx, &supervisor, JobsMsg::Start { job, first });
+                }
+            }
+        }
     }
 
     /// Tells a job's owner. A job without an actor goes through the jobs' supervisor, which knows whether it is starting

@@ -331,6 +331,13 @@ mod tests {
         ControllerEvent::Job { job: JobId(job), event: Box::new(event) }
     }
 
+    fn saved(out: Vec<JobEffect>) -> impl Iterator<Item = ControllerEvent> {
+        out.into_iter().filter_map(|effect| match effect {
+            JobEffect::Save(event) => Some(event),
+            _ => None,
+        })
+    }
+
     /// A thousand tasks of an array were a thousand times its script and environment in one record, which was too long to be
     /// written: their end was told to nobody, and after a restart they were back.
     #[test]
@@ -343,15 +350,7 @@ mod tests {
         let (answer, out) = job.command(by, Some(vec![(0, 999, 1)]), JobCommand::Cancel);
         answer.unwrap();
         let mut events: Vec<ControllerEvent> = Vec::new();
-        for effect in out {
-            match effect {
-                JobEffect::Record(event) => events.push(about(7, event)),
-                JobEffect::Split { record, .. } => {
-                    events.push(about(record.id.0, JobEvent::task_submitted(&record, JobId(7))));
-                }
-                _ => {}
-            }
-        }
+        events.extend(saved(out));
         assert_eq!(events.len(), 2000);
         let bytes = |event: &ControllerEvent| format!("{event:?}").len();
         assert!(events.iter().all(|event| bytes(event) < 20_000), "none has the environment");
@@ -393,14 +392,7 @@ mod tests {
         let array_spec = JobSpec { array: Some(array(1, 3, None)), ..spec() };
         let mut job = Bench::with(array_spec.clone());
         let out = job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
-        let events: Vec<ControllerEvent> = out
-            .into_iter()
-            .filter_map(|effect| match effect {
-                JobEffect::Record(event) => Some(about(7, event)),
-                JobEffect::Split { record, .. } => Some(about(record.id.0, JobEvent::Submitted(record))),
-                _ => None,
-            })
-            .collect();
+        let events: Vec<ControllerEvent> = saved(out).collect();
         assert_eq!(events.len(), 2);
         for cut in 0..=events.len() {
             let mut replayed = Replayed::default();

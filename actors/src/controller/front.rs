@@ -17,10 +17,7 @@ use super::{
 };
 use crate::{
     job::{messages::Authority, shell::JobsMsg},
-    node::{
-        core::NodeCore,
-        messages::{NodeInput, NodeMsg},
-    },
+    node::{core::NodeCore, messages::NodeInput, shell::connected},
     partition::{core::PartitionCore, shell::PartitionsMsg},
     scheduler::{
         core::SchedulerInput,
@@ -190,7 +187,7 @@ impl ControllerActor {
             return;
         };
         self.env.links.open(&node, registration.conn, Arc::clone(&link));
-        deliver(cx, &address, NodeMsg::Connected { registration, link });
+        deliver(cx, &address, connected(registration, link));
     }
 
     fn agent_message(&mut self, cx: &mut Context<Self>, node: String, conn: u64, message: NodeToController) {

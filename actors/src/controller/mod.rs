@@ -6,9 +6,9 @@
 //! |---|---|---|
 //! | `/controller` | [`front::ControllerActor`] | nothing: admits, routes, answers from boards |
 //! | `/job` | [`crate::job::shell::JobsSupervisor`] | which job actors run |
-//! | `/job/N` | [`crate::job::shell::JobActor`] | the state of job N |
+//! | `/job/N` | [`crate::job::core::JobCore`] | the state of job N |
 //! | `/node` | [`crate::node::shell::NodesSupervisor`] | which node actors run |
-//! | `/node/NAME` | [`crate::node::shell::NodeActor`] | a node's state and free resources, the link to its agent |
+//! | `/node/NAME` | [`crate::node::core::NodeCore`] | a node's state and free resources, the link to its agent |
 //! | `/partition`, `/partition/NAME` | [`crate::partition::shell`] | a partition's settings and state |
 //! | `/reservation` | [`crate::reservation::shell::ReservationsActor`] | all reservations |
 //! | `/steps` | [`steps::StepsActor`] | reported steps, lists of steps being gathered |
@@ -37,7 +37,7 @@
 //! # What is promised
 //!
 //! - Nothing that an owner promises or causes overtakes the journal: effects of a turn, and all later ones of that owner,
-//!   wait until the turn's events are on disk ([`outbox`]).
+//!   wait until the turn's events are on disk ([`crate::owner::outbox`]).
 //! - The same `apply` makes records live, on the shelf and in recovery ([`event::Replayed`], [`setup`]).
 //! - A run is named by its SLUID everywhere; what is said about an older run changes nothing but gives its nodes back.
 //! - An actor that panics is built anew from the shelf ([`shelf`]); a commit that was under way is given back.
@@ -66,7 +66,7 @@
 //! | [`roster`], `dynamic_nodes` | nodes that come and go: the rules, and the front's part |
 //! | [`steps`], [`ended_steps`] | the actor at `/steps` |
 //! | [`event`] | the journal's events and their replay |
-//! | [`mod@env`], [`shelf`], [`outbox`], [`ids`] | what all actors of the controller share |
+//! | [`mod@env`], [`shelf`], [`ids`] | what all actors of the controller share |
 
 pub mod admission;
 pub mod agents;
@@ -83,7 +83,6 @@ pub mod ids;
 mod labels;
 pub mod messages;
 mod moves;
-pub mod outbox;
 mod per_task;
 pub mod ports;
 mod priorities;

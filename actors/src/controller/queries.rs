@@ -181,7 +181,7 @@ impl ControllerActor {
         mut replies: Box<dyn ReplySink>,
     ) {
         let (reply, answer) = ReplyTo::channel();
-        if !self.env.ask_job(cx, job, JobMsg::Wait { until, reply }) {
+        if !self.env.ask_job(cx, job, JobMsg::wait(until, reply)) {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
         }
@@ -191,7 +191,7 @@ impl ControllerActor {
             for _ in 0..ASKED_AGAIN {
                 let Some(owner) = env.job(job).filter(|_| answer.is_err()) else { break };
                 let (reply, again) = ReplyTo::channel();
-                if owner.try_send(JobMsg::Wait { until, reply }).is_err() {
+                if owner.try_send(JobMsg::wait(until, reply)).is_err() {
                     break;
                 }
                 answer = again.await;
@@ -205,7 +205,7 @@ impl ControllerActor {
 
     pub(super) fn watch(&self, cx: &mut Context<Self>, job: JobId, mut replies: Box<dyn ReplySink>) {
         let (sender, mut views) = tokio::sync::watch::channel(None);
-        if !self.env.ask_job(cx, job, JobMsg::Watch(sender)) {
+        if !self.env.ask_job(cx, job, JobMsg::watch(sender)) {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
         }
@@ -224,7 +224,7 @@ impl ControllerActor {
                 }
                 let Some(owner) = env.job(job).filter(|_| !over) else { break };
                 let (sender, again) = tokio::sync::watch::channel(None);
-                if owner.try_send(JobMsg::Watch(sender)).is_err() {
+                if owner.try_send(JobMsg::watch(sender)).is_err() {
                     break;
                 }
                 views = again;
@@ -243,7 +243,7 @@ impl ControllerActor {
             return;
         }
         let (reply, answer) = ReplyTo::channel();
-        if !self.env.ask_job(cx, job, JobMsg::Script { reply }) {
+        if !self.env.ask_job(cx, job, JobMsg::script(reply)) {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
         }
@@ -266,7 +266,7 @@ impl ControllerActor {
             return;
         }
         let (reply, answer) = ReplyTo::channel();
-        if !self.env.ask_job(cx, job, JobMsg::Locate { reply }) {
+        if !self.env.ask_job(cx, job, JobMsg::locate(reply)) {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
         }

@@ -7,7 +7,11 @@ use super::{
     ports::{ReplySink, User},
     selection::Named,
 };
-use crate::{job::messages::Authority, reservation::messages::ReservationMsg, scheduler::facts::AllocationUnit};
+use crate::{
+    job::messages::Authority,
+    reservation::{owner::ReservationAsk, shell::ReservationMsg},
+    scheduler::facts::AllocationUnit,
+};
 use garrick_model::{
     config::function,
     messages::command::{CommandReply, JobChange},
@@ -36,8 +40,8 @@ impl ControllerActor {
             return;
         }
         let by = self.user_name(by.uid);
-        let message = |reply| ReservationMsg::Create { by, change, reply };
-        self.ask_reservations(cx, message, CommandReply::ReservationCreated, replies);
+        let ask = ReservationAsk::Create { by, change };
+        self.ask_reservations(cx, ask, CommandReply::ReservationCreated, replies);
     }
 
     pub(super) fn update_reservation(
@@ -50,7 +54,7 @@ impl ControllerActor {
             replies.send(CommandReply::Refused(refusal));
             return;
         }
-        self.ask_reservations(cx, |reply| ReservationMsg::Update { change, reply }, |_| CommandReply::Done, replies);
+        self.ask_reservations(cx, ReservationAsk::Update(change), |_| CommandReply::Done, replies);
     }
 
     pub(super) fn delete_reservation(
@@ -64,7 +68,7 @@ impl ControllerActor {
             replies.send(CommandReply::Refused(Refusal::AccessDenied));
             return;
         }
-        self.ask_reservations(cx, |reply| ReservationMsg::Delete { name, reply }, |_| CommandReply::Done, replies);
+        self.ask_reservations(cx, ReservationAsk::Delete(name), |_| CommandReply::Done, replies);
     }
 
     /// May a user who is no administrator? Accounts and QOS are of jobs: where those are given, only administrators may.
@@ -83,7 +87,7 @@ impl ControllerActor {
     fn ask_reservations(
         &self,
         cx: &mut Context<Self>,
-        message: impl FnOnce(ReplyTo<Result<String, Refusal>>) -> ReservationMsg,
+        ask: ReservationAsk,
         tell: Tell,
         mut replies: Box<dyn ReplySink>,
     ) {
@@ -93,7 +97,7 @@ impl ControllerActor {
             return;
         };
         let (reply, answer) = ReplyTo::channel();
-        deliver(cx, &owner, message(reply));
+        deliver(cx, &owner, ReservationMsg::Ask { ask, reply });
         cx.spawn(async move {
             replies.send(match answer.await {
                 Ok(Ok(name)) => tell(name),

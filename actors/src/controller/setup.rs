@@ -23,8 +23,9 @@ use crate::{
         messages::{InitialState, KeptHold, NodeSettings, NodeSite, ReturnToService},
         shell::NodesSupervisor,
     },
+    owner::actor::OwnerActor,
     partition::{core::PartitionCore, shell::PartitionsSupervisor},
-    reservation::shell::ReservationsActor,
+    reservation::core::ReservationsCore,
     scheduler::{
         caps::CpuCaps,
         request::NodeUse,
@@ -171,7 +172,10 @@ pub fn start_replayed(
     let shared = Arc::clone(&env);
     system.start(
         "/",
-        ChildSpec::new("reservation", move || ReservationsActor::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX),
+        ChildSpec::new("reservation", move || {
+            OwnerActor::new(ReservationsCore::new(shared.reservations()), (), Arc::clone(&shared))
+        })
+        .mailbox(FRONT_MAILBOX),
     );
     let shared = Arc::clone(&env);
     let jobs = system

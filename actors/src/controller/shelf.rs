@@ -73,25 +73,37 @@ impl JobShelf {
         self.lock_bytes().get(&uid).copied().unwrap_or(0)
     }
 
-    /// The job's owner recorded events.
-    pub fn apply<'e>(&self, job: JobId, events: impl IntoIterator<Item = &'e JobEvent>, leftover: Leftover) {
+    /// What the job's owner must not forget in a panic.
+    pub fn keep(&self, job: JobId, leftover: Leftover) {
         if let Some(kept) = self.lock().get_mut(&job) {
-            for event in events {
-                if let Err(illegal) = kept.record.apply(event) {
-                    // The owner applied the same event to an equal record.
-                    tracing::error!(job_id = job.0, error = %illegal, "job.shelf_differs");
-                }
-            }
             kept.leftover = leftover;
         }
     }
 
-    /// Another job's owner recorded an event of this one.
-    pub fn grant(&self, job: JobId, event: &JobEvent) {
-        if let Some(kept) = self.lock().get_mut(&job)
-            && let Err(illegal) = kept.record.apply(event)
-        {
-            tracing::error!(job_id = job.0, error = %illegal, "job.shelf_differs");
+    /// An event of this job was recorded, by its owner or by another's.
+    pub fn apply(&self, job: JobId, event: &JobEvent) {
+        let mut jobs = self.lock();
+        match event {
+            JobEvent::Submitted(record) => {
+                drop(jobs);
+                self.put((**record).clone());
+            }
+            JobEvent::SubmittedLike { record, like } => {
+                let mut record = (**record).clone();
+                if let Some(like) = jobs.get(like) {
+                    record.take_work_of(&like.record);
+                }
+                drop(jobs);
+                self.put(record);
+            }
+            event => {
+                if let Some(kept) = jobs.get_mut(&job)
+                    && let Err(illegal) = kept.record.apply(event)
+                {
+                    // Its owner applied the same event to an equal record.
+                    tracing::error!(job_id = job.0, error = %illegal, "job.shelf_differs");
+                }
+            }
         }
     }
 

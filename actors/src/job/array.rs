@@ -7,7 +7,7 @@ use super::{
     record::{Afterwards, End, JobRecord, Phase, TaskOutcome},
     state::JobEvent,
 };
-use crate::scheduler::plan::StartProposal;
+use crate::{controller::event::ControllerEvent, owner::Letter, scheduler::plan::StartProposal};
 use garrick_model::{
     ids::{ArrayTask, JobId},
     refusal::Refusal,
@@ -26,7 +26,6 @@ impl JobCore {
         self.split_off(index, record, Some(JobInput::Start(Box::new(proposal))), turn);
     }
 
-    /// Gives a waiting task a record of its own, in which it goes on waiting.
     /// Gives a waiting task a record of its own, which waits no longer for what is `fulfilled`.
     pub(super) fn split_waiting(&mut self, index: u32, fulfilled: Option<&Dependency>, turn: &mut Turn<'_>) {
         let mut record = self.task_record(index, turn);
@@ -46,9 +45,11 @@ impl JobCore {
     }
 
     /// The task's record is saved before the array's mark: a write that a crash cut short must not leave the mark alone.
-    fn split_off(&mut self, index: u32, record: JobRecord, then: Option<JobInput>, turn: &mut Turn<'_>) {
+    fn split_off(&mut self, index: u32, record: JobRecord, first: Option<JobInput>, turn: &mut Turn<'_>) {
         let job = record.id;
-        turn.out.push(JobEffect::Split { record: Box::new(record), then: then.map(Box::new) });
+        let event = Box::new(JobEvent::task_submitted(&record, self.record.id));
+        turn.out.push(JobEffect::Save(ControllerEvent::Job { job, event }));
+        turn.tell(Letter::Begin { record: Box::new(record), first: first.map(Box::new) });
         self.save(JobEvent::TaskSplit { index, job }, turn);
     }
 
@@ -125,13 +126,14 @@ impl JobCore {
     /// Tells the array's record how far this task is.
     pub(super) fn tell_array(&self, turn: &mut Turn<'_>) {
         if let Some(to) = self.array_to_tell() {
-            turn.out.push(JobEffect::Tell { to, fact: Arc::new(self.fact()) });
+            turn.tell_job(to, JobInput::Fact { job: self.record.id, fact: Some(Arc::new(self.fact())) });
         }
     }
 
     /// Asks all tasks that have a record of their own, and are not over as far as is known, how far they are.
     pub(super) fn ask_tasks(&self, turn: &mut Turn<'_>) {
-        turn.out.extend(self.live_tasks().map(|job| JobEffect::SubscribeTo { job }));
+        let by = self.record.id;
+        self.live_tasks().for_each(|job| turn.tell_job(job, JobInput::Subscribe { by }));
     }
 
     pub(super) fn live_tasks(&self) -> impl Iterator<Item = JobId> {
@@ -152,14 +154,16 @@ impl JobCore {
             }
             self.fact()
         };
-        turn.out.push(JobEffect::Tell { to: by, fact: Arc::new(fact) });
+        turn.tell_job(by, JobInput::Fact { job: self.record.id, fact: Some(Arc::new(fact)) });
         self.het_asked(by, turn);
     }
 
     pub(super) fn tell_watchers(&self, turn: &mut Turn<'_>) {
         if !self.watchers.is_empty() {
             let fact = Arc::new(self.fact());
-            turn.out.extend(self.watchers.iter().map(|to| JobEffect::Tell { to: *to, fact: Arc::clone(&fact) }));
+            for to in &self.watchers {
+                turn.tell_job(*to, JobInput::Fact { job: self.record.id, fact: Some(Arc::clone(&fact)) });
+            }
         }
     }
 

@@ -2,11 +2,12 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{Authority, JobCommand, JobEffect, JobInput, TaskChoice},
+    messages::{Authority, JobAnswer, JobCommand, JobEffect, JobInput, TaskChoice},
     record::{HeldBy, Phase},
     state::JobEvent,
     told,
 };
+use crate::node::messages::NodeInput;
 use garrick_model::{
     messages::{
         command::JobChange,
@@ -16,6 +17,7 @@ use garrick_model::{
     state::JobState,
     time::{TimeLimit, Timestamp},
 };
+use std::collections::BTreeSet;
 
 impl JobCore {
     pub(super) fn command(
@@ -37,7 +39,7 @@ impl JobCore {
             told::tell_of_command(&self.record, by, what);
         }
         if let Some(result) = result {
-            turn.out.push(JobEffect::Answer { request, result });
+            turn.out.push(JobEffect::Answer { request, answer: JobAnswer::Done(result) });
         }
     }
 
@@ -82,8 +84,6 @@ impl JobCore {
             // Those of an administrator were dealt with, but for tasks of an array, which do not run.
             JobCommand::Suspend | JobCommand::Resume => Err(Refusal::AccessDenied),
             JobCommand::Update(change) => self.update(by, *change, turn),
-            JobCommand::LeaveBy(at) if by.admin => self.leave_by(at, turn),
-            JobCommand::LeaveBy(_) => Err(Refusal::AccessDenied),
             JobCommand::FinishAllocation { exit } => self.finish_allocation(exit, by.uid, turn),
         }
     }
@@ -100,10 +100,10 @@ impl JobCore {
     }
 
     pub(super) fn send_signal(&self, node: &str, signal: i32, to: SignalScope, turn: &mut Turn<'_>) {
-        turn.out.push(JobEffect::ToAgent {
-            node: node.to_owned(),
-            frame: Box::new(ControllerToNode::SignalJob { job: self.record.id, sluid: self.record.sluid, signal, to }),
-        });
+        turn.send(
+            node.to_owned(),
+            ControllerToNode::SignalJob { job: self.record.id, sluid: self.record.sluid, signal, to },
+        );
     }
 
     fn hold(&mut self, by: HeldBy, turn: &mut Turn<'_>) -> Result<(), Refusal> {
@@ -257,6 +257,18 @@ impl JobCore {
         Ok(())
     }
 
+    /// Waits without reservations that are over.
+    pub(super) fn leave_reservations(&mut self, gone: &BTreeSet<String>, turn: &mut Turn<'_>) {
+        let asked = &self.record.spec.reservations;
+        let left: Vec<String> = asked.iter().filter(|name| !gone.contains(*name)).cloned().collect();
+        if matches!(self.record.phase, Phase::Pending) && left.len() < asked.len() {
+            self.abandon_commit(turn);
+            let change = JobChange { reservations: Some(left), ..JobChange::default() };
+            self.save(JobEvent::Updated(Box::new(change)), turn);
+            self.check_eligible(turn);
+        }
+    }
+
     fn update_running(&mut self, by: Authority, mut change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         let current = self.shown_limit();
         if let Some(limit) = change.time_limit.take().filter(|limit| *limit != current) {
@@ -283,7 +295,7 @@ impl JobCore {
         let Some(run) = self.record.phase.working() else { return };
         let (sluid, expected_end) = (self.record.sluid, run.expected_end());
         for node in run.unreleased() {
-            turn.out.push(JobEffect::MoveEnd { node: node.to_owned(), sluid, expected_end });
+            turn.tell_node(node.to_owned(), NodeInput::MoveEnd { job: self.record.id, sluid, expected_end });
         }
     }
 }

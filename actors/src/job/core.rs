@@ -4,17 +4,23 @@
 
 use super::{
     het::{Granted, HetState},
-    messages::{FreshIds, JobEffect, JobInput, JobSite, JobTimer},
+    messages::{FreshIds, JobAnswer, JobEffect, JobInput, JobShown, JobSite, JobTimer},
     record::{JobRecord, Phase},
     reports::EarlierNews,
     state::JobEvent,
     suspend::Resuming,
     told, view,
 };
-use crate::scheduler::plan::StartProposal;
+use crate::{
+    controller::event::ControllerEvent, license::messages::LicenseInput, node::messages::NodeInput, owner::Letter,
+    scheduler::plan::StartProposal,
+};
 use garrick_model::{
     ids::JobId,
-    messages::command::{JobMilestone, StepManagerPlace},
+    messages::{
+        command::{JobMilestone, StepManagerPlace},
+        node::ControllerToNode,
+    },
     packed_steps::StepTally,
     refusal::Refusal,
     spec::JobSpec,
@@ -78,6 +84,8 @@ pub struct JobCore {
     pub(super) resume_attempt: u64,
     pub(super) watchers: BTreeSet<JobId>,
     pub(super) waits: Vec<(u64, JobMilestone)>,
+    /// Who asked for its step manager while that was being started.
+    pub(super) locating: Vec<u64>,
     /// Jobs that a singleton still waits for; `None` while not asked.
     pub(super) siblings: Option<BTreeSet<JobId>>,
     /// What the step manager counted, as of its latest report.
@@ -136,6 +144,34 @@ pub(super) struct Turn<'a> {
     pub(super) out: &'a mut Vec<JobEffect>,
 }
 
+impl Turn<'_> {
+    pub(super) fn tell(&mut self, letter: Letter) {
+        self.out.push(JobEffect::Tell(letter));
+    }
+
+    pub(super) fn tell_job(&mut self, job: JobId, input: JobInput) {
+        self.tell(Letter::Job(job, input));
+    }
+
+    pub(super) fn tell_node(&mut self, node: String, input: NodeInput) {
+        self.tell(Letter::Node(node, input));
+    }
+
+    /// To a node's agent. Lost when there is no link, and said again when the agent registers.
+    pub(super) fn send(&mut self, node: String, frame: ControllerToNode) {
+        self.tell_node(node, NodeInput::Send(Box::new(frame)));
+    }
+
+    /// What came of the scheduler's proposal.
+    pub(super) fn outcome(&mut self, pass: u64, accepted: bool) {
+        self.tell(Letter::Outcome { pass, accepted });
+    }
+
+    pub(super) fn answer(&mut self, request: u64, answer: JobAnswer) {
+        self.out.push(JobEffect::Answer { request, answer });
+    }
+}
+
 impl JobCore {
     /// From a record: a new job's, or one that was replayed.
     pub fn new(record: JobRecord, site: Arc<JobSite>) -> Self {
@@ -157,6 +193,7 @@ impl JobCore {
             resume_attempt: 0,
             watchers: BTreeSet::new(),
             waits: Vec::new(),
+            locating: Vec::new(),
             siblings: None,
             policy_known: BTreeSet::new(),
             het: HetState::default(),
@@ -197,6 +234,15 @@ impl JobCore {
         }
     }
 
+    /// What answers who waited for it.
+    pub(super) fn reached(&self, now: Timestamp) -> JobAnswer {
+        JobAnswer::Reached(Arc::new(self.view(now)))
+    }
+
+    pub(super) fn script(&self) -> JobAnswer {
+        JobAnswer::Script(self.record.spec.script.as_deref().cloned())
+    }
+
     /// Has it nodes, and was nothing heard of a step manager there yet?
     pub const fn is_starting(&self) -> bool {
         matches!(self.record.phase, Phase::Starting(_))
@@ -217,7 +263,7 @@ impl JobCore {
         self.het.granted = Arc::clone(&left.granted);
         if left.forgotten {
             self.forgotten = true;
-            return turn.out.push(JobEffect::Purge);
+            return turn.out.push(JobEffect::Stop);
         }
         let again = left.is_of_earlier_life();
         if again {
@@ -233,12 +279,12 @@ impl JobCore {
         self.left.retain(|node, _| !run.is_some_and(|run| run.has_node(node)));
         for (node, attempt) in &self.left {
             let (node, sluid, attempt) = (node.clone(), self.record.sluid, Some(*attempt));
-            turn.out.push(JobEffect::Release { node, sluid, attempt, drain: None });
+            turn.tell_node(node, NodeInput::Release { job: self.record.id, sluid, attempt, drain: None });
         }
         // Of a commit of an earlier life, or of a run that ended with it.
         if self.record.spec.licenses.is_some() && self.record.phase.working().is_none() && !self.het_puts_off_anything()
         {
-            turn.out.push(JobEffect::ReleaseLicenses { attempt: None });
+            turn.tell(Letter::Licenses(LicenseInput::Release { job: self.record.id, attempt: None }));
         }
         self.await_deadline(&mut turn);
         self.leave(&mut turn);
@@ -296,7 +342,7 @@ impl JobCore {
             JobInput::LicensesReserved { attempt, granted } => self.licenses_reserved(attempt, granted, &mut turn),
             JobInput::Report { node, seq, report } => {
                 self.report(&node, seq, *report, &mut turn);
-                turn.out.push(JobEffect::AckReport { node, seq });
+                turn.tell_node(node, NodeInput::ReportSafe { seq });
             }
             JobInput::RunHeld { node, sluid, requeue } if sluid == self.record.sluid => {
                 self.requeue_held(&node, requeue, &mut turn);
@@ -314,6 +360,10 @@ impl JobCore {
             JobInput::Fact { job, fact } => self.learned(job, fact.as_deref(), &mut turn),
             JobInput::Siblings { jobs } => self.found_siblings(&jobs, &mut turn),
             JobInput::Wait { request, until } => self.waits.push((request, until)),
+            JobInput::LeaveBy(at) => self.leave_by(at, &mut turn),
+            JobInput::ReservationsGone(names) => self.leave_reservations(&names, &mut turn),
+            JobInput::Script { request } => turn.answer(request, self.script()),
+            JobInput::Locate { request } => self.locating.push(request),
             JobInput::Timer(timer) => self.timer(timer, &mut turn),
             JobInput::Het { from, message } => self.het_message(from, *message, &mut turn),
             JobInput::Site(site) => {
@@ -337,7 +387,7 @@ impl JobCore {
         if self.touched {
             self.touched = false;
             self.generation += 1;
-            turn.out.push(JobEffect::Publish(Arc::new(self.view(turn.now))));
+            turn.out.push(JobEffect::Publish(JobShown::View(Arc::new(self.view(turn.now)))));
             // Its time had come, and the clock was set back: what is shown now says that it waits for it again.
             let again = matches!(self.record.phase, Phase::Pending) && self.record.eligible_time.is_some();
             if let Some(at) = self.record.begin.filter(|at| again && *at > turn.now) {
@@ -347,14 +397,19 @@ impl JobCore {
         self.await_news(turn);
         let (started, over) = (self.record.phase.run().is_some_and(|r| r.started.is_some()), self.is_over());
         let mut left = Vec::new();
-        for (request, until) in self.waits.drain(..) {
+        for (request, until) in std::mem::take(&mut self.waits) {
             if over || (started && until == JobMilestone::Started) {
-                turn.out.push(JobEffect::Reached { request });
+                turn.answer(request, self.reached(turn.now));
             } else {
                 left.push((request, until));
             }
         }
         self.waits = left;
+        if !self.is_starting() {
+            for request in std::mem::take(&mut self.locating) {
+                turn.answer(request, JobAnswer::Place(self.place()));
+            }
+        }
         // Who has an answer may look at once, and sees what was done.
         let answers: Vec<JobEffect> =
             turn.out.extract_if(.., |effect| matches!(effect, JobEffect::Answer { .. })).collect();
@@ -382,7 +437,7 @@ impl JobCore {
         );
         told::tell(&self.record, &event);
         self.touched = true;
-        turn.out.push(JobEffect::Record(event));
+        turn.out.push(JobEffect::Save(ControllerEvent::Job { job: self.record.id, event: Box::new(event) }));
     }
 
     /// Applies an event that another owner recorded.

@@ -3,13 +3,18 @@
 
 use super::{
     ending::end_lost,
-    fixtures::{ALICE, Bench, ROOT, proposal, record},
-    messages::{Authority, JobCommand, JobEffect, JobFact, JobInput, JobSite, JobTimer},
+    fixtures::{ALICE, Bench, ROOT, begun, event_of, proposal, record},
+    messages::{
+        Authority, JobAnswer, JobCommand, JobEffect, JobErrand, JobFact, JobInput, JobShown, JobSite, JobTimer,
+    },
     record::{HeldBy, JobRecord, Phase, TaskOutcome},
     state::JobEvent,
 };
 use crate::{
+    license::messages::LicenseInput,
+    node::messages::NodeInput,
     node::messages::ReserveRefusal,
+    owner::Letter,
     scheduler::{
         fixtures::{array, depends_on as depends, spec},
         plan::StartProposal,
@@ -36,7 +41,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 fn releases(out: &[JobEffect]) -> Vec<&str> {
     out.iter()
         .filter_map(|e| match e {
-            JobEffect::Release { node, .. } => Some(node.as_str()),
+            JobEffect::Tell(Letter::Node(node, NodeInput::Release { .. })) => Some(node.as_str()),
             _ => None,
         })
         .collect()
@@ -45,7 +50,9 @@ fn releases(out: &[JobEffect]) -> Vec<&str> {
 fn ends_sent(out: &[JobEffect]) -> Vec<&str> {
     out.iter()
         .filter_map(|e| match e {
-            JobEffect::ToAgent { node, frame } if matches!(**frame, ControllerToNode::EndJob { .. }) => {
+            JobEffect::Tell(Letter::Node(node, NodeInput::Send(frame)))
+                if matches!(**frame, ControllerToNode::EndJob { .. }) =>
+            {
                 Some(node.as_str())
             }
             _ => None,
@@ -53,10 +60,14 @@ fn ends_sent(out: &[JobEffect]) -> Vec<&str> {
         .collect()
 }
 
+fn is_reached(out: &[JobEffect], request: u64) -> bool {
+    out.iter().any(|e| matches!(e, JobEffect::Answer { request: r, answer: JobAnswer::Reached(_) } if *r == request))
+}
+
 fn outcomes(out: &[JobEffect]) -> Vec<bool> {
     out.iter()
         .filter_map(|e| match e {
-            JobEffect::Outcome { accepted, .. } => Some(*accepted),
+            JobEffect::Tell(Letter::Outcome { accepted, .. }) => Some(*accepted),
             _ => None,
         })
         .collect()
@@ -68,16 +79,19 @@ fn a_job_runs_from_the_queue_to_its_end() {
     assert_eq!((job.state(), job.view().eligible), (JobState::Pending, true));
     let out = job.allocate(&["n0", "n1"]);
     assert_eq!(outcomes(&out), [true]);
-    let order = out.iter().find_map(|e| if let JobEffect::Launch(order) = e { Some(order) } else { None }).unwrap();
+    let order = out
+        .iter()
+        .find_map(|e| if let JobEffect::Do(JobErrand::Launch(order)) = e { Some(order) } else { None })
+        .unwrap();
     assert_eq!((order.node.as_str(), order.credential.addresses.len()), ("n0", 2));
-    assert!(matches!(out[1], JobEffect::Record(JobEvent::Allocated(_))));
+    assert!(matches!(event_of(&out[1]), Some(JobEvent::Allocated(_))));
     assert_eq!(job.state(), JobState::Configuring);
     job.started();
     assert_eq!((job.state(), job.core.place().unwrap().door.as_str()), (JobState::Running, "/run/door"));
     let out = job.ended(JobState::Completed, 0);
     // The batch host cleans up by itself; the other node is told in case the launch never reached it.
     assert_eq!(ends_sent(&out), ["n1"]);
-    assert!(out.contains(&JobEffect::AckReport { node: "n0".to_owned(), seq: 1 }));
+    assert!(out.contains(&JobEffect::Tell(Letter::Node("n0".to_owned(), NodeInput::ReportSafe { seq: 1 }))));
     assert_eq!((job.state(), job.view().ending), (JobState::Completing, Some(JobState::Completed)));
     assert_eq!(releases(&job.released("n1")), ["n1"]);
     assert_eq!(job.view().completing_nodes, ["n0"]);
@@ -85,7 +99,7 @@ fn a_job_runs_from_the_queue_to_its_end() {
     assert_eq!(job.state(), JobState::Completed);
     assert!(out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::Purge, .. })));
     job.now = job.now.plus(Duration::from_secs(300));
-    assert!(job.send(JobInput::Timer(JobTimer::Purge)).contains(&JobEffect::Purge));
+    assert!(job.send(JobInput::Timer(JobTimer::Purge)).contains(&JobEffect::Stop));
     assert_eq!(&job.replayed(), job.core.record());
 }
 
@@ -96,14 +110,17 @@ fn a_node_that_is_being_asked_has_nothing_to_let_go_of() {
     job.send(JobInput::Start(Box::new(proposal(7, None, &["n0", "n1"]))));
     for _ in 0..2 {
         let out = job.released("n0");
-        assert!(matches!(&out[..], [JobEffect::AckReport { .. }]), "it keeps its share: {out:?}");
+        assert!(
+            matches!(&out[..], [JobEffect::Tell(Letter::Node(_, NodeInput::ReportSafe { .. }))]),
+            "it keeps its share: {out:?}"
+        );
         job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:6818".to_owned()) });
     }
     let out = job.send(JobInput::Reserved { attempt: 1, node: "n1".to_owned(), result: Ok("n1:6818".to_owned()) });
     assert!(!out.is_empty() && job.state() != JobState::Pending, "{out:?}");
     let out = job.released("n0");
     assert!(
-        out.iter().any(|effect| matches!(effect, JobEffect::Release { .. })),
+        out.iter().any(|effect| matches!(effect, JobEffect::Tell(Letter::Node(_, NodeInput::Release { .. })))),
         "what it was given it may let go of: {out:?}"
     );
 }
@@ -119,7 +136,13 @@ fn one_refusal_gives_everything_back() {
     assert_eq!(job.state(), JobState::Pending);
     // The third node's yes comes late: given back by name of the attempt.
     let out = job.send(JobInput::Reserved { attempt: 1, node: "n2".to_owned(), result: Ok("n2:1".to_owned()) });
-    assert_eq!(out, [JobEffect::Release { node: "n2".to_owned(), sluid: Sluid(7), attempt: Some(1), drain: None }]);
+    assert_eq!(
+        out,
+        [JobEffect::Tell(Letter::Node(
+            "n2".to_owned(),
+            NodeInput::Release { job: JobId(7), sluid: Sluid(7), attempt: Some(1), drain: None }
+        ))]
+    );
     assert_eq!(outcomes(&job.allocate(&["n0"])), [true]);
 }
 
@@ -160,7 +183,10 @@ fn what_an_attempt_before_left_at_a_node_is_given_back() {
     job.send(JobInput::Start(Box::new(proposal(7, None, &["n0"]))));
     let out = job.send(missing("n2", sluid));
     assert_eq!(releases(&out), ["n2"]);
-    let given_up = JobEffect::Release { node: "n2".to_owned(), sluid, attempt: Some(1), drain: None };
+    let given_up = JobEffect::Tell(Letter::Node(
+        "n2".to_owned(),
+        NodeInput::Release { job: JobId(7), sluid, attempt: Some(1), drain: None },
+    ));
     assert!(out.contains(&given_up), "of an attempt: what is kept there for the job stays: {out:?}");
     assert_eq!(releases(&job.send(missing("n0", sluid))), [""; 0], "asked for just now");
     job.send(JobInput::Timer(JobTimer::Commit));
@@ -176,7 +202,7 @@ fn a_second_proposal_during_a_commit_is_declined() {
     let mut job = Bench::with(spec());
     job.send(JobInput::Start(Box::new(proposal(7, None, &["n0"]))));
     let out = job.send(JobInput::Start(Box::new(proposal(7, None, &["n1"]))));
-    assert_eq!(out, [JobEffect::Outcome { pass: 1, accepted: false }]);
+    assert_eq!(out, [JobEffect::Tell(Letter::Outcome { pass: 1, accepted: false })]);
 }
 
 #[test]
@@ -244,11 +270,17 @@ fn reports_of_an_older_run_change_nothing() {
             cause: None,
         },
     );
-    assert_eq!(out, [JobEffect::AckReport { node: "n0".to_owned(), seq: 1 }]);
+    assert_eq!(out, [JobEffect::Tell(Letter::Node("n0".to_owned(), NodeInput::ReportSafe { seq: 1 }))]);
     // A node that lets go of an old run gets that share back, no other.
     let out = job
         .report("n0", AgentReport::NodeReleased { job: JobId(7), sluid: old, epilog_failed: None, unkillable: None });
-    assert_eq!(out[0], JobEffect::Release { node: "n0".to_owned(), sluid: old, attempt: None, drain: None });
+    assert_eq!(
+        out[0],
+        JobEffect::Tell(Letter::Node(
+            "n0".to_owned(),
+            NodeInput::Release { job: JobId(7), sluid: old, attempt: None, drain: None }
+        ))
+    );
     assert_eq!(job.core.record(), &before);
 }
 
@@ -263,7 +295,7 @@ fn a_run_that_starts_on_a_node_that_was_given_up_is_told_to_end() {
     let before = job.core.record().clone();
     let started = AgentReport::JobStarted { job: JobId(7), sluid: first, door: "/run/a".to_owned() };
     let out = job.report("n0", started);
-    assert!(out.contains(&end_lost(JobId(7), "n0".to_owned(), first)), "{out:?}");
+    assert!(out.contains(&JobEffect::Tell(end_lost(JobId(7), "n0".to_owned(), first))), "{out:?}");
     assert_eq!(job.core.record(), &before);
 }
 
@@ -274,8 +306,10 @@ fn a_batch_host_that_has_nothing_to_say_of_a_run_is_told_to_end_it_before_it_is_
     let sluid = job.core.record().sluid;
     job.send(JobInput::RunMissing { node: "n0".to_owned(), sluid });
     let out = job.send(JobInput::Timer(JobTimer::Missing));
-    let end = out.iter().position(|effect| *effect == end_lost(JobId(7), "n0".to_owned(), sluid));
-    let given_up = out.iter().position(|effect| matches!(effect, JobEffect::Release { node, .. } if node == "n0"));
+    let end = out.iter().position(|effect| *effect == JobEffect::Tell(end_lost(JobId(7), "n0".to_owned(), sluid)));
+    let given_up = out.iter().position(
+        |effect| matches!(effect, JobEffect::Tell(Letter::Node(node, NodeInput::Release { .. })) if node == "n0"),
+    );
     assert!(end.is_some() && end < given_up, "{out:?}");
 }
 
@@ -424,7 +458,9 @@ fn a_failed_prolog_requeues_held_and_drains_the_node() {
             drain_node: true,
         },
     );
-    assert!(out.iter().any(|e| matches!(e, JobEffect::Release { node, drain: Some(_), .. } if node == "n0")));
+    assert!(out.iter().any(
+        |e| matches!(e, JobEffect::Tell(Letter::Node(node, NodeInput::Release { drain: Some(_), .. })) if node == "n0")
+    ));
     assert_eq!(ends_sent(&out), ["n1"]);
     job.released("n1");
     assert_eq!(job.view().reason, Reason::Other("launch failed requeued held".to_owned()));
@@ -470,8 +506,11 @@ fn time_limits_of_running_jobs_are_raised_by_administrators_only() {
     assert_eq!(job.order(change(7200)), Err(Refusal::AccessDenied));
     let (answer, out) = job.command(ROOT, None, change(7200));
     assert_eq!(answer, Ok(()));
-    assert!(out.iter().any(|e| matches!(e, JobEffect::ToAgent { frame, .. } if matches!(**frame, ControllerToNode::SetTimeLimit { limit: TimeLimit::Secs(7200), .. }))));
-    assert_eq!(out.iter().filter(|e| matches!(e, JobEffect::MoveEnd { .. })).count(), 2);
+    assert!(out.iter().any(|e| matches!(e, JobEffect::Tell(Letter::Node(_, NodeInput::Send(frame))) if matches!(**frame, ControllerToNode::SetTimeLimit { limit: TimeLimit::Secs(7200), .. }))));
+    assert_eq!(
+        out.iter().filter(|e| matches!(e, JobEffect::Tell(Letter::Node(_, NodeInput::MoveEnd { .. })))).count(),
+        2
+    );
     let down = JobCommand::Update(Box::new(JobChange { time_limit_delta_secs: Some(-3600), ..JobChange::default() }));
     job.order(down).unwrap();
     assert_eq!(job.view().time_limit, TimeLimit::Secs(3600));
@@ -607,7 +646,7 @@ fn recovered_run_waits_for_its_agent_and_goes_on() {
     let (mut again, out) = Bench::new(job.core.record().clone());
     assert!(ends_sent(&out).is_empty());
     let held = JobInput::RunHeld { node: "n0".to_owned(), sluid: Sluid(7), requeue: None };
-    assert!(!again.send(held).iter().any(|e| matches!(e, JobEffect::Record(_))));
+    assert!(!again.send(held).iter().any(|e| matches!(e, JobEffect::Save(_))));
     assert_eq!(again.state(), JobState::Running);
 }
 
@@ -660,7 +699,7 @@ fn a_launch_that_never_arrived_is_sent_again() {
     let mut job = Bench::with(spec());
     job.allocate(&["n0", "n1"]);
     let out = job.send(JobInput::RunMissing { node: "n0".to_owned(), sluid: Sluid(7) });
-    assert!(matches!(out.as_slice(), [JobEffect::Launch(_)]));
+    assert!(matches!(out.as_slice(), [JobEffect::Do(JobErrand::Launch(_))]));
     let out = job.send(JobInput::RunMissing { node: "n1".to_owned(), sluid: Sluid(7) });
     assert!(out.is_empty());
 }
@@ -672,8 +711,8 @@ fn who_is_answered_sees_what_was_done() {
     let (answer, out) = job.command(ALICE, Some(vec![(1, 8, 1)]), JobCommand::Cancel);
     answer.unwrap();
     let at = |which: fn(&JobEffect) -> bool| out.iter().position(which).unwrap();
-    assert!(out.iter().any(|effect| matches!(effect, JobEffect::Split { .. })));
-    assert!(at(|e| matches!(e, JobEffect::Publish(_))) < at(|e| matches!(e, JobEffect::Answer { .. })));
+    assert!(out.iter().any(|effect| begun(effect).is_some()));
+    assert!(at(|e| matches!(e, JobEffect::Publish(JobShown::View(_)))) < at(|e| matches!(e, JobEffect::Answer { .. })));
     assert!(matches!(out.last(), Some(JobEffect::Answer { .. })), "{out:?}");
 }
 
@@ -695,7 +734,7 @@ fn a_run_that_a_node_has_let_go_of_is_not_launched_a_second_time() {
 fn a_batch_host_that_comes_back_is_told_again_to_stop_or_continue() {
     let signals = |out: &[JobEffect]| -> Vec<i32> {
         let signal = |e: &JobEffect| match e {
-            JobEffect::ToAgent { frame, .. } => match **frame {
+            JobEffect::Tell(Letter::Node(_, NodeInput::Send(frame))) => match **frame {
                 ControllerToNode::SignalJob { signal, .. } => Some(signal),
                 _ => None,
             },
@@ -735,7 +774,7 @@ fn dependencies_are_fulfilled_or_never_will_be() {
     ];
     for (kind, over, expected) in cases {
         let (mut job, out) = Bench::new(record(7, depends(kind, 3)));
-        assert!(out.contains(&JobEffect::SubscribeTo { job: JobId(3) }));
+        assert!(out.contains(&JobEffect::Tell(Letter::Job(JobId(3), JobInput::Subscribe { by: JobId(7) }))));
         assert_eq!(job.view().reason, Reason::Dependency);
         job.send(fact(3, true, over));
         assert_eq!(
@@ -796,7 +835,7 @@ fn singleton_waits_for_earlier_jobs_of_its_name() {
     let one = Dependency { kind: DependencyKind::Singleton, job: None, array_index: None, failed: false };
     let single = JobSpec { dependencies: Dependencies { any: false, list: vec![one] }, ..spec() };
     let (mut job, out) = Bench::new(record(7, single));
-    assert!(out.iter().any(|e| matches!(e, JobEffect::FindSiblings)));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::Do(JobErrand::FindSiblings))));
     job.send(JobInput::Siblings { jobs: vec![JobId(3), JobId(5)] });
     job.send(fact(3, true, Some(TaskOutcome::NotOk)));
     assert_eq!(job.view().reason, Reason::Dependency);
@@ -808,15 +847,14 @@ fn singleton_waits_for_earlier_jobs_of_its_name() {
 fn starting_a_task_splits_it_off_and_the_last_keeps_the_id() {
     let mut job = Bench::with(JobSpec { array: Some(array(1, 2, None)), ..spec() });
     let out = job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
-    let split =
-        out.iter().find_map(|e| if let JobEffect::Split { record, then } = e { Some((record, then)) } else { None });
+    let split = out.iter().find_map(begun);
     let (record, then) = split.unwrap();
     assert_eq!((record.id, record.array_task.unwrap().index), (JobId(5001), 1));
-    assert!(matches!(then.as_deref(), Some(JobInput::Start(p)) if p.job == JobId(5001) && p.array_index.is_none()));
+    assert!(matches!(then, Some(JobInput::Start(p)) if p.job == JobId(5001) && p.array_index.is_none()));
     assert!(outcomes(&out).is_empty(), "the task answers for itself");
     assert_eq!(job.view().array_pending.unwrap().ranges, [(2, 2, 1)]);
     let out = job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))));
-    assert!(out.iter().any(|e| matches!(e, JobEffect::Reserve { .. })));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::Tell(Letter::Node(_, NodeInput::Reserve(_))))));
     let view = job.view();
     assert_eq!((view.id, view.array_task.unwrap().index, view.array_pending), (JobId(7), 2, None));
     assert_eq!(&job.replayed(), job.core.record());
@@ -862,7 +900,7 @@ fn whole_arrays_are_depended_on_through_their_record() {
     array_job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))));
     let told = |out: &[JobEffect]| {
         out.iter().find_map(|e| match e {
-            JobEffect::Tell { to: JobId(20), fact } => Some((**fact).clone()),
+            JobEffect::Tell(Letter::Job(JobId(20), JobInput::Fact { fact: Some(fact), .. })) => Some((**fact).clone()),
             _ => None,
         })
     };
@@ -885,7 +923,7 @@ fn cancelled_task() -> Bench {
     let mut array_job = Bench::with(JobSpec { array: Some(array(1, 2, None)), ..spec() });
     let out = array_job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
     let split = out.into_iter().find_map(|e| match e {
-        JobEffect::Split { record, .. } => Some(*record),
+        JobEffect::Tell(Letter::Begin { record, .. }) => Some(*record),
         _ => None,
     });
     let mut task = Bench::new(split.unwrap()).0;
@@ -903,14 +941,19 @@ fn a_task_is_forgotten_when_its_array_has_noted_its_end_or_is_gone() {
         assert!(task.send(answer.clone()).is_empty(), "MinJobAge is not over");
         task.now = task.now.plus(Duration::from_secs(300));
         let out = task.send(JobInput::Timer(JobTimer::Purge));
-        let [JobEffect::Tell { to: JobId(7), fact: news }, JobEffect::SubscribeTo { job: JobId(7) }, timer] = &out[..]
+        let [
+            JobEffect::Tell(Letter::Job(JobId(7), JobInput::Fact { fact: Some(news), .. })),
+            JobEffect::Tell(Letter::Job(JobId(7), JobInput::Subscribe { .. })),
+            timer,
+        ] = &out[..]
         else {
             panic!("{out:?}");
         };
         assert_eq!(news.over, Some(TaskOutcome::NotOk));
         assert!(matches!(timer, JobEffect::SetTimer { timer: JobTimer::Purge, at } if *at > task.now));
         assert!(task.send(fact(7, true, None)).is_empty());
-        assert_eq!(task.send(answer), [JobEffect::Record(JobEvent::Purged), JobEffect::Purge]);
+        let out = task.send(answer);
+        assert_eq!((event_of(&out[0]), &out[1..]), (Some(&JobEvent::Purged), &[JobEffect::Stop][..]));
     }
 }
 
@@ -931,7 +974,7 @@ fn an_array_answers_a_task_that_is_over_once() {
     array_job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))));
     let told = |out: Vec<JobEffect>| -> Vec<(u32, bool)> {
         let told = out.iter().filter_map(|e| match e {
-            JobEffect::Tell { to, fact } => Some((to.0, fact.noted)),
+            JobEffect::Tell(Letter::Job(to, JobInput::Fact { fact: Some(fact), .. })) => Some((to.0, fact.noted)),
             _ => None,
         });
         told.collect()
@@ -955,7 +998,7 @@ fn after_its_last_event_a_job_changes_nothing_any_more() {
     let report = AgentReport::NodeReleased { job: JobId(7), sluid: Sluid(7), epilog_failed: None, unkillable: None };
     let out = job.send(JobInput::Report { node: "n0".to_owned(), seq: 4, report: Box::new(report) });
     assert_eq!(releases(&out), ["n0"]);
-    assert_eq!(out.last(), Some(&JobEffect::AckReport { node: "n0".to_owned(), seq: 4 }));
+    assert_eq!(out.last(), Some(&JobEffect::Tell(Letter::Node("n0".to_owned(), NodeInput::ReportSafe { seq: 4 }))));
 }
 
 /// Its owner failed between its last event and being forgotten: the next one is to forget it, and to record nothing more.
@@ -968,7 +1011,7 @@ fn an_owner_built_after_the_last_event_records_no_other() {
     let mut again = super::core::JobCore::new(job.core.record().clone(), Default::default());
     let mut out = Vec::new();
     again.resume(job.now, &mut job.ids, job.core.leftover(), &mut out);
-    assert_eq!(out, [JobEffect::Purge]);
+    assert_eq!(out, [JobEffect::Stop]);
     (job.core, job.saved) = (again, Vec::new());
     assert_eq!(job.command(ALICE, None, JobCommand::Requeue { hold: false }).0, Err(Refusal::InvalidJobId));
     assert_eq!(job.saved, []);
@@ -990,7 +1033,7 @@ fn cancelling_some_tasks_leaves_the_others() {
     let mut job = Bench::with(JobSpec { array: Some(array(1, 5, None)), ..spec() });
     let (answer, out) = job.command(ALICE, Some(vec![(2, 3, 1)]), JobCommand::Cancel);
     assert_eq!(answer, Ok(()));
-    let over = |e: &&JobEffect| matches!(e, JobEffect::Split { record, .. } if matches!(record.phase, Phase::Over(..)));
+    let over = |e: &&JobEffect| begun(e).is_some_and(|(record, _)| matches!(record.phase, Phase::Over(..)));
     assert_eq!(out.iter().filter(over).count(), 2);
     assert_eq!(job.view().array_pending.unwrap().ranges, [(1, 1, 1), (4, 5, 1)]);
     assert_eq!(job.command(ALICE, Some(vec![(2, 2, 1)]), JobCommand::Cancel).0, Err(Refusal::InvalidJobId));
@@ -1016,7 +1059,9 @@ fn holding_some_tasks_splits_them_off_held() {
 fn news_of_other_jobs_are_asked_for_again_while_they_are_needed() {
     let again = |job: &mut Bench| {
         let out = job.send(JobInput::Timer(JobTimer::News));
-        let asked = |e: &JobEffect| if let JobEffect::SubscribeTo { job } = e { Some(job.0) } else { None };
+        let asked = |e: &JobEffect| {
+            if let JobEffect::Tell(Letter::Job(job, JobInput::Subscribe { .. })) = e { Some(job.0) } else { None }
+        };
         let set = out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::News, .. }));
         (out.iter().filter_map(asked).collect::<Vec<_>>(), set)
     };
@@ -1048,19 +1093,17 @@ fn news_of_other_jobs_are_asked_for_again_while_they_are_needed() {
 #[test]
 fn waits_are_answered_when_reached_or_over() {
     let mut job = Bench::with(spec());
-    let none = |out: &[JobEffect]| !out.iter().any(|e| matches!(e, JobEffect::Reached { .. }));
+    let none =
+        |out: &[JobEffect]| !out.iter().any(|e| matches!(e, JobEffect::Answer { answer: JobAnswer::Reached(_), .. }));
     assert!(none(&job.send(JobInput::Wait { request: 1, until: JobMilestone::Started })));
     assert!(none(&job.send(JobInput::Wait { request: 2, until: JobMilestone::Ended })));
     job.allocate(&["n0"]);
     let (id, sluid) = (JobId(7), Sluid(7));
     let out = job.report("n0", AgentReport::JobStarted { job: id, sluid, door: String::new() });
-    assert!(out.contains(&JobEffect::Reached { request: 1 }));
+    assert!(is_reached(&out, 1));
     job.ended(JobState::Completed, 0);
-    assert!(job.released("n0").contains(&JobEffect::Reached { request: 2 }));
-    assert!(
-        job.send(JobInput::Wait { request: 3, until: JobMilestone::Ended })
-            .contains(&JobEffect::Reached { request: 3 })
-    );
+    assert!(is_reached(&job.released("n0"), 2));
+    assert!(is_reached(&job.send(JobInput::Wait { request: 3, until: JobMilestone::Ended }), 3));
 }
 
 #[test]
@@ -1078,7 +1121,7 @@ fn an_allocation_is_finished_by_its_owner() {
     let exit = ExitStatus::SUCCESS;
     let (answer, out) = job.command(ALICE, None, JobCommand::FinishAllocation { exit });
     assert_eq!(answer, Ok(()));
-    assert!(out.iter().any(|e| matches!(e, JobEffect::ToAgent { frame, .. } if matches!(**frame, ControllerToNode::FinishAllocation { .. }))));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::Tell(Letter::Node(_, NodeInput::Send(frame))) if matches!(**frame, ControllerToNode::FinishAllocation { .. }))));
 }
 
 /// Found by the random runs: what it depended on ended while the job was over, and nobody told it again.
@@ -1088,7 +1131,7 @@ fn a_requeued_job_asks_for_its_dependencies_again() {
     job.order(JobCommand::Cancel).unwrap();
     job.send(fact(3, true, Some(TaskOutcome::Ok)));
     let (_, out) = job.command(ALICE, None, JobCommand::Requeue { hold: false });
-    assert!(out.contains(&JobEffect::SubscribeTo { job: JobId(3) }));
+    assert!(out.contains(&JobEffect::Tell(Letter::Job(JobId(3), JobInput::Subscribe { by: JobId(7) }))));
     job.send(JobInput::Fact { job: JobId(3), fact: None });
     assert!(job.view().eligible);
 }
@@ -1119,9 +1162,9 @@ fn steps_reported(job: &mut Bench, tally: StepTally) -> Vec<JobEffect> {
 #[test]
 fn reports_of_steps_change_numbers_beside_the_view_and_save_nothing() {
     let mut job = Bench::running(spec());
-    let ack = || JobEffect::AckReport { node: "n0".to_owned(), seq: 1 };
+    let ack = || JobEffect::Tell(Letter::Node("n0".to_owned(), NodeInput::ReportSafe { seq: 1 }));
     let saved = job.saved.len();
-    assert_eq!(steps_reported(&mut job, counted(5, 2)), [JobEffect::ShowSteps(counted(5, 2)), ack()]);
+    assert_eq!(steps_reported(&mut job, counted(5, 2)), [JobEffect::Publish(JobShown::Steps(counted(5, 2))), ack()]);
     assert_eq!(steps_reported(&mut job, counted(5, 2)), [ack()]);
     assert_eq!((job.saved.len(), job.view().steps), (saved, counted(5, 2)));
 }
@@ -1203,7 +1246,11 @@ fn numbers_of_steps_are_saved_with_the_end_and_forgotten_by_the_next_run() {
     let out = steps_reported(&mut job, counted(7, 0));
     assert!(matches!(
         out.as_slice(),
-        [JobEffect::Record(JobEvent::StepsCounted(_)), JobEffect::AckReport { .. }, JobEffect::Publish(_)]
+        [
+            JobEffect::Save(_),
+            JobEffect::Tell(Letter::Node(_, NodeInput::ReportSafe { .. })),
+            JobEffect::Publish(JobShown::View(_))
+        ]
     ));
     for node in ["n0", "n1"] {
         job.released(node);
@@ -1256,14 +1303,11 @@ fn a_job_that_runs_has_until_its_deadline() {
 fn a_job_leaves_its_reservation_in_the_time_that_it_is_given() {
     let mut job = Bench::running(spec());
     let at = Timestamp::from_secs(1600);
-    let refused = job.command(ALICE, None, JobCommand::LeaveBy(at)).0;
-    assert_eq!(refused, Err(Refusal::AccessDenied));
-    let (answer, out) = job.command(ROOT, None, JobCommand::LeaveBy(at));
-    answer.unwrap();
+    let out = job.send(JobInput::LeaveBy(at));
     assert!(out.contains(&JobEffect::SetTimer { timer: JobTimer::Leave, at }), "{out:?}");
     assert_eq!((job.view().end_time, job.view().leave_by, ends_sent(&out).len()), (Some(at), Some(at), 0));
     // The first word counts.
-    job.command(ROOT, None, JobCommand::LeaveBy(Timestamp::from_secs(1200))).0.unwrap();
+    job.send(JobInput::LeaveBy(Timestamp::from_secs(1200)));
     assert_eq!(job.view().leave_by, Some(at));
     job.now = at;
     let out = job.send(JobInput::Timer(JobTimer::Leave));
@@ -1274,11 +1318,11 @@ fn a_job_leaves_its_reservation_in_the_time_that_it_is_given() {
 #[test]
 fn a_job_without_time_after_its_reservation_ends_at_once() {
     let mut job = Bench::running(spec());
-    let (answer, out) = job.command(ROOT, None, JobCommand::LeaveBy(job.now));
-    answer.unwrap();
+    let out = job.send(JobInput::LeaveBy(job.now));
     assert_eq!((ends_sent(&out).len(), job.view().ending), (1, Some(JobState::Timeout)));
     let mut waiting = Bench::with(spec());
-    assert_eq!(waiting.command(ROOT, None, JobCommand::LeaveBy(waiting.now)).0, Err(Refusal::AlreadyDone));
+    let now = waiting.now;
+    assert_eq!(waiting.send(JobInput::LeaveBy(now)), [], "a job that waits is in none");
 }
 
 #[test]
@@ -1315,7 +1359,7 @@ fn calculated_priorities_are_shown_and_not_saved() {
     job.send(JobInput::Site(Arc::new(JobSite { multifactor: true, ..JobSite::default() })));
     let out = job.send(JobInput::Priority(77));
     assert_eq!(job.view().priority, 77);
-    assert!(matches!(out[..], [JobEffect::Publish(_)]), "{out:?}");
+    assert!(matches!(out[..], [JobEffect::Publish(JobShown::View(_))]), "{out:?}");
     assert!(job.send(JobInput::Priority(77)).is_empty());
 
     job.order(JobCommand::Update(Box::new(JobChange { nice: Some(7), ..JobChange::default() }))).unwrap();
@@ -1362,7 +1406,11 @@ fn licenses_go_with_the_allocation_and_come_back_when_the_work_is_over() {
     let (mut job, start) = licensed();
     let out = job.send(start);
     let licenses: Licenses = "bar:1".parse().unwrap();
-    assert!(out.contains(&JobEffect::ReserveLicenses { attempt: 1, licenses: licenses.clone() }));
+    assert!(out.contains(&JobEffect::Tell(Letter::Licenses(LicenseInput::Reserve {
+        job: JobId(7),
+        attempt: 1,
+        licenses: licenses.clone()
+    }))));
     let yes = JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:1".to_owned()) };
     assert_eq!(job.send(yes), [], "the licenses are still to come");
     let out = job.send(JobInput::LicensesReserved { attempt: 1, granted: true });
@@ -1372,7 +1420,7 @@ fn licenses_go_with_the_allocation_and_come_back_when_the_work_is_over() {
     // A yes that comes twice takes nothing away.
     assert_eq!(job.send(JobInput::LicensesReserved { attempt: 1, granted: true }), []);
     job.started();
-    let back = JobEffect::ReleaseLicenses { attempt: None };
+    let back = JobEffect::Tell(Letter::Licenses(LicenseInput::Release { job: JobId(7), attempt: None }));
     assert!(job.ended(JobState::Completed, 0).contains(&back));
     assert_eq!((job.state(), job.replayed().licenses()), (JobState::Completing, None));
 }
@@ -1386,10 +1434,12 @@ fn without_licenses_nodes_are_given_back_and_the_other_way_round() {
     job.send(start);
     let no = Err(ReserveRefusal::OutOfService("down"));
     let out = job.send(JobInput::Reserved { attempt: 2, node: "n0".to_owned(), result: no });
-    assert!(out.contains(&JobEffect::ReleaseLicenses { attempt: Some(2) }));
+    assert!(
+        out.contains(&JobEffect::Tell(Letter::Licenses(LicenseInput::Release { job: JobId(7), attempt: Some(2) })))
+    );
     // Their yes comes after that.
     let out = job.send(JobInput::LicensesReserved { attempt: 2, granted: true });
-    assert_eq!(out, [JobEffect::ReleaseLicenses { attempt: Some(2) }]);
+    assert_eq!(out, [JobEffect::Tell(Letter::Licenses(LicenseInput::Release { job: JobId(7), attempt: Some(2) }))]);
 }
 
 #[test]
@@ -1421,7 +1471,7 @@ fn a_partitions_weights_say_what_a_job_is_billed() {
 /// Which tasks went on their own, and the records.
 fn went(out: Vec<JobEffect>) -> Vec<(u32, JobRecord)> {
     let split = |e| match e {
-        JobEffect::Split { record, then: None } => Some((record.array_task.unwrap().index, *record)),
+        JobEffect::Tell(Letter::Begin { record, first: None }) => Some((record.array_task.unwrap().index, *record)),
         _ => None,
     };
     out.into_iter().filter_map(split).collect()
@@ -1447,7 +1497,7 @@ fn tasks_wait_for_the_tasks_with_their_index() {
     // Each is judged by its own.
     for (index, record) in gone {
         let (mut task, out) = Bench::new(record);
-        let asks = out.contains(&JobEffect::SubscribeTo { job: JobId(3) });
+        let asks = out.contains(&JobEffect::Tell(Letter::Job(JobId(3), JobInput::Subscribe { by: task.first.id })));
         assert_eq!(asks, index == 3, "what is fulfilled is asked for no more");
         task.send(of_tasks(&[(1, None), (2, Some(Good)), (3, Some(NotOk)), (4, None)]));
         let reason = if index == 2 { Reason::None } else { Reason::DependencyNeverSatisfied };

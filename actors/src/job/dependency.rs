@@ -5,7 +5,7 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobEffect, JobFact, JobTimer},
+    messages::{JobEffect, JobErrand, JobFact, JobInput, JobTimer},
     record::{Afterwards, JobRecord, Phase, TaskOutcome},
     state::JobEvent,
 };
@@ -33,16 +33,16 @@ impl JobCore {
         let list = &self.record.dependencies.list;
         let jobs: BTreeSet<JobId> = list.iter().filter_map(|d| d.job).collect();
         for job in jobs {
-            turn.out.push(JobEffect::SubscribeTo { job });
+            turn.tell_job(job, JobInput::Subscribe { by: self.record.id });
         }
         if list.iter().any(|d| d.kind == DependencyKind::Singleton) && self.siblings.is_none() {
-            turn.out.push(JobEffect::FindSiblings);
+            turn.out.push(JobEffect::Do(JobErrand::FindSiblings));
         }
     }
 
     pub(super) fn found_siblings(&mut self, jobs: &[JobId], turn: &mut Turn<'_>) {
         for &job in jobs {
-            turn.out.push(JobEffect::SubscribeTo { job });
+            turn.tell_job(job, JobInput::Subscribe { by: self.record.id });
         }
         self.siblings = Some(jobs.iter().copied().collect());
         self.singleton_news(turn);

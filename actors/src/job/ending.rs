@@ -2,13 +2,14 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobEffect, JobInput, JobTimer},
+    messages::{JobAnswer, JobEffect, JobInput, JobShown, JobTimer},
     record::{Afterwards, EarlierHold, End, Ending, HeldBy, Phase},
     state::{JobEvent, requeues},
 };
+use crate::{node::messages::NodeInput, owner::Letter};
 use garrick_model::{
     ids::{JobId, Sluid},
-    messages::node::{AgentReport, ControllerToNode},
+    messages::node::ControllerToNode,
     packed_steps::StepTally,
     refusal::Refusal,
     spec::JobKind,
@@ -39,12 +40,10 @@ enum BackAs {
 
 /// Has a run ended that its node has and nobody wants any more: the node was lost, and came back with it before its owner
 /// had heard that the run is over.
-pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> JobEffect {
+pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> Letter {
     let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
-    JobEffect::ToAgent {
-        node,
-        frame: Box::new(ControllerToNode::EndJob { job, sluid, state, reason, lost: Vec::new() }),
-    }
+    let end = ControllerToNode::EndJob { job, sluid, state, reason, lost: Vec::new() };
+    Letter::Node(node, NodeInput::Send(Box::new(end)))
 }
 
 impl JobCore {
@@ -131,16 +130,16 @@ impl JobCore {
     pub(super) fn ask_for_end(&self, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         let Some(ending) = &run.ending else { return };
-        turn.out.push(JobEffect::ToAgent {
-            node: run.batch_host().to_owned(),
-            frame: Box::new(ControllerToNode::EndJob {
+        turn.send(
+            run.batch_host().to_owned(),
+            ControllerToNode::EndJob {
                 job: self.record.id,
                 sluid: self.record.sluid,
                 state: ending.state,
                 reason: ending.reason.clone(),
                 lost: run.lost.iter().cloned().collect(),
-            }),
-        });
+            },
+        );
         self.mark_completing(turn);
     }
 
@@ -148,7 +147,7 @@ impl JobCore {
         if let Some(run) = self.record.phase.run() {
             for node in run.unclean() {
                 let sluid = self.record.sluid;
-                turn.out.push(JobEffect::MarkCompleting { node: node.to_owned(), sluid });
+                turn.tell_node(node.to_owned(), NodeInput::Completing { job: self.record.id, sluid });
             }
         }
     }
@@ -160,7 +159,7 @@ impl JobCore {
         let given_up = self.record.earlier.iter().filter(|hold| !hold.kept).map(|hold| (hold.sluid, &hold.node.name));
         let remains: BTreeSet<_> = given_up.chain(self.unfenced_earlier()).collect();
         for (sluid, node) in &remains {
-            turn.out.push(end_lost(self.record.id, (*node).clone(), *sluid));
+            turn.tell(end_lost(self.record.id, (*node).clone(), *sluid));
         }
         match &self.record.phase {
             Phase::Completing(run, _) => {
@@ -176,16 +175,16 @@ impl JobCore {
 
     pub(super) fn end_on(&self, node: &str, turn: &mut Turn<'_>) {
         let (Some(end), Some(run)) = (self.record.phase.end(), self.record.phase.run()) else { return };
-        turn.out.push(JobEffect::ToAgent {
-            node: node.to_owned(),
-            frame: Box::new(ControllerToNode::EndJob {
+        turn.send(
+            node.to_owned(),
+            ControllerToNode::EndJob {
                 job: self.record.id,
                 sluid: self.record.sluid,
                 state: end.state,
                 reason: end.reason.clone(),
                 lost: run.lost.iter().cloned().collect(),
-            }),
-        });
+            },
+        );
     }
 
     /// The job is over: back to the queue if that was asked for, else remembered for a while.
@@ -204,7 +203,7 @@ impl JobCore {
             // They were kept for a next run that does not come, or not soon.
             for node in run.iter().flat_map(|run| &run.kept) {
                 let (node, sluid) = (node.clone(), self.record.sluid);
-                turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
+                turn.tell_node(node, NodeInput::Release { job: self.record.id, sluid, attempt: None, drain: None });
             }
         }
         if let Some(back) = back {
@@ -220,7 +219,10 @@ impl JobCore {
         if let Phase::Completing(run, _) = &self.record.phase {
             let sluid = self.record.sluid;
             for node in run.kept.clone() {
-                turn.out.push(JobEffect::Release { node: node.clone(), sluid, attempt: None, drain: None });
+                turn.tell_node(
+                    node.clone(),
+                    NodeInput::Release { job: self.record.id, sluid, attempt: None, drain: None },
+                );
                 self.save(JobEvent::NodeReleased { node, epilog_failed: false }, turn);
             }
         }
@@ -235,7 +237,7 @@ impl JobCore {
         let chosen: Vec<_> =
             self.record.earlier.iter().filter(|h| which(h)).map(|h| (h.sluid, h.node.name.clone())).collect();
         for (sluid, node) in chosen {
-            turn.out.push(JobEffect::Release { node: node.clone(), sluid, attempt: None, drain: None });
+            turn.tell_node(node.clone(), NodeInput::Release { job: self.record.id, sluid, attempt: None, drain: None });
             self.save(JobEvent::EarlierReleased { sluid, node }, turn);
         }
     }
@@ -267,7 +269,7 @@ impl JobCore {
         self.save(JobEvent::Requeued { sluid, hold, begin, expedited }, turn);
         self.policy_known.clear();
         (self.tally, self.tally_seq) = (StepTally::default(), 0);
-        turn.out.push(JobEffect::ShowSteps(self.tally));
+        turn.out.push(JobEffect::Publish(JobShown::Steps(self.tally)));
         self.reason = Reason::None;
         self.expected = None;
         // Before it asks: its array says no more to a task that is over.
@@ -293,13 +295,13 @@ impl JobCore {
         // The record is all that is left to say how the task ended, should the news of it be lost in a restart.
         if let Some(array) = self.array_to_tell() {
             self.tell_array(turn);
-            turn.out.push(JobEffect::SubscribeTo { job: array });
+            turn.tell_job(array, JobInput::Subscribe { by: self.record.id });
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
             return;
         }
         // Its leader may be requeued as long as it is remembered, and needs all of its job then.
         if let Some(leader) = self.het_leader() {
-            turn.out.push(JobEffect::SubscribeTo { job: leader });
+            turn.tell_job(leader, JobInput::Subscribe { by: self.record.id });
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
             return;
         }
@@ -319,44 +321,23 @@ impl JobCore {
         self.save(JobEvent::Purged, turn);
         self.touched = false;
         self.forgotten = true;
-        turn.out.push(JobEffect::Purge);
+        turn.out.push(JobEffect::Stop);
     }
 
     /// After the last event there must be no other, or the journal could not be replayed. Answers as for a job that is
     /// not known.
     pub(super) fn came_too_late(&self, input: JobInput, turn: &mut Turn<'_>) {
-        let release = |node, sluid| JobEffect::Release { node, sluid, attempt: None, drain: None };
-        let answer = match input {
-            JobInput::Command { request, .. } => JobEffect::Answer { request, result: Err(Refusal::InvalidJobId) },
-            JobInput::Wait { request, .. } => JobEffect::Reached { request },
-            JobInput::Start(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
-            JobInput::Preempt(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
-            JobInput::GoOn(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
-            JobInput::Turn(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
-            JobInput::Subscribe { by } => JobEffect::Tell { to: by, fact: Arc::new(self.fact()) },
-            JobInput::Report { node, seq, report } => {
-                if let AgentReport::NodeReleased { sluid, .. } = *report {
-                    turn.out.push(release(node.clone(), sluid));
-                }
-                JobEffect::AckReport { node, seq }
+        let job = self.record.id;
+        match input {
+            JobInput::Command { request, .. } => turn.answer(request, JobAnswer::Done(Err(Refusal::InvalidJobId))),
+            JobInput::Wait { request, .. } => turn.answer(request, self.reached(turn.now)),
+            JobInput::Script { request } => turn.answer(request, self.script()),
+            JobInput::Locate { request } => turn.answer(request, JobAnswer::Place(self.place())),
+            JobInput::Subscribe { by } => {
+                turn.tell_job(by, JobInput::Fact { job, fact: Some(Arc::new(self.fact())) });
             }
-            JobInput::RunHeld { node, sluid, .. } => {
-                turn.out.push(release(node.clone(), sluid));
-                end_lost(self.record.id, node, sluid)
-            }
-            JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => release(node, sluid),
-            JobInput::Considered { .. }
-            | JobInput::Reserved { .. }
-            | JobInput::Unparked { .. }
-            | JobInput::LicensesReserved { .. }
-            | JobInput::Fact { .. }
-            | JobInput::Siblings { .. }
-            | JobInput::Timer(_)
-            | JobInput::Priority(_)
-            | JobInput::Het { .. }
-            | JobInput::Site(_) => return,
-        };
-        turn.out.push(answer);
+            other => Letter::Job(job, other).undeliverable().into_iter().for_each(|letter| turn.tell(letter)),
+        }
     }
 
     pub(super) fn deadline(&mut self, turn: &mut Turn<'_>) {
@@ -391,14 +372,12 @@ impl JobCore {
     }
 
     /// The time of its reservation is over, and it may go on until then. Only the first word counts.
-    pub(super) fn leave_by(&mut self, at: Timestamp, turn: &mut Turn<'_>) -> Result<(), Refusal> {
-        let Some(run) = self.record.phase.working() else { return Err(Refusal::AlreadyDone) };
-        if run.leave_by.is_none() {
+    pub(super) fn leave_by(&mut self, at: Timestamp, turn: &mut Turn<'_>) {
+        if self.record.phase.working().is_some_and(|run| run.leave_by.is_none()) {
             self.save(JobEvent::LeaveBy(at), turn);
             self.move_end(turn);
             self.leave(turn);
         }
-        Ok(())
     }
 
     /// Ends a run that may be in its reservation no longer.
@@ -427,14 +406,10 @@ impl JobCore {
                 self.cancel(state, Some(by), turn)
             }
             Phase::Running(run) | Phase::Suspended(run) => {
-                turn.out.push(JobEffect::ToAgent {
-                    node: run.batch_host().to_owned(),
-                    frame: Box::new(ControllerToNode::FinishAllocation {
-                        job: self.record.id,
-                        sluid: self.record.sluid,
-                        exit,
-                    }),
-                });
+                turn.send(
+                    run.batch_host().to_owned(),
+                    ControllerToNode::FinishAllocation { job: self.record.id, sluid: self.record.sluid, exit },
+                );
                 Ok(())
             }
         }

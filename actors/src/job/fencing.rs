@@ -5,10 +5,10 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::JobEffect,
     record::Run,
     state::JobEvent,
 };
+use crate::node::messages::NodeInput;
 use garrick_model::{
     ids::Sluid,
     messages::node::{ControllerToNode, RequeuePolicy},
@@ -64,7 +64,7 @@ impl JobCore {
         if policy.revision > 0 && !self.policy_known.contains(node) {
             let (job, sluid) = (self.record.id, self.record.sluid);
             let frame = Box::new(ControllerToNode::SetRequeue { job, sluid, policy });
-            turn.out.push(JobEffect::ToAgent { node: node.to_owned(), frame });
+            turn.tell_node(node.to_owned(), NodeInput::Send(frame));
         }
     }
 

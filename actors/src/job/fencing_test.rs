@@ -5,10 +5,10 @@ use super::{
     core::{JobCore, Leftover},
     fixtures::{Bench, proposal, record},
     het::HetMessage,
-    messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
+    messages::{JobCommand, JobEffect, JobErrand, JobInput, JobSite, JobTimer},
     record::{Afterwards, Unfenced},
 };
-use crate::scheduler::fixtures::spec;
+use crate::{node::messages::NodeInput, owner::Letter, scheduler::fixtures::spec};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
@@ -37,12 +37,14 @@ fn update(job: &mut Bench, requeue: bool) -> Vec<JobEffect> {
 }
 
 fn launched(out: &[JobEffect]) -> Option<RequeuePolicy> {
-    out.iter().find_map(|effect| if let JobEffect::Launch(order) = effect { Some(order.requeue) } else { None })
+    out.iter().find_map(
+        |effect| if let JobEffect::Do(JobErrand::Launch(order)) = effect { Some(order.requeue) } else { None },
+    )
 }
 
 fn to_agents(out: &[JobEffect]) -> impl Iterator<Item = (&str, &ControllerToNode)> {
     out.iter().filter_map(|effect| match effect {
-        JobEffect::ToAgent { node, frame } => Some((node.as_str(), &**frame)),
+        JobEffect::Tell(Letter::Node(node, NodeInput::Send(frame))) => Some((node.as_str(), &**frame)),
         _ => None,
     })
 }
@@ -86,7 +88,7 @@ fn waits_for(job: &mut Bench) -> (JobState, Reason, bool) {
 fn starts(job: &mut Bench) -> bool {
     let id = job.core.record().id.0;
     let out = job.send(JobInput::Start(Box::new(proposal(id, None, &["n2"]))));
-    out.iter().any(|effect| matches!(effect, JobEffect::Reserve { .. }))
+    out.iter().any(|effect| matches!(effect, JobEffect::Tell(Letter::Node(_, NodeInput::Reserve(_)))))
 }
 
 const CLEANING: (JobState, Reason, bool) = (JobState::Pending, Reason::Cleaning, false);
@@ -257,7 +259,7 @@ fn prepared(requeue: bool) -> (Bench, Vec<JobEffect>) {
 fn component_running(requeue: bool) -> (Bench, Vec<JobEffect>) {
     let (mut job, out) = prepared(requeue);
     let run = out.iter().find_map(|effect| match effect {
-        JobEffect::TellHet { message, .. } => match &**message {
+        JobEffect::Tell(Letter::Job(_, JobInput::Het { message, .. })) => match &**message {
             HetMessage::Prepared { run, .. } => Some(run.clone()),
             _ => None,
         },
@@ -283,7 +285,9 @@ fn a_component_is_launched_as_its_leader_says() {
     start.others = vec![proposal(8, None, &["n0"])];
     let out = leader.send(JobInput::Start(Box::new(start)));
     let prepares = |effect: &JobEffect| match effect {
-        JobEffect::TellHet { message, .. } => matches!(**message, HetMessage::Prepare { requeue: true, .. }),
+        JobEffect::Tell(Letter::Job(_, JobInput::Het { message, .. })) => {
+            matches!(**message, HetMessage::Prepare { requeue: true, .. })
+        }
         _ => false,
     };
     assert!(out.iter().any(prepares), "{out:?}");
@@ -316,7 +320,11 @@ fn all_components_hear_of_the_change() {
     (spec.het, spec.het_size) = (Some((JobId(7), 0)), 3);
     let out = update(&mut leader, true);
     let set = |effect: &JobEffect| match effect {
-        JobEffect::TellHet { to, message } if **message == (HetMessage::SetRequeue { allowed: true }) => Some(to.0),
+        JobEffect::Tell(Letter::Job(to, JobInput::Het { from: JobId(7), message }))
+            if **message == (HetMessage::SetRequeue { allowed: true }) =>
+        {
+            Some(to.0)
+        }
         _ => None,
     };
     assert_eq!(out.iter().filter_map(set).collect::<Vec<_>>(), [8, 9]);

@@ -2,11 +2,12 @@
 
 use super::{
     core::{JobCore, Leftover},
-    messages::{Authority, FreshIds, JobCommand, JobEffect, JobInput, JobSite, TaskChoice},
+    messages::{Authority, FreshIds, JobAnswer, JobCommand, JobEffect, JobInput, JobSite, TaskChoice},
     record::{ArrayRecord, JobRecord, Owner, Phase, Resolved, Run, indices_of},
     state::JobEvent,
 };
 use crate::scheduler::{caps::CpuCaps, fixtures, plan::StartProposal, request::NodeUse};
+use crate::{controller::event::ControllerEvent, owner::Letter};
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::node::AgentReport,
@@ -146,7 +147,7 @@ impl Bench {
 
     fn keep(&mut self, out: &[JobEffect]) {
         self.saved.extend(out.iter().filter_map(|e| match e {
-            JobEffect::Record(event) => Some(event.clone()),
+            JobEffect::Save(ControllerEvent::Job { job, event }) if *job == self.first.id => Some((**event).clone()),
             _ => None,
         }));
     }
@@ -166,7 +167,7 @@ impl Bench {
     ) -> (Result<(), Refusal>, Vec<JobEffect>) {
         let out = self.send(JobInput::Command { request: 9, by, tasks, command });
         let answer = out.iter().find_map(|e| match e {
-            JobEffect::Answer { request: 9, result } => Some(result.clone()),
+            JobEffect::Answer { request: 9, answer: JobAnswer::Done(result) } => Some(result.clone()),
             _ => None,
         });
         (answer.expect("every command is answered"), out)
@@ -249,5 +250,21 @@ impl Bench {
             record.apply(event).expect("saved events were applied once");
         }
         record
+    }
+}
+
+/// The event of the job itself that an effect saves.
+pub fn event_of(effect: &JobEffect) -> Option<&JobEvent> {
+    match effect {
+        JobEffect::Save(ControllerEvent::Job { event, .. }) => Some(event),
+        _ => None,
+    }
+}
+
+/// A task that begins a record of its own, and what it is told first.
+pub fn begun(effect: &JobEffect) -> Option<(&JobRecord, Option<&JobInput>)> {
+    match effect {
+        JobEffect::Tell(Letter::Begin { record, first }) => Some((record, first.as_deref())),
+        _ => None,
     }
 }

@@ -9,7 +9,11 @@ use super::{
     messages::{JobCommand, JobEffect, JobInput, JobTimer},
     record::{Afterwards, JobRecord, Phase, PreemptMark, Run},
 };
-use crate::scheduler::{fixtures::spec, plan::StartProposal};
+use crate::{
+    node::messages::NodeInput,
+    owner::Letter,
+    scheduler::{fixtures::spec, plan::StartProposal},
+};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::HetComponent,
@@ -37,7 +41,7 @@ fn hears(job: &mut Bench, message: HetMessage) -> Vec<JobEffect> {
 
 fn told(out: &[JobEffect]) -> Vec<HetMessage> {
     let to = |effect: &JobEffect| match effect {
-        JobEffect::TellHet { message, .. } => Some((**message).clone()),
+        JobEffect::Tell(Letter::Job(_, JobInput::Het { message, .. })) => Some((**message).clone()),
         _ => None,
     };
     out.iter().filter_map(to).collect()
@@ -48,7 +52,7 @@ fn names(out: &[JobEffect]) -> Vec<&'static str> {
 }
 
 fn asks(out: &[JobEffect], job: JobId) -> bool {
-    out.contains(&JobEffect::SubscribeTo { job })
+    out.iter().any(|e| matches!(e, JobEffect::Tell(Letter::Job(of, JobInput::Subscribe { .. })) if *of == job))
 }
 
 /// Another owner in place of one that failed, and what it does first.
@@ -101,7 +105,11 @@ fn leader_starting() -> (Bench, HetMessage) {
     leader.now = leader.now.plus(Duration::from_secs(3));
     let out = leader.send(yes("n0"));
     let granted = out.iter().find_map(|effect| match effect {
-        JobEffect::Grant { job: OTHER, sluid, run } => Some(HetMessage::Granted { sluid: *sluid, run: run.clone() }),
+        JobEffect::Tell(Letter::Job(OTHER, JobInput::Het { message, .. }))
+            if matches!(**message, HetMessage::Granted { .. }) =>
+        {
+            Some((**message).clone())
+        }
         _ => None,
     });
     (leader, granted.unwrap())
@@ -215,7 +223,11 @@ fn an_end_waits_for_the_grant_that_has_not_come() {
         let no =
             if lives > 1 { HetMessage::NotGranted { sluid: Sluid(8) } } else { HetMessage::Abandon { attempt: 1 } };
         let out = hears(&mut other, no);
-        assert!(out.iter().any(|e| matches!(e, JobEffect::Release { node, .. } if node == "n1")), "{out:?}");
+        assert!(
+            out.iter()
+                .any(|e| matches!(e, JobEffect::Tell(Letter::Node(node, NodeInput::Release { .. })) if node == "n1")),
+            "{out:?}"
+        );
         assert_eq!(other.state(), JobState::Cancelled);
     }
 }
@@ -235,7 +247,10 @@ fn a_repeated_yes_gives_nothing_back_while_the_leader_decides() {
     // One of an attempt that nobody decides about goes back.
     let earlier = JobInput::Reserved { attempt: 0, node: "n1".to_owned(), result: Ok("n1:6818".to_owned()) };
     let out = other.send(earlier);
-    assert!(matches!(&out[..], [JobEffect::Release { attempt: Some(0), .. }]), "{out:?}");
+    assert!(
+        matches!(&out[..], [JobEffect::Tell(Letter::Node(_, NodeInput::Release { attempt: Some(0), .. }))]),
+        "{out:?}"
+    );
     hears(&mut other, HetMessage::Granted { sluid: component.sluid, run });
     assert_eq!(other.send(yes("n1")), [], "its run has the node");
 }
@@ -246,7 +261,7 @@ fn a_prepared_component_keeps_its_nodes_whatever_they_say_of_having_let_go() {
     let (run, component) = run_in(&word);
     for _ in 0..2 {
         let out = other.released("n1");
-        assert!(matches!(&out[..], [JobEffect::AckReport { .. }]), "{out:?}");
+        assert!(matches!(&out[..], [JobEffect::Tell(Letter::Node(_, NodeInput::ReportSafe { .. }))]), "{out:?}");
         built_anew(&mut other);
     }
     hears(&mut other, HetMessage::Granted { sluid: component.sluid, run });
@@ -261,7 +276,11 @@ fn what_is_prepared_is_given_back_when_the_leader_is_not_known_any_more() {
             built_anew(&mut other);
         }
         let out = other.send(JobInput::Fact { job: LEADER, fact: None });
-        assert!(out.iter().any(|e| matches!(e, JobEffect::Release { node, .. } if node == "n1")), "{out:?}");
+        assert!(
+            out.iter()
+                .any(|e| matches!(e, JobEffect::Tell(Letter::Node(node, NodeInput::Release { .. })) if node == "n1")),
+            "{out:?}"
+        );
         assert_eq!(other.state(), JobState::Cancelled);
     }
 }

@@ -1,13 +1,11 @@
-//! What a job's owner accepts, and what it causes. [`JobInput`] and [`JobEffect`] are the core's two sides; [`JobMsg`] is
-//! the actor's mailbox.
+//! What a job's owner accepts, and what it causes: [`JobInput`] and [`JobEffect`].
 
-use super::{
-    het::HetMessage,
-    record::{JobRecord, Run, TaskOutcome},
-    state::JobEvent,
-};
+#[allow(unused_imports, reason = "named in docs")]
+use super::record::JobRecord;
+use super::{core::JobCore, het::HetMessage, record::TaskOutcome};
 use crate::{
-    node::messages::{ReserveAsk, ReserveRefusal},
+    node::messages::ReserveRefusal,
+    owner::{Effect, actor::OwnerMsg},
     scheduler::{plan::StartProposal, preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal},
 };
 use garrick_model::{
@@ -15,18 +13,22 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
         command::{JobChange, JobMilestone, StepManagerPlace},
-        node::{AgentReport, ArrayFacts, ControllerToNode, HetComponent, JobCredential, RequeuePolicy, SignalScope},
+        node::{AgentReport, ArrayFacts, HetComponent, JobCredential, RequeuePolicy, SignalScope},
     },
     packed_steps::StepTally,
     refusal::Refusal,
     spec::JobSpec,
-    spec_text::licenses::Licenses,
     state::{ExitStatus, Reason},
     time::{TimeLimit, Timestamp},
     view::JobView,
 };
-use garrick_runtime::{Message, ReplyTo};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use garrick_runtime::{AskError, ReplyTo};
+use serde_bytes::ByteBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// What holds for every job of the site; replaced when the configuration changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,8 +133,6 @@ pub enum JobCommand {
     Suspend,
     /// Continue them.
     Resume,
-    /// The time of the reservation that it runs in is over: it ends then at the latest. Said by the owner of reservations.
-    LeaveBy(Timestamp),
     /// Change fields.
     Update(Box<JobChange>),
     /// The allocation's owner is done.
@@ -282,7 +282,7 @@ pub enum JobInput {
         /// Run.
         sluid: Sluid,
     },
-    /// A command. Answered by [`JobEffect::Answer`].
+    /// A command. Answered by [`JobAnswer::Done`].
     Command {
         /// Request.
         request: u64,
@@ -317,6 +317,20 @@ pub enum JobInput {
         request: u64,
         /// How far.
         until: JobMilestone,
+    },
+    /// The time of the reservation that it runs in is over: it ends then at the latest. Said by the owner of reservations.
+    LeaveBy(Timestamp),
+    /// These reservations are over: it waits for them no longer. Said by the owner of reservations.
+    ReservationsGone(BTreeSet<String>),
+    /// Answer with its script.
+    Script {
+        /// Request.
+        request: u64,
+    },
+    /// Answer where its step manager is, once one serves or none will.
+    Locate {
+        /// Request.
+        request: u64,
     },
     /// A timer ran out.
     Timer(JobTimer),
@@ -358,175 +372,44 @@ pub struct LaunchOrder {
     pub requeue: RequeuePolicy,
 }
 
-/// What a job causes. Effects after a [`JobEffect::Record`] happen when that event is on disk.
+/// What a job causes.
+pub type JobEffect = Effect<JobTimer, JobShown, JobAnswer, JobErrand>;
+
+/// What a job shows.
 #[derive(Clone, Debug, PartialEq)]
-pub enum JobEffect {
-    /// Save.
-    Record(JobEvent),
-    /// A task of this array becomes a job of its own. Saved together with the records of the same turn.
-    Split {
-        /// The new job.
-        record: Box<JobRecord>,
-        /// What it is to do first.
-        then: Option<Box<JobInput>>,
-    },
-    /// The allocation of another component of this heterogeneous job. Saved together with the records of the same turn,
-    /// and told to its owner then.
-    Grant {
-        /// Component.
-        job: JobId,
-        /// Its run's identity.
-        sluid: Sluid,
-        /// Its run.
-        run: Box<Run>,
-    },
-    /// Tell another component of this heterogeneous job.
-    TellHet {
-        /// Whom.
-        to: JobId,
-        /// What.
-        message: Box<HetMessage>,
-    },
-    /// Show.
-    Publish(Arc<JobView>),
-    /// Show what the step manager counted, beside the view.
-    ShowSteps(StepTally),
-    /// Ask a node's owner for a share.
-    Reserve {
-        /// Node.
-        node: String,
-        /// What.
-        ask: Box<ReserveAsk>,
-    },
-    /// Ask for licenses. Answered by [`JobInput::LicensesReserved`].
-    ReserveLicenses {
-        /// Which attempt.
-        attempt: u64,
-        /// All of these.
-        licenses: Licenses,
-    },
-    /// Give licenses back.
-    ReleaseLicenses {
-        /// Only what was reserved in this attempt.
-        attempt: Option<u64>,
-    },
-    /// Give a node's share back.
-    Release {
-        /// Node.
-        node: String,
-        /// Run.
-        sluid: Sluid,
-        /// Only what was reserved in this attempt.
-        attempt: Option<u64>,
-        /// The node is to be drained, and why.
-        drain: Option<String>,
-    },
-    /// Nothing of the run is left on the node; its share stays with the job, for its next run.
-    Keep {
-        /// Node.
-        node: String,
-        /// Run.
-        sluid: Sluid,
-    },
-    /// The run's work on the node is over or being ended.
-    MarkCompleting {
-        /// Node.
-        node: String,
-        /// Run.
-        sluid: Sluid,
-    },
-    /// The run is suspended for another one: its CPUs are free.
-    Park {
-        /// Node.
-        node: String,
-        /// Run.
-        sluid: Sluid,
-    },
-    /// It wants them back. Answered by [`JobInput::Unparked`].
-    Unpark {
-        /// Node.
-        node: String,
-        /// Run.
-        sluid: Sluid,
-        /// Which attempt.
-        attempt: u64,
-    },
-    /// The run's end moved.
-    MoveEnd {
-        /// Node.
-        node: String,
-        /// Run.
-        sluid: Sluid,
-        /// New expected end.
-        expected_end: Option<Timestamp>,
-    },
-    /// Sign and send a launch to the batch host.
-    Launch(Box<LaunchOrder>),
-    /// Send to a node's agent; lost when there is no link, and sent again when the agent registers.
-    ToAgent {
-        /// Node.
-        node: String,
-        /// Frame.
-        frame: Box<ControllerToNode>,
-    },
-    /// A report is safe.
-    AckReport {
-        /// Node.
-        node: String,
-        /// Sequence number.
-        seq: u64,
-    },
-    /// What came of the scheduler's proposal.
-    Outcome {
-        /// Pass that the proposal came from.
-        pass: u64,
-        /// It starts.
-        accepted: bool,
-    },
-    /// Ask another job how far it is, now and on every change.
-    SubscribeTo {
-        /// Which.
-        job: JobId,
-    },
-    /// Tell a job that asked.
-    Tell {
-        /// Whom.
-        to: JobId,
-        /// What.
-        fact: Arc<JobFact>,
-    },
-    /// Find the jobs that hold up a singleton ([`JobRecord::holds_up_singleton`]).
-    FindSiblings,
-    /// Set a timer.
-    SetTimer {
-        /// Which.
-        timer: JobTimer,
-        /// When it runs out.
-        at: Timestamp,
-    },
-    /// Clear a timer.
-    ClearTimer(JobTimer),
-    /// Answer a command.
-    Answer {
-        /// Request.
-        request: u64,
-        /// Answer.
-        result: Result<(), Refusal>,
-    },
-    /// Answer a wait with the view shown last.
-    Reached {
-        /// Request.
-        request: u64,
-    },
-    /// Forget this job.
-    Purge,
+pub enum JobShown {
+    /// Itself.
+    View(Arc<JobView>),
+    /// What the step manager counted, beside the view.
+    Steps(StepTally),
 }
 
-/// Messages of the job actor. All may be delivered twice; about runs, older ones are ignored by their SLUID.
-pub enum JobMsg {
-    /// Plain inputs, from the scheduler, node owners, other jobs and timers.
-    Input(JobInput),
-    /// From the front: a user's command. The reply leaves when what it promises is on disk.
+/// What a job answers requests with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobAnswer {
+    /// To a command.
+    Done(Result<(), Refusal>),
+    /// It has come as far as was waited for.
+    Reached(Arc<JobView>),
+    /// Its script.
+    Script(Option<ByteBuf>),
+    /// Where its step manager is.
+    Place(Result<StepManagerPlace, Refusal>),
+}
+
+/// What a job has done at the controller's ports.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobErrand {
+    /// Sign a launch and send it to the batch host.
+    Launch(Box<LaunchOrder>),
+    /// Find the jobs that hold up a singleton ([`JobRecord::holds_up_singleton`]). Answered by [`JobInput::Siblings`].
+    FindSiblings,
+}
+
+/// What the front asks a job's owner. Answers leave when what they promise is on disk; all may be asked twice.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobAsk {
+    /// A user's command: [`JobAnswer::Done`].
     Command {
         /// Who.
         by: Authority,
@@ -534,39 +417,74 @@ pub enum JobMsg {
         tasks: TaskChoice,
         /// What.
         command: JobCommand,
-        /// Answer.
-        reply: ReplyTo<Result<(), Refusal>>,
     },
-    /// From the front: answer when it has come that far.
-    Wait {
-        /// How far.
-        until: JobMilestone,
-        /// Answer.
-        reply: ReplyTo<Arc<JobView>>,
-    },
-    /// From the front: the newest view after every change, until the job is over or the receiver is gone.
-    Watch(tokio::sync::watch::Sender<Option<Arc<JobView>>>),
-    /// From the front: the script.
-    Script {
-        /// Answer.
-        reply: ReplyTo<Option<serde_bytes::ByteBuf>>,
-    },
-    /// From the front: where the step manager is.
-    Locate {
-        /// Answer.
-        reply: ReplyTo<Result<StepManagerPlace, Refusal>>,
-    },
-    /// A handler that fails.
-    #[cfg(test)]
-    PanicForTests(ReplyTo<()>),
-    /// The journal answered for the batch with this number.
-    Journaled {
-        /// Batch.
-        batch: u64,
-        /// Outcome.
-        result: Result<(), String>,
-    },
+    /// Answer when it has come that far: [`JobAnswer::Reached`].
+    Wait(JobMilestone),
+    /// Its script: [`JobAnswer::Script`].
+    Script,
+    /// Where its step manager is, once one serves: [`JobAnswer::Place`].
+    Locate,
 }
+
+/// Messages of the job actor. All may be delivered twice; about runs, older ones are ignored by their SLUID.
+pub type JobMsg = OwnerMsg<JobCore>;
+
+impl JobMsg {
+    /// A question whose answer is of one kind.
+    fn ask<R: Send + 'static>(
+        ask: JobAsk,
+        reply: ReplyTo<R>,
+        kind: impl FnOnce(JobAnswer) -> Option<R> + Send + 'static,
+    ) -> Self {
+        let reply = ReplyTo::calling(move |answer: Result<JobAnswer, AskError>| match answer.map(kind) {
+            Ok(Some(answer)) => reply.reply(answer),
+            // Of no other kind is any answer.
+            Ok(None) => drop(reply),
+            Err(error) => reply.fail(error),
+        });
+        Self::Ask { ask, reply }
+    }
+
+    /// A user's command.
+    pub fn command(by: Authority, tasks: TaskChoice, command: JobCommand, reply: ReplyTo<Result<(), Refusal>>) -> Self {
+        Self::ask(JobAsk::Command { by, tasks, command }, reply, |answer| match answer {
+            JobAnswer::Done(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    /// Answer when it has come that far.
+    pub fn wait(until: JobMilestone, reply: ReplyTo<Arc<JobView>>) -> Self {
+        Self::ask(JobAsk::Wait(until), reply, |answer| match answer {
+            JobAnswer::Reached(view) => Some(view),
+            _ => None,
+        })
+    }
+
+    /// Its script.
+    pub fn script(reply: ReplyTo<Option<ByteBuf>>) -> Self {
+        Self::ask(JobAsk::Script, reply, |answer| match answer {
+            JobAnswer::Script(script) => Some(script),
+            _ => None,
+        })
+    }
+
+    /// Where its step manager is, once one serves.
+    pub fn locate(reply: ReplyTo<Result<StepManagerPlace, Refusal>>) -> Self {
+        Self::ask(JobAsk::Locate, reply, |answer| match answer {
+            JobAnswer::Place(place) => Some(place),
+            _ => None,
+        })
+    }
+
+    /// Its view after every change.
+    pub const fn watch(watcher: JobWatcher) -> Self {
+        Self::Hand { gift: watcher, input: None }
+    }
+}
+
+/// From the front: the newest view after every change, until the job is over or the receiver is gone.
+pub type JobWatcher = tokio::sync::watch::Sender<Option<Arc<JobView>>>;
 
 /// Name of an agent's report, for traces and counts: those of steps are told apart, since there may be many.
 pub const fn report_name(report: &AgentReport) -> &'static str {
@@ -576,40 +494,35 @@ pub const fn report_name(report: &AgentReport) -> &'static str {
     }
 }
 
-impl Message for JobMsg {
-    fn name(&self) -> &'static str {
+impl JobInput {
+    /// Its name in traces.
+    pub const fn name(&self) -> &'static str {
         match self {
-            Self::Input(input) => match input {
-                JobInput::Start(_) => "Start",
-                JobInput::Preempt(_) => "Preempt",
-                JobInput::Het { message, .. } => message.name(),
-                JobInput::Considered { .. } => "Considered",
-                JobInput::Priority(_) => "Priority",
-                JobInput::GoOn(_) => "GoOn",
-                JobInput::Turn(_) => "Turn",
-                JobInput::Unparked { .. } => "Unparked",
-                JobInput::Reserved { .. } => "Reserved",
-                JobInput::LicensesReserved { .. } => "LicensesReserved",
-                JobInput::Report { report, .. } => report_name(report),
-                JobInput::RunHeld { .. } => "RunHeld",
-                JobInput::RunMissing { .. } => "RunMissing",
-                JobInput::NodeLost { .. } => "NodeLost",
-                JobInput::Command { .. } => "Command",
-                JobInput::Subscribe { .. } => "Subscribe",
-                JobInput::Fact { .. } => "Fact",
-                JobInput::Siblings { .. } => "Siblings",
-                JobInput::Wait { .. } => "Wait",
-                JobInput::Timer(_) => "Timer",
-                JobInput::Site(_) => "Site",
-            },
+            Self::Start(_) => "Start",
+            Self::Preempt(_) => "Preempt",
+            Self::Het { message, .. } => message.name(),
+            Self::Considered { .. } => "Considered",
+            Self::Priority(_) => "Priority",
+            Self::GoOn(_) => "GoOn",
+            Self::Turn(_) => "Turn",
+            Self::Unparked { .. } => "Unparked",
+            Self::Reserved { .. } => "Reserved",
+            Self::LicensesReserved { .. } => "LicensesReserved",
+            Self::Report { report, .. } => report_name(report),
+            Self::RunHeld { .. } => "RunHeld",
+            Self::RunMissing { .. } => "RunMissing",
+            Self::NodeLost { .. } => "NodeLost",
             Self::Command { .. } => "Command",
+            Self::Subscribe { .. } => "Subscribe",
+            Self::Fact { .. } => "Fact",
+            Self::Siblings { .. } => "Siblings",
             Self::Wait { .. } => "Wait",
-            Self::Watch(_) => "Watch",
+            Self::LeaveBy(_) => "LeaveBy",
+            Self::ReservationsGone(_) => "ReservationsGone",
             Self::Script { .. } => "Script",
             Self::Locate { .. } => "Locate",
-            #[cfg(test)]
-            Self::PanicForTests(_) => "PanicForTests",
-            Self::Journaled { .. } => "Journaled",
+            Self::Timer(_) => "Timer",
+            Self::Site(_) => "Site",
         }
     }
 }

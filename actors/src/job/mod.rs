@@ -31,7 +31,7 @@ pub mod messages;
 pub mod news;
 mod preempt;
 pub mod record;
-mod reports;
+pub(crate) mod reports;
 pub mod shell;
 mod start;
 pub mod state;

@@ -25,7 +25,7 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobEffect, JobTimer},
+    messages::{JobEffect, JobInput, JobTimer},
     record::Phase,
 };
 use std::time::Duration;
@@ -61,7 +61,7 @@ impl JobCore {
         if self.waits_for_others() {
             self.ask_dependencies(turn);
             let siblings = self.siblings.iter().flatten();
-            turn.out.extend(siblings.map(|job| JobEffect::SubscribeTo { job: *job }));
+            siblings.for_each(|job| turn.tell_job(*job, JobInput::Subscribe { by: self.record.id }));
         }
         self.ask_tasks(turn);
         self.het_exchange(turn);

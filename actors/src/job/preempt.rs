@@ -22,7 +22,7 @@ impl JobCore {
     pub(super) fn preempt(&mut self, proposal: &PreemptProposal, turn: &mut Turn<'_>) {
         if proposal.mode == PreemptMode::Suspend {
             let accepted = self.record.sluid == proposal.sluid && self.stand_aside(proposal, turn);
-            return turn.out.push(JobEffect::Outcome { pass: proposal.pass, accepted });
+            return turn.outcome(proposal.pass, accepted);
         }
         // A component of a heterogeneous job is its leader's to end.
         let own = self.record.sluid == proposal.sluid && self.het_leader().is_none();
@@ -41,7 +41,7 @@ impl JobCore {
             // A component may not have heard of it.
             self.het_have_others_give_way(&mark, turn);
         }
-        turn.out.push(JobEffect::Outcome { pass: proposal.pass, accepted });
+        turn.outcome(proposal.pass, accepted);
     }
 
     /// It has been told, and all components of a heterogeneous job with it.

@@ -7,7 +7,11 @@ use super::{
     messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
     record::{Afterwards, Phase},
 };
-use crate::scheduler::{fixtures::spec, preempt::PreemptProposal};
+use crate::{
+    node::messages::NodeInput,
+    owner::Letter,
+    scheduler::{fixtures::spec, preempt::PreemptProposal},
+};
 use garrick_model::{
     config::PreemptMode,
     ids::{JobId, Sluid},
@@ -32,7 +36,7 @@ fn tell_run(job: &mut Bench, sluid: Sluid, mode: PreemptMode, grace: u64) -> Vec
 fn orders(out: &[JobEffect]) -> Vec<ControllerToNode> {
     out.iter()
         .filter_map(|effect| match effect {
-            JobEffect::ToAgent { frame, .. } => Some((**frame).clone()),
+            JobEffect::Tell(Letter::Node(_, NodeInput::Send(frame))) => Some((**frame).clone()),
             _ => None,
         })
         .collect()
@@ -41,7 +45,7 @@ fn orders(out: &[JobEffect]) -> Vec<ControllerToNode> {
 fn accepted(out: &[JobEffect]) -> Vec<bool> {
     out.iter()
         .filter_map(|effect| match effect {
-            JobEffect::Outcome { pass: 4, accepted } => Some(*accepted),
+            JobEffect::Tell(Letter::Outcome { pass: 4, accepted }) => Some(*accepted),
             _ => None,
         })
         .collect()
@@ -109,7 +113,7 @@ fn with_grace_the_tasks_are_told_and_the_end_comes_later() {
     assert_eq!(signals, [18, 15]);
     let at = job.now.plus(Duration::from_secs(30));
     assert!(out.contains(&JobEffect::SetTimer { timer: JobTimer::Preempt, at }));
-    let moved = |e: &&JobEffect| matches!(e, JobEffect::MoveEnd { expected_end, .. } if *expected_end == Some(at));
+    let moved = |e: &&JobEffect| matches!(e, JobEffect::Tell(Letter::Node(_, NodeInput::MoveEnd { expected_end, .. })) if *expected_end == Some(at));
     assert_eq!(out.iter().filter(moved).count(), 2);
     assert_eq!((job.state(), job.view().end_time), (JobState::Running, Some(at)));
     assert!(orders(&tell(&mut job, PreemptMode::Cancel, 30)).is_empty(), "told once");
@@ -202,7 +206,7 @@ fn a_component_gives_way_when_its_leader_says_so_and_ends_with_it() {
     let out = tell(&mut leader, PreemptMode::Cancel, 30);
     let told = |out: &[JobEffect]| {
         let to = |effect: &JobEffect| match effect {
-            JobEffect::TellHet { to, message } => Some((*to, (**message).clone())),
+            JobEffect::Tell(Letter::Job(to, JobInput::Het { message, .. })) => Some((*to, (**message).clone())),
             _ => None,
         };
         out.iter().filter_map(to).collect::<Vec<_>>()

@@ -4,10 +4,11 @@
 use super::{
     core::{JobCore, Turn},
     ending::end_lost,
-    messages::{JobEffect, JobTimer},
+    messages::{JobEffect, JobShown, JobTimer},
     record::{Afterwards, EarlierHold, End, HeldBy, Phase},
     state::JobEvent,
 };
+use crate::{license::messages::LicenseInput, node::messages::NodeInput, owner::Letter};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::AgentReport,
@@ -27,7 +28,7 @@ impl JobCore {
             && *sluid != current
         {
             // An order to start it was late, and it goes on there although that node was given up before it began.
-            turn.out.push(end_lost(self.record.id, node.to_owned(), *sluid));
+            turn.tell(end_lost(self.record.id, node.to_owned(), *sluid));
         }
         if !self.may_report(node, &report) {
             tracing::warn!(job_id = self.record.id.0, node, "report.not_its_job");
@@ -85,7 +86,7 @@ impl JobCore {
 
     fn started(&mut self, node: &str, door: String, turn: &mut Turn<'_>) {
         if matches!(self.record.phase, Phase::Pending | Phase::Over(..)) {
-            turn.out.push(end_lost(self.record.id, node.to_owned(), self.record.sluid));
+            turn.tell(end_lost(self.record.id, node.to_owned(), self.record.sluid));
         }
         if matches!(self.record.phase, Phase::Starting(_)) {
             turn.out.push(JobEffect::ClearTimer(JobTimer::Launch));
@@ -174,7 +175,7 @@ impl JobCore {
         self.save(JobEvent::Ended(end), turn);
         self.het_ended(turn);
         if licensed {
-            turn.out.push(JobEffect::ReleaseLicenses { attempt: None });
+            turn.tell(Letter::Licenses(LicenseInput::Release { job: self.record.id, attempt: None }));
         }
         self.save_tally(turn);
         for timer in [
@@ -212,12 +213,15 @@ impl JobCore {
         let exit = ExitStatus { code: 1, signal: None };
         if drain {
             self.save(JobEvent::NodeReleased { node: node.to_owned(), epilog_failed: false }, turn);
-            turn.out.push(JobEffect::Release {
-                node: node.to_owned(),
-                sluid: self.record.sluid,
-                attempt: None,
-                drain: Some("Prolog error".to_owned()),
-            });
+            turn.tell_node(
+                node.to_owned(),
+                NodeInput::Release {
+                    job: self.record.id,
+                    sluid: self.record.sluid,
+                    attempt: None,
+                    drain: Some("Prolog error".to_owned()),
+                },
+            );
         }
         let cause = Some(detail.to_owned());
         self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause }, turn);
@@ -254,7 +258,7 @@ impl JobCore {
         match self.record.phase {
             Phase::Pending => {}
             Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) => {
-                turn.out.push(JobEffect::ShowSteps(tally));
+                turn.out.push(JobEffect::Publish(JobShown::Steps(tally)));
             }
             Phase::Completing(..) | Phase::Over(..) => self.save_tally(turn),
         }
@@ -271,7 +275,10 @@ impl JobCore {
         if drain.is_none() && self.keep_node(node, turn) {
             return;
         }
-        turn.out.push(JobEffect::Release { node: node.to_owned(), sluid: self.record.sluid, attempt: None, drain });
+        turn.tell_node(
+            node.to_owned(),
+            NodeInput::Release { job: self.record.id, sluid: self.record.sluid, attempt: None, drain },
+        );
         self.forget_node(node, trouble.epilog_failed.is_some(), turn);
         // An agent reports in order: when the batch host has let go of the run, no end of it will come any more.
         self.end_without_word(turn);
@@ -286,7 +293,7 @@ impl JobCore {
             return false;
         }
         let news = !run.kept.contains(node);
-        turn.out.push(JobEffect::Keep { node: node.to_owned(), sluid: self.record.sluid });
+        turn.tell_node(node.to_owned(), NodeInput::Keep { job: self.record.id, sluid: self.record.sluid });
         if news {
             self.save(JobEvent::NodeKept { node: node.to_owned() }, turn);
             if self.is_over() {
@@ -305,7 +312,7 @@ impl JobCore {
             Some(_) => self.save(JobEvent::EarlierReleased { sluid, node: node.to_owned() }, turn),
             None => {}
         }
-        turn.out.push(JobEffect::Release { node: node.to_owned(), sluid, attempt: None, drain });
+        turn.tell_node(node.to_owned(), NodeInput::Release { job: self.record.id, sluid, attempt: None, drain });
     }
 
     /// About an earlier run: the agent has it still, does not know it, or its node is down.
@@ -313,10 +320,10 @@ impl JobCore {
         let this = |hold: &&EarlierHold| hold.sluid == sluid && hold.node.name == node;
         let kept = self.record.earlier.iter().find(this).map(|hold| hold.kept);
         match (news, kept) {
-            (EarlierNews::Held, Some(false) | None) => turn.out.push(end_lost(self.record.id, node, sluid)),
+            (EarlierNews::Held, Some(false) | None) => turn.tell(end_lost(self.record.id, node, sluid)),
             (EarlierNews::Held, Some(true)) => {}
             // Its node may not have been told that it is kept.
-            (EarlierNews::Missing, Some(true)) => turn.out.push(JobEffect::Keep { node, sluid }),
+            (EarlierNews::Missing, Some(true)) => turn.tell_node(node, NodeInput::Keep { job: self.record.id, sluid }),
             (EarlierNews::Missing, _) => {
                 self.fenced(&node, sluid, turn);
                 self.earlier_released(&node, sluid, &Trouble::default(), turn);
@@ -356,7 +363,7 @@ impl JobCore {
             }
             Phase::Completing(..) | Phase::Over(..) => self.end_on(node, turn),
             Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) if run.released.contains(node) => {
-                turn.out.push(end_lost(self.record.id, node.to_owned(), self.record.sluid));
+                turn.tell(end_lost(self.record.id, node.to_owned(), self.record.sluid));
             }
             _ => {}
         }
@@ -371,7 +378,7 @@ impl JobCore {
             if !undecided && self.commit.as_ref().is_none_or(|commit| !commit.has_node(node)) {
                 // What was kept there for the job comes back with it.
                 let (node, attempt) = (node.to_owned(), Some(self.attempt));
-                turn.out.push(JobEffect::Release { node, sluid, attempt, drain: None });
+                turn.tell_node(node, NodeInput::Release { job: self.record.id, sluid, attempt, drain: None });
             }
             return;
         };
@@ -401,7 +408,7 @@ impl JobCore {
         let Some(run) = self.record.phase.working() else { return };
         let batch_host = run.batch_host().to_owned();
         // An order to start it may be under way still, and begin it on a machine that was set up anew.
-        turn.out.push(end_lost(self.record.id, batch_host.clone(), self.record.sluid));
+        turn.tell(end_lost(self.record.id, batch_host.clone(), self.record.sluid));
         self.release_node(&batch_host, turn);
         self.end_without_word(turn);
     }
@@ -446,12 +453,10 @@ impl JobCore {
     }
 
     fn release_node(&mut self, node: &str, turn: &mut Turn<'_>) {
-        turn.out.push(JobEffect::Release {
-            node: node.to_owned(),
-            sluid: self.record.sluid,
-            attempt: None,
-            drain: None,
-        });
+        turn.tell_node(
+            node.to_owned(),
+            NodeInput::Release { job: self.record.id, sluid: self.record.sluid, attempt: None, drain: None },
+        );
         self.forget_node(node, false, turn);
     }
 }
@@ -474,7 +479,7 @@ const KILL_TASK_FAILED: &str = "Kill task failed";
 
 /// What went wrong when a node let go of a run.
 #[derive(Default)]
-pub(super) struct Trouble {
+pub(crate) struct Trouble {
     pub epilog_failed: Option<String>,
     pub unkillable: Option<String>,
 }

@@ -3,11 +3,11 @@
 
 use super::{
     fixtures::{Bench, ROOT, record},
-    messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
+    messages::{JobCommand, JobEffect, JobErrand, JobInput, JobSite, JobTimer},
     record::{Afterwards, EarlierHold, End, Ending},
     state::JobEvent,
 };
-use crate::scheduler::fixtures::spec;
+use crate::{node::messages::NodeInput, owner::Letter, scheduler::fixtures::spec};
 use garrick_model::{
     config::Config,
     ids::Sluid,
@@ -50,13 +50,17 @@ fn hurried() -> Bench {
 }
 
 fn kept(out: &[JobEffect]) -> Vec<&str> {
-    out.iter().filter_map(|e| if let JobEffect::Keep { node, .. } = e { Some(node.as_str()) } else { None }).collect()
+    out.iter()
+        .filter_map(|e| {
+            if let JobEffect::Tell(Letter::Node(node, NodeInput::Keep { .. })) = e { Some(node.as_str()) } else { None }
+        })
+        .collect()
 }
 
 fn released(out: &[JobEffect]) -> Vec<(&str, u64)> {
     out.iter()
         .filter_map(|e| match e {
-            JobEffect::Release { node, sluid, .. } => Some((node.as_str(), sluid.0)),
+            JobEffect::Tell(Letter::Node(node, NodeInput::Release { sluid, .. })) => Some((node.as_str(), sluid.0)),
             _ => None,
         })
         .collect()
@@ -79,7 +83,7 @@ fn a_lost_node_sends_an_expedited_job_ahead_at_once_with_its_healthy_node_kept()
     let out = lost(&mut job, "n1");
     // The step manager is told which node it need not wait for.
     let told = out.iter().find_map(|e| match e {
-        JobEffect::ToAgent { node, frame } => match &**frame {
+        JobEffect::Tell(Letter::Node(node, NodeInput::Send(frame))) => match &**frame {
             ControllerToNode::EndJob { lost, .. } => Some((node.clone(), lost.clone())),
             _ => None,
         },
@@ -120,7 +124,9 @@ fn the_next_run_takes_over_what_was_kept_and_the_rest_is_given_back() {
     assert_eq!(released(&out), [("n0", 7)]);
     assert_eq!(job.core.record().earlier, []);
     assert_eq!(job.state(), JobState::Configuring);
-    let launched = out.iter().find_map(|e| if let JobEffect::Launch(order) = e { Some(order.restarts) } else { None });
+    let launched = out
+        .iter()
+        .find_map(|e| if let JobEffect::Do(JobErrand::Launch(order)) = e { Some(order.restarts) } else { None });
     assert_eq!(launched, Some(1));
     assert_eq!(&job.replayed(), job.core.record());
 
@@ -149,7 +155,7 @@ fn a_node_that_only_the_step_manager_gave_up_is_not_waited_for() {
     assert_eq!(holds, [("n0".to_owned(), true), ("n1".to_owned(), false)]);
     // Its agent comes back with the run: it is to end it, and gives the node back when that is done.
     let out = job.send(JobInput::RunHeld { node: "n1".to_owned(), sluid: Sluid(7), requeue: None });
-    assert!(matches!(&out[..], [JobEffect::ToAgent { node, .. }] if node == "n1"));
+    assert!(matches!(&out[..], [JobEffect::Tell(Letter::Node(node, NodeInput::Send(_)))] if node == "n1"));
     let report = AgentReport::NodeReleased { job: id, sluid: Sluid(7), epilog_failed: None, unkillable: None };
     assert_eq!(released(&job.report("n1", report)), [("n1", 7)]);
     assert_eq!(job.core.record().earlier.len(), 1);
@@ -186,7 +192,7 @@ fn a_failed_script_is_expedited_only_if_an_epilog_fails_too() {
     assert_eq!(job.state(), JobState::Completing);
     let out = epilog_failed(&mut job, "n1");
     let drained = out.iter().any(
-        |e| matches!(e, JobEffect::Release { node, drain: Some(why), .. } if node == "n1" && why == "Epilog error"),
+        |e| matches!(e, JobEffect::Tell(Letter::Node(node, NodeInput::Release { drain: Some(why), .. })) if node == "n1" && why == "Epilog error"),
     );
     assert!(drained, "{out:?}");
     assert_eq!((job.state(), job.view().eligible), (JobState::Expediting, true));
@@ -210,7 +216,9 @@ fn a_failed_script_is_expedited_only_if_an_epilog_fails_too() {
 fn drained(out: &[JobEffect]) -> Vec<(&str, Option<&str>)> {
     out.iter()
         .filter_map(|e| match e {
-            JobEffect::Release { node, drain, .. } => Some((node.as_str(), drain.as_deref())),
+            JobEffect::Tell(Letter::Node(node, NodeInput::Release { drain, .. })) => {
+                Some((node.as_str(), drain.as_deref()))
+            }
             _ => None,
         })
         .collect()

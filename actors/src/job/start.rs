@@ -3,12 +3,14 @@
 
 use super::{
     core::{Commit, JobCore, Turn},
-    messages::{JobEffect, JobTimer, LaunchOrder},
+    messages::{JobEffect, JobErrand, JobTimer, LaunchOrder},
     record::{ArrayRecord, Phase, Run},
     state::JobEvent,
 };
 use crate::{
-    node::messages::{ReserveAsk, ReserveRefusal},
+    license::messages::LicenseInput,
+    node::messages::{NodeInput, ReserveAsk, ReserveRefusal},
+    owner::Letter,
     scheduler::{plan::StartProposal, request::NodeUse},
 };
 use garrick_model::{
@@ -35,7 +37,7 @@ impl JobCore {
             && self.record.resolved.partitions.contains(&proposal.partition)
             && self.is_for_all_of_it(&proposal);
         if !wanted {
-            turn.out.push(JobEffect::Outcome { pass, accepted: false });
+            turn.outcome(pass, false);
             return;
         }
         if let Some(index) = proposal.array_index {
@@ -47,7 +49,7 @@ impl JobCore {
                 None => (false, true),
             };
             if !pending || full {
-                turn.out.push(JobEffect::Outcome { pass, accepted: false });
+                turn.outcome(pass, false);
                 return;
             }
             if !self.is_last_task(index) {
@@ -57,7 +59,7 @@ impl JobCore {
             self.save(JobEvent::BecameTask { index }, turn);
             proposal.array_index = None;
         } else if self.record.is_array_record() {
-            turn.out.push(JobEffect::Outcome { pass, accepted: false });
+            turn.outcome(pass, false);
             return;
         }
         self.commit(proposal, turn);
@@ -70,12 +72,12 @@ impl JobCore {
         let licensed = proposal.licenses.is_empty();
         if !licensed {
             let (attempt, licenses) = (self.attempt, proposal.licenses.clone());
-            turn.out.push(JobEffect::ReserveLicenses { attempt, licenses });
+            turn.tell(Letter::Licenses(LicenseInput::Reserve { job: self.record.id, attempt, licenses }));
         }
         for (node, generation) in proposal.nodes.iter().zip(&proposal.generations) {
-            turn.out.push(JobEffect::Reserve {
-                node: node.name.clone(),
-                ask: Box::new(ReserveAsk {
+            turn.tell_node(
+                node.name.clone(),
+                NodeInput::Reserve(Box::new(ReserveAsk {
                     job: self.record.id,
                     sluid: self.record.sluid,
                     attempt: self.attempt,
@@ -88,8 +90,8 @@ impl JobCore {
                     left_to_system: self.record.spec.layout.left_to_system,
                     expected_end,
                     generation: *generation,
-                }),
-            });
+                })),
+            );
         }
         turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at: turn.now.plus(COMMIT_LIMIT) });
         self.commit = Some(Commit {
@@ -120,7 +122,10 @@ impl JobCore {
             let allocated = attempt == self.attempt && holds;
             if result.is_ok() && !repeated && !allocated && !self.het_is_undecided(attempt) {
                 let sluid = self.record.sluid;
-                turn.out.push(JobEffect::Release { node, sluid, attempt: Some(attempt), drain: None });
+                turn.tell_node(
+                    node,
+                    NodeInput::Release { job: self.record.id, sluid, attempt: Some(attempt), drain: None },
+                );
             }
             return;
         };
@@ -145,7 +150,7 @@ impl JobCore {
             // An attempt that was given up since.
             let kept = attempt == self.attempt && self.record.licenses().is_some();
             if granted && !kept && !self.het_is_undecided(attempt) {
-                turn.out.push(JobEffect::ReleaseLicenses { attempt: Some(attempt) });
+                turn.tell(Letter::Licenses(LicenseInput::Release { job: self.record.id, attempt: Some(attempt) }));
             }
             return;
         };
@@ -164,18 +169,21 @@ impl JobCore {
         let Some(commit) = self.commit.take() else { return };
         turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
         if !commit.proposal.licenses.is_empty() {
-            turn.out.push(JobEffect::ReleaseLicenses { attempt: Some(commit.attempt) });
+            turn.tell(Letter::Licenses(LicenseInput::Release { job: self.record.id, attempt: Some(commit.attempt) }));
         }
         for node in commit.granted.into_keys().chain(commit.waiting) {
-            turn.out.push(JobEffect::Release {
+            turn.tell_node(
                 node,
-                sluid: self.record.sluid,
-                attempt: Some(commit.attempt),
-                drain: None,
-            });
+                NodeInput::Release {
+                    job: self.record.id,
+                    sluid: self.record.sluid,
+                    attempt: Some(commit.attempt),
+                    drain: None,
+                },
+            );
         }
         if self.record.spec.het.is_none() || self.het_abandoned(commit.attempt, turn) {
-            turn.out.push(JobEffect::Outcome { pass: commit.proposal.pass, accepted: false });
+            turn.outcome(commit.proposal.pass, false);
         }
     }
 
@@ -227,7 +235,7 @@ impl JobCore {
         // What was kept on nodes of this run made room for it when they were asked, and need not come back now.
         for hold in self.record.earlier.iter().filter(|hold| hold.kept) {
             let (node, sluid) = (hold.node.name.clone(), hold.sluid);
-            turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
+            turn.tell_node(node, NodeInput::Release { job: self.record.id, sluid, attempt: None, drain: None });
         }
         // Of these one attempt was the last.
         self.left.retain(|node, _| !run.has_node(node));
@@ -235,7 +243,7 @@ impl JobCore {
         self.het_grant(turn);
         self.launch(turn);
         self.limit_launch(turn);
-        turn.out.push(JobEffect::Outcome { pass, accepted: true });
+        turn.outcome(pass, true);
     }
 
     pub(super) fn limit_launch(&self, turn: &mut Turn<'_>) {
@@ -264,7 +272,7 @@ impl JobCore {
             epoch: self.site.epoch,
             expires: turn.now.plus(self.site.credential_lifetime),
         };
-        turn.out.push(JobEffect::Launch(Box::new(LaunchOrder {
+        turn.out.push(JobEffect::Do(JobErrand::Launch(Box::new(LaunchOrder {
             node: run.batch_host().to_owned(),
             credential,
             spec: launched_spec(&record.spec, &run.allocation),
@@ -276,7 +284,7 @@ impl JobCore {
             array: record.spec.array.as_ref().filter(|_| record.array_task.is_some()).map(array_facts),
             het: run.parts.clone(),
             requeue: self.requeue_policy(run),
-        })));
+        }))));
     }
 
     /// The limit of a run that starts in a partition with these defaults may differ from the one shown while pending.

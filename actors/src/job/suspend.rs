@@ -5,12 +5,16 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobEffect, JobTimer},
+    messages::{JobAnswer, JobEffect, JobTimer},
     record::{Phase, Run, Suspended, Yielded},
     start::COMMIT_LIMIT,
     state::JobEvent,
 };
-use crate::scheduler::{preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal};
+use crate::{
+    node::messages::NodeInput,
+    owner::Letter,
+    scheduler::{preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal},
+};
 use garrick_model::{
     messages::node::{ControllerToNode, SignalScope},
     refusal::Refusal,
@@ -166,7 +170,7 @@ impl JobCore {
             Some(Phase::Running(_)) => proposal.on,
             _ => false,
         };
-        turn.out.push(JobEffect::Outcome { pass: proposal.pass, accepted });
+        turn.outcome(proposal.pass, accepted);
     }
 
     fn stand(&mut self, turn: &mut Turn<'_>, cause: Cause) {
@@ -187,7 +191,7 @@ impl JobCore {
         }
         self.stop(turn);
         for node in run.unreleased() {
-            turn.out.push(JobEffect::Park { node: node.to_owned(), sluid: self.record.sluid });
+            turn.tell_node(node.to_owned(), NodeInput::Park { job: self.record.id, sluid: self.record.sluid });
         }
     }
 
@@ -203,7 +207,7 @@ impl JobCore {
         if waits && self.resuming.is_none() {
             self.ask_for_cpus(Asker::Pass(proposal.pass), turn);
         } else {
-            turn.out.push(JobEffect::Outcome { pass: proposal.pass, accepted: false });
+            turn.outcome(proposal.pass, false);
         }
     }
 
@@ -214,7 +218,7 @@ impl JobCore {
         self.resume_attempt = attempt;
         let waiting: BTreeSet<String> = run.unreleased().map(str::to_owned).collect();
         for node in &waiting {
-            turn.out.push(JobEffect::Unpark { node: node.clone(), sluid: self.record.sluid, attempt });
+            turn.tell_node(node.clone(), NodeInput::Unpark { job: self.record.id, sluid: self.record.sluid, attempt });
         }
         turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at: turn.now.plus(COMMIT_LIMIT) });
         self.resuming = Some(Resuming { attempt, waiting, asked_by });
@@ -241,10 +245,11 @@ impl JobCore {
             self.give_cpus(turn);
         }
         turn.out.push(match resuming.asked_by {
-            Asker::Pass(pass) => JobEffect::Outcome { pass, accepted: goes_on },
-            Asker::Request(request) => {
-                JobEffect::Answer { request, result: if goes_on { Ok(()) } else { Err(Refusal::Busy) } }
-            }
+            Asker::Pass(pass) => JobEffect::Tell(Letter::Outcome { pass, accepted: goes_on }),
+            Asker::Request(request) => JobEffect::Answer {
+                request,
+                answer: JobAnswer::Done(if goes_on { Ok(()) } else { Err(Refusal::Busy) }),
+            },
         });
     }
 
@@ -297,6 +302,6 @@ impl JobCore {
             (_, unlimited) => unlimited,
         };
         let frame = ControllerToNode::SetTimeLimit { job: self.record.id, sluid: self.record.sluid, limit };
-        turn.out.push(JobEffect::ToAgent { node: run.batch_host().to_owned(), frame: Box::new(frame) });
+        turn.send(run.batch_host().to_owned(), frame);
     }
 }

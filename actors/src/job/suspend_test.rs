@@ -4,10 +4,14 @@
 use super::{
     core::{JobCore, Leftover},
     fixtures::{ALICE, Bench, ROOT},
-    messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
+    messages::{JobAnswer, JobCommand, JobEffect, JobInput, JobSite, JobTimer},
     state::JobEvent,
 };
-use crate::scheduler::{fixtures::spec, preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal};
+use crate::{
+    node::messages::NodeInput,
+    owner::Letter,
+    scheduler::{fixtures::spec, preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal},
+};
 use garrick_model::{
     config::PreemptMode,
     ids::{JobId, Sluid},
@@ -42,7 +46,7 @@ fn answered(job: &mut Bench, out: &[JobEffect], granted: [bool; 2]) -> Vec<JobEf
     let asked: Vec<(String, u64)> = out
         .iter()
         .filter_map(|effect| match effect {
-            JobEffect::Unpark { node, attempt, .. } => Some((node.clone(), *attempt)),
+            JobEffect::Tell(Letter::Node(node, NodeInput::Unpark { attempt, .. })) => Some((node.clone(), *attempt)),
             _ => None,
         })
         .collect();
@@ -55,7 +59,7 @@ fn answered(job: &mut Bench, out: &[JobEffect], granted: [bool; 2]) -> Vec<JobEf
 
 fn signals(out: &[JobEffect]) -> Vec<i32> {
     let signal = |effect: &JobEffect| match effect {
-        JobEffect::ToAgent { frame, .. } => match **frame {
+        JobEffect::Tell(Letter::Node(_, NodeInput::Send(frame))) => match **frame {
             ControllerToNode::SignalJob { signal, .. } => Some(signal),
             _ => None,
         },
@@ -66,7 +70,7 @@ fn signals(out: &[JobEffect]) -> Vec<i32> {
 
 fn limits(out: &[JobEffect]) -> Vec<TimeLimit> {
     let limit = |effect: &JobEffect| match effect {
-        JobEffect::ToAgent { frame, .. } => match **frame {
+        JobEffect::Tell(Letter::Node(_, NodeInput::Send(frame))) => match **frame {
             ControllerToNode::SetTimeLimit { limit, .. } => Some(limit),
             _ => None,
         },
@@ -77,7 +81,7 @@ fn limits(out: &[JobEffect]) -> Vec<TimeLimit> {
 
 fn parked(out: &[JobEffect]) -> Vec<&str> {
     let parks = out.iter().filter_map(|effect| match effect {
-        JobEffect::Park { node, .. } => Some(node.as_str()),
+        JobEffect::Tell(Letter::Node(node, NodeInput::Park { .. })) => Some(node.as_str()),
         _ => None,
     });
     parks.collect()
@@ -85,7 +89,7 @@ fn parked(out: &[JobEffect]) -> Vec<&str> {
 
 fn outcome(out: &[JobEffect]) -> Option<bool> {
     out.iter().find_map(|effect| match effect {
-        JobEffect::Outcome { accepted, .. } => Some(*accepted),
+        JobEffect::Tell(Letter::Outcome { accepted, .. }) => Some(*accepted),
         _ => None,
     })
 }
@@ -158,7 +162,7 @@ fn an_administrator_resumes_one_that_stands_still_for_another_where_its_cpus_are
         let asked = job.send(command);
         let out = answered(job, &asked, granted);
         out.into_iter().find_map(|effect| match effect {
-            JobEffect::Answer { request: 9, result } => Some(result),
+            JobEffect::Answer { request: 9, answer: JobAnswer::Done(result) } => Some(result),
             _ => None,
         })
     };
@@ -193,7 +197,10 @@ fn one_that_is_cancelled_while_it_stands_still_gives_all_back() {
     job.ended(JobState::Cancelled, 0);
     assert_eq!(job.view().suspended.unwrap().stood_ms, 30_000);
     let out = [job.released("n0"), job.released("n1")].concat();
-    let freed = out.iter().filter(|effect| matches!(effect, JobEffect::Release { attempt: None, .. })).count();
+    let freed = out
+        .iter()
+        .filter(|effect| matches!(effect, JobEffect::Tell(Letter::Node(_, NodeInput::Release { attempt: None, .. }))))
+        .count();
     assert_eq!((freed, job.state()), (2, JobState::Cancelled));
     assert_eq!(&job.replayed(), job.core.record());
 }

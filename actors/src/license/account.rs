@@ -7,14 +7,21 @@
 //! Layers of hierarchical resources are counted as licenses that are called like `flat(node[01-08])`, so that what one start
 //! takes of all its layers is taken at once or not at all.
 
+use super::messages::LicenseInput;
+use crate::{
+    job::messages::{FreshIds, JobInput},
+    owner::{Effect, Letter, Out, Owner},
+};
 use garrick_model::{
     config::Hres,
     ids::JobId,
     spec_text::licenses::Licenses,
+    time::Timestamp,
     view::{LayerView, LicenseView},
 };
 use std::{
     collections::BTreeMap,
+    convert::Infallible as Never,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -125,6 +132,30 @@ impl LicenseAccount {
     /// Who has what, by job.
     pub fn holds(&self) -> impl Iterator<Item = (JobId, &Licenses)> {
         self.holds.iter().map(|(job, hold)| (*job, &hold.licenses))
+    }
+}
+
+impl Owner for LicenseAccount {
+    type Input = LicenseInput;
+    type Timer = Never;
+    type Shown = Never;
+    type Answer = Never;
+    type Errand = Never;
+
+    fn handle(&mut self, _: Timestamp, _: &mut dyn FreshIds, input: LicenseInput, out: &mut Out<Self>) {
+        match input {
+            LicenseInput::Reserve { job, attempt, licenses } => {
+                let granted = self.reserve(job, attempt, &licenses);
+                out.push(Effect::Tell(Letter::Job(job, JobInput::LicensesReserved { attempt, granted })));
+            }
+            LicenseInput::Release { job, attempt } => {
+                self.release(job, attempt);
+            }
+        }
+    }
+
+    fn timer(timer: Never) -> LicenseInput {
+        match timer {}
     }
 }
 

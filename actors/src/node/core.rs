@@ -7,13 +7,14 @@
 use super::{
     account::{Account, Reserved},
     messages::{
-        InitialState, KeptHold, NodeEffect, NodeInput, NodeNotice, NodeSettings, NodeSite, NodeTimer, ReserveAsk,
+        InitialState, KeptHold, NodeEffect, NodeErrand, NodeInput, NodeSettings, NodeSite, NodeTimer, ReserveAsk,
         ReserveRefusal,
     },
     record::{DownCause, SavedNode},
     service::TICKS,
     view,
 };
+use crate::{controller::event::ControllerEvent, job::messages::JobInput, owner::Letter};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode, NodeToController},
@@ -137,6 +138,14 @@ impl NodeCore {
         &self.saved
     }
 
+    pub(super) fn name(&self) -> String {
+        self.settings.name.clone()
+    }
+
+    pub(super) fn saved_event(&self) -> NodeEffect {
+        NodeEffect::Save(ControllerEvent::Node { node: self.name(), saved: Box::new(self.saved.clone()) })
+    }
+
     /// Settings.
     pub const fn settings(&self) -> &NodeSettings {
         &self.settings
@@ -172,7 +181,7 @@ impl NodeCore {
                 self.lose_jobs(out);
             }
             for hold in self.account.all_kept() {
-                out.push(NodeEffect::ToJob { job: hold.job, notice: NodeNotice::RunMissing { sluid: hold.sluid } });
+                out.push(to_job(hold.job, JobInput::RunMissing { node: self.name(), sluid: hold.sluid }));
             }
         }
         self.touched = true;
@@ -199,8 +208,8 @@ impl NodeCore {
                 let granted = self.account.unpark(&self.settings.shape, job, sluid);
                 self.touched |= granted == Some(true);
                 self.publish(out);
-                let notice = NodeNotice::Unparked { attempt, granted: granted.is_some() };
-                out.push(NodeEffect::ToJob { job, notice });
+                let (node, granted) = (self.name(), granted.is_some());
+                out.push(to_job(job, JobInput::Unparked { attempt, node, granted }));
             }
             NodeInput::MoveEnd { job, sluid, expected_end } => {
                 self.touched |= self.account.move_end(job, sluid, expected_end);
@@ -246,7 +255,7 @@ impl NodeCore {
     /// Who has an answer may look at once, and sees what was done.
     fn answer(&mut self, request: u64, result: Result<(), Refusal>, out: &mut Vec<NodeEffect>) {
         self.publish(out);
-        out.push(NodeEffect::Answer { request, result });
+        out.push(NodeEffect::Answer { request, answer: result });
     }
 
     pub(super) fn publish(&mut self, out: &mut Vec<NodeEffect>) {
@@ -264,7 +273,7 @@ impl NodeCore {
             self.touched = true;
             // Behind the word that it is gone this would be about the next node of that name.
             if !self.is_retired() {
-                out.push(NodeEffect::Record(self.saved.clone()));
+                out.push(self.saved_event());
             }
         }
     }
@@ -329,7 +338,7 @@ impl NodeCore {
         // Shown before the answer: a plan made after all answers must see all holds.
         self.publish(out);
         let result = result.map(|()| format!("{}:{}", self.settings.address, self.settings.port));
-        out.push(NodeEffect::ToJob { job: ask.job, notice: NodeNotice::Reserved { attempt: ask.attempt, result } });
+        out.push(to_job(ask.job, JobInput::Reserved { node: self.name(), attempt: ask.attempt, result }));
     }
 
     fn frame(&mut self, frame: NodeToController, out: &mut Vec<NodeEffect>) {
@@ -365,7 +374,7 @@ impl NodeCore {
         let job = report.job();
         self.reports.waiting.insert(seq, job);
         let seq = seq | self.reports.earlier << SEQ_BITS;
-        out.push(NodeEffect::ToJob { job, notice: NodeNotice::Report { seq, report: Box::new(report) } });
+        out.push(to_job(job, JobInput::Report { node: self.name(), seq, report: Box::new(report) }));
     }
 
     /// That report of the agent on the link was dealt with.
@@ -397,11 +406,11 @@ impl NodeCore {
         let holds = || self.account.holds().filter(|hold| hold.job == job);
         if self.saved.down.is_some() {
             for hold in holds() {
-                out.push(NodeEffect::ToJob { job, notice: NodeNotice::NodeLost { sluid: hold.sluid } });
+                out.push(to_job(job, JobInput::NodeLost { node: self.name(), sluid: hold.sluid }));
             }
         }
         for hold in self.account.all_kept().filter(|hold| hold.job == job) {
-            out.push(NodeEffect::ToJob { job, notice: NodeNotice::RunMissing { sluid: hold.sluid } });
+            out.push(to_job(job, JobInput::RunMissing { node: self.name(), sluid: hold.sluid }));
         }
         if (holds().next().is_some() || self.reports.waiting.values().any(|of| *of == job))
             && let Some(Link { conn, .. }) = self.link.take()
@@ -409,7 +418,7 @@ impl NodeCore {
             // The agent's lease begins no earlier than it is closed.
             self.heard(now);
             self.touched = true;
-            out.push(NodeEffect::CloseLink { conn });
+            out.push(NodeEffect::Do(NodeErrand::Close { conn }));
         }
     }
 
@@ -417,7 +426,7 @@ impl NodeCore {
     /// which must not take it for its own.
     pub(super) fn to_agent(&self, frame: ControllerToNode, out: &mut Vec<NodeEffect>) {
         if let Some(Link { conn, .. }) = self.link {
-            out.push(NodeEffect::ToAgent { conn, frame: Box::new(frame) });
+            out.push(NodeEffect::Do(NodeErrand::Send { conn, frame: Box::new(frame) }));
         }
     }
 
@@ -434,7 +443,7 @@ impl NodeCore {
     /// Tells every holder that the node is lost. Holds stay until the jobs' owners release them.
     pub(super) fn lose_jobs(&self, out: &mut Vec<NodeEffect>) {
         for hold in self.account.holds() {
-            out.push(NodeEffect::ToJob { job: hold.job, notice: NodeNotice::NodeLost { sluid: hold.sluid } });
+            out.push(to_job(hold.job, JobInput::NodeLost { node: self.name(), sluid: hold.sluid }));
         }
     }
 
@@ -442,6 +451,10 @@ impl NodeCore {
     pub fn sanity_check(&self) -> Result<(), String> {
         self.account.sanity_check(&self.settings.shape).map_err(|what| format!("{}: {what}", self.settings.name))
     }
+}
+
+pub(super) fn to_job(job: JobId, input: JobInput) -> NodeEffect {
+    NodeEffect::Tell(Letter::Job(job, input))
 }
 
 fn first_state(now: Timestamp, settings: &NodeSettings, site: &NodeSite) -> SavedNode {

@@ -2,15 +2,17 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    core::{NodeCore, SEQ_BITS},
+    core::{NodeCore, SEQ_BITS, to_job},
     messages::{
-        InitialState, NodeEffect, NodeInput, NodeNotice, NodeSettings, NodeSite, NodeTimer, Registration, ReserveAsk,
+        InitialState, NodeEffect, NodeErrand, NodeInput, NodeSettings, NodeSite, NodeTimer, Registration, ReserveAsk,
         ReserveRefusal, ReturnToService,
     },
-    record::{DownCause, SavedNode},
+    record::DownCause,
 };
 use crate::{
-    controller::fixtures::config_of,
+    controller::{event::ControllerEvent, fixtures::config_of},
+    job::messages::JobInput,
+    owner::Letter,
     scheduler::{self, caps::CpuCaps, fixtures, request::NodeUse},
 };
 use garrick_model::{
@@ -101,7 +103,7 @@ fn reserve(core: &mut NodeCore, ask: ReserveAsk) -> Result<String, ReserveRefusa
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Reserve(Box::new(ask)), &mut out);
     let answer = out.into_iter().find_map(|e| match e {
-        NodeEffect::ToJob { notice: NodeNotice::Reserved { result, .. }, .. } => Some(result),
+        NodeEffect::Tell(Letter::Job(_, JobInput::Reserved { result, .. })) => Some(result),
         _ => None,
     });
     answer.unwrap()
@@ -138,9 +140,9 @@ fn a_later_attempt_of_the_same_run_takes_the_place_of_an_earlier_one() {
 
 #[test]
 fn an_owner_built_anew_says_again_what_may_be_lost_and_waits_for_its_agent() {
-    let notices = |out: &[NodeEffect]| -> Vec<NodeNotice> {
+    let notices = |out: &[NodeEffect]| -> Vec<JobInput> {
         let notice = |e: &NodeEffect| match e {
-            NodeEffect::ToJob { notice, .. } => Some(notice.clone()),
+            NodeEffect::Tell(Letter::Job(_, input)) => Some(input.clone()),
             _ => None,
         };
         out.iter().filter_map(notice).collect()
@@ -152,13 +154,13 @@ fn an_owner_built_anew_says_again_what_may_be_lost_and_waits_for_its_agent() {
     let mut anew = core.clone();
     let mut out = Vec::new();
     anew.resume(NOW, &mut out);
-    assert_eq!(notices(&out), [NodeNotice::RunMissing { sluid: Sluid(1) }], "of what is kept its agent knows nothing");
+    assert_eq!(notices(&out), [missing(1)], "of what is kept its agent knows nothing");
     assert!(anew.view().flags.not_responding, "its link is closed");
     let change = NodeChange { state: Some(NodeStateChange::Down), reason: Some("x".into()), ..NodeChange::default() };
     core.handle(NOW, NodeInput::Update { request: 1, by: (0, "root".to_owned()), change }, &mut Vec::new());
     let mut out = Vec::new();
     core.resume(NOW, &mut out);
-    let lost = |sluid| NodeNotice::NodeLost { sluid: Sluid(sluid) };
+
     assert_eq!(notices(&out)[..2], [lost(1), lost(2)]);
 }
 
@@ -189,7 +191,7 @@ fn a_node_out_of_service_gets_nothing_new() {
         NodeInput::Update { request: 1, by: by.clone(), change: change(NodeStateChange::Drain) },
         &mut out,
     );
-    assert!(matches!(out[0], NodeEffect::Record(SavedNode { drain: true, .. })));
+    assert!(matches!(&out[0], NodeEffect::Save(ControllerEvent::Node { saved, .. }) if saved.drain));
     assert_eq!(reserve(&mut core, ask(1, 0..2, 0)), Err(ReserveRefusal::OutOfService("drained")));
     assert_eq!(core.view().reason.unwrap().text, "bad fan");
     let resume = NodeChange { state: Some(NodeStateChange::Resume), ..NodeChange::default() };
@@ -234,7 +236,7 @@ fn silence_takes_a_node_down_and_tells_its_jobs() {
         out.clear();
         core.handle(late, NodeInput::Timer(NodeTimer::Silence), &mut out);
         assert_eq!((core.view().base, core.view().reason.unwrap().text.as_str()), (NodeBase::Down, "Not responding"));
-        assert!(out.contains(&NodeEffect::ToJob { job: JobId(1), notice: NodeNotice::NodeLost { sluid: Sluid(1) } }));
+        assert!(out.contains(&to_job(JobId(1), lost(1))));
         core.handle(late, NodeInput::Registered(Box::new(registration(2, vec![]))), &mut out);
         assert_eq!(core.view().base == NodeBase::Up, back, "{rts:?}");
     }
@@ -264,7 +266,7 @@ fn patience_begins_when_the_owner_closes_the_link() {
     reserve(&mut core, ask(1, 0..2, 0)).unwrap();
     let (mut out, closed) = (Vec::new(), NOW.plus(Duration::from_secs(100)));
     core.handle(closed, NodeInput::OwnerIsNew { job: JobId(1) }, &mut out);
-    assert!(out.contains(&NodeEffect::CloseLink { conn: 1 }), "{out:?}");
+    assert!(out.contains(&NodeEffect::Do(NodeErrand::Close { conn: 1 })), "{out:?}");
     core.handle(closed, NodeInput::LinkGone { conn: 1 }, &mut out);
     for secs in [150, 250, 350] {
         core.handle(NOW.plus(Duration::from_secs(secs)), NodeInput::Timer(NodeTimer::Ping), &mut out);
@@ -348,7 +350,7 @@ fn where_the_configuration_overrides_a_node_counts_as_what_it_says() {
         core.handle(NOW, NodeInput::Registered(Box::new(poor)), &mut out);
         assert_eq!(core.view().flags.invalid, line.is_empty());
         let told = out.iter().find_map(|effect| match effect {
-            NodeEffect::ToAgent { frame, .. } => match &**frame {
+            NodeEffect::Do(NodeErrand::Send { frame, .. }) => match &**frame {
                 ControllerToNode::Welcome { shape, .. } => Some(shape.clone()),
                 _ => None,
             },
@@ -400,7 +402,10 @@ fn what_was_wrong_goes_with_a_right_registration_after_a_restart_of_the_controll
     let mut out = Vec::new();
     core.handle(NOW, registered_with(2, 4), &mut out);
     assert!(!core.view().flags.invalid && core.view().reason.is_none());
-    assert!(out.iter().any(|e| matches!(e, NodeEffect::Record(saved) if saved.reason.is_none())));
+    assert!(
+        out.iter()
+            .any(|e| matches!(e, NodeEffect::Save(ControllerEvent::Node { saved, .. }) if saved.reason.is_none()))
+    );
 }
 
 #[test]
@@ -488,13 +493,14 @@ fn registration_is_compared_with_what_jobs_hold() {
     let held = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new(), requeue: None };
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Registered(Box::new(registration(2, vec![held]))), &mut out);
-    let NodeEffect::ToAgent { conn: 2, frame: welcome } = &out[0] else { panic!("Welcome comes first: {out:?}") };
+    let NodeEffect::Do(NodeErrand::Send { conn: 2, frame: welcome }) = &out[0] else {
+        panic!("Welcome comes first: {out:?}")
+    };
     assert!(matches!(&**welcome, ControllerToNode::Welcome { runs, .. } if runs.len() == 2));
-    assert!(out.contains(&NodeEffect::ToJob {
-        job: JobId(1),
-        notice: NodeNotice::RunHeld { sluid: Sluid(1), requeue: None }
-    }));
-    assert!(out.contains(&NodeEffect::ToJob { job: JobId(2), notice: NodeNotice::RunMissing { sluid: Sluid(2) } }));
+    assert!(
+        out.contains(&to_job(JobId(1), JobInput::RunHeld { node: "n0".to_owned(), sluid: Sluid(1), requeue: None }))
+    );
+    assert!(out.contains(&to_job(JobId(2), missing(2))));
 }
 
 #[test]
@@ -521,7 +527,7 @@ fn report(core: &mut NodeCore, seq: u64) -> Vec<NodeEffect> {
 fn acks(out: &[NodeEffect]) -> Vec<u64> {
     out.iter()
         .filter_map(|e| match e {
-            NodeEffect::ToAgent { frame, .. } => match **frame {
+            NodeEffect::Do(NodeErrand::Send { frame, .. }) => match **frame {
                 ControllerToNode::AckReports { upto } => Some(upto),
                 _ => None,
             },
@@ -544,7 +550,7 @@ fn reports_are_acknowledged_in_order_and_repeats_are_dropped() {
     assert!(safe(&mut core, 6).is_empty());
     assert_eq!(safe(&mut core, 5), [6]);
     assert_eq!(acks(&report(&mut core, 6)), [6]);
-    assert!(report(&mut core, 7).iter().any(|e| matches!(e, NodeEffect::ToJob { .. })));
+    assert!(report(&mut core, 7).iter().any(|e| matches!(e, NodeEffect::Tell(_))));
 }
 
 #[test]
@@ -552,7 +558,7 @@ fn an_acknowledgement_for_an_agent_that_is_gone_is_not_given_to_the_next() {
     let mut core = up();
     let handed = |effects: &[NodeEffect]| {
         effects.iter().find_map(|e| match e {
-            NodeEffect::ToJob { notice: NodeNotice::Report { seq, .. }, .. } => Some(*seq),
+            NodeEffect::Tell(Letter::Job(_, JobInput::Report { seq, .. })) => Some(*seq),
             _ => None,
         })
     };
@@ -588,7 +594,7 @@ fn down_when_the_controller_failed() -> NodeCore {
 
 fn lost_jobs(out: &[NodeEffect]) -> Vec<u32> {
     let lost = |e: &NodeEffect| match e {
-        NodeEffect::ToJob { job, notice: NodeNotice::NodeLost { .. } } => Some(job.0),
+        NodeEffect::Tell(Letter::Job(job, JobInput::NodeLost { .. })) => Some(job.0),
         _ => None,
     };
     out.iter().filter_map(lost).collect()
@@ -604,9 +610,11 @@ fn what_runs_on_a_node_that_is_down_ends_when_it_registers() {
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![held]))), &mut out);
     assert_eq!(lost_jobs(&out), [1, 2], "{out:?}");
-    let goes_on = |e: &NodeEffect| matches!(e, NodeEffect::ToJob { notice: NodeNotice::RunHeld { .. }, .. });
+    let goes_on = |e: &NodeEffect| matches!(e, NodeEffect::Tell(Letter::Job(_, JobInput::RunHeld { .. })));
     assert!(!out.iter().any(goes_on), "{out:?}");
-    let NodeEffect::ToAgent { conn: 1, frame: welcome } = &out[0] else { panic!("Welcome comes first: {out:?}") };
+    let NodeEffect::Do(NodeErrand::Send { conn: 1, frame: welcome }) = &out[0] else {
+        panic!("Welcome comes first: {out:?}")
+    };
     assert!(matches!(&**welcome, ControllerToNode::Welcome { runs, .. } if runs.is_empty()), "{welcome:?}");
     for job in [1, 2] {
         let release = NodeInput::Release { job: JobId(job), sluid: Sluid(u64::from(job)), attempt: None, drain: None };
@@ -648,27 +656,33 @@ fn a_new_owner_of_a_job_is_told_by_a_registration() {
     let mut core = up();
     assert_eq!(tell(&mut core, 1), [], "nothing is there of that job");
     report(&mut core, 5);
-    assert_eq!(tell(&mut core, 1), [NodeEffect::CloseLink { conn: 1 }]);
+    assert_eq!(tell(&mut core, 1), [NodeEffect::Do(NodeErrand::Close { conn: 1 })]);
     assert_eq!(tell(&mut core, 1), [], "it is closed");
     core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![]))), &mut Vec::new());
     let again = report(&mut core, 5);
-    assert!(again.iter().any(|e| matches!(e, NodeEffect::ToJob { notice: NodeNotice::Report { .. }, .. })));
+    assert!(again.iter().any(|e| matches!(e, NodeEffect::Tell(Letter::Job(_, JobInput::Report { .. })))));
     // What it holds may have been given back by an owner that came to nothing; on a node that is down it is lost.
     reserve(&mut core, ask(2, 0..2, 0)).unwrap();
-    assert_eq!(tell(&mut core, 2), [NodeEffect::CloseLink { conn: 1 }]);
+    assert_eq!(tell(&mut core, 2), [NodeEffect::Do(NodeErrand::Close { conn: 1 })]);
     core.saved.down = Some(DownCause::Admin);
-    let lost = NodeNotice::NodeLost { sluid: Sluid(2) };
-    assert_eq!(tell(&mut core, 2), [NodeEffect::ToJob { job: JobId(2), notice: lost }]);
+    assert_eq!(tell(&mut core, 2), [to_job(JobId(2), lost(2))]);
     // What is kept no agent knows of.
     core.saved.down = None;
     core.handle(NOW, NodeInput::Keep { job: JobId(2), sluid: Sluid(2) }, &mut Vec::new());
-    let missing = NodeNotice::RunMissing { sluid: Sluid(2) };
-    assert_eq!(tell(&mut core, 2), [NodeEffect::ToJob { job: JobId(2), notice: missing }]);
+    assert_eq!(tell(&mut core, 2), [to_job(JobId(2), missing(2))]);
 }
 
-fn notices_of(out: &[NodeEffect]) -> Vec<NodeNotice> {
+fn lost(sluid: u64) -> JobInput {
+    JobInput::NodeLost { node: "n0".to_owned(), sluid: Sluid(sluid) }
+}
+
+fn missing(sluid: u64) -> JobInput {
+    JobInput::RunMissing { node: "n0".to_owned(), sluid: Sluid(sluid) }
+}
+
+fn notices_of(out: &[NodeEffect]) -> Vec<JobInput> {
     let of = |effect: &NodeEffect| match effect {
-        NodeEffect::ToJob { notice, .. } => Some(notice.clone()),
+        NodeEffect::Tell(Letter::Job(_, input)) => Some(input.clone()),
         _ => None,
     };
     out.iter().filter_map(of).collect()
@@ -697,12 +711,12 @@ fn a_run_whose_release_follows_is_not_missing() {
     let frame = NodeToController::Report { seq: 1, report: says.clone() };
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Frame { conn: 2, frame: Box::new(frame) }, &mut out);
-    let [NodeNotice::Report { seq, report }] = &notices_of(&out)[..] else { panic!("{out:?}") };
+    let [JobInput::Report { seq, report, .. }] = &notices_of(&out)[..] else { panic!("{out:?}") };
     assert_eq!(**report, says);
     assert_eq!(registers(&mut core), [], "its owner has not dealt with it yet");
     // It was dealt with, and what followed from it was lost: the report comes to nobody any more.
     core.handle(NOW, NodeInput::ReportSafe { seq: *seq }, &mut Vec::new());
-    assert_eq!(registers(&mut core), [NodeNotice::RunMissing { sluid: Sluid(1) }]);
+    assert_eq!(registers(&mut core), [missing(1)]);
 }
 
 /// Found by simulation with a slow disk: an acknowledgement waited behind a drain that was being saved. Meanwhile the agent
@@ -712,7 +726,8 @@ fn what_is_for_an_agent_names_its_link() {
     let mut core = up();
     report(&mut core, 1);
     let links = |out: &[NodeEffect]| -> Vec<u64> {
-        let of = |e: &NodeEffect| if let NodeEffect::ToAgent { conn, .. } = e { Some(*conn) } else { None };
+        let of =
+            |e: &NodeEffect| if let NodeEffect::Do(NodeErrand::Send { conn, .. }) = e { Some(*conn) } else { None };
         out.iter().filter_map(of).collect()
     };
     let mut out = Vec::new();
@@ -796,7 +811,7 @@ fn unpark(core: &mut NodeCore, job: u32) -> bool {
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Unpark { job: JobId(job), sluid: Sluid(u64::from(job)), attempt: 3 }, &mut out);
     let answer = out.into_iter().find_map(|e| match e {
-        NodeEffect::ToJob { notice: NodeNotice::Unparked { attempt: 3, granted }, .. } => Some(granted),
+        NodeEffect::Tell(Letter::Job(_, JobInput::Unparked { attempt: 3, granted, .. })) => Some(granted),
         _ => None,
     });
     answer.unwrap()
@@ -882,7 +897,7 @@ fn agents_are_not_asked_for_runs_of_which_only_the_share_is_kept() {
     core.handle(NOW, NodeInput::Keep { job: JobId(1), sluid: Sluid(1) }, &mut Vec::new());
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Registered(Box::new(registration(2, vec![]))), &mut out);
-    assert!(!out.iter().any(|e| matches!(e, NodeEffect::ToJob { .. })), "{out:?}");
+    assert!(!out.iter().any(|e| matches!(e, NodeEffect::Tell(_))), "{out:?}");
 }
 
 #[test]
@@ -969,10 +984,10 @@ fn a_node_that_is_being_deleted_is_shown_so_and_records_nothing() {
             _ => None,
         })
     };
-    let recorded = |out: &[NodeEffect]| out.iter().any(|effect| matches!(effect, NodeEffect::Record(_)));
+    let recorded = |out: &[NodeEffect]| out.iter().any(|effect| matches!(effect, NodeEffect::Save(_)));
     handle(NodeInput::Registered(Box::new(registration(1, vec![]))));
     let out = handle(NodeInput::Retire { request: 1 });
-    assert!(out.contains(&NodeEffect::Answer { request: 1, result: Ok(()) }));
+    assert!(out.contains(&NodeEffect::Answer { request: 1, answer: Ok(()) }));
     assert_eq!(shown(&out), Some((NodeBase::Up, true, Some("being deleted".to_owned()))));
     let down = NodeChange { state: Some(NodeStateChange::Down), ..NodeChange::default() };
     let out = handle(NodeInput::Update { request: 2, by: (0, "root".to_owned()), change: down });
@@ -994,7 +1009,7 @@ fn a_node_with_another_slurm_conf_is_told_of_once() {
         let mut out = Vec::new();
         core.handle(NOW, NodeInput::Registered(Box::new(registration)), &mut out);
         let differs = |effect: &NodeEffect| match effect {
-            NodeEffect::ConfDiffers { theirs, ours } => Some((*theirs, *ours)),
+            NodeEffect::Do(NodeErrand::WarnOfConf { theirs, ours }) => Some((*theirs, *ours)),
             _ => None,
         };
         out.iter().filter_map(differs).collect::<Vec<_>>()

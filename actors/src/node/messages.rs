@@ -1,22 +1,22 @@
 //! What a node's owner accepts, and what it causes.
 
-use super::record::SavedNode;
+use super::core::NodeCore;
 use crate::{
     controller::messages::agent_message_name,
+    owner::{Effect, actor::OwnerMsg},
     scheduler::{caps::CpuCaps, request::NodeUse},
 };
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
         command::NodeChange,
-        node::{AgentReport, ControllerToNode, HeldRun, Neighbour, NodeToController, ReleasedRun, RequeuePolicy},
+        node::{ControllerToNode, HeldRun, Neighbour, NodeToController, ReleasedRun},
     },
     refusal::Refusal,
     resources::{NodeShape, NodeShare, SpecCores},
     time::Timestamp,
     view::{NodeFacts, NodeHold, NodeLoad, NodeView},
 };
-use garrick_runtime::{Message, ReplyTo};
 use std::{sync::Arc, time::Duration};
 
 /// A node as configured.
@@ -160,49 +160,6 @@ pub enum ReserveRefusal {
     DoesNotFit,
 }
 
-/// What a node's owner tells a job's owner.
-#[derive(Clone, Debug, PartialEq)]
-pub enum NodeNotice {
-    /// Answer to a reservation.
-    Reserved {
-        /// Attempt.
-        attempt: u64,
-        /// Agent's address, or why not.
-        result: Result<String, ReserveRefusal>,
-    },
-    /// Answer to a parked run that wants its CPUs back.
-    Unparked {
-        /// Attempt.
-        attempt: u64,
-        /// It has them.
-        granted: bool,
-    },
-    /// The agent holds the run.
-    RunHeld {
-        /// Run.
-        sluid: Sluid,
-        /// What it goes by when it is cut off; `None`: it is of an earlier version.
-        requeue: Option<RequeuePolicy>,
-    },
-    /// The agent registered without the run.
-    RunMissing {
-        /// Run.
-        sluid: Sluid,
-    },
-    /// The node is DOWN.
-    NodeLost {
-        /// Run.
-        sluid: Sluid,
-    },
-    /// A report of the agent.
-    Report {
-        /// Sequence number, for the acknowledgement.
-        seq: u64,
-        /// Report.
-        report: Box<AgentReport>,
-    },
-}
-
 /// Named timers of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeTimer {
@@ -276,7 +233,7 @@ pub enum NodeInput {
         /// Run.
         sluid: Sluid,
     },
-    /// It wants them back. Answered by [`NodeNotice::Unparked`].
+    /// It wants them back. Answered by [`JobInput::Unparked`](crate::job::messages::JobInput::Unparked).
     Unpark {
         /// Job.
         job: JobId,
@@ -320,7 +277,7 @@ pub enum NodeInput {
     },
     /// Pass on to the agent.
     Send(Box<ControllerToNode>),
-    /// An administrator's change. Answered by [`NodeEffect::Answer`].
+    /// An administrator's change. Answered by [`Effect::Answer`].
     Update {
         /// Request.
         request: u64,
@@ -329,7 +286,7 @@ pub enum NodeInput {
         /// Change.
         change: NodeChange,
     },
-    /// The node is to be forgotten: from now on it takes nothing new. Answered by [`NodeEffect::Answer`].
+    /// The node is to be forgotten: from now on it takes nothing new. Answered by [`Effect::Answer`].
     Retire {
         /// Request.
         request: u64,
@@ -345,48 +302,26 @@ pub enum NodeInput {
     Timer(NodeTimer),
 }
 
-/// What a node causes. Effects after a [`NodeEffect::Record`] happen when it is on disk.
+/// What a node causes. It shows its view.
+pub type NodeEffect = Effect<NodeTimer, Arc<NodeView>, Result<(), Refusal>, NodeErrand>;
+
+/// What a node has done at the controller's ports.
 #[derive(Clone, Debug, PartialEq)]
-pub enum NodeEffect {
-    /// Save.
-    Record(SavedNode),
-    /// Show.
-    Publish(Arc<NodeView>),
-    /// Tell a job's owner.
-    ToJob {
-        /// Job.
-        job: JobId,
-        /// What.
-        notice: NodeNotice,
-    },
+pub enum NodeErrand {
     /// Send to the agent on that link; lost when there is another one by now, or none.
-    ToAgent {
+    Send {
         /// Link.
         conn: u64,
         /// What.
         frame: Box<ControllerToNode>,
     },
     /// Close that link, if it is open.
-    CloseLink {
+    Close {
         /// Link.
         conn: u64,
     },
-    /// Set a timer.
-    SetTimer {
-        /// Which.
-        timer: NodeTimer,
-        /// When it runs out.
-        at: Timestamp,
-    },
-    /// Answer an update.
-    Answer {
-        /// Request.
-        request: u64,
-        /// Answer.
-        result: Result<(), Refusal>,
-    },
     /// Tell operators that the node goes by another `slurm.conf` than the controller.
-    ConfDiffers {
+    WarnOfConf {
         /// Hash of the node's.
         theirs: u32,
         /// Hash of the controller's.
@@ -405,66 +340,44 @@ pub struct KeptHold {
     pub caps: CpuCaps,
 }
 
-/// Messages of the node actor. All may be delivered twice.
-pub enum NodeMsg {
-    /// Plain inputs, from job owners, the front and timers.
-    Input(NodeInput),
-    /// From the front: the agent connected. Everything for the agent goes through this link from now on.
-    Connected {
-        /// Registration.
-        registration: Box<Registration>,
-        /// Way to the agent.
-        link: Arc<dyn crate::controller::ports::AgentLink>,
-    },
-    /// From the front: an administrator's change. The reply leaves when it is on disk.
+/// What the front asks a node's owner. Answers leave when what they promise is on disk; all may be asked twice.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeAsk {
+    /// An administrator's change.
     Update {
         /// Who (uid, name).
         by: (u32, String),
         /// Change.
         change: NodeChange,
-        /// Answer.
-        reply: ReplyTo<Result<(), Refusal>>,
     },
-    /// From the front: the node is to be forgotten. Refused while jobs are there.
-    Retire {
-        /// Answer.
-        reply: ReplyTo<Result<(), Refusal>>,
-    },
-    /// The journal answered for the batch with this number.
-    Journaled {
-        /// Batch.
-        batch: u64,
-        /// Outcome.
-        result: Result<(), String>,
-    },
+    /// The node is to be forgotten. Refused while jobs are there.
+    Retire,
 }
 
-impl Message for NodeMsg {
-    fn name(&self) -> &'static str {
+/// Messages of the node actor. All may be delivered twice.
+pub type NodeMsg = OwnerMsg<NodeCore>;
+
+impl NodeInput {
+    /// Its name in traces.
+    pub const fn name(&self) -> &'static str {
         match self {
-            Self::Input(input) => match input {
-                NodeInput::Reserve(_) => "Reserve",
-                NodeInput::Release { .. } => "Release",
-                NodeInput::Keep { .. } => "Keep",
-                NodeInput::Completing { .. } => "Completing",
-                NodeInput::Park { .. } => "Park",
-                NodeInput::Unpark { .. } => "Unpark",
-                NodeInput::MoveEnd { .. } => "MoveEnd",
-                NodeInput::Registered(_) => "Registered",
-                NodeInput::LinkGone { .. } => "LinkGone",
-                NodeInput::Frame { frame, .. } => agent_message_name(frame),
-                NodeInput::ReportSafe { .. } => "ReportSafe",
-                NodeInput::OwnerIsNew { .. } => "OwnerIsNew",
-                NodeInput::Send(_) => "Send",
-                NodeInput::Update { .. } => "Update",
-                NodeInput::Retire { .. } => "Retire",
-                NodeInput::Configure { .. } => "Configure",
-                NodeInput::Timer(_) => "Timer",
-            },
-            Self::Connected { .. } => "Connected",
+            Self::Reserve(_) => "Reserve",
+            Self::Release { .. } => "Release",
+            Self::Keep { .. } => "Keep",
+            Self::Completing { .. } => "Completing",
+            Self::Park { .. } => "Park",
+            Self::Unpark { .. } => "Unpark",
+            Self::MoveEnd { .. } => "MoveEnd",
+            Self::Registered(_) => "Connected",
+            Self::LinkGone { .. } => "LinkGone",
+            Self::Frame { frame, .. } => agent_message_name(frame),
+            Self::ReportSafe { .. } => "ReportSafe",
+            Self::OwnerIsNew { .. } => "OwnerIsNew",
+            Self::Send(_) => "Send",
             Self::Update { .. } => "Update",
             Self::Retire { .. } => "Retire",
-            Self::Journaled { .. } => "Journaled",
+            Self::Configure { .. } => "Configure",
+            Self::Timer(_) => "Timer",
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Whether a node is in service: registration, silence, and what administrators say.
 
 use super::{
-    core::{Link, NOT_RESPONDING, NodeCore},
-    messages::{NodeEffect, NodeNotice, NodeSettings, NodeSite, NodeTimer, Registration, ReturnToService},
+    core::{Link, NOT_RESPONDING, NodeCore, to_job},
+    messages::{NodeEffect, NodeErrand, NodeSettings, NodeSite, NodeTimer, Registration, ReturnToService},
     record::{DownCause, SavedNode},
 };
+use crate::job::messages::JobInput;
 use garrick_model::{
     gres::GresEntry,
     messages::{
@@ -93,12 +94,13 @@ impl NodeCore {
         // Of a kept share there is no run that the agent could have.
         for hold in self.account.holds().filter(|h| !h.kept) {
             let sluid = hold.sluid;
-            let notice = match held.get(&(hold.job, sluid)) {
-                Some(&requeue) => NodeNotice::RunHeld { sluid, requeue },
+            let node = self.name();
+            let word = match held.get(&(hold.job, sluid)) {
+                Some(&requeue) => JobInput::RunHeld { node, sluid, requeue },
                 None if follows(hold) => continue,
-                None => NodeNotice::RunMissing { sluid },
+                None => JobInput::RunMissing { node, sluid },
             };
-            out.push(NodeEffect::ToJob { job: hold.job, notice });
+            out.push(to_job(hold.job, word));
         }
     }
 
@@ -124,7 +126,7 @@ impl NodeCore {
         let theirs = self.facts.as_ref().and_then(|facts| facts.conf_hash);
         let differs = theirs.zip(self.site.conf_hash).filter(|(theirs, ours)| theirs != ours);
         if let Some((theirs, ours)) = differs.filter(|pair| self.conf_differs != Some(*pair)) {
-            out.push(NodeEffect::ConfDiffers { theirs, ours });
+            out.push(NodeEffect::Do(NodeErrand::WarnOfConf { theirs, ours }));
         }
         self.conf_differs = differs;
     }
@@ -182,7 +184,7 @@ impl NodeCore {
         }
         if let Some(Link { conn, .. }) = self.link.take() {
             self.touched = true;
-            out.push(NodeEffect::CloseLink { conn });
+            out.push(NodeEffect::Do(NodeErrand::Close { conn }));
         }
         // One that is down already is silent too: who still holds something there may have failed before hearing that.
         if self.saved.down.is_none() {
@@ -227,7 +229,7 @@ impl NodeCore {
         // A node of the file cannot be deleted any more.
         if !settings.dynamic && self.retired.take().is_some() {
             self.touched = true;
-            out.push(NodeEffect::Record(self.saved.clone()));
+            out.push(self.saved_event());
         }
         let before = std::mem::replace(&mut self.settings, settings);
         self.site = site;

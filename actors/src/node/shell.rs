@@ -1,19 +1,22 @@
-//! The node's actor, and the supervisor of all nodes.
+//! What a node's verbs come to in the controller, and the supervisor of all nodes.
 
 use super::{
     core::NodeCore,
-    messages::{NodeEffect, NodeInput, NodeMsg, NodeNotice, NodeSettings, Registration},
+    messages::{NodeAsk, NodeErrand, NodeInput, NodeMsg, NodeSettings, NodeTimer, Registration},
 };
 use crate::{
     controller::{
-        env::{Env, deliver, journal_outcome},
+        env::{Env, deliver},
         event::ControllerEvent,
-        outbox::Outbox,
         ports::AgentLink,
     },
-    job::messages::JobInput,
+    job::messages::{FreshIds, JobInput},
+    owner::{
+        Out, Owner,
+        actor::{Came, OwnerActor, Shell},
+    },
 };
-use garrick_model::{messages::command::NodeChange, refusal::Refusal, time::Timestamp};
+use garrick_model::{messages::command::NodeChange, refusal::Refusal, time::Timestamp, view::NodeView};
 use garrick_runtime::{
     Actor, ChildEvent, ChildSpec, Context, Message, Placement, ReplyTo, Restart, RestartLimits, WhenExceeded,
 };
@@ -22,169 +25,106 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// Every job of the node and its agent write here.
 const NODE_MAILBOX: usize = 8_192;
 
-/// The actor of one node.
-pub struct NodeActor {
-    core: NodeCore,
-    name: String,
-    env: Arc<Env>,
-    /// The open link and its number.
-    link: Option<(u64, Arc<dyn AgentLink>)>,
-    outbox: Outbox<NodeEffect>,
-    requests: u64,
-    answers: BTreeMap<u64, ReplyTo<Result<(), Refusal>>>,
+impl Owner for NodeCore {
+    type Input = NodeInput;
+    type Timer = NodeTimer;
+    type Shown = Arc<NodeView>;
+    type Answer = Result<(), Refusal>;
+    type Errand = NodeErrand;
+
+    fn handle(&mut self, now: Timestamp, _: &mut dyn FreshIds, input: NodeInput, out: &mut Out<Self>) {
+        Self::handle(self, now, input, out);
+    }
+
+    fn timer(timer: NodeTimer) -> NodeInput {
+        NodeInput::Timer(timer)
+    }
 }
 
-impl NodeActor {
-    /// From its core, as it was last.
-    pub fn new(name: String, core: NodeCore, env: Arc<Env>) -> Self {
-        Self { core, name, env, link: None, outbox: Outbox::default(), requests: 0, answers: BTreeMap::new() }
+/// What the shell of a node keeps: the open link and its number.
+#[derive(Default)]
+pub struct NodeHands(Option<(u64, Arc<dyn AgentLink>)>);
+
+impl Shell for NodeCore {
+    type Ask = NodeAsk;
+    type Gift = (u64, Arc<dyn AgentLink>);
+    type Hands = NodeHands;
+
+    fn name(input: &NodeInput) -> &'static str {
+        input.name()
     }
 
-    fn run(&mut self, cx: &mut Context<Self>, input: NodeInput) {
-        let mut effects = Vec::new();
-        self.core.handle(Timestamp::now(), input, &mut effects);
-        self.env.nodes.put(&self.name, &self.core);
-        self.take(cx, effects);
+    fn key(timer: NodeTimer) -> &'static str {
+        timer.key()
     }
 
-    fn take(&mut self, cx: &mut Context<Self>, effects: Vec<NodeEffect>) {
-        let mut events = Vec::new();
-        let mut rest = Vec::with_capacity(effects.len());
-        for effect in effects {
-            match effect {
-                NodeEffect::Record(saved) => {
-                    events.push(ControllerEvent::Node { node: self.name.clone(), saved: Box::new(saved) });
-                }
-                other => rest.push(other),
-            }
-        }
-        if events.is_empty() {
-            self.outbox.push(rest);
-        } else {
-            let batch = self.outbox.push_unsaved(rest);
-            let done = self.env.append(events);
-            cx.pipe(done, move |answer| NodeMsg::Journaled { batch, result: journal_outcome(answer) });
-        }
-        self.flush(cx);
-    }
-
-    fn flush(&mut self, cx: &mut Context<Self>) {
-        while let Some(effects) = self.outbox.take_ready() {
-            for effect in effects {
-                self.perform(cx, effect);
-            }
+    fn asked(request: u64, ask: NodeAsk) -> NodeInput {
+        match ask {
+            NodeAsk::Update { by, change } => NodeInput::Update { request, by, change },
+            NodeAsk::Retire => NodeInput::Retire { request },
         }
     }
 
-    fn perform(&mut self, cx: &mut Context<Self>, effect: NodeEffect) {
-        match effect {
-            // Taken out before.
-            NodeEffect::Record(_) => {}
-            NodeEffect::Publish(view) => {
-                self.env.boards.nodes.publish(view.index, view);
-            }
-            NodeEffect::ToJob { job, notice } => {
-                let node = self.name.clone();
-                let input = match notice {
-                    NodeNotice::Reserved { attempt, result } => JobInput::Reserved { attempt, node, result },
-                    NodeNotice::Unparked { attempt, granted } => JobInput::Unparked { attempt, node, granted },
-                    NodeNotice::RunHeld { sluid, requeue } => JobInput::RunHeld { node, sluid, requeue },
-                    NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node, sluid },
-                    NodeNotice::NodeLost { sluid } => JobInput::NodeLost { node, sluid },
-                    NodeNotice::Report { seq, report } => JobInput::Report { node, seq, report },
-                };
-                let env = Arc::clone(&self.env);
-                env.tell_job(cx, job, input);
-            }
-            NodeEffect::ToAgent { conn, frame } => {
-                let link = self.link.as_ref().filter(|(open, _)| *open == conn);
+    fn begin(&mut self, _: &mut NodeHands, env: &Env, now: Timestamp, out: &mut Out<Self>) -> bool {
+        let again = self.is_of_earlier_life();
+        if again && let Some((_, link)) = env.links.get(&self.settings().name) {
+            link.close();
+        }
+        self.resume(now, out);
+        again
+    }
+
+    fn keep(&self, env: &Env, _: &[ControllerEvent]) {
+        env.nodes.put(&self.settings().name, self);
+    }
+
+    fn hand(&self, hands: &mut NodeHands, link: (u64, Arc<dyn AgentLink>)) {
+        if let Some((_, old)) = hands.0.replace(link) {
+            old.close();
+        }
+    }
+
+    fn run(&self, hands: &mut NodeHands, _: &Env, errand: NodeErrand) -> Came<NodeInput> {
+        match errand {
+            NodeErrand::Send { conn, frame } => {
+                let link = hands.0.as_ref().filter(|(open, _)| *open == conn);
                 let sent = link.map(|(_, link)| link.send(*frame));
                 if !matches!(sent, Some(Ok(()))) {
                     // Whatever must arrive follows from the state at the next registration.
-                    tracing::debug!(node = self.name, "node.frame_without_link");
+                    tracing::debug!(node = self.settings().name, "node.frame_without_link");
                 }
             }
-            NodeEffect::CloseLink { conn } => {
-                if let Some((_, link)) = self.link.take_if(|(open, _)| *open == conn) {
+            NodeErrand::Close { conn } => {
+                if let Some((_, link)) = hands.0.take_if(|(open, _)| *open == conn) {
                     link.close();
                 }
             }
-            NodeEffect::SetTimer { timer, at } => {
-                let after = at.since(Timestamp::now());
-                cx.set_timer(timer.key(), after, NodeMsg::Input(NodeInput::Timer(timer)));
-            }
-            NodeEffect::ConfDiffers { theirs, ours } => tracing::warn!(
-                node = self.name,
+            NodeErrand::WarnOfConf { theirs, ours } => tracing::warn!(
+                node = self.settings().name,
                 node_has = format_args!("{theirs:08x}"),
                 controller_has = format_args!("{ours:08x}"),
                 "node.conf_differs: this node was started with another slurm.conf than the controller goes by; make \
                  the files the same and start its daemon again"
             ),
-            NodeEffect::Answer { request, result } => {
-                if let Some(reply) = self.answers.remove(&request) {
-                    reply.reply(result);
-                }
-            }
         }
-    }
-}
-
-impl Actor for NodeActor {
-    type Msg = NodeMsg;
-
-    fn started(&mut self, cx: &mut Context<Self>) {
-        let mut effects = Vec::new();
-        if self.core.is_of_earlier_life() {
-            // What follows from events of the owner that failed is not to overtake them on their way to the disk.
-            let batch = self.outbox.push_unsaved(Vec::new());
-            let done = self.env.append(Vec::new());
-            cx.pipe(done, move |answer| NodeMsg::Journaled { batch, result: journal_outcome(answer) });
-            if let Some((_, link)) = self.env.links.get(&self.name) {
-                link.close();
-            }
-        }
-        self.core.resume(Timestamp::now(), &mut effects);
-        self.env.nodes.put(&self.name, &self.core);
-        self.take(cx, effects);
+        Came::Nothing
     }
 
-    fn handle(&mut self, cx: &mut Context<Self>, message: NodeMsg) {
-        match message {
-            NodeMsg::Input(input) => self.run(cx, input),
-            NodeMsg::Connected { registration, link } => {
-                if let Some((_, old)) = self.link.replace((registration.conn, link)) {
-                    old.close();
-                }
-                self.run(cx, NodeInput::Registered(registration));
-            }
-            NodeMsg::Update { by, change, reply } => {
-                self.requests += 1;
-                self.answers.insert(self.requests, reply);
-                self.run(cx, NodeInput::Update { request: self.requests, by, change });
-            }
-            NodeMsg::Retire { reply } => {
-                self.requests += 1;
-                self.answers.insert(self.requests, reply);
-                self.run(cx, NodeInput::Retire { request: self.requests });
-            }
-            NodeMsg::Journaled { batch, result } => {
-                match result {
-                    Ok(()) => self.outbox.saved(batch),
-                    Err(error) => {
-                        tracing::error!(node = self.name, error, "node.not_saved");
-                        self.outbox.lost(batch);
-                    }
-                }
-                self.flush(cx);
-            }
-        }
+    fn publish(&self, _: &mut NodeHands, env: &Env, view: Arc<NodeView>) {
+        env.boards.nodes.publish(view.index, view);
     }
 
-    fn stopped(&mut self) {
+    fn forget(&self, _: &Env) {}
+
+    fn ended(&self, hands: &mut NodeHands) {
         // Who deleted the node tells its daemon so, and closes the link.
-        if let Some((_, link)) = self.link.take().filter(|_| !self.core.is_retired()) {
+        if let Some((_, link)) = hands.0.take().filter(|_| !self.is_retired()) {
             link.close();
         }
+    }
+
+    fn label(&self) -> String {
+        format!("node/{}", self.settings().name)
     }
 }
 
@@ -243,6 +183,11 @@ fn being_restarted(node: &str) -> Refusal {
     Refusal::Internal(format!("node {node} is being restarted"))
 }
 
+/// The agent of a node connected. Everything for the agent goes through this link from now on.
+pub fn connected(registration: Box<Registration>, link: Arc<dyn AgentLink>) -> NodeMsg {
+    NodeMsg::Hand { gift: (registration.conn, link), input: Some(NodeInput::Registered(registration)) }
+}
+
 /// An agent's registration and the way to it.
 pub type Connected = (Box<Registration>, Arc<dyn AgentLink>);
 
@@ -289,7 +234,7 @@ impl NodesSupervisor {
         let factory = move || {
             // Put there before the actor was started, and taken away after it was stopped.
             let core = env.nodes.get(&name).expect("a node's state is on the shelf while its actor lives");
-            NodeActor::new(name.clone(), core, Arc::clone(&env))
+            OwnerActor::new(core, NodeHands::default(), Arc::clone(&env))
         };
         let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
         let spec = ChildSpec::new(settings.name.clone(), factory)
@@ -341,7 +286,7 @@ impl Actor for NodesSupervisor {
                 let (registration, link) = agent;
                 let open = self.env.links.get(&name).is_some_and(|(open, _)| open == registration.conn);
                 if let Some(owner) = self.env.node(&name).filter(|_| open) {
-                    deliver(cx, &owner, NodeMsg::Connected { registration, link });
+                    deliver(cx, &owner, connected(registration, link));
                 }
             }
             NodesMsg::Update { name, by, change, reply } => {
@@ -350,7 +295,9 @@ impl Actor for NodesSupervisor {
                     return;
                 }
                 match self.env.node(&name) {
-                    Some(owner) => deliver(cx, &owner, NodeMsg::Update { by, change: *change, reply }),
+                    Some(owner) => {
+                        deliver(cx, &owner, NodeMsg::Ask { ask: NodeAsk::Update { by, change: *change }, reply })
+                    }
                     None => reply.reply(Err(being_restarted(&name))),
                 }
             }
@@ -360,7 +307,7 @@ impl Actor for NodesSupervisor {
                     return;
                 }
                 match self.env.node(&name) {
-                    Some(owner) => deliver(cx, &owner, NodeMsg::Retire { reply }),
+                    Some(owner) => deliver(cx, &owner, NodeMsg::Ask { ask: NodeAsk::Retire, reply }),
                     None => reply.reply(Err(being_restarted(&name))),
                 }
             }

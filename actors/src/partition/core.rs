@@ -1,14 +1,23 @@
 //! Decides about one partition: settings as configured with updates over them, and its members.
 
-use super::record::SavedPartition;
+use super::{
+    messages::{PartitionEffect, PartitionInput, PartitionUpdate},
+    record::SavedPartition,
+};
+use crate::{
+    controller::event::ControllerEvent,
+    job::messages::FreshIds,
+    owner::{Effect, Out, Owner},
+};
 use garrick_model::{
     config::{Config, PartitionConfig},
     hostlist::HostList,
     ids::NodeIndex,
     refusal::Refusal,
+    time::Timestamp,
     view::PartitionView,
 };
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 /// The owner of one partition's state.
 #[derive(Clone, Debug)]
@@ -36,6 +45,11 @@ impl PartitionCore {
             }
         };
         Some(Self { name: name.to_owned(), saved, generation: 1, settings: Arc::new(settings), members })
+    }
+
+    /// Name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The view.
@@ -91,12 +105,59 @@ impl PartitionCore {
         self.saved.clone()
     }
 
+    fn changed(&mut self, before: &SavedPartition, out: &mut Vec<PartitionEffect>) {
+        if self.saved != *before {
+            let (partition, saved) = (self.name.clone(), Box::new(self.saved.clone()));
+            out.push(Effect::Save(ControllerEvent::Partition { partition, saved }));
+        }
+        out.push(Effect::Publish(Arc::new(self.view())));
+    }
+
     fn apply_again(&mut self, config: &Config) {
         if let Some(new) = Self::new(config, &self.name, self.saved.clone()) {
             self.settings = new.settings;
             self.members = new.members;
             self.generation += 1;
         }
+    }
+}
+
+impl Owner for PartitionCore {
+    type Input = PartitionInput;
+    type Timer = Infallible;
+    type Shown = Arc<PartitionView>;
+    type Answer = Result<(), Refusal>;
+    type Errand = Infallible;
+
+    fn handle(&mut self, _: Timestamp, _: &mut dyn FreshIds, input: PartitionInput, out: &mut Out<Self>) {
+        let before = self.saved.clone();
+        match input {
+            PartitionInput::Begun => {}
+            PartitionInput::Update { request, update: PartitionUpdate { fields, config } } => {
+                let answer = self.update(&config, &fields).map(|_| ());
+                if answer.is_ok() {
+                    tracing::info!(
+                        partition = self.name,
+                        ?fields,
+                        "partition.update: in force until the controller is started again (kept with -R); what is to stay \
+                         belongs into slurm.conf"
+                    );
+                    self.changed(&before, out);
+                }
+                return out.push(Effect::Answer { request, answer });
+            }
+            PartitionInput::Configure(config) => {
+                self.reconfigure(&config);
+            }
+            PartitionInput::NodesChanged(config) => {
+                self.nodes_changed(&config);
+            }
+        }
+        self.changed(&before, out);
+    }
+
+    fn timer(timer: Infallible) -> PartitionInput {
+        match timer {}
     }
 }
 

@@ -1,37 +1,39 @@
-//! What a partition's owner accepts.
+//! What a partition's owner accepts, and what it causes.
 
-use garrick_model::refusal::Refusal;
-use garrick_runtime::{Message, ReplyTo};
+use super::core::PartitionCore;
+use crate::owner::{Effect, actor::OwnerMsg};
+use garrick_model::{config::Config, refusal::Refusal, view::PartitionView};
+use std::{convert::Infallible, sync::Arc};
 
-/// Messages of the partition actor, all from the front. All may be delivered twice.
-pub enum PartitionMsg {
-    /// An administrator's change. The reply leaves when it is on disk.
+/// An administrator's change, from the front. The answer leaves when it is on disk; it may be asked twice.
+#[derive(Clone, Debug)]
+pub struct PartitionUpdate {
+    /// `Key=Value` pairs.
+    pub fields: Vec<(String, String)>,
+    /// The configuration of now.
+    pub config: Arc<Config>,
+}
+
+/// What may happen to a partition.
+#[derive(Clone, Debug)]
+pub enum PartitionInput {
+    /// A life begins.
+    Begun,
+    /// An administrator's change.
     Update {
-        /// `Key=Value` pairs.
-        fields: Vec<(String, String)>,
-        /// Answer.
-        reply: ReplyTo<Result<(), Refusal>>,
+        /// Request.
+        request: u64,
+        /// Change.
+        update: PartitionUpdate,
     },
     /// The configuration was read again.
-    Configure,
+    Configure(Arc<Config>),
     /// Nodes came or went.
-    NodesChanged,
-    /// The journal answered.
-    Journaled {
-        /// Batch.
-        batch: u64,
-        /// Outcome.
-        result: Result<(), String>,
-    },
+    NodesChanged(Arc<Config>),
 }
 
-impl Message for PartitionMsg {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Update { .. } => "Update",
-            Self::Configure => "Configure",
-            Self::NodesChanged => "NodesChanged",
-            Self::Journaled { .. } => "Journaled",
-        }
-    }
-}
+/// What a partition causes. It shows its view, has no timers and nothing done at ports.
+pub type PartitionEffect = Effect<Infallible, Arc<PartitionView>, Result<(), Refusal>, Infallible>;
+
+/// Messages of the partition actor.
+pub type PartitionMsg = OwnerMsg<PartitionCore>;

@@ -1,105 +1,75 @@
-//! The partition's actor, and the supervisor of all partitions.
+//! What a partition's verbs come to in the controller, and the supervisor of all partitions.
 
-use super::{core::PartitionCore, messages::PartitionMsg, record::SavedPartition};
-use crate::controller::{
-    env::{Env, deliver, journal_outcome},
-    event::ControllerEvent,
-    outbox::Outbox,
+use super::{
+    core::PartitionCore,
+    messages::{PartitionInput, PartitionMsg, PartitionUpdate},
 };
-use garrick_model::{refusal::Refusal, view::PartitionView};
-use garrick_runtime::{Actor, ChildEvent, ChildSpec, Context, Message, ReplyTo};
-use std::{collections::BTreeSet, sync::Arc};
+use crate::{
+    controller::{
+        env::{Env, deliver},
+        event::ControllerEvent,
+    },
+    owner::{
+        Out, Owner,
+        actor::{Came, OwnerActor, Shell},
+    },
+};
+use garrick_model::{time::Timestamp, view::PartitionView};
+use garrick_runtime::{Actor, ChildEvent, ChildSpec, Context, Message};
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc};
 
-enum Effect {
-    Publish(Arc<PartitionView>),
-    Answer(ReplyTo<Result<(), Refusal>>, Result<(), Refusal>),
-}
+impl Shell for PartitionCore {
+    type Ask = PartitionUpdate;
+    type Gift = Infallible;
+    type Hands = ();
 
-/// The actor of one partition.
-pub struct PartitionActor {
-    name: String,
-    core: PartitionCore,
-    env: Arc<Env>,
-    outbox: Outbox<Effect>,
-}
-
-impl PartitionActor {
-    fn save(&mut self, cx: &mut Context<Self>, saved: SavedPartition, effects: Vec<Effect>) {
-        let batch = self.outbox.push_unsaved(effects);
-        self.env.partitions.put(&self.name, saved.clone());
-        let event = ControllerEvent::Partition { partition: self.name.clone(), saved: Box::new(saved) };
-        let done = self.env.append(vec![event]);
-        cx.pipe(done, move |answer| PartitionMsg::Journaled { batch, result: journal_outcome(answer) });
-    }
-
-    /// Place in configuration order; gone when the configuration does not have it any more.
-    fn place(&self) -> Option<u32> {
-        let place = self.env.config().partitions.iter().position(|p| p.name == self.name);
-        place.and_then(|p| u32::try_from(p).ok())
-    }
-
-    fn flush(&mut self) {
-        while let Some(effects) = self.outbox.take_ready() {
-            for effect in effects {
-                match effect {
-                    Effect::Publish(view) => {
-                        if let Some(place) = self.place() {
-                            self.env.boards.partitions.publish(place, view);
-                        }
-                    }
-                    Effect::Answer(reply, result) => reply.reply(result),
-                }
-            }
+    fn name(input: &PartitionInput) -> &'static str {
+        match input {
+            PartitionInput::Begun => "Begun",
+            PartitionInput::Update { .. } => "Update",
+            PartitionInput::Configure(_) => "Configure",
+            PartitionInput::NodesChanged(_) => "NodesChanged",
         }
     }
-}
 
-impl Actor for PartitionActor {
-    type Msg = PartitionMsg;
-
-    fn started(&mut self, _: &mut Context<Self>) {
-        self.outbox.push(vec![Effect::Publish(Arc::new(self.core.view()))]);
-        self.flush();
+    fn key(timer: Infallible) -> &'static str {
+        match timer {}
     }
 
-    fn handle(&mut self, cx: &mut Context<Self>, message: PartitionMsg) {
-        match message {
-            PartitionMsg::Update { fields, reply } => match self.core.update(&self.env.config(), &fields) {
-                Ok(saved) => {
-                    tracing::info!(
-                        partition = self.name,
-                        ?fields,
-                        "partition.update: in force until the controller is started again (kept with -R); what is to stay \
-                         belongs into slurm.conf"
-                    );
-                    let view = Arc::new(self.core.view());
-                    self.save(cx, saved, vec![Effect::Publish(view), Effect::Answer(reply, Ok(()))]);
-                }
-                Err(refusal) => self.outbox.push(vec![Effect::Answer(reply, Err(refusal))]),
-            },
-            PartitionMsg::Configure | PartitionMsg::NodesChanged => {
-                let config = self.env.config();
-                let before = self.core.saved().clone();
-                let saved = match message {
-                    PartitionMsg::NodesChanged => self.core.nodes_changed(&config),
-                    _ => self.core.reconfigure(&config),
-                };
-                let show = vec![Effect::Publish(Arc::new(self.core.view()))];
-                if saved == before {
-                    self.outbox.push(show);
-                } else {
-                    self.save(cx, saved, show);
-                }
-            }
-            PartitionMsg::Journaled { batch, result } => match result {
-                Ok(()) => self.outbox.saved(batch),
-                Err(error) => {
-                    tracing::error!(partition = self.name, error, "partition.not_saved");
-                    self.outbox.lost(batch);
-                }
-            },
+    fn asked(request: u64, update: PartitionUpdate) -> PartitionInput {
+        PartitionInput::Update { request, update }
+    }
+
+    fn begin(&mut self, (): &mut (), env: &Env, now: Timestamp, out: &mut Out<Self>) -> bool {
+        self.handle(now, &mut env.ids.clone(), PartitionInput::Begun, out);
+        // What an earlier life appended was kept before it was on disk.
+        true
+    }
+
+    fn keep(&self, env: &Env, events: &[ControllerEvent]) {
+        env.keep(events);
+    }
+
+    fn hand(&self, (): &mut (), gift: Infallible) {
+        match gift {}
+    }
+
+    fn run(&self, (): &mut (), _: &Env, errand: Infallible) -> Came<PartitionInput> {
+        match errand {}
+    }
+
+    /// At its place in configuration order; nowhere when the configuration does not have it any more.
+    fn publish(&self, (): &mut (), env: &Env, view: Arc<PartitionView>) {
+        let place = env.config().partitions.iter().position(|p| p.name == self.name());
+        if let Some(place) = place.and_then(|place| u32::try_from(place).ok()) {
+            env.boards.partitions.publish(place, view);
         }
-        self.flush();
+    }
+
+    fn forget(&self, _: &Env) {}
+
+    fn label(&self) -> String {
+        format!("partition/{}", self.name())
     }
 }
 
@@ -146,7 +116,7 @@ impl PartitionsSupervisor {
             self.names.insert(name.clone());
             let path = cx.path().child(&name);
             if let Some(address) = old.contains(&name).then(|| cx.system().find::<PartitionMsg>(&path)).flatten() {
-                deliver(cx, &address, PartitionMsg::Configure);
+                deliver(cx, &address, PartitionMsg::Input(PartitionInput::Configure(Arc::clone(&config))));
                 continue;
             }
             let (env, config) = (Arc::clone(&self.env), Arc::clone(&config));
@@ -155,7 +125,7 @@ impl PartitionsSupervisor {
                 let config = if newest.partition(&name).is_some() { &newest } else { &config };
                 let core = PartitionCore::new(config, &name, env.partitions.get(&name))
                     .expect("the partition is in the configuration that it was started from");
-                PartitionActor { name: name.clone(), core, env: Arc::clone(&env), outbox: Outbox::default() }
+                OwnerActor::new(core, (), Arc::clone(&env))
             }));
         }
         for name in old.difference(&self.names) {
@@ -176,10 +146,11 @@ impl Actor for PartitionsSupervisor {
         match message {
             PartitionsMsg::Configure => self.configure(cx),
             PartitionsMsg::NodesChanged => {
+                let config = self.env.config();
                 for name in &self.names {
                     let path = cx.path().child(name);
                     if let Some(owner) = cx.system().find::<PartitionMsg>(&path) {
-                        deliver(cx, &owner, PartitionMsg::NodesChanged);
+                        deliver(cx, &owner, PartitionMsg::Input(PartitionInput::NodesChanged(Arc::clone(&config))));
                     }
                 }
             }

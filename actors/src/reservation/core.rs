@@ -1,7 +1,10 @@
 //! Decides about reservations: which nodes a new one gets, what a change comes to, when one moves on to its next time or is
 //! over. Nodes that are named may be refused, those that are only counted are chosen.
 
-use super::change::{Terms, count, float, people, settled, source, special, times};
+use super::{
+    change::{Terms, count, float, people, settled, source, special, times},
+    owner::ReservationAsk,
+};
 use crate::scheduler::facts::in_service;
 use garrick_model::{
     refusal::Refusal,
@@ -11,7 +14,7 @@ use garrick_model::{
 };
 use jiff::tz::TimeZone;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -57,12 +60,16 @@ pub struct ReservationsCore {
     pub(super) known: BTreeMap<String, Reservation>,
     /// Since when those with `PURGE_COMP` have been seen idle.
     pub(super) idle_since: BTreeMap<String, Timestamp>,
+    /// What is to be decided when the boards were looked at.
+    pub(super) asked: VecDeque<(u64, ReservationAsk)>,
+    /// When they last were.
+    pub(super) looked: Timestamp,
 }
 
 impl ReservationsCore {
     /// As saved.
     pub fn new(saved: BTreeMap<String, Reservation>) -> Self {
-        Self { known: saved, idle_since: BTreeMap::new() }
+        Self { known: saved, ..Self::default() }
     }
 
     /// In name order.

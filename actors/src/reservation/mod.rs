@@ -7,14 +7,14 @@
 //! | `cores` | the part of it about single cores of nodes |
 //! | `change` | the part of it about what changes come to |
 //! | `replace` | the part of it about nodes that make way for others |
-//! | [`messages`] | what it accepts |
-//! | [`shell`] | the actor |
+//! | [`owner`] | what it is told, and what it has happen |
+//! | [`shell`] | what that comes to in the controller |
 //!
 //! Who starts where is the scheduler's to plan: [`crate::scheduler::reservations`].
 
 mod change;
 pub mod core;
 mod cores;
-pub mod messages;
+pub mod owner;
 mod replace;
 pub mod shell;

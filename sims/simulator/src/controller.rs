@@ -1,7 +1,7 @@
 //! The controller around its cores: what its shells do with effects, done to the queue of events instead.
 
 use super::{
-    disk::{Append, Owner},
+    disk::{Append, Writer},
     ledger::Ledger,
     mutation::Mutation,
     world::{Happening, Place, World},
@@ -10,24 +10,22 @@ use garrick_actors::{
     controller::{
         admission::{Identity, Rules, Submitter},
         event::{ControllerEvent, Replayed},
-        outbox::Outbox,
         ports::User,
         setup,
     },
     job::{
         core::{JobCore, Leftover},
         dependency::waits_for,
-        ending::end_lost,
-        het::HetMessage,
-        messages::{JobEffect, JobInput},
+        messages::{JobAnswer, JobEffect, JobErrand, JobInput, JobShown, JobTimer},
         record::JobRecord,
         state::JobEvent,
     },
     license::account::LicenseAccount,
     node::{
         core::NodeCore,
-        messages::{NodeEffect, NodeInput, NodeNotice, NodeSite, ReturnToService},
+        messages::{NodeEffect, NodeErrand, NodeInput, NodeSite, NodeTimer, ReturnToService},
     },
+    owner::{Effect, Letter, Owner, Stage, Turn, outbox::Outbox, perform},
     scheduler::{
         facts::ClusterView,
         licenses::LicenseFacts,
@@ -45,6 +43,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::JobSpec,
     time::Timestamp,
+    view::NodeView,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -83,7 +82,7 @@ impl World {
         self.outboxes =
             Outboxes { nodes: self.config.nodes.iter().map(|_| Outbox::default()).collect(), ..Default::default() };
         // On disk before anybody is served.
-        self.append(Owner::Start, 0, vec![ControllerEvent::Started { epoch: self.epoch }]);
+        self.append(Writer::Start, 0, vec![ControllerEvent::Started { epoch: self.epoch }]);
         for append in self.disk.write_all() {
             self.is_on_disk(&append);
         }
@@ -176,7 +175,7 @@ impl World {
     }
 
     /// Saves events together; the owner is told when they are on disk.
-    fn append(&mut self, owner: Owner, batch: u64, events: Vec<ControllerEvent>) {
+    fn append(&mut self, owner: Writer, batch: u64, events: Vec<ControllerEvent>) {
         events.iter().for_each(|event| self.record(event));
         self.disk.append(owner, batch, events);
         self.write();
@@ -196,8 +195,8 @@ impl World {
         for append in self.disk.written() {
             self.is_on_disk(&append);
             match append.owner {
-                Owner::Start => {}
-                Owner::Front(job) => {
+                Writer::Start => {}
+                Writer::Front(job) => {
                     self.unanswered.remove(&job);
                     for event in &append.events {
                         if let ControllerEvent::Job { job, .. } = event {
@@ -216,22 +215,22 @@ impl World {
     }
 
     /// The owner hears of it.
-    pub(super) fn is_saved(&mut self, owner: Owner, batch: u64) {
+    pub(super) fn is_saved(&mut self, owner: Writer, batch: u64) {
         match owner {
-            Owner::Job(job) => {
+            Writer::Job(job) => {
                 let life = self.lives.get(&job).copied().unwrap_or(0);
                 if let Some(outbox) = self.outboxes.jobs.get_mut(&job).filter(|_| batch >> 32 == life) {
                     outbox.saved(batch & u64::from(u32::MAX));
                 }
                 self.flush_job(job);
             }
-            Owner::Node(node) => {
+            Writer::Node(node) => {
                 if batch >> 32 == self.node_lives[node] {
                     self.outboxes.nodes[node].saved(batch & u64::from(u32::MAX));
                 }
                 self.flush_node(node);
             }
-            Owner::Front(_) | Owner::Start => {}
+            Writer::Front(_) | Writer::Start => {}
         }
     }
 
@@ -273,7 +272,7 @@ impl World {
             let events: Vec<ControllerEvent> = records.iter().map(submitted).collect();
             let one_by_one = self.has(Mutation::ComponentsAreAcceptedOneByOne);
             for write in events.chunks(if one_by_one { 1 } else { events.len() }) {
-                self.append(Owner::Front(first.id), 0, write.to_vec());
+                self.append(Writer::Front(first.id), 0, write.to_vec());
             }
         }
         for record in records {
@@ -313,7 +312,8 @@ impl World {
         let Some(core) = self.jobs.get_mut(&job) else {
             // Of one that is on its way to the disk nobody knows yet.
             if !self.replayed.jobs.contains_key(&job) {
-                self.bounce(job, input);
+                let letters = Letter::Job(job, input).undeliverable();
+                letters.into_iter().for_each(|letter| self.post(Place::Job(job), letter));
             }
             return;
         };
@@ -344,7 +344,7 @@ impl World {
         // Behind all that the failed one recorded.
         let batch = outbox.push_unsaved(Vec::new()) | *life << 32;
         self.outboxes.jobs.insert(job, outbox);
-        self.append(Owner::Job(job), batch, Vec::new());
+        self.append(Writer::Job(job), batch, Vec::new());
         let own = format!("job {} ", job.0);
         self.timers.retain(|key, _| !key.starts_with(&own));
         self.resume_job(record.clone(), leftover);
@@ -363,36 +363,6 @@ impl World {
         }
     }
 
-    /// What the supervisor of jobs does for a job that is gone.
-    fn bounce(&mut self, job: JobId, input: JobInput) {
-        let release = |sluid| NodeInput::Release { job, sluid, attempt: None, drain: None };
-        match input {
-            JobInput::Report { node, seq, report } => {
-                if let AgentReport::NodeReleased { sluid, .. } = *report {
-                    self.to_node(job, &node, release(sluid));
-                }
-                self.to_node(job, &node, NodeInput::ReportSafe { seq });
-            }
-            JobInput::RunHeld { node, sluid, .. } => {
-                if let JobEffect::ToAgent { node, frame } = end_lost(job, node.clone(), sluid) {
-                    self.to_node(job, &node, NodeInput::Send(frame));
-                }
-                self.to_node(job, &node, release(sluid));
-            }
-            JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => {
-                self.to_node(job, &node, release(sluid))
-            }
-            JobInput::Start(proposal) => self.answered(proposal.pass),
-            JobInput::Preempt(proposal) => self.answered(proposal.pass),
-            JobInput::GoOn(proposal) => self.answered(proposal.pass),
-            JobInput::Turn(proposal) => self.answered(proposal.pass),
-            JobInput::Subscribe { by } => {
-                self.send(Place::Job(job), Happening::Job(by, JobInput::Fact { job, fact: None }));
-            }
-            _ => {}
-        }
-    }
-
     fn to_node(&mut self, job: JobId, node: &str, input: NodeInput) {
         if let Some(config) = self.config.node(node) {
             let index = config.index.0 as usize;
@@ -400,172 +370,61 @@ impl World {
         }
     }
 
-    /// As the job's shell: events are appended, and the rest waits behind them.
-    fn job_effects(&mut self, job: JobId, out: Vec<JobEffect>) {
-        let (mut events, mut rest) = (Vec::new(), Vec::new());
-        for effect in out {
-            match effect {
-                JobEffect::Record(event) => {
-                    let ends = matches!(event, JobEvent::Ended(_));
-                    let event = ControllerEvent::Job { job, event: Box::new(event) };
-                    if self.has(Mutation::EventsAreForgotten) && self.random.one_in_thousand(5) {
-                        continue;
-                    }
-                    if self.has(Mutation::EndsAreRecordedTwice) && ends {
-                        events.push(event.clone());
-                    }
-                    events.push(event);
+    /// Hands a letter over. What becomes of it on its way is a mutation's to say.
+    pub(super) fn post(&mut self, from: Place, letter: Letter) {
+        let Some(letter) = self.as_is_posted(letter) else { return };
+        match letter {
+            Letter::Job(job, input) => self.send(from, Happening::Job(job, input)),
+            Letter::Node(node, input) => match self.config.node(&node) {
+                Some(config) => self.send(from, Happening::Node(config.index.0 as usize, input)),
+                None => {
+                    let letters = Letter::Node(node, input).undeliverable();
+                    letters.into_iter().for_each(|letter| self.post(from, letter));
                 }
-                JobEffect::Split { record, then } => {
-                    events.push(submitted(&record));
-                    if self.has(Mutation::TasksAreMarkedBeforeTheyExist)
-                        && let Some(task) = record.array_task
-                    {
-                        let mark = JobEvent::TaskSplit { index: task.index, job: record.id };
-                        events.insert(events.len() - 1, ControllerEvent::Job { job, event: Box::new(mark) });
+            },
+            Letter::Licenses(input) => {
+                let (mut out, clock) = (Vec::new(), self.clock());
+                Owner::handle(&mut self.licenses, clock, &mut self.ids, input, &mut out);
+                self.scheduler.changed = true;
+                for effect in out {
+                    if let Effect::Tell(letter) = effect {
+                        self.post(from, letter);
                     }
-                    rest.push(JobEffect::Split { record, then });
                 }
-                JobEffect::Grant { job, sluid, run } => {
-                    let event = Box::new(JobEvent::Allocated(run.clone()));
-                    if !self.has(Mutation::LeadersAreAllocatedAlone) {
-                        events.push(ControllerEvent::Job { job, event });
-                    }
-                    rest.push(JobEffect::Grant { job, sluid, run });
+            }
+            Letter::Outcome { pass, .. } => self.answered(pass),
+            Letter::Begin { record, first } => {
+                let task = record.id;
+                self.start_job(*record);
+                if let Some(first) = first {
+                    self.send(from, Happening::Job(task, *first));
                 }
-                other => rest.push(other),
             }
         }
+    }
+
+    /// Events are appended, and the rest of the turn waits behind them.
+    fn job_effects(&mut self, job: JobId, out: Vec<JobEffect>) {
+        let mut turn = Turn::<JobCore>::of(out);
+        turn.events = self.as_is_saved(job, turn.events);
         let outbox = self.outboxes.jobs.entry(job).or_default();
-        if events.is_empty() {
-            outbox.push(rest);
-        } else {
-            let batch = outbox.push_unsaved(rest);
+        if let Some((batch, events)) = turn.queue(outbox) {
             if self.mutation == Some(Mutation::EffectsDoNotWaitForTheDisk) {
                 outbox.saved(batch);
             }
             // An answer for an earlier owner is dropped.
             let life = self.lives.get(&job).copied().unwrap_or(0);
-            self.append(Owner::Job(job), batch | life << 32, events);
+            self.append(Writer::Job(job), batch | life << 32, events);
         }
         self.flush_job(job);
     }
 
     fn flush_job(&mut self, job: JobId) {
         while let Some(effects) = self.outboxes.jobs.get_mut(&job).and_then(Outbox::take_ready) {
-            self.perform_of_job(job, effects);
+            perform(effects, &mut JobStage(self, job));
         }
         if self.outboxes.jobs.get(&job).is_some_and(Outbox::is_empty) {
             self.outboxes.jobs.remove(&job);
-        }
-    }
-
-    fn perform_of_job(&mut self, job: JobId, out: Vec<JobEffect>) {
-        let from = Place::Job(job);
-        for effect in out {
-            match effect {
-                // Taken out before.
-                JobEffect::Record(_) | JobEffect::Reached { .. } | JobEffect::ShowSteps(_) => {}
-                JobEffect::Answer { request, result } => {
-                    if let Some(sluid) = self.cancels.remove(&request).filter(|_| result.is_ok()) {
-                        self.promises.cancelled.insert(sluid);
-                    }
-                }
-                JobEffect::Split { record, then } => {
-                    let task = record.id;
-                    self.start_job(*record);
-                    if let Some(then) = then {
-                        self.send(from, Happening::Job(task, *then));
-                    }
-                }
-                JobEffect::Grant { job: to, sluid, run } => {
-                    let message = Box::new(HetMessage::Granted { sluid, run });
-                    self.send(from, Happening::Job(to, JobInput::Het { from: job, message }));
-                }
-                JobEffect::TellHet { to, message } => {
-                    self.send(from, Happening::Job(to, JobInput::Het { from: job, message }));
-                }
-                JobEffect::Publish(view) => {
-                    self.shown_jobs.insert(job, view);
-                    self.scheduler.changed = true;
-                }
-                JobEffect::Reserve { node, ask } => self.to_node(job, &node, NodeInput::Reserve(ask)),
-                JobEffect::ReserveLicenses { attempt, licenses } => {
-                    let holder = self.licenses.holds().map(|(holder, _)| holder).find(|holder| *holder != job);
-                    if let Some(holder) = holder.filter(|_| self.has(Mutation::LicensesAreTaken)) {
-                        self.licenses.release(holder, None);
-                    }
-                    let granted = self.licenses.reserve(job, attempt, &licenses);
-                    self.send(from, Happening::Job(job, JobInput::LicensesReserved { attempt, granted }));
-                }
-                JobEffect::ReleaseLicenses { attempt } => {
-                    self.scheduler.changed |= self.licenses.release(job, attempt);
-                }
-                JobEffect::Release { node, sluid, attempt, drain } => {
-                    self.to_node(job, &node, NodeInput::Release { job, sluid, attempt, drain });
-                }
-                JobEffect::Keep { node, sluid } => {
-                    self.to_node(job, &node, NodeInput::Keep { job, sluid });
-                }
-                JobEffect::MarkCompleting { node, sluid } => {
-                    self.to_node(job, &node, NodeInput::Completing { job, sluid });
-                }
-                JobEffect::Park { node, sluid } => {
-                    self.to_node(job, &node, NodeInput::Park { job, sluid });
-                }
-                JobEffect::Unpark { node, sluid, attempt } => {
-                    self.to_node(job, &node, NodeInput::Unpark { job, sluid, attempt });
-                }
-                JobEffect::MoveEnd { node, sluid, expected_end } => {
-                    self.to_node(job, &node, NodeInput::MoveEnd { job, sluid, expected_end });
-                }
-                JobEffect::Launch(order) => {
-                    self.promises.run(order.credential.sluid);
-                    self.against_early_leaders(job);
-                    let launch = JobLaunch {
-                        credential: signed(&order.credential),
-                        spec: order.spec,
-                        time_limit: order.time_limit,
-                        start_time: order.start_time,
-                        restarts: order.restarts,
-                        tasks: order.tasks,
-                        cpus_per_task: order.cpus_per_task,
-                        array: order.array,
-                        switches: Vec::new(),
-                        het: order.het,
-                        requeue: Some(order.requeue),
-                    };
-                    let frame = ControllerToNode::StartJob(Box::new(launch));
-                    self.to_node(job, &order.node, NodeInput::Send(Box::new(frame)));
-                }
-                // Told once, and that arrives half the time.
-                JobEffect::ToAgent { frame, .. }
-                    if self.has(Mutation::RunsAreToldToEndOnce)
-                        && matches!(*frame, ControllerToNode::EndJob { .. })
-                        && self.random.one_in_thousand(500) => {}
-                JobEffect::ToAgent { node, frame } => self.to_node(job, &node, NodeInput::Send(frame)),
-                JobEffect::AckReport { node, seq } => self.to_node(job, &node, NodeInput::ReportSafe { seq }),
-                JobEffect::Outcome { pass, .. } => self.answered(pass),
-                JobEffect::SubscribeTo { job: on } => {
-                    self.send(from, Happening::Job(on, JobInput::Subscribe { by: job }));
-                }
-                JobEffect::Tell { to, fact } => {
-                    self.send(from, Happening::Job(to, JobInput::Fact { job, fact: Some(fact) }));
-                }
-                JobEffect::FindSiblings => {
-                    let own = self.jobs.get(&job).map(JobCore::record);
-                    let records = self.jobs.values().map(JobCore::record);
-                    let siblings = records.filter(|record| own.is_some_and(|own| record.holds_up_singleton(own)));
-                    let jobs = siblings.map(|record| record.id).collect();
-                    self.send(from, Happening::Job(job, JobInput::Siblings { jobs }));
-                }
-                JobEffect::SetTimer { timer, at } => self.set_clock_timer(at, Happening::JobTimer(job, timer)),
-                JobEffect::ClearTimer(timer) => self.clear_timer(&Happening::JobTimer(job, timer)),
-                JobEffect::Purge => {
-                    self.jobs.remove(&job);
-                    self.shown_jobs.remove(&job);
-                }
-            }
         }
     }
 
@@ -610,7 +469,7 @@ impl World {
         // Behind all that the failed one recorded.
         let batch = outbox.push_unsaved(Vec::new()) | self.node_lives[node] << 32;
         self.outboxes.nodes[node] = outbox;
-        self.append(Owner::Node(node), batch, Vec::new());
+        self.append(Writer::Node(node), batch, Vec::new());
         let own = format!("node {node} ");
         self.timers.retain(|key, _| !key.starts_with(&own));
         self.break_link(node);
@@ -622,75 +481,16 @@ impl World {
         self.node_effects(node, out);
     }
 
-    /// As the node's shell.
     fn node_effects(&mut self, node: usize, out: Vec<NodeEffect>) {
-        let (mut events, mut rest) = (Vec::new(), Vec::new());
-        for effect in out {
-            match effect {
-                NodeEffect::Record(saved) => {
-                    let node = self.config.nodes[node].name.clone();
-                    events.push(ControllerEvent::Node { node, saved: Box::new(saved) });
-                }
-                other => rest.push(other),
-            }
-        }
-        if events.is_empty() {
-            self.outboxes.nodes[node].push(rest);
-        } else {
-            let batch = self.outboxes.nodes[node].push_unsaved(rest);
-            self.append(Owner::Node(node), batch | self.node_lives[node] << 32, events);
+        if let Some((batch, events)) = Turn::<NodeCore>::of(out).queue(&mut self.outboxes.nodes[node]) {
+            self.append(Writer::Node(node), batch | self.node_lives[node] << 32, events);
         }
         self.flush_node(node);
     }
 
     fn flush_node(&mut self, node: usize) {
         while let Some(effects) = self.outboxes.nodes[node].take_ready() {
-            self.perform_of_node(node, effects);
-        }
-    }
-
-    fn perform_of_node(&mut self, node: usize, out: Vec<NodeEffect>) {
-        let name = self.config.nodes[node].name.clone();
-        for effect in out {
-            match effect {
-                // Taken out before.
-                NodeEffect::Record(_) => {}
-                NodeEffect::Publish(mut view) => {
-                    if self.has(Mutation::MemoryIsNotCounted) {
-                        Arc::make_mut(&mut view).shape = self.config.nodes[node].settings.shape.clone();
-                    }
-                    self.earlier_nodes[node] = std::mem::replace(&mut self.shown_nodes[node], view);
-                    self.scheduler.changed = true;
-                }
-                NodeEffect::ToJob { job, notice } => {
-                    let node_name = name.clone();
-                    let input = match notice {
-                        NodeNotice::Reserved { attempt, result } => {
-                            JobInput::Reserved { attempt, node: node_name, result }
-                        }
-                        NodeNotice::Unparked { attempt, granted } => {
-                            JobInput::Unparked { attempt, node: node_name, granted }
-                        }
-                        NodeNotice::RunHeld { sluid, requeue } => JobInput::RunHeld { node: node_name, sluid, requeue },
-                        NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node: node_name, sluid },
-                        NodeNotice::NodeLost { sluid } => JobInput::NodeLost { node: node_name, sluid },
-                        NodeNotice::Report { seq, report } => JobInput::Report { node: node_name, seq, report },
-                    };
-                    self.send(Place::Node(node), Happening::Job(job, input));
-                }
-                NodeEffect::ToAgent { conn, frame } => {
-                    if self.machines[node].link == Some(conn) {
-                        self.send(Place::Node(node), Happening::Frame(node, conn, *frame));
-                    }
-                }
-                NodeEffect::CloseLink { conn } => {
-                    if self.machines[node].link == Some(conn) {
-                        self.break_link(node);
-                    }
-                }
-                NodeEffect::SetTimer { timer, at } => self.set_clock_timer(at, Happening::NodeTimer(node, timer)),
-                NodeEffect::Answer { .. } | NodeEffect::ConfDiffers { .. } => {}
-            }
+            perform(effects, &mut NodeStage(self, node));
         }
     }
 
@@ -755,6 +555,123 @@ impl World {
     }
 }
 
+/// What a job's verbs come to in the world.
+struct JobStage<'w>(&'w mut World, JobId);
+
+impl Stage<JobCore> for JobStage<'_> {
+    fn tell(&mut self, letter: Letter) {
+        self.0.post(Place::Job(self.1), letter);
+    }
+
+    fn run(&mut self, errand: JobErrand) {
+        let Self(world, job) = self;
+        let (from, job) = (Place::Job(*job), *job);
+        match errand {
+            JobErrand::Launch(order) => {
+                world.promises.run(order.credential.sluid);
+                world.against_early_leaders(job);
+                let launch = JobLaunch {
+                    credential: signed(&order.credential),
+                    spec: order.spec,
+                    time_limit: order.time_limit,
+                    start_time: order.start_time,
+                    restarts: order.restarts,
+                    tasks: order.tasks,
+                    cpus_per_task: order.cpus_per_task,
+                    array: order.array,
+                    switches: Vec::new(),
+                    het: order.het,
+                    requeue: Some(order.requeue),
+                };
+                let frame = ControllerToNode::StartJob(Box::new(launch));
+                world.post(from, Letter::Node(order.node, NodeInput::Send(Box::new(frame))));
+            }
+            JobErrand::FindSiblings => {
+                let own = world.jobs.get(&job).map(JobCore::record);
+                let records = world.jobs.values().map(JobCore::record);
+                let siblings = records.filter(|record| own.is_some_and(|own| record.holds_up_singleton(own)));
+                let jobs = siblings.map(|record| record.id).collect();
+                world.send(from, Happening::Job(job, JobInput::Siblings { jobs }));
+            }
+        }
+    }
+
+    fn set_timer(&mut self, timer: JobTimer, at: Timestamp) {
+        self.0.set_clock_timer(at, Happening::JobTimer(self.1, timer));
+    }
+
+    fn clear_timer(&mut self, timer: JobTimer) {
+        self.0.clear_timer(&Happening::JobTimer(self.1, timer));
+    }
+
+    fn publish(&mut self, shown: JobShown) {
+        if let JobShown::View(view) = shown {
+            self.0.shown_jobs.insert(self.1, view);
+            self.0.scheduler.changed = true;
+        }
+    }
+
+    fn answer(&mut self, request: u64, answer: JobAnswer) {
+        if let JobAnswer::Done(result) = answer
+            && let Some(sluid) = self.0.cancels.remove(&request).filter(|_| result.is_ok())
+        {
+            self.0.promises.cancelled.insert(sluid);
+        }
+    }
+
+    fn stop(&mut self) {
+        self.0.jobs.remove(&self.1);
+        self.0.shown_jobs.remove(&self.1);
+    }
+}
+
+/// What a node's verbs come to in the world.
+struct NodeStage<'w>(&'w mut World, usize);
+
+impl Stage<NodeCore> for NodeStage<'_> {
+    fn tell(&mut self, letter: Letter) {
+        self.0.post(Place::Node(self.1), letter);
+    }
+
+    fn run(&mut self, errand: NodeErrand) {
+        let Self(world, node) = self;
+        match errand {
+            NodeErrand::Send { conn, frame } => {
+                if world.machines[*node].link == Some(conn) {
+                    world.send(Place::Node(*node), Happening::Frame(*node, conn, *frame));
+                }
+            }
+            NodeErrand::Close { conn } => {
+                if world.machines[*node].link == Some(conn) {
+                    world.break_link(*node);
+                }
+            }
+            NodeErrand::WarnOfConf { .. } => {}
+        }
+    }
+
+    fn set_timer(&mut self, timer: NodeTimer, at: Timestamp) {
+        self.0.set_clock_timer(at, Happening::NodeTimer(self.1, timer));
+    }
+
+    fn clear_timer(&mut self, timer: NodeTimer) {
+        self.0.clear_timer(&Happening::NodeTimer(self.1, timer));
+    }
+
+    fn publish(&mut self, mut view: Arc<NodeView>) {
+        let Self(world, node) = self;
+        if world.has(Mutation::MemoryIsNotCounted) {
+            Arc::make_mut(&mut view).shape = world.config.nodes[*node].settings.shape.clone();
+        }
+        world.earlier_nodes[*node] = std::mem::replace(&mut world.shown_nodes[*node], view);
+        world.scheduler.changed = true;
+    }
+
+    fn answer(&mut self, _: u64, _: Result<(), Refusal>) {}
+
+    fn stop(&mut self) {}
+}
+
 fn submitted(record: &JobRecord) -> ControllerEvent {
     ControllerEvent::Job { job: record.id, event: Box::new(JobEvent::Submitted(Box::new(record.clone()))) }
 }
@@ -768,7 +685,7 @@ fn signed(credential: &JobCredential) -> SignedCredential {
 /// Of which job a node passes on that it let go of a run: that is answered by a release.
 fn released_job(effect: &NodeEffect) -> Option<JobId> {
     match effect {
-        NodeEffect::ToJob { job, notice: NodeNotice::Report { report, .. } } => {
+        NodeEffect::Tell(Letter::Job(job, JobInput::Report { report, .. })) => {
             matches!(**report, AgentReport::NodeReleased { .. }).then_some(*job)
         }
         _ => None,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Who waits for an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum Writer {
     /// Somebody who submitted this job.
     Front(JobId),
     /// A job's owner.
@@ -24,7 +24,7 @@ pub(super) enum Owner {
 /// Events that somebody waits for.
 #[derive(Clone, Debug)]
 pub(super) struct Append {
-    pub(super) owner: Owner,
+    pub(super) owner: Writer,
     /// The owner's number for it.
     pub(super) batch: u64,
     pub(super) events: Vec<ControllerEvent>,
@@ -60,7 +60,7 @@ impl Disk {
     }
 
     /// Queues events to be written together: one record, as the controller's journal port has it.
-    pub(super) fn append(&mut self, owner: Owner, batch: u64, events: Vec<ControllerEvent>) {
+    pub(super) fn append(&mut self, owner: Writer, batch: u64, events: Vec<ControllerEvent>) {
         let bytes = if self.apart { framed(&events) } else { framed(&[ControllerEvent::from(events.clone())]) };
         self.waiting.push(Append { owner, batch, events, bytes });
     }

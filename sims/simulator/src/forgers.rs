@@ -11,7 +11,7 @@ use super::{
 use garrick_actors::{
     controller::vouching::{takes_itself_out, vouched},
     job::{
-        messages::{Authority, JobCommand, JobEffect, JobInput},
+        messages::{Authority, JobAnswer, JobCommand, JobEffect, JobInput},
         record::JobRecord,
     },
     node::messages::{NodeInput, Registration},
@@ -19,6 +19,7 @@ use garrick_actors::{
         AgentEffect, AgentInput, RunKey, StartOrder,
         belief::{is_from_batch_host, is_valid},
     },
+    owner::Letter,
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -330,7 +331,7 @@ impl World {
             6 => JobCommand::Update(Box::new(JobChange { requeue: Some(true), ..JobChange::default() })),
             7 => JobCommand::Suspend,
             8 => JobCommand::Resume,
-            9 => JobCommand::LeaveBy(Timestamp(0)),
+            9 => JobCommand::Hold { admin: true },
             _ => JobCommand::RequeueSpecialExit,
         };
         self.meets_job("request of some user", job);
@@ -419,7 +420,9 @@ impl World {
             }
             Heard::Request { request, stranger } => {
                 let answer = out.iter().find_map(|effect| match effect {
-                    JobEffect::Answer { request: of, result } if *of == request => Some(result),
+                    JobEffect::Answer { request: of, answer: JobAnswer::Done(result) } if *of == request => {
+                        Some(result)
+                    }
                     _ => None,
                 });
                 match answer {
@@ -472,10 +475,13 @@ fn has_a_say(record: &JobRecord, node: &str, report: &AgentReport) -> bool {
 
 fn is_about(effect: &JobEffect, forger: &str) -> bool {
     match effect {
-        JobEffect::AckReport { node, .. }
-        | JobEffect::Release { node, .. }
-        | JobEffect::Keep { node, .. }
-        | JobEffect::ToAgent { node, .. } => node == forger,
+        JobEffect::Tell(Letter::Node(node, input)) => {
+            let answers = matches!(
+                input,
+                NodeInput::ReportSafe { .. } | NodeInput::Release { .. } | NodeInput::Keep { .. } | NodeInput::Send(_)
+            );
+            answers && node == forger
+        }
         // The same as before: its record is looked at.
         JobEffect::Publish(_) => true,
         _ => false,

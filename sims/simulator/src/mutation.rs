@@ -3,18 +3,22 @@
 
 use super::{PANICS, forgers::is_replayed, rules::DRAINS, world::World};
 use garrick_actors::{
+    controller::event::ControllerEvent,
     job::{
         het::HetMessage,
-        messages::{Authority, JobCommand, JobEffect, JobFact, JobInput, JobTimer},
+        messages::{Authority, JobAnswer, JobCommand, JobEffect, JobFact, JobInput, JobTimer},
         record::TaskOutcome,
+        state::JobEvent,
     },
+    license::messages::LicenseInput,
     node::messages::{NodeEffect, NodeInput, NodeSettings, NodeTimer},
+    owner::Letter,
 };
 use garrick_model::{
     ids::JobId,
     messages::{
         command::{NodeChange, NodeStateChange},
-        node::AgentReport,
+        node::{AgentReport, ControllerToNode},
     },
     packed_steps::StepTally,
     refusal::Refusal,
@@ -209,11 +213,57 @@ impl World {
     pub(super) fn refuses_and_does(&self, out: &mut [JobEffect]) {
         if self.has(Mutation::RefusedRequestsAreDone) {
             for effect in out {
-                if let JobEffect::Answer { result, .. } = effect {
+                if let JobEffect::Answer { answer: JobAnswer::Done(result), .. } = effect {
                     *result = Err(Refusal::AccessDenied);
                 }
             }
         }
+    }
+
+    /// A letter as it arrives; `None`: it is lost.
+    pub(super) fn as_is_posted(&mut self, letter: Letter) -> Option<Letter> {
+        match (self.mutation, &letter) {
+            // Told once, and that arrives half the time.
+            (Some(Mutation::RunsAreToldToEndOnce), Letter::Node(_, NodeInput::Send(frame)))
+                if matches!(**frame, ControllerToNode::EndJob { .. }) && self.random.one_in_thousand(500) =>
+            {
+                return None;
+            }
+            (Some(Mutation::LicensesAreTaken), Letter::Licenses(LicenseInput::Reserve { job, .. })) => {
+                let holder = self.licenses.holds().map(|(holder, _)| holder).find(|holder| holder != job);
+                holder.into_iter().for_each(|holder| {
+                    self.licenses.release(holder, None);
+                });
+            }
+            _ => {}
+        }
+        Some(letter)
+    }
+
+    /// Events of a job's turn as they are saved.
+    pub(super) fn as_is_saved(&mut self, job: JobId, events: Vec<ControllerEvent>) -> Vec<ControllerEvent> {
+        let Some(mutation) = self.mutation else { return events };
+        let mut saved = Vec::with_capacity(events.len());
+        for event in events {
+            let ControllerEvent::Job { job: of, event: what } = &event else {
+                saved.push(event);
+                continue;
+            };
+            match (mutation, &**what) {
+                (Mutation::EventsAreForgotten, _) if *of == job && self.random.one_in_thousand(5) => continue,
+                (Mutation::EndsAreRecordedTwice, JobEvent::Ended(_)) => saved.push(event.clone()),
+                (Mutation::TasksAreMarkedBeforeTheyExist, JobEvent::SubmittedLike { record, .. }) => {
+                    if let Some(task) = record.array_task {
+                        let mark = Box::new(JobEvent::TaskSplit { index: task.index, job: record.id });
+                        saved.push(ControllerEvent::Job { job, event: mark });
+                    }
+                }
+                (Mutation::LeadersAreAllocatedAlone, JobEvent::Allocated(_)) if *of != job => continue,
+                _ => {}
+            }
+            saved.push(event);
+        }
+        saved
     }
 
     /// What the node's owner hears.

@@ -5,7 +5,7 @@ use super::{
     Outcome, Setup,
     controller::Outboxes,
     crew::Crew,
-    disk::{Disk, Owner},
+    disk::{Disk, Writer},
     forgers::Forgers,
     ledger::{Counts, Ledger, Promises},
     machine::Machine,
@@ -89,7 +89,7 @@ pub(super) enum Happening {
     /// The disk has done what it was given.
     Written,
     /// An owner's events are on disk.
-    Saved(Owner, u64),
+    Saved(Writer, u64),
     /// A frame of the controller, on a connection.
     Frame(usize, u64, ControllerToNode),
     /// Of the machine, for the agent's life with this number.
@@ -121,8 +121,8 @@ impl Happening {
             Self::Job(job, _) | Self::JobTimer(job, _) => (Place::Job(*job), true),
             Self::Node(node, _) | Self::NodeTimer(node, _) => (Place::Node(*node), true),
             Self::Pass => (Place::Scheduler, false),
-            Self::Saved(Owner::Job(job), _) => (Place::Job(*job), true),
-            Self::Saved(Owner::Node(node), _) => (Place::Node(*node), true),
+            Self::Saved(Writer::Job(job), _) => (Place::Job(*job), true),
+            Self::Saved(Writer::Node(node), _) => (Place::Node(*node), true),
             Self::Written | Self::Saved(..) => (Place::Disk, true),
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
             Self::Prepared(node, ..)

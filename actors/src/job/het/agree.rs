@@ -2,6 +2,7 @@
 
 use super::{Granted, HetMessage, HetState};
 use crate::{
+    controller::event::ControllerEvent,
     job::{
         core::{Commit, JobCore, Turn},
         messages::{JobEffect, JobInput, JobTimer},
@@ -9,6 +10,9 @@ use crate::{
         start::COMMIT_LIMIT,
         state::JobEvent,
     },
+    license::messages::LicenseInput,
+    node::messages::NodeInput,
+    owner::Letter,
     scheduler::plan::StartProposal,
 };
 use garrick_model::{
@@ -119,7 +123,9 @@ impl JobCore {
             let sluid = component.sluid;
             run.start = turn.now;
             granted.insert(job, (sluid, run.clone()));
-            turn.out.push(JobEffect::Grant { job, sluid, run });
+            let event = Box::new(JobEvent::Allocated(run.clone()));
+            turn.out.push(JobEffect::Save(ControllerEvent::Job { job, event }));
+            self.tell(job, HetMessage::Granted { sluid, run }, turn);
         }
         self.het.granted = Arc::new(granted);
     }
@@ -194,10 +200,13 @@ impl JobCore {
         let Some((attempt, nodes)) = self.het.limbo.take() else { return };
         let sluid = self.record.sluid;
         for node in nodes {
-            turn.out.push(JobEffect::Release { node, sluid, attempt: Some(attempt), drain: None });
+            turn.tell_node(
+                node,
+                NodeInput::Release { job: self.record.id, sluid, attempt: Some(attempt), drain: None },
+            );
         }
         if self.record.spec.licenses.is_some() {
-            turn.out.push(JobEffect::ReleaseLicenses { attempt: Some(attempt) });
+            turn.tell(Letter::Licenses(LicenseInput::Release { job: self.record.id, attempt: Some(attempt) }));
         }
         turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
     }

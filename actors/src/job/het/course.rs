@@ -4,7 +4,7 @@
 use super::HetMessage;
 use crate::job::{
     core::{JobCore, Turn},
-    messages::JobEffect,
+    messages::JobInput,
     record::{Afterwards, End, Ending, HeldBy, Phase, PreemptMark},
     state::JobEvent,
 };
@@ -45,7 +45,7 @@ impl JobCore {
     pub(in crate::job) fn het_exchange(&self, turn: &mut Turn<'_>) {
         if let Some(leader) = self.het_leader() {
             if !self.is_over() {
-                turn.out.push(JobEffect::SubscribeTo { job: leader });
+                turn.tell_job(leader, JobInput::Subscribe { by: self.record.id });
             }
             return self.tell_leader(leader, turn);
         }

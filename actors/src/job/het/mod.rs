@@ -20,7 +20,7 @@ mod course;
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobCommand, JobEffect, JobInput},
+    messages::{JobCommand, JobInput},
     record::{Afterwards, Phase, PreemptMark, Run},
 };
 use crate::scheduler::plan::StartProposal;
@@ -179,7 +179,7 @@ impl JobCore {
     }
 
     fn tell(&self, to: JobId, message: HetMessage, turn: &mut Turn<'_>) {
-        turn.out.push(JobEffect::TellHet { to, message: Box::new(message) });
+        turn.tell_job(to, JobInput::Het { from: self.record.id, message: Box::new(message) });
     }
 
     fn tell_others(&self, message: &HetMessage, turn: &mut Turn<'_>) {

@@ -1,0 +1,25 @@
+//! What the owner of licenses accepts.
+
+use garrick_model::{ids::JobId, spec_text::licenses::Licenses};
+
+/// What may happen to licenses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LicenseInput {
+    /// A job's owner asks for licenses: all of these or none. Answered by
+    /// [`JobInput::LicensesReserved`](crate::job::messages::JobInput::LicensesReserved).
+    Reserve {
+        /// Job.
+        job: JobId,
+        /// The job's attempt.
+        attempt: u64,
+        /// All of these.
+        licenses: Licenses,
+    },
+    /// It gives back what it has.
+    Release {
+        /// Job.
+        job: JobId,
+        /// Only what was reserved in this attempt.
+        attempt: Option<u64>,
+    },
+}

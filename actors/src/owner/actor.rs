@@ -1,0 +1,264 @@
+//! An owner in the controller: the one actor around all cores. It turns messages into inputs, has events saved, carries
+//! effects out once what they follow from is on disk, and keeps timers and replies. It decides nothing.
+//!
+//! An actor that panics is built anew by its supervisor, from what is saved. What its earlier life had appended may not be on
+//! disk yet: nothing of the new life happens before it is.
+
+use super::{EffectOf, Letter, Out, Owner, Stage, Turn, outbox::Outbox, perform};
+use crate::controller::{
+    env::{Env, journal_outcome},
+    event::ControllerEvent,
+};
+use garrick_model::time::Timestamp;
+use garrick_runtime::{Actor, Context, Message, ReplyTo};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Timers are set at most this far ahead; cores set them again.
+const LONGEST_TIMER: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What comes of an errand at once.
+pub enum Came<I> {
+    /// Nothing that the owner is told.
+    Nothing,
+    /// The owner's next input.
+    Input(I),
+    /// A letter to another owner.
+    Letter(Letter),
+}
+
+/// What an owner's verbs come to in the controller: which boards show it, what its errands are, what is kept of it for a
+/// later life.
+pub trait Shell: Owner {
+    /// What it is asked, each with an answer.
+    type Ask: Send + 'static;
+    /// What only the shell has: ways to others that are not data.
+    type Gift: Send + 'static;
+    /// What the shell keeps of that.
+    type Hands: 'static;
+
+    /// Name of an input, for traces.
+    fn name(input: &Self::Input) -> &'static str;
+    /// Name of a timer.
+    fn key(timer: Self::Timer) -> &'static str;
+    /// What a request is to the core.
+    fn asked(request: u64, ask: Self::Ask) -> Self::Input;
+    /// First turn of a life. True: an earlier life may have appended what is not on disk yet.
+    fn begin(&mut self, hands: &mut Self::Hands, env: &Env, now: Timestamp, out: &mut Out<Self>) -> bool;
+    /// Keeps what a later life needs. Called after every turn with its events, before anything comes of it.
+    fn keep(&self, env: &Env, events: &[ControllerEvent]);
+    /// Takes what only the shell has.
+    fn hand(&self, hands: &mut Self::Hands, gift: Self::Gift);
+    /// Does an errand.
+    fn run(&self, hands: &mut Self::Hands, env: &Env, errand: Self::Errand) -> Came<Self::Input>;
+    /// Shows.
+    fn publish(&self, hands: &mut Self::Hands, env: &Env, shown: Self::Shown);
+    /// It stopped for good: nothing of it is shown or kept.
+    fn forget(&self, env: &Env);
+    /// Its actor ends.
+    fn ended(&self, _: &mut Self::Hands) {}
+    /// Which one, for logs.
+    fn label(&self) -> String;
+}
+
+/// Messages of an owner.
+pub enum OwnerMsg<O: Shell> {
+    /// Plain inputs: from other owners, the front and timers.
+    Input(O::Input),
+    /// Somebody asks. The answer leaves when what it promises is on disk.
+    Ask {
+        /// What.
+        ask: O::Ask,
+        /// Answer.
+        reply: ReplyTo<O::Answer>,
+    },
+    /// Something that only the shell has, and what its core is told of it.
+    Hand {
+        /// What.
+        gift: O::Gift,
+        /// For the core.
+        input: Option<O::Input>,
+    },
+    /// The journal answered for the batch with this number.
+    Journaled {
+        /// Batch.
+        batch: u64,
+        /// Outcome.
+        result: Result<(), String>,
+    },
+    /// A handler that fails.
+    #[cfg(test)]
+    PanicForTests(ReplyTo<()>),
+}
+
+impl<O: Shell> Message for OwnerMsg<O> {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Input(input) | Self::Hand { input: Some(input), .. } => O::name(input),
+            Self::Ask { .. } => "Ask",
+            Self::Hand { input: None, .. } => "Watch",
+            Self::Journaled { .. } => "Journaled",
+            #[cfg(test)]
+            Self::PanicForTests(_) => "PanicForTests",
+        }
+    }
+}
+
+/// The actor of one owner.
+pub struct OwnerActor<O: Shell> {
+    core: O,
+    env: Arc<Env>,
+    hands: O::Hands,
+    outbox: Outbox<EffectOf<O>>,
+    requests: u64,
+    answers: BTreeMap<u64, ReplyTo<O::Answer>>,
+}
+
+/// The verbs of an owner whose actor handles a message.
+struct Live<'a, O: Shell> {
+    core: &'a O,
+    env: &'a Env,
+    hands: &'a mut O::Hands,
+    answers: &'a mut BTreeMap<u64, ReplyTo<O::Answer>>,
+    cx: &'a mut Context<OwnerActor<O>>,
+    again: &'a mut VecDeque<O::Input>,
+}
+
+impl<O: Shell> Stage<O> for Live<'_, O> {
+    fn tell(&mut self, letter: Letter) {
+        self.env.post(self.cx, letter);
+    }
+
+    fn run(&mut self, errand: O::Errand) {
+        match self.core.run(self.hands, self.env, errand) {
+            Came::Nothing => {}
+            Came::Input(input) => self.again.push_back(input),
+            Came::Letter(letter) => self.tell(letter),
+        }
+    }
+
+    fn set_timer(&mut self, timer: O::Timer, at: Timestamp) {
+        let after = at.since(Timestamp::now()).min(LONGEST_TIMER);
+        self.cx.set_timer(O::key(timer), after, OwnerMsg::Input(O::timer(timer)));
+    }
+
+    fn clear_timer(&mut self, timer: O::Timer) {
+        self.cx.clear_timer(O::key(timer));
+    }
+
+    fn publish(&mut self, shown: O::Shown) {
+        self.core.publish(self.hands, self.env, shown);
+    }
+
+    fn answer(&mut self, request: u64, answer: O::Answer) {
+        if let Some(reply) = self.answers.remove(&request) {
+            reply.reply(answer);
+        }
+    }
+
+    fn stop(&mut self) {
+        self.core.forget(self.env);
+        self.cx.stop();
+    }
+}
+
+impl<O: Shell> OwnerActor<O> {
+    /// An owner's actor.
+    pub fn new(core: O, hands: O::Hands, env: Arc<Env>) -> Self {
+        Self { core, env, hands, outbox: Outbox::default(), requests: 0, answers: BTreeMap::new() }
+    }
+
+    fn run(&mut self, cx: &mut Context<Self>, input: O::Input) {
+        let mut again = VecDeque::from([input]);
+        while let Some(input) = again.pop_front() {
+            let mut out = Vec::new();
+            self.core.handle(Timestamp::now(), &mut self.env.ids.clone(), input, &mut out);
+            self.take(cx, out, &mut again);
+        }
+    }
+
+    /// Has a turn's events saved and queues its other effects behind them.
+    fn take(&mut self, cx: &mut Context<Self>, out: Out<O>, again: &mut VecDeque<O::Input>) {
+        let turn = Turn::<O>::of(out);
+        self.core.keep(&self.env, &turn.events);
+        if let Some((batch, events)) = turn.queue(&mut self.outbox) {
+            self.append(cx, batch, events);
+        }
+        self.flush(cx, again);
+    }
+
+    fn append(&self, cx: &mut Context<Self>, batch: u64, events: Vec<ControllerEvent>) {
+        let done = self.env.append(events);
+        cx.pipe(done, move |answer| OwnerMsg::Journaled { batch, result: journal_outcome(answer) });
+    }
+
+    fn flush(&mut self, cx: &mut Context<Self>, again: &mut VecDeque<O::Input>) {
+        let Self { core, env, hands, outbox, answers, .. } = self;
+        let mut live = Live { core, env, hands, answers, cx, again };
+        while let Some(effects) = outbox.take_ready() {
+            perform(effects, &mut live);
+        }
+    }
+
+    fn go_on(&mut self, cx: &mut Context<Self>, again: VecDeque<O::Input>) {
+        for input in again {
+            self.run(cx, input);
+        }
+    }
+}
+
+impl<O: Shell> Actor for OwnerActor<O> {
+    type Msg = OwnerMsg<O>;
+
+    fn started(&mut self, cx: &mut Context<Self>) {
+        let mut out = Vec::new();
+        if self.core.begin(&mut self.hands, &self.env, Timestamp::now(), &mut out) {
+            let batch = self.outbox.push_unsaved(Vec::new());
+            self.append(cx, batch, Vec::new());
+        }
+        let mut again = VecDeque::new();
+        self.take(cx, out, &mut again);
+        self.go_on(cx, again);
+    }
+
+    fn handle(&mut self, cx: &mut Context<Self>, message: OwnerMsg<O>) {
+        match message {
+            OwnerMsg::Input(input) => self.run(cx, input),
+            OwnerMsg::Ask { ask, reply } => {
+                // 0 is for requests that nobody waits for.
+                self.requests += 1;
+                self.answers.retain(|_, reply| !reply.is_abandoned());
+                self.answers.insert(self.requests, reply);
+                self.run(cx, O::asked(self.requests, ask));
+            }
+            OwnerMsg::Hand { gift, input } => {
+                self.core.hand(&mut self.hands, gift);
+                if let Some(input) = input {
+                    self.run(cx, input);
+                }
+            }
+            OwnerMsg::Journaled { batch, result } => {
+                match result {
+                    Ok(()) => self.outbox.saved(batch),
+                    Err(error) => {
+                        // The process is about to end; until then nothing that was not saved may be promised.
+                        tracing::error!(owner = self.core.label(), error, "owner.not_saved");
+                        self.outbox.lost(batch);
+                    }
+                }
+                let mut again = VecDeque::new();
+                self.flush(cx, &mut again);
+                self.go_on(cx, again);
+            }
+            #[cfg(test)]
+            OwnerMsg::PanicForTests(_) => panic!("a handler that fails"),
+        }
+    }
+
+    fn stopped(&mut self) {
+        self.core.ended(&mut self.hands);
+    }
+}

@@ -1,0 +1,239 @@
+//! The owner of all reservations: what it is told, and what it has happen. What a decision is made from is asked for with an
+//! errand and comes as an input, so that each is made from one picture.
+
+use super::core::{Changed, ReservationsCore, Site};
+use crate::{
+    controller::event::ControllerEvent,
+    job::messages::{FreshIds, JobInput},
+    owner::{Effect, Letter, Out, Owner},
+};
+use garrick_model::{
+    refusal::Refusal,
+    reservation::{Reservation, ReservationChange},
+    state::JobState,
+    time::Timestamp,
+    view::{JobView, NodeView, PartitionView},
+};
+use jiff::tz::TimeZone;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The clock is looked at again after this at the latest, since somebody may set it.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Nodes and jobs of reservations that go by them are looked at again after this.
+const WATCHED: Duration = Duration::from_secs(10);
+
+/// Jobs that are to wait for a reservation no longer, or to leave one, are looked at again after this.
+const RELEASED: Duration = Duration::from_secs(1);
+
+/// What the front asks of reservations. The answer is the name of the one that it is about, and leaves when what it says is on
+/// disk.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReservationAsk {
+    /// A new one.
+    Create {
+        /// Name of who asks.
+        by: String,
+        /// What is asked for.
+        change: Box<ReservationChange>,
+    },
+    /// A change of one. May be asked twice.
+    Update(Box<ReservationChange>),
+    /// The end of one.
+    Delete(String),
+}
+
+/// What may happen to reservations.
+#[derive(Clone, Debug)]
+pub enum ReservationInput {
+    /// A life begins.
+    Begun,
+    /// Somebody asks.
+    Asked {
+        /// Request.
+        request: u64,
+        /// What.
+        ask: ReservationAsk,
+    },
+    /// One of them begins or ends now.
+    Tick,
+    /// What [`ReservationErrand::Look`] asked for.
+    Seen(Box<Picture>),
+}
+
+/// What the owner of reservations has done at the controller's ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReservationErrand {
+    /// Read the boards and say what they show: jobs only where that is said.
+    Look {
+        /// Jobs too.
+        jobs: bool,
+    },
+}
+
+/// Its one timer: the next time that one of them begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservationTimer;
+
+/// What it shows: a reservation, or that one is gone.
+pub type ReservationEffect = Effect<ReservationTimer, Changed, Result<String, Refusal>, ReservationErrand>;
+
+/// What decisions are made from, at one time.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// Nodes, in configuration order.
+    pub nodes: Vec<Arc<NodeView>>,
+    /// Partitions.
+    pub partitions: Vec<Arc<PartitionView>>,
+    /// How many licenses there are of each name.
+    pub licenses: BTreeMap<String, u32>,
+    /// Jobs, where they were asked for.
+    pub jobs: Vec<Arc<JobView>>,
+    /// `ResvOverRun`: how long jobs may stay in a reservation that is over; `None`: for ever.
+    pub over_run: Option<Duration>,
+    /// Zone in which days begin.
+    pub zone: TimeZone,
+}
+
+/// The names that jobs have to do with.
+#[derive(Default)]
+struct Names {
+    in_use: BTreeSet<String>,
+    awaited: BTreeSet<String>,
+    unaware: BTreeSet<String>,
+}
+
+impl Names {
+    fn of(jobs: &[Arc<JobView>]) -> Self {
+        let mut names = Self::default();
+        for job in jobs {
+            let inside = || job.allocation.as_ref().and_then(|a| a.reservation.clone());
+            if is_unaware(job) {
+                names.unaware.extend(inside());
+            }
+            if job.state.waits() {
+                names.awaited.extend(job.spec.reservations.iter().cloned());
+            } else if has_resources(job) {
+                names.in_use.extend(inside());
+            }
+        }
+        names
+    }
+}
+
+fn has_resources(job: &JobView) -> bool {
+    let states = [JobState::Configuring, JobState::Running, JobState::Suspended, JobState::Completing];
+    states.contains(&job.state)
+}
+
+/// Does it run, and has not heard that the time of its reservation is over?
+fn is_unaware(job: &JobView) -> bool {
+    let runs = matches!(job.state, JobState::Configuring | JobState::Running | JobState::Suspended);
+    runs && job.leave_by.is_none() && job.ending.is_none()
+}
+
+impl Owner for ReservationsCore {
+    type Input = ReservationInput;
+    type Timer = ReservationTimer;
+    type Shown = Changed;
+    type Answer = Result<String, Refusal>;
+    type Errand = ReservationErrand;
+
+    fn handle(&mut self, now: Timestamp, _: &mut dyn FreshIds, input: ReservationInput, out: &mut Out<Self>) {
+        match input {
+            ReservationInput::Begun => {
+                self.looked = now;
+                let shown: Vec<Reservation> = self.list().cloned().collect();
+                out.extend(shown.into_iter().map(shows));
+                self.look(out);
+            }
+            ReservationInput::Asked { request, ask } => {
+                self.asked.push_back((request, ask));
+                self.look(out);
+            }
+            ReservationInput::Tick => self.look(out),
+            ReservationInput::Seen(picture) => self.seen(now, &picture, out),
+        }
+    }
+
+    fn timer(_: ReservationTimer) -> ReservationInput {
+        ReservationInput::Tick
+    }
+}
+
+fn shows(reservation: Reservation) -> ReservationEffect {
+    Effect::Publish(Changed { name: reservation.name.clone(), saved: Some(reservation) })
+}
+
+impl ReservationsCore {
+    fn look(&self, out: &mut Out<Self>) {
+        let jobs = !self.asked.is_empty() || self.list().next().is_some();
+        out.push(Effect::Do(ReservationErrand::Look { jobs }));
+    }
+
+    fn seen(&mut self, now: Timestamp, picture: &Picture, out: &mut Out<Self>) {
+        let Picture { nodes, partitions, licenses, jobs, over_run, zone } = picture;
+        let Names { in_use, awaited, unaware } = &Names::of(jobs);
+        let site = Site { nodes, partitions, licenses, in_use, awaited, unaware, over_run: *over_run, zone, now };
+        for (request, ask) in std::mem::take(&mut self.asked) {
+            let decided = match ask {
+                ReservationAsk::Create { by, change } => self.create(&site, &by, &change),
+                ReservationAsk::Update(change) => self.update(&site, &change),
+                ReservationAsk::Delete(name) => self.delete(&site, &name),
+            };
+            let answer = decided.map(|changed| {
+                tracing::info!(reservation = changed.name, gone = changed.saved.is_none(), "reservation.changed");
+                let name = changed.name.clone();
+                save(changed, out);
+                name
+            });
+            out.push(Effect::Answer { request, answer });
+        }
+        self.go_by_time(&site, jobs, out);
+    }
+
+    /// What is over goes or moves on, what begins is told, and the next time is waited for.
+    fn go_by_time(&mut self, site: &Site<'_>, jobs: &[Arc<JobView>], out: &mut Out<Self>) {
+        let (now, watches) = (site.now, self.watches());
+        let changes = self.tick(site);
+        let released = self.released(site);
+        let dismissed = self.dismissed(site);
+        for job in jobs.iter().filter(|job| job.state.waits()) {
+            // One that does not wait without them is told again.
+            if job.spec.reservations.iter().any(|name| released.contains(name)) {
+                tracing::info!(job_id = %job.id, "reservation.job_released");
+                out.push(Effect::Tell(Letter::Job(job.id, JobInput::ReservationsGone(released.clone()))));
+            }
+        }
+        for job in jobs.iter().filter(|job| is_unaware(job)) {
+            let inside = job.allocation.as_ref().and_then(|a| a.reservation.as_ref());
+            // One that has not noted it is told again.
+            if let Some(at) = inside.and_then(|name| dismissed.get(name)) {
+                tracing::info!(job_id = %job.id, "reservation.job_dismissed");
+                out.push(Effect::Tell(Letter::Job(job.id, JobInput::LeaveBy(*at))));
+            }
+        }
+        changes.into_iter().for_each(|changed| save(changed, out));
+        let since = std::mem::replace(&mut self.looked, now);
+        // What goes by one that begins now is to look again.
+        let begun: Vec<Reservation> = self.list().filter(|r| since < r.start && r.start <= now).cloned().collect();
+        out.extend(begun.into_iter().map(shows));
+        let longest = match (released.is_empty() && dismissed.is_empty(), watches) {
+            (false, _) => RELEASED,
+            (true, true) => WATCHED,
+            (true, false) => LONGEST_WAIT,
+        };
+        let wait = self.next_change(now).map_or(longest, |at| at.since(now).min(longest));
+        out.push(Effect::SetTimer { timer: ReservationTimer, at: now.plus(wait) });
+    }
+}
+
+fn save(changed: Changed, out: &mut Vec<ReservationEffect>) {
+    let (reservation, saved) = (changed.name.clone(), changed.saved.clone().map(Box::new));
+    out.push(Effect::Save(ControllerEvent::Reservation { reservation, saved }));
+    out.push(Effect::Publish(changed));
+}
