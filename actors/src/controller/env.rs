@@ -3,7 +3,8 @@
 use super::{
     event::ControllerEvent,
     ids::IdSource,
-    ports::{AgentLink, JournalError, Ports},
+    log::{AppendError, Position},
+    ports::{AgentLink, Ports},
     roster::Roster,
     shelf::{JobShelf, NodeShelf, PartitionShelf},
     steps::StepsMsg,
@@ -34,7 +35,8 @@ use garrick_model::{
     view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{
-    Actor, ActorPath, Address, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError, System, TraceContext,
+    Actor, ActorPath, Address, AskError, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError, System,
+    TraceContext,
 };
 use std::{
     collections::BTreeMap,
@@ -285,10 +287,17 @@ impl Env {
         self.system.find(&ActorPath::root().child("scheduler"))
     }
 
-    /// Appends to the journal; the answer comes by the returned future.
-    pub fn append(&self, events: Vec<ControllerEvent>) -> PendingReply<Result<(), JournalError>> {
+    /// Appends to the log what an owner has decided; the answer comes by the returned future.
+    pub fn append(&self, events: Vec<ControllerEvent>) -> PendingReply<Saved> {
         let (done, pending) = ReplyTo::channel();
-        self.ports.journal.append(events, done);
+        self.ports.log.append(events, done);
+        pending
+    }
+
+    /// Offers the log what begins something new; the answer comes by the returned future.
+    pub fn offer(&self, events: Vec<ControllerEvent>) -> PendingReply<Saved> {
+        let (done, pending) = ReplyTo::channel();
+        self.ports.log.offer(events, done);
         pending
     }
 
@@ -383,11 +392,15 @@ pub fn deliver<A: Actor, M: Message>(cx: &mut Context<A>, to: &Address<M>, messa
     }
 }
 
-/// The journal's answer in one word.
-pub fn journal_outcome(answer: Result<Result<(), JournalError>, garrick_runtime::AskError>) -> Result<(), String> {
-    match answer {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
+/// What the log answers.
+pub type Saved = Result<Position, AppendError>;
+
+/// The log's answer; one that does not come is a failure.
+pub fn log_outcome(answer: Result<Saved, AskError>) -> Saved {
+    answer.unwrap_or_else(|error| Err(AppendError::Failed(error.to_string())))
+}
+
+/// The log's answer in one word.
+pub fn journal_outcome(answer: Result<Saved, AskError>) -> Result<(), String> {
+    log_outcome(answer).map(drop).map_err(|error| error.to_string())
 }

@@ -60,8 +60,6 @@ pub(super) type SubmitAnswer = (JobId, Vec<String>);
 
 /// When a user has too many requests waiting, or all together have, those on top come back after this.
 pub const CROWDED: Duration = Duration::from_secs(1);
-/// When the journal's disk has no room, try again after this.
-const DISK_FULL: Duration = Duration::from_secs(5);
 
 /// A request at the turnstile.
 struct Waiting {
@@ -278,8 +276,9 @@ impl ControllerActor {
         if replies.is_gone() {
             return;
         }
-        if turnstile::begins_something(&request) && self.env.ports.journal.waits_for_room() {
-            replies.send(CommandReply::Refused(Refusal::RetryAfter { after: DISK_FULL }));
+        let refused = turnstile::begins_something(&request).then(|| self.env.ports.log.refuses()).flatten();
+        if let Some(after) = refused.and_then(|why| why.retry_after()) {
+            replies.send(CommandReply::Refused(Refusal::RetryAfter { after }));
             return;
         }
         trace.enter(|| self.command(cx, &caller, *request, replies));

@@ -65,7 +65,8 @@
 //! | `submit`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
 //! | [`roster`], `dynamic_nodes` | nodes that come and go: the rules, and the front's part |
 //! | [`steps`], [`ended_steps`] | the actor at `/steps` |
-//! | [`event`] | the journal's events and their replay |
+//! | [`log`] | the log that events are saved in |
+//! | [`event`] | the log's events and their replay |
 //! | [`mod@env`], [`shelf`], [`outbox`], [`ids`] | what all actors of the controller share |
 
 pub mod admission;
@@ -81,6 +82,7 @@ pub mod front;
 mod gpu_counts;
 pub mod ids;
 mod labels;
+pub mod log;
 pub mod messages;
 mod moves;
 pub mod outbox;
