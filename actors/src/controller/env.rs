@@ -1,6 +1,7 @@
 //! What every actor of the controller shares: boards, shelves, ports, ids, and the way to each other.
 
 use super::{
+    entering::{Entering, Entrant},
     event::ControllerEvent,
     ids::IdSource,
     log::{AppendError, Position},
@@ -15,6 +16,7 @@ use crate::{
         messages::{JobInput, JobMsg, JobSite},
         record::JobRecord,
         shell::JobsMsg,
+        state::JobEvent,
     },
     license::account::LicenseOffice,
     node::messages::{NodeInput, NodeMsg},
@@ -24,7 +26,7 @@ use crate::{
 };
 use garrick_model::{
     config::Config,
-    ids::{JobId, NodeIndex, Sluid},
+    ids::{JobId, NodeIndex, RequestId, Sluid},
     messages::{
         node::{JobCredential, NodeToController, SwitchPath},
         records::RecordsPlace,
@@ -109,6 +111,8 @@ pub struct Env {
     pub boards: Boards,
     /// Jobs' saved state.
     pub jobs: JobShelf,
+    /// Jobs that are being saved.
+    pub entering: Entering,
     /// Nodes' state.
     pub nodes: NodeShelf,
     /// Partitions' updates.
@@ -132,12 +136,19 @@ pub struct Env {
 
 impl Env {
     /// A new one.
-    pub fn new(system: System, ports: Ports, jobs: JobShelf, ids: IdSource, roster: Roster) -> Self {
+    pub fn new(
+        system: System,
+        ports: Ports,
+        (jobs, entering): (JobShelf, Entering),
+        ids: IdSource,
+        roster: Roster,
+    ) -> Self {
         Self {
             system,
             ports,
             boards: Boards::default(),
             jobs,
+            entering,
             nodes: NodeShelf::default(),
             partitions: PartitionShelf::default(),
             links: Links::default(),
@@ -294,10 +305,32 @@ impl Env {
         pending
     }
 
-    /// Offers the log what begins something new; the answer comes by the returned future.
-    pub fn offer(&self, events: Vec<ControllerEvent>) -> PendingReply<Saved> {
-        let (done, pending) = ReplyTo::channel();
-        self.ports.log.offer(events, done);
+    /// Offers the log jobs that are submitted together: once they are saved they are on the shelf and shown. The answer comes by
+    /// the returned future; what became of them is found by the request if nobody waits for that any more.
+    pub fn offer_jobs(
+        self: &Arc<Self>,
+        request: RequestId,
+        records: Vec<JobRecord>,
+        now: Timestamp,
+    ) -> PendingReply<Saved> {
+        let entrant =
+            |record: &JobRecord| -> Entrant { (record.clone(), Arc::new(self.first_view(record.clone(), now))) };
+        self.entering.begin(request, records.iter().map(entrant).collect());
+        let submitted = |record: JobRecord| ControllerEvent::Job {
+            job: record.id,
+            event: Box::new(JobEvent::Submitted(Box::new(record))),
+        };
+        let (tell, pending) = ReplyTo::channel();
+        let env = Arc::clone(self);
+        let done = ReplyTo::calling(move |answer| {
+            let saved = log_outcome(answer);
+            env.entering.settle(request, saved.is_ok(), |record, view| {
+                env.jobs.put(record);
+                env.boards.jobs.publish(view.id, view);
+            });
+            tell.reply(saved);
+        });
+        self.ports.log.offer(records.into_iter().map(submitted).collect(), done);
         pending
     }
 

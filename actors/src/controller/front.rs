@@ -557,6 +557,10 @@ impl ControllerActor {
 impl Actor for ControllerActor {
     type Msg = ControllerMsg;
 
+    fn started(&mut self, cx: &mut Context<Self>) {
+        self.take_over(cx);
+    }
+
     fn handle(&mut self, cx: &mut Context<Self>, message: ControllerMsg) {
         match message {
             ControllerMsg::AgentConnected { node, registration, link, joining: Some((joining, address)) } => {
@@ -586,9 +590,9 @@ impl Actor for ControllerActor {
                     replies.send(CommandReply::Done);
                 }
             }
-            ControllerMsg::Submitted { job, request, warnings, result } => {
-                self.submitted(job, request, warnings, result);
-            }
+            ControllerMsg::Submitted { request, warnings, result } => self.submitted(cx, request, warnings, result),
+            #[cfg(test)]
+            ControllerMsg::PanicForTests => panic!("a handler that fails"),
             ControllerMsg::ShapesChanged => self.forget_feasibility(),
             ControllerMsg::QueryTimeout { query } => self.queries.timeout(query),
             ControllerMsg::QueryGone { query } => {
