@@ -1,9 +1,11 @@
 //! What every actor of the controller shares: boards, shelves, ports, ids, and the way to each other.
 
 use super::{
+    entering::{Entering, Entrant},
     event::ControllerEvent,
     ids::IdSource,
-    ports::{AgentLink, JournalError, Ports},
+    log::{AppendError, Position},
+    ports::{AgentLink, Ports},
     roster::Roster,
     shelf::{JobShelf, NodeShelf, PartitionShelf},
     steps::StepsMsg,
@@ -14,6 +16,7 @@ use crate::{
         messages::{JobInput, JobMsg, JobSite},
         record::JobRecord,
         shell::JobsMsg,
+        state::JobEvent,
     },
     license::account::LicenseOffice,
     node::messages::{NodeInput, NodeMsg},
@@ -24,7 +27,7 @@ use crate::{
 };
 use garrick_model::{
     config::Config,
-    ids::{JobId, NodeIndex, Sluid},
+    ids::{JobId, NodeIndex, RequestId, Sluid},
     messages::{
         node::{JobCredential, NodeToController, SwitchPath},
         records::RecordsPlace,
@@ -35,7 +38,8 @@ use garrick_model::{
     view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{
-    Actor, ActorPath, Address, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError, System, TraceContext,
+    Actor, ActorPath, Address, AskError, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError, System,
+    TraceContext,
 };
 use std::{
     collections::BTreeMap,
@@ -108,6 +112,8 @@ pub struct Env {
     pub boards: Boards,
     /// Jobs' saved state.
     pub jobs: JobShelf,
+    /// Jobs that are being saved.
+    pub entering: Entering,
     /// Nodes' state.
     pub nodes: NodeShelf,
     /// Partitions' updates.
@@ -131,12 +137,19 @@ pub struct Env {
 
 impl Env {
     /// A new one.
-    pub fn new(system: System, ports: Ports, jobs: JobShelf, ids: IdSource, roster: Roster) -> Self {
+    pub fn new(
+        system: System,
+        ports: Ports,
+        (jobs, entering): (JobShelf, Entering),
+        ids: IdSource,
+        roster: Roster,
+    ) -> Self {
         Self {
             system,
             ports,
             boards: Boards::default(),
             jobs,
+            entering,
             nodes: NodeShelf::default(),
             partitions: PartitionShelf::default(),
             links: Links::default(),
@@ -286,10 +299,39 @@ impl Env {
         self.system.find(&ActorPath::root().child("scheduler"))
     }
 
-    /// Appends to the journal; the answer comes by the returned future.
-    pub fn append(&self, events: Vec<ControllerEvent>) -> PendingReply<Result<(), JournalError>> {
+    /// Appends to the log what an owner has decided; the answer comes by the returned future.
+    pub fn append(&self, events: Vec<ControllerEvent>) -> PendingReply<Saved> {
         let (done, pending) = ReplyTo::channel();
-        self.ports.journal.append(events, done);
+        self.ports.log.append(events, done);
+        pending
+    }
+
+    /// Offers the log jobs that are submitted together: once they are saved they are on the shelf and shown. The answer comes by
+    /// the returned future; what became of them is found by the request if nobody waits for that any more.
+    pub fn offer_jobs(
+        self: &Arc<Self>,
+        request: RequestId,
+        records: Vec<JobRecord>,
+        now: Timestamp,
+    ) -> PendingReply<Saved> {
+        let entrant =
+            |record: &JobRecord| -> Entrant { (record.clone(), Arc::new(self.first_view(record.clone(), now))) };
+        self.entering.begin(request, records.iter().map(entrant).collect());
+        let submitted = |record: JobRecord| ControllerEvent::Job {
+            job: record.id,
+            event: Box::new(JobEvent::Submitted(Box::new(record))),
+        };
+        let (tell, pending) = ReplyTo::channel();
+        let env = Arc::clone(self);
+        let done = ReplyTo::calling(move |answer| {
+            let saved = log_outcome(answer);
+            env.entering.settle(request, saved.is_ok(), |record, view| {
+                env.jobs.put(record);
+                env.boards.jobs.publish(view.id, view);
+            });
+            tell.reply(saved);
+        });
+        self.ports.log.offer(records.into_iter().map(submitted).collect(), done);
         pending
     }
 
@@ -435,11 +477,15 @@ pub fn deliver<A: Actor, M: Message>(cx: &mut Context<A>, to: &Address<M>, messa
     }
 }
 
-/// The journal's answer in one word.
-pub fn journal_outcome(answer: Result<Result<(), JournalError>, garrick_runtime::AskError>) -> Result<(), String> {
-    match answer {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
+/// What the log answers.
+pub type Saved = Result<Position, AppendError>;
+
+/// The log's answer; one that does not come is a failure.
+pub fn log_outcome(answer: Result<Saved, AskError>) -> Saved {
+    answer.unwrap_or_else(|error| Err(AppendError::Failed(error.to_string())))
+}
+
+/// The log's answer in one word.
+pub fn journal_outcome(answer: Result<Saved, AskError>) -> Result<(), String> {
+    log_outcome(answer).map(drop).map_err(|error| error.to_string())
 }

@@ -1,5 +1,6 @@
 //! What the journal holds, and how a controller is rebuilt from it.
 
+use super::log::{Position, Progress};
 use crate::{
     job::{record::JobRecord, state::JobEvent},
     node::record::SavedNode,
@@ -82,6 +83,33 @@ pub enum ControllerEvent {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         of_file: bool,
     },
+    /// About the log: what stands here, whatever was counted before. First in a file. No event itself: it has no position.
+    Base {
+        /// Position of the last event before it.
+        position: Position,
+        /// So many of the events that follow stand for all up to there, and have no positions of their own.
+        events: u64,
+        /// Registered followers, and up to which position each has dealt with all.
+        followers: BTreeMap<String, Position>,
+    },
+    /// About somebody who follows the log. No event itself: it has no position, and followers do not see it.
+    Follower {
+        /// Its name.
+        name: String,
+        /// What it says.
+        is: Following,
+    },
+}
+
+/// What a follower that is registered by name says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Following {
+    /// It is there: nothing is purged that it has not dealt with. A new one begins behind what stands before this.
+    Registered,
+    /// It has dealt with all up to here.
+    Acknowledged(Position),
+    /// Nobody waits for it any more.
+    Gone,
 }
 
 impl ControllerEvent {
@@ -159,6 +187,8 @@ pub struct Replayed {
     pub last_sluid: Option<Sluid>,
     /// Submissions so far.
     pub submissions: u64,
+    /// Position of the last event, and of those who follow.
+    pub progress: Progress,
     /// Parts whose last one is still to come.
     parts: Vec<ControllerEvent>,
 }
@@ -172,10 +202,14 @@ impl Replayed {
             }
             self.parts.extend_from_slice(events);
             let whole = if *last { std::mem::take(&mut self.parts) } else { Vec::new() };
-            return whole.iter().try_for_each(|event| self.apply(event));
+            return self.apply_all(&whole);
         }
         // Those of a write that was cut short: this was written after the restart.
         self.parts.clear();
+        if let ControllerEvent::Together(events) = event {
+            return self.apply_all(events);
+        }
+        self.progress.note(event);
         match event {
             ControllerEvent::Job { job, event } => return self.apply_job(*job, event),
             ControllerEvent::Node { node, saved } => {
@@ -201,13 +235,28 @@ impl Replayed {
                 }
             }
             // Dealt with above.
-            ControllerEvent::Part { .. } => {}
-            ControllerEvent::Together(events) => return events.iter().try_for_each(|event| self.apply(event)),
+            ControllerEvent::Part { .. }
+            | ControllerEvent::Together(_)
+            | ControllerEvent::Base { .. }
+            | ControllerEvent::Follower { .. } => {}
             ControllerEvent::Started { epoch } => self.epoch = self.epoch.max(*epoch),
             ControllerEvent::Used { job, sluid, submissions } => {
                 self.last_job = self.last_job.max(job.0);
                 self.saw(*sluid);
                 self.submissions = self.submissions.max(*submissions);
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of one batch. Where one does not fit, those behind it have their positions all the same.
+    fn apply_all(&mut self, events: &[ControllerEvent]) -> Result<(), ReplayError> {
+        for (number, event) in events.iter().enumerate() {
+            if let Err(error) = self.apply(event) {
+                for event in events.iter().skip(number + 1) {
+                    self.progress.note(event);
+                }
+                return Err(error);
             }
         }
         Ok(())
@@ -270,9 +319,17 @@ impl Replayed {
         self.last_sluid = self.last_sluid.max(Some(sluid));
     }
 
-    /// The shortest journal that comes to the same: for compaction.
+    /// The shortest journal that comes to the same, at the same position: for compaction.
     pub fn into_events(self) -> Vec<ControllerEvent> {
-        let mut events = Vec::with_capacity(self.jobs.len() + self.nodes.len() + self.partitions.len() + 2);
+        let progress = self.progress.clone();
+        let mut events = self.state_events();
+        let count = u64::try_from(events.len()).unwrap_or(u64::MAX);
+        events.insert(0, progress.base(count));
+        events
+    }
+
+    fn state_events(self) -> Vec<ControllerEvent> {
+        let mut events = Vec::with_capacity(self.jobs.len() + self.nodes.len() + self.partitions.len() + 3);
         events.push(ControllerEvent::Started { epoch: self.epoch });
         let jobs = u64::try_from(self.jobs.len()).unwrap_or(u64::MAX);
         // What does the work of an array's tasks stands with the first of them, or with the array.

@@ -3,11 +3,9 @@
 use super::{
     audit::AuditRecord,
     event::{ControllerEvent, Replayed},
+    log::{AppendError, Appended, FollowError, Follower, Log, Position, memory::MemoryLog},
     messages::ControllerMsg,
-    ports::{
-        AgentLink, AuditPort, CredentialSigner, Host, JournalError, JournalPort, LinkClosed, Ports, ReplySink, User,
-        UserDirectory,
-    },
+    ports::{AgentLink, AuditPort, CredentialSigner, Host, LinkClosed, Ports, ReplySink, User, UserDirectory},
     setup::{Controller, Recover, start},
 };
 use crate::node::messages::Registration;
@@ -24,61 +22,44 @@ use garrick_model::{
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };
-use garrick_runtime::{Address, ReplyTo, System, SystemConfig};
+use garrick_runtime::{Address, System, SystemConfig};
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::sync::mpsc;
 
-/// A journal that keeps events in memory.
+/// A log in memory, as a test drives it.
 #[derive(Clone, Default)]
-pub struct MemoryJournal(pub Arc<Mutex<Vec<ControllerEvent>>>, Arc<AtomicBool>, Arc<SlowDisk>);
-
-/// Whom to tell that something is saved.
-type Written = ReplyTo<Result<(), JournalError>>;
-
-/// Whom to tell that it is saved, where that is put off.
-#[derive(Default)]
-struct SlowDisk {
-    waiting: Mutex<Option<Vec<Written>>>,
-    came: tokio::sync::Notify,
-}
-
-impl SlowDisk {
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Vec<Written>>> {
-        self.waiting.lock().expect("no test panics while it holds the disk")
-    }
+pub struct MemoryJournal {
+    pub log: MemoryLog,
+    came: Arc<tokio::sync::Notify>,
 }
 
 impl MemoryJournal {
     pub fn events(&self) -> Vec<ControllerEvent> {
-        self.0.lock().expect("no test panics while it holds the journal").clone()
+        self.log.events()
     }
 
     pub fn set_waits_for_room(&self, waits: bool) {
-        self.1.store(waits, Ordering::Relaxed);
+        self.log.busy(waits.then_some(Duration::from_secs(5)));
     }
 
-    /// From here on nobody hears that something is saved.
+    /// From here on nothing is saved.
     pub fn hold(&self) {
-        *self.2.waiting() = Some(Vec::new());
+        self.log.hold(true);
     }
 
-    /// Until somebody waits for that.
+    /// Until something waits for that.
     pub async fn held(&self) {
-        self.2.came.notified().await;
+        self.came.notified().await;
     }
 
-    /// All hear it.
+    /// All is saved.
     pub fn release(&self) {
-        let waiting = self.2.waiting().take();
-        waiting.into_iter().flatten().for_each(|done| done.reply(Ok(())));
+        self.log.hold(false);
     }
 
     pub fn replayed(&self) -> Replayed {
@@ -90,20 +71,33 @@ impl MemoryJournal {
     }
 }
 
-impl JournalPort for MemoryJournal {
-    fn append(&self, mut events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>) {
-        self.0.lock().expect("no test panics while it holds the journal").append(&mut events);
-        match &mut *self.2.waiting() {
-            Some(waiting) => {
-                waiting.push(done);
-                self.2.came.notify_one();
-            }
-            None => done.reply(Ok(())),
+impl Log for MemoryJournal {
+    fn append(&self, events: Vec<ControllerEvent>, done: Appended) {
+        self.log.append(events, done);
+        if self.log.waiting() > 0 {
+            self.came.notify_one();
         }
     }
-
-    fn waits_for_room(&self) -> bool {
-        self.1.load(Ordering::Relaxed)
+    fn offer(&self, events: Vec<ControllerEvent>, done: Appended) {
+        self.log.offer(events, done);
+        if self.log.waiting() > 0 {
+            self.came.notify_one();
+        }
+    }
+    fn refuses(&self) -> Option<AppendError> {
+        self.log.refuses()
+    }
+    fn committed(&self) -> Position {
+        self.log.committed()
+    }
+    fn oldest(&self) -> Position {
+        self.log.oldest()
+    }
+    fn followers(&self) -> BTreeMap<String, Position> {
+        self.log.followers()
+    }
+    fn subscribe(&self, from: Position) -> Result<Follower, FollowError> {
+        self.log.subscribe(from)
     }
 }
 
@@ -270,7 +264,7 @@ impl Rig {
     pub fn recover(system: &System, conf: &str, journal: MemoryJournal, recover: Recover) -> Self {
         let audit = Arc::new(KeptRecords::default());
         let ports = Ports {
-            journal: Arc::new(journal.clone()),
+            log: Arc::new(journal.clone()),
             signer: Arc::new(PlainSigner),
             users: Arc::new(MadeUpUsers),
             host: Arc::new(PlainHost),

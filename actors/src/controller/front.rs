@@ -57,8 +57,6 @@ pub(super) type SubmitAnswer = (JobId, Vec<String>);
 
 /// When a user has too many requests waiting, or all together have, those on top come back after this.
 pub const CROWDED: Duration = Duration::from_secs(1);
-/// When the journal's disk has no room, try again after this.
-const DISK_FULL: Duration = Duration::from_secs(5);
 
 /// A request at the turnstile.
 struct Waiting {
@@ -275,8 +273,9 @@ impl ControllerActor {
         if replies.is_gone() {
             return;
         }
-        if turnstile::begins_something(&request) && self.env.ports.journal.waits_for_room() {
-            replies.send(CommandReply::Refused(Refusal::RetryAfter { after: DISK_FULL }));
+        let refused = turnstile::begins_something(&request).then(|| self.env.ports.log.refuses()).flatten();
+        if let Some(after) = refused.and_then(|why| why.retry_after()) {
+            replies.send(CommandReply::Refused(Refusal::RetryAfter { after }));
             return;
         }
         trace.enter(|| self.command(cx, &caller, *request, replies));
@@ -555,6 +554,10 @@ impl ControllerActor {
 impl Actor for ControllerActor {
     type Msg = ControllerMsg;
 
+    fn started(&mut self, cx: &mut Context<Self>) {
+        self.take_over(cx);
+    }
+
     fn handle(&mut self, cx: &mut Context<Self>, message: ControllerMsg) {
         match message {
             ControllerMsg::AgentConnected { node, registration, link, joining: Some((joining, address)) } => {
@@ -584,9 +587,9 @@ impl Actor for ControllerActor {
                     replies.send(CommandReply::Done);
                 }
             }
-            ControllerMsg::Submitted { job, request, warnings, result } => {
-                self.submitted(job, request, warnings, result);
-            }
+            ControllerMsg::Submitted { request, warnings, result } => self.submitted(cx, request, warnings, result),
+            #[cfg(test)]
+            ControllerMsg::PanicForTests => panic!("a handler that fails"),
             ControllerMsg::ShapesChanged => self.forget_feasibility(),
             ControllerMsg::QueryTimeout { query } => self.queries.timeout(query),
             ControllerMsg::QueryGone { query } => {

@@ -1,10 +1,13 @@
 //! What the front accepts. The wiring sends the first five kinds; the rest the front sends to itself.
 
-use super::ports::{AgentLink, ReplySink};
+use super::{
+    env::Saved,
+    ports::{AgentLink, ReplySink},
+};
 use crate::{job::messages::report_name, node::messages::Registration};
 use garrick_model::{
     config::Config,
-    ids::{JobId, RequestId},
+    ids::RequestId,
     messages::{
         command::{Caller, CommandRequest},
         node::{Joining, NodeToController},
@@ -64,16 +67,14 @@ pub enum ControllerMsg {
     /// From itself: a request waits at the turnstile.
     Serve,
 
-    /// The journal answered for a submission.
+    /// The log answered for a submission.
     Submitted {
-        /// Job.
-        job: JobId,
         /// Submission.
         request: RequestId,
         /// To say to the user.
         warnings: Vec<String>,
         /// Outcome.
-        result: Result<(), String>,
+        result: Saved,
     },
     /// The journal answered for changes of the roster of nodes.
     RosterSaved {
@@ -103,6 +104,9 @@ pub enum ControllerMsg {
         /// Query.
         query: u64,
     },
+    /// A handler that fails.
+    #[cfg(test)]
+    PanicForTests,
 }
 
 impl Message for ControllerMsg {
@@ -120,6 +124,8 @@ impl Message for ControllerMsg {
             Self::ShapesChanged => "ShapesChanged",
             Self::QueryTimeout { .. } => "QueryTimeout",
             Self::QueryGone { .. } => "QueryGone",
+            #[cfg(test)]
+            Self::PanicForTests => "PanicForTests",
         }
     }
 }

@@ -18,8 +18,9 @@
 //!
 //! # How a job flows
 //!
-//! 1. *Submit.* The front judges the request ([`admission`]), puts the record on the shelf, appends `Submitted` to the
-//!    journal and has `/job` start the actor. The reply leaves when the journal says that it is on disk. A repeat of the
+//! 1. *Submit.* The front judges the request ([`admission`]) and offers `Submitted` to the log. When that says that it is
+//!    saved, the record goes on the shelf and is shown, `/job` starts the actor, and the reply leaves; before that nobody sees the
+//!    job ([`entering`]). A log that is busy, or not the leader's, takes nothing: the user is told to try again. A repeat of the
 //!    request id gets the first answer, after a restart too.
 //! 2. *Eligible.* The job's core decides by hold, begin time and dependencies (it asks the jobs it depends on), and
 //!    publishes its view.
@@ -65,8 +66,9 @@
 //! | `submit`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
 //! | [`roster`], `dynamic_nodes` | nodes that come and go: the rules, and the front's part |
 //! | [`steps`], [`ended_steps`] | the actor at `/steps` |
-//! | [`event`] | the journal's events and their replay |
-//! | [`mod@env`], [`shelf`], [`ids`] | what all actors of the controller share |
+//! | [`log`] | the log that events are saved in |
+//! | [`event`] | the log's events and their replay |
+//! | [`mod@env`], [`shelf`], [`entering`], [`ids`] | what all actors of the controller share |
 
 pub mod admission;
 pub mod agents;
@@ -75,12 +77,14 @@ mod circles;
 mod commands;
 mod dynamic_nodes;
 pub mod ended_steps;
+pub mod entering;
 pub mod env;
 pub mod event;
 pub mod front;
 mod gpu_counts;
 pub mod ids;
 mod labels;
+pub mod log;
 pub mod messages;
 mod moves;
 mod per_task;
@@ -106,6 +110,8 @@ mod admission_test;
 mod cores_test;
 #[cfg(test)]
 mod dynamic_nodes_test;
+#[cfg(test)]
+mod entering_test;
 #[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the controller needs of the process that it lives in, as traits: implemented by the daemon's wiring and by tests.
 
 use super::audit::AuditRecord;
-use super::event::ControllerEvent;
+use super::log::Log;
 use garrick_model::{
     config::{Config, LogChange},
     ids::JobId,
@@ -11,24 +11,7 @@ use garrick_model::{
     },
     refusal::Refusal,
 };
-use garrick_runtime::ReplyTo;
 use std::{sync::Arc, time::Duration};
-
-/// The journal refused or failed. A failed write is final: the process is to end, since nobody can tell what is on disk.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("journal: {0}")]
-pub struct JournalError(pub String);
-
-/// Saves events in the order in which they are handed over. `done` is answered when these and all events before are on
-/// disk (group commit: many appends, one sync). Never blocks.
-pub trait JournalPort: Send + Sync + 'static {
-    /// Appends; the events of one call are saved together or not at all.
-    fn append(&self, events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>);
-    /// What was appended waits for room on the disk: nothing new is to be begun until it has found it.
-    fn waits_for_room(&self) -> bool {
-        false
-    }
-}
 
 /// The link to one node's agent. Frames arrive in the order in which they were sent, or the link is gone.
 pub trait AgentLink: Send + Sync + 'static {
@@ -133,8 +116,8 @@ pub trait AuditPort: Send + Sync + 'static {
 /// All of them, as the front hands them on.
 #[derive(Clone)]
 pub struct Ports {
-    /// Journal.
-    pub journal: Arc<dyn JournalPort>,
+    /// Log.
+    pub log: Arc<dyn Log>,
     /// Signer.
     pub signer: Arc<dyn CredentialSigner>,
     /// Users.

@@ -2,6 +2,7 @@
 //! actors are built from what that comes to.
 
 use super::{
+    entering::Entering,
     env::Env,
     event::{ControllerEvent, ReplayError, Replayed},
     front::ControllerActor,
@@ -114,14 +115,15 @@ pub fn start_replayed(
     let now = Timestamp::now();
     let epoch = replayed.epoch + 1;
     let jobs = JobShelf::default();
-    let known = jobs.clone();
-    let ids = IdSource::new(random, move |job| known.contains(job));
+    let entering = Entering::default();
+    let (known, on_their_way) = (jobs.clone(), entering.clone());
+    let ids = IdSource::new(random, move |job| known.contains(job) || on_their_way.contains(job));
     ids.limit(config.first_job_id, config.max_job_id);
     ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
     let (roster, of_file) = Roster::restored(Arc::clone(&config), replayed.dynamic_nodes);
     let config = roster.config();
     let site = Arc::new(node_site(&config, epoch, &ports));
-    let env = Arc::new(Env::new(system.clone(), ports, jobs, ids, roster.clone()));
+    let env = Arc::new(Env::new(system.clone(), ports, (jobs, entering), ids, roster.clone()));
     env.set_job_site(Arc::new(job_site(&config, epoch)));
 
     let mut holds = holds_by_node(&config, replayed.jobs.values());

@@ -2,14 +2,13 @@
 
 use super::{
     admission::{Identity, Rules, Submitter},
-    env::{deliver, journal_outcome},
-    event::ControllerEvent,
+    env::{Saved, deliver, log_outcome},
     front::ControllerActor,
     messages::ControllerMsg,
     ports::ReplySink,
 };
 use crate::{
-    job::{core::JobCore, messages::Authority, record::JobRecord, shell::JobsMsg, state::JobEvent},
+    job::{core::JobCore, messages::Authority, record::JobRecord, shell::JobsMsg},
     scheduler::{
         probe::{WouldStart, declined, would_start, would_start_together},
         shell::{cluster_view, policy},
@@ -37,6 +36,9 @@ const QUEUE_FULL: Duration = Duration::from_secs(5);
 /// Bytes of scripts, environments and arguments of one user's jobs that the controller knows. With those of an ordinary login
 /// (a few KB each) the default MaxJobCount is reached long before; administrators have no such limit.
 const SHARE_OF_USER: u64 = 1 << 30;
+
+/// When a front failed over a submission that the log had not taken, try again after this.
+const NOT_TAKEN: Duration = Duration::from_secs(1);
 
 /// How soon to ask again when others ask what would be.
 const TOO_MANY_QUESTIONS: Duration = Duration::from_millis(500);
@@ -71,19 +73,33 @@ impl ControllerActor {
         admitted.record.sluid = self.env.ids.sluid(now);
         self.put_in_order(&mut admitted.record);
         tracing::info!(job_id = job.0, uid = caller.uid, request_id = %request, "job.submitted");
-        self.env.enter_job(admitted.record.clone(), now);
-        let event = JobEvent::Submitted(Box::new(admitted.record));
-        let done = self.env.append(vec![ControllerEvent::Job { job, event: Box::new(event) }]);
+        self.save(cx, request, vec![admitted.record], admitted.warnings, replies);
+    }
+
+    /// Has jobs saved that are submitted together; the first is the one that is answered.
+    pub(super) fn save(
+        &mut self,
+        cx: &mut Context<Self>,
+        request: RequestId,
+        records: Vec<JobRecord>,
+        warnings: Vec<String>,
+        replies: Box<dyn ReplySink>,
+    ) {
         self.saving.insert(request, vec![replies]);
-        let warnings = admitted.warnings;
-        cx.pipe(done, move |answer| ControllerMsg::Submitted {
-            job,
-            request,
-            warnings,
-            result: journal_outcome(answer),
-        });
-        if let Some(jobs) = self.env.jobs_supervisor() {
-            deliver(cx, &jobs, JobsMsg::Start { job, first: None });
+        let done = self.env.offer_jobs(request, records, Timestamp::now());
+        cx.pipe(done, move |answer| ControllerMsg::Submitted { request, warnings, result: log_outcome(answer) });
+    }
+
+    /// Takes over what a front that failed had under way: what was appended is answered for behind it.
+    pub(super) fn take_over(&mut self, cx: &mut Context<Self>) {
+        for request in self.env.entering.requests() {
+            self.saving.entry(request).or_default();
+            let done = self.env.append(Vec::new());
+            cx.pipe(done, move |answer| ControllerMsg::Submitted {
+                request,
+                warnings: Vec::new(),
+                result: log_outcome(answer),
+            });
         }
     }
 
@@ -103,7 +119,8 @@ impl ControllerActor {
             waiting.push(replies);
             return None;
         }
-        let (known, most) = (self.env.boards.jobs.len(), self.env.config().max_job_count);
+        let known = self.env.boards.jobs.len() + self.env.entering.jobs();
+        let most = self.env.config().max_job_count;
         if known + jobs > most as usize {
             let limit = format!("the controller knows {known} jobs, and MaxJobCount of slurm.conf is {most}");
             replies.send(CommandReply::Refused(Refusal::Full { limit, after: QUEUE_FULL }));
@@ -127,7 +144,7 @@ impl ControllerActor {
         records: impl IntoIterator<Item = &'r JobRecord>,
     ) -> Result<(), Refusal> {
         let more: u64 = records.into_iter().map(|record| record.spec.work_bytes()).sum();
-        let known = self.env.jobs.bytes_of(uid);
+        let known = self.env.jobs.bytes_of(uid).saturating_add(self.env.entering.bytes_of(uid));
         if by.admin || known.saturating_add(more) <= SHARE_OF_USER {
             return Ok(());
         }
@@ -147,22 +164,34 @@ impl ControllerActor {
         }
     }
 
+    /// The log has answered for a submission.
     pub(super) fn submitted(
         &mut self,
-        job: JobId,
+        cx: &mut Context<Self>,
         request: RequestId,
         warnings: Vec<String>,
-        result: Result<(), String>,
+        result: Saved,
     ) {
         let waiting = self.saving.remove(&request).unwrap_or_default();
-        let reply = match result {
-            Ok(()) => {
+        let jobs = self.env.entering.take(request).unwrap_or_default();
+        if let Some(supervisor) = self.env.jobs_supervisor() {
+            for job in jobs.iter().copied() {
+                deliver(cx, &supervisor, JobsMsg::Start { job, first: None });
+            }
+        }
+        let reply = match (jobs.first().copied(), result) {
+            (Some(job), _) => {
                 self.answered.put(request, (job, warnings.clone()), Instant::now());
                 CommandReply::Submitted { job, warnings }
             }
-            Err(error) => {
-                tracing::error!(job_id = job.0, error, "job.not_saved");
-                CommandReply::Refused(Refusal::Internal(format!("the job could not be saved: {error}")))
+            // Taken over from a front that failed: why it was refused nobody knows any more, and nothing of it is there.
+            (None, Ok(_)) => CommandReply::Refused(Refusal::RetryAfter { after: NOT_TAKEN }),
+            (None, Err(error)) => {
+                tracing::warn!(request_id = %request, %error, "job.not_saved");
+                CommandReply::Refused(match error.retry_after() {
+                    Some(after) => Refusal::RetryAfter { after },
+                    None => Refusal::Internal(format!("the job could not be saved: {error}")),
+                })
             }
         };
         for mut replies in waiting {

@@ -1,14 +1,7 @@
 //! Submissions of heterogeneous jobs: all components are judged, given ids in a row, and saved in one write.
 
-use super::{
-    admission::Identity,
-    env::{deliver, journal_outcome},
-    event::ControllerEvent,
-    front::ControllerActor,
-    messages::ControllerMsg,
-    ports::ReplySink,
-};
-use crate::job::{core::JobCore, messages::Authority, record::JobRecord, shell::JobsMsg, state::JobEvent};
+use super::{admission::Identity, front::ControllerActor, ports::ReplySink};
+use crate::job::{core::JobCore, messages::Authority, record::JobRecord};
 use garrick_model::{
     ids::{JobId, RequestId, Sluid},
     messages::command::{Caller, CommandReply},
@@ -49,27 +42,8 @@ impl ControllerActor {
         let leader = records[0].id;
         let components = records.len();
         tracing::info!(job_id = leader.0, components, uid = caller.uid, request_id = %request, "job.submitted");
-        let jobs: Vec<JobId> = records.iter().map(|record| record.id).collect();
-        let mut events = Vec::with_capacity(components);
-        for record in records {
-            self.env.enter_job(record.clone(), now);
-            let job = record.id;
-            events.push(ControllerEvent::Job { job, event: Box::new(JobEvent::Submitted(Box::new(record))) });
-        }
         // One write: a crash leaves all of them or none.
-        let done = self.env.append(events);
-        self.saving.insert(request, vec![replies]);
-        cx.pipe(done, move |answer| ControllerMsg::Submitted {
-            job: leader,
-            request,
-            warnings,
-            result: journal_outcome(answer),
-        });
-        if let Some(supervisor) = self.env.jobs_supervisor() {
-            for job in jobs {
-                deliver(cx, &supervisor, JobsMsg::Start { job, first: None });
-            }
-        }
+        self.save(cx, request, records, warnings, replies);
     }
 
     /// Says when a heterogeneous job could start.

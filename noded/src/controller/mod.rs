@@ -11,8 +11,12 @@ pub mod audit;
 pub mod door;
 pub mod host;
 pub mod links;
+pub mod log;
 pub mod names;
 pub mod ports;
 pub mod start;
 pub mod tenure;
 pub mod trust;
+
+#[cfg(test)]
+mod log_test;

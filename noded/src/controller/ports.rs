@@ -1,53 +1,9 @@
-//! The controller's ports: journal and signer on this machine.
+//! The controller's ports: signer on this machine.
 
-use crate::journal::{JournalError as FileError, JournalWriter};
-use garrick_actors::controller::{
-    event::ControllerEvent,
-    ports::{CredentialSigner, JournalError, JournalPort},
-};
-use garrick_model::messages::{
-    encoded_bytes,
-    node::{JobCredential, SignedCredential},
-};
-use garrick_runtime::ReplyTo;
+use garrick_actors::controller::ports::CredentialSigner;
+use garrick_model::messages::node::{JobCredential, SignedCredential};
 use garrick_transport::SigningKey;
 use serde_bytes::ByteBuf;
-
-/// Bytes of events in one record, so that what a record adds to them stays far below what it may have.
-const MOST_OF_RECORD: usize = 8 << 20;
-
-/// The controller's journal file.
-pub struct JournalFile {
-    writer: JournalWriter<ControllerEvent>,
-}
-
-impl JournalFile {
-    /// Over a writer that runs.
-    pub fn new(writer: JournalWriter<ControllerEvent>) -> Self {
-        Self { writer }
-    }
-}
-
-impl JournalPort for JournalFile {
-    fn append(&self, events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>) {
-        self.writer.append(
-            &ControllerEvent::records(events, MOST_OF_RECORD, encoded_bytes),
-            Box::new(move |outcome: Result<(), FileError>| {
-                if let Err(e) = &outcome {
-                    // Nobody can tell what is on disk now, and owners went on as if it were: only a restart, which reads it
-                    // back, can go on.
-                    tracing::error!(error = %e, "the journal cannot be written: the controller ends");
-                    std::process::exit(1);
-                }
-                done.reply(outcome.map_err(|e| JournalError(e.to_string())));
-            }),
-        );
-    }
-
-    fn waits_for_room(&self) -> bool {
-        self.writer.waits_for_room()
-    }
-}
 
 /// Signs with the cluster's key.
 pub struct Signer {

@@ -1,4 +1,4 @@
-//! Starting the controller role: CA and keys, journal and replay, actors, door, links.
+//! Starting the controller role: CA and keys, log and replay, actors, door, links.
 
 use crate::{
     controller::{
@@ -6,13 +6,14 @@ use crate::{
         door::{Door, DoorWorld},
         host::ThisProcess,
         links,
+        log::{self, FileLog},
         names::{Names, Question},
-        ports::{JournalFile, Signer},
+        ports::Signer,
         tenure::{Fence, Tenure, TenureError},
         trust::{self, Trust},
     },
     daemon::{guests::Guests, options::Options, place::Cluster, reset_key},
-    journal::{self, Fold, Form, JournalError, JournalWriter, Shortener, series},
+    journal::{self, Fold, Form, JournalError, JournalWriter, Series, Shortener, series},
     kernel::{
         files::{self, FileError},
         inventory, users,
@@ -21,6 +22,7 @@ use crate::{
 use garrick_actors::controller::{
     env::Env,
     event::{ControllerEvent, ReplayError, Replayed},
+    log::{Feed, Progress},
     messages::ControllerMsg,
     ports::Ports,
     setup,
@@ -37,6 +39,7 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock},
+    thread::JoinHandle,
     time::Duration,
 };
 use tokio::sync::watch;
@@ -168,6 +171,25 @@ impl Fold for Replayed {
     fn shortest(self) -> impl Iterator<Item = ControllerEvent> {
         self.into_events().into_iter()
     }
+
+    fn position(&self) -> u64 {
+        self.progress.position.0
+    }
+
+    fn head(&self) -> Option<ControllerEvent> {
+        Some(self.progress.base(0))
+    }
+
+    fn says_position(record: &ControllerEvent) -> Option<u64> {
+        match record {
+            ControllerEvent::Base { position, .. } => Some(position.0),
+            _ => None,
+        }
+    }
+
+    fn slowest(&self) -> Option<(String, u64)> {
+        self.progress.slowest().map(|(name, upto)| (name.to_owned(), upto.0))
+    }
 }
 
 /// Why a journal was not read back.
@@ -207,6 +229,14 @@ impl Fold for Forgiving {
     fn shortest(self) -> impl Iterator<Item = ControllerEvent> {
         self.replayed.shortest()
     }
+
+    fn position(&self) -> u64 {
+        self.replayed.position()
+    }
+
+    fn says_position(record: &ControllerEvent) -> Option<u64> {
+        Replayed::says_position(record)
+    }
 }
 
 /// Bytes appended to the journal between two snapshots at least: read back within a second or so.
@@ -217,7 +247,7 @@ fn open_journal(
     cluster: &Cluster,
     options: &Options,
     tenure: &mut Tenure,
-) -> Result<(JournalWriter<ControllerEvent>, Replayed), ControllerStartError> {
+) -> Result<(FileLog, Replayed), ControllerStartError> {
     let folder = state_folder(cluster)?;
     let path = series::path(&folder);
     let put_aside = |why: &str| {
@@ -267,12 +297,12 @@ fn open_journal(
     // The controller's own count goes on from the one before.
     replayed.epoch = epoch - 1;
     let mark = journal::failure_mark(&path);
-    if (tenure.after_another_host || mark.exists())
-        && let Err(why) = opened.leave_behind::<Replayed>(&folder)
+    if (tenure.after_another_host || mark.exists() || !opened.says_position())
+        && let Err(why) = opened.leave_behind(&folder, &replayed)
     {
         tracing::warn!(
             why,
-            "another host's controller was here last, or the journal failed: it is gone on with as it is"
+            "another host's controller or an earlier version was here last, or the journal failed: it is gone on with as it is"
         );
     } else if mark.exists() {
         tracing::warn!(file = %path.display(), "the journal failed before: what could be read of it was written anew");
@@ -280,12 +310,38 @@ fn open_journal(
             tracing::warn!(file = %mark.display(), error = %e, "removing the mark of that");
         }
     }
-    let shortener = Shortener::new::<Replayed>(&folder, SNAPSHOT_FLOOR, &opened);
-    let fence = tenure.fence();
-    let (writer, _thread) =
-        JournalWriter::start(&path, opened.into(), Some(shortener), Box::new(move || end_if_fenced(&fence)))
+    let (log, _thread) =
+        start_log(&folder, opened, &replayed.progress, SNAPSHOT_FLOOR, fence_of(tenure), end_with_the_log)
             .map_err(ControllerStartError::Thread)?;
-    Ok((writer, replayed))
+    Ok((log, replayed))
+}
+
+fn fence_of(tenure: &Tenure) -> journal::Fence {
+    let fence = tenure.fence();
+    Box::new(move || end_if_fenced(&fence))
+}
+
+/// Nobody can tell what is on disk now, and owners went on as if it were: only a restart, which reads it back, can go on.
+fn end_with_the_log(error: &JournalError) {
+    tracing::error!(%error, "the journal cannot be written: the controller ends");
+    std::process::exit(1);
+}
+
+/// Starts the writer of a series that was begun, and the log over it. The handle ends when the log is gone and all is written.
+pub(super) fn start_log(
+    folder: &Path,
+    opened: Series,
+    progress: &Progress,
+    floor: u64,
+    fence: journal::Fence,
+    failed: fn(&JournalError),
+) -> std::io::Result<(FileLog, JoinHandle<()>)> {
+    let feed = Arc::new(Feed::new(progress.clone()));
+    let segments = Arc::clone(&opened.segments);
+    let head = log::next_head(&feed, folder, opened.epoch);
+    let shortener = Shortener::new::<Replayed>(folder, floor, &opened, head);
+    let (writer, thread) = JournalWriter::start(&series::path(folder), opened.into(), Some(shortener), fence)?;
+    Ok((FileLog::new(writer, feed, segments, failed), thread))
 }
 
 /// How often a controller that has nothing to write looks whether its folder is still its own.
@@ -339,7 +395,7 @@ pub async fn start(
     let audit = AuditLog::start(audit_path.as_deref())
         .map_err(|cause| ControllerStartError::Folder { path: audit_path.clone().unwrap_or_default(), cause })?;
     let keys = keys(cluster)?;
-    let (writer, replayed) = open_journal(cluster, options, &mut tenure)?;
+    let (log, replayed) = open_journal(cluster, options, &mut tenure)?;
     let fence = tenure.fence();
     actix_rt::spawn(async move {
         while end_if_fenced(&fence).is_ok() {
@@ -385,7 +441,7 @@ pub async fn start(
         warned: Arc::new(Mutex::new(warnings(cluster))),
     });
     let ports = Ports {
-        journal: Arc::new(JournalFile::new(writer)),
+        log: Arc::new(log),
         signer: Arc::new(Signer::new(keys.signing)),
         users: Arc::new(names.clone()),
         host: Arc::clone(&process) as _,

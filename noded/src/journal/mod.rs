@@ -7,10 +7,12 @@
 //! is refused.
 
 mod log;
+mod segments;
 pub mod series;
 mod writer;
 
 pub use garrick_journal::{Form, JournalError, Opened, VERSION, open, replace, replace_as};
 pub use log::{Log, Synced, Written};
-pub use series::{Fold, Series, Shortener};
-pub use writer::{Begun, Done, JournalWriter, mark as failure_mark};
+pub use segments::{Found, Segments};
+pub use series::{Fold, Head, Series, Shortener};
+pub use writer::{Begun, Done, Fence, JournalWriter, mark as failure_mark};

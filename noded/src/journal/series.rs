@@ -8,9 +8,10 @@
 //!
 //! Reading back is: the newest snapshot, the closed files after it in order, `journal`. When `journal` has grown beyond a
 //! limit its writer closes it and begins a new one, and a thread beside it makes the next snapshot out of the files alone:
-//! nothing waits for it. The snapshot before and its files stay until the one after next is made, as a way back.
+//! nothing waits for it. The snapshot before and its files stay until the one after next is made, as a way back, and closed files
+//! stay for those who have not read them yet and said that they will.
 
-use crate::journal::Begun;
+use crate::journal::{Begun, segments::Segments};
 use garrick_journal::{Form, Journal, JournalError, Late, Reader, VERSION, open_after, replace_as, sync_parent};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -37,6 +38,22 @@ pub trait Fold: Default {
     fn began(epoch: u64) -> Self::Record;
     /// The shortest sequence.
     fn shortest(self) -> impl Iterator<Item = Self::Record>;
+    /// Position of the last event.
+    fn position(&self) -> u64 {
+        0
+    }
+    /// What the next file begins with: it says the position.
+    fn head(&self) -> Option<Self::Record> {
+        None
+    }
+    /// The position that a record says which stands first in a file.
+    fn says_position(_: &Self::Record) -> Option<u64> {
+        None
+    }
+    /// Of those who follow by name the one that is the furthest behind, and up to which position it has dealt with all.
+    fn slowest(&self) -> Option<(String, u64)> {
+        None
+    }
 }
 
 /// The files of a folder.
@@ -64,9 +81,9 @@ impl Files {
     }
 
     /// The newest snapshot, and the closed files after it: each with the next number.
-    fn to_read(&self, folder: &Path) -> Result<Vec<&PathBuf>, JournalError> {
+    fn to_read(&self, folder: &Path) -> Result<Vec<(u64, &PathBuf)>, JournalError> {
         let (mut last, mut files) = match self.snapshots.last_key_value() {
-            Some((number, path)) => (*number, vec![path]),
+            Some((number, path)) => (*number, vec![(*number, path)]),
             None => (0, Vec::new()),
         };
         for (number, path) in self.closed.range(last + 1..) {
@@ -75,7 +92,7 @@ impl Files {
                 return Err(JournalError::Missing { path: missing, next: path.clone() });
             }
             last = *number;
-            files.push(path);
+            files.push((*number, path));
         }
         Ok(files)
     }
@@ -101,6 +118,10 @@ pub struct Series {
     pub epoch: u64,
     /// What writers appended that had been fenced.
     pub late: Late,
+    /// Where positions are.
+    pub segments: Arc<Segments>,
+    /// `journal` says itself where it begins; in a file of an earlier version nothing does.
+    says_position: bool,
     version: u8,
     /// Bytes of `journal` that were read.
     end: u64,
@@ -129,7 +150,7 @@ impl Series {
     pub fn begin<F: Fold>(&mut self, folder: &Path, state: &mut F, least: u64) -> Result<u64, F::Error> {
         // A file has records of one version.
         if self.version != VERSION
-            && let Err(why) = self.leave_behind::<F>(folder)
+            && let Err(why) = self.leave_behind(folder, state)
         {
             if self.version != VERSION {
                 return Err(JournalError::Closed { path: path(folder), cause: why }.into());
@@ -139,20 +160,22 @@ impl Series {
         let path = path(folder);
         let epoch = least.max(self.epoch + 1);
         let mut seal = Vec::new();
-        Form::Epoch(epoch).frame(&path, &F::began(epoch), &mut seal)?;
+        // The first file of all.
+        let head = if self.end == Form::Epoch(epoch).header().len() as u64 { state.head() } else { None };
+        let own = 1 + usize::from(head.is_some());
+        self.says_position |= head.is_some();
+        for record in head.into_iter().chain([F::began(epoch)]) {
+            Form::Epoch(epoch).frame(&path, &record, &mut seal)?;
+        }
         self.file.write_all(&seal).map_err(|e| JournalError::io("write", &path, &e))?;
         self.file.sync_data().map_err(|e| JournalError::io("sync", &path, &e))?;
         let mut reader = Reader::behind(&self.file, &path, self.end)?.after_epoch(self.epoch);
         let mut begun = 0;
         while let Some(record) = reader.next_record()? {
-            if record.epoch < epoch {
-                state.fold(record.decode()?)?;
-            } else {
-                begun += 1;
-            }
+            begun += usize::from(record.epoch >= epoch);
+            state.fold(record.decode()?)?;
         }
-        // One is its own.
-        if begun != 1 || reader.epoch() != epoch || reader.torn_bytes() > 0 {
+        if begun != own || reader.epoch() != epoch || reader.torn_bytes() > 0 {
             let cause = format!("another writer began epoch {} while this one began {epoch}", reader.epoch());
             return Err(JournalError::Closed { path, cause }.into());
         }
@@ -163,12 +186,32 @@ impl Series {
 
     /// Goes on in a new `journal` behind whoever may still have this one open and append to it, and puts all that the closed files
     /// say into a snapshot. On an error they stay as they are.
-    pub fn leave_behind<F: Fold>(&mut self, folder: &Path) -> Result<(), String> {
-        let (number, journal) = close(folder).map_err(|e| e.to_string())?;
+    pub fn leave_behind<F: Fold>(&mut self, folder: &Path, state: &F) -> Result<(), String> {
+        let mut head = Head { position: state.position(), bytes: Vec::new() };
+        let record = state.head();
+        if let Some(record) = &record {
+            Form::Epoch(self.epoch).frame(&path(folder), record, &mut head.bytes).map_err(|e| e.to_string())?;
+        }
+        let (number, journal) = close(folder, &head, &self.segments).map_err(|e| e.to_string())?;
         (self.file, self.version, self.end) = (journal.file, journal.version, journal.end);
-        (self.snapshot, self.unfolded) = (make_snapshot::<F>(folder, number)?, 0);
+        self.says_position = record.is_some();
+        (self.snapshot, self.unfolded) = (make_snapshot::<F>(folder, number, &self.segments)?, 0);
         Ok(())
     }
+
+    /// Nobody can follow what an earlier version wrote once this `journal` is closed, unless that is done now.
+    pub const fn says_position(&self) -> bool {
+        self.says_position
+    }
+}
+
+/// What a file begins with.
+#[derive(Debug, Default)]
+pub struct Head {
+    /// Position of the last event before it.
+    pub position: u64,
+    /// Records that say so, as bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// `StateSaveLocation/journal`, and its relatives.
@@ -179,26 +222,60 @@ pub fn path(folder: &Path) -> PathBuf {
 /// Reads a series back. A torn last record of `journal` is cut off on disk; the other files have been closed whole.
 pub fn open<F: Fold>(folder: &Path, state: &mut F) -> Result<Series, F::Error> {
     let files = Files::find(folder)?;
+    let segments = Arc::new(Segments::new(folder));
     let (mut unfolded, mut snapshot) = (0, 0);
     let mut closed = Closed::default();
-    for path in files.to_read(folder)? {
-        let length = read_closed(path, state, &mut closed)?;
-        if files.snapshots.values().any(|s| s == path) { snapshot = length } else { unfolded += length }
+    for (number, path) in files.to_read(folder)? {
+        let counted = state.position();
+        let (length, said) = read_closed(path, state, &mut closed)?;
+        if files.snapshots.get(&number) == Some(path) {
+            snapshot = length;
+        } else {
+            segments.add(Some(number), counted, said);
+            unfolded += length;
+        }
     }
     let path = path(folder);
-    let journal = open_after(&path, closed.epoch, |record| state.fold(record))?;
+    let (counted, mut said, mut first) = (state.position(), None, true);
+    let journal = open_after(&path, closed.epoch, |record| {
+        if std::mem::take(&mut first) {
+            said = F::says_position(&record);
+        }
+        state.fold(record)
+    })?;
+    segments.add(None, counted, said);
+    let since = files.snapshots.last_key_value().map_or(0, |(number, _)| *number);
+    for (number, path) in files.closed.range(..=since).rev() {
+        // Kept as a way back, or for somebody who has not read them.
+        let head = read_head::<F>(path)?;
+        if !head.is_some_and(|before| segments.add_older(*number, before)) {
+            break;
+        }
+    }
     let Journal { file, version, torn_bytes, end, epoch, late: last } = journal;
     unfolded += end;
     let mut late = closed.late;
     late.add(&last);
-    Ok(Series { file, torn_bytes, unfolded, snapshot, epoch, late, version, end })
+    let says_position = said.is_some();
+    Ok(Series { file, torn_bytes, unfolded, snapshot, epoch, late, segments, says_position, version, end })
 }
 
-/// Reads a file that nobody appends to any more. Returns its length.
-fn read_closed<F: Fold>(path: &Path, state: &mut F, closed: &mut Closed) -> Result<u64, F::Error> {
+/// The position that a file says it begins behind.
+fn read_head<F: Fold>(path: &Path) -> Result<Option<u64>, F::Error> {
+    let mut reader = Reader::open(path)?;
+    let Some(record) = reader.next_record()? else { return Ok(None) };
+    Ok(F::says_position(&record.decode()?))
+}
+
+/// Reads a file that nobody appends to any more. Returns its length, and the position that it says it begins behind.
+fn read_closed<F: Fold>(path: &Path, state: &mut F, closed: &mut Closed) -> Result<(u64, Option<u64>), F::Error> {
     let mut reader = Reader::open(path)?.after_epoch(closed.epoch);
+    let (mut said, mut first) = (None, true);
     while let Some(record) = reader.next_record()? {
         let record = record.decode()?;
+        if std::mem::take(&mut first) {
+            said = F::says_position(&record);
+        }
         state.fold(record)?;
     }
     if reader.torn_bytes() > 0 || !reader.has_header() {
@@ -213,23 +290,31 @@ fn read_closed<F: Fold>(path: &Path, state: &mut F, closed: &mut Closed) -> Resu
     }
     closed.epoch = reader.epoch();
     closed.late.add(reader.late());
-    Ok(reader.length())
+    Ok((reader.length(), said))
 }
 
 /// Closes `journal`, which is on disk as a whole, and begins a new one. Returns the number of the closed one. On an error the
 /// journal goes on as it is.
-fn close(folder: &Path) -> Result<(u64, Journal), JournalError> {
+fn close(folder: &Path, head: &Head, segments: &Segments) -> Result<(u64, Journal), JournalError> {
     let (path, next) = (path(folder), folder.join("journal.next"));
     let number = Files::find(folder)?.last() + 1;
     let _ = fs::remove_file(&next);
-    let journal = open_after(&next, 0, |()| Ok::<_, JournalError>(()))?;
-    let closed = folder.join(format!("journal.{number}"));
-    fs::rename(&path, &closed).map_err(|e| JournalError::io("close", &path, &e))?;
-    if let Err(e) = fs::rename(&next, &path) {
-        // Back to how it was: what is appended must be where it is looked for.
-        fs::rename(&closed, &path).map_err(|e| JournalError::io("reopen", &closed, &e))?;
-        return Err(JournalError::io("begin", &path, &e));
+    let mut journal = open_after(&next, 0, |()| Ok::<_, JournalError>(()))?;
+    if !head.bytes.is_empty() {
+        journal.file.write_all(&head.bytes).map_err(|e| JournalError::io("write", &next, &e))?;
+        journal.file.sync_data().map_err(|e| JournalError::io("sync", &next, &e))?;
+        journal.end += head.bytes.len() as u64;
     }
+    let closed = folder.join(format!("journal.{number}"));
+    segments.close(number, head.position, || {
+        fs::rename(&path, &closed).map_err(|e| JournalError::io("close", &path, &e))?;
+        if let Err(e) = fs::rename(&next, &path) {
+            // Back to how it was: what is appended must be where it is looked for.
+            fs::rename(&closed, &path).map_err(|e| JournalError::io("reopen", &closed, &e))?;
+            return Err(JournalError::io("begin", &path, &e));
+        }
+        Ok(())
+    })?;
     sync_parent(&path)?;
     Ok((number, journal))
 }
@@ -258,8 +343,10 @@ pub fn put_aside(folder: &Path, why: &str) -> std::io::Result<Option<PathBuf>> {
     Ok(Some(aside))
 }
 
+/// Says what the next file is to begin with, when all that was appended has been answered.
+pub type NextHead = Box<dyn FnMut() -> Result<Head, JournalError> + Send>;
+
 /// Makes snapshots in threads of their own, one at a time. Held by the writer.
-#[derive(Debug)]
 pub struct Shortener {
     folder: PathBuf,
     /// Bytes that are appended before the next snapshot is worth it, at least.
@@ -270,13 +357,15 @@ pub struct Shortener {
     snapshot: Arc<AtomicU64>,
     /// Makes a snapshot, or has.
     work: Option<JoinHandle<()>>,
-    make: fn(&Path, u64) -> Result<u64, String>,
+    make: fn(&Path, u64, &Segments) -> Result<u64, String>,
+    segments: Arc<Segments>,
+    head: NextHead,
 }
 
 impl Shortener {
     /// For a series that was just read back. `floor`: bytes appended between two snapshots at least; a snapshot is also not
     /// made before as much was appended as the last one holds, so that writing them never costs more than the journal does.
-    pub fn new<F: Fold>(folder: &Path, floor: u64, opened: &Series) -> Self {
+    pub fn new<F: Fold>(folder: &Path, floor: u64, opened: &Series, head: NextHead) -> Self {
         Self {
             folder: folder.to_owned(),
             floor,
@@ -284,6 +373,8 @@ impl Shortener {
             snapshot: Arc::new(AtomicU64::new(opened.snapshot)),
             work: None,
             make: make_snapshot::<F>,
+            segments: Arc::clone(&opened.segments),
+            head,
         }
     }
 
@@ -298,9 +389,10 @@ impl Shortener {
     /// journal goes on as it is, and this is tried again after as many bytes more.
     pub fn close(&mut self) -> Result<File, JournalError> {
         self.unfolded = 0;
-        let (number, journal) = close(&self.folder)?;
+        let (number, journal) = close(&self.folder, &(self.head)()?, &self.segments)?;
         let (folder, make, snapshot) = (self.folder.clone(), self.make, Arc::clone(&self.snapshot));
-        let work = move || match make(&folder, number) {
+        let segments = Arc::clone(&self.segments);
+        let work = move || match make(&folder, number, &segments) {
             Ok(bytes) => snapshot.store(bytes, Ordering::Relaxed),
             Err(error) => tracing::error!(error, "no snapshot of the journal was made; its files stay"),
         };
@@ -319,20 +411,33 @@ impl Drop for Shortener {
     }
 }
 
-/// Makes `snapshot.N` and removes what it and the one before it make superfluous. Returns its length in bytes.
-fn make_snapshot<F: Fold>(folder: &Path, number: u64) -> Result<u64, String> {
+/// Makes `snapshot.N` and removes what it and the one before it make superfluous, but for what somebody has still to read.
+/// Returns its length in bytes.
+fn make_snapshot<F: Fold>(folder: &Path, number: u64, segments: &Segments) -> Result<u64, String> {
     let files = Files::find(folder).map_err(|e| e.to_string())?;
     let (mut state, mut closed) = (F::default(), Closed::default());
-    for path in files.to_read(folder).map_err(|e| e.to_string())? {
+    for (_, path) in files.to_read(folder).map_err(|e| e.to_string())? {
         read_closed(path, &mut state, &mut closed).map_err(|e| e.to_string())?;
     }
+    // As these files say it: whoever came later begins behind them, and nobody goes back.
+    let slowest = state.slowest();
     let path = folder.join(format!("snapshot.{number}"));
     // With the epoch that they came to: a start from this file alone knows it.
     let bytes = replace_as(&path, Form::Epoch(closed.epoch), state.shortest()).map_err(|e| e.to_string())?;
     let before = files.snapshots.last_key_value().map_or(0, |(number, _)| *number);
-    let old = files.snapshots.range(..before).chain(files.closed.range(..=before));
-    for (_, path) in old {
-        fs::remove_file(path).map_err(|e| format!("cannot remove {}: {e}", path.display()))?;
+    let unlink = |path: &PathBuf| fs::remove_file(path).map_err(|e| format!("cannot remove {}: {e}", path.display()));
+    files.snapshots.range(..before).try_for_each(|(_, path)| unlink(path))?;
+    let old: Vec<u64> = files.closed.range(..=before).map(|(number, _)| *number).collect();
+    let superfluous = match &slowest {
+        None => old.clone(),
+        Some((_, upto)) => segments.upto(*upto, old.iter().copied()),
+    };
+    if let Some((follower, upto)) = slowest.filter(|_| superfluous.len() < old.len()) {
+        let files = old.len() - superfluous.len();
+        tracing::warn!(follower, upto, files, "files of the journal stay for a follower that is behind");
+    }
+    for number in superfluous {
+        segments.remove(number, || files.closed.get(&number).map_or(Ok(()), unlink))?;
     }
     tracing::info!(file = %path.display(), bytes, "the journal was shortened");
     Ok(bytes)
@@ -440,7 +545,7 @@ mod tests {
         let (writer, thread) = start(dir.path(), older, None);
         answer(&writer, (1, 1)).unwrap();
         let (mut newer, _) = begin(dir.path());
-        newer.leave_behind::<Sums>(dir.path()).unwrap();
+        newer.leave_behind(dir.path(), &Sums::default()).unwrap();
         assert_eq!(names(dir.path()), ["journal", "journal.1", "snapshot.1"]);
         let said = answer(&writer, (1, 10)).unwrap_err();
         assert!(said.contains("it is no longer the file of that name"), "{said}");
@@ -513,7 +618,7 @@ mod tests {
         let mut sums = Sums::default();
         let mut opened = open(dir.path(), &mut sums).unwrap();
         opened.begin(dir.path(), &mut sums, 42).unwrap();
-        opened.leave_behind::<Sums>(dir.path()).unwrap();
+        opened.leave_behind(dir.path(), &sums).unwrap();
         fs::remove_file(dir.path().join("journal.1")).unwrap();
         assert_eq!(open(dir.path(), &mut Sums::default()).unwrap().epoch, 42);
     }
@@ -534,7 +639,7 @@ mod tests {
     /// Appends `records` of (number mod 4, number), with a snapshot every `floor` bytes at the soonest.
     fn append(folder: &Path, floor: u64, records: u64) {
         let (opened, _) = begin(folder);
-        let shortener = Shortener::new::<Sums>(folder, floor, &opened);
+        let shortener = Shortener::new::<Sums>(folder, floor, &opened, Box::new(|| Ok(Head::default())));
         let (writer, thread) = start(folder, opened, Some(shortener));
         let (tell, told) = channel();
         for number in 0..records {
@@ -580,13 +685,13 @@ mod tests {
         fs::write(at("snapshot.1.new"), b"GARRICKJ").unwrap();
         assert_eq!(read(folder.path()), whole);
         // The snapshot there, and what it stands for not removed.
-        make_snapshot::<Sums>(folder.path(), 1).unwrap();
+        make_snapshot::<Sums>(folder.path(), 1, &Segments::new(folder.path())).unwrap();
         assert_eq!(names(folder.path()), ["journal", "journal.1", "journal.next", "snapshot.1"]);
         assert_eq!(read(folder.path()), whole);
         // The next closed file, before its snapshot.
         put("journal.2", &[(1, 1)]);
         assert_eq!(read(folder.path()).0, BTreeMap::from([(1, 2), (2, 2)]));
-        make_snapshot::<Sums>(folder.path(), 2).unwrap();
+        make_snapshot::<Sums>(folder.path(), 2, &Segments::new(folder.path())).unwrap();
         assert_eq!(read(folder.path()).0, BTreeMap::from([(1, 2), (2, 2)]));
         // The newest snapshot given up: the one before and its files say the same.
         fs::remove_file(at("snapshot.2")).unwrap();

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread::JoinHandle,
@@ -55,6 +55,7 @@ pub struct JournalWriter<T> {
     path: PathBuf,
     queue: SyncSender<Append>,
     waits_for_room: Arc<AtomicBool>,
+    waiting: Arc<AtomicUsize>,
     epoch: u64,
     records: PhantomData<fn(T)>,
 }
@@ -66,6 +67,7 @@ impl<T> Clone for JournalWriter<T> {
             path: self.path.clone(),
             queue: self.queue.clone(),
             waits_for_room,
+            waiting: Arc::clone(&self.waiting),
             epoch: self.epoch,
             records: PhantomData,
         }
@@ -85,22 +87,34 @@ impl<T: Serialize> JournalWriter<T> {
         let Begun { file, end, epoch } = begun;
         let (queue, appends) = sync_channel(QUEUE_ENTRIES);
         let waits_for_room = Arc::new(AtomicBool::new(false));
+        let waiting = Arc::new(AtomicUsize::new(0));
         let writing = Writing {
             path: path.to_owned(),
             file,
             end,
             shortener,
             waits_for_room: Arc::clone(&waits_for_room),
+            waiting: Arc::clone(&waiting),
             epoch,
             fence,
         };
         let thread = std::thread::Builder::new().name("journal".into()).spawn(move || writing.run(&appends))?;
-        Ok((Self { path: path.to_owned(), queue, waits_for_room, epoch, records: PhantomData }, thread))
+        Ok((Self { path: path.to_owned(), queue, waits_for_room, waiting, epoch, records: PhantomData }, thread))
     }
 
     /// The disk has no room: what was appended waits until it has.
     pub fn waits_for_room(&self) -> bool {
         self.waits_for_room.load(Ordering::Relaxed)
+    }
+
+    /// Half of those wait that may: no more should be begun.
+    pub fn is_crowded(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= QUEUE_ENTRIES / 2
+    }
+
+    /// The epoch of what it writes.
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Queues records; `done` is called when they are on disk together, or not at all. Never blocks: a full queue, a
@@ -122,7 +136,12 @@ impl<T: Serialize> JournalWriter<T> {
                 return done(Err(e));
             }
         }
-        match self.queue.try_send(Append { bytes, done, lazy }) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let sent = self.queue.try_send(Append { bytes, done, lazy });
+        if sent.is_err() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        match sent {
             Ok(()) => {}
             Err(TrySendError::Full(a)) => {
                 let cause = format!("{QUEUE_ENTRIES} appends wait for the disk");
@@ -142,6 +161,7 @@ struct Writing {
     end: u64,
     shortener: Option<Shortener>,
     waits_for_room: Arc<AtomicBool>,
+    waiting: Arc<AtomicUsize>,
     epoch: u64,
     fence: Fence,
 }
@@ -162,6 +182,7 @@ impl Writing {
                     Err(_) => break,
                 }
             }
+            self.waiting.fetch_sub(group.len(), Ordering::Relaxed);
             if failed.is_none() {
                 failed = self.write(&bytes, lazy).err();
                 if let Some(e) = &failed {
@@ -390,8 +411,9 @@ mod tests {
         let dir = Scratch::new("writer-between");
         let path = dir.join("journal");
         let Begun { file, end, epoch } = begin(&path, 1);
-        let (fence, waits_for_room) = (Box::new(|| Ok(())), Arc::default());
-        let mut first = Writing { path: path.clone(), file, end, shortener: None, waits_for_room, epoch, fence };
+        let (fence, waits_for_room, waiting) = (Box::new(|| Ok(())), Arc::default(), Arc::default());
+        let mut first =
+            Writing { path: path.clone(), file, end, shortener: None, waits_for_room, waiting, epoch, fence };
         let framed = |epoch, record: &str| {
             let mut bytes = Vec::new();
             Form::Epoch(epoch).frame(&path, &record, &mut bytes).unwrap();

@@ -3,7 +3,7 @@
 use super::events::Event;
 use crate::render::words;
 use garrick_actors::{
-    controller::event::ControllerEvent,
+    controller::event::{ControllerEvent, Following},
     job::{
         record::{End, JobRecord, Run},
         state::JobEvent,
@@ -67,6 +67,18 @@ fn of_controller(event: &ControllerEvent) -> Described {
         ControllerEvent::Started { epoch } => ("controller".to_owned(), "Started", format!("epoch={epoch}")),
         ControllerEvent::Used { job, sluid, submissions } => {
             ("controller".to_owned(), "Used", format!("job={job} sluid={sluid} submissions={submissions}"))
+        }
+        ControllerEvent::Base { position, events, followers } => {
+            let followers = followers.iter().map(|(name, upto)| format!(" {name:?}={upto}")).collect::<String>();
+            ("log".to_owned(), "Base", format!("position={position} events={events}{followers}"))
+        }
+        ControllerEvent::Follower { name, is } => {
+            let said = match is {
+                Following::Registered => "registered".to_owned(),
+                Following::Acknowledged(upto) => format!("acknowledged={upto}"),
+                Following::Gone => "gone".to_owned(),
+            };
+            (format!("follower {name:?}"), "Follower", said)
         }
     };
     Described { subject, event, essentials }

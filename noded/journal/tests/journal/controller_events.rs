@@ -1,7 +1,10 @@
 //! What is in a controller's sample.
 
 use garrick_actors::{
-    controller::event::ControllerEvent,
+    controller::{
+        event::{ControllerEvent, Following},
+        log::Position,
+    },
     job::{
         record::{
             Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, PreemptMark, Resolved,
@@ -31,7 +34,7 @@ use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 39] = [
+pub const NAMES: [&str; 41] = [
     "Submitted",
     "Held",
     "Released",
@@ -71,6 +74,8 @@ pub const NAMES: [&str; 39] = [
     "a node of no file",
     "SubmittedLike",
     "a part",
+    "a position",
+    "a follower",
 ];
 
 pub fn name(event: &ControllerEvent) -> &'static str {
@@ -84,6 +89,8 @@ pub fn name(event: &ControllerEvent) -> &'static str {
         ControllerEvent::Reservation { .. } => "a reservation",
         ControllerEvent::DynamicNode { .. } => "a node of no file",
         ControllerEvent::Part { .. } => "a part",
+        ControllerEvent::Base { .. } => "a position",
+        ControllerEvent::Follower { .. } => "a follower",
     }
 }
 
@@ -721,5 +728,30 @@ pub fn dynamic_nodes() -> Vec<ControllerEvent> {
         ControllerEvent::Node { node: "d3".into(), saved: Box::new(down) },
         saved(plain("d3", 2)),
         ControllerEvent::DynamicNode { node: "d3".into(), saved: None, of_file: false },
+    ]
+}
+
+/// What came to version 2 later: positions, and who follows. A snapshot of two events that stand for forty.
+pub fn followers() -> Vec<ControllerEvent> {
+    let follower = |name: &str, is| ControllerEvent::Follower { name: name.into(), is };
+    let node = |name: &str| ControllerEvent::Node { node: name.into(), saved: Box::default() };
+    vec![
+        ControllerEvent::Base {
+            position: Position(40),
+            events: 2,
+            followers: [("accounting".to_owned(), Position(12)), ("web \"page\"".to_owned(), Position(40))].into(),
+        },
+        ControllerEvent::Started { epoch: 6 },
+        node("n1"),
+        node("n2"),
+        follower("accounting", Following::Acknowledged(Position(41))),
+        follower("replay", Following::Registered),
+        ControllerEvent::Together(vec![node("n3"), node("n4")]),
+        ControllerEvent::Part { first: true, last: false, events: vec![node("n5")] },
+        ControllerEvent::Part { first: false, last: true, events: vec![node("n6"), node("n7")] },
+        follower("web \"page\"", Following::Gone),
+        // Of a write that was cut short.
+        ControllerEvent::Part { first: true, last: false, events: vec![node("n8")] },
+        ControllerEvent::Started { epoch: 7 },
     ]
 }

@@ -165,6 +165,33 @@ fn tasks_without_work_of_their_own_in_a_controllers_journal_of_version_1_read_ba
 }
 
 #[test]
+fn positions_and_followers_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-followers.journal"));
+    assert_same(&read, &controller_events::followers());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    assert_eq!((replayed.progress.position.0, replayed.nodes.len(), replayed.epoch), (47, 7, 7));
+    let followers: Vec<_> = replayed.progress.followers.iter().map(|(name, upto)| (name.as_str(), upto.0)).collect();
+    assert_eq!(followers, [("accounting", 41), ("replay", 41)]);
+    let mut again = Replayed::default();
+    replayed.clone().into_events().iter().for_each(|event| again.apply(event).unwrap());
+    assert_eq!(again.progress, replayed.progress);
+}
+
+/// Their events are numbered from what they hold: a snapshot too, which says nothing of those that it stands for.
+#[test]
+fn events_of_a_journal_of_an_earlier_version_are_numbered_from_1() {
+    let mut replayed = Replayed::default();
+    all(&sample("version-1-controller.journal")).iter().for_each(|event| replayed.apply(event).unwrap());
+    let size = |event: &ControllerEvent| match event {
+        ControllerEvent::Together(events) => events.len(),
+        _ => 1,
+    };
+    let count: usize = controller_events::version_1().iter().map(size).sum();
+    assert_eq!((replayed.progress.position.0 as usize, replayed.progress.followers.len()), (count, 0));
+}
+
+#[test]
 fn a_step_journal_of_version_1_reads_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps.journal"));
     assert_same(&read, &step_events::version_1());
@@ -237,6 +264,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::dynamic_nodes,
         controller_events::fencing,
         controller_events::tasks,
+        controller_events::followers,
     ]
     .map(|make| make())
     .concat();
@@ -364,4 +392,11 @@ fn make_samples() {
     }
     std::fs::write(&path, bytes).unwrap();
     replace(&sample("version-1-steps.journal"), step_events::version_1()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-followers.journal, by hand"]
+fn make_the_sample_of_followers() {
+    garrick_journal::replace_as(&sample("version-2-followers.journal"), Form::Epoch(7), controller_events::followers())
+        .unwrap();
 }

@@ -1,0 +1,132 @@
+//! Jobs that are being saved. Nobody is shown one before it is in the log, and one that the log refuses leaves nothing behind but
+//! a number that is not used again. Here and not with the front, so that one that fails meanwhile takes none of them with it.
+
+use crate::job::record::JobRecord;
+use garrick_model::{
+    ids::{JobId, RequestId},
+    view::JobView,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// A job that is being saved, and what is shown of it then.
+pub type Entrant = (JobRecord, Arc<JobView>);
+
+#[derive(Debug, Default)]
+struct State {
+    saving: BTreeMap<RequestId, Vec<Entrant>>,
+    /// Those of `saving`.
+    jobs: BTreeSet<JobId>,
+    /// Bytes of scripts, environments and arguments in them by user.
+    bytes: BTreeMap<u32, u64>,
+    /// Submissions that the log has answered for, until their front has heard of it: the jobs that are there.
+    settled: BTreeMap<RequestId, Vec<JobId>>,
+}
+
+/// See the module. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Entering(Arc<Mutex<State>>);
+
+impl Entering {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is one call, whatever panicked elsewhere.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A submission is on its way to the log.
+    pub fn begin(&self, request: RequestId, entrants: Vec<Entrant>) {
+        let mut state = self.lock();
+        for (record, _) in &entrants {
+            state.jobs.insert(record.id);
+            *state.bytes.entry(record.owner.uid).or_default() += record.spec.work_bytes();
+        }
+        state.saving.insert(request, entrants);
+    }
+
+    /// The log has answered. Its jobs are handed to `enter`, in order, where they are saved.
+    pub fn settle(&self, request: RequestId, saved: bool, mut enter: impl FnMut(JobRecord, Arc<JobView>)) {
+        let mut state = self.lock();
+        let Some(entrants) = state.saving.remove(&request) else { return };
+        let mut there = Vec::new();
+        for (record, view) in entrants {
+            let (job, uid, bytes) = (record.id, record.owner.uid, record.spec.work_bytes());
+            if saved {
+                there.push(job);
+                enter(record, view);
+            }
+            state.jobs.remove(&job);
+            if let Some(of_user) = state.bytes.get_mut(&uid) {
+                *of_user = of_user.saturating_sub(bytes);
+                if *of_user == 0 {
+                    state.bytes.remove(&uid);
+                }
+            }
+        }
+        state.settled.insert(request, there);
+    }
+
+    /// The front hears what became of a submission. `None`: it is being saved, or nobody knows of it.
+    pub fn take(&self, request: RequestId) -> Option<Vec<JobId>> {
+        self.lock().settled.remove(&request)
+    }
+
+    /// Submissions that the front has not heard the last of.
+    pub fn requests(&self) -> Vec<RequestId> {
+        let state = self.lock();
+        state.saving.keys().chain(state.settled.keys()).copied().collect()
+    }
+
+    /// Jobs that are being saved.
+    pub fn jobs(&self) -> usize {
+        self.lock().jobs.len()
+    }
+
+    /// Is it one of them?
+    pub fn contains(&self, job: JobId) -> bool {
+        self.lock().jobs.contains(&job)
+    }
+
+    /// Bytes of the scripts, environments and arguments of a user's jobs among them.
+    pub fn bytes_of(&self, uid: u32) -> u64 {
+        self.lock().bytes.get(&uid).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        job::{core::JobCore, fixtures::record},
+        scheduler::fixtures::spec,
+    };
+    use garrick_model::{spec::JobSpec, time::Timestamp};
+
+    fn entrant(job: u32) -> Entrant {
+        let environment = Arc::new(vec![vec![b'x'; 1000].into()]);
+        let record = record(job, JobSpec { environment, script: None, argv: Vec::new(), ..spec() });
+        let view = Arc::new(JobCore::new(record.clone(), Arc::default()).view(Timestamp(1)));
+        (record, view)
+    }
+
+    #[test]
+    fn what_is_refused_leaves_nothing_and_what_is_saved_is_handed_over_once() {
+        let entering = Entering::default();
+        let (one, two) = (RequestId(1, 1), RequestId(1, 2));
+        entering.begin(one, vec![entrant(7)]);
+        entering.begin(two, vec![entrant(8), entrant(9)]);
+        let uid = entrant(7).0.owner.uid;
+        assert_eq!((entering.jobs(), entering.bytes_of(uid), entering.contains(JobId(9))), (3, 3000, true));
+        assert_eq!((entering.requests(), entering.take(one)), (vec![one, two], None));
+        entering.settle(one, false, |record, _| panic!("job {} was refused", record.id.0));
+        assert_eq!((entering.jobs(), entering.bytes_of(uid), entering.contains(JobId(7))), (2, 2000, false));
+        let mut entered = Vec::new();
+        entering.settle(two, true, |record, view| entered.push((record.id, view.id)));
+        assert_eq!(entered, [(JobId(8), JobId(8)), (JobId(9), JobId(9))]);
+        entering.settle(two, true, |record, _| panic!("job {} was handed over", record.id.0));
+        assert_eq!((entering.jobs(), entering.bytes_of(uid), entering.requests()), (0, 0, vec![one, two]));
+        assert_eq!((entering.take(one), entering.take(two)), (Some(vec![]), Some(vec![JobId(8), JobId(9)])));
+        assert!(entering.requests().is_empty());
+    }
+}

@@ -1,0 +1,248 @@
+//! What was committed last, for those who follow a log: implementations tell the feed of each batch when it is committed, and say
+//! where older events are read. While nobody follows, nothing is kept.
+
+use super::{FollowError, Position, Progress};
+use crate::controller::event::ControllerEvent;
+use crate::job::state::JobEvent;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::watch;
+
+/// Events kept for followers that are a little behind; who is further behind reads them where they are saved.
+const KEPT_EVENTS: usize = 4096;
+/// Bytes of scripts, environments and arguments in them. They are shared with the jobs' records while there are these.
+const KEPT_BYTES: u64 = 32 << 20;
+
+/// A committed event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Committed {
+    /// Its position.
+    pub position: Position,
+    /// What it says.
+    pub event: Arc<ControllerEvent>,
+}
+
+/// Where events are read that the feed does not have (any more). Blocks.
+pub trait Past: Send + Sync {
+    /// Events from `from` on, at most up to `to`, which is committed, in order without gaps; the first of them at least.
+    ///
+    /// # Errors
+    /// When the first was purged or cannot be read.
+    fn read(&self, from: Position, to: Position) -> Result<Vec<Committed>, FollowError>;
+}
+
+#[derive(Debug, Default)]
+struct State {
+    progress: Progress,
+    /// The last ones, without gaps up to the last.
+    kept: VecDeque<Committed>,
+    kept_bytes: u64,
+    followers: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Feed {
+    state: Mutex<State>,
+    /// Counts commits that followers may be waiting for.
+    commits: watch::Sender<u64>,
+}
+
+fn bytes_of(event: &ControllerEvent) -> u64 {
+    match event {
+        ControllerEvent::Job { event, .. } => match &**event {
+            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => record.spec.work_bytes(),
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+/// What the feed has for somebody.
+enum Has {
+    Events(VecDeque<Committed>),
+    Nothing,
+    /// What is older is read elsewhere, up to this one.
+    Older(Position),
+}
+
+impl Feed {
+    /// Of a log that was read back up to here.
+    pub fn new(progress: Progress) -> Self {
+        let state = State { progress, ..State::default() };
+        Self { state: Mutex::new(state), commits: watch::Sender::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Whatever panicked elsewhere: each change is done by one call.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The records of a batch are committed, behind all of which this was said before. Returns the position of its last event.
+    pub fn commit(&self, records: &[ControllerEvent]) -> Position {
+        let mut state = self.lock();
+        for record in records {
+            state.take_in(record);
+        }
+        let (position, followed) = (state.progress.position, state.followers > 0);
+        drop(state);
+        if followed {
+            self.commits.send_modify(|commits| *commits += 1);
+        }
+        position
+    }
+
+    /// How far the log is.
+    pub fn progress(&self) -> Progress {
+        self.lock().progress.clone()
+    }
+
+    /// The last position that is committed.
+    pub fn committed(&self) -> Position {
+        self.lock().progress.position
+    }
+
+    /// Followers by name.
+    pub fn followers(&self) -> BTreeMap<String, Position> {
+        self.lock().progress.followers.clone()
+    }
+
+    /// Follows from a position on. `oldest`: what `past` has.
+    ///
+    /// # Errors
+    /// See [`super::Log::subscribe`].
+    pub fn subscribe(
+        self: &Arc<Self>,
+        from: Position,
+        oldest: Position,
+        past: Arc<dyn Past>,
+    ) -> Result<Follower, FollowError> {
+        let from = from.max(Position(1));
+        let mut state = self.lock();
+        let last = state.progress.position;
+        if from > last.next() {
+            return Err(FollowError::Ahead { asked: from, last });
+        }
+        if from < oldest {
+            return Err(FollowError::Purged { asked: from, oldest });
+        }
+        state.followers += 1;
+        drop(state);
+        let commits = self.commits.subscribe();
+        Ok(Follower { next: from, ready: VecDeque::new(), feed: Arc::clone(self), past, commits })
+    }
+
+    /// From that position on.
+    fn from(&self, from: Position) -> Has {
+        let state = self.lock();
+        let last = state.progress.position;
+        match state.kept.front() {
+            _ if from > last => Has::Nothing,
+            Some(first) if first.position <= from => {
+                let skipped = usize::try_from(from.0 - first.position.0).unwrap_or(usize::MAX);
+                Has::Events(state.kept.range(skipped..).cloned().collect())
+            }
+            Some(first) => Has::Older(Position(first.position.0 - 1)),
+            None => Has::Older(last),
+        }
+    }
+}
+
+impl State {
+    fn take_in(&mut self, record: &ControllerEvent) {
+        match record {
+            ControllerEvent::Together(events) | ControllerEvent::Part { events, .. } => {
+                events.iter().for_each(|event| self.take_in(event));
+            }
+            event => {
+                if self.progress.note(event) && self.followers > 0 {
+                    self.keep(Committed { position: self.progress.position, event: Arc::new(event.clone()) });
+                }
+            }
+        }
+    }
+
+    fn keep(&mut self, event: Committed) {
+        self.kept_bytes += bytes_of(&event.event);
+        self.kept.push_back(event);
+        while self.kept.len() > KEPT_EVENTS || self.kept_bytes > KEPT_BYTES {
+            let Some(oldest) = self.kept.pop_front() else { return };
+            self.kept_bytes -= bytes_of(&oldest.event);
+        }
+    }
+}
+
+/// Follows a log; see [`super::Log::subscribe`]. One that is dropped is forgotten; where it was is its own to remember, or the
+/// log's, by a name.
+pub struct Follower {
+    next: Position,
+    ready: VecDeque<Committed>,
+    feed: Arc<Feed>,
+    past: Arc<dyn Past>,
+    commits: watch::Receiver<u64>,
+}
+
+impl Follower {
+    /// The next position that it will see.
+    pub const fn position(&self) -> Position {
+        self.next
+    }
+
+    /// The next event, if it is committed. May read files.
+    ///
+    /// # Errors
+    /// When it was purged meanwhile, or cannot be read. The next call tries again.
+    pub fn try_next(&mut self) -> Result<Option<Committed>, FollowError> {
+        if self.ready.is_empty() {
+            match self.feed.from(self.next) {
+                Has::Events(events) => self.ready = events,
+                Has::Nothing => return Ok(None),
+                Has::Older(to) => self.ready = self.past.read(self.next, to)?.into(),
+            }
+        }
+        Ok(self.pop())
+    }
+
+    /// The next event, once it is committed. What is read from files is read on a thread for that. Dropped while it waits, it has
+    /// lost nothing.
+    ///
+    /// # Errors
+    /// As [`Follower::try_next`].
+    pub async fn next(&mut self) -> Result<Committed, FollowError> {
+        loop {
+            // Before looking: what is committed after the look wakes this.
+            self.commits.borrow_and_update();
+            if let Some(event) = self.pop() {
+                return Ok(event);
+            }
+            match self.feed.from(self.next) {
+                Has::Events(events) => self.ready = events,
+                // The feed lives as long as this does, and its sender with it.
+                Has::Nothing => drop(self.commits.changed().await),
+                Has::Older(to) => {
+                    let (past, from) = (Arc::clone(&self.past), self.next);
+                    let read = tokio::task::spawn_blocking(move || past.read(from, to)).await;
+                    self.ready = read.map_err(|e| FollowError::Unreadable(e.to_string()))??.into();
+                }
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<Committed> {
+        let event = self.ready.pop_front()?;
+        self.next = event.position.next();
+        Some(event)
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut state = self.feed.lock();
+        state.followers -= 1;
+        if state.followers == 0 {
+            (state.kept, state.kept_bytes) = (VecDeque::new(), 0);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+#![allow(clippy::unwrap_used)]
+//! The log in files against what a log promises, and what is particular to files.
+
+use super::{log::FileLog, start::start_log};
+use crate::{
+    journal::{JournalError, series},
+    kernel::scratch::Scratch,
+};
+use garrick_actors::controller::{
+    event::{ControllerEvent, Replayed},
+    log::{
+        Log, Position,
+        contract::{self, Bench, Opened},
+    },
+};
+use garrick_journal::{Form, Reader};
+use garrick_model::messages::encoded_bytes;
+use garrick_runtime::ReplyTo;
+use std::{
+    fs::{self, OpenOptions},
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, mpsc::channel},
+    thread::JoinHandle,
+};
+
+/// Holds the writer up before it writes.
+#[derive(Default)]
+struct Gate {
+    closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn close(&self, closed: bool) {
+        *self.closed.lock().unwrap() = closed;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.opened.wait_while(self.closed.lock().unwrap(), |closed| *closed).unwrap());
+    }
+}
+
+struct InFiles {
+    folder: Scratch,
+    gate: Arc<Gate>,
+    floor: u64,
+    running: Option<(Arc<FileLog>, JoinHandle<()>)>,
+    epoch: u64,
+}
+
+impl InFiles {
+    fn new() -> Self {
+        Self { folder: Scratch::new("log"), gate: Arc::default(), floor: u64::MAX, running: None, epoch: 0 }
+    }
+
+    fn end(&mut self) {
+        if let Some((log, thread)) = self.running.take() {
+            drop(log);
+            thread.join().unwrap();
+        }
+    }
+
+    fn log(&self) -> &FileLog {
+        &self.running.as_ref().unwrap().0
+    }
+}
+
+fn unexpected(error: &JournalError) {
+    panic!("{error}");
+}
+
+/// Takes up room in the journal and none in a snapshot.
+fn filler(bytes: usize) -> ControllerEvent {
+    ControllerEvent::Reservation { reservation: "x".repeat(bytes), saved: None }
+}
+
+fn append(log: &FileLog, events: Vec<ControllerEvent>) -> Position {
+    let (tell, told) = channel();
+    log.append(events, ReplyTo::calling(move |answer| tell.send(answer).unwrap()));
+    told.recv().unwrap().unwrap().unwrap()
+}
+
+impl Bench for InFiles {
+    fn open(&mut self) -> Opened {
+        self.end();
+        let folder = self.folder.path().to_owned();
+        let mut replayed = Replayed::default();
+        let mut series = series::open(&folder, &mut replayed).unwrap();
+        self.epoch = series.begin(&folder, &mut replayed, 0).unwrap();
+        if !series.says_position() {
+            series.leave_behind(&folder, &replayed).unwrap();
+        }
+        let gate = Arc::clone(&self.gate);
+        let fence = Box::new(move || {
+            gate.pass();
+            Ok(())
+        });
+        let (log, thread) = start_log(&folder, series, &replayed.progress, self.floor, fence, unexpected).unwrap();
+        let log = Arc::new(log);
+        self.running = Some((Arc::clone(&log), thread));
+        Opened { log, replayed }
+    }
+
+    fn settle(&mut self) {
+        self.gate.close(false);
+    }
+
+    fn hold(&mut self) -> bool {
+        self.gate.close(true);
+        true
+    }
+
+    /// A batch in several records, cut off behind every seventh byte.
+    fn crash(&mut self, batch: Vec<ControllerEvent>, point: usize) -> bool {
+        self.end();
+        let path = series::path(self.folder.path());
+        let mut bytes = Vec::new();
+        for record in ControllerEvent::records(batch, 80, encoded_bytes) {
+            assert!(matches!(record, ControllerEvent::Part { .. }));
+            Form::Epoch(self.epoch).frame(&path, &record, &mut bytes).unwrap();
+        }
+        let cut = (7 * point).min(bytes.len());
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(&bytes[..cut]).unwrap();
+        7 * point < bytes.len()
+    }
+
+    fn purge(&mut self) -> bool {
+        self.floor = 1;
+        drop(self.open());
+        append(self.log(), vec![filler(100_000)]);
+        self.end();
+        self.floor = u64::MAX;
+        true
+    }
+
+    fn busy(&mut self) -> bool {
+        self.gate.close(true);
+        while self.log().refuses().is_none() {
+            self.log().append(Vec::new(), ReplyTo::channel().0);
+        }
+        true
+    }
+
+    /// Whoever is fenced ends.
+    fn lose(&mut self) -> bool {
+        false
+    }
+}
+
+impl Drop for InFiles {
+    fn drop(&mut self) {
+        self.gate.close(false);
+        if let Some((log, thread)) = self.running.take() {
+            drop(log);
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn the_log_in_files_keeps_its_promises() {
+    contract::keeps_its_promises(InFiles::new);
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    series::files(folder).unwrap()
+}
+
+fn first_record(path: &Path) -> ControllerEvent {
+    Reader::open(path).unwrap().next_record().unwrap().unwrap().decode().unwrap()
+}
+
+#[test]
+fn each_file_says_at_which_position_it_begins_and_old_files_can_be_followed_through() {
+    let mut bench = InFiles::new();
+    bench.floor = 1000;
+    drop(bench.open());
+    let (tell, told) = channel();
+    bench.log().register("replay", ReplyTo::calling(move |answer| tell.send(answer).unwrap()));
+    let begun = told.recv().unwrap().unwrap().unwrap();
+    let node = |n: u64| ControllerEvent::Node { node: format!("n{}", n % 3), saved: Box::default() };
+    for n in 0..300 {
+        append(bench.log(), vec![node(n), node(n + 1)]);
+    }
+    for _ in 0..2 {
+        // From a process that wrote them, and from one that found them.
+        let log = bench.log();
+        let last = log.committed();
+        let mut follower = log.subscribe(begun.next()).unwrap();
+        let mut nodes = Vec::new();
+        while let Some(committed) = follower.try_next().unwrap() {
+            if matches!(*committed.event, ControllerEvent::Node { .. }) {
+                nodes.push((*committed.event).clone());
+            }
+        }
+        assert_eq!(follower.position(), last.next());
+        assert_eq!(nodes, (0..300).flat_map(|n| [node(n), node(n + 1)]).collect::<Vec<_>>());
+        drop(follower);
+        let journals: Vec<PathBuf> = files(bench.folder.path());
+        assert!(journals.len() > 5, "{journals:?}");
+        for path in journals {
+            assert!(matches!(first_record(&path), ControllerEvent::Base { .. }), "{}", path.display());
+        }
+        drop(bench.open());
+    }
+}
+
+/// What an earlier version wrote is numbered from what it holds, and goes on being so.
+#[test]
+fn a_journal_of_an_earlier_version_opens_and_its_positions_stay() {
+    let mut bench = InFiles::new();
+    let folder = bench.folder.path().to_owned();
+    let node = |n: u64| ControllerEvent::Node { node: format!("n{n}"), saved: Box::default() };
+    // A snapshot of three events, a closed file of two, one that was written last.
+    for (name, nodes) in [("snapshot.1", 1..4), ("journal.2", 4..6), ("journal", 6..7)] {
+        garrick_journal::replace_as(&folder.join(name), Form::Epoch(4), nodes.map(node)).unwrap();
+    }
+    let Opened { log, replayed } = bench.open();
+    assert_eq!(replayed.nodes.len(), 6);
+    // With the beginning of this controller.
+    assert_eq!((log.committed(), log.oldest()), (Position(7), Position(4)));
+    let mut follower = log.subscribe(Position(4)).unwrap();
+    for n in 4..7 {
+        assert_eq!(*follower.try_next().unwrap().unwrap().event, node(n));
+    }
+    assert!(matches!(
+        log.subscribe(Position(3)).err(),
+        Some(garrick_actors::controller::log::FollowError::Purged { .. })
+    ));
+    append(bench.log(), vec![node(9)]);
+    drop((follower, log));
+    // Given up: what it stood for is in no file.
+    fs::remove_file(folder.join("snapshot.3")).unwrap();
+    let Opened { log, replayed } = bench.open();
+    assert_eq!((log.committed(), replayed.nodes.len()), (Position(9), 7));
+}
