@@ -590,6 +590,7 @@ impl Actor for ControllerActor {
             ControllerMsg::Submitted { job, request, warnings, result } => {
                 self.submitted(job, request, warnings, result);
             }
+            ControllerMsg::JobUpdated { update, answer } => self.job_updated(cx, *update, answer),
             ControllerMsg::ShapesChanged => self.forget_feasibility(),
             ControllerMsg::QueryTimeout { query } => self.queries.timeout(query),
             ControllerMsg::QueryGone { query } => {

@@ -1,6 +1,9 @@
 //! What the front accepts. The wiring sends the first five kinds; the rest the front sends to itself.
 
-use super::ports::{AgentLink, ReplySink};
+use super::{
+    ports::{AgentLink, ReplySink},
+    updates::Update,
+};
 use crate::{job::messages::report_name, node::messages::Registration};
 use garrick_model::{
     config::Config,
@@ -11,7 +14,7 @@ use garrick_model::{
     },
     refusal::Refusal,
 };
-use garrick_runtime::Message;
+use garrick_runtime::{AskError, Message};
 use std::sync::Arc;
 
 /// Messages of the front.
@@ -75,6 +78,13 @@ pub enum ControllerMsg {
         /// Outcome.
         result: Result<(), String>,
     },
+    /// A job's owner answered a change.
+    JobUpdated {
+        /// The change.
+        update: Box<Update>,
+        /// Answer.
+        answer: Result<Result<(), Refusal>, AskError>,
+    },
     /// The journal answered for changes of the roster of nodes.
     RosterSaved {
         /// Outcome.
@@ -117,6 +127,7 @@ impl Message for ControllerMsg {
             Self::ConfigChanged { .. } => "ConfigChanged",
             Self::Serve => "Serve",
             Self::Submitted { .. } => "Submitted",
+            Self::JobUpdated { .. } => "JobUpdated",
             Self::ShapesChanged => "ShapesChanged",
             Self::QueryTimeout { .. } => "QueryTimeout",
             Self::QueryGone { .. } => "QueryGone",

@@ -49,6 +49,7 @@ pub const fn name_of(command: &JobCommand) -> Option<&'static str> {
         JobCommand::Signal { .. }
         | JobCommand::LeaveBy(_)
         | JobCommand::Update(_)
+        | JobCommand::Revise(_)
         | JobCommand::FinishAllocation { .. } => None,
     }
 }
