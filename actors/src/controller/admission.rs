@@ -1,37 +1,46 @@
-//! What a submission must fulfil, and what it comes to with defaults filled in. Pure: the picture of the cluster, the
-//! configuration, and who the user is are arguments. Called by the front for `SubmitJob` and `TestJob`.
+//! What a submission must fulfil, and what it comes to with defaults filled in; and the same of a change of a job that waits,
+//! whose patched specification is judged by the same function. Pure: the picture of the cluster, the configuration, and who
+//! the user is are arguments. Called by the front for `SubmitJob`, `TestJob` and `UpdateJob`.
+//!
+//! What a change leaves as it was is not judged again: the site may have changed since, or an administrator let the job be
+//! where its user may not put it. Beyond that, a change differs from a submission in this:
+//!
+//! - All partitions that it names must be open to the job's owner; of those that a submission names, one is enough.
+//! - Memory beyond what CPUs may bring (`MaxMemPerCPU`) is refused where a change names it, and makes more CPUs of a submission
+//!   or of a move to another partition.
+//! - Nodes that it names stay, however few tasks there are.
+//! - What an administrator asks for is not held against partitions' doors and limits.
 
-use super::{gpu_counts, labels, ports::User, texts};
+use super::{
+    labels,
+    ports::{JobSubmit, User},
+    texts,
+};
 use crate::{
     job::{
         core::JobCore,
-        messages::JobSite,
+        messages::{Authority, JobSite, Revise},
         record::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
-        state::cpus_asked,
     },
     scheduler::{
         constraint::Wish,
         extra::Extra,
-        facts::PartitionFacts,
         plan::longer,
         priority,
         probe::{Feasibility, Infeasible},
-        request::{NodeUse, default_memory},
-        shell::partition_facts,
     },
 };
 use garrick_model::{
-    config::{Config, EnforcePartLimits, MemoryPer, function},
-    gres::{GPU, GresBinding, GresCount, GresRequest, Totals, list},
+    config::{Config, function},
     ids::{JobId, RequestId, Sluid},
-    messages::command::Caller,
+    messages::command::{Caller, JobChange},
     node_sizes::NodeSizes,
     refusal::Refusal,
-    resources::{MemoryMib, MemoryRequest},
+    reservation::Reservation,
     spec::{DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
     spec_text::licenses::{LicenseCount, LicenseRequest, with_numbers},
-    time::{TimeLimit, Timestamp},
-    view::{JobView, PartitionState, PartitionView, PriorityTerms},
+    time::Timestamp,
+    view::{JobView, PartitionView, PriorityTerms},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -60,6 +69,10 @@ pub struct Rules<'a> {
     pub feasibility: &'a mut Feasibility,
     /// Is there such a job, or such a task of an array, for dependencies?
     pub known_job: &'a dyn Fn(JobId, Option<u32>) -> bool,
+    /// A reservation as it is now.
+    pub reservation: &'a dyn Fn(&String) -> Option<Arc<Reservation>>,
+    /// The site's own word, before anything is judged.
+    pub job_submit: &'a dyn JobSubmit,
     /// How priorities are calculated; `None`: not known yet, or they are not.
     pub priority: Option<&'a priority::Rules>,
     /// Time.
@@ -100,13 +113,182 @@ pub struct Admitted {
     pub warnings: Vec<String>,
 }
 
+/// A change of a job that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// The job as it is.
+    pub record: &'a JobRecord,
+    /// What is to be changed.
+    pub change: &'a JobChange,
+    /// Who wants it changed.
+    pub by: Authority,
+}
+
+/// What a specification is judged for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose<'a> {
+    /// A new job.
+    New(Identity),
+    /// A job that waits is to ask for this from now on.
+    Change(Change<'a>),
+}
+
+impl<'a> Purpose<'a> {
+    /// Is this part of a specification to be judged: of a new job, or other than it was?
+    pub(super) fn asks<'s, T: PartialEq>(&'s self, spec: &'s JobSpec, of: impl Fn(&'s JobSpec) -> T) -> bool {
+        match self {
+            Self::New(_) => true,
+            Self::Change(Change { record, .. }) => of(&record.spec) != of(spec),
+        }
+    }
+
+    pub(super) const fn change(&self) -> Option<&Change<'a>> {
+        match self {
+            Self::New(_) => None,
+            Self::Change(change) => Some(change),
+        }
+    }
+
+    /// Does an administrator put a job where he likes?
+    pub(super) fn is_by_admin(&self) -> bool {
+        self.change().is_some_and(|change| change.by.admin)
+    }
+}
+
+/// A job with a specification that may be.
+struct Judged {
+    record: JobRecord,
+    view: JobView,
+}
+
 impl Rules<'_> {
     /// Judges a submission.
     pub fn admit(&mut self, by: &Submitter<'_>, mut spec: JobSpec, identity: Identity) -> Result<Admitted, Refusal> {
+        let warnings = self.job_submit.submit(by, &mut spec)?;
+        self.follow_reservation(&mut spec);
+        let Judged { mut record, view } = self.judge(by, spec, Purpose::New(identity))?;
+        if let Some(rules) = self.priority.filter(|_| !record.terms.fixed) {
+            record.priority = rules.priority(&view, rules.standing(&view));
+        }
+        Ok(Admitted { record, warnings })
+    }
+
+    /// Judges a change as a submission of the job's owner: what the job comes to, and what is to be said of it.
+    pub fn revise(&mut self, owner: &Submitter<'_>, change: Change<'_>) -> Result<(Revise, Vec<String>), Refusal> {
+        let Change { record, change: asked, by } = change;
+        let mut spec = asked.patch(&record.spec, record.resolved.time_limit);
+        let patched = spec.clone();
+        let warnings = self.job_submit.modify(by, &record.spec, &mut spec)?;
+        if spec != patched {
+            texts::check_spec(&spec)?;
+        }
+        let judged = self.judge(owner, spec, Purpose::Change(change))?.record;
+        let revise = Revise {
+            change: asked.clone(),
+            from: Arc::clone(&record.spec),
+            resolved_from: record.resolved.clone(),
+            spec: Arc::unwrap_or_clone(judged.spec),
+            resolved: judged.resolved,
+        };
+        Ok((revise, warnings))
+    }
+
+    /// The one function that says whether a job may ask for this, and what it comes to.
+    fn judge(&mut self, by: &Submitter<'_>, mut spec: JobSpec, purpose: Purpose<'_>) -> Result<Judged, Refusal> {
+        let purpose = &purpose;
+        let asks_for_reservation = purpose.asks(&spec, |spec| &spec.reservations);
+        if asks_for_reservation {
+            self.check_reservations(by, &spec, purpose)?;
+        }
+        if purpose.change().is_none() {
+            self.check_new(by, &spec)?;
+        }
+        if purpose.asks(&spec, |spec| spec.expedite) && spec.expedite && !self.config.expedited_requeue() {
+            return Err(Refusal::ExpediteDisabled);
+        }
+        spec.nodelist = self.nodes_named(&spec.nodelist)?;
+        spec.exclude = self.nodes_named(&spec.exclude)?;
+        let partitions = self.partitions_for(by, &spec, purpose)?;
+        if purpose.asks(&spec, |s| (s.nodes, &s.node_sizes, s.tasks, s.tasks_per_node, s.cpus_per_task)) {
+            check_counts(&spec)?;
+        }
+        if purpose.asks(&spec, |s| (&s.nodelist, &s.exclude, s.nodes, &s.layout.task_nodes)) {
+            self.check_nodes(&spec)?;
+        }
+        if purpose.asks(&spec, |s| (&s.extra, &s.constraint, &s.prefer)) {
+            self.check_wishes(&spec, purpose)?;
+        }
+        let anew = purpose.asks(&spec, asked_for) || purpose.change().is_some_and(Change::names_what_is_resolved);
+        if anew {
+            self.fill_gpu_defaults(&mut spec, &partitions[0]);
+            self.fill_gres(&mut spec)?;
+        }
+        if purpose.asks(&spec, |spec| &spec.licenses) {
+            spec.licenses = check_licenses(spec.licenses.take(), self.config)?;
+        }
+        if purpose.asks(&spec, |spec| &spec.dependencies) {
+            self.check_dependencies(&spec)?;
+        }
+        if purpose.asks(&spec, |spec| spec.deadline) && spec.deadline.is_some_and(|at| at <= self.now) {
+            return Err(Refusal::InvalidTimeLimit);
+        }
+        match purpose {
+            Purpose::New(_) => self.settle_new(by, &mut spec)?,
+            Purpose::Change(_) => {
+                let cores = purpose.asks(&spec, |spec| spec.layout.left_to_system);
+                if cores && spec.layout.left_to_system.is_some() && !self.config.allow_spec_resources {
+                    let said = "CoreSpec and ThreadSpec without AllowSpecResourcesUsage=YES";
+                    return Err(Refusal::NotSupported(said.to_owned()));
+                }
+            }
+        }
+        labels::give(self.config, by, &mut spec, purpose)?;
+        let resolved = match purpose.change() {
+            Some(change) if !anew => change.record.resolved.clone(),
+            _ => self.resolved(&mut spec, &partitions, purpose)?,
+        };
+        let moved = purpose.change().is_none_or(|change| change.record.resolved.time_limit != resolved.time_limit);
+        let timed = |spec: &JobSpec| (spec.time_limit, spec.time_min);
+        if (moved || purpose.asks(&spec, timed))
+            && spec.time_min.is_some_and(|least| longer(least, resolved.time_limit))
+        {
+            return Err(Refusal::InvalidTimeLimit);
+        }
+        // It would be removed at once.
+        let needs = spec.time_min.unwrap_or(resolved.time_limit).duration().unwrap_or_default();
+        let earliest = spec.begin.unwrap_or(self.now).max(self.now);
+        if (moved || purpose.asks(&spec, |spec| (timed(spec), spec.deadline, spec.begin)))
+            && spec.deadline.is_some_and(|at| at < earliest.plus(needs))
+        {
+            return Err(Refusal::InvalidTimeLimit);
+        }
+        if anew && !purpose.is_by_admin() {
+            self.enforce_limits(spec.time_limit, &resolved, &partitions)?;
+        }
+        let record = match *purpose {
+            Purpose::New(identity) => {
+                let array = self.array(&spec)?;
+                self.record(by, spec, resolved, array, identity)
+            }
+            Purpose::Change(Change { record, .. }) => JobRecord { spec: Arc::new(spec), resolved, ..record.clone() },
+        };
+        let now = self.now;
+        let seen = |record: &JobRecord| JobCore::new(record.clone(), Arc::new(JobSite::default())).view(now);
+        let view = seen(&record);
+        // An impossible job may be changed in other ways.
+        let before = purpose.change().map(|change| seen(change.record));
+        if !before.is_some_and(|before| self.feasibility.ask_alike(&before, &view)) {
+            could_ever_run(self.feasibility, &view)?;
+        }
+        Ok(Judged { record, view })
+    }
+
+    /// What no change touches.
+    fn check_new(&self, by: &Submitter<'_>, spec: &JobSpec) -> Result<(), Refusal> {
         if spec.het.is_some() {
             return Err(Refusal::NotSupported("a heterogeneous job".to_owned()));
         }
-        texts::check_spec(&spec)?;
+        texts::check_spec(spec)?;
         if spec.kind == JobKind::Batch && spec.script.as_ref().is_none_or(|s| s.is_empty()) {
             return Err(Refusal::InvalidScript("it is empty".to_owned()));
         }
@@ -122,23 +304,11 @@ impl Rules<'_> {
                 format!("this cluster runs jobs of {} only, not of {user} (SlurmdUser)", self.config.slurmd_user);
             return Err(Refusal::InvalidUser(what));
         }
-        if spec.expedite && !self.config.expedited_requeue() {
-            return Err(Refusal::ExpediteDisabled);
-        }
-        spec.nodelist = self.nodes_named(&spec.nodelist)?;
-        spec.exclude = self.nodes_named(&spec.exclude)?;
-        let partitions = self.partitions_for(by, &spec)?;
-        check_counts(&spec)?;
-        let array = self.array(&spec)?;
-        self.check_nodes(&spec)?;
-        self.check_constraint(&spec)?;
-        self.fill_gpu_defaults(&mut spec, &partitions[0]);
-        self.fill_gres(&mut spec)?;
-        spec.licenses = check_licenses(spec.licenses.take(), self.config)?;
-        self.check_dependencies(&spec)?;
-        if spec.deadline.is_some_and(|at| at <= self.now) {
-            return Err(Refusal::InvalidTimeLimit);
-        }
+        Ok(())
+    }
+
+    /// What is passed over or put right of a submission. Of a change, a job's owner says who may ask for which priority.
+    fn settle_new(&self, by: &Submitter<'_>, spec: &mut JobSpec) -> Result<(), Refusal> {
         if !by.admin {
             if spec.nice < 0 {
                 return Err(Refusal::InvalidNice);
@@ -160,77 +330,7 @@ impl Rules<'_> {
             spec.sharing = Sharing::Exclusive;
             spec.layout.left_to_system = spec.layout.left_to_system.filter(|_| self.config.allow_spec_resources);
         }
-        labels::give(self.config, by, &mut spec)?;
-        let resolved = self.resolve(&mut spec, &partitions)?;
-        if spec.time_min.is_some_and(|least| longer(least, resolved.time_limit)) {
-            return Err(Refusal::InvalidTimeLimit);
-        }
-        // It would be removed at once.
-        let needs = spec.time_min.unwrap_or(resolved.time_limit).duration().unwrap_or_default();
-        let earliest = spec.begin.unwrap_or(self.now).max(self.now);
-        if spec.deadline.is_some_and(|at| at < earliest.plus(needs)) {
-            return Err(Refusal::InvalidTimeLimit);
-        }
-        let mut record = self.record(by, spec, resolved, array, identity);
-        let view = JobCore::new(record.clone(), Arc::new(JobSite::default())).view(self.now);
-        if let Some(rules) = self.priority.filter(|_| !record.terms.fixed) {
-            record.priority = rules.priority(&view, rules.standing(&view));
-        }
-        self.enforce_limits(&record, &partitions)?;
-        could_ever_run(self.feasibility, &view)?;
-        Ok(Admitted { record, warnings: Vec::new() })
-    }
-
-    fn partitions_for(&self, by: &Submitter<'_>, spec: &JobSpec) -> Result<Vec<Arc<PartitionView>>, Refusal> {
-        let mut named = Vec::new();
-        if spec.partitions.is_empty() {
-            let default = self.partitions.iter().find(|p| p.config.default);
-            named.push(default.ok_or(Refusal::NoPartition)?);
-        }
-        for name in &spec.partitions {
-            let found = self.partitions.iter().find(|p| p.config.name == *name);
-            named.push(found.ok_or_else(|| Refusal::InvalidPartition(name.clone()))?);
-        }
-        let mut usable: Vec<Arc<PartitionView>> = Vec::new();
-        let mut refused = None;
-        for partition in named {
-            let partition = self.alternate_of(partition)?;
-            if usable.iter().any(|one| one.config.name == partition.config.name) {
-                continue;
-            }
-            let reserved = !partition.config.require_reservation || !spec.reservations.is_empty();
-            let may = may_use(self.config, partition, by)
-                .and(if reserved { Ok(()) } else { Err(Refusal::AccessDenied) })
-                .and_then(|()| match self.config.enforce_part_limits {
-                    // It waits until the partition takes it.
-                    EnforcePartLimits::No => Ok(()),
-                    EnforcePartLimits::Any | EnforcePartLimits::All => {
-                        takes(partition, by, spec.account.as_deref(), spec.qos.as_deref())
-                    }
-                });
-            match may {
-                Ok(()) => usable.push(Arc::clone(partition)),
-                Err(refusal) => refused = Some(refusal),
-            }
-        }
-        match refused {
-            Some(refusal) if usable.is_empty() || self.config.enforce_part_limits == EnforcePartLimits::All => {
-                Err(refusal)
-            }
-            _ => Ok(usable),
-        }
-    }
-
-    /// Where jobs go while a partition is DRAIN or INACTIVE.
-    fn alternate_of<'p>(&'p self, mut partition: &'p Arc<PartitionView>) -> Result<&'p Arc<PartitionView>, Refusal> {
-        let is_closed = |one: &PartitionView| matches!(one.state, PartitionState::Drain | PartitionState::Inactive);
-        // In a circle nobody is open.
-        for _ in 0..self.partitions.len() {
-            let Some(name) = partition.config.alternate.as_ref().filter(|_| is_closed(partition)) else { break };
-            let found = self.partitions.iter().find(|one| one.config.name == *name);
-            partition = found.ok_or_else(|| Refusal::InvalidPartition(name.clone()))?;
-        }
-        Ok(partition)
+        Ok(())
     }
 
     fn array(&self, spec: &JobSpec) -> Result<Option<ArrayRecord>, Refusal> {
@@ -271,80 +371,22 @@ impl Rules<'_> {
         Ok(())
     }
 
-    /// `DefCpuPerGPU` and `DefMemPerGPU` for a job with GPUs that does not say otherwise. What a partition says of memory in
-    /// another way goes over what the cluster says of it.
-    fn fill_gpu_defaults(&self, spec: &mut JobSpec, partition: &PartitionView) {
-        if !spec.gres.all().any(|one| one.name == GPU && one.count > 0) {
-            return;
+    /// Features that are asked for and those that are preferred, where the site does not leave unknown ones to its users; and
+    /// what is asked of what nodes say of themselves.
+    fn check_wishes(&self, spec: &JobSpec, purpose: &Purpose<'_>) -> Result<(), Refusal> {
+        if purpose.asks(spec, |spec| &spec.extra) {
+            check_extra(self.config, spec.extra.as_deref())?;
         }
-        let (own, site) = (partition.config.job_defaults(), self.config.job_defaults);
-        if spec.cpus_per_task.is_none() && spec.gres.cpus_per_gpu.is_none() {
-            spec.gres.cpus_per_gpu = own.cpus_per_gpu.or(site.cpus_per_gpu);
+        let words = &self.config.scheduler_parameters;
+        let (any, any_preferred) = (words.has("ignore_constraint_validation"), words.has("ignore_prefer_validation"));
+        let known = |feature: &str| self.feasibility.knows_feature(feature);
+        if purpose.asks(spec, |spec| &spec.constraint) {
+            check_constraint(spec.constraint.as_deref(), &|feature| any || known(feature))?;
         }
-        if spec.memory == MemoryRequest::Default && spec.gres.mem_per_gpu.is_none() {
-            let by_site = site.mem_per_gpu.filter(|_| partition.config.def_memory.is_none());
-            spec.gres.mem_per_gpu = own.mem_per_gpu.or(by_site);
-        }
-    }
-
-    /// Every name must be one of `GresTypes`; what follows from numbers of GPUs is filled in.
-    fn fill_gres(&self, spec: &mut JobSpec) -> Result<(), Refusal> {
-        let gres = &spec.gres;
-        if let Some(unknown) = gres.all().find(|asked| !self.config.gres.types.contains(&asked.name)) {
-            return Err(Refusal::InvalidGres(unknown.to_string()));
-        }
-        gres.check_totals()?;
-        if !gres.per_socket.is_empty() && (spec.layout.tasks_per_socket.is_some() || spec.layout.one_core_per_socket) {
-            return Err(Refusal::NotSupported(
-                "--gpus-per-socket with limits of tasks or cores of a socket".to_owned(),
-            ));
-        }
-        let gpus = |list: &[GresCount]| u32::try_from(GresRequest::gpus(list)).unwrap_or(u32::MAX);
-        let (each, on_node, total) = (gpus(&gres.per_task), gpus(&gres.on_node(0, Totals::NONE)), gpus(&gres.total));
-        let gres_nodes = gres.totals().most_nodes();
-        let contradiction = || Refusal::InvalidGres(list(&gres.total));
-        if each > 0 && total > 0 {
-            // So many tasks as that makes.
-            let tasks = total / each;
-            if total % each > 0 || spec.tasks.is_some_and(|asked| asked != tasks) {
-                return Err(contradiction());
-            }
-            spec.tasks = Some(tasks);
-        }
-        gpu_counts::agree(spec, each, on_node, total)?;
-        let gres = &spec.gres;
-        if let Some(per_gpu) = gres.tasks_per_gpu {
-            match (spec.tasks, total, on_node) {
-                (None, 0, 0) => return Err(Refusal::InvalidGres("--ntasks-per-gpu".to_owned())),
-                (None, 0, on_node) => spec.tasks_per_node = Some(on_node.saturating_mul(per_gpu)),
-                (None, total, _) => spec.tasks = Some(total.saturating_mul(per_gpu)),
-                (Some(tasks), 0, 0) => {
-                    let count = u64::from(tasks.div_ceil(per_gpu.max(1)));
-                    spec.gres.total = vec![GresCount { name: GPU.to_owned(), kind: None, count }];
-                }
-                (Some(_), ..) => {}
-            }
-        }
-        // Without GPUs, memory for each of them says nothing: the default holds.
-        if !spec.gres.all().any(|asked| asked.name == GPU && asked.count > 0) {
-            spec.gres.mem_per_gpu = None;
-        }
-        if let Some(cpus) = spec.gres.cpus_per_gpu
-            && each > 0
-            && spec.cpus_per_task.is_none()
-        {
-            spec.cpus_per_task = Some(each.saturating_mul(cpus));
-        }
-        if spec.nodes.is_some_and(|nodes| total > 0 && gres_nodes < u64::from(nodes.min)) {
-            return Err(Refusal::NodeConfigUnavailable { detail: None });
+        if purpose.asks(spec, |spec| &spec.prefer) {
+            check_constraint(spec.prefer.as_deref(), &|feature| any_preferred || known(feature))?;
         }
         Ok(())
-    }
-
-    fn check_constraint(&self, spec: &JobSpec) -> Result<(), Refusal> {
-        check_extra(self.config, spec.extra.as_deref())?;
-        let known = |feature: &str| self.feasibility.knows_feature(feature);
-        check_features(self.config, spec.constraint.as_deref(), spec.prefer.as_deref(), &known)
     }
 
     fn check_dependencies(&self, spec: &JobSpec) -> Result<(), Refusal> {
@@ -360,88 +402,6 @@ impl Rules<'_> {
             }
         }
         Ok(())
-    }
-
-    fn resolve(&self, spec: &mut JobSpec, partitions: &[Arc<PartitionView>]) -> Result<Resolved, Refusal> {
-        let first = &partitions[0];
-        let facts = partition_facts(first, self.feasibility.view().nodes.len());
-        let named = u32::try_from(spec.nodelist.len()).unwrap_or(u32::MAX);
-        if self.config.select.enforce_binding && spec.gres.all().any(|one| one.name == GPU && one.count > 0) {
-            spec.gres.binding.get_or_insert(GresBinding::Enforce);
-        }
-        let mut cpus_per_task = spec.cpus_per_task.unwrap_or(1).max(1);
-        let mut memory = match spec.memory {
-            MemoryRequest::Default if spec.gres.mem_per_gpu.is_some() => MemoryRequest::Default,
-            MemoryRequest::Default => default_memory(first.config.def_memory.or(self.config.def_memory)),
-            // `--mem=0` on the command line is all of a node's memory.
-            MemoryRequest::PerNode(MemoryMib(0)) => MemoryRequest::All,
-            asked => asked,
-        };
-        match (memory, first.config.max_memory.or(self.config.max_memory)) {
-            // As in Slurm, a task that wants more memory than a CPU may bring gets more CPUs.
-            (MemoryRequest::PerCpu(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most))))
-                if most > 0 && asked > most =>
-            {
-                let times = asked.div_ceil(most);
-                cpus_per_task = cpus_per_task.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX));
-                spec.cpus_per_task = Some(cpus_per_task);
-                memory = MemoryRequest::PerCpu(MemoryMib(asked.div_ceil(times)));
-                // Steps are told of it, and multiply it with those CPUs.
-                spec.memory = memory;
-            }
-            // And so does a node.
-            (MemoryRequest::PerNode(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most)))) if most > 0 => {
-                let least = u32::try_from(asked.div_ceil(most)).unwrap_or(u32::MAX);
-                let known = spec.min_cpus_per_node.unwrap_or(0);
-                if least > known.max(cpus_per_task) {
-                    spec.min_cpus_per_node = Some(least);
-                }
-            }
-            (MemoryRequest::PerNode(MemoryMib(asked)), Some(MemoryPer::Node(MemoryMib(most))))
-                if asked > most && partitions.len() == 1 =>
-            {
-                let detail = Some("Memory specification can not be satisfied".to_owned());
-                return Err(Refusal::NodeConfigUnavailable { detail });
-            }
-            _ => {}
-        }
-        let per_node = spec.tasks_per_node.map(|n| n.max(1));
-        let min_nodes = match (spec.nodes, spec.tasks, per_node) {
-            (Some(nodes), _, _) => nodes.min,
-            (None, Some(tasks), Some(each)) => tasks.div_ceil(each),
-            (None, _, _) => 1,
-        };
-        // `a*2&b*4` comes to six nodes, where it is not said how many.
-        let counted = spec.constraint.as_deref().filter(|text| spec.nodes.is_none() && Wish::is_together(text));
-        let counted = counted.and_then(|text| Wish::parse(text).ok()).map_or(1, |wish| wish.least_nodes());
-        // Who says nothing of numbers is given as many as a partition wants.
-        let unsaid = spec.nodes.is_none() && spec.tasks.is_none();
-        let of_partition = partitions.iter().filter(|_| unsaid).map(|partition| partition.config.min_nodes).min();
-        let min_nodes = min_nodes.max(named).max(counted).max(of_partition.unwrap_or(1));
-        let tasks = spec.tasks.unwrap_or_else(|| min_nodes.saturating_mul(per_node.unwrap_or(1)));
-        let max_nodes = match (spec.nodes, spec.tasks) {
-            (Some(nodes), _) => nodes.max.unwrap_or(nodes.min),
-            (None, Some(tasks)) => tasks,
-            (None, None) => min_nodes,
-        };
-        // What is asked for on all nodes together may need more of them than tasks do.
-        let max_nodes = match spec.nodes {
-            None => max_nodes.max(u32::try_from(spec.gres.totals().most_nodes()).unwrap_or(u32::MAX)),
-            Some(_) => max_nodes,
-        };
-        let time_limit = spec.time_limit.or(first.config.default_time).unwrap_or(first.config.max_time);
-        Ok(Resolved {
-            partitions: partitions.iter().map(|p| p.config.name.clone()).collect(),
-            time_limit,
-            tasks,
-            cpus_per_task,
-            min_nodes,
-            max_nodes: max_nodes.max(min_nodes),
-            cpus: cpus_asked(spec, tasks.max(min_nodes), cpus_per_task, min_nodes),
-            memory,
-            sharing: NodeUse::of(spec.sharing, &facts, self.feasibility.view().policy.unit).sharing(),
-            requeue: spec.kind == JobKind::Batch && (spec.expedite || spec.requeue.unwrap_or(self.config.job_requeue)),
-        })
     }
 
     fn record(
@@ -495,107 +455,21 @@ impl Rules<'_> {
             spec: Arc::new(spec),
         }
     }
-
-    /// `EnforcePartLimits`: a job beyond its partitions' limits is refused rather than left to wait.
-    fn enforce_limits(&self, record: &JobRecord, partitions: &[Arc<PartitionView>]) -> Result<(), Refusal> {
-        let Resolved { min_nodes, max_nodes, .. } = record.resolved;
-        let extent = Extent { time_limit: record.spec.time_limit, min_nodes, max_nodes };
-        extent.enforce(self.config.enforce_part_limits, partitions, self.feasibility.view().nodes.len())
-    }
 }
 
-/// What of a job partitions limit.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent {
-    /// Limit; `None`: each partition's own.
-    pub time_limit: Option<TimeLimit>,
-    /// Fewest nodes.
-    pub min_nodes: u32,
-    /// Most nodes.
-    pub max_nodes: u32,
+/// What of a request admission fills in or resolves something by.
+fn asked_for(spec: &JobSpec) -> impl PartialEq + use<'_> {
+    let place = (spec.kind, &spec.partitions, &spec.account, &spec.qos, &spec.reservations, &spec.nodelist);
+    let counts = (spec.nodes, &spec.node_sizes, spec.tasks, spec.tasks_per_node, spec.cpus_per_task);
+    let share = (spec.min_cpus_per_node, spec.memory, &spec.gres, spec.sharing, &spec.mcs_label, &spec.layout);
+    (place, counts, share, spec.time_limit, &spec.constraint, (spec.requeue, spec.expedite))
 }
 
-impl Extent {
-    /// Is it within the limits of as many of the partitions as `EnforcePartLimits` says? The cluster has `nodes` nodes.
-    pub fn enforce(
-        self,
-        enforced: EnforcePartLimits,
-        partitions: &[Arc<PartitionView>],
-        nodes: usize,
-    ) -> Result<(), Refusal> {
-        let check = |partition: &Arc<PartitionView>| self.within(&partition_facts(partition, nodes));
-        match enforced {
-            EnforcePartLimits::No => Ok(()),
-            EnforcePartLimits::All => partitions.iter().try_for_each(check),
-            EnforcePartLimits::Any => {
-                let mut last = Ok(());
-                for partition in partitions {
-                    last = check(partition);
-                    if last.is_ok() {
-                        break;
-                    }
-                }
-                last
-            }
-        }
+impl Change<'_> {
+    /// Does it say what may be so in the request already, and came to something else since?
+    fn names_what_is_resolved(&self) -> bool {
+        self.change.names_limit(self.record.resolved.time_limit) || self.change.requeue.is_some()
     }
-
-    fn within(self, partition: &PartitionFacts) -> Result<(), Refusal> {
-        if longer(self.time_limit.unwrap_or(partition.limit_unsaid()), partition.max_time) {
-            return Err(Refusal::InvalidTimeLimit);
-        }
-        let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
-        let most = partition.max_nodes.unwrap_or(u32::MAX).min(members);
-        if self.min_nodes > most || self.max_nodes < partition.min_nodes {
-            return Err(Refusal::BadNodeCount);
-        }
-        Ok(())
-    }
-}
-
-/// May this user submit to this partition?
-pub fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Result<(), Refusal> {
-    let settings = &partition.config;
-    let root = by.caller.uid == 0;
-    if root && settings.disable_root_jobs.unwrap_or(config.disable_root_jobs) {
-        return Err(Refusal::AccessDenied);
-    }
-    if settings.root_only && !root {
-        return Err(Refusal::AccessDenied);
-    }
-    if let Some(hosts) = &settings.alloc_nodes {
-        let allowed = garrick_model::hostlist::expand(hosts).unwrap_or_default();
-        if !allowed.contains(&by.caller.host) {
-            return Err(Refusal::AccessDenied);
-        }
-    }
-    if let Some(groups) = &settings.allow_groups
-        && !by.admin
-        && !by.user.as_ref().is_some_and(|user| user.groups.iter().any(|(_, name)| groups.contains(name)))
-    {
-        return Err(Refusal::GroupNotPermitted);
-    }
-    match partition.state {
-        PartitionState::Up | PartitionState::Down => Ok(()),
-        PartitionState::Drain | PartitionState::Inactive => Err(Refusal::PartitionUnavailable),
-    }
-}
-
-/// Does this partition take jobs of that account, and with that QOS?
-pub(super) fn takes(
-    partition: &PartitionView,
-    by: &Submitter<'_>,
-    account: Option<&str>,
-    qos: Option<&str>,
-) -> Result<(), Refusal> {
-    if !partition.config.allows_account(account) {
-        return Err(Refusal::InvalidAccount(account.map(str::to_owned)));
-    }
-    // As in Slurm, root's jobs have any QOS.
-    if by.caller.uid != 0 && !partition.config.allows_qos(qos) {
-        return Err(Refusal::InvalidQos(qos.map(str::to_owned)));
-    }
-    Ok(())
 }
 
 fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {
@@ -606,7 +480,7 @@ fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {
 }
 
 /// Could the job run in one of its partitions, whatever is free and whichever nodes are up?
-pub fn could_ever_run(feasibility: &mut Feasibility, job: &JobView) -> Result<(), Refusal> {
+fn could_ever_run(feasibility: &mut Feasibility, job: &JobView) -> Result<(), Refusal> {
     let known = |feature: &str| feasibility.knows_feature(feature);
     if check_constraint(job.spec.constraint.as_deref(), &known).is_err() {
         // What it names may come yet.
@@ -618,7 +492,7 @@ pub fn could_ever_run(feasibility: &mut Feasibility, job: &JobView) -> Result<()
 
 /// Each license and each hierarchical resource that is named must be there, and enough of them for one of the choices.
 /// Answers the request with numbers for words that stand for amounts.
-pub fn check_licenses(request: Option<String>, config: &Config) -> Result<Option<String>, Refusal> {
+fn check_licenses(request: Option<String>, config: &Config) -> Result<Option<String>, Refusal> {
     let Some(text) = request.as_deref().filter(|text| !text.is_empty()) else { return Ok(request) };
     let refusal = || Refusal::InvalidLicense(text.to_owned());
     let numbered = with_numbers(text, &|name, word| config.hres.variable(name, word)).map_err(|_| refusal())?;
@@ -638,21 +512,8 @@ pub fn check_licenses(request: Option<String>, config: &Config) -> Result<Option
     if asked().all(known) && enough { Ok(Some(numbered)) } else { Err(refusal()) }
 }
 
-/// Features that are asked for and those that are preferred, where the site does not leave unknown ones to its users.
-pub fn check_features(
-    config: &Config,
-    constraint: Option<&str>,
-    prefer: Option<&str>,
-    known: &dyn Fn(&str) -> bool,
-) -> Result<(), Refusal> {
-    let words = &config.scheduler_parameters;
-    let (any, any_preferred) = (words.has("ignore_constraint_validation"), words.has("ignore_prefer_validation"));
-    check_constraint(constraint, &|feature| any || known(feature))?;
-    check_constraint(prefer, &|feature| any_preferred || known(feature))
-}
-
 /// Where nodes are filtered by `--extra`, that must be a request.
-pub fn check_extra(config: &Config, extra: Option<&str>) -> Result<(), Refusal> {
+fn check_extra(config: &Config, extra: Option<&str>) -> Result<(), Refusal> {
     let applies = config.scheduler_parameters.has("extra_constraints");
     match extra.filter(|text| applies && !text.is_empty()).map(|text| (text, Extra::parse(text))) {
         Some((text, Err(error))) => Err(Refusal::InvalidUpdate(format!("Invalid extra constraint {text:?}: {error}"))),

@@ -1,34 +1,19 @@
 //! Submission rules, one by one.
 #![allow(clippy::unwrap_used)]
 
-use super::{
-    admission::{Admitted, Identity, Rules, Submitter},
-    fixtures::config_of,
-    ports::User,
-    setup,
-};
+use super::{admission::Admitted, fixtures::Site};
 use crate::{
     job::record::Resolved,
-    node::core::NodeCore,
-    partition::core::PartitionCore,
-    scheduler::{
-        facts::ClusterView,
-        fixtures::{array, depends_on, spec},
-        probe::Feasibility,
-        shell::{partition_facts, policy},
-    },
+    scheduler::fixtures::{array, depends_on, spec},
 };
 use garrick_model::{
     gres::{GresBinding, GresCount, GresRequest},
-    ids::{JobId, Sluid},
-    messages::command::Caller,
+    ids::JobId,
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest, SpecCores},
     spec::{DependencyKind, JobSpec, LayoutRequest, NodeCount, Sharing},
     time::{TimeLimit, Timestamp},
-    view::NodeView,
 };
-use std::sync::Arc;
 
 const HEAD: &str = "ClusterName=test\nSlurmctldHost=head\n";
 
@@ -42,35 +27,7 @@ PartitionName=whole Nodes=n0 OverSubscribe=EXCLUSIVE DefMemPerCPU=100 MaxMemPerC
 ";
 
 fn submit(site: &str, uid: u32, spec: JobSpec) -> Result<Admitted, Refusal> {
-    let config = config_of(&format!("{HEAD}{site}"));
-    let nodes: Vec<Arc<NodeView>> = config
-        .nodes
-        .iter()
-        .map(|n| Arc::new(NodeCore::new(Timestamp(0), setup::node_settings(n), Arc::default(), None, []).view()))
-        .collect();
-    let partitions: Vec<_> = config
-        .partitions
-        .iter()
-        .map(|p| Arc::new(PartitionCore::new(&config, &p.name, Default::default()).unwrap().view()))
-        .collect();
-    let facts = partitions.iter().map(|p| partition_facts(p, nodes.len())).collect();
-    let mut feasibility = Feasibility::new(ClusterView::new(policy(&config), &[], &nodes, facts));
-    let known_job = |job: JobId, task: Option<u32>| job.0 < 50 && task.is_none();
-    let mut rules = Rules {
-        config: &config,
-        partitions: &partitions,
-        feasibility: &mut feasibility,
-        known_job: &known_job,
-        priority: None,
-        now: Timestamp::from_secs(1000),
-    };
-    let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
-    let name = if uid == 0 { "root" } else { "alice" };
-    let user =
-        User { uid, name: name.to_owned(), gid: uid, groups: vec![(uid, name.to_owned()), (50, "users".to_owned())] };
-    let by = Submitter { caller: &caller, user: Some(user), group: Some(name.to_owned()), admin: uid == 0 };
-    let identity = Identity { job: JobId(7), sluid: Sluid(7), request: None, submissions: 3 };
-    rules.admit(&by, spec, identity)
+    Site::new(&format!("{HEAD}{site}")).submit(uid, spec)
 }
 
 fn refusal(spec: JobSpec) -> Refusal {
@@ -254,10 +211,12 @@ fn some_partitions_are_for_jobs_in_reservations() {
     let site = format!("{SITE}\nPartitionName=class Nodes=n0 ReqResv=YES\n");
     let on = |reservations: &[&str]| {
         let reservations = reservations.iter().map(|name| (*name).to_owned()).collect();
-        submit(&site, 1001, JobSpec { partitions: vec!["class".into()], reservations, ..spec() })
+        let asked = JobSpec { partitions: vec!["class".into()], reservations, ..spec() };
+        Site::new(&format!("{HEAD}{site}")).reserved("course").submit(1001, asked)
     };
     assert_eq!(on(&[]).unwrap_err(), Refusal::AccessDenied);
     assert!(on(&["course"]).is_ok());
+    assert_eq!(on(&["lecture"]).unwrap_err(), Refusal::InvalidReservation("lecture".to_owned()));
 }
 
 #[test]

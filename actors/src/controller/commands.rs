@@ -1,16 +1,13 @@
 //! Commands that change something: found out whom they mean, sent to each owner, answered together.
 
 use super::{
-    admission::{check_extra, check_features, check_licenses},
-    circles::Awaited,
     dynamic_nodes::RosterChange,
     env::deliver,
     front::ControllerActor,
     messages::ControllerMsg,
     per_task::Asked,
     ports::ReplySink,
-    selection::{Named, Selection, may_act},
-    texts,
+    selection::{Selection, may_act},
 };
 use crate::{
     job::messages::{Authority, JobCommand, JobMsg, TaskChoice},
@@ -24,9 +21,7 @@ use garrick_model::{
     config::function,
     ids::JobId,
     messages::{
-        command::{
-            CancelRequest, CommandReply, JobAction, JobChange, JobFilter, JobSelector, NodeChange, NodeStateChange,
-        },
+        command::{CancelRequest, CommandReply, JobAction, JobFilter, JobSelector, NodeChange, NodeStateChange},
         node::{ControllerToNode, SignalScope},
     },
     refusal::Refusal,
@@ -119,7 +114,7 @@ impl ControllerActor {
         Ok(asked)
     }
 
-    fn send_to_one(
+    pub(super) fn send_to_one(
         &self,
         cx: &mut Context<Self>,
         view: &JobView,
@@ -301,119 +296,6 @@ impl ControllerActor {
             Ok(asked) => Self::answer_per_task(cx, asked, replies),
             Err(refusal) => drop(replies.send(CommandReply::Refused(refusal))),
         }
-    }
-
-    pub(super) fn update_job(
-        &mut self,
-        cx: &mut Context<Self>,
-        by: Authority,
-        jobs: Vec<JobSelector>,
-        mut change: JobChange,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        let jobs = match self.named(jobs) {
-            Ok(jobs) => jobs,
-            Err(refusal) => {
-                replies.send(CommandReply::Refused(refusal));
-                return;
-            }
-        };
-        // Others' jobs are not his to ask about: nothing is looked up for them.
-        let is_own = |(_, views): &Named| views.iter().any(|view| may_act(by, view));
-        let (own, others): (Vec<Named>, Vec<Named>) = jobs.into_iter().partition(is_own);
-        let mut asked = Vec::with_capacity(own.len() + others.len());
-        for (selector, views) in others {
-            let refused = views.iter().map(|view| Asked::refused(view, &selector, Refusal::AccessDenied)).collect();
-            asked.push((selector, refused));
-        }
-        let checked = if own.is_empty() { Ok(Vec::new()) } else { self.changes_for(by, &own, &mut change) };
-        let changes = match checked {
-            Ok(changes) => changes,
-            Err(refusal) => {
-                let own = own.into_iter().map(|(job, _)| job);
-                let refused = own.chain(asked.into_iter().map(|(job, _)| job)).map(|job| (job, Err(refusal.clone())));
-                replies.send(CommandReply::PerJob(refused.collect()));
-                return;
-            }
-        };
-        for ((selector, views), change) in own.into_iter().zip(changes) {
-            let mut sent = Vec::new();
-            for view in views {
-                match self.check_possible(by, &view, &change) {
-                    Ok(()) => {
-                        let command = JobCommand::Update(Box::new(change.clone()));
-                        sent.extend(self.send_to_one(cx, &view, &selector, by, command));
-                    }
-                    Err(refusal) => sent.push(Asked::refused(&view, &selector, refusal)),
-                }
-            }
-            asked.push((selector, sent));
-        }
-        Self::answer_per_task(cx, asked, replies);
-    }
-
-    /// What the change comes to for each of them, where it may be made.
-    fn changes_for(&mut self, by: Authority, own: &[Named], change: &mut JobChange) -> Result<Vec<JobChange>, Refusal> {
-        texts::check_change(change)?;
-        self.check_change(change)?;
-        self.check_move(by, own, change)?;
-        self.check_reservation_of(own, change)?;
-        self.check_circles(own, change)?;
-        own.iter().map(|(_, views)| self.with_label(by, views, change)).collect()
-    }
-
-    /// No job may wait for itself.
-    fn check_circles(&self, jobs: &[Named], change: &JobChange) -> Result<(), Refusal> {
-        let Some(dependencies) = change.dependencies.as_ref().filter(|d| d.list.iter().any(|d| d.job.is_some())) else {
-            return Ok(());
-        };
-        let awaited = Awaited::with(&self.env.boards.jobs.list(), dependencies);
-        let circular = jobs.iter().any(|(selector, _)| {
-            match self.env.boards.jobs.get(&selector.job).and_then(|view| view.array_task) {
-                // A task by the id of its own record.
-                Some(task) if selector.tasks.is_none() && task.array_job != selector.job => {
-                    let tasks = Some(vec![(task.index, task.index, 1)]);
-                    awaited.has(&JobSelector { job: task.array_job, tasks, het: None, run: None })
-                }
-                _ => awaited.has(selector),
-            }
-        });
-        if circular { Err(Refusal::CircularDependency) } else { Ok(()) }
-    }
-
-    /// What a job's owner cannot know: partitions, nodes, features and other jobs must exist.
-    fn check_change(&mut self, change: &mut JobChange) -> Result<(), Refusal> {
-        for names in change.nodelist.iter_mut().chain(&mut change.exclude) {
-            *names = self.nodes_named(std::mem::take(names))?;
-        }
-        let known = self.env.boards.partitions.list();
-        for name in change.partitions.iter().flatten() {
-            if !known.iter().any(|p| p.config.name == *name) {
-                return Err(Refusal::InvalidPartition(name.clone()));
-            }
-        }
-        let config = self.env.config();
-        let feasibility = self.feasibility();
-        for name in change.nodelist.iter().chain(&change.exclude).flatten() {
-            if !feasibility.knows_node(name) {
-                return Err(Refusal::InvalidNode(name.clone()));
-            }
-        }
-        let known_feature = |feature: &str| feasibility.knows_feature(feature);
-        check_extra(&config, change.extra.as_deref())?;
-        check_features(&config, change.constraint.as_deref(), change.prefer.as_deref(), &known_feature)?;
-        change.licenses = check_licenses(change.licenses.take(), &config)?;
-        if change.request.left_to_system.is_some() && !config.allow_spec_resources {
-            return Err(Refusal::NotSupported(
-                "CoreSpec and ThreadSpec without AllowSpecResourcesUsage=YES".to_owned(),
-            ));
-        }
-        for job in change.dependencies.iter().flat_map(|d| &d.list).filter_map(|d| d.job) {
-            if !self.env.jobs.contains(job) {
-                return Err(Refusal::Dependency);
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn finish_allocation(

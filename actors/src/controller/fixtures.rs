@@ -1,28 +1,45 @@
 //! A controller in one process for tests: journal in memory, users made up, agents that do what real ones promise.
 
 use super::{
+    admission::{Admitted, Change, Identity, Rules, Submitter},
     audit::AuditRecord,
     event::{ControllerEvent, Replayed},
     log::{AppendError, Appended, FollowError, Follower, Log, Position, memory::MemoryLog},
     messages::ControllerMsg,
-    ports::{AgentLink, AuditPort, CredentialSigner, Host, LinkClosed, Ports, ReplySink, User, UserDirectory},
-    setup::{Controller, Recover, start},
+    ports::{
+        AgentLink, AuditPort, CredentialSigner, Host, JobSubmit, LinkClosed, NoJobSubmit, Ports, ReplySink, User,
+        UserDirectory,
+    },
+    setup::{self, Controller, Recover, start},
 };
-use crate::node::messages::Registration;
+use crate::{
+    job::{
+        messages::{Authority, Revise},
+        record::JobRecord,
+    },
+    node::{core::NodeCore, messages::Registration},
+    partition::core::PartitionCore,
+    scheduler::{
+        facts::ClusterView,
+        probe::Feasibility,
+        shell::{partition_facts, policy},
+    },
+};
 use garrick_model::{
     config::{self, Config},
     ids::{JobId, RequestId, Sluid},
     messages::{
-        command::{Caller, CommandReply, CommandRequest, DaemonInfo},
+        command::{Caller, CommandReply, CommandRequest, DaemonInfo, JobChange},
         node::{AgentReport, ControllerToNode, HeldRun, JobCredential, Joining, NodeToController, SignedCredential},
     },
     refusal::Refusal,
+    reservation::{AccessList, Reservation},
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
-    view::{NodeFacts, NodeLoad},
+    view::{NodeFacts, NodeLoad, NodeView, PartitionView},
 };
-use garrick_runtime::{Address, System, SystemConfig};
+use garrick_runtime::{Address, BoardMap, System, SystemConfig};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -30,6 +47,69 @@ use std::{
     time::Duration,
 };
 use tokio::sync::mpsc;
+
+/// A configured cluster on which requests are judged, at second 1000. Jobs below 50 are known.
+pub struct Site {
+    config: Arc<Config>,
+    partitions: Vec<Arc<PartitionView>>,
+    feasibility: Feasibility,
+    reservations: BoardMap<String, Reservation>,
+    pub job_submit: Arc<dyn JobSubmit>,
+}
+
+impl Site {
+    pub fn new(conf: &str) -> Self {
+        let config = config_of(conf);
+        let node = |n| Arc::new(NodeCore::new(Timestamp(0), setup::node_settings(n), Arc::default(), None, []).view());
+        let nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(node).collect();
+        let partition = |name: &str| PartitionCore::new(&config, name, Default::default()).expect("it is configured");
+        let partitions: Vec<_> = config.partitions.iter().map(|p| Arc::new(partition(&p.name).view())).collect();
+        let facts = partitions.iter().map(|p| partition_facts(p, nodes.len())).collect();
+        let feasibility = Feasibility::new(ClusterView::new(policy(&config), &[], &nodes, facts));
+        let (reservations, job_submit) = (BoardMap::default(), Arc::new(NoJobSubmit));
+        Self { config, partitions, feasibility, reservations, job_submit }
+    }
+
+    /// With a reservation for alice.
+    pub fn reserved(self, name: &str) -> Self {
+        let users = AccessList::parse("alice").expect("it is a name");
+        let reservation = Reservation { name: name.to_owned(), users, ..Reservation::default() };
+        self.reservations.publish(name.to_owned(), Arc::new(reservation));
+        self
+    }
+
+    /// Judges as alice (1001, who is in the group `users` too), or as root (0).
+    pub fn judge<T>(&mut self, uid: u32, judge: impl FnOnce(&mut Rules<'_>, &Submitter<'_>) -> T) -> T {
+        let known_job = |job: JobId, task: Option<u32>| job.0 < 50 && task.is_none();
+        let mut rules = Rules {
+            config: &self.config,
+            partitions: &self.partitions,
+            feasibility: &mut self.feasibility,
+            known_job: &known_job,
+            reservation: &|name| self.reservations.get(name),
+            job_submit: &*self.job_submit,
+            priority: None,
+            now: Timestamp::from_secs(1000),
+        };
+        let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
+        let name = if uid == 0 { "root" } else { "alice" };
+        let groups = vec![(uid, name.to_owned()), (50, "users".to_owned())];
+        let user = User { uid, name: name.to_owned(), gid: uid, groups };
+        let by = Submitter { caller: &caller, user: Some(user), group: Some(name.to_owned()), admin: uid == 0 };
+        judge(&mut rules, &by)
+    }
+
+    pub fn submit(&mut self, uid: u32, spec: JobSpec) -> Result<Admitted, Refusal> {
+        let identity = Identity { job: JobId(7), sluid: Sluid(7), request: None, submissions: 3 };
+        self.judge(uid, |rules, by| rules.admit(by, spec, identity))
+    }
+
+    /// What alice's job, or root's, comes to with a change by that user.
+    pub fn revise(&mut self, by: Authority, record: &JobRecord, change: &JobChange) -> Result<Revise, Refusal> {
+        let change = Change { record, change, by };
+        self.judge(record.owner.uid, |rules, owner| Ok(rules.revise(owner, change)?.0))
+    }
+}
 
 /// A log in memory, as a test drives it.
 #[derive(Clone, Default)]
@@ -262,6 +342,16 @@ impl Rig {
 
     /// Starts from that much of what the journal holds.
     pub fn recover(system: &System, conf: &str, journal: MemoryJournal, recover: Recover) -> Self {
+        Self::with_hook(system, conf, (journal, recover), Arc::new(NoJobSubmit))
+    }
+
+    /// Starts where the site has a word of its own on requests.
+    pub fn with_hook(
+        system: &System,
+        conf: &str,
+        (journal, recover): (MemoryJournal, Recover),
+        job_submit: Arc<dyn JobSubmit>,
+    ) -> Self {
         let audit = Arc::new(KeptRecords::default());
         let ports = Ports {
             log: Arc::new(journal.clone()),
@@ -269,6 +359,7 @@ impl Rig {
             users: Arc::new(MadeUpUsers),
             host: Arc::new(PlainHost),
             audit: Arc::clone(&audit) as _,
+            job_submit,
         };
         let events = journal.events();
         // Those of an earlier one are not asked again.
@@ -346,7 +437,7 @@ impl Rig {
 
 impl Rig {
     /// Waits until nodes are shown so.
-    pub async fn nodes(&self, wanted: impl Fn(&[Arc<garrick_model::view::NodeView>]) -> bool) {
+    pub async fn nodes(&self, wanted: impl Fn(&[Arc<NodeView>]) -> bool) {
         let board = &self.controller.env.boards.nodes;
         let shown = async {
             loop {

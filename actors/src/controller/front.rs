@@ -588,6 +588,7 @@ impl Actor for ControllerActor {
                 }
             }
             ControllerMsg::Submitted { request, warnings, result } => self.submitted(cx, request, warnings, result),
+            ControllerMsg::JobUpdated { update, answer } => self.job_updated(cx, *update, answer),
             #[cfg(test)]
             ControllerMsg::PanicForTests => panic!("a handler that fails"),
             ControllerMsg::ShapesChanged => self.forget_feasibility(),

@@ -3,6 +3,7 @@
 use super::{
     env::Saved,
     ports::{AgentLink, ReplySink},
+    updates::Update,
 };
 use crate::{job::messages::report_name, node::messages::Registration};
 use garrick_model::{
@@ -14,7 +15,7 @@ use garrick_model::{
     },
     refusal::Refusal,
 };
-use garrick_runtime::Message;
+use garrick_runtime::{AskError, Message};
 use std::sync::Arc;
 
 /// Messages of the front.
@@ -76,6 +77,13 @@ pub enum ControllerMsg {
         /// Outcome.
         result: Saved,
     },
+    /// A job's owner answered a change.
+    JobUpdated {
+        /// The change.
+        update: Box<Update>,
+        /// Answer.
+        answer: Result<Result<(), Refusal>, AskError>,
+    },
     /// The journal answered for changes of the roster of nodes.
     RosterSaved {
         /// Outcome.
@@ -121,6 +129,7 @@ impl Message for ControllerMsg {
             Self::ConfigChanged { .. } => "ConfigChanged",
             Self::Serve => "Serve",
             Self::Submitted { .. } => "Submitted",
+            Self::JobUpdated { .. } => "JobUpdated",
             Self::ShapesChanged => "ShapesChanged",
             Self::QueryTimeout { .. } => "QueryTimeout",
             Self::QueryGone { .. } => "QueryGone",

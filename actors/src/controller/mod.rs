@@ -57,13 +57,13 @@
 //! | [`ports`] | what the process must provide |
 //! | [`messages`] | what the wiring sends |
 //! | [`front`] | the actor |
-//! | [`admission`] | submission rules, pure |
+//! | [`admission`] | what is judged of a submission and of a change, pure |
+//! | `places`, `resolution` | of that: where a job may be, and what its request comes to |
 //! | `gpu_counts` | of those, that numbers of GPUs agree |
 //! | `circles` | would a job wait for itself |
 //! | [`vouching`] | in whose name a node may speak, pure |
-//! | `moves` | may a job be changed to that |
 //! | `per_task` | answers about jobs, by task where those of an array differ |
-//! | `submit`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
+//! | `submit`, `updates`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
 //! | [`roster`], `dynamic_nodes` | nodes that come and go: the rules, and the front's part |
 //! | [`steps`], [`ended_steps`] | the actor at `/steps` |
 //! | [`log`] | the log that events are saved in |
@@ -86,12 +86,13 @@ pub mod ids;
 mod labels;
 pub mod log;
 pub mod messages;
-mod moves;
 mod per_task;
+mod places;
 pub mod ports;
 mod priorities;
 pub mod queries;
 mod reservations;
+mod resolution;
 pub mod roster;
 mod selection;
 pub mod setup;
@@ -102,6 +103,7 @@ mod submit_het;
 mod texts;
 mod top;
 pub mod turnstile;
+mod updates;
 pub mod vouching;
 
 #[cfg(test)]
@@ -120,6 +122,8 @@ mod hres_test;
 mod moves_test;
 #[cfg(test)]
 mod priority_test;
+#[cfg(test)]
+mod revise_test;
 #[cfg(test)]
 mod shells_test;
 #[cfg(test)]

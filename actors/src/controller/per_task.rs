@@ -32,6 +32,11 @@ impl Asked {
         Self { tasks, answer }
     }
 
+    /// One answer for all that was named.
+    pub(super) const fn of_all(answer: Answer) -> Self {
+        Self { tasks: None, answer }
+    }
+
     /// One that is not asked at all.
     pub(super) fn refused(view: &JobView, selector: &JobSelector, refusal: Refusal) -> Self {
         let (reply, answer) = ReplyTo::channel();

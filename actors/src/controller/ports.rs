@@ -1,7 +1,7 @@
 //! What the controller needs of the process that it lives in, as traits: implemented by the daemon's wiring and by tests.
 
-use super::audit::AuditRecord;
-use super::log::Log;
+use super::{admission::Submitter, audit::AuditRecord, log::Log};
+use crate::job::messages::Authority;
 use garrick_model::{
     config::{Config, LogChange},
     ids::JobId,
@@ -10,6 +10,7 @@ use garrick_model::{
         node::{ControllerToNode, JobCredential, SignedCredential},
     },
     refusal::Refusal,
+    spec::JobSpec,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -113,6 +114,28 @@ pub trait AuditPort: Send + Sync + 'static {
     fn keep(&self, record: AuditRecord);
 }
 
+/// The site's own word on requests, before they are judged (`job_submit` plugins). What it leaves is judged as if its user had
+/// asked for it. It must not block, and it is asked again about a request that is judged again.
+pub trait JobSubmit: Send + Sync + 'static {
+    /// A job is submitted, or asked about; each component of a heterogeneous job by itself. May change what is asked for, or
+    /// refuse it. Answers what is to be said to the user, a line each.
+    fn submit(&self, _by: &Submitter<'_>, _spec: &mut JobSpec) -> Result<Vec<String>, Refusal> {
+        Ok(Vec::new())
+    }
+
+    /// A job that waits is changed by `by`, whose job it may be or not, from `current` to `patched`. The same, but for its
+    /// script, arguments and environment: those stay as they are.
+    fn modify(&self, _by: Authority, _current: &JobSpec, _patched: &mut JobSpec) -> Result<Vec<String>, Refusal> {
+        Ok(Vec::new())
+    }
+}
+
+/// A site without a word of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct NoJobSubmit;
+
+impl JobSubmit for NoJobSubmit {}
+
 /// All of them, as the front hands them on.
 #[derive(Clone)]
 pub struct Ports {
@@ -126,4 +149,6 @@ pub struct Ports {
     pub host: Arc<dyn Host>,
     /// Audit log.
     pub audit: Arc<dyn AuditPort>,
+    /// The site's own word on requests.
+    pub job_submit: Arc<dyn JobSubmit>,
 }

@@ -1,12 +1,6 @@
 //! Commands about reservations, who may submit into one, and what of them nodes show.
 
-use super::{
-    admission::Submitter,
-    env::deliver,
-    front::ControllerActor,
-    ports::{ReplySink, User},
-    selection::Named,
-};
+use super::{env::deliver, front::ControllerActor, places::group_names, ports::ReplySink};
 use crate::{
     job::messages::Authority,
     reservation::{owner::ReservationAsk, shell::ReservationMsg},
@@ -14,12 +8,11 @@ use crate::{
 };
 use garrick_model::{
     config::function,
-    messages::command::{CommandReply, JobChange},
+    messages::command::CommandReply,
     refusal::Refusal,
     reservation::{Applicant, NodesWanted, Reservation, ReservationChange, ReservationFlag},
-    spec::JobSpec,
     time::Timestamp,
-    view::{NodeView, PartitionView},
+    view::NodeView,
 };
 use garrick_runtime::{Context, ReplyTo};
 use std::{collections::BTreeSet, sync::Arc};
@@ -144,76 +137,6 @@ impl ControllerActor {
         }
     }
 
-    /// A job that names no partition goes to that of its reservation, the first of those that have one.
-    pub(super) fn follow_reservation(&self, spec: &mut JobSpec) {
-        if spec.partitions.is_empty() {
-            let known = spec.reservations.iter().filter_map(|name| self.env.boards.reservations.get(name));
-            spec.partitions.extend(known.filter_map(|r| r.partition.clone()).next());
-        }
-    }
-
-    /// May the job ask for the reservations that it names?
-    pub(super) fn check_reservations(&self, by: &Submitter<'_>, spec: &JobSpec) -> Result<(), Refusal> {
-        let user = by.user.as_ref().map_or_else(|| by.caller.uid.to_string(), |user| user.name.clone());
-        let (account, qos) = (spec.account.as_deref(), spec.qos.as_deref());
-        let groups = group_names(by.user.as_ref());
-        let (partition, groups) = (None, Some(groups.as_slice()));
-        let who = Applicant { admin: by.admin, user: &user, account, qos, partition, groups };
-        self.check_named(&spec.reservations, &spec.partitions, who)
-    }
-
-    /// May jobs of these partitions use all of those reservations, each in one partition at least?
-    fn check_named(&self, names: &[String], partitions: &[String], who: Applicant<'_>) -> Result<(), Refusal> {
-        if names.is_empty() {
-            return Ok(());
-        }
-        let all = self.env.boards.partitions.list();
-        let default = all.iter().find(|p| p.config.default && partitions.is_empty()).map(|p| &p.config.name);
-        for name in names {
-            let known = self.env.boards.reservations.get(name);
-            // Nobody runs in one that goes with the time.
-            let usable = known.filter(|r| r.floating.is_none());
-            let reservation = usable.ok_or_else(|| Refusal::InvalidReservation(name.clone()))?;
-            let mut choices = partitions.iter().chain(default).map(|name| Some(name.as_str()));
-            if !choices.any(|partition| reservation.admits(Applicant { partition, ..who })) {
-                return Err(Refusal::ReservationAccess(name.clone()));
-            }
-        }
-        Ok(())
-    }
-
-    /// The same for jobs whose reservations or partitions change, and whether their partitions need a reservation.
-    pub(super) fn check_reservation_of(&self, jobs: &[Named], change: &JobChange) -> Result<(), Refusal> {
-        if change.reservations.is_none() && change.partitions.is_none() {
-            return Ok(());
-        }
-        let administrators = self.env.ports.host.administrators();
-        let partitions = self.env.boards.partitions.list();
-        for view in jobs.iter().flat_map(|(_, views)| views) {
-            let reservations = change.reservations.as_ref().unwrap_or(&view.spec.reservations);
-            let chosen = change.partitions.as_ref().unwrap_or(&view.partitions);
-            let bound = |p: &Arc<PartitionView>| p.config.require_reservation && chosen.contains(&p.config.name);
-            if reservations.is_empty() && partitions.iter().any(bound) {
-                return Err(Refusal::AccessDenied);
-            }
-            let user = self.user_now(view.uid)?;
-            let groups = group_names(user.as_ref());
-            let who = Applicant {
-                admin: administrators.contains(&view.uid),
-                user: &view.user,
-                account: change.account.as_deref().or(view.spec.account.as_deref()),
-                qos: change.qos_of(&view.spec),
-                partition: None,
-                groups: Some(&groups),
-            };
-            // Those that it asks for already may be gone.
-            if change.reservations.is_some() {
-                self.check_named(reservations, chosen, who)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Nodes with what reservations say of them now.
     pub(super) fn nodes_shown(&self) -> Vec<Arc<NodeView>> {
         let now = Timestamp::now();
@@ -234,8 +157,4 @@ impl ControllerActor {
         }
         nodes
     }
-}
-
-fn group_names(user: Option<&User>) -> Vec<&str> {
-    user.iter().flat_map(|user| &user.groups).map(|(_, name)| name.as_str()).collect()
 }

@@ -1,7 +1,7 @@
 //! Submissions: judged, saved, answered; and the question whether and when a job would start.
 
 use super::{
-    admission::{Identity, Rules, Submitter},
+    admission::{Admitted, Identity, Rules, Submitter},
     env::{Saved, deliver, log_outcome},
     front::ControllerActor,
     messages::ControllerMsg,
@@ -203,19 +203,23 @@ impl ControllerActor {
         &mut self,
         caller: &Caller,
         by: Authority,
-        mut spec: JobSpec,
+        spec: JobSpec,
         identity: Identity,
         now: Timestamp,
-    ) -> Result<super::admission::Admitted, Refusal> {
+    ) -> Result<Admitted, Refusal> {
+        let submitter = self.submitter(caller, by.admin)?;
+        self.with_rules(now, |rules| rules.admit(&submitter, spec, identity))
+    }
+
+    /// Who that is, as far as it is known.
+    pub(super) fn submitter<'c>(&self, caller: &'c Caller, admin: bool) -> Result<Submitter<'c>, Refusal> {
+        let group = self.env.ports.users.group_name(caller.gid);
+        Ok(Submitter { caller, user: self.user_now(caller.uid)?, group, admin })
+    }
+
+    /// What requests are judged by now.
+    pub(super) fn with_rules<T>(&mut self, now: Timestamp, judge: impl FnOnce(&mut Rules<'_>) -> T) -> T {
         let env = Arc::clone(&self.env);
-        let submitter = Submitter {
-            caller,
-            user: self.user_now(caller.uid)?,
-            group: env.ports.users.group_name(caller.gid),
-            admin: by.admin,
-        };
-        self.follow_reservation(&mut spec);
-        self.check_reservations(&submitter, &spec)?;
         let known_job = |job: JobId, task: Option<u32>| {
             let has_task = |record: &JobRecord, index| {
                 record.array.is_some() && record.spec.array.as_ref().is_some_and(|array| array.contains(index))
@@ -230,10 +234,12 @@ impl ControllerActor {
             partitions: &partitions,
             feasibility: self.feasibility(),
             known_job: &known_job,
+            reservation: &|name| env.boards.reservations.get(name),
+            job_submit: &*env.ports.job_submit,
             priority: priority.as_deref(),
             now,
         };
-        rules.admit(&submitter, spec, identity)
+        judge(&mut rules)
     }
 
     /// Says when a job would start. The plan for that is made on a thread of its own: nobody else waits for it.

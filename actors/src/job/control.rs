@@ -2,9 +2,9 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{Authority, JobAnswer, JobCommand, JobEffect, JobInput, TaskChoice},
-    record::{HeldBy, Phase},
-    state::JobEvent,
+    messages::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand, JobEffect, JobInput, Revise, TaskChoice},
+    record::{HeldBy, Phase, Resolved},
+    state::{JobEvent, Revision, shifted},
     told,
 };
 use crate::node::messages::NodeInput;
@@ -14,6 +14,7 @@ use garrick_model::{
         node::{ControllerToNode, SignalScope},
     },
     refusal::Refusal,
+    spec::JobSpec,
     state::JobState,
     time::{TimeLimit, Timestamp},
 };
@@ -60,7 +61,7 @@ impl JobCore {
                     self.cancel_tasks(&some, turn);
                     Ok(())
                 }
-                JobCommand::Hold { .. } | JobCommand::Release | JobCommand::Update(_) => {
+                JobCommand::Hold { .. } | JobCommand::Release | JobCommand::Update(_) | JobCommand::Revise(_) => {
                     self.would_refuse(by, &command, turn.now)?;
                     // Their answers are known, so nobody waits for them: request 0.
                     let first = JobInput::Command { request: 0, by, tasks: None, command };
@@ -84,6 +85,7 @@ impl JobCore {
             // Those of an administrator were dealt with, but for tasks of an array, which do not run.
             JobCommand::Suspend | JobCommand::Resume => Err(Refusal::AccessDenied),
             JobCommand::Update(change) => self.update(by, *change, turn),
+            JobCommand::Revise(revise) => self.revise_request(by, *revise, turn),
             JobCommand::FinishAllocation { exit } => self.finish_allocation(exit, by.uid, turn),
         }
     }
@@ -135,7 +137,11 @@ impl JobCore {
     fn would_refuse(&self, by: Authority, command: &JobCommand, now: Timestamp) -> Result<(), Refusal> {
         match (command, self.record.hold) {
             (JobCommand::Release, Some(held)) => may_release(held, by),
-            (JobCommand::Update(change), _) => self.permits(by, change, now),
+            (JobCommand::Update(change), _) => self.permits(by, change, now).and_then(|()| stands_aside(change)),
+            (JobCommand::Revise(revise), _) => {
+                self.permits(by, &revise.change, now)?;
+                if revise.is_of(&self.record) { Ok(()) } else { Err(CHANGED_MEANWHILE) }
+            }
             _ => Ok(()),
         }
     }
@@ -148,23 +154,28 @@ impl JobCore {
         }
     }
 
-    fn update(&mut self, by: Authority, mut change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
-        let waiting = matches!(self.record.phase, Phase::Pending);
-        if !waiting && change.account.is_some() {
-            // The label went with the account for those that wait.
-            (change.mcs_label, change.sharing) = (None, None);
+    /// A change that nobody judged.
+    fn update(&mut self, by: Authority, change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        if !matches!(self.record.phase, Phase::Pending) {
+            return self.update_running(by, change, turn);
         }
         self.permits(by, &change, turn.now)?;
-        let limit = change.limit_after(self.shown_limit());
-        if change.time_limit_delta_secs.take().is_some() && matches!(limit, TimeLimit::Secs(_)) {
-            change.time_limit = Some(limit);
+        stands_aside(&change)?;
+        let spec = change.patch(&self.record.spec, self.shown_limit());
+        let resolved = self.record.resolved.clone();
+        self.revise_waiting(by, change, spec, resolved, turn)
+    }
+
+    /// One that was.
+    fn revise_request(&mut self, by: Authority, revise: Revise, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        if !matches!(self.record.phase, Phase::Pending) {
+            return self.update_running(by, revise.change, turn);
         }
-        if waiting {
-            self.abandon_commit(turn);
-            self.update_waiting(by, change, turn)
-        } else {
-            self.update_running(by, change, turn)
+        self.permits(by, &revise.change, turn.now)?;
+        if !revise.is_of(&self.record) {
+            return Err(CHANGED_MEANWHILE);
         }
+        self.revise_waiting(by, revise.change, revise.spec, revise.resolved, turn)
     }
 
     /// May the job be changed so by that user, in the state that it is in?
@@ -230,7 +241,15 @@ impl JobCore {
         Ok(())
     }
 
-    fn update_waiting(&mut self, by: Authority, mut change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+    fn revise_waiting(
+        &mut self,
+        by: Authority,
+        mut change: JobChange,
+        spec: JobSpec,
+        resolved: Resolved,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Refusal> {
+        self.abandon_commit(turn);
         // Priority 0 is how Slurm says "hold".
         if change.priority == Some(0) {
             change.priority = None;
@@ -240,13 +259,12 @@ impl JobCore {
         if let Some(priority) = change.priority.filter(|_| self.record.hold.is_some()) {
             self.save(JobEvent::Released { priority }, turn);
         }
-        let asks_anew = change.dependencies.is_some();
-        if let (Some(nice), Some(calculated)) = (change.nice, &mut self.calculated) {
-            let raised = i64::from(*calculated) + i64::from(self.record.spec.nice) - i64::from(nice);
-            *calculated = u32::try_from(raised.max(1)).unwrap_or(u32::MAX);
-        }
+        let before = &self.record.spec;
+        let asks_anew = change.dependencies.is_some() || spec.dependencies != before.dependencies;
+        self.calculated = self.calculated.map(|calculated| shifted(calculated, before.nice, spec.nice));
         if change != JobChange::default() {
-            self.save(JobEvent::Updated(Box::new(change)), turn);
+            let revision = Revision::new(&self.record, &change, spec, resolved);
+            self.save(JobEvent::Revised(Box::new(revision)), turn);
         }
         self.await_deadline(turn);
         if asks_anew {
@@ -264,13 +282,22 @@ impl JobCore {
         if matches!(self.record.phase, Phase::Pending) && left.len() < asked.len() {
             self.abandon_commit(turn);
             let change = JobChange { reservations: Some(left), ..JobChange::default() };
-            self.save(JobEvent::Updated(Box::new(change)), turn);
+            let spec = change.patch(&self.record.spec, self.shown_limit());
+            let revision = Revision::new(&self.record, &change, spec, self.record.resolved.clone());
+            self.save(JobEvent::Revised(Box::new(revision)), turn);
             self.check_eligible(turn);
         }
     }
 
     fn update_running(&mut self, by: Authority, mut change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        // Only the controller says how nodes are shared, and it does so while a job waits.
+        change.sharing = None;
+        self.permits(by, &change, turn.now)?;
         let current = self.shown_limit();
+        let limit = change.limit_after(current);
+        if change.time_limit_delta_secs.take().is_some() && matches!(limit, TimeLimit::Secs(_)) {
+            change.time_limit = Some(limit);
+        }
         if let Some(limit) = change.time_limit.take().filter(|limit| *limit != current) {
             let longer = limit.min(current) == current;
             if longer && !by.admin {
@@ -298,6 +325,11 @@ impl JobCore {
             turn.tell_node(node.to_owned(), NodeInput::MoveEnd { job: self.record.id, sluid, expected_end });
         }
     }
+}
+
+/// Of a job that waits only such changes are made without having been judged.
+fn stands_aside(change: &JobChange) -> Result<(), Refusal> {
+    if change.is_aside() { Ok(()) } else { Err(CHANGED_MEANWHILE) }
 }
 
 /// An administrator's hold is not a user's to take away.

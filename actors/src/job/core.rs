@@ -425,7 +425,7 @@ impl JobCore {
             tracing::error!(job_id = self.record.id.0, error = %illegal, "job.illegal_move");
             return;
         }
-        if matches!(event, JobEvent::Updated(_) | JobEvent::BecameTask { .. }) {
+        if matches!(event, JobEvent::Updated(_) | JobEvent::Revised(_) | JobEvent::BecameTask { .. }) {
             self.shown_spec = view::shown_spec(&self.record.spec);
         }
         tracing::debug!(

@@ -6,6 +6,7 @@ use super::{
     record::{ArrayRecord, JobRecord, Owner, Phase, Resolved, Run, indices_of},
     state::JobEvent,
 };
+use crate::controller::fixtures::Site;
 use crate::scheduler::{caps::CpuCaps, fixtures, plan::StartProposal, request::NodeUse};
 use crate::{controller::event::ControllerEvent, owner::Letter};
 use garrick_model::{
@@ -114,6 +115,12 @@ pub fn proposal(job: u32, array_index: Option<u32>, nodes: &[&str]) -> StartProp
     }
 }
 
+/// Where changes are judged that a core is sent.
+const PLENTY: &str = "ClusterName=test\nSlurmctldHost=head\n\
+    AllowSpecResourcesUsage=YES\n\
+    NodeName=n[0-9] CPUs=64 RealMemory=64000 TmpDisk=64000 Features=fast\n\
+    PartitionName=debug Nodes=ALL Default=YES\n";
+
 /// One core with a clock, ids and its saved events.
 pub struct Bench {
     pub core: JobCore,
@@ -165,12 +172,25 @@ impl Bench {
         tasks: TaskChoice,
         command: JobCommand,
     ) -> (Result<(), Refusal>, Vec<JobEffect>) {
+        let command = self.judged(by, command);
         let out = self.send(JobInput::Command { request: 9, by, tasks, command });
         let answer = out.iter().find_map(|e| match e {
             JobEffect::Answer { request: 9, answer: JobAnswer::Done(result) } => Some(result.clone()),
             _ => None,
         });
         (answer.expect("every command is answered"), out)
+    }
+
+    /// As the front has changes judged: on nodes with all that anybody may want.
+    fn judged(&self, by: Authority, command: JobCommand) -> JobCommand {
+        let record = self.core.record();
+        match command {
+            JobCommand::Update(change) if matches!(record.phase, Phase::Pending) => {
+                let revised = Site::new(PLENTY).revise(by, record, &change);
+                revised.map_or(JobCommand::Update(change), |revise| JobCommand::Revise(Box::new(revise)))
+            }
+            command => command,
+        }
     }
 
     pub fn order(&mut self, command: JobCommand) -> Result<(), Refusal> {

@@ -2,7 +2,11 @@
 
 #[allow(unused_imports, reason = "named in docs")]
 use super::record::JobRecord;
-use super::{core::JobCore, het::HetMessage, record::TaskOutcome};
+use super::{
+    core::JobCore,
+    het::HetMessage,
+    record::{Resolved, TaskOutcome},
+};
 use crate::{
     node::messages::ReserveRefusal,
     owner::{Effect, actor::OwnerMsg},
@@ -103,6 +107,34 @@ pub struct Authority {
 /// Tasks of an array, as inclusive ranges with a step; `None`: all.
 pub type TaskChoice = Option<Vec<(u32, u32, u32)>>;
 
+/// A change of a job that waits, as admission judged it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revise {
+    /// What was asked for: who may do that, and what becomes of priority and hold, is its owner's to say. It is what happens
+    /// where the job does not wait any more.
+    pub change: JobChange,
+    /// What the job asked for when this was made.
+    pub from: Arc<JobSpec>,
+    /// What that came to.
+    pub resolved_from: Resolved,
+    /// What it asks for then.
+    pub spec: JobSpec,
+    /// What that comes to.
+    pub resolved: Resolved,
+}
+
+impl Revise {
+    /// Was it made of this record as it is, or of that of the array that this is a task of?
+    pub fn is_of(&self, record: &JobRecord) -> bool {
+        let same = || JobSpec { array_task: self.from.array_task, ..(*record.spec).clone() } == *self.from;
+        self.resolved_from == record.resolved && (Arc::ptr_eq(&self.from, &record.spec) || same())
+    }
+}
+
+/// Answer to a [`Revise`] that was made of what the job does not ask for any more: it is to be judged again. It leaves when
+/// what came between is on disk.
+pub const CHANGED_MEANWHILE: Refusal = Refusal::RetryAfter { after: Duration::from_millis(100) };
+
 /// What users and administrators do to a job. Every one may be repeated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobCommand {
@@ -133,8 +165,10 @@ pub enum JobCommand {
     Suspend,
     /// Continue them.
     Resume,
-    /// Change fields.
+    /// Change fields: of a job that waits, such as admission has no say in ([`JobChange::is_aside`]).
     Update(Box<JobChange>),
+    /// Change what it asks for while it waits.
+    Revise(Box<Revise>),
     /// The allocation's owner is done.
     FinishAllocation {
         /// Exit status to record.

@@ -633,10 +633,7 @@ impl JobRecord {
 
     /// Without its script, arguments and environment: for a journal that has them with another job.
     pub fn without_work(&self) -> Self {
-        let mut record = self.clone();
-        let spec = Arc::make_mut(&mut record.spec);
-        (spec.script, spec.argv, spec.environment) = (None, Vec::new(), Arc::default());
-        record
+        Self { spec: Arc::new(without_work((*self.spec).clone())), ..self.clone() }
     }
 
     /// Has it the script, arguments and environment of the other?
@@ -647,15 +644,24 @@ impl JobRecord {
 
     /// Shares the script, arguments and environment of the other.
     pub fn take_work_of(&mut self, other: &Self) {
-        let (own, other) = (Arc::make_mut(&mut self.spec), &other.spec);
-        (own.script, own.argv) = (other.script.clone(), other.argv.clone());
-        own.environment = Arc::clone(&other.environment);
+        take_work(Arc::make_mut(&mut self.spec), &other.spec);
     }
 
     /// May the user or an administrator act on it? `admin` is root or SlurmUser.
     pub fn may_act(&self, uid: u32, admin: bool) -> bool {
         admin || uid == self.owner.uid
     }
+}
+
+/// A specification without its script, arguments and environment.
+pub(super) fn without_work(spec: JobSpec) -> JobSpec {
+    JobSpec { script: None, argv: Vec::new(), environment: Arc::default(), ..spec }
+}
+
+/// Shares the script, arguments and environment of another.
+pub(super) fn take_work(own: &mut JobSpec, other: &JobSpec) {
+    (own.script, own.argv) = (other.script.clone(), other.argv.clone());
+    own.environment = Arc::clone(&other.environment);
 }
 
 /// Most jobs are never requeued.

@@ -3,7 +3,7 @@
 
 use super::record::{
     Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, PreemptMark, Resolved, Run, Suspended, TaskMark,
-    TaskOutcome, Unfenced, Yielded,
+    TaskOutcome, Unfenced, Yielded, take_work, without_work,
 };
 use garrick_model::{
     gres::{GresRequest, Totals},
@@ -13,9 +13,96 @@ use garrick_model::{
     packed_steps::StepTally,
     spec::{Dependencies, JobSpec, Sharing},
     time::{TimeLimit, Timestamp},
+    view::PriorityTerms,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// What a job that waits asks for from now on, and what that comes to: the outcome of an update, and not what was asked of it,
+/// so that it means the same whatever later versions make of such an update.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revision {
+    /// What it asks for, without script, arguments and environment: those are as they were.
+    pub spec: JobSpec,
+    /// With defaults filled in.
+    pub resolved: Resolved,
+    /// Priority when not held.
+    pub priority: u32,
+    /// What the priority comes from.
+    #[serde(default)]
+    pub terms: PriorityTerms,
+    /// Not before this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin: Option<Timestamp>,
+    /// Dependencies that are not fulfilled yet.
+    #[serde(default)]
+    pub dependencies: Dependencies,
+    /// Some of them never will be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dependency_failed: bool,
+    /// On the record of an array: most tasks at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array_limit: Option<u32>,
+    /// Comment set by an administrator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_comment: Option<String>,
+}
+
+impl Revision {
+    /// A record as it is.
+    fn of(record: &JobRecord) -> Self {
+        Self {
+            spec: (*record.without_work().spec).clone(),
+            resolved: record.resolved.clone(),
+            priority: record.priority,
+            terms: record.terms,
+            begin: record.begin,
+            dependencies: record.dependencies.clone(),
+            dependency_failed: record.dependency_failed,
+            array_limit: record.array.as_ref().and_then(|array| array.limit),
+            admin_comment: record.admin_comment.clone(),
+        }
+    }
+
+    /// What a record comes to with that change, which admission made `spec` and `resolved` of.
+    pub fn new(record: &JobRecord, change: &JobChange, spec: JobSpec, resolved: Resolved) -> Self {
+        let before = &record.spec;
+        let mut revision = Self { resolved, ..Self::of(record) };
+        let mut nice = before.nice;
+        if let Some(priority) = change.priority {
+            (revision.priority, revision.terms.fixed, nice) = (priority, true, 0);
+        }
+        if let Some(site) = change.site_factor {
+            revision.terms.site = site;
+        }
+        revision.priority = shifted(revision.priority, nice, spec.nice);
+        if change.begin.is_some() || spec.begin != before.begin {
+            revision.begin = spec.begin;
+        }
+        if change.dependencies.is_some() || spec.dependencies != before.dependencies {
+            (revision.dependencies, revision.dependency_failed) = (spec.dependencies.clone(), false);
+        }
+        if let (Some(limit), Some(_)) = (change.array_limit, &record.array) {
+            revision.array_limit = (limit > 0).then_some(limit);
+        }
+        if let Some(comment) = &change.admin_comment {
+            revision.admin_comment = Some(comment.clone());
+        }
+        // Which job it is does not change.
+        let (array_task, het, het_size) = (before.array_task, before.het, before.het_size);
+        revision.spec = JobSpec { array_task, het, het_size, ..without_work(spec) };
+        revision
+    }
+}
+
+/// A priority when the nice value that is in it becomes another one.
+pub(super) fn shifted(priority: u32, before: i32, after: i32) -> u32 {
+    if before == after {
+        return priority;
+    }
+    let raised = i64::from(priority) + i64::from(before) - i64::from(after);
+    u32::try_from(raised.max(1)).unwrap_or(u32::MAX)
+}
 
 /// One durable change of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,8 +124,10 @@ pub enum JobEvent {
         /// Priority.
         priority: u32,
     },
-    /// Fields changed; all values are absolute.
+    /// Fields changed; all values are absolute. Of a job that waits, earlier versions said so: see [`Self::Revised`].
     Updated(Box<JobChange>),
+    /// It waits, and asks for something else now.
+    Revised(Box<Revision>),
     /// What is left of its dependencies.
     DependenciesLeft {
         /// Still to be fulfilled.
@@ -185,6 +274,7 @@ impl JobEvent {
             Self::Held(_) => "Held",
             Self::Released { .. } => "Released",
             Self::Updated(_) => "Updated",
+            Self::Revised(_) => "Revised",
             Self::DependenciesLeft { .. } => "DependenciesLeft",
             Self::Eligible { .. } => "Eligible",
             Self::TaskSplit { .. } => "TaskSplit",
@@ -248,6 +338,10 @@ impl JobRecord {
                 self.terms.fixed = false;
             }
             JobEvent::Updated(change) => self.update(change),
+            JobEvent::Revised(revision) => match self.phase {
+                Phase::Pending => self.revise(revision),
+                _ => return Err(illegal),
+            },
             JobEvent::DependenciesLeft { left, failed } => {
                 self.dependencies = left.clone();
                 self.dependency_failed = *failed;
@@ -444,6 +538,21 @@ impl JobRecord {
         }
     }
 
+    fn revise(&mut self, revision: &Revision) {
+        let before = std::mem::replace(&mut self.spec, Arc::new(revision.spec.clone()));
+        take_work(Arc::make_mut(&mut self.spec), &before);
+        self.resolved = revision.resolved.clone();
+        (self.priority, self.terms) = (revision.priority, revision.terms);
+        self.begin = revision.begin;
+        self.dependencies = revision.dependencies.clone();
+        self.dependency_failed = revision.dependency_failed;
+        if let Some(array) = &mut self.array {
+            array.limit = revision.array_limit;
+        }
+        self.admin_comment.clone_from(&revision.admin_comment);
+    }
+
+    /// What changes said until [`JobEvent::Revised`] said what they come to, and say of jobs that do not wait.
     fn update(&mut self, change: &JobChange) {
         let spec = Arc::make_mut(&mut self.spec);
         if let Some(limit) = change.time_limit {

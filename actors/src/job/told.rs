@@ -46,7 +46,10 @@ pub const fn name_of(command: &JobCommand) -> Option<&'static str> {
         JobCommand::Resume => Some("job.resume_asked"),
         JobCommand::Hold { .. } => Some("job.hold_asked"),
         JobCommand::Release => Some("job.release_asked"),
-        JobCommand::Signal { .. } | JobCommand::Update(_) | JobCommand::FinishAllocation { .. } => None,
+        JobCommand::Signal { .. }
+        | JobCommand::Update(_)
+        | JobCommand::Revise(_)
+        | JobCommand::FinishAllocation { .. } => None,
     }
 }
 

@@ -24,7 +24,7 @@ use garrick_actors::controller::{
     event::{ControllerEvent, ReplayError, Replayed},
     log::{Feed, Progress},
     messages::ControllerMsg,
-    ports::Ports,
+    ports::{NoJobSubmit, Ports},
     setup,
 };
 use garrick_model::{
@@ -446,6 +446,7 @@ pub async fn start(
         users: Arc::new(names.clone()),
         host: Arc::clone(&process) as _,
         audit: Arc::new(audit),
+        job_submit: Arc::new(NoJobSubmit),
     };
     let jobs = replayed.jobs.len();
     let random = || u32::try_from(garrick_model::ids::RequestId::random().0 >> 32).unwrap_or(0);

@@ -8,16 +8,16 @@ use super::{
 };
 use garrick_actors::{
     controller::{
-        admission::{Identity, Rules, Submitter},
+        admission::{Change, Identity, Rules, Submitter},
         event::{ControllerEvent, Replayed},
-        ports::User,
+        ports::{NoJobSubmit, User},
         setup,
     },
     job::{
         core::{JobCore, Leftover},
         dependency::waits_for,
-        messages::{JobAnswer, JobEffect, JobErrand, JobInput, JobShown, JobTimer},
-        record::JobRecord,
+        messages::{Authority, JobAnswer, JobCommand, JobEffect, JobErrand, JobInput, JobShown, JobTimer},
+        record::{JobRecord, Phase},
         state::JobEvent,
     },
     license::account::LicenseAccount,
@@ -37,7 +37,7 @@ use garrick_actors::{
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
-        command::Caller,
+        command::{Caller, JobChange},
         node::{AgentReport, ControllerToNode, JobCredential, JobLaunch, SignedCredential},
     },
     refusal::Refusal,
@@ -236,6 +236,24 @@ impl World {
 
     /// Judged by the same rules as the controller's front, without ids.
     pub(super) fn admitted(&mut self, uid: u32, spec: JobSpec) -> Result<JobRecord, Refusal> {
+        let submissions = u64::from(self.submitted);
+        let identity = Identity { job: self.ids.peek(), sluid: Sluid(0), request: None, submissions };
+        self.with_rules(uid, |rules, by| Ok(rules.admit(by, spec, identity)?.record))
+    }
+
+    /// A change as the controller's front passes it on.
+    pub(super) fn judged(&mut self, by: Authority, job: JobId, change: JobChange) -> Result<JobCommand, Refusal> {
+        match self.jobs.get(&job).map(|core| core.record().clone()) {
+            Some(record) if matches!(record.phase, Phase::Pending) && record.may_act(by.uid, by.admin) => {
+                let asked = Change { record: &record, change: &change, by };
+                let revised = self.with_rules(record.owner.uid, |rules, owner| rules.revise(owner, asked));
+                Ok(JobCommand::Revise(Box::new(revised?.0)))
+            }
+            _ => Ok(JobCommand::Update(Box::new(change))),
+        }
+    }
+
+    fn with_rules<T>(&mut self, uid: u32, judge: impl FnOnce(&mut Rules<'_>, &Submitter<'_>) -> T) -> T {
         let name = format!("user{uid}");
         let user = User { uid, name: name.clone(), gid: uid, groups: vec![(uid, name.clone())] };
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
@@ -249,11 +267,11 @@ impl World {
             feasibility: &mut self.feasibility,
             priority: None,
             known_job: &known_job,
+            reservation: &|_| None,
+            job_submit: &NoJobSubmit,
             now: clock,
         };
-        let submissions = u64::from(self.submitted);
-        let identity = Identity { job: self.ids.peek(), sluid: Sluid(0), request: None, submissions };
-        Ok(rules.admit(&submitter, spec, identity)?.record)
+        judge(&mut rules, &submitter)
     }
 
     /// Submits as the controller's front.

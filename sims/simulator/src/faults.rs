@@ -399,6 +399,11 @@ impl World {
         if let (None, JobCommand::Cancel, Some(core)) = (&tasks, &command, self.jobs.get(&job)) {
             self.cancels.insert(request, core.record().sluid);
         }
+        let judged = match command {
+            JobCommand::Update(change) => self.judged(by, job, *change),
+            command => Ok(command),
+        };
+        let Ok(command) = judged else { return };
         let input = JobInput::Command { request, by, tasks, command };
         self.send(Place::Front, Happening::Job(job, input));
     }

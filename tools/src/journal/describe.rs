@@ -5,8 +5,8 @@ use crate::render::words;
 use garrick_actors::{
     controller::event::{ControllerEvent, Following},
     job::{
-        record::{End, JobRecord, Run},
-        state::JobEvent,
+        record::{End, JobRecord, Resolved, Run},
+        state::{JobEvent, Revision},
     },
     node::record::SavedNode,
     step::StepResult,
@@ -90,6 +90,7 @@ fn of_job(event: &JobEvent) -> String {
         JobEvent::Held(by) => format!("by={by:?}"),
         JobEvent::Released { priority } => format!("priority={priority}"),
         JobEvent::Updated(change) => what_is_set(change),
+        JobEvent::Revised(revision) => of_revision(revision),
         JobEvent::DependenciesLeft { left, failed } => {
             format!("left={:?}{}", left.to_string(), if *failed { " never fulfilled" } else { "" })
         }
@@ -167,6 +168,21 @@ fn of_record(record: &JobRecord) -> String {
     }
     if let Some(end) = record.phase.end() {
         let _ = write!(text, " {}", of_end(end));
+    }
+    text
+}
+
+fn of_revision(revision: &Revision) -> String {
+    let Resolved { partitions, time_limit, tasks, min_nodes, max_nodes, cpus, memory, .. } = &revision.resolved;
+    let mut text = format!(
+        "name={:?} partition={} priority={} limit={} nodes={min_nodes}-{max_nodes} tasks={tasks} cpus={cpus} memory={memory:?}",
+        revision.spec.name,
+        partitions.join(","),
+        revision.priority,
+        time_limit.squeue_text()
+    );
+    if !revision.dependencies.list.is_empty() {
+        let _ = write!(text, " dependencies={:?}", revision.dependencies.to_string());
     }
     text
 }

@@ -84,6 +84,24 @@ fn show_says_a_line_for_each_record() {
 }
 
 #[test]
+fn show_says_what_a_job_comes_to_that_was_changed_and_export_has_all_of_it() {
+    let folder = Folder::new();
+    let sample = "../noded/journal/tests/data/version-2-revised.journal";
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(sample), folder.file("revised")).unwrap();
+    let (out, err, code) = folder.journal("show revised");
+    assert_eq!((err.as_str(), code), ("", 0));
+    let lines: Vec<&str> = out.lines().filter(|line| line.contains(" Revised ")).collect();
+    assert_eq!(lines.len(), 2, "{out}");
+    let said = "priority=77 limit=UNLIMITED nodes=2-6 tasks=3 cpus=15 memory=PerCpu(MemoryMib(70))";
+    assert!(lines[0].contains("job 71") && lines[0].contains(said) && lines[0].contains(" dependencies="), "{out}");
+    assert!(lines[1].contains("job 72") && lines[1].ends_with(said) && lines[1].contains("name=\"task\""), "{out}");
+    let (out, _, code) = folder.journal("export revised");
+    let exported: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let saved = exported.iter().find_map(|line| line.pointer("/event/Job/event/Revised")).unwrap();
+    assert_eq!((code, &saved["resolved"]["cpus"], &saved["terms"]["site"]), (0, &Value::from(15), &Value::from(-5)));
+}
+
+#[test]
 fn show_takes_the_records_of_a_job_and_the_last_lines() {
     let folder = Folder::new();
     let whole = include_str!("controller.show");

@@ -520,12 +520,116 @@ impl JobChange {
         self.request.qos.as_deref().map_or(spec.qos.as_deref(), |qos| Some(qos).filter(|qos| !qos.is_empty()))
     }
 
+    /// What a job asks for that asked for this and has that limit now, once it is changed. How the job's priority and what
+    /// an administrator notes beside it change is not in a specification.
+    #[must_use]
+    pub fn patch(&self, spec: &JobSpec, limit: TimeLimit) -> JobSpec {
+        let mut spec = spec.clone();
+        let own = &mut spec;
+        if self.names_limit(limit) {
+            own.time_limit = Some(self.limit_after(limit));
+        }
+        set_some(&mut own.time_min, self.time_min);
+        set(&mut own.partitions, self.partitions.as_ref());
+        // Priority 0 is how Slurm says "hold".
+        if self.priority.is_some_and(|priority| priority > 0) {
+            own.nice = 0;
+        }
+        set(&mut own.nice, self.nice.as_ref());
+        set(&mut own.name, self.name.as_ref());
+        set_some(&mut own.comment, self.comment.clone());
+        set_text(&mut own.extra, self.extra.as_ref());
+        if self.nodes.is_some() {
+            own.nodes = self.nodes;
+            own.node_sizes.clone_from(&self.node_sizes);
+        }
+        set_some(&mut own.tasks, self.tasks);
+        self.request.apply(own);
+        // With fewer tasks than nodes there is nothing to choose.
+        if own.nodes.zip(own.tasks).is_some_and(|(nodes, tasks)| tasks < nodes.min) {
+            own.node_sizes = crate::node_sizes::NodeSizes::default();
+        }
+        // The list was about those tasks and nodes.
+        if self.nodes.is_some()
+            || self.tasks.is_some()
+            || self.nodelist.is_some()
+            || self.request.tasks_per_node.is_some()
+        {
+            own.layout.task_nodes.clear();
+        }
+        set(&mut own.memory, self.memory.as_ref());
+        if let Some((most, wait_secs)) = self.switches {
+            own.topology.switches = Some(most).filter(|most| *most > 0);
+            // `wait-for-switch` may say it too.
+            own.topology.switches_wait_secs = wait_secs.or(self.request.switches_wait_secs);
+        }
+        if let Some(size) = self.segment {
+            own.topology.segment = Some(size).filter(|size| *size > 0);
+        }
+        set(&mut own.reservations, self.reservations.as_ref());
+        set_text(&mut own.constraint, self.constraint.as_ref());
+        set_text(&mut own.prefer, self.prefer.as_ref());
+        set_text(&mut own.licenses, self.licenses.as_ref());
+        set_some(&mut own.begin, self.begin);
+        set(&mut own.dependencies, self.dependencies.as_ref());
+        set(&mut own.nodelist, self.nodelist.as_ref());
+        set(&mut own.exclude, self.exclude.as_ref());
+        set_some(&mut own.requeue, self.requeue);
+        if let (Some(limit), Some(array)) = (self.array_limit, &mut own.array) {
+            array.limit = Some(limit).filter(|limit| *limit > 0);
+        }
+        set_some(&mut own.account, self.account.clone());
+        set_text(&mut own.mcs_label, self.mcs_label.as_ref());
+        spec
+    }
+
+    /// Does it name a limit for a job that has this one?
+    pub const fn names_limit(&self, now: TimeLimit) -> bool {
+        self.time_limit.is_some() || self.time_limit_delta_secs.is_some() && matches!(now, TimeLimit::Secs(_))
+    }
+
+    /// Is it about nothing that admission decides: what it made of the request stays as it is? Reservations count to that,
+    /// since their owner takes those that end from the jobs that wait for them.
+    pub fn is_aside(&self) -> bool {
+        let rest = Self {
+            priority: None,
+            nice: None,
+            site_factor: None,
+            name: None,
+            comment: None,
+            admin_comment: None,
+            array_limit: None,
+            reservations: None,
+            ..self.clone()
+        };
+        rest == Self::default()
+    }
+
     /// The limit of a job that had this one, once it is changed.
     pub fn limit_after(&self, before: TimeLimit) -> TimeLimit {
         match (self.time_limit.unwrap_or(before), self.time_limit_delta_secs) {
             (TimeLimit::Secs(secs), Some(delta)) => TimeLimit::Secs(secs.saturating_add_signed(delta)),
             (named, _) => named,
         }
+    }
+}
+
+fn set<T: Clone>(place: &mut T, change: Option<&T>) {
+    if let Some(value) = change {
+        place.clone_from(value);
+    }
+}
+
+fn set_some<T>(place: &mut Option<T>, change: Option<T>) {
+    if change.is_some() {
+        *place = change;
+    }
+}
+
+/// An empty text is none.
+fn set_text(place: &mut Option<String>, change: Option<&String>) {
+    if let Some(text) = change {
+        *place = Some(text.clone()).filter(|text| !text.is_empty());
     }
 }
 

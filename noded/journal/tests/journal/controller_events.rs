@@ -10,7 +10,7 @@ use garrick_actors::{
             Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, PreemptMark, Resolved,
             Run, TaskMark, TaskOutcome, Unfenced, Yielded,
         },
-        state::JobEvent,
+        state::{JobEvent, Revision},
     },
     node::record::{DownCause, SavedNode},
     partition::record::SavedPartition,
@@ -28,13 +28,13 @@ use garrick_model::{
     },
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, Allocation, NodeReason, PreemptTimes, StepCounts},
+    view::{AllocatedNode, Allocation, NodeReason, PreemptTimes, PriorityTerms, StepCounts},
 };
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 41] = [
+pub const NAMES: [&str; 42] = [
     "Submitted",
     "Held",
     "Released",
@@ -76,6 +76,7 @@ pub const NAMES: [&str; 41] = [
     "a part",
     "a position",
     "a follower",
+    "Revised",
 ];
 
 pub fn name(event: &ControllerEvent) -> &'static str {
@@ -269,7 +270,7 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
         },
         submit_time: at(0),
         priority: 4_294_901_760,
-        terms: garrick_model::view::PriorityTerms::default(),
+        terms: PriorityTerms::default(),
         hold: None,
         begin: None,
         dependencies: Dependencies::default(),
@@ -704,6 +705,67 @@ pub fn tasks() -> Vec<ControllerEvent> {
         part(false, true, vec![two, two_mark]),
         three,
         three_mark,
+    ]
+}
+
+/// What came to version 2: an array that asks for something else while it waits, and so does one of its tasks.
+pub fn revised() -> Vec<ControllerEvent> {
+    let event = |job, event| ControllerEvent::Job { job: JobId(job), event: Box::new(event) };
+    let array = |limit| ArraySpec { ranges: vec![(1, 4, 1)], limit };
+    let work = JobSpec { environment: Arc::new(vec![bytes("A=1")]), argv: vec![bytes("one")], ..plain_spec() };
+    let full_spec = spec;
+    let spec = JobSpec { array: Some(array(None)), script: Some(Arc::new(bytes("#!/bin/sh\n"))), ..work };
+    let tasks = ArrayRecord { pending: [1, 2, 3, 4].into(), limit: None, tasks: BTreeMap::new() };
+    let head = JobRecord { array: Some(tasks), ..record(71, spec.clone()) };
+    let resolved = Resolved {
+        partitions: vec!["long".into(), "debug".into()],
+        time_limit: TimeLimit::Unlimited,
+        tasks: 3,
+        cpus_per_task: 5,
+        min_nodes: 2,
+        max_nodes: 6,
+        cpus: 15,
+        memory: MemoryRequest::PerCpu(MemoryMib(70)),
+        sharing: Sharing::User,
+        requeue: false,
+    };
+    let revision = Revision {
+        spec: JobSpec {
+            script: None,
+            environment: Arc::default(),
+            argv: Vec::new(),
+            array: Some(array(Some(2))),
+            het: None,
+            ..full_spec()
+        },
+        resolved,
+        priority: 77,
+        terms: PriorityTerms { fixed: true, site: -5 },
+        begin: Some(at(90)),
+        dependencies: dependencies(),
+        dependency_failed: true,
+        array_limit: Some(2),
+        admin_comment: Some("seen".into()),
+    };
+    let task = ArrayTask { array_job: JobId(71), index: 1 };
+    let of_task = JobSpec { array_task: Some(task), ..revision.spec.clone() };
+    let own = JobRecord { array_task: Some(task), resolved: revision.resolved.clone(), ..record(72, of_task.clone()) };
+    let plain = Revision {
+        spec: JobSpec { name: "task".into(), ..of_task },
+        terms: PriorityTerms::default(),
+        begin: None,
+        dependencies: Dependencies::default(),
+        dependency_failed: false,
+        array_limit: None,
+        admin_comment: None,
+        ..revision.clone()
+    };
+    vec![
+        event(71, JobEvent::Submitted(Box::new(head))),
+        event(71, JobEvent::Revised(Box::new(revision))),
+        event(72, JobEvent::task_submitted(&own, JobId(71))),
+        event(71, JobEvent::TaskSplit { index: 1, job: JobId(72) }),
+        event(72, JobEvent::Revised(Box::new(plain))),
     ]
 }
 

@@ -6,7 +6,11 @@ use garrick_actors::{
     stepmgr::{Ledger, StepEvent, state::Motion},
 };
 use garrick_journal::{Form, Reader, replace};
-use garrick_model::ids::{RequestId, StepKey};
+use garrick_model::{
+    ids::{RequestId, StepKey},
+    resources::MemoryRequest,
+    time::TimeLimit,
+};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
@@ -192,6 +196,47 @@ fn events_of_a_journal_of_an_earlier_version_are_numbered_from_1() {
 }
 
 #[test]
+fn jobs_that_were_changed_while_they_waited_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-revised.journal"));
+    assert_same(&read, &controller_events::revised());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let [array, task] = [71, 72].map(|job| &replayed.jobs[&garrick_model::ids::JobId(job)]);
+    assert_eq!((array.spec.work_bytes(), task.spec.work_bytes()), (16, 16), "both have the work as it was");
+    assert_eq!((array.spec.name.as_str(), task.spec.name.as_str()), ("train \"it\"\n", "task"));
+    assert_eq!((array.resolved.cpus, &task.resolved), (15, &array.resolved));
+    assert_eq!((array.priority, array.terms.fixed, array.dependency_failed), (77, true, true));
+    assert_eq!((task.terms.fixed, task.begin, task.dependencies.list.len()), (false, None, 0));
+    let of_array = array.array.as_ref().unwrap();
+    assert_eq!((of_array.limit, of_array.pending.len()), (Some(2), 3));
+    let mut again = Replayed::default();
+    replayed.clone().into_events().iter().for_each(|event| again.apply(event).unwrap());
+    assert_eq!(again.jobs, replayed.jobs);
+}
+
+/// What updates meant that were saved as they were asked for.
+#[test]
+fn a_change_in_a_controllers_journal_of_version_1_means_what_it_meant() {
+    let read: Vec<ControllerEvent> = all(&sample("version-1-controller.journal"));
+    let change = read.iter().position(|event| controller_events::name(event) == "Updated").unwrap();
+    let mut replayed = Replayed::default();
+    read[..=change].iter().for_each(|event| replayed.apply(event).unwrap());
+    let job = &replayed.jobs[&garrick_model::ids::JobId(11)];
+    let resolved = &job.resolved;
+    assert_eq!(
+        (resolved.partitions.as_slice(), resolved.time_limit),
+        (&["long".to_owned()][..], TimeLimit::Secs(1200))
+    );
+    assert_eq!((resolved.min_nodes, resolved.max_nodes, resolved.tasks, resolved.cpus), (2, 2, 6, 12));
+    assert_eq!((resolved.memory, resolved.requeue), (MemoryRequest::All, false));
+    assert_eq!((job.priority, job.spec.nice, job.terms.fixed), (6, 3, true));
+    assert_eq!((job.spec.requeue, job.spec.account.as_deref()), (Some(true), Some("biology")));
+    assert_eq!((job.spec.name.as_str(), job.admin_comment.as_deref()), ("renamed", Some("noted")));
+    assert_eq!((job.spec.constraint.as_deref(), job.spec.exclude.len()), (None, 0));
+    assert_eq!((&job.dependencies, job.begin), (&job.spec.dependencies, job.spec.begin));
+}
+
+#[test]
 fn a_step_journal_of_version_1_reads_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps.journal"));
     assert_same(&read, &step_events::version_1());
@@ -265,6 +310,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::fencing,
         controller_events::tasks,
         controller_events::followers,
+        controller_events::revised,
     ]
     .map(|make| make())
     .concat();
@@ -331,6 +377,12 @@ fn make_the_sample_of_nodes_of_no_file() {
 #[ignore = "makes tests/data/version-1-tasks.journal, by hand"]
 fn make_the_sample_of_tasks() {
     replace(&sample("version-1-tasks.journal"), controller_events::tasks()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-revised.journal, by hand"]
+fn make_the_sample_of_changes() {
+    replace(&sample("version-2-revised.journal"), controller_events::revised()).unwrap();
 }
 
 #[test]

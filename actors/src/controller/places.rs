@@ -1,0 +1,258 @@
+//! Where a job may be: its partitions, their doors and limits, and the reservations that it names. Part of admission.
+
+use super::{
+    admission::{Change, Purpose, Rules, Submitter},
+    ports::User,
+};
+use crate::{
+    job::record::{JobRecord, Resolved},
+    scheduler::{facts::PartitionFacts, plan::longer, shell::partition_facts},
+};
+use garrick_model::{
+    config::{Config, EnforcePartLimits},
+    refusal::Refusal,
+    reservation::Applicant,
+    spec::JobSpec,
+    time::TimeLimit,
+    view::{PartitionState, PartitionView},
+};
+use std::sync::Arc;
+
+impl Rules<'_> {
+    /// Partitions that the job may be in, in the order in which they are tried.
+    pub(super) fn partitions_for(
+        &self,
+        by: &Submitter<'_>,
+        spec: &JobSpec,
+        purpose: &Purpose<'_>,
+    ) -> Result<Vec<Arc<PartitionView>>, Refusal> {
+        let named_anew = purpose.asks(spec, |spec| &spec.partitions);
+        let reserved_anew = purpose.asks(spec, |spec| &spec.reservations);
+        let taken_anew = named_anew || purpose.asks(spec, |spec| (&spec.account, &spec.qos));
+        if let Some(change) = purpose.change().filter(|_| !(taken_anew || reserved_anew)) {
+            let known = self.places_of(change.record);
+            return if known.is_empty() { Err(Refusal::NoPartition) } else { Ok(known) };
+        }
+        let is_there = |partition: &PartitionView| {
+            let of = |change: &Change<'_>| change.record.resolved.partitions.contains(&partition.config.name);
+            !named_anew && purpose.change().is_some_and(of)
+        };
+        let mut named = Vec::new();
+        if spec.partitions.is_empty() {
+            let default = self.partitions.iter().find(|p| p.config.default);
+            named.push(default.ok_or(Refusal::NoPartition)?);
+        }
+        for name in &spec.partitions {
+            match self.partitions.iter().find(|p| p.config.name == *name) {
+                Some(found) => named.push(found),
+                None if named_anew => return Err(Refusal::InvalidPartition(name.clone())),
+                // It went since.
+                None => {}
+            }
+        }
+        let admin = purpose.is_by_admin();
+        let mut usable: Vec<Arc<PartitionView>> = Vec::new();
+        let mut refused = None;
+        for partition in named {
+            let partition = if admin { partition } else { self.alternate_of(partition)? };
+            if usable.iter().any(|one| one.config.name == partition.config.name) {
+                continue;
+            }
+            let is_there = is_there(partition);
+            let reserved = !partition.config.require_reservation || !spec.reservations.is_empty();
+            let may_come = if admin || is_there { Ok(()) } else { may_use(self.config, partition, by) };
+            let may_come =
+                may_come.and(if reserved || is_there && !reserved_anew { Ok(()) } else { Err(Refusal::AccessDenied) });
+            if purpose.change().is_some() && (named_anew || reserved_anew) {
+                may_come.clone()?;
+            }
+            let may = may_come.and_then(|()| match self.config.enforce_part_limits {
+                // It waits until the partition takes it.
+                EnforcePartLimits::No => Ok(()),
+                EnforcePartLimits::Any | EnforcePartLimits::All if admin || !taken_anew => Ok(()),
+                EnforcePartLimits::Any | EnforcePartLimits::All => {
+                    takes(partition, by, spec.account.as_deref(), spec.qos.as_deref())
+                }
+            });
+            match may {
+                Ok(()) => usable.push(Arc::clone(partition)),
+                Err(refusal) => refused = Some(refusal),
+            }
+        }
+        match refused {
+            Some(refusal) if usable.is_empty() || self.config.enforce_part_limits == EnforcePartLimits::All => {
+                Err(refusal)
+            }
+            None if usable.is_empty() => Err(Refusal::NoPartition),
+            _ => Ok(usable),
+        }
+    }
+
+    /// Those that a job that waits is in, as far as they are there.
+    pub(super) fn places_of(&self, record: &JobRecord) -> Vec<Arc<PartitionView>> {
+        let find = |name: &String| self.partitions.iter().find(|p| p.config.name == *name).cloned();
+        record.resolved.partitions.iter().filter_map(find).collect()
+    }
+
+    /// Where jobs go while a partition is DRAIN or INACTIVE.
+    fn alternate_of<'p>(&'p self, mut partition: &'p Arc<PartitionView>) -> Result<&'p Arc<PartitionView>, Refusal> {
+        let is_closed = |one: &PartitionView| matches!(one.state, PartitionState::Drain | PartitionState::Inactive);
+        // In a circle nobody is open.
+        for _ in 0..self.partitions.len() {
+            let Some(name) = partition.config.alternate.as_ref().filter(|_| is_closed(partition)) else { break };
+            let found = self.partitions.iter().find(|one| one.config.name == *name);
+            partition = found.ok_or_else(|| Refusal::InvalidPartition(name.clone()))?;
+        }
+        Ok(partition)
+    }
+
+    /// A job that names no partition goes to that of its reservation, the first of those that have one.
+    pub(super) fn follow_reservation(&self, spec: &mut JobSpec) {
+        if spec.partitions.is_empty() {
+            let known = spec.reservations.iter().filter_map(|name| (self.reservation)(name));
+            spec.partitions.extend(known.filter_map(|r| r.partition.clone()).next());
+        }
+    }
+
+    /// May the job use all of the reservations that it names, each in one of its partitions at least?
+    pub(super) fn check_reservations(
+        &self,
+        by: &Submitter<'_>,
+        spec: &JobSpec,
+        purpose: &Purpose<'_>,
+    ) -> Result<(), Refusal> {
+        if spec.reservations.is_empty() {
+            return Ok(());
+        }
+        let user = by.user.as_ref().map_or_else(|| by.caller.uid.to_string(), |user| user.name.clone());
+        let groups = group_names(by.user.as_ref());
+        let (account, qos) = (spec.account.as_deref(), spec.qos.as_deref());
+        let who =
+            Applicant { admin: by.admin, user: &user, account, qos, partition: None, groups: Some(groups.as_slice()) };
+        let stays = purpose.change().filter(|_| !purpose.asks(spec, |spec| &spec.partitions));
+        let partitions = stays.map_or(&spec.partitions, |change| &change.record.resolved.partitions);
+        let default = self.partitions.iter().find(|p| p.config.default && partitions.is_empty());
+        let default = default.map(|p| &p.config.name);
+        for name in &spec.reservations {
+            let known = (self.reservation)(name);
+            // Nobody runs in one that goes with the time.
+            let usable = known.filter(|r| r.floating.is_none());
+            let reservation = usable.ok_or_else(|| Refusal::InvalidReservation(name.clone()))?;
+            let mut choices = partitions.iter().chain(default).map(|name| Some(name.as_str()));
+            if !choices.any(|partition| reservation.admits(Applicant { partition, ..who })) {
+                return Err(Refusal::ReservationAccess(name.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// `EnforcePartLimits`: a job beyond its partitions' limits is refused rather than left to wait.
+    pub(super) fn enforce_limits(
+        &self,
+        time_limit: Option<TimeLimit>,
+        resolved: &Resolved,
+        partitions: &[Arc<PartitionView>],
+    ) -> Result<(), Refusal> {
+        let extent = Extent { time_limit, min_nodes: resolved.min_nodes, max_nodes: resolved.max_nodes };
+        extent.enforce(self.config.enforce_part_limits, partitions, self.feasibility.view().nodes.len())
+    }
+}
+
+/// What of a job partitions limit.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// Limit; `None`: each partition's own.
+    time_limit: Option<TimeLimit>,
+    /// Fewest nodes.
+    min_nodes: u32,
+    /// Most nodes.
+    max_nodes: u32,
+}
+
+impl Extent {
+    /// Is it within the limits of as many of the partitions as `EnforcePartLimits` says? The cluster has `nodes` nodes.
+    fn enforce(
+        self,
+        enforced: EnforcePartLimits,
+        partitions: &[Arc<PartitionView>],
+        nodes: usize,
+    ) -> Result<(), Refusal> {
+        let check = |partition: &Arc<PartitionView>| self.within(&partition_facts(partition, nodes));
+        match enforced {
+            EnforcePartLimits::No => Ok(()),
+            EnforcePartLimits::All => partitions.iter().try_for_each(check),
+            EnforcePartLimits::Any => {
+                let mut last = Ok(());
+                for partition in partitions {
+                    last = check(partition);
+                    if last.is_ok() {
+                        break;
+                    }
+                }
+                last
+            }
+        }
+    }
+
+    fn within(self, partition: &PartitionFacts) -> Result<(), Refusal> {
+        if longer(self.time_limit.unwrap_or(partition.limit_unsaid()), partition.max_time) {
+            return Err(Refusal::InvalidTimeLimit);
+        }
+        let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
+        let most = partition.max_nodes.unwrap_or(u32::MAX).min(members);
+        if self.min_nodes > most || self.max_nodes < partition.min_nodes {
+            return Err(Refusal::BadNodeCount);
+        }
+        Ok(())
+    }
+}
+
+/// May this user submit to this partition?
+fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Result<(), Refusal> {
+    let settings = &partition.config;
+    let root = by.caller.uid == 0;
+    if root && settings.disable_root_jobs.unwrap_or(config.disable_root_jobs) {
+        return Err(Refusal::AccessDenied);
+    }
+    if settings.root_only && !root {
+        return Err(Refusal::AccessDenied);
+    }
+    if let Some(hosts) = &settings.alloc_nodes {
+        let allowed = garrick_model::hostlist::expand(hosts).unwrap_or_default();
+        if !allowed.contains(&by.caller.host) {
+            return Err(Refusal::AccessDenied);
+        }
+    }
+    if let Some(groups) = &settings.allow_groups
+        && !by.admin
+        && !by.user.as_ref().is_some_and(|user| user.groups.iter().any(|(_, name)| groups.contains(name)))
+    {
+        return Err(Refusal::GroupNotPermitted);
+    }
+    match partition.state {
+        PartitionState::Up | PartitionState::Down => Ok(()),
+        PartitionState::Drain | PartitionState::Inactive => Err(Refusal::PartitionUnavailable),
+    }
+}
+
+/// Does this partition take jobs of that account, and with that QOS?
+fn takes(
+    partition: &PartitionView,
+    by: &Submitter<'_>,
+    account: Option<&str>,
+    qos: Option<&str>,
+) -> Result<(), Refusal> {
+    if !partition.config.allows_account(account) {
+        return Err(Refusal::InvalidAccount(account.map(str::to_owned)));
+    }
+    // As in Slurm, root's jobs have any QOS.
+    if by.caller.uid != 0 && !partition.config.allows_qos(qos) {
+        return Err(Refusal::InvalidQos(qos.map(str::to_owned)));
+    }
+    Ok(())
+}
+
+/// Names of a user's groups.
+pub(super) fn group_names(user: Option<&User>) -> Vec<&str> {
+    user.iter().flat_map(|user| &user.groups).map(|(_, name)| name.as_str()).collect()
+}

@@ -1,0 +1,269 @@
+//! What a request comes to: defaults of the cluster and of partitions filled in, counts made of each other. Part of admission.
+
+use super::{
+    admission::{Change, Purpose, Rules},
+    gpu_counts,
+};
+use crate::{
+    job::{record::Resolved, state::cpus_asked},
+    scheduler::{
+        constraint::Wish,
+        request::{NodeUse, default_memory},
+        shell::partition_facts,
+    },
+};
+use garrick_model::{
+    config::MemoryPer,
+    gres::{GPU, GresBinding, GresCount, GresRequest, Totals, list},
+    refusal::Refusal,
+    resources::{MemoryMib, MemoryRequest},
+    spec::{JobKind, JobSpec},
+    view::PartitionView,
+};
+use std::sync::Arc;
+
+/// What becomes of memory beyond what a CPU or a node may bring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beyond {
+    /// More CPUs, where a CPU may bring so much.
+    MakesCpus,
+    /// A refusal.
+    IsRefused,
+    /// Nothing: an administrator said so, or it is as it was.
+    Stays,
+}
+
+impl Beyond {
+    fn of(purpose: &Purpose<'_>, spec: &JobSpec) -> Self {
+        let named = |spec: &JobSpec| (spec.memory, spec.min_cpus_per_node, spec.cpus_per_task);
+        match purpose {
+            Purpose::New(_) => Self::MakesCpus,
+            Purpose::Change(_) if purpose.is_by_admin() => Self::Stays,
+            Purpose::Change(_) if purpose.asks(spec, named) => Self::IsRefused,
+            Purpose::Change(_) if purpose.asks(spec, |spec| &spec.partitions) => Self::MakesCpus,
+            Purpose::Change(_) => Self::Stays,
+        }
+    }
+}
+
+impl Rules<'_> {
+    /// What the request comes to. Of a job that is changed, values that the change does not move stay as they are.
+    pub(super) fn resolved(
+        &self,
+        spec: &mut JobSpec,
+        partitions: &[Arc<PartitionView>],
+        purpose: &Purpose<'_>,
+    ) -> Result<Resolved, Refusal> {
+        let beyond = Beyond::of(purpose, spec);
+        let after = self.resolve(spec, partitions, beyond)?;
+        let Some(change) = purpose.change() else { return Ok(after) };
+        let places = self.places_of(change.record);
+        let mut asked = (*change.record.spec).clone();
+        let before = if places.is_empty() { None } else { self.resolve(&mut asked, &places, Beyond::Stays).ok() };
+        Ok(before.map_or_else(|| after.clone(), |before| moved(change, before, after.clone())))
+    }
+
+    /// `DefCpuPerGPU` and `DefMemPerGPU` for a job with GPUs that does not say otherwise. What a partition says of memory in
+    /// another way goes over what the cluster says of it.
+    pub(super) fn fill_gpu_defaults(&self, spec: &mut JobSpec, partition: &PartitionView) {
+        if !spec.gres.all().any(|one| one.name == GPU && one.count > 0) {
+            return;
+        }
+        let (own, site) = (partition.config.job_defaults(), self.config.job_defaults);
+        if spec.cpus_per_task.is_none() && spec.gres.cpus_per_gpu.is_none() {
+            spec.gres.cpus_per_gpu = own.cpus_per_gpu.or(site.cpus_per_gpu);
+        }
+        if spec.memory == MemoryRequest::Default && spec.gres.mem_per_gpu.is_none() {
+            let by_site = site.mem_per_gpu.filter(|_| partition.config.def_memory.is_none());
+            spec.gres.mem_per_gpu = own.mem_per_gpu.or(by_site);
+        }
+    }
+
+    /// Every name must be one of `GresTypes`; what follows from numbers of GPUs is filled in.
+    pub(super) fn fill_gres(&self, spec: &mut JobSpec) -> Result<(), Refusal> {
+        let gres = &spec.gres;
+        if let Some(unknown) = gres.all().find(|asked| !self.config.gres.types.contains(&asked.name)) {
+            return Err(Refusal::InvalidGres(unknown.to_string()));
+        }
+        gres.check_totals()?;
+        if !gres.per_socket.is_empty() && (spec.layout.tasks_per_socket.is_some() || spec.layout.one_core_per_socket) {
+            return Err(Refusal::NotSupported(
+                "--gpus-per-socket with limits of tasks or cores of a socket".to_owned(),
+            ));
+        }
+        let gpus = |list: &[GresCount]| u32::try_from(GresRequest::gpus(list)).unwrap_or(u32::MAX);
+        let (each, on_node, total) = (gpus(&gres.per_task), gpus(&gres.on_node(0, Totals::NONE)), gpus(&gres.total));
+        let gres_nodes = gres.totals().most_nodes();
+        let contradiction = || Refusal::InvalidGres(list(&gres.total));
+        if each > 0 && total > 0 {
+            // So many tasks as that makes.
+            let tasks = total / each;
+            if total % each > 0 || spec.tasks.is_some_and(|asked| asked != tasks) {
+                return Err(contradiction());
+            }
+            spec.tasks = Some(tasks);
+        }
+        gpu_counts::agree(spec, each, on_node, total)?;
+        let gres = &spec.gres;
+        if let Some(per_gpu) = gres.tasks_per_gpu {
+            match (spec.tasks, total, on_node) {
+                (None, 0, 0) => return Err(Refusal::InvalidGres("--ntasks-per-gpu".to_owned())),
+                (None, 0, on_node) => spec.tasks_per_node = Some(on_node.saturating_mul(per_gpu)),
+                (None, total, _) => spec.tasks = Some(total.saturating_mul(per_gpu)),
+                (Some(tasks), 0, 0) => {
+                    let count = u64::from(tasks.div_ceil(per_gpu.max(1)));
+                    spec.gres.total = vec![GresCount { name: GPU.to_owned(), kind: None, count }];
+                }
+                (Some(_), ..) => {}
+            }
+        }
+        // Without GPUs, memory for each of them says nothing: the default holds.
+        if !spec.gres.all().any(|asked| asked.name == GPU && asked.count > 0) {
+            spec.gres.mem_per_gpu = None;
+        }
+        if let Some(cpus) = spec.gres.cpus_per_gpu
+            && each > 0
+            && spec.cpus_per_task.is_none()
+        {
+            spec.cpus_per_task = Some(each.saturating_mul(cpus));
+        }
+        if spec.nodes.is_some_and(|nodes| total > 0 && gres_nodes < u64::from(nodes.min)) {
+            return Err(Refusal::NodeConfigUnavailable { detail: None });
+        }
+        Ok(())
+    }
+
+    fn resolve(
+        &self,
+        spec: &mut JobSpec,
+        partitions: &[Arc<PartitionView>],
+        beyond: Beyond,
+    ) -> Result<Resolved, Refusal> {
+        let first = &partitions[0];
+        let facts = partition_facts(first, self.feasibility.view().nodes.len());
+        let named = u32::try_from(spec.nodelist.len()).unwrap_or(u32::MAX);
+        if self.config.select.enforce_binding && spec.gres.all().any(|one| one.name == GPU && one.count > 0) {
+            spec.gres.binding.get_or_insert(GresBinding::Enforce);
+        }
+        let mut cpus_per_task = spec.cpus_per_task.unwrap_or(1).max(1);
+        let mut memory = match spec.memory {
+            MemoryRequest::Default if spec.gres.mem_per_gpu.is_some() => MemoryRequest::Default,
+            MemoryRequest::Default => default_memory(first.config.def_memory.or(self.config.def_memory)),
+            // `--mem=0` on the command line is all of a node's memory.
+            MemoryRequest::PerNode(MemoryMib(0)) => MemoryRequest::All,
+            asked => asked,
+        };
+        match (memory, first.config.max_memory.or(self.config.max_memory)) {
+            _ if beyond == Beyond::Stays => {}
+            (asked, most) if beyond == Beyond::IsRefused => {
+                let on_node = spec.min_cpus_per_node.unwrap_or(0).max(cpus_per_task);
+                if !brought(asked, most, on_node) {
+                    return Err(too_much_memory());
+                }
+            }
+            // As in Slurm, a task that wants more memory than a CPU may bring gets more CPUs.
+            (MemoryRequest::PerCpu(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most))))
+                if most > 0 && asked > most =>
+            {
+                let times = asked.div_ceil(most);
+                cpus_per_task = cpus_per_task.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX));
+                spec.cpus_per_task = Some(cpus_per_task);
+                memory = MemoryRequest::PerCpu(MemoryMib(asked.div_ceil(times)));
+                // Steps are told of it, and multiply it with those CPUs.
+                spec.memory = memory;
+            }
+            // And so does a node.
+            (MemoryRequest::PerNode(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most)))) if most > 0 => {
+                let least = u32::try_from(asked.div_ceil(most)).unwrap_or(u32::MAX);
+                let known = spec.min_cpus_per_node.unwrap_or(0);
+                if least > known.max(cpus_per_task) {
+                    spec.min_cpus_per_node = Some(least);
+                }
+            }
+            (MemoryRequest::PerNode(MemoryMib(asked)), Some(MemoryPer::Node(MemoryMib(most))))
+                if asked > most && partitions.len() == 1 =>
+            {
+                return Err(too_much_memory());
+            }
+            _ => {}
+        }
+        let per_node = spec.tasks_per_node.map(|n| n.max(1));
+        let min_nodes = match (spec.nodes, spec.tasks, per_node) {
+            (Some(nodes), _, _) => nodes.min,
+            (None, Some(tasks), Some(each)) => tasks.div_ceil(each),
+            (None, _, _) => 1,
+        };
+        // `a*2&b*4` comes to six nodes, where it is not said how many.
+        let counted = spec.constraint.as_deref().filter(|text| spec.nodes.is_none() && Wish::is_together(text));
+        let counted = counted.and_then(|text| Wish::parse(text).ok()).map_or(1, |wish| wish.least_nodes());
+        // Who says nothing of numbers is given as many as a partition wants.
+        let unsaid = spec.nodes.is_none() && spec.tasks.is_none();
+        let of_partition = partitions.iter().filter(|_| unsaid).map(|partition| partition.config.min_nodes).min();
+        let min_nodes = min_nodes.max(named).max(counted).max(of_partition.unwrap_or(1));
+        let tasks = spec.tasks.unwrap_or_else(|| min_nodes.saturating_mul(per_node.unwrap_or(1)));
+        let max_nodes = match (spec.nodes, spec.tasks) {
+            (Some(nodes), _) => nodes.max.unwrap_or(nodes.min),
+            (None, Some(tasks)) => tasks,
+            (None, None) => min_nodes,
+        };
+        // What is asked for on all nodes together may need more of them than tasks do.
+        let max_nodes = match spec.nodes {
+            None => max_nodes.max(u32::try_from(spec.gres.totals().most_nodes()).unwrap_or(u32::MAX)),
+            Some(_) => max_nodes,
+        };
+        let time_limit = spec.time_limit.or(first.config.default_time).unwrap_or(first.config.max_time);
+        Ok(Resolved {
+            partitions: partitions.iter().map(|p| p.config.name.clone()).collect(),
+            time_limit,
+            tasks,
+            cpus_per_task,
+            min_nodes,
+            max_nodes: max_nodes.max(min_nodes),
+            cpus: cpus_asked(spec, tasks.max(min_nodes), cpus_per_task, min_nodes),
+            memory,
+            sharing: NodeUse::of(spec.sharing, &facts, self.feasibility.view().policy.unit).sharing(),
+            requeue: spec.kind == JobKind::Batch && (spec.expedite || spec.requeue.unwrap_or(self.config.job_requeue)),
+        })
+    }
+}
+
+/// The values of a job, where a change makes `after` of what would be `before` it by today's rules.
+fn moved(change: &Change<'_>, before: Resolved, after: Resolved) -> Resolved {
+    let Change { record, change, .. } = change;
+    let now = record.resolved.clone();
+    let counts = |r: &Resolved| (r.tasks, r.cpus_per_task, r.min_nodes, r.max_nodes, r.cpus);
+    let counted = if counts(&before) == counts(&after) { &now } else { &after };
+    let (tasks, cpus_per_task, min_nodes, max_nodes, cpus) = counts(counted);
+    let limited = change.names_limit(now.time_limit) || before.time_limit != after.time_limit;
+    Resolved {
+        time_limit: if limited { after.time_limit } else { now.time_limit },
+        partitions: if before.partitions == after.partitions { now.partitions } else { after.partitions },
+        memory: if before.memory == after.memory { now.memory } else { after.memory },
+        sharing: if before.sharing == after.sharing { now.sharing } else { after.sharing },
+        requeue: match change.requeue {
+            Some(requeue) => requeue,
+            None if before.requeue == after.requeue => now.requeue,
+            None => after.requeue,
+        },
+        tasks,
+        cpus_per_task,
+        min_nodes,
+        max_nodes,
+        cpus,
+    }
+}
+
+fn too_much_memory() -> Refusal {
+    Refusal::NodeConfigUnavailable { detail: Some("Memory specification can not be satisfied".to_owned()) }
+}
+
+/// Do so many CPUs on a node bring the memory that is asked for, where they may bring no more than that?
+fn brought(asked: MemoryRequest, most: Option<MemoryPer>, on_node: u32) -> bool {
+    match (asked, most) {
+        (_, None | Some(MemoryPer::Node(MemoryMib(0)) | MemoryPer::Cpu(MemoryMib(0)))) => true,
+        (MemoryRequest::PerCpu(asked), Some(MemoryPer::Cpu(most))) => asked <= most,
+        (MemoryRequest::PerNode(asked), Some(MemoryPer::Cpu(most))) => asked.0.div_ceil(most.0) <= on_node.into(),
+        (MemoryRequest::PerNode(asked), Some(MemoryPer::Node(most))) => asked <= most,
+        _ => true,
+    }
+}
