@@ -8,7 +8,6 @@ use super::{
     ports::{AgentLink, Ports},
     roster::Roster,
     shelf::{JobShelf, NodeShelf, PartitionShelf},
-    steps::StepsMsg,
 };
 use crate::{
     job::{
@@ -23,15 +22,13 @@ use crate::{
     owner::{Effect, Letter, Owner},
     reservation::shell::ReservationMsg,
     scheduler::{core::SchedulerInput, priority, qos::QosTable, shell::SchedulerMsg},
+    steps::messages::StepsMsg,
     topology::Topologies,
 };
 use garrick_model::{
     config::Config,
-    ids::{JobId, NodeIndex, RequestId, Sluid},
-    messages::{
-        node::{JobCredential, NodeToController, SwitchPath},
-        records::RecordsPlace,
-    },
+    ids::{JobId, NodeIndex, RequestId},
+    messages::node::{JobCredential, NodeToController, SwitchPath},
     packed_steps::StepTally,
     reservation::Reservation,
     time::Timestamp,
@@ -267,11 +264,9 @@ impl Env {
         self.queries.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Where records of a run are that a node has.
-    pub fn records_place(&self, job: JobId, sluid: Sluid, node: &str) -> RecordsPlace {
-        let config = self.config();
-        let at = config.node(node).map(|known| format!("{}:{}", known.address, known.port));
-        RecordsPlace { job, sluid, node: node.to_owned(), address: at.unwrap_or_default() }
+    /// Where a node's daemon listens.
+    pub fn address_of(&self, node: &str) -> String {
+        self.config().node(node).map(|known| format!("{}:{}", known.address, known.port)).unwrap_or_default()
     }
 
     /// Who gathers and remembers steps.

@@ -11,7 +11,6 @@ use super::{
     ports::{AgentLink, ReplySink, User},
     queries::AgentQueries,
     setup,
-    steps::StepsMsg,
     turnstile::{self, Turnstile},
     vouching::vouched,
 };
@@ -25,6 +24,7 @@ use crate::{
         probe::Feasibility,
         shell::{SchedulerMsg, partition_facts, policy},
     },
+    steps::messages::StepsInput,
 };
 use garrick_model::{
     config::{AUDIT_RPCS, Config, LogChange},
@@ -210,9 +210,12 @@ impl ControllerActor {
             }
             NodeToController::CommandGone { query } => self.replies.gone(&node, query),
             NodeToController::Steps { query, steps, missing, left_out } => {
-                self.tell_steps(cx, StepsMsg::Answer { query, node, steps, missing, left_out });
+                self.tell_steps(cx, StepsInput::Listed { query, node, steps, missing, left_out });
             }
-            NodeToController::Records { query, runs } => self.tell_steps(cx, StepsMsg::Found { query, node, runs }),
+            NodeToController::Records { query, runs } => {
+                let address = self.env.address_of(&node);
+                self.tell_steps(cx, StepsInput::Found { query, node, address, runs });
+            }
             NodeToController::Trace { query, records, last } => self.queries.trace(query, &node, records, last),
             NodeToController::Register { .. } => {
                 tracing::warn!(node, "node.registered_twice");
@@ -224,7 +227,7 @@ impl ControllerActor {
                     let (job, sluid) = (*job, *sluid);
                     let runs_here = self.env.jobs.look(job, |kept| kept.record.steps_run_from(&node, sluid));
                     if runs_here == Some(true) {
-                        self.tell_steps(cx, StepsMsg::Reported { job, sluid, steps: steps.clone() });
+                        self.tell_steps(cx, StepsInput::Reported { job, sluid, steps: steps.clone() });
                     } else {
                         tracing::warn!(node, job_id = job.0, "report.not_its_job");
                     }
@@ -572,7 +575,7 @@ impl Actor for ControllerActor {
                 if self.env.links.close(&node, conn) {
                     self.replies.node_gone(&node);
                     self.queries.node_gone(&node);
-                    self.tell_steps(cx, StepsMsg::NodeGone { node: node.clone() });
+                    self.tell_steps(cx, StepsInput::NodeGone(node.clone()));
                 }
                 self.env.tell_node(cx, &node, NodeInput::LinkGone { conn });
             }

@@ -11,7 +11,7 @@
 //! | `/node/NAME` | [`crate::node::core::NodeCore`] | a node's state and free resources, the link to its agent |
 //! | `/partition`, `/partition/NAME` | [`crate::partition::shell`] | a partition's settings and state |
 //! | `/reservation` | [`crate::reservation::shell::ReservationsActor`] | all reservations |
-//! | `/steps` | [`steps::StepsActor`] | reported steps, lists of steps being gathered |
+//! | `/steps` | [`crate::steps::core::StepsCore`] | reported steps, lists of steps being gathered |
 //! | `/scheduler` | [`crate::scheduler::shell::SchedulerActor`] | nothing: reads boards, proposes |
 //!
 //! Licenses have an account instead of an actor: see [`crate::license`].
@@ -65,7 +65,6 @@
 //! | `per_task` | answers about jobs, by task where those of an array differ |
 //! | `submit`, `updates`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
 //! | [`roster`], `dynamic_nodes` | nodes that come and go: the rules, and the front's part |
-//! | [`steps`], [`ended_steps`] | the actor at `/steps` |
 //! | [`log`] | the log that events are saved in |
 //! | [`event`] | the log's events and their replay |
 //! | [`mod@env`], [`shelf`], [`entering`], [`ids`] | what all actors of the controller share |
@@ -76,7 +75,6 @@ pub mod audit;
 mod circles;
 mod commands;
 mod dynamic_nodes;
-pub mod ended_steps;
 pub mod entering;
 pub mod env;
 pub mod event;
@@ -97,7 +95,6 @@ pub mod roster;
 mod selection;
 pub mod setup;
 pub mod shelf;
-pub mod steps;
 mod submit;
 mod submit_het;
 mod texts;

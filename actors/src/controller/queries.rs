@@ -1,12 +1,6 @@
 //! Questions: from boards at once, from job owners, and from agents with patience.
 
-use super::{
-    env::deliver,
-    front::ControllerActor,
-    messages::ControllerMsg,
-    ports::ReplySink,
-    steps::{PATIENCE, StepsMsg},
-};
+use super::{env::deliver, front::ControllerActor, messages::ControllerMsg, ports::ReplySink};
 use crate::trace_line::trace_line;
 use crate::{
     job::{
@@ -14,12 +8,17 @@ use crate::{
         shell::is_over,
     },
     node::messages::NodeInput,
+    steps::{
+        core::PATIENCE,
+        messages::{StepsAsk, StepsInput, StepsMsg},
+    },
 };
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
     messages::{
         command::{CommandReply, JobMilestone, JobSelector, MessageCount, TraceLine},
         node::ControllerToNode,
+        records::RecordsPlace,
     },
     packed_steps::StepTally,
     refusal::Refusal,
@@ -27,7 +26,7 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, PartitionView},
 };
-use garrick_runtime::{Context, ReplyTo, TraceRecord};
+use garrick_runtime::{AskError, Context, ReplyTo, TraceRecord};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -281,9 +280,21 @@ impl ControllerActor {
     }
 
     /// Tells whoever gathers and remembers steps.
-    pub(super) fn tell_steps(&self, cx: &mut Context<Self>, message: StepsMsg) {
+    pub(super) fn tell_steps(&self, cx: &mut Context<Self>, input: StepsInput) {
         if let Some(steps) = self.env.steps() {
-            deliver(cx, &steps, message);
+            deliver(cx, &steps, StepsMsg::Input(input));
+        }
+    }
+
+    /// Asks it in somebody's name.
+    fn ask_steps(&self, cx: &mut Context<Self>, ask: StepsAsk, mut replies: Box<dyn ReplySink>) {
+        let reply = ReplyTo::calling(move |answer: Result<CommandReply, AskError>| {
+            if let Ok(answer) = answer {
+                replies.send(answer);
+            }
+        });
+        if let Some(steps) = self.env.steps() {
+            deliver(cx, &steps, StepsMsg::Ask { ask, reply });
         }
     }
 
@@ -319,7 +330,8 @@ impl ControllerActor {
         let (ask, away): (BTreeMap<_, _>, BTreeMap<_, _>) =
             by_node.into_iter().partition(|(node, _)| self.link(node).is_some());
         let ended = if ended { views.iter().map(|view| view.id).collect() } else { Vec::new() };
-        self.tell_steps(cx, StepsMsg::List { ended, ask, missing: away.into_keys().collect(), replies });
+        let (query, missing) = (self.env.next_query(), away.into_keys().collect());
+        self.ask_steps(cx, StepsAsk::List { query, ended, ask, missing }, replies);
     }
 
     /// Where records of a job's steps are. Of a job that is known here that is its batch host; for one that is not, every node is
@@ -344,14 +356,16 @@ impl ControllerActor {
         let view = view.filter(|view| run.is_none_or(|run| run == view.sluid));
         let batch_host = view.as_ref().and_then(|view| view.allocation.as_ref()?.nodes.first());
         if let Some((view, node)) = view.as_ref().zip(batch_host) {
-            let place = self.env.records_place(view.id, view.sluid, &node.name);
+            let (node, address) = (node.name.clone(), self.env.address_of(&node.name));
+            let place = RecordsPlace { job: view.id, sluid: view.sluid, node, address };
             replies.send(CommandReply::RecordPlaces { places: vec![place], missing: Vec::new() });
             return;
         }
         let nodes = self.env.boards.nodes.list();
-        let (ask, missing): (Vec<String>, Vec<String>) =
+        let (ask, missing): (BTreeSet<String>, BTreeSet<String>) =
             nodes.iter().map(|node| node.name.clone()).partition(|name| self.link(name).is_some());
-        self.tell_steps(cx, StepsMsg::Find { by: by.uid, job, run, task, ask, missing, replies });
+        let (query, missing) = (self.env.next_query(), missing.into_iter().collect());
+        self.ask_steps(cx, StepsAsk::Find { query, by: by.uid, job, run, task, ask, missing }, replies);
     }
 
     /// Messages handled in this process, for whoever may see the traces of the same actors.

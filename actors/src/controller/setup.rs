@@ -11,7 +11,6 @@ use super::{
     ports::Ports,
     roster::Roster,
     shelf::JobShelf,
-    steps::StepsActor,
 };
 use crate::{
     job::{
@@ -32,6 +31,7 @@ use crate::{
         request::NodeUse,
         shell::{SchedulerActor, partition_facts, policy},
     },
+    steps::core::StepsCore,
 };
 use garrick_model::{
     config::{self, BillingWeights, Config, ConfiguredState, NodeConfig, PartitionConfig},
@@ -201,7 +201,7 @@ pub fn start_replayed(
     let shared = Arc::clone(&env);
     system.start(
         "/",
-        ChildSpec::new("steps", move || StepsActor::new(Arc::clone(&shared)))
+        ChildSpec::new("steps", move || OwnerActor::new(StepsCore::default(), (), Arc::clone(&shared)))
             .placement(Placement::Named("steps"))
             .mailbox(FRONT_MAILBOX),
     );

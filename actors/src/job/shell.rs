@@ -25,7 +25,8 @@ use garrick_model::{
     view::JobView,
 };
 use garrick_runtime::{
-    Actor, ActorPath, ChildEvent, ChildSpec, Context, Message, Placement, Restart, RestartLimits, WhenExceeded,
+    Actor, ActorPath, ChildEvent, ChildSpec, Context, Message, Placement, Restart, RestartLimits, TimerKey,
+    WhenExceeded,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -64,8 +65,17 @@ impl Shell for JobCore {
         input.name()
     }
 
-    fn key(timer: JobTimer) -> &'static str {
-        timer.key()
+    fn ask_name(ask: &JobAsk) -> &'static str {
+        match ask {
+            JobAsk::Command { .. } => "Command",
+            JobAsk::Wait(_) => "Wait",
+            JobAsk::Script => "Script",
+            JobAsk::Locate => "Locate",
+        }
+    }
+
+    fn key(timer: JobTimer) -> TimerKey {
+        timer.key().into()
     }
 
     fn asked(request: u64, ask: JobAsk) -> JobInput {

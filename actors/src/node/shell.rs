@@ -18,7 +18,7 @@ use crate::{
 };
 use garrick_model::{messages::command::NodeChange, refusal::Refusal, time::Timestamp, view::NodeView};
 use garrick_runtime::{
-    Actor, ChildEvent, ChildSpec, Context, Message, Placement, ReplyTo, Restart, RestartLimits, WhenExceeded,
+    Actor, ChildEvent, ChildSpec, Context, Message, Placement, ReplyTo, Restart, RestartLimits, TimerKey, WhenExceeded,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -54,8 +54,15 @@ impl Shell for NodeCore {
         input.name()
     }
 
-    fn key(timer: NodeTimer) -> &'static str {
-        timer.key()
+    fn ask_name(ask: &NodeAsk) -> &'static str {
+        match ask {
+            NodeAsk::Update { .. } => "Update",
+            NodeAsk::Retire => "Retire",
+        }
+    }
+
+    fn key(timer: NodeTimer) -> TimerKey {
+        timer.key().into()
     }
 
     fn asked(request: u64, ask: NodeAsk) -> NodeInput {

@@ -10,7 +10,7 @@ use crate::controller::{
     event::ControllerEvent,
 };
 use garrick_model::time::Timestamp;
-use garrick_runtime::{Actor, Context, Message, ReplyTo};
+use garrick_runtime::{Actor, Context, Message, ReplyTo, TimerKey};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -42,8 +42,10 @@ pub trait Shell: Owner {
 
     /// Name of an input, for traces.
     fn name(input: &Self::Input) -> &'static str;
+    /// Name of a question, for traces.
+    fn ask_name(ask: &Self::Ask) -> &'static str;
     /// Name of a timer.
-    fn key(timer: Self::Timer) -> &'static str;
+    fn key(timer: Self::Timer) -> TimerKey;
     /// What a request is to the core.
     fn asked(request: u64, ask: Self::Ask) -> Self::Input;
     /// First turn of a life. True: an earlier life may have appended what is not on disk yet.
@@ -98,7 +100,7 @@ impl<O: Shell> Message for OwnerMsg<O> {
     fn name(&self) -> &'static str {
         match self {
             Self::Input(input) | Self::Hand { input: Some(input), .. } => O::name(input),
-            Self::Ask { .. } => "Ask",
+            Self::Ask { ask, .. } => O::ask_name(ask),
             Self::Hand { input: None, .. } => "Watch",
             Self::Journaled { .. } => "Journaled",
             #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use garrick_model::{time::Timestamp, view::PartitionView};
-use garrick_runtime::{Actor, ChildEvent, ChildSpec, Context, Message};
+use garrick_runtime::{Actor, ChildEvent, ChildSpec, Context, Message, TimerKey};
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc};
 
 impl Shell for PartitionCore {
@@ -32,7 +32,11 @@ impl Shell for PartitionCore {
         }
     }
 
-    fn key(timer: Infallible) -> &'static str {
+    fn ask_name(_: &PartitionUpdate) -> &'static str {
+        "Update"
+    }
+
+    fn key(timer: Infallible) -> TimerKey {
         match timer {}
     }
 

@@ -15,6 +15,7 @@ use garrick_model::{
     config::Config,
     time::{Timestamp, system_zone},
 };
+use garrick_runtime::TimerKey;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 /// Messages of the owner of reservations.
@@ -50,8 +51,16 @@ impl Shell for ReservationsCore {
         }
     }
 
-    fn key(_: ReservationTimer) -> &'static str {
-        "tick"
+    fn ask_name(ask: &ReservationAsk) -> &'static str {
+        match ask {
+            ReservationAsk::Create { .. } => "Create",
+            ReservationAsk::Update(_) => "Update",
+            ReservationAsk::Delete(_) => "Delete",
+        }
+    }
+
+    fn key(_: ReservationTimer) -> TimerKey {
+        "tick".into()
     }
 
     fn asked(request: u64, ask: ReservationAsk) -> ReservationInput {

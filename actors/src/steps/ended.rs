@@ -96,6 +96,11 @@ impl EndedSteps {
         self.by_job.get(&job).map_or_else(Vec::new, |kept| kept.ended(job))
     }
 
+    /// Jobs that have some.
+    pub fn jobs(&self) -> Vec<JobId> {
+        self.by_job.keys().copied().collect()
+    }
+
     /// Forgets jobs that are not known any more.
     pub fn keep(&mut self, known: impl Fn(JobId) -> bool) {
         self.by_job.retain(|job, _| known(*job));
@@ -104,5 +109,5 @@ impl EndedSteps {
 }
 
 #[cfg(test)]
-#[path = "ended_steps_test.rs"]
+#[path = "ended_test.rs"]
 mod tests;

@@ -1,0 +1,18 @@
+//! Steps, as far as the controller knows any: what their managers reported, and lists of them that somebody asked for. One owner,
+//! on a thread of its own at `/steps`, so that neither thousands of reported steps nor long lists hold up anything else. It
+//! decides nothing about jobs and saves nothing; nobody waits for it but who asked for a list.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`core`] | gathers and answers |
+//! | [`ended`] | steps that are over, as they were reported |
+//! | [`messages`] | what it accepts, and what it causes |
+//! | [`shell`] | what that comes to in the controller |
+
+pub mod core;
+pub mod ended;
+pub mod messages;
+pub mod shell;
+
+#[cfg(test)]
+mod core_test;

@@ -1,0 +1,74 @@
+//! What the verbs of the owner of steps come to in the controller.
+
+use super::{
+    core::StepsCore,
+    messages::{StepsAsk, StepsErrand, StepsInput, StepsTimer},
+};
+use crate::{
+    controller::{env::Env, event::ControllerEvent},
+    owner::{
+        Out,
+        actor::{Came, Shell},
+    },
+};
+use garrick_model::time::Timestamp;
+use garrick_runtime::TimerKey;
+use std::convert::Infallible;
+
+impl Shell for StepsCore {
+    type Ask = StepsAsk;
+    type Gift = Infallible;
+    type Hands = ();
+
+    fn name(input: &StepsInput) -> &'static str {
+        match input {
+            StepsInput::Asked { .. } => "Ask",
+            StepsInput::Reported { .. } => "StepReport",
+            StepsInput::Listed { .. } => "Steps",
+            StepsInput::Found { .. } => "Records",
+            StepsInput::NodeGone(_) => "NodeGone",
+            StepsInput::Known(_) => "Known",
+            StepsInput::Late(_) => "QueryTimeout",
+        }
+    }
+
+    fn ask_name(ask: &StepsAsk) -> &'static str {
+        match ask {
+            StepsAsk::List { .. } => "ListSteps",
+            StepsAsk::Find { .. } => "FindRecords",
+        }
+    }
+
+    fn key(StepsTimer(query): StepsTimer) -> TimerKey {
+        ("query", query).into()
+    }
+
+    fn asked(request: u64, ask: StepsAsk) -> StepsInput {
+        StepsInput::Asked { request, ask }
+    }
+
+    fn begin(&mut self, (): &mut (), _: &Env, _: Timestamp, _: &mut Out<Self>) -> bool {
+        false
+    }
+
+    fn keep(&self, _: &Env, _: &[ControllerEvent]) {}
+
+    fn hand(&self, (): &mut (), gift: Infallible) {
+        match gift {}
+    }
+
+    fn run(&self, (): &mut (), env: &Env, errand: StepsErrand) -> Came<StepsInput> {
+        let StepsErrand::WhichAreKnown(jobs) = errand;
+        Came::Input(StepsInput::Known(jobs.into_iter().filter(|job| env.jobs.contains(*job)).collect()))
+    }
+
+    fn publish(&self, (): &mut (), _: &Env, shown: Infallible) {
+        match shown {}
+    }
+
+    fn forget(&self, _: &Env) {}
+
+    fn label(&self) -> String {
+        "steps".to_owned()
+    }
+}
