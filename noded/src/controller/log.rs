@@ -63,13 +63,14 @@ impl FileLog {
 
 impl Log for FileLog {
     fn append(&self, events: Vec<ControllerEvent>, done: Appended) {
-        let records = Arc::new(ControllerEvent::records(events, MOST_OF_RECORD, encoded_bytes));
-        let (kept, feed, failed) = (Arc::clone(&records), Arc::clone(&self.feed), self.failed);
-        self.writer.append(
-            &records,
+        let records = ControllerEvent::records(events, MOST_OF_RECORD, encoded_bytes);
+        let (framed, batch) = (self.writer.frame(&records), self.feed.batch(records));
+        let (feed, failed) = (Arc::clone(&self.feed), self.failed);
+        self.writer.append_framed(
+            framed,
             Box::new(move |outcome| {
                 // Before anybody goes on.
-                let saved = outcome.map(|()| feed.commit(&kept)).inspect_err(failed);
+                let saved = outcome.map(|()| feed.commit(batch)).inspect_err(failed);
                 done.reply(saved.map_err(|e| AppendError::Failed(e.to_string())));
             }),
         );

@@ -3,15 +3,18 @@
 
 use super::{log::FileLog, start::start_log};
 use crate::{
-    journal::{JournalError, series},
+    journal::{JournalError, JournalWriter, series},
     kernel::scratch::Scratch,
 };
-use garrick_actors::controller::{
-    event::{ControllerEvent, Replayed},
-    log::{
-        Log, Position,
-        contract::{self, Bench, Opened},
+use garrick_actors::{
+    controller::{
+        event::{ControllerEvent, Replayed},
+        log::{
+            Log, Position,
+            contract::{self, Bench, Opened},
+        },
     },
+    node::record::SavedNode,
 };
 use garrick_journal::{Form, Reader};
 use garrick_model::messages::encoded_bytes;
@@ -235,4 +238,73 @@ fn a_journal_of_an_earlier_version_opens_and_its_positions_stay() {
     fs::remove_file(folder.join("snapshot.3")).unwrap();
     let Opened { log, replayed } = bench.open();
     assert_eq!((log.committed(), replayed.nodes.len()), (Position(9), 7));
+}
+
+/// Time of processors that this process has used, its threads together, in ticks of the kernel (100 a second).
+fn ticks() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    stat.rsplit(' ').rev().collect::<Vec<_>>()[13..15].iter().map(|ticks| ticks.parse::<f64>().unwrap()).sum()
+}
+
+/// Appends so many batches as fast as they come; how many a second, and microseconds of processors for each.
+fn rate(appends: u32, mut append: impl FnMut(Vec<ControllerEvent>, std::sync::mpsc::Sender<bool>)) -> (f64, f64) {
+    let (tell, told) = channel();
+    let (began, used) = (std::time::Instant::now(), ticks());
+    for n in 0..appends {
+        let saved = SavedNode { comment: Some(format!("number {n}")), ..SavedNode::default() };
+        append(vec![ControllerEvent::Node { node: format!("n{}", n % 100), saved: Box::new(saved) }], tell.clone());
+        // Not more at a time than may wait.
+        if n >= 10_000 {
+            assert!(told.recv().unwrap());
+        }
+    }
+    assert!((0..appends.min(10_000)).all(|_| told.recv().unwrap()));
+    let appends = f64::from(appends);
+    (appends / began.elapsed().as_secs_f64(), (ticks() - used) * 10_000.0 / appends)
+}
+
+#[test]
+#[ignore = "prints rates: of the writer alone, as before there were positions, and of the log over it"]
+fn appends_per_second() {
+    const APPENDS: u32 = 200_000;
+    for round in 0..7 {
+        let alone = {
+            let mut bench = InFiles::new();
+            let folder = bench.folder.path().to_owned();
+            let mut replayed = Replayed::default();
+            let mut series = series::open(&folder, &mut replayed).unwrap();
+            series.begin(&folder, &mut replayed, 0).unwrap();
+            let (path, fence) = (series::path(&folder), Box::new(|| Ok(())));
+            let (writer, thread) = JournalWriter::start(&path, series.into(), None, fence).unwrap();
+            let rate = rate(APPENDS, |events, tell| {
+                let (done, records) = (ReplyTo::calling(move |_: Result<bool, _>| tell.send(true).unwrap()), events);
+                let records = ControllerEvent::records(records, 8 << 20, encoded_bytes);
+                writer.append(&records, Box::new(move |outcome| done.reply(outcome.is_ok())));
+            });
+            drop(writer);
+            thread.join().unwrap();
+            bench.end();
+            rate
+        };
+        let [unfollowed, followed] = [false, true].map(|follow| {
+            let mut bench = InFiles::new();
+            let Opened { log, .. } = bench.open();
+            let follower = follow.then(|| log.subscribe(Position(1)).unwrap());
+            let last = Position(log.committed().0 + u64::from(APPENDS));
+            let follows = follower.map(|mut follower| {
+                std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    runtime.block_on(async { while follower.next().await.unwrap().position < last {} });
+                })
+            });
+            let rate = rate(APPENDS, |events, tell| {
+                log.append(events, ReplyTo::calling(move |answer| tell.send(matches!(answer, Ok(Ok(_)))).unwrap()));
+            });
+            follows.map(|thread| thread.join().unwrap());
+            rate
+        });
+        for (what, (rate, used)) in [("writer alone", alone), ("log", unfollowed), ("log with a follower", followed)] {
+            println!("round {round}: {what}: {rate:.0}/s, {used:.2} us of processors each");
+        }
+    }
 }

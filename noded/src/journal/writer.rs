@@ -120,22 +120,34 @@ impl<T: Serialize> JournalWriter<T> {
     /// Queues records; `done` is called when they are on disk together, or not at all. Never blocks: a full queue, a
     /// closed writer or a record that cannot be encoded is answered through `done` at once.
     pub fn append(&self, records: &[T], done: Done) {
-        self.queue(records, done, false);
+        self.queue(self.frame(records), done, false);
+    }
+
+    /// Records as bytes of the file.
+    pub fn frame(&self, records: &[T]) -> Result<Vec<u8>, JournalError> {
+        let mut bytes = Vec::new();
+        for record in records {
+            Form::Epoch(self.epoch).frame(&self.path, record, &mut bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Queues what [`Self::frame`] returned, as [`Self::append`].
+    pub fn append_framed(&self, framed: Result<Vec<u8>, JournalError>, done: Done) {
+        self.queue(framed, done, false);
     }
 
     /// The same for records whose loss in a crash of the machine would be no loss of a promise: they are written at once
     /// and synced with the next that are not lazy; `done` tells that they were written.
     pub fn append_lazily(&self, records: &[T], done: Done) {
-        self.queue(records, done, true);
+        self.queue(self.frame(records), done, true);
     }
 
-    fn queue(&self, records: &[T], done: Done, lazy: bool) {
-        let mut bytes = Vec::new();
-        for record in records {
-            if let Err(e) = Form::Epoch(self.epoch).frame(&self.path, record, &mut bytes) {
-                return done(Err(e));
-            }
-        }
+    fn queue(&self, framed: Result<Vec<u8>, JournalError>, done: Done, lazy: bool) {
+        let bytes = match framed {
+            Ok(bytes) => bytes,
+            Err(e) => return done(Err(e)),
+        };
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let sent = self.queue.try_send(Append { bytes, done, lazy });
         if sent.is_err() {

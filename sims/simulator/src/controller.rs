@@ -1,7 +1,7 @@
 //! The controller around its cores: what its shells do with effects, done to the queue of events instead.
 
 use super::{
-    disk::{Append, Writer},
+    disk::{Append, Offered, Writer},
     ledger::Ledger,
     mutation::Mutation,
     world::{Happening, Place, World},
@@ -198,9 +198,12 @@ impl World {
                 Writer::Start => {}
                 Writer::Front(job) => {
                     self.unanswered.remove(&job);
-                    for event in &append.events {
-                        if let ControllerEvent::Job { job, .. } = event {
-                            self.promises.job(*job);
+                    for event in append.events {
+                        if let ControllerEvent::Job { job, event } = event
+                            && let JobEvent::Submitted(record) = *event
+                        {
+                            self.promises.job(job);
+                            self.start_job(*record);
                         }
                     }
                 }
@@ -279,12 +282,37 @@ impl World {
         let mut record = self.admitted(uid, spec)?;
         (record.id, record.sluid) = (self.ids.job(), self.ids.sluid(self.clock()));
         let job = record.id;
-        self.accept(vec![record]);
+        self.accept(vec![record])?;
         Ok(job)
     }
 
-    /// Saves a job, or all components of one; the first is the one that is answered.
-    pub(super) fn accept(&mut self, records: Vec<JobRecord>) {
+    /// Has the log save a job, or all components of one; the first is the one that is answered. They are there once they are
+    /// saved. A log that takes nothing new has whoever submits try again.
+    pub(super) fn accept(&mut self, records: Vec<JobRecord>) -> Result<(), Refusal> {
+        let refused = match self.disk.offer(self.now, self.is_calm()) {
+            Offered::Taken => None,
+            Offered::Refused(why) => Some(why),
+            Offered::Lost(why) => {
+                // Whoever leads next goes on from what is saved.
+                let pause = self.random.between(0, 3_000);
+                self.after(u64::from(pause), Happening::Crash);
+                self.ledger.counts.add("lead lost");
+                Some(why)
+            }
+        };
+        if let Some(why) = refused {
+            if self.has(Mutation::SubmissionsAreKeptThoughRefused) {
+                self.save(&records);
+            }
+            self.against_what_is_left(&records);
+            let after = why.retry_after().unwrap_or_default();
+            return Err(Refusal::RetryAfter { after });
+        }
+        self.save(&records);
+        Ok(())
+    }
+
+    fn save(&mut self, records: &[JobRecord]) {
         if let Some(first) = records.first() {
             self.unanswered.insert(first.id);
             let events: Vec<ControllerEvent> = records.iter().map(submitted).collect();
@@ -293,8 +321,17 @@ impl World {
                 self.append(Writer::Front(first.id), 0, write.to_vec());
             }
         }
-        for record in records {
-            self.start_job(record);
+    }
+
+    /// The log refused these.
+    fn against_what_is_left(&mut self, records: &[JobRecord]) {
+        let there = |job: &JobId| {
+            self.jobs.contains_key(job) || self.ledger.jobs.contains_key(job) || self.replayed.jobs.contains_key(job)
+        };
+        if let Some(job) = records.iter().map(|record| record.id).find(|job| there(job) || self.disk.is_entering(*job))
+        {
+            self.broken =
+                Some(("a_submission_that_is_refused_leaves_nothing_behind", format!("job {} is there", job.0)));
         }
     }
 

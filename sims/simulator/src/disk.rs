@@ -1,12 +1,15 @@
 //! The controller's disk: what is appended is written in groups, as the journal's writer does, and is there when the
 //! write is over, sometimes much later. A crash loses what waits, and of what is being written it leaves as much as the
 //! seed says, down to a part of a record. The bytes are those of the journal's own form, and are read back by its reader.
+//!
+//! Now and then the log takes nothing new: it is busy, or another controller leads for a while. Whoever submits then is told to try
+//! again.
 
 use super::random::Random;
-use garrick_actors::controller::event::ControllerEvent;
+use garrick_actors::controller::{event::ControllerEvent, log::AppendError};
 use garrick_journal::{JournalError, Reader, frame, header};
-use garrick_model::ids::JobId;
-use std::path::Path;
+use garrick_model::{ids::JobId, time::Timestamp};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 /// Who waits for an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,23 @@ pub(super) struct Append {
     bytes: Vec<u8>,
 }
 
+/// When the log takes nothing new. Drawn apart from everything else.
+#[derive(Clone, Debug)]
+struct Moods {
+    random: Random,
+    /// Offers of a thousand over which one begins.
+    often: u32,
+    now: Option<(AppendError, Timestamp)>,
+}
+
+/// What became of an offer.
+pub(super) enum Offered {
+    Taken,
+    Refused(AppendError),
+    /// The lead was lost this moment.
+    Lost(AppendError),
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
@@ -41,6 +61,9 @@ pub(super) struct Disk {
     apart: bool,
     writing: Vec<Append>,
     waiting: Vec<Append>,
+    /// Jobs that are submitted in those two.
+    entering: BTreeSet<JobId>,
+    moods: Moods,
 }
 
 /// What a crash left.
@@ -55,13 +78,50 @@ pub(super) struct Left {
 const PATH: &str = "simulated journal";
 
 impl Disk {
-    pub(super) fn new(apart: bool) -> Self {
-        Self { image: header().to_vec(), events: 0, apart, writing: Vec::new(), waiting: Vec::new() }
+    pub(super) fn new(apart: bool, seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x6c6f_6720_6d6f_6f64);
+        let often = random.pick(&[0, 10, 30, 120]).copied().unwrap_or(0);
+        let (writing, waiting, entering) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let moods = Moods { random, often, now: None };
+        Self { image: header().to_vec(), events: 0, apart, writing, waiting, entering, moods }
+    }
+
+    /// Whether what begins something new is taken now. While it is `calm` it is.
+    pub(super) fn offer(&mut self, now: Timestamp, calm: bool) -> Offered {
+        let Moods { random, often, now: mood } = &mut self.moods;
+        if calm || mood.as_ref().is_some_and(|(_, until)| *until <= now) {
+            *mood = None;
+        }
+        if let Some((why, _)) = mood {
+            return Offered::Refused(why.clone());
+        }
+        if calm || !random.one_in_thousand(*often) {
+            return Offered::Taken;
+        }
+        let ms = |random: &mut Random, most| Duration::from_millis(u64::from(random.between(100, most)));
+        let until = now.plus(ms(random, 30_000));
+        if random.one_in_thousand(300) {
+            let leader = random.one_in_thousand(500).then(|| "another".to_owned());
+            let why = AppendError::NotLeader { leader };
+            *mood = Some((why.clone(), until));
+            return Offered::Lost(why);
+        }
+        let why = AppendError::Busy { after: ms(random, 5_000) };
+        *mood = Some((why.clone(), until));
+        Offered::Refused(why)
+    }
+
+    /// Is the job being saved? Nobody is shown it yet.
+    pub(super) fn is_entering(&self, job: JobId) -> bool {
+        self.entering.contains(&job)
     }
 
     /// Queues events to be written together: one record, as the controller's journal port has it.
     pub(super) fn append(&mut self, owner: Writer, batch: u64, events: Vec<ControllerEvent>) {
         let bytes = if self.apart { framed(&events) } else { framed(&[ControllerEvent::from(events.clone())]) };
+        if matches!(owner, Writer::Front(_)) {
+            self.entering.extend(events.iter().filter_map(about));
+        }
         self.waiting.push(Append { owner, batch, events, bytes });
     }
 
@@ -80,6 +140,11 @@ impl Disk {
         for append in &done {
             self.image.extend_from_slice(&append.bytes);
             self.events += append.events.len();
+            if matches!(append.owner, Writer::Front(_)) {
+                for job in append.events.iter().filter_map(about) {
+                    self.entering.remove(&job);
+                }
+            }
         }
         done
     }
@@ -104,6 +169,7 @@ impl Disk {
     /// The process dies, or its machine.
     pub(super) fn crash(&mut self, random: &mut Random) -> Result<Left, JournalError> {
         self.waiting.clear();
+        self.entering.clear();
         let mut unsure = Vec::new();
         for append in std::mem::take(&mut self.writing) {
             unsure.extend(append.bytes);
@@ -139,6 +205,13 @@ impl Disk {
         self.image = header().to_vec();
         self.image.extend(framed(events));
         self.events = events.len();
+    }
+}
+
+fn about(event: &ControllerEvent) -> Option<JobId> {
+    match event {
+        ControllerEvent::Job { job, .. } => Some(*job),
+        _ => None,
     }
 }
 

@@ -23,6 +23,7 @@ use garrick_model::{
     gres::GresCount,
     ids::JobId,
     messages::command::{JobChange, NodeChange, NodeStateChange},
+    refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
     state::{ExitStatus, NodeBase, NodeFlags},
@@ -44,17 +45,25 @@ impl World {
             self.submitting = false;
             return;
         }
-        let uid = self.random.between(1001, 1004);
-        let answer = if self.random.one_in_thousand(self.mix.heterogeneous) {
-            let components = self.some_components();
-            self.submit_components(uid, components)
-        } else {
-            let spec = self.some_spec();
-            self.submit(uid, spec)
+        let again = self.turned_away.pop();
+        let (uid, specs) = again.unwrap_or_else(|| {
+            let uid = self.random.between(1001, 1004);
+            let together = self.random.one_in_thousand(self.mix.heterogeneous);
+            (uid, if together { self.some_components() } else { vec![self.some_spec()] })
+        });
+        let answer = match specs.as_slice() {
+            [alone] => self.submit(uid, alone.clone()),
+            components => self.submit_components(uid, components.to_vec()),
         };
         match answer {
             Ok(_) => self.submitted += 1,
-            Err(refusal) => self.tell(&format!("  refused: {refusal:?}")),
+            Err(refusal) => {
+                self.tell(&format!("  refused: {refusal:?}"));
+                if let Refusal::RetryAfter { .. } = refusal {
+                    self.ledger.counts.add("submission turned away");
+                    self.turned_away.push((uid, specs));
+                }
+            }
         }
         let pause = self.random.between(100, self.mix.submit_ms);
         self.after(u64::from(pause), Happening::Submit);

@@ -70,7 +70,7 @@ impl World {
             let spec = Arc::make_mut(&mut record.spec);
             (spec.het, spec.het_size) = (Some((leader, offset)), size);
         }
-        self.accept(records);
+        self.accept(records)?;
         self.ledger.counts.add("heterogeneous job");
         self.may_crash_soon();
         Ok(leader)

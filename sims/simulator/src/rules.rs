@@ -75,6 +75,7 @@ const ON_THE_WAY: &[&str] = &[
     "a_reservation_is_kept_for_its_jobs",
     "a_run_ends_when_its_time_is_over",
     "a_shepherd_is_begun_once",
+    "a_submission_that_is_refused_leaves_nothing_behind",
     "a_user_commands_only_own_jobs",
     "an_accepted_step_ends_once_and_runs_once",
     "no_shepherd_is_begun_for_a_forger",

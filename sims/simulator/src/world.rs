@@ -43,6 +43,7 @@ use garrick_model::{
     messages::node::ControllerToNode,
     reservation::Reservation,
     resources::NodeShape,
+    spec::JobSpec,
     state::{JobState, Reason},
     time::Timestamp,
     view::{JobView, NodeView, PartitionView, StepCounts},
@@ -228,6 +229,8 @@ pub struct World {
     pub promises: Promises,
     /// Submissions that wait for the disk.
     pub(super) unanswered: BTreeSet<JobId>,
+    /// Submissions that are to be tried again: by whom, and the components.
+    pub(super) turned_away: Vec<(u32, Vec<JobSpec>)>,
     /// Requests to cancel that wait for an answer, with the run that they are about.
     pub(super) cancels: BTreeMap<u64, Sluid>,
     pub(super) requests: u64,
@@ -296,7 +299,7 @@ impl World {
             timed_out: BTreeSet::new(),
             ids: IdSource::new(|| 7, |_| false),
             epoch: 0,
-            disk: Disk::new(mutation == Some(Mutation::TasksAreMarkedBeforeTheyExist)),
+            disk: Disk::new(mutation == Some(Mutation::TasksAreMarkedBeforeTheyExist), setup.seed),
             slow_until: BEGIN,
             outboxes: Outboxes::default(),
             lives: BTreeMap::new(),
@@ -308,6 +311,7 @@ impl World {
             saved: Ledger::default(),
             promises: Promises::default(),
             unanswered: BTreeSet::new(),
+            turned_away: Vec::new(),
             cancels: BTreeMap::new(),
             requests: 0,
             broken: None,
@@ -376,7 +380,7 @@ impl World {
     /// Is the job on its way to the disk, without an owner yet?
     pub fn is_being_split_off(&self, job: JobId) -> bool {
         let array = self.replayed.jobs.get(&job).and_then(|record| record.array_task).map(|task| task.array_job);
-        array.is_some_and(|array| self.outboxes.jobs.contains_key(&array))
+        self.disk.is_entering(job) || array.is_some_and(|array| self.outboxes.jobs.contains_key(&array))
     }
 
     /// Nodes that are being asked or told something by jobs.

@@ -6,7 +6,10 @@ use crate::controller::event::ControllerEvent;
 use crate::job::state::JobEvent;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use tokio::sync::watch;
 
@@ -39,13 +42,23 @@ struct State {
     /// The last ones, without gaps up to the last.
     kept: VecDeque<Committed>,
     kept_bytes: u64,
-    followers: usize,
+}
+
+/// What is committed together, as the feed needs it.
+#[derive(Debug)]
+pub struct Batch {
+    /// All records; of what nobody followed when it was appended only those about followers.
+    records: Vec<ControllerEvent>,
+    /// So many events where `records` are not all.
+    passed: Option<u64>,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Feed {
     state: Mutex<State>,
+    /// Who follows. Changed while `state` is held.
+    followers: AtomicUsize,
     /// Counts commits that followers may be waiting for.
     commits: watch::Sender<u64>,
 }
@@ -57,6 +70,17 @@ fn bytes_of(event: &ControllerEvent) -> u64 {
             _ => 0,
         },
         _ => 0,
+    }
+}
+
+fn count(record: ControllerEvent, passed: &mut u64, about_followers: &mut Vec<ControllerEvent>) {
+    match record {
+        ControllerEvent::Together(events) | ControllerEvent::Part { events, .. } => {
+            events.into_iter().for_each(|event| count(event, passed, about_followers));
+        }
+        ControllerEvent::Follower { .. } => about_followers.push(record),
+        ControllerEvent::Base { .. } => {}
+        _ => *passed += 1,
     }
 }
 
@@ -72,7 +96,7 @@ impl Feed {
     /// Of a log that was read back up to here.
     pub fn new(progress: Progress) -> Self {
         let state = State { progress, ..State::default() };
-        Self { state: Mutex::new(state), commits: watch::Sender::default() }
+        Self { state: Mutex::new(state), followers: AtomicUsize::new(0), commits: watch::Sender::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -80,13 +104,38 @@ impl Feed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The records of a batch are committed, behind all of which this was said before. Returns the position of its last event.
-    pub fn commit(&self, records: &[ControllerEvent]) -> Position {
-        let mut state = self.lock();
-        for record in records {
-            state.take_in(record);
+    fn is_followed(&self) -> bool {
+        self.followers.load(Ordering::Relaxed) > 0
+    }
+
+    /// What to keep of records until they are committed.
+    pub fn batch(&self, records: Vec<ControllerEvent>) -> Batch {
+        if self.is_followed() {
+            return Batch { records, passed: None };
         }
-        let (position, followed) = (state.progress.position, state.followers > 0);
+        let (mut passed, mut about_followers) = (0, Vec::new());
+        for record in records {
+            count(record, &mut passed, &mut about_followers);
+        }
+        // Where each of them stands among the events does not matter much: nothing of the same batch was seen by anybody.
+        Batch { records: about_followers, passed: Some(passed) }
+    }
+
+    /// A batch is committed, behind all of which this was said before. Returns the position of its last event.
+    pub fn commit(&self, batch: Batch) -> Position {
+        let mut state = self.lock();
+        if let Some(events) = batch.passed {
+            state.progress.pass(events);
+            if events > 0 {
+                // Whoever has begun to follow since reads it where it is saved, and so what is before it.
+                (state.kept, state.kept_bytes) = (VecDeque::new(), 0);
+            }
+        }
+        let followed = self.is_followed();
+        for record in batch.records {
+            state.take_in(record, followed);
+        }
+        let position = state.progress.position;
         drop(state);
         if followed {
             self.commits.send_modify(|commits| *commits += 1);
@@ -120,7 +169,7 @@ impl Feed {
         past: Arc<dyn Past>,
     ) -> Result<Follower, FollowError> {
         let from = from.max(Position(1));
-        let mut state = self.lock();
+        let state = self.lock();
         let last = state.progress.position;
         if from > last.next() {
             return Err(FollowError::Ahead { asked: from, last });
@@ -128,7 +177,7 @@ impl Feed {
         if from < oldest {
             return Err(FollowError::Purged { asked: from, oldest });
         }
-        state.followers += 1;
+        self.followers.fetch_add(1, Ordering::Relaxed);
         drop(state);
         let commits = self.commits.subscribe();
         Ok(Follower { next: from, ready: VecDeque::new(), feed: Arc::clone(self), past, commits })
@@ -151,14 +200,14 @@ impl Feed {
 }
 
 impl State {
-    fn take_in(&mut self, record: &ControllerEvent) {
+    fn take_in(&mut self, record: ControllerEvent, followed: bool) {
         match record {
             ControllerEvent::Together(events) | ControllerEvent::Part { events, .. } => {
-                events.iter().for_each(|event| self.take_in(event));
+                events.into_iter().for_each(|event| self.take_in(event, followed));
             }
             event => {
-                if self.progress.note(event) && self.followers > 0 {
-                    self.keep(Committed { position: self.progress.position, event: Arc::new(event.clone()) });
+                if self.progress.note(&event) && followed {
+                    self.keep(Committed { position: self.progress.position, event: Arc::new(event) });
                 }
             }
         }
@@ -240,8 +289,7 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         let mut state = self.feed.lock();
-        state.followers -= 1;
-        if state.followers == 0 {
+        if self.feed.followers.fetch_sub(1, Ordering::Relaxed) == 1 {
             (state.kept, state.kept_bytes) = (VecDeque::new(), 0);
         }
     }

@@ -95,7 +95,7 @@ impl MemoryLog {
         let mut saved = locked(&self.saved);
         saved.records.extend_from_slice(&events);
         drop(saved);
-        self.feed.commit(&events)
+        self.feed.commit(self.feed.batch(events))
     }
 
     /// It has no room, or has again.

@@ -65,6 +65,11 @@ impl Progress {
         }
     }
 
+    /// So many events passed.
+    pub(super) const fn pass(&mut self, events: u64) {
+        self.position.0 += events;
+    }
+
     fn follow(&mut self, name: &str, is: Following) {
         match is {
             Following::Registered => {
