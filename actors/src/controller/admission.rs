@@ -220,6 +220,7 @@ impl Rules<'_> {
         }
         let anew = purpose.asks(&spec, asked_for) || purpose.change().is_some_and(Change::names_what_is_resolved);
         if anew {
+            partitions.first().ok_or_else(|| gone(&spec, purpose))?;
             self.fill_gpu_defaults(&mut spec, &partitions[0]);
             self.fill_gres(&mut spec)?;
         }
@@ -463,6 +464,12 @@ fn asked_for(spec: &JobSpec) -> impl PartialEq + use<'_> {
     let counts = (spec.nodes, &spec.node_sizes, spec.tasks, spec.tasks_per_node, spec.cpus_per_task);
     let share = (spec.min_cpus_per_node, spec.memory, &spec.gres, spec.sharing, &spec.mcs_label, &spec.layout);
     (place, counts, share, spec.time_limit, &spec.constraint, (spec.requeue, spec.expedite))
+}
+
+/// A job is to be resolved anew whose partitions are there no more.
+fn gone(spec: &JobSpec, purpose: &Purpose<'_>) -> Refusal {
+    let was = purpose.change().and_then(|change| change.record.resolved.partitions.first());
+    was.or_else(|| spec.partitions.first()).map_or(Refusal::NoPartition, |name| Refusal::InvalidPartition(name.clone()))
 }
 
 impl Change<'_> {

@@ -1,7 +1,7 @@
 //! Where a job may be: its partitions, their doors and limits, and the reservations that it names. Part of admission.
 
 use super::{
-    admission::{Change, Purpose, Rules, Submitter},
+    admission::{Purpose, Rules, Submitter},
     ports::User,
 };
 use crate::{
@@ -19,7 +19,7 @@ use garrick_model::{
 use std::sync::Arc;
 
 impl Rules<'_> {
-    /// Partitions that the job may be in, in the order in which they are tried.
+    /// Partitions that the job may be in, in the order in which they are tried. None: it waits in such as are there no more.
     pub(super) fn partitions_for(
         &self,
         by: &Submitter<'_>,
@@ -29,18 +29,21 @@ impl Rules<'_> {
         let named_anew = purpose.asks(spec, |spec| &spec.partitions);
         let reserved_anew = purpose.asks(spec, |spec| &spec.reservations);
         let taken_anew = named_anew || purpose.asks(spec, |spec| (&spec.account, &spec.qos));
-        if let Some(change) = purpose.change().filter(|_| !(taken_anew || reserved_anew)) {
-            let known = self.places_of(change.record);
-            return if known.is_empty() { Err(Refusal::NoPartition) } else { Ok(known) };
+        let stays = purpose.change().filter(|_| !named_anew).map(|change| self.places_of(change.record));
+        if let Some(places) = stays.as_ref().filter(|_| !(taken_anew || reserved_anew)) {
+            return Ok(places.clone());
         }
-        let is_there = |partition: &PartitionView| {
-            let of = |change: &Change<'_>| change.record.resolved.partitions.contains(&partition.config.name);
-            !named_anew && purpose.change().is_some_and(of)
-        };
+        let is_there =
+            |partition: &PartitionView| stays.iter().flatten().any(|place| place.config.name == partition.config.name);
         let mut named = Vec::new();
-        if spec.partitions.is_empty() {
-            let default = self.partitions.iter().find(|p| p.config.default);
-            named.push(default.ok_or(Refusal::NoPartition)?);
+        match &stays {
+            // Where it was put when it named none.
+            Some(places) if spec.partitions.is_empty() => named.extend(places),
+            _ if spec.partitions.is_empty() => {
+                let default = self.partitions.iter().find(|p| p.config.default);
+                named.push(default.ok_or(Refusal::NoPartition)?);
+            }
+            _ => {}
         }
         for name in &spec.partitions {
             match self.partitions.iter().find(|p| p.config.name == *name) {
@@ -61,12 +64,11 @@ impl Rules<'_> {
             let is_there = is_there(partition);
             let reserved = !partition.config.require_reservation || !spec.reservations.is_empty();
             let may_come = if admin || is_there { Ok(()) } else { may_use(self.config, partition, by) };
-            let may_come =
-                may_come.and(if reserved || is_there && !reserved_anew { Ok(()) } else { Err(Refusal::AccessDenied) });
-            if purpose.change().is_some() && (named_anew || reserved_anew) {
-                may_come.clone()?;
+            let may_stay = if reserved || is_there && !reserved_anew { Ok(()) } else { Err(Refusal::AccessDenied) };
+            if purpose.change().is_some() && (named_anew || is_there) {
+                may_come.clone().and_then(|()| may_stay.clone())?;
             }
-            let may = may_come.and_then(|()| match self.config.enforce_part_limits {
+            let may = may_come.and(may_stay).and_then(|()| match self.config.enforce_part_limits {
                 // It waits until the partition takes it.
                 EnforcePartLimits::No => Ok(()),
                 EnforcePartLimits::Any | EnforcePartLimits::All if admin || !taken_anew => Ok(()),
@@ -83,7 +85,6 @@ impl Rules<'_> {
             Some(refusal) if usable.is_empty() || self.config.enforce_part_limits == EnforcePartLimits::All => {
                 Err(refusal)
             }
-            None if usable.is_empty() => Err(Refusal::NoPartition),
             _ => Ok(usable),
         }
     }

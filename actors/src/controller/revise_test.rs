@@ -330,6 +330,18 @@ fn a_job_that_an_administrator_put_somewhere_stays_there_when_its_owner_changes_
     for change in [limit_of(60), account, JobChange { tasks: Some(2), ..JobChange::default() }] {
         assert_eq!(revised(&there, &change, ALICE).unwrap().resolved.partitions, ["staff"], "{change:?}");
     }
+    // A partition that went keeps nobody from a new name.
+    let mut lost = record.clone();
+    lost.resolved.partitions = names(&["gone"]);
+    assert_eq!(revised(&lost, &named("new"), ALICE).unwrap().resolved, lost.resolved);
+    assert_eq!(revised(&lost, &limit_of(60), ALICE), Err(Refusal::InvalidPartition("gone".to_owned())));
+    let moved = JobChange { partitions: Some(names(&["debug"])), ..JobChange::default() };
+    assert_eq!(revised(&lost, &moved, ALICE).unwrap().resolved.partitions, ["debug"]);
+    // One that named no partition stays where it was put, whichever is the default by now.
+    let mut elsewhere = record.clone();
+    elsewhere.resolved.partitions = names(&["dense"]);
+    let account = JobChange { account: Some("lab".to_owned()), ..JobChange::default() };
+    assert_eq!(revised(&elsewhere, &account, ALICE).unwrap().resolved.partitions, ["dense"]);
     let cores = RequestChange { left_to_system: Some(SpecCores::Cores(1)), ..RequestChange::default() };
     let reserved = revised(&record, &JobChange { request: cores, ..JobChange::default() }, ROOT).unwrap();
     assert_eq!((reserved.spec.sharing, reserved.resolved.sharing), (Sharing::Exclusive, Sharing::Exclusive));

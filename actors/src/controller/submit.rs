@@ -207,14 +207,9 @@ impl ControllerActor {
         identity: Identity,
         now: Timestamp,
     ) -> Result<Admitted, Refusal> {
-        let submitter = self.submitter(caller, by.admin)?;
-        self.with_rules(now, |rules| rules.admit(&submitter, spec, identity))
-    }
-
-    /// Who that is, as far as it is known.
-    pub(super) fn submitter<'c>(&self, caller: &'c Caller, admin: bool) -> Result<Submitter<'c>, Refusal> {
         let group = self.env.ports.users.group_name(caller.gid);
-        Ok(Submitter { caller, user: self.user_now(caller.uid)?, group, admin })
+        let submitter = Submitter { caller, user: self.user_now(caller.uid)?, group, admin: by.admin };
+        self.with_rules(now, |rules| rules.admit(&submitter, spec, identity))
     }
 
     /// What requests are judged by now.

@@ -1,7 +1,7 @@
 //! `scontrol update` of jobs: what each job would ask for then is judged as a submission of its owner's, and sent to the job.
 
 use super::{
-    admission::Change,
+    admission::{Change, Submitter},
     circles::Awaited,
     front::ControllerActor,
     messages::ControllerMsg,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::job::{
     messages::{Authority, CHANGED_MEANWHILE, JobCommand},
-    record::Phase,
+    record::{JobRecord, Phase},
 };
 use garrick_model::{
     config::McsPlugin,
@@ -139,14 +139,23 @@ impl ControllerActor {
     fn judged(&mut self, view: &JobView, by: Authority, change: &JobChange) -> Result<JobCommand, Refusal> {
         let plain = || JobCommand::Update(Box::new(change.clone()));
         let Some(kept) = self.env.jobs.get(view.id) else { return Ok(plain()) };
-        let record = kept.record;
+        // What an array knows of its tasks is long, and nothing that is judged.
+        let record = JobRecord { array: None, ..kept.record };
         if !matches!(record.phase, Phase::Pending) || !record.may_act(by.uid, by.admin) {
             return Ok(plain());
         }
         let caller =
             Caller { uid: record.owner.uid, gid: record.owner.gid, pid: 0, host: record.spec.submit_host.clone() };
         let admin = self.env.ports.host.administrators().contains(&record.owner.uid);
-        let owner = self.submitter(&caller, admin)?;
+        // Who else is asked for nothing need not be known.
+        let of_user = change.partitions.is_some()
+            || change.account.is_some()
+            || change.reservations.is_some()
+            || change.mcs_label.is_some()
+            || change.request.qos.is_some();
+        let users = &self.env.ports.users;
+        let user = if of_user { self.user_now(caller.uid)? } else { users.user(caller.uid) };
+        let owner = Submitter { caller: &caller, user, group: users.group_name(caller.gid), admin };
         let asked = Change { record: &record, change, by };
         let (revise, warnings) = self.with_rules(Timestamp::now(), |rules| rules.revise(&owner, asked))?;
         for warning in warnings {

@@ -52,7 +52,7 @@ impl Revision {
     /// A record as it is.
     fn of(record: &JobRecord) -> Self {
         Self {
-            spec: (*record.without_work().spec).clone(),
+            spec: without_work((*record.spec).clone()),
             resolved: record.resolved.clone(),
             priority: record.priority,
             terms: record.terms,

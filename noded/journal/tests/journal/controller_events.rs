@@ -716,7 +716,7 @@ pub fn revised() -> Vec<ControllerEvent> {
     let full_spec = spec;
     let spec = JobSpec { array: Some(array(None)), script: Some(Arc::new(bytes("#!/bin/sh\n"))), ..work };
     let tasks = ArrayRecord { pending: [1, 2, 3, 4].into(), limit: None, tasks: BTreeMap::new() };
-    let head = JobRecord { array: Some(tasks), ..record(71, spec.clone()) };
+    let head = JobRecord { array: Some(tasks), ..record(71, spec) };
     let resolved = Resolved {
         partitions: vec!["long".into(), "debug".into()],
         time_limit: TimeLimit::Unlimited,
