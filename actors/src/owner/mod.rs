@@ -22,6 +22,8 @@ pub mod actor;
 pub mod letter;
 pub mod outbox;
 pub mod stage;
+#[cfg(test)]
+mod tests;
 
 pub use letter::Letter;
 pub use stage::{Stage, Turn, perform};
