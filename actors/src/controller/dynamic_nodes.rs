@@ -144,7 +144,7 @@ impl ControllerActor {
                 return;
             }
         };
-        let reserved = self.env.reservations();
+        let reserved = self.env.committed.reservations();
         let mut stay = None;
         let (mut asked, mut gone) = (Vec::new(), Vec::new());
         for name in names {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
+    event::ControllerEvent,
     fixtures::{Agents, Habit, MemoryJournal, Rig, config_of, with_system},
     messages::ControllerMsg,
     roster::Roster,
@@ -323,7 +324,8 @@ fn reserved_nodes_stay() {
         until(&rig, "d1", Some(NodeBase::Future)).await;
         let reservation =
             Reservation { name: "maint".to_owned(), nodes: vec!["d1".to_owned()], ..Reservation::default() };
-        rig.controller.env.keep_reservation("maint", Some(reservation));
+        let (reservation, saved) = ("maint".to_owned(), Some(Box::new(reservation)));
+        rig.controller.env.committed.advance(&[ControllerEvent::Reservation { reservation, saved }]);
         assert_eq!(
             said(delete(&rig, &["all"]).await),
             "Invalid node state specified: n0 is a node of slurm.conf, not a dynamic one"

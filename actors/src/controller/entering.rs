@@ -45,8 +45,8 @@ impl Entering {
         state.saving.insert(request, entrants);
     }
 
-    /// The log has answered. Its jobs are handed to `enter`, in order, where they are saved.
-    pub fn settle(&self, request: RequestId, saved: bool, mut enter: impl FnMut(JobRecord, Arc<JobView>)) {
+    /// The log has answered. What is shown of its jobs is handed to `enter`, in order, where they are saved.
+    pub fn settle(&self, request: RequestId, saved: bool, mut enter: impl FnMut(Arc<JobView>)) {
         let mut state = self.lock();
         let Some(entrants) = state.saving.remove(&request) else { return };
         let mut there = Vec::new();
@@ -54,7 +54,7 @@ impl Entering {
             let (job, uid, bytes) = (record.id, record.owner.uid, record.spec.work_bytes());
             if saved {
                 there.push(job);
-                enter(record, view);
+                enter(view);
             }
             state.jobs.remove(&job);
             if let Some(of_user) = state.bytes.get_mut(&uid) {
@@ -119,12 +119,12 @@ mod tests {
         let uid = entrant(7).0.owner.uid;
         assert_eq!((entering.jobs(), entering.bytes_of(uid), entering.contains(JobId(9))), (3, 3000, true));
         assert_eq!((entering.requests(), entering.take(one)), (vec![one, two], None));
-        entering.settle(one, false, |record, _| panic!("job {} was refused", record.id.0));
+        entering.settle(one, false, |view| panic!("job {} was refused", view.id.0));
         assert_eq!((entering.jobs(), entering.bytes_of(uid), entering.contains(JobId(7))), (2, 2000, false));
         let mut entered = Vec::new();
-        entering.settle(two, true, |record, view| entered.push((record.id, view.id)));
-        assert_eq!(entered, [(JobId(8), JobId(8)), (JobId(9), JobId(9))]);
-        entering.settle(two, true, |record, _| panic!("job {} was handed over", record.id.0));
+        entering.settle(two, true, |view| entered.push(view.id));
+        assert_eq!(entered, [JobId(8), JobId(9)]);
+        entering.settle(two, true, |view| panic!("job {} was handed over", view.id.0));
         assert_eq!((entering.jobs(), entering.bytes_of(uid), entering.requests()), (0, 0, vec![one, two]));
         assert_eq!((entering.take(one), entering.take(two)), (Some(vec![]), Some(vec![JobId(8), JobId(9)])));
         assert!(entering.requests().is_empty());

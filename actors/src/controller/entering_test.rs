@@ -94,7 +94,7 @@ fn what_the_log_refuses_is_to_be_tried_again_and_leaves_nothing_behind() {
             assert!(matches!(refused, CommandReply::Refused(Refusal::RetryAfter { .. })), "{refused:?}");
         }
         let env = &rig.controller.env;
-        assert_eq!((shown(&rig).await, env.jobs.ids(), submitted(&rig)), (0, vec![], 0));
+        assert_eq!((shown(&rig).await, env.committed.jobs(), submitted(&rig)), (0, vec![], 0));
         assert_eq!((env.entering.jobs(), env.entering.requests(), env.entering.bytes_of(1001)), (0, vec![], 0));
         rig.journal.log.unsteady(5, 0);
         job_of(&rig.ask(1001, submission(1)).await);

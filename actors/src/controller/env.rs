@@ -1,13 +1,14 @@
 //! What every actor of the controller shares: boards, shelves, ports, ids, and the way to each other.
 
 use super::{
+    committed::Committed,
     entering::{Entering, Entrant},
     event::ControllerEvent,
     ids::IdSource,
+    leftovers::{JobLeftovers, NodeCores},
     log::{AppendError, Position},
     ports::{AgentLink, Ports},
     roster::Roster,
-    shelf::{JobShelf, NodeShelf, PartitionShelf},
 };
 use crate::{
     job::{
@@ -107,18 +108,16 @@ pub struct Env {
     pub ports: Ports,
     /// Boards.
     pub boards: Boards,
-    /// Jobs' saved state.
-    pub jobs: JobShelf,
+    /// What is saved.
+    pub committed: Committed,
+    /// What jobs' owners must not forget although it is not.
+    pub leftovers: JobLeftovers,
     /// Jobs that are being saved.
     pub entering: Entering,
     /// Nodes' state.
-    pub nodes: NodeShelf,
-    /// Partitions' updates.
-    pub partitions: PartitionShelf,
+    pub nodes: NodeCores,
     /// Links to agents.
     pub links: Links,
-    /// What is saved of reservations, kept here so that their owner does not lose it in a panic.
-    reservations: Mutex<BTreeMap<String, Reservation>>,
     /// Who has which licenses.
     pub licenses: LicenseOffice,
     /// Fresh ids.
@@ -137,7 +136,7 @@ impl Env {
     pub fn new(
         system: System,
         ports: Ports,
-        (jobs, entering): (JobShelf, Entering),
+        (committed, entering): (Committed, Entering),
         ids: IdSource,
         roster: Roster,
     ) -> Self {
@@ -145,12 +144,11 @@ impl Env {
             system,
             ports,
             boards: Boards::default(),
-            jobs,
+            committed,
+            leftovers: JobLeftovers::default(),
             entering,
-            nodes: NodeShelf::default(),
-            partitions: PartitionShelf::default(),
+            nodes: NodeCores::default(),
             links: Links::default(),
-            reservations: Mutex::default(),
             licenses: LicenseOffice::default(),
             ids,
             queries: AtomicU64::new(0),
@@ -208,20 +206,6 @@ impl Env {
         let path = |(names, pattern)| SwitchPath { names, pattern };
         let paths = credential.nodes.iter().map(|node| topology.address(node.index.0 as usize).map(path));
         paths.collect::<Option<Vec<_>>>().unwrap_or_default()
-    }
-
-    /// What is saved of all reservations.
-    pub fn reservations(&self) -> BTreeMap<String, Reservation> {
-        self.reservations.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Keeps what was saved of one, or that it is gone. For their owner.
-    pub fn keep_reservation(&self, name: &str, saved: Option<Reservation>) {
-        let mut kept = self.reservations.lock().unwrap_or_else(PoisonError::into_inner);
-        match saved {
-            Some(saved) => kept.insert(name.to_owned(), saved),
-            None => kept.remove(name),
-        };
     }
 
     /// The owner of reservations.
@@ -296,12 +280,20 @@ impl Env {
 
     /// Appends to the log what an owner has decided; the answer comes by the returned future.
     pub fn append(&self, events: Vec<ControllerEvent>) -> PendingReply<Saved> {
-        let (done, pending) = ReplyTo::channel();
+        let (tell, pending) = ReplyTo::channel();
+        let (committed, saved) = (self.committed.clone(), events.clone());
+        let done = ReplyTo::calling(move |answer| {
+            let answer = log_outcome(answer);
+            if answer.is_ok() {
+                committed.advance(&saved);
+            }
+            tell.reply(answer);
+        });
         self.ports.log.append(events, done);
         pending
     }
 
-    /// Offers the log jobs that are submitted together: once they are saved they are on the shelf and shown. The answer comes by
+    /// Offers the log jobs that are submitted together: once they are saved they are committed and shown. The answer comes by
     /// the returned future; what became of them is found by the request if nobody waits for that any more.
     pub fn offer_jobs(
         self: &Arc<Self>,
@@ -317,31 +309,20 @@ impl Env {
             event: Box::new(JobEvent::Submitted(Box::new(record))),
         };
         let (tell, pending) = ReplyTo::channel();
-        let env = Arc::clone(self);
+        let events: Vec<ControllerEvent> = records.into_iter().map(submitted).collect();
+        let (env, of_jobs) = (Arc::clone(self), events.clone());
         let done = ReplyTo::calling(move |answer| {
             let saved = log_outcome(answer);
-            env.entering.settle(request, saved.is_ok(), |record, view| {
-                env.jobs.put(record);
+            if saved.is_ok() {
+                env.committed.advance(&of_jobs);
+            }
+            env.entering.settle(request, saved.is_ok(), |view| {
                 env.boards.jobs.publish(view.id, view);
             });
             tell.reply(saved);
         });
-        self.ports.log.offer(records.into_iter().map(submitted).collect(), done);
+        self.ports.log.offer(events, done);
         pending
-    }
-
-    /// Keeps what an owner recorded, for later lives of the owners that it is about.
-    pub fn keep(&self, events: &[ControllerEvent]) {
-        for event in events {
-            match event {
-                ControllerEvent::Job { job, event } => self.jobs.apply(*job, event),
-                ControllerEvent::Partition { partition, saved } => self.partitions.put(partition, (**saved).clone()),
-                ControllerEvent::Reservation { reservation, saved } => {
-                    self.keep_reservation(reservation, saved.as_deref().cloned());
-                }
-                _ => {}
-            }
-        }
     }
 
     /// Hands a letter over. One that finds nobody comes back to whoever has to know.
@@ -394,15 +375,8 @@ impl Env {
         }
     }
 
-    /// Puts a job on the shelf and shows it, so that whoever has its id can ask about it before its owner is up; the owner
-    /// publishes over it.
-    pub fn enter_job(&self, record: JobRecord, now: Timestamp) {
-        let view = self.first_view(record.clone(), now);
-        self.jobs.put(record);
-        self.boards.jobs.publish(view.id, Arc::new(view));
-    }
-
-    /// Shows a job that is on the shelf and whose owner is about to be started. One that lives shows itself.
+    /// Shows a job that is saved and whose owner is about to be started, so that whoever has its id can ask about it. One that
+    /// lives shows itself.
     pub fn show_job(&self, record: JobRecord, now: Timestamp) {
         if self.boards.jobs.get(&record.id).is_none() {
             let view = self.first_view(record, now);
@@ -424,7 +398,7 @@ impl Env {
             deliver(cx, &owner, message);
             return true;
         }
-        match self.jobs_supervisor().filter(|_| self.jobs.contains(job)) {
+        match self.jobs_supervisor().filter(|_| self.committed.has_job(job)) {
             Some(supervisor) => {
                 deliver(cx, &supervisor, JobsMsg::Ask { job, message: Box::new(message) });
                 true

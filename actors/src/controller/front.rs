@@ -87,11 +87,11 @@ pub struct ControllerActor {
 const QUESTIONS: usize = 2;
 
 impl ControllerActor {
-    /// A front. Submissions of jobs on the shelf are known, so that a repeat after a restart gets the first answer.
+    /// A front. Submissions of jobs that are there are known, so that a repeat after a restart gets the first answer.
     pub fn new(env: Arc<Env>) -> Self {
         let mut answered = Answered::new(ANSWERS, ANSWER_AGE);
-        for job in env.jobs.ids() {
-            if let Some(request) = env.jobs.get(job).and_then(|kept| kept.record.request) {
+        for job in env.committed.jobs() {
+            if let Some(request) = env.committed.look(job, |record| record.request).flatten() {
                 answered.put(request, (job, Vec::new()), Instant::now());
             }
         }
@@ -146,7 +146,7 @@ impl ControllerActor {
             let partitions = config
                 .partitions
                 .iter()
-                .filter_map(|p| PartitionCore::new(&config, &p.name, env.partitions.get(&p.name)))
+                .filter_map(|p| PartitionCore::new(&config, &p.name, env.committed.partition(&p.name)))
                 .map(|core| partition_facts(&core.view(), config.node_places()))
                 .collect();
             let mut view = ClusterView::new(policy(&config), &[], &nodes, partitions);
@@ -160,7 +160,7 @@ impl ControllerActor {
     fn configure_licenses(&self, config: &Config) {
         let mut account = self.env.licenses.lock();
         account.configure(&config.licenses, &config.hres);
-        account.recount(|job| setup::counted_now(config, &self.env.jobs.get(job)?.record));
+        account.recount(|job| setup::counted_now(config, &self.env.committed.job(job)?));
     }
 
     /// Shapes, features or partitions may have changed.
@@ -225,7 +225,7 @@ impl ControllerActor {
             frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
                 if let NodeToController::Report { report: AgentReport::Steps { job, sluid, steps }, .. } = &frame {
                     let (job, sluid) = (*job, *sluid);
-                    let runs_here = self.env.jobs.look(job, |kept| kept.record.steps_run_from(&node, sluid));
+                    let runs_here = self.env.committed.look(job, |record| record.steps_run_from(&node, sluid));
                     if runs_here == Some(true) {
                         self.tell_steps(cx, StepsInput::Reported { job, sluid, steps: steps.clone() });
                     } else {

@@ -19,7 +19,7 @@
 //! # How a job flows
 //!
 //! 1. *Submit.* The front judges the request ([`admission`]) and offers `Submitted` to the log. When that says that it is
-//!    saved, the record goes on the shelf and is shown, `/job` starts the actor, and the reply leaves; before that nobody sees the
+//!    saved, the job is committed and shown, `/job` starts the actor, and the reply leaves; before that nobody sees the
 //!    job ([`entering`]). A log that is busy, or not the leader's, takes nothing: the user is told to try again. A repeat of the
 //!    request id gets the first answer, after a restart too.
 //! 2. *Eligible.* The job's core decides by hold, begin time and dependencies (it asks the jobs it depends on), and
@@ -39,9 +39,10 @@
 //!
 //! - Nothing that an owner promises or causes overtakes the journal: effects of a turn, and all later ones of that owner,
 //!   wait until the turn's events are on disk ([`crate::owner::outbox`]).
-//! - The same `apply` makes records live, on the shelf and in recovery ([`event::Replayed`], [`setup`]).
+//! - The same `apply` makes records live, as they are committed and in recovery ([`event::Replayed`], [`committed`], [`setup`]).
 //! - A run is named by its SLUID everywhere; what is said about an older run changes nothing but gives its nodes back.
-//! - An actor that panics is built anew from the shelf ([`shelf`]); a commit that was under way is given back.
+//! - An actor that panics is built anew from what is committed, once all that it had appended is ([`committed`]); an allocation
+//!   that was under way is given back ([`leftovers`]).
 //! - After a restart, running jobs wait for their agents: what an agent's registration names goes on, what it does not
 //!   name is launched again if it never started, or is ended after a grace for late reports.
 //!
@@ -67,13 +68,14 @@
 //! | [`roster`], `dynamic_nodes` | nodes that come and go: the rules, and the front's part |
 //! | [`log`] | the log that events are saved in |
 //! | [`event`] | the log's events and their replay |
-//! | [`mod@env`], [`shelf`], [`entering`], [`ids`] | what all actors of the controller share |
+//! | [`mod@env`], [`committed`], [`leftovers`], [`entering`], [`ids`] | what all actors of the controller share |
 
 pub mod admission;
 pub mod agents;
 pub mod audit;
 mod circles;
 mod commands;
+pub mod committed;
 mod dynamic_nodes;
 pub mod entering;
 pub mod env;
@@ -82,6 +84,7 @@ pub mod front;
 mod gpu_counts;
 pub mod ids;
 mod labels;
+pub mod leftovers;
 pub mod log;
 pub mod messages;
 mod per_task;
@@ -94,7 +97,6 @@ mod resolution;
 pub mod roster;
 mod selection;
 pub mod setup;
-pub mod shelf;
 mod submit;
 mod submit_het;
 mod texts;

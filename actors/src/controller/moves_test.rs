@@ -356,7 +356,7 @@ fn one_user_has_a_share_of_the_memory_for_scripts_and_environments() {
             let large = JobSpec { environment: environment.clone(), script: None, ..spec() };
             let mut record = crate::job::fixtures::record(id, large);
             record.owner.uid = 1001;
-            rig.controller.env.jobs.put(record);
+            rig.controller.env.committed.put(record);
         }
         let more = || JobSpec { environment: vec![vec![b'x'; 5 << 20].into()].into(), ..spec() };
         let refused = rig.submit(more()).await;
@@ -366,7 +366,7 @@ fn one_user_has_a_share_of_the_memory_for_scripts_and_environments() {
         let request = garrick_model::ids::RequestId(88, 1);
         let by_root = rig.ask(0, CommandRequest::SubmitJob { request, spec: Box::new(more()) }).await;
         assert!(matches!(by_root, CommandReply::Submitted { .. }), "administrators have no such limit: {by_root:?}");
-        rig.controller.env.jobs.remove(JobId(5000));
+        rig.controller.env.committed.purge(JobId(5000));
         rig.submitted(more()).await;
     });
 }

@@ -2,6 +2,7 @@
 //! actors are built from what that comes to.
 
 use super::{
+    committed::Committed,
     entering::Entering,
     env::Env,
     event::{ControllerEvent, ReplayError, Replayed},
@@ -10,7 +11,6 @@ use super::{
     messages::ControllerMsg,
     ports::Ports,
     roster::Roster,
-    shelf::JobShelf,
 };
 use crate::{
     job::{
@@ -89,7 +89,7 @@ pub fn start(
 pub(super) fn show_partitions(env: &Env, config: &Config, again: bool) {
     let board = &env.boards.partitions;
     for (partition, place) in config.partitions.iter().zip(0..) {
-        if let Some(mut core) = PartitionCore::new(config, &partition.name, env.partitions.get(&partition.name)) {
+        if let Some(mut core) = PartitionCore::new(config, &partition.name, env.committed.partition(&partition.name)) {
             if again {
                 core.reconfigure(config);
             }
@@ -114,16 +114,25 @@ pub fn start_replayed(
 ) -> Controller {
     let now = Timestamp::now();
     let epoch = replayed.epoch + 1;
-    let jobs = JobShelf::default();
-    let entering = Entering::default();
-    let (known, on_their_way) = (jobs.clone(), entering.clone());
-    let ids = IdSource::new(random, move |job| known.contains(job) || on_their_way.contains(job));
+    let mut begun = vec![ControllerEvent::Started { epoch }];
+    if recover == Recover::Partial {
+        // The journal forgets them too: a later full recovery must not bring them back.
+        let changed =
+            std::mem::take(&mut replayed.partitions).into_iter().filter(|(_, saved)| !saved.fields.is_empty());
+        for (partition, saved) in changed {
+            tracing::info!(partition, fields = ?saved.fields, "partition.updates_dropped");
+            begun.push(ControllerEvent::Partition { partition, saved: Box::default() });
+        }
+    }
+    let (committed, entering) = (Committed::new(replayed.clone()), Entering::default());
+    let (known, on_their_way) = (committed.clone(), entering.clone());
+    let ids = IdSource::new(random, move |job| known.has_job(job) || on_their_way.contains(job));
     ids.limit(config.first_job_id, config.max_job_id);
     ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
     let (roster, of_file) = Roster::restored(Arc::clone(&config), replayed.dynamic_nodes);
     let config = roster.config();
     let site = Arc::new(node_site(&config, epoch, &ports));
-    let env = Arc::new(Env::new(system.clone(), ports, (jobs, entering), ids, roster.clone()));
+    let env = Arc::new(Env::new(system.clone(), ports, (committed, entering), ids, roster.clone()));
     env.set_job_site(Arc::new(job_site(&config, epoch)));
 
     let mut holds = holds_by_node(&config, replayed.jobs.values());
@@ -136,30 +145,16 @@ pub fn start_replayed(
         // Boards are filled before anyone can ask; the owners publish over it.
         env.boards.nodes.publish(node.index, Arc::new(core.view()));
     }
-    let mut begun = vec![ControllerEvent::Started { epoch }];
-    if recover == Recover::Partial {
-        // The journal forgets them too: a later full recovery must not bring them back.
-        let changed =
-            std::mem::take(&mut replayed.partitions).into_iter().filter(|(_, saved)| !saved.fields.is_empty());
-        for (partition, saved) in changed {
-            tracing::info!(partition, fields = ?saved.fields, "partition.updates_dropped");
-            begun.push(ControllerEvent::Partition { partition, saved: Box::default() });
-        }
-    }
-    for (name, saved) in &replayed.partitions {
-        env.partitions.put(name, saved.clone());
-    }
     show_partitions(&env, &config, false);
     for (name, saved) in replayed.reservations {
-        env.boards.reservations.publish(name.clone(), Arc::new(saved.clone()));
-        env.keep_reservation(&name, Some(saved));
+        env.boards.reservations.publish(name, Arc::new(saved));
     }
     env.licenses.lock().configure(&config.licenses, &config.hres);
     for record in replayed.jobs.into_values() {
         if let Some(licenses) = counted_now(&config, &record) {
             env.licenses.lock().restore(record.id, licenses);
         }
-        env.enter_job(record, now);
+        env.show_job(record, now);
     }
 
     begun.extend(of_file.into_iter().map(ControllerEvent::node_of_file));
@@ -175,7 +170,8 @@ pub fn start_replayed(
     system.start(
         "/",
         ChildSpec::new("reservation", move || {
-            OwnerActor::new(ReservationsCore::new(shared.reservations()), (), Arc::clone(&shared))
+            let make = |env: &Env| Some(ReservationsCore::new(env.committed.reservations()));
+            OwnerActor::new(make, (), Arc::clone(&shared))
         })
         .mailbox(FRONT_MAILBOX),
     );
@@ -201,7 +197,7 @@ pub fn start_replayed(
     let shared = Arc::clone(&env);
     system.start(
         "/",
-        ChildSpec::new("steps", move || OwnerActor::new(StepsCore::default(), (), Arc::clone(&shared)))
+        ChildSpec::new("steps", move || OwnerActor::new(|_: &Env| Some(StepsCore::default()), (), Arc::clone(&shared)))
             .placement(Placement::Named("steps"))
             .mailbox(FRONT_MAILBOX),
     );

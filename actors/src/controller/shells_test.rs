@@ -39,10 +39,10 @@ fn rig(system: &System) -> (Rig, Agents) {
 /// The journal makes the records that the live actors have.
 fn replay_equals_live(rig: &Rig) {
     let replayed = rig.journal.replayed();
-    let live = rig.controller.env.jobs.ids();
+    let live = rig.controller.env.committed.jobs();
     assert_eq!(replayed.jobs.keys().copied().collect::<Vec<_>>(), live);
     for job in live {
-        assert_eq!(rig.controller.env.jobs.get(job).unwrap().record, replayed.jobs[&job]);
+        assert_eq!(rig.controller.env.committed.job(job).unwrap(), replayed.jobs[&job]);
     }
 }
 
@@ -121,7 +121,7 @@ fn a_restarted_controller_takes_running_jobs_back() {
         rig.until(job, |view| view.state == JobState::Running).await;
         assert_eq!(rig.controller.env.nodes.get("n0").unwrap().view().holds.len(), 1);
         let mut agents = Agents::new(&rig);
-        let sluid = rig.controller.env.jobs.get(job).unwrap().record.sluid;
+        let sluid = rig.controller.env.committed.job(job).unwrap().sluid;
         agents.runs.lock().unwrap().insert((job, sluid), "n0".to_owned());
         let held = HeldRun { job, sluid, batch_host: true, door: "/run/door".to_owned(), requeue: None };
         agents.connect_holding("n0", Habit::Stay, vec![held]);
@@ -164,7 +164,7 @@ fn licenses_are_not_given_twice_after_a_restart() {
         let more = ControllerMsg::ConfigChanged { config: config_of(&site(2)), replies: None };
         rig.front().try_send(more).unwrap();
         rig.wait(second, JobMilestone::Started).await;
-        let given = |job| rig.controller.env.jobs.get(job).unwrap().record.licenses().unwrap().to_string();
+        let given = |job| rig.controller.env.committed.job(job).unwrap().licenses().unwrap().to_string();
         assert_eq!((given(first), given(second)), ("foo:1".to_owned(), "foo:1".to_owned()));
         replay_equals_live(&rig);
     });
@@ -332,7 +332,7 @@ fn who_asks_for_the_step_manager_of_a_job_that_starts_waits_for_it() {
         agents.connect("n0", Habit::Wait);
         let job = rig.submitted(spec()).await;
         agents.heard(|_, frame| matches!(frame, ControllerToNode::StartJob(_)).then_some(())).await;
-        let sluid = rig.controller.env.jobs.get(job).unwrap().record.sluid;
+        let sluid = rig.controller.env.committed.job(job).unwrap().sluid;
         let mut place = rig.ask_stream(1001, CommandRequest::LocateStepManager { job });
         agents.report("n0", AgentReport::JobStarted { job, sluid, door: "/run/door".to_owned() });
         let Some(CommandReply::StepManager(place)) = within_time(place.recv()).await else { panic!() };

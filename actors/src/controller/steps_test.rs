@@ -32,7 +32,7 @@ async fn running(system: &System) -> (Rig, Agents, JobId, Sluid) {
     let wide = garrick_model::spec::JobSpec { nodes: Some(NodeCount { min: 2, max: None }), ..spec() };
     let job = rig.submitted(wide).await;
     assert_eq!(rig.wait(job, JobMilestone::Started).await, JobState::Running);
-    let sluid = rig.controller.env.jobs.get(job).unwrap().record.sluid;
+    let sluid = rig.controller.env.committed.job(job).unwrap().sluid;
     (rig, agents, job, sluid)
 }
 

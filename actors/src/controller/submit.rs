@@ -144,7 +144,7 @@ impl ControllerActor {
         records: impl IntoIterator<Item = &'r JobRecord>,
     ) -> Result<(), Refusal> {
         let more: u64 = records.into_iter().map(|record| record.spec.work_bytes()).sum();
-        let known = self.env.jobs.bytes_of(uid).saturating_add(self.env.entering.bytes_of(uid));
+        let known = self.env.committed.bytes_of(uid).saturating_add(self.env.entering.bytes_of(uid));
         if by.admin || known.saturating_add(more) <= SHARE_OF_USER {
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl ControllerActor {
             let has_task = |record: &JobRecord, index| {
                 record.array.is_some() && record.spec.array.as_ref().is_some_and(|array| array.contains(index))
             };
-            env.jobs.look(job, |kept| task.is_none_or(|index| has_task(&kept.record, index))).unwrap_or(false)
+            env.committed.look(job, |record| task.is_none_or(|index| has_task(record, index))).unwrap_or(false)
         };
         let config = env.config();
         let partitions = env.boards.partitions.list();
@@ -312,7 +312,7 @@ impl ControllerActor {
             // Whoever is depended on was there when the job was admitted.
             Some(on) => self.fulfilled_by(on, one, now).ok_or(Refusal::DependencyOpen(on)),
             None => {
-                let siblings = self.env.jobs.siblings(record);
+                let siblings = self.env.committed.siblings(record);
                 let ends = siblings.iter().map(|on| self.env.boards.jobs.get(on).and_then(|job| ends(&job)));
                 let last = ends.collect::<Option<Vec<Timestamp>>>().ok_or(Refusal::SingletonOpen)?;
                 Ok(last.into_iter().fold(now, Timestamp::max))

@@ -113,7 +113,7 @@ fn a_node_tells_nothing_of_runs_in_which_it_takes_no_part() {
         agents.connect("n1", Habit::Wait);
         let job = rig.submitted(one()).await;
         agents.heard(|_, frame| matches!(frame, ControllerToNode::StartJob(_)).then_some(())).await;
-        let record = || rig.controller.env.jobs.get(job).unwrap().record;
+        let record = || rig.controller.env.committed.job(job).unwrap();
         let sluid = record().sluid;
         let exit = ExitStatus { code: 1, signal: None };
         let (at, reason) = (Timestamp::now(), Reason::None);

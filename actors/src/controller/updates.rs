@@ -138,9 +138,9 @@ impl ControllerActor {
     /// What the job is told: of one that waits, what it comes to.
     fn judged(&mut self, view: &JobView, by: Authority, change: &JobChange) -> Result<JobCommand, Refusal> {
         let plain = || JobCommand::Update(Box::new(change.clone()));
-        let Some(kept) = self.env.jobs.get(view.id) else { return Ok(plain()) };
+        let Some(record) = self.env.committed.job(view.id) else { return Ok(plain()) };
         // What an array knows of its tasks is long, and nothing that is judged.
-        let record = JobRecord { array: None, ..kept.record };
+        let record = JobRecord { array: None, ..record };
         if !matches!(record.phase, Phase::Pending) || !record.may_act(by.uid, by.admin) {
             return Ok(plain());
         }

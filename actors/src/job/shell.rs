@@ -5,10 +5,7 @@ use super::{
     messages::{JobAnswer, JobAsk, JobErrand, JobInput, JobMsg, JobShown, JobTimer, JobWatcher, LaunchOrder},
 };
 use crate::{
-    controller::{
-        env::{Env, deliver},
-        event::ControllerEvent,
-    },
+    controller::env::{Env, deliver},
     job::messages::FreshIds,
     node::messages::NodeInput,
     owner::{
@@ -87,16 +84,12 @@ impl Shell for JobCore {
         }
     }
 
-    fn begin(&mut self, _: &mut JobHands, env: &Env, now: Timestamp, out: &mut Out<Self>) -> bool {
-        let leftover = env.jobs.look(self.record().id, |kept| kept.leftover.clone()).unwrap_or_default();
-        let again = leftover.is_of_earlier_life();
-        self.resume(now, &mut env.ids.clone(), leftover, out);
-        again
+    fn begin(&mut self, _: &mut JobHands, env: &Env, now: Timestamp, out: &mut Out<Self>) {
+        self.resume(now, &mut env.ids.clone(), env.leftovers.get(self.record().id), out);
     }
 
-    fn keep(&self, env: &Env, events: &[ControllerEvent]) {
-        env.keep(events);
-        env.jobs.keep(self.record().id, self.leftover());
+    fn keep(&self, env: &Env) {
+        env.leftovers.put(self.record().id, self.leftover());
     }
 
     fn hand(&self, hands: &mut JobHands, watcher: JobWatcher) {
@@ -109,7 +102,7 @@ impl Shell for JobCore {
     fn run(&self, _: &mut JobHands, env: &Env, errand: JobErrand) -> Came<JobInput> {
         match errand {
             JobErrand::Launch(order) => Came::Letter(signed_launch(env, *order)),
-            JobErrand::FindSiblings => Came::Input(JobInput::Siblings { jobs: env.jobs.siblings(self.record()) }),
+            JobErrand::FindSiblings => Came::Input(JobInput::Siblings { jobs: env.committed.siblings(self.record()) }),
         }
     }
 
@@ -137,15 +130,19 @@ impl Shell for JobCore {
     }
 
     fn forget(&self, env: &Env) {
-        let job = self.record().id;
-        env.boards.jobs.remove(&job);
-        env.boards.steps.remove(&job);
-        env.jobs.remove(job);
+        forget(env, self.record().id);
     }
 
     fn label(&self) -> String {
         format!("job/{}", self.record().id.0)
     }
+}
+
+/// Nothing is shown or kept of it.
+fn forget(env: &Env, job: JobId) {
+    env.boards.jobs.remove(&job);
+    env.boards.steps.remove(&job);
+    env.leftovers.remove(job);
 }
 
 fn signed_launch(env: &Env, order: LaunchOrder) -> Letter {
@@ -174,7 +171,7 @@ pub fn is_over(view: &JobView) -> bool {
 
 /// Messages of the supervisor of jobs, all from the front and from other actors of the controller.
 pub enum JobsMsg {
-    /// Start the actor of a job that is on the shelf and (queued to be) on disk.
+    /// Start the actor of a job that is committed.
     Start {
         /// Job.
         job: JobId,
@@ -237,15 +234,20 @@ impl JobsSupervisor {
 
     fn start(&self, cx: &mut Context<Self>, job: JobId, first: Option<Box<JobInput>>) {
         let env = Arc::clone(&self.env);
-        if !env.jobs.contains(job) || env.job(job).is_some() {
+        if !env.committed.has_job(job) || env.job(job).is_some() {
             return;
         }
         let factory = move || {
-            let kept = env.jobs.get(job);
-            // The shelf keeps a job until its actor has stopped, and a stopped actor is not built again.
-            let kept = kept.expect("a job's record is on the shelf while its actor lives");
-            let core = JobCore::new(kept.record, env.job_site());
-            OwnerActor::new(core, JobHands::default(), Arc::clone(&env))
+            let again = env.leftovers.get(job).is_of_earlier_life();
+            let make = move |env: &Env| {
+                let record = env.committed.job(job);
+                if record.is_none() {
+                    // It failed after its last event.
+                    forget(env, job);
+                }
+                record.map(|record| JobCore::new(record, env.job_site()))
+            };
+            OwnerActor::new(make, JobHands::default(), Arc::clone(&env)).behind_all_appended(again)
         };
         let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
         let spec = ChildSpec::new(job.0.to_string(), factory)
@@ -264,10 +266,10 @@ impl JobsSupervisor {
         for node in self.env.nodes.names() {
             self.env.tell_node(cx, &node, NodeInput::OwnerIsNew { job });
         }
-        for by in self.env.jobs.waiting_for(job) {
+        for by in self.env.committed.waiting_for(job) {
             self.env.tell_job(cx, job, JobInput::Subscribe { by });
         }
-        for waits in self.env.jobs.ids() {
+        for waits in self.env.committed.jobs() {
             self.start(cx, waits, None);
         }
     }
@@ -277,8 +279,8 @@ impl Actor for JobsSupervisor {
     type Msg = JobsMsg;
 
     fn started(&mut self, cx: &mut Context<Self>) {
-        // What recovery put on the shelf, or what the last life of this supervisor left there.
-        for job in self.env.jobs.ids() {
+        // What was recovered, or what the last life of this supervisor left there.
+        for job in self.env.committed.jobs() {
             self.start(cx, job, None);
         }
     }
@@ -292,7 +294,7 @@ impl Actor for JobsSupervisor {
             }
             JobsMsg::Deliver { job, input } => match self.env.job(job) {
                 Some(address) => deliver(cx, &address, JobMsg::Input(*input)),
-                None if self.env.jobs.contains(job) => {
+                None if self.env.committed.has_job(job) => {
                     tracing::warn!(job_id = job.0, "job.actor_missing");
                 }
                 None => {

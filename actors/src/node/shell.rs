@@ -7,7 +7,6 @@ use super::{
 use crate::{
     controller::{
         env::{Env, deliver},
-        event::ControllerEvent,
         ports::AgentLink,
     },
     job::messages::{FreshIds, JobInput},
@@ -72,16 +71,16 @@ impl Shell for NodeCore {
         }
     }
 
-    fn begin(&mut self, _: &mut NodeHands, env: &Env, now: Timestamp, out: &mut Out<Self>) -> bool {
-        let again = self.is_of_earlier_life();
-        if again && let Some((_, link)) = env.links.get(&self.settings().name) {
+    fn begin(&mut self, _: &mut NodeHands, env: &Env, now: Timestamp, out: &mut Out<Self>) {
+        if self.is_of_earlier_life()
+            && let Some((_, link)) = env.links.get(&self.settings().name)
+        {
             link.close();
         }
         self.resume(now, out);
-        again
     }
 
-    fn keep(&self, env: &Env, _: &[ControllerEvent]) {
+    fn keep(&self, env: &Env) {
         env.nodes.put(&self.settings().name, self);
     }
 
@@ -239,9 +238,10 @@ impl NodesSupervisor {
     fn start(&self, cx: &mut Context<Self>, settings: &NodeSettings) {
         let (env, name) = (Arc::clone(&self.env), settings.name.clone());
         let factory = move || {
+            let (name, again) = (name.clone(), env.nodes.get(&name).is_some_and(|core| core.is_of_earlier_life()));
             // Put there before the actor was started, and taken away after it was stopped.
-            let core = env.nodes.get(&name).expect("a node's state is on the shelf while its actor lives");
-            OwnerActor::new(core, NodeHands::default(), Arc::clone(&env))
+            let make = move |env: &Env| env.nodes.get(&name);
+            OwnerActor::new(make, NodeHands::default(), Arc::clone(&env)).behind_all_appended(again)
         };
         let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
         let spec = ChildSpec::new(settings.name.clone(), factory)

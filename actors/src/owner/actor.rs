@@ -1,8 +1,8 @@
 //! An owner in the controller: the one actor around all cores. It turns messages into inputs, has events saved, carries
 //! effects out once what they follow from is on disk, and keeps timers and replies. It decides nothing.
 //!
-//! An actor that panics is built anew by its supervisor, from what is saved. What its earlier life had appended may not be on
-//! disk yet: nothing of the new life happens before it is.
+//! An actor that panics is built anew by its supervisor, from what is committed. What its earlier life had appended may not be
+//! yet: the new life begins when it is, and what comes until then waits.
 
 use super::{EffectOf, Letter, Out, Owner, Stage, Turn, outbox::Outbox, perform};
 use crate::controller::{
@@ -48,10 +48,10 @@ pub trait Shell: Owner {
     fn key(timer: Self::Timer) -> TimerKey;
     /// What a request is to the core.
     fn asked(request: u64, ask: Self::Ask) -> Self::Input;
-    /// First turn of a life. True: an earlier life may have appended what is not on disk yet.
-    fn begin(&mut self, hands: &mut Self::Hands, env: &Env, now: Timestamp, out: &mut Out<Self>) -> bool;
-    /// Keeps what a later life needs. Called after every turn with its events, before anything comes of it.
-    fn keep(&self, env: &Env, events: &[ControllerEvent]);
+    /// First turn of a life.
+    fn begin(&mut self, hands: &mut Self::Hands, env: &Env, now: Timestamp, out: &mut Out<Self>);
+    /// Keeps what is not saved and a later life needs. Called after every turn, before anything comes of it.
+    fn keep(&self, _: &Env) {}
     /// Takes what only the shell has.
     fn hand(&self, hands: &mut Self::Hands, gift: Self::Gift);
     /// Does an errand.
@@ -109,15 +109,26 @@ impl<O: Shell> Message for OwnerMsg<O> {
     }
 }
 
+/// Makes an owner's core from what is committed. `None`: there is nothing to own any more.
+type Make<O> = Box<dyn Fn(&Env) -> Option<O>>;
+
 /// The actor of one owner.
 pub struct OwnerActor<O: Shell> {
-    core: O,
+    core: Option<O>,
+    make: Make<O>,
+    /// An earlier life may have appended what is not committed yet.
+    behind: bool,
+    /// What came before there was a core.
+    early: Vec<OwnerMsg<O>>,
     env: Arc<Env>,
     hands: O::Hands,
     outbox: Outbox<EffectOf<O>>,
     requests: u64,
     answers: BTreeMap<u64, ReplyTo<O::Answer>>,
 }
+
+/// The batch that a new life waits for: all that was appended before it. Those of its own turns begin with 1.
+const ALL_BEFORE: u64 = 0;
 
 /// The verbs of an owner whose actor handles a message.
 struct Live<'a, O: Shell> {
@@ -168,16 +179,39 @@ impl<O: Shell> Stage<O> for Live<'_, O> {
 }
 
 impl<O: Shell> OwnerActor<O> {
-    /// An owner's actor.
-    pub fn new(core: O, hands: O::Hands, env: Arc<Env>) -> Self {
-        Self { core, env, hands, outbox: Outbox::default(), requests: 0, answers: BTreeMap::new() }
+    /// An owner's actor. Its core is made when it starts.
+    pub fn new(make: impl Fn(&Env) -> Option<O> + 'static, hands: O::Hands, env: Arc<Env>) -> Self {
+        let (outbox, answers) = (Outbox::default(), BTreeMap::new());
+        let make = Box::new(make);
+        Self { core: None, make, behind: false, early: Vec::new(), env, hands, outbox, requests: 0, answers }
+    }
+
+    /// Where another actor had that owner before, its core is made once all that was appended is committed. After a panic that
+    /// is so anyhow.
+    #[must_use]
+    pub fn behind_all_appended(mut self, behind: bool) -> Self {
+        self.behind = behind;
+        self
+    }
+
+    fn begin(&mut self, cx: &mut Context<Self>) {
+        self.core = (self.make)(&self.env);
+        let Some(core) = &mut self.core else { return cx.stop() };
+        let mut out = Vec::new();
+        core.begin(&mut self.hands, &self.env, Timestamp::now(), &mut out);
+        let mut again = VecDeque::new();
+        self.take(cx, out, &mut again);
+        self.go_on(cx, again);
+        for message in std::mem::take(&mut self.early) {
+            self.handle(cx, message);
+        }
     }
 
     fn run(&mut self, cx: &mut Context<Self>, input: O::Input) {
         let mut again = VecDeque::from([input]);
-        while let Some(input) = again.pop_front() {
+        while let (Some(core), Some(input)) = (&mut self.core, again.pop_front()) {
             let mut out = Vec::new();
-            self.core.handle(Timestamp::now(), &mut self.env.ids.clone(), input, &mut out);
+            core.handle(Timestamp::now(), &mut self.env.ids.clone(), input, &mut out);
             self.take(cx, out, &mut again);
         }
     }
@@ -185,7 +219,9 @@ impl<O: Shell> OwnerActor<O> {
     /// Has a turn's events saved and queues its other effects behind them.
     fn take(&mut self, cx: &mut Context<Self>, out: Out<O>, again: &mut VecDeque<O::Input>) {
         let turn = Turn::<O>::of(out);
-        self.core.keep(&self.env, &turn.events);
+        if let Some(core) = &self.core {
+            core.keep(&self.env);
+        }
         if let Some((batch, events)) = turn.queue(&mut self.outbox) {
             self.append(cx, batch, events);
         }
@@ -198,7 +234,7 @@ impl<O: Shell> OwnerActor<O> {
     }
 
     fn flush(&mut self, cx: &mut Context<Self>, again: &mut VecDeque<O::Input>) {
-        let Self { core, env, hands, outbox, answers, .. } = self;
+        let Self { core: Some(core), env, hands, outbox, answers, .. } = self else { return };
         let mut live = Live { core, env, hands, answers, cx, again };
         while let Some(effects) = outbox.take_ready() {
             perform(effects, &mut live);
@@ -216,17 +252,25 @@ impl<O: Shell> Actor for OwnerActor<O> {
     type Msg = OwnerMsg<O>;
 
     fn started(&mut self, cx: &mut Context<Self>) {
-        let mut out = Vec::new();
-        if self.core.begin(&mut self.hands, &self.env, Timestamp::now(), &mut out) {
-            let batch = self.outbox.push_unsaved(Vec::new());
-            self.append(cx, batch, Vec::new());
+        if self.behind || cx.incarnation() > 1 {
+            self.append(cx, ALL_BEFORE, Vec::new());
+        } else {
+            self.begin(cx);
         }
-        let mut again = VecDeque::new();
-        self.take(cx, out, &mut again);
-        self.go_on(cx, again);
     }
 
     fn handle(&mut self, cx: &mut Context<Self>, message: OwnerMsg<O>) {
+        let Some(core) = &self.core else {
+            match message {
+                OwnerMsg::Journaled { batch: ALL_BEFORE, result: Ok(()) } => self.begin(cx),
+                // The process is about to end.
+                OwnerMsg::Journaled { result, .. } => {
+                    tracing::error!(path = %cx.path(), ?result, "owner.not_built_anew")
+                }
+                early => self.early.push(early),
+            }
+            return;
+        };
         match message {
             OwnerMsg::Input(input) => self.run(cx, input),
             OwnerMsg::Ask { ask, reply } => {
@@ -237,7 +281,7 @@ impl<O: Shell> Actor for OwnerActor<O> {
                 self.run(cx, O::asked(self.requests, ask));
             }
             OwnerMsg::Hand { gift, input } => {
-                self.core.hand(&mut self.hands, gift);
+                core.hand(&mut self.hands, gift);
                 if let Some(input) = input {
                     self.run(cx, input);
                 }
@@ -247,7 +291,7 @@ impl<O: Shell> Actor for OwnerActor<O> {
                     Ok(()) => self.outbox.saved(batch),
                     Err(error) => {
                         // The process is about to end; until then nothing that was not saved may be promised.
-                        tracing::error!(owner = self.core.label(), error, "owner.not_saved");
+                        tracing::error!(owner = core.label(), error, "owner.not_saved");
                         self.outbox.lost(batch);
                     }
                 }
@@ -261,6 +305,8 @@ impl<O: Shell> Actor for OwnerActor<O> {
     }
 
     fn stopped(&mut self) {
-        self.core.ended(&mut self.hands);
+        if let Some(core) = &self.core {
+            core.ended(&mut self.hands);
+        }
     }
 }

@@ -5,10 +5,7 @@ use super::{
     messages::{PartitionInput, PartitionMsg, PartitionUpdate},
 };
 use crate::{
-    controller::{
-        env::{Env, deliver},
-        event::ControllerEvent,
-    },
+    controller::env::{Env, deliver},
     owner::{
         Out, Owner,
         actor::{Came, OwnerActor, Shell},
@@ -44,14 +41,8 @@ impl Shell for PartitionCore {
         PartitionInput::Update { request, update }
     }
 
-    fn begin(&mut self, (): &mut (), env: &Env, now: Timestamp, out: &mut Out<Self>) -> bool {
+    fn begin(&mut self, (): &mut (), env: &Env, now: Timestamp, out: &mut Out<Self>) {
         self.handle(now, &mut env.ids.clone(), PartitionInput::Begun, out);
-        // What an earlier life appended was kept before it was on disk.
-        true
-    }
-
-    fn keep(&self, env: &Env, events: &[ControllerEvent]) {
-        env.keep(events);
     }
 
     fn hand(&self, (): &mut (), gift: Infallible) {
@@ -125,11 +116,14 @@ impl PartitionsSupervisor {
             }
             let (env, config) = (Arc::clone(&self.env), Arc::clone(&config));
             cx.start_child(ChildSpec::new(name.clone(), move || {
-                let newest = env.config();
-                let config = if newest.partition(&name).is_some() { &newest } else { &config };
-                let core = PartitionCore::new(config, &name, env.partitions.get(&name))
-                    .expect("the partition is in the configuration that it was started from");
-                OwnerActor::new(core, (), Arc::clone(&env))
+                let (name, config) = (name.clone(), Arc::clone(&config));
+                let make = move |env: &Env| {
+                    let newest = env.config();
+                    let config = if newest.partition(&name).is_some() { &newest } else { &config };
+                    // It is in the one that it was started from.
+                    PartitionCore::new(config, &name, env.committed.partition(&name))
+                };
+                OwnerActor::new(make, (), Arc::clone(&env))
             }));
         }
         for name in old.difference(&self.names) {

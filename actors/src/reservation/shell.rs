@@ -5,7 +5,7 @@ use super::{
     owner::{Picture, ReservationAsk, ReservationErrand, ReservationInput, ReservationTimer},
 };
 use crate::{
-    controller::{env::Env, event::ControllerEvent},
+    controller::env::Env,
     owner::{
         Out, Owner,
         actor::{Came, OwnerMsg, Shell},
@@ -67,14 +67,8 @@ impl Shell for ReservationsCore {
         ReservationInput::Asked { request, ask }
     }
 
-    fn begin(&mut self, (): &mut (), env: &Env, now: Timestamp, out: &mut Out<Self>) -> bool {
+    fn begin(&mut self, (): &mut (), env: &Env, now: Timestamp, out: &mut Out<Self>) {
         self.handle(now, &mut env.ids.clone(), ReservationInput::Begun, out);
-        // What an earlier life appended was kept before it was on disk.
-        true
-    }
-
-    fn keep(&self, env: &Env, events: &[ControllerEvent]) {
-        env.keep(events);
     }
 
     fn hand(&self, (): &mut (), gift: Infallible) {

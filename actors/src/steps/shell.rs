@@ -5,7 +5,7 @@ use super::{
     messages::{StepsAsk, StepsErrand, StepsInput, StepsTimer},
 };
 use crate::{
-    controller::{env::Env, event::ControllerEvent},
+    controller::env::Env,
     owner::{
         Out,
         actor::{Came, Shell},
@@ -47,11 +47,7 @@ impl Shell for StepsCore {
         StepsInput::Asked { request, ask }
     }
 
-    fn begin(&mut self, (): &mut (), _: &Env, _: Timestamp, _: &mut Out<Self>) -> bool {
-        false
-    }
-
-    fn keep(&self, _: &Env, _: &[ControllerEvent]) {}
+    fn begin(&mut self, (): &mut (), _: &Env, _: Timestamp, _: &mut Out<Self>) {}
 
     fn hand(&self, (): &mut (), gift: Infallible) {
         match gift {}
@@ -59,7 +55,7 @@ impl Shell for StepsCore {
 
     fn run(&self, (): &mut (), env: &Env, errand: StepsErrand) -> Came<StepsInput> {
         let StepsErrand::WhichAreKnown(jobs) = errand;
-        Came::Input(StepsInput::Known(jobs.into_iter().filter(|job| env.jobs.contains(*job)).collect()))
+        Came::Input(StepsInput::Known(jobs.into_iter().filter(|job| env.committed.has_job(*job)).collect()))
     }
 
     fn publish(&self, (): &mut (), _: &Env, shown: Infallible) {

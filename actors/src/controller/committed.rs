@@ -1,0 +1,231 @@
+//! What is committed: the one value that the log's events come to, as far as they are saved. The log advances it as it commits,
+//! before it answers whoever appended. A controller starts with what was replayed; an owner that failed is built anew from it,
+//! and whatever is to be known of a job beyond its view is read here.
+
+use super::event::{ControllerEvent, Replayed};
+use crate::{
+    job::{dependency::waits_for, record::JobRecord, state::JobEvent},
+    partition::record::SavedPartition,
+};
+use garrick_model::{ids::JobId, reservation::Reservation};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+#[derive(Debug, Default)]
+struct State {
+    replayed: Replayed,
+    /// Bytes of scripts, environments and arguments by user.
+    bytes: BTreeMap<u32, u64>,
+}
+
+/// See the module. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Committed(Arc<Mutex<State>>);
+
+/// What a record takes beside others: a task of an array shares what the array has.
+fn own_bytes(record: &JobRecord) -> u64 {
+    let shares = record.array_task.is_some_and(|task| task.array_job != record.id);
+    if shares { 0 } else { record.spec.work_bytes() }
+}
+
+impl State {
+    fn apply(&mut self, event: &ControllerEvent) {
+        let about = match event {
+            ControllerEvent::Job { job, event } => Some((*job, &**event)),
+            _ => None,
+        };
+        let counted = |event: &JobEvent| {
+            matches!(event, JobEvent::Submitted(_) | JobEvent::SubmittedLike { .. } | JobEvent::Purged)
+        };
+        let about = about.filter(|(_, event)| counted(event)).map(|(job, _)| job);
+        self.count(about, |all, own| all.saturating_sub(own));
+        if let Err(error) = self.replayed.apply(event) {
+            // Its owner applied the same event to an equal record.
+            tracing::error!(%error, "log.event_does_not_fit");
+        }
+        self.count(about, |all, own| all.saturating_add(own));
+    }
+
+    fn count(&mut self, job: Option<JobId>, with: fn(u64, u64) -> u64) {
+        let Some(record) = job.and_then(|job| self.replayed.jobs.get(&job)) else { return };
+        let (uid, own) = (record.owner.uid, own_bytes(record));
+        let of_user = self.bytes.entry(uid).or_default();
+        *of_user = with(*of_user, own);
+        if *of_user == 0 {
+            self.bytes.remove(&uid);
+        }
+    }
+}
+
+impl Committed {
+    /// What was replayed.
+    pub fn new(replayed: Replayed) -> Self {
+        let mut state = State { replayed, bytes: BTreeMap::new() };
+        let jobs: Vec<JobId> = state.replayed.jobs.keys().copied().collect();
+        for job in jobs {
+            state.count(Some(job), |all, own| all.saturating_add(own));
+        }
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change is one event: nothing is half done after a panic elsewhere.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// These are committed. For the log.
+    pub fn advance(&self, events: &[ControllerEvent]) {
+        let mut state = self.lock();
+        events.iter().for_each(|event| state.apply(event));
+    }
+
+    /// A job.
+    pub fn job(&self, job: JobId) -> Option<JobRecord> {
+        self.lock().replayed.jobs.get(&job).cloned()
+    }
+
+    /// What is to be known of a job, without a copy of it. `None`: it is not there.
+    pub fn look<T>(&self, job: JobId, at: impl FnOnce(&JobRecord) -> T) -> Option<T> {
+        self.lock().replayed.jobs.get(&job).map(at)
+    }
+
+    /// Is it there?
+    pub fn has_job(&self, job: JobId) -> bool {
+        self.lock().replayed.jobs.contains_key(&job)
+    }
+
+    /// All jobs.
+    pub fn jobs(&self) -> Vec<JobId> {
+        self.lock().replayed.jobs.keys().copied().collect()
+    }
+
+    /// Bytes of the scripts, environments and arguments of a user's jobs.
+    pub fn bytes_of(&self, uid: u32) -> u64 {
+        self.lock().bytes.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// Jobs that hold up `singleton` ([`JobRecord::holds_up_singleton`]).
+    pub fn siblings(&self, singleton: &JobRecord) -> Vec<JobId> {
+        let state = self.lock();
+        let earlier = state.replayed.jobs.range(..singleton.id);
+        earlier.filter(|(_, record)| record.holds_up_singleton(singleton)).map(|(job, _)| *job).collect()
+    }
+
+    /// Jobs that wait for news of this one.
+    pub fn waiting_for(&self, job: JobId) -> Vec<JobId> {
+        let state = self.lock();
+        let jobs = &state.replayed.jobs;
+        let Some(on) = jobs.get(&job) else { return Vec::new() };
+        jobs.iter().filter(|(_, record)| waits_for(record, on)).map(|(id, _)| *id).collect()
+    }
+
+    /// A partition's updates; none when nothing was ever saved.
+    pub fn partition(&self, name: &str) -> SavedPartition {
+        self.lock().replayed.partitions.get(name).cloned().unwrap_or_default()
+    }
+
+    /// All reservations.
+    pub fn reservations(&self) -> BTreeMap<String, Reservation> {
+        self.lock().replayed.reservations.clone()
+    }
+}
+
+#[cfg(test)]
+impl Committed {
+    /// A job is there.
+    pub fn put(&self, record: JobRecord) {
+        let (job, event) = (record.id, Box::new(JobEvent::Submitted(Box::new(record))));
+        self.advance(&[ControllerEvent::Job { job, event }]);
+    }
+
+    /// It is over and forgotten.
+    pub fn purge(&self, job: JobId) {
+        use crate::job::record::{Afterwards, End, Phase};
+        use garrick_model::state::{ExitStatus, JobState, Reason};
+        let (state, reason, exit) = (JobState::Cancelled, Reason::None, ExitStatus::SUCCESS);
+        let (at, then) = (garrick_model::time::Timestamp(1), Afterwards::Over);
+        let end = End { state, reason, exit, derived: exit, at, then, cause: None };
+        if let Some(record) = self.lock().replayed.jobs.get_mut(&job) {
+            record.phase = Phase::Over(None, end);
+        }
+        self.advance(&[ControllerEvent::Job { job, event: Box::new(JobEvent::Purged) }]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{
+        job::{
+            fixtures::record,
+            record::{Afterwards, ArrayRecord, End, Phase, TaskMark, TaskOutcome},
+        },
+        scheduler::fixtures::spec,
+    };
+    use garrick_model::{
+        ids::ArrayTask,
+        spec::JobSpec,
+        state::{ExitStatus, JobState, Reason},
+        time::Timestamp,
+    };
+
+    fn no_tasks() -> ArrayRecord {
+        ArrayRecord { pending: [].into(), limit: None, tasks: [].into() }
+    }
+
+    fn cancelled() -> End {
+        let (state, reason, exit) = (JobState::Cancelled, Reason::None, ExitStatus::SUCCESS);
+        End { state, reason, exit, derived: exit, at: Timestamp(1), then: Afterwards::Over, cause: None }
+    }
+
+    #[test]
+    fn what_a_users_jobs_have_is_counted_once_for_an_array_and_forgotten_with_them() {
+        let committed = Committed::default();
+        let environment = || Arc::new(vec![vec![b'x'; 1000].into()]);
+        let one = record(7, JobSpec { environment: environment(), script: None, argv: Vec::new(), ..spec() });
+        let (uid, mut task) = (one.owner.uid, one.clone());
+        task.id = JobId(8);
+        task.array_task = Some(ArrayTask { array_job: JobId(7), index: 1 });
+        committed.put(one.clone());
+        committed.put(one);
+        committed.put(task);
+        assert_eq!((committed.bytes_of(uid), committed.bytes_of(uid + 1)), (1000, 0));
+        committed.purge(JobId(8));
+        assert_eq!(committed.bytes_of(uid), 1000);
+        committed.purge(JobId(7));
+        assert_eq!(committed.bytes_of(uid), 0);
+    }
+
+    /// An array that is cancelled right after tasks went their own ways: it is over, and their records are only being made.
+    #[test]
+    fn a_singleton_waits_for_tasks_of_an_earlier_array_that_are_not_there_yet() {
+        let committed = Committed::default();
+        let task = TaskMark { job: JobId(9), started: None, over: None };
+        let mut array = record(7, spec());
+        array.array = Some(ArrayRecord { tasks: [(1, task)].into(), ..no_tasks() });
+        array.phase = Phase::Over(None, cancelled());
+        let singleton = record(8, spec());
+        committed.put(array.clone());
+        assert_eq!(committed.siblings(&singleton), [JobId(7)]);
+        for mark in array.array.iter_mut().flat_map(|array| array.tasks.values_mut()) {
+            mark.over = Some(TaskOutcome::NotOk);
+        }
+        committed.put(array);
+        assert!(committed.siblings(&singleton).is_empty());
+    }
+
+    #[test]
+    fn a_task_that_is_a_singleton_does_not_wait_for_its_own_array() {
+        let committed = Committed::default();
+        let of = |array_job, index| Some(ArrayTask { array_job: JobId(array_job), index });
+        let (mut array, mut other, mut task) = (record(7, spec()), record(8, spec()), record(9, spec()));
+        (array.array, other.array_task, task.array_task) = (Some(no_tasks()), of(7, 1), of(7, 2));
+        committed.put(array);
+        committed.put(other);
+        assert_eq!(committed.siblings(&record(9, spec())), [JobId(7), JobId(8)]);
+        assert!(committed.siblings(&task).is_empty());
+    }
+}

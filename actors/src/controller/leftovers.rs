@@ -1,0 +1,70 @@
+//! What is not saved and must outlive a panic: for each job what its owner had asked for, for each node its core after the last
+//! message that it handled. Written by the owner alone, read by its next life.
+
+use crate::{job::core::Leftover, node::core::NodeCore};
+use garrick_model::ids::JobId;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Of all jobs. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct JobLeftovers(Arc<Mutex<BTreeMap<JobId, Leftover>>>);
+
+impl JobLeftovers {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<JobId, Leftover>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A job after a turn.
+    pub fn put(&self, job: JobId, leftover: Leftover) {
+        self.lock().insert(job, leftover);
+    }
+
+    /// Of a job; nothing of one that has had no owner yet.
+    pub fn get(&self, job: JobId) -> Leftover {
+        self.lock().get(&job).cloned().unwrap_or_default()
+    }
+
+    /// Forgets a job.
+    pub fn remove(&self, job: JobId) {
+        self.lock().remove(&job);
+    }
+}
+
+/// All nodes. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct NodeCores(Arc<Mutex<BTreeMap<String, NodeCore>>>);
+
+impl NodeCores {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, NodeCore>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node after a message.
+    pub fn put(&self, name: &str, core: &NodeCore) {
+        let mut nodes = self.lock();
+        match nodes.get_mut(name) {
+            Some(kept) => kept.clone_from(core),
+            None => {
+                nodes.insert(name.to_owned(), core.clone());
+            }
+        }
+    }
+
+    /// A node.
+    pub fn get(&self, name: &str) -> Option<NodeCore> {
+        self.lock().get(name).cloned()
+    }
+
+    /// All names.
+    pub fn names(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
+    /// Forgets a node.
+    pub fn remove(&self, name: &str) {
+        self.lock().remove(name);
+    }
+}
