@@ -625,6 +625,41 @@ fn a_panic_of_a_jobs_owner_loses_nothing() {
     });
 }
 
+/// What it had appended when it failed is not read before it is saved, and is not lost.
+#[test]
+fn an_owner_that_failed_begins_anew_from_what_is_committed() {
+    with_system(async |system| {
+        let (mut rig, _agents) = rig(&system);
+        let job = rig.submitted(spec()).await;
+        rig.until(job, |view| view.eligible).await;
+        let env = std::sync::Arc::clone(&rig.controller.env);
+        let committed_hold = || env.committed.look(job, |record| record.hold).unwrap();
+        rig.journal.hold();
+        let owner = env.job(job).unwrap();
+        let action = JobAction::Hold;
+        let told = rig.ask(1001, CommandRequest::ControlJob { jobs: vec![selector(job)], action });
+        let fails = async {
+            rig.journal.held().await;
+            let (reply, fails) = garrick_runtime::ReplyTo::channel();
+            owner.try_send(crate::job::messages::JobMsg::PanicForTests(reply)).unwrap();
+            assert!(fails.await.is_err());
+            // Asked of the next life, which has not begun.
+            let (reply, mut script) = garrick_runtime::ReplyTo::channel();
+            owner.try_send(crate::job::messages::JobMsg::script(reply)).unwrap();
+            tokio::task::yield_now().await;
+            assert_eq!((committed_hold(), script.try_take()), (None, None));
+            rig.journal.release();
+            script.await
+        };
+        let (told, script) = tokio::join!(told, fails);
+        assert!(matches!(script, Ok(Some(_))), "{script:?}");
+        assert_ne!(told, CommandReply::PerJob(vec![(selector(job), Ok(()))]), "nobody can say that it was done");
+        assert!(committed_hold().is_some(), "and it was");
+        rig.until(job, |view| view.reason == Reason::JobHeldUser).await;
+        replay_equals_live(&rig);
+    });
+}
+
 #[test]
 fn a_heterogeneous_job_is_suspended_and_resumed_as_a_whole() {
     with_system(async |system| {
