@@ -6,9 +6,10 @@ use super::{
     event::ControllerEvent,
     ids::IdSource,
     leftovers::{JobLeftovers, NodeCores},
-    log::{AppendError, Position},
+    log::{ACCOUNTING, AppendError, Position},
     ports::{AgentLink, Ports},
     roster::Roster,
+    setup::job_site,
 };
 use crate::{
     job::{
@@ -216,6 +217,12 @@ impl Env {
     /// What holds for jobs now.
     pub fn job_site(&self) -> Arc<JobSite> {
         Arc::clone(&self.site.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What a configuration makes of it, and who follows the log.
+    pub fn made_site(&self, config: &Config, epoch: u64) -> JobSite {
+        let keeps_step_records = self.ports.log.followers().contains_key(ACCOUNTING);
+        JobSite { keeps_step_records, ..job_site(config, epoch) }
     }
 
     /// Changes it.

@@ -9,6 +9,7 @@ use crate::{
 use garrick_model::{
     config::DynamicNode,
     ids::{JobId, Sluid},
+    packed_steps::PackedSteps,
     reservation::Reservation,
 };
 use serde::{Deserialize, Serialize};
@@ -82,6 +83,16 @@ pub enum ControllerEvent {
         /// It is gone because `slurm.conf` has it now: what is saved of the node stays.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         of_file: bool,
+    },
+    /// What steps of a run came to, as their manager reported it: for who keeps accounts, and saved only where somebody does. Comes
+    /// again where a report is repeated.
+    Steps {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Rows.
+        steps: PackedSteps,
     },
     /// About the log: what stands here, whatever was counted before. First in a file. No event itself: it has no position.
     Base {
@@ -238,7 +249,8 @@ impl Replayed {
             ControllerEvent::Part { .. }
             | ControllerEvent::Together(_)
             | ControllerEvent::Base { .. }
-            | ControllerEvent::Follower { .. } => {}
+            | ControllerEvent::Follower { .. }
+            | ControllerEvent::Steps { .. } => {}
             ControllerEvent::Started { epoch } => self.epoch = self.epoch.max(*epoch),
             ControllerEvent::Used { job, sluid, submissions } => {
                 self.last_job = self.last_job.max(job.0);

@@ -513,7 +513,7 @@ impl ControllerActor {
         self.env.ids.limit(config.first_job_id, config.max_job_id);
         self.forget_feasibility();
         let epoch = self.env.job_site().epoch;
-        self.env.set_job_site(Arc::new(setup::job_site(&config, epoch)));
+        self.env.set_job_site(Arc::new(self.env.made_site(&config, epoch)));
         if let Some(jobs) = self.env.jobs_supervisor() {
             deliver(cx, &jobs, JobsMsg::SiteChanged);
         }
@@ -543,6 +543,16 @@ impl ControllerActor {
 }
 
 impl ControllerActor {
+    /// Somebody who keeps accounts follows the log, or does no longer.
+    fn followers_changed(&self, cx: &mut Context<Self>) {
+        let config = self.env.config();
+        let epoch = self.env.job_site().epoch;
+        self.env.set_job_site(Arc::new(self.env.made_site(&config, epoch)));
+        if let Some(jobs) = self.env.jobs_supervisor() {
+            deliver(cx, &jobs, JobsMsg::SiteChanged);
+        }
+    }
+
     /// Nodes that have other places now are found there, until their owners say so themselves.
     fn show_in_new_places(&self, config: &Config) {
         let board = &self.env.boards.nodes;
@@ -594,6 +604,7 @@ impl Actor for ControllerActor {
             ControllerMsg::JobUpdated { update, answer } => self.job_updated(cx, *update, answer),
             #[cfg(test)]
             ControllerMsg::PanicForTests => panic!("a handler that fails"),
+            ControllerMsg::FollowersChanged => self.followers_changed(cx),
             ControllerMsg::ShapesChanged => self.forget_feasibility(),
             ControllerMsg::QueryTimeout { query } => self.queries.timeout(query),
             ControllerMsg::QueryGone { query } => {

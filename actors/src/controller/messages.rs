@@ -102,6 +102,8 @@ pub enum ControllerMsg {
     },
     /// Nodes' features or partitions were changed by their owners.
     ShapesChanged,
+    /// Followers of the log were registered, or unregistered: said by whoever did that, once it is answered.
+    FollowersChanged,
     /// A query of agents took too long.
     QueryTimeout {
         /// Query.
@@ -131,6 +133,7 @@ impl Message for ControllerMsg {
             Self::Submitted { .. } => "Submitted",
             Self::JobUpdated { .. } => "JobUpdated",
             Self::ShapesChanged => "ShapesChanged",
+            Self::FollowersChanged => "FollowersChanged",
             Self::QueryTimeout { .. } => "QueryTimeout",
             Self::QueryGone { .. } => "QueryGone",
             #[cfg(test)]

@@ -133,7 +133,7 @@ pub fn start_replayed(
     let config = roster.config();
     let site = Arc::new(node_site(&config, epoch, &ports));
     let env = Arc::new(Env::new(system.clone(), ports, (committed, entering), ids, roster.clone()));
-    env.set_job_site(Arc::new(job_site(&config, epoch)));
+    env.set_job_site(Arc::new(env.made_site(&config, epoch)));
 
     let mut holds = holds_by_node(&config, replayed.jobs.values());
     for node in &config.nodes {

@@ -1,7 +1,11 @@
 //! Steps at the controller: reports, what they cost in messages, lists, and orders to step managers.
 #![allow(clippy::unwrap_used)]
 
-use super::fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, with_system};
+use super::{
+    event::ControllerEvent,
+    fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, with_system},
+    log::{ACCOUNTING, Log as _},
+};
 use crate::scheduler::fixtures::spec;
 use garrick_model::{
     ids::{JobId, Sluid, StepId, StepKey},
@@ -18,12 +22,16 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::{StepCounts, StepOrigin, StepRow, StepRows, StepView},
 };
-use garrick_runtime::System;
+use garrick_runtime::{ReplyTo, System};
 use std::{collections::BTreeMap, ops::Range};
 
 /// A controller with two nodes, and a job of alice's that runs on both.
 async fn running(system: &System) -> (Rig, Agents, JobId, Sluid) {
-    let mut rig = Rig::start(system, TWO_NODES, MemoryJournal::default());
+    running_with(system, MemoryJournal::default()).await
+}
+
+async fn running_with(system: &System, journal: MemoryJournal) -> (Rig, Agents, JobId, Sluid) {
+    let mut rig = Rig::start(system, TWO_NODES, journal);
     let mut agents = Agents::new(&rig);
     agents.connect("n0", Habit::Stay);
     agents.connect("n1", Habit::Stay);
@@ -94,6 +102,39 @@ async fn steps(rig: &Rig, job: JobId, ended: bool) -> (Vec<StepView>, Vec<String
         CommandReply::Steps { steps, missing, left_out } => (steps, missing, left_out),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn who_keeps_accounts_has_the_records_of_steps_before_their_manager_forgets_them() {
+    let journal = MemoryJournal::default();
+    journal.log.register(ACCOUNTING, ReplyTo::channel().0);
+    let log = journal.log.clone();
+    with_system(async move |system| {
+        let (rig, agents, job, sluid) = running_with(&system, journal).await;
+        let mut feed = log.subscribe(log.committed().next()).unwrap();
+        rig.journal.hold();
+        let report = |from| {
+            let steps = rows(from..from + 1000, 10_000, 0).into();
+            agents.report("n0", AgentReport::Steps { job, sluid, steps })
+        };
+        report(0);
+        rig.journal.held().await;
+        assert_eq!(feed.try_next().unwrap(), None);
+        let last = report(1000);
+        rig.journal.held().await;
+        rig.journal.release();
+        agents.acknowledged("n0", last).await;
+        let mut numbers = Vec::new();
+        while let Some(committed) = feed.try_next().unwrap() {
+            if let ControllerEvent::Steps { steps, .. } = &*committed.event {
+                numbers.extend(steps.unpack().unwrap().rows.into_iter().map(|row| row.key));
+            }
+        }
+        assert_eq!(numbers, (0..2000).map(|task| StepKey::task(0, task)).collect::<Vec<_>>());
+        // They are nobody's state.
+        let replayed = rig.journal.replayed();
+        assert!(replayed.into_events().iter().all(|event| !matches!(event, ControllerEvent::Steps { .. })));
+    });
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::{
     state::JobEvent,
 };
 use crate::{
+    controller::event::ControllerEvent,
     license::messages::LicenseInput,
     node::messages::NodeInput,
     node::messages::ReserveRefusal,
@@ -21,7 +22,7 @@ use crate::{
     },
 };
 use garrick_model::{
-    ids::{JobId, Sluid},
+    ids::{JobId, Sluid, StepKey},
     messages::{
         command::{JobChange, JobMilestone},
         node::{AgentReport, ControllerToNode},
@@ -32,9 +33,9 @@ use garrick_model::{
     resources::SpecCores,
     spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec, LayoutRequest, Sharing},
     spec_text::licenses::Licenses,
-    state::{ExitStatus, JobState, Reason},
+    state::{ExitStatus, JobState, Reason, StepState},
     time::{TimeLimit, Timestamp},
-    view::{StepCounts, StepRows},
+    view::{StepCounts, StepRow, StepRows},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -1167,6 +1168,42 @@ fn reports_of_steps_change_numbers_beside_the_view_and_save_nothing() {
     assert_eq!(steps_reported(&mut job, counted(5, 2)), [JobEffect::Publish(JobShown::Steps(counted(5, 2))), ack()]);
     assert_eq!(steps_reported(&mut job, counted(5, 2)), [ack()]);
     assert_eq!((job.saved.len(), job.view().steps), (saved, counted(5, 2)));
+}
+
+#[test]
+fn records_of_steps_are_saved_before_their_report_is_acknowledged_while_somebody_keeps_accounts() {
+    let mut job = Bench::running(spec());
+    let (id, sluid) = (job.core.record().id, job.core.record().sluid);
+    let row = StepRow {
+        key: StepKey::number(3),
+        origin: 0,
+        state: StepState::Completed,
+        nodelist: "n0".into(),
+        nodes: 1,
+        cpus: 1,
+        start_time: Some(Timestamp(1)),
+        end_time: Some(Timestamp(2)),
+        exit: ExitStatus::SUCCESS,
+        attempt: 0,
+        usage: Default::default(),
+        all_of: None,
+        reason: Default::default(),
+    };
+    let rows = vec![row];
+    let steps = PackedSteps::from(StepRows { rows, ..StepRows::default() });
+    let ack = || JobEffect::Tell(Letter::Node("n0".to_owned(), NodeInput::ReportSafe { seq: 1 }));
+    let keeps = |keeps_step_records| JobInput::Site(Arc::new(JobSite { keeps_step_records, ..JobSite::default() }));
+    let report = |sluid| AgentReport::Steps { job: id, sluid, steps: steps.clone() };
+    assert_eq!(job.report("n0", report(sluid)), [ack()]);
+    job.send(keeps(true));
+    let save = |sluid| JobEffect::Save(ControllerEvent::Steps { job: id, sluid, steps: steps.clone() });
+    assert_eq!(job.report("n0", report(sluid)), [save(sluid), ack()]);
+    assert!(!job.report("n1", report(sluid)).contains(&save(sluid)), "it is not the batch host");
+    // Numbers alone are no records.
+    let out = steps_reported(&mut job, counted(5, 2));
+    assert_eq!(out, [JobEffect::Publish(JobShown::Steps(counted(5, 2))), ack()]);
+    job.send(keeps(false));
+    assert!(!job.report("n0", report(sluid)).contains(&save(sluid)));
 }
 
 /// Found by simulation: the link of the node's agent broke, its reports came again over the next one behind the newer ones

@@ -70,6 +70,8 @@ pub struct JobSite {
     pub bill_greatest: bool,
     /// How long a credential may be used to start a run.
     pub credential_lifetime: Duration,
+    /// Somebody follows the log for accounting: what steps came to is saved before their manager may forget it.
+    pub keeps_step_records: bool,
 }
 
 impl Default for JobSite {
@@ -91,6 +93,7 @@ impl Default for JobSite {
             billing: BTreeMap::new(),
             bill_greatest: false,
             credential_lifetime: JobCredential::LIFETIME,
+            keeps_step_records: false,
         }
     }
 }

@@ -8,11 +8,13 @@ use super::{
     record::{Afterwards, EarlierHold, End, HeldBy, Phase},
     state::JobEvent,
 };
-use crate::{license::messages::LicenseInput, node::messages::NodeInput, owner::Letter};
+use crate::{
+    controller::event::ControllerEvent, license::messages::LicenseInput, node::messages::NodeInput, owner::Letter,
+};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::AgentReport,
-    packed_steps::StepTally,
+    packed_steps::{PackedSteps, StepTally},
     spec::JobKind,
     state::{ExitStatus, JobState, Reason},
 };
@@ -33,6 +35,9 @@ impl JobCore {
         if !self.may_report(node, &report) {
             tracing::warn!(job_id = self.record.id.0, node, "report.not_its_job");
             return;
+        }
+        if let AgentReport::Steps { sluid, steps, .. } = &report {
+            self.keep_records(*sluid, steps, turn);
         }
         match report {
             AgentReport::JobStarted { sluid, door, .. } if sluid == current => self.started(node, door, turn),
@@ -237,6 +242,15 @@ impl JobCore {
         if let Phase::Starting(run) = &self.record.phase {
             let node = run.batch_host().to_owned();
             self.launch_failed(&node, Reason::JobLaunchFailure, "nothing was heard of the launch", false, turn);
+        }
+    }
+
+    /// Of whichever run: its report is acknowledged, and forgotten by the node, once they are saved. A report that is repeated is
+    /// saved again.
+    fn keep_records(&self, sluid: Sluid, steps: &PackedSteps, turn: &mut Turn<'_>) {
+        if self.site.keeps_step_records && steps.rows > 0 {
+            let records = ControllerEvent::Steps { job: self.record.id, sluid, steps: steps.clone() };
+            turn.out.push(JobEffect::Save(records));
         }
     }
 

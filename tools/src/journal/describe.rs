@@ -68,6 +68,9 @@ fn of_controller(event: &ControllerEvent) -> Described {
         ControllerEvent::Used { job, sluid, submissions } => {
             ("controller".to_owned(), "Used", format!("job={job} sluid={sluid} submissions={submissions}"))
         }
+        ControllerEvent::Steps { job, sluid, steps } => {
+            (format!("job {job}"), "Steps", format!("rows={} sluid={sluid}", steps.rows))
+        }
         ControllerEvent::Base { position, events, followers } => {
             let followers = followers.iter().map(|(name, upto)| format!(" {name:?}={upto}")).collect::<String>();
             ("log".to_owned(), "Base", format!("position={position} events={events}{followers}"))

@@ -90,6 +90,7 @@ impl Event {
             Self::Controller(ControllerEvent::Job { job, event }) => {
                 *job == wanted || matches!(**event, JobEvent::TaskSplit { job, .. } if job == wanted)
             }
+            Self::Controller(ControllerEvent::Steps { job, .. }) => *job == wanted,
             _ => false,
         }
     }

@@ -80,6 +80,9 @@ pub enum FollowError {
     Unreadable(String),
 }
 
+/// Name of the follower that keeps accounts. While it is registered what steps came to is saved, too.
+pub const ACCOUNTING: &str = "accounting";
+
 /// Where the answer to an append goes: the position of its last event once all of its events are committed. Without events it is
 /// that of the last event before it.
 pub type Appended = ReplyTo<Result<Position, AppendError>>;

@@ -17,24 +17,26 @@ use garrick_actors::{
 };
 use garrick_model::{
     config::{DynamicNode, Whereabouts},
-    ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid},
-    messages::{command::JobChange, node::RequeuePolicy},
-    packed_steps::StepTally,
+    ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid, StepKey},
+    messages::{command::JobChange, launcher::TaskUsage, node::RequeuePolicy},
+    packed_steps::{PackedSteps, StepTally},
     reservation::{AccessList, Reservation, ReservationFlag},
     resources::{MemoryMib, MemoryRequest, NodeShare},
     spec::{
         ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, OpenMode, ResourceLimit,
         Sharing, SignalWarning,
     },
-    state::{ExitStatus, JobState, Reason},
+    state::{ExitStatus, JobState, Reason, StepState},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, Allocation, NodeReason, PreemptTimes, PriorityTerms, StepCounts},
+    view::{
+        AllocatedNode, Allocation, NodeReason, PreemptTimes, PriorityTerms, StepCounts, StepOrigin, StepRow, StepRows,
+    },
 };
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 42] = [
+pub const NAMES: [&str; 43] = [
     "Submitted",
     "Held",
     "Released",
@@ -76,6 +78,7 @@ pub const NAMES: [&str; 42] = [
     "a part",
     "a position",
     "a follower",
+    "records of steps",
     "Revised",
 ];
 
@@ -92,6 +95,7 @@ pub fn name(event: &ControllerEvent) -> &'static str {
         ControllerEvent::Part { .. } => "a part",
         ControllerEvent::Base { .. } => "a position",
         ControllerEvent::Follower { .. } => "a follower",
+        ControllerEvent::Steps { .. } => "records of steps",
     }
 }
 
@@ -816,4 +820,39 @@ pub fn followers() -> Vec<ControllerEvent> {
         ControllerEvent::Part { first: true, last: false, events: vec![node("n8")] },
         ControllerEvent::Started { epoch: 7 },
     ]
+}
+
+/// What came after that: records of steps.
+pub fn step_records() -> Vec<ControllerEvent> {
+    let row = StepRow {
+        key: StepKey::task(3, 8),
+        origin: 0,
+        state: StepState::Failed,
+        nodelist: "n[1-2]".into(),
+        nodes: 2,
+        cpus: 4,
+        start_time: Some(at(10)),
+        end_time: Some(at(12)),
+        exit: ExitStatus { code: 4, signal: None },
+        attempt: 1,
+        usage: TaskUsage::default(),
+        all_of: None,
+        reason: Default::default(),
+    };
+    let origin = StepOrigin {
+        name: "count \"it\"".into(),
+        uid: 1001,
+        partition: "debug".into(),
+        tasks: 1,
+        time_limit: TimeLimit::Unlimited,
+        srun: None,
+        submit_line: "srun --async --array=0-9 count".into(),
+        priority: 0,
+    };
+    let rows = StepRows { origins: vec![origin], rows: vec![row], ..StepRows::default() };
+    let submitted = ControllerEvent::Job {
+        job: JobId(71),
+        event: Box::new(JobEvent::Submitted(Box::new(record(71, plain_spec())))),
+    };
+    vec![submitted, ControllerEvent::Steps { job: JobId(71), sluid: sluid(71), steps: PackedSteps::pack(&rows) }]
 }

@@ -182,6 +182,16 @@ fn positions_and_followers_in_a_controllers_journal_of_version_2_read_back() {
     assert_eq!(again.progress, replayed.progress);
 }
 
+#[test]
+fn records_of_steps_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-step-records.journal"));
+    assert_same(&read, &controller_events::step_records());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let Some(ControllerEvent::Steps { steps, .. }) = read.last() else { panic!("{read:?}") };
+    assert_eq!((replayed.progress.position.0, steps.unpack().unwrap().rows.len()), (2, 1));
+}
+
 /// Their events are numbered from what they hold: a snapshot too, which says nothing of those that it stands for.
 #[test]
 fn events_of_a_journal_of_an_earlier_version_are_numbered_from_1() {
@@ -310,6 +320,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::fencing,
         controller_events::tasks,
         controller_events::followers,
+        controller_events::step_records,
         controller_events::revised,
     ]
     .map(|make| make())
@@ -451,4 +462,11 @@ fn make_samples() {
 fn make_the_sample_of_followers() {
     garrick_journal::replace_as(&sample("version-2-followers.journal"), Form::Epoch(7), controller_events::followers())
         .unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-step-records.journal, by hand"]
+fn make_the_sample_of_step_records() {
+    let path = sample("version-2-step-records.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(7), controller_events::step_records()).unwrap();
 }
