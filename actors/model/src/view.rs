@@ -89,7 +89,16 @@ pub struct JobView {
     pub generation: u64,
     /// Identity of the current run.
     pub sluid: Sluid,
-    /// What was asked for (script and environment left out: empty).
+    /// What was asked for, for what the view does not say itself. Left out (empty) are the script and the environment, and what
+    /// the view says in its own fields: partitions, begin time, hold, priority, whether it may be requeued, and which task it
+    /// is. Some values are in both, since what was asked for means something beside what it came to:
+    ///
+    /// - `nodes`, `tasks`: a count that was not named may become another where more fit (see the scheduler's request), and a
+    ///   range is shown as it was written.
+    /// - `time_limit`, `memory`, `sharing`: where none was named, each partition has its own; the fields of the view are about
+    ///   the first of them.
+    /// - `cpus_per_task`: `SLURM_CPUS_PER_TASK` is set only where it was named.
+    /// - `dependencies`: the view has those that are left, and a job that can never run shows all that it asked for.
     pub spec: Arc<JobSpec>,
     /// Owner.
     pub uid: u32,

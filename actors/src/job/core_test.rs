@@ -520,6 +520,37 @@ fn time_limits_of_running_jobs_are_raised_by_administrators_only() {
 }
 
 #[test]
+fn a_view_says_once_what_nobody_needs_as_it_was_asked_for() {
+    let asked = JobSpec {
+        partitions: vec!["debug".to_owned()],
+        begin: Some(Timestamp::from_secs(2000)),
+        hold: true,
+        priority: Some(5),
+        requeue: Some(false),
+        time_limit: None,
+        tasks: Some(3),
+        array: Some(array(1, 2, None)),
+        ..spec()
+    };
+    let mut job = Bench::with(asked);
+    let view = job.view();
+    assert_eq!((view.partitions.len(), view.eligible_time), (1, Some(Timestamp::from_secs(2000))));
+    assert_eq!((view.priority, view.reason, view.requeue), (0, Reason::JobHeldUser, false));
+    let spec = &view.spec;
+    assert_eq!(
+        (spec.partitions.len(), spec.begin, spec.hold, spec.priority, spec.requeue),
+        (0, None, false, None, None)
+    );
+    // A limit that nobody named is each partition's own.
+    assert_eq!((spec.time_limit, spec.tasks, view.tasks), (None, Some(3), 3));
+    let (_, out) = job.command(ALICE, Some(vec![(1, 1, 1)]), JobCommand::Hold { admin: false });
+    let (_, task) = went(out).remove(0);
+    let task = Bench::new(task).0.view();
+    assert_eq!((task.array_task.unwrap().index, task.spec.array_task), (1, None));
+    assert_eq!(job.core.record().spec.priority, Some(5), "the record has all that was asked for");
+}
+
+#[test]
 fn preferred_features_are_changed_while_the_job_waits() {
     let prefer =
         |text: &str| JobCommand::Update(Box::new(JobChange { prefer: Some(text.to_owned()), ..JobChange::default() }));

@@ -17,8 +17,21 @@ use garrick_model::{
 use std::sync::Arc;
 
 /// The spec without what is large or private: script and environment.
+pub(super) fn told_spec(spec: &JobSpec) -> JobSpec {
+    JobSpec { script: None, environment: Arc::default(), ..spec.clone() }
+}
+
+/// The same without what the view says itself and nobody needs as it was asked for: see [`JobView::spec`].
 pub(super) fn shown_spec(spec: &JobSpec) -> Arc<JobSpec> {
-    Arc::new(JobSpec { script: None, environment: Arc::default(), ..spec.clone() })
+    Arc::new(JobSpec {
+        partitions: Vec::new(),
+        begin: None,
+        hold: false,
+        priority: None,
+        requeue: None,
+        array_task: None,
+        ..told_spec(spec)
+    })
 }
 
 /// The view of a job as of `now`.

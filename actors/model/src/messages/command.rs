@@ -588,8 +588,7 @@ impl JobChange {
         self.time_limit.is_some() || self.time_limit_delta_secs.is_some() && matches!(now, TimeLimit::Secs(_))
     }
 
-    /// Is it about nothing that admission decides: what it made of the request stays as it is? Reservations count to that,
-    /// since their owner takes those that end from the jobs that wait for them.
+    /// Is it about nothing that admission decides: what it made of the request stays as it is?
     pub fn is_aside(&self) -> bool {
         let rest = Self {
             priority: None,
@@ -599,7 +598,6 @@ impl JobChange {
             comment: None,
             admin_comment: None,
             array_limit: None,
-            reservations: None,
             ..self.clone()
         };
         rest == Self::default()

@@ -9,6 +9,7 @@ use crate::{
         record::{Phase, Run},
         start::COMMIT_LIMIT,
         state::JobEvent,
+        view,
     },
     license::messages::LicenseInput,
     node::messages::NodeInput,
@@ -99,7 +100,7 @@ impl JobCore {
         let component = HetComponent {
             job: self.record.id,
             sluid: self.record.sluid,
-            spec: self.shown_spec.clone(),
+            spec: Arc::new(view::told_spec(&self.record.spec)),
             nodes: run.allocation.nodes.clone(),
             partition: run.allocation.partition.clone(),
             tasks: self.record.resolved.tasks,
