@@ -300,7 +300,9 @@ fn appends_per_second() {
             let rate = rate(APPENDS, |events, tell| {
                 log.append(events, ReplyTo::calling(move |answer| tell.send(matches!(answer, Ok(Ok(_)))).unwrap()));
             });
-            follows.map(|thread| thread.join().unwrap());
+            if let Some(thread) = follows {
+                thread.join().unwrap();
+            }
             rate
         });
         for (what, (rate, used)) in [("writer alone", alone), ("log", unfollowed), ("log with a follower", followed)] {
