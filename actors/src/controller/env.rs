@@ -1,4 +1,4 @@
-//! What every actor of the controller shares: boards, shelves, ports, ids, and the way to each other.
+//! What every actor of the controller shares: boards, what is committed, ports, ids, and the way to each other.
 
 use super::{
     committed::Committed,

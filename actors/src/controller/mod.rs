@@ -10,7 +10,7 @@
 //! | `/node` | [`crate::node::shell::NodesSupervisor`] | which node actors run |
 //! | `/node/NAME` | [`crate::node::core::NodeCore`] | a node's state and free resources, the link to its agent |
 //! | `/partition`, `/partition/NAME` | [`crate::partition::shell`] | a partition's settings and state |
-//! | `/reservation` | [`crate::reservation::shell::ReservationsActor`] | all reservations |
+//! | `/reservation` | [`crate::reservation::core::ReservationsCore`] | all reservations |
 //! | `/steps` | [`crate::steps::core::StepsCore`] | reported steps, lists of steps being gathered |
 //! | `/scheduler` | [`crate::scheduler::shell::SchedulerActor`] | nothing: reads boards, proposes |
 //!

@@ -660,6 +660,37 @@ fn an_owner_that_failed_begins_anew_from_what_is_committed() {
     });
 }
 
+/// The front refuses what comes later; this was on its way when another controller began to lead.
+#[test]
+fn an_owner_whose_controller_does_not_lead_has_whoever_asks_try_again_and_goes_on_from_what_is_committed() {
+    with_system(async |system| {
+        let (mut rig, _agents) = rig(&system);
+        let job = rig.submitted(spec()).await;
+        rig.until(job, |view| view.eligible).await;
+        let owner = rig.controller.env.job(job).unwrap();
+        let hold = || {
+            let (reply, answer) = garrick_runtime::ReplyTo::channel();
+            let by = crate::job::messages::Authority { uid: 1001, admin: false };
+            let command = crate::job::messages::JobCommand::Hold { admin: false };
+            owner.try_send(crate::job::messages::JobMsg::command(by, None, command, reply)).unwrap();
+            answer
+        };
+        rig.journal.log.lose(Some("head2".to_owned()), 0);
+        for _ in 0..3 {
+            let refused = hold().await.unwrap();
+            assert!(matches!(refused, Err(Refusal::RetryAfter { .. })), "{refused:?}");
+        }
+        assert_eq!(rig.controller.env.committed.look(job, |record| record.hold), Some(None));
+        rig.journal.log.lead();
+        while hold().await.unwrap() != Ok(()) {
+            tokio::task::yield_now().await;
+        }
+        assert!(rig.controller.env.committed.look(job, |record| record.hold).unwrap().is_some());
+        rig.until(job, |view| view.reason == Reason::JobHeldUser).await;
+        replay_equals_live(&rig);
+    });
+}
+
 #[test]
 fn a_heterogeneous_job_is_suspended_and_resumed_as_a_whole() {
     with_system(async |system| {

@@ -17,6 +17,7 @@ use garrick_model::{
     ids::JobId,
     messages::node::{ControllerToNode, JobLaunch},
     packed_steps::StepTally,
+    refusal::Refusal,
     state::JobState,
     time::Timestamp,
     view::JobView,
@@ -131,6 +132,10 @@ impl Shell for JobCore {
 
     fn forget(&self, env: &Env) {
         forget(env, self.record().id);
+    }
+
+    fn try_again(after: Duration) -> JobAnswer {
+        JobAnswer::Done(Err(Refusal::RetryAfter { after }))
     }
 
     fn label(&self) -> String {

@@ -129,6 +129,10 @@ impl Shell for NodeCore {
         }
     }
 
+    fn try_again(after: Duration) -> Result<(), Refusal> {
+        Err(Refusal::RetryAfter { after })
+    }
+
     fn label(&self) -> String {
         format!("node/{}", self.settings().name)
     }

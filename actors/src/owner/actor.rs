@@ -6,8 +6,9 @@
 
 use super::{EffectOf, Letter, Out, Owner, Stage, Turn, outbox::Outbox, perform};
 use crate::controller::{
-    env::{Env, journal_outcome},
+    env::{Env, Saved, log_outcome},
     event::ControllerEvent,
+    log::AppendError,
 };
 use garrick_model::time::Timestamp;
 use garrick_runtime::{Actor, Context, Message, ReplyTo, TimerKey};
@@ -62,6 +63,8 @@ pub trait Shell: Owner {
     fn forget(&self, env: &Env);
     /// Its actor ends.
     fn ended(&self, _: &mut Self::Hands) {}
+    /// The answer to whatever was asked, where this controller does not lead.
+    fn try_again(after: Duration) -> Self::Answer;
     /// Which one, for logs.
     fn label(&self) -> String;
 }
@@ -89,8 +92,10 @@ pub enum OwnerMsg<O: Shell> {
         /// Batch.
         batch: u64,
         /// Outcome.
-        result: Result<(), String>,
+        result: Saved,
     },
+    /// From itself: it is time to look whether all that was appended is committed.
+    Behind,
     /// A handler that fails.
     #[cfg(test)]
     PanicForTests(ReplyTo<()>),
@@ -103,6 +108,7 @@ impl<O: Shell> Message for OwnerMsg<O> {
             Self::Ask { ask, .. } => O::ask_name(ask),
             Self::Hand { input: None, .. } => "Watch",
             Self::Journaled { .. } => "Journaled",
+            Self::Behind => "Behind",
             #[cfg(test)]
             Self::PanicForTests(_) => "PanicForTests",
         }
@@ -120,6 +126,8 @@ pub struct OwnerActor<O: Shell> {
     behind: bool,
     /// What came before there was a core.
     early: Vec<OwnerMsg<O>>,
+    /// This controller did not lead when something was appended last, and may do so after this.
+    leaderless: Option<Duration>,
     env: Arc<Env>,
     hands: O::Hands,
     outbox: Outbox<EffectOf<O>>,
@@ -183,7 +191,18 @@ impl<O: Shell> OwnerActor<O> {
     pub fn new(make: impl Fn(&Env) -> Option<O> + 'static, hands: O::Hands, env: Arc<Env>) -> Self {
         let (outbox, answers) = (Outbox::default(), BTreeMap::new());
         let make = Box::new(make);
-        Self { core: None, make, behind: false, early: Vec::new(), env, hands, outbox, requests: 0, answers }
+        Self {
+            core: None,
+            make,
+            behind: false,
+            early: Vec::new(),
+            leaderless: None,
+            env,
+            hands,
+            outbox,
+            requests: 0,
+            answers,
+        }
     }
 
     /// Where another actor had that owner before, its core is made once all that was appended is committed. After a panic that
@@ -205,6 +224,41 @@ impl<O: Shell> OwnerActor<O> {
         for message in std::mem::take(&mut self.early) {
             self.handle(cx, message);
         }
+    }
+
+    /// What comes while there is no core.
+    fn wait(&mut self, cx: &mut Context<Self>, message: OwnerMsg<O>) {
+        match (message, self.leaderless) {
+            (OwnerMsg::Journaled { batch: ALL_BEFORE, result: Ok(_) }, _) => {
+                self.leaderless = None;
+                self.begin(cx);
+            }
+            (OwnerMsg::Journaled { batch: ALL_BEFORE, result: Err(error) }, _) => {
+                tracing::warn!(path = %cx.path(), %error, "owner.not_built_anew");
+                self.leaderless = error.retry_after();
+                // Without such a time the process is about to end.
+                if let Some(after) = self.leaderless {
+                    cx.set_timer("behind", after, OwnerMsg::Behind);
+                }
+            }
+            // Of what it decided before.
+            (OwnerMsg::Journaled { .. }, _) => {}
+            (OwnerMsg::Behind, _) => self.append(cx, ALL_BEFORE, Vec::new()),
+            (OwnerMsg::Ask { reply, .. }, Some(after)) => reply.reply(O::try_again(after)),
+            (early, _) => self.early.push(early),
+        }
+    }
+
+    /// What it decided is not so, nor what it decided since. Where another controller leads, it begins anew from what is
+    /// committed once this one does again, and whoever waits for an answer is told to ask then.
+    fn not_saved(&mut self, cx: &mut Context<Self>, batch: u64, error: &AppendError) {
+        self.outbox.lost(batch);
+        // Without such a time the process is about to end; until then nothing that was not saved is promised.
+        let Some(after) = error.retry_after() else { return };
+        std::mem::take(&mut self.answers).into_values().for_each(|reply| reply.reply(O::try_again(after)));
+        self.outbox.lose_all();
+        (self.core, self.leaderless) = (None, Some(after));
+        cx.set_timer("behind", after, OwnerMsg::Behind);
     }
 
     fn run(&mut self, cx: &mut Context<Self>, input: O::Input) {
@@ -230,7 +284,7 @@ impl<O: Shell> OwnerActor<O> {
 
     fn append(&self, cx: &mut Context<Self>, batch: u64, events: Vec<ControllerEvent>) {
         let done = self.env.append(events);
-        cx.pipe(done, move |answer| OwnerMsg::Journaled { batch, result: journal_outcome(answer) });
+        cx.pipe(done, move |answer| OwnerMsg::Journaled { batch, result: log_outcome(answer) });
     }
 
     fn flush(&mut self, cx: &mut Context<Self>, again: &mut VecDeque<O::Input>) {
@@ -260,17 +314,7 @@ impl<O: Shell> Actor for OwnerActor<O> {
     }
 
     fn handle(&mut self, cx: &mut Context<Self>, message: OwnerMsg<O>) {
-        let Some(core) = &self.core else {
-            match message {
-                OwnerMsg::Journaled { batch: ALL_BEFORE, result: Ok(()) } => self.begin(cx),
-                // The process is about to end.
-                OwnerMsg::Journaled { result, .. } => {
-                    tracing::error!(path = %cx.path(), ?result, "owner.not_built_anew")
-                }
-                early => self.early.push(early),
-            }
-            return;
-        };
+        let Some(core) = &self.core else { return self.wait(cx, message) };
         match message {
             OwnerMsg::Input(input) => self.run(cx, input),
             OwnerMsg::Ask { ask, reply } => {
@@ -288,17 +332,17 @@ impl<O: Shell> Actor for OwnerActor<O> {
             }
             OwnerMsg::Journaled { batch, result } => {
                 match result {
-                    Ok(()) => self.outbox.saved(batch),
+                    Ok(_) => self.outbox.saved(batch),
                     Err(error) => {
-                        // The process is about to end; until then nothing that was not saved may be promised.
-                        tracing::error!(owner = core.label(), error, "owner.not_saved");
-                        self.outbox.lost(batch);
+                        tracing::error!(owner = core.label(), %error, "owner.not_saved");
+                        return self.not_saved(cx, batch, &error);
                     }
                 }
                 let mut again = VecDeque::new();
                 self.flush(cx, &mut again);
                 self.go_on(cx, again);
             }
+            OwnerMsg::Behind => {}
             #[cfg(test)]
             OwnerMsg::PanicForTests(_) => panic!("a handler that fails"),
         }

@@ -51,6 +51,11 @@ impl<E> Outbox<E> {
         self.batches.retain(|b| b.number != number);
     }
 
+    /// Nothing of what waits will ever be.
+    pub fn lose_all(&mut self) {
+        self.batches.clear();
+    }
+
     /// Nothing waits.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()

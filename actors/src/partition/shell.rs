@@ -11,9 +11,9 @@ use crate::{
         actor::{Came, OwnerActor, Shell},
     },
 };
-use garrick_model::{time::Timestamp, view::PartitionView};
+use garrick_model::{refusal::Refusal, time::Timestamp, view::PartitionView};
 use garrick_runtime::{Actor, ChildEvent, ChildSpec, Context, Message, TimerKey};
-use std::{collections::BTreeSet, convert::Infallible, sync::Arc};
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
 impl Shell for PartitionCore {
     type Ask = PartitionUpdate;
@@ -62,6 +62,10 @@ impl Shell for PartitionCore {
     }
 
     fn forget(&self, _: &Env) {}
+
+    fn try_again(after: Duration) -> Result<(), Refusal> {
+        Err(Refusal::RetryAfter { after })
+    }
 
     fn label(&self) -> String {
         format!("partition/{}", self.name())

@@ -13,6 +13,7 @@ use crate::{
 };
 use garrick_model::{
     config::Config,
+    refusal::Refusal,
     time::{Timestamp, system_zone},
 };
 use garrick_runtime::TimerKey;
@@ -93,6 +94,10 @@ impl Shell for ReservationsCore {
     }
 
     fn forget(&self, _: &Env) {}
+
+    fn try_again(after: Duration) -> Result<String, Refusal> {
+        Err(Refusal::RetryAfter { after })
+    }
 
     fn label(&self) -> String {
         "reservation".to_owned()

@@ -11,9 +11,9 @@ use crate::{
         actor::{Came, Shell},
     },
 };
-use garrick_model::time::Timestamp;
+use garrick_model::{messages::command::CommandReply, refusal::Refusal, time::Timestamp};
 use garrick_runtime::TimerKey;
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 impl Shell for StepsCore {
     type Ask = StepsAsk;
@@ -63,6 +63,10 @@ impl Shell for StepsCore {
     }
 
     fn forget(&self, _: &Env) {}
+
+    fn try_again(after: Duration) -> CommandReply {
+        CommandReply::Refused(Refusal::RetryAfter { after })
+    }
 
     fn label(&self) -> String {
         "steps".to_owned()
