@@ -126,13 +126,15 @@ impl World {
         }
         // The links broke with the controller: its next life does not hear of it.
         self.lose_controller_messages();
-        let replayed = match self.read_disk() {
-            Ok(replayed) => replayed,
+        let (replayed, came_through) = match self.read_disk() {
+            Ok(read) => read,
             Err(what) => return self.broken = Some(("the_journal_can_be_read_after_every_crash", what)),
         };
-        if self.random.one_in_thousand(500) {
+        let shortened = self.random.one_in_thousand(500);
+        if shortened {
             self.disk.replace(&replayed.clone().into_events());
         }
+        self.accountant_again(&came_through, &replayed.progress, shortened);
         self.replayed = replayed.clone();
         self.note_leaders_again();
         self.start_controller(replayed);
@@ -140,7 +142,8 @@ impl World {
         self.touched.all = true;
     }
 
-    fn read_disk(&mut self) -> Result<Replayed, String> {
+    /// What it comes to, and what came through of what was being written.
+    fn read_disk(&mut self) -> Result<(Replayed, Vec<ControllerEvent>), String> {
         if self.has(Mutation::JournalsAreDamaged) {
             self.disk.damage(&mut self.random);
         }
@@ -161,7 +164,7 @@ impl World {
         if lost > 0 {
             self.ledger.counts.add("loss of what was not saved");
         }
-        Ok(replayed)
+        Ok((replayed, survived.to_vec()))
     }
 
     /// Whoever got no answer tries again.
@@ -210,11 +213,16 @@ impl World {
                 owner => self.send(Place::Disk, Happening::Saved(owner, append.batch)),
             }
         }
+        self.accountant_turn();
         self.write();
     }
 
     fn is_on_disk(&mut self, append: &Append) {
         append.events.iter().for_each(|event| self.saved.note(event));
+        if let Some(followed) = self.disk.followed() {
+            followed.committed(&append.events);
+            self.accountant.note(&append.events);
+        }
     }
 
     /// The owner hears of it.

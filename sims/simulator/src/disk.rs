@@ -5,8 +5,11 @@
 //! Now and then the log takes nothing new: it is busy, or another controller leads for a while. Whoever submits then is told to try
 //! again.
 
-use super::random::Random;
-use garrick_actors::controller::{event::ControllerEvent, log::AppendError};
+use super::{follower::Followed, random::Random};
+use garrick_actors::controller::{
+    event::{ControllerEvent, Following},
+    log::{ACCOUNTING, AppendError},
+};
 use garrick_journal::{JournalError, Reader, frame, header};
 use garrick_model::{ids::JobId, time::Timestamp};
 use std::{collections::BTreeSet, path::Path, time::Duration};
@@ -52,7 +55,7 @@ pub(super) enum Offered {
 }
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Disk {
     /// What a crash leaves for certain.
     image: Vec<u8>,
@@ -64,6 +67,10 @@ pub(super) struct Disk {
     /// Jobs that are submitted in those two.
     entering: BTreeSet<JobId>,
     moods: Moods,
+    /// What those see who follow, where there is one.
+    followed: Option<Followed>,
+    /// What it has to say, appended with what is appended next.
+    say: Vec<ControllerEvent>,
 }
 
 /// What a crash left.
@@ -82,8 +89,11 @@ impl Disk {
         let mut random = Random::new(seed ^ 0x6c6f_6720_6d6f_6f64);
         let often = random.pick(&[0, 10, 30, 120]).copied().unwrap_or(0);
         let (writing, waiting, entering) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let followed = random.one_in_thousand(400).then(Followed::new);
+        let registered = ControllerEvent::Follower { name: ACCOUNTING.to_owned(), is: Following::Registered };
+        let say = followed.iter().map(|_| registered.clone()).collect();
         let moods = Moods { random, often, now: None };
-        Self { image: header().to_vec(), events: 0, apart, writing, waiting, entering, moods }
+        Self { image: header().to_vec(), events: 0, apart, writing, waiting, entering, moods, followed, say }
     }
 
     /// Whether what begins something new is taken now. While it is `calm` it is.
@@ -111,13 +121,31 @@ impl Disk {
         Offered::Refused(why)
     }
 
+    /// True this many times in a thousand.
+    pub(super) fn has_a_mind(&mut self, times: u32) -> bool {
+        self.moods.random.one_in_thousand(times)
+    }
+
+    pub(super) fn say(&mut self, event: ControllerEvent) {
+        self.say.push(event);
+    }
+
+    pub(super) const fn followed(&self) -> Option<&Followed> {
+        self.followed.as_ref()
+    }
+
+    pub(super) const fn followed_mut(&mut self) -> Option<&mut Followed> {
+        self.followed.as_mut()
+    }
+
     /// Is the job being saved? Nobody is shown it yet.
     pub(super) fn is_entering(&self, job: JobId) -> bool {
         self.entering.contains(&job)
     }
 
     /// Queues events to be written together: one record, as the controller's journal port has it.
-    pub(super) fn append(&mut self, owner: Writer, batch: u64, events: Vec<ControllerEvent>) {
+    pub(super) fn append(&mut self, owner: Writer, batch: u64, mut events: Vec<ControllerEvent>) {
+        events.append(&mut self.say);
         let bytes = if self.apart { framed(&events) } else { framed(&[ControllerEvent::from(events.clone())]) };
         if matches!(owner, Writer::Front(_)) {
             self.entering.extend(events.iter().filter_map(about));
@@ -170,6 +198,7 @@ impl Disk {
     pub(super) fn crash(&mut self, random: &mut Random) -> Result<Left, JournalError> {
         self.waiting.clear();
         self.entering.clear();
+        self.say.clear();
         let mut unsure = Vec::new();
         for append in std::mem::take(&mut self.writing) {
             unsure.extend(append.bytes);

@@ -9,6 +9,7 @@
 //! | `heterogeneous` | jobs of several components, and whether these stay together |
 //! | `reservations` | reservations that begin and end, and whether they are kept |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
+//! | `follower` | somebody who follows the log by name |
 //! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
 //! | `machine` | carries out what agents want |
 //! | `stepds`, `stepd_life` | `stepd`s that start, work, report, die |
@@ -48,6 +49,7 @@ mod crew;
 mod dependencies;
 mod disk;
 mod faults;
+mod follower;
 mod forgers;
 mod heterogeneous;
 pub mod ledger;

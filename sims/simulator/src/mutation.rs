@@ -95,6 +95,8 @@ pub enum Mutation {
     NodesSpeakForRoot,
     /// A node begins a shepherd for whoever asks.
     CredentialsAreNotLookedAt,
+    /// What followers of the log have not acknowledged is purged.
+    PurgingOvertakesFollowers,
     /// What the log refuses is saved all the same.
     SubmissionsAreKeptThoughRefused,
     /// An assertion of a job's owner fails now and then.
@@ -130,6 +132,7 @@ impl Mutation {
         (Self::ConditionsAreMetEarly, "a_dependent_job_does_not_start_before_its_condition_holds"),
         (Self::ReservationsAreForgotten, "a_reservation_is_kept_for_its_jobs"),
         (Self::JournalsAreDamaged, "the_journal_can_be_read_after_every_crash"),
+        (Self::PurgingOvertakesFollowers, "whoever_follows_the_log_sees_each_event_once_and_in_order"),
         (Self::SubmissionsAreKeptThoughRefused, "a_submission_that_is_refused_leaves_nothing_behind"),
         (Self::AnyNodeIsBelieved, "a_forger_changes_nobody_elses_job"),
         (Self::RepeatsAreNews, "a_repeated_report_changes_nothing"),

@@ -82,6 +82,7 @@ const ON_THE_WAY: &[&str] = &[
     "the_controller_counts_the_steps_that_were",
     "the_journal_can_be_read_after_every_crash",
     "what_was_cancelled_does_not_start",
+    "whoever_follows_the_log_sees_each_event_once_and_in_order",
     DRAINS,
     PANICS,
 ];

@@ -6,6 +6,7 @@ use super::{
     controller::Outboxes,
     crew::Crew,
     disk::{Disk, Writer},
+    follower::Accountant,
     forgers::Forgers,
     ledger::{Counts, Ledger, Promises},
     machine::Machine,
@@ -208,6 +209,8 @@ pub struct World {
     pub(super) ids: IdSource,
     pub(super) epoch: u64,
     pub(super) disk: Disk,
+    /// Follows the log.
+    pub(super) accountant: Accountant,
     /// The disk is slow until then.
     pub(super) slow_until: Timestamp,
     pub(super) outboxes: Outboxes,
@@ -312,6 +315,7 @@ impl World {
             promises: Promises::default(),
             unanswered: BTreeSet::new(),
             turned_away: Vec::new(),
+            accountant: Accountant::default(),
             cancels: BTreeMap::new(),
             requests: 0,
             broken: None,
