@@ -26,13 +26,6 @@ use garrick_actors::{
         messages::{NodeEffect, NodeErrand, NodeInput, NodeSite, NodeTimer, ReturnToService},
     },
     owner::{Effect, Letter, Owner, Stage, Turn, outbox::Outbox, perform},
-    scheduler::{
-        facts::ClusterView,
-        licenses::LicenseFacts,
-        plan::plan,
-        shell::{partition_facts, policy},
-        turns::turns,
-    },
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -58,21 +51,11 @@ pub(super) struct Outboxes {
     pub(super) nodes: Vec<Outbox<NodeEffect>>,
 }
 
-/// The scheduler's memory between two passes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Passes {
-    number: u64,
-    outstanding: usize,
-    last: Timestamp,
-    changed: bool,
-}
-
 impl World {
     /// Starts (again) from what was replayed.
     pub(super) fn start_controller(&mut self, replayed: Replayed) {
         self.epoch = replayed.epoch + 1;
         self.ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
-        self.scheduler.outstanding = 0;
         self.shown_jobs.clear();
         self.lives.clear();
         self.node_lives = vec![0; self.config.nodes.len()];
@@ -111,6 +94,7 @@ impl World {
             }
             self.start_job(record);
         }
+        self.start_scheduler();
     }
 
     pub(super) fn holds_of(&self, node: usize) -> BTreeSet<(JobId, Sluid)> {
@@ -268,7 +252,7 @@ impl World {
             config: &self.config,
             partitions: &self.partitions,
             feasibility: &mut self.feasibility,
-            priority: None,
+            priority: self.scheduler.rules.as_deref(),
             known_job: &known_job,
             reservation: &|_| None,
             job_submit: &NoJobSubmit,
@@ -390,6 +374,7 @@ impl World {
         // With what the leader of a heterogeneous job has recorded for it and it has not heard.
         let record = self.replayed.jobs.get(&job).cloned().unwrap_or(known);
         self.meets_job("owner of a job failed", job);
+        self.forget_answers(job);
         if leftover.forgotten {
             self.ledger.counts.add("owner of a forgotten job failed");
         }
@@ -440,14 +425,17 @@ impl World {
             Letter::Licenses(input) => {
                 let (mut out, clock) = (Vec::new(), self.clock());
                 Owner::handle(&mut self.licenses, clock, &mut self.ids, input, &mut out);
-                self.scheduler.changed = true;
                 for effect in out {
                     if let Effect::Tell(letter) = effect {
                         self.post(from, letter);
                     }
                 }
             }
-            Letter::Outcome { pass, .. } => self.answered(pass),
+            Letter::Outcome { pass, accepted } => {
+                if let Place::Job(job) = from {
+                    self.send(from, Happening::Outcome { job, pass, accepted });
+                }
+            }
             Letter::Begin { record, first } => {
                 let task = record.id;
                 self.start_job(*record);
@@ -548,66 +536,6 @@ impl World {
             perform(effects, &mut NodeStage(self, node));
         }
     }
-
-    fn answered(&mut self, pass: u64) {
-        if pass == self.scheduler.number {
-            self.scheduler.outstanding = self.scheduler.outstanding.saturating_sub(1);
-        }
-    }
-
-    fn license_facts(&self) -> LicenseFacts {
-        let end = |job| self.shown_jobs.get(&job).and_then(|view| view.end_time);
-        let held = self.licenses.holds().map(|(job, licenses)| (job, licenses.clone(), end(job))).collect();
-        let (totals, hres) = (self.licenses.totals().clone(), Arc::clone(self.licenses.hres()));
-        LicenseFacts { totals, held, hres, inside: BTreeMap::new() }
-    }
-
-    /// A pass when something changed and the last one's proposals are answered, or not for too long.
-    pub(super) fn pass(&mut self) {
-        self.after(self.mix.pass_ms, Happening::Pass);
-        let since = self.now.since(self.scheduler.last);
-        let waits = self.scheduler.outstanding > 0 && since < Duration::from_secs(5);
-        if waits || !(self.scheduler.changed || since >= Duration::from_secs(30)) {
-            return;
-        }
-        let jobs: Vec<_> = self.shown_jobs.values().cloned().collect();
-        let facts = self.partitions.iter().map(|p| partition_facts(p, self.shown_nodes.len())).collect();
-        // Passes take time: what is shown of a node may be older than what its owner has.
-        let stale = !self.is_calm() && self.random.one_in_thousand(200);
-        let nodes = if stale { &self.earlier_nodes } else { &self.shown_nodes };
-        let mut view = ClusterView::new(policy(&self.config), &jobs, nodes, facts);
-        view.licenses = self.license_facts();
-        if !self.has(Mutation::ReservationsAreForgotten) {
-            view.reservations = self.reservations_over(nodes);
-        }
-        let turns = turns(&view, self.clock());
-        let made = plan(&view, self.clock());
-        let number = self.scheduler.number + 1;
-        let outstanding = made.starts.len() + made.preemptions.len() + made.resumptions.len() + turns.proposals.len();
-        self.scheduler = Passes { number, outstanding, last: self.now, changed: false };
-        for mut one in turns.proposals {
-            one.pass = number;
-            self.ledger.counts.add("turn");
-            self.send(Place::Scheduler, Happening::Job(one.job, JobInput::Turn(one)));
-        }
-        for mut one in made.resumptions {
-            one.pass = number;
-            self.send(Place::Scheduler, Happening::Job(one.job, JobInput::GoOn(Box::new(one))));
-        }
-        for mut one in made.preemptions {
-            one.pass = number;
-            self.send(Place::Scheduler, Happening::Job(one.job, JobInput::Preempt(Box::new(one))));
-        }
-        for mut start in made.starts {
-            start.pass = number;
-            self.send(Place::Scheduler, Happening::Job(start.job, JobInput::Start(Box::new(start))));
-        }
-        for (job, reason) in made.reasons {
-            if self.shown_jobs.get(&job).is_none_or(|view| view.reason != reason) {
-                self.send(Place::Scheduler, Happening::Job(job, JobInput::Considered { reason, expected: None }));
-            }
-        }
-    }
 }
 
 /// What a job's verbs come to in the world.
@@ -662,7 +590,7 @@ impl Stage<JobCore> for JobStage<'_> {
     fn publish(&mut self, shown: JobShown) {
         if let JobShown::View(view) = shown {
             self.0.shown_jobs.insert(self.1, view);
-            self.0.scheduler.changed = true;
+            self.0.is_shown(|seen| &mut seen.jobs);
         }
     }
 
@@ -677,6 +605,7 @@ impl Stage<JobCore> for JobStage<'_> {
     fn stop(&mut self) {
         self.0.jobs.remove(&self.1);
         self.0.shown_jobs.remove(&self.1);
+        self.0.is_shown(|seen| &mut seen.jobs);
     }
 }
 
@@ -719,7 +648,7 @@ impl Stage<NodeCore> for NodeStage<'_> {
             Arc::make_mut(&mut view).shape = world.config.nodes[*node].settings.shape.clone();
         }
         world.earlier_nodes[*node] = std::mem::replace(&mut world.shown_nodes[*node], view);
-        world.scheduler.changed = true;
+        world.is_shown(|seen| &mut seen.nodes);
     }
 
     fn answer(&mut self, _: u64, _: Result<(), Refusal>) {}

@@ -120,6 +120,14 @@ impl World {
             Shape::NoRequeue => spec.requeue = Some(false),
             Shape::Named => spec.nodelist = vec![format!("n{}", self.random.between(0, self.setup().nodes.max(2) - 1))],
         }
+        if self.random.one_in_thousand(self.mix.memory) {
+            // Fewer CPUs than a node has fill it, and jobs that share CPUs do not share memory.
+            spec.memory = MemoryRequest::PerCpu(MemoryMib(u64::from(self.random.between(250, 750))));
+            let anywhere = spec.partitions.is_empty() && spec.constraint.is_none() && spec.nodelist.is_empty();
+            if anywhere && self.random.one_in_thousand(500) {
+                spec.partitions = vec!["turns".to_owned()];
+            }
+        }
         if self.random.one_in_thousand(self.mix.no_requeue) {
             spec.requeue = Some(false);
         }

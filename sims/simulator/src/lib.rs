@@ -1,10 +1,12 @@
-//! A whole cluster in one thread: the cores of the controller (jobs, nodes, admission, plan) and of the nodes' agents as
+//! A whole cluster in one thread: the cores of the controller (jobs, nodes, admission, scheduler) and of the nodes' agents as
 //! they ship, with a fake clock, made-up links, machines and `stepd`s around them. One seed decides everything.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`world`] | the clock, the queue of what happens, and who is there |
-//! | `controller` | carries out what job and node cores want; submission, scheduling, restart from the journal |
+//! | `controller` | carries out what job and node cores want; submission, restart from the journal |
+//! | `passes` | carries out what the scheduler's core wants: pictures, plans that take time, proposals |
+//! | `proposals` | whether what the scheduler says is as it should be |
 //! | `dependencies` | whether a job that starts was allowed to |
 //! | `heterogeneous` | jobs of several components, and whether these stay together |
 //! | `reservations` | reservations that begin and end, and whether they are kept |
@@ -56,6 +58,8 @@ pub mod meetings;
 mod mix;
 pub mod mutation;
 mod network;
+mod passes;
+mod proposals;
 pub mod random;
 mod reservations;
 pub mod rules;

@@ -1,14 +1,12 @@
 //! Reservations that begin and end, known from the start on, and that those who are not in them stay away.
 
 use super::world::World;
-use garrick_actors::{job::record::Run, scheduler::reservations::Reservations};
+use garrick_actors::job::record::Run;
 use garrick_model::{
     ids::JobId,
     reservation::{AccessList, Reservation},
     time::Timestamp,
-    view::NodeView,
 };
-use jiff::tz::TimeZone;
 use std::{sync::Arc, time::Duration};
 
 /// So many there are.
@@ -39,12 +37,8 @@ pub(super) fn some_reservations(begin: Timestamp, nodes: u32) -> Vec<Arc<Reserva
 
 impl World {
     /// Those that are not over, as their owner shows them.
-    fn shown_reservations(&self) -> Vec<Arc<Reservation>> {
+    pub(super) fn shown_reservations(&self) -> Vec<Arc<Reservation>> {
         self.reservations.iter().filter(|reservation| reservation.end > self.clock()).cloned().collect()
-    }
-
-    pub(super) fn reservations_over(&self, nodes: &[Arc<NodeView>]) -> Reservations {
-        Reservations::new(&self.shown_reservations(), nodes, Vec::new(), self.clock(), &TimeZone::UTC)
     }
 
     /// Is any of these still to come, or there?
