@@ -26,6 +26,8 @@ use garrick_actors::{
         messages::{NodeEffect, NodeErrand, NodeInput, NodeSite, NodeTimer, ReturnToService},
     },
     owner::{Effect, Letter, Owner, Stage, Turn, outbox::Outbox, perform},
+    partition::messages::PartitionEffect,
+    reservation::owner::ReservationEffect,
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -49,6 +51,8 @@ use std::{
 pub(super) struct Outboxes {
     pub(super) jobs: BTreeMap<JobId, Outbox<JobEffect>>,
     pub(super) nodes: Vec<Outbox<NodeEffect>>,
+    pub(super) reservations: Outbox<ReservationEffect>,
+    pub(super) partitions: Vec<Outbox<PartitionEffect>>,
 }
 
 impl World {
@@ -65,7 +69,14 @@ impl World {
         self.outboxes =
             Outboxes { nodes: self.config.nodes.iter().map(|_| Outbox::default()).collect(), ..Default::default() };
         // On disk before anybody is served.
-        self.append(Writer::Start, 0, vec![ControllerEvent::Started { epoch: self.epoch }]);
+        let mut first = vec![ControllerEvent::Started { epoch: self.epoch }];
+        for (name, saved) in
+            replayed.reservations.iter().filter(|(name, _)| !self.replayed.reservations.contains_key(*name))
+        {
+            first
+                .push(ControllerEvent::Reservation { reservation: name.clone(), saved: Some(Box::new(saved.clone())) });
+        }
+        self.append(Writer::Start, 0, first);
         for append in self.disk.write_all() {
             self.is_on_disk(&append);
         }
@@ -86,6 +97,8 @@ impl World {
             self.nodes[node].resume(clock, &mut out);
             self.node_effects(node, out);
         }
+        self.start_partitions(&replayed);
+        self.start_reservations(replayed.reservations);
         self.licenses = LicenseAccount::default();
         self.licenses.configure(&self.config.licenses, &self.config.hres);
         for record in replayed.jobs.into_values() {
@@ -159,7 +172,7 @@ impl World {
     }
 
     /// Saves events together; the owner is told when they are on disk.
-    fn append(&mut self, owner: Writer, batch: u64, events: Vec<ControllerEvent>) {
+    pub(super) fn append(&mut self, owner: Writer, batch: u64, events: Vec<ControllerEvent>) {
         events.iter().for_each(|event| self.record(event));
         self.disk.append(owner, batch, events);
         self.write();
@@ -216,6 +229,14 @@ impl World {
                     self.outboxes.nodes[node].saved(batch & u64::from(u32::MAX));
                 }
                 self.flush_node(node);
+            }
+            Writer::Reservations => {
+                self.outboxes.reservations.saved(batch);
+                self.flush_reservations();
+            }
+            Writer::Partition(partition) => {
+                self.outboxes.partitions[partition].saved(batch);
+                self.flush_partition(partition);
             }
             Writer::Front(_) | Writer::Start => {}
         }

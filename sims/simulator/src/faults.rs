@@ -274,6 +274,8 @@ impl World {
             Fault::Release => self.command_some("release", JobCommand::Release),
             Fault::Suspend => self.command_some("suspend", JobCommand::Suspend),
             Fault::Resume => self.command_some("resume", JobCommand::Resume),
+            Fault::Reservation => self.change_some_reservation(),
+            Fault::Partition => self.change_some_partition(),
             Fault::Busy => self.busy(node),
             Fault::Wipe => {
                 self.meets_node("machine set up anew", node);
@@ -498,6 +500,7 @@ impl World {
                 self.resume_node(node);
             }
         }
+        self.raise_partitions();
         let never = self.never_fit();
         let gone = |name: &String| self.config.node(name).is_some_and(|n| self.machines[n.index.0 as usize].dead);
         let asks_for = |core: &JobCore| core.record().spec.reservations.clone();

@@ -9,7 +9,8 @@
 //! | `proposals` | whether what the scheduler says is as it should be |
 //! | `dependencies` | whether a job that starts was allowed to |
 //! | `heterogeneous` | jobs of several components, and whether these stay together |
-//! | `reservations` | reservations that begin and end, and whether they are kept |
+//! | `reservations` | the owner of reservations, who changes them, and whether they are kept |
+//! | `partitions` | owners of partitions, and who changes them |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
 //! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
 //! | `machine` | carries out what agents want |
@@ -40,7 +41,7 @@
 //!
 //! # What is not simulated
 //!
-//! The accounting service, several controllers, changes of reservations.
+//! The accounting service, several controllers, nodes that are made and deleted, a configuration that is read again.
 
 #[path = "../../../actors/src/stepmgr/company.rs"]
 #[allow(dead_code, missing_docs, clippy::unwrap_used)]
@@ -58,6 +59,7 @@ pub mod meetings;
 mod mix;
 pub mod mutation;
 mod network;
+mod partitions;
 mod passes;
 mod proposals;
 pub mod random;

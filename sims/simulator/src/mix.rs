@@ -70,6 +70,10 @@ pub(super) enum Fault {
     Busy,
     Wipe,
     Gone,
+    /// A reservation is made, changed or ended.
+    Reservation,
+    /// A partition does not serve for some time.
+    Partition,
 }
 
 /// How jobs come to their priorities.
@@ -155,6 +159,8 @@ const FAULTS: &[(Fault, u32)] = &[
     (Fault::Busy, 2),
     (Fault::Wipe, 2),
     (Fault::Gone, 4),
+    (Fault::Reservation, 4),
+    (Fault::Partition, 2),
 ];
 
 /// See the module. Chances are in thousandths.

@@ -29,7 +29,7 @@ use garrick_model::{
     refusal::Refusal,
     resources::MemoryMib,
     state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
-    view::NodeView,
+    view::{NodeView, PartitionState},
 };
 use std::sync::Arc;
 
@@ -119,6 +119,12 @@ pub enum Mutation {
     LostNodesStayInThePlan,
     /// Who waits for a turn is not told that it is his.
     TurnsAreForgotten,
+    /// A reservation that is gone is shown as it was.
+    DeletedReservationsStay,
+    /// A change of a reservation is not shown.
+    ReservationsStayAsTheyWere,
+    /// The scheduler does not look at whether partitions serve.
+    PartitionsThatAreDownServe,
 }
 
 impl Mutation {
@@ -165,6 +171,9 @@ impl Mutation {
         (Self::QuotasAreNotSpent, "no_more_start_in_an_interval_than_may"),
         (Self::LostNodesStayInThePlan, "a_start_is_proposed_where_nodes_serve"),
         (Self::TurnsAreForgotten, "who_waits_for_a_turn_has_it"),
+        (Self::DeletedReservationsStay, "what_is_shown_of_reservations_is_what_is_saved"),
+        (Self::ReservationsStayAsTheyWere, "what_is_shown_of_reservations_is_what_is_saved"),
+        (Self::PartitionsThatAreDownServe, "a_start_is_proposed_where_partitions_serve"),
     ];
 }
 
@@ -352,6 +361,9 @@ impl World {
                 let (base, flags) = (NodeBase::Up, NodeFlags::default());
                 *node = Arc::new(NodeView { base, flags, ..(**node).clone() });
             }
+        }
+        if self.has(Mutation::PartitionsThatAreDownServe) {
+            view.partitions.iter_mut().for_each(|partition| partition.state = PartitionState::Up);
         }
         if self.has(Mutation::QuotasAreNotSpent)
             && let Some(bounds) = &view.policy.bounds

@@ -17,7 +17,7 @@ use garrick_actors::{
 use garrick_model::{
     ids::JobId,
     time::Timestamp,
-    view::{JobView, NodeView},
+    view::{JobView, NodeView, PartitionState},
 };
 use jiff::tz::TimeZone;
 use std::{
@@ -62,6 +62,8 @@ pub(super) struct Look {
     /// By the controller's clock.
     pub(super) as_of: Timestamp,
     pub(super) nodes: Vec<Arc<NodeView>>,
+    /// With their names.
+    pub(super) partitions: Vec<(String, PartitionState)>,
     /// Somebody waits who may start.
     pub(super) waits: bool,
 }
@@ -188,7 +190,8 @@ impl World {
         self.against_priorities();
         let picture = Box::new(self.picture());
         let (nodes, waits) = (picture.view.nodes.clone(), picture.view.pending.iter().any(|job| job.eligible));
-        self.scheduler.making = Some((picture, Look { as_of: self.clock(), nodes, waits }));
+        let partitions = self.partitions.iter().map(|p| (p.config.name.clone(), p.state)).collect();
+        self.scheduler.making = Some((picture, Look { as_of: self.clock(), nodes, partitions, waits }));
         let most = if self.is_calm() { 0 } else { self.mix.plan_ms };
         if most == 0 {
             return self.planned();
@@ -239,7 +242,7 @@ impl World {
             reservations: &if self.has(Mutation::ReservationsAreForgotten) {
                 Vec::new()
             } else {
-                self.shown_reservations()
+                self.shown_reservations.list()
             },
             licenses: self.licenses.clone(),
             qos: Arc::clone(&self.scheduler.qos),

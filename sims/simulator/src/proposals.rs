@@ -6,7 +6,7 @@ use garrick_actors::{
     job::messages::JobInput,
     scheduler::{core::SchedulerEffect, facts::in_service, plan::StartProposal, priority},
 };
-use garrick_model::{ids::JobId, state::JobState, time::Timestamp};
+use garrick_model::{ids::JobId, state::JobState, time::Timestamp, view::PartitionState};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -37,8 +37,11 @@ impl Watch {
     }
 }
 
-/// What is proposed, apart from where: a job, which of its tasks, and the kind.
-fn proposal(effect: &SchedulerEffect) -> Option<((JobId, Option<u32>, &'static str), u64)> {
+/// A job, which of its tasks, and what for.
+type Proposed = (JobId, Option<u32>, &'static str);
+
+/// What is proposed, with the number of the pass.
+fn proposal(effect: &SchedulerEffect) -> Option<(Proposed, u64)> {
     let SchedulerEffect::ToJob(job, input) = effect else { return None };
     let (kind, task, pass) = match input {
         JobInput::Start(start) => ("a start", start.array_index, start.pass),
@@ -77,6 +80,14 @@ impl World {
                 let what = format!("job {} is to start on node {node}, which shows {view:?}", start.job.0);
                 self.broken = Some(("a_start_is_proposed_where_nodes_serve", what));
             }
+        }
+        let down = |start: &StartProposal| {
+            let states = look.partitions.iter().filter(|(name, _)| **name == start.partition);
+            states.map(|(_, state)| *state).find(|state| !matches!(state, PartitionState::Up | PartitionState::Drain))
+        };
+        if let Some((start, state)) = starts(out).find_map(|start| Some((start, down(start)?))) {
+            let what = format!("job {} is to start in {}, which is {state:?}", start.job.0, start.partition);
+            self.broken = Some(("a_start_is_proposed_where_partitions_serve", what));
         }
         self.against_quota(look, out);
     }

@@ -64,6 +64,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("no_run_goes_on_where_its_node_was_given_up", no_run_goes_on_where_its_node_was_given_up),
     ("a_proposal_is_answered", a_proposal_is_answered),
     ("who_waits_for_a_turn_has_it", who_waits_for_a_turn_has_it),
+    ("what_is_shown_of_reservations_is_what_is_saved", what_is_shown_of_reservations_is_what_is_saved),
 ];
 
 /// Rules that are checked where something happens, and not by looking at what is there.
@@ -80,6 +81,7 @@ const ON_THE_WAY: &[&str] = &[
     "a_run_ends_when_its_time_is_over",
     "a_shepherd_is_begun_once",
     "a_start_is_proposed_where_nodes_serve",
+    "a_start_is_proposed_where_partitions_serve",
     "a_submission_that_is_refused_leaves_nothing_behind",
     "a_user_commands_only_own_jobs",
     "an_accepted_step_ends_once_and_runs_once",
@@ -417,6 +419,11 @@ pub fn a_proposal_is_answered(world: &World, scope: &Scope) -> Result<(), String
 /// Where jobs share CPUs, nobody waits for longer than the others take.
 pub fn who_waits_for_a_turn_has_it(world: &World, scope: &Scope) -> Result<(), String> {
     scope.jobs.iter().try_for_each(|job| world.has_its_turn(*job))
+}
+
+/// As soon as nothing of them is on its way to the disk.
+pub fn what_is_shown_of_reservations_is_what_is_saved(world: &World, scope: &Scope) -> Result<(), String> {
+    if scope.all { world.shows_reservations_as_saved() } else { Ok(()) }
 }
 
 /// Checked from the moment when faults stop.

@@ -14,7 +14,7 @@ use super::{
     passes::Scheduler,
     proposals::Watch,
     random::Random,
-    reservations::some_reservations,
+    reservations::{ShownReservations, some_reservations},
     rules::{RULES, Scope, Violation},
     stepds::{Launch, ToStepd},
     story::{Story, Subjects},
@@ -36,7 +36,8 @@ use garrick_actors::{
         messages::{NodeInput, NodeTimer},
     },
     node_agent::{AgentInput, AgentTimer, RunKey},
-    partition::core::PartitionCore,
+    partition::{core::PartitionCore, messages::PartitionInput},
+    reservation::{core::ReservationsCore, owner::ReservationInput},
     scheduler::{
         core::{SchedulerInput, SchedulerTimer},
         facts::ClusterView,
@@ -48,7 +49,6 @@ use garrick_model::{
     config::{self, Config},
     ids::{JobId, Sluid},
     messages::node::ControllerToNode,
-    reservation::Reservation,
     resources::NodeShape,
     spec::JobSpec,
     state::{JobState, Reason},
@@ -86,6 +86,8 @@ pub(super) enum Place {
     Agent(usize),
     Machine(usize),
     Stepd(usize, RunKey),
+    Reservations,
+    Partition(usize),
 }
 
 /// What happens.
@@ -132,6 +134,11 @@ pub(super) enum Happening {
     Reboots(usize),
     Resume(usize),
     Operator,
+    Reservations(ReservationInput),
+    ReservationTimer,
+    Partition(usize, PartitionInput),
+    /// An administrator sets it UP again.
+    PartitionUp(usize),
 }
 
 impl Happening {
@@ -143,6 +150,12 @@ impl Happening {
             Self::Changed | Self::Scheduler(_) | Self::Planned | Self::Outcome { .. } => (Place::Scheduler, true),
             Self::Saved(Writer::Job(job), _) => (Place::Job(*job), true),
             Self::Saved(Writer::Node(node), _) => (Place::Node(*node), true),
+            Self::Saved(Writer::Reservations, _) | Self::Reservations(_) | Self::ReservationTimer => {
+                (Place::Reservations, true)
+            }
+            Self::Saved(Writer::Partition(partition), _) | Self::Partition(partition, _) => {
+                (Place::Partition(*partition), true)
+            }
             Self::Written | Self::Saved(..) => (Place::Disk, true),
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
             Self::Prepared(node, ..)
@@ -153,9 +166,13 @@ impl Happening {
             Self::StepdConnects(node, run) | Self::Stepd(node, run, _) | Self::StepdDies(node, run) => {
                 (Place::Stepd(*node, *run), false)
             }
-            Self::Crew(_) | Self::Submit | Self::Fault | Self::Forge | Self::Crash | Self::Operator => {
-                (Place::Front, false)
-            }
+            Self::PartitionUp(_)
+            | Self::Crew(_)
+            | Self::Submit
+            | Self::Fault
+            | Self::Forge
+            | Self::Crash
+            | Self::Operator => (Place::Front, false),
         }
     }
 
@@ -169,6 +186,9 @@ impl Happening {
             Self::Frame(node, conn, frame) => format!("agent n{node} frame {conn} {}", shorten(format!("{frame:?}"))),
             Self::Agent(node, life, input) => format!("agent n{node} life {life} {}", shorten(format!("{input:?}"))),
             Self::Prepared(node, _, launch) => format!("machine n{node} prepared {:?}", launch.run),
+            Self::Partition(partition, PartitionInput::Update { update, .. }) => {
+                format!("partition {partition} {:?}", update.fields)
+            }
             other => format!("{other:?}"),
         }
     }
@@ -202,8 +222,11 @@ pub struct World {
     pub(super) feasibility: Feasibility,
     /// Jobs, or leaders of their components, of which it is known that what is left of the machines could hold them.
     pub(super) fit: BTreeSet<JobId>,
-    /// Reservations, those that are over too.
-    pub(super) reservations: Vec<Arc<Reservation>>,
+    /// Owner of reservations.
+    pub(super) reservations: ReservationsCore,
+    pub(super) shown_reservations: ShownReservations,
+    /// Owners of partitions, in configuration order.
+    pub(super) partition_cores: Vec<PartitionCore>,
     /// Who has how many licenses.
     pub licenses: LicenseAccount,
     /// Owners of jobs.
@@ -308,7 +331,9 @@ impl World {
             partitions,
             feasibility,
             fit: BTreeSet::new(),
-            reservations: some_reservations(BEGIN, setup.nodes.max(2)),
+            reservations: ReservationsCore::default(),
+            shown_reservations: ShownReservations::default(),
+            partition_cores: Vec::new(),
             licenses: LicenseAccount::default(),
             jobs: BTreeMap::new(),
             nodes: Vec::new(),
@@ -350,7 +375,9 @@ impl World {
             story: Story::new(about),
             calm: None,
         };
-        world.start_controller(Replayed::default());
+        let mut replayed = Replayed::default();
+        replayed.reservations = some_reservations(BEGIN, setup.nodes.max(2));
+        world.start_controller(replayed);
         for node in 0..count {
             world.begin_agent(node);
             world.after(50, Happening::Connect(node));
@@ -483,6 +510,10 @@ impl World {
             Happening::Reboots(node) => self.reboots(node),
             Happening::Resume(node) => self.resume_node(node),
             Happening::Operator => self.operate(),
+            Happening::Reservations(input) => self.tell_reservations(input),
+            Happening::ReservationTimer => self.tell_reservations(ReservationInput::Tick),
+            Happening::Partition(partition, input) => self.tell_partition(partition, input),
+            Happening::PartitionUp(partition) => self.set_partition(partition, "UP"),
         }
     }
 
@@ -783,6 +814,7 @@ const fn is_control(frame: &ControllerToNode) -> bool {
 
 fn timer_key(happening: &Happening) -> Option<String> {
     match happening {
+        Happening::ReservationTimer => Some("reservations".to_owned()),
         Happening::Scheduler(timer) => Some(format!("scheduler {timer:?}")),
         Happening::JobTimer(job, timer) => Some(format!("job {} {timer:?}", job.0)),
         Happening::NodeTimer(node, timer) => Some(format!("node {node} {timer:?}")),
