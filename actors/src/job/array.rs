@@ -112,10 +112,21 @@ impl JobCore {
         let Some(array) = &self.record.array else { return };
         let Some((&index, mark)) = array.tasks.iter().find(|(_, mark)| mark.job == job) else { return };
         let started = mark.started.or(fact.started);
+        let waits = fact.started.is_none() && fact.over.is_none();
+        self.touched |=
+            started.is_some() && if waits { self.back_in_queue.insert(job) } else { self.back_in_queue.remove(&job) };
         // A task that is requeued is not over any more.
         if mark.started != started || mark.over != fact.over {
             self.save(JobEvent::TaskNews { index, started, over: fact.over }, turn);
         }
+    }
+
+    /// Tasks that are known to run: those that were queued again do not.
+    pub(super) fn running_tasks(&self) -> u32 {
+        let tasks = self.record.array.iter().flat_map(|array| array.tasks.values());
+        let running = tasks.filter(|mark| mark.started.is_some() && mark.over.is_none());
+        let running = running.filter(|mark| !self.back_in_queue.contains(&mark.job));
+        u32::try_from(running.count()).unwrap_or(u32::MAX)
     }
 
     /// The job that has the array's record, if this is a task with a record of its own.

@@ -100,6 +100,8 @@ pub struct JobCore {
     pub(super) het: HetState,
     /// The timer that asks for news of other jobs again is set.
     pub(super) awaits_news: bool,
+    /// Tasks of this array that ran once and wait again: asked for anew when the owner is.
+    pub(super) back_in_queue: BTreeSet<JobId>,
     pub(super) touched: bool,
     /// Its last event is recorded; the actor ends when that is on disk.
     pub(super) forgotten: bool,
@@ -198,6 +200,7 @@ impl JobCore {
             policy_known: BTreeSet::new(),
             het: HetState::default(),
             awaits_news: false,
+            back_in_queue: BTreeSet::new(),
             touched: true,
             forgotten: false,
         }

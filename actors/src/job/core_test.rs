@@ -902,6 +902,23 @@ fn array_limit_counts_tasks_that_run() {
     assert!(outcomes(&job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))))).is_empty());
 }
 
+/// The scheduler proposed others in place of a task that had been queued again, and the array refused them for ever: it counted
+/// that task as running.
+#[test]
+fn a_task_that_was_queued_again_leaves_room_in_the_limit() {
+    let mut job = Bench::with(JobSpec { array: Some(array(1, 9, Some(1))), ..spec() });
+    job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
+    job.send(fact(5001, true, None));
+    assert_eq!(job.view().array_running, 1);
+    job.send(fact(5001, false, None));
+    assert_eq!(job.view().array_running, 0);
+    assert!(outcomes(&job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))))).is_empty());
+    // It runs again.
+    job.send(fact(5001, true, None));
+    assert_eq!(job.view().array_running, 1);
+    assert_eq!(outcomes(&job.send(JobInput::Start(Box::new(proposal(7, Some(3), &["n0"]))))), [false]);
+}
+
 #[test]
 fn only_an_array_has_a_limit_of_tasks() {
     let limit = JobCommand::Update(Box::new(JobChange { array_limit: Some(2), ..JobChange::default() }));

@@ -136,12 +136,6 @@ impl ArrayRecord {
         u32::try_from(self.tasks.values().filter(|t| t.over.is_none()).count()).unwrap_or(u32::MAX)
     }
 
-    /// Tasks that are known to run.
-    pub fn running(&self) -> u32 {
-        let running = self.tasks.values().filter(|t| t.started.is_some() && t.over.is_none());
-        u32::try_from(running.count()).unwrap_or(u32::MAX)
-    }
-
     /// What waits, as ranges.
     pub fn pending_spec(&self) -> ArraySpec {
         ArraySpec { ranges: ranges_of(&self.pending), limit: self.limit }

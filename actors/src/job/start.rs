@@ -44,7 +44,7 @@ impl JobCore {
             let (pending, full) = match &self.record.array {
                 // The scheduler counts those that are just starting; here only what is known for certain.
                 Some(array) => {
-                    (array.pending.contains(&index), array.limit.is_some_and(|most| array.running() >= most))
+                    (array.pending.contains(&index), array.limit.is_some_and(|most| self.running_tasks() >= most))
                 }
                 None => (false, true),
             };

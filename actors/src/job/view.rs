@@ -63,7 +63,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         _ => Reason::None,
     };
     let resolved = &record.resolved;
-    let array_running = record.array.as_ref().map_or(0, super::record::ArrayRecord::running);
+    let array_running = core.running_tasks();
     let held = record.hold.is_some();
     let cleaning = state == JobState::Completing;
     JobView {

@@ -228,6 +228,11 @@ impl SchedulerCore {
         &self.policy
     }
 
+    /// When the last plan was made that is not the repair of another, by [`Meanwhile::clock`].
+    pub fn planned_anew(&self) -> Option<Duration> {
+        self.anew.map(|(at, _)| at)
+    }
+
     /// What keeps a job waiting that has room reserved, by the last plan.
     pub fn outlook(&self, job: JobId) -> Option<Outlook> {
         let (nodes, partitions) = &self.names;

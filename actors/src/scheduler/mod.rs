@@ -26,6 +26,7 @@
 //! | [`qos`] | what is known of qualities of service |
 //! | [`licenses`] | licenses from now on |
 //! | [`reservations`] | advance reservations from now on |
+//! | [`picture`] | a plan's picture, put together from what owners show |
 //! | [`priority`] | priorities of several factors |
 //! | [`topology`] | which nodes where there is a network topology |
 //! | [`core`] | when plans are made, and who is told what |
@@ -57,6 +58,7 @@ pub mod licenses;
 pub mod machine;
 mod mixed;
 pub mod obstacle;
+pub mod picture;
 pub mod plan;
 pub mod preempt;
 pub mod priority;

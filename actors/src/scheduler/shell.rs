@@ -1,31 +1,27 @@
 //! The scheduler's actor: reads the boards for its [core](super::core), and does what that decides.
 
+pub use super::picture::partition_facts;
 use super::{
-    bounds::{self, Bounds},
-    caps::CpuCaps,
+    bounds::Bounds,
     core::{Meanwhile, Picture, SchedulerCore, SchedulerEffect, SchedulerInput, Seen},
-    facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, node_places},
-    licenses::LicenseFacts,
-    preempt::{PreemptRules, Yielding},
-    reservations::Reservations,
+    facts::{AllocationUnit, Backfill, ClusterView, Policy},
+    picture::{self, People, Shown},
+    preempt::PreemptRules,
 };
 use crate::{
     controller::{env::Env, ports::ReplySink},
     topology::Topologies,
 };
-use fixedbitset::FixedBitSet;
 use garrick_model::{
-    config::{Config, McsSelect, OverSubscribe, PreemptWords, SelectUnit},
+    config::{Config, McsSelect, SelectUnit},
     ids::JobId,
     messages::command::CommandReply,
     spec::CpuOrder,
-    spec_text::licenses::Licenses,
     time::{Timestamp, system_zone},
-    view::{JobView, PartitionView},
+    view::JobView,
 };
 use garrick_runtime::{Actor, Context, Message};
 use std::{
-    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -88,6 +84,17 @@ impl Meanwhile for Live<'_> {
 
     fn clock(&self) -> Duration {
         self.1.elapsed()
+    }
+}
+
+impl People for Live<'_> {
+    fn administrators(&self) -> Vec<u32> {
+        self.0.ports.host.administrators()
+    }
+
+    fn groups(&self, uid: u32) -> Vec<String> {
+        let groups = self.0.ports.users.user(uid).map(|user| user.groups).unwrap_or_default();
+        groups.into_iter().map(|(_, name)| name).collect()
     }
 }
 
@@ -157,91 +164,28 @@ fn picture(policy: Policy, env: &Env, since: Instant) -> Picture {
         reservations: boards.reservations.generation(),
     };
     let jobs = boards.jobs.list();
-    let view = view_of(policy, env, &jobs);
+    let view = view_of(policy, &Live(env, since), &jobs);
     Picture { seen, began, view, jobs, partitions: boards.partitions.list(), config: env.config() }
 }
 
 /// The boards as a plan's picture.
 pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
-    view_of(policy, env, &env.boards.jobs.list())
+    view_of(policy, &Live(env, Instant::now()), &env.boards.jobs.list())
 }
 
-fn view_of(policy: Policy, env: &Env, jobs: &[Arc<JobView>]) -> ClusterView {
-    let nodes = env.boards.nodes.list();
-    let places = node_places(&nodes);
-    let partitions = env.boards.partitions.list().iter().map(|p| partition_facts(p, places)).collect();
-    let mut view = ClusterView::new(policy, jobs, &nodes, partitions);
-    bounds::soften(&mut view, jobs, Timestamp::now());
-    view.licenses = license_facts(env);
-    view.qos = env.qos();
-    let shown = env.boards.reservations.list();
-    if !shown.is_empty() {
-        let (administrators, zone) = (env.ports.host.administrators(), system_zone());
-        let mut reservations = Reservations::new(&shown, &view.nodes, administrators, Timestamp::now(), &zone);
-        let concerned = view.pending.iter().filter(|job| job.eligible && reservations.ask_for_groups(job));
-        let users: BTreeSet<u32> = concerned.map(|job| job.uid).collect();
-        let groups = |uid| env.ports.users.user(uid).map(|user| user.groups).unwrap_or_default();
-        let names = |uid| groups(uid).into_iter().map(|(_, name)| name).collect();
-        reservations.groups = users.into_iter().map(|uid| (uid, names(uid))).collect();
-        reservations.guests = view.policy.preempt.is_on();
-        view.reservations = reservations;
-    }
-    view
-}
-
-/// Who has licenses is the office's to say; how long, the jobs'.
-fn license_facts(env: &Env) -> LicenseFacts {
-    let (totals, held, hres) = {
-        let account = env.licenses.lock();
-        let held: Vec<(JobId, Licenses)> = account.holds().map(|(job, licenses)| (job, licenses.clone())).collect();
-        (account.totals().clone(), held, Arc::clone(account.hres()))
+fn view_of(policy: Policy, live: &Live<'_>, jobs: &[Arc<JobView>]) -> ClusterView {
+    let env = live.0;
+    let licenses = env.licenses.lock().clone();
+    let shown = Shown {
+        jobs,
+        nodes: &env.boards.nodes.list(),
+        partitions: &env.boards.partitions.list(),
+        licenses,
+        qos: env.qos(),
+        reservations: &env.boards.reservations.list(),
+        zone: &system_zone(),
     };
-    let end = |job| env.boards.jobs.get(&job).and_then(|view| view.end_time);
-    let reserved = env.boards.reservations.list().iter().any(|r| !r.licenses.is_empty());
-    let inside = |job: JobId| Some((job, env.boards.jobs.get(&job)?.allocation.as_ref()?.reservation.clone()?));
-    let inside = held.iter().filter(|_| reserved).filter_map(|(job, _)| inside(*job)).collect();
-    let held = held.into_iter().map(|(job, licenses)| (job, licenses, end(job))).collect();
-    LicenseFacts { totals, inside, held, hres }
-}
-
-/// A partition as scheduling sees it, among that many nodes.
-pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
-    let config = &view.config;
-    let words = config.preempt_mode.as_deref().map(PreemptWords::of).unwrap_or_default();
-    let mut members = FixedBitSet::with_capacity(nodes);
-    for index in view.nodes.iter().map(|n| n.0 as usize).filter(|i| *i < nodes) {
-        members.insert(index);
-    }
-    PartitionFacts {
-        name: config.name.clone(),
-        state: view.state,
-        tier: u32::from(config.priority_tier),
-        nodes: members,
-        default_time: config.default_time,
-        max_time: config.max_time,
-        min_nodes: config.min_nodes,
-        max_nodes: config.max_nodes,
-        caps: CpuCaps { per_node: config.max_cpus_per_node, per_socket: config.max_cpus_per_socket },
-        def_memory: config.def_memory,
-        max_memory: config.max_memory,
-        sharing: match config.over_subscribe {
-            OverSubscribe::No => PartitionSharing::No,
-            OverSubscribe::Exclusive => PartitionSharing::Exclusive,
-            OverSubscribe::Yes(most) => PartitionSharing::Yes(u32::from(most)),
-            OverSubscribe::Force(most) => PartitionSharing::Force(u32::from(most)),
-        },
-        exclusive_user: config.exclusive_user,
-        least_loaded: config.least_loaded,
-        topology: config.topology.clone(),
-        exclusive_topo: config.exclusive_topo,
-        yielding: Yielding {
-            mode: words.mode,
-            within: words.within,
-            by_priority: words.by_priority,
-            grace: Duration::from_secs(u64::from(config.grace_secs)),
-        },
-        takes: config.is_choosy().then(|| Arc::clone(config)),
-    }
+    picture::cluster_view(policy, &shown, live, live, Timestamp::now())
 }
 
 /// The site's rules, from its configuration.

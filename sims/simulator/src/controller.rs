@@ -26,13 +26,8 @@ use garrick_actors::{
         messages::{NodeEffect, NodeErrand, NodeInput, NodeSite, NodeTimer, ReturnToService},
     },
     owner::{Effect, Letter, Owner, Stage, Turn, outbox::Outbox, perform},
-    scheduler::{
-        facts::ClusterView,
-        licenses::LicenseFacts,
-        plan::plan,
-        shell::{partition_facts, policy},
-        turns::turns,
-    },
+    partition::messages::PartitionEffect,
+    reservation::owner::ReservationEffect,
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -56,15 +51,8 @@ use std::{
 pub(super) struct Outboxes {
     pub(super) jobs: BTreeMap<JobId, Outbox<JobEffect>>,
     pub(super) nodes: Vec<Outbox<NodeEffect>>,
-}
-
-/// The scheduler's memory between two passes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Passes {
-    number: u64,
-    outstanding: usize,
-    last: Timestamp,
-    changed: bool,
+    pub(super) reservations: Outbox<ReservationEffect>,
+    pub(super) partitions: Vec<Outbox<PartitionEffect>>,
 }
 
 impl World {
@@ -72,7 +60,6 @@ impl World {
     pub(super) fn start_controller(&mut self, replayed: Replayed) {
         self.epoch = replayed.epoch + 1;
         self.ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
-        self.scheduler.outstanding = 0;
         self.shown_jobs.clear();
         self.lives.clear();
         self.node_lives = vec![0; self.config.nodes.len()];
@@ -82,7 +69,14 @@ impl World {
         self.outboxes =
             Outboxes { nodes: self.config.nodes.iter().map(|_| Outbox::default()).collect(), ..Default::default() };
         // On disk before anybody is served.
-        self.append(Writer::Start, 0, vec![ControllerEvent::Started { epoch: self.epoch }]);
+        let mut first = vec![ControllerEvent::Started { epoch: self.epoch }];
+        for (name, saved) in
+            replayed.reservations.iter().filter(|(name, _)| !self.replayed.reservations.contains_key(*name))
+        {
+            first
+                .push(ControllerEvent::Reservation { reservation: name.clone(), saved: Some(Box::new(saved.clone())) });
+        }
+        self.append(Writer::Start, 0, first);
         for append in self.disk.write_all() {
             self.is_on_disk(&append);
         }
@@ -103,6 +97,8 @@ impl World {
             self.nodes[node].resume(clock, &mut out);
             self.node_effects(node, out);
         }
+        self.start_partitions(&replayed);
+        self.start_reservations(replayed.reservations);
         self.licenses = LicenseAccount::default();
         self.licenses.configure(&self.config.licenses, &self.config.hres);
         for record in replayed.jobs.into_values() {
@@ -111,6 +107,7 @@ impl World {
             }
             self.start_job(record);
         }
+        self.start_scheduler();
     }
 
     pub(super) fn holds_of(&self, node: usize) -> BTreeSet<(JobId, Sluid)> {
@@ -178,7 +175,7 @@ impl World {
     }
 
     /// Saves events together; the owner is told when they are on disk.
-    fn append(&mut self, owner: Writer, batch: u64, events: Vec<ControllerEvent>) {
+    pub(super) fn append(&mut self, owner: Writer, batch: u64, events: Vec<ControllerEvent>) {
         events.iter().for_each(|event| self.record(event));
         self.disk.append(owner, batch, events);
         self.write();
@@ -241,6 +238,14 @@ impl World {
                 }
                 self.flush_node(node);
             }
+            Writer::Reservations => {
+                self.outboxes.reservations.saved(batch);
+                self.flush_reservations();
+            }
+            Writer::Partition(partition) => {
+                self.outboxes.partitions[partition].saved(batch);
+                self.flush_partition(partition);
+            }
             Writer::Front(_) | Writer::Start => {}
         }
     }
@@ -276,7 +281,7 @@ impl World {
             config: &self.config,
             partitions: &self.partitions,
             feasibility: &mut self.feasibility,
-            priority: None,
+            priority: self.scheduler.rules.as_deref(),
             known_job: &known_job,
             reservation: &|_| None,
             job_submit: &NoJobSubmit,
@@ -398,6 +403,7 @@ impl World {
         // With what the leader of a heterogeneous job has recorded for it and it has not heard.
         let record = self.replayed.jobs.get(&job).cloned().unwrap_or(known);
         self.meets_job("owner of a job failed", job);
+        self.forget_answers(job);
         if leftover.forgotten {
             self.ledger.counts.add("owner of a forgotten job failed");
         }
@@ -448,14 +454,17 @@ impl World {
             Letter::Licenses(input) => {
                 let (mut out, clock) = (Vec::new(), self.clock());
                 Owner::handle(&mut self.licenses, clock, &mut self.ids, input, &mut out);
-                self.scheduler.changed = true;
                 for effect in out {
                     if let Effect::Tell(letter) = effect {
                         self.post(from, letter);
                     }
                 }
             }
-            Letter::Outcome { pass, .. } => self.answered(pass),
+            Letter::Outcome { pass, accepted } => {
+                if let Place::Job(job) = from {
+                    self.send(from, Happening::Outcome { job, pass, accepted });
+                }
+            }
             Letter::Begin { record, first } => {
                 let task = record.id;
                 self.start_job(*record);
@@ -556,66 +565,6 @@ impl World {
             perform(effects, &mut NodeStage(self, node));
         }
     }
-
-    fn answered(&mut self, pass: u64) {
-        if pass == self.scheduler.number {
-            self.scheduler.outstanding = self.scheduler.outstanding.saturating_sub(1);
-        }
-    }
-
-    fn license_facts(&self) -> LicenseFacts {
-        let end = |job| self.shown_jobs.get(&job).and_then(|view| view.end_time);
-        let held = self.licenses.holds().map(|(job, licenses)| (job, licenses.clone(), end(job))).collect();
-        let (totals, hres) = (self.licenses.totals().clone(), Arc::clone(self.licenses.hres()));
-        LicenseFacts { totals, held, hres, inside: BTreeMap::new() }
-    }
-
-    /// A pass when something changed and the last one's proposals are answered, or not for too long.
-    pub(super) fn pass(&mut self) {
-        self.after(self.mix.pass_ms, Happening::Pass);
-        let since = self.now.since(self.scheduler.last);
-        let waits = self.scheduler.outstanding > 0 && since < Duration::from_secs(5);
-        if waits || !(self.scheduler.changed || since >= Duration::from_secs(30)) {
-            return;
-        }
-        let jobs: Vec<_> = self.shown_jobs.values().cloned().collect();
-        let facts = self.partitions.iter().map(|p| partition_facts(p, self.shown_nodes.len())).collect();
-        // Passes take time: what is shown of a node may be older than what its owner has.
-        let stale = !self.is_calm() && self.random.one_in_thousand(200);
-        let nodes = if stale { &self.earlier_nodes } else { &self.shown_nodes };
-        let mut view = ClusterView::new(policy(&self.config), &jobs, nodes, facts);
-        view.licenses = self.license_facts();
-        if !self.has(Mutation::ReservationsAreForgotten) {
-            view.reservations = self.reservations_over(nodes);
-        }
-        let turns = turns(&view, self.clock());
-        let made = plan(&view, self.clock());
-        let number = self.scheduler.number + 1;
-        let outstanding = made.starts.len() + made.preemptions.len() + made.resumptions.len() + turns.proposals.len();
-        self.scheduler = Passes { number, outstanding, last: self.now, changed: false };
-        for mut one in turns.proposals {
-            one.pass = number;
-            self.ledger.counts.add("turn");
-            self.send(Place::Scheduler, Happening::Job(one.job, JobInput::Turn(one)));
-        }
-        for mut one in made.resumptions {
-            one.pass = number;
-            self.send(Place::Scheduler, Happening::Job(one.job, JobInput::GoOn(Box::new(one))));
-        }
-        for mut one in made.preemptions {
-            one.pass = number;
-            self.send(Place::Scheduler, Happening::Job(one.job, JobInput::Preempt(Box::new(one))));
-        }
-        for mut start in made.starts {
-            start.pass = number;
-            self.send(Place::Scheduler, Happening::Job(start.job, JobInput::Start(Box::new(start))));
-        }
-        for (job, reason) in made.reasons {
-            if self.shown_jobs.get(&job).is_none_or(|view| view.reason != reason) {
-                self.send(Place::Scheduler, Happening::Job(job, JobInput::Considered { reason, expected: None }));
-            }
-        }
-    }
 }
 
 /// What a job's verbs come to in the world.
@@ -670,7 +619,7 @@ impl Stage<JobCore> for JobStage<'_> {
     fn publish(&mut self, shown: JobShown) {
         if let JobShown::View(view) = shown {
             self.0.shown_jobs.insert(self.1, view);
-            self.0.scheduler.changed = true;
+            self.0.is_shown(|seen| &mut seen.jobs);
         }
     }
 
@@ -685,6 +634,7 @@ impl Stage<JobCore> for JobStage<'_> {
     fn stop(&mut self) {
         self.0.jobs.remove(&self.1);
         self.0.shown_jobs.remove(&self.1);
+        self.0.is_shown(|seen| &mut seen.jobs);
     }
 }
 
@@ -727,7 +677,7 @@ impl Stage<NodeCore> for NodeStage<'_> {
             Arc::make_mut(&mut view).shape = world.config.nodes[*node].settings.shape.clone();
         }
         world.earlier_nodes[*node] = std::mem::replace(&mut world.shown_nodes[*node], view);
-        world.scheduler.changed = true;
+        world.is_shown(|seen| &mut seen.nodes);
     }
 
     fn answer(&mut self, _: u64, _: Result<(), Refusal>) {}

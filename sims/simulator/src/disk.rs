@@ -23,6 +23,10 @@ pub(super) enum Writer {
     Job(JobId),
     /// A node's owner.
     Node(usize),
+    /// The owner of reservations.
+    Reservations,
+    /// A partition's owner.
+    Partition(usize),
     /// The controller, before it serves.
     Start,
 }

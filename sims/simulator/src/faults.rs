@@ -120,6 +120,14 @@ impl World {
             Shape::NoRequeue => spec.requeue = Some(false),
             Shape::Named => spec.nodelist = vec![format!("n{}", self.random.between(0, self.setup().nodes.max(2) - 1))],
         }
+        if self.random.one_in_thousand(self.mix.memory) {
+            // Fewer CPUs than a node has fill it, and jobs that share CPUs do not share memory.
+            spec.memory = MemoryRequest::PerCpu(MemoryMib(u64::from(self.random.between(250, 750))));
+            let anywhere = spec.partitions.is_empty() && spec.constraint.is_none() && spec.nodelist.is_empty();
+            if anywhere && self.random.one_in_thousand(500) {
+                spec.partitions = vec!["turns".to_owned()];
+            }
+        }
         if self.random.one_in_thousand(self.mix.no_requeue) {
             spec.requeue = Some(false);
         }
@@ -266,6 +274,8 @@ impl World {
             Fault::Release => self.command_some("release", JobCommand::Release),
             Fault::Suspend => self.command_some("suspend", JobCommand::Suspend),
             Fault::Resume => self.command_some("resume", JobCommand::Resume),
+            Fault::Reservation => self.change_some_reservation(),
+            Fault::Partition => self.change_some_partition(),
             Fault::Busy => self.busy(node),
             Fault::Wipe => {
                 self.meets_node("machine set up anew", node);
@@ -490,6 +500,7 @@ impl World {
                 self.resume_node(node);
             }
         }
+        self.raise_partitions();
         let never = self.never_fit();
         let gone = |name: &String| self.config.node(name).is_some_and(|n| self.machines[n.index.0 as usize].dead);
         let asks_for = |core: &JobCore| core.record().spec.reservations.clone();

@@ -1,13 +1,16 @@
-//! A whole cluster in one thread: the cores of the controller (jobs, nodes, admission, plan) and of the nodes' agents as
+//! A whole cluster in one thread: the cores of the controller (jobs, nodes, admission, scheduler) and of the nodes' agents as
 //! they ship, with a fake clock, made-up links, machines and `stepd`s around them. One seed decides everything.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`world`] | the clock, the queue of what happens, and who is there |
-//! | `controller` | carries out what job and node cores want; submission, scheduling, restart from the journal |
+//! | `controller` | carries out what job and node cores want; submission, restart from the journal |
+//! | `passes` | carries out what the scheduler's core wants: pictures, plans that take time, proposals |
+//! | `proposals` | whether what the scheduler says is as it should be |
 //! | `dependencies` | whether a job that starts was allowed to |
 //! | `heterogeneous` | jobs of several components, and whether these stay together |
-//! | `reservations` | reservations that begin and end, and whether they are kept |
+//! | `reservations` | the owner of reservations, who changes them, and whether they are kept |
+//! | `partitions` | owners of partitions, and who changes them |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
 //! | `follower` | somebody who follows the log by name |
 //! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
@@ -39,7 +42,7 @@
 //!
 //! # What is not simulated
 //!
-//! The accounting service, several controllers, changes of reservations.
+//! The accounting service, several controllers, nodes that are made and deleted, a configuration that is read again.
 
 #[path = "../../../actors/src/stepmgr/company.rs"]
 #[allow(dead_code, missing_docs, clippy::unwrap_used)]
@@ -58,6 +61,9 @@ pub mod meetings;
 mod mix;
 pub mod mutation;
 mod network;
+mod partitions;
+mod passes;
+mod proposals;
 pub mod random;
 mod reservations;
 pub mod rules;

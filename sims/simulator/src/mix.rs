@@ -70,6 +70,21 @@ pub(super) enum Fault {
     Busy,
     Wipe,
     Gone,
+    /// A reservation is made, changed or ended.
+    Reservation,
+    /// A partition does not serve for some time.
+    Partition,
+}
+
+/// How jobs come to their priorities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Priorities {
+    /// Who comes first has more.
+    Basic,
+    /// Several factors.
+    Calculated,
+    /// The same, also while jobs run.
+    CalculatedOnAndOn,
 }
 
 /// Things with how often each is to be drawn.
@@ -144,6 +159,8 @@ const FAULTS: &[(Fault, u32)] = &[
     (Fault::Busy, 2),
     (Fault::Wipe, 2),
     (Fault::Gone, 4),
+    (Fault::Reservation, 4),
+    (Fault::Partition, 2),
 ];
 
 /// See the module. Chances are in thousandths.
@@ -171,8 +188,18 @@ pub(super) struct Mix {
     pub(super) twice: u32,
     /// Writes of the disk that are slow.
     pub(super) slow_writes: u32,
-    /// Between two looks of the scheduler, milliseconds.
+    /// Between two looks of the scheduler at least, milliseconds.
     pub(super) pass_ms: u64,
+    /// How long the scheduler takes for a plan at most, milliseconds; for half as long at least.
+    pub(super) plan_ms: u32,
+    /// Jobs that ask for much of a node's memory.
+    pub(super) memory: u32,
+    /// Jobs preempt others.
+    pub(super) preempts: bool,
+    /// How priorities come about.
+    pub(super) priorities: Priorities,
+    /// So many jobs start in an interval in their order at most, and so many behind others.
+    pub(super) starts: Option<u32>,
     /// Nodes that forge.
     pub(super) forgers: u32,
 }
@@ -194,6 +221,15 @@ impl Mix {
             twice: one_of(&[10, 30, 30, 120]),
             slow_writes: one_of(&[5, 15, 15, 80]),
             pass_ms: u64::from(one_of(&[1_000, 2_000, 3_000, 10_000])),
+            plan_ms: one_of(&[0, 0, 0, 300, 2_000]),
+            memory: one_of(&[0, 0, 200, 900]),
+            preempts: one_of(&[0, 1, 1]) > 0,
+            priorities: match one_of(&[0, 0, 0, 1, 1, 2]) {
+                0 => Priorities::Basic,
+                1 => Priorities::Calculated,
+                _ => Priorities::CalculatedOnAndOn,
+            },
+            starts: Some(one_of(&[0, 0, 0, 0, 3, 8])).filter(|most| *most > 0),
             shapes: Weights::varied(SHAPES, &mut random),
             faults: Weights::varied(FAULTS, &mut random),
             forgers: random.pick(&[0, 0, 1, 2]).copied().unwrap_or(0),

@@ -13,6 +13,11 @@ use garrick_actors::{
     license::messages::LicenseInput,
     node::messages::{NodeEffect, NodeInput, NodeSettings, NodeTimer},
     owner::Letter,
+    scheduler::{
+        bounds::Bounds,
+        core::{SchedulerEffect, SchedulerTimer},
+        facts::{ClusterView, in_service},
+    },
 };
 use garrick_model::{
     ids::JobId,
@@ -23,7 +28,8 @@ use garrick_model::{
     packed_steps::StepTally,
     refusal::Refusal,
     resources::MemoryMib,
-    state::{ExitStatus, JobState, Reason},
+    state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
+    view::{NodeView, PartitionState},
 };
 use std::sync::Arc;
 
@@ -101,6 +107,26 @@ pub enum Mutation {
     SubmissionsAreKeptThoughRefused,
     /// An assertion of a job's owner fails now and then.
     AssertionsFail,
+    /// The scheduler now and then proposes a start twice.
+    ProposalsAreRepeated,
+    /// What a job's owner answers now and then does not get to the scheduler.
+    OutcomesAreForgotten,
+    /// The scheduler does not give up waiting for an answer.
+    PatienceIsForgotten,
+    /// Jobs are not told their priorities.
+    PrioritiesAreNotTold,
+    /// The scheduler does not count what it started in an interval.
+    QuotasAreNotSpent,
+    /// Plans are repaired, and made, as if nodes that do not serve any more did.
+    LostNodesStayInThePlan,
+    /// Who waits for a turn is not told that it is his.
+    TurnsAreForgotten,
+    /// A reservation that is gone is shown as it was.
+    DeletedReservationsStay,
+    /// A change of a reservation is not shown.
+    ReservationsStayAsTheyWere,
+    /// The scheduler does not look at whether partitions serve.
+    PartitionsThatAreDownServe,
 }
 
 impl Mutation {
@@ -141,6 +167,16 @@ impl Mutation {
         (Self::NodesSpeakForRoot, "a_node_speaks_for_no_administrator"),
         (Self::CredentialsAreNotLookedAt, "no_shepherd_is_begun_for_a_forger"),
         (Self::AssertionsFail, PANICS),
+        (Self::ProposalsAreRepeated, "a_pass_proposes_nothing_twice"),
+        (Self::OutcomesAreForgotten, "a_proposal_is_answered"),
+        (Self::PatienceIsForgotten, DRAINS),
+        (Self::PrioritiesAreNotTold, "a_job_that_waits_shows_the_priority_that_the_rules_give"),
+        (Self::QuotasAreNotSpent, "no_more_start_in_an_interval_than_may"),
+        (Self::LostNodesStayInThePlan, "a_start_is_proposed_where_nodes_serve"),
+        (Self::TurnsAreForgotten, "who_waits_for_a_turn_has_it"),
+        (Self::DeletedReservationsStay, "what_is_shown_of_reservations_is_what_is_saved"),
+        (Self::ReservationsStayAsTheyWere, "what_is_shown_of_reservations_is_what_is_saved"),
+        (Self::PartitionsThatAreDownServe, "a_start_is_proposed_where_partitions_serve"),
     ];
 }
 
@@ -290,6 +326,55 @@ impl World {
                 }))
             }
             (_, other) => Some(other),
+        }
+    }
+
+    /// What the scheduler says.
+    pub(super) fn as_scheduler_says(&mut self, out: &mut Vec<SchedulerEffect>) {
+        match self.mutation {
+            Some(Mutation::PrioritiesAreNotTold) => {
+                out.retain(|effect| !matches!(effect, SchedulerEffect::ToJob(_, JobInput::Priority(_))));
+            }
+            Some(Mutation::TurnsAreForgotten) => {
+                out.retain(|effect| !matches!(effect, SchedulerEffect::ToJob(_, JobInput::Turn(turn)) if turn.on));
+            }
+            Some(Mutation::PatienceIsForgotten) => {
+                out.retain(|effect| !matches!(effect, SchedulerEffect::SetTimer(SchedulerTimer::Patience, _)));
+            }
+            Some(Mutation::ProposalsAreRepeated) if self.random.one_in_thousand(100) => {
+                let start = out.iter().find_map(|effect| match effect {
+                    SchedulerEffect::ToJob(job, input @ JobInput::Start(_)) => Some((*job, input.clone())),
+                    _ => None,
+                });
+                out.extend(start.map(|(job, input)| SchedulerEffect::ToJob(job, input)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Does the scheduler hear an answer?
+    pub(super) fn scheduler_hears_answer(&mut self) -> bool {
+        !(self.has(Mutation::OutcomesAreForgotten) && self.random.one_in_thousand(50))
+    }
+
+    /// What the scheduler sees.
+    pub(super) fn as_scheduler_sees(&self, view: &mut ClusterView) {
+        if self.has(Mutation::LostNodesStayInThePlan) {
+            for node in view.nodes.iter_mut().filter(|node| !in_service(node)) {
+                let (base, flags) = (NodeBase::Up, NodeFlags::default());
+                *node = Arc::new(NodeView { base, flags, ..(**node).clone() });
+            }
+        }
+        if self.has(Mutation::PartitionsThatAreDownServe) {
+            view.partitions.iter_mut().for_each(|partition| partition.state = PartitionState::Up);
+        }
+        if self.has(Mutation::QuotasAreNotSpent)
+            && let Some(bounds) = &view.policy.bounds
+        {
+            let begun = self.watch.begun();
+            let more = |most: Option<u32>| most.map(|most| most + begun);
+            let (in_order, backfilled) = (more(bounds.in_order), more(bounds.backfilled));
+            view.policy.bounds = Some(Arc::new(Bounds { in_order, backfilled, ..(**bounds).clone() }));
         }
     }
 

@@ -1,15 +1,28 @@
-//! Reservations that begin and end, known from the start on, and that those who are not in them stay away.
+//! Reservations that begin and end and are changed, and that those who are not in them stay away. Some are known from the start
+//! on.
 
-use super::world::World;
-use garrick_actors::{job::record::Run, scheduler::reservations::Reservations};
+use super::{
+    disk::Writer,
+    mutation::Mutation,
+    rules::ensure,
+    world::{Happening, Place, World},
+};
+use garrick_actors::{
+    job::record::Run,
+    owner::{Effect, Letter, Owner, Stage, Turn, perform},
+    reservation::{
+        core::{Changed, ReservationsCore},
+        owner::{Picture, ReservationAsk, ReservationEffect, ReservationErrand, ReservationInput, ReservationTimer},
+    },
+};
 use garrick_model::{
     ids::JobId,
-    reservation::{AccessList, Reservation},
+    refusal::Refusal,
+    reservation::{AccessList, NodesWanted, Reservation, ReservationChange, ReservationFlag},
     time::Timestamp,
-    view::NodeView,
 };
 use jiff::tz::TimeZone;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// So many there are.
 const COUNT: u32 = 8;
@@ -21,7 +34,7 @@ const LENGTH: Duration = Duration::from_secs(150);
 const SLACK: Duration = Duration::from_secs(60);
 
 /// Of one node each, in turn, and every second one of a single user.
-pub(super) fn some_reservations(begin: Timestamp, nodes: u32) -> Vec<Arc<Reservation>> {
+pub(super) fn some_reservations(begin: Timestamp, nodes: u32) -> BTreeMap<String, Reservation> {
     let one = |n: u32| {
         let start = begin.plus(EVERY * (n + 1));
         let users = if n.is_multiple_of(2) { "user1001" } else { "user1001,user1002,user1003,user1004" };
@@ -34,22 +47,190 @@ pub(super) fn some_reservations(begin: Timestamp, nodes: u32) -> Vec<Arc<Reserva
             ..Reservation::default()
         }
     };
-    (0..COUNT).map(|n| Arc::new(one(n))).collect()
+    (0..COUNT).map(one).map(|reservation| (reservation.name.clone(), reservation)).collect()
+}
+
+/// What is shown of reservations, and since when.
+#[derive(Debug, Default)]
+pub(super) struct ShownReservations {
+    /// By name; `None`: it is gone.
+    all: BTreeMap<String, (Timestamp, Option<Arc<Reservation>>)>,
+}
+
+impl ShownReservations {
+    /// In name order.
+    pub(super) fn list(&self) -> Vec<Arc<Reservation>> {
+        self.all.values().filter_map(|(_, shown)| shown.clone()).collect()
+    }
+
+    fn get(&self, name: &str) -> Option<&Arc<Reservation>> {
+        self.all.get(name)?.1.as_ref()
+    }
+
+    /// Those that have been shown like that for some time.
+    fn settled(&self, now: Timestamp) -> impl Iterator<Item = &Arc<Reservation>> {
+        self.all.values().filter(move |(since, _)| now.since(*since) > SLACK).filter_map(|(_, shown)| shown.as_ref())
+    }
+
+    /// Has it been gone for some time?
+    fn is_gone(&self, name: &str, now: Timestamp) -> bool {
+        self.all.get(name).is_some_and(|(since, shown)| shown.is_none() && now.since(*since) > SLACK)
+    }
+}
+
+/// What the verbs of reservations come to in the world.
+struct ReservationStage<'w>(&'w mut World);
+
+impl Stage<ReservationsCore> for ReservationStage<'_> {
+    fn tell(&mut self, letter: Letter) {
+        self.0.post(Place::Reservations, letter);
+    }
+
+    fn run(&mut self, errand: ReservationErrand) {
+        let ReservationErrand::Look { jobs } = errand;
+        let world = &mut *self.0;
+        let seen = Picture {
+            nodes: world.shown_nodes.clone(),
+            partitions: world.partitions.clone(),
+            licenses: world.licenses.totals().clone(),
+            jobs: if jobs { world.shown_jobs.values().cloned().collect() } else { Vec::new() },
+            over_run: Some(Duration::ZERO),
+            zone: TimeZone::UTC,
+        };
+        world.tell_reservations(ReservationInput::Seen(Box::new(seen)));
+    }
+
+    fn set_timer(&mut self, _: ReservationTimer, at: Timestamp) {
+        self.0.set_clock_timer(at, Happening::ReservationTimer);
+    }
+
+    fn clear_timer(&mut self, _: ReservationTimer) {
+        self.0.clear_timer(&Happening::ReservationTimer);
+    }
+
+    fn publish(&mut self, changed: Changed) {
+        let Changed { name, saved } = changed;
+        let world = &mut *self.0;
+        let gone = saved.is_none();
+        if (gone && world.has(Mutation::DeletedReservationsStay))
+            || (!gone
+                && world.has(Mutation::ReservationsStayAsTheyWere)
+                && world.shown_reservations.get(&name).is_some())
+        {
+            return;
+        }
+        world.shown_reservations.all.insert(name, (world.now, saved.map(Arc::new)));
+        world.is_shown(|seen| &mut seen.reservations);
+    }
+
+    fn answer(&mut self, _: u64, answer: Result<String, Refusal>) {
+        let what = if answer.is_ok() { "reservation changed" } else { "change of a reservation refused" };
+        self.0.ledger.counts.add(what);
+    }
+
+    fn stop(&mut self) {}
 }
 
 impl World {
-    /// Those that are not over, as their owner shows them.
-    fn shown_reservations(&self) -> Vec<Arc<Reservation>> {
-        self.reservations.iter().filter(|reservation| reservation.end > self.clock()).cloned().collect()
+    /// The owner of reservations begins with what is saved.
+    pub(super) fn start_reservations(&mut self, saved: BTreeMap<String, Reservation>) {
+        self.shown_reservations = ShownReservations::default();
+        self.reservations = ReservationsCore::new(saved);
+        self.tell_reservations(ReservationInput::Begun);
     }
 
-    pub(super) fn reservations_over(&self, nodes: &[Arc<NodeView>]) -> Reservations {
-        Reservations::new(&self.shown_reservations(), nodes, Vec::new(), self.clock(), &TimeZone::UTC)
+    pub(super) fn tell_reservations(&mut self, input: ReservationInput) {
+        let (mut out, clock) = (Vec::new(), self.clock());
+        Owner::handle(&mut self.reservations, clock, &mut self.ids, input, &mut out);
+        self.reservation_effects(out);
+    }
+
+    fn reservation_effects(&mut self, out: Vec<ReservationEffect>) {
+        // What it asks for is seen at once, and what it decides is queued in order.
+        let looks = |effect: &ReservationEffect| matches!(effect, Effect::Do(_));
+        let (errands, out): (Vec<_>, Vec<_>) = out.into_iter().partition(looks);
+        if let Some((batch, events)) = Turn::<ReservationsCore>::of(out).queue(&mut self.outboxes.reservations) {
+            self.append(Writer::Reservations, batch, events);
+        }
+        self.flush_reservations();
+        perform(errands, &mut ReservationStage(self));
+    }
+
+    pub(super) fn flush_reservations(&mut self) {
+        while let Some(effects) = self.outboxes.reservations.take_ready() {
+            perform(effects, &mut ReservationStage(self));
+        }
+    }
+
+    /// An administrator makes a reservation, changes one, or ends one.
+    pub(super) fn change_some_reservation(&mut self) {
+        let names: Vec<String> = self.reservations.list().map(|r| r.name.clone()).collect();
+        let name = self.random.pick(&names).cloned();
+        let secs = |world: &mut Self, most| u64::from(world.random.between(30, most));
+        let users = AccessList::parse(["user1001", "user1001,user1002"][self.random.between(0, 1) as usize]);
+        let ask = match (self.random.between(0, 4), name) {
+            (0, Some(name)) => ReservationAsk::Delete(name),
+            (1, Some(name)) => {
+                let nodes = Some(NodesWanted::Named(vec![self.some_node()]));
+                ReservationAsk::Update(Box::new(ReservationChange { name: Some(name), nodes, ..Default::default() }))
+            }
+            (2, Some(name)) => {
+                let (start, duration_secs) =
+                    (self.clock().plus(Duration::from_secs(secs(self, 300))), Some(secs(self, 300)));
+                let change = ReservationChange {
+                    name: Some(name),
+                    start: Some(start),
+                    duration_secs,
+                    users,
+                    ..Default::default()
+                };
+                ReservationAsk::Update(Box::new(change))
+            }
+            _ => {
+                // Names of which some are asked for by jobs.
+                let name = Some(format!("r{}", self.random.between(0, 12)));
+                let (start, duration_secs) =
+                    (Some(self.clock().plus(Duration::from_secs(secs(self, 300)))), Some(secs(self, 300)));
+                let nodes = Some(if self.random.one_in_thousand(500) {
+                    NodesWanted::Count(self.random.between(1, 2))
+                } else {
+                    NodesWanted::Named(vec![self.some_node()])
+                });
+                let set = self.random.one_in_thousand(500).then_some(ReservationFlag::IgnoreJobs).into_iter().collect();
+                let change = ReservationChange { name, start, duration_secs, nodes, users, set, ..Default::default() };
+                ReservationAsk::Create { by: "root".to_owned(), change: Box::new(change) }
+            }
+        };
+        self.requests += 1;
+        let request = self.requests;
+        self.send(Place::Front, Happening::Reservations(ReservationInput::Asked { request, ask }));
+    }
+
+    fn some_node(&mut self) -> String {
+        let last = u32::try_from(self.machines.len() - 1).unwrap_or(0);
+        format!("n{}", self.random.between(0, last))
     }
 
     /// Is any of these still to come, or there?
     pub(super) fn may_be_waited_for(&self, names: &[String]) -> bool {
-        self.shown_reservations().iter().any(|reservation| names.contains(&reservation.name))
+        names.iter().any(|name| self.shown_reservations.get(name).is_some())
+    }
+
+    /// See the rule of this name.
+    pub(super) fn shows_reservations_as_saved(&self) -> Result<(), String> {
+        // What is on its way to the disk is not shown yet.
+        if !self.outboxes.reservations.is_empty() {
+            return Ok(());
+        }
+        let saved = &self.replayed.reservations;
+        let shown = self.shown_reservations.list();
+        let other = |r: &&Arc<Reservation>| saved.get(&r.name) != Some(&***r);
+        let one = shown.iter().find(other).map(|r| &r.name);
+        let missing = saved.keys().find(|name| self.shown_reservations.get(name).is_none());
+        ensure(one.or(missing).is_none(), || {
+            let name = one.or(missing).cloned().unwrap_or_default();
+            format!("{name} is shown as {:?}, and saved as {:?}", self.shown_reservations.get(&name), saved.get(&name))
+        })
     }
 
     /// A run is given nodes: by its time limit it is over before they are reserved for others, and in one that it asked for.
@@ -61,16 +242,20 @@ impl World {
         let (from, inside) = (self.clock(), run.allocation.reservation.as_ref());
         let until = run.time_limit.duration().map_or(Timestamp(i64::MAX), |limit| from.plus(limit));
         let has = |reservation: &Reservation| run.allocation.nodes.iter().any(|n| reservation.nodes.contains(&n.name));
-        let in_the_way = self.reservations.iter().find(|reservation| {
+        let settled: Vec<_> = self.shown_reservations.settled(self.now).collect();
+        let in_the_way = settled.iter().find(|reservation| {
             let others = Some(&reservation.name) != inside && has(reservation);
             others && reservation.start.plus(SLACK) < until && from.plus(SLACK) < reservation.end
         });
-        let outside = self.reservations.iter().find(|reservation| {
+        let outside = settled.iter().find(|reservation| {
             let all = run.allocation.nodes.iter().all(|n| reservation.nodes.contains(&n.name));
             let during = reservation.start < from.plus(SLACK) && from < reservation.end.plus(SLACK);
             Some(&reservation.name) == inside && !(all && during)
         });
-        if let Some(reservation) = in_the_way.or(outside) {
+        if let Some(name) = inside.filter(|name| self.shown_reservations.is_gone(name, self.now)) {
+            let what = format!("job {} is given nodes in reservation {name}, which is gone", job.0);
+            self.broken = Some(("a_reservation_is_kept_for_its_jobs", what));
+        } else if let Some(reservation) = in_the_way.or(outside) {
             let (name, start, end) = (&reservation.name, reservation.start, reservation.end);
             let what = format!(
                 "job {}, inside {inside:?}, is given {:?} from {from:?} to {until:?}; reservation {name} has {:?} from {start:?} to {end:?}",

@@ -62,22 +62,30 @@ pub const RULES: &[(&str, Rule)] = &[
     ("components_of_a_heterogeneous_job_start_together", components_of_a_heterogeneous_job_start_together),
     ("components_end_and_are_queued_again_with_their_leader", components_end_and_are_queued_again_with_their_leader),
     ("no_run_goes_on_where_its_node_was_given_up", no_run_goes_on_where_its_node_was_given_up),
+    ("a_proposal_is_answered", a_proposal_is_answered),
+    ("who_waits_for_a_turn_has_it", who_waits_for_a_turn_has_it),
+    ("what_is_shown_of_reservations_is_what_is_saved", what_is_shown_of_reservations_is_what_is_saved),
 ];
 
 /// Rules that are checked where something happens, and not by looking at what is there.
 const ON_THE_WAY: &[&str] = &[
     "a_dependent_job_does_not_start_before_its_condition_holds",
     "a_forger_changes_nobody_elses_job",
+    "a_job_that_waits_shows_the_priority_that_the_rules_give",
     "a_lease_ends_no_earlier_than_it_may",
     "a_node_speaks_for_no_administrator",
+    "a_pass_proposes_nothing_twice",
     "a_refused_request_changes_nothing",
     "a_repeated_report_changes_nothing",
     "a_reservation_is_kept_for_its_jobs",
     "a_run_ends_when_its_time_is_over",
     "a_shepherd_is_begun_once",
+    "a_start_is_proposed_where_nodes_serve",
+    "a_start_is_proposed_where_partitions_serve",
     "a_submission_that_is_refused_leaves_nothing_behind",
     "a_user_commands_only_own_jobs",
     "an_accepted_step_ends_once_and_runs_once",
+    "no_more_start_in_an_interval_than_may",
     "no_shepherd_is_begun_for_a_forger",
     "the_controller_counts_the_steps_that_were",
     "the_journal_can_be_read_after_every_crash",
@@ -404,6 +412,21 @@ pub fn no_run_goes_on_where_its_node_was_given_up(world: &World, scope: &Scope) 
     Ok(())
 }
 
+/// Accepted or refused, unless the job's owner failed over it.
+pub fn a_proposal_is_answered(world: &World, scope: &Scope) -> Result<(), String> {
+    scope.jobs.iter().try_for_each(|job| world.is_answered(*job))
+}
+
+/// Where jobs share CPUs, nobody waits for longer than the others take.
+pub fn who_waits_for_a_turn_has_it(world: &World, scope: &Scope) -> Result<(), String> {
+    scope.jobs.iter().try_for_each(|job| world.has_its_turn(*job))
+}
+
+/// As soon as nothing of them is on its way to the disk.
+pub fn what_is_shown_of_reservations_is_what_is_saved(world: &World, scope: &Scope) -> Result<(), String> {
+    if scope.all { world.shows_reservations_as_saved() } else { Ok(()) }
+}
+
 /// Checked from the moment when faults stop.
 pub fn after_faults_stop_the_queue_drains(world: &World) -> Result<(), String> {
     let (secs, events) = world.since_calm();
@@ -434,6 +457,6 @@ fn touched<'w>(world: &'w World, scope: &'w Scope) -> impl Iterator<Item = (JobI
     scope.jobs.iter().filter_map(|job| Some((*job, world.jobs.get(job)?)))
 }
 
-fn ensure<T: Display>(holds: bool, otherwise: impl FnOnce() -> T) -> Result<(), String> {
+pub(super) fn ensure<T: Display>(holds: bool, otherwise: impl FnOnce() -> T) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise().to_string()) }
 }

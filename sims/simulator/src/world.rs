@@ -10,10 +10,12 @@ use super::{
     forgers::Forgers,
     ledger::{Counts, Ledger, Promises},
     machine::Machine,
-    mix::Mix,
+    mix::{Mix, Priorities},
     mutation::Mutation,
+    passes::Scheduler,
+    proposals::Watch,
     random::Random,
-    reservations::some_reservations,
+    reservations::{ShownReservations, some_reservations},
     rules::{RULES, Scope, Violation},
     stepds::{Launch, ToStepd},
     story::{Story, Subjects},
@@ -35,14 +37,19 @@ use garrick_actors::{
         messages::{NodeInput, NodeTimer},
     },
     node_agent::{AgentInput, AgentTimer, RunKey},
-    partition::core::PartitionCore,
-    scheduler::{facts::ClusterView, probe::Feasibility, shell},
+    partition::{core::PartitionCore, messages::PartitionInput},
+    reservation::{core::ReservationsCore, owner::ReservationInput},
+    scheduler::{
+        core::{SchedulerInput, SchedulerTimer},
+        facts::ClusterView,
+        probe::Feasibility,
+        shell,
+    },
 };
 use garrick_model::{
     config::{self, Config},
     ids::{JobId, Sluid},
     messages::node::ControllerToNode,
-    reservation::Reservation,
     resources::NodeShape,
     spec::JobSpec,
     state::{JobState, Reason},
@@ -57,7 +64,7 @@ use std::{
 };
 
 /// When simulations begin: a date that reads as one.
-const BEGIN: Timestamp = Timestamp::from_secs(1_800_000_000);
+pub(super) const BEGIN: Timestamp = Timestamp::from_secs(1_800_000_000);
 /// `SlurmdTimeout`: for so long the controller waits for a node.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// Everything is checked, not only what was touched, once in this many events.
@@ -67,6 +74,8 @@ const SWEEP: u64 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Front,
+    /// What owners show.
+    Boards,
     /// The supervisor of jobs.
     Jobs,
     Scheduler,
@@ -78,6 +87,8 @@ pub(super) enum Place {
     Agent(usize),
     Machine(usize),
     Stepd(usize, RunKey),
+    Reservations,
+    Partition(usize),
 }
 
 /// What happens.
@@ -87,7 +98,17 @@ pub(super) enum Happening {
     Node(usize, NodeInput),
     JobTimer(JobId, JobTimer),
     NodeTimer(usize, NodeTimer),
-    Pass,
+    /// Something is shown that the scheduler has not looked at.
+    Changed,
+    Scheduler(SchedulerTimer),
+    /// The scheduler has made a plan.
+    Planned,
+    /// A job's owner has taken or refused what the scheduler proposed.
+    Outcome {
+        job: JobId,
+        pass: u64,
+        accepted: bool,
+    },
     /// The disk has done what it was given.
     Written,
     /// An owner's events are on disk.
@@ -114,6 +135,11 @@ pub(super) enum Happening {
     Reboots(usize),
     Resume(usize),
     Operator,
+    Reservations(ReservationInput),
+    ReservationTimer,
+    Partition(usize, PartitionInput),
+    /// An administrator sets it UP again.
+    PartitionUp(usize),
 }
 
 impl Happening {
@@ -122,9 +148,15 @@ impl Happening {
         match self {
             Self::Job(job, _) | Self::JobTimer(job, _) => (Place::Job(*job), true),
             Self::Node(node, _) | Self::NodeTimer(node, _) => (Place::Node(*node), true),
-            Self::Pass => (Place::Scheduler, false),
+            Self::Changed | Self::Scheduler(_) | Self::Planned | Self::Outcome { .. } => (Place::Scheduler, true),
             Self::Saved(Writer::Job(job), _) => (Place::Job(*job), true),
             Self::Saved(Writer::Node(node), _) => (Place::Node(*node), true),
+            Self::Saved(Writer::Reservations, _) | Self::Reservations(_) | Self::ReservationTimer => {
+                (Place::Reservations, true)
+            }
+            Self::Saved(Writer::Partition(partition), _) | Self::Partition(partition, _) => {
+                (Place::Partition(*partition), true)
+            }
             Self::Written | Self::Saved(..) => (Place::Disk, true),
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
             Self::Prepared(node, ..)
@@ -135,9 +167,13 @@ impl Happening {
             Self::StepdConnects(node, run) | Self::Stepd(node, run, _) | Self::StepdDies(node, run) => {
                 (Place::Stepd(*node, *run), false)
             }
-            Self::Crew(_) | Self::Submit | Self::Fault | Self::Forge | Self::Crash | Self::Operator => {
-                (Place::Front, false)
-            }
+            Self::PartitionUp(_)
+            | Self::Crew(_)
+            | Self::Submit
+            | Self::Fault
+            | Self::Forge
+            | Self::Crash
+            | Self::Operator => (Place::Front, false),
         }
     }
 
@@ -151,6 +187,9 @@ impl Happening {
             Self::Frame(node, conn, frame) => format!("agent n{node} frame {conn} {}", shorten(format!("{frame:?}"))),
             Self::Agent(node, life, input) => format!("agent n{node} life {life} {}", shorten(format!("{input:?}"))),
             Self::Prepared(node, _, launch) => format!("machine n{node} prepared {:?}", launch.run),
+            Self::Partition(partition, PartitionInput::Update { update, .. }) => {
+                format!("partition {partition} {:?}", update.fields)
+            }
             other => format!("{other:?}"),
         }
     }
@@ -179,13 +218,16 @@ pub struct World {
     arrivals: BTreeMap<(Place, Place), Timestamp>,
     under_way: BTreeMap<(JobId, usize), u32>,
     pub(super) timers: BTreeMap<String, u64>,
-    pub(super) config: Config,
+    pub(super) config: Arc<Config>,
     pub(super) partitions: Vec<Arc<PartitionView>>,
     pub(super) feasibility: Feasibility,
     /// Jobs, or leaders of their components, of which it is known that what is left of the machines could hold them.
     pub(super) fit: BTreeSet<JobId>,
-    /// Reservations, those that are over too.
-    pub(super) reservations: Vec<Arc<Reservation>>,
+    /// Owner of reservations.
+    pub(super) reservations: ReservationsCore,
+    pub(super) shown_reservations: ShownReservations,
+    /// Owners of partitions, in configuration order.
+    pub(super) partition_cores: Vec<PartitionCore>,
     /// Who has how many licenses.
     pub licenses: LicenseAccount,
     /// Owners of jobs.
@@ -196,7 +238,9 @@ pub struct World {
     pub(super) shown_nodes: Vec<Arc<NodeView>>,
     /// What was shown of each before that.
     pub(super) earlier_nodes: Vec<Arc<NodeView>>,
-    pub(super) scheduler: super::controller::Passes,
+    pub(super) scheduler: Scheduler,
+    /// What the scheduler said, and was not answered.
+    pub(super) watch: Watch,
     pub(super) machines: Vec<Machine>,
     /// What runs inside runs that have steps.
     pub(super) crews: BTreeMap<RunKey, Crew>,
@@ -261,14 +305,16 @@ impl World {
 
     /// The same with a bug put in, and a story about somebody.
     pub fn with(setup: Setup, mutation: Option<Mutation>, about: Option<Subjects>) -> Self {
-        let config = site(setup.nodes.max(2));
+        let mix = Mix::of_seed(setup.seed);
+        let config = Arc::new(site(setup.nodes.max(2), &mix));
         let first = |node| Arc::new(NodeCore::new(BEGIN, setup::node_settings(node), Arc::default(), None, []).view());
         let shown_nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(first).collect();
         let cores = config.partitions.iter().filter_map(|p| PartitionCore::new(&config, &p.name, Default::default()));
         let partitions: Vec<Arc<PartitionView>> = cores.map(|core| Arc::new(core.view())).collect();
         let facts = partitions.iter().map(|p| shell::partition_facts(p, shown_nodes.len())).collect();
-        let feasibility = Feasibility::new(ClusterView::new(shell::policy(&config), &[], &shown_nodes, facts));
-        let (mix, count) = (Mix::of_seed(setup.seed), config.nodes.len());
+        let policy = shell::policy(&config);
+        let feasibility = Feasibility::new(ClusterView::new(policy.clone(), &[], &shown_nodes, facts));
+        let count = config.nodes.len();
         let mut world = Self {
             setup,
             forgers: Forgers::of_seed(setup.seed, mix.forgers, count),
@@ -288,14 +334,17 @@ impl World {
             partitions,
             feasibility,
             fit: BTreeSet::new(),
-            reservations: some_reservations(BEGIN, setup.nodes.max(2)),
+            reservations: ReservationsCore::default(),
+            shown_reservations: ShownReservations::default(),
+            partition_cores: Vec::new(),
             licenses: LicenseAccount::default(),
             jobs: BTreeMap::new(),
             nodes: Vec::new(),
             shown_jobs: BTreeMap::new(),
             earlier_nodes: shown_nodes.clone(),
             shown_nodes,
-            scheduler: Default::default(),
+            scheduler: Scheduler::new(policy),
+            watch: Watch::default(),
             crews: BTreeMap::new(),
             giving_way: BTreeMap::new(),
             tallies: BTreeMap::new(),
@@ -330,12 +379,14 @@ impl World {
             story: Story::new(about),
             calm: None,
         };
-        world.start_controller(Replayed::default());
+        let mut replayed = Replayed::default();
+        replayed.reservations = some_reservations(BEGIN, setup.nodes.max(2));
+        world.start_controller(replayed);
         for node in 0..count {
             world.begin_agent(node);
             world.after(50, Happening::Connect(node));
         }
-        for (ms, first) in [(500, Happening::Submit), (1_000, Happening::Pass), (20_000, Happening::Fault)] {
+        for (ms, first) in [(500, Happening::Submit), (20_000, Happening::Fault)] {
             world.after(ms, first);
         }
         if world.forgers.are_there() {
@@ -431,7 +482,15 @@ impl World {
             Happening::Node(node, input) => self.tell_node(node, input),
             Happening::JobTimer(job, timer) => self.tell_job(job, JobInput::Timer(timer)),
             Happening::NodeTimer(node, timer) => self.tell_node(node, NodeInput::Timer(timer)),
-            Happening::Pass => self.pass(),
+            Happening::Changed => self.tell_scheduler(SchedulerInput::Changed),
+            Happening::Scheduler(timer) => self.tell_scheduler(SchedulerInput::Timer(timer)),
+            Happening::Planned => self.planned(),
+            Happening::Outcome { job, pass, accepted } => {
+                if self.scheduler_hears_answer() {
+                    self.note_answer(job, pass);
+                    self.tell_scheduler(SchedulerInput::Outcome { pass, accepted });
+                }
+            }
             Happening::Written => self.written(),
             Happening::Saved(owner, batch) => self.is_saved(owner, batch),
             Happening::Frame(node, conn, frame) => self.frame_for_agent(node, conn, frame),
@@ -455,6 +514,10 @@ impl World {
             Happening::Reboots(node) => self.reboots(node),
             Happening::Resume(node) => self.resume_node(node),
             Happening::Operator => self.operate(),
+            Happening::Reservations(input) => self.tell_reservations(input),
+            Happening::ReservationTimer => self.tell_reservations(ReservationInput::Tick),
+            Happening::Partition(partition, input) => self.tell_partition(partition, input),
+            Happening::PartitionUp(partition) => self.set_partition(partition, "UP"),
         }
     }
 
@@ -755,6 +818,8 @@ const fn is_control(frame: &ControllerToNode) -> bool {
 
 fn timer_key(happening: &Happening) -> Option<String> {
     match happening {
+        Happening::ReservationTimer => Some("reservations".to_owned()),
+        Happening::Scheduler(timer) => Some(format!("scheduler {timer:?}")),
         Happening::JobTimer(job, timer) => Some(format!("job {} {timer:?}", job.0)),
         Happening::NodeTimer(node, timer) => Some(format!("node {node} {timer:?}")),
         Happening::AgentTimer(node, life, timer) => Some(format!("agent {node} {life} {timer:?}")),
@@ -762,25 +827,42 @@ fn timer_key(happening: &Happening) -> Option<String> {
     }
 }
 
-/// Two kinds of nodes; partitions whose jobs are requeued, cancelled or suspended for those of another; short patience so that
-/// nodes are lost now and then.
-fn site(nodes: u32) -> Config {
+/// Two kinds of nodes; partitions whose jobs are requeued, cancelled or suspended for those of another, where there is preemption;
+/// short patience so that nodes are lost now and then.
+fn site(nodes: u32, mix: &Mix) -> Config {
     let (last, half) = (nodes - 1, (nodes - 1) / 2);
+    let mode = |mode| if mix.preempts { format!("PreemptMode={mode}") } else { String::new() };
+    let (requeue, cancel, suspend, gang, off) =
+        (mode("REQUEUE"), mode("CANCEL"), mode("SUSPEND"), mode("SUSPEND,GANG"), mode("OFF"));
+    let preempt =
+        if mix.preempts { "PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG" } else { "PreemptMode=GANG" };
+    let starts =
+        mix.starts.map(|most| format!(",bf_max_job_start={most},sched_max_job_start={most}")).unwrap_or_default();
     let text = format!(
         "ClusterName=sim\nSlurmctldHost=head\nLicenses=solver:5,viewer:2\nGresTypes=gpu,probe\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
-         SlurmdTimeout={}\nReturnToService=1\nSlurmctldParameters=enable_expedited_requeue\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
+         SchedulerParameters=sched_min_interval={}{starts}\nSlurmdTimeout={}\nReturnToService=1\nSlurmctldParameters=enable_expedited_requeue\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
          NodeName=n[0-{half}] CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1600 Gres=probe:2\n\
          NodeName=n[{}-{last}] CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=3200 Features=big Gres=gpu:old:2,gpu:new:2,probe:3\n\
-         PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG\n\
-         PartitionName=batch Nodes=ALL Default=YES PreemptMode=REQUEUE GraceTime=20 MaxTime=120 DefaultTime=20\n\
-         PartitionName=whole Nodes=n[0-{half}] OverSubscribe=EXCLUSIVE PreemptMode=CANCEL MaxTime=120 DefaultTime=20\n\
-         PartitionName=still Nodes=ALL PreemptMode=SUSPEND MaxTime=120 DefaultTime=20\n\
-         PartitionName=turns Nodes=n[0-{half}] OverSubscribe=FORCE:2 PreemptMode=SUSPEND,GANG MaxTime=120 DefaultTime=20\n\
-         PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=120 DefaultTime=20\n",
+         {preempt}\n{}\
+         PartitionName=batch Nodes=ALL Default=YES {requeue} GraceTime=20 MaxTime=120 DefaultTime=20\n\
+         PartitionName=whole Nodes=n[0-{half}] OverSubscribe=EXCLUSIVE {cancel} MaxTime=120 DefaultTime=20\n\
+         PartitionName=still Nodes=ALL {suspend} PriorityJobFactor=5 MaxTime=120 DefaultTime=20\n\
+         PartitionName=turns Nodes=n[0-{half}] OverSubscribe=FORCE:2 {gang} MaxTime=120 DefaultTime=20\n\
+         PartitionName=urgent Nodes=ALL PriorityTier=10 {off} MaxTime=120 DefaultTime=20\n",
+        mix.pass_ms * 1_000,
         PATIENCE.as_secs(),
-        half + 1
+        half + 1,
+        match mix.priorities {
+            Priorities::Basic => String::new(),
+            Priorities::Calculated => format!("{PRIORITIES}\n"),
+            Priorities::CalculatedOnAndOn => format!("{PRIORITIES}\nPriorityFlags=CALCULATE_RUNNING\n"),
+        },
     );
     let (config, report) = config::read_text(Path::new("simulated slurm.conf"), &text);
     assert!(config.is_some(), "the simulated site's configuration is refused: {report:?}");
     config.unwrap_or_default()
 }
+
+/// Who waits for an hour, is large, or is in a favoured partition, goes first.
+const PRIORITIES: &str = "PriorityType=priority/multifactor\nPriorityCalcPeriod=2\nPriorityMaxAge=0-1\nPriorityWeightAge=1000\n\
+     PriorityWeightJobSize=1000\nPriorityWeightPartition=300";

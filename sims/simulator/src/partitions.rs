@@ -1,0 +1,108 @@
+//! Partitions as their owners show them, and administrators who change their state.
+
+use super::{
+    disk::Writer,
+    world::{Happening, Place, World},
+};
+use garrick_actors::{
+    controller::event::Replayed,
+    owner::{Letter, Owner, Stage, Turn, outbox::Outbox, perform},
+    partition::{
+        core::PartitionCore,
+        messages::{PartitionInput, PartitionUpdate},
+    },
+};
+use garrick_model::{
+    refusal::Refusal,
+    time::Timestamp,
+    view::{PartitionState, PartitionView},
+};
+use std::{convert::Infallible, sync::Arc};
+
+/// What a partition's verbs come to in the world.
+struct PartitionStage<'w>(&'w mut World, usize);
+
+impl Stage<PartitionCore> for PartitionStage<'_> {
+    fn tell(&mut self, letter: Letter) {
+        self.0.post(Place::Partition(self.1), letter);
+    }
+
+    fn run(&mut self, errand: Infallible) {
+        match errand {}
+    }
+
+    fn set_timer(&mut self, timer: Infallible, _: Timestamp) {
+        match timer {}
+    }
+
+    fn clear_timer(&mut self, timer: Infallible) {
+        match timer {}
+    }
+
+    fn publish(&mut self, view: Arc<PartitionView>) {
+        self.0.partitions[self.1] = view;
+        self.0.is_shown(|seen| &mut seen.partitions);
+    }
+
+    fn answer(&mut self, _: u64, answer: Result<(), Refusal>) {
+        let what = if answer.is_ok() { "partition changed" } else { "change of a partition refused" };
+        self.0.ledger.counts.add(what);
+    }
+
+    fn stop(&mut self) {}
+}
+
+impl World {
+    /// Their owners begin with what is saved over the configuration.
+    pub(super) fn start_partitions(&mut self, replayed: &Replayed) {
+        let saved = |name: &String| replayed.partitions.get(name).cloned().unwrap_or_default();
+        let names = self.config.partitions.iter().map(|p| p.name.clone());
+        let cores = names.filter_map(|name| PartitionCore::new(&self.config, &name, saved(&name)));
+        self.partition_cores = cores.collect();
+        self.partitions = self.partition_cores.iter().map(|core| Arc::new(core.view())).collect();
+        self.outboxes.partitions = self.partition_cores.iter().map(|_| Outbox::default()).collect();
+        self.is_shown(|seen| &mut seen.partitions);
+    }
+
+    pub(super) fn tell_partition(&mut self, partition: usize, input: PartitionInput) {
+        let (mut out, clock) = (Vec::new(), self.clock());
+        Owner::handle(&mut self.partition_cores[partition], clock, &mut self.ids, input, &mut out);
+        if let Some((batch, events)) = Turn::<PartitionCore>::of(out).queue(&mut self.outboxes.partitions[partition]) {
+            self.append(Writer::Partition(partition), batch, events);
+        }
+        self.flush_partition(partition);
+    }
+
+    pub(super) fn flush_partition(&mut self, partition: usize) {
+        while let Some(effects) = self.outboxes.partitions[partition].take_ready() {
+            perform(effects, &mut PartitionStage(self, partition));
+        }
+    }
+
+    /// For seconds or minutes a partition starts nothing, or takes no new jobs.
+    pub(super) fn change_some_partition(&mut self) {
+        let last = u32::try_from(self.partitions.len() - 1).unwrap_or(0);
+        let partition = self.random.between(0, last) as usize;
+        let state = self.random.pick(&["DOWN", "DOWN", "DRAIN", "INACTIVE"]).copied().unwrap_or("DOWN");
+        self.set_partition(partition, state);
+        let pause = self.random.between(20_000, 120_000);
+        self.after(u64::from(pause), Happening::PartitionUp(partition));
+    }
+
+    pub(super) fn set_partition(&mut self, partition: usize, state: &str) {
+        self.requests += 1;
+        let fields = vec![("State".to_owned(), state.to_owned())];
+        let update = PartitionUpdate { fields, config: Arc::clone(&self.config) };
+        let input = PartitionInput::Update { request: self.requests, update };
+        self.send(Place::Front, Happening::Partition(partition, input));
+    }
+
+    /// After the faults all of them serve.
+    pub(super) fn raise_partitions(&mut self) {
+        for partition in 0..self.partitions.len() {
+            if self.partitions[partition].state != PartitionState::Up {
+                self.set_partition(partition, "UP");
+            }
+        }
+    }
+}
