@@ -111,7 +111,7 @@ pub enum Mutation {
     ProposalsAreRepeated,
     /// What a job's owner answers now and then does not get to the scheduler.
     OutcomesAreForgotten,
-    /// The scheduler does not give up waiting for an answer.
+    /// The scheduler does not give up waiting for an answer, and some are lost.
     PatienceIsForgotten,
     /// Jobs are not told their priorities.
     PrioritiesAreNotTold,
@@ -352,9 +352,10 @@ impl World {
         }
     }
 
-    /// Does the scheduler hear an answer?
-    pub(super) fn scheduler_hears_answer(&mut self) -> bool {
-        !(self.has(Mutation::OutcomesAreForgotten) && self.random.one_in_thousand(50))
+    /// Is an answer lost on its way to the scheduler?
+    pub(super) fn answer_is_lost(&mut self) -> bool {
+        let may = self.has(Mutation::OutcomesAreForgotten) || self.has(Mutation::PatienceIsForgotten);
+        may && self.random.one_in_thousand(50)
     }
 
     /// What the scheduler sees.

@@ -486,8 +486,11 @@ impl World {
             Happening::Scheduler(timer) => self.tell_scheduler(SchedulerInput::Timer(timer)),
             Happening::Planned => self.planned(),
             Happening::Outcome { job, pass, accepted } => {
-                if self.scheduler_hears_answer() {
+                let lost = self.answer_is_lost();
+                if !(lost && self.has(Mutation::OutcomesAreForgotten)) {
                     self.note_answer(job, pass);
+                }
+                if !lost {
                     self.tell_scheduler(SchedulerInput::Outcome { pass, accepted });
                 }
             }

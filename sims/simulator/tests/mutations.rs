@@ -22,35 +22,37 @@ fn world(mutation: Mutation, seed: u64) -> Setup {
 /// nothing.
 const fn first(mutation: Mutation) -> u64 {
     match mutation {
-        Mutation::HoldsAreForgotten
+        Mutation::LeadersEndAlone
         | Mutation::LeasesAreForgotten
-        | Mutation::LimitsAreForgotten
+        | Mutation::SilentNodesAreNotDeclaredDown
         | Mutation::StepsEndTwice => 2,
         Mutation::AssertionsFail
         | Mutation::EffectsDoNotWaitForTheDisk
         | Mutation::EndsAreRecordedTwice
+        | Mutation::HoldsAreForgotten
         | Mutation::JobsAreForgotten
         | Mutation::JournalsAreDamaged
         | Mutation::LeadersAreAllocatedAlone
-        | Mutation::QuotasAreNotSpent
-        | Mutation::ReservationsAreForgotten => 3,
+        | Mutation::LimitsAreForgotten
+        | Mutation::PartitionsThatAreDownServe
+        | Mutation::ReservationsAreForgotten
+        | Mutation::SubmissionsAreKeptThoughRefused => 3,
         Mutation::CancellationsAreForgotten
         | Mutation::LeasesEndEarly
         | Mutation::LicensesAreTaken
-        | Mutation::NodesSpeakForRoot
         | Mutation::TalliesAreForgotten => 4,
-        Mutation::MissingRunsAreNotDeclaredLost => 6,
-        Mutation::OwnersAreNotLookedAt | Mutation::RefusedRequestsAreDone => 9,
-        Mutation::DrainsAreForgotten => 10,
-        Mutation::PatienceIsForgotten | Mutation::TurnsAreForgotten => 11,
-        Mutation::RunsAreToldToEndOnce => 14,
+        Mutation::NodesSpeakForRoot => 6,
+        Mutation::OwnersAreNotLookedAt | Mutation::RefusedRequestsAreDone => 10,
+        Mutation::DrainsAreForgotten => 12,
+        Mutation::MissingRunsAreNotDeclaredLost => 14,
         Mutation::AnyNodeIsBelieved => 17,
-        Mutation::RepeatsAreNews => 18,
-        Mutation::CredentialsAreNotLookedAt => 21,
-        Mutation::GraceIsForgotten => 23,
-        Mutation::MemoryIsNotCounted => 24,
-        Mutation::ComponentsAreAcceptedOneByOne | Mutation::ShepherdsAreBegunAgain => 25,
-        Mutation::TasksAreMarkedBeforeTheyExist => 49,
+        Mutation::TurnsAreForgotten => 19,
+        Mutation::RunsAreToldToEndOnce => 21,
+        Mutation::RepeatsAreNews => 23,
+        Mutation::ComponentsAreAcceptedOneByOne | Mutation::QuotasAreNotSpent | Mutation::ShepherdsAreBegunAgain => 25,
+        Mutation::GraceIsForgotten => 29,
+        Mutation::CredentialsAreNotLookedAt | Mutation::MemoryIsNotCounted => 31,
+        Mutation::TasksAreMarkedBeforeTheyExist => 51,
         _ => 1,
     }
 }
