@@ -221,8 +221,13 @@ impl Rules<'_> {
         let anew = purpose.asks(&spec, asked_for) || purpose.change().is_some_and(Change::names_what_is_resolved);
         if anew {
             partitions.first().ok_or_else(|| gone(&spec, purpose))?;
-            self.fill_gpu_defaults(&mut spec, &partitions[0]);
-            self.fill_gres(&mut spec)?;
+            // Other defaults than there were when it was submitted are not a change of what it asks for.
+            if purpose.asks(&spec, |s| {
+                (&s.gres, s.cpus_per_task, s.memory, s.nodes, s.tasks, s.tasks_per_node, &s.partitions)
+            }) {
+                self.fill_gpu_defaults(&mut spec, &partitions[0]);
+                self.fill_gres(&mut spec)?;
+            }
         }
         if purpose.asks(&spec, |spec| &spec.licenses) {
             spec.licenses = check_licenses(spec.licenses.take(), self.config)?;
@@ -263,7 +268,13 @@ impl Rules<'_> {
         {
             return Err(Refusal::InvalidTimeLimit);
         }
-        if anew && !purpose.is_by_admin() {
+        // What an administrator granted beyond them stands while nothing of it is changed.
+        let place = |s: &JobSpec| (s.partitions.clone(), s.account.clone(), s.qos.clone(), s.time_limit);
+        let nodes = |of: &Resolved| (of.min_nodes, of.max_nodes);
+        let limited = purpose.change().is_none_or(|Change { record, .. }| {
+            place(&spec) != place(&record.spec) || nodes(&resolved) != nodes(&record.resolved)
+        });
+        if anew && limited && !purpose.is_by_admin() {
             self.enforce_limits(spec.time_limit, &resolved, &partitions)?;
         }
         let record = match *purpose {

@@ -5,6 +5,7 @@
 use super::event::{ControllerEvent, Replayed};
 use crate::{
     job::{dependency::waits_for, record::JobRecord, state::JobEvent},
+    node::record::SavedNode,
     partition::record::SavedPartition,
 };
 use garrick_model::{ids::JobId, reservation::Reservation};
@@ -119,6 +120,11 @@ impl Committed {
         let jobs = &state.replayed.jobs;
         let Some(on) = jobs.get(&job) else { return Vec::new() };
         jobs.iter().filter(|(_, record)| waits_for(record, on)).map(|(id, _)| *id).collect()
+    }
+
+    /// What is saved of a node; `None`: nothing ever was.
+    pub fn node(&self, name: &str) -> Option<SavedNode> {
+        self.lock().replayed.nodes.get(name).cloned()
     }
 
     /// A partition's updates; none when nothing was ever saved.

@@ -324,7 +324,10 @@ impl Env {
                 env.committed.advance(&of_jobs);
             }
             env.entering.settle(request, saved.is_ok(), |view| {
-                env.boards.jobs.publish(view.id, view);
+                // One whose owner is up already shows itself.
+                if env.boards.jobs.get(&view.id).is_none() {
+                    env.boards.jobs.publish(view.id, view);
+                }
             });
             tell.reply(saved);
         });

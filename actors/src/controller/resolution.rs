@@ -57,6 +57,9 @@ impl Rules<'_> {
         let beyond = Beyond::of(purpose, spec);
         let after = self.resolve(spec, partitions, beyond)?;
         let Some(change) = purpose.change() else { return Ok(after) };
+        if !purpose.asks(spec, |spec| &spec.gres.per_node) {
+            spec.gres.binding.clone_from(&change.record.spec.gres.binding);
+        }
         let places = self.places_of(change.record);
         let mut asked = (*change.record.spec).clone();
         let before = if places.is_empty() { None } else { self.resolve(&mut asked, &places, Beyond::Stays).ok() };

@@ -171,7 +171,7 @@ pub fn start_replayed(
         "/",
         ChildSpec::new("reservation", move || {
             let make = |env: &Env| Some(ReservationsCore::new(env.committed.reservations()));
-            OwnerActor::new(make, (), Arc::clone(&shared))
+            OwnerActor::new(make, (), Arc::clone(&shared)).behind_all_appended(true)
         })
         .mailbox(FRONT_MAILBOX),
     );

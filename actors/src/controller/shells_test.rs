@@ -691,6 +691,54 @@ fn an_owner_whose_controller_does_not_lead_has_whoever_asks_try_again_and_goes_o
     });
 }
 
+/// Its array's owner failed before it was saved, and so did the word that it is to have an owner.
+#[test]
+fn a_task_that_was_split_off_by_an_owner_that_failed_has_an_owner() {
+    with_system(async |system| {
+        let (mut rig, _agents) = rig(&system);
+        let array = JobSpec { array: Some(array(0, 3, None)), ..spec() };
+        let job = rig.submitted(array).await;
+        rig.until(job, |view| view.eligible).await;
+        let owner = rig.controller.env.job(job).unwrap();
+        rig.journal.hold();
+        let one = JobSelector { tasks: Some(vec![(1, 1, 1)]), ..selector(job) };
+        let told = rig.ask(1001, CommandRequest::ControlJob { jobs: vec![one], action: JobAction::Hold });
+        let fails = async {
+            rig.journal.held().await;
+            let (reply, fails) = garrick_runtime::ReplyTo::channel();
+            owner.try_send(crate::job::messages::JobMsg::PanicForTests(reply)).unwrap();
+            assert!(fails.await.is_err());
+            // The next life has begun to wait, and its supervisor has seen to what was committed.
+            let (reply, _script) = garrick_runtime::ReplyTo::channel();
+            owner.try_send(crate::job::messages::JobMsg::script(reply)).unwrap();
+            rig.journal.held().await;
+            rig.journal.release();
+        };
+        tokio::join!(told, fails);
+        let task =
+            rig.controller.env.committed.look(job, |record| record.array.as_ref().unwrap().tasks[&1].job).unwrap();
+        rig.until(task, |view| view.reason == Reason::JobHeldUser).await;
+        assert!(rig.controller.env.job(task).is_some());
+        replay_equals_live(&rig);
+    });
+}
+
+/// It is shown as soon as it is saved, and the word that it is to have an owner comes behind that.
+#[test]
+fn who_asks_a_job_that_was_saved_a_moment_ago_has_an_answer() {
+    with_system(async |system| {
+        let (rig, _agents) = rig(&system);
+        let env = &rig.controller.env;
+        env.committed.put(crate::job::fixtures::record(5000, spec()));
+        let (reply, script) = garrick_runtime::ReplyTo::channel();
+        let message = Box::new(crate::job::messages::JobMsg::script(reply));
+        let supervisor = env.jobs_supervisor().unwrap();
+        supervisor.try_send(crate::job::shell::JobsMsg::Ask { job: JobId(5000), message }).unwrap();
+        assert!(script.await.is_ok());
+        assert!(env.job(JobId(5000)).is_some());
+    });
+}
+
 #[test]
 fn a_heterogeneous_job_is_suspended_and_resumed_as_a_whole() {
     with_system(async |system| {

@@ -119,7 +119,9 @@ impl ControllerActor {
             waiting.push(replies);
             return None;
         }
-        let known = self.env.boards.jobs.len() + self.env.entering.jobs();
+        // Those on their way first: one that arrives meanwhile is counted twice, and not left out.
+        let entering = self.env.entering.jobs();
+        let known = entering + self.env.boards.jobs.len();
         let most = self.env.config().max_job_count;
         if known + jobs > most as usize {
             let limit = format!("the controller knows {known} jobs, and MaxJobCount of slurm.conf is {most}");
@@ -144,7 +146,8 @@ impl ControllerActor {
         records: impl IntoIterator<Item = &'r JobRecord>,
     ) -> Result<(), Refusal> {
         let more: u64 = records.into_iter().map(|record| record.spec.work_bytes()).sum();
-        let known = self.env.committed.bytes_of(uid).saturating_add(self.env.entering.bytes_of(uid));
+        let entering = self.env.entering.bytes_of(uid);
+        let known = entering.saturating_add(self.env.committed.bytes_of(uid));
         if by.admin || known.saturating_add(more) <= SHARE_OF_USER {
             return Ok(());
         }

@@ -25,7 +25,7 @@ use garrick_model::{
 use garrick_runtime::{AskError, Context, ReplyTo};
 
 /// So often a change is judged again whose job has changed meanwhile; whoever asked is then told to come again.
-const MOST_TRIES: u32 = 8;
+const MOST_TRIES: u32 = 64;
 
 /// A change of one job that is under way.
 pub struct Update {

@@ -10,7 +10,7 @@ use crate::{
     node::messages::NodeInput,
     owner::{
         Letter, Out, Owner,
-        actor::{Came, OwnerActor, Shell},
+        actor::{Came, Early, OwnerActor, Shell},
     },
 };
 use garrick_model::{
@@ -23,7 +23,7 @@ use garrick_model::{
     view::JobView,
 };
 use garrick_runtime::{
-    Actor, ActorPath, ChildEvent, ChildSpec, Context, Message, Placement, Restart, RestartLimits, TimerKey,
+    Actor, ActorPath, Address, ChildEvent, ChildSpec, Context, Message, Placement, Restart, RestartLimits, TimerKey,
     WhenExceeded,
 };
 use std::{sync::Arc, time::Duration};
@@ -86,7 +86,16 @@ impl Shell for JobCore {
     }
 
     fn begin(&mut self, _: &mut JobHands, env: &Env, now: Timestamp, out: &mut Out<Self>) {
-        self.resume(now, &mut env.ids.clone(), env.leftovers.get(self.record().id), out);
+        let mut left = env.leftovers.get(self.record().id);
+        // What is committed counts, whatever an earlier life had decided.
+        left.forgotten = false;
+        let is_so = |job: &JobId, sluid| {
+            env.committed.look(*job, |other| other.sluid == sluid && other.phase.run().is_some()).unwrap_or(false)
+        };
+        if left.granted.iter().any(|(job, (sluid, _))| !is_so(job, *sluid)) {
+            Arc::make_mut(&mut left.granted).retain(|job, (sluid, _)| is_so(job, *sluid));
+        }
+        self.resume(now, &mut env.ids.clone(), left, out);
     }
 
     fn keep(&self, env: &Env) {
@@ -228,6 +237,11 @@ fn job_at(path: &ActorPath) -> Option<JobId> {
     path.as_str().rsplit('/').next().and_then(|id| id.parse().ok()).map(JobId)
 }
 
+/// The timer of a job that failed too often.
+fn retry(job: JobId) -> TimerKey {
+    ("retry", u64::from(job.0)).into()
+}
+
 /// Pause before a job that failed too often is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
@@ -239,9 +253,16 @@ impl JobsSupervisor {
 
     fn start(&self, cx: &mut Context<Self>, job: JobId, first: Option<Box<JobInput>>) {
         let env = Arc::clone(&self.env);
-        if !env.committed.has_job(job) || env.job(job).is_some() {
+        if let Some(lives) = env.job(job) {
+            if let Some(first) = first {
+                deliver(cx, &lives, JobMsg::Input(*first));
+            }
             return;
         }
+        if !env.committed.has_job(job) {
+            return forget(&env, job);
+        }
+        let early = Early::default();
         let factory = move || {
             let again = env.leftovers.get(job).is_of_earlier_life();
             let make = move |env: &Env| {
@@ -252,7 +273,8 @@ impl JobsSupervisor {
                 }
                 record.map(|record| JobCore::new(record, env.job_site()))
             };
-            OwnerActor::new(make, JobHands::default(), Arc::clone(&env)).behind_all_appended(again)
+            let actor = OwnerActor::new(make, JobHands::default(), Arc::clone(&env));
+            actor.behind_all_appended(again).with_early(early.clone())
         };
         let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
         let spec = ChildSpec::new(job.0.to_string(), factory)
@@ -263,6 +285,15 @@ impl JobsSupervisor {
         if let Some(first) = first {
             deliver(cx, &address, JobMsg::Input(*first));
         }
+    }
+
+    /// A job's owner. One that was committed and shown a moment ago is started here, before whoever has it started gets to that;
+    /// one that failed too often is not.
+    fn owner(&self, cx: &mut Context<Self>, job: JobId) -> Option<Address<JobMsg>> {
+        if self.env.job(job).is_none() && !cx.has_timer(retry(job)) {
+            self.start(cx, job, None);
+        }
+        self.env.job(job)
     }
 
     /// A job's owner was built anew: nodes say again what it may not have dealt with, jobs that wait for it ask again, and
@@ -297,7 +328,7 @@ impl Actor for JobsSupervisor {
                 self.start(cx, job, None);
                 self.tell_of_new_owner(cx, job);
             }
-            JobsMsg::Deliver { job, input } => match self.env.job(job) {
+            JobsMsg::Deliver { job, input } => match self.owner(cx, job) {
                 Some(address) => deliver(cx, &address, JobMsg::Input(*input)),
                 None if self.env.committed.has_job(job) => {
                     tracing::warn!(job_id = job.0, "job.actor_missing");
@@ -310,7 +341,7 @@ impl Actor for JobsSupervisor {
             },
             // Without an actor there is none to wait for: whoever asked learns that when the reply is dropped.
             JobsMsg::Ask { job, message } => {
-                if let Some(address) = self.env.job(job) {
+                if let Some(address) = self.owner(cx, job) {
                     deliver(cx, &address, *message);
                 }
             }
@@ -337,8 +368,7 @@ impl Actor for JobsSupervisor {
             ChildEvent::GaveUp { path, reason } => {
                 tracing::error!(%path, reason, "job.actor_gave_up");
                 if let Some(job) = job_at(&path) {
-                    let key = ("retry", u64::from(job.0));
-                    cx.set_timer(key, RETRY_AFTER, JobsMsg::StartAgain { job });
+                    cx.set_timer(retry(job), RETRY_AFTER, JobsMsg::StartAgain { job });
                 }
             }
         }

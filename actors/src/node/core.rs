@@ -146,6 +146,13 @@ impl NodeCore {
         NodeEffect::Save(ControllerEvent::Node { node: self.name(), saved: Box::new(self.saved.clone()) })
     }
 
+    /// What is committed of it counts, whatever an earlier life had decided. `None`: nothing ever was.
+    pub fn restore(&mut self, saved: Option<SavedNode>) {
+        if let Some(saved) = saved {
+            self.saved = saved;
+        }
+    }
+
     /// Settings.
     pub const fn settings(&self) -> &NodeSettings {
         &self.settings

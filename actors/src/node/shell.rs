@@ -12,7 +12,7 @@ use crate::{
     job::messages::{FreshIds, JobInput},
     owner::{
         Out, Owner,
-        actor::{Came, OwnerActor, Shell},
+        actor::{Came, Early, OwnerActor, Shell},
     },
 };
 use garrick_model::{messages::command::NodeChange, refusal::Refusal, time::Timestamp, view::NodeView};
@@ -241,11 +241,17 @@ impl NodesSupervisor {
 
     fn start(&self, cx: &mut Context<Self>, settings: &NodeSettings) {
         let (env, name) = (Arc::clone(&self.env), settings.name.clone());
+        let early = Early::default();
         let factory = move || {
             let (name, again) = (name.clone(), env.nodes.get(&name).is_some_and(|core| core.is_of_earlier_life()));
             // Put there before the actor was started, and taken away after it was stopped.
-            let make = move |env: &Env| env.nodes.get(&name);
-            OwnerActor::new(make, NodeHands::default(), Arc::clone(&env)).behind_all_appended(again)
+            let make = move |env: &Env| {
+                let mut core = env.nodes.get(&name)?;
+                core.restore(env.committed.node(&name));
+                Some(core)
+            };
+            let actor = OwnerActor::new(make, NodeHands::default(), Arc::clone(&env));
+            actor.behind_all_appended(again).with_early(early.clone())
         };
         let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
         let spec = ChildSpec::new(settings.name.clone(), factory)

@@ -14,7 +14,7 @@ use garrick_model::time::Timestamp;
 use garrick_runtime::{Actor, Context, Message, ReplyTo, TimerKey};
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -124,8 +124,7 @@ pub struct OwnerActor<O: Shell> {
     make: Make<O>,
     /// An earlier life may have appended what is not committed yet.
     behind: bool,
-    /// What came before there was a core.
-    early: Vec<OwnerMsg<O>>,
+    early: Early<O>,
     /// This controller did not lead when something was appended last, and may do so after this.
     leaderless: Option<Duration>,
     env: Arc<Env>,
@@ -133,6 +132,42 @@ pub struct OwnerActor<O: Shell> {
     outbox: Outbox<EffectOf<O>>,
     requests: u64,
     answers: BTreeMap<u64, ReplyTo<O::Answer>>,
+}
+
+/// What came before there was a core. It outlives each life of the actor.
+pub struct Early<O: Shell>(Arc<Mutex<VecDeque<OwnerMsg<O>>>>);
+
+impl<O: Shell> Clone for Early<O> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<O: Shell> Default for Early<O> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+/// So much waits for a core at most, as in the longest mailbox of an owner.
+const MOST_EARLY: usize = 65_536;
+
+/// Who asks beyond that tries again after this.
+const CROWDED: Duration = Duration::from_secs(1);
+
+impl<O: Shell> Early<O> {
+    fn push(&self, message: OwnerMsg<O>) -> Result<(), OwnerMsg<O>> {
+        let mut early = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if early.len() >= MOST_EARLY {
+            return Err(message);
+        }
+        early.push_back(message);
+        Ok(())
+    }
+
+    fn pop(&self) -> Option<OwnerMsg<O>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
 }
 
 /// The batch that a new life waits for: all that was appended before it. Those of its own turns begin with 1.
@@ -195,7 +230,7 @@ impl<O: Shell> OwnerActor<O> {
             core: None,
             make,
             behind: false,
-            early: Vec::new(),
+            early: Early::default(),
             leaderless: None,
             env,
             hands,
@@ -213,6 +248,13 @@ impl<O: Shell> OwnerActor<O> {
         self
     }
 
+    /// What waits for a core is kept there, so that the next life has what this one did not come to.
+    #[must_use]
+    pub fn with_early(mut self, early: Early<O>) -> Self {
+        self.early = early;
+        self
+    }
+
     fn begin(&mut self, cx: &mut Context<Self>) {
         self.core = (self.make)(&self.env);
         let Some(core) = &mut self.core else { return cx.stop() };
@@ -221,7 +263,8 @@ impl<O: Shell> OwnerActor<O> {
         let mut again = VecDeque::new();
         self.take(cx, out, &mut again);
         self.go_on(cx, again);
-        for message in std::mem::take(&mut self.early) {
+        // One at a time: those behind one over which this life fails are the next one's.
+        while let Some(message) = self.early.pop() {
             self.handle(cx, message);
         }
     }
@@ -245,7 +288,14 @@ impl<O: Shell> OwnerActor<O> {
             (OwnerMsg::Journaled { .. }, _) => {}
             (OwnerMsg::Behind, _) => self.append(cx, ALL_BEFORE, Vec::new()),
             (OwnerMsg::Ask { reply, .. }, Some(after)) => reply.reply(O::try_again(after)),
-            (early, _) => self.early.push(early),
+            (early, _) => {
+                if let Err(too_many) = self.early.push(early) {
+                    tracing::warn!(path = %cx.path(), message = too_many.name(), "mailbox.full");
+                    if let OwnerMsg::Ask { reply, .. } = too_many {
+                        reply.reply(O::try_again(CROWDED));
+                    }
+                }
+            }
         }
     }
 

@@ -127,7 +127,8 @@ impl PartitionsSupervisor {
                     // It is in the one that it was started from.
                     PartitionCore::new(config, &name, env.committed.partition(&name))
                 };
-                OwnerActor::new(make, (), Arc::clone(&env))
+                // Another actor may have had it before: in an earlier life of this one, or before it was taken away.
+                OwnerActor::new(make, (), Arc::clone(&env)).behind_all_appended(true)
             }));
         }
         for name in old.difference(&self.names) {

@@ -5,7 +5,7 @@ use crate::journal::{Head, JournalError, JournalWriter, Segments, series};
 use garrick_actors::controller::{
     event::ControllerEvent,
     log::{
-        AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, Position, Progress,
+        AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, Position, Progress, feed::bytes_of,
         progress::Unpacked,
     },
 };
@@ -28,6 +28,8 @@ const CROWDED: Duration = Duration::from_secs(1);
 
 /// Events that are read from files at a time.
 const READ_EVENTS: usize = 1000;
+/// And about so many bytes.
+const READ_BYTES: u64 = 8 << 20;
 
 /// See the module.
 pub struct FileLog {
@@ -157,12 +159,13 @@ fn read_on(
     from: Position,
     to: Position,
 ) -> Result<(Vec<Committed>, Place), JournalError> {
-    let mut events = Vec::new();
+    let (mut events, mut bytes) = (Vec::new(), 0);
     // What stands behind `to` may not be on disk yet. A batch is never divided by it.
-    while place.progress.position < to && events.len() < READ_EVENTS {
+    while place.progress.position < to && events.len() < READ_EVENTS && bytes < READ_BYTES {
         let Some(record) = reader.next_record()? else { break };
         for event in place.unpacked.take(record.decode()?) {
             if place.progress.note(&event) && place.progress.position >= from {
+                bytes += bytes_of(&event);
                 events.push(Committed { position: place.progress.position, event: Arc::new(event) });
             }
         }

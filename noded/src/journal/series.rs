@@ -246,8 +246,15 @@ pub fn open<F: Fold>(folder: &Path, state: &mut F) -> Result<Series, F::Error> {
     segments.add(None, counted, said);
     let since = files.snapshots.last_key_value().map_or(0, |(number, _)| *number);
     for (number, path) in files.closed.range(..=since).rev() {
-        // Kept as a way back, or for somebody who has not read them.
-        let head = read_head::<F>(path)?;
+        // Kept as a way back, or for somebody who has not read them. Nothing of them is needed to go on: what cannot be read counts
+        // as purged, and so does what is older.
+        let head = match read_head::<F>(path) {
+            Ok(head) => head,
+            Err(error) => {
+                tracing::warn!(file = %path.display(), %error, "a closed file that is in a snapshot cannot be read");
+                break;
+            }
+        };
         if !head.is_some_and(|before| segments.add_older(*number, before)) {
             break;
         }

@@ -63,13 +63,18 @@ pub struct Feed {
     commits: watch::Sender<u64>,
 }
 
-fn bytes_of(event: &ControllerEvent) -> u64 {
+/// What an event takes that is of no great size.
+const SMALL: u64 = 512;
+
+/// About what an event takes in memory, in bytes.
+pub fn bytes_of(event: &ControllerEvent) -> u64 {
     match event {
         ControllerEvent::Job { event, .. } => match &**event {
-            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => record.spec.work_bytes(),
-            _ => 0,
+            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => SMALL + record.spec.work_bytes(),
+            _ => SMALL,
         },
-        _ => 0,
+        ControllerEvent::Steps { steps, .. } => SMALL + steps.bytes() as u64,
+        _ => SMALL,
     }
 }
 
