@@ -22,37 +22,34 @@ fn world(mutation: Mutation, seed: u64) -> Setup {
 /// nothing.
 const fn first(mutation: Mutation) -> u64 {
     match mutation {
-        Mutation::LeadersEndAlone
-        | Mutation::LeasesAreForgotten
-        | Mutation::SilentNodesAreNotDeclaredDown
-        | Mutation::StepsEndTwice => 2,
-        Mutation::AssertionsFail
-        | Mutation::EffectsDoNotWaitForTheDisk
+        Mutation::AnyNodeIsBelieved
+        | Mutation::AssertionsFail
+        | Mutation::ConditionsAreMetEarly
         | Mutation::EndsAreRecordedTwice
-        | Mutation::HoldsAreForgotten
         | Mutation::JobsAreForgotten
-        | Mutation::JournalsAreDamaged
-        | Mutation::LeadersAreAllocatedAlone
-        | Mutation::LimitsAreForgotten
-        | Mutation::PartitionsThatAreDownServe
-        | Mutation::ReservationsAreForgotten
-        | Mutation::SubmissionsAreKeptThoughRefused => 3,
-        Mutation::CancellationsAreForgotten
         | Mutation::LeasesEndEarly
-        | Mutation::LicensesAreTaken
-        | Mutation::TalliesAreForgotten => 4,
-        Mutation::NodesSpeakForRoot => 6,
-        Mutation::OwnersAreNotLookedAt | Mutation::RefusedRequestsAreDone => 10,
-        Mutation::DrainsAreForgotten => 12,
-        Mutation::MissingRunsAreNotDeclaredLost => 14,
-        Mutation::AnyNodeIsBelieved => 17,
+        | Mutation::MissingRunsAreNotDeclaredLost
+        | Mutation::OwnersAreNotLookedAt
+        | Mutation::PatienceIsForgotten
+        | Mutation::RefusedRequestsAreDone
+        | Mutation::RepeatsAreNews
+        | Mutation::ReservationsStayAsTheyWere
+        | Mutation::SilentNodesAreNotDeclaredDown => 2,
+        Mutation::DrainsAreForgotten
+        | Mutation::LeadersAreAllocatedAlone
+        | Mutation::LeadersEndAlone
+        | Mutation::PartitionsThatAreDownServe
+        | Mutation::QuotasAreNotSpent
+        | Mutation::ShepherdsAreBegunAgain => 3,
+        Mutation::RunsAreToldToEndOnce => 4,
+        Mutation::ComponentsAreAcceptedOneByOne | Mutation::NodesSpeakForRoot => 6,
+        Mutation::PurgingOvertakesFollowers | Mutation::SubmissionsAreKeptThoughRefused => 7,
+        Mutation::TasksAreMarkedBeforeTheyExist => 10,
+        Mutation::LeasesAreForgotten => 13,
         Mutation::TurnsAreForgotten => 19,
-        Mutation::RunsAreToldToEndOnce => 21,
-        Mutation::RepeatsAreNews => 23,
-        Mutation::ComponentsAreAcceptedOneByOne | Mutation::QuotasAreNotSpent | Mutation::ShepherdsAreBegunAgain => 25,
-        Mutation::GraceIsForgotten => 29,
-        Mutation::CredentialsAreNotLookedAt | Mutation::MemoryIsNotCounted => 31,
-        Mutation::TasksAreMarkedBeforeTheyExist => 51,
+        Mutation::GraceIsForgotten => 23,
+        Mutation::MemoryIsNotCounted => 31,
+        Mutation::CredentialsAreNotLookedAt => 35,
         _ => 1,
     }
 }
