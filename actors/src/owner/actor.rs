@@ -14,6 +14,7 @@ use garrick_model::time::Timestamp;
 use garrick_runtime::{Actor, Context, Message, ReplyTo, TimerKey};
 use std::{
     collections::{BTreeMap, VecDeque},
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -29,6 +30,8 @@ pub enum Came<I> {
     Input(I),
     /// A letter to another owner.
     Letter(Letter),
+    /// What comes later, beside the actor: the owner's next input, if there is any. It is lost with this life of the actor.
+    Later(Pin<Box<dyn Future<Output = Option<I>>>>),
 }
 
 /// What an owner's verbs come to in the controller: which boards show it, what its errands are, what is kept of it for a
@@ -96,6 +99,8 @@ pub enum OwnerMsg<O: Shell> {
     },
     /// From itself: it is time to look whether all that was appended is committed.
     Behind,
+    /// From itself: an errand is over, and nothing came of it.
+    Nothing,
     /// A handler that fails.
     #[cfg(test)]
     PanicForTests(ReplyTo<()>),
@@ -109,6 +114,7 @@ impl<O: Shell> Message for OwnerMsg<O> {
             Self::Hand { input: None, .. } => "Watch",
             Self::Journaled { .. } => "Journaled",
             Self::Behind => "Behind",
+            Self::Nothing => "Nothing",
             #[cfg(test)]
             Self::PanicForTests(_) => "PanicForTests",
         }
@@ -193,6 +199,7 @@ impl<O: Shell> Stage<O> for Live<'_, O> {
             Came::Nothing => {}
             Came::Input(input) => self.again.push_back(input),
             Came::Letter(letter) => self.tell(letter),
+            Came::Later(input) => self.cx.pipe(input, |input| input.map_or(OwnerMsg::Nothing, OwnerMsg::Input)),
         }
     }
 
@@ -285,7 +292,7 @@ impl<O: Shell> OwnerActor<O> {
                 }
             }
             // Of what it decided before.
-            (OwnerMsg::Journaled { .. }, _) => {}
+            (OwnerMsg::Journaled { .. } | OwnerMsg::Nothing, _) => {}
             (OwnerMsg::Behind, _) => self.append(cx, ALL_BEFORE, Vec::new()),
             (OwnerMsg::Ask { reply, .. }, Some(after)) => reply.reply(O::try_again(after)),
             (early, _) => {
@@ -392,7 +399,7 @@ impl<O: Shell> Actor for OwnerActor<O> {
                 self.flush(cx, &mut again);
                 self.go_on(cx, again);
             }
-            OwnerMsg::Behind => {}
+            OwnerMsg::Behind | OwnerMsg::Nothing => {}
             #[cfg(test)]
             OwnerMsg::PanicForTests(_) => panic!("a handler that fails"),
         }
