@@ -28,6 +28,7 @@ pub mod node_agent;
 pub mod owner;
 pub mod partition;
 pub mod reservation;
+pub mod roster;
 pub mod scheduler;
 pub mod shepherd;
 pub mod step;

@@ -11,7 +11,23 @@ use std::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
+
+/// An agent that is told for the last time has so long to read so.
+const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// Sends the last frame of a link. What is still on its way when a link is closed is lost, so that happens later; when even
+/// this does not arrive nothing more can be done.
+pub fn say_last(link: Arc<dyn AgentLink>, frame: ControllerToNode) -> impl Future<Output = ()> + 'static {
+    if link.send(frame).is_err() {
+        tracing::debug!("node.last_frame_not_sent");
+    }
+    async move {
+        tokio::time::sleep(LAST_WORD).await;
+        link.close();
+    }
+}
 
 /// Commands under way at nodes' doors.
 #[derive(Default)]

@@ -1,9 +1,9 @@
 //! Commands that change something: found out whom they mean, sent to each owner, answered together.
 
 use super::{
-    dynamic_nodes::RosterChange,
     env::deliver,
     front::ControllerActor,
+    members::RosterAsked,
     messages::ControllerMsg,
     per_task::Asked,
     ports::ReplySink,
@@ -16,6 +16,7 @@ use crate::{
         shell::NodesMsg,
     },
     partition::messages::{PartitionMsg, PartitionUpdate},
+    roster::core::RosterAsk,
 };
 use garrick_model::{
     config::function,
@@ -359,7 +360,11 @@ impl ControllerActor {
         }
         if let Some(place) = change.topology.clone() {
             let then = Box::new(NodeChange { topology: None, ..change });
-            return self.change_roster(cx, RosterChange::Place { names: nodes, place, by, then, replies });
+            let asked = match *then == NodeChange::default() {
+                true => RosterAsked::Answer(Some(replies)),
+                false => RosterAsked::Update { names: nodes.clone(), by, then, replies },
+            };
+            return self.ask_roster(cx, RosterAsk::Place { nodes, place }, asked);
         }
         let who = (by.uid, self.user_name(by.uid));
         let mut pending = Vec::with_capacity(nodes.len());
@@ -371,7 +376,7 @@ impl ControllerActor {
             let is_of_file = self.env.roster().get(name).is_none();
             if let Some(owner) = self.env.node(name).filter(|_| is_of_file) {
                 deliver(cx, &owner, NodeMsg::Ask { ask: NodeAsk::Update { by, change }, reply });
-            } else if let Some(supervisor) = self.nodes_supervisor() {
+            } else if let Some(supervisor) = self.env.nodes_supervisor() {
                 deliver(cx, &supervisor, NodesMsg::Update { name: name.clone(), by, change: Box::new(change), reply });
             }
         }

@@ -8,7 +8,7 @@ use crate::{
     node::record::SavedNode,
     partition::record::SavedPartition,
 };
-use garrick_model::{ids::JobId, reservation::Reservation};
+use garrick_model::{config::DynamicNode, ids::JobId, reservation::Reservation};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -125,6 +125,11 @@ impl Committed {
     /// What is saved of a node; `None`: nothing ever was.
     pub fn node(&self, name: &str) -> Option<SavedNode> {
         self.lock().replayed.nodes.get(name).cloned()
+    }
+
+    /// Nodes that came at run time.
+    pub fn dynamic_nodes(&self) -> BTreeMap<String, DynamicNode> {
+        self.lock().replayed.dynamic_nodes.clone()
     }
 
     /// A partition's updates; none when nothing was ever saved.

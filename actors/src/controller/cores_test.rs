@@ -293,7 +293,7 @@ impl World {
                     }
                 }
             }
-            Letter::Outcome { .. } => {}
+            Letter::Outcome { .. } | Letter::News(_) => {}
             Letter::Begin { record, first } => {
                 let task = record.id;
                 self.add_job(*record, false);

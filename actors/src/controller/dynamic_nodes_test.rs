@@ -5,9 +5,12 @@ use super::{
     event::ControllerEvent,
     fixtures::{Agents, Habit, MemoryJournal, Rig, config_of, with_system},
     messages::ControllerMsg,
-    roster::Roster,
 };
-use crate::scheduler::fixtures::spec;
+use crate::{
+    owner::actor::OwnerMsg,
+    roster::{core::RosterInput, nodes::Roster},
+    scheduler::fixtures::spec,
+};
 use garrick_model::{
     config::{Config, DynamicNode, read_files},
     ids::JobId,
@@ -39,7 +42,7 @@ fn with_tree() -> String {
 
 fn joins(roster: &mut Roster, name: &str, line: &str) -> Result<u32, String> {
     let joining = Joining { line: line.to_owned(), port: 7000 };
-    let news = roster.joined(name, &joining, "host", "10.0.0.9", &|| [2].into());
+    let news = roster.joined(name, &joining, "host", "10.0.0.9", &[2].into());
     let put = news.and_then(|news| news.map_or(Ok(()), |node| roster.put(vec![node])));
     put.map_err(|refusal| refusal.to_string())?;
     roster.settle();
@@ -157,7 +160,7 @@ fn a_place_stays_until_the_daemon_says_another() {
 #[test]
 fn the_place_of_a_created_node_stays_until_the_daemon_says_another() {
     let mut roster = Roster::new(config(&with_tree()), BTreeMap::new());
-    roster.create("d1", "CPUs=4 State=CLOUD", &Default::default, &|_| true).unwrap();
+    roster.create("d1", "CPUs=4 State=CLOUD", &Default::default(), &|_| true).unwrap();
     joins(&mut roster, "d1", "Topology=default:s1").unwrap();
     assert_eq!(unit(&roster, "s1"), "d1,n0");
     places(&mut roster, "d1", "default:s2").unwrap();
@@ -176,7 +179,7 @@ fn what_does_not_change_is_no_news() {
     joins(&mut roster, "d1", "CPUs=4 Topology=default:s2").unwrap();
     let again = |line: &str| {
         let joining = Joining { line: line.to_owned(), port: 7000 };
-        roster.joined("d1", &joining, "host", "10.0.0.9", &|| [2].into()).unwrap()
+        roster.joined("d1", &joining, "host", "10.0.0.9", &[2].into()).unwrap()
     };
     assert_eq!(again("CPUs=4 Topology=default:s2"), None);
     assert_eq!(again("CPUs=2 Topology=default:s2").unwrap().line, "CPUs=2 Topology=default:s2");
@@ -212,7 +215,7 @@ fn nodes_are_created_all_or_none() {
     let mut roster = Roster::new(config(SITE), BTreeMap::new());
     let no_slash = |name: &str| !name.contains('/');
     let mut create = |names: &str, line: &str| {
-        roster.create(names, line, &Default::default, &no_slash).map_err(|refusal| refusal.to_string())
+        roster.create(names, line, &Default::default(), &no_slash).map_err(|refusal| refusal.to_string())
     };
     let state = "Invalid node state specified: only State=CLOUD and State=FUTURE nodes can be created";
     assert_eq!(create("d[1-2]", "CPUs=4"), Err(state.to_owned()));
@@ -284,6 +287,7 @@ fn a_node_joins_runs_jobs_outlives_a_restart_and_is_deleted() {
         let fast = rig.submitted(JobSpec { partitions: vec!["fast".to_owned()], ..spec() }).await;
         assert_eq!(rig.wait(fast, JobMilestone::Ended).await, JobState::Completed);
         agents.join("d2", Habit::Stay, "CPUs=4 RealMemory=1000");
+        until(&rig, "d2", Some(NodeBase::Up)).await;
         let stays = rig.submitted(on("d2")).await;
         rig.wait(stays, JobMilestone::Started).await;
     });
@@ -373,21 +377,20 @@ fn a_node_that_comes_again_at_once_is_another_one() {
         let mut agents = Agents::new(&rig);
         agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
         until(&rig, "d1", Some(NodeBase::Up)).await;
-        let retired = |asked| {
-            let (replies, answers) = rig.sink();
-            let retired = ControllerMsg::Retired { names: vec!["d1".to_owned()], asked, stay: None, replies };
-            rig.front().try_send(retired).unwrap();
-            answers
-        };
-        let mut first = retired(0);
+        rig.journal.hold();
+        let mut deleted = rig.ask_stream(0, CommandRequest::DeleteNodes { nodes: vec!["d1".to_owned()] });
+        rig.journal.held().await;
         // Its daemon is told to end, and not the one that comes while that is being saved.
         let mut later = Agents::new(&rig);
         later.connect("n0", Habit::Finish);
         later.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
-        // Asked before it was deleted and came again.
-        let mut second = retired(0);
-        assert_eq!(first.recv().await, Some(CommandReply::Done));
-        assert_eq!(second.recv().await, Some(CommandReply::Done));
+        // Its owner was asked before it was deleted and came again.
+        let gone = vec!["d1".to_owned()];
+        let retired = RosterInput::Retired { request: 0, asked: 0, gone, stay: None };
+        rig.controller.env.roster_owner().unwrap().try_send(OwnerMsg::Input(retired)).unwrap();
+        rig.journal.release();
+        assert_eq!(deleted.recv().await, Some(CommandReply::Done));
+        until(&rig, "d1", Some(NodeBase::Up)).await;
         assert!(rig.controller.env.config().node("d1").is_some());
         let job = rig.submitted(on("d1")).await;
         assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);
@@ -481,7 +484,7 @@ fn a_node_made_again_at_once_gets_an_owner() {
     });
 }
 
-/// Its owner was never asked: another one was, of the node that had the name before.
+/// It is another one than the one of that name that is being deleted.
 #[test]
 fn who_was_not_asked_is_not_deleted() {
     with_system(async |system| {
@@ -499,7 +502,8 @@ fn who_was_not_asked_is_not_deleted() {
         rig.ask(0, CommandRequest::ListNodes).await;
         rig.journal.release();
         assert_eq!(first.recv().await, Some(CommandReply::Done));
-        assert_eq!(second.recv().await, Some(CommandReply::Done));
+        assert_eq!(second.recv().await, Some(CommandReply::Refused(Refusal::InvalidNode("d1".to_owned()))));
+        until(&rig, "d1", Some(NodeBase::Up)).await;
         assert!(rig.journal.replayed().dynamic_nodes.contains_key("d1"));
         let job = rig.submitted(on("d1")).await;
         assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);

@@ -8,8 +8,7 @@ use super::{
     leftovers::{JobLeftovers, NodeCores},
     log::{ACCOUNTING, AppendError, Position},
     ports::{AgentLink, Ports},
-    roster::Roster,
-    setup::job_site,
+    setup::{job_site, node_site},
 };
 use crate::{
     job::{
@@ -20,10 +19,21 @@ use crate::{
         state::JobEvent,
     },
     license::account::LicenseOffice,
-    node::messages::{NodeInput, NodeMsg},
-    owner::{Effect, Letter, Owner},
+    node::{
+        core::NodeCore,
+        messages::{NodeInput, NodeMsg, NodeSite},
+        shell::NodesMsg,
+    },
+    owner::{ConfigNews, Effect, Letter, Owner},
+    partition::shell::PartitionsMsg,
     reservation::shell::ReservationMsg,
-    scheduler::{core::SchedulerInput, priority, qos::QosTable, shell::SchedulerMsg},
+    roster::{nodes::Roster, shell::RosterMsg},
+    scheduler::{
+        core::SchedulerInput,
+        priority,
+        qos::QosTable,
+        shell::{SchedulerMsg, policy},
+    },
     steps::messages::StepsMsg,
     topology::Topologies,
 };
@@ -64,8 +74,8 @@ pub struct Boards {
 }
 
 /// The open link to each node's agent, kept here so that neither the front nor a node's owner loses it in a panic.
-#[derive(Default)]
-pub struct Links(Mutex<BTreeMap<String, OpenLink>>);
+#[derive(Clone, Default)]
+pub struct Links(Arc<Mutex<BTreeMap<String, OpenLink>>>);
 
 /// A connection's number and the way to the agent.
 pub type OpenLink = (u64, Arc<dyn AgentLink>);
@@ -125,6 +135,9 @@ pub struct Env {
     pub ids: IdSource,
     queries: AtomicU64,
     roster: RwLock<Arc<Roster>>,
+    /// As it was read last; the roster follows.
+    file: RwLock<Arc<Config>>,
+    node_site: RwLock<Arc<NodeSite>>,
     site: RwLock<Arc<JobSite>>,
     priority: RwLock<Option<Arc<priority::Rules>>>,
     qos: RwLock<Arc<QosTable>>,
@@ -153,7 +166,9 @@ impl Env {
             licenses: LicenseOffice::default(),
             ids,
             queries: AtomicU64::new(0),
+            file: RwLock::new(roster.base()),
             roster: RwLock::new(Arc::new(roster)),
+            node_site: RwLock::new(Arc::new(NodeSite::default())),
             site: RwLock::new(Arc::new(JobSite::default())),
             priority: RwLock::new(None),
             qos: RwLock::default(),
@@ -176,9 +191,33 @@ impl Env {
         self.roster.read().unwrap_or_else(PoisonError::into_inner).admits(name)
     }
 
-    /// Changes that, and so the configuration. The front tells everyone.
+    /// Changes that, and so the configuration. For the roster's owner, who tells everyone.
     pub fn set_roster(&self, roster: Arc<Roster>) {
+        let config = roster.config();
         *self.roster.write().unwrap_or_else(PoisonError::into_inner) = roster;
+        self.renew_node_site(&config, self.job_site().epoch);
+    }
+
+    /// The configuration as it was read last, without nodes that came at run time. The roster is of that one once what follows
+    /// from it is saved.
+    pub fn config_file(&self) -> Arc<Config> {
+        Arc::clone(&self.file.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes it. For the roster's owner.
+    pub fn set_config_file(&self, config: Arc<Config>) {
+        *self.file.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    /// What holds for nodes now.
+    pub fn node_site(&self) -> Arc<NodeSite> {
+        Arc::clone(&self.node_site.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes that of a configuration.
+    pub fn renew_node_site(&self, config: &Config, epoch: u64) {
+        let site = Arc::new(node_site(config, epoch, &self.ports));
+        *self.node_site.write().unwrap_or_else(PoisonError::into_inner) = site;
     }
 
     /// The topologies of the configuration.
@@ -223,6 +262,11 @@ impl Env {
     pub fn made_site(&self, config: &Config, epoch: u64) -> JobSite {
         let keeps_step_records = self.ports.log.followers().contains_key(ACCOUNTING);
         JobSite { keeps_step_records, ..job_site(config, epoch) }
+    }
+
+    /// Makes it anew of the configuration.
+    pub fn renew_job_site(&self) {
+        self.set_job_site(Arc::new(self.made_site(&self.config(), self.job_site().epoch)));
     }
 
     /// Changes it.
@@ -278,6 +322,21 @@ impl Env {
     /// The supervisor of jobs.
     pub fn jobs_supervisor(&self) -> Option<Address<JobsMsg>> {
         self.system.find(&ActorPath::root().child("job"))
+    }
+
+    /// The supervisor of nodes.
+    pub fn nodes_supervisor(&self) -> Option<Address<NodesMsg>> {
+        self.system.find(&ActorPath::root().child("node"))
+    }
+
+    /// The supervisor of partitions.
+    pub fn partitions_supervisor(&self) -> Option<Address<PartitionsMsg>> {
+        self.system.find(&ActorPath::root().child("partition"))
+    }
+
+    /// The owner of the roster.
+    pub fn roster_owner(&self) -> Option<Address<RosterMsg>> {
+        self.system.find(&ActorPath::root().child("roster"))
     }
 
     /// The scheduler.
@@ -367,6 +426,44 @@ impl Env {
                 self.show_job(*record, Timestamp::now());
                 if let Some(supervisor) = self.jobs_supervisor() {
                     deliver(cx, &supervisor, JobsMsg::Start { job, first });
+                }
+            }
+            Letter::News(news) => self.post_news(cx, news),
+        }
+    }
+
+    fn post_news<A: Actor>(&self, cx: &mut Context<A>, news: ConfigNews) {
+        match news {
+            ConfigNews::Node(settings) => {
+                // The supervisor knows whether the owner of that name is one that is to end: that one would not read it.
+                if let Some(supervisor) = self.nodes_supervisor() {
+                    let core = NodeCore::new(Timestamp::now(), *settings, self.node_site(), None, []);
+                    // Who asked for it looks at once; its owner publishes over it.
+                    if self.nodes.get(&core.settings().name).is_none() {
+                        self.boards.nodes.publish(core.settings().index, Arc::new(core.view()));
+                    }
+                    deliver(cx, &supervisor, NodesMsg::Start { core: Box::new(core) });
+                }
+            }
+            ConfigNews::NoNode(name) => {
+                if let Some(supervisor) = self.nodes_supervisor() {
+                    deliver(cx, &supervisor, NodesMsg::Stop { name });
+                }
+            }
+            ConfigNews::Partitions { read_again } => {
+                if let Some(supervisor) = self.partitions_supervisor() {
+                    let news = if read_again { PartitionsMsg::Configure } else { PartitionsMsg::NodesChanged };
+                    deliver(cx, &supervisor, news);
+                }
+            }
+            ConfigNews::Jobs => {
+                if let Some(supervisor) = self.jobs_supervisor() {
+                    deliver(cx, &supervisor, JobsMsg::SiteChanged);
+                }
+            }
+            ConfigNews::Policy => {
+                if let Some(scheduler) = self.scheduler() {
+                    deliver(cx, &scheduler, SchedulerInput::Policy(Box::new(policy(&self.config()))).into());
                 }
             }
         }

@@ -4,9 +4,8 @@
 use super::{
     agents::AgentReplies,
     audit::Audited,
-    dynamic_nodes::{RosterChange, RosterChanges},
     env::{Env, deliver},
-    event::ControllerEvent,
+    members::RosterAsked,
     messages::{ControllerMsg, request_name},
     ports::{AgentLink, ReplySink, User},
     queries::AgentQueries,
@@ -17,9 +16,9 @@ use super::{
 use crate::{
     job::{messages::Authority, shell::JobsMsg},
     node::{core::NodeCore, messages::NodeInput, shell::connected},
-    partition::{core::PartitionCore, shell::PartitionsMsg},
+    partition::core::PartitionCore,
+    roster::core::RosterAsk,
     scheduler::{
-        core::SchedulerInput,
         facts::ClusterView,
         probe::Feasibility,
         shell::{SchedulerMsg, partition_facts, policy},
@@ -39,7 +38,7 @@ use garrick_model::{
     time::{Timestamp, system_zone},
     view::NodeView,
 };
-use garrick_runtime::{Actor, ActorPath, Answered, Context, TraceContext};
+use garrick_runtime::{Actor, Answered, Context, TraceContext};
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
@@ -75,12 +74,14 @@ pub struct ControllerActor {
     turnstile: Turnstile<Waiting>,
     /// `Serve` is under way.
     serves: bool,
-    feasibility: Option<Feasibility>,
+    /// What could ever run, by that configuration.
+    feasibility: Option<(Arc<Config>, Feasibility)>,
     replies: AgentReplies,
     pub(super) queries: AgentQueries,
     /// Turns of questions that take a plan of their own.
     pub(super) questions: Arc<Semaphore>,
-    pub(super) roster: RosterChanges,
+    /// Agents that were declined.
+    pub(super) declined: HashMap<String, Refusal>,
 }
 
 /// So many of those are answered at once.
@@ -105,7 +106,7 @@ impl ControllerActor {
             replies: AgentReplies::default(),
             queries: AgentQueries::default(),
             questions: Arc::new(Semaphore::new(QUESTIONS)),
-            roster: RosterChanges::default(),
+            declined: HashMap::new(),
         }
     }
 
@@ -131,8 +132,9 @@ impl ControllerActor {
     /// it, since boards follow a moment later.
     pub(super) fn feasibility(&mut self) -> &mut Feasibility {
         let env = &self.env;
-        self.feasibility.get_or_insert_with(|| {
-            let config = env.config();
+        let config = env.config();
+        let known = self.feasibility.take_if(|(of, _)| Arc::ptr_eq(of, &config));
+        let made = || {
             let site = Arc::default();
             let nodes: Vec<Arc<NodeView>> = config
                 .nodes
@@ -152,18 +154,12 @@ impl ControllerActor {
             let mut view = ClusterView::new(policy(&config), &[], &nodes, partitions);
             view.licenses.hres = Arc::clone(&config.hres);
             view.licenses.totals.clone_from(env.licenses.lock().totals());
-            Feasibility::new(view)
-        })
+            (Arc::clone(&config), Feasibility::new(view))
+        };
+        &mut self.feasibility.insert(known.unwrap_or_else(made)).1
     }
 
-    /// Counts licenses by the configuration, and what jobs have of layers by what the layers are now.
-    fn configure_licenses(&self, config: &Config) {
-        let mut account = self.env.licenses.lock();
-        account.configure(&config.licenses, &config.hres);
-        account.recount(|job| setup::counted_now(config, &self.env.committed.job(job)?));
-    }
-
-    /// Shapes, features or partitions may have changed.
+    /// Shapes, features or partitions may have been changed by their owners.
     pub(super) fn forget_feasibility(&mut self) {
         self.feasibility = None;
     }
@@ -410,7 +406,7 @@ impl ControllerActor {
             }
             CommandRequest::UpdateNode { nodes, change } => self.update_nodes(cx, by, nodes, change, replies),
             CommandRequest::CreateNodes { names, line } => {
-                self.change_roster(cx, RosterChange::Create { names, line, replies });
+                self.ask_roster(cx, RosterAsk::Create { names, line }, RosterAsked::Answer(Some(replies)));
             }
             CommandRequest::DeleteNodes { nodes } => self.delete_nodes(cx, nodes, replies),
             CommandRequest::UpdatePartition { partition, fields } => {
@@ -499,67 +495,14 @@ impl ControllerActor {
             Err(refusal) => drop(replies.send(CommandReply::Refused(refusal))),
         }
     }
-
-    /// The configuration was read again: everyone who goes by it is told.
-    fn reconfigured(&mut self, cx: &mut Context<Self>, file: Arc<Config>) {
-        let mut roster = self.env.roster();
-        let of_file = Arc::make_mut(&mut roster).read_again(file);
-        if !of_file.is_empty() {
-            // A journal that fails ends the process by itself, and the next start finds the same.
-            drop(self.env.append(of_file.into_iter().map(ControllerEvent::node_of_file).collect()));
-        }
-        let config = roster.config();
-        self.env.set_roster(roster);
-        self.env.ids.limit(config.first_job_id, config.max_job_id);
-        self.forget_feasibility();
-        let epoch = self.env.job_site().epoch;
-        self.env.set_job_site(Arc::new(self.env.made_site(&config, epoch)));
-        if let Some(jobs) = self.env.jobs_supervisor() {
-            deliver(cx, &jobs, JobsMsg::SiteChanged);
-        }
-        let site = Arc::new(setup::node_site(&config, epoch, &self.env.ports));
-        self.show_in_new_places(&config);
-        for node in &config.nodes {
-            self.configure_node(cx, node, &site);
-        }
-        for name in self.env.nodes.names().into_iter().filter(|name| config.node(name).is_none()) {
-            self.stop_node(cx, &name);
-        }
-        self.clear_board(&config);
-        setup::show_partitions(&self.env, &config, true);
-        if let Some(partitions) = self.env.system.find(&ActorPath::root().child("partition")) {
-            deliver(cx, &partitions, PartitionsMsg::Configure);
-        }
-        self.configure_licenses(&config);
-        if let Some(scheduler) = self.env.scheduler() {
-            deliver(cx, &scheduler, SchedulerInput::Policy(Box::new(policy(&config))).into());
-        }
-        for (node, link) in self.env.links.list() {
-            if link.send(ControllerToNode::Reconfigure).is_err() {
-                tracing::debug!(node, "node.reconfigure_not_sent");
-            }
-        }
-    }
 }
 
 impl ControllerActor {
     /// Somebody who keeps accounts follows the log, or does no longer.
     fn followers_changed(&self, cx: &mut Context<Self>) {
-        let config = self.env.config();
-        let epoch = self.env.job_site().epoch;
-        self.env.set_job_site(Arc::new(self.env.made_site(&config, epoch)));
+        self.env.renew_job_site();
         if let Some(jobs) = self.env.jobs_supervisor() {
             deliver(cx, &jobs, JobsMsg::SiteChanged);
-        }
-    }
-
-    /// Nodes that have other places now are found there, until their owners say so themselves.
-    fn show_in_new_places(&self, config: &Config) {
-        let board = &self.env.boards.nodes;
-        for view in board.list() {
-            if let Some(node) = config.node(&view.name).filter(|node| node.index != view.index) {
-                board.publish(node.index, Arc::new(NodeView { index: node.index, ..(*view).clone() }));
-            }
         }
     }
 }
@@ -579,8 +522,7 @@ impl Actor for ControllerActor {
             ControllerMsg::AgentConnected { node, registration, link, joining: None } => {
                 self.connected(cx, node, registration, link);
             }
-            ControllerMsg::RosterSaved { result } => self.roster_saved(cx, result),
-            ControllerMsg::Retired { names, asked, stay, replies } => self.retired(cx, names, asked, stay, replies),
+            ControllerMsg::RosterAnswered { asked, answer } => self.roster_answered(cx, asked, answer),
             ControllerMsg::AgentGone { node, conn } => {
                 if self.env.links.close(&node, conn) {
                     self.replies.node_gone(&node);
@@ -595,10 +537,7 @@ impl Actor for ControllerActor {
             }
             ControllerMsg::Serve => self.serve(cx),
             ControllerMsg::ConfigChanged { config, replies } => {
-                self.reconfigured(cx, config);
-                if let Some(mut replies) = replies {
-                    replies.send(CommandReply::Done);
-                }
+                self.ask_roster(cx, RosterAsk::Read(config), RosterAsked::Answer(replies));
             }
             ControllerMsg::Submitted { request, warnings, result } => self.submitted(cx, request, warnings, result),
             ControllerMsg::JobUpdated { update, answer } => self.job_updated(cx, *update, answer),

@@ -2,6 +2,7 @@
 
 use super::{
     env::Saved,
+    members::RosterAsked,
     ports::{AgentLink, ReplySink},
     updates::Update,
 };
@@ -84,21 +85,12 @@ pub enum ControllerMsg {
         /// Answer.
         answer: Result<Result<(), Refusal>, AskError>,
     },
-    /// The journal answered for changes of the roster of nodes.
-    RosterSaved {
-        /// Outcome.
-        result: Result<(), String>,
-    },
-    /// Owners of nodes that are to be deleted answered.
-    Retired {
-        /// Those that go.
-        names: Vec<String>,
-        /// How many deletions there had been when they were asked.
-        asked: u64,
-        /// Why others stay.
-        stay: Option<Refusal>,
+    /// The roster's owner answered.
+    RosterAnswered {
         /// Who waits.
-        replies: Box<dyn ReplySink>,
+        asked: RosterAsked,
+        /// Answer.
+        answer: Result<(), Refusal>,
     },
     /// Nodes' features or partitions were changed by their owners.
     ShapesChanged,
@@ -123,8 +115,7 @@ impl Message for ControllerMsg {
     fn name(&self) -> &'static str {
         match self {
             Self::AgentConnected { .. } => "AgentConnected",
-            Self::RosterSaved { .. } => "RosterSaved",
-            Self::Retired { .. } => "Retired",
+            Self::RosterAnswered { .. } => "RosterAnswered",
             Self::AgentGone { .. } => "AgentGone",
             Self::AgentMessage { message, .. } => agent_message_name(message),
             Self::Command { request, .. } => request_name(request),

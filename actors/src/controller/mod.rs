@@ -10,6 +10,7 @@
 //! | `/node` | [`crate::node::shell::NodesSupervisor`] | which node actors run |
 //! | `/node/NAME` | [`crate::node::core::NodeCore`] | a node's state and free resources, the link to its agent |
 //! | `/partition`, `/partition/NAME` | [`crate::partition::shell`] | a partition's settings and state |
+//! | `/roster` | [`crate::roster::core::RosterCore`] | which nodes there are, and so the configuration |
 //! | `/reservation` | [`crate::reservation::core::ReservationsCore`] | all reservations |
 //! | `/steps` | [`crate::steps::core::StepsCore`] | reported steps, lists of steps being gathered |
 //! | `/scheduler` | [`crate::scheduler::shell::SchedulerActor`] | nothing: reads boards, proposes |
@@ -65,7 +66,7 @@
 //! | [`vouching`] | in whose name a node may speak, pure |
 //! | `per_task` | answers about jobs, by task where those of an array differ |
 //! | `submit`, `updates`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
-//! | [`roster`], `dynamic_nodes` | nodes that come and go: the rules, and the front's part |
+//! | `members` | what is asked of the roster of nodes: the front's part |
 //! | [`log`] | the log that events are saved in |
 //! | [`event`] | the log's events and their replay |
 //! | [`mod@env`], [`committed`], [`leftovers`], [`entering`], [`ids`] | what all actors of the controller share |
@@ -76,7 +77,6 @@ pub mod audit;
 mod circles;
 mod commands;
 pub mod committed;
-mod dynamic_nodes;
 pub mod entering;
 pub mod env;
 pub mod event;
@@ -86,6 +86,7 @@ pub mod ids;
 mod labels;
 pub mod leftovers;
 pub mod log;
+mod members;
 pub mod messages;
 mod per_task;
 mod places;
@@ -94,7 +95,6 @@ mod priorities;
 pub mod queries;
 mod reservations;
 mod resolution;
-pub mod roster;
 mod selection;
 pub mod setup;
 mod submit;

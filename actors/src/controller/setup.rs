@@ -10,7 +10,6 @@ use super::{
     ids::IdSource,
     messages::ControllerMsg,
     ports::Ports,
-    roster::Roster,
 };
 use crate::{
     job::{
@@ -26,6 +25,7 @@ use crate::{
     owner::actor::OwnerActor,
     partition::{core::PartitionCore, shell::PartitionsSupervisor},
     reservation::core::ReservationsCore,
+    roster::{nodes::Roster, shell as roster_shell},
     scheduler::{
         caps::CpuCaps,
         request::NodeUse,
@@ -86,7 +86,7 @@ pub fn start(
 
 /// Shows partitions as a configuration has them, before anyone asks; their owners publish over it. One that was read `again` ends
 /// updates that do not outlive that.
-pub(super) fn show_partitions(env: &Env, config: &Config, again: bool) {
+pub(crate) fn show_partitions(env: &Env, config: &Config, again: bool) {
     let board = &env.boards.partitions;
     for (partition, place) in config.partitions.iter().zip(0..) {
         if let Some(mut core) = PartitionCore::new(config, &partition.name, env.committed.partition(&partition.name)) {
@@ -131,16 +131,16 @@ pub fn start_replayed(
     ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
     let (roster, of_file) = Roster::restored(Arc::clone(&config), replayed.dynamic_nodes);
     let config = roster.config();
-    let site = Arc::new(node_site(&config, epoch, &ports));
     let env = Arc::new(Env::new(system.clone(), ports, (committed, entering), ids, roster.clone()));
     env.set_job_site(Arc::new(env.made_site(&config, epoch)));
+    env.renew_node_site(&config, epoch);
 
     let mut holds = holds_by_node(&config, replayed.jobs.values());
     for node in &config.nodes {
         let kept = holds.remove(&node.name).unwrap_or_default();
         let saved = replayed.nodes.get(&node.name).cloned();
         let settings = NodeSettings { neighbours: roster.neighbours(&node.name), ..node_settings(node) };
-        let core = NodeCore::new(now, settings, Arc::clone(&site), saved, kept);
+        let core = NodeCore::new(now, settings, env.node_site(), saved, kept);
         env.nodes.put(&node.name, &core);
         // Boards are filled before anyone can ask; the owners publish over it.
         env.boards.nodes.publish(node.index, Arc::new(core.view()));
@@ -190,6 +190,13 @@ pub fn start_replayed(
     let shared = Arc::clone(&env);
     system.start(
         "/",
+        ChildSpec::new("roster", move || roster_shell::actor(Arc::clone(&shared)))
+            .placement(Placement::Named("controller"))
+            .mailbox(FRONT_MAILBOX),
+    );
+    let shared = Arc::clone(&env);
+    system.start(
+        "/",
         ChildSpec::new("scheduler", move || SchedulerActor::new(Arc::clone(&shared), policy(&shared.config())))
             .placement(Placement::Named("scheduler"))
             .mailbox(FRONT_MAILBOX),
@@ -214,7 +221,7 @@ pub fn start_replayed(
 
 /// What a job that was given licenses counts for: layers of hierarchical resources may be others than they were then, or
 /// none for a while. `None`: its record says of none.
-pub(super) fn counted_now(config: &Config, record: &JobRecord) -> Option<Licenses> {
+pub(crate) fn counted_now(config: &Config, record: &JobRecord) -> Option<Licenses> {
     let given = record.licenses()?;
     let allocated = record.phase.working().into_iter().flat_map(|run| &run.allocation.nodes);
     let nodes: Vec<usize> = allocated.filter_map(|n| Some(config.node(&n.name)?.index.0 as usize)).collect();

@@ -3,7 +3,7 @@
 use crate::{
     job::{ending::end_lost, messages::JobInput, record::JobRecord, reports::Trouble},
     license::messages::LicenseInput,
-    node::messages::{NodeInput, ReserveRefusal},
+    node::messages::{NodeInput, NodeSettings, ReserveRefusal},
 };
 use garrick_model::{ids::JobId, messages::node::AgentReport};
 
@@ -30,6 +30,26 @@ pub enum Letter {
         /// What it is told first.
         first: Option<Box<JobInput>>,
     },
+    /// To who goes by the configuration: what is new in it.
+    News(ConfigNews),
+}
+
+/// What is new in the configuration, and for whom.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConfigNews {
+    /// To whoever lets nodes' owners live: what it says of a node, which is to have an owner.
+    Node(Box<NodeSettings>),
+    /// To the same: it does not have that node any more.
+    NoNode(String),
+    /// To whoever lets partitions' owners live.
+    Partitions {
+        /// The file was read again; otherwise nodes came or went.
+        read_again: bool,
+    },
+    /// To all jobs' owners: what holds for all jobs is another.
+    Jobs,
+    /// To the scheduler: the site's rules are others.
+    Policy,
 }
 
 impl Letter {

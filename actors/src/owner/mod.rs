@@ -25,7 +25,7 @@ pub mod stage;
 #[cfg(test)]
 mod tests;
 
-pub use letter::Letter;
+pub use letter::{ConfigNews, Letter};
 pub use stage::{Stage, Turn, perform};
 
 use crate::{controller::event::ControllerEvent, job::messages::FreshIds};

@@ -472,6 +472,7 @@ impl World {
                     self.send(from, Happening::Job(task, *first));
                 }
             }
+            Letter::News(_) => {}
         }
     }
 

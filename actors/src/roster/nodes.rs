@@ -1,5 +1,5 @@
-//! Which nodes there are: those of `slurm.conf`, and those that came at run time. Decides who may come and who may go; the
-//! front journals it and tells everyone. The configuration that all others see is made here.
+//! Which nodes there are: those of `slurm.conf`, and those that came at run time. Decides who may come and who may go. The
+//! configuration that all others see is made here.
 
 use garrick_model::{
     config::{
@@ -278,7 +278,7 @@ impl Roster {
         joining: &Joining,
         hostname: &str,
         address: &str,
-        spoken: &dyn Fn() -> Spoken,
+        spoken: &Spoken,
     ) -> Result<Option<DynamicNode>, Refusal> {
         let (line, place) = self.may_join(name, joining)?;
         let hostname = if hostname.is_empty() { name } else { hostname };
@@ -300,7 +300,7 @@ impl Roster {
             }
             None => {
                 self.room_for(1)?;
-                let slot = self.free_slots(&spoken()).next().unwrap_or(u32::MAX);
+                let slot = self.free_slots(spoken).next().unwrap_or(u32::MAX);
                 DynamicNode { name: name.to_owned(), line, slot, whereabouts, ..DynamicNode::default() }
             }
         };
@@ -312,7 +312,7 @@ impl Roster {
         &mut self,
         names: &str,
         line: &str,
-        spoken: &dyn Fn() -> Spoken,
+        spoken: &Spoken,
         may_be_named: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<String>, Refusal> {
         let made = config::read_line(&self.base, names, line).map_err(|wrong| unfit(names, wrong))?;
@@ -333,7 +333,7 @@ impl Roster {
         self.room_for(made.nodes.len())?;
         // Of these each node has its own.
         let line = without(names, line, &["NodeHostname", "NodeAddr", "Port"])?;
-        let mut slots = self.free_slots(&spoken());
+        let mut slots = self.free_slots(spoken);
         let mut created = Vec::new();
         for node in made.nodes {
             let mut own = line.clone();

@@ -1,0 +1,389 @@
+//! The owner of the roster. Changes wait while others are being saved and are then taken all at once, so that a thousand nodes
+//! that come together cost the configuration a few times and not a thousand times. Nobody sees a change before it is saved.
+
+use super::nodes::{Roster, Spoken};
+use crate::{
+    controller::{event::ControllerEvent, setup},
+    job::messages::FreshIds,
+    node::messages::NodeSettings,
+    owner::{ConfigNews, Effect, Letter, Out, Owner},
+};
+use garrick_model::{
+    config::{Config, DynamicNode, NodeConfig},
+    messages::node::Joining,
+    refusal::Refusal,
+    time::Timestamp,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    convert::Infallible,
+    sync::Arc,
+};
+
+/// What the front asks of the roster. The answer leaves when what it says is on disk and everybody has been told.
+#[derive(Clone, Debug)]
+pub enum RosterAsk {
+    /// An agent says what node it is.
+    Join {
+        /// Name.
+        node: String,
+        /// What it says of itself.
+        joining: Box<Joining>,
+        /// Name of its host, as it says; may be empty.
+        hostname: String,
+        /// Address that it comes from.
+        address: String,
+    },
+    /// `scontrol create`: nodes are to be there before their daemons are, all of them or none.
+    Create {
+        /// Their names, as a list of hosts.
+        names: String,
+        /// Their line.
+        line: String,
+    },
+    /// `scontrol delete`: whichever of the nodes may go goes; the answer says why the first of the others stays.
+    Delete {
+        /// Names.
+        nodes: Vec<String>,
+        /// Nodes in reservations, each with the name of one.
+        reserved: BTreeMap<String, String>,
+    },
+    /// `scontrol update ... Topology=`: all of them move in the topologies, or none.
+    Place {
+        /// Names.
+        nodes: Vec<String>,
+        /// Where to, as `Topology=` says.
+        place: String,
+    },
+    /// The file was read again.
+    Read(Arc<Config>),
+}
+
+/// What may happen to the roster.
+#[derive(Clone, Debug)]
+pub enum RosterInput {
+    /// A life begins: whatever was saved and not told is told.
+    Begun,
+    /// Somebody asks.
+    Asked {
+        /// Request.
+        request: u64,
+        /// What.
+        ask: RosterAsk,
+    },
+    /// What [`RosterErrand::Look`] asked for.
+    Seen(Spoken),
+    /// What came of [`RosterErrand::Retire`].
+    Retired {
+        /// Request.
+        request: u64,
+        /// How many deletions there had been when they were asked.
+        asked: u64,
+        /// Nodes whose owners let them go.
+        gone: Vec<String>,
+        /// Why others stay.
+        stay: Option<Refusal>,
+    },
+    /// What [`RosterErrand::Next`] asked for.
+    Next,
+}
+
+/// What the roster has done at the controller's ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RosterErrand {
+    /// Say which places of nodes are spoken of.
+    Look,
+    /// Ask the owners of these nodes whether they let them go: whoever says so takes no job from then on.
+    Retire {
+        /// Request.
+        request: u64,
+        /// To be brought back.
+        asked: u64,
+        /// Whose owners are asked.
+        nodes: Vec<String>,
+        /// Those that have none, and may go.
+        gone: Vec<String>,
+        /// Why others stay.
+        stay: Option<Refusal>,
+    },
+    /// Say so when all before this is saved and told.
+    Next,
+    /// Tell the daemon that had the node when its owner let it go to end: it would only come again.
+    End(String),
+    /// Tell all daemons to read their files again.
+    Reread,
+}
+
+/// What it shows: the roster, and so the configuration.
+#[derive(Clone, Debug)]
+pub struct RosterShown {
+    /// Nodes of both kinds.
+    pub roster: Arc<Roster>,
+    /// The file was read again: all of the configuration may be another one.
+    pub read_again: bool,
+}
+
+/// It needs no timers.
+pub type RosterTimer = Infallible;
+
+/// May a host be called so?
+pub type MayBeNamed = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// A change that waits for its turn.
+enum Change {
+    Join { request: u64, node: String, joining: Box<Joining>, hostname: String, address: String },
+    Create { request: u64, names: String, line: String },
+    Delete { request: u64, asked: u64, gone: Vec<String>, stay: Option<Refusal> },
+    Place { request: u64, nodes: Vec<String>, place: String },
+    Read { request: u64, config: Arc<Config> },
+}
+
+impl Change {
+    /// Is it about making one of these nodes?
+    fn brings(&self, names: &BTreeSet<String>) -> bool {
+        match self {
+            _ if names.is_empty() => false,
+            Self::Join { node, .. } => names.contains(node),
+            // Names are only read later.
+            Self::Create { .. } | Self::Read { .. } => true,
+            Self::Delete { .. } | Self::Place { .. } => false,
+        }
+    }
+}
+
+/// What a lot of changes comes to.
+#[derive(Default)]
+struct Lot {
+    answers: Vec<(u64, Result<(), Refusal>)>,
+    /// Nodes that are deleted.
+    gone: BTreeSet<String>,
+    /// The file was read again.
+    read_again: bool,
+    /// Nodes that it has now itself.
+    of_file: BTreeSet<String>,
+}
+
+/// See the module.
+pub struct RosterCore {
+    /// As it was decided; what is shown follows when it is saved.
+    roster: Arc<Roster>,
+    may_be_named: MayBeNamed,
+    waiting: VecDeque<Change>,
+    /// A lot is being saved, or about to be made.
+    busy: bool,
+    /// How often nodes were deleted, and for each name at which time last: who was asked before that was asked of another node.
+    deletions: u64,
+    deleted: BTreeMap<String, u64>,
+    /// What is shown.
+    shown: Arc<Roster>,
+}
+
+impl RosterCore {
+    /// With what is saved, which may be ahead of what is shown.
+    pub fn new(saved: Roster, shown: Arc<Roster>, may_be_named: MayBeNamed) -> Self {
+        let roster = Arc::new(saved);
+        let (waiting, deleted) = (VecDeque::new(), BTreeMap::new());
+        Self { roster, may_be_named, waiting, busy: false, deletions: 0, deleted, shown }
+    }
+
+    /// The roster as it was decided.
+    pub const fn roster(&self) -> &Arc<Roster> {
+        &self.roster
+    }
+
+    fn put(&mut self, change: Change, out: &mut Out<Self>) {
+        self.waiting.push_back(change);
+        self.go_on(out);
+    }
+
+    /// Begins a lot, unless one is under way. Only who brings a node that is not known needs a free place.
+    fn go_on(&mut self, out: &mut Out<Self>) {
+        if self.busy || self.waiting.is_empty() {
+            return;
+        }
+        self.busy = true;
+        let is_new = |change: &Change| match change {
+            Change::Join { node, .. } => self.roster.get(node).is_none(),
+            Change::Create { .. } => true,
+            _ => false,
+        };
+        if self.waiting.iter().any(is_new) {
+            out.push(Effect::Do(RosterErrand::Look));
+        } else {
+            self.make_lot(&Spoken::new(), out);
+        }
+    }
+
+    fn asked(&mut self, request: u64, ask: RosterAsk, out: &mut Out<Self>) {
+        let change = match ask {
+            RosterAsk::Join { node, joining, hostname, address } => {
+                Change::Join { request, node, joining, hostname, address }
+            }
+            RosterAsk::Create { names, line } => Change::Create { request, names, line },
+            RosterAsk::Place { nodes, place } => Change::Place { request, nodes, place },
+            RosterAsk::Read(config) => Change::Read { request, config },
+            RosterAsk::Delete { nodes, reserved } => return self.retire(request, nodes, &reserved, out),
+        };
+        self.put(change, out);
+    }
+
+    /// Asks the owners of nodes that may go for what the roster knows.
+    fn retire(&self, request: u64, names: Vec<String>, reserved: &BTreeMap<String, String>, out: &mut Out<Self>) {
+        let config = self.shown.config();
+        let (mut nodes, mut gone, mut stay) = (Vec::new(), Vec::new(), None);
+        for name in names {
+            let may = self.shown.may_go(&name).and_then(|()| match reserved.get(&name) {
+                Some(reservation) => {
+                    let said = format!("Requested nodes are busy: {name} is in reservation {reservation}");
+                    Err(Refusal::InvalidUpdate(said))
+                }
+                None => Ok(()),
+            });
+            match may {
+                // One that does not fit into the configuration has no owner.
+                Ok(()) if config.node(&name).is_none() => gone.push(name),
+                Ok(()) => nodes.push(name),
+                Err(refusal) => stay = stay.or(Some(refusal)),
+            }
+        }
+        out.push(Effect::Do(RosterErrand::Retire { request, asked: self.deletions, nodes, gone, stay }));
+    }
+
+    /// Makes a lot of all that wait.
+    fn make_lot(&mut self, spoken: &Spoken, out: &mut Out<Self>) {
+        let before = Arc::clone(&self.roster);
+        let mut lot = Lot::default();
+        while let Some(change) = self.waiting.pop_front() {
+            // A node of that name is another one, with an owner of its own once the owner of this one has ended.
+            if change.brings(&lot.gone) {
+                self.waiting.push_front(change);
+                break;
+            }
+            self.apply(change, spoken, &mut lot);
+        }
+        if !Arc::ptr_eq(&before, &self.roster) {
+            Arc::make_mut(&mut self.roster).settle();
+            out.extend(difference(&before, &self.roster, &lot.of_file).into_iter().map(Effect::Save));
+        }
+        self.tell(lot.read_again, &lot.gone, out);
+        if !lot.gone.is_empty() {
+            // Others of these names may be asked now.
+            self.deletions += 1;
+            self.deleted.extend(lot.gone.into_iter().map(|name| (name, self.deletions)));
+        }
+        let answer = |(request, answer)| Effect::Answer { request, answer };
+        out.extend(lot.answers.into_iter().map(answer));
+        out.push(Effect::Do(RosterErrand::Next));
+    }
+
+    fn apply(&mut self, change: Change, spoken: &Spoken, lot: &mut Lot) {
+        let (request, answer) = match change {
+            Change::Join { request, node, joining, hostname, address } => {
+                let news = self.roster.joined(&node, &joining, &hostname, &address, spoken);
+                let put = |node| Arc::make_mut(&mut self.roster).put(vec![node]);
+                (request, news.and_then(|news| news.map_or(Ok(()), put)))
+            }
+            Change::Create { request, names, line } => {
+                let may_be_named = &*self.may_be_named;
+                (request, Arc::make_mut(&mut self.roster).create(&names, &line, spoken, may_be_named).map(drop))
+            }
+            Change::Delete { request, asked, mut gone, stay } => {
+                // One that went meanwhile and came again was not asked.
+                gone.retain(|name| self.deleted.get(name).is_none_or(|last| *last <= asked));
+                if gone.iter().any(|name| self.roster.get(name).is_some()) {
+                    lot.gone.extend(Arc::make_mut(&mut self.roster).delete(&gone));
+                }
+                (request, stay.map_or(Ok(()), Err))
+            }
+            Change::Place { request, nodes, place } => (request, Arc::make_mut(&mut self.roster).place(&nodes, &place)),
+            Change::Read { request, config } => {
+                lot.of_file.extend(Arc::make_mut(&mut self.roster).read_again(config));
+                lot.read_again = true;
+                (request, Ok(()))
+            }
+        };
+        lot.answers.push((request, answer));
+    }
+
+    /// Shows what is decided, and tells everyone who goes by it.
+    fn tell(&mut self, read_again: bool, gone: &BTreeSet<String>, out: &mut Out<Self>) {
+        let before = std::mem::replace(&mut self.shown, Arc::clone(&self.roster));
+        let now = &self.shown;
+        if Arc::ptr_eq(&before, now) && !read_again {
+            return;
+        }
+        out.push(Effect::Publish(RosterShown { roster: Arc::clone(now), read_again }));
+        let (old, new) = (before.config(), now.config());
+        if Arc::ptr_eq(&old, &new) && !read_again {
+            return;
+        }
+        if read_again {
+            out.push(Effect::Tell(Letter::News(ConfigNews::Jobs)));
+        }
+        let moved = !before.whereabouts().eq(now.whereabouts());
+        let others = |node: &NodeConfig| before.neighbours(&node.name) != now.neighbours(&node.name);
+        let changed = |node: &&NodeConfig| read_again || old.node(&node.name) != Some(*node) || (moved && others(node));
+        for node in new.nodes.iter().filter(changed) {
+            let settings = NodeSettings { neighbours: now.neighbours(&node.name), ..setup::node_settings(node) };
+            out.push(Effect::Tell(Letter::News(ConfigNews::Node(Box::new(settings)))));
+        }
+        for node in old.nodes.iter().filter(|node| new.node(&node.name).is_none()) {
+            if gone.contains(&node.name) {
+                out.push(Effect::Do(RosterErrand::End(node.name.clone())));
+            }
+            out.push(Effect::Tell(Letter::News(ConfigNews::NoNode(node.name.clone()))));
+        }
+        out.push(Effect::Tell(Letter::News(ConfigNews::Partitions { read_again })));
+        out.push(Effect::Tell(Letter::News(ConfigNews::Policy)));
+        if read_again {
+            out.push(Effect::Do(RosterErrand::Reread));
+        }
+    }
+}
+
+impl Owner for RosterCore {
+    type Input = RosterInput;
+    type Timer = RosterTimer;
+    type Shown = RosterShown;
+    type Answer = Result<(), Refusal>;
+    type Errand = RosterErrand;
+
+    fn handle(&mut self, _: Timestamp, _: &mut dyn FreshIds, input: RosterInput, out: &mut Out<Self>) {
+        match input {
+            RosterInput::Begun => {
+                let read_again = !Arc::ptr_eq(&self.roster.base(), &self.shown.base());
+                if read_again || self.roster.nodes() != self.shown.nodes() {
+                    self.tell(read_again, &BTreeSet::new(), out);
+                } else {
+                    self.roster = Arc::clone(&self.shown);
+                }
+            }
+            RosterInput::Asked { request, ask } => self.asked(request, ask, out),
+            RosterInput::Seen(spoken) => self.make_lot(&spoken, out),
+            RosterInput::Retired { request, asked, gone, stay } => {
+                self.put(Change::Delete { request, asked, gone, stay }, out);
+            }
+            RosterInput::Next => {
+                self.busy = false;
+                self.go_on(out);
+            }
+        }
+    }
+
+    fn timer(timer: RosterTimer) -> RosterInput {
+        match timer {}
+    }
+}
+
+/// What the log has to know.
+fn difference(before: &Roster, after: &Roster, of_file: &BTreeSet<String>) -> Vec<ControllerEvent> {
+    let gone = before.nodes().keys().filter(|name| after.get(name).is_none());
+    let about = |name: &String, saved: Option<Box<DynamicNode>>| {
+        let of_file = saved.is_none() && of_file.contains(name);
+        ControllerEvent::DynamicNode { node: name.clone(), saved, of_file }
+    };
+    let mut events: Vec<ControllerEvent> = gone.map(|name| about(name, None)).collect();
+    let news = after.nodes().iter().filter(|(name, node)| before.get(name) != Some(*node));
+    events.extend(news.map(|(name, node)| about(name, Some(Box::new(node.clone())))));
+    events
+}

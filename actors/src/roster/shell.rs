@@ -1,0 +1,203 @@
+//! What the roster's verbs come to in the controller. Its actor is at `/roster`.
+
+use super::{
+    core::{RosterAsk, RosterCore, RosterErrand, RosterInput, RosterShown, RosterTimer},
+    nodes::{Roster, Spoken},
+};
+use crate::{
+    controller::{
+        agents::say_last,
+        env::{Env, OpenLink},
+        setup,
+    },
+    node::shell::NodesMsg,
+    owner::{
+        Out, Owner,
+        actor::{Came, OwnerActor, OwnerMsg, Shell},
+    },
+};
+use garrick_model::{
+    config::Config, messages::node::ControllerToNode, refusal::Refusal, time::Timestamp, view::NodeView,
+};
+use garrick_runtime::{ReplyTo, TimerKey};
+use std::{cell::RefCell, collections::BTreeMap, convert::Infallible, rc::Rc, sync::Arc, time::Duration};
+
+/// Messages of the owner of the roster.
+pub type RosterMsg = OwnerMsg<RosterCore>;
+
+/// The links that nodes had when their owners let them go. A daemon that comes by another one meanwhile is a new node's.
+pub type RosterHands = Rc<RefCell<BTreeMap<String, OpenLink>>>;
+
+/// The actor.
+pub fn actor(env: Arc<Env>) -> OwnerActor<RosterCore> {
+    let make = |env: &Env| {
+        let (saved, _) = Roster::restored(env.config_file(), env.committed.dynamic_nodes());
+        let host = Arc::clone(&env.ports.host);
+        Some(RosterCore::new(saved, env.roster(), Arc::new(move |name| host.may_be_named(name))))
+    };
+    OwnerActor::new(make, RosterHands::default(), env).behind_all_appended(true)
+}
+
+/// Places of nodes in allocations that are shown, also of jobs that are over.
+fn spoken_of(env: &Env) -> Spoken {
+    let jobs = env.boards.jobs.list();
+    let allocations = jobs.iter().filter_map(|job| job.allocation.as_ref());
+    allocations.flat_map(|allocation| allocation.nodes.iter().map(|node| node.index.0)).collect()
+}
+
+/// Nothing is shown in places of nodes that are gone.
+fn clear_board(env: &Env, config: &Config) {
+    let board = &env.boards.nodes;
+    for (index, _) in board.entries() {
+        if config.node_at(index).is_none() {
+            board.remove(&index);
+        }
+    }
+}
+
+/// Nodes that have other places now are found there, until their owners say so themselves.
+fn show_in_new_places(env: &Env, config: &Config) {
+    let board = &env.boards.nodes;
+    for view in board.list() {
+        if let Some(node) = config.node(&view.name).filter(|node| node.index != view.index) {
+            board.publish(node.index, Arc::new(NodeView { index: node.index, ..(*view).clone() }));
+        }
+    }
+}
+
+/// Asks the owners of nodes whether they let them go.
+async fn retire(
+    supervisor: Option<garrick_runtime::Address<NodesMsg>>,
+    nodes: Vec<String>,
+    (mut gone, mut stay): (Vec<String>, Option<Refusal>),
+) -> (Vec<String>, Option<Refusal>) {
+    let mut asked = Vec::with_capacity(nodes.len());
+    for name in nodes {
+        let (reply, answer) = ReplyTo::channel();
+        if let Some(supervisor) = &supervisor
+            && supervisor.send(NodesMsg::Retire { name: name.clone(), reply }).await.is_err()
+        {
+            tracing::debug!(node = name, "message.to_ended_actor");
+        }
+        asked.push((name, answer));
+    }
+    for (name, answer) in asked {
+        match answer.await {
+            Ok(Ok(())) => gone.push(name),
+            Ok(Err(refusal)) => stay = stay.or(Some(refusal)),
+            Err(error) => stay = stay.or_else(|| Some(Refusal::Internal(format!("node {name}: {error}")))),
+        }
+    }
+    (gone, stay)
+}
+
+impl Shell for RosterCore {
+    type Ask = RosterAsk;
+    type Gift = Infallible;
+    type Hands = RosterHands;
+
+    fn name(input: &RosterInput) -> &'static str {
+        match input {
+            RosterInput::Begun => "Begun",
+            RosterInput::Asked { ask, .. } => Self::ask_name(ask),
+            RosterInput::Seen(_) => "Seen",
+            RosterInput::Retired { .. } => "Retired",
+            RosterInput::Next => "Next",
+        }
+    }
+
+    fn ask_name(ask: &RosterAsk) -> &'static str {
+        match ask {
+            RosterAsk::Join { .. } => "Join",
+            RosterAsk::Create { .. } => "Create",
+            RosterAsk::Delete { .. } => "Delete",
+            RosterAsk::Place { .. } => "Place",
+            RosterAsk::Read(_) => "Read",
+        }
+    }
+
+    fn key(timer: RosterTimer) -> TimerKey {
+        match timer {}
+    }
+
+    fn asked(request: u64, ask: RosterAsk) -> RosterInput {
+        RosterInput::Asked { request, ask }
+    }
+
+    fn begin(&mut self, _: &mut RosterHands, env: &Env, now: Timestamp, out: &mut Out<Self>) {
+        self.handle(now, &mut env.ids.clone(), RosterInput::Begun, out);
+    }
+
+    fn keep(&self, env: &Env) {
+        env.set_config_file(self.roster().base());
+    }
+
+    fn hand(&self, _: &mut RosterHands, gift: Infallible) {
+        match gift {}
+    }
+
+    fn run(&self, ending: &mut RosterHands, env: &Env, errand: RosterErrand) -> Came<RosterInput> {
+        match errand {
+            RosterErrand::Look => Came::Input(RosterInput::Seen(spoken_of(env))),
+            RosterErrand::Retire { request, asked, nodes, gone, stay } => {
+                let (links, ending) = (env.links.clone(), Rc::clone(ending));
+                let answers = retire(env.nodes_supervisor(), nodes, (gone, stay));
+                Came::Later(Box::pin(async move {
+                    let (gone, stay) = answers.await;
+                    let link = |name: &String| Some((name.clone(), links.get(name)?));
+                    ending.borrow_mut().extend(gone.iter().filter_map(link));
+                    Some(RosterInput::Retired { request, asked, gone, stay })
+                }))
+            }
+            RosterErrand::Next => Came::Input(RosterInput::Next),
+            RosterErrand::End(node) => {
+                tracing::info!(node, "node.deleted");
+                match ending.borrow_mut().remove(&node) {
+                    Some((_, link)) => {
+                        let said = say_last(link, ControllerToNode::Shutdown);
+                        Came::Later(Box::pin(async move {
+                            said.await;
+                            None
+                        }))
+                    }
+                    None => Came::Nothing,
+                }
+            }
+            RosterErrand::Reread => {
+                for (node, link) in env.links.list() {
+                    if link.send(ControllerToNode::Reconfigure).is_err() {
+                        tracing::debug!(node, "node.reconfigure_not_sent");
+                    }
+                }
+                Came::Nothing
+            }
+        }
+    }
+
+    fn publish(&self, _: &mut RosterHands, env: &Env, shown: RosterShown) {
+        let RosterShown { roster, read_again } = shown;
+        let config = roster.config();
+        env.set_roster(roster);
+        if read_again {
+            env.ids.limit(config.first_job_id, config.max_job_id);
+            env.renew_job_site();
+            show_in_new_places(env, &config);
+            setup::show_partitions(env, &config, true);
+            // What jobs have of layers counts by what the layers are now.
+            let mut account = env.licenses.lock();
+            account.configure(&config.licenses, &config.hres);
+            account.recount(|job| setup::counted_now(&config, &env.committed.job(job)?));
+        }
+        clear_board(env, &config);
+    }
+
+    fn forget(&self, _: &Env) {}
+
+    fn try_again(after: Duration) -> Result<(), Refusal> {
+        Err(Refusal::RetryAfter { after })
+    }
+
+    fn label(&self) -> String {
+        "roster".to_owned()
+    }
+}
