@@ -34,5 +34,6 @@ pub mod shepherd;
 pub mod step;
 pub mod stepmgr;
 pub mod steps;
+pub mod submission;
 pub mod topology;
 pub mod trace_line;

@@ -147,11 +147,12 @@ impl<K, R> fmt::Debug for Requests<K, R> {
     }
 }
 
-/// First answers by request id, so that a repeat gets the same one. Bounded by number and age.
+/// First answers by request id, so that a repeat gets the same one. Bounded by number and age. Time is counted from any
+/// beginning.
 #[derive(Debug)]
 pub struct Answered<K, R> {
     answers: HashMap<K, R>,
-    order: VecDeque<(Instant, K)>,
+    order: VecDeque<(Duration, K)>,
     limit: usize,
     max_age: Duration,
 }
@@ -168,7 +169,7 @@ impl<K: Eq + Hash + Clone, R> Answered<K, R> {
     }
 
     /// Keeps an answer, unless the id has one: the first answer stays.
-    pub fn put(&mut self, key: K, answer: R, now: Instant) {
+    pub fn put(&mut self, key: K, answer: R, now: Duration) {
         self.forget_old(now);
         if self.answers.contains_key(&key) {
             return;
@@ -181,8 +182,8 @@ impl<K: Eq + Hash + Clone, R> Answered<K, R> {
     }
 
     /// Forgets answers past their age.
-    pub fn forget_old(&mut self, now: Instant) {
-        while self.order.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) >= self.max_age) {
+    pub fn forget_old(&mut self, now: Duration) {
+        while self.order.front().is_some_and(|(at, _)| now.saturating_sub(*at) >= self.max_age) {
             self.forget_first();
         }
     }

@@ -10,6 +10,7 @@ use super::{
     ports::{AgentLink, ReplySink, User},
     queries::AgentQueries,
     setup,
+    submit::Submitters,
     turnstile::{self, Turnstile},
     vouching::vouched,
 };
@@ -24,11 +25,11 @@ use crate::{
         shell::{SchedulerMsg, partition_facts, policy},
     },
     steps::messages::StepsInput,
+    submission::core::{Submission, Submissions},
 };
 use garrick_model::{
     config::{AUDIT_RPCS, Config, LogChange},
     hostlist::fold,
-    ids::{JobId, RequestId},
     messages::{
         command::{Caller, CommandReply, CommandRequest, NodeChange, NodeStateChange},
         encoded_bytes,
@@ -38,21 +39,13 @@ use garrick_model::{
     time::{Timestamp, system_zone},
     view::NodeView,
 };
-use garrick_runtime::{Actor, Answered, Context, TraceContext};
+use garrick_runtime::{Actor, Context, TraceContext};
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::sync::Semaphore;
-
-/// Submissions whose first answer is remembered, and for how long: a retry comes within seconds, a command that was
-/// stopped and continued within hours.
-const ANSWERS: usize = 100_000;
-const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
-
-/// What a submission was answered with.
-pub(super) type SubmitAnswer = (JobId, Vec<String>);
 
 /// When a user has too many requests waiting, or all together have, those on top come back after this.
 pub const CROWDED: Duration = Duration::from_secs(1);
@@ -68,9 +61,8 @@ struct Waiting {
 /// The front actor, at `/controller`.
 pub struct ControllerActor {
     pub(super) env: Arc<Env>,
-    pub(super) answered: Answered<RequestId, SubmitAnswer>,
-    /// Submissions that are being saved, and who waits for each.
-    pub(super) saving: HashMap<RequestId, Vec<Box<dyn ReplySink>>>,
+    pub(super) submissions: Submissions,
+    pub(super) submitters: Submitters,
     turnstile: Turnstile<Waiting>,
     /// `Serve` is under way.
     serves: bool,
@@ -88,18 +80,12 @@ pub struct ControllerActor {
 const QUESTIONS: usize = 2;
 
 impl ControllerActor {
-    /// A front. Submissions of jobs that are there are known, so that a repeat after a restart gets the first answer.
+    /// A front.
     pub fn new(env: Arc<Env>) -> Self {
-        let mut answered = Answered::new(ANSWERS, ANSWER_AGE);
-        for job in env.committed.jobs() {
-            if let Some(request) = env.committed.look(job, |record| record.request).flatten() {
-                answered.put(request, (job, Vec::new()), Instant::now());
-            }
-        }
         Self {
             env,
-            answered,
-            saving: HashMap::new(),
+            submissions: Submissions::default(),
+            submitters: Submitters::default(),
             turnstile: Turnstile::new(),
             serves: false,
             feasibility: None,
@@ -305,9 +291,13 @@ impl ControllerActor {
                 let (host, version) = host.identity();
                 replies.send(CommandReply::Pong { host, version });
             }
-            CommandRequest::SubmitJob { request, spec } => self.submit(cx, caller, by, request, *spec, replies),
+            CommandRequest::SubmitJob { request, spec } => {
+                let (caller, specs) = (caller.clone(), vec![*spec]);
+                self.submit(cx, request, Submission { caller, by, specs, heterogeneous: false }, replies);
+            }
             CommandRequest::SubmitHetJob { request, specs } => {
-                self.submit_het(cx, caller, by, request, specs, replies);
+                let caller = caller.clone();
+                self.submit(cx, request, Submission { caller, by, specs, heterogeneous: true }, replies);
             }
             CommandRequest::TestJob { spec } => self.test(caller, by, *spec, replies),
             CommandRequest::TestHetJob { specs } => self.test_het(caller, by, specs, replies),
@@ -511,7 +501,7 @@ impl Actor for ControllerActor {
     type Msg = ControllerMsg;
 
     fn started(&mut self, cx: &mut Context<Self>) {
-        self.take_over(cx);
+        self.take_over_submissions(cx);
     }
 
     fn handle(&mut self, cx: &mut Context<Self>, message: ControllerMsg) {
@@ -539,7 +529,7 @@ impl Actor for ControllerActor {
             ControllerMsg::ConfigChanged { config, replies } => {
                 self.ask_roster(cx, RosterAsk::Read(config), RosterAsked::Answer(replies));
             }
-            ControllerMsg::Submitted { request, warnings, result } => self.submitted(cx, request, warnings, result),
+            ControllerMsg::Submitted { request, result } => self.submission_settled(cx, request, result),
             ControllerMsg::JobUpdated { update, answer } => self.job_updated(cx, *update, answer),
             #[cfg(test)]
             ControllerMsg::PanicForTests => panic!("a handler that fails"),

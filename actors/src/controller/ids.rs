@@ -134,7 +134,13 @@ impl FreshIds for IdSource {
     fn job(&mut self) -> JobId {
         Self::job(self)
     }
+    fn jobs(&mut self, count: u32) -> Option<JobId> {
+        Self::jobs(self, count)
+    }
     fn sluid(&mut self, now: Timestamp) -> Sluid {
         Self::sluid(self, now)
+    }
+    fn submission(&mut self) -> u64 {
+        Self::submission(self)
     }
 }

@@ -73,8 +73,6 @@ pub enum ControllerMsg {
     Submitted {
         /// Submission.
         request: RequestId,
-        /// To say to the user.
-        warnings: Vec<String>,
         /// Outcome.
         result: Saved,
     },

@@ -19,7 +19,7 @@
 //!
 //! # How a job flows
 //!
-//! 1. *Submit.* The front judges the request ([`admission`]) and offers `Submitted` to the log. When that says that it is
+//! 1. *Submit.* The front judges the request ([`admission`]) when [`crate::submission`] says so and offers `Submitted` to the log. When that says that it is
 //!    saved, the job is committed and shown, `/job` starts the actor, and the reply leaves; before that nobody sees the
 //!    job ([`entering`]). A log that is busy, or not the leader's, takes nothing: the user is told to try again. A repeat of the
 //!    request id gets the first answer, after a restart too.

@@ -9,10 +9,12 @@ use super::{
 };
 use crate::{
     job::{core::JobCore, messages::Authority, record::JobRecord, shell::JobsMsg},
+    owner::{Letter, Owner, Stage, perform},
     scheduler::{
         probe::{WouldStart, declined, would_start, would_start_together},
         shell::{cluster_view, policy},
     },
+    submission::core::{Judged, Room, Submission, SubmissionAnswer, SubmissionErrand, SubmissionInput, Submissions},
 };
 use garrick_model::{
     hostlist,
@@ -26,180 +28,149 @@ use garrick_model::{
 };
 use garrick_runtime::Context;
 use std::{
+    collections::{BTreeMap, VecDeque},
+    convert::Infallible,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
-
-/// When the queue is full (MaxJobCount), try again after this.
-const QUEUE_FULL: Duration = Duration::from_secs(5);
-
-/// Bytes of scripts, environments and arguments of one user's jobs that the controller knows. With those of an ordinary login
-/// (a few KB each) the default MaxJobCount is reached long before; administrators have no such limit.
-const SHARE_OF_USER: u64 = 1 << 30;
-
-/// When a front failed over a submission that the log had not taken, try again after this.
-const NOT_TAKEN: Duration = Duration::from_secs(1);
 
 /// How soon to ask again when others ask what would be.
 const TOO_MANY_QUESTIONS: Duration = Duration::from_millis(500);
+
+/// Who waits for answers about submissions.
+#[derive(Default)]
+pub struct Submitters {
+    last: u64,
+    waiting: BTreeMap<u64, Box<dyn ReplySink>>,
+}
+
+impl Submitters {
+    fn put(&mut self, replies: Box<dyn ReplySink>) -> u64 {
+        self.last += 1;
+        self.waiting.insert(self.last, replies);
+        self.last
+    }
+}
+
+/// What the verbs of submissions come to in the front.
+struct Live<'a> {
+    front: &'a mut ControllerActor,
+    cx: &'a mut Context<ControllerActor>,
+    again: &'a mut VecDeque<SubmissionInput>,
+}
+
+impl Stage<Submissions> for Live<'_> {
+    fn tell(&mut self, letter: Letter) {
+        self.front.env.post(self.cx, letter);
+    }
+
+    fn run(&mut self, errand: SubmissionErrand) {
+        let env = &self.front.env;
+        let (request, done) = match errand {
+            SubmissionErrand::Judge { request, id, submission } => {
+                let judged = self.front.judge_submission(id, *submission);
+                return self.again.push_back(SubmissionInput::Judged { request, id, judged });
+            }
+            SubmissionErrand::Begin(job) => {
+                if let Some(supervisor) = env.jobs_supervisor() {
+                    deliver(self.cx, &supervisor, JobsMsg::Start { job, first: None });
+                }
+                return;
+            }
+            SubmissionErrand::Offer { id, records } => (id, env.offer_jobs(id, records, Timestamp::now())),
+            SubmissionErrand::Hear(id) => (id, env.append(Vec::new())),
+        };
+        self.cx.pipe(done, move |answer| ControllerMsg::Submitted { request, result: log_outcome(answer) });
+    }
+
+    fn set_timer(&mut self, timer: Infallible, _: Timestamp) {
+        match timer {}
+    }
+
+    fn clear_timer(&mut self, timer: Infallible) {
+        match timer {}
+    }
+
+    fn publish(&mut self, shown: Infallible) {
+        match shown {}
+    }
+
+    fn answer(&mut self, request: u64, answer: SubmissionAnswer) {
+        if let Some(mut replies) = self.front.submitters.waiting.remove(&request) {
+            let submitted = |(job, warnings)| CommandReply::Submitted { job, warnings };
+            replies.send(answer.map_or_else(CommandReply::Refused, submitted));
+        }
+    }
+
+    fn stop(&mut self) {}
+}
 
 impl ControllerActor {
     pub(super) fn submit(
         &mut self,
         cx: &mut Context<Self>,
-        caller: &Caller,
-        by: Authority,
-        request: RequestId,
-        spec: JobSpec,
+        id: RequestId,
+        submission: Submission,
         replies: Box<dyn ReplySink>,
     ) {
-        let Some(mut replies) = self.not_yet_answered(request, 1, replies) else { return };
-        let now = Timestamp::now();
-        let identity = Identity { job: self.env.ids.peek(), sluid: Sluid(0), request: Some(request), submissions: 0 };
-        let mut admitted = match self.admit(caller, by, spec, identity, now) {
-            Ok(admitted) => admitted,
-            Err(refusal) => {
-                replies.send(CommandReply::Refused(refusal));
-                return;
-            }
-        };
-        if let Err(refusal) = self.check_share(by, caller.uid, [&admitted.record]) {
-            replies.send(CommandReply::Refused(refusal));
-            return;
-        }
-        // Only what is accepted uses up ids.
-        let job = self.env.ids.job();
-        admitted.record.id = job;
-        admitted.record.sluid = self.env.ids.sluid(now);
-        self.put_in_order(&mut admitted.record);
-        tracing::info!(job_id = job.0, uid = caller.uid, request_id = %request, "job.submitted");
-        self.save(cx, request, vec![admitted.record], admitted.warnings, replies);
-    }
-
-    /// Has jobs saved that are submitted together; the first is the one that is answered.
-    pub(super) fn save(
-        &mut self,
-        cx: &mut Context<Self>,
-        request: RequestId,
-        records: Vec<JobRecord>,
-        warnings: Vec<String>,
-        replies: Box<dyn ReplySink>,
-    ) {
-        self.saving.insert(request, vec![replies]);
-        let done = self.env.offer_jobs(request, records, Timestamp::now());
-        cx.pipe(done, move |answer| ControllerMsg::Submitted { request, warnings, result: log_outcome(answer) });
-    }
-
-    /// Takes over what a front that failed had under way: what was appended is answered for behind it.
-    pub(super) fn take_over(&mut self, cx: &mut Context<Self>) {
-        for request in self.env.entering.requests() {
-            self.saving.entry(request).or_default();
-            let done = self.env.append(Vec::new());
-            cx.pipe(done, move |answer| ControllerMsg::Submitted {
-                request,
-                warnings: Vec::new(),
-                result: log_outcome(answer),
-            });
-        }
-    }
-
-    /// A repeat of a submission gets the first answer; a queue without room for so many jobs more takes none. `None`: that
-    /// has been said, or will be.
-    pub(super) fn not_yet_answered(
-        &mut self,
-        request: RequestId,
-        jobs: usize,
-        mut replies: Box<dyn ReplySink>,
-    ) -> Option<Box<dyn ReplySink>> {
-        if let Some((job, warnings)) = self.answered.get(&request) {
-            replies.send(CommandReply::Submitted { job: *job, warnings: warnings.clone() });
-            return None;
-        }
-        if let Some(waiting) = self.saving.get_mut(&request) {
-            waiting.push(replies);
-            return None;
-        }
         // Those on their way first: one that arrives meanwhile is counted twice, and not left out.
         let entering = self.env.entering.jobs();
-        let known = entering + self.env.boards.jobs.len();
-        let most = self.env.config().max_job_count;
-        if known + jobs > most as usize {
-            let limit = format!("the controller knows {known} jobs, and MaxJobCount of slurm.conf is {most}");
-            replies.send(CommandReply::Refused(Refusal::Full { limit, after: QUEUE_FULL }));
-            return None;
-        }
-        let (first, last) = (self.env.config().first_job_id, self.env.config().max_job_id);
-        if known + jobs > (last.saturating_sub(first) as usize).saturating_add(1) {
-            let limit = format!("the controller knows {known} jobs, and their ids are {first} to {last} (MaxJobId)");
-            replies.send(CommandReply::Refused(Refusal::Full { limit, after: QUEUE_FULL }));
-            return None;
-        }
-        Some(replies)
+        let config = self.env.config();
+        let room = Room {
+            known: entering + self.env.boards.jobs.len(),
+            most: config.max_job_count,
+            ids: (config.first_job_id, config.max_job_id),
+        };
+        let request = self.submitters.put(replies);
+        let submission = Box::new(submission);
+        self.told_of_submissions(cx, SubmissionInput::Asked { request, id, submission, room });
     }
 
-    /// One user's scripts, environments and arguments must not take the memory of all: what his jobs that are known have
-    /// of them, and these would have, is within his share.
-    pub(super) fn check_share<'r>(
-        &self,
-        by: Authority,
-        uid: u32,
-        records: impl IntoIterator<Item = &'r JobRecord>,
-    ) -> Result<(), Refusal> {
-        let more: u64 = records.into_iter().map(|record| record.spec.work_bytes()).sum();
-        let entering = self.env.entering.bytes_of(uid);
-        let known = entering.saturating_add(self.env.committed.bytes_of(uid));
-        if by.admin || known.saturating_add(more) <= SHARE_OF_USER {
-            return Ok(());
-        }
-        let [known, more, most] = [known, more, SHARE_OF_USER].map(|bytes| bytes >> 20);
-        let limit = format!(
-            "scripts and environments of your jobs take {known} MiB, these {more} MiB more, and one user may have {most} MiB"
-        );
-        Err(Refusal::Full { limit, after: QUEUE_FULL })
-    }
-
-    /// Where priorities are not calculated, each submission gets one less than the one before.
-    pub(super) fn put_in_order(&self, record: &mut JobRecord) {
-        let before = u32::try_from(self.env.ids.submission()).unwrap_or(u32::MAX);
-        let in_order = record.spec.priority.is_none() && !self.env.config().multifactor();
-        if in_order && record.priority > 1 {
-            record.priority = record.priority.saturating_sub(before).max(1);
-        }
+    /// Takes over what a front that failed had under way. Submissions of jobs that are there are known, so that a repeat after
+    /// a restart gets the first answer.
+    pub(super) fn take_over_submissions(&mut self, cx: &mut Context<Self>) {
+        let committed = &self.env.committed;
+        let of = |job| Some((committed.look(job, |record| record.request).flatten()?, job));
+        let answered = committed.jobs().into_iter().filter_map(of).collect();
+        let entering = self.env.entering.requests();
+        self.told_of_submissions(cx, SubmissionInput::Begun { answered, entering });
     }
 
     /// The log has answered for a submission.
-    pub(super) fn submitted(
-        &mut self,
-        cx: &mut Context<Self>,
-        request: RequestId,
-        warnings: Vec<String>,
-        result: Saved,
-    ) {
-        let waiting = self.saving.remove(&request).unwrap_or_default();
-        let jobs = self.env.entering.take(request).unwrap_or_default();
-        if let Some(supervisor) = self.env.jobs_supervisor() {
-            for job in jobs.iter().copied() {
-                deliver(cx, &supervisor, JobsMsg::Start { job, first: None });
-            }
+    pub(super) fn submission_settled(&mut self, cx: &mut Context<Self>, id: RequestId, result: Saved) {
+        let jobs = self.env.entering.take(id).unwrap_or_default();
+        self.told_of_submissions(cx, SubmissionInput::Settled { id, jobs, result });
+    }
+
+    fn told_of_submissions(&mut self, cx: &mut Context<Self>, input: SubmissionInput) {
+        let mut again = VecDeque::from([input]);
+        while let Some(input) = again.pop_front() {
+            let mut out = Vec::new();
+            self.submissions.handle(Timestamp::now(), &mut self.env.ids.clone(), input, &mut out);
+            perform(out, &mut Live { front: self, cx, again: &mut again });
         }
-        let reply = match (jobs.first().copied(), result) {
-            (Some(job), _) => {
-                self.answered.put(request, (job, warnings.clone()), Instant::now());
-                CommandReply::Submitted { job, warnings }
+    }
+
+    /// May it be taken?
+    fn judge_submission(&mut self, id: RequestId, submission: Submission) -> Result<Box<Judged>, Refusal> {
+        let Submission { caller, by, mut specs, heterogeneous } = submission;
+        let now = Timestamp::now();
+        let (records, warnings) = match specs.pop() {
+            Some(spec) if !heterogeneous => {
+                let job = self.env.ids.peek();
+                let identity = Identity { job, sluid: Sluid(0), request: Some(id), submissions: 0 };
+                let Admitted { record, warnings } = self.admit(&caller, by, spec, identity, now)?;
+                (vec![record], warnings)
             }
-            // Taken over from a front that failed: why it was refused nobody knows any more, and nothing of it is there.
-            (None, Ok(_)) => CommandReply::Refused(Refusal::RetryAfter { after: NOT_TAKEN }),
-            (None, Err(error)) => {
-                tracing::warn!(request_id = %request, %error, "job.not_saved");
-                CommandReply::Refused(match error.retry_after() {
-                    Some(after) => Refusal::RetryAfter { after },
-                    None => Refusal::Internal(format!("the job could not be saved: {error}")),
-                })
+            last => {
+                specs.extend(last);
+                self.judge_het(&caller, by, Some(id), specs, now)?
             }
         };
-        for mut replies in waiting {
-            replies.send(reply.clone());
-        }
+        let in_order = !self.env.config().multifactor();
+        let held = || self.env.entering.bytes_of(caller.uid).saturating_add(self.env.committed.bytes_of(caller.uid));
+        let held = (!by.admin).then(held);
+        Ok(Box::new(Judged { records, warnings, heterogeneous, in_order, held }))
     }
 
     pub(super) fn admit(

@@ -1,51 +1,24 @@
 //! Submissions of heterogeneous jobs: all components are judged, given ids in a row, and saved in one write.
 
 use super::{admission::Identity, front::ControllerActor, ports::ReplySink};
-use crate::job::{core::JobCore, messages::Authority, record::JobRecord};
+use crate::{
+    job::{core::JobCore, messages::Authority, record::JobRecord},
+    submission::core::join,
+};
 use garrick_model::{
-    ids::{JobId, RequestId, Sluid},
+    ids::{RequestId, Sluid},
     messages::command::{Caller, CommandReply},
     refusal::Refusal,
     spec::{JobKind, JobSpec},
     time::Timestamp,
     view::JobView,
 };
-use garrick_runtime::Context;
 use std::sync::Arc;
 
 /// Most components of a heterogeneous job, as in Slurm's documentation of them.
 const MOST_COMPONENTS: usize = 128;
 
 impl ControllerActor {
-    pub(super) fn submit_het(
-        &mut self,
-        cx: &mut Context<Self>,
-        caller: &Caller,
-        by: Authority,
-        request: RequestId,
-        specs: Vec<JobSpec>,
-        replies: Box<dyn ReplySink>,
-    ) {
-        let Some(mut replies) = self.not_yet_answered(request, specs.len(), replies) else { return };
-        let now = Timestamp::now();
-        let (records, warnings) = match self.admit_het(caller, by, request, specs, now) {
-            Ok(admitted) => admitted,
-            Err(refusal) => {
-                replies.send(CommandReply::Refused(refusal));
-                return;
-            }
-        };
-        if let Err(refusal) = self.check_share(by, caller.uid, &records) {
-            replies.send(CommandReply::Refused(refusal));
-            return;
-        }
-        let leader = records[0].id;
-        let components = records.len();
-        tracing::info!(job_id = leader.0, components, uid = caller.uid, request_id = %request, "job.submitted");
-        // One write: a crash leaves all of them or none.
-        self.save(cx, request, records, warnings, replies);
-    }
-
     /// Says when a heterogeneous job could start.
     pub(super) fn test_het(
         &mut self,
@@ -70,29 +43,8 @@ impl ControllerActor {
         }
     }
 
-    /// All components with their ids, or why not.
-    fn admit_het(
-        &mut self,
-        caller: &Caller,
-        by: Authority,
-        request: RequestId,
-        specs: Vec<JobSpec>,
-        now: Timestamp,
-    ) -> Result<(Vec<JobRecord>, Vec<String>), Refusal> {
-        let size = u32::try_from(specs.len()).unwrap_or(u32::MAX);
-        let (mut records, warnings) = self.judge_het(caller, by, Some(request), specs, now)?;
-        let no_ids = || Refusal::Internal("there are not so many job ids in a row".to_owned());
-        let leader = self.env.ids.jobs(size).ok_or_else(no_ids)?;
-        for (offset, record) in (0..size).zip(&mut records) {
-            record.sluid = self.env.ids.sluid(now);
-            join(record, leader, offset, size);
-            self.put_in_order(record);
-        }
-        Ok((records, warnings))
-    }
-
     /// All components, without ids. Without a request it is a question.
-    fn judge_het(
+    pub(super) fn judge_het(
         &mut self,
         caller: &Caller,
         by: Authority,
@@ -144,12 +96,4 @@ impl ControllerActor {
         }
         Ok((records, warnings))
     }
-}
-
-/// Makes a record a component of a heterogeneous job.
-fn join(record: &mut JobRecord, leader: JobId, offset: u32, size: u32) {
-    record.id = JobId(leader.0.saturating_add(offset));
-    let spec = Arc::make_mut(&mut record.spec);
-    spec.het = Some((leader, offset));
-    spec.het_size = size;
 }

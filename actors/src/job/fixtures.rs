@@ -33,9 +33,16 @@ impl FreshIds for CountingIds {
         self.job += 1;
         JobId(self.job)
     }
+    fn jobs(&mut self, count: u32) -> Option<JobId> {
+        self.job += count;
+        Some(JobId(self.job - count + 1))
+    }
     fn sluid(&mut self, _: Timestamp) -> Sluid {
         self.sluid += 1;
         Sluid(self.sluid)
+    }
+    fn submission(&mut self) -> u64 {
+        0
     }
 }
 

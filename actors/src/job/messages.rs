@@ -568,6 +568,10 @@ impl JobInput {
 pub trait FreshIds {
     /// A job id that was never used.
     fn job(&mut self) -> JobId;
+    /// So many ids in a row that were never used; the first of them. `None`: there is no such row.
+    fn jobs(&mut self, count: u32) -> Option<JobId>;
     /// A new run.
     fn sluid(&mut self, now: Timestamp) -> Sluid;
+    /// Counts a submission; the number of those before it.
+    fn submission(&mut self) -> u64;
 }

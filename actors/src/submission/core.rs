@@ -1,0 +1,320 @@
+//! What becomes of submissions. A job is there when the log says so; a submission that is refused, by whomever, leaves nothing but,
+//! where the log refused it, ids that are not used again.
+
+use crate::{
+    controller::env::Saved,
+    job::{
+        messages::{Authority, FreshIds},
+        record::JobRecord,
+    },
+    owner::{Effect, Out, Owner},
+};
+use garrick_model::{
+    ids::{JobId, RequestId},
+    messages::command::Caller,
+    refusal::Refusal,
+    spec::JobSpec,
+    time::Timestamp,
+};
+use garrick_runtime::Answered;
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+
+/// Submissions whose first answer is remembered, and for how long: a retry comes within seconds, a command that was
+/// stopped and continued within hours.
+const ANSWERS: usize = 100_000;
+const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// When the queue is full (MaxJobCount), try again after this.
+const QUEUE_FULL: Duration = Duration::from_secs(5);
+
+/// Bytes of scripts, environments and arguments of one user's jobs that the controller knows. With those of an ordinary login
+/// (a few KB each) the default MaxJobCount is reached long before; administrators have no such limit.
+const SHARE_OF_USER: u64 = 1 << 30;
+
+/// When a front failed over a submission that the log had not taken, try again after this.
+const NOT_TAKEN: Duration = Duration::from_secs(1);
+
+/// What is submitted.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Who submits.
+    pub caller: Caller,
+    /// What he may.
+    pub by: Authority,
+    /// One job, or the components of a heterogeneous one, the leader first.
+    pub specs: Vec<JobSpec>,
+    /// It is heterogeneous, however many components there are.
+    pub heterogeneous: bool,
+}
+
+/// How much room there is for jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Jobs that are known, with those that are being saved.
+    pub known: usize,
+    /// `MaxJobCount`.
+    pub most: u32,
+    /// `FirstJobId` and `MaxJobId`.
+    pub ids: (u32, u32),
+}
+
+impl Room {
+    fn check(&self, more: usize) -> Result<(), Refusal> {
+        let Self { known, most, ids: (first, last) } = *self;
+        let full = |limit| Err(Refusal::Full { limit, after: QUEUE_FULL });
+        if known + more > most as usize {
+            return full(format!("the controller knows {known} jobs, and MaxJobCount of slurm.conf is {most}"));
+        }
+        if known + more > (last.saturating_sub(first) as usize).saturating_add(1) {
+            return full(format!("the controller knows {known} jobs, and their ids are {first} to {last} (MaxJobId)"));
+        }
+        Ok(())
+    }
+}
+
+/// A submission that may be taken.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// Jobs without ids and runs, as [`Submission::specs`].
+    pub records: Vec<JobRecord>,
+    /// To be said to the user.
+    pub warnings: Vec<String>,
+    /// They are components of one job.
+    pub heterogeneous: bool,
+    /// Priorities go by the order of submissions: they are not calculated.
+    pub in_order: bool,
+    /// Bytes of scripts, environments and arguments of this user's jobs that are known already; `None`: he may have any.
+    pub held: Option<u64>,
+}
+
+impl Judged {
+    /// One user's scripts, environments and arguments must not take the memory of all: what his jobs that are known have
+    /// of them, and these would have, is within his share.
+    fn check_share(&self) -> Result<(), Refusal> {
+        let more: u64 = self.records.iter().map(|record| record.spec.work_bytes()).sum();
+        let Some(held) = self.held.filter(|held| held.saturating_add(more) > SHARE_OF_USER) else { return Ok(()) };
+        let [held, more, most] = [held, more, SHARE_OF_USER].map(|bytes| bytes >> 20);
+        let limit = format!(
+            "scripts and environments of your jobs take {held} MiB, these {more} MiB more, and one user may have {most} MiB"
+        );
+        Err(Refusal::Full { limit, after: QUEUE_FULL })
+    }
+}
+
+/// What may happen to submissions.
+#[derive(Clone, Debug)]
+pub enum SubmissionInput {
+    /// A life begins.
+    Begun {
+        /// Submissions of jobs that are there.
+        answered: Vec<(RequestId, JobId)>,
+        /// Those that an earlier life had under way.
+        entering: Vec<RequestId>,
+    },
+    /// Somebody submits.
+    Asked {
+        /// Who waits.
+        request: u64,
+        /// Submission.
+        id: RequestId,
+        /// What.
+        submission: Box<Submission>,
+        /// Is there room?
+        room: Room,
+    },
+    /// What [`SubmissionErrand::Judge`] asked for.
+    Judged {
+        /// Who waits.
+        request: u64,
+        /// Submission.
+        id: RequestId,
+        /// May it be taken?
+        judged: Result<Box<Judged>, Refusal>,
+    },
+    /// The log has answered for a submission.
+    Settled {
+        /// Submission.
+        id: RequestId,
+        /// Its jobs, where they are there now, the one that is answered first.
+        jobs: Vec<JobId>,
+        /// What the log said.
+        result: Saved,
+    },
+}
+
+/// What submissions have done.
+#[derive(Clone, Debug)]
+pub enum SubmissionErrand {
+    /// Judge one.
+    Judge {
+        /// Who waits.
+        request: u64,
+        /// Submission.
+        id: RequestId,
+        /// What.
+        submission: Box<Submission>,
+    },
+    /// Offer jobs to the log: all of them are saved, or none.
+    Offer {
+        /// Submission.
+        id: RequestId,
+        /// Jobs.
+        records: Vec<JobRecord>,
+    },
+    /// Say what the log answered for a submission that an earlier life had offered, behind all that was appended.
+    Hear(RequestId),
+    /// Have a job's owner started.
+    Begin(JobId),
+}
+
+/// The first job of a submission, and what is to be said to the user.
+pub type SubmissionAnswer = Result<(JobId, Vec<String>), Refusal>;
+
+/// One that is being saved.
+#[derive(Debug, Default)]
+struct Saving {
+    waiting: Vec<u64>,
+    warnings: Vec<String>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Submissions {
+    answered: Answered<RequestId, (JobId, Vec<String>)>,
+    saving: HashMap<RequestId, Saving>,
+}
+
+impl Default for Submissions {
+    fn default() -> Self {
+        Self { answered: Answered::new(ANSWERS, ANSWER_AGE), saving: HashMap::new() }
+    }
+}
+
+/// Since any beginning, for what is forgotten by its age.
+fn clock(now: Timestamp) -> Duration {
+    now.since(Timestamp(0))
+}
+
+impl Submissions {
+    fn asked(&mut self, (request, id): (u64, RequestId), submission: Box<Submission>, room: Room, out: &mut Out<Self>) {
+        if let Some(first) = self.answered.get(&id) {
+            out.push(Effect::Answer { request, answer: Ok(first.clone()) });
+        } else if let Some(saving) = self.saving.get_mut(&id) {
+            saving.waiting.push(request);
+        } else if let Err(full) = room.check(submission.specs.len()) {
+            out.push(Effect::Answer { request, answer: Err(full) });
+        } else {
+            out.push(Effect::Do(SubmissionErrand::Judge { request, id, submission }));
+        }
+    }
+
+    fn judged(
+        &mut self,
+        now: Timestamp,
+        ids: &mut dyn FreshIds,
+        (request, id): (u64, RequestId),
+        judged: Result<Box<Judged>, Refusal>,
+        out: &mut Out<Self>,
+    ) {
+        let named = judged.and_then(|judged| {
+            judged.check_share()?;
+            named(now, ids, *judged)
+        });
+        match named {
+            Err(refusal) => out.push(Effect::Answer { request, answer: Err(refusal) }),
+            Ok((records, warnings)) => {
+                let (job, jobs, uid) = (records[0].id.0, records.len(), records[0].owner.uid);
+                tracing::info!(job_id = job, jobs, uid, request_id = %id, "job.submitted");
+                self.saving.insert(id, Saving { waiting: vec![request], warnings });
+                out.push(Effect::Do(SubmissionErrand::Offer { id, records }));
+            }
+        }
+    }
+
+    fn settled(&mut self, now: Timestamp, id: RequestId, jobs: &[JobId], result: Saved, out: &mut Out<Self>) {
+        let Saving { waiting, warnings } = self.saving.remove(&id).unwrap_or_default();
+        out.extend(jobs.iter().map(|job| Effect::Do(SubmissionErrand::Begin(*job))));
+        let answer = match (jobs.first(), result) {
+            (Some(job), _) => {
+                self.answered.put(id, (*job, warnings.clone()), clock(now));
+                Ok((*job, warnings))
+            }
+            // Taken over from a life that failed: why it was refused nobody knows any more, and nothing of it is there.
+            (None, Ok(_)) => Err(Refusal::RetryAfter { after: NOT_TAKEN }),
+            (None, Err(error)) => {
+                tracing::warn!(request_id = %id, %error, "job.not_saved");
+                Err(match error.retry_after() {
+                    Some(after) => Refusal::RetryAfter { after },
+                    None => Refusal::Internal(format!("the job could not be saved: {error}")),
+                })
+            }
+        };
+        out.extend(waiting.into_iter().map(|request| Effect::Answer { request, answer: answer.clone() }));
+    }
+}
+
+/// Gives jobs their ids and runs, in order. Only what may be taken uses up ids.
+fn named(now: Timestamp, ids: &mut dyn FreshIds, judged: Judged) -> Result<(Vec<JobRecord>, Vec<String>), Refusal> {
+    let Judged { mut records, warnings, heterogeneous, in_order, .. } = judged;
+    let size = u32::try_from(records.len()).unwrap_or(u32::MAX);
+    let first = match size {
+        0 => return Err(Refusal::Internal("a submission of no job".to_owned())),
+        1 => ids.job(),
+        _ => {
+            let no_ids = || Refusal::Internal("there are not so many job ids in a row".to_owned());
+            ids.jobs(size).ok_or_else(no_ids)?
+        }
+    };
+    for (offset, record) in (0..size).zip(&mut records) {
+        record.id = first;
+        record.sluid = ids.sluid(now);
+        if heterogeneous {
+            join(record, first, offset, size);
+        }
+        // Where priorities are not calculated, each submission gets one less than the one before.
+        let before = u32::try_from(ids.submission()).unwrap_or(u32::MAX);
+        if in_order && record.spec.priority.is_none() && record.priority > 1 {
+            record.priority = record.priority.saturating_sub(before).max(1);
+        }
+    }
+    Ok((records, warnings))
+}
+
+/// Makes a record a component of a heterogeneous job.
+pub fn join(record: &mut JobRecord, leader: JobId, offset: u32, size: u32) {
+    record.id = JobId(leader.0.saturating_add(offset));
+    let spec = Arc::make_mut(&mut record.spec);
+    spec.het = Some((leader, offset));
+    spec.het_size = size;
+}
+
+impl Owner for Submissions {
+    type Input = SubmissionInput;
+    type Timer = Infallible;
+    type Shown = Infallible;
+    type Answer = SubmissionAnswer;
+    type Errand = SubmissionErrand;
+
+    fn handle(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: SubmissionInput, out: &mut Out<Self>) {
+        match input {
+            SubmissionInput::Begun { answered, entering } => {
+                for (id, job) in answered {
+                    self.answered.put(id, (job, Vec::new()), clock(now));
+                }
+                for id in entering {
+                    self.saving.entry(id).or_default();
+                    out.push(Effect::Do(SubmissionErrand::Hear(id)));
+                }
+            }
+            SubmissionInput::Asked { request, id, submission, room } => {
+                self.asked((request, id), submission, room, out);
+            }
+            SubmissionInput::Judged { request, id, judged } => self.judged(now, ids, (request, id), judged, out),
+            SubmissionInput::Settled { id, jobs, result } => self.settled(now, id, &jobs, result, out),
+        }
+    }
+
+    fn timer(timer: Infallible) -> SubmissionInput {
+        match timer {}
+    }
+}
