@@ -45,7 +45,8 @@ impl Ledger {
         let same = |a: &Dependency, b: &Dependency| (a.kind, a.job, a.array_index) == (b.kind, b.job, b.array_index);
         let is_left = |one: &Dependency| left.list.iter().any(|other| same(one, other));
         let list: Vec<Dependency> = before.list.iter().filter(|one| !is_left(one)).cloned().collect();
-        (!list.is_empty() && !(before.any && !left.list.is_empty())).then_some(Dependencies { any: before.any, list })
+        let told = !list.is_empty() && (!before.any || left.list.is_empty());
+        told.then_some(Dependencies { any: before.any, list })
     }
 
     fn unmet_of(&self, job: JobId, conditions: &Dependencies) -> Option<String> {
@@ -148,7 +149,7 @@ mod tests {
         let mut ledger = ledger();
         let left = Dependencies::default();
         let behind = ledger.behind(WAITS, &left);
-        assert_eq!((behind.clone(), ledger.unmet_of(WAITS, &condition())), (Some(condition()), None));
+        assert_eq!((behind, ledger.unmet_of(WAITS, &condition())), (Some(condition()), None));
         let event = Box::new(JobEvent::DependenciesLeft { left, failed: false });
         ledger.note(&ControllerEvent::Job { job: WAITS, event });
         queue_again(&mut ledger);
