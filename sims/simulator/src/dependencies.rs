@@ -1,18 +1,32 @@
-//! Whether a job that starts was allowed to by what it depends on: judged from the journal's history alone.
+//! Whether a job that starts was allowed to by what it depends on: judged from the journal's history alone. A condition that held once
+//! is behind the job, as soon as that is recorded: it does not come back when what it is about is queued again.
 
 use super::{
     ledger::{JobNote, Ledger},
     world::World,
 };
+use garrick_actors::job::state::JobEvent;
 use garrick_model::{
     ids::JobId,
-    spec::{Dependency, DependencyKind},
+    spec::{Dependencies, Dependency, DependencyKind},
 };
 
 impl World {
-    /// The job is given nodes: its conditions hold, or did once.
-    pub(super) fn against_dependencies(&mut self, job: JobId) {
-        if let Some(what) = self.ledger.unmet(job) {
+    /// A condition is taken for fulfilled, or the job is given nodes: it holds, or did once.
+    pub(super) fn against_dependencies(&mut self, job: JobId, event: &JobEvent) {
+        let unmet = match event {
+            JobEvent::Allocated(_) => {
+                self.ledger.unmet(job).map(|what| format!("job {} is given nodes, and {what}", job.0))
+            }
+            JobEvent::DependenciesLeft { left, .. } => {
+                let behind = self.ledger.behind(job, left);
+                behind
+                    .and_then(|behind| self.ledger.unmet_of(job, &behind))
+                    .map(|what| format!("job {} goes on, and {what}", job.0))
+            }
+            _ => None,
+        };
+        if let Some(what) = unmet {
             self.broken = Some(("a_dependent_job_does_not_start_before_its_condition_holds", what));
         }
     }
@@ -21,8 +35,22 @@ impl World {
 impl Ledger {
     /// What a job waits for, if it has to wait.
     fn unmet(&self, job: JobId) -> Option<String> {
+        self.unmet_of(job, &self.jobs.get(&job)?.dependencies)
+    }
+
+    /// Those of a job's conditions that it has behind it where these are left. Of alternatives those that never can be are left out
+    /// one by one.
+    fn behind(&self, job: JobId, left: &Dependencies) -> Option<Dependencies> {
+        let before = &self.jobs.get(&job)?.dependencies;
+        let same = |a: &Dependency, b: &Dependency| (a.kind, a.job, a.array_index) == (b.kind, b.job, b.array_index);
+        let is_left = |one: &Dependency| left.list.iter().any(|other| same(one, other));
+        let list: Vec<Dependency> = before.list.iter().filter(|one| !is_left(one)).cloned().collect();
+        let told = !list.is_empty() && (!before.any || left.list.is_empty());
+        told.then_some(Dependencies { any: before.any, list })
+    }
+
+    fn unmet_of(&self, job: JobId, conditions: &Dependencies) -> Option<String> {
         let note = self.jobs.get(&job)?;
-        let conditions = &note.dependencies;
         let unmet: Vec<&Dependency> = conditions.list.iter().filter(|d| !self.is_met(job, note, d)).collect();
         let one_is_enough = conditions.any && unmet.len() < conditions.list.len();
         let first = unmet.first().filter(|_| !one_is_enough)?;
@@ -31,7 +59,7 @@ impl Ledger {
             _ => None,
         };
         let because = waits_for.unwrap_or_default();
-        Some(format!("job {} is given nodes, and its condition {first:?} never held{because}", job.0))
+        Some(format!("its condition {first:?} never held{because}"))
     }
 
     /// An earlier job of the same name and user that never ended.
@@ -84,5 +112,55 @@ impl Ledger {
             DependencyKind::AfterNotOk => all_over && units().any(|unit| unit.outcomes.contains(&false)),
             DependencyKind::AfterAny | DependencyKind::Singleton => all_over,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use garrick_actors::controller::event::ControllerEvent;
+
+    const ARRAY: JobId = JobId(16);
+    const WAITS: JobId = JobId(57);
+
+    fn condition() -> Dependencies {
+        let on_array =
+            Dependency { kind: DependencyKind::AfterAny, job: Some(ARRAY), array_index: None, failed: false };
+        Dependencies { any: false, list: vec![on_array] }
+    }
+
+    /// The array is over, and another job waits for that.
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::default();
+        let array = JobNote { indices: (0..3).collect(), outcomes: vec![false], ..JobNote::default() };
+        ledger.jobs.insert(ARRAY, array);
+        ledger.jobs.insert(WAITS, JobNote { dependencies: condition(), ..JobNote::default() });
+        ledger
+    }
+
+    /// The array was queued again, and one of its tasks runs.
+    fn queue_again(ledger: &mut Ledger) {
+        let task = JobNote { array_of: Some((ARRAY, 1)), began: true, ..JobNote::default() };
+        ledger.jobs.insert(JobId(121), task);
+    }
+
+    #[test]
+    fn a_condition_that_held_once_does_not_come_back_with_a_requeue() {
+        let mut ledger = ledger();
+        let left = Dependencies::default();
+        let behind = ledger.behind(WAITS, &left);
+        assert_eq!((behind, ledger.unmet_of(WAITS, &condition())), (Some(condition()), None));
+        let event = Box::new(JobEvent::DependenciesLeft { left, failed: false });
+        ledger.note(&ControllerEvent::Job { job: WAITS, event });
+        queue_again(&mut ledger);
+        assert_eq!(ledger.unmet(WAITS), None);
+    }
+
+    #[test]
+    fn a_condition_that_was_not_recorded_as_fulfilled_is_still_to_hold() {
+        let mut ledger = ledger();
+        assert_eq!(ledger.unmet(WAITS), None);
+        queue_again(&mut ledger);
+        assert!(ledger.unmet(WAITS).is_some_and(|what| what.contains("AfterAny")));
     }
 }

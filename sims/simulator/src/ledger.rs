@@ -71,7 +71,7 @@ pub struct JobNote {
     pub owner: u32,
     /// Its name.
     pub name: String,
-    /// What it waits for before its first start.
+    /// What it waits for, and has not behind it.
     pub dependencies: Dependencies,
     /// It is a task with this index of this array.
     pub array_of: Option<(JobId, u32)>,
@@ -161,12 +161,20 @@ impl Ledger {
     pub fn note(&mut self, event: &ControllerEvent) {
         let ControllerEvent::Job { job, event } = event else { return };
         self.counts.add(event.name());
+        // A task waits for what its array waits for, and has behind it what that has.
+        let own = match &**event {
+            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => {
+                let array = record.array_task.and_then(|task| self.jobs.get(&task.array_job));
+                array.map_or_else(|| record.spec.dependencies.clone(), |array| array.dependencies.clone())
+            }
+            _ => Dependencies::default(),
+        };
         let note = self.jobs.entry(*job).or_default();
         match &**event {
             JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => {
                 note.run = Some(record.sluid);
                 (note.owner, note.name) = (record.owner.uid, record.spec.name.clone());
-                note.dependencies = record.spec.dependencies.clone();
+                note.dependencies = own;
                 note.het = record.spec.het.map(|(leader, _)| (leader, record.spec.het_size));
                 note.array_of = record.array_task.map(|task| (task.array_job, task.index));
                 if let Phase::Over(..) = record.phase {
@@ -222,8 +230,11 @@ impl Ledger {
                     run.ends += 1;
                 }
             }
+            JobEvent::DependenciesLeft { left, .. } => note.dependencies = left.clone(),
+            JobEvent::Revised(revision) => note.dependencies = revision.dependencies.clone(),
             JobEvent::Allocated(run) => {
                 note.began = true;
+                note.dependencies = Dependencies::default();
                 self.granted.extend(run.parts.iter().map(|part| part.sluid));
                 self.started.extend(note.run);
             }

@@ -115,7 +115,7 @@ const STEPPED_SLACK: Duration = Duration::from_secs(2 * 3_600);
 
 /// Most simulated time that the queue may take to drain.
 const DRAIN_SECS: u64 = 3 * 24 * 3600;
-/// And most events for each submitted job.
+/// And most events until one job fewer is left, for each submitted one: all of them may run at a time.
 const DRAIN_EVENTS_A_JOB: u64 = 1000;
 /// And for each node in a minute: it is pinged, and says how it is.
 const DRAIN_EVENTS_A_NODE: u64 = 10;
@@ -427,13 +427,13 @@ pub fn what_is_shown_of_reservations_is_what_is_saved(world: &World, scope: &Sco
     if scope.all { world.shows_reservations_as_saved() } else { Ok(()) }
 }
 
-/// Checked from the moment when faults stop.
-pub fn after_faults_stop_the_queue_drains(world: &World) -> Result<(), String> {
-    let (secs, events) = world.since_calm();
+/// Checked from the moment when faults stop: one job after the other comes to its end.
+pub fn after_faults_stop_the_queue_drains(world: &mut World) -> Result<(), String> {
+    let (secs, events) = world.since_progress();
     let most = DRAIN_EVENTS_A_JOB * u64::from(world.setup().jobs.max(50))
         + DRAIN_EVENTS_A_NODE * u64::from(world.setup().nodes) * (1 + secs / 60);
-    let late = secs > DRAIN_SECS || events > most;
-    if !late {
+    let all = world.calm_secs();
+    if all <= DRAIN_SECS && (events <= most || world.makes_progress()) {
         return Ok(());
     }
     let left = world.jobs.values().filter(|core| !core.is_over()).map(|core| {
@@ -450,7 +450,7 @@ pub fn after_faults_stop_the_queue_drains(world: &World) -> Result<(), String> {
         .filter(|v| v.base != garrick_model::state::NodeBase::Up || v.flags != Default::default());
     let nodes = nodes.map(|v| format!("{} {:?} {:?}", v.name, v.base, v.flags));
     let left: Vec<String> = left.chain(holds).chain(nodes).chain(world.leftovers()).take(24).collect();
-    Err(format!("after {secs} s and {events} events there are: {}", left.join("; ")))
+    Err(format!("after {all} s, and {secs} s and {events} events without progress, there are: {}", left.join("; ")))
 }
 
 fn touched<'w>(world: &'w World, scope: &'w Scope) -> impl Iterator<Item = (JobId, &'w JobCore)> {

@@ -294,7 +294,16 @@ pub struct World {
     next_sweep: u64,
     digest: u64,
     story: Story,
-    calm: Option<(Timestamp, u64)>,
+    calm: Option<Calm>,
+}
+
+/// Faults have stopped, and what there was to do goes on.
+#[derive(Clone, Copy, Debug)]
+struct Calm {
+    since: Timestamp,
+    /// Less was left to do at that time and after so many events.
+    progress: (Timestamp, u64),
+    left: usize,
 }
 
 impl World {
@@ -651,8 +660,8 @@ impl World {
             if let JobEvent::Unfenced { .. } = &**event {
                 self.ledger.counts.add("run given up that does not know");
             }
+            self.against_dependencies(*job, event);
             if let JobEvent::Allocated(run) = &**event {
-                self.against_dependencies(*job);
                 self.against_reservations(*job, run);
             }
             self.note_leader(*job, event);
@@ -785,14 +794,34 @@ impl World {
 
     /// No more faults; an operator puts right what waits for one.
     pub fn calm_down(&mut self) {
-        self.calm = Some((self.now, self.events));
+        self.calm = Some(Calm { since: self.now, progress: (self.now, self.events), left: self.left_to_do() });
         self.after(0, Happening::Operator);
         self.end_forging();
     }
 
-    /// Simulated seconds and events since then.
-    pub fn since_calm(&self) -> (u64, u64) {
-        self.calm.map_or((0, 0), |(at, events)| (self.now.since(at).as_secs(), self.events - events))
+    /// Simulated seconds since then.
+    pub fn calm_secs(&self) -> u64 {
+        self.calm.map_or(0, |calm| self.now.since(calm.since).as_secs())
+    }
+
+    /// Simulated seconds and events since less was left to do, as far as was looked at.
+    pub fn since_progress(&self) -> (u64, u64) {
+        self.calm
+            .map_or((0, 0), |Calm { progress: (at, events), .. }| (self.now.since(at).as_secs(), self.events - events))
+    }
+
+    /// Jobs that are not over, and tasks of arrays that are no jobs yet.
+    pub fn left_to_do(&self) -> usize {
+        let waiting = |core: &JobCore| core.record().array.as_ref().map_or(0, |array| array.pending.len());
+        self.jobs.values().filter(|core| !core.is_over()).map(|core| 1 + waiting(core)).sum()
+    }
+
+    /// Looks whether less is left to do than when that was looked at last.
+    pub fn makes_progress(&mut self) -> bool {
+        let (left, now, events) = (self.left_to_do(), self.now, self.events);
+        let Some(calm) = self.calm.as_mut().filter(|calm| left < calm.left) else { return false };
+        (calm.left, calm.progress) = (left, (now, events));
+        true
     }
 
     /// Nothing is left to do.

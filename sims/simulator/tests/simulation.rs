@@ -87,3 +87,20 @@ fn each_scenario_happens_and_all_rules_hold() {
     }
     panic!("not in {WORLDS} worlds: {missing:?}");
 }
+
+#[test]
+fn whoever_has_less_left_to_do_makes_progress_and_is_not_late() {
+    let mut world = World::new(SMALL);
+    while !world.may_calm_down() {
+        world.step().unwrap();
+    }
+    world.calm_down();
+    let left = world.left_to_do();
+    assert!(left > 0 && !world.makes_progress());
+    while world.left_to_do() >= left {
+        world.step().unwrap();
+    }
+    let (_, events) = world.since_progress();
+    assert!(events > 0 && world.makes_progress());
+    assert_eq!((world.since_progress(), world.makes_progress()), ((0, 0), false));
+}
