@@ -19,10 +19,10 @@
 //!
 //! # How a job flows
 //!
-//! 1. *Submit.* The front judges the request ([`admission`]) when [`crate::submission`] says so and offers `Submitted` to the log. When that says that it is
-//!    saved, the job is committed and shown, `/job` starts the actor, and the reply leaves; before that nobody sees the
-//!    job ([`entering`]). A log that is busy, or not the leader's, takes nothing: the user is told to try again. A repeat of the
-//!    request id gets the first answer, after a restart too.
+//! 1. *Submit.* Where [`crate::submission`] says so, the front judges the request ([`admission`]) and offers `Submitted` to the
+//!    log. When that says that it is saved, the job is committed and shown, `/job` starts the actor, and the reply leaves;
+//!    before that nobody sees the job ([`entering`]). A log that is busy, or not the leader's, takes nothing: the user is told
+//!    to try again. A repeat of the request id gets the first answer, after a restart too.
 //! 2. *Eligible.* The job's core decides by hold, begin time and dependencies (it asks the jobs it depends on), and
 //!    publishes its view.
 //! 3. *Plan.* The scheduler wakes on changed boards, plans, and sends `Start` to the owners of what fits and `Considered`

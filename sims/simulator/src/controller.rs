@@ -1,14 +1,14 @@
 //! The controller around its cores: what its shells do with effects, done to the queue of events instead.
 
 use super::{
-    disk::{Append, Offered, Writer},
+    disk::{Append, Writer},
     ledger::Ledger,
     mutation::Mutation,
     world::{Happening, Place, World},
 };
 use garrick_actors::{
     controller::{
-        admission::{Change, Identity, Rules, Submitter},
+        admission::{Change, Rules, Submitter},
         event::{ControllerEvent, Replayed},
         ports::{NoJobSubmit, User},
         setup,
@@ -18,7 +18,6 @@ use garrick_actors::{
         dependency::waits_for,
         messages::{Authority, JobAnswer, JobCommand, JobEffect, JobErrand, JobInput, JobShown, JobTimer},
         record::{JobRecord, Phase},
-        state::JobEvent,
     },
     license::account::LicenseAccount,
     node::{
@@ -36,7 +35,6 @@ use garrick_model::{
         node::{AgentReport, ControllerToNode, JobCredential, JobLaunch, SignedCredential},
     },
     refusal::Refusal,
-    spec::JobSpec,
     time::Timestamp,
     view::NodeView,
 };
@@ -108,6 +106,7 @@ impl World {
             self.start_job(record);
         }
         self.start_scheduler();
+        self.start_submissions();
     }
 
     pub(super) fn holds_of(&self, node: usize) -> BTreeSet<(JobId, Sluid)> {
@@ -135,7 +134,6 @@ impl World {
         self.replayed = replayed.clone();
         self.note_leaders_again();
         self.start_controller(replayed);
-        self.submit_lost_again();
         self.touched.all = true;
     }
 
@@ -164,16 +162,6 @@ impl World {
         Ok((replayed, survived.to_vec()))
     }
 
-    /// Whoever got no answer tries again.
-    fn submit_lost_again(&mut self) {
-        let lost = self.unanswered.iter().filter(|job| !self.ledger.jobs.contains_key(job)).count();
-        self.unanswered.clear();
-        self.submitted -= u32::try_from(lost).unwrap_or(0);
-        if lost > 0 && !std::mem::replace(&mut self.submitting, true) {
-            self.after(1_000, Happening::Submit);
-        }
-    }
-
     /// Saves events together; the owner is told when they are on disk.
     pub(super) fn append(&mut self, owner: Writer, batch: u64, events: Vec<ControllerEvent>) {
         events.iter().for_each(|event| self.record(event));
@@ -196,17 +184,7 @@ impl World {
             self.is_on_disk(&append);
             match append.owner {
                 Writer::Start => {}
-                Writer::Front(job) => {
-                    self.unanswered.remove(&job);
-                    for event in append.events {
-                        if let ControllerEvent::Job { job, event } = event
-                            && let JobEvent::Submitted(record) = *event
-                        {
-                            self.promises.job(job);
-                            self.start_job(*record);
-                        }
-                    }
-                }
+                Writer::Front(id) => self.submission_is_on_disk(id, append.batch, append.events),
                 owner => self.send(Place::Disk, Happening::Saved(owner, append.batch)),
             }
         }
@@ -250,13 +228,6 @@ impl World {
         }
     }
 
-    /// Judged by the same rules as the controller's front, without ids.
-    pub(super) fn admitted(&mut self, uid: u32, spec: JobSpec) -> Result<JobRecord, Refusal> {
-        let submissions = u64::from(self.submitted);
-        let identity = Identity { job: self.ids.peek(), sluid: Sluid(0), request: None, submissions };
-        self.with_rules(uid, |rules, by| Ok(rules.admit(by, spec, identity)?.record))
-    }
-
     /// A change as the controller's front passes it on.
     pub(super) fn judged(&mut self, by: Authority, job: JobId, change: JobChange) -> Result<JobCommand, Refusal> {
         match self.jobs.get(&job).map(|core| core.record().clone()) {
@@ -269,7 +240,7 @@ impl World {
         }
     }
 
-    fn with_rules<T>(&mut self, uid: u32, judge: impl FnOnce(&mut Rules<'_>, &Submitter<'_>) -> T) -> T {
+    pub(super) fn with_rules<T>(&mut self, uid: u32, judge: impl FnOnce(&mut Rules<'_>, &Submitter<'_>) -> T) -> T {
         let name = format!("user{uid}");
         let user = User { uid, name: name.clone(), gid: uid, groups: vec![(uid, name.clone())] };
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
@@ -290,65 +261,7 @@ impl World {
         judge(&mut rules, &submitter)
     }
 
-    /// Submits as the controller's front.
-    pub(super) fn submit(&mut self, uid: u32, spec: JobSpec) -> Result<JobId, Refusal> {
-        let mut record = self.admitted(uid, spec)?;
-        (record.id, record.sluid) = (self.ids.job(), self.ids.sluid(self.clock()));
-        let job = record.id;
-        self.accept(vec![record])?;
-        Ok(job)
-    }
-
-    /// Has the log save a job, or all components of one; the first is the one that is answered. They are there once they are
-    /// saved. A log that takes nothing new has whoever submits try again.
-    pub(super) fn accept(&mut self, records: Vec<JobRecord>) -> Result<(), Refusal> {
-        let refused = match self.disk.offer(self.now, self.is_calm()) {
-            Offered::Taken => None,
-            Offered::Refused(why) => Some(why),
-            Offered::Lost(why) => {
-                // Whoever leads next goes on from what is saved.
-                let pause = self.random.between(0, 3_000);
-                self.after(u64::from(pause), Happening::Crash);
-                self.ledger.counts.add("lead lost");
-                Some(why)
-            }
-        };
-        if let Some(why) = refused {
-            if self.has(Mutation::SubmissionsAreKeptThoughRefused) {
-                self.save(&records);
-            }
-            self.against_what_is_left(&records);
-            let after = why.retry_after().unwrap_or_default();
-            return Err(Refusal::RetryAfter { after });
-        }
-        self.save(&records);
-        Ok(())
-    }
-
-    fn save(&mut self, records: &[JobRecord]) {
-        if let Some(first) = records.first() {
-            self.unanswered.insert(first.id);
-            let events: Vec<ControllerEvent> = records.iter().map(submitted).collect();
-            let one_by_one = self.has(Mutation::ComponentsAreAcceptedOneByOne);
-            for write in events.chunks(if one_by_one { 1 } else { events.len() }) {
-                self.append(Writer::Front(first.id), 0, write.to_vec());
-            }
-        }
-    }
-
-    /// The log refused these.
-    fn against_what_is_left(&mut self, records: &[JobRecord]) {
-        let there = |job: &JobId| {
-            self.jobs.contains_key(job) || self.ledger.jobs.contains_key(job) || self.replayed.jobs.contains_key(job)
-        };
-        if let Some(job) = records.iter().map(|record| record.id).find(|job| there(job) || self.disk.is_entering(*job))
-        {
-            self.broken =
-                Some(("a_submission_that_is_refused_leaves_nothing_behind", format!("job {} is there", job.0)));
-        }
-    }
-
-    fn start_job(&mut self, record: JobRecord) {
+    pub(super) fn start_job(&mut self, record: JobRecord) {
         if !self.jobs.contains_key(&record.id) {
             self.resume_job(record, Leftover::default());
         }
@@ -684,10 +597,6 @@ impl Stage<NodeCore> for NodeStage<'_> {
     fn answer(&mut self, _: u64, _: Result<(), Refusal>) {}
 
     fn stop(&mut self) {}
-}
-
-fn submitted(record: &JobRecord) -> ControllerEvent {
-    ControllerEvent::Job { job: record.id, event: Box::new(JobEvent::Submitted(Box::new(record.clone()))) }
 }
 
 /// The simulated machines believe what they read: nobody here forges.

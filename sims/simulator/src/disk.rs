@@ -11,14 +11,17 @@ use garrick_actors::controller::{
     log::{ACCOUNTING, AppendError},
 };
 use garrick_journal::{JournalError, Reader, frame, header};
-use garrick_model::{ids::JobId, time::Timestamp};
+use garrick_model::{
+    ids::{JobId, RequestId},
+    time::Timestamp,
+};
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
 /// Who waits for an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writer {
-    /// Somebody who submitted this job.
-    Front(JobId),
+    /// Somebody who submits.
+    Front(RequestId),
     /// A job's owner.
     Job(JobId),
     /// A node's owner.
@@ -150,7 +153,10 @@ impl Disk {
     /// Queues events to be written together: one record, as the controller's journal port has it.
     pub(super) fn append(&mut self, owner: Writer, batch: u64, mut events: Vec<ControllerEvent>) {
         events.append(&mut self.say);
-        let bytes = if self.apart { framed(&events) } else { framed(&[ControllerEvent::from(events.clone())]) };
+        let bytes = match self.apart || events.is_empty() {
+            true => framed(&events),
+            false => framed(&[ControllerEvent::from(events.clone())]),
+        };
         if matches!(owner, Writer::Front(_)) {
             self.entering.extend(events.iter().filter_map(about));
         }

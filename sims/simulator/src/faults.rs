@@ -23,7 +23,6 @@ use garrick_model::{
     gres::GresCount,
     ids::JobId,
     messages::command::{JobChange, NodeChange, NodeStateChange},
-    refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
     state::{ExitStatus, NodeBase, NodeFlags},
@@ -39,37 +38,7 @@ use std::{
 const ROOT: Authority = Authority { uid: 0, admin: true };
 
 impl World {
-    /// One submission, and the next one a little later.
-    pub(super) fn submit_some(&mut self) {
-        if self.submitted >= self.setup().jobs {
-            self.submitting = false;
-            return;
-        }
-        let again = self.turned_away.pop();
-        let (uid, specs) = again.unwrap_or_else(|| {
-            let uid = self.random.between(1001, 1004);
-            let together = self.random.one_in_thousand(self.mix.heterogeneous);
-            (uid, if together { self.some_components() } else { vec![self.some_spec()] })
-        });
-        let answer = match specs.as_slice() {
-            [alone] => self.submit(uid, alone.clone()),
-            components => self.submit_components(uid, components.to_vec()),
-        };
-        match answer {
-            Ok(_) => self.submitted += 1,
-            Err(refusal) => {
-                self.tell(&format!("  refused: {refusal:?}"));
-                if let Refusal::RetryAfter { .. } = refusal {
-                    self.ledger.counts.add("submission turned away");
-                    self.turned_away.push((uid, specs));
-                }
-            }
-        }
-        let pause = self.random.between(100, self.mix.submit_ms);
-        self.after(u64::from(pause), Happening::Submit);
-    }
-
-    fn some_spec(&mut self) -> JobSpec {
+    pub(super) fn some_spec(&mut self) -> JobSpec {
         let plain = serde_json::json!({"kind": "Batch", "name": "j", "work_dir": "/", "script": b"#!/bin/sh\n"});
         let mut spec: JobSpec = serde_json::from_value(plain).expect("all other fields of a job have defaults");
         let most = self.setup().nodes.clamp(2, 64).div_ceil(2);

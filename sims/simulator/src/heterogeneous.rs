@@ -9,12 +9,11 @@ use garrick_actors::job::{
 };
 use garrick_model::{
     ids::{JobId, Sluid},
-    refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{JobKind, JobSpec, NodeCount},
     time::{TimeLimit, Timestamp},
 };
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 /// Until a component hears what its leader's owner has recorded: messages that are late, and a controller that starts again
 /// and waits for nodes that do not come back.
@@ -56,28 +55,8 @@ impl World {
         components
     }
 
-    /// As the controller's front: ids in a row, and one write.
-    pub(super) fn submit_components(&mut self, uid: u32, specs: Vec<JobSpec>) -> Result<JobId, Refusal> {
-        let size = u32::try_from(specs.len()).unwrap_or(u32::MAX);
-        let mut records = Vec::new();
-        for spec in specs {
-            records.push(self.admitted(uid, spec)?);
-        }
-        let leader = self.ids.jobs(size).ok_or_else(|| Refusal::Internal("no ids in a row".to_owned()))?;
-        for (offset, record) in (0..size).zip(&mut records) {
-            record.sluid = self.ids.sluid(self.clock());
-            record.id = JobId(leader.0 + offset);
-            let spec = Arc::make_mut(&mut record.spec);
-            (spec.het, spec.het_size) = (Some((leader, offset)), size);
-        }
-        self.accept(records)?;
-        self.ledger.counts.add("heterogeneous job");
-        self.may_crash_soon();
-        Ok(leader)
-    }
-
     /// The controller dies while this is on its way to the disk, or soon after.
-    fn may_crash_soon(&mut self) {
+    pub(super) fn may_crash_soon(&mut self) {
         if !self.is_calm() && self.random.one_in_thousand(100) {
             let pause = self.random.between(0, 5);
             self.after(u64::from(pause), Happening::Crash);

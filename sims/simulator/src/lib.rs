@@ -70,6 +70,7 @@ pub mod rules;
 mod stepd_life;
 mod stepds;
 pub mod story;
+mod submissions;
 pub mod world;
 
 // The people and processes of a run are the same in the tests of its step manager, whose names these are.

@@ -83,6 +83,7 @@ const ON_THE_WAY: &[&str] = &[
     "a_start_is_proposed_where_nodes_serve",
     "a_start_is_proposed_where_partitions_serve",
     "a_submission_that_is_refused_leaves_nothing_behind",
+    "a_submission_that_is_repeated_gets_the_first_answer",
     "a_user_commands_only_own_jobs",
     "an_accepted_step_ends_once_and_runs_once",
     "no_more_start_in_an_interval_than_may",

@@ -19,6 +19,7 @@ use super::{
     rules::{RULES, Scope, Violation},
     stepds::{Launch, ToStepd},
     story::{Story, Subjects},
+    submissions::Submitting,
 };
 use garrick_actors::{
     controller::{
@@ -48,10 +49,9 @@ use garrick_actors::{
 };
 use garrick_model::{
     config::{self, Config},
-    ids::{JobId, Sluid},
+    ids::{JobId, RequestId, Sluid},
     messages::node::ControllerToNode,
     resources::NodeShape,
-    spec::JobSpec,
     state::{JobState, Reason},
     time::Timestamp,
     view::{JobView, NodeView, PartitionView, StepCounts},
@@ -113,6 +113,8 @@ pub(super) enum Happening {
     Written,
     /// An owner's events are on disk.
     Saved(Writer, u64),
+    /// A submission is on disk; for that life of the front.
+    SubmissionSaved(RequestId, u64),
     /// A frame of the controller, on a connection.
     Frame(usize, u64, ControllerToNode),
     /// Of the machine, for the agent's life with this number.
@@ -157,7 +159,7 @@ impl Happening {
             Self::Saved(Writer::Partition(partition), _) | Self::Partition(partition, _) => {
                 (Place::Partition(*partition), true)
             }
-            Self::Written | Self::Saved(..) => (Place::Disk, true),
+            Self::Written | Self::Saved(..) | Self::SubmissionSaved(..) => (Place::Disk, true),
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
             Self::Prepared(node, ..)
             | Self::Connect(node)
@@ -274,10 +276,7 @@ pub struct World {
     pub saved: Ledger,
     /// What others rely on.
     pub promises: Promises,
-    /// Submissions that wait for the disk.
-    pub(super) unanswered: BTreeSet<JobId>,
-    /// Submissions that are to be tried again: by whom, and the components.
-    pub(super) turned_away: Vec<(u32, Vec<JobSpec>)>,
+    pub(super) submissions: Submitting,
     /// Requests to cancel that wait for an answer, with the run that they are about.
     pub(super) cancels: BTreeMap<u64, Sluid>,
     pub(super) requests: u64,
@@ -371,8 +370,7 @@ impl World {
             ledger: Ledger::default(),
             saved: Ledger::default(),
             promises: Promises::default(),
-            unanswered: BTreeSet::new(),
-            turned_away: Vec::new(),
+            submissions: Submitting::default(),
             accountant: Accountant::default(),
             cancels: BTreeMap::new(),
             requests: 0,
@@ -444,7 +442,8 @@ impl World {
     /// Is the job on its way to the disk, without an owner yet?
     pub fn is_being_split_off(&self, job: JobId) -> bool {
         let array = self.replayed.jobs.get(&job).and_then(|record| record.array_task).map(|task| task.array_job);
-        self.disk.is_entering(job) || array.is_some_and(|array| self.outboxes.jobs.contains_key(&array))
+        let enters = self.disk.is_entering(job) || self.submissions.is_entering(job);
+        enters || array.is_some_and(|array| self.outboxes.jobs.contains_key(&array))
     }
 
     /// Nodes that are being asked or told something by jobs.
@@ -505,6 +504,7 @@ impl World {
             }
             Happening::Written => self.written(),
             Happening::Saved(owner, batch) => self.is_saved(owner, batch),
+            Happening::SubmissionSaved(id, life) => self.submission_is_saved(id, life),
             Happening::Frame(node, conn, frame) => self.frame_for_agent(node, conn, frame),
             Happening::Agent(node, life, input) => self.tell_agent(node, life, input),
             Happening::AgentTimer(node, life, timer) => {
