@@ -29,10 +29,10 @@ use crate::{
     reservation::shell::ReservationMsg,
     roster::{nodes::Roster, shell::RosterMsg},
     scheduler::{
-        core::SchedulerInput,
+        messages::{SchedulerInput, SchedulerMsg},
         priority,
         qos::QosTable,
-        shell::{SchedulerMsg, policy},
+        shell::policy,
     },
     steps::messages::StepsMsg,
     topology::Topologies,
@@ -417,7 +417,7 @@ impl Env {
             }
             Letter::Outcome { pass, accepted } => {
                 if let Some(scheduler) = self.scheduler() {
-                    deliver(cx, &scheduler, SchedulerInput::Outcome { pass, accepted }.into());
+                    deliver(cx, &scheduler, SchedulerMsg::Input(SchedulerInput::Outcome { pass, accepted }));
                 }
             }
             Letter::Begin { record, first } => {
@@ -463,7 +463,11 @@ impl Env {
             }
             ConfigNews::Policy => {
                 if let Some(scheduler) = self.scheduler() {
-                    deliver(cx, &scheduler, SchedulerInput::Policy(Box::new(policy(&self.config()))).into());
+                    deliver(
+                        cx,
+                        &scheduler,
+                        SchedulerMsg::Input(SchedulerInput::Policy(Box::new(policy(&self.config())))),
+                    );
                 }
             }
         }

@@ -22,7 +22,7 @@ use crate::{
     scheduler::{
         facts::ClusterView,
         probe::Feasibility,
-        shell::{SchedulerMsg, partition_facts, policy},
+        shell::{partition_facts, policy},
     },
     steps::messages::StepsInput,
     submission::core::{Submission, Submissions},
@@ -330,10 +330,7 @@ impl ControllerActor {
                 let named = self.nodes_named(names).map_or_else(CommandReply::Refused, CommandReply::NodesNamed);
                 replies.send(named);
             }
-            CommandRequest::Explain { job } => match self.env.scheduler() {
-                Some(scheduler) => deliver(cx, &scheduler, SchedulerMsg::Explain { job, replies }),
-                None => drop(replies.send(CommandReply::Outlook(None))),
-            },
+            CommandRequest::Explain { job } => self.explain(cx, job, replies),
             CommandRequest::ListReservations => {
                 let (at, zone) = (Timestamp::now(), system_zone());
                 let mut reservations = self.env.boards.reservations.list();

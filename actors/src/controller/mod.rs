@@ -13,7 +13,7 @@
 //! | `/roster` | [`crate::roster::core::RosterCore`] | which nodes there are, and so the configuration |
 //! | `/reservation` | [`crate::reservation::core::ReservationsCore`] | all reservations |
 //! | `/steps` | [`crate::steps::core::StepsCore`] | reported steps, lists of steps being gathered |
-//! | `/scheduler` | [`crate::scheduler::shell::SchedulerActor`] | nothing: reads boards, proposes |
+//! | `/scheduler` | [`crate::scheduler::core::SchedulerCore`] | nothing: reads boards, proposes |
 //!
 //! Licenses have an account instead of an actor: see [`crate::license`].
 //!

@@ -8,6 +8,7 @@ use crate::{
         shell::is_over,
     },
     node::messages::NodeInput,
+    scheduler::messages::{SchedulerAsk, SchedulerMsg},
     steps::{
         core::PATIENCE,
         messages::{StepsAsk, StepsInput, StepsMsg},
@@ -287,14 +288,20 @@ impl ControllerActor {
     }
 
     /// Asks it in somebody's name.
-    fn ask_steps(&self, cx: &mut Context<Self>, ask: StepsAsk, mut replies: Box<dyn ReplySink>) {
-        let reply = ReplyTo::calling(move |answer: Result<CommandReply, AskError>| {
-            if let Ok(answer) = answer {
-                replies.send(answer);
-            }
-        });
+    fn ask_steps(&self, cx: &mut Context<Self>, ask: StepsAsk, replies: Box<dyn ReplySink>) {
         if let Some(steps) = self.env.steps() {
-            deliver(cx, &steps, StepsMsg::Ask { ask, reply });
+            deliver(cx, &steps, StepsMsg::Ask { ask, reply: answering(replies) });
+        }
+    }
+
+    /// What keeps a job waiting.
+    pub(super) fn explain(&self, cx: &mut Context<Self>, job: JobId, mut replies: Box<dyn ReplySink>) {
+        match self.env.scheduler() {
+            Some(scheduler) => {
+                let ask = SchedulerAsk::Explain(job);
+                deliver(cx, &scheduler, SchedulerMsg::Ask { ask, reply: answering(replies) });
+            }
+            None => drop(replies.send(CommandReply::Outlook(None))),
         }
     }
 
@@ -467,6 +474,15 @@ impl ControllerActor {
         let id = path.strip_prefix("/job/")?.split('/').next()?.parse().ok()?;
         self.env.boards.jobs.get(&JobId(id))
     }
+}
+
+/// What an owner answers goes to whoever asked.
+fn answering(mut replies: Box<dyn ReplySink>) -> ReplyTo<CommandReply> {
+    ReplyTo::calling(move |answer: Result<CommandReply, AskError>| {
+        if let Ok(answer) = answer {
+            replies.send(answer);
+        }
+    })
 }
 
 fn line(record: &TraceRecord) -> TraceLine {

@@ -28,8 +28,9 @@ use crate::{
     roster::{nodes::Roster, shell as roster_shell},
     scheduler::{
         caps::CpuCaps,
+        core::SchedulerCore,
         request::NodeUse,
-        shell::{SchedulerActor, partition_facts, policy},
+        shell::{SchedulerHands, partition_facts, policy},
     },
     steps::core::StepsCore,
 };
@@ -197,9 +198,12 @@ pub fn start_replayed(
     let shared = Arc::clone(&env);
     system.start(
         "/",
-        ChildSpec::new("scheduler", move || SchedulerActor::new(Arc::clone(&shared), policy(&shared.config())))
-            .placement(Placement::Named("scheduler"))
-            .mailbox(FRONT_MAILBOX),
+        ChildSpec::new("scheduler", move || {
+            let make = |env: &Env| Some(SchedulerCore::new(policy(&env.config())));
+            OwnerActor::new(make, SchedulerHands::default(), Arc::clone(&shared))
+        })
+        .placement(Placement::Named("scheduler"))
+        .mailbox(FRONT_MAILBOX),
     );
     let shared = Arc::clone(&env);
     system.start(

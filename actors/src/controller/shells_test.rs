@@ -691,6 +691,27 @@ fn an_owner_whose_controller_does_not_lead_has_whoever_asks_try_again_and_goes_o
     });
 }
 
+/// It owns nothing: what is not saved yet is not its own.
+#[test]
+fn a_scheduler_that_failed_waits_for_no_log_and_plans_again() {
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        let job = rig.submitted(spec()).await;
+        rig.until(job, |view| view.eligible).await;
+        rig.journal.hold();
+        let scheduler = rig.controller.env.scheduler().unwrap();
+        let (reply, fails) = garrick_runtime::ReplyTo::channel();
+        scheduler.try_send(crate::scheduler::messages::SchedulerMsg::PanicForTests(reply)).unwrap();
+        assert!(fails.await.is_err());
+        let answer = rig.ask(1001, CommandRequest::Explain { job }).await;
+        assert!(matches!(answer, CommandReply::Outlook(_)), "{answer:?}");
+        rig.journal.release();
+        agents.connect("n0", Habit::Finish);
+        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);
+        replay_equals_live(&rig);
+    });
+}
+
 /// Its array's owner failed before it was saved, and so did the word that it is to have an owner.
 #[test]
 fn a_task_that_was_split_off_by_an_owner_that_failed_has_an_owner() {

@@ -44,6 +44,9 @@ pub trait Shell: Owner {
     /// What the shell keeps of that.
     type Hands: 'static;
 
+    /// Whether it ever saves. One that does not begins anew at once, since no earlier life of it can have appended anything.
+    const SAVES: bool = true;
+
     /// Name of an input, for traces.
     fn name(input: &Self::Input) -> &'static str;
     /// Name of a question, for traces.
@@ -363,7 +366,7 @@ impl<O: Shell> Actor for OwnerActor<O> {
     type Msg = OwnerMsg<O>;
 
     fn started(&mut self, cx: &mut Context<Self>) {
-        if self.behind || cx.incarnation() > 1 {
+        if O::SAVES && (self.behind || cx.incarnation() > 1) {
             self.append(cx, ALL_BEFORE, Vec::new());
         } else {
             self.begin(cx);

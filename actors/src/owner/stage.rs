@@ -51,6 +51,10 @@ pub struct Turn<O: Owner> {
 impl<O: Owner> Turn<O> {
     /// Takes the events out.
     pub fn of(effects: Vec<EffectOf<O>>) -> Self {
+        // A scheduler's turn has many, and none is an event.
+        if !effects.iter().any(|effect| matches!(effect, Effect::Save(_))) {
+            return Self { events: Vec::new(), rest: effects };
+        }
         let (mut events, mut rest) = (Vec::new(), Vec::with_capacity(effects.len()));
         for effect in effects {
             match effect {

@@ -1,33 +1,36 @@
 //! What the scheduler remembers between plans: when the next one is made and whether the last one is repaired instead, whose
-//! answers are awaited, how many may start in an interval, what priorities are calculated by, and who is told what. Time, and
-//! the boards as they are by then, are arguments.
+//! answers are awaited, how many may start in an interval, what priorities are calculated by, and who is told what. An owner as
+//! the others are, of nothing that would be saved.
 //!
-//! The next pass waits until every proposal of the last one was answered, so that boards show what was taken.
+//! A pass is a look at the boards, an errand that makes a plan of it ([`super::planning`]), and what is told of that. One is
+//! under way at a time, and the next waits until every proposal of the last one was answered, so that boards show what was
+//! taken.
 
 use super::{
     bounds::Quota,
     facts::{ClusterView, Policy},
-    kept::{Kept, plan_to_keep},
+    kept::Kept,
+    messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
     obstacle::{Obstacle, Waits},
-    plan::{Plan, plan, plan_until},
-    priority, resume,
+    plan::Plan,
+    planning::{Considered, Made, Planning, Way, anybody_waits},
+    priority,
     turns::{self, Turns},
 };
-use crate::job::messages::JobInput;
+use crate::{
+    job::messages::{FreshIds, JobInput},
+    owner::{Effect, Letter, Out, Owner},
+};
 use garrick_model::{
     config::Config,
     ids::JobId,
+    messages::command::CommandReply,
     outlook::Outlook,
-    state::Reason,
     time::Timestamp,
-    view::{JobView, NodeView, PartitionView},
+    view::{JobView, NodeView},
 };
 use rustc_hash::FxHashMap;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Longest pause, after long passes, unless the site says that it is at least longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -37,132 +40,8 @@ const LONGEST_TIMER: Duration = Duration::from_secs(3600);
 const REPAIR_FROM: Duration = Duration::from_millis(20);
 /// Proposals unanswered for this long are counted as refused.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Expected starts are told again when they moved by at least this much.
-const EXPECTED_STEP: Duration = Duration::from_secs(60);
 /// Most jobs that are told a new priority after a pass; the next pass goes on. The plan itself knows all of them.
 const MOST_RANKED: usize = 10_000;
-
-/// Generations of the boards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Jobs.
-    pub jobs: u64,
-    /// Nodes.
-    pub nodes: u64,
-    /// Partitions.
-    pub partitions: u64,
-    /// Reservations.
-    pub reservations: u64,
-}
-
-/// The boards at one time.
-pub struct Picture {
-    /// Generations before anything was read.
-    pub seen: Seen,
-    /// When reading began, by [`Meanwhile::clock`].
-    pub began: Duration,
-    /// What a plan is made from.
-    pub view: ClusterView,
-    /// All jobs that are shown.
-    pub jobs: Vec<Arc<JobView>>,
-    /// All partitions.
-    pub partitions: Vec<Arc<PartitionView>>,
-    /// Configuration.
-    pub config: Arc<Config>,
-}
-
-/// What goes on while a plan is made.
-pub trait Meanwhile {
-    /// A job as it is shown by now.
-    fn job(&self, job: JobId) -> Option<Arc<JobView>>;
-    /// The generation of the board of reservations by now.
-    fn reservations(&self) -> u64;
-    /// A clock that is never set, from any beginning.
-    fn clock(&self) -> Duration;
-}
-
-/// Timers, each set once at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SchedulerTimer {
-    /// Something changed.
-    Pass,
-    /// The site's interval.
-    Interval,
-    /// Answers are missing.
-    Patience,
-    /// The plan that is kept says when, or is to be made anew.
-    Kept,
-    /// Somebody starts who waits for nothing else than time.
-    Again,
-}
-
-impl SchedulerTimer {
-    /// Its key in an actor.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Interval => "interval",
-            Self::Patience => "patience",
-            Self::Kept => "kept",
-            Self::Again => "again",
-        }
-    }
-}
-
-/// What the scheduler is told.
-pub enum SchedulerInput {
-    /// It lives.
-    Started,
-    /// A board is further than [`SchedulerEffect::Watch`] said.
-    Changed,
-    /// A timer went off.
-    Timer(SchedulerTimer),
-    /// What [`SchedulerEffect::Look`] asked for.
-    Picture(Box<Picture>),
-    /// A job's owner answered a proposal. Answers to passes before the last do not count.
-    Outcome {
-        /// Pass.
-        pass: u64,
-        /// It starts.
-        accepted: bool,
-    },
-    /// New rules.
-    Policy(Box<Policy>),
-}
-
-impl SchedulerInput {
-    /// Its name in traces.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Started => "Started",
-            Self::Changed => "Changed",
-            Self::Timer(SchedulerTimer::Patience) => "Impatient",
-            Self::Timer(_) => "Pass",
-            Self::Picture(_) => "Picture",
-            Self::Outcome { .. } => "Outcome",
-            Self::Policy(_) => "Policy",
-        }
-    }
-}
-
-/// What shall happen.
-pub enum SchedulerEffect {
-    /// Read the boards and say so.
-    Look,
-    /// Tell when a board is further than this.
-    Watch(Seen),
-    /// Tell a job's owner.
-    ToJob(JobId, JobInput),
-    /// Set a timer, in place of the one that was set.
-    SetTimer(SchedulerTimer, Duration),
-    /// Take a timer back.
-    ClearTimer(SchedulerTimer),
-    /// What others calculate priorities by, too. `None`: nobody calculates any.
-    Rules(Option<Arc<priority::Rules>>),
-}
-
-/// Takes effects as they come, in the order in which they must happen: what comes before a plan is not to wait for it.
-pub type Sink<'a> = &'a mut dyn FnMut(SchedulerEffect);
 
 /// Rules of priority with what they were made of.
 struct Ranking {
@@ -175,10 +54,33 @@ struct Ranking {
 /// Nodes and names of partitions, by their places in a picture.
 type Names = (Vec<Arc<NodeView>>, Vec<String>);
 
+/// A pass that is under way.
+enum Course {
+    /// The boards are being read.
+    Looking,
+    /// A plan is being made.
+    Planning(Box<Making>),
+}
+
+/// What is told with a plan that is being made.
+struct Making {
+    /// What time it is made for.
+    now: Timestamp,
+    /// When its picture was begun, by the clock that is never set.
+    began: Duration,
+    /// New priorities.
+    ranked: Vec<(JobId, u32)>,
+    turns: Turns,
+    names: Names,
+}
+
 /// The scheduler.
 pub struct SchedulerCore {
     policy: Policy,
     pass: u64,
+    course: Option<Course>,
+    /// A look was due while another pass was under way.
+    due: bool,
     outstanding: usize,
     seen: Seen,
     /// A wait for changes is under way.
@@ -190,6 +92,8 @@ pub struct SchedulerCore {
     last_pass: Duration,
     /// The last plan, where it is repaired.
     kept: Option<Kept>,
+    /// When that one is made anew because a repair left something out.
+    stale_until: Option<Timestamp>,
     /// What keeps those waiting who have room reserved.
     waits: FxHashMap<JobId, Waits>,
     /// Nodes and partitions by their places in it.
@@ -202,12 +106,71 @@ pub struct SchedulerCore {
     quota: Quota,
 }
 
+impl Owner for SchedulerCore {
+    type Input = SchedulerInput;
+    type Timer = SchedulerTimer;
+    type Shown = SchedulerShown;
+    type Answer = CommandReply;
+    type Errand = SchedulerErrand;
+
+    fn handle(&mut self, now: Timestamp, _: &mut dyn FreshIds, input: SchedulerInput, out: &mut Out<Self>) {
+        match input {
+            SchedulerInput::Started => self.soon(now, out),
+            SchedulerInput::Changed => {
+                self.watching = false;
+                self.soon(now, out);
+            }
+            SchedulerInput::Policy(policy) => {
+                self.policy = *policy;
+                self.soon(now, out);
+            }
+            SchedulerInput::Timer(SchedulerTimer::Patience) => {
+                if self.outstanding > 0 {
+                    tracing::warn!(pass = self.pass, unanswered = self.outstanding, "sched.proposals_unanswered");
+                    self.outstanding = 0;
+                    self.after_pass(now, out);
+                }
+            }
+            SchedulerInput::Timer(_) => self.look(out),
+            SchedulerInput::Picture(picture) => self.begin_pass(now, *picture, out),
+            SchedulerInput::Planned { made, reservations } => self.end_pass(now, *made, reservations, out),
+            SchedulerInput::Outcome { pass, accepted } => {
+                if pass == self.pass && self.outstanding > 0 {
+                    tracing::trace!(pass, accepted, "sched.outcome");
+                    self.outstanding -= 1;
+                    if self.outstanding == 0 {
+                        self.after_pass(now, out);
+                    }
+                }
+            }
+            SchedulerInput::Explain { request, job } => {
+                let answer = CommandReply::Outlook(self.outlook(job).map(Box::new));
+                out.push(Effect::Answer { request, answer });
+            }
+        }
+    }
+
+    fn timer(timer: SchedulerTimer) -> SchedulerInput {
+        SchedulerInput::Timer(timer)
+    }
+}
+
+fn set(timer: SchedulerTimer, at: Timestamp, out: &mut Out<SchedulerCore>) {
+    out.push(Effect::SetTimer { timer, at });
+}
+
+fn tell(job: JobId, input: JobInput, out: &mut Out<SchedulerCore>) {
+    out.push(Effect::Tell(Letter::Job(job, input)));
+}
+
 impl SchedulerCore {
     /// A scheduler that has planned nothing yet.
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
             pass: 0,
+            course: None,
+            due: false,
             outstanding: 0,
             seen: Seen::default(),
             watching: false,
@@ -215,6 +178,7 @@ impl SchedulerCore {
             ranking: None,
             last_pass: Duration::ZERO,
             kept: None,
+            stale_until: None,
             waits: FxHashMap::default(),
             names: (Vec::new(), Vec::new()),
             again: None,
@@ -228,117 +192,99 @@ impl SchedulerCore {
         &self.policy
     }
 
-    /// When the last plan was made that is not the repair of another, by [`Meanwhile::clock`].
-    pub fn planned_anew(&self) -> Option<Duration> {
-        self.anew.map(|(at, _)| at)
-    }
-
     /// What keeps a job waiting that has room reserved, by the last plan.
     pub fn outlook(&self, job: JobId) -> Option<Outlook> {
         let (nodes, partitions) = &self.names;
         self.waits.get(&job).map(|waits| waits.outlook(nodes, partitions))
     }
 
-    /// One input, at a time.
-    pub fn handle(&mut self, now: Timestamp, meanwhile: &dyn Meanwhile, input: SchedulerInput, out: Sink<'_>) {
-        match input {
-            SchedulerInput::Started => self.soon(out),
-            SchedulerInput::Changed => {
-                self.watching = false;
-                self.soon(out);
-            }
-            SchedulerInput::Policy(policy) => {
-                self.policy = *policy;
-                self.soon(out);
-            }
-            SchedulerInput::Timer(SchedulerTimer::Patience) => {
-                if self.outstanding > 0 {
-                    tracing::warn!(pass = self.pass, unanswered = self.outstanding, "sched.proposals_unanswered");
-                    self.outstanding = 0;
-                    self.after_pass(now, meanwhile, out);
-                }
-            }
-            SchedulerInput::Timer(_) => {
-                if self.outstanding == 0 {
-                    out(SchedulerEffect::Look);
-                }
-            }
-            SchedulerInput::Picture(picture) => self.make_pass(now, meanwhile, *picture, out),
-            SchedulerInput::Outcome { pass, accepted } => {
-                if pass == self.pass && self.outstanding > 0 {
-                    tracing::trace!(pass, accepted, "sched.outcome");
-                    self.outstanding -= 1;
-                    if self.outstanding == 0 {
-                        self.after_pass(now, meanwhile, out);
-                    }
-                }
-            }
-        }
-    }
-
-    fn watch(&mut self, out: Sink<'_>) {
+    fn watch(&mut self, out: &mut Out<Self>) {
         if !self.watching {
             self.watching = true;
-            out(SchedulerEffect::Watch(self.seen));
+            out.push(Effect::Do(SchedulerErrand::Watch(self.seen)));
         }
     }
 
-    fn soon(&self, out: Sink<'_>) {
+    fn soon(&self, now: Timestamp, out: &mut Out<Self>) {
         let pause = (self.last_pass / 2).min(LONGEST_PAUSE).max(self.policy.least_pause);
-        out(SchedulerEffect::SetTimer(SchedulerTimer::Pass, pause));
+        set(SchedulerTimer::Pass, now.plus(pause), out);
     }
 
-    fn make_pass(&mut self, now: Timestamp, meanwhile: &dyn Meanwhile, picture: Picture, out: Sink<'_>) {
-        if self.outstanding > 0 {
+    fn look(&mut self, out: &mut Out<Self>) {
+        if self.course.is_some() {
+            self.due = true;
+        } else if self.outstanding == 0 {
+            self.course = Some(Course::Looking);
+            out.push(Effect::Do(SchedulerErrand::Look));
+        }
+    }
+
+    /// Has a plan made.
+    fn begin_pass(&mut self, now: Timestamp, picture: Picture, out: &mut Out<Self>) {
+        if self.outstanding > 0 || matches!(self.course, Some(Course::Planning(_))) {
             return;
         }
-        let entered = meanwhile.clock();
         if let Some(interval) = self.policy.interval {
-            out(SchedulerEffect::SetTimer(SchedulerTimer::Interval, interval));
+            set(SchedulerTimer::Interval, now.plus(interval), out);
         }
         let began = picture.began;
         self.seen = picture.seen;
         let (view, ranked) = self.rank(picture, now, out);
         let turns = turns::turns(&view, now);
-        let made = self.plan(view, now, meanwhile);
+        let names = (view.nodes.clone(), view.partitions.iter().map(|p| p.name.clone()).collect());
+        let view = if anybody_waits(&view) { self.within_quota(view, now) } else { view };
+        // A new one where it takes long is kept.
+        let keeps = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
+        let kept = self.kept.take().filter(|kept| !self.wait_anew(kept, began).is_zero());
+        self.course = Some(Course::Planning(Box::new(Making { now, began, ranked, turns, names })));
+        out.push(Effect::Do(SchedulerErrand::Plan(Box::new(Planning { view, now, kept, keeps }))));
+    }
+
+    /// Tells what came of it.
+    fn end_pass(&mut self, now: Timestamp, made: Made, reservations: u64, out: &mut Out<Self>) {
+        let Some(Course::Planning(making)) = self.course.take() else { return };
+        let Making { now: planned, began, ranked, turns, names } = *making;
+        let Made { mut plan, mut considered, way, kept, at } = made;
+        self.kept = kept;
+        self.note_waits(names, &mut plan, way, planned);
         // What was reserved meanwhile is not in it.
-        let made = if meanwhile.reservations() == self.seen.reservations {
-            self.quota.spend((made.in_order, made.backfilled));
-            made
+        if reservations == self.seen.reservations {
+            self.quota.spend((plan.in_order, plan.backfilled));
         } else {
             self.kept = None;
-            Plan { truncated: true, ..Plan::default() }
-        };
-        self.last_pass = meanwhile.clock().saturating_sub(began);
+            (plan, considered) = (Plan { truncated: true, ..Plan::default() }, Vec::new());
+        }
+        let stale = self.kept.as_ref().filter(|kept| kept.is_stale());
+        self.stale_until = stale.map(|kept| now.plus(self.wait_anew(kept, at)));
+        self.last_pass = at.saturating_sub(began);
         tracing::debug!(
-            starts = made.starts.len(),
-            waiting = made.reasons.len(),
+            starts = plan.starts.len(),
+            waiting = considered.len(),
             micros = u64::try_from(self.last_pass.as_micros()).unwrap_or(u64::MAX),
             "sched.pass"
         );
-        let started: BTreeSet<JobId> = made.starts.iter().map(|start| start.job).collect();
-        self.send(made, turns, meanwhile, out);
+        let started: BTreeSet<JobId> = plan.starts.iter().map(|start| start.job).collect();
+        self.send(plan, considered, turns, out);
         // A job that starts keeps the priority that it shows.
         let mut told = ranked.into_iter().filter(|(job, _)| !started.contains(job));
         for (job, priority) in told.by_ref().take(MOST_RANKED) {
-            out(SchedulerEffect::ToJob(job, JobInput::Priority(priority)));
+            tell(job, JobInput::Priority(priority), out);
         }
         self.truncated |= told.next().is_some();
         if self.outstanding == 0 {
-            let now = now.plus(meanwhile.clock().saturating_sub(entered));
-            self.after_pass(now, meanwhile, out);
+            self.after_pass(now, out);
         } else {
-            out(SchedulerEffect::SetTimer(SchedulerTimer::Patience, PATIENCE));
+            set(SchedulerTimer::Patience, now.plus(PATIENCE), out);
         }
     }
 
     /// Calculates the priorities of jobs that wait and puts them into the picture. Answers those that differ from what the
     /// jobs show.
-    fn rank(&mut self, picture: Picture, now: Timestamp, out: Sink<'_>) -> (ClusterView, Vec<(JobId, u32)>) {
+    fn rank(&mut self, picture: Picture, now: Timestamp, out: &mut Out<Self>) -> (ClusterView, Vec<(JobId, u32)>) {
         let Picture { mut view, jobs, partitions, config, .. } = picture;
         if !config.multifactor() {
             if self.ranking.take().is_some() {
-                out(SchedulerEffect::Rules(None));
+                out.push(Effect::Publish(None));
             }
             return (view, Vec::new());
         }
@@ -352,7 +298,7 @@ impl SchedulerCore {
         if !fresh {
             let rules = priority::Rules::new(&config.priority, &partitions, &view.nodes, now);
             let rules = Arc::new(rules.with_qos(Arc::clone(&view.qos)));
-            out(SchedulerEffect::Rules(Some(Arc::clone(&rules))));
+            out.push(Effect::Publish(Some(Arc::clone(&rules))));
             let (partitions, nodes) = (self.seen.partitions, view.nodes.len());
             self.ranking = Some(Ranking { rules, config, partitions, nodes });
         }
@@ -375,57 +321,6 @@ impl SchedulerCore {
         (view, ranked)
     }
 
-    /// Makes a plan, or repairs the last one where a new one takes long and is not due.
-    fn plan(&mut self, view: ClusterView, now: Timestamp, meanwhile: &dyn Meanwhile) -> Plan {
-        // Heartbeats change boards too: without anyone waiting there is nothing to plan.
-        if view.pending.iter().all(|job| !job.eligible) {
-            self.kept = None;
-            self.waits.clear();
-            let resumptions = resume::resumptions(&view, now, &Plan::default(), std::iter::empty());
-            return Plan { resumptions, ..Plan::default() };
-        }
-        let names = (view.nodes.clone(), view.partitions.iter().map(|p| p.name.clone()).collect());
-        let clock = meanwhile.clock();
-        let kept = self.kept.take().filter(|kept| !self.wait_anew(kept, clock).is_zero());
-        let view = match kept {
-            Some(kept) => match kept.repair(view, now) {
-                Ok((mut made, kept)) => {
-                    tracing::debug!(stale = kept.is_stale(), "sched.repaired");
-                    self.note_waits(names, &mut made, now);
-                    self.kept = Some(kept);
-                    return made;
-                }
-                Err(view) => *view,
-            },
-            None => view,
-        };
-        let view = self.within_quota(view, now);
-        self.waits.clear();
-        let began = meanwhile.clock();
-        let took = || meanwhile.clock().saturating_sub(began);
-        let long = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
-        let mut made = match &view.policy.bounds {
-            Some(bounds) => {
-                let most = bounds.plan_time;
-                let late = || most.is_some_and(|most| took() >= most);
-                let made = plan_until(&view, now, Some(&late));
-                if made.left_out > 0 {
-                    tracing::warn!(left_out = made.left_out, "sched.plan_ran_out_of_time");
-                }
-                made
-            }
-            None if long => {
-                let (made, kept) = plan_to_keep(view, now);
-                self.kept = kept.ok();
-                made
-            }
-            None => plan(&view, now),
-        };
-        self.note_waits(names, &mut made, now);
-        self.anew = Some((began, took()));
-        made
-    }
-
     /// Bounds of starts are those of an interval, however many plans are made in it.
     fn within_quota(&mut self, mut view: ClusterView, now: Timestamp) -> ClusterView {
         if let (Some(bounds), Some(interval)) = (&view.policy.bounds, self.policy.interval) {
@@ -434,8 +329,16 @@ impl SchedulerCore {
         view
     }
 
-    fn note_waits(&mut self, names: Names, made: &mut Plan, now: Timestamp) {
+    fn note_waits(&mut self, names: Names, made: &mut Plan, way: Way, planned: Timestamp) {
         self.names = names;
+        match way {
+            Way::Idle => self.waits.clear(),
+            Way::Repaired => {}
+            Way::Anew { began, took } => {
+                self.waits.clear();
+                self.anew = Some((began, took));
+            }
+        }
         for start in made.starts.iter().filter(|start| start.array_index.is_none()) {
             self.waits.remove(&start.job);
         }
@@ -447,7 +350,7 @@ impl SchedulerCore {
                 continue;
             }
             let obstacle = obstacles.remove(&room.job);
-            self.waits.insert(room.job, Waits { room, obstacle, planned: now });
+            self.waits.insert(room.job, Waits { room, obstacle, planned });
         }
     }
 
@@ -459,38 +362,30 @@ impl SchedulerCore {
         wait.saturating_sub(clock.saturating_sub(at))
     }
 
-    fn send(&mut self, made: Plan, turns: Turns, meanwhile: &dyn Meanwhile, out: Sink<'_>) {
+    fn send(&mut self, made: Plan, considered: Vec<Considered>, turns: Turns, out: &mut Out<Self>) {
         self.pass += 1;
         self.truncated = made.truncated;
         self.again = made.again.into_iter().chain(turns.again).min();
         let proposals = made.starts.len() + made.preemptions.len() + made.resumptions.len();
         self.outstanding = proposals + turns.proposals.len();
-        let mut tell = |job, input| out(SchedulerEffect::ToJob(job, input));
         for mut one in turns.proposals {
             one.pass = self.pass;
-            tell(one.job, JobInput::Turn(one));
+            tell(one.job, JobInput::Turn(one), out);
         }
         for mut one in made.resumptions {
             one.pass = self.pass;
-            tell(one.job, JobInput::GoOn(Box::new(one)));
+            tell(one.job, JobInput::GoOn(Box::new(one)), out);
         }
         for mut preemption in made.preemptions {
             preemption.pass = self.pass;
-            tell(preemption.job, JobInput::Preempt(Box::new(preemption)));
+            tell(preemption.job, JobInput::Preempt(Box::new(preemption)), out);
         }
         for mut start in made.starts {
             start.pass = self.pass;
-            tell(start.job, JobInput::Start(Box::new(start)));
+            tell(start.job, JobInput::Start(Box::new(start)), out);
         }
-        let mut expected: BTreeMap<JobId, Timestamp> = BTreeMap::new();
-        for (job, at) in made.expected {
-            expected.entry(job).and_modify(|known| *known = at.min(*known)).or_insert(at);
-        }
-        for (job, reason) in made.reasons {
-            let expected = expected.get(&job).copied();
-            if meanwhile.job(job).is_none_or(|view| is_news(&view, &reason, expected)) {
-                tell(job, JobInput::Considered { reason, expected });
-            }
+        for Considered { job, reason, expected } in considered {
+            tell(job, JobInput::Considered { reason, expected }, out);
         }
     }
 
@@ -503,29 +398,21 @@ impl SchedulerCore {
         after.min(self.interval()).max(self.policy.least_pause)
     }
 
-    fn after_pass(&mut self, now: Timestamp, meanwhile: &dyn Meanwhile, out: Sink<'_>) {
-        out(SchedulerEffect::ClearTimer(SchedulerTimer::Patience));
+    fn after_pass(&mut self, now: Timestamp, out: &mut Out<Self>) {
+        out.push(Effect::ClearTimer(SchedulerTimer::Patience));
         if let Some(kept) = &self.kept {
             let start = kept.next_start().map_or(LONGEST_TIMER, |at| at.since(now));
-            let anew = if kept.is_stale() { self.wait_anew(kept, meanwhile.clock()) } else { self.interval() };
-            out(SchedulerEffect::SetTimer(SchedulerTimer::Kept, self.soonest(start.min(anew))));
+            let anew = self.stale_until.map_or_else(|| self.interval(), |at| at.since(now));
+            set(SchedulerTimer::Kept, now.plus(self.soonest(start.min(anew))), out);
         }
         if let Some(at) = self.again {
-            out(SchedulerEffect::SetTimer(SchedulerTimer::Again, self.soonest(at.since(now))));
+            set(SchedulerTimer::Again, now.plus(self.soonest(at.since(now))), out);
         }
-        if self.truncated {
-            self.soon(out);
+        let due = std::mem::take(&mut self.due);
+        if self.truncated || due {
+            self.soon(now, out);
         } else {
             self.watch(out);
         }
     }
-}
-
-fn is_news(view: &JobView, reason: &Reason, expected: Option<Timestamp>) -> bool {
-    let moved = match (view.start_time, expected) {
-        (None, None) => false,
-        (Some(shown), Some(new)) => shown.since(new).max(new.since(shown)) >= EXPECTED_STEP,
-        _ => true,
-    };
-    view.reason != *reason || moved
 }

@@ -30,7 +30,9 @@
 //! | [`priority`] | priorities of several factors |
 //! | [`topology`] | which nodes where there is a network topology |
 //! | [`core`] | when plans are made, and who is told what |
-//! | [`shell`] | the actor |
+//! | [`planning`] | the making of a plan, as the core has it done |
+//! | [`messages`] | what the core is told and has done |
+//! | [`shell`] | what that comes to in the controller |
 //! | [`probe`] | could it ever run, when would it start |
 
 mod binding;
@@ -56,10 +58,12 @@ pub mod layout;
 mod ledger;
 pub mod licenses;
 pub mod machine;
+pub mod messages;
 mod mixed;
 pub mod obstacle;
 pub mod picture;
 pub mod plan;
+pub mod planning;
 pub mod preempt;
 pub mod priority;
 pub mod probe;

@@ -4,15 +4,21 @@
 
 use super::{
     bounds::Bounds,
-    core::{Meanwhile, Picture, SchedulerCore, SchedulerEffect, SchedulerInput, SchedulerTimer, Seen},
+    core::SchedulerCore,
     facts::{ClusterView, Policy},
     fixtures::{cluster, hold, job, node, spec},
+    messages::{Picture, SchedulerEffect, SchedulerErrand, SchedulerInput, SchedulerTimer, Seen},
     plan_test::NOW,
+    planning::Planning,
 };
-use crate::job::messages::JobInput;
+use crate::{
+    job::{fixtures::CountingIds, messages::JobInput},
+    owner::{Effect, Letter, Owner},
+};
 use garrick_model::{
     config::{self, Config},
     ids::JobId,
+    messages::command::CommandReply,
     state::Reason,
     time::Timestamp,
     view::{JobView, NodeView},
@@ -20,76 +26,78 @@ use garrick_model::{
 use std::{cell::Cell, path::Path, sync::Arc, time::Duration};
 
 /// Boards that stand still but for what a test changes, and a clock that goes on with each look.
-struct Around {
+struct Stage {
+    core: SchedulerCore,
     clock: Cell<Duration>,
     step: Duration,
     reservations: u64,
     shown: Vec<Arc<JobView>>,
-}
-
-impl Meanwhile for Around {
-    fn job(&self, job: JobId) -> Option<Arc<JobView>> {
-        self.shown.iter().find(|view| view.id == job).cloned()
-    }
-
-    fn reservations(&self) -> u64 {
-        self.reservations
-    }
-
-    fn clock(&self) -> Duration {
-        self.clock.set(self.clock.get() + self.step);
-        self.clock.get()
-    }
-}
-
-struct Stage {
-    core: SchedulerCore,
-    around: Around,
     config: Arc<Config>,
     now: Timestamp,
 }
 
 impl Stage {
     fn new(policy: Policy) -> Self {
-        let around = Around {
+        let config =
+            Arc::new(read("ClusterName=c\nSlurmctldHost=h\nNodeName=n0 CPUs=4\nPartitionName=debug Nodes=n0\n"));
+        Self {
+            core: SchedulerCore::new(policy),
             clock: Cell::new(Duration::ZERO),
             step: Duration::from_micros(1),
             reservations: 0,
             shown: Vec::new(),
-        };
-        let config =
-            Arc::new(read("ClusterName=c\nSlurmctldHost=h\nNodeName=n0 CPUs=4\nPartitionName=debug Nodes=n0\n"));
-        Self { core: SchedulerCore::new(policy), around, config, now: NOW }
+            config,
+            now: NOW,
+        }
     }
 
     fn tell(&mut self, input: SchedulerInput) -> Vec<SchedulerEffect> {
         let mut out = Vec::new();
-        self.core.handle(self.now, &self.around, input, &mut |effect| out.push(effect));
+        self.core.handle(self.now, &mut CountingIds { job: 1, sluid: 1 }, input, &mut out);
         out
     }
 
     /// The timer of a pass goes off, and these are the boards.
     fn pass(&mut self, view: ClusterView) -> Vec<SchedulerEffect> {
         let asked = self.tell(SchedulerInput::Timer(SchedulerTimer::Pass));
-        assert!(matches!(asked[..], [SchedulerEffect::Look]));
+        assert!(matches!(asked[..], [Effect::Do(SchedulerErrand::Look)]));
         self.show(view, 0)
     }
 
+    /// All that is said, with the plan made at once.
     fn show(&mut self, view: ClusterView, reservations: u64) -> Vec<SchedulerEffect> {
+        let (mut said, planning) = self.begin(view, reservations);
+        said.extend(self.end(planning));
+        said
+    }
+
+    /// What is said before a plan is made, and from what it is to be made.
+    fn begin(&mut self, view: ClusterView, reservations: u64) -> (Vec<SchedulerEffect>, Planning) {
         let picture = Picture {
             seen: Seen { reservations, ..Seen::default() },
-            began: self.around.clock.get(),
+            began: self.clock.get(),
             jobs: view.pending.clone(),
             view,
             partitions: Vec::new(),
             config: Arc::clone(&self.config),
         };
-        self.tell(SchedulerInput::Picture(Box::new(picture)))
+        let mut said = self.tell(SchedulerInput::Picture(Box::new(picture)));
+        let Some(Effect::Do(SchedulerErrand::Plan(planning))) = said.pop() else { panic!("no plan: {said:?}") };
+        (said, *planning)
+    }
+
+    fn end(&mut self, planning: Planning) -> Vec<SchedulerEffect> {
+        let clock = || {
+            self.clock.set(self.clock.get() + self.step);
+            self.clock.get()
+        };
+        let made = planning.make(&clock, &|job| self.shown.iter().find(|view| view.id == job).cloned());
+        self.tell(SchedulerInput::Planned { made: Box::new(made), reservations: self.reservations })
     }
 
     fn later(&mut self, after: Duration) {
         self.now = self.now.plus(after);
-        self.around.clock.set(self.around.clock.get() + after);
+        self.clock.set(self.clock.get() + after);
     }
 }
 
@@ -99,21 +107,21 @@ fn read(text: &str) -> Config {
 
 fn started(effects: &[SchedulerEffect]) -> Vec<(u32, u64)> {
     let start = |effect: &SchedulerEffect| match effect {
-        SchedulerEffect::ToJob(job, JobInput::Start(start)) => Some((job.0, start.pass)),
+        Effect::Tell(Letter::Job(job, JobInput::Start(start))) => Some((job.0, start.pass)),
         _ => None,
     };
     effects.iter().filter_map(start).collect()
 }
 
-fn sets(effects: &[SchedulerEffect], timer: SchedulerTimer) -> Option<Duration> {
+fn sets(effects: &[SchedulerEffect], timer: SchedulerTimer) -> Option<Timestamp> {
     effects.iter().find_map(|effect| match effect {
-        SchedulerEffect::SetTimer(set, after) if *set == timer => Some(*after),
+        Effect::SetTimer { timer: set, at } if *set == timer => Some(*at),
         _ => None,
     })
 }
 
 fn watches(effects: &[SchedulerEffect]) -> bool {
-    effects.iter().any(|effect| matches!(effect, SchedulerEffect::Watch(_)))
+    effects.iter().any(|effect| matches!(effect, Effect::Do(SchedulerErrand::Watch(_))))
 }
 
 fn two_jobs() -> ClusterView {
@@ -132,10 +140,29 @@ fn the_next_pass_waits_for_all_answers_to_the_last() {
     assert!(stage.tell(SchedulerInput::Outcome { pass: 0, accepted: true }).is_empty(), "an earlier pass");
     assert!(stage.tell(SchedulerInput::Outcome { pass: 1, accepted: false }).is_empty());
     let answered = stage.tell(SchedulerInput::Outcome { pass: 1, accepted: true });
-    assert!(matches!(answered[0], SchedulerEffect::ClearTimer(SchedulerTimer::Patience)) && watches(&answered));
+    assert!(matches!(answered[0], Effect::ClearTimer(SchedulerTimer::Patience)) && watches(&answered));
     assert!(stage.tell(SchedulerInput::Outcome { pass: 1, accepted: true }).is_empty(), "one too many");
     // A change is looked at soon.
     assert!(sets(&stage.tell(SchedulerInput::Changed), SchedulerTimer::Pass).is_some());
+    assert_eq!(started(&stage.pass(two_jobs())), [(1, 2), (2, 2)]);
+}
+
+/// Something may come while a plan is made, however long that takes.
+#[test]
+fn a_look_that_is_due_while_a_plan_is_made_comes_after_it() {
+    let mut stage = Stage::new(Policy::default());
+    stage.tell(SchedulerInput::Timer(SchedulerTimer::Pass));
+    let busy = NodeView { holds: vec![hold(90, 0..8, 0, None)], ..node(0, 4) };
+    let (said, planning) = stage.begin(cluster(vec![busy], vec![job(1, spec())]), 0);
+    assert!(sets(&said, SchedulerTimer::Interval).is_some(), "before the plan is made");
+    stage.later(Duration::from_secs(40));
+    assert!(stage.tell(SchedulerInput::Timer(SchedulerTimer::Interval)).is_empty(), "one plan at a time");
+    let policy = SchedulerInput::Policy(Box::default());
+    assert!(sets(&stage.tell(policy), SchedulerTimer::Pass).is_some());
+    let answered = stage.tell(SchedulerInput::Explain { request: 3, job: JobId(1) });
+    assert!(matches!(answered[..], [Effect::Answer { request: 3, answer: CommandReply::Outlook(None) }]));
+    let made = stage.end(planning);
+    assert_eq!(sets(&made, SchedulerTimer::Pass), Some(stage.now.plus(Duration::from_secs(1))), "it took long");
     assert_eq!(started(&stage.pass(two_jobs())), [(1, 2), (2, 2)]);
 }
 
@@ -152,7 +179,7 @@ fn who_does_not_answer_is_not_waited_for_for_ever() {
 #[test]
 fn a_plan_that_a_new_reservation_is_not_in_is_thrown_away() {
     let mut stage = Stage::new(Policy::default());
-    stage.around.reservations = 1;
+    stage.reservations = 1;
     let made = stage.pass(two_jobs());
     assert_eq!(started(&made), []);
     assert!(sets(&made, SchedulerTimer::Pass).is_some(), "it looks again");
@@ -165,7 +192,7 @@ fn a_reason_is_told_until_it_is_shown() {
     let view = || cluster(vec![busy()], vec![job(1, spec())]);
     let told = |made: &[SchedulerEffect]| {
         let reason = |effect: &SchedulerEffect| match effect {
-            SchedulerEffect::ToJob(JobId(1), JobInput::Considered { reason, .. }) => Some(reason.clone()),
+            Effect::Tell(Letter::Job(JobId(1), JobInput::Considered { reason, .. })) => Some(reason.clone()),
             _ => None,
         };
         made.iter().find_map(reason)
@@ -173,7 +200,7 @@ fn a_reason_is_told_until_it_is_shown() {
     let mut stage = Stage::new(Policy::default());
     let first = told(&stage.pass(view())).unwrap();
     assert_eq!(first, Reason::Resources);
-    stage.around.shown = vec![Arc::new(JobView { reason: first, ..job(1, spec()) })];
+    stage.shown = vec![Arc::new(JobView { reason: first, ..job(1, spec()) })];
     assert_eq!(told(&stage.pass(view())), None);
 }
 
@@ -184,7 +211,7 @@ fn a_plan_that_takes_long_is_repaired_until_a_new_one_is_due() {
     let interval = Duration::from_secs(30);
     for (step, repairs) in [(Duration::from_millis(30), true), (Duration::from_micros(30), false)] {
         let mut stage = Stage::new(Policy { interval: Some(interval), ..Policy::default() });
-        stage.around.step = step;
+        stage.step = step;
         let planned = |stage: &Stage, id| stage.core.outlook(JobId(id)).map(|outlook| outlook.planned);
         stage.pass(view(1..=1));
         stage.later(Duration::from_secs(1));
@@ -226,9 +253,9 @@ fn new_priorities_are_told_to_those_who_do_not_start() {
          PriorityWeightAge=1000\nPriorityWeightJobSize=1000\n",
     ));
     let made = stage.pass(cluster(vec![busy], (1..=3).map(|id| job(id, spec())).collect()));
-    assert!(made.iter().any(|effect| matches!(effect, SchedulerEffect::Rules(Some(_)))));
+    assert!(made.iter().any(|effect| matches!(effect, Effect::Publish(Some(_)))));
     let told = |effect: &SchedulerEffect| match effect {
-        SchedulerEffect::ToJob(job, JobInput::Priority(_)) => Some(job.0),
+        Effect::Tell(Letter::Job(job, JobInput::Priority(_))) => Some(job.0),
         _ => None,
     };
     let (started, told): (Vec<u32>, Vec<u32>) =
@@ -240,5 +267,5 @@ fn new_priorities_are_told_to_those_who_do_not_start() {
     stage.config = Arc::new(read(
         "ClusterName=c\nSlurmctldHost=h\nNodeName=n0 CPUs=4\nPartitionName=debug Nodes=n0\nPriorityType=priority/basic\n",
     ));
-    assert!(stage.pass(two_jobs()).iter().any(|effect| matches!(effect, SchedulerEffect::Rules(None))));
+    assert!(stage.pass(two_jobs()).iter().any(|effect| matches!(effect, Effect::Publish(None))));
 }

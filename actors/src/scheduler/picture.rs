@@ -4,7 +4,6 @@
 use super::{
     bounds,
     caps::CpuCaps,
-    core::Meanwhile,
     facts::{ClusterView, PartitionFacts, PartitionSharing, Policy, node_places},
     licenses::LicenseFacts,
     preempt::Yielding,
@@ -35,6 +34,8 @@ pub trait People {
 pub struct Shown<'a> {
     /// Jobs, in any order.
     pub jobs: &'a [Arc<JobView>],
+    /// One of them.
+    pub job: &'a dyn Fn(JobId) -> Option<Arc<JobView>>,
     /// Nodes, in any order.
     pub nodes: &'a [Arc<NodeView>],
     /// Partitions in configuration order.
@@ -49,19 +50,13 @@ pub struct Shown<'a> {
     pub zone: &'a TimeZone,
 }
 
-/// The picture of a plan. Jobs that have licenses are looked up by themselves.
-pub fn cluster_view(
-    policy: Policy,
-    shown: &Shown<'_>,
-    people: &dyn People,
-    meanwhile: &dyn Meanwhile,
-    now: Timestamp,
-) -> ClusterView {
+/// The picture of a plan.
+pub fn cluster_view(policy: Policy, shown: &Shown<'_>, people: &dyn People, now: Timestamp) -> ClusterView {
     let places = node_places(shown.nodes);
     let partitions = shown.partitions.iter().map(|p| partition_facts(p, places)).collect();
     let mut view = ClusterView::new(policy, shown.jobs, shown.nodes, partitions);
     bounds::soften(&mut view, shown.jobs, now);
-    view.licenses = license_facts(shown, meanwhile);
+    view.licenses = license_facts(shown);
     view.qos = Arc::clone(&shown.qos);
     if !shown.reservations.is_empty() {
         let administrators = people.administrators();
@@ -76,11 +71,11 @@ pub fn cluster_view(
 }
 
 /// Who has licenses is the account's to say; how long, the jobs'.
-fn license_facts(shown: &Shown<'_>, meanwhile: &dyn Meanwhile) -> LicenseFacts {
+fn license_facts(shown: &Shown<'_>) -> LicenseFacts {
     let account = &shown.licenses;
-    let end = |job| meanwhile.job(job).and_then(|view| view.end_time);
+    let end = |job| (shown.job)(job).and_then(|view| view.end_time);
     let reserved = shown.reservations.iter().any(|r| !r.licenses.is_empty());
-    let inside = |job: JobId| Some((job, meanwhile.job(job)?.allocation.as_ref()?.reservation.clone()?));
+    let inside = |job: JobId| Some((job, (shown.job)(job)?.allocation.as_ref()?.reservation.clone()?));
     LicenseFacts {
         totals: account.totals().clone(),
         inside: account.holds().filter(|_| reserved).filter_map(|(job, _)| inside(job)).collect(),

@@ -1,27 +1,34 @@
-//! The scheduler's actor: reads the boards for its [core](super::core), and does what that decides.
+//! What the scheduler's verbs come to in the controller: its actor reads the boards for its [core](super::core), makes plans
+//! where it stands, and holds up nobody else.
 
 pub use super::picture::partition_facts;
 use super::{
     bounds::Bounds,
-    core::{Meanwhile, Picture, SchedulerCore, SchedulerEffect, SchedulerInput, Seen},
+    core::SchedulerCore,
     facts::{AllocationUnit, Backfill, ClusterView, Policy},
+    messages::{Picture, SchedulerAsk, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
     picture::{self, People, Shown},
     preempt::PreemptRules,
 };
 use crate::{
-    controller::{env::Env, ports::ReplySink},
+    controller::env::{Boards, Env},
+    owner::{
+        Out, Owner,
+        actor::{Came, Shell},
+    },
     topology::Topologies,
 };
 use garrick_model::{
     config::{Config, McsSelect, SelectUnit},
-    ids::JobId,
     messages::command::CommandReply,
+    refusal::Refusal,
     spec::CpuOrder,
     time::{Timestamp, system_zone},
     view::JobView,
 };
-use garrick_runtime::{Actor, Context, Message};
+use garrick_runtime::TimerKey;
 use std::{
+    convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -35,127 +42,101 @@ const BF_RESOLUTION: Duration = Duration::from_secs(60);
 /// How long a job waits at most while shorter ones are tried before it, unless `bf_patience` (minutes) says otherwise.
 const BF_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// Messages of the scheduler.
-pub enum SchedulerMsg {
-    /// For the core.
-    Input(SchedulerInput),
-    /// From the front: somebody asks what keeps a job waiting. The answer comes between passes.
-    Explain {
-        /// Job.
-        job: JobId,
-        /// Who asks.
-        replies: Box<dyn ReplySink>,
-    },
+/// What the shell of the scheduler keeps: when its clock began, which is never set.
+pub struct SchedulerHands(Instant);
+
+impl Default for SchedulerHands {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
 }
 
-impl Message for SchedulerMsg {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Input(input) => input.name(),
-            Self::Explain { .. } => "Explain",
+impl Shell for SchedulerCore {
+    type Ask = SchedulerAsk;
+    type Gift = Infallible;
+    type Hands = SchedulerHands;
+
+    const SAVES: bool = false;
+
+    fn name(input: &SchedulerInput) -> &'static str {
+        input.name()
+    }
+
+    fn ask_name(ask: &SchedulerAsk) -> &'static str {
+        match ask {
+            SchedulerAsk::Explain(_) => "Explain",
         }
     }
-}
 
-impl From<SchedulerInput> for SchedulerMsg {
-    fn from(input: SchedulerInput) -> Self {
-        Self::Input(input)
+    fn key(timer: SchedulerTimer) -> TimerKey {
+        timer.key().into()
+    }
+
+    fn asked(request: u64, ask: SchedulerAsk) -> SchedulerInput {
+        match ask {
+            SchedulerAsk::Explain(job) => SchedulerInput::Explain { request, job },
+        }
+    }
+
+    fn begin(&mut self, _: &mut SchedulerHands, env: &Env, now: Timestamp, out: &mut Out<Self>) {
+        self.handle(now, &mut env.ids.clone(), SchedulerInput::Started, out);
+    }
+
+    fn hand(&self, _: &mut SchedulerHands, gift: Infallible) {
+        match gift {}
+    }
+
+    fn run(&self, hands: &mut SchedulerHands, env: &Env, errand: SchedulerErrand) -> Came<SchedulerInput> {
+        let clock = || hands.0.elapsed();
+        match errand {
+            SchedulerErrand::Look => {
+                Came::Input(SchedulerInput::Picture(Box::new(picture(self.policy().clone(), env, clock()))))
+            }
+            SchedulerErrand::Watch(seen) => Came::Later(Box::pin(changed(env.boards.clone(), seen))),
+            SchedulerErrand::Plan(planning) => {
+                let made = Box::new(planning.make(&clock, &|job| env.boards.jobs.get(&job)));
+                Came::Input(SchedulerInput::Planned { made, reservations: env.boards.reservations.generation() })
+            }
+        }
+    }
+
+    fn publish(&self, _: &mut SchedulerHands, env: &Env, rules: SchedulerShown) {
+        env.set_priority_rules(rules);
+    }
+
+    fn forget(&self, _: &Env) {}
+
+    fn try_again(after: Duration) -> CommandReply {
+        CommandReply::Refused(Refusal::RetryAfter { after })
+    }
+
+    fn label(&self) -> String {
+        "scheduler".to_owned()
     }
 }
 
-/// The scheduler, at `/scheduler`.
-pub struct SchedulerActor {
-    env: Arc<Env>,
-    core: SchedulerCore,
-    began: Instant,
+async fn changed(boards: Boards, seen: Seen) -> Option<SchedulerInput> {
+    tokio::select! {
+        _ = boards.jobs.changed(seen.jobs) => {}
+        _ = boards.nodes.changed(seen.nodes) => {}
+        _ = boards.partitions.changed(seen.partitions) => {}
+        _ = boards.reservations.changed(seen.reservations) => {}
+    }
+    Some(SchedulerInput::Changed)
 }
 
-/// The boards by now, and the machine's clock.
-struct Live<'a>(&'a Env, Instant);
-
-impl Meanwhile for Live<'_> {
-    fn job(&self, job: JobId) -> Option<Arc<JobView>> {
-        self.0.boards.jobs.get(&job)
-    }
-
-    fn reservations(&self) -> u64 {
-        self.0.boards.reservations.generation()
-    }
-
-    fn clock(&self) -> Duration {
-        self.1.elapsed()
-    }
-}
-
-impl People for Live<'_> {
+impl People for Env {
     fn administrators(&self) -> Vec<u32> {
-        self.0.ports.host.administrators()
+        self.ports.host.administrators()
     }
 
     fn groups(&self, uid: u32) -> Vec<String> {
-        let groups = self.0.ports.users.user(uid).map(|user| user.groups).unwrap_or_default();
+        let groups = self.ports.users.user(uid).map(|user| user.groups).unwrap_or_default();
         groups.into_iter().map(|(_, name)| name).collect()
     }
 }
 
-impl SchedulerActor {
-    /// A scheduler.
-    pub fn new(env: Arc<Env>, policy: Policy) -> Self {
-        Self { env, core: SchedulerCore::new(policy), began: Instant::now() }
-    }
-
-    fn run(&mut self, cx: &mut Context<Self>, input: SchedulerInput) {
-        let Self { env, core, began } = self;
-        let mut next = Some(input);
-        while let Some(input) = next.take() {
-            let mut looks = false;
-            core.handle(Timestamp::now(), &Live(env, *began), input, &mut |effect| match effect {
-                SchedulerEffect::Look => looks = true,
-                SchedulerEffect::Watch(seen) => watch(env, cx, seen),
-                SchedulerEffect::ToJob(job, input) => env.tell_job(cx, job, input),
-                SchedulerEffect::SetTimer(timer, after) => {
-                    cx.set_timer(timer.key(), after, SchedulerMsg::Input(SchedulerInput::Timer(timer)));
-                }
-                SchedulerEffect::ClearTimer(timer) => cx.clear_timer(timer.key()),
-                SchedulerEffect::Rules(rules) => env.set_priority_rules(rules),
-            });
-            next = looks.then(|| SchedulerInput::Picture(Box::new(picture(core.policy().clone(), env, *began))));
-        }
-    }
-}
-
-fn watch(env: &Env, cx: &mut Context<SchedulerActor>, seen: Seen) {
-    let boards = env.boards.clone();
-    let changed = async move {
-        tokio::select! {
-            _ = boards.jobs.changed(seen.jobs) => {}
-            _ = boards.nodes.changed(seen.nodes) => {}
-            _ = boards.partitions.changed(seen.partitions) => {}
-            _ = boards.reservations.changed(seen.reservations) => {}
-        }
-    };
-    cx.pipe(changed, |()| SchedulerMsg::Input(SchedulerInput::Changed));
-}
-
-impl Actor for SchedulerActor {
-    type Msg = SchedulerMsg;
-
-    fn started(&mut self, cx: &mut Context<Self>) {
-        self.run(cx, SchedulerInput::Started);
-    }
-
-    fn handle(&mut self, cx: &mut Context<Self>, message: SchedulerMsg) {
-        match message {
-            SchedulerMsg::Input(input) => self.run(cx, input),
-            SchedulerMsg::Explain { job, mut replies } => {
-                replies.send(CommandReply::Outlook(self.core.outlook(job).map(Box::new)));
-            }
-        }
-    }
-}
-
-fn picture(policy: Policy, env: &Env, since: Instant) -> Picture {
-    let began = since.elapsed();
+fn picture(policy: Policy, env: &Env, began: Duration) -> Picture {
     let boards = &env.boards;
     let seen = Seen {
         jobs: boards.jobs.generation(),
@@ -164,20 +145,20 @@ fn picture(policy: Policy, env: &Env, since: Instant) -> Picture {
         reservations: boards.reservations.generation(),
     };
     let jobs = boards.jobs.list();
-    let view = view_of(policy, &Live(env, since), &jobs);
+    let view = view_of(policy, env, &jobs);
     Picture { seen, began, view, jobs, partitions: boards.partitions.list(), config: env.config() }
 }
 
 /// The boards as a plan's picture.
 pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
-    view_of(policy, &Live(env, Instant::now()), &env.boards.jobs.list())
+    view_of(policy, env, &env.boards.jobs.list())
 }
 
-fn view_of(policy: Policy, live: &Live<'_>, jobs: &[Arc<JobView>]) -> ClusterView {
-    let env = live.0;
+fn view_of(policy: Policy, env: &Env, jobs: &[Arc<JobView>]) -> ClusterView {
     let licenses = env.licenses.lock().clone();
     let shown = Shown {
         jobs,
+        job: &|job| env.boards.jobs.get(&job),
         nodes: &env.boards.nodes.list(),
         partitions: &env.boards.partitions.list(),
         licenses,
@@ -185,7 +166,7 @@ fn view_of(policy: Policy, live: &Live<'_>, jobs: &[Arc<JobView>]) -> ClusterVie
         reservations: &env.boards.reservations.list(),
         zone: &system_zone(),
     };
-    picture::cluster_view(policy, &shown, live, live, Timestamp::now())
+    picture::cluster_view(policy, &shown, env, Timestamp::now())
 }
 
 /// The site's rules, from its configuration.

@@ -20,6 +20,8 @@ impl Shell for StepsCore {
     type Gift = Infallible;
     type Hands = ();
 
+    const SAVES: bool = false;
+
     fn name(input: &StepsInput) -> &'static str {
         match input {
             StepsInput::Asked { .. } => "Ask",

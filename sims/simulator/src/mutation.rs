@@ -12,11 +12,11 @@ use garrick_actors::{
     },
     license::messages::LicenseInput,
     node::messages::{NodeEffect, NodeInput, NodeSettings, NodeTimer},
-    owner::Letter,
+    owner::{Effect, Letter},
     scheduler::{
         bounds::Bounds,
-        core::{SchedulerEffect, SchedulerTimer},
         facts::{ClusterView, in_service},
+        messages::{SchedulerEffect, SchedulerTimer},
     },
 };
 use garrick_model::{
@@ -336,20 +336,20 @@ impl World {
     pub(super) fn as_scheduler_says(&mut self, out: &mut Vec<SchedulerEffect>) {
         match self.mutation {
             Some(Mutation::PrioritiesAreNotTold) => {
-                out.retain(|effect| !matches!(effect, SchedulerEffect::ToJob(_, JobInput::Priority(_))));
+                out.retain(|effect| !matches!(effect, Effect::Tell(Letter::Job(_, JobInput::Priority(_)))));
             }
             Some(Mutation::TurnsAreForgotten) => {
-                out.retain(|effect| !matches!(effect, SchedulerEffect::ToJob(_, JobInput::Turn(turn)) if turn.on));
+                out.retain(|effect| !matches!(effect, Effect::Tell(Letter::Job(_, JobInput::Turn(turn))) if turn.on));
             }
             Some(Mutation::PatienceIsForgotten) => {
-                out.retain(|effect| !matches!(effect, SchedulerEffect::SetTimer(SchedulerTimer::Patience, _)));
+                out.retain(|effect| !matches!(effect, Effect::SetTimer { timer: SchedulerTimer::Patience, .. }));
             }
             Some(Mutation::ProposalsAreRepeated) if self.random.one_in_thousand(100) => {
                 let start = out.iter().find_map(|effect| match effect {
-                    SchedulerEffect::ToJob(job, input @ JobInput::Start(_)) => Some((*job, input.clone())),
+                    Effect::Tell(letter @ Letter::Job(_, JobInput::Start(_))) => Some(letter.clone()),
                     _ => None,
                 });
-                out.extend(start.map(|(job, input)| SchedulerEffect::ToJob(job, input)));
+                out.extend(start.map(Effect::Tell));
             }
             _ => {}
         }

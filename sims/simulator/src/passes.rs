@@ -6,26 +6,24 @@ use super::{
 };
 use garrick_actors::{
     job::messages::JobInput,
+    owner::{Letter, Owner, Stage, perform},
     scheduler::{
-        core::{Meanwhile, Picture, SchedulerCore, SchedulerEffect, SchedulerInput, Seen},
-        facts::{ClusterView, Policy},
+        core::SchedulerCore,
+        facts::Policy,
+        messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
         picture::{self, People, Shown},
+        planning::{Planning, Way, anybody_waits},
         priority,
         qos::QosTable,
     },
 };
 use garrick_model::{
-    ids::JobId,
+    messages::command::CommandReply,
     time::Timestamp,
-    view::{JobView, NodeView, PartitionState},
+    view::{NodeView, PartitionState},
 };
 use jiff::tz::TimeZone;
-use std::{
-    cell::Cell,
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 
 /// The scheduler, and what is around it.
 pub(super) struct Scheduler {
@@ -34,10 +32,10 @@ pub(super) struct Scheduler {
     pub(super) shown: Seen,
     /// A change from there on is told.
     watched: Option<Seen>,
+    /// What there was to be seen when it looked last.
+    look: Option<Look>,
     /// A plan is being made from this.
-    making: Option<(Box<Picture>, Look)>,
-    /// What the scheduler is told when that is done.
-    waiting: VecDeque<SchedulerInput>,
+    making: Option<Box<Planning>>,
     /// What others calculate priorities by.
     pub(super) rules: Option<Arc<priority::Rules>>,
     qos: Arc<QosTable>,
@@ -49,8 +47,8 @@ impl Scheduler {
             core: SchedulerCore::new(policy),
             shown: Seen::default(),
             watched: None,
+            look: None,
             making: None,
-            waiting: VecDeque::new(),
             rules: None,
             qos: Arc::default(),
         }
@@ -61,38 +59,13 @@ impl Scheduler {
 pub(super) struct Look {
     /// By the controller's clock.
     pub(super) as_of: Timestamp,
+    /// By the clock that nobody sets.
+    began: Duration,
     pub(super) nodes: Vec<Arc<NodeView>>,
     /// With their names.
     pub(super) partitions: Vec<(String, PartitionState)>,
     /// Somebody waits who may start.
     pub(super) waits: bool,
-}
-
-/// What is shown by now, and a clock that goes on with each look while a plan is made.
-struct Live<'a> {
-    jobs: &'a BTreeMap<JobId, Arc<JobView>>,
-    reservations: u64,
-    began: Duration,
-    took: Duration,
-    looks: Cell<u32>,
-}
-
-/// In so many looks at the clock a plan takes all its time.
-const LOOKS: u32 = 4;
-
-impl Meanwhile for Live<'_> {
-    fn job(&self, job: JobId) -> Option<Arc<JobView>> {
-        self.jobs.get(&job).cloned()
-    }
-
-    fn reservations(&self) -> u64 {
-        self.reservations
-    }
-
-    fn clock(&self) -> Duration {
-        let looks = self.looks.replace(self.looks.get().saturating_add(1)).min(LOOKS);
-        self.began + self.took * looks / LOOKS
-    }
 }
 
 /// Nobody is an administrator or in a group.
@@ -109,11 +82,6 @@ impl People for Anybody {
 }
 
 impl World {
-    fn live(&self, began: Duration, took: Duration) -> Live<'_> {
-        let reservations = self.scheduler.shown.reservations;
-        Live { jobs: &self.shown_jobs, reservations, began, took, looks: Cell::new(0) }
-    }
-
     /// A clock that nobody sets.
     fn passed(&self) -> Duration {
         self.now.since(BEGIN)
@@ -140,93 +108,47 @@ impl World {
         }
     }
 
-    /// It hears of what comes while it makes a plan when that is made.
     pub(super) fn tell_scheduler(&mut self, input: SchedulerInput) {
-        if self.scheduler.making.is_some() {
-            return self.scheduler.waiting.push_back(input);
-        }
         if !self.is_calm() && self.random.one_in_thousand(self.mix.owners_fail) {
             self.ledger.counts.add("scheduler failed");
             return self.start_scheduler();
         }
-        let mut out = Vec::new();
-        let live = Live {
-            jobs: &self.shown_jobs,
-            reservations: self.scheduler.shown.reservations,
-            began: self.passed(),
-            took: Duration::ZERO,
-            looks: Cell::new(0),
-        };
-        let clock = self.clock();
-        self.scheduler.core.handle(clock, &live, input, &mut |effect| out.push(effect));
-        self.scheduler_does(out);
+        self.scheduler_turns(input);
     }
 
-    fn scheduler_does(&mut self, out: Vec<SchedulerEffect>) {
-        for effect in out {
-            match effect {
-                SchedulerEffect::Look => self.look(),
-                SchedulerEffect::Watch(seen) => {
-                    self.scheduler.watched = Some(seen);
-                    self.look_out();
-                }
-                SchedulerEffect::ToJob(job, input) => {
-                    if matches!(input, JobInput::Turn(_)) {
-                        self.ledger.counts.add("turn");
-                    }
-                    self.send(Place::Scheduler, Happening::Job(job, input));
-                }
-                SchedulerEffect::SetTimer(timer, after) => {
-                    self.set_timer(self.now.plus(after), Happening::Scheduler(timer));
-                }
-                SchedulerEffect::ClearTimer(timer) => self.clear_timer(&Happening::Scheduler(timer)),
-                SchedulerEffect::Rules(rules) => self.scheduler.rules = rules,
+    /// A turn, and those of what comes of its errands at once.
+    fn scheduler_turns(&mut self, input: SchedulerInput) {
+        let mut again = VecDeque::from([input]);
+        while let Some(input) = again.pop_front() {
+            let planned = matches!(input, SchedulerInput::Planned { .. });
+            let (mut out, clock) = (Vec::new(), self.clock());
+            self.scheduler.core.handle(clock, &mut self.ids, input, &mut out);
+            if let Some(look) = self.scheduler.look.take_if(|_| planned) {
+                self.as_scheduler_says(&mut out);
+                self.against_proposals(&look, &out);
             }
+            perform(out, &mut SchedulerStage(self, &mut again));
         }
     }
 
-    /// Begins a plan.
-    fn look(&mut self) {
-        self.against_priorities();
-        let picture = Box::new(self.picture());
-        let (nodes, waits) = (picture.view.nodes.clone(), picture.view.pending.iter().any(|job| job.eligible));
-        let partitions = self.partitions.iter().map(|p| (p.config.name.clone(), p.state)).collect();
-        self.scheduler.making = Some((picture, Look { as_of: self.clock(), nodes, partitions, waits }));
-        let most = if self.is_calm() { 0 } else { self.mix.plan_ms };
-        if most == 0 {
-            return self.planned();
-        }
-        let took = self.random.between(most / 2, most);
-        self.after(u64::from(took), Happening::Planned);
-    }
-
-    /// A plan is made: what came of it happens, and then what came meanwhile.
+    /// The errand is over: the plan that was begun is made, of what was to be seen then.
     pub(super) fn planned(&mut self) {
-        let Some((mut picture, look)) = self.scheduler.making.take() else { return };
-        let (began, anew) = (picture.began, self.scheduler.core.planned_anew());
-        let mut out = Vec::new();
-        self.as_scheduler_sees(&mut picture.view);
-        let live = Live {
-            jobs: &self.shown_jobs,
-            reservations: self.scheduler.shown.reservations,
-            began,
-            took: self.passed().saturating_sub(began),
-            looks: Cell::new(0),
-        };
-        let input = SchedulerInput::Picture(picture);
-        self.scheduler.core.handle(look.as_of, &live, input, &mut |effect| out.push(effect));
-        if look.waits {
-            let repaired = self.scheduler.core.planned_anew() == anew;
-            self.ledger.counts.add(if repaired { "plan repaired" } else { "plan made" });
+        if let Some(planned) = self.scheduler.making.take().and_then(|planning| self.make(*planning)) {
+            self.scheduler_turns(planned);
         }
-        self.as_scheduler_says(&mut out);
-        self.against_proposals(&look, &out);
-        self.scheduler_does(out);
-        while self.scheduler.making.is_none()
-            && let Some(input) = self.scheduler.waiting.pop_front()
-        {
-            self.tell_scheduler(input);
+    }
+
+    fn make(&mut self, planning: Planning) -> Option<SchedulerInput> {
+        let (began, by_now) = (self.scheduler.look.as_ref()?.began, self.passed());
+        let looks = Cell::new(false);
+        let clock = || if looks.replace(true) { by_now } else { began };
+        let made = planning.make(&clock, &|job| self.shown_jobs.get(&job).cloned());
+        match made.way {
+            Way::Idle => {}
+            Way::Repaired => self.ledger.counts.add("plan repaired"),
+            Way::Anew { .. } => self.ledger.counts.add("plan made"),
         }
+        Some(SchedulerInput::Planned { made: Box::new(made), reservations: self.scheduler.shown.reservations })
     }
 
     /// What is shown of nodes may be older than what their owners have.
@@ -237,6 +159,7 @@ impl World {
         let jobs: Vec<_> = self.shown_jobs.values().cloned().collect();
         let shown = Shown {
             jobs: &jobs,
+            job: &|job| self.shown_jobs.get(&job).cloned(),
             nodes: if stale { &self.earlier_nodes } else { &self.shown_nodes },
             partitions: &self.partitions,
             reservations: &if self.has(Mutation::ReservationsAreForgotten) {
@@ -249,9 +172,68 @@ impl World {
             zone: &TimeZone::UTC,
         };
         let began = self.passed();
-        let policy = self.scheduler.core.policy().clone();
-        let live = self.live(began, Duration::ZERO);
-        let view: ClusterView = picture::cluster_view(policy, &shown, &Anybody, &live, self.clock());
+        let view = picture::cluster_view(self.scheduler.core.policy().clone(), &shown, &Anybody, self.clock());
         Picture { seen, began, view, jobs, partitions: self.partitions.clone(), config: Arc::clone(&self.config) }
     }
+}
+
+/// What the scheduler's verbs come to in the world, and what it is told next.
+struct SchedulerStage<'w>(&'w mut World, &'w mut VecDeque<SchedulerInput>);
+
+impl Stage<SchedulerCore> for SchedulerStage<'_> {
+    fn tell(&mut self, letter: Letter) {
+        if matches!(letter, Letter::Job(_, JobInput::Turn(_))) {
+            self.0.ledger.counts.add("turn");
+        }
+        self.0.post(Place::Scheduler, letter);
+    }
+
+    fn run(&mut self, errand: SchedulerErrand) {
+        let Self(world, again) = self;
+        match errand {
+            SchedulerErrand::Look => {
+                world.against_priorities();
+                let mut picture = Box::new(world.picture());
+                world.scheduler.look = Some(Look {
+                    as_of: world.clock(),
+                    began: picture.began,
+                    nodes: picture.view.nodes.clone(),
+                    partitions: world.partitions.iter().map(|p| (p.config.name.clone(), p.state)).collect(),
+                    waits: anybody_waits(&picture.view),
+                });
+                world.as_scheduler_sees(&mut picture.view);
+                again.push_back(SchedulerInput::Picture(picture));
+            }
+            SchedulerErrand::Watch(seen) => {
+                world.scheduler.watched = Some(seen);
+                world.look_out();
+            }
+            SchedulerErrand::Plan(planning) => {
+                let most = if world.is_calm() { 0 } else { world.mix.plan_ms };
+                if most == 0 {
+                    again.extend(world.make(*planning));
+                } else {
+                    world.scheduler.making = Some(planning);
+                    let took = Duration::from_millis(world.random.between(most / 2, most).into());
+                    world.set_timer(world.now.plus(took), Happening::Planned);
+                }
+            }
+        }
+    }
+
+    fn set_timer(&mut self, timer: SchedulerTimer, at: Timestamp) {
+        self.0.set_clock_timer(at, Happening::Scheduler(timer));
+    }
+
+    fn clear_timer(&mut self, timer: SchedulerTimer) {
+        self.0.clear_timer(&Happening::Scheduler(timer));
+    }
+
+    fn publish(&mut self, rules: SchedulerShown) {
+        self.0.scheduler.rules = rules;
+    }
+
+    fn answer(&mut self, _: u64, _: CommandReply) {}
+
+    fn stop(&mut self) {}
 }

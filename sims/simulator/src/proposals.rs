@@ -4,7 +4,8 @@
 use super::{passes::Look, rules::ensure, world::World};
 use garrick_actors::{
     job::messages::JobInput,
-    scheduler::{core::SchedulerEffect, facts::in_service, plan::StartProposal, priority},
+    owner::{Effect, Letter},
+    scheduler::{facts::in_service, messages::SchedulerEffect, plan::StartProposal, priority},
 };
 use garrick_model::{ids::JobId, state::JobState, time::Timestamp, view::PartitionState};
 use std::{
@@ -42,7 +43,7 @@ type Proposed = (JobId, Option<u32>, &'static str);
 
 /// What is proposed, with the number of the pass.
 fn proposal(effect: &SchedulerEffect) -> Option<(Proposed, u64)> {
-    let SchedulerEffect::ToJob(job, input) = effect else { return None };
+    let Effect::Tell(Letter::Job(job, input)) = effect else { return None };
     let (kind, task, pass) = match input {
         JobInput::Start(start) => ("a start", start.array_index, start.pass),
         JobInput::Preempt(one) => ("to give way", None, one.pass),
@@ -55,7 +56,7 @@ fn proposal(effect: &SchedulerEffect) -> Option<(Proposed, u64)> {
 
 fn starts(out: &[SchedulerEffect]) -> impl Iterator<Item = &StartProposal> {
     out.iter().filter_map(|effect| match effect {
-        SchedulerEffect::ToJob(_, JobInput::Start(start)) => Some(&**start),
+        Effect::Tell(Letter::Job(_, JobInput::Start(start))) => Some(&**start),
         _ => None,
     })
 }

@@ -41,8 +41,8 @@ use garrick_actors::{
     partition::{core::PartitionCore, messages::PartitionInput},
     reservation::{core::ReservationsCore, owner::ReservationInput},
     scheduler::{
-        core::{SchedulerInput, SchedulerTimer},
         facts::ClusterView,
+        messages::{SchedulerInput, SchedulerTimer},
         probe::Feasibility,
         shell,
     },
@@ -852,6 +852,7 @@ fn timer_key(happening: &Happening) -> Option<String> {
     match happening {
         Happening::ReservationTimer => Some("reservations".to_owned()),
         Happening::Scheduler(timer) => Some(format!("scheduler {timer:?}")),
+        Happening::Planned => Some("scheduler plans".to_owned()),
         Happening::JobTimer(job, timer) => Some(format!("job {} {timer:?}", job.0)),
         Happening::NodeTimer(node, timer) => Some(format!("node {node} {timer:?}")),
         Happening::AgentTimer(node, life, timer) => Some(format!("agent {node} {life} {timer:?}")),
