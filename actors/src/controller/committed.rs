@@ -1,6 +1,6 @@
-//! What is committed: the one value that the log's events come to, as far as they are saved. The log advances it as it commits,
-//! before it answers whoever appended. A controller starts with what was replayed; an owner that failed is built anew from it,
-//! and whatever is to be known of a job beyond its view is read here.
+//! What is committed: the one value that the log's events come to, as far as they are saved. It is the log's ([`super::log::Log::value`]),
+//! which advances it as it commits, before anybody hears of it. A controller starts with what was replayed; an owner that failed is
+//! built anew from it, whatever is to be known of a job beyond its view is read here, and snapshots are made of it.
 
 use super::event::{ControllerEvent, Replayed};
 use crate::{
@@ -17,9 +17,16 @@ use std::{
 #[derive(Debug, Default)]
 struct State {
     replayed: Replayed,
+    /// Events that did not fit what was there.
+    misfits: u64,
     /// Bytes of scripts, environments and arguments by user.
     bytes: BTreeMap<u32, u64>,
 }
+
+/// So many events did not fit what they are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} events do not fit what was committed before them")]
+pub struct Misfits(u64);
 
 /// See the module. Clones are the same.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +52,7 @@ impl State {
         if let Err(error) = self.replayed.apply(event) {
             // Its owner applied the same event to an equal record.
             tracing::error!(%error, "log.event_does_not_fit");
+            self.misfits += 1;
         }
         self.count(about, |all, own| all.saturating_add(own));
     }
@@ -63,7 +71,7 @@ impl State {
 impl Committed {
     /// What was replayed.
     pub fn new(replayed: Replayed) -> Self {
-        let mut state = State { replayed, bytes: BTreeMap::new() };
+        let mut state = State { replayed, misfits: 0, bytes: BTreeMap::new() };
         let jobs: Vec<JobId> = state.replayed.jobs.keys().copied().collect();
         for job in jobs {
             state.count(Some(job), |all, own| all.saturating_add(own));
@@ -80,6 +88,28 @@ impl Committed {
     pub fn advance(&self, events: &[ControllerEvent]) {
         let mut state = self.lock();
         events.iter().for_each(|event| state.apply(event));
+    }
+
+    /// All of it as it is now, to be written out: a copy that takes little time, however many jobs there are.
+    ///
+    /// # Errors
+    /// Where an event did not fit: then the events say more than this does, and must stay.
+    pub fn copy(&self) -> Result<Replayed, Misfits> {
+        let state = self.lock();
+        match state.misfits {
+            0 => Ok(state.replayed.clone()),
+            misfits => Err(Misfits(misfits)),
+        }
+    }
+
+    /// All of it, for a controller that starts: what did not fit was said.
+    pub(super) fn started_from(&self) -> Replayed {
+        self.lock().replayed.clone()
+    }
+
+    /// What was changed of partitions does not count any more. For a start, whose first events say so to the log.
+    pub fn forget_partitions(&self) -> BTreeMap<String, SavedPartition> {
+        std::mem::take(&mut self.lock().replayed.partitions)
     }
 
     /// A job.
@@ -110,7 +140,7 @@ impl Committed {
     /// Jobs that hold up `singleton` ([`JobRecord::holds_up_singleton`]).
     pub fn siblings(&self, singleton: &JobRecord) -> Vec<JobId> {
         let state = self.lock();
-        let earlier = state.replayed.jobs.range(..singleton.id);
+        let earlier = state.replayed.jobs.below(singleton.id);
         earlier.filter(|(_, record)| record.holds_up_singleton(singleton)).map(|(job, _)| *job).collect()
     }
 

@@ -2,7 +2,10 @@
 //! the controller. Rules are checked after every step; when the faults stop, the queue has to drain.
 #![allow(clippy::unwrap_used)]
 
-use super::event::{ControllerEvent, Replayed};
+use super::{
+    committed::Committed,
+    event::{ControllerEvent, Replayed},
+};
 use crate::{
     job::{
         core::{JobCore, Leftover},
@@ -811,6 +814,24 @@ fn invariant_replay_equals_live(world: &World) {
     }
 }
 
+/// What is written out anywhere, while the other goes on, and what came after it are all that there was.
+fn invariant_a_snapshot_and_the_rest_come_to_all(world: &World) {
+    let all = world.replayed();
+    for part in 0..=4 {
+        let (before, rest) = world.journal.split_at(world.journal.len() * part / 4);
+        let value = Committed::default();
+        value.advance(before);
+        let (copy, then) = (value.copy().unwrap(), value.copy().unwrap());
+        value.advance(rest);
+        assert_eq!(value.copy().unwrap(), all);
+        let mut again = Replayed::default();
+        copy.into_events().for_each(|event| again.apply(&event).unwrap());
+        assert_eq!(again, then, "a copy is what was there, and its shortest form comes to it");
+        rest.iter().for_each(|event| again.apply(event).unwrap());
+        assert_eq!(again, all);
+    }
+}
+
 /// What is on disk of a heterogeneous job has all of its components' allocations or none.
 fn invariant_components_run_together(world: &World) {
     let replayed = world.replayed();
@@ -925,6 +946,7 @@ fn play(steps: Vec<(u8, u8)>) {
         invariant_licenses_belong_to_jobs(&world);
     }
     world.check();
+    invariant_a_snapshot_and_the_rest_come_to_all(&world);
     world.drain();
     world.all_is_over();
 }

@@ -147,13 +147,8 @@ pub struct Env {
 
 impl Env {
     /// A new one.
-    pub fn new(
-        system: System,
-        ports: Ports,
-        (committed, entering): (Committed, Entering),
-        ids: IdSource,
-        roster: Roster,
-    ) -> Self {
+    pub fn new(system: System, ports: Ports, entering: Entering, ids: IdSource, roster: Roster) -> Self {
+        let committed = ports.log.value();
         Self {
             system,
             ports,
@@ -347,14 +342,7 @@ impl Env {
     /// Appends to the log what an owner has decided; the answer comes by the returned future.
     pub fn append(&self, events: Vec<ControllerEvent>) -> PendingReply<Saved> {
         let (tell, pending) = ReplyTo::channel();
-        let (committed, saved) = (self.committed.clone(), events.clone());
-        let done = ReplyTo::calling(move |answer| {
-            let answer = log_outcome(answer);
-            if answer.is_ok() {
-                committed.advance(&saved);
-            }
-            tell.reply(answer);
-        });
+        let done = ReplyTo::calling(move |answer| tell.reply(log_outcome(answer)));
         self.ports.log.append(events, done);
         pending
     }
@@ -376,12 +364,9 @@ impl Env {
         };
         let (tell, pending) = ReplyTo::channel();
         let events: Vec<ControllerEvent> = records.into_iter().map(submitted).collect();
-        let (env, of_jobs) = (Arc::clone(self), events.clone());
+        let env = Arc::clone(self);
         let done = ReplyTo::calling(move |answer| {
             let saved = log_outcome(answer);
-            if saved.is_ok() {
-                env.committed.advance(&of_jobs);
-            }
             env.entering.settle(request, saved.is_ok(), |view| {
                 // One whose owner is up already shows itself.
                 if env.boards.jobs.get(&view.id).is_none() {

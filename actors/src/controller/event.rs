@@ -1,6 +1,9 @@
 //! What the journal holds, and how a controller is rebuilt from it.
 
-use super::log::{Position, Progress};
+use super::{
+    log::{Position, Progress},
+    records::Records,
+};
 use crate::{
     job::{record::JobRecord, state::JobEvent},
     node::record::SavedNode,
@@ -13,7 +16,7 @@ use garrick_model::{
     reservation::Reservation,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// One durable fact of the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,7 +184,7 @@ pub enum ReplayError {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replayed {
     /// Jobs that are remembered.
-    pub jobs: BTreeMap<JobId, JobRecord>,
+    pub jobs: Records,
     /// Nodes that something is saved of.
     pub nodes: BTreeMap<String, SavedNode>,
     /// Partitions that something is saved of.
@@ -254,7 +257,10 @@ impl Replayed {
             ControllerEvent::Started { epoch } => self.epoch = self.epoch.max(*epoch),
             ControllerEvent::Used { job, sluid, submissions } => {
                 self.last_job = self.last_job.max(job.0);
-                self.saw(*sluid);
+                // 0 is that of none.
+                if *sluid != Sluid(0) {
+                    self.saw(*sluid);
+                }
                 self.submissions = self.submissions.max(*submissions);
             }
         }
@@ -331,54 +337,57 @@ impl Replayed {
         self.last_sluid = self.last_sluid.max(Some(sluid));
     }
 
-    /// The shortest journal that comes to the same, at the same position: for compaction.
-    pub fn into_events(self) -> Vec<ControllerEvent> {
-        let progress = self.progress.clone();
-        let mut events = self.state_events();
-        let count = u64::try_from(events.len()).unwrap_or(u64::MAX);
-        events.insert(0, progress.base(count));
-        events
-    }
-
-    fn state_events(self) -> Vec<ControllerEvent> {
-        let mut events = Vec::with_capacity(self.jobs.len() + self.nodes.len() + self.partitions.len() + 3);
-        events.push(ControllerEvent::Started { epoch: self.epoch });
-        let jobs = u64::try_from(self.jobs.len()).unwrap_or(u64::MAX);
+    /// The shortest journal that comes to the same, at the same position: for compaction. One event at a time is made of what is
+    /// there.
+    pub fn into_events(self) -> impl Iterator<Item = ControllerEvent> {
+        let jobs = self.jobs.len();
+        let others = self.dynamic_nodes.len() + self.nodes.len() + self.partitions.len() + self.reservations.len();
+        // With what begins it and what ends it.
+        let base = self.progress.base(count(jobs + others + 2));
+        let started = ControllerEvent::Started { epoch: self.epoch };
+        // Last, so that counting the jobs above does not go beyond what is said here.
+        let used = ControllerEvent::Used {
+            job: JobId(self.last_job),
+            sluid: self.last_sluid.unwrap_or(Sluid(0)),
+            submissions: self.submissions.max(count(jobs)),
+        };
         // What does the work of an array's tasks stands with the first of them, or with the array.
-        let mut work_of: BTreeMap<JobId, JobRecord> = BTreeMap::new();
-        for (job, record) in self.jobs {
+        let mut work_of: BTreeMap<JobId, Arc<JobRecord>> = BTreeMap::new();
+        let jobs = self.jobs.into_shared().map(move |record| {
+            let job = record.id;
             let array = record.array_task.map(|task| task.array_job).or(record.array.is_some().then_some(job));
             let first = array.and_then(|array| work_of.get(&array)).filter(|first| record.has_work_of(first));
             let event = match (first, array) {
                 (Some(first), _) => JobEvent::task_submitted(&record, first.id),
                 (None, Some(array)) => {
-                    work_of.entry(array).or_insert_with(|| record.clone());
-                    JobEvent::Submitted(Box::new(record))
+                    work_of.entry(array).or_insert_with(|| Arc::clone(&record));
+                    JobEvent::Submitted(Box::new(Arc::unwrap_or_clone(record)))
                 }
-                (None, None) => JobEvent::Submitted(Box::new(record)),
+                (None, None) => JobEvent::Submitted(Box::new(Arc::unwrap_or_clone(record))),
             };
-            events.push(ControllerEvent::Job { job, event: Box::new(event) });
-        }
-        for (node, saved) in self.dynamic_nodes {
-            events.push(ControllerEvent::DynamicNode { node, saved: Some(Box::new(saved)), of_file: false });
-        }
-        for (node, saved) in self.nodes {
-            events.push(ControllerEvent::Node { node, saved: Box::new(saved) });
-        }
-        for (partition, saved) in self.partitions {
-            events.push(ControllerEvent::Partition { partition, saved: Box::new(saved) });
-        }
-        for (reservation, saved) in self.reservations {
-            events.push(ControllerEvent::Reservation { reservation, saved: Some(Box::new(saved)) });
-        }
-        // Last, so that counting the jobs above does not go beyond what is said here.
-        events.push(ControllerEvent::Used {
-            job: JobId(self.last_job),
-            sluid: self.last_sluid.unwrap_or(Sluid(0)),
-            submissions: self.submissions.max(jobs),
+            ControllerEvent::Job { job, event: Box::new(event) }
         });
-        events
+        let dynamic_nodes = self.dynamic_nodes.into_iter().map(|(node, saved)| ControllerEvent::DynamicNode {
+            node,
+            saved: Some(Box::new(saved)),
+            of_file: false,
+        });
+        let nodes = self.nodes.into_iter().map(|(node, saved)| ControllerEvent::Node { node, saved: Box::new(saved) });
+        let partitions = self
+            .partitions
+            .into_iter()
+            .map(|(partition, saved)| ControllerEvent::Partition { partition, saved: Box::new(saved) });
+        let reservations = self
+            .reservations
+            .into_iter()
+            .map(|(reservation, saved)| ControllerEvent::Reservation { reservation, saved: Some(Box::new(saved)) });
+        let all = [base, started].into_iter().chain(jobs).chain(dynamic_nodes).chain(nodes);
+        all.chain(partitions).chain(reservations).chain([used])
     }
+}
+
+fn count(of: usize) -> u64 {
+    u64::try_from(of).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -394,7 +403,6 @@ mod tests {
     };
     use garrick_model::spec::JobSpec;
     use serde_bytes::ByteBuf;
-    use std::sync::Arc;
 
     fn about(job: u32, event: JobEvent) -> ControllerEvent {
         ControllerEvent::Job { job: JobId(job), event: Box::new(event) }
@@ -444,7 +452,7 @@ mod tests {
             assert!(replayed.jobs.values().all(|job| Arc::ptr_eq(&job.spec.environment, shared)));
             // Nor does the shortest form hold it more than once.
             let before = replayed.jobs.clone();
-            let shortest = replayed.into_events();
+            let shortest: Vec<ControllerEvent> = replayed.into_events().collect();
             assert_eq!(shortest.iter().filter(|event| bytes(event) >= 34_000).count(), 1);
             let mut again = Replayed::default();
             shortest.iter().for_each(|event| again.apply(event).unwrap());

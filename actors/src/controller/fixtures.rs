@@ -170,6 +170,9 @@ impl Log for MemoryJournal {
     fn committed(&self) -> Position {
         self.log.committed()
     }
+    fn value(&self) -> crate::controller::committed::Committed {
+        self.log.value()
+    }
     fn oldest(&self) -> Position {
         self.log.oldest()
     }
@@ -361,11 +364,9 @@ impl Rig {
             audit: Arc::clone(&audit) as _,
             job_submit,
         };
-        let events = journal.events();
         // Those of an earlier one are not asked again.
         let requests = journal.replayed().epoch << 32;
-        let controller = start(system, config_of(conf), ports, events, recover, no_random)
-            .expect("a live controller's events replay");
+        let controller = start(system, config_of(conf), ports, recover, no_random);
         Self { controller, journal, requests, audit }
     }
 

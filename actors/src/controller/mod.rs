@@ -93,6 +93,7 @@ mod places;
 pub mod ports;
 mod priorities;
 pub mod queries;
+pub mod records;
 mod reservations;
 mod resolution;
 mod selection;

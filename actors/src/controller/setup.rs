@@ -2,14 +2,8 @@
 //! actors are built from what that comes to.
 
 use super::{
-    committed::Committed,
-    entering::Entering,
-    env::Env,
-    event::{ControllerEvent, ReplayError, Replayed},
-    front::ControllerActor,
-    ids::IdSource,
-    messages::ControllerMsg,
-    ports::Ports,
+    entering::Entering, env::Env, event::ControllerEvent, front::ControllerActor, ids::IdSource,
+    messages::ControllerMsg, ports::Ports,
 };
 use crate::{
     job::{
@@ -66,25 +60,6 @@ pub enum Recover {
     Full,
 }
 
-/// Brings a controller up from its journal. The start itself is journaled; nothing waits for that.
-///
-/// # Errors
-/// When the events do not fit together.
-pub fn start(
-    system: &System,
-    config: Arc<Config>,
-    ports: Ports,
-    events: impl IntoIterator<Item = ControllerEvent>,
-    recover: Recover,
-    random: fn() -> u32,
-) -> Result<Controller, ReplayError> {
-    let mut replayed = Replayed::default();
-    for event in events {
-        replayed.apply(&event)?;
-    }
-    Ok(start_replayed(system, config, ports, replayed, recover, random))
-}
-
 /// Shows partitions as a configuration has them, before anyone asks; their owners publish over it. One that was read `again` ends
 /// updates that do not outlive that.
 pub(crate) fn show_partitions(env: &Env, config: &Config, again: bool) {
@@ -104,35 +79,31 @@ pub(crate) fn show_partitions(env: &Env, config: &Config, again: bool) {
     }
 }
 
-/// As [`start`], from events that were replayed already (for compaction, for instance).
-pub fn start_replayed(
-    system: &System,
-    config: Arc<Config>,
-    ports: Ports,
-    mut replayed: Replayed,
-    recover: Recover,
-    random: fn() -> u32,
-) -> Controller {
+/// Brings a controller up from what its log comes to. The start itself is saved; nothing waits for that.
+pub fn start(system: &System, config: Arc<Config>, ports: Ports, recover: Recover, random: fn() -> u32) -> Controller {
     let now = Timestamp::now();
-    let epoch = replayed.epoch + 1;
-    let mut begun = vec![ControllerEvent::Started { epoch }];
+    let committed = ports.log.value();
+    let mut begun = Vec::new();
     if recover == Recover::Partial {
         // The journal forgets them too: a later full recovery must not bring them back.
-        let changed =
-            std::mem::take(&mut replayed.partitions).into_iter().filter(|(_, saved)| !saved.fields.is_empty());
-        for (partition, saved) in changed {
+        for (partition, saved) in
+            committed.forget_partitions().into_iter().filter(|(_, saved)| !saved.fields.is_empty())
+        {
             tracing::info!(partition, fields = ?saved.fields, "partition.updates_dropped");
             begun.push(ControllerEvent::Partition { partition, saved: Box::default() });
         }
     }
-    let (committed, entering) = (Committed::new(replayed.clone()), Entering::default());
-    let (known, on_their_way) = (committed.clone(), entering.clone());
+    let replayed = committed.started_from();
+    let epoch = replayed.epoch + 1;
+    begun.insert(0, ControllerEvent::Started { epoch });
+    let entering = Entering::default();
+    let (known, on_their_way) = (committed, entering.clone());
     let ids = IdSource::new(random, move |job| known.has_job(job) || on_their_way.contains(job));
     ids.limit(config.first_job_id, config.max_job_id);
     ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
     let (roster, of_file) = Roster::restored(Arc::clone(&config), replayed.dynamic_nodes);
     let config = roster.config();
-    let env = Arc::new(Env::new(system.clone(), ports, (committed, entering), ids, roster.clone()));
+    let env = Arc::new(Env::new(system.clone(), ports, entering, ids, roster.clone()));
     env.set_job_site(Arc::new(env.made_site(&config, epoch)));
     env.renew_node_site(&config, epoch);
 

@@ -133,7 +133,7 @@ fn who_keeps_accounts_has_the_records_of_steps_before_their_manager_forgets_them
         assert_eq!(numbers, (0..2000).map(|task| StepKey::task(0, task)).collect::<Vec<_>>());
         // They are nobody's state.
         let replayed = rig.journal.replayed();
-        assert!(replayed.into_events().iter().all(|event| !matches!(event, ControllerEvent::Steps { .. })));
+        assert!(replayed.into_events().all(|event| !matches!(event, ControllerEvent::Steps { .. })));
     });
 }
 

@@ -1,15 +1,16 @@
 //! The controller's log in files of this host ([`crate::journal::series`]): what was answered is on disk, group by group. Who follows
 //! reads the last events from memory and earlier ones from the files, as long as these are there.
 
-use crate::journal::{Head, JournalError, JournalWriter, Segments, series};
+use crate::journal::{Close, JournalError, JournalWriter, Segments, Standing};
 use garrick_actors::controller::{
+    committed::Committed as Value,
     event::ControllerEvent,
     log::{
         AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, Position, Progress, feed::bytes_of,
         progress::Unpacked,
     },
 };
-use garrick_journal::{Form, Reader};
+use garrick_journal::Reader;
 use garrick_model::messages::encoded_bytes;
 use std::{
     collections::BTreeMap,
@@ -34,45 +35,47 @@ const READ_BYTES: u64 = 8 << 20;
 /// See the module.
 pub struct FileLog {
     writer: JournalWriter<ControllerEvent>,
+    value: Value,
     feed: Arc<Feed>,
     segments: Arc<Segments>,
     /// Told when nobody can tell what is on disk: owners went on as if it were.
     failed: fn(&JournalError),
 }
 
-/// What the next file begins with, as that feed has it.
-pub(super) fn next_head(feed: &Arc<Feed>, folder: &Path, epoch: u64) -> series::NextHead {
-    let (feed, path) = (Arc::clone(feed), series::path(folder));
-    Box::new(move || {
-        let progress = feed.progress();
-        let mut head = Head { position: progress.position.0, bytes: Vec::new() };
-        Form::Epoch(epoch).frame(&path, &progress.base(0), &mut head.bytes)?;
-        Ok(head)
-    })
+/// What stands when a file is closed, as that value has it: the writer, which asks, has answered all that it wrote, and whoever it
+/// answered had the value advanced before.
+pub(super) fn standing(value: &Value, folder: &Path, epoch: u64) -> Close {
+    let (value, folder) = (value.clone(), folder.to_owned());
+    Box::new(move || Standing::of(value.copy().map_err(|e| e.to_string())?, &folder, epoch).map_err(|e| e.to_string()))
 }
 
 impl FileLog {
-    /// Over a writer that runs, from what was read back: the feed begins there.
+    /// Over a writer that runs, from what was read back, which is that value: the feed begins there.
     pub fn new(
         writer: JournalWriter<ControllerEvent>,
+        value: Value,
         feed: Arc<Feed>,
         segments: Arc<Segments>,
         failed: fn(&JournalError),
     ) -> Self {
-        Self { writer, feed, segments, failed }
+        Self { writer, value, feed, segments, failed }
     }
 }
 
 impl Log for FileLog {
     fn append(&self, events: Vec<ControllerEvent>, done: Appended) {
         let records = ControllerEvent::records(events, MOST_OF_RECORD, encoded_bytes);
-        let (framed, batch) = (self.writer.frame(&records), self.feed.batch(records));
-        let (feed, failed) = (Arc::clone(&self.feed), self.failed);
+        let framed = self.writer.frame(&records);
+        let (value, feed, failed) = (self.value.clone(), Arc::clone(&self.feed), self.failed);
         self.writer.append_framed(
             framed,
             Box::new(move |outcome| {
-                // Before anybody goes on.
-                let saved = outcome.map(|()| feed.commit(batch)).inspect_err(failed);
+                let commit = || {
+                    // Before anybody goes on, or sees them.
+                    value.advance(&records);
+                    feed.commit(feed.batch(records))
+                };
+                let saved = outcome.map(|()| commit()).inspect_err(failed);
                 done.reply(saved.map_err(|e| AppendError::Failed(e.to_string())));
             }),
         );
@@ -86,6 +89,10 @@ impl Log for FileLog {
 
     fn committed(&self) -> Position {
         self.feed.committed()
+    }
+
+    fn value(&self) -> Value {
+        self.value.clone()
     }
 
     fn oldest(&self) -> Position {

@@ -14,11 +14,17 @@ use garrick_actors::{
             contract::{self, Bench, Opened},
         },
     },
+    job::{record::JobRecord, state::JobEvent},
     node::record::SavedNode,
 };
 use garrick_journal::{Form, Reader};
 use garrick_model::messages::encoded_bytes;
+use garrick_model::{
+    ids::{JobId, Sluid},
+    time::Timestamp,
+};
 use garrick_runtime::ReplyTo;
+use serde_bytes::ByteBuf;
 use std::{
     fs::{self, OpenOptions},
     io::Write as _,
@@ -100,7 +106,7 @@ impl Bench for InFiles {
             gate.pass();
             Ok(())
         });
-        let (log, thread) = start_log(&folder, series, &replayed.progress, self.floor, fence, unexpected).unwrap();
+        let (log, thread) = start_log(&folder, series, replayed.clone(), self.floor, fence, unexpected).unwrap();
         let log = Arc::new(log);
         self.running = Some((Arc::clone(&log), thread));
         Opened { log, replayed }
@@ -238,6 +244,134 @@ fn a_journal_of_an_earlier_version_opens_and_its_positions_stay() {
     fs::remove_file(folder.join("snapshot.3")).unwrap();
     let Opened { log, replayed } = bench.open();
     assert_eq!((log.committed(), replayed.nodes.len()), (Position(9), 7));
+}
+
+/// A number from a seed (xorshift64).
+fn next(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed >> 8
+}
+
+/// A job's record, from what an earlier version saved.
+fn job_record() -> JobRecord {
+    let path: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "journal/tests/data/version-2-controller.journal"].iter().collect();
+    let mut reader = Reader::open(&path).unwrap();
+    loop {
+        let event: ControllerEvent = reader.next_record().unwrap().unwrap().decode().unwrap();
+        if let ControllerEvent::Job { event, .. } = event
+            && let JobEvent::Submitted(record) = *event
+            && record.array.is_none()
+        {
+            return *record;
+        }
+    }
+}
+
+fn submitted(record: &JobRecord, job: u32) -> ControllerEvent {
+    let record = JobRecord { id: JobId(job), sluid: Sluid(u64::from(job)), ..record.clone() };
+    ControllerEvent::Job { job: JobId(job), event: Box::new(JobEvent::Submitted(Box::new(record))) }
+}
+
+/// Snapshots are made while others append: whatever was written, a start comes to what the log has, and to what all events come
+/// to that were ever appended.
+#[test]
+fn a_start_from_a_snapshot_and_the_rest_comes_to_what_all_events_come_to() {
+    let record = job_record();
+    for seed in 1..=4 {
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed);
+        let mut bench = InFiles::new();
+        bench.floor = 20_000;
+        let mut all = bench.open().replayed;
+        let mut snapshots = Vec::new();
+        for round in 0..6 {
+            for _ in 0..60 {
+                let batch: Vec<ControllerEvent> = (0..next(&mut seed) % 4 + 1)
+                    .map(|_| {
+                        let (what, which) = (next(&mut seed) % 5, next(&mut seed) % 700);
+                        match what {
+                            0 | 1 => submitted(&record, u32::try_from(which).unwrap() + 1),
+                            2 => ControllerEvent::Node { node: format!("n{}", which % 9), saved: Box::default() },
+                            3 => ControllerEvent::Partition {
+                                partition: format!("p{}", which % 5),
+                                saved: Box::default(),
+                            },
+                            _ => filler(usize::try_from(which).unwrap()),
+                        }
+                    })
+                    .collect();
+                batch.iter().for_each(|event| all.apply(event).unwrap());
+                assert_eq!(append(bench.log(), batch), all.progress.position);
+            }
+            let value = bench.log().value().copy().unwrap();
+            assert_eq!(value, all);
+            let Opened { log, replayed } = bench.open();
+            // This start is an event, too.
+            all.apply(&ControllerEvent::Started { epoch: bench.epoch }).unwrap();
+            assert_eq!(replayed, all, "round {round}");
+            drop(log);
+            let is_snapshot = |path: &PathBuf| path.extension().is_some() && path.file_stem().unwrap() == "snapshot";
+            snapshots.extend(files(bench.folder.path()).into_iter().filter(is_snapshot));
+        }
+        snapshots.dedup();
+        assert!(snapshots.len() > 3, "{snapshots:?}");
+    }
+}
+
+#[test]
+#[ignore = "prints times: how long commits wait for a snapshot, and how long it takes, from the value and from the files as before"]
+fn snapshots_of_many_jobs() {
+    use std::time::Instant;
+    let (record, jobs) = (job_record(), 100_000);
+    let environment: Vec<ByteBuf> =
+        (0..30).map(|n| ByteBuf::from(format!("VARIABLE_{n}={}", "x".repeat(20)))).collect();
+    let mut bench = InFiles::new();
+    drop(bench.open());
+    for first in (1..=jobs).step_by(1000) {
+        let with_own = |job: u32| {
+            let mut record = record.clone();
+            Arc::make_mut(&mut record.spec).environment = Arc::new(environment.clone());
+            submitted(&record, job)
+        };
+        append(bench.log(), (first..first + 1000).map(with_own).collect());
+    }
+    let folder = bench.folder.path().to_owned();
+    let value = bench.log().value();
+    for round in 0..5 {
+        // As it was made before: of what the closed files say.
+        let (began, mut read) = (Instant::now(), Replayed::default());
+        series::open(&folder, &mut read).unwrap();
+        let reading = began.elapsed();
+        let bytes = crate::journal::replace_as(&folder.join("before"), Form::Epoch(1), read.into_events()).unwrap();
+        let (before, began) = (began.elapsed(), Instant::now());
+        let copy = value.copy().unwrap();
+        let pause = began.elapsed();
+        let began = Instant::now();
+        let same = crate::journal::replace_as(&folder.join("now"), Form::Epoch(1), copy.into_events()).unwrap();
+        let now = began.elapsed();
+        assert_eq!(fs::read(folder.join("before")).unwrap().len(), fs::read(folder.join("now")).unwrap().len());
+        assert_eq!((bytes, jobs as usize), (same, value.jobs().len()));
+        // While a copy is there each change copies what it changes.
+        let copy = value.copy().unwrap();
+        let change = |job: u32| {
+            let began = Instant::now();
+            let event = JobEvent::Eligible { at: Timestamp(i64::from(round)) };
+            value.advance(&[ControllerEvent::Job { job: JobId(job), event: Box::new(event) }]);
+            began.elapsed()
+        };
+        let (mut first, mut second): (Vec<_>, Vec<_>) =
+            (0..1000).map(|n| (change(n * 100 + 1), change(n * 100 + 1))).unzip();
+        first.sort();
+        second.sort();
+        drop(copy);
+        println!(
+            "round {round}: {jobs} jobs, {bytes} bytes: before {before:?} (reading {reading:?}); now commits wait {pause:?} and \
+             writing takes {now:?}; a change meanwhile {:?} (most {:?}), the next of that job {:?}",
+            first[500], first[999], second[500]
+        );
+    }
 }
 
 /// Time of processors that this process has used, its threads together, in ticks of the kernel (100 a second).

@@ -20,9 +20,10 @@ use crate::{
     },
 };
 use garrick_actors::controller::{
+    committed::Committed,
     env::Env,
     event::{ControllerEvent, ReplayError, Replayed},
-    log::{Feed, Progress},
+    log::{Feed, Log as _},
     messages::ControllerMsg,
     ports::{NoJobSubmit, Ports},
     setup,
@@ -169,7 +170,7 @@ impl Fold for Replayed {
     }
 
     fn shortest(self) -> impl Iterator<Item = ControllerEvent> {
-        self.into_events().into_iter()
+        self.into_events()
     }
 
     fn position(&self) -> u64 {
@@ -204,7 +205,7 @@ pub enum Unread {
 }
 
 /// With `-i`: what does not fit is left out.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Forgiving {
     replayed: Replayed,
     left_out: u64,
@@ -243,11 +244,7 @@ impl Fold for Forgiving {
 const SNAPSHOT_FLOOR: u64 = 32 << 20;
 
 /// Reads the journal back and starts its writer.
-fn open_journal(
-    cluster: &Cluster,
-    options: &Options,
-    tenure: &mut Tenure,
-) -> Result<(FileLog, Replayed), ControllerStartError> {
+fn open_journal(cluster: &Cluster, options: &Options, tenure: &mut Tenure) -> Result<FileLog, ControllerStartError> {
     let folder = state_folder(cluster)?;
     let path = series::path(&folder);
     let put_aside = |why: &str| {
@@ -310,10 +307,9 @@ fn open_journal(
             tracing::warn!(file = %mark.display(), error = %e, "removing the mark of that");
         }
     }
-    let (log, _thread) =
-        start_log(&folder, opened, &replayed.progress, SNAPSHOT_FLOOR, fence_of(tenure), end_with_the_log)
-            .map_err(ControllerStartError::Thread)?;
-    Ok((log, replayed))
+    let (log, _thread) = start_log(&folder, opened, replayed, SNAPSHOT_FLOOR, fence_of(tenure), end_with_the_log)
+        .map_err(ControllerStartError::Thread)?;
+    Ok(log)
 }
 
 fn fence_of(tenure: &Tenure) -> journal::Fence {
@@ -327,21 +323,22 @@ fn end_with_the_log(error: &JournalError) {
     std::process::exit(1);
 }
 
-/// Starts the writer of a series that was begun, and the log over it. The handle ends when the log is gone and all is written.
+/// Starts the writer of a series that was begun and came to that, and the log over it. The handle ends when the log is gone and all is written.
 pub(super) fn start_log(
     folder: &Path,
     opened: Series,
-    progress: &Progress,
+    replayed: Replayed,
     floor: u64,
     fence: journal::Fence,
     failed: fn(&JournalError),
 ) -> std::io::Result<(FileLog, JoinHandle<()>)> {
-    let feed = Arc::new(Feed::new(progress.clone()));
+    let feed = Arc::new(Feed::new(replayed.progress.clone()));
+    let value = Committed::new(replayed);
     let segments = Arc::clone(&opened.segments);
-    let head = log::next_head(&feed, folder, opened.epoch);
-    let shortener = Shortener::new::<Replayed>(folder, floor, &opened, head);
+    let standing = log::standing(&value, folder, opened.epoch);
+    let shortener = Shortener::new(folder, floor, &opened, standing);
     let (writer, thread) = JournalWriter::start(&series::path(folder), opened.into(), Some(shortener), fence)?;
-    Ok((FileLog::new(writer, feed, segments, failed), thread))
+    Ok((FileLog::new(writer, value, feed, segments, failed), thread))
 }
 
 /// How often a controller that has nothing to write looks whether its folder is still its own.
@@ -363,7 +360,7 @@ fn unread(cause: Unread, path: &Path) -> ControllerStartError {
 }
 
 /// Who administrates must be known before anybody is served; who owns the jobs that are there is asked meanwhile.
-async fn first_names(names: &Names, config: &Config, replayed: &Replayed) {
+async fn first_names(names: &Names, config: &Config, committed: &Committed) {
     let by_name = [&config.slurm_user, &config.slurmd_user].map(|name| Question::UserCalled(name.clone()));
     names.prepare(&by_name).await;
     let slurm_user = names.uid_called(&config.slurm_user);
@@ -373,7 +370,8 @@ async fn first_names(names: &Names, config: &Config, replayed: &Replayed) {
     let administrators = [Some(0), Some(users::effective_uid()), slurm_user];
     let questions: Vec<Question> = administrators.into_iter().flatten().map(Question::User).collect();
     names.prepare(&questions).await;
-    let owners: BTreeSet<u32> = replayed.jobs.values().map(|record| record.owner.uid).collect();
+    let owners = committed.jobs().into_iter().filter_map(|job| committed.look(job, |record| record.owner.uid));
+    let owners: BTreeSet<u32> = owners.collect();
     names.ask(owners.into_iter().map(Question::User));
 }
 
@@ -395,7 +393,7 @@ pub async fn start(
     let audit = AuditLog::start(audit_path.as_deref())
         .map_err(|cause| ControllerStartError::Folder { path: audit_path.clone().unwrap_or_default(), cause })?;
     let keys = keys(cluster)?;
-    let (log, replayed) = open_journal(cluster, options, &mut tenure)?;
+    let log = open_journal(cluster, options, &mut tenure)?;
     let fence = tenure.fence();
     actix_rt::spawn(async move {
         while end_if_fenced(&fence).is_ok() {
@@ -426,7 +424,7 @@ pub async fn start(
     cluster.note_conf();
 
     let names = Names::of_this_host().map_err(ControllerStartError::Thread)?;
-    first_names(&names, &cluster.config, &replayed).await;
+    first_names(&names, &cluster.config, &log.value()).await;
     let process = Arc::new(ThisProcess {
         names: names.clone(),
         cluster: cluster.clone(),
@@ -448,10 +446,10 @@ pub async fn start(
         audit: Arc::new(audit),
         job_submit: Arc::new(NoJobSubmit),
     };
-    let jobs = replayed.jobs.len();
+    let jobs = ports.log.value().jobs().len();
     let random = || u32::try_from(garrick_model::ids::RequestId::random().0 >> 32).unwrap_or(0);
     let setup::Controller { front, epoch, env } =
-        setup::start_replayed(system, Arc::clone(&cluster.config), ports, replayed, options.recover, random);
+        setup::start(system, Arc::clone(&cluster.config), ports, options.recover, random);
     let nodes = env.config().nodes.len();
     let _ = actors.set(Arc::clone(&env));
     nodes_are_known.send_replace(true);

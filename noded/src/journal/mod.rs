@@ -14,5 +14,5 @@ mod writer;
 pub use garrick_journal::{Form, JournalError, Opened, VERSION, open, replace, replace_as};
 pub use log::{Log, Synced, Written};
 pub use segments::{Found, Segments};
-pub use series::{Fold, Head, Series, Shortener};
+pub use series::{Close, Fold, Series, Shortener, Standing};
 pub use writer::{Begun, Done, Fence, JournalWriter, mark as failure_mark};

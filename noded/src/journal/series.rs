@@ -7,9 +7,9 @@
 //! | `snapshot.N` | the shortest journal that comes to the same as all files up to `journal.N` |
 //!
 //! Reading back is: the newest snapshot, the closed files after it in order, `journal`. When `journal` has grown beyond a
-//! limit its writer closes it and begins a new one, and a thread beside it makes the next snapshot out of the files alone:
-//! nothing waits for it. The snapshot before and its files stay until the one after next is made, as a way back, and closed files
-//! stay for those who have not read them yet and said that they will.
+//! limit its writer closes it and begins a new one, and a thread beside it writes the next snapshot out of what the writer's records
+//! came to at that place ([`Standing`]): nothing waits for it. The snapshot before and its files stay until the one after next is
+//! made, as a way back, and closed files stay for those who have not read them yet and said that they will.
 
 use crate::journal::{Begun, segments::Segments};
 use garrick_journal::{Form, Journal, JournalError, Late, Reader, VERSION, open_after, replace_as, sync_parent};
@@ -27,7 +27,7 @@ use std::{
 };
 
 /// What records come to, and the shortest sequence of records that comes to the same.
-pub trait Fold: Default {
+pub trait Fold: Clone + Default + Send + 'static {
     /// A record.
     type Record: Serialize + DeserializeOwned + Send + 'static;
     /// A record that does not fit those before it.
@@ -187,15 +187,11 @@ impl Series {
     /// Goes on in a new `journal` behind whoever may still have this one open and append to it, and puts all that the closed files
     /// say into a snapshot. On an error they stay as they are.
     pub fn leave_behind<F: Fold>(&mut self, folder: &Path, state: &F) -> Result<(), String> {
-        let mut head = Head { position: state.position(), bytes: Vec::new() };
-        let record = state.head();
-        if let Some(record) = &record {
-            Form::Epoch(self.epoch).frame(&path(folder), record, &mut head.bytes).map_err(|e| e.to_string())?;
-        }
-        let (number, journal) = close(folder, &head, &self.segments).map_err(|e| e.to_string())?;
+        let standing = Standing::of(state.clone(), folder, self.epoch).map_err(|e| e.to_string())?;
+        let (number, journal) = close(folder, &standing, &self.segments).map_err(|e| e.to_string())?;
         (self.file, self.version, self.end) = (journal.file, journal.version, journal.end);
-        self.says_position = record.is_some();
-        (self.snapshot, self.unfolded) = (make_snapshot::<F>(folder, number, &self.segments)?, 0);
+        self.says_position = !standing.head.is_empty();
+        (self.snapshot, self.unfolded) = (make_snapshot(folder, number, standing, &self.segments)?, 0);
         Ok(())
     }
 
@@ -205,13 +201,31 @@ impl Series {
     }
 }
 
-/// What a file begins with.
-#[derive(Debug, Default)]
-pub struct Head {
-    /// Position of the last event before it.
-    pub position: u64,
-    /// Records that say so, as bytes.
-    pub bytes: Vec<u8>,
+/// Writes a snapshot in that place. Returns its length in bytes.
+type Write = Box<dyn FnOnce(&Path) -> Result<u64, JournalError> + Send>;
+
+/// What all records of a series come to at a place between two of them.
+pub struct Standing {
+    /// Position of the last event.
+    position: u64,
+    /// What the next file begins with, as bytes.
+    head: Vec<u8>,
+    /// See [`Fold::slowest`].
+    slowest: Option<(String, u64)>,
+    write: Write,
+}
+
+impl Standing {
+    /// As that value has it, for the series in that folder. What is written bears that epoch: a start from the snapshot alone knows it.
+    pub fn of<F: Fold>(state: F, folder: &Path, epoch: u64) -> Result<Self, JournalError> {
+        let (position, slowest) = (state.position(), state.slowest());
+        let (form, mut head) = (Form::Epoch(epoch), Vec::new());
+        if let Some(record) = state.head() {
+            form.frame(&path(folder), &record, &mut head)?;
+        }
+        let write: Write = Box::new(move |snapshot| replace_as(snapshot, form, state.shortest()));
+        Ok(Self { position, head, slowest, write })
+    }
 }
 
 /// `StateSaveLocation/journal`, and its relatives.
@@ -302,18 +316,18 @@ fn read_closed<F: Fold>(path: &Path, state: &mut F, closed: &mut Closed) -> Resu
 
 /// Closes `journal`, which is on disk as a whole, and begins a new one. Returns the number of the closed one. On an error the
 /// journal goes on as it is.
-fn close(folder: &Path, head: &Head, segments: &Segments) -> Result<(u64, Journal), JournalError> {
+fn close(folder: &Path, at: &Standing, segments: &Segments) -> Result<(u64, Journal), JournalError> {
     let (path, next) = (path(folder), folder.join("journal.next"));
     let number = Files::find(folder)?.last() + 1;
     let _ = fs::remove_file(&next);
     let mut journal = open_after(&next, 0, |()| Ok::<_, JournalError>(()))?;
-    if !head.bytes.is_empty() {
-        journal.file.write_all(&head.bytes).map_err(|e| JournalError::io("write", &next, &e))?;
+    if !at.head.is_empty() {
+        journal.file.write_all(&at.head).map_err(|e| JournalError::io("write", &next, &e))?;
         journal.file.sync_data().map_err(|e| JournalError::io("sync", &next, &e))?;
-        journal.end += head.bytes.len() as u64;
+        journal.end += at.head.len() as u64;
     }
     let closed = folder.join(format!("journal.{number}"));
-    segments.close(number, head.position, || {
+    segments.close(number, at.position, || {
         fs::rename(&path, &closed).map_err(|e| JournalError::io("close", &path, &e))?;
         if let Err(e) = fs::rename(&next, &path) {
             // Back to how it was: what is appended must be where it is looked for.
@@ -350,8 +364,8 @@ pub fn put_aside(folder: &Path, why: &str) -> std::io::Result<Option<PathBuf>> {
     Ok(Some(aside))
 }
 
-/// Says what the next file is to begin with, when all that was appended has been answered.
-pub type NextHead = Box<dyn FnMut() -> Result<Head, JournalError> + Send>;
+/// Says what stands, when all that was appended has been answered.
+pub type Close = Box<dyn FnMut() -> Result<Standing, String> + Send>;
 
 /// Makes snapshots in threads of their own, one at a time. Held by the writer.
 pub struct Shortener {
@@ -364,24 +378,22 @@ pub struct Shortener {
     snapshot: Arc<AtomicU64>,
     /// Makes a snapshot, or has.
     work: Option<JoinHandle<()>>,
-    make: fn(&Path, u64, &Segments) -> Result<u64, String>,
     segments: Arc<Segments>,
-    head: NextHead,
+    standing: Close,
 }
 
 impl Shortener {
     /// For a series that was just read back. `floor`: bytes appended between two snapshots at least; a snapshot is also not
     /// made before as much was appended as the last one holds, so that writing them never costs more than the journal does.
-    pub fn new<F: Fold>(folder: &Path, floor: u64, opened: &Series, head: NextHead) -> Self {
+    pub fn new(folder: &Path, floor: u64, opened: &Series, standing: Close) -> Self {
         Self {
             folder: folder.to_owned(),
             floor,
             unfolded: opened.unfolded,
             snapshot: Arc::new(AtomicU64::new(opened.snapshot)),
             work: None,
-            make: make_snapshot::<F>,
             segments: Arc::clone(&opened.segments),
-            head,
+            standing,
         }
     }
 
@@ -394,12 +406,13 @@ impl Shortener {
 
     /// Closes `journal`, which is on disk as a whole, begins a new one, and has the next snapshot made. On an error the
     /// journal goes on as it is, and this is tried again after as many bytes more.
-    pub fn close(&mut self) -> Result<File, JournalError> {
+    pub fn close(&mut self) -> Result<File, String> {
         self.unfolded = 0;
-        let (number, journal) = close(&self.folder, &(self.head)()?, &self.segments)?;
-        let (folder, make, snapshot) = (self.folder.clone(), self.make, Arc::clone(&self.snapshot));
+        let standing = (self.standing)()?;
+        let (number, journal) = close(&self.folder, &standing, &self.segments).map_err(|e| e.to_string())?;
+        let (folder, snapshot) = (self.folder.clone(), Arc::clone(&self.snapshot));
         let segments = Arc::clone(&self.segments);
-        let work = move || match make(&folder, number, &segments) {
+        let work = move || match make_snapshot(&folder, number, standing, &segments) {
             Ok(bytes) => snapshot.store(bytes, Ordering::Relaxed),
             Err(error) => tracing::error!(error, "no snapshot of the journal was made; its files stay"),
         };
@@ -418,19 +431,14 @@ impl Drop for Shortener {
     }
 }
 
-/// Makes `snapshot.N` and removes what it and the one before it make superfluous, but for what somebody has still to read.
-/// Returns its length in bytes.
-fn make_snapshot<F: Fold>(folder: &Path, number: u64, segments: &Segments) -> Result<u64, String> {
-    let files = Files::find(folder).map_err(|e| e.to_string())?;
-    let (mut state, mut closed) = (F::default(), Closed::default());
-    for (_, path) in files.to_read(folder).map_err(|e| e.to_string())? {
-        read_closed(path, &mut state, &mut closed).map_err(|e| e.to_string())?;
-    }
-    // As these files say it: whoever came later begins behind them, and nobody goes back.
-    let slowest = state.slowest();
+/// Makes `snapshot.N` of what stood when `journal.N` was closed, and removes what it and the one before it make superfluous, but for
+/// what somebody has still to read. Returns its length in bytes.
+fn make_snapshot(folder: &Path, number: u64, at: Standing, segments: &Segments) -> Result<u64, String> {
+    let Standing { slowest, write, .. } = at;
     let path = folder.join(format!("snapshot.{number}"));
-    // With the epoch that they came to: a start from this file alone knows it.
-    let bytes = replace_as(&path, Form::Epoch(closed.epoch), state.shortest()).map_err(|e| e.to_string())?;
+    let bytes = write(&path).map_err(|e| e.to_string())?;
+    let mut files = Files::find(folder).map_err(|e| e.to_string())?;
+    files.snapshots.remove(&number);
     let before = files.snapshots.last_key_value().map_or(0, |(number, _)| *number);
     let unlink = |path: &PathBuf| fs::remove_file(path).map_err(|e| format!("cannot remove {}: {e}", path.display()));
     files.snapshots.range(..before).try_for_each(|(_, path)| unlink(path))?;
@@ -456,10 +464,10 @@ mod tests {
     use super::*;
     use crate::{journal::JournalWriter, kernel::scratch::Scratch};
     use garrick_journal::replace;
-    use std::sync::mpsc::channel;
+    use std::sync::{Mutex, mpsc::channel};
 
     /// Sums by key: the shortest form has one record for each.
-    #[derive(Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     struct Sums(BTreeMap<u8, u64>);
 
     impl Fold for Sums {
@@ -551,8 +559,8 @@ mod tests {
         let (mut late, epoch) = (older.file.try_clone().unwrap(), older.epoch);
         let (writer, thread) = start(dir.path(), older, None);
         answer(&writer, (1, 1)).unwrap();
-        let (mut newer, _) = begin(dir.path());
-        newer.leave_behind(dir.path(), &Sums::default()).unwrap();
+        let (mut newer, sums) = begin(dir.path());
+        newer.leave_behind(dir.path(), &sums).unwrap();
         assert_eq!(names(dir.path()), ["journal", "journal.1", "snapshot.1"]);
         let said = answer(&writer, (1, 10)).unwrap_err();
         assert!(said.contains("it is no longer the file of that name"), "{said}");
@@ -645,13 +653,22 @@ mod tests {
 
     /// Appends `records` of (number mod 4, number), with a snapshot every `floor` bytes at the soonest.
     fn append(folder: &Path, floor: u64, records: u64) {
-        let (opened, _) = begin(folder);
-        let shortener = Shortener::new::<Sums>(folder, floor, &opened, Box::new(|| Ok(Head::default())));
+        let (opened, sums) = begin(folder);
+        // Advanced as its records are answered.
+        let (epoch, path, sums) = (opened.epoch, folder.to_owned(), Arc::new(Mutex::new(sums)));
+        let stands = Arc::clone(&sums);
+        let standing =
+            move || Standing::of(stands.lock().unwrap().clone(), &path, epoch).map_err(|e: JournalError| e.to_string());
+        let shortener = Shortener::new(folder, floor, &opened, Box::new(standing));
         let (writer, thread) = start(folder, opened, Some(shortener));
         let (tell, told) = channel();
         for number in 0..records {
-            let tell = tell.clone();
-            writer.append(&[((number % 4) as u8, number)], Box::new(move |outcome| tell.send(outcome).unwrap()));
+            let (tell, sums, record) = (tell.clone(), Arc::clone(&sums), ((number % 4) as u8, number));
+            let done = move |outcome: Result<(), JournalError>| {
+                sums.lock().unwrap().fold(record).unwrap();
+                tell.send(outcome).unwrap();
+            };
+            writer.append(&[record], Box::new(done));
             // One at a time: many groups, and with them many chances to close a file.
             told.recv().unwrap().unwrap();
         }
@@ -682,6 +699,10 @@ mod tests {
         let put = |name: &str, records: &[(u8, u64)]| {
             replace(&at(name), records).unwrap();
         };
+        let snapshot = |number, sums: &Sums| {
+            let standing = Standing::of(sums.clone(), folder.path(), 1).unwrap();
+            make_snapshot(folder.path(), number, standing, &Segments::new(folder.path())).unwrap();
+        };
         put("journal", &[(1, 1), (2, 2)]);
         let whole = read(folder.path());
         // Closed, and the next not begun.
@@ -692,13 +713,13 @@ mod tests {
         fs::write(at("snapshot.1.new"), b"GARRICKJ").unwrap();
         assert_eq!(read(folder.path()), whole);
         // The snapshot there, and what it stands for not removed.
-        make_snapshot::<Sums>(folder.path(), 1, &Segments::new(folder.path())).unwrap();
+        snapshot(1, &whole);
         assert_eq!(names(folder.path()), ["journal", "journal.1", "journal.next", "snapshot.1"]);
         assert_eq!(read(folder.path()), whole);
         // The next closed file, before its snapshot.
         put("journal.2", &[(1, 1)]);
         assert_eq!(read(folder.path()).0, BTreeMap::from([(1, 2), (2, 2)]));
-        make_snapshot::<Sums>(folder.path(), 2, &Segments::new(folder.path())).unwrap();
+        snapshot(2, &read(folder.path()));
         assert_eq!(read(folder.path()).0, BTreeMap::from([(1, 2), (2, 2)]));
         // The newest snapshot given up: the one before and its files say the same.
         fs::remove_file(at("snapshot.2")).unwrap();

@@ -313,13 +313,13 @@ impl Writing {
         if !shortener.appended(appended) {
             return;
         }
-        let synced = self.file.sync_data().map_err(|e| JournalError::io("sync", &self.path, &e));
+        let synced = self.file.sync_data().map_err(|e| JournalError::io("sync", &self.path, &e).to_string());
         match synced.and_then(|()| shortener.close()) {
             Ok(file) => {
                 self.end = file.metadata().map_or(0, |found| found.len());
                 self.file = file;
             }
-            Err(e) => tracing::error!(error = %e, "the journal was not shortened; it goes on growing"),
+            Err(error) => tracing::error!(error, "the journal was not shortened; it goes on growing"),
         }
     }
 }

@@ -128,7 +128,7 @@ impl World {
         };
         let shortened = self.random.one_in_thousand(500);
         if shortened {
-            self.disk.replace(&replayed.clone().into_events());
+            self.disk.replace(&replayed.clone().into_events().collect::<Vec<_>>());
         }
         self.accountant_again(&came_through, &replayed.progress, shortened);
         self.replayed = replayed.clone();

@@ -44,6 +44,7 @@ pub fn keeps_its_promises<B: Bench>(bench: impl Fn() -> B) {
     positions_have_no_gaps(&mut bench());
     whoever_falls_far_behind_misses_nothing(&mut bench());
     nothing_is_read_before_it_is_committed(&mut bench());
+    the_value_is_what_the_committed_events_come_to(&mut bench());
     what_was_answered_outlasts_every_crash_and_is_seen_once(&mut bench());
     purging_waits_for_the_slowest_that_is_registered(&mut bench());
     followers_are_told_what_is_not_there(&mut bench());
@@ -110,6 +111,50 @@ fn seen(follower: &mut Follower) -> Vec<u32> {
 
 fn from(log: &dyn Log, position: Position) -> Follower {
     log.subscribe(position).expect("it can be followed")
+}
+
+fn value(log: &dyn Log) -> Replayed {
+    log.value().copy().expect("all events fit")
+}
+
+/// The value has an event before whoever appended it is answered, and none that is not committed; after a crash it is what was there.
+pub fn the_value_is_what_the_committed_events_come_to(bench: &mut impl Bench) {
+    let Opened { log, mut replayed } = bench.open();
+    assert_eq!(value(&*log), replayed);
+    for batch in [0..1, 1..4, 4..4, 4..6] {
+        let (tell, told) = channel();
+        let seen = Arc::clone(&log);
+        let done = ReplyTo::calling(move |answer: Result<_, _>| {
+            let _ = tell.send((answer.ok(), value(&*seen)));
+        });
+        log.append(events(batch.clone()), done);
+        events(batch).iter().for_each(|event| replayed.apply(event).expect("it fits"));
+        let (answer, then) = told.recv().expect("an append is answered");
+        assert_eq!(answer, Some(Ok(replayed.progress.position)));
+        assert_eq!(then, replayed);
+    }
+    tell(&*log, |log, done| log.register("reader", done));
+    assert_eq!(value(&*log).progress.followers, log.followers());
+    let before = value(&*log);
+    if bench.hold() {
+        let answer = send(&*log, events(6..8));
+        assert_eq!((answer.try_recv(), value(&*log)), (Err(TryRecvError::Empty), before.clone()));
+        bench.settle();
+        answer.recv().expect("an append is answered").expect("an append is committed");
+    }
+    // A copy stays what it was.
+    assert!(!before.partitions.contains_key("event 6"));
+    let last = value(&*log);
+    drop(log);
+    let mut point = 0;
+    while bench.crash(events(8..13), point) {
+        let Opened { log, replayed } = bench.open();
+        assert_eq!(value(&*log), replayed);
+        assert!(last.partitions.keys().all(|name| replayed.partitions.contains_key(name)));
+        drop(log);
+        point += 1;
+    }
+    assert!(point > 0);
 }
 
 /// The answer to an append is the position of its last event; events inside of what is saved at once count each.

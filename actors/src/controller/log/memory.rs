@@ -2,7 +2,10 @@
 //! loses its leadership and dies at the points that its driver chooses. Nothing in it depends on time or on threads.
 
 use super::{AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, Position, Progress};
-use crate::controller::event::ControllerEvent;
+use crate::controller::{
+    committed::Committed as Value,
+    event::{ControllerEvent, Replayed},
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -38,6 +41,7 @@ struct State {
 pub struct MemoryLog {
     state: Arc<Mutex<State>>,
     saved: Arc<Mutex<Saved>>,
+    value: Value,
     feed: Arc<Feed>,
 }
 
@@ -53,11 +57,14 @@ impl Default for MemoryLog {
 
 impl MemoryLog {
     fn of(saved: Arc<Mutex<Saved>>) -> Self {
-        let mut progress = Progress::default();
+        let mut replayed = Replayed::default();
         for record in &locked(&saved).records {
-            progress.note(record);
+            if let Err(error) = replayed.apply(record) {
+                tracing::error!(%error, "log.event_does_not_fit");
+            }
         }
-        Self { state: Arc::default(), saved, feed: Arc::new(Feed::new(progress)) }
+        let feed = Arc::new(Feed::new(replayed.progress.clone()));
+        Self { state: Arc::default(), saved, value: Value::new(replayed), feed }
     }
 
     /// All events that are committed, and what was said of the log itself.
@@ -94,6 +101,7 @@ impl MemoryLog {
         // Before those hear of it who follow.
         let mut saved = locked(&self.saved);
         saved.records.extend_from_slice(&events);
+        self.value.advance(&events);
         drop(saved);
         self.feed.commit(self.feed.batch(events))
     }
@@ -186,6 +194,10 @@ impl Log for MemoryLog {
 
     fn committed(&self) -> Position {
         self.feed.committed()
+    }
+
+    fn value(&self) -> Value {
+        self.value.clone()
     }
 
     fn oldest(&self) -> Position {

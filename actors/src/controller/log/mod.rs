@@ -16,7 +16,10 @@ pub mod feed;
 pub mod memory;
 pub mod progress;
 
-use super::event::{ControllerEvent, Following};
+use super::{
+    committed::Committed as Value,
+    event::{ControllerEvent, Following},
+};
 pub use feed::{Committed, Feed, Follower, Past};
 use garrick_runtime::ReplyTo;
 pub use progress::{Position, Progress};
@@ -106,6 +109,10 @@ pub trait Log: Send + Sync + 'static {
 
     /// The last position that is committed; 0: none.
     fn committed(&self) -> Position;
+
+    /// What all events that are committed come to, when it was opened and ever since: advanced before an append is answered and
+    /// before a follower sees its events.
+    fn value(&self) -> Value;
 
     /// The oldest position that can be followed from; the next one where there is none.
     fn oldest(&self) -> Position;
