@@ -145,7 +145,7 @@ impl World {
         if self.scheduler.making.is_some() {
             return self.scheduler.waiting.push_back(input);
         }
-        if !self.is_calm() && self.random.one_in_thousand(self.mix.owners_fail) {
+        if self.fails_over_it(1) {
             self.ledger.counts.add("scheduler failed");
             return self.start_scheduler();
         }
