@@ -58,6 +58,8 @@ mod forgers;
 mod heterogeneous;
 pub mod ledger;
 mod lives;
+#[cfg(test)]
+mod log_test;
 mod machine;
 pub mod meetings;
 mod mix;
