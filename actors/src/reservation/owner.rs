@@ -51,7 +51,10 @@ pub enum ReservationAsk {
 #[derive(Clone, Debug)]
 pub enum ReservationInput {
     /// A life begins.
-    Begun,
+    Begun {
+        /// Names of what is shown. An earlier life may have failed before it took back what it had ended.
+        shown: BTreeSet<String>,
+    },
     /// Somebody asks.
     Asked {
         /// Request.
@@ -145,10 +148,12 @@ impl Owner for ReservationsCore {
 
     fn handle(&mut self, now: Timestamp, _: &mut dyn FreshIds, input: ReservationInput, out: &mut Out<Self>) {
         match input {
-            ReservationInput::Begun => {
+            ReservationInput::Begun { mut shown } => {
                 self.looked = now;
-                let shown: Vec<Reservation> = self.list().cloned().collect();
-                out.extend(shown.into_iter().map(shows));
+                let all: Vec<Reservation> = self.list().cloned().collect();
+                shown.retain(|name| all.iter().all(|one| one.name != *name));
+                out.extend(shown.into_iter().map(|name| Effect::Publish(Changed { name, saved: None })));
+                out.extend(all.into_iter().map(shows));
                 self.look(out);
             }
             ReservationInput::Asked { request, ask } => {

@@ -45,7 +45,7 @@ impl Shell for ReservationsCore {
 
     fn name(input: &ReservationInput) -> &'static str {
         match input {
-            ReservationInput::Begun => "Begun",
+            ReservationInput::Begun { .. } => "Begun",
             ReservationInput::Asked { .. } => "Ask",
             ReservationInput::Tick => "Tick",
             ReservationInput::Seen(_) => "Seen",
@@ -69,7 +69,8 @@ impl Shell for ReservationsCore {
     }
 
     fn begin(&mut self, (): &mut (), env: &Env, now: Timestamp, out: &mut Out<Self>) {
-        self.handle(now, &mut env.ids.clone(), ReservationInput::Begun, out);
+        let shown = env.boards.reservations.list().iter().map(|shown| shown.name.clone()).collect();
+        self.handle(now, &mut env.ids.clone(), ReservationInput::Begun { shown }, out);
     }
 
     fn hand(&self, (): &mut (), gift: Infallible) {

@@ -3,6 +3,7 @@
 use super::{
     disk::{Append, Writer},
     ledger::Ledger,
+    lives::Lives,
     mutation::Mutation,
     world::{Happening, Place, World},
 };
@@ -59,8 +60,7 @@ impl World {
         self.epoch = replayed.epoch + 1;
         self.ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
         self.shown_jobs.clear();
-        self.lives.clear();
-        self.node_lives = vec![0; self.config.nodes.len()];
+        self.lives = Lives { nodes: vec![0; self.config.nodes.len()], ..Lives::default() };
         self.unheard.clear();
         self.jobs.clear();
         self.nodes.clear();
@@ -95,8 +95,8 @@ impl World {
             self.nodes[node].resume(clock, &mut out);
             self.node_effects(node, out);
         }
-        self.start_partitions(&replayed);
-        self.start_reservations(replayed.reservations);
+        self.start_partitions();
+        self.start_reservations();
         self.licenses = LicenseAccount::default();
         self.licenses.configure(&self.config.licenses, &self.config.hres);
         for record in replayed.jobs.into_values() {
@@ -204,26 +204,20 @@ impl World {
     pub(super) fn is_saved(&mut self, owner: Writer, batch: u64) {
         match owner {
             Writer::Job(job) => {
-                let life = self.lives.get(&job).copied().unwrap_or(0);
+                let life = self.lives.jobs.get(&job).copied().unwrap_or(0);
                 if let Some(outbox) = self.outboxes.jobs.get_mut(&job).filter(|_| batch >> 32 == life) {
                     outbox.saved(batch & u64::from(u32::MAX));
                 }
                 self.flush_job(job);
             }
             Writer::Node(node) => {
-                if batch >> 32 == self.node_lives[node] {
+                if batch >> 32 == self.lives.nodes[node] {
                     self.outboxes.nodes[node].saved(batch & u64::from(u32::MAX));
                 }
                 self.flush_node(node);
             }
-            Writer::Reservations => {
-                self.outboxes.reservations.saved(batch);
-                self.flush_reservations();
-            }
-            Writer::Partition(partition) => {
-                self.outboxes.partitions[partition].saved(batch);
-                self.flush_partition(partition);
-            }
+            Writer::Reservations => self.reservations_are_saved(batch),
+            Writer::Partition(partition) => self.partition_is_saved(partition, batch),
             Writer::Front(_) | Writer::Start => {}
         }
     }
@@ -287,7 +281,7 @@ impl World {
         let mutated = if self.mutation.is_some() { self.as_job_hears(job, input) } else { Some(input) };
         let Some(input) = mutated else { return };
         let clock = self.clock();
-        if !self.is_calm() && self.jobs.contains_key(&job) && self.random.one_in_thousand(self.mix.owners_fail) {
+        if self.jobs.contains_key(&job) && self.fails_over_it(1) {
             return self.owner_fails(job);
         }
         let Some(core) = self.jobs.get_mut(&job) else {
@@ -320,7 +314,7 @@ impl World {
         if leftover.forgotten {
             self.ledger.counts.add("owner of a forgotten job failed");
         }
-        let life = self.lives.entry(job).or_insert(0);
+        let life = self.lives.jobs.entry(job).or_insert(0);
         *life += 1;
         let mut outbox = Outbox::default();
         // Behind all that the failed one recorded.
@@ -399,7 +393,7 @@ impl World {
                 outbox.saved(batch);
             }
             // An answer for an earlier owner is dropped.
-            let life = self.lives.get(&job).copied().unwrap_or(0);
+            let life = self.lives.jobs.get(&job).copied().unwrap_or(0);
             self.append(Writer::Job(job), batch | life << 32, events);
         }
         self.flush_job(job);
@@ -419,7 +413,7 @@ impl World {
         let before = self.holds_of(node);
         let mutated = if self.mutation.is_some() { self.as_node_hears(node, input) } else { Some(input) };
         let Some(input) = mutated else { return };
-        if !self.is_calm() && self.random.one_in_thousand(self.mix.owners_fail) {
+        if self.fails_over_it(1) {
             return self.node_owner_fails(node);
         }
         let (mut out, clock, was_down) = (Vec::new(), self.clock(), self.nodes[node].saved().down.is_some());
@@ -450,10 +444,10 @@ impl World {
     /// A node's owner panics over what it is told, as [`Self::owner_fails`] for a job.
     fn node_owner_fails(&mut self, node: usize) {
         self.meets_node("owner of a node failed", node);
-        self.node_lives[node] += 1;
+        self.lives.nodes[node] += 1;
         let mut outbox = Outbox::default();
         // Behind all that the failed one recorded.
-        let batch = outbox.push_unsaved(Vec::new()) | self.node_lives[node] << 32;
+        let batch = outbox.push_unsaved(Vec::new()) | self.lives.nodes[node] << 32;
         self.outboxes.nodes[node] = outbox;
         self.append(Writer::Node(node), batch, Vec::new());
         let own = format!("node {node} ");
@@ -469,7 +463,7 @@ impl World {
 
     fn node_effects(&mut self, node: usize, out: Vec<NodeEffect>) {
         if let Some((batch, events)) = Turn::<NodeCore>::of(out).queue(&mut self.outboxes.nodes[node]) {
-            self.append(Writer::Node(node), batch | self.node_lives[node] << 32, events);
+            self.append(Writer::Node(node), batch | self.lives.nodes[node] << 32, events);
         }
         self.flush_node(node);
     }

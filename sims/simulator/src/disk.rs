@@ -128,6 +128,28 @@ impl Disk {
         Offered::Refused(why)
     }
 
+    /// Why it takes nothing new at that time.
+    #[cfg(test)]
+    pub(super) fn refuses(&self, now: Timestamp) -> Option<AppendError> {
+        self.moods.now.as_ref().filter(|(_, until)| now < *until).map(|(why, _)| why.clone())
+    }
+
+    /// From now on it takes nothing new for this, or takes it again.
+    #[cfg(test)]
+    pub(super) fn refuse(&mut self, why: Option<AppendError>) {
+        self.moods.now = why.map(|why| (why, Timestamp(i64::MAX)));
+    }
+
+    /// One without moods, and with whoever follows.
+    #[cfg(test)]
+    pub(super) fn steady() -> Self {
+        let mut disk = Self::new(false, 0);
+        disk.moods.often = 0;
+        disk.followed = Some(Followed::new());
+        disk.say.clear();
+        disk
+    }
+
     /// True this many times in a thousand.
     pub(super) fn has_a_mind(&mut self, times: u32) -> bool {
         self.moods.random.one_in_thousand(times)
@@ -204,25 +226,37 @@ impl Disk {
         }
     }
 
-    /// The process dies, or its machine.
+    /// The process dies, or its machine, and the next one reads what is left.
     pub(super) fn crash(&mut self, random: &mut Random) -> Result<Left, JournalError> {
+        let unsure = self.unsure();
+        let kept = match random.between(0, 3) {
+            0 => 0,
+            1 => unsure,
+            _ => random.between(0, u32::try_from(unsure).unwrap_or(u32::MAX)) as usize,
+        };
+        self.die(kept, kept == 0 && random.one_in_thousand(200));
+        self.read()
+    }
+
+    /// Bytes that are being written.
+    pub(super) fn unsure(&self) -> usize {
+        self.writing.iter().map(|append| append.bytes.len()).sum()
+    }
+
+    /// Of what was being written so many bytes are there. `blank`: a file system has noted the new length, and not written the data.
+    pub(super) fn die(&mut self, kept: usize, blank: bool) {
         self.waiting.clear();
         self.entering.clear();
         self.say.clear();
-        let mut unsure = Vec::new();
-        for append in std::mem::take(&mut self.writing) {
-            unsure.extend(append.bytes);
-        }
-        let kept = match random.between(0, 3) {
-            0 => 0,
-            1 => unsure.len(),
-            _ => random.between(0, u32::try_from(unsure.len()).unwrap_or(u32::MAX)) as usize,
-        };
+        let unsure: Vec<u8> = std::mem::take(&mut self.writing).into_iter().flat_map(|append| append.bytes).collect();
         self.image.extend_from_slice(&unsure[..kept]);
-        // A file system may have noted the new length and not written the data.
-        if kept == 0 && random.one_in_thousand(200) {
-            self.image.resize(self.image.len() + unsure.len(), 0);
+        if blank {
+            self.image.resize(self.image.len() + unsure.len() - kept, 0);
         }
+    }
+
+    /// What the next process finds.
+    pub(super) fn read(&mut self) -> Result<Left, JournalError> {
         let mut reader = Reader::new(&self.image[..], Path::new(PATH), self.image.len() as u64)?;
         let mut events = Vec::new();
         while let Some(record) = reader.next_record()? {

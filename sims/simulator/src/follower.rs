@@ -60,8 +60,18 @@ impl Followed {
         self.feed.commit(self.feed.batch(events.to_vec()));
     }
 
+    #[cfg(test)]
+    pub(super) fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// The oldest position that can be followed from.
+    pub(super) fn oldest(&self) -> Position {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).purged.next()
+    }
+
     /// The next process has read the log: it came to this, with what came through of what was being written.
-    fn reopen(&mut self, came_through: &[ControllerEvent], progress: &Progress) -> Result<(), String> {
+    pub(super) fn reopen(&mut self, came_through: &[ControllerEvent], progress: &Progress) -> Result<(), String> {
         let mut counted = self.feed.progress();
         self.keep(&mut counted, came_through);
         self.feed = Arc::new(Feed::new(progress.clone()));
@@ -73,7 +83,7 @@ impl Followed {
     }
 
     /// All that nobody waits for goes, or all.
-    fn purge(&self, all: bool) {
+    pub(super) fn purge(&self, all: bool) {
         let progress = self.feed.progress();
         let upto = progress.slowest().filter(|_| !all).map_or(progress.position, |(_, upto)| upto);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,9 +91,8 @@ impl Followed {
         kept.events.retain(|one| one.position > upto);
     }
 
-    fn subscribe(&self, from: Position) -> Result<Follower, FollowError> {
-        let oldest = self.kept.lock().unwrap_or_else(PoisonError::into_inner).purged.next();
-        self.feed.subscribe(from, oldest, Arc::new(Files(Arc::clone(&self.kept))))
+    pub(super) fn subscribe(&self, from: Position) -> Result<Follower, FollowError> {
+        self.feed.subscribe(from, self.oldest(), Arc::new(Files(Arc::clone(&self.kept))))
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `heterogeneous` | jobs of several components, and whether these stay together |
 //! | `reservations` | the owner of reservations, who changes them, and whether they are kept |
 //! | `partitions` | owners of partitions, and who changes them |
+//! | `lives` | owners that fail, and what waits for the next one |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
 //! | `follower` | somebody who follows the log by name |
 //! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
@@ -37,7 +38,7 @@
 //! cancelled or suspended; licenses and generic resources are scarce; nodes are reserved for some, jobs wait for
 //! others, some share CPUs and take turns, and some have several components.
 //! The controller dies and restarts with what its disk has: all that was under way
-//! in it is lost, and of the journal's last write any part, down to a part of a record. Owners of jobs fail over what they
+//! in it is lost, and of the journal's last write any part, down to a part of a record. Owners of jobs, nodes, partitions and reservations fail over what they
 //! are told, and others are built: what they had in hand, and what waited for the disk, is lost.
 //!
 //! # What is not simulated
@@ -56,6 +57,9 @@ mod follower;
 mod forgers;
 mod heterogeneous;
 pub mod ledger;
+mod lives;
+#[cfg(test)]
+mod log_test;
 mod machine;
 pub mod meetings;
 mod mix;

@@ -44,6 +44,8 @@ pub const FAULTS: &[&str] = &[
     "controller restart",
     "owner of a job failed",
     "owner of a node failed",
+    "owner of a partition failed",
+    "owner of reservations failed",
     "node drained",
     "node set down",
     "cancel",

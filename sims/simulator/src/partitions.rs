@@ -2,10 +2,10 @@
 
 use super::{
     disk::Writer,
+    lives::{Life, Saved},
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    controller::event::Replayed,
     owner::{Letter, Owner, Stage, Turn, outbox::Outbox, perform},
     partition::{
         core::PartitionCore,
@@ -54,26 +54,66 @@ impl Stage<PartitionCore> for PartitionStage<'_> {
 
 impl World {
     /// Their owners begin with what is saved over the configuration.
-    pub(super) fn start_partitions(&mut self, replayed: &Replayed) {
-        let saved = |name: &String| replayed.partitions.get(name).cloned().unwrap_or_default();
-        let names = self.config.partitions.iter().map(|p| p.name.clone());
-        let cores = names.filter_map(|name| PartitionCore::new(&self.config, &name, saved(&name)));
-        self.partition_cores = cores.collect();
+    pub(super) fn start_partitions(&mut self) {
+        let names = self.config.partitions.iter().map(|p| p.name.as_str());
+        self.partition_cores = names.filter_map(|name| self.partition_core(name)).collect();
         self.partitions = self.partition_cores.iter().map(|core| Arc::new(core.view())).collect();
         self.outboxes.partitions = self.partition_cores.iter().map(|_| Outbox::default()).collect();
+        self.lives.partitions = self.partition_cores.iter().map(|_| Life::default()).collect();
         self.is_shown(|seen| &mut seen.partitions);
     }
 
+    fn partition_core(&self, name: &str) -> Option<PartitionCore> {
+        let saved = self.replayed.partitions.get(name).cloned().unwrap_or_default();
+        PartitionCore::new(&self.config, name, saved)
+    }
+
     pub(super) fn tell_partition(&mut self, partition: usize, input: PartitionInput) {
+        let Some(input) = self.lives.partitions[partition].wait(input) else { return };
+        if self.fails_over_it(20) {
+            return self.partition_fails(partition);
+        }
+        self.partition_turn(partition, input);
+    }
+
+    fn partition_turn(&mut self, partition: usize, input: PartitionInput) {
         let (mut out, clock) = (Vec::new(), self.clock());
         Owner::handle(&mut self.partition_cores[partition], clock, &mut self.ids, input, &mut out);
         if let Some((batch, events)) = Turn::<PartitionCore>::of(out).queue(&mut self.outboxes.partitions[partition]) {
+            let batch = self.lives.partitions[partition].number_of(batch);
             self.append(Writer::Partition(partition), batch, events);
         }
         self.flush_partition(partition);
     }
 
-    pub(super) fn flush_partition(&mut self, partition: usize) {
+    /// Its owner panics over what it is told. Another begins once all that this one appended is committed.
+    fn partition_fails(&mut self, partition: usize) {
+        self.meets_all("owner of a partition failed");
+        self.outboxes.partitions[partition] = Outbox::default();
+        let batch = self.lives.partitions[partition].fail();
+        self.append(Writer::Partition(partition), batch, Vec::new());
+    }
+
+    pub(super) fn partition_is_saved(&mut self, partition: usize, batch: u64) {
+        match self.lives.partitions[partition].saved(batch) {
+            Saved::All => {
+                let name = self.partition_cores[partition].name().to_owned();
+                self.partition_cores[partition] =
+                    self.partition_core(&name).expect("partitions stay in the configuration");
+                self.partition_turn(partition, PartitionInput::Begun);
+                while let Some(early) = self.lives.partitions[partition].next_early() {
+                    self.tell_partition(partition, early);
+                }
+            }
+            Saved::Batch(batch) => {
+                self.outboxes.partitions[partition].saved(batch);
+                self.flush_partition(partition);
+            }
+            Saved::OfEarlierLife => {}
+        }
+    }
+
+    fn flush_partition(&mut self, partition: usize) {
         while let Some(effects) = self.outboxes.partitions[partition].take_ready() {
             perform(effects, &mut PartitionStage(self, partition));
         }

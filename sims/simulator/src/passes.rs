@@ -109,7 +109,7 @@ impl World {
     }
 
     pub(super) fn tell_scheduler(&mut self, input: SchedulerInput) {
-        if !self.is_calm() && self.random.one_in_thousand(self.mix.owners_fail) {
+        if self.fails_over_it(1) {
             self.ledger.counts.add("scheduler failed");
             return self.start_scheduler();
         }

@@ -3,16 +3,17 @@
 
 use super::{
     disk::Writer,
+    lives::{Life, Saved},
     mutation::Mutation,
     rules::ensure,
     world::{Happening, Place, World},
 };
 use garrick_actors::{
     job::record::Run,
-    owner::{Effect, Letter, Owner, Stage, Turn, perform},
+    owner::{Letter, Owner, Stage, Turn, outbox::Outbox, perform},
     reservation::{
         core::{Changed, ReservationsCore},
-        owner::{Picture, ReservationAsk, ReservationEffect, ReservationErrand, ReservationInput, ReservationTimer},
+        owner::{Picture, ReservationAsk, ReservationErrand, ReservationInput, ReservationTimer},
     },
 };
 use garrick_model::{
@@ -22,7 +23,11 @@ use garrick_model::{
     time::Timestamp,
 };
 use jiff::tz::TimeZone;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 /// So many there are.
 const COUNT: u32 = 8;
@@ -78,8 +83,8 @@ impl ShownReservations {
     }
 }
 
-/// What the verbs of reservations come to in the world.
-struct ReservationStage<'w>(&'w mut World);
+/// What the verbs of reservations come to in the world, and what comes of its errands.
+struct ReservationStage<'w>(&'w mut World, &'w mut VecDeque<ReservationInput>);
 
 impl Stage<ReservationsCore> for ReservationStage<'_> {
     fn tell(&mut self, letter: Letter) {
@@ -88,7 +93,7 @@ impl Stage<ReservationsCore> for ReservationStage<'_> {
 
     fn run(&mut self, errand: ReservationErrand) {
         let ReservationErrand::Look { jobs } = errand;
-        let world = &mut *self.0;
+        let world = &*self.0;
         let seen = Picture {
             nodes: world.shown_nodes.clone(),
             partitions: world.partitions.clone(),
@@ -97,7 +102,7 @@ impl Stage<ReservationsCore> for ReservationStage<'_> {
             over_run: Some(Duration::ZERO),
             zone: TimeZone::UTC,
         };
-        world.tell_reservations(ReservationInput::Seen(Box::new(seen)));
+        self.1.push_back(ReservationInput::Seen(Box::new(seen)));
     }
 
     fn set_timer(&mut self, _: ReservationTimer, at: Timestamp) {
@@ -133,32 +138,70 @@ impl Stage<ReservationsCore> for ReservationStage<'_> {
 
 impl World {
     /// The owner of reservations begins with what is saved.
-    pub(super) fn start_reservations(&mut self, saved: BTreeMap<String, Reservation>) {
+    pub(super) fn start_reservations(&mut self) {
         self.shown_reservations = ShownReservations::default();
-        self.reservations = ReservationsCore::new(saved);
-        self.tell_reservations(ReservationInput::Begun);
+        self.lives.reservations = Life::default();
+        self.begin_reservations();
+    }
+
+    fn begin_reservations(&mut self) {
+        self.reservations = ReservationsCore::new(self.replayed.reservations.clone());
+        let shown = self.shown_reservations.list().iter().map(|shown| shown.name.clone()).collect();
+        self.reservations_go_on(ReservationInput::Begun { shown });
+        while let Some(early) = self.lives.reservations.next_early() {
+            self.tell_reservations(early);
+        }
     }
 
     pub(super) fn tell_reservations(&mut self, input: ReservationInput) {
-        let (mut out, clock) = (Vec::new(), self.clock());
-        Owner::handle(&mut self.reservations, clock, &mut self.ids, input, &mut out);
-        self.reservation_effects(out);
-    }
-
-    fn reservation_effects(&mut self, out: Vec<ReservationEffect>) {
-        // What it asks for is seen at once, and what it decides is queued in order.
-        let looks = |effect: &ReservationEffect| matches!(effect, Effect::Do(_));
-        let (errands, out): (Vec<_>, Vec<_>) = out.into_iter().partition(looks);
-        if let Some((batch, events)) = Turn::<ReservationsCore>::of(out).queue(&mut self.outboxes.reservations) {
-            self.append(Writer::Reservations, batch, events);
+        if let Some(input) = self.lives.reservations.wait(input) {
+            self.reservations_go_on(input);
         }
-        self.flush_reservations();
-        perform(errands, &mut ReservationStage(self));
     }
 
-    pub(super) fn flush_reservations(&mut self) {
+    /// Its turns, until nothing more comes of its errands at once.
+    fn reservations_go_on(&mut self, input: ReservationInput) {
+        let mut again = VecDeque::from([input]);
+        while let Some(input) = again.pop_front() {
+            let begins = matches!(input, ReservationInput::Begun { .. });
+            if !begins && self.fails_over_it(5) {
+                return self.reservations_fail();
+            }
+            let (mut out, clock) = (Vec::new(), self.clock());
+            Owner::handle(&mut self.reservations, clock, &mut self.ids, input, &mut out);
+            if let Some((batch, events)) = Turn::<ReservationsCore>::of(out).queue(&mut self.outboxes.reservations) {
+                let batch = self.lives.reservations.number_of(batch);
+                self.append(Writer::Reservations, batch, events);
+            }
+            self.flush_reservations(&mut again);
+        }
+    }
+
+    /// Their owner panics over what it is told. Another begins once all that this one appended is committed.
+    fn reservations_fail(&mut self) {
+        self.meets_all("owner of reservations failed");
+        self.outboxes.reservations = Outbox::default();
+        self.clear_timer(&Happening::ReservationTimer);
+        let batch = self.lives.reservations.fail();
+        self.append(Writer::Reservations, batch, Vec::new());
+    }
+
+    pub(super) fn reservations_are_saved(&mut self, batch: u64) {
+        match self.lives.reservations.saved(batch) {
+            Saved::All => self.begin_reservations(),
+            Saved::Batch(batch) => {
+                self.outboxes.reservations.saved(batch);
+                let mut again = VecDeque::new();
+                self.flush_reservations(&mut again);
+                again.into_iter().for_each(|input| self.tell_reservations(input));
+            }
+            Saved::OfEarlierLife => {}
+        }
+    }
+
+    fn flush_reservations(&mut self, again: &mut VecDeque<ReservationInput>) {
         while let Some(effects) = self.outboxes.reservations.take_ready() {
-            perform(effects, &mut ReservationStage(self));
+            perform(effects, &mut ReservationStage(self, again));
         }
     }
 
@@ -218,8 +261,8 @@ impl World {
 
     /// See the rule of this name.
     pub(super) fn shows_reservations_as_saved(&self) -> Result<(), String> {
-        // What is on its way to the disk is not shown yet.
-        if !self.outboxes.reservations.is_empty() {
+        // What is on its way to the disk is not shown yet, nor what an owner had to show that failed.
+        if !self.outboxes.reservations.is_empty() || self.lives.reservations.is_waiting() {
             return Ok(());
         }
         let saved = &self.replayed.reservations;

@@ -9,6 +9,7 @@ use super::{
     follower::Accountant,
     forgers::Forgers,
     ledger::{Counts, Ledger, Promises},
+    lives::Lives,
     machine::Machine,
     mix::{Mix, Priorities},
     mutation::Mutation,
@@ -260,10 +261,8 @@ pub struct World {
     /// The disk is slow until then.
     pub(super) slow_until: Timestamp,
     pub(super) outboxes: Outboxes,
-    /// How often a job's owner was built anew.
-    pub(super) lives: BTreeMap<JobId, u64>,
-    /// The same of nodes.
-    pub(super) node_lives: Vec<u64>,
+    /// How often owners were built anew, and those that are about to be.
+    pub(super) lives: Lives,
     /// When leaders of heterogeneous jobs that have no run, or none that goes on, came to that.
     pub(super) leaders_moved: BTreeMap<JobId, Timestamp>,
     /// Nodes that may not have heard what a job's failed owner had to say; it follows when they register again.
@@ -362,8 +361,7 @@ impl World {
             disk: Disk::new(mutation == Some(Mutation::TasksAreMarkedBeforeTheyExist), setup.seed),
             slow_until: BEGIN,
             outboxes: Outboxes::default(),
-            lives: BTreeMap::new(),
-            node_lives: Vec::new(),
+            lives: Lives::default(),
             leaders_moved: BTreeMap::new(),
             unheard: BTreeSet::new(),
             replayed: Replayed::default(),
