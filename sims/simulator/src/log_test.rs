@@ -4,6 +4,7 @@
 
 use super::disk::{Disk, Offered, Writer};
 use garrick_actors::controller::{
+    committed::Committed,
     event::{ControllerEvent, Replayed},
     log::{
         AppendError, Appended, FollowError, Follower, Log, Position,
@@ -28,6 +29,8 @@ struct Drive {
     held: bool,
     /// Who waits for what is appended, in order.
     answers: VecDeque<Appended>,
+    /// What is committed.
+    value: Committed,
 }
 
 impl Drive {
@@ -36,6 +39,7 @@ impl Drive {
         let mut told = Vec::new();
         while !self.held && self.disk.begin_write() {
             for append in self.disk.written() {
+                self.value.advance(&append.events);
                 let followed = self.disk.followed().unwrap();
                 followed.committed(&append.events);
                 told.push((self.answers.pop_front().unwrap(), followed.feed().committed()));
@@ -65,6 +69,7 @@ impl DiskLog {
         let mut replayed = Replayed::default();
         left.events.iter().for_each(|event| replayed.apply(event).unwrap());
         let came_through = &left.events[left.certain..];
+        self.drive().value = Committed::new(replayed.clone());
         self.drive().disk.followed_mut().unwrap().reopen(came_through, &replayed.progress).unwrap();
         replayed
     }
@@ -98,6 +103,10 @@ impl Log for DiskLog {
         self.drive().disk.followed().unwrap().feed().committed()
     }
 
+    fn value(&self) -> Committed {
+        self.drive().value.clone()
+    }
+
     fn oldest(&self) -> Position {
         self.drive().disk.followed().unwrap().oldest()
     }
@@ -115,7 +124,7 @@ struct OnDisk(DiskLog);
 
 impl OnDisk {
     fn new() -> Self {
-        let drive = Drive { disk: Disk::steady(), held: false, answers: VecDeque::new() };
+        let drive = Drive { disk: Disk::steady(), held: false, answers: VecDeque::new(), value: Committed::default() };
         Self(DiskLog(Arc::new(Mutex::new(drive))))
     }
 }
@@ -157,7 +166,7 @@ impl Bench for OnDisk {
     fn purge(&mut self) -> bool {
         let replayed = self.0.read();
         let mut drive = self.0.drive();
-        drive.disk.replace(&replayed.into_events());
+        drive.disk.replace(&replayed.into_events().collect::<Vec<_>>());
         drive.disk.followed().unwrap().purge(false);
         true
     }
