@@ -98,14 +98,16 @@ pub fn give_to(path: &Path, uid: u32, gid: u32) -> Result<(), FileError> {
 }
 
 /// Makes a file that is not there, empty and of that user, with the folders above it; one that is there is given to the user
-/// if it is root's. No link is followed.
+/// if it is root's, or is where only root can put one (what an earlier SlurmUser could not remove). No link is followed.
 pub fn make_for(path: &Path, mode: u32, uid: u32, gid: u32) -> Result<(), FileError> {
     create_folder(folder_of(path), 0o755)?;
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(mode).custom_flags(libc::O_NOCTTY | libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = options.open(path).map_err(failed("create", path))?;
     let found = file.metadata().map_err(failed("examine", path))?;
-    if found.is_file() && found.uid() == 0 {
+    let folder = fs::metadata(folder_of(path)).map_err(failed("examine", path))?;
+    let of_root = found.uid() == 0 || (folder.uid() == 0 && folder.mode() & 0o022 == 0 && found.nlink() == 1);
+    if found.is_file() && of_root {
         fchown(&file, Some(uid), Some(gid)).map_err(failed("chown", path))?;
     }
     Ok(())
@@ -240,6 +242,26 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::kernel::scratch::Scratch;
+
+    #[test]
+    fn a_file_where_only_root_can_put_one_is_the_next_owners() {
+        if crate::kernel::users::effective_uid() != 0 {
+            eprintln!("skipped: only root can give files away");
+            return;
+        }
+        let dir = Scratch::new("made-for");
+        let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+        for (name, mode, kept) in [("closed", 0o755, false), ("open", 0o777, true)] {
+            let folder = dir.join(name);
+            fs::create_dir(&folder).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            let path = folder.join("pid");
+            make_for(&path, 0o644, 1, 1).unwrap();
+            assert_eq!(owner(&path), 1);
+            make_for(&path, 0o644, 2, 2).unwrap();
+            assert_eq!(owner(&path), if kept { 1 } else { 2 }, "{name}");
+        }
+    }
 
     #[test]
     fn replaced_files_leave_no_temporary_behind() {
