@@ -374,10 +374,11 @@ impl ControllerActor {
             pending.push(answer);
             // The owner of one that was made at run time may be only just being started, or be that of one before it.
             let is_of_file = self.env.roster().get(name).is_none();
+            let update = NodeMsg::Ask { ask: NodeAsk::Update { by, change }, reply };
             if let Some(owner) = self.env.node(name).filter(|_| is_of_file) {
-                deliver(cx, &owner, NodeMsg::Ask { ask: NodeAsk::Update { by, change }, reply });
+                deliver(cx, &owner, update);
             } else if let Some(supervisor) = self.env.nodes_supervisor() {
-                deliver(cx, &supervisor, NodesMsg::Update { name: name.clone(), by, change: Box::new(change), reply });
+                deliver(cx, &supervisor, NodesMsg::Deliver { key: name.clone(), message: Box::new(update) });
             }
         }
         Self::answer_done(cx, pending, replies);

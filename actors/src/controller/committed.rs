@@ -183,13 +183,8 @@ impl Committed {
 
     /// It is over and forgotten.
     pub fn purge(&self, job: JobId) {
-        use crate::job::record::{Afterwards, End, Phase};
-        use garrick_model::state::{ExitStatus, JobState, Reason};
-        let (state, reason, exit) = (JobState::Cancelled, Reason::None, ExitStatus::SUCCESS);
-        let (at, then) = (garrick_model::time::Timestamp(1), Afterwards::Over);
-        let end = End { state, reason, exit, derived: exit, at, then, cause: None };
         if let Some(record) = self.lock().replayed.jobs.get_mut(&job) {
-            record.phase = Phase::Over(None, end);
+            record.phase = crate::job::record::Phase::Over(None, crate::job::fixtures::cancelled());
         }
         self.advance(&[ControllerEvent::Job { job, event: Box::new(JobEvent::Purged) }]);
     }
@@ -201,25 +196,15 @@ mod tests {
     use super::*;
     use crate::{
         job::{
-            fixtures::record,
-            record::{Afterwards, ArrayRecord, End, Phase, TaskMark, TaskOutcome},
+            fixtures::{cancelled, record},
+            record::{ArrayRecord, Phase, TaskMark, TaskOutcome},
         },
         scheduler::fixtures::spec,
     };
-    use garrick_model::{
-        ids::ArrayTask,
-        spec::JobSpec,
-        state::{ExitStatus, JobState, Reason},
-        time::Timestamp,
-    };
+    use garrick_model::{ids::ArrayTask, spec::JobSpec};
 
     fn no_tasks() -> ArrayRecord {
         ArrayRecord { pending: [].into(), limit: None, tasks: [].into() }
-    }
-
-    fn cancelled() -> End {
-        let (state, reason, exit) = (JobState::Cancelled, Reason::None, ExitStatus::SUCCESS);
-        End { state, reason, exit, derived: exit, at: Timestamp(1), then: Afterwards::Over, cause: None }
     }
 
     #[test]

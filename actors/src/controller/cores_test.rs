@@ -22,7 +22,7 @@ use crate::{
         core_test::{registration, settings},
         messages::{KeptHold, NodeEffect, NodeErrand, NodeInput, NodeTimer},
     },
-    owner::{Effect, Letter, Owner, Stage, Turn, perform},
+    owner::{Letter, Stage, Turn, perform},
     scheduler::{
         facts::{ClusterView, Policy},
         fixtures::{array, depends_on, partition, spec},
@@ -288,13 +288,8 @@ impl World {
             Letter::Job(job, input) => self.post(from, Mail::Job(job, input)),
             Letter::Node(node, input) => self.post(from, Mail::Node(node, input)),
             Letter::Licenses(input) => {
-                let mut out = Vec::new();
-                Owner::handle(&mut self.licenses, self.now, &mut self.ids, input, &mut out);
-                for effect in out {
-                    if let Effect::Tell(letter) = effect {
-                        self.letter(from, letter);
-                    }
-                }
+                let letters = self.licenses.answers(self.now, &mut self.ids, input);
+                letters.into_iter().for_each(|letter| self.letter(from, letter));
             }
             Letter::Outcome { .. } | Letter::News(_) => {}
             Letter::Begin { record, first } => {

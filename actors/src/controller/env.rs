@@ -24,8 +24,11 @@ use crate::{
         messages::{NodeInput, NodeMsg, NodeSite},
         shell::NodesMsg,
     },
-    owner::{ConfigNews, Effect, Letter, Owner},
-    partition::shell::PartitionsMsg,
+    owner::{ConfigNews, Letter},
+    partition::{
+        messages::PartitionInput,
+        shell::{PartitionsMsg, configured},
+    },
     reservation::shell::ReservationMsg,
     roster::{nodes::Roster, shell::RosterMsg},
     scheduler::{
@@ -392,13 +395,8 @@ impl Env {
                 }
             },
             Letter::Licenses(input) => {
-                let mut out = Vec::new();
-                self.licenses.lock().handle(Timestamp::now(), &mut self.ids.clone(), input, &mut out);
-                for effect in out {
-                    if let Effect::Tell(letter) = effect {
-                        self.post(cx, letter);
-                    }
-                }
+                let letters = self.licenses.lock().answers(Timestamp::now(), &mut self.ids.clone(), input);
+                letters.into_iter().for_each(|letter| self.post(cx, letter));
             }
             Letter::Outcome { pass, accepted } => {
                 if let Some(scheduler) = self.scheduler() {
@@ -410,7 +408,7 @@ impl Env {
                 // Whoever looks finds the task in the array or by itself.
                 self.show_job(*record, Timestamp::now());
                 if let Some(supervisor) = self.jobs_supervisor() {
-                    deliver(cx, &supervisor, JobsMsg::Start { job, first });
+                    deliver(cx, &supervisor, JobsMsg::Start { key: job, seed: first });
                 }
             }
             Letter::News(news) => self.post_news(cx, news),
@@ -427,25 +425,30 @@ impl Env {
                     if self.nodes.get(&core.settings().name).is_none() {
                         self.boards.nodes.publish(core.settings().index, Arc::new(core.view()));
                     }
-                    deliver(cx, &supervisor, NodesMsg::Start { core: Box::new(core) });
+                    deliver(
+                        cx,
+                        &supervisor,
+                        NodesMsg::Start { key: core.settings().name.clone(), seed: Box::new(core) },
+                    );
                 }
             }
             ConfigNews::NoNode(name) => {
                 if let Some(supervisor) = self.nodes_supervisor() {
-                    deliver(cx, &supervisor, NodesMsg::Stop { name });
+                    deliver(cx, &supervisor, NodesMsg::Stop(name));
                 }
             }
             ConfigNews::Partitions { read_again } => {
                 if let Some(supervisor) = self.partitions_supervisor() {
-                    let news = if read_again { PartitionsMsg::Configure } else { PartitionsMsg::NodesChanged };
+                    let config = self.config();
+                    let news = if read_again {
+                        configured(&config)
+                    } else {
+                        PartitionsMsg::TellAll(Box::new(move || PartitionInput::NodesChanged(Arc::clone(&config))))
+                    };
                     deliver(cx, &supervisor, news);
                 }
             }
-            ConfigNews::Jobs => {
-                if let Some(supervisor) = self.jobs_supervisor() {
-                    deliver(cx, &supervisor, JobsMsg::SiteChanged);
-                }
-            }
+            ConfigNews::Jobs => self.tell_jobs_of_site(cx),
             ConfigNews::Policy => {
                 if let Some(scheduler) = self.scheduler() {
                     deliver(
@@ -458,6 +461,15 @@ impl Env {
         }
     }
 
+    /// All jobs hear what holds for them now.
+    pub fn tell_jobs_of_site<A: Actor>(&self, cx: &mut Context<A>) {
+        if let Some(supervisor) = self.jobs_supervisor() {
+            let site = self.job_site();
+            let news = JobsMsg::TellAll(Box::new(move || JobInput::Site(Arc::clone(&site))));
+            deliver(cx, &supervisor, news);
+        }
+    }
+
     /// Tells a job's owner. A job without an actor goes through the jobs' supervisor, which knows whether it is starting
     /// or gone.
     pub fn tell_job<A: Actor>(&self, cx: &mut Context<A>, job: JobId, input: JobInput) {
@@ -465,7 +477,7 @@ impl Env {
             Some(address) => deliver(cx, &address, JobMsg::Input(input)),
             None => {
                 if let Some(supervisor) = self.jobs_supervisor() {
-                    deliver(cx, &supervisor, JobsMsg::Deliver { job, input: Box::new(input) });
+                    deliver(cx, &supervisor, JobsMsg::tell(job, input));
                 }
             }
         }
@@ -496,7 +508,7 @@ impl Env {
         }
         match self.jobs_supervisor().filter(|_| self.committed.has_job(job)) {
             Some(supervisor) => {
-                deliver(cx, &supervisor, JobsMsg::Ask { job, message: Box::new(message) });
+                deliver(cx, &supervisor, JobsMsg::Deliver { key: job, message: Box::new(message) });
                 true
             }
             None => false,

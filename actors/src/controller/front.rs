@@ -15,7 +15,7 @@ use super::{
     vouching::vouched,
 };
 use crate::{
-    job::{messages::Authority, shell::JobsMsg},
+    job::messages::Authority,
     node::{core::NodeCore, messages::NodeInput, shell::connected},
     partition::core::PartitionCore,
     roster::core::RosterAsk,
@@ -488,9 +488,7 @@ impl ControllerActor {
     /// Somebody who keeps accounts follows the log, or does no longer.
     fn followers_changed(&self, cx: &mut Context<Self>) {
         self.env.renew_job_site();
-        if let Some(jobs) = self.env.jobs_supervisor() {
-            deliver(cx, &jobs, JobsMsg::SiteChanged);
-        }
+        self.env.tell_jobs_of_site(cx);
     }
 }
 

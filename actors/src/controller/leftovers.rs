@@ -58,6 +58,11 @@ impl NodeCores {
         self.lock().get(name).cloned()
     }
 
+    /// What is to be known of a node, without a copy of it. `None`: it is not there.
+    pub fn look<T>(&self, name: &str, at: impl FnOnce(&NodeCore) -> T) -> Option<T> {
+        self.lock().get(name).map(at)
+    }
+
     /// All names.
     pub fn names(&self) -> Vec<String> {
         self.lock().keys().cloned().collect()

@@ -4,7 +4,7 @@
 use super::{agents::say_last, env::deliver, front::ControllerActor, messages::ControllerMsg, ports::ReplySink};
 use crate::{
     job::messages::Authority,
-    node::shell::{Connected, NodesMsg},
+    node::shell::{Connected, NodesMsg, connected},
     owner::actor::OwnerMsg,
     roster::core::RosterAsk,
 };
@@ -151,7 +151,7 @@ impl ControllerActor {
         }
         // Its owner may be only just being started: by way of the supervisor it comes after that.
         if let Some(supervisor) = self.env.nodes_supervisor() {
-            deliver(cx, &supervisor, NodesMsg::Connected { name: node, agent: (registration, link) });
+            deliver(cx, &supervisor, NodesMsg::Deliver { key: node, message: Box::new(connected(registration, link)) });
         }
     }
 }

@@ -5,9 +5,9 @@
 //! | path | actor | owns |
 //! |---|---|---|
 //! | `/controller` | [`front::ControllerActor`] | nothing: admits, routes, answers from boards |
-//! | `/job` | [`crate::job::shell::JobsSupervisor`] | which job actors run |
+//! | `/job` | [`crate::owner::supervisor`] | which job actors run |
 //! | `/job/N` | [`crate::job::core::JobCore`] | the state of job N |
-//! | `/node` | [`crate::node::shell::NodesSupervisor`] | which node actors run |
+//! | `/node` | [`crate::owner::supervisor`] | which node actors run |
 //! | `/node/NAME` | [`crate::node::core::NodeCore`] | a node's state and free resources, the link to its agent |
 //! | `/partition`, `/partition/NAME` | [`crate::partition::shell`] | a partition's settings and state |
 //! | `/roster` | [`crate::roster::core::RosterCore`] | which nodes there are, and so the configuration |

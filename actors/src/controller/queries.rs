@@ -4,7 +4,7 @@ use super::{env::deliver, front::ControllerActor, messages::ControllerMsg, ports
 use crate::trace_line::trace_line;
 use crate::{
     job::{
-        messages::{Authority, JobMsg},
+        messages::{Authority, JobMsg, Watched},
         shell::is_over,
     },
     node::messages::NodeInput,
@@ -197,14 +197,15 @@ impl ControllerActor {
                 answer = again.await;
             }
             replies.send(match answer {
-                Ok(view) => CommandReply::Job(view),
+                Ok(Ok(view)) => CommandReply::Job(view),
+                Ok(Err(refusal)) => CommandReply::Refused(refusal),
                 Err(_) => CommandReply::Refused(Refusal::InvalidJobId),
             });
         });
     }
 
     pub(super) fn watch(&self, cx: &mut Context<Self>, job: JobId, mut replies: Box<dyn ReplySink>) {
-        let (sender, mut views) = tokio::sync::watch::channel(None);
+        let (sender, mut views) = tokio::sync::watch::channel(Watched::default());
         if !self.env.ask_job(cx, job, JobMsg::watch(sender)) {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
@@ -215,15 +216,22 @@ impl ControllerActor {
             for _ in 0..=ASKED_AGAIN {
                 // Whatever was not seen when the sender goes is still delivered first.
                 while views.changed().await.is_ok() {
-                    let view: Option<Arc<JobView>> = views.borrow_and_update().clone();
-                    let Some(view) = view else { continue };
+                    let watched = views.borrow_and_update().clone();
+                    let view = match watched {
+                        Watched::Nothing => continue,
+                        Watched::View(view) => view,
+                        Watched::TryAgain(after) => {
+                            replies.send(CommandReply::Refused(Refusal::RetryAfter { after }));
+                            return;
+                        }
+                    };
                     over = is_over(&view);
                     if !replies.send(CommandReply::Job(view)) {
                         return;
                     }
                 }
                 let Some(owner) = env.job(job).filter(|_| !over) else { break };
-                let (sender, again) = tokio::sync::watch::channel(None);
+                let (sender, again) = tokio::sync::watch::channel(Watched::default());
                 if owner.try_send(JobMsg::watch(sender)).is_err() {
                     break;
                 }
@@ -249,8 +257,9 @@ impl ControllerActor {
         }
         cx.spawn(async move {
             replies.send(match answer.await {
-                Ok(Some(script)) => CommandReply::Script(script),
-                Ok(None) => CommandReply::Refused(Refusal::InvalidScript("the job has none".to_owned())),
+                Ok(Ok(Some(script))) => CommandReply::Script(script),
+                Ok(Err(refusal)) => CommandReply::Refused(refusal),
+                Ok(Ok(None)) => CommandReply::Refused(Refusal::InvalidScript("the job has none".to_owned())),
                 Err(_) => CommandReply::Refused(Refusal::InvalidJobId),
             });
         });

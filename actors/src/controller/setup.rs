@@ -9,15 +9,15 @@ use crate::{
     job::{
         messages::{JobInput, JobSite},
         record::JobRecord,
-        shell::{JobsMsg, JobsSupervisor},
+        shell::{Jobs, JobsMsg},
     },
     node::{
         core::NodeCore,
         messages::{InitialState, KeptHold, NodeSettings, NodeSite, ReturnToService},
-        shell::NodesSupervisor,
+        shell::Nodes,
     },
-    owner::actor::OwnerActor,
-    partition::{core::PartitionCore, shell::PartitionsSupervisor},
+    owner::{actor::OwnerActor, supervisor::Supervisor},
+    partition::{core::PartitionCore, shell::Partitions},
     reservation::core::ReservationsCore,
     roster::{nodes::Roster, shell as roster_shell},
     scheduler::{
@@ -135,9 +135,12 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, recover: Recove
     drop(started);
 
     let shared = Arc::clone(&env);
-    system.start("/", ChildSpec::new("node", move || NodesSupervisor::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
+    system.start(
+        "/",
+        ChildSpec::new("node", move || Supervisor::<Nodes>::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX),
+    );
     let shared = Arc::clone(&env);
-    system.start("/", ChildSpec::new("partition", move || PartitionsSupervisor::new(Arc::clone(&shared))));
+    system.start("/", ChildSpec::new("partition", move || Supervisor::<Partitions>::new(Arc::clone(&shared))));
     let shared = Arc::clone(&env);
     system.start(
         "/",
@@ -149,12 +152,12 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, recover: Recove
     );
     let shared = Arc::clone(&env);
     let jobs = system
-        .start("/", ChildSpec::new("job", move || JobsSupervisor::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
+        .start("/", ChildSpec::new("job", move || Supervisor::<Jobs>::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
     // What is left belongs to nodes that the configuration does not have any more.
     for (node, kept) in holds {
         for KeptHold { hold, .. } in kept {
-            let input = Box::new(JobInput::NodeLost { node: node.clone(), sluid: hold.sluid });
-            if jobs.try_send(JobsMsg::Deliver { job: hold.job, input }).is_err() {
+            let lost = JobInput::NodeLost { node: node.clone(), sluid: hold.sluid };
+            if jobs.try_send(JobsMsg::tell(hold.job, lost)).is_err() {
                 tracing::error!(job_id = hold.job.0, node, "job.node_not_configured");
             }
         }

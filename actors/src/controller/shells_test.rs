@@ -652,7 +652,7 @@ fn an_owner_that_failed_begins_anew_from_what_is_committed() {
             script.await
         };
         let (told, script) = tokio::join!(told, fails);
-        assert!(matches!(script, Ok(Some(_))), "{script:?}");
+        assert!(matches!(script, Ok(Ok(Some(_)))), "{script:?}");
         assert_ne!(told, CommandReply::PerJob(vec![(selector(job), Ok(()))]), "nobody can say that it was done");
         assert!(committed_hold().is_some(), "and it was");
         rig.until(job, |view| view.reason == Reason::JobHeldUser).await;
@@ -688,6 +688,49 @@ fn an_owner_whose_controller_does_not_lead_has_whoever_asks_try_again_and_goes_o
         assert!(rig.controller.env.committed.look(job, |record| record.hold).unwrap().is_some());
         rig.until(job, |view| view.reason == Reason::JobHeldUser).await;
         replay_equals_live(&rig);
+    });
+}
+
+/// As after a panic: who waits is told, and who has something in hand with it says that again.
+#[test]
+fn others_hear_of_an_owner_that_forgot_what_it_had_decided() {
+    use crate::job::messages::{Authority, JobCommand, JobMsg, Watched};
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        agents.connect("n0", Habit::Stay);
+        let job = rig.submitted(spec()).await;
+        rig.wait(job, JobMilestone::Started).await;
+        rig.until_up("n0").await;
+        let owner = rig.controller.env.job(job).unwrap();
+        let wait = || {
+            let (reply, answer) = garrick_runtime::ReplyTo::channel();
+            owner.try_send(JobMsg::wait(JobMilestone::Ended, reply)).unwrap();
+            answer
+        };
+        let watch = || {
+            let (sender, views) = tokio::sync::watch::channel(Watched::default());
+            owner.try_send(JobMsg::watch(sender)).unwrap();
+            views
+        };
+        let is_told = async |mut views: tokio::sync::watch::Receiver<Watched>| {
+            while views.changed().await.is_ok() {}
+            matches!(*views.borrow(), Watched::TryAgain(_))
+        };
+        let (waits, watches) = (wait(), watch());
+        rig.journal.log.lose(Some("head2".to_owned()), 0);
+        let (reply, answer) = garrick_runtime::ReplyTo::channel();
+        let by = Authority { uid: 1001, admin: false };
+        owner.try_send(JobMsg::command(by, None, JobCommand::Cancel, reply)).unwrap();
+        assert!(matches!(answer.await, Ok(Err(Refusal::RetryAfter { .. }))));
+        assert!(matches!(waits.await, Ok(Err(Refusal::RetryAfter { .. }))));
+        assert!(is_told(watches).await);
+        // Who comes while it is so.
+        let (waits, watches) = (wait(), watch());
+        assert!(matches!(waits.await, Ok(Err(Refusal::RetryAfter { .. }))));
+        assert!(is_told(watches).await);
+        rig.journal.log.lead();
+        // Its nodes are asked to say again what they have.
+        rig.nodes(|nodes| nodes.iter().any(|n| n.name == "n0" && n.flags.not_responding)).await;
     });
 }
 
@@ -754,7 +797,7 @@ fn who_asks_a_job_that_was_saved_a_moment_ago_has_an_answer() {
         let (reply, script) = garrick_runtime::ReplyTo::channel();
         let message = Box::new(crate::job::messages::JobMsg::script(reply));
         let supervisor = env.jobs_supervisor().unwrap();
-        supervisor.try_send(crate::job::shell::JobsMsg::Ask { job: JobId(5000), message }).unwrap();
+        supervisor.try_send(crate::job::shell::JobsMsg::Deliver { key: JobId(5000), message }).unwrap();
         assert!(script.await.is_ok());
         assert!(env.job(JobId(5000)).is_some());
     });
@@ -806,7 +849,7 @@ fn an_owner_that_is_started_again_after_a_pause_knows_who_waits_for_it() {
             assert!(fails.await.is_err());
         }
         let supervisor = env.jobs_supervisor().unwrap();
-        supervisor.try_send(crate::job::shell::JobsMsg::StartAgain { job }).unwrap();
+        supervisor.try_send(crate::job::shell::JobsMsg::Again(job)).unwrap();
         let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
         rig.ask(1001, CommandRequest::Cancel(cancel)).await;
         rig.until(waits, |view| view.eligible).await;

@@ -6,12 +6,11 @@ use super::{
     fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, with_system},
     log::{ACCOUNTING, Log as _},
 };
-use crate::scheduler::fixtures::spec;
+use crate::{job::fixtures::ended_row, scheduler::fixtures::spec};
 use garrick_model::{
     ids::{JobId, Sluid, StepId, StepKey},
     messages::{
         command::{CancelRequest, CommandReply, CommandRequest, JobMilestone, JobSelector, MessageCount},
-        launcher::TaskUsage,
         node::{AgentReport, ControllerToNode, NodeToController},
     },
     packed_steps::StepTally,
@@ -20,7 +19,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
-    view::{StepCounts, StepOrigin, StepRow, StepRows, StepView},
+    view::{StepCounts, StepOrigin, StepRows, StepView},
 };
 use garrick_runtime::{ReplyTo, System};
 use std::{collections::BTreeMap, ops::Range};
@@ -55,21 +54,7 @@ fn rows(numbers: Range<u32>, total: u64, unreported: u64) -> StepRows {
         submit_line: "srun --async --array=0-9999 true".into(),
         priority: 0,
     };
-    let row = |task| StepRow {
-        key: StepKey::task(0, task),
-        origin: 0,
-        state: StepState::Completed,
-        nodelist: "n0".into(),
-        nodes: 1,
-        cpus: 1,
-        start_time: Some(Timestamp(1)),
-        end_time: Some(Timestamp(2)),
-        exit: ExitStatus::SUCCESS,
-        attempt: 0,
-        usage: TaskUsage::default(),
-        all_of: None,
-        reason: Default::default(),
-    };
+    let row = |task| ended_row(StepKey::task(0, task));
     let done = u64::from(numbers.end);
     let counts = StepCounts { queued: total - done, running: 0, done, failed: 0, cancelled: 0 };
     StepRows { origins: vec![origin], rows: numbers.map(row).collect(), counts, unreported, dropped: 0 }

@@ -73,7 +73,7 @@ impl Stage<Submissions> for Live<'_> {
             }
             SubmissionErrand::Begin(job) => {
                 if let Some(supervisor) = env.jobs_supervisor() {
-                    deliver(self.cx, &supervisor, JobsMsg::Start { job, first: None });
+                    deliver(self.cx, &supervisor, JobsMsg::Start { key: job, seed: None });
                 }
                 return;
             }

@@ -3,7 +3,7 @@
 
 use super::{
     ending::end_lost,
-    fixtures::{ALICE, Bench, ROOT, begun, event_of, proposal, record},
+    fixtures::{ALICE, Bench, ROOT, begun, ended_row, event_of, proposal, record},
     messages::{
         Authority, JobAnswer, JobCommand, JobEffect, JobErrand, JobFact, JobInput, JobShown, JobSite, JobTimer,
     },
@@ -33,9 +33,9 @@ use garrick_model::{
     resources::SpecCores,
     spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec, LayoutRequest, Sharing},
     spec_text::licenses::Licenses,
-    state::{ExitStatus, JobState, Reason, StepState},
+    state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
-    view::{StepCounts, StepRow, StepRows},
+    view::{StepCounts, StepRows},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -1222,22 +1222,7 @@ fn reports_of_steps_change_numbers_beside_the_view_and_save_nothing() {
 fn records_of_steps_are_saved_before_their_report_is_acknowledged_while_somebody_keeps_accounts() {
     let mut job = Bench::running(spec());
     let (id, sluid) = (job.core.record().id, job.core.record().sluid);
-    let row = StepRow {
-        key: StepKey::number(3),
-        origin: 0,
-        state: StepState::Completed,
-        nodelist: "n0".into(),
-        nodes: 1,
-        cpus: 1,
-        start_time: Some(Timestamp(1)),
-        end_time: Some(Timestamp(2)),
-        exit: ExitStatus::SUCCESS,
-        attempt: 0,
-        usage: Default::default(),
-        all_of: None,
-        reason: Default::default(),
-    };
-    let rows = vec![row];
+    let rows = vec![ended_row(StepKey::number(3))];
     let steps = PackedSteps::from(StepRows { rows, ..StepRows::default() });
     let ack = || JobEffect::Tell(Letter::Node("n0".to_owned(), NodeInput::ReportSafe { seq: 1 }));
     let keeps = |keeps_step_records| JobInput::Site(Arc::new(JobSite { keeps_step_records, ..JobSite::default() }));

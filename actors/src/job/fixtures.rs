@@ -3,21 +3,21 @@
 use super::{
     core::{JobCore, Leftover},
     messages::{Authority, FreshIds, JobAnswer, JobCommand, JobEffect, JobInput, JobSite, TaskChoice},
-    record::{ArrayRecord, JobRecord, Owner, Phase, Resolved, Run, indices_of},
+    record::{Afterwards, ArrayRecord, End, JobRecord, Owner, Phase, Resolved, Run, indices_of},
     state::JobEvent,
 };
 use crate::controller::fixtures::Site;
 use crate::scheduler::{caps::CpuCaps, fixtures, plan::StartProposal, request::NodeUse};
 use crate::{controller::event::ControllerEvent, owner::Letter};
 use garrick_model::{
-    ids::{JobId, NodeIndex, Sluid},
-    messages::node::AgentReport,
+    ids::{JobId, NodeIndex, Sluid, StepKey},
+    messages::{launcher::TaskUsage, node::AgentReport},
     refusal::Refusal,
     resources::{CpuSet, MemoryMib, NodeShare},
     spec::JobSpec,
-    state::{ExitStatus, JobState, Reason},
+    state::{ExitStatus, JobState, Reason, StepState},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, JobView},
+    view::{AllocatedNode, JobView, StepRow},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -43,6 +43,31 @@ impl FreshIds for CountingIds {
     }
     fn submission(&mut self) -> u64 {
         0
+    }
+}
+
+/// The end of a job that was cancelled before it started.
+pub fn cancelled() -> End {
+    let (state, reason, exit) = (JobState::Cancelled, Reason::None, ExitStatus::SUCCESS);
+    End { state, reason, exit, derived: exit, at: Timestamp(1), then: Afterwards::Over, cause: None }
+}
+
+/// A step of one CPU that is over.
+pub fn ended_row(key: StepKey) -> StepRow {
+    StepRow {
+        key,
+        origin: 0,
+        state: StepState::Completed,
+        nodelist: "n0".into(),
+        nodes: 1,
+        cpus: 1,
+        start_time: Some(Timestamp(1)),
+        end_time: Some(Timestamp(2)),
+        exit: ExitStatus::SUCCESS,
+        attempt: 0,
+        usage: TaskUsage::default(),
+        all_of: None,
+        reason: Default::default(),
     }
 }
 

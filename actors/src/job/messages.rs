@@ -8,8 +8,8 @@ use super::{
     record::{Resolved, TaskOutcome},
 };
 use crate::{
-    node::messages::ReserveRefusal,
-    owner::{Effect, actor::OwnerMsg},
+    node::messages::{NodeInput, ReserveRefusal},
+    owner::{Effect, Letter, actor::OwnerMsg},
     scheduler::{plan::StartProposal, preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal},
 };
 use garrick_model::{
@@ -17,7 +17,10 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
         command::{JobChange, JobMilestone, StepManagerPlace},
-        node::{AgentReport, ArrayFacts, HetComponent, JobCredential, RequeuePolicy, SignalScope},
+        node::{
+            AgentReport, ArrayFacts, ControllerToNode, HetComponent, JobCredential, JobLaunch, RequeuePolicy,
+            SignalScope, SignedCredential, SwitchPath,
+        },
     },
     packed_steps::StepTally,
     refusal::Refusal,
@@ -409,6 +412,26 @@ pub struct LaunchOrder {
     pub requeue: RequeuePolicy,
 }
 
+impl LaunchOrder {
+    /// The letter that has the batch host launch it, once it is signed. `switches` are those above the nodes, in their order.
+    pub fn letter(self, credential: SignedCredential, switches: Vec<SwitchPath>) -> Letter {
+        let launch = JobLaunch {
+            credential,
+            spec: self.spec,
+            time_limit: self.time_limit,
+            start_time: self.start_time,
+            restarts: self.restarts,
+            tasks: self.tasks,
+            cpus_per_task: self.cpus_per_task,
+            array: self.array,
+            switches,
+            het: self.het,
+            requeue: Some(self.requeue),
+        };
+        Letter::Node(self.node, NodeInput::Send(Box::new(ControllerToNode::StartJob(Box::new(launch)))))
+    }
+}
+
 /// What a job causes.
 pub type JobEffect = Effect<JobTimer, JobShown, JobAnswer, JobErrand>;
 
@@ -424,7 +447,7 @@ pub enum JobShown {
 /// What a job answers requests with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobAnswer {
-    /// To a command.
+    /// To a command; to anything, where this controller does not lead.
     Done(Result<(), Refusal>),
     /// It has come as far as was waited for.
     Reached(Arc<JobView>),
@@ -491,17 +514,19 @@ impl JobMsg {
     }
 
     /// Answer when it has come that far.
-    pub fn wait(until: JobMilestone, reply: ReplyTo<Arc<JobView>>) -> Self {
+    pub fn wait(until: JobMilestone, reply: ReplyTo<Result<Arc<JobView>, Refusal>>) -> Self {
         Self::ask(JobAsk::Wait(until), reply, |answer| match answer {
-            JobAnswer::Reached(view) => Some(view),
+            JobAnswer::Reached(view) => Some(Ok(view)),
+            JobAnswer::Done(Err(refusal)) => Some(Err(refusal)),
             _ => None,
         })
     }
 
     /// Its script.
-    pub fn script(reply: ReplyTo<Option<ByteBuf>>) -> Self {
+    pub fn script(reply: ReplyTo<Result<Option<ByteBuf>, Refusal>>) -> Self {
         Self::ask(JobAsk::Script, reply, |answer| match answer {
-            JobAnswer::Script(script) => Some(script),
+            JobAnswer::Script(script) => Some(Ok(script)),
+            JobAnswer::Done(Err(refusal)) => Some(Err(refusal)),
             _ => None,
         })
     }
@@ -510,6 +535,7 @@ impl JobMsg {
     pub fn locate(reply: ReplyTo<Result<StepManagerPlace, Refusal>>) -> Self {
         Self::ask(JobAsk::Locate, reply, |answer| match answer {
             JobAnswer::Place(place) => Some(place),
+            JobAnswer::Done(Err(refusal)) => Some(Err(refusal)),
             _ => None,
         })
     }
@@ -521,7 +547,19 @@ impl JobMsg {
 }
 
 /// From the front: the newest view after every change, until the job is over or the receiver is gone.
-pub type JobWatcher = tokio::sync::watch::Sender<Option<Arc<JobView>>>;
+pub type JobWatcher = tokio::sync::watch::Sender<Watched>;
+
+/// What whoever watches a job sees.
+#[derive(Clone, Debug, Default)]
+pub enum Watched {
+    /// Nothing yet.
+    #[default]
+    Nothing,
+    /// Its newest view.
+    View(Arc<JobView>),
+    /// This controller does not lead: nothing more comes, and who asks again after this time may be answered.
+    TryAgain(Duration),
+}
 
 /// Name of an agent's report, for traces and counts: those of steps are told apart, since there may be many.
 pub const fn report_name(report: &AgentReport) -> &'static str {

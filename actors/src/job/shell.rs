@@ -1,31 +1,23 @@
-//! What a job's verbs come to in the controller, and the supervisor of all jobs.
+//! What a job's verbs come to in the controller, and what is supervised of jobs.
 
 use super::{
     core::JobCore,
-    messages::{JobAnswer, JobAsk, JobErrand, JobInput, JobMsg, JobShown, JobTimer, JobWatcher, LaunchOrder},
+    messages::{JobAnswer, JobAsk, JobErrand, JobInput, JobMsg, JobShown, JobTimer, JobWatcher, Watched},
 };
 use crate::{
-    controller::env::{Env, deliver},
+    controller::env::Env,
     job::messages::FreshIds,
     node::messages::NodeInput,
     owner::{
         Letter, Out, Owner,
-        actor::{Came, Early, OwnerActor, Shell},
+        actor::{Came, OwnerMsg, Shell},
+        supervisor::{Kind, SupervisorMsg},
     },
 };
 use garrick_model::{
-    ids::JobId,
-    messages::node::{ControllerToNode, JobLaunch},
-    packed_steps::StepTally,
-    refusal::Refusal,
-    state::JobState,
-    time::Timestamp,
-    view::JobView,
+    ids::JobId, packed_steps::StepTally, refusal::Refusal, state::JobState, time::Timestamp, view::JobView,
 };
-use garrick_runtime::{
-    Actor, ActorPath, Address, ChildEvent, ChildSpec, Context, Message, Placement, Restart, RestartLimits, TimerKey,
-    WhenExceeded,
-};
+use garrick_runtime::{Placement, TimerKey};
 use std::{sync::Arc, time::Duration};
 
 /// A wide job is answered by each of its nodes at about the same time.
@@ -103,7 +95,7 @@ impl Shell for JobCore {
     }
 
     fn hand(&self, hands: &mut JobHands, watcher: JobWatcher) {
-        let wanted = hands.shown.is_none() || watcher.send(hands.shown.clone()).is_ok();
+        let wanted = hands.shown.as_ref().is_none_or(|view| watcher.send(Watched::View(Arc::clone(view))).is_ok());
         if wanted && !hands.shown.as_deref().is_some_and(is_over) {
             hands.watchers.push(watcher);
         }
@@ -111,7 +103,10 @@ impl Shell for JobCore {
 
     fn run(&self, _: &mut JobHands, env: &Env, errand: JobErrand) -> Came<JobInput> {
         match errand {
-            JobErrand::Launch(order) => Came::Letter(signed_launch(env, *order)),
+            JobErrand::Launch(order) => {
+                let (signed, switches) = (env.ports.signer.sign(&order.credential), env.switches(&order.credential));
+                Came::Letter(order.letter(signed, switches))
+            }
             JobErrand::FindSiblings => Came::Input(JobInput::Siblings { jobs: env.committed.siblings(self.record()) }),
         }
     }
@@ -127,7 +122,7 @@ impl Shell for JobCore {
             }
             JobShown::View(view) => {
                 env.boards.jobs.publish(job, Arc::clone(&view));
-                hands.watchers.retain(|watcher| watcher.send(Some(Arc::clone(&view))).is_ok());
+                hands.watchers.retain(|watcher| watcher.send(Watched::View(Arc::clone(&view))).is_ok());
                 // The core may be ahead of what is shown.
                 if is_over(&view) {
                     hands.watchers.clear();
@@ -147,6 +142,16 @@ impl Shell for JobCore {
         JobAnswer::Done(Err(Refusal::RetryAfter { after }))
     }
 
+    fn turn_all_away(hands: &mut JobHands, after: Duration) {
+        hands.watchers.drain(..).for_each(|watcher| drop(watcher.send(Watched::TryAgain(after))));
+    }
+
+    fn turn_away(watcher: JobWatcher, after: Duration) -> Option<JobWatcher> {
+        // Who is gone needs no answer.
+        let _ = watcher.send(Watched::TryAgain(after));
+        None
+    }
+
     fn label(&self) -> String {
         format!("job/{}", self.record().id.0)
     }
@@ -159,23 +164,6 @@ fn forget(env: &Env, job: JobId) {
     env.leftovers.remove(job);
 }
 
-fn signed_launch(env: &Env, order: LaunchOrder) -> Letter {
-    let launch = JobLaunch {
-        switches: env.switches(&order.credential),
-        credential: env.ports.signer.sign(&order.credential),
-        spec: order.spec,
-        time_limit: order.time_limit,
-        start_time: order.start_time,
-        restarts: order.restarts,
-        tasks: order.tasks,
-        cpus_per_task: order.cpus_per_task,
-        array: order.array,
-        het: order.het,
-        requeue: Some(order.requeue),
-    };
-    Letter::Node(order.node, NodeInput::Send(Box::new(ControllerToNode::StartJob(Box::new(launch)))))
-}
-
 /// Will its view not change any more?
 pub fn is_over(view: &JobView) -> bool {
     let works =
@@ -183,194 +171,79 @@ pub fn is_over(view: &JobView) -> bool {
     !works && !view.state.waits()
 }
 
-/// Messages of the supervisor of jobs, all from the front and from other actors of the controller.
-pub enum JobsMsg {
-    /// Start the actor of a job that is committed.
-    Start {
-        /// Job.
-        job: JobId,
-        /// What it is told first.
-        first: Option<Box<JobInput>>,
-    },
-    /// Start the actor of a job that failed too often, after a pause.
-    StartAgain {
-        /// Job.
-        job: JobId,
-    },
-    /// For a job whose actor was not found.
-    Deliver {
-        /// Job.
-        job: JobId,
-        /// What.
-        input: Box<JobInput>,
-    },
-    /// As `Deliver`, for a message that somebody waits for.
-    Ask {
-        /// Job.
-        job: JobId,
-        /// What.
-        message: Box<JobMsg>,
-    },
-    /// For all jobs: the site's settings changed.
-    SiteChanged,
-}
+/// Messages of the supervisor of jobs, at `/job`. What one begins with is what it is told first.
+pub type JobsMsg = SupervisorMsg<Jobs>;
 
-impl Message for JobsMsg {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Start { .. } => "Start",
-            Self::StartAgain { .. } => "StartAgain",
-            Self::Deliver { .. } => "Deliver",
-            Self::Ask { .. } => "Ask",
-            Self::SiteChanged => "SiteChanged",
-        }
-    }
-}
+/// Owners of jobs.
+pub struct Jobs;
 
-/// The supervisor of jobs, at `/job`. A job whose actor keeps failing is started again after a while: its record is safe,
-/// and the other jobs go on.
-pub struct JobsSupervisor {
-    env: Arc<Env>,
-}
+impl Kind for Jobs {
+    type Owner = JobCore;
+    type Key = JobId;
+    type Seed = Option<Box<JobInput>>;
 
-fn job_at(path: &ActorPath) -> Option<JobId> {
-    path.as_str().rsplit('/').next().and_then(|id| id.parse().ok()).map(JobId)
-}
+    const NAME: &'static str = "job";
+    const MAILBOX: usize = JOB_MAILBOX;
 
-/// The timer of a job that failed too often.
-fn retry(job: JobId) -> TimerKey {
-    ("retry", u64::from(job.0)).into()
-}
-
-/// Pause before a job that failed too often is tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(60);
-
-impl JobsSupervisor {
-    /// A supervisor.
-    pub const fn new(env: Arc<Env>) -> Self {
-        Self { env }
+    fn name(job: &JobId) -> String {
+        job.0.to_string()
     }
 
-    fn start(&self, cx: &mut Context<Self>, job: JobId, first: Option<Box<JobInput>>) {
-        let env = Arc::clone(&self.env);
-        if let Some(lives) = env.job(job) {
-            if let Some(first) = first {
-                deliver(cx, &lives, JobMsg::Input(*first));
-            }
-            return;
-        }
-        if !env.committed.has_job(job) {
-            return forget(&env, job);
-        }
-        let early = Early::default();
-        let factory = move || {
-            let again = env.leftovers.get(job).is_of_earlier_life();
-            let make = move |env: &Env| {
-                let record = env.committed.job(job);
-                if record.is_none() {
-                    // It failed after its last event.
-                    forget(env, job);
-                }
-                record.map(|record| JobCore::new(record, env.job_site()))
-            };
-            let actor = OwnerActor::new(make, JobHands::default(), Arc::clone(&env));
-            actor.behind_all_appended(again).with_early(early.clone())
-        };
-        let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
-        let spec = ChildSpec::new(job.0.to_string(), factory)
-            .restart(Restart::OnPanic(limits))
-            .placement(Placement::Hash(u64::from(job.0)))
-            .mailbox(JOB_MAILBOX);
-        let address = cx.start_child(spec);
-        if let Some(first) = first {
-            deliver(cx, &address, JobMsg::Input(*first));
-        }
+    fn key(name: &str) -> Option<JobId> {
+        name.parse().ok().map(JobId)
     }
 
-    /// A job's owner. One that was committed and shown a moment ago is started here, before whoever has it started gets to that;
-    /// one that failed too often is not.
-    fn owner(&self, cx: &mut Context<Self>, job: JobId) -> Option<Address<JobMsg>> {
-        if self.env.job(job).is_none() && !cx.has_timer(retry(job)) {
-            self.start(cx, job, None);
-        }
-        self.env.job(job)
+    fn all(env: &Env) -> Vec<JobId> {
+        env.committed.jobs()
     }
 
-    /// A job's owner was built anew: nodes say again what it may not have dealt with, jobs that wait for it ask again, and
-    /// tasks that it had split off and not started are started.
-    fn tell_of_new_owner(&self, cx: &mut Context<Self>, job: JobId) {
-        for node in self.env.nodes.names() {
-            self.env.tell_node(cx, &node, NodeInput::OwnerIsNew { job });
-        }
-        for by in self.env.committed.waiting_for(job) {
-            self.env.tell_job(cx, job, JobInput::Subscribe { by });
-        }
-        for waits in self.env.committed.jobs() {
-            self.start(cx, waits, None);
-        }
-    }
-}
-
-impl Actor for JobsSupervisor {
-    type Msg = JobsMsg;
-
-    fn started(&mut self, cx: &mut Context<Self>) {
-        // What was recovered, or what the last life of this supervisor left there.
-        for job in self.env.committed.jobs() {
-            self.start(cx, job, None);
-        }
+    fn is_there(env: &Env, job: &JobId) -> bool {
+        env.committed.has_job(*job)
     }
 
-    fn handle(&mut self, cx: &mut Context<Self>, message: JobsMsg) {
+    fn make(env: &Env, job: &JobId) -> Option<JobCore> {
+        let record = env.committed.job(*job);
+        if record.is_none() {
+            // It failed after its last event.
+            forget(env, *job);
+        }
+        record.map(|record| JobCore::new(record, env.job_site()))
+    }
+
+    fn had_another(env: &Env, job: &JobId) -> bool {
+        env.leftovers.get(*job).is_of_earlier_life()
+    }
+
+    fn placement(_: &Env, job: &JobId) -> Placement {
+        Placement::Hash(u64::from(job.0))
+    }
+
+    fn begin(_: &Env, _: &JobId, first: Option<Box<JobInput>>, _: bool) -> Option<JobInput> {
+        first.map(|first| *first)
+    }
+
+    fn missing(env: &Env, job: &JobId, message: JobMsg) -> Vec<Letter> {
         match message {
-            JobsMsg::Start { job, first } => self.start(cx, job, first),
-            JobsMsg::StartAgain { job } => {
-                self.start(cx, job, None);
-                self.tell_of_new_owner(cx, job);
+            OwnerMsg::Input(_) if env.committed.has_job(*job) => {
+                tracing::warn!(job_id = job.0, "job.actor_missing");
+                Vec::new()
             }
-            JobsMsg::Deliver { job, input } => match self.owner(cx, job) {
-                Some(address) => deliver(cx, &address, JobMsg::Input(*input)),
-                None if self.env.committed.has_job(job) => {
-                    tracing::warn!(job_id = job.0, "job.actor_missing");
-                }
-                None => {
-                    for letter in Letter::Job(job, *input).undeliverable() {
-                        self.env.post(cx, letter);
-                    }
-                }
-            },
-            // Without an actor there is none to wait for: whoever asked learns that when the reply is dropped.
-            JobsMsg::Ask { job, message } => {
-                if let Some(address) = self.owner(cx, job) {
-                    deliver(cx, &address, *message);
-                }
-            }
-            JobsMsg::SiteChanged => {
-                let site = self.env.job_site();
-                for path in cx.children() {
-                    if let Some(address) = cx.system().find::<JobMsg>(&path) {
-                        deliver(cx, &address, JobMsg::Input(JobInput::Site(Arc::clone(&site))));
-                    }
-                }
-            }
+            OwnerMsg::Input(input) => Letter::Job(*job, input).undeliverable(),
+            _ => Vec::new(),
         }
     }
 
-    fn child_event(&mut self, cx: &mut Context<Self>, event: ChildEvent) {
-        match event {
-            ChildEvent::Restarted { path, panic, restarts } => {
-                tracing::error!(%path, panic, restarts, "job.actor_restarted");
-                if let Some(job) = job_at(&path) {
-                    self.tell_of_new_owner(cx, job);
-                }
-            }
-            ChildEvent::Stopped { path } => tracing::debug!(%path, "job.actor_stopped"),
-            ChildEvent::GaveUp { path, reason } => {
-                tracing::error!(%path, reason, "job.actor_gave_up");
-                if let Some(job) = job_at(&path) {
-                    cx.set_timer(retry(job), RETRY_AFTER, JobsMsg::StartAgain { job });
-                }
-            }
+    /// Nodes say again what it may not have dealt with, and jobs that wait for it ask again.
+    fn built_anew(env: &Env, job: &JobId) -> Vec<Letter> {
+        let nodes = env.nodes.names().into_iter();
+        let nodes = nodes.map(|node| Letter::Node(node, NodeInput::OwnerIsNew { job: *job }));
+        let waiting = env.committed.waiting_for(*job).into_iter();
+        nodes.chain(waiting.map(|by| Letter::Job(*job, JobInput::Subscribe { by }))).collect()
+    }
+
+    fn forget(env: &Env, job: &JobId) {
+        if !env.committed.has_job(*job) {
+            forget(env, *job);
         }
     }
 }

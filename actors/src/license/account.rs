@@ -135,6 +135,16 @@ impl LicenseAccount {
     }
 }
 
+impl LicenseAccount {
+    /// What it says to that, and to whom: it has nothing else done.
+    pub fn answers(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: LicenseInput) -> Vec<Letter> {
+        let mut out = Vec::new();
+        self.handle(now, ids, input, &mut out);
+        let letter = |effect| if let Effect::Tell(letter) = effect { Some(letter) } else { None };
+        out.into_iter().filter_map(letter).collect()
+    }
+}
+
 impl Owner for LicenseAccount {
     type Input = LicenseInput;
     type Timer = Never;

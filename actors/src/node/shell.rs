@@ -1,25 +1,21 @@
-//! What a node's verbs come to in the controller, and the supervisor of all nodes.
+//! What a node's verbs come to in the controller, and what is supervised of nodes.
 
 use super::{
     core::NodeCore,
-    messages::{NodeAsk, NodeErrand, NodeInput, NodeMsg, NodeSettings, NodeTimer, Registration},
+    messages::{NodeAsk, NodeErrand, NodeInput, NodeMsg, NodeTimer, Registration},
 };
 use crate::{
-    controller::{
-        env::{Env, deliver},
-        ports::AgentLink,
-    },
+    controller::{env::Env, ports::AgentLink},
     job::messages::{FreshIds, JobInput},
     owner::{
-        Out, Owner,
-        actor::{Came, Early, OwnerActor, Shell},
+        Letter, Out, Owner,
+        actor::{Came, OwnerMsg, Shell},
+        supervisor::{Kind, SupervisorMsg},
     },
 };
-use garrick_model::{messages::command::NodeChange, refusal::Refusal, time::Timestamp, view::NodeView};
-use garrick_runtime::{
-    Actor, ChildEvent, ChildSpec, Context, Message, Placement, ReplyTo, Restart, RestartLimits, TimerKey, WhenExceeded,
-};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use garrick_model::{refusal::Refusal, time::Timestamp, view::NodeView};
+use garrick_runtime::{Placement, TimerKey};
+use std::{sync::Arc, time::Duration};
 
 /// Every job of the node and its agent write here.
 const NODE_MAILBOX: usize = 8_192;
@@ -120,8 +116,6 @@ impl Shell for NodeCore {
         env.boards.nodes.publish(view.index, view);
     }
 
-    fn forget(&self, _: &Env) {}
-
     fn ended(&self, hands: &mut NodeHands) {
         // Who deleted the node tells its daemon so, and closes the link.
         if let Some((_, link)) = hands.0.take().filter(|_| !self.is_retired()) {
@@ -138,56 +132,8 @@ impl Shell for NodeCore {
     }
 }
 
-/// Messages of the supervisor of nodes, all from the front.
-pub enum NodesMsg {
-    /// Start a node's actor.
-    Start {
-        /// Core, as the configuration makes it.
-        core: Box<NodeCore>,
-    },
-    /// The agent of a node that may be only just being started connected.
-    Connected {
-        /// Name.
-        name: String,
-        /// Agent.
-        agent: Connected,
-    },
-    /// An administrator's change of a node that may be only just being started.
-    Update {
-        /// Name.
-        name: String,
-        /// Who (uid, name).
-        by: (u32, String),
-        /// Change.
-        change: Box<NodeChange>,
-        /// Asker.
-        reply: ReplyTo<Result<(), Refusal>>,
-    },
-    /// The node is to be deleted: its owner answers.
-    Retire {
-        /// Name.
-        name: String,
-        /// Asker.
-        reply: ReplyTo<Result<(), Refusal>>,
-    },
-    /// The node is not configured any more.
-    Stop {
-        /// Name.
-        name: String,
-    },
-}
-
-impl Message for NodesMsg {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Start { .. } => "Start",
-            Self::Connected { .. } => "Connected",
-            Self::Update { .. } => "Update",
-            Self::Retire { .. } => "Retire",
-            Self::Stop { .. } => "Stop",
-        }
-    }
-}
+/// Messages of the supervisor of nodes, at `/node`. One begins with its core, as the configuration makes it.
+pub type NodesMsg = SupervisorMsg<Nodes>;
 
 fn being_restarted(node: &str) -> Refusal {
     Refusal::Internal(format!("node {node} is being restarted"))
@@ -201,179 +147,98 @@ pub fn connected(registration: Box<Registration>, link: Arc<dyn AgentLink>) -> N
 /// An agent's registration and the way to it.
 pub type Connected = (Box<Registration>, Arc<dyn AgentLink>);
 
-/// The supervisor of nodes, at `/node`.
-pub struct NodesSupervisor {
-    env: Arc<Env>,
-    /// Nodes whose actor has yet to end, and what is for the one in its place: first that it starts.
-    ending: BTreeMap<String, Vec<NodesMsg>>,
-}
+/// Owners of nodes.
+pub struct Nodes;
 
-/// Pause before a node that failed too often is tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(60);
+impl Kind for Nodes {
+    type Owner = NodeCore;
+    type Key = String;
+    type Seed = Box<NodeCore>;
 
-impl NodesSupervisor {
-    /// A supervisor.
-    pub const fn new(env: Arc<Env>) -> Self {
-        Self { env, ending: BTreeMap::new() }
+    const NAME: &'static str = "node";
+    const MAILBOX: usize = NODE_MAILBOX;
+
+    fn name(node: &String) -> String {
+        node.clone()
     }
 
-    /// Nothing is left of a node that is not configured any more.
-    fn clear(&self, name: &str) {
-        tracing::info!(node = name, "node.removed");
-        let index = self.env.nodes.get(name).map(|core| core.settings().index);
-        self.env.nodes.remove(name);
+    fn key(name: &str) -> Option<String> {
+        Some(name.to_owned())
+    }
+
+    fn all(env: &Env) -> Vec<String> {
+        env.nodes.names()
+    }
+
+    fn is_there(env: &Env, node: &String) -> bool {
+        env.nodes.look(node, |_| ()).is_some()
+    }
+
+    fn make(env: &Env, node: &String) -> Option<NodeCore> {
+        // Put there before the actor was started, and taken away after it was stopped.
+        let mut core = env.nodes.get(node)?;
+        core.restore(env.committed.node(node));
+        Some(core)
+    }
+
+    fn had_another(env: &Env, node: &String) -> bool {
+        env.nodes.look(node, NodeCore::is_of_earlier_life).unwrap_or(false)
+    }
+
+    fn placement(env: &Env, node: &String) -> Placement {
+        let index = env.nodes.look(node, |core| core.settings().index);
+        index.map_or(Placement::Parent, |index| Placement::Hash(u64::from(index.0)))
+    }
+
+    fn begin(env: &Env, node: &String, core: Box<NodeCore>, _: bool) -> Option<NodeInput> {
+        // What is kept of one that was given up, and of jobs there, stands.
+        if Self::is_there(env, node) {
+            return Some(NodeInput::Configure { settings: Box::new(core.settings().clone()), site: core.site() });
+        }
+        env.nodes.put(node, &core);
+        None
+    }
+
+    /// A link that was closed meanwhile, or is not the newest, is none.
+    fn counts(env: &Env, node: &String, message: &NodeMsg) -> bool {
+        match message {
+            OwnerMsg::Hand { gift: (conn, _), .. } => env.links.get(node).is_some_and(|(open, _)| open == *conn),
+            _ => true,
+        }
+    }
+
+    fn missing(_: &Env, node: &String, message: NodeMsg) -> Vec<Letter> {
+        if let OwnerMsg::Ask { reply, .. } = message {
+            reply.reply(Err(being_restarted(node)));
+        }
+        Vec::new()
+    }
+
+    /// Its jobs count as lost there.
+    fn ends(env: &Env, node: &String) -> Vec<Letter> {
+        let holds = env.nodes.look(node, |core| core.view().holds).unwrap_or_default();
+        let lost = holds.into_iter().map(|hold| {
+            tracing::warn!(
+                node,
+                job_id = hold.job.0,
+                "node.removed_under_job: the configuration does not have this node any more, and its job counts as lost \
+                 there"
+            );
+            Letter::Job(hold.job, JobInput::NodeLost { node: node.clone(), sluid: hold.sluid })
+        });
+        lost.collect()
+    }
+
+    fn forget(env: &Env, node: &String) {
+        tracing::info!(node, "node.removed");
+        let index = env.nodes.look(node, |core| core.settings().index);
+        env.nodes.remove(node);
         // It may have shown itself once more since it was taken off the board, and the index may be another's by now.
-        let boards = &self.env.boards.nodes;
+        let boards = &env.boards.nodes;
         if let Some(index) = index
-            && boards.get(&index).is_some_and(|view| view.name == name)
+            && boards.get(&index).is_some_and(|view| view.name == *node)
         {
             boards.remove(&index);
-        }
-    }
-
-    /// Its actor has ended: what waited for that comes.
-    fn ended(&mut self, cx: &mut Context<Self>, name: &str) {
-        self.clear(name);
-        for next in self.ending.remove(name).unwrap_or_default() {
-            self.handle(cx, next);
-        }
-    }
-
-    fn start(&self, cx: &mut Context<Self>, settings: &NodeSettings) {
-        let (env, name) = (Arc::clone(&self.env), settings.name.clone());
-        let early = Early::default();
-        let factory = move || {
-            let (name, again) = (name.clone(), env.nodes.get(&name).is_some_and(|core| core.is_of_earlier_life()));
-            // Put there before the actor was started, and taken away after it was stopped.
-            let make = move |env: &Env| {
-                let mut core = env.nodes.get(&name)?;
-                core.restore(env.committed.node(&name));
-                Some(core)
-            };
-            let actor = OwnerActor::new(make, NodeHands::default(), Arc::clone(&env));
-            actor.behind_all_appended(again).with_early(early.clone())
-        };
-        let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
-        let spec = ChildSpec::new(settings.name.clone(), factory)
-            .restart(Restart::OnPanic(limits))
-            .placement(Placement::Hash(u64::from(settings.index.0)))
-            .mailbox(NODE_MAILBOX);
-        cx.start_child(spec);
-    }
-}
-
-impl Actor for NodesSupervisor {
-    type Msg = NodesMsg;
-
-    fn started(&mut self, cx: &mut Context<Self>) {
-        for core in self.env.nodes.names().iter().filter_map(|name| self.env.nodes.get(name)) {
-            self.start(cx, core.settings());
-        }
-    }
-
-    fn handle(&mut self, cx: &mut Context<Self>, message: NodesMsg) {
-        match message {
-            NodesMsg::Start { core } => {
-                let name = core.settings().name.clone();
-                if let Some(next) = self.ending.get_mut(&name) {
-                    next.retain(|message| !matches!(message, NodesMsg::Start { .. }));
-                    next.insert(0, NodesMsg::Start { core });
-                    return;
-                }
-                cx.clear_timer(format!("retry {name}"));
-                let lives = self.env.node(&name).is_some();
-                // What is kept of one that was given up, and of jobs there, stands.
-                let known = lives || self.env.nodes.get(&name).is_some();
-                if !known {
-                    self.env.nodes.put(&name, &core);
-                }
-                if !lives {
-                    self.start(cx, core.settings());
-                }
-                if known && let Some(owner) = self.env.node(&name) {
-                    let (settings, site) = (Box::new(core.settings().clone()), core.site());
-                    deliver(cx, &owner, NodeMsg::Input(NodeInput::Configure { settings, site }));
-                }
-            }
-            NodesMsg::Connected { name, agent } => {
-                if let Some(next) = self.ending.get_mut(&name) {
-                    next.push(NodesMsg::Connected { name, agent });
-                    return;
-                }
-                let (registration, link) = agent;
-                let open = self.env.links.get(&name).is_some_and(|(open, _)| open == registration.conn);
-                if let Some(owner) = self.env.node(&name).filter(|_| open) {
-                    deliver(cx, &owner, connected(registration, link));
-                }
-            }
-            NodesMsg::Update { name, by, change, reply } => {
-                if let Some(next) = self.ending.get_mut(&name) {
-                    next.push(NodesMsg::Update { name, by, change, reply });
-                    return;
-                }
-                match self.env.node(&name) {
-                    Some(owner) => {
-                        deliver(cx, &owner, NodeMsg::Ask { ask: NodeAsk::Update { by, change: *change }, reply })
-                    }
-                    None => reply.reply(Err(being_restarted(&name))),
-                }
-            }
-            NodesMsg::Retire { name, reply } => {
-                if let Some(next) = self.ending.get_mut(&name) {
-                    next.push(NodesMsg::Retire { name, reply });
-                    return;
-                }
-                match self.env.node(&name) {
-                    Some(owner) => deliver(cx, &owner, NodeMsg::Ask { ask: NodeAsk::Retire, reply }),
-                    None => reply.reply(Err(being_restarted(&name))),
-                }
-            }
-            NodesMsg::Stop { name } => {
-                if let Some(next) = self.ending.get_mut(&name) {
-                    next.clear();
-                    return;
-                }
-                let holds = self.env.nodes.get(&name).map(|core| core.view().holds).unwrap_or_default();
-                for hold in holds {
-                    tracing::warn!(
-                        node = name,
-                        job_id = hold.job.0,
-                        "node.removed_under_job: the configuration does not have this node any more, and its job counts \
-                         as lost there"
-                    );
-                    let lost = JobInput::NodeLost { node: name.clone(), sluid: hold.sluid };
-                    self.env.tell_job(cx, hold.job, lost);
-                }
-                // One that was given up has no end that would be told.
-                if self.env.node(&name).is_none() {
-                    return self.clear(&name);
-                }
-                let path = cx.path().child(&name);
-                cx.stop_child(&path);
-                self.ending.insert(name, Vec::new());
-            }
-        }
-    }
-
-    fn child_event(&mut self, cx: &mut Context<Self>, event: ChildEvent) {
-        match event {
-            ChildEvent::Restarted { path, panic, restarts } => {
-                tracing::error!(%path, panic, restarts, "node.actor_restarted");
-            }
-            ChildEvent::Stopped { path } => {
-                let name = path.as_str().rsplit('/').next().unwrap_or_default();
-                self.ended(cx, name);
-            }
-            ChildEvent::GaveUp { path, reason } => {
-                tracing::error!(%path, reason, "node.actor_gave_up");
-                let name = path.as_str().rsplit('/').next().unwrap_or_default();
-                if self.ending.contains_key(name) {
-                    self.ended(cx, name);
-                } else if let Some(core) = self.env.nodes.get(name) {
-                    let again = NodesMsg::Start { core: Box::new(core) };
-                    cx.set_timer(format!("retry {name}"), RETRY_AFTER, again);
-                }
-            }
         }
     }
 }

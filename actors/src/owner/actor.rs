@@ -66,11 +66,17 @@ pub trait Shell: Owner {
     /// Shows.
     fn publish(&self, hands: &mut Self::Hands, env: &Env, shown: Self::Shown);
     /// It stopped for good: nothing of it is shown or kept.
-    fn forget(&self, env: &Env);
+    fn forget(&self, _: &Env) {}
     /// Its actor ends.
     fn ended(&self, _: &mut Self::Hands) {}
     /// The answer to whatever was asked, where this controller does not lead.
     fn try_again(after: Duration) -> Self::Answer;
+    /// This controller does not lead: those whom only the shell knows are told to try again.
+    fn turn_all_away(_: &mut Self::Hands, _: Duration) {}
+    /// The same of one that comes then. `Some`: it waits.
+    fn turn_away(gift: Self::Gift, _: Duration) -> Option<Self::Gift> {
+        Some(gift)
+    }
     /// Which one, for logs.
     fn label(&self) -> String;
 }
@@ -127,6 +133,9 @@ impl<O: Shell> Message for OwnerMsg<O> {
 /// Makes an owner's core from what is committed. `None`: there is nothing to own any more.
 type Make<O> = Box<dyn Fn(&Env) -> Option<O>>;
 
+/// Has others told of it.
+type Tell<O> = Box<dyn Fn(&mut Context<OwnerActor<O>>)>;
+
 /// The actor of one owner.
 pub struct OwnerActor<O: Shell> {
     core: Option<O>,
@@ -136,6 +145,8 @@ pub struct OwnerActor<O: Shell> {
     early: Early<O>,
     /// This controller did not lead when something was appended last, and may do so after this.
     leaderless: Option<Duration>,
+    /// Has others told that it was built anew in its place, of which its supervisor sees nothing.
+    tells: Tell<O>,
     env: Arc<Env>,
     hands: O::Hands,
     outbox: Outbox<EffectOf<O>>,
@@ -242,6 +253,7 @@ impl<O: Shell> OwnerActor<O> {
             behind: false,
             early: Early::default(),
             leaderless: None,
+            tells: Box::new(|_| {}),
             env,
             hands,
             outbox,
@@ -265,6 +277,13 @@ impl<O: Shell> OwnerActor<O> {
         self
     }
 
+    /// What happens when it was built anew although its actor did not fail.
+    #[must_use]
+    pub fn telling_when_built_anew(mut self, tells: impl Fn(&mut Context<Self>) + 'static) -> Self {
+        self.tells = Box::new(tells);
+        self
+    }
+
     fn begin(&mut self, cx: &mut Context<Self>) {
         self.core = (self.make)(&self.env);
         let Some(core) = &mut self.core else { return cx.stop() };
@@ -283,8 +302,11 @@ impl<O: Shell> OwnerActor<O> {
     fn wait(&mut self, cx: &mut Context<Self>, message: OwnerMsg<O>) {
         match (message, self.leaderless) {
             (OwnerMsg::Journaled { batch: ALL_BEFORE, result: Ok(_) }, _) => {
-                self.leaderless = None;
+                let leads_again = self.leaderless.take().is_some();
                 self.begin(cx);
+                if leads_again {
+                    (self.tells)(cx);
+                }
             }
             (OwnerMsg::Journaled { batch: ALL_BEFORE, result: Err(error) }, _) => {
                 tracing::warn!(path = %cx.path(), %error, "owner.not_built_anew");
@@ -298,13 +320,20 @@ impl<O: Shell> OwnerActor<O> {
             (OwnerMsg::Journaled { .. } | OwnerMsg::Nothing, _) => {}
             (OwnerMsg::Behind, _) => self.append(cx, ALL_BEFORE, Vec::new()),
             (OwnerMsg::Ask { reply, .. }, Some(after)) => reply.reply(O::try_again(after)),
-            (early, _) => {
-                if let Err(too_many) = self.early.push(early) {
-                    tracing::warn!(path = %cx.path(), message = too_many.name(), "mailbox.full");
-                    if let OwnerMsg::Ask { reply, .. } = too_many {
-                        reply.reply(O::try_again(CROWDED));
-                    }
+            (OwnerMsg::Hand { gift, input }, Some(after)) => {
+                if let Some(gift) = O::turn_away(gift, after) {
+                    self.wait_for_core(cx, OwnerMsg::Hand { gift, input });
                 }
+            }
+            (early, _) => self.wait_for_core(cx, early),
+        }
+    }
+
+    fn wait_for_core(&self, cx: &Context<Self>, early: OwnerMsg<O>) {
+        if let Err(too_many) = self.early.push(early) {
+            tracing::warn!(path = %cx.path(), message = too_many.name(), "mailbox.full");
+            if let OwnerMsg::Ask { reply, .. } = too_many {
+                reply.reply(O::try_again(CROWDED));
             }
         }
     }
@@ -316,6 +345,7 @@ impl<O: Shell> OwnerActor<O> {
         // Without such a time the process is about to end; until then nothing that was not saved is promised.
         let Some(after) = error.retry_after() else { return };
         std::mem::take(&mut self.answers).into_values().for_each(|reply| reply.reply(O::try_again(after)));
+        O::turn_all_away(&mut self.hands, after);
         self.outbox.lose_all();
         (self.core, self.leaderless) = (None, Some(after));
         cx.set_timer("behind", after, OwnerMsg::Behind);

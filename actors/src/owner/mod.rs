@@ -10,6 +10,7 @@
 //! | [`outbox`] | keeps effects back until the events before them are saved |
 //! | [`stage`] | carries effects out: the one place where each verb comes to something |
 //! | [`actor`] | an owner in the controller: mailbox, journal, timers, replies and restart |
+//! | [`supervisor`] | which owners of a kind live there, and that one that failed lives again |
 //!
 //! # What is promised
 //!
@@ -22,6 +23,7 @@ pub mod actor;
 pub mod letter;
 pub mod outbox;
 pub mod stage;
+pub mod supervisor;
 #[cfg(test)]
 mod tests;
 

@@ -1,19 +1,28 @@
-//! What a partition's verbs come to in the controller, and the supervisor of all partitions.
+//! What a partition's verbs come to in the controller, and what is supervised of partitions.
 
 use super::{
     core::PartitionCore,
-    messages::{PartitionInput, PartitionMsg, PartitionUpdate},
+    messages::{PartitionInput, PartitionUpdate},
 };
 use crate::{
-    controller::env::{Env, deliver},
+    controller::env::Env,
     owner::{
         Out, Owner,
-        actor::{Came, OwnerActor, Shell},
+        actor::{Came, Shell},
+        supervisor::{Kind, SupervisorMsg},
     },
 };
-use garrick_model::{refusal::Refusal, time::Timestamp, view::PartitionView};
-use garrick_runtime::{Actor, ChildEvent, ChildSpec, Context, Message, TimerKey};
-use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
+use garrick_model::{
+    config::{Config, PartitionConfig},
+    refusal::Refusal,
+    time::Timestamp,
+    view::PartitionView,
+};
+use garrick_runtime::TimerKey;
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+/// Administrators and whoever reads the configuration write here.
+const PARTITION_MAILBOX: usize = 1_024;
 
 impl Shell for PartitionCore {
     type Ask = PartitionUpdate;
@@ -61,8 +70,6 @@ impl Shell for PartitionCore {
         }
     }
 
-    fn forget(&self, _: &Env) {}
-
     fn try_again(after: Duration) -> Result<(), Refusal> {
         Err(Refusal::RetryAfter { after })
     }
@@ -72,101 +79,54 @@ impl Shell for PartitionCore {
     }
 }
 
-/// Messages of the supervisor of partitions, all from the front.
-pub enum PartitionsMsg {
-    /// The configuration was read again.
-    Configure,
-    /// Nodes came or went.
-    NodesChanged,
+/// Messages of the supervisor of partitions, at `/partition`. One that lives reads the configuration with which it is to.
+pub type PartitionsMsg = SupervisorMsg<Partitions>;
+
+/// The configuration was read again.
+pub fn configured(config: &Arc<Config>) -> PartitionsMsg {
+    let seed = |partition: &PartitionConfig| (partition.name.clone(), Arc::clone(config));
+    SupervisorMsg::Only(config.partitions.iter().map(seed).collect())
 }
 
-impl Message for PartitionsMsg {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Configure => "Configure",
-            Self::NodesChanged => "NodesChanged",
-        }
-    }
-}
+/// Owners of partitions.
+pub struct Partitions;
 
-/// The supervisor of partitions, at `/partition`.
-pub struct PartitionsSupervisor {
-    env: Arc<Env>,
-    /// Partitions that run.
-    names: BTreeSet<String>,
-}
+impl Kind for Partitions {
+    type Owner = PartitionCore;
+    type Key = String;
+    type Seed = Arc<Config>;
 
-impl PartitionsSupervisor {
-    /// A supervisor.
-    pub const fn new(env: Arc<Env>) -> Self {
-        Self { env, names: BTreeSet::new() }
+    const NAME: &'static str = "partition";
+    const MAILBOX: usize = PARTITION_MAILBOX;
+
+    fn name(partition: &String) -> String {
+        partition.clone()
     }
 
-    fn configure(&mut self, cx: &mut Context<Self>) {
-        let config = self.env.config();
-        let old = std::mem::take(&mut self.names);
-        // Places may move: what is behind the end of the new list must not stay shown.
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        for place in count(config.partitions.len())..count(old.len()) {
-            self.env.boards.partitions.remove(&place);
-        }
-        for partition in &config.partitions {
-            let name = partition.name.clone();
-            self.names.insert(name.clone());
-            let path = cx.path().child(&name);
-            if let Some(address) = old.contains(&name).then(|| cx.system().find::<PartitionMsg>(&path)).flatten() {
-                deliver(cx, &address, PartitionMsg::Input(PartitionInput::Configure(Arc::clone(&config))));
-                continue;
-            }
-            let (env, config) = (Arc::clone(&self.env), Arc::clone(&config));
-            cx.start_child(ChildSpec::new(name.clone(), move || {
-                let (name, config) = (name.clone(), Arc::clone(&config));
-                let make = move |env: &Env| {
-                    let newest = env.config();
-                    let config = if newest.partition(&name).is_some() { &newest } else { &config };
-                    // It is in the one that it was started from.
-                    PartitionCore::new(config, &name, env.committed.partition(&name))
-                };
-                // Another actor may have had it before: in an earlier life of this one, or before it was taken away.
-                OwnerActor::new(make, (), Arc::clone(&env)).behind_all_appended(true)
-            }));
-        }
-        for name in old.difference(&self.names) {
-            let path = cx.path().child(name);
-            cx.stop_child(&path);
-        }
-    }
-}
-
-impl Actor for PartitionsSupervisor {
-    type Msg = PartitionsMsg;
-
-    fn started(&mut self, cx: &mut Context<Self>) {
-        self.configure(cx);
+    fn key(name: &str) -> Option<String> {
+        Some(name.to_owned())
     }
 
-    fn handle(&mut self, cx: &mut Context<Self>, message: PartitionsMsg) {
-        match message {
-            PartitionsMsg::Configure => self.configure(cx),
-            PartitionsMsg::NodesChanged => {
-                let config = self.env.config();
-                for name in &self.names {
-                    let path = cx.path().child(name);
-                    if let Some(owner) = cx.system().find::<PartitionMsg>(&path) {
-                        deliver(cx, &owner, PartitionMsg::Input(PartitionInput::NodesChanged(Arc::clone(&config))));
-                    }
-                }
-            }
-        }
+    fn all(env: &Env) -> Vec<String> {
+        env.config().partitions.iter().map(|partition| partition.name.clone()).collect()
     }
 
-    fn child_event(&mut self, _: &mut Context<Self>, event: ChildEvent) {
-        match event {
-            ChildEvent::Restarted { path, panic, restarts } => {
-                tracing::error!(%path, panic, restarts, "partition.actor_restarted");
-            }
-            ChildEvent::Stopped { path } => tracing::debug!(%path, "partition.actor_stopped"),
-            ChildEvent::GaveUp { path, reason } => tracing::error!(%path, reason, "partition.actor_gave_up"),
-        }
+    fn is_there(env: &Env, partition: &String) -> bool {
+        env.config().partition(partition).is_some()
     }
+
+    fn make(env: &Env, partition: &String) -> Option<PartitionCore> {
+        PartitionCore::new(&env.config(), partition, env.committed.partition(partition))
+    }
+
+    /// In an earlier life of the supervisor, or before it was taken away.
+    fn had_another(_: &Env, _: &String) -> bool {
+        true
+    }
+
+    fn begin(_: &Env, _: &String, config: Arc<Config>, lives: bool) -> Option<PartitionInput> {
+        lives.then_some(PartitionInput::Configure(config))
+    }
+
+    fn forget(_: &Env, _: &String) {}
 }

@@ -94,8 +94,6 @@ impl Shell for ReservationsCore {
         }
     }
 
-    fn forget(&self, _: &Env) {}
-
     fn try_again(after: Duration) -> Result<String, Refusal> {
         Err(Refusal::RetryAfter { after })
     }

@@ -10,7 +10,10 @@ use crate::{
         env::{Env, OpenLink},
         setup,
     },
-    node::shell::NodesMsg,
+    node::{
+        messages::{NodeAsk, NodeMsg},
+        shell::NodesMsg,
+    },
     owner::{
         Out, Owner,
         actor::{Came, OwnerActor, OwnerMsg, Shell},
@@ -74,8 +77,9 @@ async fn retire(
     let mut asked = Vec::with_capacity(nodes.len());
     for name in nodes {
         let (reply, answer) = ReplyTo::channel();
+        let message = Box::new(NodeMsg::Ask { ask: NodeAsk::Retire, reply });
         if let Some(supervisor) = &supervisor
-            && supervisor.send(NodesMsg::Retire { name: name.clone(), reply }).await.is_err()
+            && supervisor.send(NodesMsg::Deliver { key: name.clone(), message }).await.is_err()
         {
             tracing::debug!(node = name, "message.to_ended_actor");
         }
@@ -190,8 +194,6 @@ impl Shell for RosterCore {
         }
         clear_board(env, &config);
     }
-
-    fn forget(&self, _: &Env) {}
 
     fn try_again(after: Duration) -> Result<(), Refusal> {
         Err(Refusal::RetryAfter { after })

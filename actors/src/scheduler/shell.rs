@@ -104,8 +104,6 @@ impl Shell for SchedulerCore {
         env.set_priority_rules(rules);
     }
 
-    fn forget(&self, _: &Env) {}
-
     fn try_again(after: Duration) -> CommandReply {
         CommandReply::Refused(Refusal::RetryAfter { after })
     }

@@ -64,8 +64,6 @@ impl Shell for StepsCore {
         match shown {}
     }
 
-    fn forget(&self, _: &Env) {}
-
     fn try_again(after: Duration) -> CommandReply {
         CommandReply::Refused(Refusal::RetryAfter { after })
     }

@@ -25,7 +25,7 @@ use garrick_actors::{
         core::NodeCore,
         messages::{NodeEffect, NodeErrand, NodeInput, NodeSite, NodeTimer, ReturnToService},
     },
-    owner::{Effect, Letter, Owner, Stage, Turn, outbox::Outbox, perform},
+    owner::{Letter, Stage, Turn, outbox::Outbox, perform},
     partition::messages::PartitionEffect,
     reservation::owner::ReservationEffect,
 };
@@ -33,7 +33,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
         command::{Caller, JobChange},
-        node::{AgentReport, ControllerToNode, JobCredential, JobLaunch, SignedCredential},
+        node::{AgentReport, JobCredential, SignedCredential},
     },
     refusal::Refusal,
     time::Timestamp,
@@ -359,13 +359,9 @@ impl World {
                 }
             },
             Letter::Licenses(input) => {
-                let (mut out, clock) = (Vec::new(), self.clock());
-                Owner::handle(&mut self.licenses, clock, &mut self.ids, input, &mut out);
-                for effect in out {
-                    if let Effect::Tell(letter) = effect {
-                        self.post(from, letter);
-                    }
-                }
+                let clock = self.clock();
+                let letters = self.licenses.answers(clock, &mut self.ids, input);
+                letters.into_iter().for_each(|letter| self.post(from, letter));
             }
             Letter::Outcome { pass, accepted } => {
                 if let Place::Job(job) = from {
@@ -490,21 +486,8 @@ impl Stage<JobCore> for JobStage<'_> {
             JobErrand::Launch(order) => {
                 world.promises.run(order.credential.sluid);
                 world.against_early_leaders(job);
-                let launch = JobLaunch {
-                    credential: signed(&order.credential),
-                    spec: order.spec,
-                    time_limit: order.time_limit,
-                    start_time: order.start_time,
-                    restarts: order.restarts,
-                    tasks: order.tasks,
-                    cpus_per_task: order.cpus_per_task,
-                    array: order.array,
-                    switches: Vec::new(),
-                    het: order.het,
-                    requeue: Some(order.requeue),
-                };
-                let frame = ControllerToNode::StartJob(Box::new(launch));
-                world.post(from, Letter::Node(order.node, NodeInput::Send(Box::new(frame))));
+                let signed = signed(&order.credential);
+                world.post(from, order.letter(signed, Vec::new()));
             }
             JobErrand::FindSiblings => {
                 let own = world.jobs.get(&job).map(JobCore::record);

@@ -20,6 +20,7 @@ use garrick_model::{
     env_vars::SLURM_CONF,
     ids::JobId,
     messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},
+    refusal::Refusal,
     spec::OpenMode,
     state::JobState,
     time::Timestamp,
@@ -258,6 +259,7 @@ impl<'a> Stay<'a> {
                     Ok(Some(CommandReply::Job(view))) => self.saw(view),
                     Ok(Some(CommandReply::End)) => over = true,
                     Ok(Some(_)) => {}
+                    Err(ClusterError::Refused(Refusal::RetryAfter { .. })) => watched = None,
                     Err(error @ ClusterError::Refused(_)) => return Err(error.into()),
                     // The controller went away; the job goes on, and so do we.
                     Err(_) => watched = None,

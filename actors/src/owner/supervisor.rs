@@ -1,0 +1,314 @@
+//! Supervisors of owners of one kind: which of them live, that one is started when something is to be owned and again when it
+//! failed, that one in the place of another begins when that has ended, and that others hear when an owner was built anew.
+//! Kinds differ in a few words ([`Kind`]).
+//!
+//! An owner that fails too often is started again after a pause: what it owns is saved, and the others go on.
+
+use super::{
+    Letter, Owner,
+    actor::{Early, OwnerActor, OwnerMsg, Shell},
+};
+use crate::controller::env::{Env, deliver};
+use garrick_runtime::{
+    Actor, ActorPath, Address, ChildEvent, ChildSpec, Context, Message, Placement, Restart, RestartLimits, WhenExceeded,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// Pause before an owner that failed too often is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// An input of an owner of that kind.
+pub type InputOf<K> = <<K as Kind>::Owner as Owner>::Input;
+
+/// What owners of one kind are.
+pub trait Kind: Sized + 'static {
+    /// Their core.
+    type Owner: Shell<Hands: Default>;
+    /// Which one.
+    type Key: Clone + Ord + Send + 'static;
+    /// What comes with the word that one is to live.
+    type Seed: Send + 'static;
+
+    /// Their name in logs, and the supervisor's below the root.
+    const NAME: &'static str;
+    /// How many messages may wait for one of them.
+    const MAILBOX: usize;
+
+    /// The last part of an owner's path.
+    fn name(key: &Self::Key) -> String;
+    /// That part, read back.
+    fn key(name: &str) -> Option<Self::Key>;
+    /// All that there is to be owned.
+    fn all(env: &Env) -> Vec<Self::Key>;
+    /// Is it among that?
+    fn is_there(env: &Env, key: &Self::Key) -> bool;
+    /// The core, from what is committed. `None`: there is nothing to own any more.
+    fn make(env: &Env, key: &Self::Key) -> Option<Self::Owner>;
+    /// May another actor have had it before?
+    fn had_another(env: &Env, key: &Self::Key) -> bool;
+    /// The thread of an owner's actor.
+    fn placement(_: &Env, _: &Self::Key) -> Placement {
+        Placement::Parent
+    }
+    /// It is to live, if it does not yet: keeps what that takes. What the owner is told of it first.
+    fn begin(env: &Env, key: &Self::Key, seed: Self::Seed, lives: bool) -> Option<InputOf<Self>>;
+    /// Does what came by way of the supervisor still count?
+    fn counts(_: &Env, _: &Self::Key, _: &OwnerMsg<Self::Owner>) -> bool {
+        true
+    }
+    /// What is said in the place of one that does not live. A question that is dropped is answered by that.
+    fn missing(_: &Env, _: &Self::Key, _: OwnerMsg<Self::Owner>) -> Vec<Letter> {
+        Vec::new()
+    }
+    /// What others are told when an owner was built anew, and may have forgotten what it had in hand.
+    fn built_anew(_: &Env, _: &Self::Key) -> Vec<Letter> {
+        Vec::new()
+    }
+    /// What others are told when one is to end.
+    fn ends(_: &Env, _: &Self::Key) -> Vec<Letter> {
+        Vec::new()
+    }
+    /// Nothing is to be owned any more: what is kept and shown of it goes.
+    fn forget(env: &Env, key: &Self::Key);
+}
+
+/// Messages of a supervisor, from the front and from other actors of the controller.
+pub enum SupervisorMsg<K: Kind> {
+    /// That one is to live.
+    Start {
+        /// Which.
+        key: K::Key,
+        /// With that.
+        seed: K::Seed,
+    },
+    /// From itself: one that failed too often is tried again.
+    Again(K::Key),
+    /// For one that was not found, or may be only just being started.
+    Deliver {
+        /// Which.
+        key: K::Key,
+        /// What.
+        message: Box<OwnerMsg<K::Owner>>,
+    },
+    /// For all that live.
+    TellAll(Box<dyn Fn() -> InputOf<K> + Send>),
+    /// These are to live, and no others.
+    Only(Vec<(K::Key, K::Seed)>),
+    /// That one is to live no longer.
+    Stop(K::Key),
+    /// From one that was built anew in its place.
+    BuiltAnew(K::Key),
+}
+
+impl<K: Kind> SupervisorMsg<K> {
+    /// An input for one that was not found.
+    pub fn tell(key: K::Key, input: InputOf<K>) -> Self {
+        Self::Deliver { key, message: Box::new(OwnerMsg::Input(input)) }
+    }
+}
+
+impl<K: Kind> Message for SupervisorMsg<K> {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Start { .. } => "Start",
+            Self::Again(_) => "Again",
+            Self::Deliver { .. } => "Deliver",
+            Self::TellAll(_) => "TellAll",
+            Self::Only(_) => "Only",
+            Self::Stop(_) => "Stop",
+            Self::BuiltAnew(_) => "BuiltAnew",
+        }
+    }
+}
+
+/// The supervisor of one kind.
+pub struct Supervisor<K: Kind> {
+    env: Arc<Env>,
+    /// Owners whose actor has yet to end, and what is for the one in its place: first that it starts.
+    ending: BTreeMap<K::Key, Vec<SupervisorMsg<K>>>,
+}
+
+/// The timer of one that failed too often.
+fn retry<K: Kind>(key: &K::Key) -> String {
+    format!("retry {}", K::name(key))
+}
+
+fn key_of<K: Kind>(path: &ActorPath) -> Option<K::Key> {
+    path.as_str().rsplit('/').next().and_then(K::key)
+}
+
+impl<K: Kind> Supervisor<K> {
+    /// A supervisor.
+    pub const fn new(env: Arc<Env>) -> Self {
+        Self { env, ending: BTreeMap::new() }
+    }
+
+    fn living(cx: &Context<Self>, key: &K::Key) -> Option<Address<OwnerMsg<K::Owner>>> {
+        cx.system().find(&cx.path().child(&K::name(key)))
+    }
+
+    fn post(&self, cx: &mut Context<Self>, letters: Vec<Letter>) {
+        letters.into_iter().for_each(|letter| self.env.post(cx, letter));
+    }
+
+    fn start(&self, cx: &mut Context<Self>, key: &K::Key) {
+        if Self::living(cx, key).is_some() {
+            return;
+        }
+        if !K::is_there(&self.env, key) {
+            return K::forget(&self.env, key);
+        }
+        let (env, own, early, supervisor) = (Arc::clone(&self.env), key.clone(), Early::default(), cx.address());
+        let factory = move || {
+            let (made, anew, supervisor) = (own.clone(), own.clone(), supervisor.clone());
+            let make = move |env: &Env| K::make(env, &made);
+            OwnerActor::new(make, Default::default(), Arc::clone(&env))
+                .behind_all_appended(K::had_another(&env, &own))
+                .with_early(early.clone())
+                .telling_when_built_anew(move |cx| deliver(cx, &supervisor, SupervisorMsg::BuiltAnew(anew.clone())))
+        };
+        let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
+        let spec = ChildSpec::new(K::name(key), factory)
+            .restart(Restart::OnPanic(limits))
+            .placement(K::placement(&self.env, key))
+            .mailbox(K::MAILBOX);
+        cx.start_child(spec);
+    }
+
+    /// An owner. One that was committed and shown a moment ago is started here, before whoever has it started gets to that; one
+    /// that failed too often is not.
+    fn owner(&self, cx: &mut Context<Self>, key: &K::Key) -> Option<Address<OwnerMsg<K::Owner>>> {
+        self.start_missing(cx, key);
+        Self::living(cx, key)
+    }
+
+    fn start_missing(&self, cx: &mut Context<Self>, key: &K::Key) {
+        if K::is_there(&self.env, key) && !self.ending.contains_key(key) && !cx.has_timer(retry::<K>(key)) {
+            self.start(cx, key);
+        }
+    }
+
+    /// An owner was built anew: others are told, and what it was to have started is.
+    fn built_anew(&self, cx: &mut Context<Self>, key: &K::Key) {
+        self.post(cx, K::built_anew(&self.env, key));
+        for key in K::all(&self.env) {
+            self.start_missing(cx, &key);
+        }
+    }
+
+    /// Its actor has ended: what waited for that comes.
+    fn ended(&mut self, cx: &mut Context<Self>, key: &K::Key) {
+        K::forget(&self.env, key);
+        for next in self.ending.remove(key).unwrap_or_default() {
+            self.handle(cx, next);
+        }
+    }
+
+    fn begin(&mut self, cx: &mut Context<Self>, key: K::Key, seed: K::Seed) {
+        if let Some(next) = self.ending.get_mut(&key) {
+            next.retain(|message| !matches!(message, SupervisorMsg::Start { .. }));
+            next.insert(0, SupervisorMsg::Start { key, seed });
+            return;
+        }
+        cx.clear_timer(retry::<K>(&key));
+        let lives = Self::living(cx, &key).is_some();
+        let first = K::begin(&self.env, &key, seed, lives);
+        self.start(cx, &key);
+        if let (Some(first), Some(owner)) = (first, Self::living(cx, &key)) {
+            deliver(cx, &owner, OwnerMsg::Input(first));
+        }
+    }
+
+    fn deliver(&mut self, cx: &mut Context<Self>, key: K::Key, message: Box<OwnerMsg<K::Owner>>) {
+        if let Some(next) = self.ending.get_mut(&key) {
+            return next.push(SupervisorMsg::Deliver { key, message });
+        }
+        if !K::counts(&self.env, &key, &message) {
+            return;
+        }
+        match self.owner(cx, &key) {
+            Some(owner) => deliver(cx, &owner, *message),
+            None => self.post(cx, K::missing(&self.env, &key, *message)),
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Context<Self>, key: K::Key) {
+        if let Some(next) = self.ending.get_mut(&key) {
+            return next.clear();
+        }
+        cx.clear_timer(retry::<K>(&key));
+        self.post(cx, K::ends(&self.env, &key));
+        // One that was given up has no end that would be told.
+        if Self::living(cx, &key).is_none() {
+            return K::forget(&self.env, &key);
+        }
+        let path = cx.path().child(&K::name(&key));
+        cx.stop_child(&path);
+        self.ending.insert(key, Vec::new());
+    }
+}
+
+impl<K: Kind> Actor for Supervisor<K> {
+    type Msg = SupervisorMsg<K>;
+
+    fn started(&mut self, cx: &mut Context<Self>) {
+        // What was recovered, or what the last life of this supervisor left there.
+        for key in K::all(&self.env) {
+            self.start(cx, &key);
+        }
+    }
+
+    fn handle(&mut self, cx: &mut Context<Self>, message: SupervisorMsg<K>) {
+        match message {
+            SupervisorMsg::Start { key, seed } => self.begin(cx, key, seed),
+            SupervisorMsg::Again(key) => {
+                self.start(cx, &key);
+                self.built_anew(cx, &key);
+            }
+            SupervisorMsg::Deliver { key, message } => self.deliver(cx, key, message),
+            SupervisorMsg::TellAll(input) => {
+                for path in cx.children() {
+                    if let Some(owner) = cx.system().find::<OwnerMsg<K::Owner>>(&path) {
+                        deliver(cx, &owner, OwnerMsg::Input(input()));
+                    }
+                }
+            }
+            SupervisorMsg::Only(seeds) => {
+                let gone = cx.children().iter().filter_map(key_of::<K>).collect::<Vec<_>>();
+                for key in gone.into_iter().filter(|key| seeds.iter().all(|(kept, _)| kept != key)) {
+                    self.stop(cx, key);
+                }
+                for (key, seed) in seeds {
+                    self.begin(cx, key, seed);
+                }
+            }
+            SupervisorMsg::Stop(key) => self.stop(cx, key),
+            SupervisorMsg::BuiltAnew(key) => self.built_anew(cx, &key),
+        }
+    }
+
+    fn child_event(&mut self, cx: &mut Context<Self>, event: ChildEvent) {
+        match event {
+            ChildEvent::Restarted { path, panic, restarts } => {
+                tracing::error!(%path, panic, restarts, "{}.actor_restarted", K::NAME);
+                if let Some(key) = key_of::<K>(&path) {
+                    self.built_anew(cx, &key);
+                }
+            }
+            ChildEvent::Stopped { path } => {
+                tracing::debug!(%path, "{}.actor_stopped", K::NAME);
+                if let Some(key) = key_of::<K>(&path) {
+                    self.ended(cx, &key);
+                }
+            }
+            ChildEvent::GaveUp { path, reason } => {
+                tracing::error!(%path, reason, "{}.actor_gave_up", K::NAME);
+                match key_of::<K>(&path) {
+                    Some(key) if self.ending.contains_key(&key) => self.ended(cx, &key),
+                    Some(key) => cx.set_timer(retry::<K>(&key), RETRY_AFTER, SupervisorMsg::Again(key)),
+                    None => {}
+                }
+            }
+        }
+    }
+}
