@@ -144,3 +144,84 @@ fn the_authority_is_replaced_under_a_running_job_and_waits_for_a_node_that_is_aw
     assert_ne!(public(), second);
     cluster.run("srun", &["-w", "n1", "true"]).ok();
 }
+
+/// The controller's start, as `garrick up` does it.
+fn start_controller(cluster: &Cluster, also: &[&str]) -> support::Answer {
+    let mut controller = Command::new(support::built().join("noded"));
+    controller.args(["--role", "controller", "-f"]).arg(cluster.home.join("etc/slurm.conf")).args(also);
+    answer(controller.arg("--home").arg(&cluster.home).env("GARRICK_HOME", &cluster.home))
+}
+
+/// Bytes as a secret of the controller's.
+fn put(path: &std::path::Path, bytes: &[u8]) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+}
+
+/// The disk is as a kill leaves it: between a piece and its event, between that and the place of the piece. And as no kill leaves it.
+#[test]
+fn a_controller_that_was_killed_amid_a_change_of_its_authority_goes_on_by_its_log() {
+    let cluster = Cluster::up("beside", &["--nodes", "1", "--cpus", "2", "--memory", "500"]);
+    let state = cluster.home.join("state");
+    let (register, beside) = (state.join("ca/issued"), state.join("beside"));
+    let sha256 = |bytes: &[u8]| {
+        let digest = garrick_transport::identity::fingerprint(bytes);
+        digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    let under_way = || std::fs::read_dir(&beside).map_or(0, |entries| entries.count());
+    let kill = || cluster.kill(cluster.pid_of("controller", None));
+    let number = || certificates(&cluster, "n1").len();
+    // With the node's second certificate the register is another.
+    let first = std::fs::read(&register).unwrap();
+    cluster.sh("garrick certs renew n1").ok();
+    cluster.await_that("n1 has another certificate", || number() == 2);
+    let second = std::fs::read(&register).unwrap();
+    // Before the event: nobody was told of it.
+    kill();
+    put(&beside.join(sha256(b"of a certificate that nobody has")), b"of a certificate that nobody has");
+    start_controller(&cluster, &[]).ok();
+    assert_eq!((number(), under_way()), (2, 0));
+    // After the event: the change is finished.
+    kill();
+    put(&register, &first);
+    put(&beside.join(sha256(&second)), &second);
+    start_controller(&cluster, &[]).ok();
+    assert_eq!((number(), under_way()), (2, 0));
+    assert_eq!(std::fs::read(&register).unwrap(), second);
+    // An older register put back by hand, with which a certificate could not be revoked.
+    kill();
+    put(&register, &first);
+    let refused = start_controller(&cluster, &[]);
+    assert!(refused.code != 0, "{refused:?}");
+    for part in ["ca/issued: it is not the version that the log names", "-i"] {
+        assert!(refused.err.contains(part), "{refused:?}");
+    }
+    put(&register, &second);
+    std::fs::rename(state.join("credential.key"), state.join("away")).unwrap();
+    let refused = start_controller(&cluster, &[]);
+    assert!(refused.code != 0 && refused.err.contains("credential.key: it is missing"), "{refused:?}");
+    std::fs::rename(state.join("away"), state.join("credential.key")).unwrap();
+    start_controller(&cluster, &[]).ok();
+    assert_eq!(number(), 2);
+    cluster.run("srun", &["true"]).ok();
+    // Whoever says so goes by what is there.
+    kill();
+    put(&register, &first);
+    start_controller(&cluster, &["-i"]).ok();
+    assert_eq!(number(), 1);
+    kill();
+    start_controller(&cluster, &[]).ok();
+    assert_eq!(number(), 1);
+    // What the log says can be read, and holds no secret.
+    let shown = cluster.run("garrick", &["journal", "show", state.join("journal").to_str().unwrap()]).ok().out;
+    assert!(shown.contains("piece ca/issued") && shown.contains(&sha256(&first)), "{shown}");
+    let key = std::fs::read_to_string(state.join("credential.key")).unwrap();
+    assert!(
+        !std::fs::read(state.join("journal"))
+            .unwrap()
+            .windows(key.trim().len())
+            .any(|part| part == key.trim().as_bytes())
+    );
+    cluster.down();
+}

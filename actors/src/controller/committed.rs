@@ -2,7 +2,10 @@
 //! which advances it as it commits, before anybody hears of it. A controller starts with what was replayed; an owner that failed is
 //! built anew from it, whatever is to be known of a job beyond its view is read here, and snapshots are made of it.
 
-use super::event::{ControllerEvent, Replayed};
+use super::{
+    event::{ControllerEvent, Replayed},
+    log::beside::Pieces,
+};
 use crate::{
     job::{dependency::waits_for, record::JobRecord, state::JobEvent},
     node::record::SavedNode,
@@ -165,6 +168,11 @@ impl Committed {
     /// A partition's updates; none when nothing was ever saved.
     pub fn partition(&self, name: &str) -> SavedPartition {
         self.lock().replayed.partitions.get(name).cloned().unwrap_or_default()
+    }
+
+    /// What is beside the log.
+    pub fn beside(&self) -> Pieces {
+        self.lock().replayed.beside.clone()
     }
 
     /// All reservations.

@@ -1,7 +1,10 @@
 //! What the journal holds, and how a controller is rebuilt from it.
 
 use super::{
-    log::{Position, Progress},
+    log::{
+        Position, Progress,
+        beside::{Piece, Pieces},
+    },
     records::Records,
 };
 use crate::{
@@ -96,6 +99,14 @@ pub enum ControllerEvent {
         sluid: Sluid,
         /// Rows.
         steps: PackedSteps,
+    },
+    /// About a piece that is kept beside the log, since it is secret: the version that counts from now on.
+    Beside {
+        /// Its name, that of a file in the state folder.
+        name: String,
+        /// Which; `None`: it is gone.
+        #[serde(default)]
+        piece: Option<Piece>,
     },
     /// About the log: what stands here, whatever was counted before. First in a file. No event itself: it has no position.
     Base {
@@ -193,6 +204,8 @@ pub struct Replayed {
     pub reservations: BTreeMap<String, Reservation>,
     /// Nodes that `slurm.conf` does not have.
     pub dynamic_nodes: BTreeMap<String, DynamicNode>,
+    /// What is beside the log.
+    pub beside: Pieces,
     /// Epoch of the last controller.
     pub epoch: u64,
     /// Highest job id used.
@@ -247,6 +260,12 @@ impl Replayed {
                 if !of_file {
                     self.nodes.remove(node);
                 }
+            }
+            ControllerEvent::Beside { name, piece: Some(piece) } => {
+                self.beside.insert(name.clone(), piece.clone());
+            }
+            ControllerEvent::Beside { name, piece: None } => {
+                self.beside.remove(name);
             }
             // Dealt with above.
             ControllerEvent::Part { .. }
@@ -341,7 +360,11 @@ impl Replayed {
     /// there.
     pub fn into_events(self) -> impl Iterator<Item = ControllerEvent> {
         let jobs = self.jobs.len();
-        let others = self.dynamic_nodes.len() + self.nodes.len() + self.partitions.len() + self.reservations.len();
+        let others = self.dynamic_nodes.len()
+            + self.nodes.len()
+            + self.partitions.len()
+            + self.reservations.len()
+            + self.beside.len();
         // With what begins it and what ends it.
         let base = self.progress.base(count(jobs + others + 2));
         let started = ControllerEvent::Started { epoch: self.epoch };
@@ -381,8 +404,9 @@ impl Replayed {
             .reservations
             .into_iter()
             .map(|(reservation, saved)| ControllerEvent::Reservation { reservation, saved: Some(Box::new(saved)) });
+        let beside = self.beside.into_iter().map(|(name, piece)| ControllerEvent::Beside { name, piece: Some(piece) });
         let all = [base, started].into_iter().chain(jobs).chain(dynamic_nodes).chain(nodes);
-        all.chain(partitions).chain(reservations).chain([used])
+        all.chain(partitions).chain(reservations).chain(beside).chain([used])
     }
 }
 

@@ -8,6 +8,7 @@
 //! | journal | events in groups | answers once they are on disk |
 
 pub mod audit;
+pub mod beside;
 pub mod door;
 pub mod host;
 pub mod links;
@@ -18,5 +19,7 @@ pub mod start;
 pub mod tenure;
 pub mod trust;
 
+#[cfg(test)]
+mod beside_test;
 #[cfg(test)]
 mod log_test;

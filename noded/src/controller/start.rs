@@ -3,6 +3,7 @@
 use crate::{
     controller::{
         audit::AuditLog,
+        beside::{Beside, BesideError},
         door::{Door, DoorWorld},
         host::ThisProcess,
         links,
@@ -65,6 +66,9 @@ pub enum ControllerStartError {
     /// The journal.
     #[error("{0}")]
     Journal(#[from] JournalError),
+    /// What is kept beside it.
+    #[error("{0}")]
+    Beside(#[from] BesideError),
     /// What it says does not fit together.
     #[error("journal {}: {cause}; start with -i to go on without what does not fit, or with -c to start empty", path.display())]
     Replay {
@@ -124,6 +128,9 @@ fn state_folder(cluster: &Cluster) -> Result<PathBuf, ControllerStartError> {
 /// The folder is this process's alone, with what an older version left in it.
 fn own_state(state: &Path) -> Result<bool, ControllerStartError> {
     let mut corrected = if state == Path::new("/var/spool") { false } else { files::keep_folder(state, 0o700)? };
+    if state.join("beside").exists() {
+        corrected |= files::keep_folder(&state.join("beside"), 0o700)?;
+    }
     for file in series::files(state)? {
         corrected |= files::keep_private(&file)?;
     }
@@ -134,26 +141,39 @@ fn host_name() -> String {
     inventory::hostname().unwrap_or_else(|_| "localhost".into())
 }
 
-fn keys(cluster: &Cluster) -> Result<Keys, ControllerStartError> {
+/// The keys that are there, made where there are none. `keep`: changes of the authority's files from here on.
+fn keys(cluster: &Cluster, keep: Option<&Arc<Beside>>) -> Result<Keys, ControllerStartError> {
     let state = state_folder(cluster)?;
-    let authority = Arc::new(CertAuthority::open_or_create(&state.join("ca"), &cluster.config.cluster_name)?);
+    let mut authority = CertAuthority::open_or_create(&state.join("ca"), &cluster.config.cluster_name)?;
+    let signing = SigningKey::open_or_create(&state.join("credential.key"))?;
+    if let Some(beside) = keep {
+        beside.record()?;
+        authority = authority.kept_by(Arc::clone(beside) as _);
+    }
     let folder = state.join("identity");
     let identity = trust::own_identity(cluster, &authority, &folder)?;
     identity.set_revoked(&folder, authority.revocation_list()?.as_deref())?;
-    let signing = SigningKey::open_or_create(&state.join("credential.key"))?;
-    Ok(Keys { authority, identity, signing })
+    Ok(Keys { authority: Arc::new(authority), identity, signing })
 }
 
-/// `noded init`: makes what is missing of the cluster's CA and keys, and says what there is.
+/// `noded init`: makes what is missing of the cluster's CA and keys, and says what there is. Of a cluster that has run nothing is
+/// made: its controller does that, whose log says what counts.
 pub fn init(cluster: &Cluster) -> Result<String, ControllerStartError> {
     garrick_transport::install_crypto_provider();
-    let keys = keys(cluster)?;
+    let state = state_folder(cluster)?;
+    let (authority, identity) = if series::path(&state).exists() {
+        let authority = CertAuthority::open(&state.join("ca"))?;
+        (Arc::new(authority), IdentityStore::load(&state.join("identity"))?)
+    } else {
+        let keys = keys(cluster, None)?;
+        (keys.authority, keys.identity)
+    };
     Ok(format!(
         "cluster {}: certificate authority in {}, fingerprint {}\ncontroller's identity: {}\n",
         cluster.config.cluster_name,
-        keys.authority.folder().display(),
-        keys.authority.fingerprint().iter().map(|b| format!("{b:02x}")).collect::<String>(),
-        keys.identity.identity(),
+        authority.folder().display(),
+        authority.fingerprint().iter().map(|b| format!("{b:02x}")).collect::<String>(),
+        identity.identity(),
     ))
 }
 
@@ -392,8 +412,11 @@ pub async fn start(
     let audit_path = cluster.config.audit_log();
     let audit = AuditLog::start(audit_path.as_deref())
         .map_err(|cause| ControllerStartError::Folder { path: audit_path.clone().unwrap_or_default(), cause })?;
-    let keys = keys(cluster)?;
-    let log = open_journal(cluster, options, &mut tenure)?;
+    let state = state_folder(cluster)?;
+    let log = Arc::new(open_journal(cluster, options, &mut tenure)?);
+    let beside = Arc::new(Beside::open(&state, Arc::clone(&log) as _, options.ignore_errors)?);
+    let reset_key = reset_key::kept(&state);
+    let keys = keys(cluster, Some(&beside))?;
     let fence = tenure.fence();
     actix_rt::spawn(async move {
         while end_if_fenced(&fence).is_ok() {
@@ -413,9 +436,8 @@ pub async fn start(
     }
     let join = Arc::new(join);
     let bind = any_address(cluster.config.slurmctld_port.first);
-    let reset_key = reset_key::kept(&state_folder(cluster)?);
     let endpoint = EndpointOptions { join: Some(Arc::clone(&join)), reset_key, ..EndpointOptions::default() };
-    let folder = state_folder(cluster)?.join("identity");
+    let folder = state.join("identity");
     let trust = Arc::new(Trust::new(Arc::clone(&keys.authority), Arc::clone(&keys.identity), folder));
     actix_rt::spawn(trust::keep_valid(Arc::clone(&trust)));
     let endpoint = Arc::new(Endpoint::bind_with(bind, keys.identity, endpoint)?);
@@ -439,7 +461,7 @@ pub async fn start(
         warned: Arc::new(Mutex::new(warnings(cluster))),
     });
     let ports = Ports {
-        log: Arc::new(log),
+        log: Arc::clone(&log) as _,
         signer: Arc::new(Signer::new(keys.signing)),
         users: Arc::new(names.clone()),
         host: Arc::clone(&process) as _,

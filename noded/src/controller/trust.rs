@@ -11,7 +11,7 @@ use garrick_model::{
 };
 use garrick_transport::{
     CertAuthority, IdentityError, IdentityStore,
-    identity::{Issued, Role, Rotation},
+    identity::{Issued, KeepError, Role, Rotation},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -70,7 +70,10 @@ struct Held {
 }
 
 fn internal(error: &IdentityError) -> Refusal {
-    Refusal::Internal(error.to_string())
+    match error {
+        IdentityError::Keep(KeepError::Later { after }) => Refusal::RetryAfter { after: *after },
+        error => Refusal::Internal(error.to_string()),
+    }
 }
 
 fn timestamp(seconds: u64) -> Timestamp {

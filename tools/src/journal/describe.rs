@@ -71,6 +71,12 @@ fn of_controller(event: &ControllerEvent) -> Described {
         ControllerEvent::Steps { job, sluid, steps } => {
             (format!("job {job}"), "Steps", format!("rows={} sluid={sluid}", steps.rows))
         }
+        ControllerEvent::Beside { name, piece } => {
+            let about = piece
+                .as_ref()
+                .map_or_else(|| "gone".to_owned(), |piece| format!("sha256={} bytes={}", piece.digest, piece.bytes));
+            (format!("piece {name}"), "Beside", about)
+        }
         ControllerEvent::Base { position, events, followers } => {
             let followers = followers.iter().map(|(name, upto)| format!(" {name:?}={upto}")).collect::<String>();
             ("log".to_owned(), "Base", format!("position={position} events={events}{followers}"))

@@ -8,6 +8,7 @@
 
 use super::{
     IdentityError, files, invalid,
+    keep::{Change, Keep},
     peer::{PeerIdentity, Role, check_name},
     register::{Issued, Register, seconds},
     signing::random,
@@ -112,11 +113,24 @@ impl CertAuthority {
         };
         // A crash amid the change of one for the other leaves both: then nothing was issued by the next one yet.
         let other = match beside(NEXT_FILE)? {
-            Some(next) => Some((Rotation::Introduced, next)),
-            None => beside(PREVIOUS_FILE)?.map(|previous| (Rotation::Issuing, previous)),
+            // Unless what is left of it is what issues already.
+            Some(next) if next.certificate != issuing.certificate => Some((Rotation::Introduced, next)),
+            _ => beside(PREVIOUS_FILE)?.map(|previous| (Rotation::Issuing, previous)),
         };
         let signers = Mutex::new(Signers { issuing: Arc::new(issuing), other });
         Ok(Self { cluster, folder: folder.to_owned(), signers, register: Register::open(folder)? })
+    }
+
+    /// From here on changes of its files are kept by that.
+    #[must_use]
+    pub fn kept_by(mut self, keep: Arc<dyn Keep>) -> Self {
+        self.register.keep = keep;
+        self
+    }
+
+    /// Keeps changes of files in its folder.
+    pub(crate) fn keep(&self, changes: Vec<Change>) -> Result<(), IdentityError> {
+        self.register.keep.keep(changes)
     }
 
     fn signers(&self) -> Signers {
@@ -136,20 +150,24 @@ impl CertAuthority {
         *signers = match &signers.other {
             None => {
                 let (private, _) = new_signer(&self.cluster)?;
-                files::write_whole(&next, private.as_bytes(), files::PRIVATE)?;
+                self.keep(vec![Change::private(next.clone(), private.into_bytes())])?;
                 let made = Arc::new(Signer::read(&next)?.0);
                 Signers { issuing: Arc::clone(&signers.issuing), other: Some((Rotation::Introduced, made)) }
             }
             Some((Rotation::Introduced, made)) => {
-                files::write_whole(&previous, &files::read_secret(&current, MOST_BYTES)?, files::PRIVATE)?;
-                let public = self.folder.join(CA_PUBLIC_FILE);
-                files::write_whole(&public, made.certificate_pem.as_bytes(), files::PUBLIC)?;
-                files::rename(&next, &current)?;
+                let (before, made_private) =
+                    (files::read_secret(&current, MOST_BYTES)?, files::read_secret(&next, MOST_BYTES)?);
+                self.keep(vec![
+                    Change::private(previous, before),
+                    Change::public(self.folder.join(CA_PUBLIC_FILE), made.certificate_pem.clone().into_bytes()),
+                    Change::private(current, made_private),
+                    Change::removed(next),
+                ])?;
                 let issuing = Arc::clone(made);
                 Signers { issuing, other: Some((Rotation::Issuing, Arc::clone(&signers.issuing))) }
             }
             Some((Rotation::Issuing, _)) => {
-                files::remove(&previous)?;
+                self.keep(vec![Change::removed(previous)])?;
                 Signers { issuing: Arc::clone(&signers.issuing), other: None }
             }
         };

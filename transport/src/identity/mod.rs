@@ -8,16 +8,19 @@
 //! | `register` | what an authority issued, and what of it is revoked |
 //! | [`store`] | [`IdentityStore`]: this process's certificate and key and the CAs it trusts; rotates while links are up |
 //! | [`signing`] | [`SigningKey`], [`VerifyKey`]: ed25519 for job credentials |
+//! | [`keep`] | [`Keep`]: where an authority's files are kept |
 //! | [`files`] | writing and reading secret files |
 
 pub mod authority;
 pub mod files;
+pub mod keep;
 pub mod peer;
 mod register;
 pub mod signing;
 pub mod store;
 
 pub use authority::{CertAuthority, Rotation, fingerprint, request_for};
+pub use keep::{Change, Keep, KeepError};
 pub use peer::{ExpectPeer, PeerIdentity, Role, is_name};
 pub use register::Issued;
 pub use signing::{SigningKey, VerifyKey};
@@ -66,6 +69,9 @@ pub enum IdentityError {
         /// What is wrong.
         cause: String,
     },
+    /// A change that was not kept.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
     /// A name that cannot stand in a certificate.
     #[error(
         "{what} `{name}` cannot stand in a certificate: letters, digits, '-', '_' and '.', up to 63, starting and ending with a letter or digit"

@@ -1,12 +1,15 @@
 //! What an authority has issued and what of it is revoked: a file of one JSON object a line beside the authority's key, and
 //! the revocation list (RFC 5280) that is made from it.
 
-use super::{IdentityError, files, invalid};
+use super::{
+    IdentityError, files, invalid,
+    keep::{Change, InFolder, Keep},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -35,9 +38,9 @@ pub struct Issued {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(super) struct Register {
     path: PathBuf,
+    pub(super) keep: Arc<dyn Keep>,
     entries: Mutex<BTreeMap<String, Issued>>,
 }
 
@@ -62,7 +65,7 @@ impl Register {
             Err(IdentityError::Absent { .. }) => {}
             Err(error) => return Err(error),
         }
-        Ok(Self { path, entries: Mutex::new(entries) })
+        Ok(Self { path, keep: Arc::new(InFolder), entries: Mutex::new(entries) })
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Issued>> {
@@ -79,7 +82,7 @@ impl Register {
             serde_json::to_writer(&mut text, entry).map_err(|e| invalid("register of certificates", e))?;
             text.push(b'\n');
         }
-        files::write_whole(&self.path, &text, files::PRIVATE)?;
+        self.keep.keep(vec![Change::private(self.path.clone(), text)])?;
         *entries = changed;
         Ok(result)
     }

@@ -13,7 +13,9 @@ use crate::{
     class::Class,
     door::DoorConn,
     error::LinkError,
-    identity::{CertAuthority, IdentityError, Role, authority::key_of_request, files, invalid, signing::random},
+    identity::{
+        CertAuthority, Change, IdentityError, Role, authority::key_of_request, files, invalid, signing::random,
+    },
     link::{Receiver, Sender, over_classes},
     quic::greeting::Greeted,
     sparing::Sparing,
@@ -122,7 +124,7 @@ impl JoinServer {
         let mut changed = book.clone();
         let result = change(&mut changed);
         let bytes = rmp_serde::to_vec_named(&changed).map_err(|e| invalid("join tokens", e))?;
-        files::write_whole(&self.tokens_file, &bytes, files::PRIVATE)?;
+        self.authority.keep(vec![Change::private(self.tokens_file.clone(), bytes)])?;
         *book = changed;
         Ok(result)
     }

@@ -7,9 +7,11 @@
 //! | `mod` | the trait |
 //! | [`progress`] | which events have positions, and how far followers are |
 //! | [`feed`] | what was committed last, kept for those who follow: shared by implementations |
+//! | [`beside`] | what is kept beside the log: which version of each piece counts |
 //! | [`memory`] | an implementation in memory that fails as it is told |
 //! | [`contract`] | tests for any implementation |
 
+pub mod beside;
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
 pub mod feed;

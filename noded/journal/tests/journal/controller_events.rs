@@ -3,7 +3,7 @@
 use garrick_actors::{
     controller::{
         event::{ControllerEvent, Following},
-        log::Position,
+        log::{Position, beside::Piece},
     },
     job::{
         record::{
@@ -36,7 +36,7 @@ use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 43] = [
+pub const NAMES: [&str; 44] = [
     "Submitted",
     "Held",
     "Released",
@@ -79,6 +79,7 @@ pub const NAMES: [&str; 43] = [
     "a position",
     "a follower",
     "records of steps",
+    "a piece beside the log",
     "Revised",
 ];
 
@@ -96,6 +97,7 @@ pub fn name(event: &ControllerEvent) -> &'static str {
         ControllerEvent::Base { .. } => "a position",
         ControllerEvent::Follower { .. } => "a follower",
         ControllerEvent::Steps { .. } => "records of steps",
+        ControllerEvent::Beside { .. } => "a piece beside the log",
     }
 }
 
@@ -855,4 +857,24 @@ pub fn step_records() -> Vec<ControllerEvent> {
         event: Box::new(JobEvent::Submitted(Box::new(record(71, plain_spec())))),
     };
     vec![submitted, ControllerEvent::Steps { job: JobId(71), sluid: sluid(71), steps: PackedSteps::pack(&rows) }]
+}
+
+/// What came after that: pieces beside the log, by name and version. In a snapshot, and later.
+pub fn beside() -> Vec<ControllerEvent> {
+    let piece = |digit: &str, bytes| Some(Piece { digest: digit.repeat(64), bytes });
+    let event = |name: &str, piece| ControllerEvent::Beside { name: name.into(), piece };
+    vec![
+        ControllerEvent::Base { position: Position(12), events: 4, followers: Default::default() },
+        ControllerEvent::Started { epoch: 3 },
+        event("ca/ca.pem", piece("a", 1024)),
+        event("credential.key", piece("0", 65)),
+        ControllerEvent::Used { job: JobId(7), sluid: sluid(7), submissions: 7 },
+        ControllerEvent::Started { epoch: 4 },
+        ControllerEvent::Together(vec![
+            event("ca/previous.pem", piece("a", 1024)),
+            event("ca/ca.pem", piece("b", 1026)),
+            event("ca/next.pem", None),
+        ]),
+        event("ca/previous.pem", None),
+    ]
 }

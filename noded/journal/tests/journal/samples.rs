@@ -95,6 +95,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::dynamic_nodes(),
         controller_events::followers(),
         controller_events::step_records(),
+        controller_events::beside(),
     ]);
     let mut cuts = 0;
     for events in series {
@@ -245,6 +246,19 @@ fn records_of_steps_in_a_controllers_journal_of_version_2_read_back() {
     assert_eq!((replayed.progress.position.0, steps.unpack().unwrap().rows.len()), (2, 1));
 }
 
+#[test]
+fn pieces_beside_the_log_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-beside.journal"));
+    assert_same(&read, &controller_events::beside());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let pieces: Vec<_> = replayed.beside.iter().map(|(name, piece)| (name.as_str(), piece.bytes)).collect();
+    assert_eq!((replayed.progress.position.0, pieces), (17, vec![("ca/ca.pem", 1026), ("credential.key", 65)]));
+    let mut again = Replayed::default();
+    replayed.clone().into_events().for_each(|event| again.apply(&event).unwrap());
+    assert_eq!(again, replayed);
+}
+
 /// Their events are numbered from what they hold: a snapshot too, which says nothing of those that it stands for.
 #[test]
 fn events_of_a_journal_of_an_earlier_version_are_numbered_from_1() {
@@ -375,6 +389,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::followers,
         controller_events::step_records,
         controller_events::revised,
+        controller_events::beside,
     ]
     .map(|make| make())
     .concat();
@@ -522,4 +537,11 @@ fn make_the_sample_of_followers() {
 fn make_the_sample_of_step_records() {
     let path = sample("version-2-step-records.journal");
     garrick_journal::replace_as(&path, Form::Epoch(7), controller_events::step_records()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-beside.journal, by hand"]
+fn make_the_sample_of_pieces_beside_the_log() {
+    let path = sample("version-2-beside.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::beside()).unwrap();
 }
