@@ -205,9 +205,8 @@ impl Beside {
 
     fn place(&self, name: &str, digest: &str) -> Result<(), BesideError> {
         let (from, to) = (self.version(digest), self.state.join(name));
-        fs::rename(&from, &to).map_err(|cause| FileError { operation: "rename to", path: to.clone(), cause })?;
-        files::sync_folder(to.parent().unwrap_or(&self.state))?;
-        Ok(files::sync_folder(&self.state.join(FOLDER))?)
+        // Not synced: whichever of the two names it has after a crash, the next start finds it.
+        fs::rename(&from, &to).map_err(|cause| FileError { operation: "rename to", path: to.clone(), cause }.into())
     }
 
     /// Stands while a piece that is to go may still be there.

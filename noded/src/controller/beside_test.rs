@@ -255,3 +255,44 @@ fn a_file_that_is_no_piece_is_not_kept_beside_the_log() {
     }
     assert!(log.events().is_empty());
 }
+
+#[test]
+#[ignore = "prints times: of a certificate, with the register in its folder alone, as before, and beside a log in files"]
+fn certificates_per_second() {
+    use std::time::Instant;
+    const REGISTERED: usize = 5000;
+    let entry = |n: usize| {
+        let issued = 1_790_000_000;
+        format!(
+            "{{\"serial\":\"{n:032x}\",\"role\":\"node\",\"name\":\"n{n}\",\"issued\":{issued},\"expires\":{}}}\n",
+            issued + 63_158_400
+        )
+    };
+    let register: String = (0..REGISTERED).map(entry).collect();
+    let made = |folder: &Scratch| {
+        drop(CertAuthority::create(&folder.join("ca"), "c1").unwrap());
+        put(folder.join("ca/issued"), register.as_bytes());
+        CertAuthority::open(&folder.join("ca")).unwrap()
+    };
+    let (before, now) = (Scratch::new("issue-before"), Scratch::new("issue-now"));
+    let alone = made(&before);
+    let (log, thread) = super::log_test::in_files(now.path());
+    let made = made(&now);
+    let beside = Arc::new(Beside::open(now.path(), Arc::clone(&log) as _, false).unwrap());
+    beside.record().unwrap();
+    let kept = made.kept_by(Arc::clone(&beside) as _);
+    for round in 0..5 {
+        let [alone, kept] = [&alone, &kept].map(|authority| {
+            let began = Instant::now();
+            (0..20).for_each(|n| drop(issue(authority, &format!("x{n}")).unwrap()));
+            began.elapsed() / 20
+        });
+        println!(
+            "round {round}: {REGISTERED} certificates, {} bytes: {alone:?} each before, {kept:?} now",
+            register.len()
+        );
+    }
+    assert_eq!(alone.issued().len(), kept.issued().len());
+    drop((kept, beside, log));
+    thread.join().unwrap();
+}

@@ -76,6 +76,15 @@ impl InFiles {
     }
 }
 
+/// A log in that folder, begun.
+pub(super) fn in_files(folder: &Path) -> (Arc<FileLog>, JoinHandle<()>) {
+    let mut replayed = Replayed::default();
+    let mut series = series::open(folder, &mut replayed).unwrap();
+    series.begin(folder, &mut replayed, 0).unwrap();
+    let (log, thread) = start_log(folder, series, replayed, u64::MAX, Box::new(|| Ok(())), unexpected).unwrap();
+    (Arc::new(log), thread)
+}
+
 fn unexpected(error: &JournalError) {
     panic!("{error}");
 }
