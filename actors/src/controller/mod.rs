@@ -69,6 +69,7 @@
 //! | `members` | what is asked of the roster of nodes: the front's part |
 //! | [`log`] | the log that events are saved in |
 //! | [`event`] | the log's events and their replay |
+//! | [`records`] | jobs' records, of which a copy costs next to nothing |
 //! | [`mod@env`], [`committed`], [`leftovers`], [`entering`], [`ids`] | what all actors of the controller share |
 
 pub mod admission;

@@ -329,6 +329,25 @@ fn a_start_from_a_snapshot_and_the_rest_comes_to_what_all_events_come_to() {
     }
 }
 
+/// The files say more than what is in memory then: nothing is made of that, and nothing is removed.
+#[test]
+fn no_snapshot_is_made_of_what_an_event_did_not_fit() {
+    let mut bench = InFiles::new();
+    bench.floor = 1000;
+    drop(bench.open());
+    let log = Arc::clone(&bench.running.as_ref().unwrap().0);
+    append(&log, vec![filler(500)]);
+    assert!(log.value().copy().is_ok());
+    append(&log, vec![ControllerEvent::Job { job: JobId(7), event: Box::new(JobEvent::Purged) }]);
+    assert!(log.value().copy().is_err());
+    for _ in 0..10 {
+        append(&log, vec![filler(1000)]);
+    }
+    drop(log);
+    bench.end();
+    assert_eq!(files(bench.folder.path()), [series::path(bench.folder.path())]);
+}
+
 #[test]
 #[ignore = "prints times: how long commits wait for a snapshot, and how long it takes, from the value and from the files as before"]
 fn snapshots_of_many_jobs() {

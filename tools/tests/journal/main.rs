@@ -84,6 +84,29 @@ fn show_says_a_line_for_each_record() {
 }
 
 #[test]
+fn show_says_which_version_of_a_piece_beside_the_log_counts() {
+    let folder = Folder::new();
+    let sample = "../noded/journal/tests/data/version-2-beside.journal";
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(sample), folder.file("beside")).unwrap();
+    let (out, err, code) = folder.journal("show beside");
+    assert_eq!((err.as_str(), code), ("", 0));
+    let said: Vec<&str> = out.lines().filter_map(|line| Some(line.split_once("piece ")?.1)).collect();
+    let version = |digit: &str, bytes: u32| format!("sha256={} bytes={bytes}", digit.repeat(64));
+    let expected = [
+        ("ca/ca.pem", version("a", 1024)),
+        ("credential.key", version("0", 65)),
+        ("ca/previous.pem", version("a", 1024)),
+        ("ca/ca.pem", version("b", 1026)),
+        ("ca/next.pem", "gone".to_owned()),
+        ("ca/previous.pem", "gone".to_owned()),
+    ];
+    assert_eq!(said.len(), expected.len(), "{out}");
+    for (said, (name, about)) in said.iter().zip(expected) {
+        assert!(said.starts_with(name) && said.contains(" Beside ") && said.ends_with(&about), "{said}");
+    }
+}
+
+#[test]
 fn show_says_what_a_job_comes_to_that_was_changed_and_export_has_all_of_it() {
     let folder = Folder::new();
     let sample = "../noded/journal/tests/data/version-2-revised.journal";
