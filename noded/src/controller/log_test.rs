@@ -340,7 +340,9 @@ fn no_snapshot_is_made_of_what_an_event_did_not_fit() {
     assert!(log.value().copy().is_ok());
     append(&log, vec![ControllerEvent::Job { job: JobId(7), event: Box::new(JobEvent::Purged) }]);
     assert!(log.value().copy().is_err());
-    (0..10).for_each(|_| drop(append(&log, vec![filler(1000)])));
+    for _ in 0..10 {
+        append(&log, vec![filler(1000)]);
+    }
     drop(log);
     bench.end();
     assert_eq!(files(bench.folder.path()), [series::path(bench.folder.path())]);
