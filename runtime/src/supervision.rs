@@ -243,7 +243,10 @@ impl<I> Children<I> {
     pub(crate) fn gone(&mut self, slot: Slot) -> Vec<Order> {
         let mut orders = Vec::new();
         let Some(child) = self.children.remove(&slot) else { return orders };
-        self.slots.remove(&child.path);
+        // Another one may have been started there between its end and this word of it.
+        if self.slots.get(&child.path) == Some(&slot) {
+            self.slots.remove(&child.path);
+        }
         if self.closing {
             self.stop_next(&mut orders);
             return orders;

@@ -15,7 +15,10 @@ use crate::{
         messages::{NodeAsk, NodeInput, NodeMsg},
         shell::NodesMsg,
     },
-    partition::messages::{PartitionMsg, PartitionUpdate},
+    partition::{
+        messages::{PartitionMsg, PartitionUpdate},
+        shell::PartitionsMsg,
+    },
     roster::core::RosterAsk,
 };
 use garrick_model::{
@@ -30,7 +33,7 @@ use garrick_model::{
     step_selector::StepsSelector,
     view::{Allocation, JobView},
 };
-use garrick_runtime::{ActorPath, Context, PendingReply, ReplyTo};
+use garrick_runtime::{Context, PendingReply, ReplyTo};
 use std::{
     borrow::Cow,
     collections::{BTreeSet, HashSet},
@@ -391,12 +394,12 @@ impl ControllerActor {
         fields: Vec<(String, String)>,
         mut replies: Box<dyn ReplySink>,
     ) {
-        let path = ActorPath::root().child("partition").child(&partition);
-        let Some(owner) = cx.system().find::<PartitionMsg>(&path) else {
+        let config = self.env.config();
+        let supervisor = self.env.partitions_supervisor().filter(|_| config.partition(&partition).is_some());
+        let Some(supervisor) = supervisor else {
             replies.send(CommandReply::Refused(Refusal::InvalidPartition(partition)));
             return;
         };
-        let config = self.env.config();
         let unknown = fields.iter().find(|(key, value)| {
             key.eq_ignore_ascii_case("Topology") && !value.is_empty() && config.topology(value).is_none()
         });
@@ -406,7 +409,9 @@ impl ControllerActor {
             return;
         }
         let (reply, answer) = ReplyTo::channel();
-        deliver(cx, &owner, PartitionMsg::Ask { ask: PartitionUpdate { fields, config }, reply });
+        let message = Box::new(PartitionMsg::Ask { ask: PartitionUpdate { fields, config }, reply });
+        // By way of the supervisor, behind what it has been told of the configuration.
+        deliver(cx, &supervisor, PartitionsMsg::Deliver { key: partition, message });
         Self::answer_done(cx, vec![answer], replies);
     }
 

@@ -7,7 +7,7 @@ use super::{
     log::beside::Pieces,
 };
 use crate::{
-    job::{dependency::waits_for, record::JobRecord, state::JobEvent},
+    job::{dependency::waits_for, record::JobRecord},
     node::record::SavedNode,
     partition::record::SavedPartition,
 };
@@ -22,8 +22,6 @@ struct State {
     replayed: Replayed,
     /// Events that did not fit what was there.
     misfits: u64,
-    /// Bytes of scripts, environments and arguments by user.
-    bytes: BTreeMap<u32, u64>,
 }
 
 /// So many events did not fit what they are about.
@@ -35,38 +33,12 @@ pub struct Misfits(u64);
 #[derive(Clone, Debug, Default)]
 pub struct Committed(Arc<Mutex<State>>);
 
-/// What a record takes beside others: a task of an array shares what the array has.
-fn own_bytes(record: &JobRecord) -> u64 {
-    let shares = record.array_task.is_some_and(|task| task.array_job != record.id);
-    if shares { 0 } else { record.spec.work_bytes() }
-}
-
 impl State {
     fn apply(&mut self, event: &ControllerEvent) {
-        let about = match event {
-            ControllerEvent::Job { job, event } => Some((*job, &**event)),
-            _ => None,
-        };
-        let counted = |event: &JobEvent| {
-            matches!(event, JobEvent::Submitted(_) | JobEvent::SubmittedLike { .. } | JobEvent::Purged)
-        };
-        let about = about.filter(|(_, event)| counted(event)).map(|(job, _)| job);
-        self.count(about, |all, own| all.saturating_sub(own));
         if let Err(error) = self.replayed.apply(event) {
             // Its owner applied the same event to an equal record.
             tracing::error!(%error, "log.event_does_not_fit");
             self.misfits += 1;
-        }
-        self.count(about, |all, own| all.saturating_add(own));
-    }
-
-    fn count(&mut self, job: Option<JobId>, with: fn(u64, u64) -> u64) {
-        let Some(record) = job.and_then(|job| self.replayed.jobs.get(&job)) else { return };
-        let (uid, own) = (record.owner.uid, own_bytes(record));
-        let of_user = self.bytes.entry(uid).or_default();
-        *of_user = with(*of_user, own);
-        if *of_user == 0 {
-            self.bytes.remove(&uid);
         }
     }
 }
@@ -74,12 +46,7 @@ impl State {
 impl Committed {
     /// What was replayed.
     pub fn new(replayed: Replayed) -> Self {
-        let mut state = State { replayed, misfits: 0, bytes: BTreeMap::new() };
-        let jobs: Vec<JobId> = state.replayed.jobs.keys().copied().collect();
-        for job in jobs {
-            state.count(Some(job), |all, own| all.saturating_add(own));
-        }
-        Self(Arc::new(Mutex::new(state)))
+        Self(Arc::new(Mutex::new(State { replayed, misfits: 0 })))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -137,7 +104,7 @@ impl Committed {
 
     /// Bytes of the scripts, environments and arguments of a user's jobs.
     pub fn bytes_of(&self, uid: u32) -> u64 {
-        self.lock().bytes.get(&uid).copied().unwrap_or(0)
+        self.lock().replayed.bytes_of(uid)
     }
 
     /// Jobs that hold up `singleton` ([`JobRecord::holds_up_singleton`]).
@@ -180,6 +147,9 @@ impl Committed {
         self.lock().replayed.reservations.clone()
     }
 }
+
+#[cfg(test)]
+use crate::job::state::JobEvent;
 
 #[cfg(test)]
 impl Committed {
@@ -231,6 +201,18 @@ mod tests {
         assert_eq!(committed.bytes_of(uid), 1000);
         committed.purge(JobId(7));
         assert_eq!(committed.bytes_of(uid), 0);
+        // As a log saves what is submitted together: in one record, or in several.
+        let submitted = |job| {
+            let spec = JobSpec { environment: environment(), script: None, argv: Vec::new(), ..spec() };
+            let event = Box::new(JobEvent::Submitted(Box::new(record(job, spec))));
+            ControllerEvent::Job { job: JobId(job), event }
+        };
+        committed.advance(&[ControllerEvent::Together(vec![submitted(1), submitted(2)])]);
+        assert_eq!(committed.bytes_of(uid), 2000);
+        let part = |first, job| ControllerEvent::Part { first, last: !first, events: vec![submitted(job)] };
+        committed.advance(&[part(true, 3), part(false, 4)]);
+        assert_eq!(committed.bytes_of(uid), 4000);
+        assert_eq!(Committed::new(committed.copy().unwrap()).bytes_of(uid), 4000);
     }
 
     /// An array that is cancelled right after tasks went their own ways: it is over, and their records are only being made.

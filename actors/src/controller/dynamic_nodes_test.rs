@@ -385,7 +385,7 @@ fn a_node_that_comes_again_at_once_is_another_one() {
         later.connect("n0", Habit::Finish);
         later.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
         // Its owner was asked before it was deleted and came again.
-        let gone = vec!["d1".to_owned()];
+        let gone = vec![("d1".to_owned(), None)];
         let retired = RosterInput::Retired { request: 0, asked: 0, gone, stay: None };
         rig.controller.env.roster_owner().unwrap().try_send(OwnerMsg::Input(retired)).unwrap();
         rig.journal.release();

@@ -138,6 +138,8 @@ pub struct Env {
     pub ids: IdSource,
     queries: AtomicU64,
     roster: RwLock<Arc<Roster>>,
+    /// What everybody was told of it.
+    told_roster: RwLock<Arc<Roster>>,
     /// As it was read last; the roster follows.
     file: RwLock<Arc<Config>>,
     node_site: RwLock<Arc<NodeSite>>,
@@ -152,6 +154,7 @@ impl Env {
     /// A new one.
     pub fn new(system: System, ports: Ports, entering: Entering, ids: IdSource, roster: Roster) -> Self {
         let committed = ports.log.value();
+        let roster = Arc::new(roster);
         Self {
             system,
             ports,
@@ -165,7 +168,8 @@ impl Env {
             ids,
             queries: AtomicU64::new(0),
             file: RwLock::new(roster.base()),
-            roster: RwLock::new(Arc::new(roster)),
+            told_roster: RwLock::new(Arc::clone(&roster)),
+            roster: RwLock::new(roster),
             node_site: RwLock::new(Arc::new(NodeSite::default())),
             site: RwLock::new(Arc::new(JobSite::default())),
             priority: RwLock::new(None),
@@ -194,6 +198,16 @@ impl Env {
         let config = roster.config();
         *self.roster.write().unwrap_or_else(PoisonError::into_inner) = roster;
         self.renew_node_site(&config, self.job_site().epoch);
+    }
+
+    /// The roster of which everybody has been told. For its owner, who goes on from there if it fails before all have been.
+    pub fn told_roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.told_roster.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Everybody has been told of that. For the roster's owner.
+    pub fn set_told_roster(&self, roster: Arc<Roster>) {
+        *self.told_roster.write().unwrap_or_else(PoisonError::into_inner) = roster;
     }
 
     /// The configuration as it was read last, without nodes that came at run time. The roster is of that one once what follows

@@ -216,6 +216,8 @@ pub struct Replayed {
     pub submissions: u64,
     /// Position of the last event, and of those who follow.
     pub progress: Progress,
+    /// Bytes of scripts, environments and arguments by user, none of them 0.
+    bytes: BTreeMap<u32, u64>,
     /// Parts whose last one is still to come.
     parts: Vec<ControllerEvent>,
 }
@@ -323,9 +325,25 @@ impl Replayed {
         let record = self.jobs.get_mut(&job).ok_or(ReplayError::UnknownJob(event.name(), job.0))?;
         record.apply(event)?;
         if matches!(event, JobEvent::Purged) {
+            self.count(job, u64::saturating_sub);
             self.jobs.remove(&job);
         }
         Ok(())
+    }
+
+    /// Bytes of the scripts, environments and arguments of a user's jobs.
+    pub fn bytes_of(&self, uid: u32) -> u64 {
+        self.bytes.get(&uid).copied().unwrap_or(0)
+    }
+
+    fn count(&mut self, job: JobId, with: fn(u64, u64) -> u64) {
+        let Some(record) = self.jobs.get(&job) else { return };
+        let (uid, own) = (record.owner.uid, own_bytes(record));
+        let of_user = self.bytes.entry(uid).or_default();
+        *of_user = with(*of_user, own);
+        if *of_user == 0 {
+            self.bytes.remove(&uid);
+        }
     }
 
     fn submitted(&mut self, job: JobId, record: JobRecord) -> Result<(), ReplayError> {
@@ -333,7 +351,9 @@ impl Replayed {
         self.saw(record.sluid);
         self.submissions += u64::from(!self.jobs.contains_key(&job));
         self.mark_split(job, &record)?;
+        self.count(job, u64::saturating_sub);
         self.jobs.insert(job, record);
+        self.count(job, u64::saturating_add);
         Ok(())
     }
 
@@ -408,6 +428,12 @@ impl Replayed {
         let all = [base, started].into_iter().chain(jobs).chain(dynamic_nodes).chain(nodes);
         all.chain(partitions).chain(reservations).chain(beside).chain([used])
     }
+}
+
+/// What a record takes beside others: a task of an array shares what the array has.
+fn own_bytes(record: &JobRecord) -> u64 {
+    let shares = record.array_task.is_some_and(|task| task.array_job != record.id);
+    if shares { 0 } else { record.spec.work_bytes() }
 }
 
 fn count(of: usize) -> u64 {

@@ -76,7 +76,10 @@ impl ControllerActor {
     }
 
     pub(super) fn roster_answered(&mut self, cx: &mut Context<Self>, asked: RosterAsked, answer: Result<(), Refusal>) {
-        self.forget_feasibility();
+        // What nodes are is the configuration's; what partitions are may be others' to say, and a file that is read again ends that.
+        if !matches!(asked, RosterAsked::Join { .. }) {
+            self.forget_feasibility();
+        }
         match (asked, answer) {
             (RosterAsked::Join { node, agent }, Ok(())) => {
                 self.declined.remove(&node);

@@ -31,20 +31,30 @@ use std::{
     collections::{BTreeMap, VecDeque},
     convert::Infallible,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How soon to ask again when others ask what would be.
 const TOO_MANY_QUESTIONS: Duration = Duration::from_millis(500);
 
 /// Who waits for answers about submissions.
-#[derive(Default)]
 pub struct Submitters {
+    began: Instant,
     last: u64,
     waiting: BTreeMap<u64, Box<dyn ReplySink>>,
 }
 
+impl Default for Submitters {
+    fn default() -> Self {
+        Self { began: Instant::now(), last: 0, waiting: BTreeMap::new() }
+    }
+}
+
 impl Submitters {
+    fn clock(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     fn put(&mut self, replies: Box<dyn ReplySink>) -> u64 {
         self.last += 1;
         self.waiting.insert(self.last, replies);
@@ -133,13 +143,13 @@ impl ControllerActor {
         let of = |job| Some((committed.look(job, |record| record.request).flatten()?, job));
         let answered = committed.jobs().into_iter().filter_map(of).collect();
         let entering = self.env.entering.requests();
-        self.told_of_submissions(cx, SubmissionInput::Begun { answered, entering });
+        self.told_of_submissions(cx, SubmissionInput::Begun { answered, entering, clock: self.submitters.clock() });
     }
 
     /// The log has answered for a submission.
     pub(super) fn submission_settled(&mut self, cx: &mut Context<Self>, id: RequestId, result: Saved) {
         let jobs = self.env.entering.take(id).unwrap_or_default();
-        self.told_of_submissions(cx, SubmissionInput::Settled { id, jobs, result });
+        self.told_of_submissions(cx, SubmissionInput::Settled { id, jobs, result, clock: self.submitters.clock() });
     }
 
     fn told_of_submissions(&mut self, cx: &mut Context<Self>, input: SubmissionInput) {

@@ -108,8 +108,13 @@ pub enum OwnerMsg<O: Shell> {
     },
     /// From itself: it is time to look whether all that was appended is committed.
     Behind,
-    /// From itself: an errand is over, and nothing came of it.
-    Nothing,
+    /// From itself: an errand of the core with that number is over.
+    Came {
+        /// Which core, of those that this actor had.
+        core: u64,
+        /// What came of it.
+        input: Option<O::Input>,
+    },
     /// A handler that fails.
     #[cfg(test)]
     PanicForTests(ReplyTo<()>),
@@ -118,12 +123,14 @@ pub enum OwnerMsg<O: Shell> {
 impl<O: Shell> Message for OwnerMsg<O> {
     fn name(&self) -> &'static str {
         match self {
-            Self::Input(input) | Self::Hand { input: Some(input), .. } => O::name(input),
+            Self::Input(input) | Self::Hand { input: Some(input), .. } | Self::Came { input: Some(input), .. } => {
+                O::name(input)
+            }
             Self::Ask { ask, .. } => O::ask_name(ask),
             Self::Hand { input: None, .. } => "Watch",
             Self::Journaled { .. } => "Journaled",
             Self::Behind => "Behind",
-            Self::Nothing => "Nothing",
+            Self::Came { input: None, .. } => "Came",
             #[cfg(test)]
             Self::PanicForTests(_) => "PanicForTests",
         }
@@ -152,7 +159,14 @@ pub struct OwnerActor<O: Shell> {
     outbox: Outbox<EffectOf<O>>,
     requests: u64,
     answers: BTreeMap<u64, ReplyTo<O::Answer>>,
+    /// With so many it is looked who still waits.
+    most_answers: usize,
+    /// Cores that it had.
+    cores: u64,
 }
+
+/// So few answers are not looked at.
+const FEW_ANSWERS: usize = 64;
 
 /// What came before there was a core. It outlives each life of the actor.
 pub struct Early<O: Shell>(Arc<Mutex<VecDeque<OwnerMsg<O>>>>);
@@ -201,6 +215,7 @@ struct Live<'a, O: Shell> {
     answers: &'a mut BTreeMap<u64, ReplyTo<O::Answer>>,
     cx: &'a mut Context<OwnerActor<O>>,
     again: &'a mut VecDeque<O::Input>,
+    cores: u64,
 }
 
 impl<O: Shell> Stage<O> for Live<'_, O> {
@@ -213,7 +228,10 @@ impl<O: Shell> Stage<O> for Live<'_, O> {
             Came::Nothing => {}
             Came::Input(input) => self.again.push_back(input),
             Came::Letter(letter) => self.tell(letter),
-            Came::Later(input) => self.cx.pipe(input, |input| input.map_or(OwnerMsg::Nothing, OwnerMsg::Input)),
+            Came::Later(input) => {
+                let core = self.cores;
+                self.cx.pipe(input, move |input| OwnerMsg::Came { core, input });
+            }
         }
     }
 
@@ -259,6 +277,8 @@ impl<O: Shell> OwnerActor<O> {
             outbox,
             requests: 0,
             answers,
+            most_answers: FEW_ANSWERS,
+            cores: 0,
         }
     }
 
@@ -286,6 +306,7 @@ impl<O: Shell> OwnerActor<O> {
 
     fn begin(&mut self, cx: &mut Context<Self>) {
         self.core = (self.make)(&self.env);
+        self.cores += 1;
         let Some(core) = &mut self.core else { return cx.stop() };
         let mut out = Vec::new();
         core.begin(&mut self.hands, &self.env, Timestamp::now(), &mut out);
@@ -317,7 +338,7 @@ impl<O: Shell> OwnerActor<O> {
                 }
             }
             // Of what it decided before.
-            (OwnerMsg::Journaled { .. } | OwnerMsg::Nothing, _) => {}
+            (OwnerMsg::Journaled { .. } | OwnerMsg::Came { .. }, _) => {}
             (OwnerMsg::Behind, _) => self.append(cx, ALL_BEFORE, Vec::new()),
             (OwnerMsg::Ask { reply, .. }, Some(after)) => reply.reply(O::try_again(after)),
             (OwnerMsg::Hand { gift, input }, Some(after)) => {
@@ -378,8 +399,8 @@ impl<O: Shell> OwnerActor<O> {
     }
 
     fn flush(&mut self, cx: &mut Context<Self>, again: &mut VecDeque<O::Input>) {
-        let Self { core: Some(core), env, hands, outbox, answers, .. } = self else { return };
-        let mut live = Live { core, env, hands, answers, cx, again };
+        let Self { core: Some(core), env, hands, outbox, answers, cores, .. } = self else { return };
+        let mut live = Live { core, env, hands, answers, cx, again, cores: *cores };
         while let Some(effects) = outbox.take_ready() {
             perform(effects, &mut live);
         }
@@ -410,7 +431,11 @@ impl<O: Shell> Actor for OwnerActor<O> {
             OwnerMsg::Ask { ask, reply } => {
                 // 0 is for requests that nobody waits for.
                 self.requests += 1;
-                self.answers.retain(|_, reply| !reply.is_abandoned());
+                // Those that nobody waits for any more go when there are twice as many as were left last time.
+                if self.answers.len() >= self.most_answers {
+                    self.answers.retain(|_, reply| !reply.is_abandoned());
+                    self.most_answers = (2 * self.answers.len()).max(FEW_ANSWERS);
+                }
                 self.answers.insert(self.requests, reply);
                 self.run(cx, O::asked(self.requests, ask));
             }
@@ -432,7 +457,14 @@ impl<O: Shell> Actor for OwnerActor<O> {
                 self.flush(cx, &mut again);
                 self.go_on(cx, again);
             }
-            OwnerMsg::Behind | OwnerMsg::Nothing => {}
+            // Of one that is forgotten.
+            OwnerMsg::Came { core, .. } if core != self.cores => {}
+            OwnerMsg::Came { input, .. } => {
+                if let Some(input) = input {
+                    self.run(cx, input);
+                }
+            }
+            OwnerMsg::Behind => {}
             #[cfg(test)]
             OwnerMsg::PanicForTests(_) => panic!("a handler that fails"),
         }

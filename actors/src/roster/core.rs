@@ -79,8 +79,8 @@ pub enum RosterInput {
         request: u64,
         /// How many deletions there had been when they were asked.
         asked: u64,
-        /// Nodes whose owners let them go.
-        gone: Vec<String>,
+        /// Nodes whose owners let them go, each with the number of its daemon's connection, if it has one.
+        gone: Vec<(String, Option<u64>)>,
         /// Why others stay.
         stay: Option<Refusal>,
     },
@@ -108,8 +108,21 @@ pub enum RosterErrand {
     },
     /// Say so when all before this is saved and told.
     Next,
-    /// Tell the daemon that had the node when its owner let it go to end: it would only come again.
-    End(String),
+    /// Tell the daemon that had the node when its owner let it go to end: it would only come again. One that comes by another
+    /// connection meanwhile is a new node's.
+    End {
+        /// Node.
+        node: String,
+        /// Connection; `None`: it had none.
+        conn: Option<u64>,
+    },
+    /// The node was another one's by then: nobody is told.
+    Spare {
+        /// Node.
+        node: String,
+        /// Connection.
+        conn: u64,
+    },
     /// Tell all daemons to read their files again.
     Reread,
 }
@@ -133,7 +146,7 @@ pub type MayBeNamed = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 enum Change {
     Join { request: u64, node: String, joining: Box<Joining>, hostname: String, address: String },
     Create { request: u64, names: String, line: String },
-    Delete { request: u64, asked: u64, gone: Vec<String>, stay: Option<Refusal> },
+    Delete { request: u64, asked: u64, gone: Vec<(String, Option<u64>)>, stay: Option<Refusal> },
     Place { request: u64, nodes: Vec<String>, place: String },
     Read { request: u64, config: Arc<Config> },
 }
@@ -157,6 +170,10 @@ struct Lot {
     answers: Vec<(u64, Result<(), Refusal>)>,
     /// Nodes that are deleted.
     gone: BTreeSet<String>,
+    /// Connections of their daemons.
+    ends: BTreeMap<String, Option<u64>>,
+    /// Connections of daemons of nodes that are not.
+    spared: Vec<(String, u64)>,
     /// The file was read again.
     read_again: bool,
     /// Nodes that it has now itself.
@@ -174,16 +191,19 @@ pub struct RosterCore {
     /// How often nodes were deleted, and for each name at which time last: who was asked before that was asked of another node.
     deletions: u64,
     deleted: BTreeMap<String, u64>,
-    /// What is shown.
+    /// What everybody was told.
     shown: Arc<Roster>,
+    /// Nodes that are saved and that the file has now itself.
+    of_file: Vec<String>,
 }
 
 impl RosterCore {
-    /// With what is saved, which may be ahead of what is shown.
-    pub fn new(saved: Roster, shown: Arc<Roster>, may_be_named: MayBeNamed) -> Self {
+    /// With what is saved, and the nodes of that which the file has now itself ([`Roster::restored`]); it may be ahead of what
+    /// everybody was told.
+    pub fn new((saved, of_file): (Roster, Vec<String>), shown: Arc<Roster>, may_be_named: MayBeNamed) -> Self {
         let roster = Arc::new(saved);
         let (waiting, deleted) = (VecDeque::new(), BTreeMap::new());
-        Self { roster, may_be_named, waiting, busy: false, deletions: 0, deleted, shown }
+        Self { roster, may_be_named, waiting, busy: false, deletions: 0, deleted, shown, of_file }
     }
 
     /// The roster as it was decided.
@@ -265,7 +285,8 @@ impl RosterCore {
             Arc::make_mut(&mut self.roster).settle();
             out.extend(difference(&before, &self.roster, &lot.of_file).into_iter().map(Effect::Save));
         }
-        self.tell(lot.read_again, &lot.gone, out);
+        self.tell(lot.read_again, &lot.ends, out);
+        out.extend(lot.spared.into_iter().map(|(node, conn)| Effect::Do(RosterErrand::Spare { node, conn })));
         if !lot.gone.is_empty() {
             // Others of these names may be asked now.
             self.deletions += 1;
@@ -287,12 +308,18 @@ impl RosterCore {
                 let may_be_named = &*self.may_be_named;
                 (request, Arc::make_mut(&mut self.roster).create(&names, &line, spoken, may_be_named).map(drop))
             }
-            Change::Delete { request, asked, mut gone, stay } => {
+            Change::Delete { request, asked, gone, stay } => {
                 // One that went meanwhile and came again was not asked.
-                gone.retain(|name| self.deleted.get(name).is_none_or(|last| *last <= asked));
-                if gone.iter().any(|name| self.roster.get(name).is_some()) {
-                    lot.gone.extend(Arc::make_mut(&mut self.roster).delete(&gone));
+                let was_asked = |(name, _): &(String, Option<u64>)| {
+                    self.roster.get(name).is_some() && self.deleted.get(name).is_none_or(|last| *last <= asked)
+                };
+                let (gone, others): (Vec<_>, Vec<_>) = gone.into_iter().partition(was_asked);
+                let names: Vec<String> = gone.iter().map(|(name, _)| name.clone()).collect();
+                if !names.is_empty() {
+                    lot.gone.extend(Arc::make_mut(&mut self.roster).delete(&names));
                 }
+                lot.ends.extend(gone);
+                lot.spared.extend(others.into_iter().filter_map(|(name, conn)| Some((name, conn?))));
                 (request, stay.map_or(Ok(()), Err))
             }
             Change::Place { request, nodes, place } => (request, Arc::make_mut(&mut self.roster).place(&nodes, &place)),
@@ -306,7 +333,7 @@ impl RosterCore {
     }
 
     /// Shows what is decided, and tells everyone who goes by it.
-    fn tell(&mut self, read_again: bool, gone: &BTreeSet<String>, out: &mut Out<Self>) {
+    fn tell(&mut self, read_again: bool, ends: &BTreeMap<String, Option<u64>>, out: &mut Out<Self>) {
         let before = std::mem::replace(&mut self.shown, Arc::clone(&self.roster));
         let now = &self.shown;
         if Arc::ptr_eq(&before, now) && !read_again {
@@ -328,8 +355,8 @@ impl RosterCore {
             out.push(Effect::Tell(Letter::News(ConfigNews::Node(Box::new(settings)))));
         }
         for node in old.nodes.iter().filter(|node| new.node(&node.name).is_none()) {
-            if gone.contains(&node.name) {
-                out.push(Effect::Do(RosterErrand::End(node.name.clone())));
+            if let Some(conn) = ends.get(&node.name) {
+                out.push(Effect::Do(RosterErrand::End { node: node.name.clone(), conn: *conn }));
             }
             out.push(Effect::Tell(Letter::News(ConfigNews::NoNode(node.name.clone()))));
         }
@@ -351,9 +378,13 @@ impl Owner for RosterCore {
     fn handle(&mut self, _: Timestamp, _: &mut dyn FreshIds, input: RosterInput, out: &mut Out<Self>) {
         match input {
             RosterInput::Begun => {
+                let of_file = std::mem::take(&mut self.of_file);
+                out.extend(of_file.into_iter().map(|node| Effect::Save(ControllerEvent::node_of_file(node))));
                 let read_again = !Arc::ptr_eq(&self.roster.base(), &self.shown.base());
                 if read_again || self.roster.nodes() != self.shown.nodes() {
-                    self.tell(read_again, &BTreeSet::new(), out);
+                    self.tell(read_again, &BTreeMap::new(), out);
+                    self.busy = true;
+                    out.push(Effect::Do(RosterErrand::Next));
                 } else {
                     self.roster = Arc::clone(&self.shown);
                 }

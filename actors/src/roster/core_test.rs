@@ -63,7 +63,8 @@ impl Stage<RosterCore> for World {
                 self.again.push_back(RosterInput::Seen([1].into()));
             }
             RosterErrand::Next => self.again.push_back(RosterInput::Next),
-            RosterErrand::End(node) => self.story.push(format!("end {node}")),
+            RosterErrand::End { node, conn } => self.story.push(format!("end {node} {conn:?}")),
+            RosterErrand::Spare { node, conn } => self.story.push(format!("spare {node} {conn}")),
             RosterErrand::Reread => self.story.push("reread".to_owned()),
             retire @ RosterErrand::Retire { .. } => self.asked.push(retire),
         }
@@ -93,7 +94,7 @@ impl Stage<RosterCore> for World {
 impl World {
     fn new(slurm: &str) -> Self {
         let shown = Arc::new(Roster::new(config(slurm), BTreeMap::new()));
-        let core = RosterCore::new((*shown).clone(), Arc::clone(&shown), Arc::new(|_| true));
+        let core = RosterCore::new(((*shown).clone(), Vec::new()), Arc::clone(&shown), Arc::new(|_| true));
         let mut world = Self {
             core,
             ids: CountingIds { job: 0, sluid: 0 },
@@ -146,6 +147,7 @@ impl World {
         for errand in std::mem::take(&mut self.asked) {
             let RosterErrand::Retire { request, asked, nodes, mut gone, stay } = errand else { panic!("{errand:?}") };
             gone.extend(nodes);
+            let gone = gone.into_iter().zip(10 * request..).map(|(name, conn)| (name, Some(conn))).collect();
             self.told(RosterInput::Retired { request, asked, gone, stay });
         }
     }
@@ -213,9 +215,9 @@ fn a_node_goes_when_its_owner_lets_it_go_and_is_another_one_when_it_comes_again(
     let story = world.saves();
     let kept = "2 Invalid node state specified: n0 is a node of slurm.conf, not a dynamic one";
     assert!(story.contains(&kept.to_owned()), "{story:?}");
-    assert!(story.windows(2).any(|two| two == ["end d1", "no d1"]), "{story:?}");
+    assert!(story.windows(2).any(|two| two == ["end d1 Some(30)", "no d1"]), "{story:?}");
     let story = world.saves();
-    assert_eq!(&story[story.len() - 2..], ["4 ok", "5 ok"]);
+    assert_eq!(&story[story.len() - 3..], ["spare d1 40", "4 ok", "5 ok"]);
     assert_eq!(world.names().len(), 2);
     assert_eq!(world.saved.len(), 3);
 }
@@ -259,11 +261,25 @@ fn what_was_saved_and_not_told_is_told_by_the_next_life() {
     let mut world = World::new(SITE);
     world.join(1, "d1");
     let roster = (**world.core.roster()).clone();
-    world.core = RosterCore::new(roster, before.shown, Arc::new(|_| true));
+    world.core = RosterCore::new((roster, Vec::new()), before.shown, Arc::new(|_| true));
     world.story.clear();
     world.told(RosterInput::Begun);
     // Behind what that life appended; the answer is nobody's any more.
     let told = world.saves();
     assert_eq!(&told[..2], ["shown", "node n0"]);
     assert_eq!(world.names().len(), 2);
+}
+
+/// What a file that was read again took was not saved: the earlier life was not the leader's any more.
+#[test]
+fn nodes_that_the_file_took_are_its_own_for_the_log_too() {
+    let mut world = World::new(SITE);
+    world.join(1, "d1");
+    world.saves();
+    let more = config(&SITE.replace("n0 CPUs", "n0,d1 CPUs"));
+    let saved = Roster::restored(more, world.core.roster().nodes().clone());
+    world.core = RosterCore::new(saved, Arc::clone(&world.shown), Arc::new(|_| true));
+    world.told(RosterInput::Begun);
+    assert_eq!(world.saves(), ["shown", "jobs", "node n0", "node d1", "partitions true", "policy", "reread"]);
+    assert_eq!(world.saved.last(), Some(&ControllerEvent::node_of_file("d1".to_owned())));
 }

@@ -5,11 +5,7 @@ use super::{
     nodes::{Roster, Spoken},
 };
 use crate::{
-    controller::{
-        agents::say_last,
-        env::{Env, OpenLink},
-        setup,
-    },
+    controller::{agents::say_last, env::Env, ports::AgentLink, setup},
     node::{
         messages::{NodeAsk, NodeMsg},
         shell::NodesMsg,
@@ -28,15 +24,15 @@ use std::{cell::RefCell, collections::BTreeMap, convert::Infallible, rc::Rc, syn
 /// Messages of the owner of the roster.
 pub type RosterMsg = OwnerMsg<RosterCore>;
 
-/// The links that nodes had when their owners let them go. A daemon that comes by another one meanwhile is a new node's.
-pub type RosterHands = Rc<RefCell<BTreeMap<String, OpenLink>>>;
+/// The links that nodes had when their owners let them go, by node and connection.
+pub type RosterHands = Rc<RefCell<BTreeMap<(String, u64), Arc<dyn AgentLink>>>>;
 
 /// The actor.
 pub fn actor(env: Arc<Env>) -> OwnerActor<RosterCore> {
     let make = |env: &Env| {
-        let (saved, _) = Roster::restored(env.config_file(), env.committed.dynamic_nodes());
+        let saved = Roster::restored(env.config_file(), env.committed.dynamic_nodes());
         let host = Arc::clone(&env.ports.host);
-        Some(RosterCore::new(saved, env.roster(), Arc::new(move |name| host.may_be_named(name))))
+        Some(RosterCore::new(saved, env.told_roster(), Arc::new(move |name| host.may_be_named(name))))
     };
     OwnerActor::new(make, RosterHands::default(), env).behind_all_appended(true)
 }
@@ -148,16 +144,31 @@ impl Shell for RosterCore {
                 let answers = retire(env.nodes_supervisor(), nodes, (gone, stay));
                 Came::Later(Box::pin(async move {
                     let (gone, stay) = answers.await;
-                    let link = |name: &String| Some((name.clone(), links.get(name)?));
-                    ending.borrow_mut().extend(gone.iter().filter_map(link));
+                    let mut ending = ending.borrow_mut();
+                    let mut with_link = |name: String| {
+                        let link = links.get(&name);
+                        if let Some((conn, link)) = &link {
+                            ending.insert((name.clone(), *conn), Arc::clone(link));
+                        }
+                        (name, link.map(|(conn, _)| conn))
+                    };
+                    let gone = gone.into_iter().map(&mut with_link).collect();
                     Some(RosterInput::Retired { request, asked, gone, stay })
                 }))
             }
-            RosterErrand::Next => Came::Input(RosterInput::Next),
-            RosterErrand::End(node) => {
+            RosterErrand::Next => {
+                env.set_told_roster(env.roster());
+                Came::Input(RosterInput::Next)
+            }
+            RosterErrand::Spare { node, conn } => {
+                ending.borrow_mut().remove(&(node, conn));
+                Came::Nothing
+            }
+            RosterErrand::End { node, conn } => {
                 tracing::info!(node, "node.deleted");
-                match ending.borrow_mut().remove(&node) {
-                    Some((_, link)) => {
+                let link = conn.and_then(|conn| ending.borrow_mut().remove(&(node, conn)));
+                match link {
+                    Some(link) => {
                         let said = say_last(link, ControllerToNode::Shutdown);
                         Came::Later(Box::pin(async move {
                             said.await;

@@ -110,6 +110,8 @@ pub enum SubmissionInput {
         answered: Vec<(RequestId, JobId)>,
         /// Those that an earlier life had under way.
         entering: Vec<RequestId>,
+        /// Time by a clock that nobody sets, from any beginning.
+        clock: Duration,
     },
     /// Somebody submits.
     Asked {
@@ -139,6 +141,8 @@ pub enum SubmissionInput {
         jobs: Vec<JobId>,
         /// What the log said.
         result: Saved,
+        /// Time by a clock that nobody sets, from any beginning.
+        clock: Duration,
     },
 }
 
@@ -190,11 +194,6 @@ impl Default for Submissions {
     }
 }
 
-/// Since any beginning, for what is forgotten by its age.
-fn clock(now: Timestamp) -> Duration {
-    now.since(Timestamp(0))
-}
-
 impl Submissions {
     fn asked(&mut self, (request, id): (u64, RequestId), submission: Box<Submission>, room: Room, out: &mut Out<Self>) {
         if let Some(first) = self.answered.get(&id) {
@@ -224,19 +223,22 @@ impl Submissions {
             Err(refusal) => out.push(Effect::Answer { request, answer: Err(refusal) }),
             Ok((records, warnings)) => {
                 let (job, jobs, uid) = (records[0].id.0, records.len(), records[0].owner.uid);
-                tracing::info!(job_id = job, jobs, uid, request_id = %id, "job.submitted");
+                match jobs {
+                    1 => tracing::info!(job_id = job, uid, request_id = %id, "job.submitted"),
+                    components => tracing::info!(job_id = job, components, uid, request_id = %id, "job.submitted"),
+                }
                 self.saving.insert(id, Saving { waiting: vec![request], warnings });
                 out.push(Effect::Do(SubmissionErrand::Offer { id, records }));
             }
         }
     }
 
-    fn settled(&mut self, now: Timestamp, id: RequestId, jobs: &[JobId], result: Saved, out: &mut Out<Self>) {
+    fn settled(&mut self, clock: Duration, id: RequestId, jobs: &[JobId], result: Saved, out: &mut Out<Self>) {
         let Saving { waiting, warnings } = self.saving.remove(&id).unwrap_or_default();
         out.extend(jobs.iter().map(|job| Effect::Do(SubmissionErrand::Begin(*job))));
         let answer = match (jobs.first(), result) {
             (Some(job), _) => {
-                self.answered.put(id, (*job, warnings.clone()), clock(now));
+                self.answered.put(id, (*job, warnings.clone()), clock);
                 Ok((*job, warnings))
             }
             // Taken over from a life that failed: why it was refused nobody knows any more, and nothing of it is there.
@@ -297,9 +299,9 @@ impl Owner for Submissions {
 
     fn handle(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: SubmissionInput, out: &mut Out<Self>) {
         match input {
-            SubmissionInput::Begun { answered, entering } => {
+            SubmissionInput::Begun { answered, entering, clock } => {
                 for (id, job) in answered {
-                    self.answered.put(id, (job, Vec::new()), clock(now));
+                    self.answered.put(id, (job, Vec::new()), clock);
                 }
                 for id in entering {
                     self.saving.entry(id).or_default();
@@ -310,7 +312,7 @@ impl Owner for Submissions {
                 self.asked((request, id), submission, room, out);
             }
             SubmissionInput::Judged { request, id, judged } => self.judged(now, ids, (request, id), judged, out),
-            SubmissionInput::Settled { id, jobs, result } => self.settled(now, id, &jobs, result, out),
+            SubmissionInput::Settled { id, jobs, result, clock } => self.settled(clock, id, &jobs, result, out),
         }
     }
 

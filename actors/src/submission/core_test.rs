@@ -60,7 +60,7 @@ impl Front {
     }
 
     fn settled(&mut self, jobs: &[JobId], result: Result<Position, AppendError>) -> Vec<EffectOf<Submissions>> {
-        self.told(SubmissionInput::Settled { id: ID, jobs: jobs.to_vec(), result })
+        self.told(SubmissionInput::Settled { id: ID, jobs: jobs.to_vec(), result, clock: Duration::ZERO })
     }
 }
 
@@ -139,7 +139,7 @@ fn a_life_that_failed_leaves_its_submissions_to_the_next() {
     let mut front = Front::new();
     let (known, lost) = (RequestId(1, 1), RequestId(1, 2));
     let entering = vec![ID, lost];
-    let out = front.told(SubmissionInput::Begun { answered: vec![(known, JobId(5))], entering });
+    let out = front.told(SubmissionInput::Begun { answered: vec![(known, JobId(5))], entering, clock: Duration::ZERO });
     let heard = |effect: &EffectOf<Submissions>| match effect {
         Effect::Do(SubmissionErrand::Hear(id)) => *id,
         other => panic!("{other:?}"),
@@ -150,7 +150,12 @@ fn a_life_that_failed_leaves_its_submissions_to_the_next() {
     let out = front.settled(&[JobId(6)], Ok(Position(9)));
     assert_eq!(answers(&out), [(1, Ok((JobId(6), Vec::new())))]);
     // Nothing of the other one is there.
-    let out = front.told(SubmissionInput::Settled { id: lost, jobs: Vec::new(), result: Ok(Position(9)) });
+    let out = front.told(SubmissionInput::Settled {
+        id: lost,
+        jobs: Vec::new(),
+        result: Ok(Position(9)),
+        clock: Duration::ZERO,
+    });
     assert!(out.is_empty());
     assert!(judges(&front.asked_as(2, lost, ROOM)));
 }

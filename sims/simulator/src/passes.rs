@@ -83,7 +83,7 @@ impl People for Anybody {
 
 impl World {
     /// A clock that nobody sets.
-    fn passed(&self) -> Duration {
+    pub(super) fn passed(&self) -> Duration {
         self.now.since(BEGIN)
     }
 

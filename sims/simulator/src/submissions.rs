@@ -162,7 +162,7 @@ impl World {
             answered.clear();
         }
         let entering = self.submissions.entering.requests();
-        self.tell_submissions(SubmissionInput::Begun { answered, entering });
+        self.tell_submissions(SubmissionInput::Begun { answered, entering, clock: self.passed() });
     }
 
     /// The controller is another one. What was being saved is there or not.
@@ -192,7 +192,7 @@ impl World {
         }
         let jobs = self.submissions.entering.take(id).unwrap_or_default();
         jobs.iter().for_each(|job| self.promises.job(*job));
-        self.tell_submissions(SubmissionInput::Settled { id, jobs, result: Ok(Position(1)) });
+        self.tell_submissions(SubmissionInput::Settled { id, jobs, result: Ok(Position(1)), clock: self.passed() });
     }
 
     /// Judged by the same rules as the controller's front, without ids.
@@ -314,7 +314,12 @@ impl Stage<Submissions> for SubmissionStage<'_> {
             }
             SubmissionErrand::Offer { id, records } => {
                 if let Err(why) = world.offer_submission(id, &records) {
-                    again.push_back(SubmissionInput::Settled { id, jobs: Vec::new(), result: Err(why) });
+                    again.push_back(SubmissionInput::Settled {
+                        id,
+                        jobs: Vec::new(),
+                        result: Err(why),
+                        clock: world.passed(),
+                    });
                 }
             }
             SubmissionErrand::Hear(id) => world.append(Writer::Front(id), world.submissions.life, Vec::new()),
