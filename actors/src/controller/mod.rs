@@ -130,4 +130,6 @@ mod shells_test;
 #[cfg(test)]
 mod steps_test;
 #[cfg(test)]
+mod supervised_test;
+#[cfg(test)]
 mod trust_test;
