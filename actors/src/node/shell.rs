@@ -8,6 +8,7 @@ use crate::{
     controller::{
         env::{Env, deliver},
         ports::AgentLink,
+        setup::node_settings,
     },
     job::messages::{FreshIds, JobInput},
     owner::{
@@ -248,6 +249,11 @@ impl NodesSupervisor {
             let make = move |env: &Env| {
                 let mut core = env.nodes.get(&name)?;
                 core.restore(env.committed.node(&name));
+                let roster = env.roster();
+                if let Some(node) = roster.config().node(&name) {
+                    let settings = NodeSettings { neighbours: roster.neighbours(&name), ..node_settings(node) };
+                    core.go_by(settings, env.node_site());
+                }
                 Some(core)
             };
             let actor = OwnerActor::new(make, NodeHands::default(), Arc::clone(&env));
