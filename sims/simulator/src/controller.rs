@@ -510,13 +510,14 @@ impl World {
             let neighbours = self.members.shown.neighbours(&node.name);
             NodeSettings { neighbours, ..setup::node_settings(node) }
         });
+        let told = settings.as_ref().map(|settings| settings.shape.clone());
         let settings = settings.map(|settings| self.as_owner_has(settings));
         let Some(core) = self.nodes.get_mut(&node) else { return };
         if let Some(settings) = settings {
             core.go_by(settings, Arc::clone(&self.node_site));
         }
         core.resume(clock, &mut out);
-        self.note_shape(node, None);
+        self.note_shape(node, told);
         self.node_effects(node, out);
     }
 

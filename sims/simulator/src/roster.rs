@@ -76,8 +76,17 @@ pub(super) struct Members {
     ending: BTreeMap<String, u64>,
     /// Nodes that came at run time and are on disk.
     saved: BTreeSet<String>,
-    /// What nodes have to give, as far as their owners were told, and no less than was given before.
-    pub(super) shapes: BTreeMap<usize, NodeShape>,
+    /// What nodes have to give.
+    pub(super) shapes: BTreeMap<usize, Gives>,
+}
+
+/// What a node has to give.
+#[derive(Clone, Debug)]
+pub(super) struct Gives {
+    /// As its owner was told.
+    pub(super) shape: NodeShape,
+    /// MiB, of which some may have been given before that was less.
+    pub(super) most: u64,
 }
 
 /// A deletion, while owners are asked.
@@ -552,19 +561,17 @@ impl World {
     /// What a node may be seen to give: what its owner was told, and no less than was given by then and is held since.
     pub(super) fn note_shape(&mut self, node: usize, told: Option<NodeShape>) {
         let Some(core) = self.nodes.get(&node) else { return };
-        let Some(known) = self.config.node(&core.settings().name).map(|node| &node.settings.shape) else { return };
-        let before = self.members.shapes.get(&node);
-        if told.is_none() && before.is_some_and(|before| before.memory <= known.memory) {
-            return;
+        let held = || core.kept().iter().filter_map(|kept| kept.hold.share.memory).map(|memory| memory.0).sum();
+        match (told, self.members.shapes.get_mut(&node)) {
+            (Some(shape), _) => {
+                let most = shape.memory.0.max(held());
+                self.members.shapes.insert(node, Gives { shape, most });
+            }
+            (None, Some(gives)) if gives.most > gives.shape.memory.0 => {
+                gives.most = gives.most.min(held()).max(gives.shape.memory.0);
+            }
+            (None, _) => {}
         }
-        let held: u64 = core.kept().iter().filter_map(|kept| kept.hold.share.memory).map(|memory| memory.0).sum();
-        let most = if told.is_some() { held } else { before.map_or(held, |before| before.memory.0.min(held)) };
-        let mut shape = told.unwrap_or_else(|| before.unwrap_or(known).clone());
-        shape.memory.0 = match before {
-            Some(before) if before.memory > known.memory => known.memory.0.max(most),
-            _ => shape.memory.0.max(most),
-        };
-        self.members.shapes.insert(node, shape);
     }
 
     /// See the rule of this name.

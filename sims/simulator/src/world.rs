@@ -55,7 +55,7 @@ use garrick_model::{
     config::Config,
     ids::{JobId, NodeIndex, RequestId, Sluid},
     messages::node::{ControllerToNode, Joining},
-    resources::NodeShape,
+    resources::{MemoryMib, NodeShape},
     state::{JobState, Reason},
     time::Timestamp,
     view::{JobView, NodeView, PartitionView, StepCounts},
@@ -437,7 +437,9 @@ impl World {
 
     /// What a node has to give.
     pub fn shape(&self, node: usize) -> NodeShape {
-        self.members.shapes.get(&node).cloned().unwrap_or_default()
+        let gives = self.members.shapes.get(&node);
+        gives
+            .map_or_else(NodeShape::default, |gives| NodeShape { memory: MemoryMib(gives.most), ..gives.shape.clone() })
     }
 
     /// What is on machines of runs.
