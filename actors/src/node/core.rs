@@ -19,6 +19,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode, NodeToController},
     refusal::Refusal,
+    resources::NodeShape,
     state::{NodeBase, NodeFlags},
     time::Timestamp,
     view::{NodeFacts, NodeLoad, NodeReason, NodeView},
@@ -151,6 +152,12 @@ impl NodeCore {
         if let Some(saved) = saved {
             self.saved = saved;
         }
+    }
+
+    /// The configuration of now counts, whatever an earlier life was told of it, and failed over. Before [`NodeCore::resume`].
+    pub fn go_by(&mut self, settings: NodeSettings, site: Arc<NodeSite>) {
+        (self.settings, self.site) = (settings, site);
+        self.touched = true;
     }
 
     /// Settings.
@@ -456,7 +463,12 @@ impl NodeCore {
 
     /// Recounts from scratch.
     pub fn sanity_check(&self) -> Result<(), String> {
-        self.account.sanity_check(&self.settings.shape).map_err(|what| format!("{}: {what}", self.settings.name))
+        self.sanity_check_in(&self.settings.shape)
+    }
+
+    /// The same for a node that has that much: more than its settings say, where a configuration has taken away what was given before.
+    pub fn sanity_check_in(&self, shape: &NodeShape) -> Result<(), String> {
+        self.account.sanity_check(shape).map_err(|what| format!("{}: {what}", self.settings.name))
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::{
     core::NodeCore,
-    messages::{NodeAsk, NodeErrand, NodeInput, NodeMsg, NodeTimer, Registration},
+    messages::{NodeAsk, NodeErrand, NodeInput, NodeMsg, NodeSettings, NodeTimer, Registration},
 };
 use crate::{
-    controller::{env::Env, ports::AgentLink},
+    controller::{env::Env, ports::AgentLink, setup::node_settings},
     job::messages::{FreshIds, JobInput},
     owner::{
         Letter, Out, Owner,
@@ -178,6 +178,11 @@ impl Kind for Nodes {
         // Put there before the actor was started, and taken away after it was stopped.
         let mut core = env.nodes.get(node)?;
         core.restore(env.committed.node(node));
+        let roster = env.roster();
+        if let Some(config) = roster.config().node(node) {
+            let settings = NodeSettings { neighbours: roster.neighbours(node), ..node_settings(config) };
+            core.go_by(settings, env.node_site());
+        }
         Some(core)
     }
 

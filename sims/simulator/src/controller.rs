@@ -5,6 +5,7 @@ use super::{
     ledger::Ledger,
     lives::Lives,
     mutation::Mutation,
+    roster::machine_of,
     world::{Happening, Place, World},
 };
 use garrick_actors::{
@@ -23,7 +24,8 @@ use garrick_actors::{
     license::account::LicenseAccount,
     node::{
         core::NodeCore,
-        messages::{NodeEffect, NodeErrand, NodeInput, NodeSite, NodeTimer, ReturnToService},
+        messages::{KeptHold, NodeEffect, NodeErrand, NodeInput, NodeSettings, NodeSite, NodeTimer, ReturnToService},
+        record::SavedNode,
     },
     owner::{Letter, Stage, Turn, outbox::Outbox, perform},
     partition::messages::PartitionEffect,
@@ -60,12 +62,12 @@ impl World {
         self.epoch = replayed.epoch + 1;
         self.ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
         self.shown_jobs.clear();
-        self.lives = Lives { nodes: vec![0; self.config.nodes.len()], ..Lives::default() };
+        self.lives = Lives { nodes: vec![0; self.machines.len()], ..Lives::default() };
         self.unheard.clear();
         self.jobs.clear();
         self.nodes.clear();
         self.outboxes =
-            Outboxes { nodes: self.config.nodes.iter().map(|_| Outbox::default()).collect(), ..Default::default() };
+            Outboxes { nodes: self.machines.iter().map(|_| Outbox::default()).collect(), ..Default::default() };
         // On disk before anybody is served.
         let mut first = vec![ControllerEvent::Started { epoch: self.epoch }];
         for (name, saved) in
@@ -78,22 +80,23 @@ impl World {
         for append in self.disk.write_all() {
             self.is_on_disk(&append);
         }
-        let site = Arc::new(NodeSite {
+        self.start_roster();
+        (self.shown_nodes, self.earlier_nodes) = Default::default();
+        self.node_site = Arc::new(NodeSite {
             silence: Some(Duration::from_secs(u64::from(self.config.slurmd_timeout_secs))),
             return_to_service: ReturnToService::IfSilent,
             epoch: self.epoch,
             ..NodeSite::default()
         });
         let mut holds = setup::holds_by_node(&self.config, replayed.jobs.values());
-        for node in 0..self.config.nodes.len() {
-            let settings = self.as_owner_has(setup::node_settings(&self.config.nodes[node]));
-            let holds = holds.remove(&settings.name).unwrap_or_default();
-            let saved = replayed.nodes.get(&settings.name).cloned();
-            self.nodes.push(NodeCore::new(self.clock(), settings, Arc::clone(&site), saved, holds));
-            self.held_at_drain[node] = self.nodes[node].saved().drain.then(|| self.holds_of(node));
-            let (mut out, clock) = (Vec::new(), self.clock());
-            self.nodes[node].resume(clock, &mut out);
-            self.node_effects(node, out);
+        self.held_at_drain.fill(None);
+        for node in Arc::clone(&self.config).nodes.iter() {
+            let Some(number) = machine_of(&node.name) else { continue };
+            let holds = holds.remove(&node.name).unwrap_or_default();
+            let saved = replayed.nodes.get(&node.name).cloned();
+            let settings =
+                NodeSettings { neighbours: self.members.shown.neighbours(&node.name), ..setup::node_settings(node) };
+            self.start_node(number, settings, saved, holds);
         }
         self.start_partitions();
         self.start_reservations();
@@ -109,8 +112,28 @@ impl World {
         self.start_submissions();
     }
 
+    /// A node's owner begins.
+    pub(super) fn start_node(
+        &mut self,
+        node: usize,
+        settings: NodeSettings,
+        saved: Option<SavedNode>,
+        holds: Vec<KeptHold>,
+    ) {
+        let (site, clock, shape) = (Arc::clone(&self.node_site), self.clock(), settings.shape.clone());
+        let mut core = NodeCore::new(clock, self.as_owner_has(settings), site, saved, holds);
+        let mut out = Vec::new();
+        core.resume(clock, &mut out);
+        let drained = core.saved().drain;
+        self.nodes.insert(node, core);
+        self.note_shape(node, Some(shape));
+        self.held_at_drain[node] = drained.then(|| self.holds_of(node));
+        self.node_effects(node, out);
+    }
+
     pub(super) fn holds_of(&self, node: usize) -> BTreeSet<(JobId, Sluid)> {
-        self.nodes[node].kept().iter().map(|k| (k.hold.job, k.hold.sluid)).collect()
+        let kept = self.nodes.get(&node).map(NodeCore::kept).unwrap_or_default();
+        kept.iter().map(|k| (k.hold.job, k.hold.sluid)).collect()
     }
 
     /// The controller dies and starts again from what the disk has, which is compacted now and then.
@@ -153,6 +176,11 @@ impl World {
         // What was not on its way to the disk never was; what was and came through is to be kept from now on.
         let survived = left.events.get(left.certain..).unwrap_or_default();
         survived.iter().for_each(|event| self.saved.note(event));
+        for event in survived {
+            if let ControllerEvent::DynamicNode { node, saved, .. } = event {
+                self.members.is_on_disk(node, saved.is_some());
+            }
+        }
         let counts = std::mem::take(&mut self.ledger.counts);
         let lost = self.ledger.runs.len() + self.ledger.jobs.len() - self.saved.runs.len() - self.saved.jobs.len();
         self.ledger = Ledger { counts, ..self.saved.clone() };
@@ -194,6 +222,11 @@ impl World {
 
     fn is_on_disk(&mut self, append: &Append) {
         append.events.iter().for_each(|event| self.saved.note(event));
+        for event in &append.events {
+            if let ControllerEvent::DynamicNode { node, saved, .. } = event {
+                self.members.is_on_disk(node, saved.is_some());
+            }
+        }
         if let Some(followed) = self.disk.followed() {
             followed.committed(&append.events);
             self.accountant.note(&append.events);
@@ -218,6 +251,7 @@ impl World {
             }
             Writer::Reservations => self.reservations_are_saved(batch),
             Writer::Partition(partition) => self.partition_is_saved(partition, batch),
+            Writer::Roster => self.roster_is_saved(batch),
             Writer::Front(_) | Writer::Start => {}
         }
     }
@@ -324,7 +358,7 @@ impl World {
         let own = format!("job {} ", job.0);
         self.timers.retain(|key, _| !key.starts_with(&own));
         self.resume_job(record.clone(), leftover);
-        for node in 0..self.nodes.len() {
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.unheard.insert((job, node));
             self.send(Place::Jobs, Happening::Node(node, NodeInput::OwnerIsNew { job }));
         }
@@ -340,9 +374,8 @@ impl World {
     }
 
     fn to_node(&mut self, job: JobId, node: &str, input: NodeInput) {
-        if let Some(config) = self.config.node(node) {
-            let index = config.index.0 as usize;
-            self.send(Place::Job(job), Happening::Node(index, input));
+        if let Some(node) = machine_of(node).filter(|node| self.nodes.contains_key(node)) {
+            self.send(Place::Job(job), Happening::Node(node, input));
         }
     }
 
@@ -351,8 +384,8 @@ impl World {
         let Some(letter) = self.as_is_posted(letter) else { return };
         match letter {
             Letter::Job(job, input) => self.send(from, Happening::Job(job, input)),
-            Letter::Node(node, input) => match self.config.node(&node) {
-                Some(config) => self.send(from, Happening::Node(config.index.0 as usize, input)),
+            Letter::Node(node, input) => match machine_of(&node).filter(|node| self.nodes.contains_key(node)) {
+                Some(node) => self.send(from, Happening::Node(node, input)),
                 None => {
                     let letters = Letter::Node(node, input).undeliverable();
                     letters.into_iter().for_each(|letter| self.post(from, letter));
@@ -375,7 +408,7 @@ impl World {
                     self.send(from, Happening::Job(task, *first));
                 }
             }
-            Letter::News(_) => {}
+            Letter::News(news) => self.news(news),
         }
     }
 
@@ -405,6 +438,9 @@ impl World {
     }
 
     pub(super) fn tell_node(&mut self, node: usize, input: NodeInput) {
+        if !self.nodes.contains_key(&node) {
+            return;
+        }
         self.touched.nodes.insert(node);
         let before = self.holds_of(node);
         let mutated = if self.mutation.is_some() { self.as_node_hears(node, input) } else { Some(input) };
@@ -412,7 +448,8 @@ impl World {
         if self.fails_over_it(1) {
             return self.node_owner_fails(node);
         }
-        let (mut out, clock, was_down) = (Vec::new(), self.clock(), self.nodes[node].saved().down.is_some());
+        let (mut out, clock) = (Vec::new(), self.clock());
+        let was_down = self.nodes[&node].saved().down.is_some();
         let hears_again = match &input {
             // What the agent still has is released when it says that it has not.
             NodeInput::Registered(news) => {
@@ -423,13 +460,24 @@ impl World {
             _ => HearsAgain::Nothing,
         };
         self.takes_work_though_drained(node, &input, &mut out);
-        self.nodes[node].handle(clock, input, &mut out);
-        let is_down = self.nodes[node].saved().down.is_some();
+        let told = match &input {
+            NodeInput::Configure { settings, .. } => Some(settings.shape.clone()),
+            _ => None,
+        };
+        let Some(core) = self.nodes.get_mut(&node) else { return };
+        core.handle(clock, input, &mut out);
+        let (is_down, drained) = (core.saved().down.is_some(), core.saved().drain);
+        if told.is_some() {
+            self.against_moves(node, before.len());
+            self.note_shape(node, told);
+        } else if !out.is_empty() {
+            self.note_shape(node, None);
+        }
         // A report of a run that the node let go of is answered by a release, where it is passed on: a repeated one is not.
         let releases: Vec<JobId> = out.iter().filter_map(released_job).collect();
         let hears = |job| hears_again.is_about(job) || releases.contains(&job) || (is_down && !was_down);
         self.unheard.retain(|(job, of)| *of != node || !hears(*job));
-        self.held_at_drain[node] = match (self.nodes[node].saved().drain, self.held_at_drain[node].take()) {
+        self.held_at_drain[node] = match (drained, self.held_at_drain[node].take()) {
             (false, _) => None,
             (true, Some(held)) => Some(held),
             (true, None) => Some(before),
@@ -452,8 +500,20 @@ impl World {
         // A release that was lost is given again when the node registers, or was known to be lost before.
         let jobs = self.holds_of(node).into_iter().map(|(job, _)| (job, node));
         self.unheard.extend(jobs);
+        self.owner_does_not_answer(node);
         let (mut out, clock) = (Vec::new(), self.clock());
-        self.nodes[node].resume(clock, &mut out);
+        let settings = self.config.node(&self.machines[node].name).map(|node| {
+            let neighbours = self.members.shown.neighbours(&node.name);
+            NodeSettings { neighbours, ..setup::node_settings(node) }
+        });
+        let told = settings.as_ref().map(|settings| settings.shape.clone());
+        let settings = settings.map(|settings| self.as_owner_has(settings));
+        let Some(core) = self.nodes.get_mut(&node) else { return };
+        if let Some(settings) = settings {
+            core.go_by(settings, Arc::clone(&self.node_site));
+        }
+        core.resume(clock, &mut out);
+        self.note_shape(node, told);
         self.node_effects(node, out);
     }
 
@@ -563,15 +623,25 @@ impl Stage<NodeCore> for NodeStage<'_> {
     }
 
     fn publish(&mut self, mut view: Arc<NodeView>) {
-        let Self(world, node) = self;
+        let Self(world, _) = self;
         if world.has(Mutation::MemoryIsNotCounted) {
-            Arc::make_mut(&mut view).shape = world.config.nodes[*node].settings.shape.clone();
+            if let Some(known) = world.config.node(&view.name) {
+                Arc::make_mut(&mut view).shape = known.settings.shape.clone();
+            }
         }
-        world.earlier_nodes[*node] = std::mem::replace(&mut world.shown_nodes[*node], view);
+        let index = view.index;
+        let before = world.shown_nodes.insert(index, Arc::clone(&view));
+        let before = before.unwrap_or_else(|| Arc::clone(&view));
+        if before.shape != view.shape {
+            world.fit.clear();
+        }
+        world.earlier_nodes.insert(index, before);
         world.is_shown(|seen| &mut seen.nodes);
     }
 
-    fn answer(&mut self, _: u64, _: Result<(), Refusal>) {}
+    fn answer(&mut self, request: u64, answer: Result<(), Refusal>) {
+        self.0.node_answered(request, answer);
+    }
 
     fn stop(&mut self) {}
 }

@@ -6,6 +6,7 @@ use super::{
     company::Company,
     mutation::Mutation,
     random::Random,
+    roster::machine_of,
     stepds::Launch,
     world::{Happening, World},
 };
@@ -59,7 +60,7 @@ impl Crew {
     pub(super) fn new(now: Timestamp, launch: &Launch, knows_limit: bool) -> Self {
         let mut facts = RunFacts::new(launch.order(), launch.credential());
         facts.start_time = now;
-        let nodes = facts.nodes.iter().map(|n| n.index.0 as usize).collect();
+        let nodes = facts.nodes.iter().filter_map(|n| machine_of(&n.name)).collect();
         let limit = facts.time_limit.duration().map(|limit| now.plus(limit));
         if !knows_limit {
             facts.time_limit = TimeLimit::Unlimited;

@@ -30,6 +30,8 @@ pub(super) enum Writer {
     Reservations,
     /// A partition's owner.
     Partition(usize),
+    /// The owner of the roster.
+    Roster,
     /// The controller, before it serves.
     Start,
 }

@@ -3,6 +3,7 @@
 use super::{
     machine::Machine,
     mix::{Fault, Shape},
+    roster::machine_of,
     world::{Happening, Place, World},
 };
 use garrick_actors::{
@@ -11,7 +12,7 @@ use garrick_actors::{
         messages::{Authority, JobCommand, JobInput},
         record::Phase,
     },
-    node::messages::NodeInput,
+    node::{core::NodeCore, messages::NodeInput},
     node_agent::RunKey,
     scheduler::{
         facts::ClusterView,
@@ -178,7 +179,10 @@ impl World {
     }
 
     /// On that node, where it is one that nodes have.
-    fn inflict(&mut self, fault: Fault, node: usize) {
+    fn inflict(&mut self, fault: Fault, mut node: usize) {
+        if self.machines[node].off {
+            node = 0;
+        }
         match fault {
             Fault::Link => {
                 self.meets_node("link broken", node);
@@ -245,6 +249,8 @@ impl World {
             Fault::Resume => self.command_some("resume", JobCommand::Resume),
             Fault::Reservation => self.change_some_reservation(),
             Fault::Partition => self.change_some_partition(),
+            Fault::Delete => self.delete_some_node(),
+            Fault::Reconfigure => self.change_file(),
             Fault::Busy => self.busy(node),
             Fault::Wipe => {
                 self.meets_node("machine set up anew", node);
@@ -317,6 +323,9 @@ impl World {
     }
 
     pub(super) fn reboots(&mut self, node: usize) {
+        if self.machines[node].off {
+            return;
+        }
         self.reboot(node);
         self.after(30_000, Happening::Connect(node));
     }
@@ -330,6 +339,9 @@ impl World {
     }
 
     pub(super) fn restart_agent(&mut self, node: usize) {
+        if self.machines[node].off {
+            return;
+        }
         self.meets_node("agent restart", node);
         self.begin_agent(node);
         self.after(2_000, Happening::Connect(node));
@@ -422,7 +434,7 @@ impl World {
 
     fn hangs_at(&self, core: &JobCore, batch_host: &str) -> bool {
         let run = RunKey { job: core.record().id, sluid: core.record().sluid };
-        self.config.node(batch_host).is_some_and(|node| self.hangs(node.index.0 as usize, run))
+        machine_of(batch_host).is_some_and(|node| self.hangs(node, run))
     }
 
     /// The jobs that wait for more than all machines could give that are not gone for good, if nobody else had anything of
@@ -446,15 +458,17 @@ impl World {
 
     /// All nodes, idle; those that are gone for good are DOWN.
     fn idle_machines_that_are_left(&self) -> Vec<Arc<NodeView>> {
-        let idle = |(view, machine): (&Arc<NodeView>, &Machine)| {
-            let base = if machine.dead { NodeBase::Down } else { NodeBase::Up };
+        let idle = |view: &Arc<NodeView>| {
+            let machine = machine_of(&view.name).and_then(|node| self.machines.get(node));
+            let gone = machine.is_none_or(|machine| machine.dead || machine.off);
+            let base = if gone { NodeBase::Down } else { NodeBase::Up };
             Arc::new(NodeView { base, flags: NodeFlags::default(), holds: Vec::new(), ..(**view).clone() })
         };
-        self.shown_nodes.iter().zip(&self.machines).map(idle).collect()
+        self.shown_nodes.values().map(idle).collect()
     }
 
     fn would_start(&self, jobs: &[Arc<JobView>], nodes: &[Arc<NodeView>]) -> bool {
-        let facts = self.partitions.iter().map(|p| partition_facts(p, self.shown_nodes.len())).collect();
+        let facts = self.partitions.iter().map(|p| partition_facts(p, self.config.node_places())).collect();
         let mut view = ClusterView::new(policy(&self.config), jobs, nodes, facts);
         view.licenses.totals.clone_from(self.licenses.totals());
         !plan(&view, self.clock()).starts.is_empty()
@@ -463,15 +477,14 @@ impl World {
     /// After the faults: resumes nodes, releases jobs, continues stopped ones, and gives up on what can never start.
     pub(super) fn operate(&mut self) {
         self.after(60_000, Happening::Operator);
-        for node in 0..self.nodes.len() {
-            let saved = self.nodes[node].saved();
-            if saved.drain || saved.down.is_some() {
-                self.resume_node(node);
-            }
-        }
+        let stands = |core: &NodeCore| core.saved().drain || core.saved().down.is_some();
+        let stand: Vec<usize> = self.nodes.iter().filter(|(_, core)| stands(core)).map(|(node, _)| *node).collect();
+        stand.into_iter().for_each(|node| self.resume_node(node));
         self.raise_partitions();
         let never = self.never_fit();
-        let gone = |name: &String| self.config.node(name).is_some_and(|n| self.machines[n.index.0 as usize].dead);
+        let gone = |name: &String| {
+            machine_of(name).is_none_or(|node| self.machines[node].dead || !self.nodes.contains_key(&node))
+        };
         let asks_for = |core: &JobCore| core.record().spec.reservations.clone();
         let judge = |core: &JobCore| match &core.record().phase {
             Phase::Pending if core.record().spec.nodelist.iter().any(gone) => Some(JobCommand::Cancel),

@@ -12,6 +12,8 @@
 //! | `reservations` | the owner of reservations, who changes them, and whether they are kept |
 //! | `partitions` | owners of partitions, and who changes them |
 //! | `lives` | owners that fail, and what waits for the next one |
+//! | `roster` | which nodes there are: its owner, daemons that join, deletions, a file that is read again |
+//! | `site` | the configuration file, and what is changed in it |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
 //! | `follower` | somebody who follows the log by name |
 //! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
@@ -43,7 +45,7 @@
 //!
 //! # What is not simulated
 //!
-//! The accounting service, several controllers, nodes that are made and deleted, a configuration that is read again.
+//! The accounting service, several controllers, nodes that are made before their daemons come.
 
 #[path = "../../../actors/src/stepmgr/company.rs"]
 #[allow(dead_code, missing_docs, clippy::unwrap_used)]
@@ -70,7 +72,9 @@ mod passes;
 mod proposals;
 pub mod random;
 mod reservations;
+mod roster;
 pub mod rules;
+mod site;
 mod stepd_life;
 mod stepds;
 pub mod story;

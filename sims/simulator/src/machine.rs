@@ -14,7 +14,7 @@ use garrick_actors::{
 };
 use garrick_model::{
     config::NodeConfig,
-    messages::node::{AgentToStepMgr, ControllerToNode, NodeToController},
+    messages::node::{AgentToStepMgr, ControllerToNode, Joining, NodeToController},
     time::Timestamp,
     view::NodeFacts,
 };
@@ -55,6 +55,10 @@ pub(super) struct Machine {
     pub(super) ending: BTreeSet<RunKey>,
     /// It is gone for good.
     pub(super) dead: bool,
+    /// No daemon is started on it.
+    pub(super) off: bool,
+    /// What its daemon says it is, where the configuration file does not.
+    pub(super) joining: Option<Box<Joining>>,
     pub(super) spool: BTreeMap<RunKey, Folder>,
     /// Runs that are over, as the spool remembers them.
     pub(super) over: BTreeMap<RunKey, Timestamp>,
@@ -76,7 +80,7 @@ impl Machine {
             boot_id: None,
             conf_hash: None,
         };
-        let (name, agent) = (node.name.clone(), agent(&node.name, 0, lease_of(Some(PATIENCE))));
+        let (name, agent) = (node.name.clone(), agent(&node.name, 0, lease_of(Some(PATIENCE)), None));
         Self {
             name,
             facts,
@@ -94,15 +98,28 @@ impl Machine {
             welcomed: Timestamp::default(),
             ending: BTreeSet::new(),
             dead: false,
+            off: false,
+            joining: None,
             spool: BTreeMap::new(),
             over: BTreeMap::new(),
             askers: BTreeMap::new(),
         }
     }
 
+    /// One that may become a node: like another, until its daemon says what it is.
+    pub(super) fn not_there(number: usize, like: &NodeConfig) -> Self {
+        let node = NodeConfig { name: format!("n{number}"), ..like.clone() };
+        Self { off: true, ..Self::new(&node) }
+    }
+
     /// Nothing of any run is left, or nobody will ever know.
     pub(super) fn is_empty(&self) -> bool {
-        self.dead || self.spool.is_empty()
+        self.dead || self.off || self.spool.is_empty()
+    }
+
+    /// Its daemon is there, or will be.
+    pub(super) const fn is_on(&self) -> bool {
+        !self.dead && !self.off
     }
 
     /// Runs with a living `stepd`.
@@ -111,7 +128,7 @@ impl Machine {
     }
 }
 
-fn agent(name: &str, life: u64, lease: Option<Duration>) -> NodeAgentCore {
+fn agent(name: &str, life: u64, lease: Option<Duration>, joining: Option<Box<Joining>>) -> NodeAgentCore {
     NodeAgentCore::new(AgentConfig {
         node: name.to_owned(),
         incarnation: life,
@@ -122,7 +139,7 @@ fn agent(name: &str, life: u64, lease: Option<Duration>) -> NodeAgentCore {
         lease,
         requeue: true,
         only_uid: None,
-        joining: None,
+        joining,
     })
 }
 
@@ -134,7 +151,7 @@ impl World {
         let machine = &mut self.machines[node];
         machine.life += 1;
         let lease = lease_of(Some(if early { PATIENCE / 4 } else { PATIENCE }));
-        machine.agent = agent(&machine.name, machine.life, lease);
+        machine.agent = agent(&machine.name, machine.life, lease, machine.joining.clone());
         machine.askers.clear();
         machine.agent_start = self.now;
         let mut found = Vec::new();
@@ -240,7 +257,7 @@ impl World {
     }
 
     pub(super) fn agent(&mut self, node: usize, input: AgentInput) {
-        if self.machines[node].dead {
+        if self.machines[node].dead || self.machines[node].off {
             return;
         }
         let mut out = Vec::new();
@@ -258,9 +275,13 @@ impl World {
                 let Some(conn) = self.machines[node].link else { return };
                 self.overhear(node, &frame);
                 let input = match *frame {
-                    NodeToController::Register { facts, runs, released, incarnation, load, .. } => {
+                    NodeToController::Register { facts, runs, released, incarnation, load, joining, .. } => {
                         let mut registration = Registration { conn, facts: *facts, runs, released, incarnation, load };
                         self.forge_registration(node, &mut registration);
+                        if let Some(joining) = joining {
+                            let joins = Happening::Joins(node, Box::new(registration), joining);
+                            return self.send(Place::Agent(node), joins);
+                        }
                         NodeInput::Registered(Box::new(registration))
                     }
                     other => NodeInput::Frame { conn, frame: Box::new(other) },
@@ -340,8 +361,8 @@ impl World {
             | AgentEffect::StopOwnTrace { .. }
             | AgentEffect::Log { .. }
             | AgentEffect::Reconfigure
-            | AgentEffect::ChangeLog(_)
-            | AgentEffect::Exit => {}
+            | AgentEffect::ChangeLog(_) => {}
+            AgentEffect::Exit => self.agent_exits(node),
         }
     }
 

@@ -46,6 +46,8 @@ pub const FAULTS: &[&str] = &[
     "owner of a node failed",
     "owner of a partition failed",
     "owner of reservations failed",
+    "owner of the roster failed",
+    "configuration changed",
     "node drained",
     "node set down",
     "cancel",

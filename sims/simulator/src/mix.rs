@@ -74,6 +74,10 @@ pub(super) enum Fault {
     Reservation,
     /// A partition does not serve for some time.
     Partition,
+    /// A node that came at run time is deleted, if it may be.
+    Delete,
+    /// The configuration file is changed and read again.
+    Reconfigure,
 }
 
 /// How jobs come to their priorities.
@@ -161,6 +165,8 @@ const FAULTS: &[(Fault, u32)] = &[
     (Fault::Gone, 4),
     (Fault::Reservation, 4),
     (Fault::Partition, 2),
+    (Fault::Delete, 6),
+    (Fault::Reconfigure, 2),
 ];
 
 /// See the module. Chances are in thousandths.
@@ -202,6 +208,8 @@ pub(super) struct Mix {
     pub(super) starts: Option<u32>,
     /// Nodes that forge.
     pub(super) forgers: u32,
+    /// Nodes come at run time, and go.
+    pub(super) joiners: bool,
 }
 
 impl Mix {
@@ -233,6 +241,7 @@ impl Mix {
             shapes: Weights::varied(SHAPES, &mut random),
             faults: Weights::varied(FAULTS, &mut random),
             forgers: random.pick(&[0, 0, 1, 2]).copied().unwrap_or(0),
+            joiners: random.one_in_thousand(600),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Bugs put in on purpose, around the cores and not in them: what a core is told or says is changed on its way, as if the
 //! core had the bug. Each has to be noticed by a rule; that is how the rules and the faults themselves are tested.
 
-use super::{PANICS, forgers::is_replayed, rules::DRAINS, world::World};
+use super::{PANICS, forgers::is_replayed, roster::machine_of, rules::DRAINS, world::World};
 use garrick_actors::{
     controller::event::ControllerEvent,
     job::{
@@ -11,8 +11,11 @@ use garrick_actors::{
         state::JobEvent,
     },
     license::messages::LicenseInput,
-    node::messages::{NodeEffect, NodeInput, NodeSettings, NodeTimer},
-    owner::{Effect, Letter},
+    node::{
+        core::NodeCore,
+        messages::{NodeEffect, NodeInput, NodeSettings, NodeTimer},
+    },
+    owner::{ConfigNews, Effect, Letter},
     scheduler::{
         bounds::Bounds,
         facts::{ClusterView, in_service},
@@ -29,6 +32,7 @@ use garrick_model::{
     refusal::Refusal,
     resources::MemoryMib,
     state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
+    time::TimeLimit,
     view::{NodeView, PartitionState},
 };
 use std::sync::Arc;
@@ -129,6 +133,22 @@ pub enum Mutation {
     ReservationsStayAsTheyWere,
     /// The scheduler does not look at whether partitions serve.
     PartitionsThatAreDownServe,
+    /// A place of a node that is gone is another's at once, though jobs are shown there.
+    IndexesAreReusedEarly,
+    /// A node is deleted though its owner says that it has jobs.
+    NodesAreDeletedUnderJobs,
+    /// A daemon that joins is welcome before its node is on disk.
+    JoinsAreAnsweredEarly,
+    /// A daemon that joins is not heard of after its node is on disk.
+    JoinsAreForgotten,
+    /// The owner of a node that is deleted saves its state once more.
+    DeletedNodesAreSavedOn,
+    /// Owners of nodes and partitions do not hear that the configuration was read again.
+    ReconfigurationIsNotTold,
+    /// A node whose configuration is read again begins anew.
+    ReconfiguredNodesBeginAnew,
+    /// The scheduler does not look at what partitions allow.
+    LimitsOfPartitionsAreForgotten,
 }
 
 impl Mutation {
@@ -180,6 +200,14 @@ impl Mutation {
         (Self::DeletedReservationsStay, "what_is_shown_of_reservations_is_what_is_saved"),
         (Self::ReservationsStayAsTheyWere, "what_is_shown_of_reservations_is_what_is_saved"),
         (Self::PartitionsThatAreDownServe, "a_start_is_proposed_where_partitions_serve"),
+        (Self::IndexesAreReusedEarly, "no_two_nodes_have_an_index_that_is_spoken_of"),
+        (Self::NodesAreDeletedUnderJobs, "no_job_has_a_node_that_is_not_there"),
+        (Self::JoinsAreAnsweredEarly, "a_node_that_joins_is_on_disk_before_it_is_welcome"),
+        (Self::JoinsAreForgotten, DRAINS),
+        (Self::DeletedNodesAreSavedOn, "nothing_is_saved_of_a_node_that_is_gone"),
+        (Self::ReconfigurationIsNotTold, "what_is_shown_is_what_the_file_says"),
+        (Self::ReconfiguredNodesBeginAnew, "a_configuration_that_is_read_again_moves_no_job"),
+        (Self::LimitsOfPartitionsAreForgotten, "no_job_starts_beyond_what_its_partition_allows"),
     ];
 }
 
@@ -274,6 +302,14 @@ impl World {
             {
                 return None;
             }
+            (Some(Mutation::ReconfigurationIsNotTold), Letter::News(ConfigNews::Node(settings)))
+                if machine_of(&settings.name).is_some_and(|node| self.nodes.contains_key(&node)) =>
+            {
+                return None;
+            }
+            (Some(Mutation::ReconfigurationIsNotTold), Letter::News(ConfigNews::Partitions { read_again: true })) => {
+                return None;
+            }
             (Some(Mutation::LicensesAreTaken), Letter::Licenses(LicenseInput::Reserve { job, .. })) => {
                 let holder = self.licenses.holds().map(|(holder, _)| holder).find(|holder| holder != job);
                 holder.into_iter().for_each(|holder| {
@@ -316,11 +352,19 @@ impl World {
         match (self.mutation?, input) {
             (Mutation::SilentNodesAreNotDeclaredDown, NodeInput::Timer(NodeTimer::Silence | NodeTimer::Ping)) => None,
             (Mutation::MemoryIsNotCounted, NodeInput::Registered(mut registration)) => {
-                registration.facts.shape = self.nodes[node].settings().shape.clone();
+                registration.facts.shape = self.nodes[&node].settings().shape.clone();
                 Some(NodeInput::Registered(registration))
             }
+            (Mutation::ReconfiguredNodesBeginAnew, NodeInput::Configure { settings, site }) => {
+                let clock = self.clock();
+                if let Some(core) = self.nodes.get_mut(&node) {
+                    let saved = Some(core.saved().clone());
+                    *core = NodeCore::new(clock, (*settings).clone(), Arc::clone(&site), saved, []);
+                }
+                Some(NodeInput::Configure { settings, site })
+            }
             (Mutation::HoldsAreForgotten, NodeInput::Reserve(ask)) if self.random.one_in_thousand(50) => {
-                let first = self.nodes[node].kept().first().map(|kept| (kept.hold.job, kept.hold.sluid));
+                let first = self.nodes[&node].kept().first().map(|kept| (kept.hold.job, kept.hold.sluid));
                 Some(first.map_or(NodeInput::Reserve(ask), |(job, sluid)| NodeInput::Release {
                     job,
                     sluid,
@@ -372,6 +416,9 @@ impl World {
         if self.has(Mutation::PartitionsThatAreDownServe) {
             view.partitions.iter_mut().for_each(|partition| partition.state = PartitionState::Up);
         }
+        if self.has(Mutation::LimitsOfPartitionsAreForgotten) {
+            view.partitions.iter_mut().for_each(|partition| partition.max_time = TimeLimit::Unlimited);
+        }
         if self.has(Mutation::QuotasAreNotSpent)
             && let Some(bounds) = &view.policy.bounds
         {
@@ -384,7 +431,7 @@ impl World {
 
     /// A drained node's owner takes work as if it were not.
     pub(super) fn takes_work_though_drained(&mut self, node: usize, input: &NodeInput, out: &mut Vec<NodeEffect>) {
-        let drained = self.nodes[node].saved().drain;
+        let drained = self.nodes[&node].saved().drain;
         if self.has(Mutation::DrainsAreForgotten) && drained && matches!(input, NodeInput::Reserve(_)) {
             let change =
                 |state| NodeChange { state: Some(state), reason: Some("made up".to_owned()), ..NodeChange::default() };
@@ -392,8 +439,9 @@ impl World {
             let clock = self.clock();
             for (state, then) in [(NodeStateChange::Resume, Some(input.clone())), (NodeStateChange::Drain, None)] {
                 let update = NodeInput::Update { request: 0, by: by(), change: change(state) };
-                self.nodes[node].handle(clock, update, out);
-                then.into_iter().for_each(|then| self.nodes[node].handle(clock, then, out));
+                let Some(core) = self.nodes.get_mut(&node) else { return };
+                core.handle(clock, update, out);
+                then.into_iter().for_each(|then| core.handle(clock, then, out));
             }
         }
     }

@@ -61,8 +61,8 @@ impl World {
     pub(super) fn reaches(&self, node: usize, other: usize) -> bool {
         let together = self.machines[node].partition == self.machines[other].partition;
         match (self.is_cut(node), self.is_cut(other)) {
-            (false, false) => !self.machines[other].dead,
-            (true, true) => together && !self.machines[other].dead,
+            (false, false) => self.machines[other].is_on(),
+            (true, true) => together && self.machines[other].is_on(),
             _ => false,
         }
     }
@@ -105,7 +105,7 @@ impl World {
         let earlier = RunKey { job, sluid: Sluid(0) }..RunKey { job, sluid: run };
         self.machines.iter().find_map(|machine| {
             let since = machine.without_since.filter(|since| {
-                !machine.dead
+                machine.is_on()
                     && machine.set_down.is_none()
                     && machine.agent_start <= *since
                     && self.clock_stepped < *since
@@ -123,7 +123,7 @@ impl World {
         if !left.is_zero() {
             return self.after(u64::try_from(left.as_millis()).unwrap_or(0) + 1_000, Happening::Connect(node));
         }
-        if self.machines[node].link.is_none() && !self.machines[node].dead {
+        if self.machines[node].link.is_none() && !self.machines[node].dead && !self.machines[node].off {
             self.connections += 1;
             self.machines[node].link = Some(self.connections);
             self.agent(node, AgentInput::ControllerUp);

@@ -3,9 +3,11 @@
 use super::{
     disk::Writer,
     lives::{Life, Saved},
+    roster::TOLD,
     world::{Happening, Place, World},
 };
 use garrick_actors::{
+    job::record::Run,
     owner::{Letter, Owner, Stage, Turn, outbox::Outbox, perform},
     partition::{
         core::PartitionCore,
@@ -13,6 +15,7 @@ use garrick_actors::{
     },
 };
 use garrick_model::{
+    ids::JobId,
     refusal::Refusal,
     time::Timestamp,
     view::{PartitionState, PartitionView},
@@ -41,6 +44,7 @@ impl Stage<PartitionCore> for PartitionStage<'_> {
 
     fn publish(&mut self, view: Arc<PartitionView>) {
         self.0.partitions[self.1] = view;
+        self.0.fit.clear();
         self.0.is_shown(|seen| &mut seen.partitions);
     }
 
@@ -135,6 +139,30 @@ impl World {
         let update = PartitionUpdate { fields, config: Arc::clone(&self.config) };
         let input = PartitionInput::Update { request: self.requests, update };
         self.send(Place::Front, Happening::Partition(partition, input));
+    }
+
+    /// A run is given nodes: of its partition, and for no longer than that allows, where that has been shown for some time.
+    pub(super) fn against_partition(&mut self, job: JobId, run: &Run) {
+        if self.now.since(self.members.told) < TOLD {
+            return;
+        }
+        let Some(partition) = self.partitions.iter().find(|p| p.config.name == run.allocation.partition) else {
+            return;
+        };
+        let most = partition.config.max_time.duration();
+        let longer = most.is_some_and(|most| run.time_limit.duration().is_none_or(|limit| limit > most));
+        let other = run.allocation.nodes.iter().find(|node| !partition.nodes.contains(&node.index));
+        if longer || other.is_some() {
+            let what = format!(
+                "job {} begins in {} for {:?}, which allows {:?}, with {:?}, which is not there",
+                job.0,
+                run.allocation.partition,
+                run.time_limit,
+                partition.config.max_time,
+                other.map(|node| &node.name)
+            );
+            self.broken = Some(("no_job_starts_beyond_what_its_partition_allows", what));
+        }
     }
 
     /// After the faults all of them serve.

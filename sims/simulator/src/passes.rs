@@ -15,6 +15,7 @@ use garrick_actors::{
         planning::{Planning, Way, anybody_waits},
         priority,
         qos::QosTable,
+        shell::policy,
     },
 };
 use garrick_model::{
@@ -89,7 +90,7 @@ impl World {
 
     /// Another one, which has planned nothing yet; what the last one was about to do is lost with it.
     pub(super) fn start_scheduler(&mut self) {
-        let (policy, shown) = (self.scheduler.core.policy().clone(), self.scheduler.shown);
+        let (policy, shown) = (policy(&self.config), self.scheduler.shown);
         self.scheduler = Scheduler { shown, ..Scheduler::new(policy) };
         self.timers.retain(|key, _| !key.starts_with("scheduler"));
         self.forget_proposals();
@@ -157,10 +158,12 @@ impl World {
         let mut seen = self.scheduler.shown;
         seen.nodes = seen.nodes.saturating_sub(u64::from(stale));
         let jobs: Vec<_> = self.shown_jobs.values().cloned().collect();
+        let nodes = if stale { &self.earlier_nodes } else { &self.shown_nodes };
+        let nodes: Vec<_> = nodes.values().cloned().collect();
         let shown = Shown {
             jobs: &jobs,
             job: &|job| self.shown_jobs.get(&job).cloned(),
-            nodes: if stale { &self.earlier_nodes } else { &self.shown_nodes },
+            nodes: &nodes,
             partitions: &self.partitions,
             reservations: &if self.has(Mutation::ReservationsAreForgotten) {
                 Vec::new()

@@ -95,7 +95,7 @@ impl Stage<ReservationsCore> for ReservationStage<'_> {
         let ReservationErrand::Look { jobs } = errand;
         let world = &*self.0;
         let seen = Picture {
-            nodes: world.shown_nodes.clone(),
+            nodes: world.shown_nodes.values().cloned().collect(),
             partitions: world.partitions.clone(),
             licenses: world.licenses.totals().clone(),
             jobs: if jobs { world.shown_jobs.values().cloned().collect() } else { Vec::new() },

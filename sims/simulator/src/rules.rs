@@ -1,8 +1,8 @@
 //! What must hold after every event: one function a rule, named after it. Each looks at what the event touched; a sweep
 //! over everything is made now and then, and when faults stop and at the end.
 
-use super::{PANICS, heterogeneous, ledger::Promise, world::World};
-use garrick_actors::job::core::JobCore;
+use super::{PANICS, heterogeneous, ledger::Promise, roster::machine_of, world::World};
+use garrick_actors::{job::core::JobCore, node::core::NodeCore};
 use garrick_model::{
     gres::GresShare,
     ids::{JobId, Sluid},
@@ -50,6 +50,7 @@ pub type Rule = fn(&World, &Scope) -> Result<(), String>;
 /// Rules for every event.
 pub const RULES: &[(&str, Rule)] = &[
     ("an_accepted_job_is_never_lost", an_accepted_job_is_never_lost),
+    ("no_job_has_a_node_that_is_not_there", no_job_has_a_node_that_is_not_there),
     ("no_cpu_or_memory_of_a_node_is_given_twice", no_cpu_or_memory_of_a_node_is_given_twice),
     ("no_license_is_given_twice", no_license_is_given_twice),
     ("a_node_counts_as_used_what_its_jobs_hold", a_node_counts_as_used_what_its_jobs_hold),
@@ -65,15 +66,20 @@ pub const RULES: &[(&str, Rule)] = &[
     ("a_proposal_is_answered", a_proposal_is_answered),
     ("who_waits_for_a_turn_has_it", who_waits_for_a_turn_has_it),
     ("what_is_shown_of_reservations_is_what_is_saved", what_is_shown_of_reservations_is_what_is_saved),
+    ("no_two_nodes_have_an_index_that_is_spoken_of", no_two_nodes_have_an_index_that_is_spoken_of),
+    ("nothing_is_saved_of_a_node_that_is_gone", nothing_is_saved_of_a_node_that_is_gone),
+    ("what_is_shown_is_what_the_file_says", what_is_shown_is_what_the_file_says),
 ];
 
 /// Rules that are checked where something happens, and not by looking at what is there.
 const ON_THE_WAY: &[&str] = &[
+    "a_configuration_that_is_read_again_moves_no_job",
     "a_dependent_job_does_not_start_before_its_condition_holds",
     "a_forger_changes_nobody_elses_job",
     "a_job_that_waits_shows_the_priority_that_the_rules_give",
     "a_lease_ends_no_earlier_than_it_may",
     "a_node_speaks_for_no_administrator",
+    "a_node_that_joins_is_on_disk_before_it_is_welcome",
     "a_pass_proposes_nothing_twice",
     "a_refused_request_changes_nothing",
     "a_repeated_report_changes_nothing",
@@ -86,6 +92,7 @@ const ON_THE_WAY: &[&str] = &[
     "a_submission_that_is_repeated_gets_the_first_answer",
     "a_user_commands_only_own_jobs",
     "an_accepted_step_ends_once_and_runs_once",
+    "no_job_starts_beyond_what_its_partition_allows",
     "no_more_start_in_an_interval_than_may",
     "no_shepherd_is_begun_for_a_forger",
     "the_controller_counts_the_steps_that_were",
@@ -124,7 +131,7 @@ const DRAIN_EVENTS_A_NODE: u64 = 10;
 /// By what nodes say of themselves, and (in a sweep) by what jobs' records say that they have.
 pub fn no_cpu_or_memory_of_a_node_is_given_twice(world: &World, scope: &Scope) -> Result<(), String> {
     for &index in &scope.nodes {
-        let view = world.nodes[index].view();
+        let Some(view) = world.nodes.get(&index).map(NodeCore::view) else { continue };
         let shape = &world.shape(index);
         let turns = |sharing| sharing == Sharing::Oversubscribe;
         fits(&view.name, shape, view.holds.iter().map(|h| Taken::new(h.job, &h.share, h.parked, turns(h.sharing))))?;
@@ -222,8 +229,8 @@ pub fn no_license_is_given_twice(world: &World, scope: &Scope) -> Result<(), Str
 /// with the job's owner until the node registers again; a job's share without a hold never is.
 pub fn a_node_counts_as_used_what_its_jobs_hold(world: &World, scope: &Scope) -> Result<(), String> {
     for &index in &scope.nodes {
-        let core = &world.nodes[index];
-        core.sanity_check()?;
+        let Some(core) = world.nodes.get(&index) else { continue };
+        core.sanity_check_in(&world.shape(index))?;
         for hold in core.view().holds {
             if world.is_under_way(hold.job, index) || world.may_have_missed(hold.job, index) {
                 continue;
@@ -242,15 +249,16 @@ pub fn a_node_counts_as_used_what_its_jobs_hold(world: &World, scope: &Scope) ->
     for (job, core) in touched(world, scope) {
         for held in core.record().holds() {
             let node = held.node;
+            let Some(number) = machine_of(&node.name) else { continue };
             // What is kept makes room for the job's next run while that asks for nodes.
             if held.kept
                 && (core.leftover().may_be_at(&node.name)
-                    || world.is_under_way(job, node.index.0 as usize)
-                    || world.may_have_missed(job, node.index.0 as usize))
+                    || world.is_under_way(job, number)
+                    || world.may_have_missed(job, number))
             {
                 continue;
             }
-            let holds = world.nodes[node.index.0 as usize].view().holds;
+            let holds = world.nodes.get(&number).map(|core| core.view().holds).unwrap_or_default();
             let same = holds.iter().any(|h| h.job == job && h.sluid == held.sluid && h.share == node.share);
             ensure(same, || format!("job {} has {} of {}, which does not know", job.0, node.share.cpus, node.name))?;
         }
@@ -314,7 +322,8 @@ pub fn an_accepted_job_is_never_lost(world: &World, scope: &Scope) -> Result<(),
 pub fn a_drained_node_gets_nothing_new(world: &World, scope: &Scope) -> Result<(), String> {
     for &index in &scope.nodes {
         let Some(before) = &world.held_at_drain[index] else { continue };
-        for hold in world.nodes[index].view().holds {
+        let Some(core) = world.nodes.get(&index) else { continue };
+        for hold in core.view().holds {
             // What was kept for a job comes back when an attempt that had taken its place is given up.
             let back = hold.kept && before.iter().any(|(job, _)| *job == hold.job);
             let old = back || before.contains(&(hold.job, hold.sluid));
@@ -428,6 +437,30 @@ pub fn what_is_shown_of_reservations_is_what_is_saved(world: &World, scope: &Sco
     if scope.all { world.shows_reservations_as_saved() } else { Ok(()) }
 }
 
+/// By its record, and by the place at which it knows each.
+pub fn no_job_has_a_node_that_is_not_there(world: &World, scope: &Scope) -> Result<(), String> {
+    touched(world, scope).try_for_each(|(job, core)| {
+        let held = core.record().holds();
+        let held: Vec<_> = held.iter().map(|held| (held.node.name.as_str(), held.node.index)).collect();
+        world.shares_are_of_nodes_that_are_there(&held).map_err(|what| format!("job {} has something of {what}", job.0))
+    })
+}
+
+/// Also of jobs that are over, as long as they are shown.
+pub fn no_two_nodes_have_an_index_that_is_spoken_of(world: &World, scope: &Scope) -> Result<(), String> {
+    if scope.all { world.indexes_have_one_name() } else { Ok(()) }
+}
+
+/// Another one of its name begins without it.
+pub fn nothing_is_saved_of_a_node_that_is_gone(world: &World, scope: &Scope) -> Result<(), String> {
+    if scope.all { world.nothing_is_saved_of_nodes_that_are_gone() } else { Ok(()) }
+}
+
+/// As soon as everybody has been told, and but for what administrators have changed.
+pub fn what_is_shown_is_what_the_file_says(world: &World, scope: &Scope) -> Result<(), String> {
+    if scope.all { world.shows_what_the_file_says() } else { Ok(()) }
+}
+
 /// Checked from the moment when faults stop: one job after the other comes to its end.
 pub fn after_faults_stop_the_queue_drains(world: &mut World) -> Result<(), String> {
     let (secs, events) = world.since_progress();
@@ -443,10 +476,10 @@ pub fn after_faults_stop_the_queue_drains(world: &mut World) -> Result<(), Strin
         let asked = (&spec.nodes, spec.tasks, spec.memory, &spec.constraint, &spec.nodelist, &spec.partitions);
         format!("job {} {:?} {:?} {:?} {asked:?}", view.id.0, view.state, view.reason, core.leftover())
     });
-    let holds = world.nodes.iter().flat_map(|core| core.view().holds).map(|h| format!("hold of job {}", h.job.0));
+    let holds = world.nodes.values().flat_map(|core| core.view().holds).map(|h| format!("hold of job {}", h.job.0));
     let nodes = world
         .nodes
-        .iter()
+        .values()
         .map(|core| core.view())
         .filter(|v| v.base != garrick_model::state::NodeBase::Up || v.flags != Default::default());
     let nodes = nodes.map(|v| format!("{} {:?} {:?}", v.name, v.base, v.flags));

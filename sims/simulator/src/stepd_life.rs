@@ -3,6 +3,7 @@
 use super::{
     crew::{Crew, FIRST_TURN},
     mutation::Mutation,
+    roster::machine_of,
     stepds::{Folder, Launch, Stepd, ToStepd, others},
     world::{Happening, Place, World},
 };
@@ -66,10 +67,9 @@ impl World {
 
     pub(super) fn stepd_begins(&mut self, node: usize, run: RunKey) {
         let Some(launch) = self.stepd(node, run).map(|stepd| stepd.launch.clone()) else { return };
-        let index = |name: &str| launch.credential.nodes.iter().find(|n| n.name == name).map(|n| n.index.0 as usize);
         if let Some(manager) = &launch.manager {
             // A shepherd that finds no step manager, and none that will be started again, ends itself.
-            let folder = index(manager).and_then(|at| self.machines[at].spool.get(&run));
+            let folder = machine_of(manager).and_then(|at| self.machines[at].spool.get(&run));
             if folder.is_none_or(Folder::is_over) {
                 self.leave(node, run);
             }
@@ -169,7 +169,7 @@ impl World {
         let Some(stepd) = self.machines[node].spool.get_mut(&run).and_then(|folder| folder.journal.take()) else {
             return;
         };
-        let batch_host = stepd.launch.credential.nodes.first().map(|n| n.index.0 as usize);
+        let batch_host = stepd.launch.credential.nodes.first().and_then(|n| machine_of(&n.name));
         if stepd.launch.manager.is_none() {
             self.crews.remove(&run);
             for other in others(&stepd.launch, node) {

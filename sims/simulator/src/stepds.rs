@@ -2,6 +2,7 @@
 
 use super::{
     crew::Crew,
+    roster::machine_of,
     world::{Happening, Place, World},
 };
 use garrick_actors::node_agent::{AgentInput, RunKey};
@@ -265,5 +266,5 @@ impl World {
 
 /// The run's nodes but this one.
 pub(super) fn others(launch: &Launch, but: usize) -> Vec<usize> {
-    launch.credential.nodes.iter().map(|n| n.index.0 as usize).filter(|node| *node != but).collect()
+    launch.credential.nodes.iter().filter_map(|n| machine_of(&n.name)).filter(|node| *node != but).collect()
 }

@@ -11,13 +11,15 @@ use super::{
     ledger::{Counts, Ledger, Promises},
     lives::Lives,
     machine::Machine,
-    mix::{Mix, Priorities},
+    mix::Mix,
     mutation::Mutation,
     passes::Scheduler,
     proposals::Watch,
     random::Random,
     reservations::{ShownReservations, some_reservations},
+    roster::Members,
     rules::{RULES, Scope, Violation},
+    site::{self, Draw},
     stepds::{Launch, ToStepd},
     story::{Story, Subjects},
     submissions::Submitting,
@@ -36,11 +38,12 @@ use garrick_actors::{
     license::account::LicenseAccount,
     node::{
         core::NodeCore,
-        messages::{NodeInput, NodeTimer},
+        messages::{NodeInput, NodeSite, NodeTimer, Registration},
     },
     node_agent::{AgentInput, AgentTimer, RunKey},
     partition::{core::PartitionCore, messages::PartitionInput},
     reservation::{core::ReservationsCore, owner::ReservationInput},
+    roster::core::RosterInput,
     scheduler::{
         facts::ClusterView,
         messages::{SchedulerInput, SchedulerTimer},
@@ -49,17 +52,16 @@ use garrick_actors::{
     },
 };
 use garrick_model::{
-    config::{self, Config},
-    ids::{JobId, RequestId, Sluid},
-    messages::node::ControllerToNode,
-    resources::NodeShape,
+    config::Config,
+    ids::{JobId, NodeIndex, RequestId, Sluid},
+    messages::node::{ControllerToNode, Joining},
+    resources::{MemoryMib, NodeShape},
     state::{JobState, Reason},
     time::Timestamp,
     view::{JobView, NodeView, PartitionView, StepCounts},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -90,6 +92,7 @@ pub(super) enum Place {
     Stepd(usize, RunKey),
     Reservations,
     Partition(usize),
+    Roster,
 }
 
 /// What happens.
@@ -143,6 +146,13 @@ pub(super) enum Happening {
     Partition(usize, PartitionInput),
     /// An administrator sets it UP again.
     PartitionUp(usize),
+    Roster(Box<RosterInput>),
+    /// A machine's agent says what node it is to be.
+    Joins(usize, Box<Registration>, Box<Joining>),
+    /// A daemon is started that joins.
+    Join(usize),
+    /// The controller closes that link.
+    Close(usize, u64),
 }
 
 impl Happening {
@@ -160,6 +170,8 @@ impl Happening {
             Self::Saved(Writer::Partition(partition), _) | Self::Partition(partition, _) => {
                 (Place::Partition(*partition), true)
             }
+            Self::Saved(Writer::Roster, _) | Self::Roster(_) => (Place::Roster, true),
+            Self::Joins(..) => (Place::Front, true),
             Self::Written | Self::Saved(..) | Self::SubmissionSaved(..) => (Place::Disk, true),
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
             Self::Prepared(node, ..)
@@ -170,7 +182,9 @@ impl Happening {
             Self::StepdConnects(node, run) | Self::Stepd(node, run, _) | Self::StepdDies(node, run) => {
                 (Place::Stepd(*node, *run), false)
             }
-            Self::PartitionUp(_)
+            Self::Join(_)
+            | Self::Close(..)
+            | Self::PartitionUp(_)
             | Self::Crew(_)
             | Self::Submit
             | Self::Fault
@@ -235,12 +249,16 @@ pub struct World {
     pub licenses: LicenseAccount,
     /// Owners of jobs.
     pub jobs: BTreeMap<JobId, JobCore>,
-    /// Owners of nodes, by index.
-    pub nodes: Vec<NodeCore>,
+    /// Owners of nodes, by the number in their names.
+    pub nodes: BTreeMap<usize, NodeCore>,
+    /// What holds for all of them.
+    pub(super) node_site: Arc<NodeSite>,
+    /// Which nodes there are.
+    pub(super) members: Members,
     pub(super) shown_jobs: BTreeMap<JobId, Arc<JobView>>,
-    pub(super) shown_nodes: Vec<Arc<NodeView>>,
+    pub(super) shown_nodes: BTreeMap<NodeIndex, Arc<NodeView>>,
     /// What was shown of each before that.
-    pub(super) earlier_nodes: Vec<Arc<NodeView>>,
+    pub(super) earlier_nodes: BTreeMap<NodeIndex, Arc<NodeView>>,
     pub(super) scheduler: Scheduler,
     /// What the scheduler said, and was not answered.
     pub(super) watch: Watch,
@@ -313,18 +331,19 @@ impl World {
     /// The same with a bug put in, and a story about somebody.
     pub fn with(setup: Setup, mutation: Option<Mutation>, about: Option<Subjects>) -> Self {
         let mix = Mix::of_seed(setup.seed);
-        let config = Arc::new(site(setup.nodes.max(2), &mix));
-        let first = |node| Arc::new(NodeCore::new(BEGIN, setup::node_settings(node), Arc::default(), None, []).view());
-        let shown_nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(first).collect();
+        let config = Arc::new(site::config(setup.nodes.max(2), &mix, &Draw::FIRST));
         let cores = config.partitions.iter().filter_map(|p| PartitionCore::new(&config, &p.name, Default::default()));
         let partitions: Vec<Arc<PartitionView>> = cores.map(|core| Arc::new(core.view())).collect();
-        let facts = partitions.iter().map(|p| shell::partition_facts(p, shown_nodes.len())).collect();
         let policy = shell::policy(&config);
-        let feasibility = Feasibility::new(ClusterView::new(policy.clone(), &[], &shown_nodes, facts));
-        let count = config.nodes.len();
+        let feasibility = feasibility(&config, &partitions);
+        let mut machines: Vec<Machine> = config.nodes.iter().map(Machine::new).collect();
+        let files = machines.len();
+        let extra = 0..site::joiners(setup.nodes.max(2), &mix) as usize;
+        machines.extend(extra.map(|number| Machine::not_there(files + number, &config.nodes[0])));
+        let count = machines.len();
         let mut world = Self {
             setup,
-            forgers: Forgers::of_seed(setup.seed, mix.forgers, count),
+            forgers: Forgers::of_seed(setup.seed, mix.forgers, files),
             mix,
             mutation,
             now: BEGIN,
@@ -336,7 +355,9 @@ impl World {
             arrivals: BTreeMap::new(),
             under_way: BTreeMap::new(),
             timers: BTreeMap::new(),
-            machines: config.nodes.iter().map(Machine::new).collect(),
+            machines,
+            members: Members::new(Arc::clone(&config)),
+            node_site: Arc::default(),
             config,
             partitions,
             feasibility,
@@ -346,10 +367,10 @@ impl World {
             partition_cores: Vec::new(),
             licenses: LicenseAccount::default(),
             jobs: BTreeMap::new(),
-            nodes: Vec::new(),
+            nodes: BTreeMap::new(),
             shown_jobs: BTreeMap::new(),
-            earlier_nodes: shown_nodes.clone(),
-            shown_nodes,
+            earlier_nodes: BTreeMap::new(),
+            shown_nodes: BTreeMap::new(),
             scheduler: Scheduler::new(policy),
             watch: Watch::default(),
             crews: BTreeMap::new(),
@@ -387,9 +408,13 @@ impl World {
         let mut replayed = Replayed::default();
         replayed.reservations = some_reservations(BEGIN, setup.nodes.max(2));
         world.start_controller(replayed);
-        for node in 0..count {
+        for node in 0..files {
             world.begin_agent(node);
             world.after(50, Happening::Connect(node));
+        }
+        for node in files..count {
+            let pause = world.random.between(0, 90_000);
+            world.after(u64::from(pause), Happening::Join(node));
         }
         for (ms, first) in [(500, Happening::Submit), (20_000, Happening::Fault)] {
             world.after(ms, first);
@@ -412,7 +437,9 @@ impl World {
 
     /// What a node has to give.
     pub fn shape(&self, node: usize) -> NodeShape {
-        self.config.nodes[node].settings.shape.clone()
+        let gives = self.members.shapes.get(&node);
+        gives
+            .map_or_else(NodeShape::default, |gives| NodeShape { memory: MemoryMib(gives.most), ..gives.shape.clone() })
     }
 
     /// What is on machines of runs.
@@ -528,6 +555,10 @@ impl World {
             Happening::ReservationTimer => self.tell_reservations(ReservationInput::Tick),
             Happening::Partition(partition, input) => self.tell_partition(partition, input),
             Happening::PartitionUp(partition) => self.set_partition(partition, "UP"),
+            Happening::Roster(input) => self.tell_roster(*input),
+            Happening::Joins(node, registration, joining) => self.joins(node, registration, joining),
+            Happening::Join(node) => self.start_joining(node),
+            Happening::Close(node, conn) => self.close(node, conn),
         }
     }
 
@@ -633,6 +664,29 @@ impl World {
         }
     }
 
+    /// What was under way to a node's owner that has ended. Agents' frames are the front's first.
+    pub(super) fn lose_messages_to_owner(&mut self, node: usize) {
+        let lost = |happening: &Happening| match happening {
+            Happening::Node(to, NodeInput::Frame { .. } | NodeInput::Registered(_) | NodeInput::LinkGone { .. }) => {
+                let _ = to;
+                false
+            }
+            Happening::Node(to, _) => *to == node,
+            _ => false,
+        };
+        let pairs: Vec<(JobId, usize)> =
+            self.queue.extract_if(.., |_, entry| lost(&entry.happening)).filter_map(|(_, entry)| entry.pair).collect();
+        pairs.into_iter().for_each(|pair| self.forget_pair(pair));
+        let own = format!("node {node} ");
+        self.timers.retain(|key, _| !key.starts_with(&own));
+    }
+
+    /// Machines, partitions or their settings are others.
+    pub(super) fn forget_feasibility(&mut self) {
+        self.feasibility = feasibility(&self.config, &self.partitions);
+        self.fit.clear();
+    }
+
     /// What was under way inside the controller is lost with it.
     pub(super) fn lose_controller_messages(&mut self) {
         self.queue.retain(|_, entry| !entry.happening.place().1);
@@ -644,7 +698,9 @@ impl World {
     pub(super) fn lose_frames(&mut self, conn: u64) {
         self.queue.retain(|_, entry| match &entry.happening {
             Happening::Frame(_, on, _) | Happening::Node(_, NodeInput::Frame { conn: on, .. }) => *on != conn,
-            Happening::Node(_, NodeInput::Registered(registration)) => registration.conn != conn,
+            Happening::Node(_, NodeInput::Registered(registration)) | Happening::Joins(_, registration, _) => {
+                registration.conn != conn
+            }
             _ => true,
         });
     }
@@ -661,6 +717,7 @@ impl World {
             self.against_dependencies(*job, event);
             if let JobEvent::Allocated(run) = &**event {
                 self.against_reservations(*job, run);
+                self.against_partition(*job, run);
             }
             self.note_leader(*job, event);
             if let (JobEvent::Preempted(mark), Some(note)) = (&**event, self.ledger.jobs.get(job))
@@ -770,7 +827,7 @@ impl World {
     pub fn check_all(&self) -> Result<(), Box<Violation>> {
         let jobs = self.jobs.keys().chain(self.ledger.jobs.keys()).copied().collect();
         let promises = self.promises.all().collect();
-        self.check(&Scope { jobs, nodes: (0..self.nodes.len()).collect(), promises, all: true })
+        self.check(&Scope { jobs, nodes: self.nodes.keys().copied().collect(), promises, all: true })
     }
 
     /// Messages inside a run are events too.
@@ -826,7 +883,8 @@ impl World {
     pub fn is_drained(&self) -> bool {
         self.under_way.is_empty()
             && self.jobs.values().all(JobCore::is_over)
-            && self.nodes.iter().all(|core| core.kept().is_empty())
+            && self.nodes.values().all(|core| core.kept().is_empty())
+            && self.all_have_joined()
             && self.machines.iter().all(Machine::is_empty)
     }
 
@@ -839,6 +897,14 @@ impl World {
             simulated_secs: self.now.since(BEGIN).as_secs(),
         }
     }
+}
+
+/// What could ever run, whatever is the case now.
+fn feasibility(config: &Config, partitions: &[Arc<PartitionView>]) -> Feasibility {
+    let first = |node| Arc::new(NodeCore::new(BEGIN, setup::node_settings(node), Arc::default(), None, []).view());
+    let nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(first).collect();
+    let facts = partitions.iter().map(|p| shell::partition_facts(p, config.node_places())).collect();
+    Feasibility::new(ClusterView::new(shell::policy(config), &[], &nodes, facts))
 }
 
 /// As the controller's links have it.
@@ -857,43 +923,3 @@ fn timer_key(happening: &Happening) -> Option<String> {
         _ => None,
     }
 }
-
-/// Two kinds of nodes; partitions whose jobs are requeued, cancelled or suspended for those of another, where there is preemption;
-/// short patience so that nodes are lost now and then.
-fn site(nodes: u32, mix: &Mix) -> Config {
-    let (last, half) = (nodes - 1, (nodes - 1) / 2);
-    let mode = |mode| if mix.preempts { format!("PreemptMode={mode}") } else { String::new() };
-    let (requeue, cancel, suspend, gang, off) =
-        (mode("REQUEUE"), mode("CANCEL"), mode("SUSPEND"), mode("SUSPEND,GANG"), mode("OFF"));
-    let preempt =
-        if mix.preempts { "PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG" } else { "PreemptMode=GANG" };
-    let starts =
-        mix.starts.map(|most| format!(",bf_max_job_start={most},sched_max_job_start={most}")).unwrap_or_default();
-    let text = format!(
-        "ClusterName=sim\nSlurmctldHost=head\nLicenses=solver:5,viewer:2\nGresTypes=gpu,probe\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
-         SchedulerParameters=sched_min_interval={}{starts}\nSlurmdTimeout={}\nReturnToService=1\nSlurmctldParameters=enable_expedited_requeue\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
-         NodeName=n[0-{half}] CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1600 Gres=probe:2\n\
-         NodeName=n[{}-{last}] CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=3200 Features=big Gres=gpu:old:2,gpu:new:2,probe:3\n\
-         {preempt}\n{}\
-         PartitionName=batch Nodes=ALL Default=YES {requeue} GraceTime=20 MaxTime=120 DefaultTime=20\n\
-         PartitionName=whole Nodes=n[0-{half}] OverSubscribe=EXCLUSIVE {cancel} MaxTime=120 DefaultTime=20\n\
-         PartitionName=still Nodes=ALL {suspend} PriorityJobFactor=5 MaxTime=120 DefaultTime=20\n\
-         PartitionName=turns Nodes=n[0-{half}] OverSubscribe=FORCE:2 {gang} MaxTime=120 DefaultTime=20\n\
-         PartitionName=urgent Nodes=ALL PriorityTier=10 {off} MaxTime=120 DefaultTime=20\n",
-        mix.pass_ms * 1_000,
-        PATIENCE.as_secs(),
-        half + 1,
-        match mix.priorities {
-            Priorities::Basic => String::new(),
-            Priorities::Calculated => format!("{PRIORITIES}\n"),
-            Priorities::CalculatedOnAndOn => format!("{PRIORITIES}\nPriorityFlags=CALCULATE_RUNNING\n"),
-        },
-    );
-    let (config, report) = config::read_text(Path::new("simulated slurm.conf"), &text);
-    assert!(config.is_some(), "the simulated site's configuration is refused: {report:?}");
-    config.unwrap_or_default()
-}
-
-/// Who waits for an hour, is large, or is in a favoured partition, goes first.
-const PRIORITIES: &str = "PriorityType=priority/multifactor\nPriorityCalcPeriod=2\nPriorityMaxAge=0-1\nPriorityWeightAge=1000\n\
-     PriorityWeightJobSize=1000\nPriorityWeightPartition=300";

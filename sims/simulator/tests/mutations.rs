@@ -22,34 +22,45 @@ fn world(mutation: Mutation, seed: u64) -> Setup {
 /// nothing.
 const fn first(mutation: Mutation) -> u64 {
     match mutation {
-        Mutation::AnyNodeIsBelieved
-        | Mutation::AssertionsFail
-        | Mutation::ConditionsAreMetEarly
+        Mutation::ConditionsAreMetEarly
+        | Mutation::DeletedNodesAreSavedOn
         | Mutation::EndsAreRecordedTwice
-        | Mutation::JobsAreForgotten
+        | Mutation::EventsAreForgotten
+        | Mutation::JoinsAreAnsweredEarly
+        | Mutation::JoinsAreForgotten
         | Mutation::LeasesEndEarly
-        | Mutation::MissingRunsAreNotDeclaredLost
-        | Mutation::OwnersAreNotLookedAt
+        | Mutation::LimitsAreForgotten
+        | Mutation::LimitsOfPartitionsAreForgotten
+        | Mutation::OutcomesAreForgotten
         | Mutation::PatienceIsForgotten
-        | Mutation::RefusedRequestsAreDone
-        | Mutation::RepeatsAreNews
         | Mutation::ReservationsStayAsTheyWere
         | Mutation::SilentNodesAreNotDeclaredDown => 2,
+        Mutation::AssertionsFail
+        | Mutation::JobsAreForgotten
+        | Mutation::LicensesAreTaken
+        | Mutation::QuotasAreNotSpent => 3,
         Mutation::DrainsAreForgotten
         | Mutation::LeadersAreAllocatedAlone
         | Mutation::LeadersEndAlone
+        | Mutation::TalliesAreForgotten => 4,
+        Mutation::MissingRunsAreNotDeclaredLost => 5,
+        Mutation::NodesAreDeletedUnderJobs
+        | Mutation::NodesSpeakForRoot
+        | Mutation::OwnersAreNotLookedAt
         | Mutation::PartitionsThatAreDownServe
-        | Mutation::QuotasAreNotSpent
-        | Mutation::ShepherdsAreBegunAgain => 3,
-        Mutation::RunsAreToldToEndOnce => 4,
-        Mutation::ComponentsAreAcceptedOneByOne | Mutation::NodesSpeakForRoot => 6,
-        Mutation::PurgingOvertakesFollowers | Mutation::SubmissionsAreKeptThoughRefused => 7,
-        Mutation::TasksAreMarkedBeforeTheyExist => 10,
-        Mutation::LeasesAreForgotten => 13,
-        Mutation::TurnsAreForgotten => 19,
-        Mutation::GraceIsForgotten => 23,
-        Mutation::MemoryIsNotCounted => 31,
-        Mutation::CredentialsAreNotLookedAt => 35,
+        | Mutation::PurgingOvertakesFollowers
+        | Mutation::RefusedRequestsAreDone
+        | Mutation::SubmissionsAreKeptThoughRefused => 7,
+        Mutation::ComponentsAreAcceptedOneByOne | Mutation::RepeatsAreNews => 8,
+        Mutation::RunsAreToldToEndOnce => 9,
+        Mutation::AnyNodeIsBelieved | Mutation::TasksAreMarkedBeforeTheyExist => 10,
+        Mutation::IndexesAreReusedEarly => 15,
+        Mutation::LeasesAreForgotten => 17,
+        Mutation::GraceIsForgotten => 30,
+        Mutation::TurnsAreForgotten => 32,
+        Mutation::MemoryIsNotCounted => 37,
+        Mutation::ShepherdsAreBegunAgain => 38,
+        Mutation::CredentialsAreNotLookedAt => 45,
         _ => 1,
     }
 }

@@ -21,7 +21,7 @@ fn two_runs_of_a_seed_have_the_same_digest() {
 /// Some way into a simulation, with work on the nodes.
 fn busy() -> World {
     let mut world = World::new(SMALL);
-    while world.nodes.iter().all(|node| node.kept().len() < 2) {
+    while world.nodes.values().all(|node| node.kept().len() < 2) {
         world.step().unwrap();
     }
     world.check_all().unwrap();
@@ -39,12 +39,11 @@ fn a_job_that_vanishes_is_noticed() {
 #[test]
 fn a_cpu_that_two_jobs_have_is_noticed() {
     let mut world = busy();
-    let index = world.nodes.iter().position(|node| node.kept().len() >= 2).unwrap();
-    let node = &world.nodes[index];
+    let (&index, node) = world.nodes.iter().find(|(_, node)| node.kept().len() >= 2).unwrap();
     let mut holds: Vec<KeptHold> = node.kept();
     holds[1].hold.share.cpus = holds[0].hold.share.cpus.clone();
     let settings = node.settings().clone();
-    world.nodes[index] = NodeCore::new(Timestamp(0), settings, Arc::new(NodeSite::default()), None, holds);
+    world.nodes.insert(index, NodeCore::new(Timestamp(0), settings, Arc::new(NodeSite::default()), None, holds));
     let violation = world.check_all().unwrap_err();
     assert_eq!(violation.rule, "no_cpu_or_memory_of_a_node_is_given_twice");
     assert!(violation.what.contains("have a holder"), "{violation}");
