@@ -624,10 +624,10 @@ impl Stage<NodeCore> for NodeStage<'_> {
 
     fn publish(&mut self, mut view: Arc<NodeView>) {
         let Self(world, _) = self;
-        if world.has(Mutation::MemoryIsNotCounted) {
-            if let Some(known) = world.config.node(&view.name) {
-                Arc::make_mut(&mut view).shape = known.settings.shape.clone();
-            }
+        if world.has(Mutation::MemoryIsNotCounted)
+            && let Some(known) = world.config.node(&view.name)
+        {
+            Arc::make_mut(&mut view).shape = known.settings.shape.clone();
         }
         let index = view.index;
         let before = world.shown_nodes.insert(index, Arc::clone(&view));

@@ -554,7 +554,7 @@ impl World {
         }
     }
 
-    /// What a node may be seen to give: what its owner was told, and no less than was given by then and is held since.
+    /// What a node may be seen to give: what its owner was told, and no less than was given by then until nothing of it is held.
     pub(super) fn note_shape(&mut self, node: usize, told: Option<NodeShape>) {
         let Some(core) = self.nodes.get(&node) else { return };
         let held = || core.kept().iter().filter_map(|kept| kept.hold.share.memory).map(|memory| memory.0).sum();
@@ -563,8 +563,9 @@ impl World {
                 let most = shape.memory.0.max(held());
                 self.members.shapes.insert(node, Gives { shape, most });
             }
-            (None, Some(gives)) if gives.most > gives.shape.memory.0 => {
-                gives.most = gives.most.min(held()).max(gives.shape.memory.0);
+            // What a run has in place of another may be the other's again.
+            (None, Some(gives)) if gives.most > gives.shape.memory.0 && core.kept().is_empty() => {
+                gives.most = gives.shape.memory.0;
             }
             (None, _) => {}
         }
