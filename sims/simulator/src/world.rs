@@ -43,7 +43,7 @@ use garrick_actors::{
     node_agent::{AgentInput, AgentTimer, RunKey},
     partition::{core::PartitionCore, messages::PartitionInput},
     reservation::{core::ReservationsCore, owner::ReservationInput},
-    roster::core::RosterInput,
+    roster::core::{RosterAsk, RosterInput},
     scheduler::{
         facts::ClusterView,
         messages::{SchedulerInput, SchedulerTimer},
@@ -207,6 +207,12 @@ impl Happening {
             Self::Partition(partition, PartitionInput::Update { update, .. }) => {
                 format!("partition {partition} {:?}", update.fields)
             }
+            // A whole configuration has no order of its own.
+            Self::Partition(partition, input) => format!("partition {partition} {}", shorten(format!("{input:?}"))),
+            Self::Roster(input) => match &**input {
+                RosterInput::Asked { request, ask: RosterAsk::Read(_) } => format!("roster {request} reads"),
+                input => format!("roster {input:?}"),
+            },
             other => format!("{other:?}"),
         }
     }
