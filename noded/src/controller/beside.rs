@@ -134,14 +134,17 @@ impl Beside {
         Ok(opened)
     }
 
-    /// Tells the log of what it does not know yet: what an earlier version left, and what this start has made.
+    /// Tells the log of what it does not know yet: what an earlier version left, and what this start has made, also in the place of
+    /// what the log named. To be called before anything else is changed: [`Self::open`] has seen that all the rest is as the log says.
     pub fn record(&self) -> Result<(), BesideError> {
-        let new = beside::compare(&self.named(), &self.found()?).record;
+        let mut new = beside::as_found(&self.named(), &self.found()?);
+        // Nothing that a start does takes a piece away: the next one is to say so.
+        new.retain(|_, piece| piece.is_some());
         if new.is_empty() {
             return Ok(());
         }
         tracing::info!(pieces = ?new.keys().collect::<Vec<_>>(), "the log names from now on what is kept beside it");
-        self.append(new.into_iter().map(|(name, piece)| event(&name, Some(piece))).collect())
+        self.append(new.into_iter().map(|(name, piece)| event(&name, piece)).collect())
     }
 
     /// What the log names.

@@ -2,7 +2,7 @@
 //! What is beside the log, killed between any two of its steps.
 
 use super::beside::{Beside, BesideError};
-use crate::kernel::scratch::Scratch;
+use crate::{daemon::reset_key, kernel::scratch::Scratch};
 use garrick_actors::controller::{
     event::ControllerEvent,
     log::{Log, memory::MemoryLog},
@@ -202,6 +202,36 @@ fn what_is_not_as_the_log_says_keeps_a_start_from_going_on_and_says_what_to_do()
     assert!(log.value().beside().is_empty());
     let made = authority(&state, &log);
     assert_ne!((made.fingerprint(), log.value().beside()), (work.fingerprint(), before));
+}
+
+/// Some of it was lost, and what was left of it was not enough for the authority: a start with `-i` made a new one.
+#[test]
+fn what_a_start_that_goes_by_what_is_there_makes_anew_is_what_the_log_names_from_then_on() {
+    for killed_between in [false, true] {
+        let (state, log) = (Scratch::new("beside-anew"), MemoryLog::default());
+        let first = reset_key::kept(state.path()).unwrap();
+        let work = authority(&state, &log);
+        issue(&work, "n1").unwrap();
+        fs::remove_file(state.join("ca/ca.pem")).unwrap();
+        put(state.join("reset.key"), b"short");
+        assert!(open(&state, &log).is_err());
+        let by_what_is_there = || Beside::open(state.path(), Arc::new(log.clone()), true).unwrap();
+        let mut beside = by_what_is_there();
+        if killed_between {
+            // The next one need not be told.
+            beside = Arc::into_inner(open(&state, &log).unwrap()).unwrap();
+        }
+        let key = reset_key::kept(state.path()).unwrap();
+        assert_ne!(key, first);
+        let made = CertAuthority::open_or_create(&state.join("ca"), "c1").unwrap();
+        assert_ne!(made.fingerprint(), work.fingerprint());
+        beside.record().unwrap();
+        // An ordinary start.
+        let next = authority(&state, &log);
+        assert_eq!((next.fingerprint(), reset_key::kept(state.path())), (made.fingerprint(), Some(key)));
+        assert_eq!(next.issued(), work.issued());
+        issue(&next, "n2").unwrap();
+    }
 }
 
 #[test]
