@@ -275,6 +275,71 @@ fn what_the_log_refuses_changes_nothing_and_is_to_be_asked_for_again() {
     assert_eq!(work.issued().len(), 2);
 }
 
+/// The log commits it after all, or does not, when whoever asked for it has been told that nobody knows.
+#[test]
+fn a_change_whose_answer_was_too_late_is_in_its_place_once_it_is_asked_for_again() {
+    for committed in [false, true] {
+        for other_between in [false, true] {
+            let (state, log) = (Scratch::new("beside-late"), MemoryLog::default());
+            let work = Arc::new(authority(&state, &log));
+            assert_eq!(work.rotate().unwrap(), Some(Rotation::Introduced));
+            log.hold(true);
+            let changing = {
+                let work = Arc::clone(&work);
+                std::thread::spawn(move || work.rotate().map(drop))
+            };
+            while log.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            log.lose(None, usize::from(committed));
+            assert!(matches!(changing.join().unwrap(), Err(IdentityError::Keep(KeepError::Failed(_)))));
+            log.hold(false);
+            log.lead();
+            if other_between {
+                issue(&work, "n1").unwrap();
+            }
+            assert_eq!(work.rotate().unwrap(), Some(Rotation::Issuing));
+            let mut files = vec!["ca/ca.crt", "ca/ca.pem", "ca/issued", "ca/previous.pem"];
+            files.retain(|name| other_between || *name != "ca/issued");
+            let named = log.value().beside();
+            assert_eq!(named.keys().collect::<Vec<_>>(), files);
+            assert_eq!(files_of(&state).len(), named.len(), "committed {committed}, other {other_between}");
+            assert!(names(&state.join("beside")).is_empty());
+            let next = authority(&state, &log);
+            assert_eq!((next.trusted(), next.issued()), (work.trusted(), work.issued()));
+            assert_eq!(next.rotate().unwrap(), None);
+        }
+    }
+}
+
+/// A version that may yet be named stays, whatever else is changed meanwhile or refused.
+#[test]
+fn a_change_of_which_nobody_knows_keeps_its_version_until_the_log_has_decided() {
+    let (state, log) = (Scratch::new("beside-doubt"), MemoryLog::default());
+    let beside = open(&state, &log).unwrap();
+    let keep = |name: &str, bytes: &[u8]| beside.keep(vec![Change::private(state.join(name), bytes.to_vec())]);
+    keep("reset.key", b"one").unwrap();
+    log.hold(true);
+    std::thread::scope(|scope| {
+        let changing = scope.spawn(|| keep("reset.key", b"two"));
+        while log.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        log.lose(None, 0);
+        assert!(changing.join().unwrap().is_err());
+    });
+    log.hold(false);
+    log.busy(Some(Duration::from_secs(1)));
+    assert!(matches!(keep("reset.key", b"two"), Err(IdentityError::Keep(KeepError::Later { .. }))));
+    log.busy(None);
+    keep("credential.key", b"another").unwrap();
+    assert_eq!(names(&state.join("beside")).len(), 1, "it may be committed yet");
+    assert_eq!(fs::read(state.join("reset.key")).unwrap(), b"one");
+    keep("reset.key", b"two").unwrap();
+    assert_eq!(fs::read(state.join("reset.key")).unwrap(), b"two");
+    assert!(names(&state.join("beside")).is_empty());
+}
+
 #[test]
 fn a_file_that_is_no_piece_is_not_kept_beside_the_log() {
     let (state, log) = (Scratch::new("beside-unknown"), MemoryLog::default());

@@ -154,6 +154,11 @@ impl CertAuthority {
                 let made = Arc::new(Signer::read(&next)?.0);
                 Signers { issuing: Arc::clone(&signers.issuing), other: Some((Rotation::Introduced, made)) }
             }
+            Some((Rotation::Introduced, made)) if Signer::read(&current)?.0.certificate == made.certificate => {
+                // It was kept after all when nobody knew that.
+                let issuing = Arc::clone(made);
+                Signers { issuing, other: Some((Rotation::Issuing, Arc::clone(&signers.issuing))) }
+            }
             Some((Rotation::Introduced, made)) => {
                 let (before, made_private) =
                     (files::read_secret(&current, MOST_BYTES)?, files::read_secret(&next, MOST_BYTES)?);
