@@ -215,9 +215,8 @@ impl Beside {
     }
 
     fn place(&self, name: &str, digest: &str) -> Result<(), BesideError> {
-        let (from, to) = (self.version(digest), self.state.join(name));
-        // Not synced: whichever of the two names it has after a crash, the next start finds it.
-        fs::rename(&from, &to).map_err(|cause| FileError { operation: "rename to", path: to.clone(), cause }.into())
+        // Whichever of the two names it has after a crash, the next start finds it.
+        Ok(files::move_to(&self.version(digest), &self.state.join(name), mode_of(name).unwrap_or(0o600))?)
     }
 
     /// Stands while a piece that is to go may still be there.

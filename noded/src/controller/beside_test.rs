@@ -312,6 +312,26 @@ fn a_change_whose_answer_was_too_late_is_in_its_place_once_it_is_asked_for_again
     }
 }
 
+/// A folder elsewhere, as a mount or behind a link.
+#[test]
+fn an_authority_in_another_file_system_is_kept_as_one_in_the_state_folder() {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+    let (state, log) = (Scratch::new("beside-elsewhere"), MemoryLog::default());
+    let elsewhere = PathBuf::from(format!("/dev/shm/garrick-beside-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&elsewhere);
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, state.join("ca")).unwrap();
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    let another = device(&elsewhere) != device(state.path());
+    let work = authority(&state, &log);
+    let kept = issue(&work, "n1").and_then(|_| work.rotate()).and_then(|_| work.rotate());
+    let next = authority(&state, &log);
+    let same = (next.trusted(), next.issued()) == (work.trusted(), work.issued());
+    fs::remove_dir_all(&elsewhere).unwrap();
+    assert_eq!(kept.unwrap(), Some(Rotation::Issuing), "another file system: {another}");
+    assert!(same && names(&state.join("beside")).is_empty());
+}
+
 /// A version that may yet be named stays, whatever else is changed meanwhile or refused.
 #[test]
 fn a_change_of_which_nobody_knows_keeps_its_version_until_the_log_has_decided() {
