@@ -106,6 +106,29 @@ fn every_change_of_an_authority_is_in_the_log_and_no_secret_is() {
     assert!(names(&state.join("beside")).is_empty());
 }
 
+#[test]
+fn who_asks_the_authority_what_it_has_does_not_wait_for_what_it_is_about_to_have() {
+    let (state, log) = (Scratch::new("beside-asked"), MemoryLog::default());
+    let work = authority(&state, &log);
+    issue(&work, "n1").unwrap();
+    let changes: [fn(&CertAuthority) -> Result<(), IdentityError>; 2] =
+        [|work| work.revoke(Role::Node, "n1").map(drop), |work| work.rotate().map(drop)];
+    for change in changes {
+        log.hold(true);
+        std::thread::scope(|scope| {
+            let changing = scope.spawn(|| change(&work));
+            while log.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            let known = (work.rotation(), work.trusted().len(), work.issued().len());
+            assert_eq!((known, work.revocation_list().is_ok()), ((None, 1, 1), true));
+            log.hold(false);
+            changing.join().unwrap().unwrap();
+        });
+    }
+    assert_eq!((work.is_barred(Role::Node, "n1"), work.rotation()), (true, Some(Rotation::Introduced)));
+}
+
 /// The log holds a change up, so that the kill comes before its event is committed or after; what the log says decides, whatever was
 /// in its place by then.
 #[test]

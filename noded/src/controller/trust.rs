@@ -337,13 +337,20 @@ impl Trust {
     }
 }
 
+/// On another thread than that which serves: it waits for the log.
+async fn apart<T: Default + Send + 'static>(trust: &Arc<Trust>, work: impl FnOnce(&Trust) -> T + Send + 'static) -> T {
+    let trust = Arc::clone(trust);
+    let done = tokio::task::spawn_blocking(move || work(&trust)).await;
+    done.inspect_err(|e| tracing::error!(error = %e, "certificates are not looked after")).unwrap_or_default()
+}
+
 /// Renews this process's certificate in time, takes what steps could not be taken, and says what ends soon. For the life of the process.
 pub async fn keep_valid(trust: Arc<Trust>) {
     loop {
-        trust.look(SystemTime::now());
+        apart(&trust, |trust| trust.look(SystemTime::now())).await;
         let next_look = Instant::now() + LOOK;
         while Instant::now() < next_look {
-            let again = trust.catch_up(SystemTime::now());
+            let again = apart(&trust, |trust| trust.catch_up(SystemTime::now())).await;
             let pause = again.map_or(next_look, |after| next_look.min(Instant::now() + after.max(SOON)));
             tokio::select! {
                 () = tokio::time::sleep_until(pause) => {}

@@ -110,7 +110,7 @@ impl JoinServer {
         }
     }
 
-    /// Makes a one-time token, for one node where that is said: the text to carry to it. Kept on disk before it is returned.
+    /// Makes a one-time token, for one node where that is said: the text to carry to it. Kept before it is returned; blocks until then.
     pub fn create_token(&self, lifetime: Duration, only: Option<&str>) -> Result<String, IdentityError> {
         let token = Token::new(random()?, random()?, self.authority.fingerprint());
         self.change_tokens(|book| book.add(&token, only, lifetime, SystemTime::now()))?
@@ -130,7 +130,7 @@ impl JoinServer {
     }
 
     /// Serves a connection of kind `Join` at the controller's door; who is there, the kernel says.
-    pub async fn serve_door(&self, conn: DoorConn) -> Result<(), JoinError> {
+    pub async fn serve_door(self: &Arc<Self>, conn: DoorConn) -> Result<(), JoinError> {
         let peer = format!("uid {} (pid {})", conn.peer.uid, conn.peer.pid);
         let uid = conn.peer.uid;
         let (sender, receiver) = conn.split();
@@ -139,7 +139,7 @@ impl JoinServer {
 
     /// Serves a QUIC connection of kind `Join`.
     pub(crate) async fn serve_connection(
-        &self,
+        self: &Arc<Self>,
         connection: quinn::Connection,
         greeted: Greeted,
         peer: &str,
@@ -160,7 +160,7 @@ impl JoinServer {
     }
 
     async fn serve(
-        &self,
+        self: &Arc<Self>,
         sender: Sender<JoinReply>,
         mut receiver: Receiver<JoinRequest>,
         binding: Binding,
@@ -169,11 +169,18 @@ impl JoinServer {
     ) -> Result<(), JoinError> {
         self.is_ready().await;
         let mut conversation = ControllerSide::new(binding);
-        let mut desk = Desk { server: self, door_uid };
         let talk = async {
             while !conversation.is_over() {
                 let Some(request) = receiver.recv().await? else { return Ok(()) };
-                let reply = conversation.handle(request.msg, random()?, &mut desk);
+                let (nonce, server) = (random()?, Arc::clone(self));
+                // Not on a thread that serves others: what is issued is kept first.
+                let handling = tokio::task::spawn_blocking(move || {
+                    let mut desk = Desk { server: &server, door_uid };
+                    let reply = conversation.handle(request.msg, nonce, &mut desk);
+                    (conversation, reply)
+                });
+                let reply;
+                (conversation, reply) = handling.await.map_err(|e| invalid("join", e))?;
                 let refused = if let JoinReply::Refused { reason } = &reply { Some(reason.clone()) } else { None };
                 if let JoinReply::Issued { identity, .. } = &reply {
                     tracing::info!(%peer, cluster = %identity.cluster, "node.joined");
