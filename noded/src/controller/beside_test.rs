@@ -111,8 +111,8 @@ fn who_asks_the_authority_what_it_has_does_not_wait_for_what_it_is_about_to_have
     let (state, log) = (Scratch::new("beside-asked"), MemoryLog::default());
     let work = authority(&state, &log);
     issue(&work, "n1").unwrap();
-    let changes: [fn(&CertAuthority) -> Result<(), IdentityError>; 2] =
-        [|work| work.revoke(Role::Node, "n1").map(drop), |work| work.rotate().map(drop)];
+    type Change = fn(&CertAuthority) -> Result<(), IdentityError>;
+    let changes: [Change; 2] = [|work| work.revoke(Role::Node, "n1").map(drop), |work| work.rotate().map(drop)];
     for change in changes {
         log.hold(true);
         std::thread::scope(|scope| {

@@ -1,7 +1,11 @@
 //! What of a command concerns this process: reading the configuration again, ending, join tokens.
 
 use crate::{
-    controller::{links::try_tell, names::Names, trust::Trust},
+    controller::{
+        links::try_tell,
+        names::Names,
+        trust::{Trust, internal},
+    },
     daemon::{logging, place::Cluster},
     kernel::users,
 };
@@ -160,7 +164,7 @@ impl Host for ThisProcess {
         let join = Arc::clone(&self.join);
         apart(replies, move || match join.create_token(lifetime, node.as_deref()) {
             Ok(token) => CommandReply::Token(token),
-            Err(e) => CommandReply::Refused(Refusal::Internal(e.to_string())),
+            Err(e) => CommandReply::Refused(internal(&e)),
         });
     }
 

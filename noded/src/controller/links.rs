@@ -24,7 +24,7 @@ use std::{
 use crate::{
     controller::{
         names::{Names, questions_of},
-        trust::{Trust, TrustOrder},
+        trust::{Trust, TrustOrder, later},
     },
     node::conversations::traced,
 };
@@ -181,7 +181,13 @@ async fn of_certificates(
             // A link that has gone is noticed by whoever reads next.
             Ok(Ok(Some(answer))) => drop(link.try_send(&traced(answer))),
             Ok(Ok(None)) => {}
-            Ok(Err(e)) => tracing::warn!(node, error = %e, "a node asked for a certificate"),
+            Ok(Err(e)) => {
+                tracing::warn!(node, error = %e, "a node asked for a certificate");
+                if let Some(after) = later(&e) {
+                    tokio::time::sleep(after).await;
+                    let _ = link.try_send(&traced(ControllerToNode::RenewCertificate));
+                }
+            }
             Err(e) => tracing::error!(node, error = %e, "a node asked for a certificate"),
         }
     }

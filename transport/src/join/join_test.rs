@@ -4,12 +4,15 @@
 use super::*;
 use crate::{
     DoorListener, Endpoint, EndpointOptions, ExpectPeer, IdentityStore, LinkKind,
-    identity::{CertAuthority, Change, Keep, Role, files, keep::InFolder},
+    identity::{CertAuthority, Change, Keep, KeepError, Role, files, keep::InFolder},
     testing::{Cluster, Folder},
 };
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -107,6 +110,32 @@ async fn others_are_served_while_a_certificate_is_kept() {
     assert!(error.to_string().contains("is not a node of this cluster"), "{error}");
     gate.send(()).unwrap();
     assert_eq!(joining.await.unwrap().identity().name, "n1");
+}
+
+/// Keeps the last of so many changes that it is asked for.
+struct Busy(AtomicUsize, Duration);
+
+impl Keep for Busy {
+    fn keep(&self, changes: Vec<Change>) -> Result<(), IdentityError> {
+        match self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => Err(KeepError::Later { after: self.1 }.into()),
+            Err(_) => InFolder.keep(changes),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_joins_waits_for_a_log_that_is_busy_and_is_told_where_that_takes_too_long() {
+    let busy = Arc::new(Busy(AtomicUsize::new(3), Duration::from_millis(1)));
+    let (site, folder) = (site_kept_by(Some(Arc::clone(&busy) as _)), Folder::new());
+    let identity = join_with_shared_key(&site.address, &site.key, "n1", &folder.path().join("n1")).await.unwrap();
+    is_member(&site, identity, "n1").await;
+    busy.0.store(3, Relaxed);
+    through_door(&site, folder.path(), "n2").await.unwrap();
+    assert_eq!(busy.0.load(Relaxed), 0, "each was tried");
+    let site = site_kept_by(Some(Arc::new(Busy(AtomicUsize::new(1), Duration::from_secs(60)))));
+    let error = join_with_shared_key(&site.address, &site.key, "n3", &folder.path().join("n3")).await.unwrap_err();
+    assert!(error.to_string().contains("try again in 60 s"), "{error}");
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use super::{
     JoinError,
     client::read_shared_key,
     exchange::{
-        BINDING_LABEL, Binding, ControllerSide, IssuedIdentity, JoinReply, JoinRequest, JoinWay, Registrar, Secret,
+        BINDING_LABEL, Binding, ControllerSide, IssuedIdentity, JoinReply, JoinRequest, JoinWay, Later, NotIssued,
+        Registrar, Secret,
     },
     token::{Token, TokenBook},
 };
@@ -14,7 +15,8 @@ use crate::{
     door::DoorConn,
     error::LinkError,
     identity::{
-        CertAuthority, Change, IdentityError, Role, authority::key_of_request, files, invalid, signing::random,
+        CertAuthority, Change, IdentityError, KeepError, Role, authority::key_of_request, files, invalid,
+        signing::random,
     },
     link::{Receiver, Sender, over_classes},
     quic::greeting::Greeted,
@@ -32,6 +34,9 @@ use tokio::{sync::watch, time::timeout};
 const TOKENS_FILE: &str = "join-tokens";
 /// Time for one node to join.
 const JOIN_TIME: Duration = Duration::from_secs(10);
+
+/// Nothing is tried again later than this, so that the answer comes in that time.
+const LAST_TRY: Duration = Duration::from_secs(8);
 
 type NameRule = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
@@ -169,18 +174,32 @@ impl JoinServer {
     ) -> Result<(), JoinError> {
         self.is_ready().await;
         let mut conversation = ControllerSide::new(binding);
+        let until = Instant::now() + LAST_TRY;
         let talk = async {
             while !conversation.is_over() {
                 let Some(request) = receiver.recv().await? else { return Ok(()) };
-                let (nonce, server) = (random()?, Arc::clone(self));
-                // Not on a thread that serves others: what is issued is kept first.
-                let handling = tokio::task::spawn_blocking(move || {
-                    let mut desk = Desk { server: &server, door_uid };
-                    let reply = conversation.handle(request.msg, nonce, &mut desk);
-                    (conversation, reply)
-                });
-                let reply;
-                (conversation, reply) = handling.await.map_err(|e| invalid("join", e))?;
+                let reply = loop {
+                    let (nonce, server, request) = (random()?, Arc::clone(self), request.msg.clone());
+                    // Not on a thread that serves others: what is issued is kept first.
+                    let handling = tokio::task::spawn_blocking(move || {
+                        let mut desk = Desk { server: &server, door_uid };
+                        let reply = conversation.handle(request, nonce, &mut desk);
+                        (conversation, reply)
+                    });
+                    let answer;
+                    (conversation, answer) = handling.await.map_err(|e| invalid("join", e))?;
+                    match answer {
+                        Ok(reply) => break reply,
+                        // The node waits as long.
+                        Err(Later(after)) if Instant::now() + after < until => tokio::time::sleep(after).await,
+                        Err(Later(after)) => {
+                            let later = KeepError::Later { after };
+                            break JoinReply::Refused {
+                                reason: format!("the certificate could not be issued: {later}"),
+                            };
+                        }
+                    }
+                };
                 let refused = if let JoinReply::Refused { reason } = &reply { Some(reason.clone()) } else { None };
                 if let JoinReply::Issued { identity, .. } = &reply {
                     tracing::info!(%peer, cluster = %identity.cluster, "node.joined");
@@ -251,10 +270,13 @@ impl Registrar for Desk<'_> {
         }
     }
 
-    fn issue(&mut self, way: &JoinWay, role: Role, name: &str, csr: &[u8]) -> Result<IssuedIdentity, String> {
+    fn issue(&mut self, way: &JoinWay, role: Role, name: &str, csr: &[u8]) -> Result<IssuedIdentity, NotIssued> {
         let failed = |error: IdentityError| {
+            if let IdentityError::Keep(KeepError::Later { after }) = error {
+                return NotIssued::Later(after);
+            }
             tracing::error!(%error, name, "node.join issue");
-            format!("the certificate could not be issued: {error}")
+            NotIssued::Refused(format!("the certificate could not be issued: {error}"))
         };
         let authority = &self.server.authority;
         // The key, not the request: a signature of one request made twice differs.
