@@ -383,7 +383,9 @@ impl Rig {
         };
         // Those of an earlier one are not asked again.
         let requests = journal.replayed().epoch << 32;
-        let controller = start(system, config_of(conf), ports, recover, no_random);
+        // Committed at once.
+        drop(setup::forget(&journal, recover));
+        let controller = start(system, config_of(conf), ports, no_random);
         Self { controller, journal, requests, audit, host }
     }
 
