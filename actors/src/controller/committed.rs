@@ -77,9 +77,9 @@ impl Committed {
         self.lock().replayed.clone()
     }
 
-    /// What was changed of partitions does not count any more. For a start, whose first events say so to the log.
-    pub fn forget_partitions(&self) -> BTreeMap<String, SavedPartition> {
-        std::mem::take(&mut self.lock().replayed.partitions)
+    /// What was changed of partitions.
+    pub fn partitions(&self) -> BTreeMap<String, SavedPartition> {
+        self.lock().replayed.partitions.clone()
     }
 
     /// A job.

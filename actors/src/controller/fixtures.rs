@@ -39,7 +39,7 @@ use garrick_model::{
     time::Timestamp,
     view::{NodeFacts, NodeLoad, NodeView, PartitionView},
 };
-use garrick_runtime::{Address, BoardMap, System, SystemConfig};
+use garrick_runtime::{Address, BoardMap, ReplyTo, System, SystemConfig};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -226,7 +226,21 @@ impl UserDirectory for MadeUpUsers {
     }
 }
 
-struct PlainHost;
+/// A revocation that waits to be answered.
+pub type Revoking = (Vec<String>, ReplyTo<Result<usize, Refusal>>);
+
+/// A process without an authority: what is to be revoked is, unless the test answers for it.
+#[derive(Default)]
+pub struct PlainHost(Mutex<Option<mpsc::UnboundedSender<Revoking>>>);
+
+impl PlainHost {
+    /// From here on the test answers.
+    pub fn revocations(&self) -> mpsc::UnboundedReceiver<Revoking> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        *self.0.lock().expect("no test panicked with it") = Some(sender);
+        receiver
+    }
+}
 
 impl Host for PlainHost {
     fn may_be_named(&self, name: &str) -> bool {
@@ -245,15 +259,17 @@ impl Host for PlainHost {
     fn certs(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Certs { certs: Vec::new(), authority: Timestamp(0), rotation: None });
     }
-    fn revoke_certs(&self, nodes: &[String]) -> Result<usize, Refusal> {
-        Ok(nodes.len())
+    fn revoke_certs(&self, nodes: Vec<String>, done: ReplyTo<Result<usize, Refusal>>) {
+        match &*self.0.lock().expect("no test panicked with it") {
+            Some(test) => drop(test.send((nodes, done))),
+            None => done.reply(Ok(nodes.len())),
+        }
     }
-    fn rotate_authority(&self, _: bool) -> Result<(), Refusal> {
-        Ok(())
+    fn rotate_authority(&self, _: bool, mut replies: Box<dyn ReplySink>) {
+        replies.send(CommandReply::Done);
     }
-
-    fn renew_certs(&self, _: &[String]) -> Result<(), Refusal> {
-        Ok(())
+    fn renew_certs(&self, _: Vec<String>, mut replies: Box<dyn ReplySink>) {
+        replies.send(CommandReply::Done);
     }
     fn daemons(&self) -> Vec<DaemonInfo> {
         Vec::new()
@@ -317,6 +333,7 @@ pub struct Rig {
     pub controller: Controller,
     pub journal: MemoryJournal,
     pub audit: Arc<KeptRecords>,
+    pub host: Arc<PlainHost>,
     requests: u64,
 }
 
@@ -355,19 +372,21 @@ impl Rig {
         (journal, recover): (MemoryJournal, Recover),
         job_submit: Arc<dyn JobSubmit>,
     ) -> Self {
-        let audit = Arc::new(KeptRecords::default());
+        let (audit, host) = (Arc::new(KeptRecords::default()), Arc::new(PlainHost::default()));
         let ports = Ports {
             log: Arc::new(journal.clone()),
             signer: Arc::new(PlainSigner),
             users: Arc::new(MadeUpUsers),
-            host: Arc::new(PlainHost),
+            host: Arc::clone(&host) as _,
             audit: Arc::clone(&audit) as _,
             job_submit,
         };
         // Those of an earlier one are not asked again.
         let requests = journal.replayed().epoch << 32;
-        let controller = start(system, config_of(conf), ports, recover, no_random);
-        Self { controller, journal, requests, audit }
+        // Committed at once.
+        drop(setup::forget(&journal, recover));
+        let controller = start(system, config_of(conf), ports, no_random);
+        Self { controller, journal, requests, audit, host }
     }
 
     pub fn front(&self) -> &Address<ControllerMsg> {

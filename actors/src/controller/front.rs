@@ -39,7 +39,7 @@ use garrick_model::{
     time::{Timestamp, system_zone},
     view::NodeView,
 };
-use garrick_runtime::{Actor, Context, TraceContext};
+use garrick_runtime::{Actor, Context, ReplyTo, TraceContext};
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
@@ -424,14 +424,14 @@ impl ControllerActor {
             CommandRequest::ListCerts => host.certs(replies),
             CommandRequest::RevokeCerts { nodes } => self.revoke_certs(cx, by, nodes, replies),
             CommandRequest::RenewCerts { nodes } => {
-                let nodes = if nodes.is_empty() { Ok(nodes) } else { self.nodes_named(nodes) };
-                let done = nodes.and_then(|nodes| host.renew_certs(&nodes));
-                replies.send(done.map_or_else(CommandReply::Refused, |()| CommandReply::Done));
+                match if nodes.is_empty() { Ok(nodes) } else { self.nodes_named(nodes) } {
+                    Ok(nodes) => host.renew_certs(nodes, replies),
+                    Err(refusal) => drop(replies.send(CommandReply::Refused(refusal))),
+                }
             }
             CommandRequest::RotateAuthority { leave_behind } => {
                 tracing::warn!(leave_behind, uid = by.uid, "certs.rotate");
-                let done = host.rotate_authority(leave_behind);
-                replies.send(done.map_or_else(CommandReply::Refused, |()| CommandReply::Done));
+                host.rotate_authority(leave_behind, replies);
             }
             CommandRequest::CreateJoinToken { lifetime_secs, node } => {
                 host.join_token(Duration::from_secs(lifetime_secs), node, replies);
@@ -468,13 +468,32 @@ impl ControllerActor {
         nodes: Vec<String>,
         mut replies: Box<dyn ReplySink>,
     ) {
-        let revoked = self.nodes_named(nodes).and_then(|nodes| {
-            let count = self.env.ports.host.revoke_certs(&nodes)?;
-            tracing::warn!(nodes = nodes.join(","), count, uid = by.uid, "certs.revoked");
-            Ok(nodes)
+        let nodes = match self.nodes_named(nodes) {
+            Ok(nodes) => nodes,
+            Err(refusal) => {
+                replies.send(CommandReply::Refused(refusal));
+                return;
+            }
+        };
+        let (done, answer) = ReplyTo::channel();
+        self.env.ports.host.revoke_certs(nodes.clone(), done);
+        cx.pipe(answer, move |outcome| {
+            let outcome = outcome.unwrap_or_else(|error| Err(Refusal::Internal(format!("the authority: {error}"))));
+            ControllerMsg::CertsRevoked { nodes, by, outcome, replies }
         });
-        match revoked {
-            Ok(nodes) => {
+    }
+
+    fn certs_revoked(
+        &mut self,
+        cx: &mut Context<Self>,
+        by: Authority,
+        nodes: Vec<String>,
+        outcome: Result<usize, Refusal>,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        match outcome {
+            Ok(count) => {
+                tracing::warn!(nodes = nodes.join(","), count, uid = by.uid, "certs.revoked");
                 let reason = Some("its certificate was revoked".to_owned());
                 let change = NodeChange { state: Some(NodeStateChange::Down), reason, ..NodeChange::default() };
                 self.update_nodes(cx, by, nodes, change, replies);
@@ -523,6 +542,9 @@ impl Actor for ControllerActor {
             ControllerMsg::Serve => self.serve(cx),
             ControllerMsg::ConfigChanged { config, replies } => {
                 self.ask_roster(cx, RosterAsk::Read(config), RosterAsked::Answer(replies));
+            }
+            ControllerMsg::CertsRevoked { nodes, by, outcome, replies } => {
+                self.certs_revoked(cx, by, nodes, outcome, replies);
             }
             ControllerMsg::Submitted { request, result } => self.submission_settled(cx, request, result),
             ControllerMsg::JobUpdated { update, answer } => self.job_updated(cx, *update, answer),

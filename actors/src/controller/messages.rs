@@ -6,7 +6,10 @@ use super::{
     ports::{AgentLink, ReplySink},
     updates::Update,
 };
-use crate::{job::messages::report_name, node::messages::Registration};
+use crate::{
+    job::messages::{Authority, report_name},
+    node::messages::Registration,
+};
 use garrick_model::{
     config::Config,
     ids::RequestId,
@@ -66,6 +69,17 @@ pub enum ControllerMsg {
         /// Who waits until everybody may see it.
         replies: Option<Box<dyn ReplySink>>,
     },
+    /// What came of a revocation.
+    CertsRevoked {
+        /// Of these nodes.
+        nodes: Vec<String>,
+        /// Who asked for it.
+        by: Authority,
+        /// How many certificates there were.
+        outcome: Result<usize, Refusal>,
+        /// Who waits until the nodes are down.
+        replies: Box<dyn ReplySink>,
+    },
     /// From itself: a request waits at the turnstile.
     Serve,
 
@@ -118,6 +132,7 @@ impl Message for ControllerMsg {
             Self::AgentMessage { message, .. } => agent_message_name(message),
             Self::Command { request, .. } => request_name(request),
             Self::ConfigChanged { .. } => "ConfigChanged",
+            Self::CertsRevoked { .. } => "CertsRevoked",
             Self::Serve => "Serve",
             Self::Submitted { .. } => "Submitted",
             Self::JobUpdated { .. } => "JobUpdated",

@@ -12,6 +12,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::JobSpec,
 };
+use garrick_runtime::ReplyTo;
 use std::{sync::Arc, time::Duration};
 
 /// The link to one node's agent. Frames arrive in the order in which they were sent, or the link is gone.
@@ -77,7 +78,8 @@ pub trait ReplySink: Send + 'static {
     fn taken(&mut self) {}
 }
 
-/// What of a command concerns the process rather than its actors. Each call answers through its sink when it is done.
+/// What of a command concerns the process rather than its actors. It must not block: what waits for the log or
+/// for the disk answers through its sink when it is done.
 pub trait Host: Send + Sync + 'static {
     /// Reads the configuration again and sends it to the front as [`super::messages::ControllerMsg::ConfigChanged`], which
     /// answers `Done`; or answers a refusal.
@@ -90,12 +92,13 @@ pub trait Host: Send + Sync + 'static {
     fn join_token(&self, lifetime: Duration, node: Option<String>, replies: Box<dyn ReplySink>);
     /// What the cluster's authority issued: answers `Certs`.
     fn certs(&self, replies: Box<dyn ReplySink>);
-    /// Revokes the certificates of these nodes, and has everyone go by that. Returns how many there were.
-    fn revoke_certs(&self, nodes: &[String]) -> Result<usize, Refusal>;
-    /// Begins to replace the cluster's authority, or takes the next step of that where it can be taken (or has to be).
-    fn rotate_authority(&self, leave_behind: bool) -> Result<(), Refusal>;
-    /// Has nodes (none: all of them, and this process) ask for new certificates.
-    fn renew_certs(&self, nodes: &[String]) -> Result<(), Refusal>;
+    /// Revokes the certificates of these nodes, and has everyone go by that. Answers how many there were; of a refusal, some may be
+    /// revoked.
+    fn revoke_certs(&self, nodes: Vec<String>, done: ReplyTo<Result<usize, Refusal>>);
+    /// Begins to replace the cluster's authority, or takes the next step of that where it can be taken (or has to be): answers `Done`.
+    fn rotate_authority(&self, leave_behind: bool, replies: Box<dyn ReplySink>);
+    /// Has nodes (none: all of them, and this process) ask for new certificates: answers `Done`.
+    fn renew_certs(&self, nodes: Vec<String>, replies: Box<dyn ReplySink>);
     /// Processes that this one knows of, beside the agents.
     fn daemons(&self) -> Vec<garrick_model::messages::command::DaemonInfo>;
     /// The configuration as `scontrol show config` lists it.

@@ -2,8 +2,14 @@
 //! actors are built from what that comes to.
 
 use super::{
-    entering::Entering, env::Env, event::ControllerEvent, front::ControllerActor, ids::IdSource,
-    messages::ControllerMsg, ports::Ports,
+    entering::Entering,
+    env::Env,
+    event::ControllerEvent,
+    front::ControllerActor,
+    ids::IdSource,
+    log::{AppendError, Log, Position},
+    messages::ControllerMsg,
+    ports::Ports,
 };
 use crate::{
     job::{
@@ -34,7 +40,7 @@ use garrick_model::{
     time::Timestamp,
     view::NodeHold,
 };
-use garrick_runtime::{Address, ChildSpec, Placement, System};
+use garrick_runtime::{Address, ChildSpec, PendingReply, Placement, ReplyTo, System};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The front takes every command and every frame of every agent.
@@ -79,23 +85,30 @@ pub(crate) fn show_partitions(env: &Env, config: &Config, again: bool) {
     }
 }
 
+/// What is not to be recovered is taken out of the log, so that a later full recovery does not bring it back either. To be waited for
+/// before [`start`]: it does not count any more once that is answered.
+pub fn forget(log: &dyn Log, recover: Recover) -> PendingReply<Result<Position, AppendError>> {
+    let saved = if recover == Recover::Partial { log.value().partitions() } else { BTreeMap::new() };
+    let dropped = saved.into_iter().filter(|(_, saved)| !saved.fields.is_empty()).map(|(partition, saved)| {
+        tracing::info!(partition, fields = ?saved.fields, "partition.updates_dropped");
+        ControllerEvent::Partition { partition, saved: Box::default() }
+    });
+    let (dropped, (done, answer)) = (dropped.collect::<Vec<_>>(), ReplyTo::channel());
+    // Without any, a start does not wait for a log that has no room.
+    match dropped.is_empty() {
+        true => done.reply(Ok(log.committed())),
+        false => log.append(dropped, done),
+    }
+    answer
+}
+
 /// Brings a controller up from what its log comes to. The start itself is saved; nothing waits for that.
-pub fn start(system: &System, config: Arc<Config>, ports: Ports, recover: Recover, random: fn() -> u32) -> Controller {
+pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() -> u32) -> Controller {
     let now = Timestamp::now();
     let committed = ports.log.value();
-    let mut begun = Vec::new();
-    if recover == Recover::Partial {
-        // The journal forgets them too: a later full recovery must not bring them back.
-        for (partition, saved) in
-            committed.forget_partitions().into_iter().filter(|(_, saved)| !saved.fields.is_empty())
-        {
-            tracing::info!(partition, fields = ?saved.fields, "partition.updates_dropped");
-            begun.push(ControllerEvent::Partition { partition, saved: Box::default() });
-        }
-    }
     let replayed = committed.started_from();
     let epoch = replayed.epoch + 1;
-    begun.insert(0, ControllerEvent::Started { epoch });
+    let mut begun = vec![ControllerEvent::Started { epoch }];
     let entering = Entering::default();
     let (known, on_their_way) = (committed, entering.clone());
     let ids = IdSource::new(random, move |job| known.has_job(job) || on_their_way.contains(job));

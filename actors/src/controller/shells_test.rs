@@ -2,14 +2,19 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
+    event::ControllerEvent,
     fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, config_of, with_system},
+    log::{Log as _, memory::MemoryLog},
     messages::ControllerMsg,
-    setup::Recover,
+    setup::{Recover, forget},
     turnstile::MOST_OF_USER,
 };
-use crate::scheduler::{
-    fixtures::{array, spec},
-    licenses,
+use crate::{
+    partition::record::SavedPartition,
+    scheduler::{
+        fixtures::{array, spec},
+        licenses,
+    },
 };
 use garrick_model::{
     ids::{JobId, RequestId},
@@ -27,8 +32,8 @@ use garrick_model::{
     state::{JobState, Reason},
     view::PartitionState,
 };
-use garrick_runtime::System;
-use std::future::Future;
+use garrick_runtime::{ReplyTo, System};
+use std::{collections::BTreeMap, future::Future};
 
 fn rig(system: &System) -> (Rig, Agents) {
     let rig = Rig::start(system, TWO_NODES, MemoryJournal::default());
@@ -467,6 +472,24 @@ fn partitions_are_updated_and_remembered_by_a_full_recovery() {
     });
 }
 
+/// It may fail before that is in the log: then the next start knows of them.
+#[test]
+fn what_is_not_recovered_counts_until_the_log_says_that_it_does_not() {
+    let log = MemoryLog::default();
+    let saved = SavedPartition { fields: BTreeMap::from([("state".to_owned(), "DOWN".to_owned())]) };
+    let event = ControllerEvent::Partition { partition: "debug".to_owned(), saved: Box::new(saved.clone()) };
+    log.append(vec![event], ReplyTo::channel().0);
+    assert!(forget(&log, Recover::Full).try_take().is_some());
+    log.hold(true);
+    assert_eq!(forget(&log, Recover::Partial).try_take(), None);
+    assert_eq!(log.value().partition("debug"), saved);
+    let next = log.crash(0);
+    assert_eq!(next.value().partition("debug"), saved);
+    assert!(matches!(forget(&next, Recover::Partial).try_take(), Some(Ok(Ok(_)))));
+    assert_eq!(next.value().partition("debug"), SavedPartition::default());
+    assert_eq!(next.crash(0).value().partition("debug"), SavedPartition::default());
+}
+
 #[test]
 fn partitions_for_other_groups_and_their_jobs_are_not_shown_unasked() {
     let site = format!("{TWO_NODES}PartitionName=own Nodes=ALL AllowGroups=alice\n");
@@ -604,7 +627,7 @@ fn a_panic_of_a_jobs_owner_loses_nothing() {
         let job = rig.submitted(spec()).await;
         rig.wait(job, JobMilestone::Started).await;
         let owner = rig.controller.env.job(job).unwrap();
-        let (reply, _answer) = garrick_runtime::ReplyTo::channel();
+        let (reply, _answer) = ReplyTo::channel();
         let fails = async {
             // Behind the question that waits for the end.
             rig.wait(job, JobMilestone::Started).await;
@@ -640,11 +663,11 @@ fn an_owner_that_failed_begins_anew_from_what_is_committed() {
         let told = rig.ask(1001, CommandRequest::ControlJob { jobs: vec![selector(job)], action });
         let fails = async {
             rig.journal.held().await;
-            let (reply, fails) = garrick_runtime::ReplyTo::channel();
+            let (reply, fails) = ReplyTo::channel();
             owner.try_send(crate::job::messages::JobMsg::PanicForTests(reply)).unwrap();
             assert!(fails.await.is_err());
             // Asked of the next life, which has not begun.
-            let (reply, mut script) = garrick_runtime::ReplyTo::channel();
+            let (reply, mut script) = ReplyTo::channel();
             owner.try_send(crate::job::messages::JobMsg::script(reply)).unwrap();
             tokio::task::yield_now().await;
             assert_eq!((committed_hold(), script.try_take()), (None, None));
@@ -669,7 +692,7 @@ fn an_owner_whose_controller_does_not_lead_has_whoever_asks_try_again_and_goes_o
         rig.until(job, |view| view.eligible).await;
         let owner = rig.controller.env.job(job).unwrap();
         let hold = || {
-            let (reply, answer) = garrick_runtime::ReplyTo::channel();
+            let (reply, answer) = ReplyTo::channel();
             let by = crate::job::messages::Authority { uid: 1001, admin: false };
             let command = crate::job::messages::JobCommand::Hold { admin: false };
             owner.try_send(crate::job::messages::JobMsg::command(by, None, command, reply)).unwrap();
@@ -703,7 +726,7 @@ fn others_hear_of_an_owner_that_forgot_what_it_had_decided() {
         rig.until_up("n0").await;
         let owner = rig.controller.env.job(job).unwrap();
         let wait = || {
-            let (reply, answer) = garrick_runtime::ReplyTo::channel();
+            let (reply, answer) = ReplyTo::channel();
             owner.try_send(JobMsg::wait(JobMilestone::Ended, reply)).unwrap();
             answer
         };
@@ -718,7 +741,7 @@ fn others_hear_of_an_owner_that_forgot_what_it_had_decided() {
         };
         let (waits, watches) = (wait(), watch());
         rig.journal.log.lose(Some("head2".to_owned()), 0);
-        let (reply, answer) = garrick_runtime::ReplyTo::channel();
+        let (reply, answer) = ReplyTo::channel();
         let by = Authority { uid: 1001, admin: false };
         owner.try_send(JobMsg::command(by, None, JobCommand::Cancel, reply)).unwrap();
         assert!(matches!(answer.await, Ok(Err(Refusal::RetryAfter { .. }))));
@@ -743,7 +766,7 @@ fn a_scheduler_that_failed_waits_for_no_log_and_plans_again() {
         rig.until(job, |view| view.eligible).await;
         rig.journal.hold();
         let scheduler = rig.controller.env.scheduler().unwrap();
-        let (reply, fails) = garrick_runtime::ReplyTo::channel();
+        let (reply, fails) = ReplyTo::channel();
         scheduler.try_send(crate::scheduler::messages::SchedulerMsg::PanicForTests(reply)).unwrap();
         assert!(fails.await.is_err());
         let answer = rig.ask(1001, CommandRequest::Explain { job }).await;
@@ -769,11 +792,11 @@ fn a_task_that_was_split_off_by_an_owner_that_failed_has_an_owner() {
         let told = rig.ask(1001, CommandRequest::ControlJob { jobs: vec![one], action: JobAction::Hold });
         let fails = async {
             rig.journal.held().await;
-            let (reply, fails) = garrick_runtime::ReplyTo::channel();
+            let (reply, fails) = ReplyTo::channel();
             owner.try_send(crate::job::messages::JobMsg::PanicForTests(reply)).unwrap();
             assert!(fails.await.is_err());
             // The next life has begun to wait, and its supervisor has seen to what was committed.
-            let (reply, _script) = garrick_runtime::ReplyTo::channel();
+            let (reply, _script) = ReplyTo::channel();
             owner.try_send(crate::job::messages::JobMsg::script(reply)).unwrap();
             rig.journal.held().await;
             rig.journal.release();
@@ -794,7 +817,7 @@ fn who_asks_a_job_that_was_saved_a_moment_ago_has_an_answer() {
         let (rig, _agents) = rig(&system);
         let env = &rig.controller.env;
         env.committed.put(crate::job::fixtures::record(5000, spec()));
-        let (reply, script) = garrick_runtime::ReplyTo::channel();
+        let (reply, script) = ReplyTo::channel();
         let message = Box::new(crate::job::messages::JobMsg::script(reply));
         let supervisor = env.jobs_supervisor().unwrap();
         supervisor.try_send(crate::job::shell::JobsMsg::Deliver { key: JobId(5000), message }).unwrap();
@@ -844,7 +867,7 @@ fn an_owner_that_is_started_again_after_a_pause_knows_who_waits_for_it() {
         let waits = rig.submitted(JobSpec { dependencies, ..spec() }).await;
         let env = &rig.controller.env;
         while let Some(owner) = env.job(job) {
-            let (reply, fails) = garrick_runtime::ReplyTo::channel();
+            let (reply, fails) = ReplyTo::channel();
             let _ = owner.try_send(crate::job::messages::JobMsg::PanicForTests(reply));
             assert!(fails.await.is_err());
         }

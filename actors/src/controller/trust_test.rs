@@ -12,9 +12,11 @@ use garrick_model::{
         node::{AgentReport, ControllerToNode, NodeToController},
     },
     refusal::Refusal,
-    state::{ExitStatus, JobState, Reason},
+    state::{ExitStatus, JobState, NodeBase, Reason},
     time::Timestamp,
+    view::NodeView,
 };
+use std::{sync::Arc, time::Duration};
 
 fn from_node(query: u64, uid: u32, request: CommandRequest) -> NodeToController {
     // Whatever host it names.
@@ -85,6 +87,39 @@ fn a_node_speaks_for_users_and_not_for_root() {
             "login 1002 ListCerts: Access/permission denied",
         ];
         assert_eq!(rig.audit.lines(), kept, "and nothing of what was only asked");
+    });
+}
+
+/// The authority waits for the log, and nobody else for the authority.
+#[test]
+fn nodes_are_down_once_their_certificates_are_revoked_and_others_are_served_meanwhile() {
+    with_system(async |system| {
+        let rig = Rig::start(&system, TWO_NODES, MemoryJournal::default());
+        let mut agents = Agents::new(&rig);
+        agents.connect("n0", Habit::Stay);
+        agents.connect("n1", Habit::Stay);
+        rig.until_up("n0").await;
+        rig.until_up("n1").await;
+        let mut revocations = rig.host.revocations();
+        let revoke = |node: &str| rig.ask_stream(0, CommandRequest::RevokeCerts { nodes: vec![node.to_owned()] });
+        let base = |nodes: &[Arc<NodeView>], name: &str| nodes.iter().find(|n| n.name == name).map(|n| n.base);
+        let mut answers = [revoke("n0"), revoke("n1")];
+        for (number, answer) in answers.iter_mut().enumerate() {
+            let (nodes, done) = revocations.recv().await.unwrap();
+            assert_eq!(nodes, [format!("n{number}")]);
+            assert!(matches!(rig.ask(0, CommandRequest::Ping).await, CommandReply::Pong { .. }));
+            assert!(answer.try_recv().is_err(), "nothing is answered yet");
+            rig.until_up(&nodes[0]).await;
+            match number {
+                0 => done.reply(Err(Refusal::RetryAfter { after: Duration::from_secs(3) })),
+                _ => done.reply(Ok(1)),
+            }
+        }
+        let refused = CommandReply::Refused(Refusal::RetryAfter { after: Duration::from_secs(3) });
+        assert_eq!(answers[0].recv().await, Some(refused));
+        assert_eq!(answers[1].recv().await, Some(CommandReply::Done));
+        let [down, up] = [Some(NodeBase::Down), Some(NodeBase::Up)];
+        rig.nodes(|nodes| (base(nodes, "n1"), base(nodes, "n0")) == (down, up)).await;
     });
 }
 

@@ -134,14 +134,17 @@ impl Beside {
         Ok(opened)
     }
 
-    /// Tells the log of what it does not know yet: what an earlier version left, and what this start has made.
+    /// Tells the log of what it does not know yet: what an earlier version left, and what this start has made, also in the place of
+    /// what the log named. To be called before anything else is changed: [`Self::open`] has seen that all the rest is as the log says.
     pub fn record(&self) -> Result<(), BesideError> {
-        let new = beside::compare(&self.named(), &self.found()?).record;
+        let mut new = beside::as_found(&self.named(), &self.found()?);
+        // Nothing that a start does takes a piece away: the next one is to say so.
+        new.retain(|_, piece| piece.is_some());
         if new.is_empty() {
             return Ok(());
         }
         tracing::info!(pieces = ?new.keys().collect::<Vec<_>>(), "the log names from now on what is kept beside it");
-        self.append(new.into_iter().map(|(name, piece)| event(&name, Some(piece))).collect())
+        self.append(new.into_iter().map(|(name, piece)| event(&name, piece)).collect())
     }
 
     /// What the log names.
@@ -170,20 +173,19 @@ impl Beside {
         self.state.join(FOLDER).join(digest)
     }
 
-    /// What the log names and is not in its place yet is put there; what it does not name was never told to anybody.
-    fn finish(&self) -> Result<(), BesideError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |cause| FileError { operation: "list", path, cause }
-        };
+    /// Files of changes that are under way.
+    fn under_way(&self) -> Result<Vec<PathBuf>, BesideError> {
         let folder = self.state.join(FOLDER);
+        let failed = |cause| FileError { operation: "list", path: folder.clone(), cause };
         if !folder.exists() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let mut under_way = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(failed(&folder))? {
-            under_way.push(entry.map_err(failed(&folder))?.path());
-        }
+        let entries = fs::read_dir(&folder).map_err(failed)?;
+        Ok(entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect::<Result<_, FileError>>()?)
+    }
+
+    /// What the log names and is not in its place yet is put there.
+    fn complete(&self) -> Result<(), BesideError> {
         let (named, found) = (self.named(), self.found()?);
         for (name, piece) in named.iter().filter(|(name, piece)| found.get(*name) != Some(piece)) {
             if files::read_if_there(&self.version(&piece.digest))?.is_some_and(|bytes| piece_of(&bytes) == *piece) {
@@ -196,17 +198,25 @@ impl Beside {
                 self.take_away(name)?;
             }
         }
-        for path in under_way.iter().filter(|path| path.exists()) {
+        Ok(())
+    }
+
+    /// For a start: what the log does not name after all that it holds was never told to anybody.
+    fn finish(&self) -> Result<(), BesideError> {
+        if self.under_way()?.is_empty() {
+            return Ok(());
+        }
+        self.complete()?;
+        for path in self.under_way()? {
             tracing::warn!(file = %path.display(), "a change of what is beside the log of which nobody was told is given up");
-            remove(path)?;
+            remove(&path)?;
         }
         Ok(())
     }
 
     fn place(&self, name: &str, digest: &str) -> Result<(), BesideError> {
-        let (from, to) = (self.version(digest), self.state.join(name));
-        // Not synced: whichever of the two names it has after a crash, the next start finds it.
-        fs::rename(&from, &to).map_err(|cause| FileError { operation: "rename to", path: to.clone(), cause }.into())
+        // Whichever of the two names it has after a crash, the next start finds it.
+        Ok(files::move_to(&self.version(digest), &self.state.join(name), mode_of(name).unwrap_or(0o600))?)
     }
 
     /// Stands while a piece that is to go may still be there.
@@ -234,9 +244,14 @@ impl Beside {
 
     fn change(&self, changes: &BTreeMap<String, Option<Vec<u8>>>) -> Result<(), BesideError> {
         let _one_at_a_time = self.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+        files::keep_folder(&self.state.join(FOLDER), 0o700)?;
+        let under_way = self.under_way()?;
+        if !under_way.is_empty() {
+            // One whose answer came too late, or that could not be put in its place. What the log does not name of them it may yet.
+            self.complete()?;
+        }
         let named = self.named();
         let (mut events, mut to_place, mut to_take_away) = (Vec::new(), Vec::new(), Vec::new());
-        files::keep_folder(&self.state.join(FOLDER), 0o700)?;
         for (name, bytes) in changes {
             let piece = bytes.as_deref().map(piece_of);
             if named.get(name) == piece.as_ref() {
@@ -264,7 +279,8 @@ impl Beside {
                 let marks = to_take_away.iter().map(|name| self.mark_of(name));
                 let versions = to_place.iter().map(|(_, digest)| self.version(digest));
                 // Left there, the next start does that.
-                let _ = versions.chain(marks).try_for_each(|path| remove(&path));
+                let _ =
+                    versions.chain(marks).filter(|path| !under_way.contains(path)).try_for_each(|path| remove(&path));
             }
             return Err(error);
         }

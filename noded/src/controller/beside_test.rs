@@ -2,7 +2,7 @@
 //! What is beside the log, killed between any two of its steps.
 
 use super::beside::{Beside, BesideError};
-use crate::kernel::scratch::Scratch;
+use crate::{daemon::reset_key, kernel::scratch::Scratch};
 use garrick_actors::controller::{
     event::ControllerEvent,
     log::{Log, memory::MemoryLog},
@@ -106,6 +106,29 @@ fn every_change_of_an_authority_is_in_the_log_and_no_secret_is() {
     assert!(names(&state.join("beside")).is_empty());
 }
 
+#[test]
+fn who_asks_the_authority_what_it_has_does_not_wait_for_what_it_is_about_to_have() {
+    let (state, log) = (Scratch::new("beside-asked"), MemoryLog::default());
+    let work = authority(&state, &log);
+    issue(&work, "n1").unwrap();
+    type Change = fn(&CertAuthority) -> Result<(), IdentityError>;
+    let changes: [Change; 2] = [|work| work.revoke(Role::Node, "n1").map(drop), |work| work.rotate().map(drop)];
+    for change in changes {
+        log.hold(true);
+        std::thread::scope(|scope| {
+            let changing = scope.spawn(|| change(&work));
+            while log.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            let known = (work.rotation(), work.trusted().len(), work.issued().len());
+            assert_eq!((known, work.revocation_list().is_ok()), ((None, 1, 1), true));
+            log.hold(false);
+            changing.join().unwrap().unwrap();
+        });
+    }
+    assert_eq!((work.is_barred(Role::Node, "n1"), work.rotation()), (true, Some(Rotation::Introduced)));
+}
+
 /// The log holds a change up, so that the kill comes before its event is committed or after; what the log says decides, whatever was
 /// in its place by then.
 #[test]
@@ -204,6 +227,36 @@ fn what_is_not_as_the_log_says_keeps_a_start_from_going_on_and_says_what_to_do()
     assert_ne!((made.fingerprint(), log.value().beside()), (work.fingerprint(), before));
 }
 
+/// Some of it was lost, and what was left of it was not enough for the authority: a start with `-i` made a new one.
+#[test]
+fn what_a_start_that_goes_by_what_is_there_makes_anew_is_what_the_log_names_from_then_on() {
+    for killed_between in [false, true] {
+        let (state, log) = (Scratch::new("beside-anew"), MemoryLog::default());
+        let first = reset_key::kept(state.path()).unwrap();
+        let work = authority(&state, &log);
+        issue(&work, "n1").unwrap();
+        fs::remove_file(state.join("ca/ca.pem")).unwrap();
+        put(state.join("reset.key"), b"short");
+        assert!(open(&state, &log).is_err());
+        let by_what_is_there = || Beside::open(state.path(), Arc::new(log.clone()), true).unwrap();
+        let mut beside = by_what_is_there();
+        if killed_between {
+            // The next one need not be told.
+            beside = Arc::into_inner(open(&state, &log).unwrap()).unwrap();
+        }
+        let key = reset_key::kept(state.path()).unwrap();
+        assert_ne!(key, first);
+        let made = CertAuthority::open_or_create(&state.join("ca"), "c1").unwrap();
+        assert_ne!(made.fingerprint(), work.fingerprint());
+        beside.record().unwrap();
+        // An ordinary start.
+        let next = authority(&state, &log);
+        assert_eq!((next.fingerprint(), reset_key::kept(state.path())), (made.fingerprint(), Some(key)));
+        assert_eq!(next.issued(), work.issued());
+        issue(&next, "n2").unwrap();
+    }
+}
+
 #[test]
 fn what_an_earlier_version_left_is_taken_over_once() {
     let (state, log) = (Scratch::new("beside-earlier"), MemoryLog::default());
@@ -243,6 +296,91 @@ fn what_the_log_refuses_changes_nothing_and_is_to_be_asked_for_again() {
     log.lead();
     issue(&work, "n2").unwrap();
     assert_eq!(work.issued().len(), 2);
+}
+
+/// The log commits it after all, or does not, when whoever asked for it has been told that nobody knows.
+#[test]
+fn a_change_whose_answer_was_too_late_is_in_its_place_once_it_is_asked_for_again() {
+    for committed in [false, true] {
+        for other_between in [false, true] {
+            let (state, log) = (Scratch::new("beside-late"), MemoryLog::default());
+            let work = Arc::new(authority(&state, &log));
+            assert_eq!(work.rotate().unwrap(), Some(Rotation::Introduced));
+            log.hold(true);
+            let changing = {
+                let work = Arc::clone(&work);
+                std::thread::spawn(move || work.rotate().map(drop))
+            };
+            while log.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            log.lose(None, usize::from(committed));
+            assert!(matches!(changing.join().unwrap(), Err(IdentityError::Keep(KeepError::Failed(_)))));
+            log.hold(false);
+            log.lead();
+            if other_between {
+                issue(&work, "n1").unwrap();
+            }
+            assert_eq!(work.rotate().unwrap(), Some(Rotation::Issuing));
+            let mut files = vec!["ca/ca.crt", "ca/ca.pem", "ca/issued", "ca/previous.pem"];
+            files.retain(|name| other_between || *name != "ca/issued");
+            let named = log.value().beside();
+            assert_eq!(named.keys().collect::<Vec<_>>(), files);
+            assert_eq!(files_of(&state).len(), named.len(), "committed {committed}, other {other_between}");
+            assert!(names(&state.join("beside")).is_empty());
+            let next = authority(&state, &log);
+            assert_eq!((next.trusted(), next.issued()), (work.trusted(), work.issued()));
+            assert_eq!(next.rotate().unwrap(), None);
+        }
+    }
+}
+
+/// A folder elsewhere, as a mount or behind a link.
+#[test]
+fn an_authority_in_another_file_system_is_kept_as_one_in_the_state_folder() {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+    let (state, log) = (Scratch::new("beside-elsewhere"), MemoryLog::default());
+    let elsewhere = PathBuf::from(format!("/dev/shm/garrick-beside-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&elsewhere);
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, state.join("ca")).unwrap();
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    let another = device(&elsewhere) != device(state.path());
+    let work = authority(&state, &log);
+    let kept = issue(&work, "n1").and_then(|_| work.rotate()).and_then(|_| work.rotate());
+    let next = authority(&state, &log);
+    let same = (next.trusted(), next.issued()) == (work.trusted(), work.issued());
+    fs::remove_dir_all(&elsewhere).unwrap();
+    assert_eq!(kept.unwrap(), Some(Rotation::Issuing), "another file system: {another}");
+    assert!(same && names(&state.join("beside")).is_empty());
+}
+
+/// A version that may yet be named stays, whatever else is changed meanwhile or refused.
+#[test]
+fn a_change_of_which_nobody_knows_keeps_its_version_until_the_log_has_decided() {
+    let (state, log) = (Scratch::new("beside-doubt"), MemoryLog::default());
+    let beside = open(&state, &log).unwrap();
+    let keep = |name: &str, bytes: &[u8]| beside.keep(vec![Change::private(state.join(name), bytes.to_vec())]);
+    keep("reset.key", b"one").unwrap();
+    log.hold(true);
+    std::thread::scope(|scope| {
+        let changing = scope.spawn(|| keep("reset.key", b"two"));
+        while log.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        log.lose(None, 0);
+        assert!(changing.join().unwrap().is_err());
+    });
+    log.hold(false);
+    log.busy(Some(Duration::from_secs(1)));
+    assert!(matches!(keep("reset.key", b"two"), Err(IdentityError::Keep(KeepError::Later { .. }))));
+    log.busy(None);
+    keep("credential.key", b"another").unwrap();
+    assert_eq!(names(&state.join("beside")).len(), 1, "it may be committed yet");
+    assert_eq!(fs::read(state.join("reset.key")).unwrap(), b"one");
+    keep("reset.key", b"two").unwrap();
+    assert_eq!(fs::read(state.join("reset.key")).unwrap(), b"two");
+    assert!(names(&state.join("beside")).is_empty());
 }
 
 #[test]

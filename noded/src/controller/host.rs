@@ -1,7 +1,11 @@
 //! What of a command concerns this process: reading the configuration again, ending, join tokens.
 
 use crate::{
-    controller::{links::try_tell, names::Names, trust::Trust},
+    controller::{
+        links::try_tell,
+        names::Names,
+        trust::{Trust, internal},
+    },
     daemon::{logging, place::Cluster},
     kernel::users,
 };
@@ -17,7 +21,7 @@ use garrick_model::{
     refusal::Refusal,
     time::{Timestamp, system_zone},
 };
-use garrick_runtime::{Address, TraceContext};
+use garrick_runtime::{Address, ReplyTo, TraceContext};
 use garrick_transport::{JoinServer, identity};
 use std::{
     collections::BTreeSet,
@@ -122,6 +126,15 @@ impl Reader {
     }
 }
 
+/// Answers from another thread than that of the front, which serves everybody: the authority waits for the log.
+fn apart(mut replies: Box<dyn ReplySink>, work: impl FnOnce() -> CommandReply + Send + 'static) {
+    tokio::task::spawn_blocking(move || replies.send(work()));
+}
+
+fn done(outcome: Result<(), Refusal>) -> CommandReply {
+    outcome.map_or_else(CommandReply::Refused, |()| CommandReply::Done)
+}
+
 impl Host for ThisProcess {
     fn may_be_named(&self, name: &str) -> bool {
         identity::is_name(name)
@@ -147,27 +160,32 @@ impl Host for ThisProcess {
         });
     }
 
-    fn join_token(&self, lifetime: Duration, node: Option<String>, mut replies: Box<dyn ReplySink>) {
-        replies.send(match self.join.create_token(lifetime, node.as_deref()) {
+    fn join_token(&self, lifetime: Duration, node: Option<String>, replies: Box<dyn ReplySink>) {
+        let join = Arc::clone(&self.join);
+        apart(replies, move || match join.create_token(lifetime, node.as_deref()) {
             Ok(token) => CommandReply::Token(token),
-            Err(e) => CommandReply::Refused(Refusal::Internal(e.to_string())),
+            Err(e) => CommandReply::Refused(internal(&e)),
         });
     }
 
-    fn certs(&self, mut replies: Box<dyn ReplySink>) {
-        replies.send(self.trust.certs());
+    fn certs(&self, replies: Box<dyn ReplySink>) {
+        let trust = Arc::clone(&self.trust);
+        apart(replies, move || trust.certs());
     }
 
-    fn revoke_certs(&self, nodes: &[String]) -> Result<usize, Refusal> {
-        self.trust.revoke(nodes)
+    fn revoke_certs(&self, nodes: Vec<String>, done: ReplyTo<Result<usize, Refusal>>) {
+        let trust = Arc::clone(&self.trust);
+        tokio::task::spawn_blocking(move || done.reply(trust.revoke(&nodes)));
     }
 
-    fn rotate_authority(&self, leave_behind: bool) -> Result<(), Refusal> {
-        self.trust.rotate(leave_behind)
+    fn rotate_authority(&self, leave_behind: bool, replies: Box<dyn ReplySink>) {
+        let trust = Arc::clone(&self.trust);
+        apart(replies, move || done(trust.rotate(leave_behind)));
     }
 
-    fn renew_certs(&self, nodes: &[String]) -> Result<(), Refusal> {
-        self.trust.renew_all(nodes)
+    fn renew_certs(&self, nodes: Vec<String>, replies: Box<dyn ReplySink>) {
+        let trust = Arc::clone(&self.trust);
+        apart(replies, move || done(trust.renew_all(&nodes)));
     }
 
     fn daemons(&self) -> Vec<DaemonInfo> {

@@ -24,11 +24,11 @@ use std::{
 use crate::{
     controller::{
         names::{Names, questions_of},
-        trust::{Trust, TrustOrder},
+        trust::{Trust, TrustOrder, later},
     },
     node::conversations::traced,
 };
-use tokio::sync::{Semaphore, broadcast::error::RecvError};
+use tokio::sync::{Semaphore, broadcast::error::RecvError, mpsc};
 
 /// The sending side of a link to an agent.
 struct Link {
@@ -75,7 +75,7 @@ pub async fn serve(
             Ok(connection) => {
                 let world = (front.clone(), Arc::clone(&env), names.clone());
                 let (number, trust) = (numbers.fetch_add(1, Ordering::Relaxed), Arc::clone(&trust));
-                actix_rt::spawn(async move { converse(connection, number, world, &trust).await });
+                actix_rt::spawn(converse(connection, number, world, trust));
             }
             Err(e) => {
                 static TURNED_AWAY: Sparing = Sparing::new();
@@ -158,11 +158,46 @@ fn tell_prepared(
     None
 }
 
+/// What a node says of certificates and is not answered yet.
+const MOST_OF_CERTIFICATES: usize = 4;
+
+/// Answers what a node says of certificates, one after the other, while its link goes on: what the authority does waits for the log.
+async fn of_certificates(
+    node: String,
+    mut asked: mpsc::Receiver<NodeToController>,
+    link: Sender<ControllerToNode>,
+    trust: Arc<Trust>,
+) {
+    while let Some(said) = asked.recv().await {
+        let (name, at_authority) = (node.clone(), Arc::clone(&trust));
+        let answer = tokio::task::spawn_blocking(move || match said {
+            NodeToController::Renew { request } => at_authority.renew(&name, &request).map(Some),
+            NodeToController::Holds { issuer, trusted } => {
+                Ok(at_authority.hear(&name, issuer, trusted).then_some(ControllerToNode::RenewCertificate))
+            }
+            _ => Ok(None),
+        });
+        match answer.await {
+            // A link that has gone is noticed by whoever reads next.
+            Ok(Ok(Some(answer))) => drop(link.try_send(&traced(answer))),
+            Ok(Ok(None)) => {}
+            Ok(Err(e)) => {
+                tracing::warn!(node, error = %e, "a node asked for a certificate");
+                if let Some(after) = later(&e) {
+                    tokio::time::sleep(after).await;
+                    let _ = link.try_send(&traced(ControllerToNode::RenewCertificate));
+                }
+            }
+            Err(e) => tracing::error!(node, error = %e, "a node asked for a certificate"),
+        }
+    }
+}
+
 async fn converse(
     mut connection: Connection,
     number: u64,
     (front, env, names): (Address<ControllerMsg>, Arc<Env>, Names),
-    trust: &Trust,
+    trust: Arc<Trust>,
 ) {
     if connection.link != LinkKind::ControllerNode || connection.peer.role != Role::Node {
         tracing::warn!(peer = %connection.peer, link = ?connection.link, "a peer wanted what it may not have here");
@@ -193,6 +228,8 @@ async fn converse(
         // A link that has gone is noticed by whoever reads next.
         let _ = own.try_send(&traced(revoked));
     }
+    let (desk, asked) = mpsc::channel(MOST_OF_CERTIFICATES);
+    actix_rt::spawn(of_certificates(node.clone(), asked, own.clone(), Arc::clone(&trust)));
     let link: Arc<dyn AgentLink> = Arc::new(Link { sender, handle: handle.clone() });
     let cx = TraceContext { trace: first.trace, cause: first.cause };
     let registration = Box::new(Registration { conn: number, facts: *facts, runs, released, incarnation, load });
@@ -202,7 +239,7 @@ async fn converse(
     loop {
         let arrived = tokio::select! {
             arrived = frames.recv() => arrived,
-            order = orders.recv() => match carry_out(order, &node, &own, trust) {
+            order = orders.recv() => match carry_out(order, &node, &own, &trust) {
                 Ok(()) => continue,
                 Err(why) => {
                     tracing::warn!(node, why, "a node is cut off");
@@ -212,13 +249,11 @@ async fn converse(
             },
         };
         match arrived {
-            Ok(Some(Traced { msg: NodeToController::Renew { request }, .. })) => match trust.renew(&node, &request) {
-                Ok(answer) => drop(own.try_send(&traced(answer))),
-                Err(e) => tracing::warn!(node, error = %e, "a node asked for a certificate"),
-            },
-            Ok(Some(Traced { msg: NodeToController::Holds { issuer, trusted }, .. })) => {
-                if trust.hear(&node, issuer, trusted) {
-                    drop(own.try_send(&traced(ControllerToNode::RenewCertificate)));
+            Ok(Some(Traced {
+                msg: msg @ (NodeToController::Renew { .. } | NodeToController::Holds { .. }), ..
+            })) => {
+                if desk.try_send(msg).is_err() {
+                    tracing::warn!(node, "a node asks for certificates faster than it gets them");
                 }
             }
             Ok(Some(frame)) => {

@@ -23,3 +23,5 @@ pub mod trust;
 mod beside_test;
 #[cfg(test)]
 mod log_test;
+#[cfg(test)]
+mod trust_test;

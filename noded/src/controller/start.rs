@@ -24,7 +24,7 @@ use garrick_actors::controller::{
     committed::Committed,
     env::Env,
     event::{ControllerEvent, ReplayError, Replayed},
-    log::{Feed, Log as _},
+    log::{AppendError, Feed, Log as _},
     messages::ControllerMsg,
     ports::{NoJobSubmit, Ports},
     setup,
@@ -69,6 +69,9 @@ pub enum ControllerStartError {
     /// What is kept beside it.
     #[error("{0}")]
     Beside(#[from] BesideError),
+    /// It does not take the first that is to be said.
+    #[error("the log: {0}")]
+    Log(#[from] AppendError),
     /// What it says does not fit together.
     #[error("journal {}: {cause}; start with -i to go on without what does not fit, or with -c to start empty", path.display())]
     Replay {
@@ -332,6 +335,9 @@ fn open_journal(cluster: &Cluster, options: &Options, tenure: &mut Tenure) -> Re
     Ok(log)
 }
 
+/// A start waits so long for what it has to tell the log.
+const LOG_PATIENCE: Duration = Duration::from_secs(60);
+
 fn fence_of(tenure: &Tenure) -> journal::Fence {
     let fence = tenure.fence();
     Box::new(move || end_if_fenced(&fence))
@@ -468,10 +474,12 @@ pub async fn start(
         audit: Arc::new(audit),
         job_submit: Arc::new(NoJobSubmit),
     };
+    let forgotten = tokio::time::timeout(LOG_PATIENCE, setup::forget(&*ports.log, options.recover)).await;
+    let unanswered = |why: &dyn std::fmt::Display| Err(AppendError::Failed(why.to_string()));
+    forgotten.map_or_else(|e| unanswered(&e), |answer| answer.unwrap_or_else(|e| unanswered(&e)))?;
     let jobs = ports.log.value().jobs().len();
     let random = || u32::try_from(garrick_model::ids::RequestId::random().0 >> 32).unwrap_or(0);
-    let setup::Controller { front, epoch, env } =
-        setup::start(system, Arc::clone(&cluster.config), ports, options.recover, random);
+    let setup::Controller { front, epoch, env } = setup::start(system, Arc::clone(&cluster.config), ports, random);
     let nodes = env.config().nodes.len();
     let _ = actors.set(Arc::clone(&env));
     nodes_are_known.send_replace(true);

@@ -16,15 +16,23 @@ use garrick_transport::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use tokio::sync::broadcast;
+use tokio::{
+    sync::{Notify, broadcast},
+    time::Instant,
+};
 
 /// Orders that a link may have before it: a link that falls behind is closed, and told all when it comes again.
 const ORDERS: usize = 64;
 /// How often the controller looks at what ends soon.
 const LOOK: Duration = Duration::from_secs(3600);
+/// What could not be done is tried again no sooner.
+const SOON: Duration = Duration::from_secs(5);
 /// Said in the log so long before.
 const WARN_CERTIFICATE: Duration = Duration::from_secs(30 * 24 * 3600);
 const WARN_AUTHORITY: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -49,6 +57,10 @@ pub struct Trust {
     held: Mutex<BTreeMap<String, Held>>,
     /// One step at a time.
     steps: Mutex<()>,
+    /// A step that was due could not be taken.
+    owed: AtomicBool,
+    /// Something is to be tried again soon.
+    again: Notify,
 }
 
 /// Whose word may be the reason for the next step.
@@ -69,11 +81,17 @@ struct Held {
     trusted: Vec<String>,
 }
 
-fn internal(error: &IdentityError) -> Refusal {
+/// When to ask again, where nothing was changed.
+pub(super) fn later(error: &IdentityError) -> Option<Duration> {
     match error {
-        IdentityError::Keep(KeepError::Later { after }) => Refusal::RetryAfter { after: *after },
-        error => Refusal::Internal(error.to_string()),
+        IdentityError::Keep(KeepError::Later { after }) => Some(*after),
+        _ => None,
     }
+}
+
+/// For who asked.
+pub(super) fn internal(error: &IdentityError) -> Refusal {
+    later(error).map_or_else(|| Refusal::Internal(error.to_string()), |after| Refusal::RetryAfter { after })
 }
 
 fn timestamp(seconds: u64) -> Timestamp {
@@ -98,6 +116,8 @@ impl Trust {
             orders: broadcast::channel(ORDERS).0,
             held: Mutex::default(),
             steps: Mutex::default(),
+            owed: AtomicBool::new(false),
+            again: Notify::new(),
         }
     }
 
@@ -154,7 +174,7 @@ impl Trust {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), Held { issuer, trusted });
         // While it is behind, so is the replacement.
         if !behind && let Err(e) = self.advance(Rotated::ByNodes) {
-            tracing::error!(error = %e, "the cluster's authority is not replaced");
+            self.owes(&e);
         }
         behind
     }
@@ -192,14 +212,35 @@ impl Trust {
             Rotated::ByNodes => false,
             Rotated::ByAdministrator { leave_behind } => leave_behind || self.authority.rotation().is_none(),
         };
+        let mut stepped = false;
         while at_once || (self.authority.rotation().is_some() && self.missing().is_empty()) {
             at_once = false;
-            self.step()?;
+            match self.step() {
+                Ok(()) => stepped = true,
+                // Asked again, it would be one step more than was asked for.
+                Err(e) if stepped => {
+                    self.owes(&e);
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
         }
         Ok(())
     }
 
+    /// A step that was due is taken later.
+    fn owes(&self, why: &IdentityError) {
+        tracing::error!(error = %why, "a step of the replacement of the cluster's authority could not be taken: it is tried again");
+        self.owed.store(true, Ordering::Relaxed);
+        self.again.notify_one();
+    }
+
+    /// Of an error nothing was changed, so that it can be asked for again. What is left to do when the authority has changed is no reason
+    /// for one.
     fn step(&self) -> Result<(), IdentityError> {
+        if !goes_by(&self.identity, &self.authority) {
+            self.renew_own()?;
+        }
         let rotation = self.authority.rotate()?;
         tracing::warn!(
             "{}",
@@ -210,23 +251,30 @@ impl Trust {
                 None => "the authority was replaced: the old one is not trusted any more",
             }
         );
-        self.renew_own()?;
-        let _ = self.orders.send(TrustOrder::Revoked(self.authority.revocation_list()?));
+        if let Err(e) = self.renew_own() {
+            tracing::error!(error = %e, "the controller has no certificate of this step yet: it is tried again");
+            self.again.notify_one();
+        }
+        match self.authority.revocation_list() {
+            Ok(list) => drop(self.orders.send(TrustOrder::Revoked(list))),
+            Err(e) => tracing::error!(error = %e, "the list of revoked certificates"),
+        }
         let _ = self.orders.send(TrustOrder::Renew(Vec::new()));
         Ok(())
     }
 
-    /// Revokes what nodes have, here and then wherever there is a link.
+    /// Revokes what nodes have, here and then wherever there is a link. Of an error, what could be revoked is.
     pub fn revoke(&self, nodes: &[String]) -> Result<usize, Refusal> {
-        let mut count = 0;
+        let mut outcome = Ok(0);
         for node in nodes {
-            count += self.authority.revoke(Role::Node, node).map_err(|e| internal(&e))?;
+            let revoked = self.authority.revoke(Role::Node, node);
+            outcome = outcome.and_then(|count| Ok(count + revoked?));
         }
         let list = self.authority.revocation_list().map_err(|e| internal(&e))?;
-        self.identity.set_revoked(&self.folder, list.as_deref()).map_err(|e| internal(&e))?;
+        let kept = self.identity.set_revoked(&self.folder, list.as_deref());
         // Nobody listens where no node is connected.
         let _ = self.orders.send(TrustOrder::Revoked(list));
-        Ok(count)
+        outcome.and_then(|count| kept.map(|()| count)).map_err(|e| internal(&e))
     }
 
     /// Has nodes ask for new certificates; with no names all of them, and this process gets one too.
@@ -246,12 +294,27 @@ impl Trust {
         Ok(())
     }
 
-    fn look(&self, now: SystemTime) {
-        if self.identity.renew_at() <= now
+    /// Renews this process's certificate where that is due, and takes the step that could not be taken. Some: not all could be done, and is
+    /// to be tried again after that.
+    pub(super) fn catch_up(&self, now: SystemTime) -> Option<Duration> {
+        let mut again = None;
+        if (self.identity.renew_at() <= now || !goes_by(&self.identity, &self.authority))
             && let Err(e) = self.renew_own()
         {
             tracing::error!(error = %e, until = day(seconds(self.identity.expiry())), "the controller's certificate is not renewed");
+            again = Some(later(&e).unwrap_or(SOON));
         }
+        if self.owed.swap(false, Ordering::Relaxed)
+            && let Err(e) = self.advance(Rotated::ByNodes)
+        {
+            self.owes(&e);
+            again = again.max(later(&e));
+        }
+        again
+    }
+
+    /// Says what ends soon.
+    fn look(&self, now: SystemTime) {
         match self.authority.expiry() {
             Ok(ends) if ends <= now + WARN_AUTHORITY => tracing::warn!(
                 until = day(seconds(ends)),
@@ -274,11 +337,26 @@ impl Trust {
     }
 }
 
-/// Renews this process's certificate in time, and says what ends soon. For the life of the process.
+/// On another thread than that which serves: it waits for the log.
+async fn apart<T: Default + Send + 'static>(trust: &Arc<Trust>, work: impl FnOnce(&Trust) -> T + Send + 'static) -> T {
+    let trust = Arc::clone(trust);
+    let done = tokio::task::spawn_blocking(move || work(&trust)).await;
+    done.inspect_err(|e| tracing::error!(error = %e, "certificates are not looked after")).unwrap_or_default()
+}
+
+/// Renews this process's certificate in time, takes what steps could not be taken, and says what ends soon. For the life of the process.
 pub async fn keep_valid(trust: Arc<Trust>) {
     loop {
-        trust.look(SystemTime::now());
-        tokio::time::sleep(LOOK).await;
+        apart(&trust, |trust| trust.look(SystemTime::now())).await;
+        let next_look = Instant::now() + LOOK;
+        while Instant::now() < next_look {
+            let again = apart(&trust, |trust| trust.catch_up(SystemTime::now())).await;
+            let pause = again.map_or(next_look, |after| next_look.min(Instant::now() + after.max(SOON)));
+            tokio::select! {
+                () = tokio::time::sleep_until(pause) => {}
+                () = trust.again.notified() => tokio::time::sleep(SOON).await,
+            }
+        }
     }
 }
 

@@ -73,6 +73,28 @@ fn replace_with(path: &Path, bytes: &[u8], mode: u32, sync: bool) -> Result<(), 
     written
 }
 
+/// Puts a file in the place of another, whichever file system that is in. Where it is the same one nothing is synced: after a crash the
+/// file has one of the two names. Else it is written there first, whole and for good, with this mode.
+pub fn move_to(from: &Path, to: &Path, mode: u32) -> Result<(), FileError> {
+    move_with(from, to, mode, |from, to| fs::rename(from, to))
+}
+
+fn move_with(
+    from: &Path,
+    to: &Path,
+    mode: u32,
+    rename: impl FnOnce(&Path, &Path) -> io::Result<()>,
+) -> Result<(), FileError> {
+    match rename(from, to) {
+        Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
+            let bytes = fs::read(from).map_err(failed("read", from))?;
+            write_atomically(to, &bytes, mode)?;
+            fs::remove_file(from).map_err(failed("remove", from))
+        }
+        outcome => outcome.map_err(failed("rename to", to)),
+    }
+}
+
 /// Makes names in a folder durable.
 pub fn sync_folder(path: &Path) -> Result<(), FileError> {
     File::open(path).and_then(|f| f.sync_all()).map_err(failed("fsync", path))
@@ -242,6 +264,28 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::kernel::scratch::Scratch;
+
+    #[test]
+    fn a_file_is_moved_within_a_file_system_and_into_another() {
+        let dir = Scratch::new("move");
+        let across = |_: &Path, _: &Path| Err(io::ErrorKind::CrossesDevices.into());
+        for other_file_system in [false, true] {
+            let (from, to) = (dir.join("from"), dir.join("to"));
+            write_atomically(&from, b"new", 0o600).unwrap();
+            write_atomically(&to, b"old", 0o644).unwrap();
+            match other_file_system {
+                false => move_to(&from, &to, 0o600).unwrap(),
+                true => move_with(&from, &to, 0o600, across).unwrap(),
+            }
+            assert_eq!(fs::read(&to).unwrap(), b"new");
+            assert_eq!(fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        }
+        // Another error is one, and what was there stays.
+        let error = move_with(&dir.join("none"), &dir.join("to"), 0o600, |_, _| Err(io::ErrorKind::NotFound.into()));
+        assert_eq!(error.unwrap_err().operation, "rename to");
+        assert_eq!(fs::read(dir.join("to")).unwrap(), b"new");
+    }
 
     #[test]
     fn a_file_where_only_root_can_put_one_is_the_next_owners() {

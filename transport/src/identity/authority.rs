@@ -79,6 +79,8 @@ pub struct CertAuthority {
     cluster: String,
     folder: PathBuf,
     signers: Mutex<Signers>,
+    /// One step at a time; who only reads does not wait until it is kept.
+    rotating: Mutex<()>,
     register: Register,
 }
 
@@ -118,7 +120,13 @@ impl CertAuthority {
             _ => beside(PREVIOUS_FILE)?.map(|previous| (Rotation::Issuing, previous)),
         };
         let signers = Mutex::new(Signers { issuing: Arc::new(issuing), other });
-        Ok(Self { cluster, folder: folder.to_owned(), signers, register: Register::open(folder)? })
+        Ok(Self {
+            cluster,
+            folder: folder.to_owned(),
+            signers,
+            rotating: Mutex::default(),
+            register: Register::open(folder)?,
+        })
     }
 
     /// From here on changes of its files are kept by that.
@@ -145,14 +153,20 @@ impl CertAuthority {
     /// The next step of a replacement: a new authority is made and trusted; it issues; the previous one is forgotten. Saved before it
     /// counts.
     pub fn rotate(&self) -> Result<Option<Rotation>, IdentityError> {
-        let mut signers = self.signers.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.rotating.lock().unwrap_or_else(PoisonError::into_inner);
+        let signers = self.signers();
         let [current, next, previous] = [CA_FILE, NEXT_FILE, PREVIOUS_FILE].map(|file| self.folder.join(file));
-        *signers = match &signers.other {
+        let stepped = match &signers.other {
             None => {
                 let (private, _) = new_signer(&self.cluster)?;
                 self.keep(vec![Change::private(next.clone(), private.into_bytes())])?;
                 let made = Arc::new(Signer::read(&next)?.0);
                 Signers { issuing: Arc::clone(&signers.issuing), other: Some((Rotation::Introduced, made)) }
+            }
+            Some((Rotation::Introduced, made)) if Signer::read(&current)?.0.certificate == made.certificate => {
+                // It was kept after all when nobody knew that.
+                let issuing = Arc::clone(made);
+                Signers { issuing, other: Some((Rotation::Issuing, Arc::clone(&signers.issuing))) }
             }
             Some((Rotation::Introduced, made)) => {
                 let (before, made_private) =
@@ -171,7 +185,9 @@ impl CertAuthority {
                 Signers { issuing: Arc::clone(&signers.issuing), other: None }
             }
         };
-        Ok(signers.other.as_ref().map(|(rotation, _)| *rotation))
+        let rotation = stepped.other.as_ref().map(|(rotation, _)| *rotation);
+        *self.signers.lock().unwrap_or_else(PoisonError::into_inner) = stepped;
+        Ok(rotation)
     }
 
     /// Opens it, or makes it where there is none (a controller started for the first time).

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -41,7 +41,9 @@ pub struct Issued {
 pub(super) struct Register {
     path: PathBuf,
     pub(super) keep: Arc<dyn Keep>,
-    entries: Mutex<BTreeMap<String, Issued>>,
+    entries: Mutex<Arc<BTreeMap<String, Issued>>>,
+    /// One change at a time; who only reads does not wait until it is kept.
+    changing: Mutex<()>,
 }
 
 /// Seconds since 1970.
@@ -65,17 +67,17 @@ impl Register {
             Err(IdentityError::Absent { .. }) => {}
             Err(error) => return Err(error),
         }
-        Ok(Self { path, keep: Arc::new(InFolder), entries: Mutex::new(entries) })
+        Ok(Self { path, keep: Arc::new(InFolder), entries: Mutex::new(Arc::new(entries)), changing: Mutex::default() })
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Issued>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> Arc<BTreeMap<String, Issued>> {
+        Arc::clone(&self.entries.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Changes it on disk, then here.
     fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Issued>) -> T) -> Result<T, IdentityError> {
-        let mut entries = self.entries();
-        let mut changed = entries.clone();
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = BTreeMap::clone(&self.entries());
         let result = change(&mut changed);
         let mut text = Vec::new();
         for entry in changed.values() {
@@ -83,7 +85,7 @@ impl Register {
             text.push(b'\n');
         }
         self.keep.keep(vec![Change::private(self.path.clone(), text)])?;
-        *entries = changed;
+        *self.entries.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(changed);
         Ok(result)
     }
 

@@ -18,6 +18,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use sha2::Sha256;
+use std::time::Duration;
 
 /// Secret of a join: of a token, or derived from a shared key file.
 pub type Secret = [u8; 32];
@@ -217,6 +218,25 @@ impl NodeSide {
     }
 }
 
+/// Why nothing was issued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotIssued {
+    /// Nothing will be, for this reason.
+    Refused(String),
+    /// It can be asked for again after that time.
+    Later(Duration),
+}
+
+impl From<String> for NotIssued {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
+
+/// The same message can be handled again after that time: nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Later(pub Duration);
+
 /// What the controller's side asks of whoever keeps tokens, keys and the CA. Refusals are words for the node's owner.
 pub trait Registrar {
     /// May somebody join this way, as this? The secret that has to be proven; `None`: nothing to prove (door).
@@ -224,7 +244,7 @@ pub trait Registrar {
     /// A proof was wrong.
     fn failed(&mut self, way: &JoinWay);
     /// It was right: issue, and use up what can be used once.
-    fn issue(&mut self, way: &JoinWay, role: Role, name: &str, csr: &[u8]) -> Result<IssuedIdentity, String>;
+    fn issue(&mut self, way: &JoinWay, role: Role, name: &str, csr: &[u8]) -> Result<IssuedIdentity, NotIssued>;
 }
 
 /// The controller's side.
@@ -250,20 +270,29 @@ impl ControllerSide {
         matches!(self.state, ControllerState::Over)
     }
 
-    /// Takes a message; always has an answer. `nonce` must be fresh.
-    pub fn handle(&mut self, request: JoinRequest, nonce: Nonce, registrar: &mut dyn Registrar) -> JoinReply {
+    /// Takes a message; has an answer, or is to be given the same message again. `nonce` must be fresh.
+    pub fn handle(
+        &mut self,
+        request: JoinRequest,
+        nonce: Nonce,
+        registrar: &mut dyn Registrar,
+    ) -> Result<JoinReply, Later> {
         let state = std::mem::replace(&mut self.state, ControllerState::Over);
         let refused = |reason: &str| JoinReply::Refused { reason: reason.to_owned() };
-        match (state, request) {
+        Ok(match (state, request) {
             (ControllerState::Waiting, JoinRequest::Begin { way, role, name, nonce: node_nonce, csr }) => {
                 if node_nonce.len() != 32 || csr.len() > 16 << 10 || name.len() > 255 {
-                    return refused("the request is malformed");
+                    return Ok(refused("the request is malformed"));
                 }
                 match registrar.admit(&way, role, &name) {
                     Err(reason) => JoinReply::Refused { reason },
                     Ok(None) => match registrar.issue(&way, role, &name, &csr) {
                         Ok(identity) => JoinReply::Issued { identity, proof: ByteBuf::new() },
-                        Err(reason) => JoinReply::Refused { reason },
+                        Err(NotIssued::Refused(reason)) => JoinReply::Refused { reason },
+                        Err(NotIssued::Later(after)) => {
+                            self.state = ControllerState::Waiting;
+                            return Err(Later(after));
+                        }
                     },
                     Ok(Some(secret)) => {
                         let transcript = Transcript {
@@ -283,18 +312,22 @@ impl ControllerSide {
             (ControllerState::Challenged(transcript, secret), JoinRequest::Prove { proof }) => {
                 if !transcript.holds(&secret, "node", None, &proof) {
                     registrar.failed(&transcript.way);
-                    return refused("the proof is wrong: another secret, or the connection is tampered with");
+                    return Ok(refused("the proof is wrong: another secret, or the connection is tampered with"));
                 }
                 match registrar.issue(&transcript.way, transcript.role, &transcript.name, &transcript.csr) {
                     Ok(identity) => {
                         let proof = transcript.prove(&secret, "controller", Some(&identity));
                         JoinReply::Issued { identity, proof }
                     }
-                    Err(reason) => JoinReply::Refused { reason },
+                    Err(NotIssued::Refused(reason)) => JoinReply::Refused { reason },
+                    Err(NotIssued::Later(after)) => {
+                        self.state = ControllerState::Challenged(transcript, secret);
+                        return Err(Later(after));
+                    }
                 }
             }
             _ => refused("the messages come in the wrong order"),
-        }
+        })
     }
 }
 
@@ -308,6 +341,8 @@ mod tests {
         secret: Option<Secret>,
         failed: usize,
         issued: usize,
+        /// So often it is to be asked again.
+        later: usize,
     }
 
     impl Registrar for Book {
@@ -321,7 +356,11 @@ mod tests {
         fn failed(&mut self, _way: &JoinWay) {
             self.failed += 1;
         }
-        fn issue(&mut self, _way: &JoinWay, role: Role, name: &str, _csr: &[u8]) -> Result<IssuedIdentity, String> {
+        fn issue(&mut self, _way: &JoinWay, role: Role, name: &str, _csr: &[u8]) -> Result<IssuedIdentity, NotIssued> {
+            if let Some(left) = self.later.checked_sub(1) {
+                self.later = left;
+                return Err(NotIssued::Later(Duration::from_secs(3)));
+            }
             self.issued += 1;
             Ok(IssuedIdentity {
                 cluster: "c1".into(),
@@ -346,7 +385,12 @@ mod tests {
         let (mut node, mut request) = node;
         let mut controller = ControllerSide::new(controller_binding);
         loop {
-            let mut reply = controller.handle(request, [6; 32], book);
+            let mut reply = loop {
+                match controller.handle(request.clone(), [6; 32], book) {
+                    Ok(reply) => break reply,
+                    Err(Later(after)) => assert_eq!(after, Duration::from_secs(3)),
+                }
+            };
             meddle(&mut reply);
             match node.handle(reply)? {
                 NodeStep::Send(next) => request = next,
@@ -361,6 +405,14 @@ mod tests {
         let identity = run(node([7; 32], [1; 32], "n1"), [1; 32], &mut book, |_| {}).unwrap();
         assert_eq!(identity.certificate, "certificate of node n1");
         assert_eq!((book.issued, book.failed), (1, 0));
+    }
+
+    #[test]
+    fn a_proof_that_cannot_be_answered_yet_is_one_still() {
+        let mut book = Book { secret: Some([7; 32]), later: 2, ..Book::default() };
+        let identity = run(node([7; 32], [1; 32], "n1"), [1; 32], &mut book, |_| {}).unwrap();
+        assert_eq!(identity.certificate, "certificate of node n1");
+        assert_eq!((book.issued, book.failed, book.later), (1, 0, 0));
     }
 
     #[test]
@@ -399,10 +451,10 @@ mod tests {
         assert!(error.to_string().contains("not a node of this cluster"), "{error}");
         let mut controller = ControllerSide::new([1; 32]);
         let reply = controller.handle(JoinRequest::Prove { proof: ByteBuf::new() }, [6; 32], &mut book);
-        assert!(matches!(reply, JoinReply::Refused { .. }));
+        assert!(matches!(reply, Ok(JoinReply::Refused { .. })));
         assert!(controller.is_over());
         let (_, begin) = node([7; 32], [1; 32], "n1");
-        assert!(matches!(controller.handle(begin, [6; 32], &mut book), JoinReply::Refused { .. }));
+        assert!(matches!(controller.handle(begin, [6; 32], &mut book), Ok(JoinReply::Refused { .. })));
         assert_eq!(book.issued, 0);
     }
 
@@ -437,7 +489,7 @@ mod tests {
             nonce: ByteBuf::from([0; 32]),
             csr: ByteBuf::new(),
         };
-        assert!(matches!(controller.handle(begin, [6; 32], &mut book), JoinReply::Issued { .. }));
+        assert!(matches!(controller.handle(begin, [6; 32], &mut book), Ok(JoinReply::Issued { .. })));
         assert!(controller.is_over());
     }
 }

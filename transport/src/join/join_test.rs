@@ -4,12 +4,15 @@
 use super::*;
 use crate::{
     DoorListener, Endpoint, EndpointOptions, ExpectPeer, IdentityStore, LinkKind,
-    identity::{Role, files},
+    identity::{CertAuthority, Change, Keep, KeepError, Role, files, keep::InFolder},
     testing::{Cluster, Folder},
 };
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -24,7 +27,16 @@ struct Site {
 }
 
 fn site() -> Site {
-    let cluster = Cluster::new("c1");
+    site_kept_by(None)
+}
+
+/// From its start on changes of the authority are kept by that.
+fn site_kept_by(keep: Option<Arc<dyn Keep>>) -> Site {
+    let mut cluster = Cluster::new("c1");
+    let controller = cluster.controller();
+    if let Some(keep) = keep {
+        cluster.authority = Arc::new(CertAuthority::open(cluster.authority.folder()).unwrap().kept_by(keep));
+    }
     let key = cluster.folder.path().join("site.key");
     files::write_whole(&key, &[9; 64], files::PRIVATE).unwrap();
     let server = JoinServer::new(Arc::clone(&cluster.authority)).unwrap().with_shared_key(&key).with_names(|name| {
@@ -32,7 +44,7 @@ fn site() -> Site {
     });
     let server = Arc::new(server);
     let options = EndpointOptions { join: Some(Arc::clone(&server)), ..EndpointOptions::default() };
-    let endpoint = Endpoint::bind_with(([127, 0, 0, 1], 0).into(), cluster.controller(), options).unwrap();
+    let endpoint = Endpoint::bind_with(([127, 0, 0, 1], 0).into(), controller, options).unwrap();
     let address = endpoint.local_addr().to_string();
     Site { cluster, server, endpoint, address, key }
 }
@@ -70,6 +82,60 @@ async fn a_node_that_comes_before_the_controller_can_serve_it_joins_as_soon_as_i
     }
     set_ready.send(true).unwrap();
     assert_eq!(joining.await.unwrap().identity().name, "n1");
+}
+
+/// Keeps what it is asked to, and waits for the test each time.
+struct Gate(tokio::sync::mpsc::UnboundedSender<std::sync::mpsc::Sender<()>>);
+
+impl Keep for Gate {
+    fn keep(&self, changes: Vec<Change>) -> Result<(), IdentityError> {
+        let (open, opened) = std::sync::mpsc::channel();
+        self.0.send(open).unwrap();
+        opened.recv().unwrap();
+        InFolder.keep(changes)
+    }
+}
+
+/// On one thread: it would never be done if that waited for what is kept.
+#[tokio::test]
+async fn others_are_served_while_a_certificate_is_kept() {
+    let (waits, mut kept) = tokio::sync::mpsc::unbounded_channel();
+    let (site, folder) = (site_kept_by(Some(Arc::new(Gate(waits)))), Folder::new());
+    let mut joining = Box::pin(join_with_shared_key(&site.address, &site.key, "n1", folder.path()));
+    let gate = tokio::select! {
+        outcome = &mut joining => panic!("{:?}", outcome.map(|_| ())),
+        gate = kept.recv() => gate.unwrap(),
+    };
+    let error = join_with_shared_key(&site.address, &site.key, "stranger", &folder.path().join("s")).await.unwrap_err();
+    assert!(error.to_string().contains("is not a node of this cluster"), "{error}");
+    gate.send(()).unwrap();
+    assert_eq!(joining.await.unwrap().identity().name, "n1");
+}
+
+/// Keeps the last of so many changes that it is asked for.
+struct Busy(AtomicUsize, Duration);
+
+impl Keep for Busy {
+    fn keep(&self, changes: Vec<Change>) -> Result<(), IdentityError> {
+        match self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => Err(KeepError::Later { after: self.1 }.into()),
+            Err(_) => InFolder.keep(changes),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_joins_waits_for_a_log_that_is_busy_and_is_told_where_that_takes_too_long() {
+    let busy = Arc::new(Busy(AtomicUsize::new(3), Duration::from_millis(1)));
+    let (site, folder) = (site_kept_by(Some(Arc::clone(&busy) as _)), Folder::new());
+    let identity = join_with_shared_key(&site.address, &site.key, "n1", &folder.path().join("n1")).await.unwrap();
+    is_member(&site, identity, "n1").await;
+    busy.0.store(3, Relaxed);
+    through_door(&site, folder.path(), "n2").await.unwrap();
+    assert_eq!(busy.0.load(Relaxed), 0, "each was tried");
+    let site = site_kept_by(Some(Arc::new(Busy(AtomicUsize::new(1), Duration::from_secs(60)))));
+    let error = join_with_shared_key(&site.address, &site.key, "n3", &folder.path().join("n3")).await.unwrap_err();
+    assert!(error.to_string().contains("try again in 60 s"), "{error}");
 }
 
 #[tokio::test]

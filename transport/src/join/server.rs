@@ -5,7 +5,8 @@ use super::{
     JoinError,
     client::read_shared_key,
     exchange::{
-        BINDING_LABEL, Binding, ControllerSide, IssuedIdentity, JoinReply, JoinRequest, JoinWay, Registrar, Secret,
+        BINDING_LABEL, Binding, ControllerSide, IssuedIdentity, JoinReply, JoinRequest, JoinWay, Later, NotIssued,
+        Registrar, Secret,
     },
     token::{Token, TokenBook},
 };
@@ -14,7 +15,8 @@ use crate::{
     door::DoorConn,
     error::LinkError,
     identity::{
-        CertAuthority, Change, IdentityError, Role, authority::key_of_request, files, invalid, signing::random,
+        CertAuthority, Change, IdentityError, KeepError, Role, authority::key_of_request, files, invalid,
+        signing::random,
     },
     link::{Receiver, Sender, over_classes},
     quic::greeting::Greeted,
@@ -32,6 +34,9 @@ use tokio::{sync::watch, time::timeout};
 const TOKENS_FILE: &str = "join-tokens";
 /// Time for one node to join.
 const JOIN_TIME: Duration = Duration::from_secs(10);
+
+/// Nothing is tried again later than this, so that the answer comes in that time.
+const LAST_TRY: Duration = Duration::from_secs(8);
 
 type NameRule = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
@@ -110,7 +115,7 @@ impl JoinServer {
         }
     }
 
-    /// Makes a one-time token, for one node where that is said: the text to carry to it. Kept on disk before it is returned.
+    /// Makes a one-time token, for one node where that is said: the text to carry to it. Kept before it is returned; blocks until then.
     pub fn create_token(&self, lifetime: Duration, only: Option<&str>) -> Result<String, IdentityError> {
         let token = Token::new(random()?, random()?, self.authority.fingerprint());
         self.change_tokens(|book| book.add(&token, only, lifetime, SystemTime::now()))?
@@ -130,7 +135,7 @@ impl JoinServer {
     }
 
     /// Serves a connection of kind `Join` at the controller's door; who is there, the kernel says.
-    pub async fn serve_door(&self, conn: DoorConn) -> Result<(), JoinError> {
+    pub async fn serve_door(self: &Arc<Self>, conn: DoorConn) -> Result<(), JoinError> {
         let peer = format!("uid {} (pid {})", conn.peer.uid, conn.peer.pid);
         let uid = conn.peer.uid;
         let (sender, receiver) = conn.split();
@@ -139,7 +144,7 @@ impl JoinServer {
 
     /// Serves a QUIC connection of kind `Join`.
     pub(crate) async fn serve_connection(
-        &self,
+        self: &Arc<Self>,
         connection: quinn::Connection,
         greeted: Greeted,
         peer: &str,
@@ -160,7 +165,7 @@ impl JoinServer {
     }
 
     async fn serve(
-        &self,
+        self: &Arc<Self>,
         sender: Sender<JoinReply>,
         mut receiver: Receiver<JoinRequest>,
         binding: Binding,
@@ -169,11 +174,32 @@ impl JoinServer {
     ) -> Result<(), JoinError> {
         self.is_ready().await;
         let mut conversation = ControllerSide::new(binding);
-        let mut desk = Desk { server: self, door_uid };
+        let until = Instant::now() + LAST_TRY;
         let talk = async {
             while !conversation.is_over() {
                 let Some(request) = receiver.recv().await? else { return Ok(()) };
-                let reply = conversation.handle(request.msg, random()?, &mut desk);
+                let reply = loop {
+                    let (nonce, server, request) = (random()?, Arc::clone(self), request.msg.clone());
+                    // Not on a thread that serves others: what is issued is kept first.
+                    let handling = tokio::task::spawn_blocking(move || {
+                        let mut desk = Desk { server: &server, door_uid };
+                        let reply = conversation.handle(request, nonce, &mut desk);
+                        (conversation, reply)
+                    });
+                    let answer;
+                    (conversation, answer) = handling.await.map_err(|e| invalid("join", e))?;
+                    match answer {
+                        Ok(reply) => break reply,
+                        // The node waits as long.
+                        Err(Later(after)) if Instant::now() + after < until => tokio::time::sleep(after).await,
+                        Err(Later(after)) => {
+                            let later = KeepError::Later { after };
+                            break JoinReply::Refused {
+                                reason: format!("the certificate could not be issued: {later}"),
+                            };
+                        }
+                    }
+                };
                 let refused = if let JoinReply::Refused { reason } = &reply { Some(reason.clone()) } else { None };
                 if let JoinReply::Issued { identity, .. } = &reply {
                     tracing::info!(%peer, cluster = %identity.cluster, "node.joined");
@@ -244,10 +270,13 @@ impl Registrar for Desk<'_> {
         }
     }
 
-    fn issue(&mut self, way: &JoinWay, role: Role, name: &str, csr: &[u8]) -> Result<IssuedIdentity, String> {
+    fn issue(&mut self, way: &JoinWay, role: Role, name: &str, csr: &[u8]) -> Result<IssuedIdentity, NotIssued> {
         let failed = |error: IdentityError| {
+            if let IdentityError::Keep(KeepError::Later { after }) = error {
+                return NotIssued::Later(after);
+            }
             tracing::error!(%error, name, "node.join issue");
-            format!("the certificate could not be issued: {error}")
+            NotIssued::Refused(format!("the certificate could not be issued: {error}"))
         };
         let authority = &self.server.authority;
         // The key, not the request: a signature of one request made twice differs.
