@@ -10,6 +10,10 @@ use super::{
 use garrick_actors::node_agent::{AgentInput, PrepareFailure, RunKey, StartOrder};
 use garrick_model::{messages::stepd::StepdReport, state::JobState, time::Timestamp};
 
+/// A shepherd that says nothing is waited for so long: the idle limit of its link and `SHEPHERD_AWAY_LIMIT` of `stepd`, in
+/// milliseconds.
+const SILENT_MS: u64 = 40_000;
+
 impl World {
     /// Prolog and folder are done: a `stepd` starts, or not.
     pub(super) fn prepared(&mut self, node: usize, life: u64, launch: Launch) {
@@ -125,9 +129,16 @@ impl World {
 
     /// The process lives on and does nothing more.
     pub(super) fn hang_stepd(&mut self, node: usize, run: RunKey) {
-        if let Some(stepd) = self.stepd(node, run) {
-            stepd.hung = true;
+        let Some(stepd) = self.stepd(node, run) else { return };
+        stepd.hung = true;
+        if let Some(manager) = stepd.launch.manager.as_deref().and_then(machine_of) {
+            self.wait_for_silent(manager, run, node);
         }
+    }
+
+    /// The link to a shepherd that hangs is given up after a while, as the step manager's shell does.
+    fn wait_for_silent(&mut self, manager: usize, run: RunKey, node: usize) {
+        self.after(SILENT_MS, Happening::Stepd(manager, run, ToStepd::PeerSilent(node)));
     }
 
     /// Does the run's step manager hang?
@@ -235,6 +246,9 @@ impl World {
             if let Some(crew) = self.crews.get(&run) {
                 let (misses, begun) = (dead && !crew.has_lost(other), crew.had_shepherd(other));
                 again |= misses;
+                if self.hangs(other, run) {
+                    self.wait_for_silent(node, run, other);
+                }
                 if misses {
                     self.ledger.counts.add(if begun { "shepherd asked for again" } else { "shepherd asked for anew" });
                     self.ask_for_shepherd(node, other, &launch, begun);

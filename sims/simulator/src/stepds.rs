@@ -39,6 +39,8 @@ pub(super) enum ToStepd {
     ManagerEnds,
     /// This other node's part is lost or did not start.
     PeerLost(usize),
+    /// This other node's part has said nothing for as long as it is waited for.
+    PeerSilent(usize),
     /// It asks the agents of the run's other nodes for their parts, as one does that was started again.
     LookForPeers,
 }
@@ -173,7 +175,7 @@ impl World {
             ToStepd::LookForPeers => self.look_for_peers(node, run),
             ToStepd::PeerLost(_) if batch_host => self.end_run(node, run, JobState::NodeFail, Reason::NodeDown),
             ToStepd::ManagerEnds | ToStepd::Agent(NodeToStepd::EndJob { .. }) => self.leave(node, run),
-            ToStepd::PeerLost(_) | ToStepd::Agent(_) => {}
+            ToStepd::PeerLost(_) | ToStepd::PeerSilent(_) | ToStepd::Agent(_) => {}
         }
     }
 
@@ -198,6 +200,16 @@ impl World {
                     company.lose(slot);
                 }
             }),
+            ToStepd::PeerSilent(other) if self.hangs(other, run) => self.with_crew(run, other, |company, slot| {
+                let (lost, away) = (company.nodes[slot].lost, company.nodes[slot].away);
+                if !lost && !away {
+                    company.away(slot);
+                }
+                if !lost {
+                    company.give_up(slot);
+                }
+            }),
+            ToStepd::PeerSilent(_) => {}
             ToStepd::LookForPeers => self.look_for_peers(node, run),
             // Its step manager has a timer of its own.
             ToStepd::ManagerEnds | ToStepd::LimitOver => {}
