@@ -9,11 +9,10 @@
 use super::{
     bounds::Quota,
     facts::{ClusterView, Policy},
-    kept::Kept,
     messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
     obstacle::{Obstacle, Waits},
     plan::Plan,
-    planning::{Considered, Made, Planning, Way, anybody_waits},
+    planning::{Considered, Made, Outline, Planning, Way, anybody_waits},
     priority,
     turns::{self, Turns},
 };
@@ -91,7 +90,7 @@ pub struct SchedulerCore {
     ranking: Option<Ranking>,
     last_pass: Duration,
     /// The last plan, where it is repaired.
-    kept: Option<Kept>,
+    kept: Option<Outline>,
     /// When that one is made anew because a repair left something out.
     stale_until: Option<Timestamp>,
     /// What keeps those waiting who have room reserved.
@@ -235,9 +234,9 @@ impl SchedulerCore {
         let view = if anybody_waits(&view) { self.within_quota(view, now) } else { view };
         // A new one where it takes long is kept.
         let keeps = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
-        let kept = self.kept.take().filter(|kept| !self.wait_anew(kept, began).is_zero());
+        let repairs = self.kept.take().is_some_and(|kept| !self.wait_anew(kept, began).is_zero());
         self.course = Some(Course::Planning(Box::new(Making { now, began, ranked, turns, names })));
-        out.push(Effect::Do(SchedulerErrand::Plan(Box::new(Planning { view, now, kept, keeps }))));
+        out.push(Effect::Do(SchedulerErrand::Plan(Box::new(Planning { view, now, repairs, keeps }))));
     }
 
     /// Tells what came of it.
@@ -254,7 +253,7 @@ impl SchedulerCore {
             self.kept = None;
             (plan, considered) = (Plan { truncated: true, ..Plan::default() }, Vec::new());
         }
-        let stale = self.kept.as_ref().filter(|kept| kept.is_stale());
+        let stale = self.kept.filter(|kept| kept.stale);
         self.stale_until = stale.map(|kept| now.plus(self.wait_anew(kept, at)));
         self.last_pass = at.saturating_sub(began);
         tracing::debug!(
@@ -356,9 +355,9 @@ impl SchedulerCore {
 
     /// How long until a new plan is due: sooner where a repair left something out, but never so that most of the time goes
     /// there.
-    fn wait_anew(&self, kept: &Kept, clock: Duration) -> Duration {
+    fn wait_anew(&self, kept: Outline, clock: Duration) -> Duration {
         let Some((at, took)) = self.anew else { return Duration::ZERO };
-        let wait = if kept.is_stale() { took * 2 } else { self.interval().max(took * 2) };
+        let wait = if kept.stale { took * 2 } else { self.interval().max(took * 2) };
         wait.saturating_sub(clock.saturating_sub(at))
     }
 
@@ -400,8 +399,8 @@ impl SchedulerCore {
 
     fn after_pass(&mut self, now: Timestamp, out: &mut Out<Self>) {
         out.push(Effect::ClearTimer(SchedulerTimer::Patience));
-        if let Some(kept) = &self.kept {
-            let start = kept.next_start().map_or(LONGEST_TIMER, |at| at.since(now));
+        if let Some(kept) = self.kept {
+            let start = kept.next_start.map_or(LONGEST_TIMER, |at| at.since(now));
             let anew = self.stale_until.map_or_else(|| self.interval(), |at| at.since(now));
             set(SchedulerTimer::Kept, now.plus(self.soonest(start.min(anew))), out);
         }

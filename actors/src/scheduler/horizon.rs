@@ -16,7 +16,7 @@ use garrick_model::{
     view::NodeView,
 };
 use rustc_hash::FxHashMap;
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 mod alter;
 mod openings;
@@ -63,7 +63,7 @@ struct Kind {
 #[derive(Clone, Debug)]
 struct Class {
     kind: u32,
-    steps: Arc<[Step]>,
+    steps: Rc<[Step]>,
     /// Of the same steps.
     brief: Box<[Brief]>,
     members: BTreeSet<u32>,
@@ -80,7 +80,7 @@ struct Index {
     room: Room,
     length: Duration,
     /// In parts, of which copies of the picture copy what they change.
-    slots: Vec<Arc<Vec<Vec<u32>>>>,
+    slots: Vec<Rc<Vec<Vec<u32>>>>,
 }
 
 /// Length of a slot, milliseconds, and how many there are: four weeks, and all that is later.
@@ -129,7 +129,7 @@ pub struct Horizon {
     kinds: Vec<Kind>,
     classes: Vec<Class>,
     class_of: Vec<u32>,
-    known: FxHashMap<(u32, Arc<[Step]>), u32>,
+    known: FxHashMap<(u32, Rc<[Step]>), u32>,
     vacant: Vec<u32>,
     search: u32,
     found: Vec<Found>,
@@ -219,8 +219,8 @@ impl Horizon {
     }
 
     fn class(&mut self, kind: u32, steps: &[Step]) -> u32 {
-        let steps: Arc<[Step]> = Arc::from(steps);
-        if let Some(class) = self.known.get(&(kind, Arc::clone(&steps))) {
+        let steps: Rc<[Step]> = Rc::from(steps);
+        if let Some(class) = self.known.get(&(kind, Rc::clone(&steps))) {
             return *class;
         }
         let brief: Box<[Brief]> = steps.iter().map(Brief::of).collect();
@@ -228,7 +228,7 @@ impl Horizon {
         let slots: Vec<u16> = of_kind.indexes.iter().map(|index| index.slot(&brief, self.origin)).collect();
         let class = Class {
             kind,
-            steps: Arc::clone(&steps),
+            steps: Rc::clone(&steps),
             brief,
             members: BTreeSet::new(),
             slots: slots.clone(),
@@ -363,7 +363,7 @@ impl Together {
 
 impl Index {
     fn new(room: Room, length: Duration) -> Self {
-        let none = Arc::new(vec![Vec::new(); PART]);
+        let none = Rc::new(vec![Vec::new(); PART]);
         Self { room, length, slots: std::iter::repeat_n(none, PARTS).collect() }
     }
 
@@ -372,7 +372,7 @@ impl Index {
     }
 
     fn at(&mut self, slot: u16) -> &mut Vec<u32> {
-        &mut Arc::make_mut(&mut self.slots[usize::from(slot) / PART])[usize::from(slot) % PART]
+        &mut Rc::make_mut(&mut self.slots[usize::from(slot) / PART])[usize::from(slot) % PART]
     }
 
     /// Where a class with these steps belongs.

@@ -7,6 +7,7 @@ use super::{
     core::SchedulerCore,
     facts::{ClusterView, Policy},
     fixtures::{cluster, hold, job, node, spec},
+    kept::Kept,
     messages::{Picture, SchedulerEffect, SchedulerErrand, SchedulerInput, SchedulerTimer, Seen},
     plan_test::NOW,
     planning::Planning,
@@ -34,6 +35,7 @@ struct Stage {
     shown: Vec<Arc<JobView>>,
     config: Arc<Config>,
     now: Timestamp,
+    kept: Option<Kept>,
 }
 
 impl Stage {
@@ -48,6 +50,7 @@ impl Stage {
             shown: Vec::new(),
             config,
             now: NOW,
+            kept: None,
         }
     }
 
@@ -91,7 +94,7 @@ impl Stage {
             self.clock.set(self.clock.get() + self.step);
             self.clock.get()
         };
-        let made = planning.make(&clock, &|job| self.shown.iter().find(|view| view.id == job).cloned());
+        let made = planning.make(&mut self.kept, &clock, &|job| self.shown.iter().find(|view| view.id == job).cloned());
         self.tell(SchedulerInput::Planned { made: Box::new(made), reservations: self.reservations })
     }
 

@@ -1,5 +1,5 @@
 //! The making of a plan, apart from all that the scheduler remembers: it may take long, and nothing is decided in it that is
-//! not in what it is made from.
+//! not in what it is made from. A plan that is kept stays where plans are made; the scheduler knows its outline.
 
 use super::{
     facts::ClusterView,
@@ -20,8 +20,8 @@ pub struct Planning {
     pub view: ClusterView,
     /// When they were so.
     pub now: Timestamp,
-    /// A plan that is repaired, if it can be.
-    pub kept: Option<Kept>,
+    /// The plan that is kept is repaired, if it can be; otherwise it is given up.
+    pub repairs: bool,
     /// A new plan is kept, if it can be.
     pub keeps: bool,
 }
@@ -62,28 +62,45 @@ pub struct Made {
     pub considered: Vec<Considered>,
     /// How.
     pub way: Way,
-    /// What it takes to repair it.
-    pub kept: Option<Kept>,
+    /// It is kept, and may be repaired.
+    pub kept: Option<Outline>,
     /// When it was done, by the clock that is never set.
     pub at: Duration,
 }
 
+/// What the scheduler knows of a plan that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// See [`Kept::is_stale`].
+    pub stale: bool,
+    /// See [`Kept::next_start`].
+    pub next_start: Option<Timestamp>,
+}
+
 impl Planning {
-    /// Makes the plan. `clock` is never set; `shown` is what a job shows by now.
-    pub fn make(self, clock: &dyn Fn() -> Duration, shown: &dyn Fn(JobId) -> Option<Arc<JobView>>) -> Made {
-        let (mut plan, kept, way) = self.plan(clock);
+    /// Makes the plan. `kept` is the one that was kept, and then this one, if it is. `clock` is never set; `shown` is what a job
+    /// shows by now.
+    pub fn make(
+        self,
+        kept: &mut Option<Kept>,
+        clock: &dyn Fn() -> Duration,
+        shown: &dyn Fn(JobId) -> Option<Arc<JobView>>,
+    ) -> Made {
+        let (mut plan, now_kept, way) = self.plan(kept.take(), clock);
+        *kept = now_kept;
+        let outline = kept.as_ref().map(|kept| Outline { stale: kept.is_stale(), next_start: kept.next_start() });
         let considered = considered(&mut plan, shown);
-        Made { plan, considered, way, kept, at: clock() }
+        Made { plan, considered, way, kept: outline, at: clock() }
     }
 
-    fn plan(self, clock: &dyn Fn() -> Duration) -> (Plan, Option<Kept>, Way) {
-        let Self { view, now, kept, keeps } = self;
+    fn plan(self, kept: Option<Kept>, clock: &dyn Fn() -> Duration) -> (Plan, Option<Kept>, Way) {
+        let Self { view, now, repairs, keeps } = self;
         // Heartbeats change boards too: without anyone waiting there is nothing to plan.
         if !anybody_waits(&view) {
             let resumptions = resume::resumptions(&view, now, &Plan::default(), std::iter::empty());
             return (Plan { resumptions, ..Plan::default() }, None, Way::Idle);
         }
-        let view = match kept {
+        let view = match kept.filter(|_| repairs) {
             Some(kept) => match kept.repair(view, now) {
                 Ok((made, kept)) => {
                     tracing::debug!(stale = kept.is_stale(), "sched.repaired");

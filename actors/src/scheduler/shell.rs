@@ -6,6 +6,7 @@ use super::{
     bounds::Bounds,
     core::SchedulerCore,
     facts::{AllocationUnit, Backfill, ClusterView, Policy},
+    kept::Kept,
     messages::{Picture, SchedulerAsk, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
     picture::{self, People, Shown},
     preempt::PreemptRules,
@@ -42,12 +43,17 @@ const BF_RESOLUTION: Duration = Duration::from_secs(60);
 /// How long a job waits at most while shorter ones are tried before it, unless `bf_patience` (minutes) says otherwise.
 const BF_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// What the shell of the scheduler keeps: when its clock began, which is never set.
-pub struct SchedulerHands(Instant);
+/// What the shell of the scheduler keeps.
+pub struct SchedulerHands {
+    /// When its clock began, which is never set.
+    began: Instant,
+    /// The last plan, where it may be repaired.
+    kept: Option<Kept>,
+}
 
 impl Default for SchedulerHands {
     fn default() -> Self {
-        Self(Instant::now())
+        Self { began: Instant::now(), kept: None }
     }
 }
 
@@ -87,14 +93,15 @@ impl Shell for SchedulerCore {
     }
 
     fn run(&self, hands: &mut SchedulerHands, env: &Env, errand: SchedulerErrand) -> Came<SchedulerInput> {
-        let clock = || hands.0.elapsed();
+        let SchedulerHands { began, kept } = hands;
+        let clock = || began.elapsed();
         match errand {
             SchedulerErrand::Look => {
                 Came::Input(SchedulerInput::Picture(Box::new(picture(self.policy().clone(), env, clock()))))
             }
             SchedulerErrand::Watch(seen) => Came::Later(Box::pin(changed(env.boards.clone(), seen))),
             SchedulerErrand::Plan(planning) => {
-                let made = Box::new(planning.make(&clock, &|job| env.boards.jobs.get(&job)));
+                let made = Box::new(planning.make(kept, &clock, &|job| env.boards.jobs.get(&job)));
                 Came::Input(SchedulerInput::Planned { made, reservations: env.boards.reservations.generation() })
             }
         }

@@ -10,6 +10,7 @@ use garrick_actors::{
     scheduler::{
         core::SchedulerCore,
         facts::Policy,
+        kept::Kept,
         messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
         picture::{self, People, Shown},
         planning::{Planning, Way, anybody_waits},
@@ -35,6 +36,8 @@ pub(super) struct Scheduler {
     watched: Option<Seen>,
     /// What there was to be seen when it looked last.
     look: Option<Look>,
+    /// The last plan, where it may be repaired.
+    kept: Option<Kept>,
     /// A plan is being made from this.
     making: Option<Box<Planning>>,
     /// What others calculate priorities by.
@@ -49,6 +52,7 @@ impl Scheduler {
             shown: Seen::default(),
             watched: None,
             look: None,
+            kept: None,
             making: None,
             rules: None,
             qos: Arc::default(),
@@ -143,7 +147,7 @@ impl World {
         let (began, by_now) = (self.scheduler.look.as_ref()?.began, self.passed());
         let looks = Cell::new(false);
         let clock = || if looks.replace(true) { by_now } else { began };
-        let made = planning.make(&clock, &|job| self.shown_jobs.get(&job).cloned());
+        let made = planning.make(&mut self.scheduler.kept, &clock, &|job| self.shown_jobs.get(&job).cloned());
         match made.way {
             Way::Idle => {}
             Way::Repaired => self.ledger.counts.add("plan repaired"),

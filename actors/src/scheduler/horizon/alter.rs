@@ -3,7 +3,7 @@
 use super::{Horizon, NEVER, Step, index};
 use crate::scheduler::free::{Amount, Free};
 use garrick_model::{resources::CpuSet, time::Timestamp};
-use std::sync::Arc;
+use std::rc::Rc;
 
 impl Horizon {
     /// Takes amounts of nodes, from `from` to `until`.
@@ -51,7 +51,7 @@ impl Horizon {
     /// A class that no node is in any more makes room for another.
     pub(super) fn vacate(&mut self, number: u32) {
         let class = &self.classes[number as usize];
-        if class.members.is_empty() && self.known.remove(&(class.kind, Arc::clone(&class.steps))).is_some() {
+        if class.members.is_empty() && self.known.remove(&(class.kind, Rc::clone(&class.steps))).is_some() {
             self.vacant.push(number);
         }
     }
