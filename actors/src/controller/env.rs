@@ -50,8 +50,8 @@ use garrick_model::{
     view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{
-    Actor, ActorPath, Address, AskError, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError, System,
-    TraceContext,
+    Actor, ActorPath, Address, AskError, Board, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError,
+    System, TraceContext,
 };
 use std::{
     collections::BTreeMap,
@@ -137,15 +137,15 @@ pub struct Env {
     /// Fresh ids.
     pub ids: IdSource,
     queries: AtomicU64,
-    roster: RwLock<Arc<Roster>>,
+    roster: Board<Arc<Roster>>,
     /// What everybody was told of it.
-    told_roster: RwLock<Arc<Roster>>,
+    told_roster: Board<Arc<Roster>>,
     /// As it was read last; the roster follows.
-    file: RwLock<Arc<Config>>,
-    node_site: RwLock<Arc<NodeSite>>,
-    site: RwLock<Arc<JobSite>>,
-    priority: RwLock<Option<Arc<priority::Rules>>>,
-    qos: RwLock<Arc<QosTable>>,
+    file: Board<Arc<Config>>,
+    node_site: Board<Arc<NodeSite>>,
+    site: Board<Arc<JobSite>>,
+    priority: Board<Option<Arc<priority::Rules>>>,
+    qos: Board<Arc<QosTable>>,
     /// Topologies, and the configuration that they were made of.
     topologies: RwLock<Option<(Arc<Config>, Arc<Topologies>)>>,
 }
@@ -167,69 +167,69 @@ impl Env {
             licenses: LicenseOffice::default(),
             ids,
             queries: AtomicU64::new(0),
-            file: RwLock::new(roster.base()),
-            told_roster: RwLock::new(Arc::clone(&roster)),
-            roster: RwLock::new(roster),
-            node_site: RwLock::new(Arc::new(NodeSite::default())),
-            site: RwLock::new(Arc::new(JobSite::default())),
-            priority: RwLock::new(None),
-            qos: RwLock::default(),
+            file: Board::new(roster.base()),
+            told_roster: Board::new(Arc::clone(&roster)),
+            roster: Board::new(roster),
+            node_site: Board::new(Arc::new(NodeSite::default())),
+            site: Board::new(Arc::new(JobSite::default())),
+            priority: Board::new(None),
+            qos: Board::default(),
             topologies: RwLock::new(None),
         }
     }
 
     /// The configuration.
     pub fn config(&self) -> Arc<Config> {
-        self.roster.read().unwrap_or_else(PoisonError::into_inner).config()
+        self.roster.read().config()
     }
 
     /// Which nodes there are.
     pub fn roster(&self) -> Arc<Roster> {
-        Arc::clone(&self.roster.read().unwrap_or_else(PoisonError::into_inner))
+        self.roster.read().value.clone()
     }
 
     /// May a node of this name join the cluster?
     pub fn admits(&self, name: &str) -> Result<(), String> {
-        self.roster.read().unwrap_or_else(PoisonError::into_inner).admits(name)
+        self.roster.read().admits(name)
     }
 
     /// Changes that, and so the configuration. For the roster's owner, who tells everyone.
     pub fn set_roster(&self, roster: Arc<Roster>) {
         let config = roster.config();
-        *self.roster.write().unwrap_or_else(PoisonError::into_inner) = roster;
+        self.roster.publish(roster);
         self.renew_node_site(&config, self.job_site().epoch);
     }
 
     /// The roster of which everybody has been told. For its owner, who goes on from there if it fails before all have been.
     pub fn told_roster(&self) -> Arc<Roster> {
-        Arc::clone(&self.told_roster.read().unwrap_or_else(PoisonError::into_inner))
+        self.told_roster.read().value.clone()
     }
 
     /// Everybody has been told of that. For the roster's owner.
     pub fn set_told_roster(&self, roster: Arc<Roster>) {
-        *self.told_roster.write().unwrap_or_else(PoisonError::into_inner) = roster;
+        self.told_roster.publish(roster);
     }
 
     /// The configuration as it was read last, without nodes that came at run time. The roster is of that one once what follows
     /// from it is saved.
     pub fn config_file(&self) -> Arc<Config> {
-        Arc::clone(&self.file.read().unwrap_or_else(PoisonError::into_inner))
+        self.file.read().value.clone()
     }
 
     /// Changes it. For the roster's owner.
     pub fn set_config_file(&self, config: Arc<Config>) {
-        *self.file.write().unwrap_or_else(PoisonError::into_inner) = config;
+        self.file.publish(config);
     }
 
     /// What holds for nodes now.
     pub fn node_site(&self) -> Arc<NodeSite> {
-        Arc::clone(&self.node_site.read().unwrap_or_else(PoisonError::into_inner))
+        self.node_site.read().value.clone()
     }
 
     /// Makes that of a configuration.
     pub fn renew_node_site(&self, config: &Config, epoch: u64) {
         let site = Arc::new(node_site(config, epoch, &self.ports));
-        *self.node_site.write().unwrap_or_else(PoisonError::into_inner) = site;
+        self.node_site.publish(site);
     }
 
     /// The topologies of the configuration.
@@ -267,7 +267,7 @@ impl Env {
 
     /// What holds for jobs now.
     pub fn job_site(&self) -> Arc<JobSite> {
-        Arc::clone(&self.site.read().unwrap_or_else(PoisonError::into_inner))
+        self.site.read().value.clone()
     }
 
     /// What a configuration makes of it, and who follows the log.
@@ -283,27 +283,27 @@ impl Env {
 
     /// Changes it.
     pub fn set_job_site(&self, site: Arc<JobSite>) {
-        *self.site.write().unwrap_or_else(PoisonError::into_inner) = site;
+        self.site.publish(site);
     }
 
     /// How priorities are calculated, as the scheduler last did; `None`: it did not yet, or they are not.
     pub fn priority_rules(&self) -> Option<Arc<priority::Rules>> {
-        self.priority.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.priority.read().value.clone()
     }
 
     /// Changes that. For the scheduler.
     pub fn set_priority_rules(&self, rules: Option<Arc<priority::Rules>>) {
-        *self.priority.write().unwrap_or_else(PoisonError::into_inner) = rules;
+        self.priority.publish(rules);
     }
 
     /// What is known of QOS. Without an accounting database: nothing.
     pub fn qos(&self) -> Arc<QosTable> {
-        Arc::clone(&self.qos.read().unwrap_or_else(PoisonError::into_inner))
+        self.qos.read().value.clone()
     }
 
     /// Changes that. For the feed of the accounting database.
     pub fn set_qos(&self, table: QosTable) {
-        *self.qos.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        self.qos.publish(Arc::new(table));
     }
 
     /// A number for a question to agents, never used again.
@@ -574,9 +574,4 @@ pub type Saved = Result<Position, AppendError>;
 /// The log's answer; one that does not come is a failure.
 pub fn log_outcome(answer: Result<Saved, AskError>) -> Saved {
     answer.unwrap_or_else(|error| Err(AppendError::Failed(error.to_string())))
-}
-
-/// The log's answer in one word.
-pub fn journal_outcome(answer: Result<Saved, AskError>) -> Result<(), String> {
-    log_outcome(answer).map(drop).map_err(|error| error.to_string())
 }

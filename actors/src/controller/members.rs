@@ -6,7 +6,7 @@ use crate::{
     job::messages::Authority,
     node::shell::{Connected, NodesMsg, connected},
     owner::actor::OwnerMsg,
-    roster::core::RosterAsk,
+    roster::{core::RosterAsk, nodes::reserved},
 };
 use garrick_model::{
     config::Config,
@@ -17,7 +17,7 @@ use garrick_model::{
     refusal::Refusal,
 };
 use garrick_runtime::{Context, ReplyTo};
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// Who waits for an answer of the roster's owner.
 pub enum RosterAsked {
@@ -121,12 +121,7 @@ impl ControllerActor {
                 return;
             }
         };
-        let mut reserved = BTreeMap::new();
-        for (reservation, saved) in self.env.committed.reservations() {
-            for node in saved.nodes {
-                reserved.entry(node).or_insert_with(|| reservation.clone());
-            }
-        }
+        let reserved = reserved(&self.env.committed.reservations());
         self.ask_roster(cx, RosterAsk::Delete { nodes, reserved }, RosterAsked::Answer(Some(replies)));
     }
 

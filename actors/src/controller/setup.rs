@@ -124,8 +124,7 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
     for node in &config.nodes {
         let kept = holds.remove(&node.name).unwrap_or_default();
         let saved = replayed.nodes.get(&node.name).cloned();
-        let settings = NodeSettings { neighbours: roster.neighbours(&node.name), ..node_settings(node) };
-        let core = NodeCore::new(now, settings, env.node_site(), saved, kept);
+        let core = NodeCore::new(now, roster.settings(node), env.node_site(), saved, kept);
         env.nodes.put(&node.name, &core);
         // Boards are filled before anyone can ask; the owners publish over it.
         env.boards.nodes.publish(node.index, Arc::new(core.view()));

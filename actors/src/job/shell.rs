@@ -185,14 +185,6 @@ impl Kind for Jobs {
     const NAME: &'static str = "job";
     const MAILBOX: usize = JOB_MAILBOX;
 
-    fn name(job: &JobId) -> String {
-        job.0.to_string()
-    }
-
-    fn key(name: &str) -> Option<JobId> {
-        name.parse().ok().map(JobId)
-    }
-
     fn all(env: &Env) -> Vec<JobId> {
         env.committed.jobs()
     }

@@ -2,10 +2,10 @@
 
 use super::{
     core::NodeCore,
-    messages::{NodeAsk, NodeErrand, NodeInput, NodeMsg, NodeSettings, NodeTimer, Registration},
+    messages::{NodeAsk, NodeErrand, NodeInput, NodeMsg, NodeTimer, Registration},
 };
 use crate::{
-    controller::{env::Env, ports::AgentLink, setup::node_settings},
+    controller::{env::Env, ports::AgentLink},
     job::messages::{FreshIds, JobInput},
     owner::{
         Letter, Out, Owner,
@@ -158,14 +158,6 @@ impl Kind for Nodes {
     const NAME: &'static str = "node";
     const MAILBOX: usize = NODE_MAILBOX;
 
-    fn name(node: &String) -> String {
-        node.clone()
-    }
-
-    fn key(name: &str) -> Option<String> {
-        Some(name.to_owned())
-    }
-
     fn all(env: &Env) -> Vec<String> {
         env.nodes.names()
     }
@@ -180,8 +172,7 @@ impl Kind for Nodes {
         core.restore(env.committed.node(node));
         let roster = env.roster();
         if let Some(config) = roster.config().node(node) {
-            let settings = NodeSettings { neighbours: roster.neighbours(node), ..node_settings(config) };
-            core.go_by(settings, env.node_site());
+            core.go_by(roster.settings(config), env.node_site());
         }
         Some(core)
     }

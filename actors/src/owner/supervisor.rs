@@ -9,6 +9,7 @@ use super::{
     actor::{Early, OwnerActor, OwnerMsg, Shell},
 };
 use crate::controller::env::{Env, deliver};
+use garrick_model::ids::JobId;
 use garrick_runtime::{
     Actor, ActorPath, Address, ChildEvent, ChildSpec, Context, Message, Placement, Restart, RestartLimits, WhenExceeded,
 };
@@ -20,12 +21,40 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// An input of an owner of that kind.
 pub type InputOf<K> = <<K as Kind>::Owner as Owner>::Input;
 
+/// Which owner of its kind it is.
+pub trait OwnerKey: Clone + Ord + Send + 'static {
+    /// The last part of its path.
+    fn name(&self) -> String;
+    /// That part, read back.
+    fn of_name(name: &str) -> Option<Self>;
+}
+
+impl OwnerKey for String {
+    fn name(&self) -> String {
+        self.clone()
+    }
+
+    fn of_name(name: &str) -> Option<Self> {
+        Some(name.to_owned())
+    }
+}
+
+impl OwnerKey for JobId {
+    fn name(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn of_name(name: &str) -> Option<Self> {
+        name.parse().ok().map(Self)
+    }
+}
+
 /// What owners of one kind are.
 pub trait Kind: Sized + 'static {
     /// Their core.
     type Owner: Shell<Hands: Default>;
     /// Which one.
-    type Key: Clone + Ord + Send + 'static;
+    type Key: OwnerKey;
     /// What comes with the word that one is to live.
     type Seed: Send + 'static;
 
@@ -34,10 +63,6 @@ pub trait Kind: Sized + 'static {
     /// How many messages may wait for one of them.
     const MAILBOX: usize;
 
-    /// The last part of an owner's path.
-    fn name(key: &Self::Key) -> String;
-    /// That part, read back.
-    fn key(name: &str) -> Option<Self::Key>;
     /// All that there is to be owned.
     fn all(env: &Env) -> Vec<Self::Key>;
     /// Is it among that?
@@ -130,11 +155,11 @@ pub struct Supervisor<K: Kind> {
 
 /// The timer of one that failed too often.
 fn retry<K: Kind>(key: &K::Key) -> String {
-    format!("retry {}", K::name(key))
+    format!("retry {}", key.name())
 }
 
 fn key_of<K: Kind>(path: &ActorPath) -> Option<K::Key> {
-    path.as_str().rsplit('/').next().and_then(K::key)
+    path.as_str().rsplit('/').next().and_then(K::Key::of_name)
 }
 
 impl<K: Kind> Supervisor<K> {
@@ -144,7 +169,7 @@ impl<K: Kind> Supervisor<K> {
     }
 
     fn living(cx: &Context<Self>, key: &K::Key) -> Option<Address<OwnerMsg<K::Owner>>> {
-        cx.system().find(&cx.path().child(&K::name(key)))
+        cx.system().find(&cx.path().child(&key.name()))
     }
 
     fn post(&self, cx: &mut Context<Self>, letters: Vec<Letter>) {
@@ -168,7 +193,7 @@ impl<K: Kind> Supervisor<K> {
                 .telling_when_built_anew(move |cx| deliver(cx, &supervisor, SupervisorMsg::BuiltAnew(anew.clone())))
         };
         let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
-        let spec = ChildSpec::new(K::name(key), factory)
+        let spec = ChildSpec::new(key.name(), factory)
             .restart(Restart::OnPanic(limits))
             .placement(K::placement(&self.env, key))
             .mailbox(K::MAILBOX);
@@ -242,7 +267,7 @@ impl<K: Kind> Supervisor<K> {
         if Self::living(cx, &key).is_none() {
             return K::forget(&self.env, &key);
         }
-        let path = cx.path().child(&K::name(&key));
+        let path = cx.path().child(&key.name());
         cx.stop_child(&path);
         self.ending.insert(key, Vec::new());
     }

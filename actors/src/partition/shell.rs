@@ -99,14 +99,6 @@ impl Kind for Partitions {
     const NAME: &'static str = "partition";
     const MAILBOX: usize = PARTITION_MAILBOX;
 
-    fn name(partition: &String) -> String {
-        partition.clone()
-    }
-
-    fn key(name: &str) -> Option<String> {
-        Some(name.to_owned())
-    }
-
     fn all(env: &Env) -> Vec<String> {
         env.config().partitions.iter().map(|partition| partition.name.clone()).collect()
     }

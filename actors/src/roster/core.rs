@@ -3,9 +3,8 @@
 
 use super::nodes::{Roster, Spoken};
 use crate::{
-    controller::{event::ControllerEvent, setup},
+    controller::event::ControllerEvent,
     job::messages::FreshIds,
-    node::messages::NodeSettings,
     owner::{ConfigNews, Effect, Letter, Out, Owner},
 };
 use garrick_model::{
@@ -191,8 +190,14 @@ pub struct RosterCore {
     /// How often nodes were deleted, and for each name at which time last: who was asked before that was asked of another node.
     deletions: u64,
     deleted: BTreeMap<String, u64>,
+    /// Where this life goes on from, until it has begun.
+    left: Option<Left>,
+}
+
+/// What an earlier life left.
+struct Left {
     /// What everybody was told.
-    shown: Arc<Roster>,
+    told: Arc<Roster>,
     /// Nodes that are saved and that the file has now itself.
     of_file: Vec<String>,
 }
@@ -200,10 +205,10 @@ pub struct RosterCore {
 impl RosterCore {
     /// With what is saved, and the nodes of that which the file has now itself ([`Roster::restored`]); it may be ahead of what
     /// everybody was told.
-    pub fn new((saved, of_file): (Roster, Vec<String>), shown: Arc<Roster>, may_be_named: MayBeNamed) -> Self {
-        let roster = Arc::new(saved);
+    pub fn new((saved, of_file): (Roster, Vec<String>), told: Arc<Roster>, may_be_named: MayBeNamed) -> Self {
+        let (roster, left) = (Arc::new(saved), Some(Left { told, of_file }));
         let (waiting, deleted) = (VecDeque::new(), BTreeMap::new());
-        Self { roster, may_be_named, waiting, busy: false, deletions: 0, deleted, shown, of_file }
+        Self { roster, may_be_named, waiting, busy: false, deletions: 0, deleted, left }
     }
 
     /// The roster as it was decided.
@@ -249,10 +254,10 @@ impl RosterCore {
 
     /// Asks the owners of nodes that may go for what the roster knows.
     fn retire(&self, request: u64, names: Vec<String>, reserved: &BTreeMap<String, String>, out: &mut Out<Self>) {
-        let config = self.shown.config();
+        let config = self.roster.config();
         let (mut nodes, mut gone, mut stay) = (Vec::new(), Vec::new(), None);
         for name in names {
-            let may = self.shown.may_go(&name).and_then(|()| match reserved.get(&name) {
+            let may = self.roster.may_go(&name).and_then(|()| match reserved.get(&name) {
                 Some(reservation) => {
                     let said = format!("Requested nodes are busy: {name} is in reservation {reservation}");
                     Err(Refusal::InvalidUpdate(said))
@@ -285,7 +290,7 @@ impl RosterCore {
             Arc::make_mut(&mut self.roster).settle();
             out.extend(difference(&before, &self.roster, &lot.of_file).into_iter().map(Effect::Save));
         }
-        self.tell(lot.read_again, &lot.ends, out);
+        self.tell(&before, lot.read_again, &lot.ends, out);
         out.extend(lot.spared.into_iter().map(|(node, conn)| Effect::Do(RosterErrand::Spare { node, conn })));
         if !lot.gone.is_empty() {
             // Others of these names may be asked now.
@@ -333,10 +338,9 @@ impl RosterCore {
     }
 
     /// Shows what is decided, and tells everyone who goes by it.
-    fn tell(&mut self, read_again: bool, ends: &BTreeMap<String, Option<u64>>, out: &mut Out<Self>) {
-        let before = std::mem::replace(&mut self.shown, Arc::clone(&self.roster));
-        let now = &self.shown;
-        if Arc::ptr_eq(&before, now) && !read_again {
+    fn tell(&self, before: &Arc<Roster>, read_again: bool, ends: &BTreeMap<String, Option<u64>>, out: &mut Out<Self>) {
+        let now = &self.roster;
+        if Arc::ptr_eq(before, now) && !read_again {
             return;
         }
         out.push(Effect::Publish(RosterShown { roster: Arc::clone(now), read_again }));
@@ -351,8 +355,7 @@ impl RosterCore {
         let others = |node: &NodeConfig| before.neighbours(&node.name) != now.neighbours(&node.name);
         let changed = |node: &&NodeConfig| read_again || old.node(&node.name) != Some(*node) || (moved && others(node));
         for node in new.nodes.iter().filter(changed) {
-            let settings = NodeSettings { neighbours: now.neighbours(&node.name), ..setup::node_settings(node) };
-            out.push(Effect::Tell(Letter::News(ConfigNews::Node(Box::new(settings)))));
+            out.push(Effect::Tell(Letter::News(ConfigNews::Node(Box::new(now.settings(node))))));
         }
         for node in old.nodes.iter().filter(|node| new.node(&node.name).is_none()) {
             if let Some(conn) = ends.get(&node.name) {
@@ -378,15 +381,15 @@ impl Owner for RosterCore {
     fn handle(&mut self, _: Timestamp, _: &mut dyn FreshIds, input: RosterInput, out: &mut Out<Self>) {
         match input {
             RosterInput::Begun => {
-                let of_file = std::mem::take(&mut self.of_file);
+                let Some(Left { told, of_file }) = self.left.take() else { return };
                 out.extend(of_file.into_iter().map(|node| Effect::Save(ControllerEvent::node_of_file(node))));
-                let read_again = !Arc::ptr_eq(&self.roster.base(), &self.shown.base());
-                if read_again || self.roster.nodes() != self.shown.nodes() {
-                    self.tell(read_again, &BTreeMap::new(), out);
+                let read_again = !Arc::ptr_eq(&self.roster.base(), &told.base());
+                if read_again || self.roster.nodes() != told.nodes() {
+                    self.tell(&told, read_again, &BTreeMap::new(), out);
                     self.busy = true;
                     out.push(Effect::Do(RosterErrand::Next));
                 } else {
-                    self.roster = Arc::clone(&self.shown);
+                    self.roster = told;
                 }
             }
             RosterInput::Asked { request, ask } => self.asked(request, ask, out),

@@ -1,14 +1,17 @@
 //! Which nodes there are: those of `slurm.conf`, and those that came at run time. Decides who may come and who may go. The
 //! configuration that all others see is made here.
 
+use crate::{controller::setup::node_settings, node::messages::NodeSettings};
 use garrick_model::{
     config::{
-        self, Config, ConfiguredState, DynamicNode, SettingError, Unfit, Whereabouts,
+        self, Config, ConfiguredState, DynamicNode, NodeConfig, SettingError, Unfit, Whereabouts,
         places::{self, Placing},
     },
     messages::node::{Joining, Neighbour},
     refusal::Refusal,
+    reservation::Reservation,
     topology::NamedTopology,
+    view::JobView,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,6 +42,23 @@ const MOST_NEIGHBOURS: usize = 16;
 
 /// Places of nodes that are still spoken of: no other node gets them.
 pub type Spoken = BTreeSet<u32>;
+
+/// Places of nodes in allocations of jobs that are shown, also of those that are over.
+pub fn spoken_of<'v>(jobs: impl IntoIterator<Item = &'v JobView>) -> Spoken {
+    let allocations = jobs.into_iter().filter_map(|job| job.allocation.as_ref());
+    allocations.flat_map(|allocation| allocation.nodes.iter().map(|node| node.index.0)).collect()
+}
+
+/// Nodes in reservations, each with the name of one.
+pub fn reserved(reservations: &BTreeMap<String, Reservation>) -> BTreeMap<String, String> {
+    let mut reserved = BTreeMap::new();
+    for (name, reservation) in reservations {
+        for node in &reservation.nodes {
+            reserved.entry(node.clone()).or_insert_with(|| name.clone());
+        }
+    }
+    reserved
+}
 
 impl Roster {
     /// From a configuration and what the journal says. What does not fit into it is said in the trace. Answers the nodes that
@@ -142,6 +162,11 @@ impl Roster {
             Some(Neighbour { name: name.clone(), address: format!("{}:{}", place.address, place.port) })
         };
         after.chain(before).filter_map(told).take(MOST_NEIGHBOURS).collect()
+    }
+
+    /// What the owner of a node of the configuration is told of it.
+    pub fn settings(&self, node: &NodeConfig) -> NodeSettings {
+        NodeSettings { neighbours: self.neighbours(&node.name), ..node_settings(node) }
     }
 
     /// May a node of this name join the cluster?

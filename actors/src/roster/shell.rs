@@ -2,7 +2,7 @@
 
 use super::{
     core::{RosterAsk, RosterCore, RosterErrand, RosterInput, RosterShown, RosterTimer},
-    nodes::{Roster, Spoken},
+    nodes::{Roster, spoken_of},
 };
 use crate::{
     controller::{agents::say_last, env::Env, ports::AgentLink, setup},
@@ -35,13 +35,6 @@ pub fn actor(env: Arc<Env>) -> OwnerActor<RosterCore> {
         Some(RosterCore::new(saved, env.told_roster(), Arc::new(move |name| host.may_be_named(name))))
     };
     OwnerActor::new(make, RosterHands::default(), env).behind_all_appended(true)
-}
-
-/// Places of nodes in allocations that are shown, also of jobs that are over.
-fn spoken_of(env: &Env) -> Spoken {
-    let jobs = env.boards.jobs.list();
-    let allocations = jobs.iter().filter_map(|job| job.allocation.as_ref());
-    allocations.flat_map(|allocation| allocation.nodes.iter().map(|node| node.index.0)).collect()
 }
 
 /// Nothing is shown in places of nodes that are gone.
@@ -138,7 +131,9 @@ impl Shell for RosterCore {
 
     fn run(&self, ending: &mut RosterHands, env: &Env, errand: RosterErrand) -> Came<RosterInput> {
         match errand {
-            RosterErrand::Look => Came::Input(RosterInput::Seen(spoken_of(env))),
+            RosterErrand::Look => {
+                Came::Input(RosterInput::Seen(spoken_of(env.boards.jobs.list().iter().map(|job| &**job))))
+            }
             RosterErrand::Retire { request, asked, nodes, gone, stay } => {
                 let (links, ending) = (env.links.clone(), Rc::clone(ending));
                 let answers = retire(env.nodes_supervisor(), nodes, (gone, stay));

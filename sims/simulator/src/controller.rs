@@ -94,9 +94,7 @@ impl World {
             let Some(number) = machine_of(&node.name) else { continue };
             let holds = holds.remove(&node.name).unwrap_or_default();
             let saved = replayed.nodes.get(&node.name).cloned();
-            let settings =
-                NodeSettings { neighbours: self.members.shown.neighbours(&node.name), ..setup::node_settings(node) };
-            self.start_node(number, settings, saved, holds);
+            self.start_node(number, self.members.shown.settings(node), saved, holds);
         }
         self.start_partitions();
         self.start_reservations();
@@ -502,10 +500,8 @@ impl World {
         self.unheard.extend(jobs);
         self.owner_does_not_answer(node);
         let (mut out, clock) = (Vec::new(), self.clock());
-        let settings = self.config.node(&self.machines[node].name).map(|node| {
-            let neighbours = self.members.shown.neighbours(&node.name);
-            NodeSettings { neighbours, ..setup::node_settings(node) }
-        });
+        let known = self.config.node(&self.machines[node].name);
+        let settings = known.map(|node| self.members.shown.settings(node));
         let told = settings.as_ref().map(|settings| settings.shape.clone());
         let settings = settings.map(|settings| self.as_owner_has(settings));
         let Some(core) = self.nodes.get_mut(&node) else { return };

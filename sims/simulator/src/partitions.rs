@@ -67,7 +67,7 @@ impl World {
         self.is_shown(|seen| &mut seen.partitions);
     }
 
-    fn partition_core(&self, name: &str) -> Option<PartitionCore> {
+    pub(super) fn partition_core(&self, name: &str) -> Option<PartitionCore> {
         let saved = self.replayed.partitions.get(name).cloned().unwrap_or_default();
         PartitionCore::new(&self.config, name, saved)
     }

@@ -18,15 +18,15 @@ use garrick_actors::{
         record::SavedNode,
     },
     owner::{ConfigNews, EffectOf, Letter, Owner, Stage, Turn, outbox::Outbox, perform},
-    partition::{core::PartitionCore, messages::PartitionInput},
+    partition::messages::PartitionInput,
     roster::{
         core::{RosterAsk, RosterCore, RosterErrand, RosterInput, RosterShown, RosterTimer},
-        nodes::{Roster, Spoken},
+        nodes::{Roster, Spoken, reserved, spoken_of},
     },
     scheduler::{messages::SchedulerInput, shell::policy},
 };
 use garrick_model::{
-    config::{self, Config},
+    config::{self, Config, DynamicNode},
     ids::NodeIndex,
     messages::node::{ControllerToNode, Joining},
     refusal::Refusal,
@@ -101,8 +101,8 @@ fn owner(saved: (Roster, Vec<String>), shown: &Arc<Roster>) -> RosterCore {
 }
 
 impl Members {
-    pub(super) fn new(file: Arc<Config>) -> Self {
-        let (roster, _) = Roster::restored(Arc::clone(&file), BTreeMap::new());
+    pub(super) fn new(file: Arc<Config>, saved: BTreeMap<String, DynamicNode>) -> Self {
+        let (roster, _) = Roster::restored(Arc::clone(&file), saved);
         let shown = Arc::new(roster);
         Self {
             core: owner(((*shown).clone(), Vec::new()), &shown),
@@ -187,12 +187,9 @@ impl World {
     /// The controller has read its file and its journal.
     pub(super) fn start_roster(&mut self) {
         let file = Arc::clone(&self.members.file);
-        let (saved, shapes) = (std::mem::take(&mut self.members.saved), BTreeMap::new());
-        let (roster, _) = Roster::restored(Arc::clone(&file), self.replayed.dynamic_nodes.clone());
-        let shown = Arc::new(roster);
-        let core = owner(((*shown).clone(), Vec::new()), &shown);
-        let read = Arc::clone(&file);
-        self.members = Members { core, shown, read, saved, shapes, told: self.now, ..Members::new(file) };
+        let saved = std::mem::take(&mut self.members.saved);
+        let members = Members::new(file, self.replayed.dynamic_nodes.clone());
+        self.members = Members { saved, told: self.now, ..members };
         self.take_config();
     }
 
@@ -278,8 +275,7 @@ impl World {
         if self.has(Mutation::IndexesAreReusedEarly) {
             return Spoken::new();
         }
-        let allocations = self.shown_jobs.values().filter_map(|job| job.allocation.as_ref());
-        allocations.flat_map(|allocation| allocation.nodes.iter().map(|node| node.index.0)).collect()
+        spoken_of(self.shown_jobs.values().map(|job| &**job))
     }
 
     fn show_roster(&mut self, RosterShown { roster, read_again }: RosterShown) {
@@ -291,8 +287,7 @@ impl World {
             self.ledger.counts.add("configuration read again");
             self.licenses.configure(&config.licenses, &config.hres);
             let shown = |name: &String| {
-                let saved = self.replayed.partitions.get(name).cloned().unwrap_or_default();
-                let mut core = PartitionCore::new(&config, name, saved)?;
+                let mut core = self.partition_core(name)?;
                 core.reconfigure(&config);
                 Some(Arc::new(core.view()))
             };
@@ -444,12 +439,9 @@ impl World {
         if let Err(refusal) = self.members.shown.may_join(&name, &joining) {
             return self.say_last(node, conn, ControllerToNode::Declined(refusal));
         }
-        self.requests += 1;
-        let request = self.requests;
-        self.members.joins.insert(request, (node, registration));
         let (hostname, address) = (name.clone(), format!("10.0.0.{node}"));
-        let ask = RosterAsk::Join { node: name, joining, hostname, address };
-        self.send(Place::Front, Happening::Roster(Box::new(RosterInput::Asked { request, ask })));
+        let request = self.ask_roster(RosterAsk::Join { node: name, joining, hostname, address });
+        self.members.joins.insert(request, (node, registration));
     }
 
     fn roster_answered(&mut self, request: u64, answer: Result<(), Refusal>) {
@@ -521,12 +513,7 @@ impl World {
     pub(super) fn delete_some_node(&mut self) {
         let names: Vec<String> = self.members.shown.nodes().keys().cloned().collect();
         let Some(name) = self.random.pick(&names).cloned() else { return };
-        let mut reserved = BTreeMap::new();
-        for (reservation, saved) in &self.replayed.reservations {
-            for node in &saved.nodes {
-                reserved.entry(node.clone()).or_insert_with(|| reservation.clone());
-            }
-        }
+        let reserved = reserved(&self.replayed.reservations);
         self.ask_roster(RosterAsk::Delete { nodes: vec![name], reserved });
     }
 
@@ -539,10 +526,12 @@ impl World {
         self.ask_roster(RosterAsk::Read(file));
     }
 
-    fn ask_roster(&mut self, ask: RosterAsk) {
+    /// The number of the request.
+    fn ask_roster(&mut self, ask: RosterAsk) -> u64 {
         self.requests += 1;
         let request = self.requests;
         self.send(Place::Front, Happening::Roster(Box::new(RosterInput::Asked { request, ask })));
+        request
     }
 
     /// The owner has heard of a configuration that was read again: it has what it had.

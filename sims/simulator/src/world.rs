@@ -362,7 +362,7 @@ impl World {
             under_way: BTreeMap::new(),
             timers: BTreeMap::new(),
             machines,
-            members: Members::new(Arc::clone(&config)),
+            members: Members::new(Arc::clone(&config), BTreeMap::new()),
             node_site: Arc::default(),
             config,
             partitions,
