@@ -22,11 +22,10 @@ use garrick_actors::controller::{
 use garrick_runtime::ReplyTo;
 use garrick_transport::{
     IdentityError,
-    identity::{Change, Keep, KeepError, fingerprint},
+    identity::{Change, Keep, KeepError, fingerprint, hex},
 };
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, mpsc::channel},
@@ -84,10 +83,7 @@ pub struct Beside {
 }
 
 fn digest_of(bytes: &[u8]) -> String {
-    fingerprint(bytes).iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&fingerprint(bytes))
 }
 
 fn piece_of(bytes: &[u8]) -> Piece {

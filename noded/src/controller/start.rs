@@ -36,6 +36,7 @@ use garrick_model::{
 use garrick_runtime::{Address, System};
 use garrick_transport::{
     CertAuthority, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey, any_address,
+    identity::hex,
 };
 use std::{
     collections::BTreeSet,
@@ -175,7 +176,7 @@ pub fn init(cluster: &Cluster) -> Result<String, ControllerStartError> {
         "cluster {}: certificate authority in {}, fingerprint {}\ncontroller's identity: {}\n",
         cluster.config.cluster_name,
         authority.folder().display(),
-        authority.fingerprint().iter().map(|b| format!("{b:02x}")).collect::<String>(),
+        hex(&authority.fingerprint()),
         identity.identity(),
     ))
 }

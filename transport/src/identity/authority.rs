@@ -428,7 +428,8 @@ pub(crate) fn issued_of(certificate: &[u8]) -> Result<SystemTime, IdentityError>
     Ok(UNIX_EPOCH + Duration::from_secs(seconds) + CLOCK_SLACK)
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Hexadecimal, in small letters.
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

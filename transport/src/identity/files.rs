@@ -47,11 +47,6 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Puts a file in the place of another, for good.
-pub fn rename(from: &Path, to: &Path) -> Result<(), IdentityError> {
-    fs::rename(from, to).and_then(|()| File::open(folder_of(to))?.sync_all()).map_err(failed("replacing", to))
-}
-
 /// Removes a file, for good.
 pub fn remove(path: &Path) -> Result<(), IdentityError> {
     fs::remove_file(path).and_then(|()| File::open(folder_of(path))?.sync_all()).map_err(failed("removing", path))

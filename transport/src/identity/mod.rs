@@ -19,7 +19,7 @@ mod register;
 pub mod signing;
 pub mod store;
 
-pub use authority::{CertAuthority, Rotation, fingerprint, request_for};
+pub use authority::{CertAuthority, Rotation, fingerprint, hex, request_for};
 pub use keep::{Change, Keep, KeepError};
 pub use peer::{ExpectPeer, PeerIdentity, Role, is_name};
 pub use register::Issued;
