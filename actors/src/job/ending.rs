@@ -2,6 +2,7 @@
 
 use super::{
     core::{JobCore, Turn},
+    fencing::GivenUpBy,
     messages::{JobAnswer, JobEffect, JobInput, JobShown, JobTimer},
     record::{Afterwards, EarlierHold, End, Ending, HeldBy, Phase},
     state::{JobEvent, requeues},
@@ -264,7 +265,7 @@ impl JobCore {
         let left: Vec<String> =
             self.record.phase.run().into_iter().flat_map(|run| run.unclean()).map(str::to_owned).collect();
         for node in left {
-            self.leave_unfenced(&node, turn);
+            self.leave_unfenced(&node, GivenUpBy::StepManager, turn);
         }
         self.save(JobEvent::Requeued { sluid, hold, begin, expedited }, turn);
         self.policy_known.clear();

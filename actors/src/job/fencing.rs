@@ -2,10 +2,12 @@
 //! have been started elsewhere; what that is the controller says: with the launch, and whenever it changes. So on a node that
 //! is given up a run ends in time where the node knows that another may follow, and for all that is known goes on for ever
 //! where it does not. Of a job that has such a run nothing is started before that node has said that nothing is left there.
+//! A step manager gives nodes up sooner than the controller does. An expedited job is queued again then, and started when either
+//! the node has said so or the controller has given it up too.
 
 use super::{
     core::{JobCore, Turn},
-    record::Run,
+    record::{Run, Unfenced},
     state::JobEvent,
 };
 use crate::node::messages::NodeInput;
@@ -14,6 +16,16 @@ use garrick_model::{
     messages::node::{ControllerToNode, RequeuePolicy},
     spec::JobKind,
 };
+
+/// Who gave a node of a run up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GivenUpBy {
+    /// After `SlurmdTimeout`, by which time a node that is cut off has ended what may be started elsewhere; or an administrator.
+    Controller,
+    /// The run's step manager, when what ran there had not been heard of for half a minute: the node may have the controller, or
+    /// be cut off from it for no longer than that.
+    StepManager,
+}
 
 impl JobCore {
     /// May another run follow one that is lost with its node? A component goes back to the queue with its leader.
@@ -98,22 +110,34 @@ impl JobCore {
     }
 
     /// A node is given up that has not said that nothing of the run is left there.
-    pub(super) fn leave_unfenced(&mut self, node: &str, turn: &mut Turn<'_>) {
+    pub(super) fn leave_unfenced(&mut self, node: &str, given_up_by: GivenUpBy, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.run() else { return };
         let has_another = self.record.spec.kind == JobKind::Batch || self.het_leader().is_some();
         let open = run.has_node(node) && !run.released.contains(node) && !run.kept.contains(node);
-        let sluid = self.record.sluid;
-        let noted = self.record.unfenced.iter().any(|left| left.sluid == sluid && left.node == node);
-        if has_another && open && !noted && !self.ends_when_cut_off(run, node) {
-            self.save(JobEvent::Unfenced { node: node.to_owned() }, turn);
+        let noted = self.unfenced(node, self.record.sluid).is_some();
+        let ends_when_cut_off = self.ends_when_cut_off(run, node);
+        let is_over = ends_when_cut_off && given_up_by == GivenUpBy::Controller;
+        if has_another && open && !noted && !is_over {
+            self.save(JobEvent::Unfenced { node: node.to_owned(), ends_when_cut_off }, turn);
         }
+    }
+
+    fn unfenced(&self, node: &str, sluid: Sluid) -> Option<&Unfenced> {
+        self.record.unfenced.iter().find(|left| left.sluid == sluid && left.node == node)
     }
 
     /// Nothing of that run is left on that node, as that says itself.
     pub(super) fn fenced(&mut self, node: &str, sluid: Sluid, turn: &mut Turn<'_>) {
-        if self.record.unfenced.iter().any(|left| left.sluid == sluid && left.node == node) {
+        if self.unfenced(node, sluid).is_some() {
             self.save(JobEvent::Fenced { sluid, node: node.to_owned() }, turn);
             self.check_eligible(turn);
+        }
+    }
+
+    /// The controller gives the node of an earlier run up.
+    pub(super) fn earlier_node_lost(&mut self, node: &str, sluid: Sluid, turn: &mut Turn<'_>) {
+        if self.unfenced(node, sluid).is_some_and(|left| left.ends_when_cut_off) {
+            self.fenced(node, sluid, turn);
         }
     }
 

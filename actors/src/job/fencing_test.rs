@@ -117,7 +117,7 @@ fn a_run_whose_nodes_have_not_heard_that_another_may_follow_is_waited_for() {
     job.released("n0");
     assert_eq!(waits_for(&mut job), CLEANING);
     assert!(!starts(&mut job));
-    assert_eq!(job.core.record().unfenced, [Unfenced { sluid: first, node: "n1".into() }]);
+    assert_eq!(job.core.record().unfenced, [Unfenced { sluid: first, node: "n1".into(), ends_when_cut_off: false }]);
     // It is told to end the run whenever it can be reached, and says so also where it does not know the run.
     let out = job.send(JobInput::Timer(JobTimer::CleanUp));
     assert_eq!(ends(&out), [("n1", first)]);

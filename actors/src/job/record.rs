@@ -355,13 +355,17 @@ pub struct EarlierHold {
     pub parked: bool,
 }
 
-/// A run may go on on a node that was given up: that did not know that it has to end it when it is cut off.
+/// A run may go on on a node that was given up: by the controller, and the node did not know that it has to end it when it is cut
+/// off; or by its step manager, which cannot reach what ran there, and not by the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unfenced {
     /// Which run.
     pub sluid: Sluid,
     /// Where.
     pub node: String,
+    /// The node ends it by itself before the controller gives the node up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends_when_cut_off: bool,
 }
 
 /// An end that was asked for and is under way.

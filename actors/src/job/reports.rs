@@ -4,6 +4,7 @@
 use super::{
     core::{JobCore, Turn},
     ending::end_lost,
+    fencing::GivenUpBy,
     messages::{JobEffect, JobShown, JobTimer},
     record::{Afterwards, EarlierHold, End, HeldBy, Phase},
     state::JobEvent,
@@ -342,7 +343,10 @@ impl JobCore {
                 self.fenced(&node, sluid, turn);
                 self.earlier_released(&node, sluid, &Trouble::default(), turn);
             }
-            (EarlierNews::Lost, Some(false) | None) => self.earlier_released(&node, sluid, &Trouble::default(), turn),
+            (EarlierNews::Lost, Some(false) | None) => {
+                self.earlier_node_lost(&node, sluid, turn);
+                self.earlier_released(&node, sluid, &Trouble::default(), turn);
+            }
             (EarlierNews::Lost, Some(true)) => self.release_earlier(|hold| this(&hold), turn),
         }
     }
@@ -443,7 +447,7 @@ impl JobCore {
 
     pub(super) fn node_lost(&mut self, node: &str, turn: &mut Turn<'_>) {
         self.release_earlier(|hold| hold.kept && hold.node.name == node, turn);
-        self.leave_unfenced(node, turn);
+        self.leave_unfenced(node, GivenUpBy::Controller, turn);
         self.release_node(node, turn);
         // Its step manager, where it lives on, is told with the order to end.
         if self.record.phase.working().is_some_and(|run| run.has_node(node) && !run.lost.contains(node)) {

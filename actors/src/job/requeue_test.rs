@@ -138,18 +138,30 @@ fn the_next_run_takes_over_what_was_kept_and_the_rest_is_given_back() {
     assert_eq!((released(&out), &job.core.record().earlier[..]), (vec![("n0", 7)], &[][..]));
 }
 
-#[test]
-fn a_node_that_only_the_step_manager_gave_up_is_not_waited_for() {
-    let mut job = hurried();
-    let (id, sluid, exit) = (job.core.record().id, job.core.record().sluid, ExitStatus::SUCCESS);
-    let (reason, at) = (Reason::NodeDown, job.now);
-    let (state, lost) = (JobState::NodeFail, vec!["n1".to_owned()]);
+/// Its step manager lost a node, and says that the run is over.
+fn lost_by_step_manager(job: &mut Bench, state: JobState, reason: Reason, node: &str) {
+    let (id, sluid, exit, at) = (job.core.record().id, job.core.record().sluid, ExitStatus::SUCCESS, job.now);
+    let lost = vec![node.to_owned()];
     job.report(
         "n0",
         AgentReport::JobEnded { job: id, sluid, state, reason, exit, derived: exit, at, lost, cause: None },
     );
+}
+
+fn waits(job: &Bench) -> (JobState, Reason, bool) {
+    let view = job.view();
+    (view.state, view.reason, view.eligible)
+}
+
+/// Found by simulation: the node was cut off from the controller as well, so that its part of the run went on beside the next run.
+#[test]
+fn a_node_that_only_the_step_manager_gave_up_is_waited_for_in_the_queue() {
+    let mut job = hurried();
+    let id = job.core.record().id;
+    lost_by_step_manager(&mut job, JobState::NodeFail, Reason::NodeDown, "n1");
     let out = job.released("n0");
-    assert_eq!((kept(&out), job.state()), (vec!["n0"], JobState::Expediting));
+    assert_eq!(kept(&out), ["n0"]);
+    assert_eq!(waits(&job), (JobState::Expediting, Reason::Cleaning, false));
     let holds: Vec<(String, bool)> =
         job.core.record().earlier.iter().map(|h: &EarlierHold| (h.node.name.clone(), h.kept)).collect();
     assert_eq!(holds, [("n0".to_owned(), true), ("n1".to_owned(), false)]);
@@ -159,27 +171,34 @@ fn a_node_that_only_the_step_manager_gave_up_is_not_waited_for() {
     let report = AgentReport::NodeReleased { job: id, sluid: Sluid(7), epilog_failed: None, unkillable: None };
     assert_eq!(released(&job.report("n1", report)), [("n1", 7)]);
     assert_eq!(job.core.record().earlier.len(), 1);
+    assert_eq!(waits(&job), (JobState::Expediting, Reason::None, true));
     assert_eq!(&job.replayed(), job.core.record());
 }
 
-/// Its run is over but for a node that was lost: nobody waits for that one any more, and the order is the last word.
+#[test]
+fn a_node_that_the_step_manager_gave_up_is_not_waited_for_when_the_controller_gives_it_up_too() {
+    let mut job = hurried();
+    lost_by_step_manager(&mut job, JobState::NodeFail, Reason::NodeDown, "n1");
+    job.released("n0");
+    assert_eq!(waits(&job), (JobState::Expediting, Reason::Cleaning, false));
+    job.send(JobInput::NodeLost { node: "n1".to_owned(), sluid: Sluid(7) });
+    assert_eq!(waits(&job), (JobState::Expediting, Reason::None, true));
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+/// Its run is over but for a node that was lost: it goes back to the queue at once, and waits for that node there.
 #[test]
 fn an_expedited_job_that_waits_for_a_lost_node_only_goes_back_at_once_when_told_to() {
     let mut job = hurried();
-    let (id, sluid, exit) = (job.core.record().id, job.core.record().sluid, ExitStatus::SUCCESS);
-    let (reason, at, state) = (Reason::None, job.now, JobState::Completed);
-    let lost = vec!["n1".to_owned()];
-    job.report(
-        "n0",
-        AgentReport::JobEnded { job: id, sluid, state, reason, exit, derived: exit, at, lost, cause: None },
-    );
+    lost_by_step_manager(&mut job, JobState::Completed, Reason::None, "n1");
     job.released("n0");
     assert_eq!((job.state(), job.view().restarts), (JobState::Completing, 0));
     job.order(JobCommand::Requeue { hold: false }).unwrap();
-    assert_eq!((job.state(), job.view().restarts, job.view().eligible), (JobState::Expediting, 1, true));
+    assert_eq!((job.view().restarts, waits(&job)), (1, (JobState::Expediting, Reason::Cleaning, false)));
     // The node comes back without the run, and is given back once.
     let out = job.send(JobInput::RunMissing { node: "n1".to_owned(), sluid: Sluid(7) });
     assert_eq!((released(&out), job.core.record().holds().len()), (vec![("n1", 7)], 0));
+    assert!(job.view().eligible);
     assert_eq!(&job.replayed(), job.core.record());
 }
 

@@ -250,6 +250,9 @@ pub enum JobEvent {
     Unfenced {
         /// Node.
         node: String,
+        /// The node ends it by itself before the controller gives the node up.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ends_when_cut_off: bool,
     },
     /// Nothing of that run is left on that node, which was given up.
     Fenced {
@@ -497,9 +500,10 @@ impl JobRecord {
                 _ => return Err(illegal),
             },
             JobEvent::RequeueSet(policy) => self.working_run().ok_or(illegal)?.requeue = Some(*policy),
-            JobEvent::Unfenced { node } => {
+            JobEvent::Unfenced { node, ends_when_cut_off } => {
                 self.phase.run().ok_or(illegal)?;
-                self.unfenced.push(Unfenced { sluid: self.sluid, node: node.clone() });
+                let (sluid, node, ends_when_cut_off) = (self.sluid, node.clone(), *ends_when_cut_off);
+                self.unfenced.push(Unfenced { sluid, node, ends_when_cut_off });
             }
             JobEvent::Fenced { sluid, node } => {
                 self.unfenced.retain(|left| left.sluid != *sluid || left.node != *node);

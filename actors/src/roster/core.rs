@@ -161,12 +161,19 @@ impl Change {
             Self::Delete { .. } | Self::Place { .. } => false,
         }
     }
+
+    /// Does it take one of these nodes?
+    fn takes(&self, names: &BTreeSet<String>) -> bool {
+        matches!(self, Self::Delete { gone, .. } if gone.iter().any(|(name, _)| names.contains(name)))
+    }
 }
 
 /// What a lot of changes comes to.
 #[derive(Default)]
 struct Lot {
     answers: Vec<(u64, Result<(), Refusal>)>,
+    /// Nodes that agents are told to be.
+    joined: BTreeSet<String>,
     /// Nodes that are deleted.
     gone: BTreeSet<String>,
     /// Connections of their daemons.
@@ -279,8 +286,9 @@ impl RosterCore {
         let before = Arc::clone(&self.roster);
         let mut lot = Lot::default();
         while let Some(change) = self.waiting.pop_front() {
-            // A node of that name is another one, with an owner of its own once the owner of this one has ended.
-            if change.brings(&lot.gone) {
+            // A node of that name is another one, with an owner of its own once the owner of this one has ended. And whoever is
+            // told that it has joined is on disk when it hears so.
+            if change.brings(&lot.gone) || change.takes(&lot.joined) {
                 self.waiting.push_front(change);
                 break;
             }
@@ -307,7 +315,11 @@ impl RosterCore {
             Change::Join { request, node, joining, hostname, address } => {
                 let news = self.roster.joined(&node, &joining, &hostname, &address, spoken);
                 let put = |node| Arc::make_mut(&mut self.roster).put(vec![node]);
-                (request, news.and_then(|news| news.map_or(Ok(()), put)))
+                let answer = news.and_then(|news| news.map_or(Ok(()), put));
+                if answer.is_ok() {
+                    lot.joined.insert(node);
+                }
+                (request, answer)
             }
             Change::Create { request, names, line } => {
                 let may_be_named = &*self.may_be_named;

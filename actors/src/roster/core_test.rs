@@ -222,6 +222,23 @@ fn a_node_goes_when_its_owner_lets_it_go_and_is_another_one_when_it_comes_again(
     assert_eq!(world.saved.len(), 3);
 }
 
+/// Found by simulation: a node that is known said that it joins, and was deleted with the same lot: its agent was told that it has
+/// joined, and there was no such node.
+#[test]
+fn a_node_that_joins_is_there_when_its_agent_hears_so_and_goes_after_that() {
+    let mut world = World::new(SITE);
+    world.join(1, "d1");
+    world.saves();
+    let answers = |story: Vec<String>| story.into_iter().filter(|what| what.ends_with(" ok")).collect::<Vec<_>>();
+    world.delete(4, "d1");
+    // The rest waits until this is saved.
+    world.join(2, "d2");
+    world.join(3, "d1");
+    world.let_go();
+    assert_eq!((answers(world.saves()), world.names().len()), (vec!["2 ok".to_owned(), "3 ok".to_owned()], 3));
+    assert_eq!((answers(world.saves()), world.names().len()), (vec!["4 ok".to_owned()], 2));
+}
+
 #[test]
 fn nodes_in_reservations_stay() {
     let mut world = World::new(SITE);

@@ -146,7 +146,7 @@ fn of_job(event: &JobEvent) -> String {
         }
         JobEvent::Continued { .. } => String::new(),
         JobEvent::RequeueSet(policy) => format!("requeue={} revision={}", u8::from(policy.allowed), policy.revision),
-        JobEvent::Unfenced { node } => format!("node={node}"),
+        JobEvent::Unfenced { node, ends_when_cut_off } => format!("node={node} ends_when_cut_off={ends_when_cut_off}"),
         JobEvent::Fenced { sluid, node } => format!("node={node} sluid={sluid}"),
         JobEvent::Preempted(mark) => format!("by={} then={:?}", mark.by, mark.then),
     }

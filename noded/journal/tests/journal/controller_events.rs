@@ -659,10 +659,10 @@ pub fn fencing() -> Vec<ControllerEvent> {
     let launched = Run { requeue: Some(RequeuePolicy { allowed: false, revision: 0 }), ..run(&["n1", "n2", "n3"]) };
     let then = Afterwards::Requeue { hold: None, delay: true };
     let gone = |node: &str| event(51, JobEvent::NodeReleased { node: node.into(), epilog_failed: false });
-    let unfenced = |node: &str| event(51, JobEvent::Unfenced { node: node.into() });
+    let unfenced = |node: &str| event(51, JobEvent::Unfenced { node: node.into(), ends_when_cut_off: false });
     let tally = StepTally { number: (1 << 32) + 7, ..TALLY };
     let waits = JobRecord {
-        unfenced: vec![Unfenced { sluid: sluid(50), node: "n2".into() }],
+        unfenced: vec![Unfenced { sluid: sluid(50), node: "n2".into(), ends_when_cut_off: false }],
         steps: tally,
         ..record(52, plain_spec())
     };
