@@ -672,6 +672,24 @@ fn a_begin_time_that_is_ahead_again_is_waited_for_again() {
     assert!(out.contains(&JobEffect::SetTimer { timer: JobTimer::Eligible, at: begin }), "{out:?}");
 }
 
+/// Found by simulation: such a job had nothing new to show. It was proposed a start in every plan, and refused each.
+#[test]
+fn a_job_that_is_not_to_start_yet_shows_so_to_whoever_proposes() {
+    let begin = Timestamp::from_secs(1100);
+    let mut job = Bench::with(JobSpec { begin: Some(begin), ..spec() });
+    job.core.record.begin = Some(begin);
+    job.now = begin;
+    job.send(JobInput::Timer(JobTimer::Eligible));
+    job.now = Timestamp::from_secs(1000);
+    let out = job.send(JobInput::Start(Box::new(proposal(7, None, &["n0"]))));
+    let shown = out.iter().find_map(|effect| match effect {
+        JobEffect::Publish(JobShown::View(view)) => Some((view.eligible, view.reason.clone())),
+        _ => None,
+    });
+    assert_eq!(shown, Some((false, Reason::BeginTime)));
+    assert!(out.contains(&JobEffect::SetTimer { timer: JobTimer::Eligible, at: begin }), "{out:?}");
+}
+
 #[test]
 fn recovered_run_waits_for_its_agent_and_goes_on() {
     let job = Bench::running(spec());

@@ -37,6 +37,8 @@ impl JobCore {
             && self.record.resolved.partitions.contains(&proposal.partition)
             && self.is_for_all_of_it(&proposal);
         if !wanted {
+            // Its time had come, and the clock was set back since: whoever proposes goes by what is shown.
+            self.touched |= self.commit.is_none() && !self.is_eligible(turn.now);
             turn.outcome(pass, false);
             return;
         }
