@@ -245,8 +245,11 @@ fn a_node_with_another_configuration_and_one_that_is_removed_under_its_job_are_i
         let line = log.lines().find(|line| line.contains("node.conf_differs")).unwrap_or_default().to_owned();
         line.contains("node=\"n") && line.contains("node_has=") && line.contains("controller_has=")
     });
-    let job = c.run("sbatch", &["-w", "n2", "-o", "/dev/null", "--wrap", "sleep 100000"]).ok().job();
+    let pid = c.work.join("pid");
+    let script = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 100000", pid.display());
+    let job = c.run("sbatch", &["-w", "n2", "-o", "/dev/null", "--wrap", &script]).ok().job();
     c.await_state(&job, "RUNNING");
+    c.await_that("its script runs", || pid.exists());
     // The first node alone stays, whatever lines there are of the others.
     let one = text.replace("n[1-2]", "n1");
     let one: Vec<&str> = one.lines().filter(|line| !line.starts_with("NodeName=n2")).collect();
@@ -260,6 +263,8 @@ fn a_node_with_another_configuration_and_one_that_is_removed_under_its_job_are_i
     c.await_that("so is where the job went", || {
         logged(&c, "slurmctld").contains(&format!("job.requeued job_id={job}"))
     });
+    let process = format!("/proc/{}", std::fs::read_to_string(&pid).unwrap().trim());
+    c.await_that("what ran there has ended", || !std::path::Path::new(&process).exists());
     c.sh(&format!("scancel {job}")).ok();
     // Its daemon is to be seen by what ends the cluster.
     std::fs::write(&path, &text).unwrap();

@@ -42,9 +42,13 @@ enum BackAs {
 /// Has a run ended that its node has and nobody wants any more: the node was lost, and came back with it before its owner
 /// had heard that the run is over.
 pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> Letter {
+    Letter::Node(node, NodeInput::Send(Box::new(end_of_lost(job, sluid))))
+}
+
+/// What the agent is told then.
+pub fn end_of_lost(job: JobId, sluid: Sluid) -> ControllerToNode {
     let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
-    let end = ControllerToNode::EndJob { job, sluid, state, reason, lost: Vec::new() };
-    Letter::Node(node, NodeInput::Send(Box::new(end)))
+    ControllerToNode::EndJob { job, sluid, state, reason, lost: Vec::new() }
 }
 
 impl JobCore {

@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     controller::{env::Env, ports::AgentLink},
-    job::messages::{FreshIds, JobInput},
+    job::{
+        ending::end_of_lost,
+        messages::{FreshIds, JobInput},
+    },
     owner::{
         Letter, Out, Owner,
         actor::{Came, OwnerMsg, Shell},
@@ -210,10 +213,16 @@ impl Kind for Nodes {
         Vec::new()
     }
 
-    /// Its jobs count as lost there.
+    /// Its jobs count as lost there. Its daemon hears so here, from nobody else any more: the runs may follow elsewhere.
     fn ends(env: &Env, node: &String) -> Vec<Letter> {
         let holds = env.nodes.look(node, |core| core.view().holds).unwrap_or_default();
+        let link = env.links.get(node);
         let lost = holds.into_iter().map(|hold| {
+            if let Some((_, link)) = &link
+                && link.send(end_of_lost(hold.job, hold.sluid)).is_err()
+            {
+                tracing::warn!(node, job_id = hold.job.0, "node.end_not_sent");
+            }
             tracing::warn!(
                 node,
                 job_id = hold.job.0,

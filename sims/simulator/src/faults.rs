@@ -249,6 +249,7 @@ impl World {
             Fault::Resume => self.command_some("resume", JobCommand::Resume),
             Fault::Reservation => self.change_some_reservation(),
             Fault::Partition => self.change_some_partition(),
+            Fault::Delete if self.random.one_in_thousand(400) => self.create_some_node(),
             Fault::Delete => self.delete_some_node(),
             Fault::Reconfigure => self.change_file(),
             Fault::Busy => self.busy(node),

@@ -14,6 +14,7 @@ use garrick_actors::{
     controller::{event::ControllerEvent, setup},
     job::messages::JobInput,
     node::{
+        core::NodeCore,
         messages::{NodeInput, NodeSettings, Registration},
         record::SavedNode,
     },
@@ -46,6 +47,8 @@ const LINES: [&str; 3] = [
     "CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=3200 Features=big Gres=gpu:old:2,gpu:new:2,probe:3",
     "CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=800",
 ];
+/// Of nodes that an administrator makes.
+const FUTURE: &str = "State=FUTURE";
 /// A link is closed so long after the last word on it.
 const LAST_WORD_MS: u64 = 5_000;
 /// Whoever goes by the configuration has heard of a new one by then.
@@ -85,6 +88,8 @@ pub(super) struct Gives {
     pub(super) shape: NodeShape,
     /// MiB, of which some may have been given before that was less.
     pub(super) most: u64,
+    /// The same of CPUs.
+    pub(super) most_cpus: u32,
 }
 
 /// A deletion, while owners are asked.
@@ -498,12 +503,15 @@ impl World {
         if self.is_calm() || !self.machines[node].off || self.machines[node].dead {
             return;
         }
-        let line = LINES[self.random.between(0, 2) as usize];
+        let drawn = LINES[self.random.between(0, 2) as usize];
         let port = 6_818;
         let machine = &mut self.machines[node];
-        let Some(shape) = shape_of(&self.members.file, &machine.name, line) else { return };
+        // Who sets a machine up for a node that an administrator made takes one that has as much.
+        let created = self.members.shown.get(&machine.name).filter(|known| known.created);
+        let line = created.map_or(drawn, |known| known.line.trim_end_matches(FUTURE).trim_end()).to_owned();
+        let Some(shape) = shape_of(&self.members.file, &machine.name, &line) else { return };
         machine.facts.shape = shape;
-        machine.joining = Some(Box::new(Joining { line: line.to_owned(), port }));
+        machine.joining = Some(Box::new(Joining { line, port }));
         machine.off = false;
         self.begin_agent(node);
         self.after(50, Happening::Connect(node));
@@ -515,6 +523,16 @@ impl World {
         let Some(name) = self.random.pick(&names).cloned() else { return };
         let reserved = reserved(&self.replayed.reservations);
         self.ask_roster(RosterAsk::Delete { nodes: vec![name], reserved });
+    }
+
+    /// An administrator makes a node whose daemon comes later, or just now.
+    pub(super) fn create_some_node(&mut self) {
+        let later = |machine: &&Machine| machine.off && self.members.file.node(&machine.name).is_none();
+        let names: Vec<String> = self.machines.iter().filter(later).map(|machine| machine.name.clone()).collect();
+        let Some(names) = self.random.pick(&names).cloned() else { return };
+        let line = LINES[self.random.between(0, 2) as usize];
+        self.ledger.counts.add("creation of a node asked for");
+        self.ask_roster(RosterAsk::Create { names, line: format!("{line} {FUTURE}") });
     }
 
     /// An administrator changes the file and has it read.
@@ -550,11 +568,15 @@ impl World {
         match (told, self.members.shapes.get_mut(&node)) {
             (Some(shape), _) => {
                 let most = shape.memory.0.max(held());
-                self.members.shapes.insert(node, Gives { shape, most });
+                let before = self.members.shapes.get(&node).filter(|_| !core.kept().is_empty());
+                let last = core.kept().iter().filter_map(|kept| kept.hold.share.cpus.iter().last()).max();
+                let held = last.map_or(0, |last| last + 1).max(before.map_or(0, |gives| gives.most_cpus));
+                let most_cpus = held.max(shape.cpus);
+                self.members.shapes.insert(node, Gives { shape, most, most_cpus });
             }
             // What a run has in place of another may be the other's again.
-            (None, Some(gives)) if gives.most > gives.shape.memory.0 && core.kept().is_empty() => {
-                gives.most = gives.shape.memory.0;
+            (None, Some(gives)) if core.kept().is_empty() => {
+                (gives.most, gives.most_cpus) = (gives.shape.memory.0, gives.shape.cpus);
             }
             (None, _) => {}
         }
@@ -629,10 +651,13 @@ impl World {
     /// Does every daemon that wants to be a node have one?
     pub(super) fn all_have_joined(&self) -> bool {
         let joined = |node: usize, machine: &Machine| {
+            let is_in_use = |core: &NodeCore| core.view().base == NodeBase::Up;
+            // An administrator made a node of that name while the daemon was starting.
+            let is_another = |core: &NodeCore| machine.facts.shape.cpus != core.settings().shape.cpus;
             machine.joining.is_none()
                 || machine.off
                 || machine.dead
-                || self.nodes.get(&node).is_some_and(|core| core.view().base == NodeBase::Up)
+                || self.nodes.get(&node).is_some_and(|core| is_in_use(core) || is_another(core))
         };
         self.machines.iter().enumerate().all(|(node, machine)| joined(node, machine))
     }

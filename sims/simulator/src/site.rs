@@ -13,6 +13,8 @@ use std::path::Path;
 pub(super) struct Draw {
     /// So much of each node's memory is kept for others than jobs, MiB.
     memory: u32,
+    /// Of small nodes, of which some may be kept from jobs: as many as machines have, or less.
+    cores: u32,
     /// Of small and of big nodes.
     weights: (u32, u32),
     /// Big nodes have a feature more.
@@ -28,11 +30,12 @@ pub(super) struct Draw {
 impl Draw {
     /// As worlds begin.
     pub(super) const FIRST: Self =
-        Self { memory: 0, weights: (1, 1), feature: false, longest_mins: 120, whole_but: 0, age: 1_000 };
+        Self { memory: 0, cores: 4, weights: (1, 1), feature: false, longest_mins: 120, whole_but: 0, age: 1_000 };
 
     pub(super) fn some(random: &mut Random) -> Self {
         Self {
             memory: random.between(0, 2) * 200,
+            cores: random.between(3, 4),
             weights: (random.between(1, 3), random.between(1, 3)),
             feature: random.one_in_thousand(500),
             longest_mins: random.between(1, 4) * 30,
@@ -51,7 +54,7 @@ pub(super) const fn joiners(nodes: u32, mix: &Mix) -> u32 {
 /// short patience so that nodes are lost now and then.
 pub(super) fn config(nodes: u32, mix: &Mix, draw: &Draw) -> Config {
     let (last, half) = (nodes - 1, (nodes - 1) / 2);
-    let Draw { memory, weights, feature, longest_mins, whole_but, age } = *draw;
+    let Draw { memory, cores, weights, feature, longest_mins, whole_but, age } = *draw;
     let (whole, most) = (half.saturating_sub(whole_but), nodes + joiners(nodes, mix));
     let feature = if feature { ",odd" } else { "" };
     let mode = |mode| if mix.preempts { format!("PreemptMode={mode}") } else { String::new() };
@@ -64,7 +67,7 @@ pub(super) fn config(nodes: u32, mix: &Mix, draw: &Draw) -> Config {
     let text = format!(
         "ClusterName=sim\nSlurmctldHost=head\nMaxNodeCount={most}\nLicenses=solver:5,viewer:2\nGresTypes=gpu,probe\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
          SchedulerParameters=sched_min_interval={}{starts}\nSlurmdTimeout={}\nReturnToService=1\nSlurmctldParameters=enable_expedited_requeue\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
-         NodeName=n[0-{half}] CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory={} Weight={} Gres=probe:2\n\
+         NodeName=n[0-{half}] CPUs={} Sockets=1 CoresPerSocket={cores} ThreadsPerCore=2 RealMemory={} Weight={} Gres=probe:2\n\
          NodeName=n[{}-{last}] CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory={} Weight={} Features=big{feature} Gres=gpu:old:2,gpu:new:2,probe:3\n\
          {preempt}\n{}\
          PartitionName=batch Nodes=ALL Default=YES {requeue} GraceTime=20 MaxTime={longest_mins} DefaultTime=20\n\
@@ -74,6 +77,7 @@ pub(super) fn config(nodes: u32, mix: &Mix, draw: &Draw) -> Config {
          PartitionName=urgent Nodes=ALL PriorityTier=10 {off} MaxTime=120 DefaultTime=20\n",
         mix.pass_ms * 1_000,
         PATIENCE.as_secs(),
+        cores * 2,
         1_600 - memory,
         weights.0,
         half + 1,

@@ -444,8 +444,11 @@ impl World {
     /// What a node has to give.
     pub fn shape(&self, node: usize) -> NodeShape {
         let gives = self.members.shapes.get(&node);
-        gives
-            .map_or_else(NodeShape::default, |gives| NodeShape { memory: MemoryMib(gives.most), ..gives.shape.clone() })
+        gives.map_or_else(NodeShape::default, |gives| NodeShape {
+            memory: MemoryMib(gives.most),
+            cpus: gives.most_cpus,
+            ..gives.shape.clone()
+        })
     }
 
     /// What is on machines of runs.
