@@ -425,6 +425,11 @@ impl Env {
                     deliver(cx, &supervisor, JobsMsg::Start { key: job, seed: first });
                 }
             }
+            Letter::Steps(input) => {
+                if let Some(steps) = self.steps() {
+                    deliver(cx, &steps, StepsMsg::Input(input));
+                }
+            }
             Letter::News(news) => self.post_news(cx, news),
         }
     }

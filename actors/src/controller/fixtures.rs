@@ -199,7 +199,8 @@ impl CredentialSigner for PlainSigner {
 /// Of this user the name service has not said yet who it is.
 pub const NOT_YET_KNOWN: u32 = 1999;
 
-struct MadeUpUsers;
+/// Root, alice (1001) and bob (1002).
+pub struct MadeUpUsers;
 
 impl UserDirectory for MadeUpUsers {
     fn user(&self, uid: u32) -> Option<User> {
@@ -283,6 +284,36 @@ impl Host for PlainHost {
     fn identity(&self) -> (String, String) {
         ("head".to_owned(), "0.1.0".to_owned())
     }
+}
+
+/// What an agent of a node of four cores says when it connects.
+pub fn registration(node: &str, conn: u64, runs: Vec<HeldRun>) -> Registration {
+    let facts = NodeFacts {
+        hostname: node.to_owned(),
+        shape: garrick_model::resources::NodeShape {
+            cpus: 4,
+            boards: 1,
+            sockets: 4,
+            cores_per_socket: 1,
+            threads_per_core: 1,
+            memory: garrick_model::resources::MemoryMib(1000),
+            tmp_disk_mib: 0,
+            gres: Vec::new(),
+            reserved_cpus: Default::default(),
+            gpu_cpus: Vec::new(),
+            reserved_memory: Default::default(),
+        },
+        arch: "x86_64".to_owned(),
+        os: "Linux".to_owned(),
+        version: "0.1.0".to_owned(),
+        boot_time: Timestamp(0),
+        agent_start: Timestamp(0),
+        tracking: "process groups".to_owned(),
+        boot_id: None,
+        conf_hash: None,
+    };
+    let load = NodeLoad::default();
+    Registration { conn, facts, runs, released: Vec::new(), incarnation: conn, load }
 }
 
 struct ChannelSink(mpsc::UnboundedSender<CommandReply>);
@@ -547,35 +578,9 @@ impl Agents {
         self.connected.insert(node.to_owned(), conn);
         let heard = self.heard.clone();
         let (sender, mut frames) = mpsc::unbounded_channel();
-        let facts = NodeFacts {
-            hostname: node.to_owned(),
-            shape: garrick_model::resources::NodeShape {
-                cpus: 4,
-                boards: 1,
-                sockets: 4,
-                cores_per_socket: 1,
-                threads_per_core: 1,
-                memory: garrick_model::resources::MemoryMib(1000),
-                tmp_disk_mib: 0,
-                gres: Vec::new(),
-                reserved_cpus: Default::default(),
-                gpu_cpus: Vec::new(),
-                reserved_memory: Default::default(),
-            },
-            arch: "x86_64".to_owned(),
-            os: "Linux".to_owned(),
-            version: "0.1.0".to_owned(),
-            boot_time: Timestamp(0),
-            agent_start: Timestamp(0),
-            tracking: "process groups".to_owned(),
-            boot_id: None,
-            conf_hash: None,
-        };
-        let load = NodeLoad::default();
-        let registration = Registration { conn, facts, runs: held, released: Vec::new(), incarnation: conn, load };
         let message = ControllerMsg::AgentConnected {
             node: node.to_owned(),
-            registration: Box::new(registration),
+            registration: Box::new(registration(node, conn, held)),
             link: Arc::new(Wire(sender)),
             joining,
         };

@@ -2,14 +2,10 @@
 
 use super::{
     env::Saved,
-    members::RosterAsked,
+    front::messages::FrontInput,
     ports::{AgentLink, ReplySink},
-    updates::Update,
 };
-use crate::{
-    job::messages::{Authority, report_name},
-    node::messages::Registration,
-};
+use crate::{job::messages::report_name, node::messages::Registration};
 use garrick_model::{
     config::Config,
     ids::RequestId,
@@ -17,9 +13,8 @@ use garrick_model::{
         command::{Caller, CommandRequest},
         node::{Joining, NodeToController},
     },
-    refusal::Refusal,
 };
-use garrick_runtime::{AskError, Message};
+use garrick_runtime::Message;
 use std::sync::Arc;
 
 /// Messages of the front.
@@ -69,20 +64,8 @@ pub enum ControllerMsg {
         /// Who waits until everybody may see it.
         replies: Option<Box<dyn ReplySink>>,
     },
-    /// What came of a revocation.
-    CertsRevoked {
-        /// Of these nodes.
-        nodes: Vec<String>,
-        /// Who asked for it.
-        by: Authority,
-        /// How many certificates there were.
-        outcome: Result<usize, Refusal>,
-        /// Who waits until the nodes are down.
-        replies: Box<dyn ReplySink>,
-    },
-    /// From itself: a request waits at the turnstile.
-    Serve,
-
+    /// From itself: what came of what it had done.
+    Input(FrontInput),
     /// The log answered for a submission.
     Submitted {
         /// Submission.
@@ -90,22 +73,6 @@ pub enum ControllerMsg {
         /// Outcome.
         result: Saved,
     },
-    /// A job's owner answered a change.
-    JobUpdated {
-        /// The change.
-        update: Box<Update>,
-        /// Answer.
-        answer: Result<Result<(), Refusal>, AskError>,
-    },
-    /// The roster's owner answered.
-    RosterAnswered {
-        /// Who waits.
-        asked: RosterAsked,
-        /// Answer.
-        answer: Result<(), Refusal>,
-    },
-    /// Nodes' features or partitions were changed by their owners.
-    ShapesChanged,
     /// Followers of the log were registered, or unregistered: said by whoever did that, once it is answered.
     FollowersChanged,
     /// A query of agents took too long.
@@ -127,16 +94,12 @@ impl Message for ControllerMsg {
     fn name(&self) -> &'static str {
         match self {
             Self::AgentConnected { .. } => "AgentConnected",
-            Self::RosterAnswered { .. } => "RosterAnswered",
             Self::AgentGone { .. } => "AgentGone",
             Self::AgentMessage { message, .. } => agent_message_name(message),
             Self::Command { request, .. } => request_name(request),
             Self::ConfigChanged { .. } => "ConfigChanged",
-            Self::CertsRevoked { .. } => "CertsRevoked",
-            Self::Serve => "Serve",
+            Self::Input(input) => input.name(),
             Self::Submitted { .. } => "Submitted",
-            Self::JobUpdated { .. } => "JobUpdated",
-            Self::ShapesChanged => "ShapesChanged",
             Self::FollowersChanged => "FollowersChanged",
             Self::QueryTimeout { .. } => "QueryTimeout",
             Self::QueryGone { .. } => "QueryGone",

@@ -4,7 +4,7 @@
 //!
 //! | path | actor | owns |
 //! |---|---|---|
-//! | `/controller` | [`front::ControllerActor`] | nothing: admits, routes, answers from boards |
+//! | `/controller` | [`front::core::FrontCore`] | nothing: admits, routes, answers from boards |
 //! | `/job` | [`crate::owner::supervisor`] | which job actors run |
 //! | `/job/N` | [`crate::job::core::JobCore`] | the state of job N |
 //! | `/node` | [`crate::owner::supervisor`] | which node actors run |
@@ -58,15 +58,13 @@
 //! | [`setup`] | brings a controller up from its journal |
 //! | [`ports`] | what the process must provide |
 //! | [`messages`] | what the wiring sends |
-//! | [`front`] | the actor |
+//! | [`front`] | takes commands and agents' connections |
 //! | [`admission`] | what is judged of a submission and of a change, pure |
 //! | `places`, `resolution` | of that: where a job may be, and what its request comes to |
 //! | `gpu_counts` | of those, that numbers of GPUs agree |
 //! | `circles` | would a job wait for itself |
 //! | [`vouching`] | in whose name a node may speak, pure |
-//! | `per_task` | answers about jobs, by task where those of an array differ |
-//! | `submit`, `updates`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
-//! | `members` | what is asked of the roster of nodes: the front's part |
+//! | `agents` | replies to commands that came through nodes' doors |
 //! | [`log`] | the log that events are saved in |
 //! | [`event`] | the log's events and their replay |
 //! | [`records`] | jobs' records, of which a copy costs next to nothing |
@@ -76,7 +74,6 @@ pub mod admission;
 pub mod agents;
 pub mod audit;
 mod circles;
-mod commands;
 pub mod committed;
 pub mod entering;
 pub mod env;
@@ -87,24 +84,14 @@ pub mod ids;
 mod labels;
 pub mod leftovers;
 pub mod log;
-mod members;
 pub mod messages;
-mod per_task;
 mod places;
 pub mod ports;
-mod priorities;
-pub mod queries;
 pub mod records;
-mod reservations;
 mod resolution;
-mod selection;
 pub mod setup;
-mod submit;
-mod submit_het;
 mod texts;
-mod top;
 pub mod turnstile;
-mod updates;
 pub mod vouching;
 
 #[cfg(test)]

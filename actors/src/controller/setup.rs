@@ -5,7 +5,7 @@ use super::{
     entering::Entering,
     env::Env,
     event::ControllerEvent,
-    front::ControllerActor,
+    front::shell::ControllerActor,
     ids::IdSource,
     log::{AppendError, Log, Position},
     messages::ControllerMsg,

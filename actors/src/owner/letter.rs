@@ -4,6 +4,7 @@ use crate::{
     job::{ending::end_lost, messages::JobInput, record::JobRecord, reports::Trouble},
     license::messages::LicenseInput,
     node::messages::{NodeInput, NodeSettings, ReserveRefusal},
+    steps::messages::StepsInput,
 };
 use garrick_model::{ids::JobId, messages::node::AgentReport};
 
@@ -30,6 +31,8 @@ pub enum Letter {
         /// What it is told first.
         first: Option<Box<JobInput>>,
     },
+    /// To the owner of steps.
+    Steps(StepsInput),
     /// To who goes by the configuration: what is new in it.
     News(ConfigNews),
 }

@@ -406,6 +406,8 @@ impl World {
                     self.send(from, Happening::Job(task, *first));
                 }
             }
+            // Nobody here gathers steps.
+            Letter::Steps(_) => {}
             Letter::News(news) => self.news(news),
         }
     }

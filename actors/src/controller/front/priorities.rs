@@ -1,6 +1,6 @@
 //! What `sprio` asks: the factors behind the priorities of jobs that wait.
 
-use super::front::ControllerActor;
+use super::core::FrontCore;
 use crate::scheduler::priority::{self, Factors};
 use garrick_model::{
     config::PrioritySettings,
@@ -11,17 +11,17 @@ use garrick_model::{
     view::JobView,
 };
 
-impl ControllerActor {
+impl FrontCore {
     pub(super) fn list_priorities(&self) -> CommandReply {
-        let config = self.env.config();
-        let rules = self.env.priority_rules().filter(|_| config.multifactor());
+        let config = self.sight.config();
+        let rules = self.sight.priority_rules().filter(|_| config.multifactor());
         let kind = config.priority_type.clone();
         let weights = weights(&config.priority);
         let Some(rules) = rules else { return CommandReply::Priorities { kind, weights, jobs: Vec::new() } };
         let accrues = rules.settings.flags.accrue_always;
         let mut jobs = Vec::new();
         // As in Slurm, a job that waits for something else than resources has none, unless it ages all the same.
-        for job in self.env.boards.jobs.list() {
+        for job in self.sight.boards().jobs.list() {
             let waits = job.state.waits() && job.priority > 0 && (job.eligible || accrues);
             let runs = !job.state.waits() && priority::is_calculated(&rules.settings, &job);
             if waits || runs {

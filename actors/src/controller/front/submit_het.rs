@@ -1,13 +1,14 @@
 //! Submissions of heterogeneous jobs: all components are judged, given ids in a row, and saved in one write.
 
-use super::{admission::Identity, front::ControllerActor, ports::ReplySink};
+use super::core::{FrontCore, Reply, Turn};
 use crate::{
+    controller::admission::Identity,
     job::{core::JobCore, messages::Authority, record::JobRecord},
     submission::core::join,
 };
 use garrick_model::{
     ids::{RequestId, Sluid},
-    messages::command::{Caller, CommandReply},
+    messages::command::Caller,
     refusal::Refusal,
     spec::{JobKind, JobSpec},
     time::Timestamp,
@@ -18,29 +19,23 @@ use std::sync::Arc;
 /// Most components of a heterogeneous job, as in Slurm's documentation of them.
 const MOST_COMPONENTS: usize = 128;
 
-impl ControllerActor {
+impl FrontCore {
     /// Says when a heterogeneous job could start.
     pub(super) fn test_het(
         &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
         caller: &Caller,
         by: Authority,
         specs: Vec<JobSpec>,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        let now = Timestamp::now();
+    ) -> Reply {
         let size = u32::try_from(specs.len()).unwrap_or(u32::MAX);
-        match self.judge_het(caller, by, None, specs, now) {
-            Ok((mut records, _)) => {
-                let leader = self.env.ids.peek();
-                for (offset, record) in (0..size).zip(&mut records) {
-                    join(record, leader, offset, size);
-                }
-                self.say_when(records, now, replies);
-            }
-            Err(refusal) => {
-                replies.send(CommandReply::Refused(refusal));
-            }
+        let (mut records, _) = self.judge_het(caller, by, None, specs, turn.now)?;
+        let leader = self.sight.next_job();
+        for (offset, record) in (0..size).zip(&mut records) {
+            join(record, leader, offset, size);
         }
+        self.say_when(turn, request, records)
     }
 
     /// All components, without ids. Without a request it is a question.
@@ -71,7 +66,7 @@ impl ControllerActor {
                 spec.script = None;
             }
             let identity = Identity {
-                job: self.env.ids.peek(),
+                job: self.sight.next_job(),
                 sluid: Sluid(0),
                 // A repeat is answered with the leader.
                 request: request.filter(|_| offset == 0),
@@ -82,14 +77,14 @@ impl ControllerActor {
             records.push(admitted.record);
             warnings.extend(admitted.warnings);
         }
-        let leader = self.env.ids.peek();
+        let leader = self.sight.next_job();
         let mut together = records.clone();
         let size = u32::try_from(count).unwrap_or(u32::MAX);
         (0..size).zip(&mut together).for_each(|(offset, record)| join(record, leader, offset, size));
         let views: Vec<JobView> =
             together.into_iter().map(|record| JobCore::new(record, Arc::default()).view(now)).collect();
         // Licenses may come with the next configuration.
-        if !self.env.config().scheduler_parameters.has("allow_zero_lic") {
+        if !self.sight.config().scheduler_parameters.has("allow_zero_lic") {
             self.feasibility()
                 .check_together(&views)
                 .map_err(|what| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) })?;

@@ -1,9 +1,11 @@
 //! Commands about reservations, who may submit into one, and what of them nodes show.
 
-use super::{env::deliver, front::ControllerActor, places::group_names, ports::ReplySink};
+use super::{
+    core::{FrontCore, Reply, Then, Turn},
+    messages::Ask,
+};
 use crate::{
-    job::messages::Authority,
-    reservation::{owner::ReservationAsk, shell::ReservationMsg},
+    controller::places::group_names, job::messages::Authority, reservation::owner::ReservationAsk,
     scheduler::facts::AllocationUnit,
 };
 use garrick_model::{
@@ -14,61 +16,54 @@ use garrick_model::{
     time::Timestamp,
     view::NodeView,
 };
-use garrick_runtime::{Context, ReplyTo};
 use std::{collections::BTreeSet, sync::Arc};
 
-/// A reply of reservations' owner, told to whom the command came from.
-type Tell = fn(String) -> CommandReply;
-
-impl ControllerActor {
+impl FrontCore {
     pub(super) fn create_reservation(
         &mut self,
-        cx: &mut Context<Self>,
+        turn: &mut Turn<'_>,
+        request: u64,
         by: Authority,
         mut change: Box<ReservationChange>,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        if let Err(refusal) = self.check_reservation(&mut change) {
-            replies.send(CommandReply::Refused(refusal));
-            return;
-        }
-        let by = self.user_name(by.uid);
-        let ask = ReservationAsk::Create { by, change };
-        self.ask_reservations(cx, ask, CommandReply::ReservationCreated, replies);
+    ) -> Reply {
+        self.check_reservation(&mut change)?;
+        let asks = vec![Ask::Reservations(ReservationAsk::Create { by: self.user_name(by.uid), change })];
+        self.ask(turn, request, asks, Then::Reservation(CommandReply::ReservationCreated));
+        Ok(None)
     }
 
     pub(super) fn update_reservation(
         &mut self,
-        cx: &mut Context<Self>,
+        turn: &mut Turn<'_>,
+        request: u64,
         mut change: Box<ReservationChange>,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        if let Err(refusal) = self.check_reservation(&mut change) {
-            replies.send(CommandReply::Refused(refusal));
-            return;
-        }
-        self.ask_reservations(cx, ReservationAsk::Update(change), |_| CommandReply::Done, replies);
+    ) -> Reply {
+        self.check_reservation(&mut change)?;
+        let asks = vec![Ask::Reservations(ReservationAsk::Update(change))];
+        self.ask(turn, request, asks, Then::Reservation(|_| CommandReply::Done));
+        Ok(None)
     }
 
     pub(super) fn delete_reservation(
-        &self,
-        cx: &mut Context<Self>,
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
         by: Authority,
         name: String,
-        mut replies: Box<dyn ReplySink>,
-    ) {
+    ) -> Reply {
         if !by.admin && !self.may_delete(by.uid, &name) {
-            replies.send(CommandReply::Refused(Refusal::AccessDenied));
-            return;
+            return Err(Refusal::AccessDenied);
         }
-        self.ask_reservations(cx, ReservationAsk::Delete(name), |_| CommandReply::Done, replies);
+        let asks = vec![Ask::Reservations(ReservationAsk::Delete(name))];
+        self.ask(turn, request, asks, Then::Reservation(|_| CommandReply::Done));
+        Ok(None)
     }
 
     /// May a user who is no administrator? Accounts and QOS are of jobs: where those are given, only administrators may.
     fn may_delete(&self, uid: u32, name: &str) -> bool {
-        let user = self.env.ports.users.user(uid);
+        let user = self.sight.users().user(uid);
         let groups = group_names(user.as_ref());
-        let known = self.env.boards.reservations.get(&name.to_owned());
+        let known = self.sight.boards().reservations.get(&name.to_owned());
         known.filter(|r| r.has(ReservationFlag::UserDelete)).zip(user.as_ref()).is_some_and(|(reservation, user)| {
             let (account, qos, partition) = (None, None, None);
             let by_user = !reservation.users.is_empty() || !reservation.groups.is_empty();
@@ -77,32 +72,9 @@ impl ControllerActor {
         })
     }
 
-    fn ask_reservations(
-        &self,
-        cx: &mut Context<Self>,
-        ask: ReservationAsk,
-        tell: Tell,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        let Some(owner) = self.env.reservations_owner() else {
-            let said = "the owner of reservations is not running; the controller's log says why".to_owned();
-            replies.send(CommandReply::Refused(Refusal::Internal(said)));
-            return;
-        };
-        let (reply, answer) = ReplyTo::channel();
-        deliver(cx, &owner, ReservationMsg::Ask { ask, reply });
-        cx.spawn(async move {
-            replies.send(match answer.await {
-                Ok(Ok(name)) => tell(name),
-                Ok(Err(refusal)) => CommandReply::Refused(refusal),
-                Err(_) => CommandReply::Refused(Refusal::Internal("the change could not be saved".to_owned())),
-            });
-        });
-    }
-
     /// What the owner cannot know: host list functions, features, users and groups.
     fn check_reservation(&mut self, change: &mut ReservationChange) -> Result<(), Refusal> {
-        let users = &self.env.ports.users;
+        let users = self.sight.users();
         for list in [&mut change.users, &mut change.users_more].into_iter().flatten() {
             for name in &mut list.names {
                 *name = users.user_called(name).ok_or_else(|| Refusal::InvalidUser(name.clone()))?;
@@ -138,12 +110,11 @@ impl ControllerActor {
     }
 
     /// Nodes with what reservations say of them now.
-    pub(super) fn nodes_shown(&self) -> Vec<Arc<NodeView>> {
-        let now = Timestamp::now();
-        let mut nodes = self.env.boards.nodes.list();
+    pub(super) fn nodes_shown(&self, now: Timestamp) -> Vec<Arc<NodeView>> {
+        let mut nodes = self.sight.boards().nodes.list();
         // A node of which a part is reserved is open to others.
         let whole = |r: &Arc<Reservation>| r.is_active(now) && r.core_ids.is_empty();
-        let active = self.env.boards.reservations.list().into_iter().filter(whole);
+        let active = self.sight.boards().reservations.list().into_iter().filter(whole);
         for reservation in active {
             let own: BTreeSet<&str> = reservation.nodes.iter().map(String::as_str).collect();
             for node in nodes.iter_mut().filter(|node| own.contains(node.name.as_str())) {

@@ -1,31 +1,24 @@
-//! Commands that change something: found out whom they mean, sent to each owner, answered together.
+//! Commands that change something: found out whom they mean, and who is asked what.
 
 use super::{
-    env::deliver,
-    front::ControllerActor,
+    core::{FrontCore, OfSelectors, Reply, Then, Turn},
+    gather::Asked,
     members::RosterAsked,
-    messages::ControllerMsg,
-    per_task::Asked,
-    ports::ReplySink,
+    messages::Ask,
     selection::{Selection, may_act},
 };
 use crate::{
-    job::messages::{Authority, JobCommand, JobMsg, TaskChoice},
-    node::{
-        messages::{NodeAsk, NodeInput, NodeMsg},
-        shell::NodesMsg,
-    },
-    partition::{
-        messages::{PartitionMsg, PartitionUpdate},
-        shell::PartitionsMsg,
-    },
+    job::messages::{Authority, JobAsk, JobCommand, TaskChoice},
+    node::messages::{NodeAsk, NodeInput},
+    owner::Letter,
+    partition::messages::PartitionUpdate,
     roster::core::RosterAsk,
 };
 use garrick_model::{
     config::function,
     ids::JobId,
     messages::{
-        command::{CancelRequest, CommandReply, JobAction, JobFilter, JobSelector, NodeChange, NodeStateChange},
+        command::{CancelRequest, JobAction, JobFilter, JobSelector, NodeChange, NodeStateChange},
         node::{ControllerToNode, SignalScope},
     },
     refusal::Refusal,
@@ -33,32 +26,18 @@ use garrick_model::{
     step_selector::StepsSelector,
     view::{Allocation, JobView},
 };
-use garrick_runtime::{Context, PendingReply, ReplyTo};
 use std::{
     borrow::Cow,
     collections::{BTreeSet, HashSet},
     sync::Arc,
 };
 
-/// What a job will answer.
-pub(super) type Answer = PendingReply<Result<(), Refusal>>;
+/// A job is told.
+pub(super) const fn told(job: JobId, by: Authority, tasks: TaskChoice, command: JobCommand) -> Ask {
+    Ask::Job(job, JobAsk::Command { by, tasks, command })
+}
 
-/// Answers of the jobs that one selector meant.
-pub(super) type Pending = Vec<Answer>;
-
-impl ControllerActor {
-    pub(super) fn send_command(
-        &self,
-        cx: &mut Context<Self>,
-        job: JobId,
-        by: Authority,
-        tasks: TaskChoice,
-        command: JobCommand,
-    ) -> Option<PendingReply<Result<(), Refusal>>> {
-        let (reply, answer) = ReplyTo::channel();
-        self.env.ask_job(cx, job, JobMsg::command(by, tasks, command, reply)).then_some(answer)
-    }
-
+impl FrontCore {
     /// Whom a selector means: where the site has it so, the whole of a heterogeneous job in place of a component.
     fn meant<'s>(
         &self,
@@ -66,12 +45,12 @@ impl ControllerActor {
         selector: &'s JobSelector,
         command: &JobCommand,
     ) -> Result<Cow<'s, JobSelector>, Refusal> {
-        let words = &self.env.config().scheduler_parameters;
+        let words = &self.sight.config().scheduler_parameters;
         let applies = matches!(command, JobCommand::Cancel | JobCommand::Hold { .. } | JobCommand::Release);
         if !applies || !(words.has("whole_hetjob") || words.has("whole_pack")) {
             return Ok(Cow::Borrowed(selector));
         }
-        let one = if selector.het.is_none() { self.env.boards.jobs.get(&selector.job) } else { None };
+        let one = if selector.het.is_none() { self.sight.boards().jobs.get(&selector.job) } else { None };
         let leader = match one {
             Some(view) => Some(view),
             None => selection.find(selector)?.into_iter().next(),
@@ -81,16 +60,15 @@ impl ControllerActor {
             .map_or(Cow::Borrowed(selector), |job| Cow::Owned(JobSelector { job, tasks: None, het: None, run: None })))
     }
 
-    /// Sends a command to everyone that a selector means.
-    fn send_to_selected(
+    /// A command is for everyone that a selector means.
+    fn ask_selected(
         &self,
-        cx: &mut Context<Self>,
+        asks: &mut Vec<Ask>,
         selection: &mut Selection,
         selector: &JobSelector,
         by: Authority,
         command: &JobCommand,
     ) -> Result<Vec<Asked>, Refusal> {
-        let mut asked = Vec::new();
         let selector = &*self.meant(selection, selector, command)?;
         // The leader of a heterogeneous job sees to its other components.
         let by_leader =
@@ -105,71 +83,49 @@ impl ControllerActor {
         if of_waiting && meant.iter().any(waits) {
             meant.retain(waits);
         }
+        let mut asked = Vec::with_capacity(meant.len());
         for view in meant {
             if by_leader && view.id != selector.job && view.spec.het_leader_of_component() == Some(selector.job) {
                 continue;
             }
-            if matches!(command, JobCommand::Suspend | JobCommand::Resume) && is_one_component(&view, selector) {
-                asked.push(Asked::refused(&view, selector, Refusal::NotWholeHetJob));
-                continue;
-            }
-            asked.extend(self.send_to_one(cx, &view, selector, by, command.clone()));
+            let refused =
+                if matches!(command, JobCommand::Suspend | JobCommand::Resume) && is_one_component(&view, selector) {
+                    Some(Refusal::NotWholeHetJob)
+                } else {
+                    (!may_act(by, &view)).then_some(Refusal::AccessDenied)
+                };
+            asked.push(match refused {
+                Some(refusal) => Asked::refused(&view, selector, refusal),
+                None => {
+                    asks.push(told(view.id, by, tasks_of(&view, selector), command.clone()));
+                    Asked::asked(&view, selector)
+                }
+            });
         }
         Ok(asked)
     }
 
-    pub(super) fn send_to_one(
-        &self,
-        cx: &mut Context<Self>,
-        view: &JobView,
-        selector: &JobSelector,
-        by: Authority,
-        command: JobCommand,
-    ) -> Option<Asked> {
-        if !may_act(by, view) {
-            return Some(Asked::refused(view, selector, Refusal::AccessDenied));
-        }
-        // The record of an array chooses among its waiting tasks; all others are meant as a whole.
-        let tasks = if view.array_pending.is_some() { selector.tasks.clone() } else { None };
-        let answer = self.send_command(cx, view.id, by, tasks, command)?;
-        Some(Asked::new(view, selector, answer))
-    }
-
-    pub(super) fn answer_per_job(
-        cx: &mut Context<Self>,
-        asked: Vec<(JobSelector, Pending)>,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        cx.spawn(async move {
-            let mut answers = Vec::with_capacity(asked.len());
-            for (selector, pending) in asked {
-                answers.push((selector, together(pending).await));
+    pub(super) fn cancel(&mut self, turn: &mut Turn<'_>, request: u64, by: Authority, cancel: CancelRequest) -> Reply {
+        let mut asks = Vec::new();
+        match self.who_is_cancelled(turn, &mut asks, by, cancel) {
+            Ok(asked) => self.ask(turn, request, asks, Then::PerJob(asked)),
+            Err(refusal) => {
+                self.ask_for_nobody(turn, asks);
+                return Err(refusal);
             }
-            replies.send(CommandReply::PerJob(answers));
-        });
-    }
-
-    pub(super) fn cancel(
-        &mut self,
-        cx: &mut Context<Self>,
-        by: Authority,
-        cancel: CancelRequest,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        match self.send_cancel(cx, by, cancel) {
-            Ok(asked) => Self::answer_per_job(cx, asked, replies),
-            Err(refusal) => drop(replies.send(CommandReply::Refused(refusal))),
         }
+        Ok(None)
     }
 
-    /// An error is about the request as a whole. What was sent by then is done all the same, and is done when the request
-    /// is repeated with fewer names.
-    fn send_cancel(
+    /// An error is about the request as a whole. What was to be asked by then is done all the same, and is done when the
+    /// request is repeated with fewer names.
+    fn who_is_cancelled(
         &self,
-        cx: &mut Context<Self>,
+        turn: &mut Turn<'_>,
+        asks: &mut Vec<Ask>,
         by: Authority,
         cancel: CancelRequest,
-    ) -> Result<Vec<(JobSelector, Pending)>, Refusal> {
+    ) -> Result<OfSelectors, Refusal> {
         let command = match (cancel.signal, cancel.batch, cancel.full) {
             (None, _, _) => JobCommand::Cancel,
             (Some(signal), true, _) => JobCommand::Signal { signal, to: SignalScope::BatchShell },
@@ -180,23 +136,23 @@ impl ControllerActor {
         let mut selection = self.selection();
         let filter = Filter::new(&cancel.filter);
         if cancel.jobs.is_empty() && cancel.steps.is_empty() {
-            let mut told = BTreeSet::new();
+            let mut done = BTreeSet::new();
             for view in self.matching(&filter, by) {
                 let selector = JobSelector { job: view.id, tasks: None, het: None, run: None };
                 let meant = self.meant(&mut selection, &selector, &command)?;
                 let alone = matches!(meant, Cow::Borrowed(_));
                 if alone && view.state.waits() && view.spec.het_leader_of_component().is_some()
-                    || !told.insert(meant.job)
+                    || !done.insert(meant.job)
                 {
                     continue;
                 }
                 let pending = match meant {
-                    Cow::Owned(whole) => {
-                        let sent = self.send_to_selected(cx, &mut selection, &whole, by, &command)?;
-                        sent.into_iter().map(Asked::answer).collect()
-                    }
+                    Cow::Owned(whole) => self.ask_selected(asks, &mut selection, &whole, by, &command)?,
                     // Others of a heterogeneous job are meant by themselves.
-                    Cow::Borrowed(_) => self.send_command(cx, view.id, by, None, command.clone()).into_iter().collect(),
+                    Cow::Borrowed(_) => {
+                        asks.push(told(view.id, by, None, command.clone()));
+                        vec![Asked::of_all(None)]
+                    }
                 };
                 asked.push((selector, pending));
             }
@@ -205,8 +161,7 @@ impl ControllerActor {
             let views = selection.find(&selector)?;
             // Filters given beside job ids bound them, as in Slurm.
             let pending = if views.iter().any(|view| filter.takes(view)) || views.is_empty() {
-                let sent = self.send_to_selected(cx, &mut selection, &selector, by, &command)?;
-                sent.into_iter().map(Asked::answer).collect()
+                self.ask_selected(asks, &mut selection, &selector, by, &command)?
             } else {
                 Vec::new()
             };
@@ -215,10 +170,9 @@ impl ControllerActor {
         for step in cancel.steps {
             let job = step.job;
             selection.spend(1)?;
-            let result = self.signal_steps(cx, &mut selection, by, step, cancel.pending_steps_only, cancel.signal);
-            let (reply, answer) = ReplyTo::channel();
-            reply.reply(result);
-            asked.push((JobSelector { job, tasks: None, het: None, run: None }, vec![answer]));
+            let result = self.signal_steps(turn, &mut selection, by, step, cancel.pending_steps_only, cancel.signal);
+            let selector = JobSelector { job, tasks: None, het: None, run: None };
+            asked.push((selector, vec![Asked::of_all(Some(result))]));
         }
         Ok(asked)
     }
@@ -230,14 +184,14 @@ impl ControllerActor {
             !view.state.waits()
                 && !matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended)
         };
-        let jobs = self.env.boards.jobs.list();
+        let jobs = self.sight.boards().jobs.list();
         let meant = |view: &JobView| uid.is_none_or(|uid| uid == view.uid) && filter.takes(view);
         jobs.into_iter().filter(|view| !ended(view) && meant(view)).collect()
     }
 
     fn signal_steps(
         &self,
-        cx: &mut Context<Self>,
+        turn: &mut Turn<'_>,
         selection: &mut Selection,
         by: Authority,
         steps: StepsSelector,
@@ -247,7 +201,7 @@ impl ControllerActor {
         let view = match steps.array_task() {
             None if steps.het.is_some() => selection.component(steps.job, steps.het.unwrap_or(0)),
             Some(task) => selection.task(task),
-            None => self.env.boards.jobs.get(&steps.job),
+            None => self.sight.boards().jobs.get(&steps.job),
         };
         let this_run = |view: &Arc<JobView>| steps.run.is_none_or(|run| run == view.sluid);
         let view = view.filter(this_run).ok_or(Refusal::InvalidJobId)?;
@@ -263,24 +217,24 @@ impl ControllerActor {
             _ => None,
         };
         let node = node.ok_or(Refusal::AlreadyDone)?;
-        if self.link(&node).is_none() {
+        if self.sight.link(&node).is_none() {
             return Err(Refusal::Unreachable(node, "its node daemon is not connected".to_owned()));
         }
         let (job, sluid) = (view.id, view.sluid);
         let order =
             ControllerToNode::SignalSteps { job, sluid, steps: steps.which, pending_only, signal, by: Some(by.uid) };
-        self.env.tell_node(cx, &node, NodeInput::Send(Box::new(order)));
+        turn.tell(Letter::Node(node, NodeInput::Send(Box::new(order))));
         Ok(())
     }
 
     pub(super) fn control(
         &mut self,
-        cx: &mut Context<Self>,
+        turn: &mut Turn<'_>,
+        request: u64,
         by: Authority,
         jobs: Vec<JobSelector>,
         action: JobAction,
-        mut replies: Box<dyn ReplySink>,
-    ) {
+    ) -> Reply {
         let command = match action {
             JobAction::Hold => JobCommand::Hold { admin: by.admin },
             JobAction::UserHold => JobCommand::Hold { admin: false },
@@ -290,37 +244,34 @@ impl ControllerActor {
             JobAction::RequeueSpecialExit => JobCommand::RequeueSpecialExit,
             JobAction::Suspend => JobCommand::Suspend,
             JobAction::Resume => JobCommand::Resume,
-            JobAction::Top => return self.top(cx, by, jobs, replies),
+            JobAction::Top => return self.top(turn, request, by, jobs),
         };
-        let mut selection = self.selection();
-        let mut send = |selector: JobSelector| {
-            self.send_to_selected(cx, &mut selection, &selector, by, &command).map(|asked| (selector, asked))
+        let (mut selection, mut asks) = (self.selection(), Vec::new());
+        let mut asked_of = |selector: JobSelector| {
+            self.ask_selected(&mut asks, &mut selection, &selector, by, &command).map(|asked| (selector, asked))
         };
-        match jobs.into_iter().map(&mut send).collect() {
-            Ok(asked) => Self::answer_per_task(cx, asked, replies),
-            Err(refusal) => drop(replies.send(CommandReply::Refused(refusal))),
+        let asked: Result<OfSelectors, Refusal> = jobs.into_iter().map(&mut asked_of).collect();
+        match asked {
+            Ok(asked) => self.ask(turn, request, asks, Then::PerTask(asked)),
+            Err(refusal) => {
+                self.ask_for_nobody(turn, asks);
+                return Err(refusal);
+            }
         }
+        Ok(None)
     }
 
     pub(super) fn finish_allocation(
-        &self,
-        cx: &mut Context<Self>,
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
         by: Authority,
         job: JobId,
         exit: ExitStatus,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        let Some(answer) = self.send_command(cx, job, by, None, JobCommand::FinishAllocation { exit }) else {
-            replies.send(CommandReply::Refused(Refusal::InvalidJobId));
-            return;
-        };
-        cx.spawn(async move {
-            replies.send(match together(vec![answer]).await {
-                // A repeat: it is done.
-                Ok(()) | Err(Refusal::AlreadyDone) => CommandReply::Done,
-                Err(refusal) => CommandReply::Refused(refusal),
-            });
-        });
+    ) -> Reply {
+        let asks = vec![told(job, by, None, JobCommand::FinishAllocation { exit })];
+        self.ask(turn, request, asks, Then::Finished);
+        Ok(None)
     }
 
     /// Nodes in place of host list functions.
@@ -328,7 +279,7 @@ impl ControllerActor {
         if names.iter().all(|name| function(name).is_none()) {
             return Ok(names);
         }
-        let config = self.env.config();
+        let config = self.sight.config();
         let feasibility = self.feasibility();
         let with_feature = |feature: &str| feasibility.nodes_with_feature(feature);
         config.with_functions(&names, &with_feature).map_err(|wrong| Refusal::InvalidNode(wrong.to_string()))
@@ -336,119 +287,68 @@ impl ControllerActor {
 
     pub(super) fn update_nodes(
         &mut self,
-        cx: &mut Context<Self>,
+        turn: &mut Turn<'_>,
+        request: u64,
         by: Authority,
         nodes: Vec<String>,
         change: NodeChange,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        let nodes = match self.nodes_named(nodes) {
-            Ok(nodes) => nodes,
-            Err(refusal) => {
-                replies.send(CommandReply::Refused(refusal));
-                return;
-            }
-        };
-        let config = self.env.config();
+    ) -> Reply {
+        let nodes = self.nodes_named(nodes)?;
+        let config = self.sight.config();
         if let Some(unknown) = nodes.iter().find(|name| config.node(name).is_none()) {
-            replies.send(CommandReply::Refused(Refusal::InvalidNode(unknown.clone())));
-            return;
+            return Err(Refusal::InvalidNode(unknown.clone()));
         }
         let needs_reason =
             matches!(change.state, Some(NodeStateChange::Drain | NodeStateChange::Down | NodeStateChange::Fail));
         if needs_reason && change.reason.as_ref().is_none_or(String::is_empty) {
-            let said = "You must specify a reason when DOWNING a node".to_owned();
-            replies.send(CommandReply::Refused(Refusal::InvalidUpdate(said)));
-            return;
+            return Err(Refusal::InvalidUpdate("You must specify a reason when DOWNING a node".to_owned()));
         }
         if let Some(place) = change.topology.clone() {
             let then = Box::new(NodeChange { topology: None, ..change });
             let asked = match *then == NodeChange::default() {
-                true => RosterAsked::Answer(Some(replies)),
-                false => RosterAsked::Update { names: nodes.clone(), by, then, replies },
+                true => RosterAsked::Answer,
+                false => RosterAsked::Update { names: nodes.clone(), by, then },
             };
-            return self.ask_roster(cx, RosterAsk::Place { nodes, place }, asked);
+            self.ask_roster(turn, request, RosterAsk::Place { nodes, place }, asked);
+            return Ok(None);
         }
-        let who = (by.uid, self.user_name(by.uid));
-        let mut pending = Vec::with_capacity(nodes.len());
-        for name in &nodes {
-            let (reply, answer) = ReplyTo::channel();
-            let (by, change) = (who.clone(), change.clone());
-            pending.push(answer);
+        let (who, roster) = ((by.uid, self.user_name(by.uid)), self.sight.roster());
+        let update = |node: String| {
+            let ask = NodeAsk::Update { by: who.clone(), change: change.clone() };
             // The owner of one that was made at run time may be only just being started, or be that of one before it.
-            let is_of_file = self.env.roster().get(name).is_none();
-            let update = NodeMsg::Ask { ask: NodeAsk::Update { by, change }, reply };
-            if let Some(owner) = self.env.node(name).filter(|_| is_of_file) {
-                deliver(cx, &owner, update);
-            } else if let Some(supervisor) = self.env.nodes_supervisor() {
-                deliver(cx, &supervisor, NodesMsg::Deliver { key: name.clone(), message: Box::new(update) });
-            }
-        }
-        Self::answer_done(cx, pending, replies);
+            Ask::Node { starting: roster.get(&node).is_some(), node, ask }
+        };
+        let asks = nodes.into_iter().map(update).collect();
+        self.ask(turn, request, asks, Then::Changed);
+        Ok(None)
     }
 
     pub(super) fn update_partition(
         &mut self,
-        cx: &mut Context<Self>,
+        turn: &mut Turn<'_>,
+        request: u64,
         partition: String,
         fields: Vec<(String, String)>,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        let config = self.env.config();
-        let supervisor = self.env.partitions_supervisor().filter(|_| config.partition(&partition).is_some());
-        let Some(supervisor) = supervisor else {
-            replies.send(CommandReply::Refused(Refusal::InvalidPartition(partition)));
-            return;
-        };
+    ) -> Reply {
+        let config = self.sight.config();
+        if config.partition(&partition).is_none() {
+            return Err(Refusal::InvalidPartition(partition));
+        }
         let unknown = fields.iter().find(|(key, value)| {
             key.eq_ignore_ascii_case("Topology") && !value.is_empty() && config.topology(value).is_none()
         });
         if let Some((_, name)) = unknown {
-            let said = format!("no topology is called {name}");
-            replies.send(CommandReply::Refused(Refusal::InvalidUpdate(said)));
-            return;
+            return Err(Refusal::InvalidUpdate(format!("no topology is called {name}")));
         }
-        let (reply, answer) = ReplyTo::channel();
-        let message = Box::new(PartitionMsg::Ask { ask: PartitionUpdate { fields, config }, reply });
-        // By way of the supervisor, behind what it has been told of the configuration.
-        deliver(cx, &supervisor, PartitionsMsg::Deliver { key: partition, message });
-        Self::answer_done(cx, vec![answer], replies);
-    }
-
-    fn answer_done(cx: &mut Context<Self>, pending: Pending, mut replies: Box<dyn ReplySink>) {
-        let done = async move {
-            let mut wrong = None;
-            for answer in pending {
-                let answer = answer.await.unwrap_or_else(|error| Err(Refusal::Internal(error.to_string())));
-                wrong = wrong.or(answer.err());
-            }
-            replies.send(wrong.map_or(CommandReply::Done, CommandReply::Refused));
-        };
-        cx.pipe(done, |()| ControllerMsg::ShapesChanged);
+        let asks = vec![Ask::Partition(partition, PartitionUpdate { fields, config })];
+        self.ask(turn, request, asks, Then::Changed);
+        Ok(None)
     }
 }
 
-/// One answer for all: good when one was good and nobody had anything to say but "already over"; nobody asked means that
-/// there is no such job.
-pub(super) async fn together(pending: Pending) -> Result<(), Refusal> {
-    let mut some_good = false;
-    let mut over = false;
-    let mut worst = None;
-    for answer in pending {
-        match answer.await {
-            Ok(Ok(())) => some_good = true,
-            Ok(Err(Refusal::AlreadyDone)) => over = true,
-            Ok(Err(refusal)) => worst = worst.or(Some(refusal)),
-            // The job was forgotten meanwhile.
-            Err(_) => {}
-        }
-    }
-    match worst {
-        Some(refusal) if !some_good || refusal == Refusal::AccessDenied => Err(refusal),
-        _ if some_good => Ok(()),
-        _ if over => Err(Refusal::AlreadyDone),
-        _ => Err(Refusal::InvalidJobId),
-    }
+/// The record of an array chooses among its waiting tasks; all others are meant as a whole.
+pub(super) fn tasks_of(view: &JobView, selector: &JobSelector) -> TaskChoice {
+    if view.array_pending.is_some() { selector.tasks.clone() } else { None }
 }
 
 /// Is one component of a heterogeneous job meant, and not all of it?

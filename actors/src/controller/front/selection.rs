@@ -1,7 +1,7 @@
 //! Which jobs a request names: found by id, tasks by their array. What that costs is counted over the whole request, so that
 //! one small request cannot keep the front from everybody else: ranges stay ranges, and all jobs are looked through once.
 
-use super::front::ControllerActor;
+use super::core::FrontCore;
 use crate::job::messages::Authority;
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
@@ -162,10 +162,10 @@ pub(super) fn may_act(by: Authority, view: &JobView) -> bool {
     by.admin || by.uid == view.uid
 }
 
-impl ControllerActor {
+impl FrontCore {
     /// For the jobs of one request.
     pub(super) fn selection(&self) -> Selection {
-        Selection::new(&self.env.boards.jobs)
+        Selection::new(&self.sight.boards().jobs)
     }
 
     /// Whom all of them mean.

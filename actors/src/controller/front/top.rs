@@ -1,16 +1,19 @@
 //! `scontrol top`: jobs go to the front of their user's queue, by nice values. Each place in the queue keeps its priority
 //! and gets another job, so that the user gains nothing over others.
 
-use super::{commands::Pending, front::ControllerActor, ports::ReplySink};
+use super::{
+    commands::told,
+    core::{FrontCore, OfSelectors, Reply, Then, Turn},
+    gather::Asked,
+};
 use crate::job::messages::{Authority, JobCommand};
 use garrick_model::{
     ids::JobId,
-    messages::command::{CommandReply, JobChange, JobSelector},
+    messages::command::{JobChange, JobSelector},
     refusal::Refusal,
     time::Timestamp,
     view::JobView,
 };
-use garrick_runtime::{Context, ReplyTo};
 use std::{cmp::Reverse, sync::Arc};
 
 /// Nice values lie within this of 0.
@@ -55,32 +58,19 @@ pub fn reorder(listed: &[JobId], mut queue: Vec<Queued>) -> Vec<(JobId, i32)> {
     changes
 }
 
-impl ControllerActor {
-    pub(super) fn top(
-        &self,
-        cx: &mut Context<Self>,
-        by: Authority,
-        jobs: Vec<JobSelector>,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        let allowed = by.admin || self.env.config().scheduler_parameters.has("enable_user_top");
+impl FrontCore {
+    pub(super) fn top(&mut self, turn: &mut Turn<'_>, request: u64, by: Authority, jobs: Vec<JobSelector>) -> Reply {
+        let allowed = by.admin || self.sight.config().scheduler_parameters.has("enable_user_top");
         let mut listed: Vec<Arc<JobView>> = Vec::new();
-        let mut asked: Vec<(JobSelector, Pending)> = Vec::with_capacity(jobs.len());
+        let mut asked: OfSelectors = Vec::with_capacity(jobs.len());
         let mut refused = false;
-        let named = match self.named(jobs) {
-            Ok(named) => named,
-            Err(refusal) => {
-                replies.send(CommandReply::Refused(refusal));
-                return;
-            }
-        };
-        for (selector, views) in named {
+        for (selector, views) in self.named(jobs)? {
             let found = movable(views, by, allowed);
-            let (reply, answer) = ReplyTo::channel();
             refused |= found.is_err();
-            reply.reply(found.map(|views| listed.extend(views)));
-            asked.push((selector, vec![answer]));
+            let known = found.map(|views| listed.extend(views));
+            asked.push((selector, vec![Asked::of_all(Some(known))]));
         }
+        let mut asks = Vec::new();
         // All of it or nothing.
         if let (false, Some(first)) = (refused, listed.first()) {
             let alike = |view: &JobView| {
@@ -92,7 +82,7 @@ impl ControllerActor {
                     && view.state.waits()
                     && view.priority > 0
             };
-            let queue = self.env.boards.jobs.list().into_iter().filter(|view| alike(view)).map(|view| Queued {
+            let queue = self.sight.boards().jobs.list().into_iter().filter(|view| alike(view)).map(|view| Queued {
                 job: view.id,
                 priority: view.priority,
                 nice: view.spec.nice,
@@ -103,14 +93,14 @@ impl ControllerActor {
             let exchange = Authority { uid: by.uid, admin: true };
             for (job, nice) in reorder(&ids, queue.collect()) {
                 let change = JobChange { nice: Some(nice), ..JobChange::default() };
-                let command = JobCommand::Update(Box::new(change));
-                let answer = self.send_command(cx, job, exchange, None, command);
-                if let Some((_, pending)) = asked.first_mut() {
-                    pending.extend(answer);
+                asks.push(told(job, exchange, None, JobCommand::Update(Box::new(change))));
+                if let Some((_, heard)) = asked.first_mut() {
+                    heard.push(Asked::of_all(None));
                 }
             }
         }
-        Self::answer_per_job(cx, asked, replies);
+        self.ask(turn, request, asks, Then::PerJob(asked));
+        Ok(None)
     }
 }
 
