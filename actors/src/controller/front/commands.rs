@@ -98,7 +98,7 @@ impl FrontCore {
                 Some(refusal) => Asked::refused(&view, selector, refusal),
                 None => {
                     asks.push(told(view.id, by, tasks_of(&view, selector), command.clone()));
-                    Asked::asked(&view, selector)
+                    Asked::waiting(&view, selector)
                 }
             });
         }

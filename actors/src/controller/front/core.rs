@@ -1,9 +1,10 @@
-//! Whose turn it is, and where a request goes. See [the map](super).
+//! Whose turn it is, what owners are asked, and what becomes of their answers. See [the map](super).
 
 use super::{
     gather::{self, Asked},
     members::RosterAsked,
-    messages::{Ask, FrontErrand, FrontInput, HostAsk, Said},
+    messages::{Ask, FrontErrand, FrontInput, Said},
+    queries::LONGEST_START,
     sight::Sight,
     updates::Update,
 };
@@ -12,10 +13,9 @@ use crate::{
         ports::User,
         setup,
         turnstile::{self, Turnstile},
-        vouching::vouched,
     },
     job::messages::{Authority, FreshIds, JobAnswer},
-    node::{core::NodeCore, messages::NodeInput},
+    node::core::NodeCore,
     owner::{ConfigNews, Effect, Letter, Out, Owner},
     partition::core::PartitionCore,
     roster::core::RosterAsk,
@@ -24,18 +24,13 @@ use crate::{
         probe::Feasibility,
         shell::{partition_facts, policy},
     },
-    steps::messages::StepsInput,
-    submission::core::{Submission, SubmissionInput, Submissions},
+    submission::core::{SubmissionInput, Submissions},
 };
 use garrick_model::{
-    config::{Config, LogChange},
+    config::Config,
     hostlist::fold,
     ids::JobId,
-    messages::{
-        command::{Caller, CommandReply, CommandRequest, JobMilestone, JobSelector, NodeChange, NodeStateChange},
-        encoded_bytes,
-        node::{AgentReport, NodeToController},
-    },
+    messages::command::{Caller, CommandReply, CommandRequest, JobMilestone, JobSelector, NodeChange, NodeStateChange},
     refusal::Refusal,
     time::Timestamp,
     view::NodeView,
@@ -292,17 +287,7 @@ impl FrontCore {
             },
             Then::Roster(asked) => return self.roster_answered(turn, request, asked, said.next()),
             Then::Revoked { nodes, by } => {
-                let outcome = match said.next() {
-                    Some(Said::Revoked(outcome)) => outcome,
-                    Some(Said::Gone(error)) => Err(Refusal::Internal(format!("the authority: {error}"))),
-                    _ => Err(Refusal::Internal("the authority".to_owned())),
-                };
-                let reply = outcome.and_then(|count| {
-                    tracing::warn!(nodes = nodes.join(","), count, uid = by.uid, "certs.revoked");
-                    let reason = Some("its certificate was revoked".to_owned());
-                    let change = NodeChange { state: Some(NodeStateChange::Down), reason, ..NodeChange::default() };
-                    self.update_nodes(turn, request, by, nodes, change)
-                });
+                let reply = self.revoked(turn, request, by, nodes, said.next());
                 return answer(turn, request, reply);
             }
             Then::LogChanged(nodes) => {
@@ -315,8 +300,28 @@ impl FrontCore {
         turn.answer(request, reply);
     }
 
+    /// The nodes are cut off, and DOWN: what runs there is not theirs to tell of any more.
+    fn revoked(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
+        by: Authority,
+        nodes: Vec<String>,
+        said: Option<Said>,
+    ) -> Reply {
+        let count = match said {
+            Some(Said::Revoked(outcome)) => outcome?,
+            Some(Said::Gone(error)) => return Err(Refusal::Internal(format!("the authority: {error}"))),
+            _ => return Err(Refusal::Internal("the authority said nothing".to_owned())),
+        };
+        tracing::warn!(nodes = nodes.join(","), count, uid = by.uid, "certs.revoked");
+        let reason = Some("its certificate was revoked".to_owned());
+        let change = NodeChange { state: Some(NodeStateChange::Down), reason, ..NodeChange::default() };
+        self.update_nodes(turn, request, by, nodes, change)
+    }
+
     /// A command: served when its user's turn comes.
-    fn arrived(
+    pub(super) fn arrived(
         &mut self,
         turn: &mut Turn<'_>,
         request: u64,
@@ -355,221 +360,13 @@ impl FrontCore {
         self.selection().look_up(command.runs_named());
         turn.run(FrontErrand::Turn { request, caller, command });
     }
-
-    fn command(&mut self, turn: &mut Turn<'_>, request: u64, caller: &Caller, command: CommandRequest) -> Reply {
-        let by = self.authority(caller);
-        let now = turn.now;
-        let submission = |specs, heterogeneous| {
-            let caller = caller.clone();
-            Box::new(Submission { caller, by, specs, heterogeneous })
-        };
-        let mut host = |ask| {
-            turn.run(FrontErrand::Host(request, ask));
-            Ok(None)
-        };
-        match command {
-            CommandRequest::Ping => host(HostAsk::Identity),
-            CommandRequest::SubmitJob { request: id, spec } => {
-                self.submit(turn, request, id, submission(vec![*spec], false));
-                Ok(None)
-            }
-            CommandRequest::SubmitHetJob { request: id, specs } => {
-                self.submit(turn, request, id, submission(specs, true));
-                Ok(None)
-            }
-            CommandRequest::TestJob { spec } => self.test(turn, request, caller, by, *spec),
-            CommandRequest::TestHetJob { specs } => self.test_het(turn, request, caller, by, specs),
-            CommandRequest::WaitJob { job, until } => {
-                self.wait(turn, request, job, until, 0);
-                Ok(None)
-            }
-            CommandRequest::Watch { job } => {
-                turn.run(FrontErrand::Watch { request, job });
-                Ok(None)
-            }
-            CommandRequest::ListJobs { jobs, after, most, hide } => self.list_jobs(by, now, &jobs, after, most, hide),
-            CommandRequest::ListNodes => Ok(Some(CommandReply::Nodes { nodes: self.nodes_shown(now), at: now })),
-            CommandRequest::ListPartitions => {
-                let (partitions, nodes) = (self.sight.boards().partitions.list(), self.nodes_shown(now));
-                let hidden = self.hidden_from(by, &partitions);
-                Ok(Some(CommandReply::Partitions { partitions, nodes, at: now, hidden }))
-            }
-            CommandRequest::ListLicenses => Ok(Some(self.list_licenses(now))),
-            CommandRequest::NameNodes(names) => {
-                self.nodes_named(names).map(|named| Some(CommandReply::NodesNamed(named)))
-            }
-            CommandRequest::Explain { job } => self.explain(turn, request, job),
-            CommandRequest::ListReservations => Ok(Some(self.list_reservations(now))),
-            CommandRequest::ListTopologies => {
-                let config = self.sight.config();
-                let mut topologies = config.topologies.clone();
-                topologies.sort_by_key(|t| config.default_topology().is_none_or(|default| default.name != t.name));
-                Ok(Some(CommandReply::Topologies { topologies }))
-            }
-            CommandRequest::ListSteps { job, ended } => self.list_steps(turn, request, job, ended),
-            CommandRequest::CountMessages { prefixes } => match self.may_trace(by, &prefixes) {
-                true => host(HostAsk::CountMessages(prefixes)),
-                false => Err(Refusal::AccessDenied),
-            },
-            CommandRequest::ListPriorities => Ok(Some(self.list_priorities())),
-            CommandRequest::ShowConfig => host(HostAsk::ShowConfig),
-            CommandRequest::ShowScript { job } => self.script(turn, request, by, job),
-            CommandRequest::LocateStepManager { job } => self.locate(turn, request, by, job),
-            CommandRequest::FindRecords { job, run, task } => self.find_records(turn, request, by, (job, run, task)),
-            // An agent answers that for itself: it is about what is on its node.
-            CommandRequest::AskRun { .. } => {
-                Err(Refusal::NotSupported("asking the controller for a run on a node".to_owned()))
-            }
-            CommandRequest::Cancel(cancel) => self.cancel(turn, request, by, cancel),
-            CommandRequest::ControlJob { jobs, action } => self.control(turn, request, by, jobs, action),
-            CommandRequest::UpdateJob { jobs, change } => self.update_job(turn, request, by, jobs, *change),
-            CommandRequest::FinishAllocation { job, exit } => self.finish_allocation(turn, request, by, job, exit),
-            CommandRequest::Trace { prefixes, follow } => self.trace(turn, request, by, prefixes, follow),
-            CommandRequest::ListDaemons => host(HostAsk::Daemons),
-            CommandRequest::UpdateNode { .. }
-            | CommandRequest::CreateNodes { .. }
-            | CommandRequest::DeleteNodes { .. }
-            | CommandRequest::UpdatePartition { .. }
-            | CommandRequest::CreateReservation(_)
-            | CommandRequest::UpdateReservation(_)
-            | CommandRequest::Reconfigure
-            | CommandRequest::SetLogLevel(_)
-            | CommandRequest::ChangeLog { .. }
-            | CommandRequest::Shutdown { .. }
-            | CommandRequest::CreateJoinToken { .. }
-            | CommandRequest::ListCerts
-            | CommandRequest::RevokeCerts { .. }
-            | CommandRequest::RenewCerts { .. }
-            | CommandRequest::RotateAuthority { .. }
-                if !by.admin =>
-            {
-                Err(Refusal::AccessDenied)
-            }
-            CommandRequest::UpdateNode { nodes, change } => self.update_nodes(turn, request, by, nodes, change),
-            CommandRequest::CreateNodes { names, line } => {
-                self.ask_roster(turn, request, RosterAsk::Create { names, line }, RosterAsked::Answer);
-                Ok(None)
-            }
-            CommandRequest::DeleteNodes { nodes } => self.delete_nodes(turn, request, nodes),
-            CommandRequest::UpdatePartition { partition, fields } => {
-                self.update_partition(turn, request, partition, fields)
-            }
-            CommandRequest::CreateReservation(change) => self.create_reservation(turn, request, by, change),
-            CommandRequest::UpdateReservation(change) => self.update_reservation(turn, request, change),
-            CommandRequest::DeleteReservation { name } => self.delete_reservation(turn, request, by, name),
-            CommandRequest::Reconfigure => host(HostAsk::Reconfigure),
-            CommandRequest::SetLogLevel(level) => {
-                turn.run(FrontErrand::ChangeLog(LogChange::Level(level)));
-                Ok(Some(CommandReply::Done))
-            }
-            CommandRequest::ChangeLog { change, nodes } => self.change_log(turn, request, change, nodes),
-            CommandRequest::Shutdown { controller_only } => {
-                if !controller_only {
-                    turn.run(FrontErrand::ShutAgentsDown);
-                }
-                turn.run(FrontErrand::Host(request, HostAsk::Shutdown));
-                Ok(None)
-            }
-            CommandRequest::ListCerts => host(HostAsk::Certs),
-            CommandRequest::RevokeCerts { nodes } => {
-                let nodes = self.nodes_named(nodes)?;
-                self.ask(turn, request, vec![Ask::Revoke(nodes.clone())], Then::Revoked { nodes, by });
-                Ok(None)
-            }
-            CommandRequest::RenewCerts { nodes } => {
-                let nodes = if nodes.is_empty() { nodes } else { self.nodes_named(nodes)? };
-                host(HostAsk::RenewCerts(nodes))
-            }
-            CommandRequest::RotateAuthority { leave_behind } => {
-                tracing::warn!(leave_behind, uid = by.uid, "certs.rotate");
-                host(HostAsk::RotateAuthority { leave_behind })
-            }
-            CommandRequest::CreateJoinToken { lifetime_secs, node } => {
-                host(HostAsk::JoinToken { lifetime: Duration::from_secs(lifetime_secs), node })
-            }
-        }
-    }
-
-    /// Of this process, or of nodes' daemons.
-    fn change_log(&mut self, turn: &mut Turn<'_>, request: u64, change: LogChange, nodes: Vec<String>) -> Reply {
-        if nodes.is_empty() {
-            turn.run(FrontErrand::ChangeLog(change));
-            return Ok(Some(CommandReply::Done));
-        }
-        let nodes = self.nodes_named(nodes)?;
-        if let Some(unknown) = nodes.iter().find(|node| !self.feasibility().knows_node(node)) {
-            return Err(Refusal::InvalidNode(unknown.clone()));
-        }
-        let told = |node: &String| Ask::ChangeLog { node: node.clone(), change: change.clone() };
-        let asks = nodes.iter().map(told).collect();
-        self.ask(turn, request, asks, Then::LogChanged(nodes));
-        Ok(None)
-    }
-
-    fn agent_said(&mut self, turn: &mut Turn<'_>, node: String, conn: u64, message: NodeToController) {
-        if self.sight.link(&node) != Some(conn) {
-            return;
-        }
-        match message {
-            NodeToController::Command { query, caller, request: command } => {
-                let request = self.number();
-                let administrator = self.authority(&caller).admin;
-                turn.run(FrontErrand::Door { request, node: node.clone(), query });
-                match vouched(&self.sight.config(), &node, caller, administrator, &command) {
-                    Ok(caller) => {
-                        let bytes = encoded_bytes(&*command);
-                        self.arrived(turn, request, caller, command, bytes);
-                    }
-                    Err(caller) => {
-                        tracing::warn!(node, uid = caller.uid, "command.host_not_trusted");
-                        turn.run(FrontErrand::Audit { request, caller, command });
-                        turn.refuse(request, Refusal::HostNotTrusted { host: node });
-                    }
-                }
-            }
-            NodeToController::CommandGone { query } => turn.run(FrontErrand::DoorLeft { node, query }),
-            NodeToController::Steps { query, steps, missing, left_out } => {
-                turn.tell(Letter::Steps(StepsInput::Listed { query, node, steps, missing, left_out }));
-            }
-            NodeToController::Records { query, runs } => {
-                let address = self.address_of(&node);
-                turn.tell(Letter::Steps(StepsInput::Found { query, node, address, runs }));
-            }
-            NodeToController::Trace { query, records, last } => {
-                turn.run(FrontErrand::Traced { query, node, records, last });
-            }
-            NodeToController::Register { .. } => tracing::warn!(node, "node.registered_twice"),
-            // Answered where the link ends, by whoever has the authority.
-            NodeToController::Renew { .. } | NodeToController::Holds { .. } => {}
-            frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
-                if let NodeToController::Report { report: AgentReport::Steps { job, sluid, steps }, .. } = &frame {
-                    let (job, sluid) = (*job, *sluid);
-                    let committed = self.sight.committed();
-                    if committed.look(job, |record| record.steps_run_from(&node, sluid)) == Some(true) {
-                        turn.tell(Letter::Steps(StepsInput::Reported { job, sluid, steps: steps.clone() }));
-                    } else {
-                        tracing::warn!(node, job_id = job.0, "report.not_its_job");
-                    }
-                }
-                turn.tell(Letter::Node(node, NodeInput::Frame { conn, frame: Box::new(frame) }));
-            }
-        }
-    }
-
-    fn agent_gone(&self, turn: &mut Turn<'_>, node: String, conn: u64) {
-        if self.sight.link(&node) == Some(conn) {
-            turn.run(FrontErrand::CloseLink { node: node.clone(), conn });
-            turn.tell(Letter::Steps(StepsInput::NodeGone(node.clone())));
-        }
-        turn.tell(Letter::Node(node, NodeInput::LinkGone { conn }));
-    }
 }
 
 /// What a job's owner said, to whoever asked for it.
 fn of_job(said: Option<Said>) -> CommandReply {
     let Some(Said::Job(answer)) = said else {
         return CommandReply::Refused(match said {
-            Some(Said::Late) => Refusal::RetryAfter { after: super::queries::LONGEST_START },
+            Some(Said::Late) => Refusal::RetryAfter { after: LONGEST_START },
             _ => Refusal::InvalidJobId,
         });
     };

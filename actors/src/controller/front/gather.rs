@@ -40,7 +40,7 @@ impl Asked {
     }
 
     /// One that is asked.
-    pub(super) fn asked(view: &JobView, selector: &JobSelector) -> Self {
+    pub(super) fn waiting(view: &JobView, selector: &JobSelector) -> Self {
         Self::new(view, selector, Heard::Asked)
     }
 

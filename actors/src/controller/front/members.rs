@@ -1,5 +1,4 @@
-//! Nodes that come and go: what is asked is passed on to the roster's owner, and an agent on to its node's owner once the roster
-//! has it.
+//! Nodes that come and go: what is asked of the roster's owner, and what follows from its answer.
 
 use super::{
     core::{FrontCore, Reply, Then, Turn},
@@ -12,10 +11,7 @@ use crate::{
 };
 use garrick_model::{
     config::Config,
-    messages::{
-        command::{CommandReply, NodeChange},
-        node::Joining,
-    },
+    messages::command::{CommandReply, NodeChange},
     refusal::Refusal,
 };
 
@@ -42,38 +38,6 @@ pub(super) enum RosterAsked {
 }
 
 impl FrontCore {
-    /// An agent of a node of `slurm.conf`.
-    pub(super) fn connected(&mut self, turn: &mut Turn<'_>, node: String, registration: Box<Registration>) {
-        let conn = registration.conn;
-        if !self.sight.has_owner(&node) {
-            let refusal = Refusal::InvalidNode(node.clone());
-            return self.decline(turn, node, conn, refusal);
-        }
-        turn.run(FrontErrand::OpenLink { node: node.clone(), conn });
-        turn.run(FrontErrand::Welcome { node, registration, starting: false });
-    }
-
-    /// An agent said what node it is.
-    pub(super) fn joins(
-        &mut self,
-        turn: &mut Turn<'_>,
-        node: String,
-        joining: Box<Joining>,
-        address: String,
-        registration: Box<Registration>,
-    ) {
-        let conn = registration.conn;
-        // One that cannot be that node does not take the link from the one that is.
-        if let Err(refusal) = self.sight.roster().may_join(&node, &joining) {
-            return self.decline(turn, node, conn, refusal);
-        }
-        // What it sends meanwhile is taken, and its end noticed.
-        turn.run(FrontErrand::OpenLink { node: node.clone(), conn });
-        let hostname = registration.facts.hostname.clone();
-        let ask = RosterAsk::Join { node: node.clone(), joining, hostname, address };
-        self.ask_roster(turn, 0, ask, RosterAsked::Join { node, registration });
-    }
-
     pub(super) fn ask_roster(&mut self, turn: &mut Turn<'_>, request: u64, ask: RosterAsk, asked: RosterAsked) {
         self.ask(turn, request, vec![Ask::Roster(ask)], Then::Roster(asked));
     }
@@ -138,16 +102,6 @@ impl FrontCore {
         let reserved = reserved(&self.sight.committed().reservations());
         self.ask_roster(turn, request, RosterAsk::Delete { nodes, reserved }, RosterAsked::Answer);
         Ok(None)
-    }
-
-    /// The agent logs why, and tries again.
-    fn decline(&mut self, turn: &mut Turn<'_>, node: String, conn: u64, refusal: Refusal) {
-        // However often it tries.
-        if self.declined.get(&node) != Some(&refusal) {
-            tracing::error!(node, "node.declined: {refusal}");
-        }
-        turn.run(FrontErrand::Decline { node: node.clone(), conn, refusal: refusal.clone() });
-        self.declined.insert(node, refusal);
     }
 }
 

@@ -3,17 +3,20 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`core`] | whose turn it is, and where a request goes |
+//! | [`core`] | whose turn it is, what owners are asked, and what becomes of their answers |
+//! | `route` | where a request goes, and who may make it |
 //! | [`messages`] | what the front is told, what it asks owners, and what it has done |
 //! | [`sight`] | what it sees of others |
 //! | `gather` | the answers of many owners as one reply |
 //! | `selection` | whom a request means |
 //! | `commands`, `updates`, `top`, `members`, `reservations` | changes |
 //! | `queries`, `priorities` | questions |
+//! | `agents` | what agents' connections lead to, and whom their frames are for |
 //! | `submit`, `submit_het` | submissions, and when a job would start |
 //! | [`shell`] | the actor: channels, ports, and the way to owners |
 //! | `streams` | of that: replies that go on until the command ends |
 
+mod agents;
 mod commands;
 pub mod core;
 mod gather;
@@ -22,6 +25,7 @@ pub mod messages;
 mod priorities;
 mod queries;
 mod reservations;
+mod route;
 mod selection;
 pub mod shell;
 pub mod sight;

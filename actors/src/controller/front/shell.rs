@@ -151,24 +151,20 @@ impl Live<'_> {
         self.front.askers.remove(&request).map(|asker| asker.replies)
     }
 
-    /// Keeps what comes of a request.
-    fn audit(&mut self, request: u64, caller: &Caller, command: &CommandRequest) {
-        if let Some(Asker { replies, trace }) = self.front.askers.remove(&request) {
-            let audit = Arc::clone(&self.front.env.ports.audit);
-            let replies = Box::new(Audited::new(replies, audit, caller, request_name(command), command));
-            self.front.askers.insert(request, Asker { replies, trace });
-        }
+    /// What comes of a request is kept from here on.
+    fn audited(&self, replies: Box<dyn ReplySink>, caller: &Caller, command: &CommandRequest) -> Box<dyn ReplySink> {
+        let audit = Arc::clone(&self.front.env.ports.audit);
+        Box::new(Audited::new(replies, audit, caller, request_name(command), command))
     }
 
     fn turn(&mut self, request: u64, caller: Caller, command: Box<CommandRequest>) {
-        let Some(asker) = self.front.askers.get_mut(&request) else { return };
-        asker.replies.taken();
-        if asker.replies.is_gone() {
-            self.front.askers.remove(&request);
+        let Some(Asker { mut replies, trace }) = self.front.askers.remove(&request) else { return };
+        replies.taken();
+        if replies.is_gone() {
             return;
         }
-        let trace = asker.trace;
-        self.audit(request, &caller, &command);
+        let replies = self.audited(replies, &caller, &command);
+        self.front.askers.insert(request, Asker { replies, trace });
         tracing::debug!(
             target: AUDIT_RPCS,
             request = request_name(&command),
@@ -344,7 +340,12 @@ impl Stage<FrontCore> for Live<'_> {
                 TraceContext::root().enter(|| self.cx.pipe(std::future::ready(()), move |()| next()));
             }
             FrontErrand::Turn { request, caller, command } => self.turn(request, caller, command),
-            FrontErrand::Audit { request, caller, command } => self.audit(request, &caller, &command),
+            FrontErrand::Audit { request, caller, command } => {
+                if let Some(Asker { replies, trace }) = self.front.askers.remove(&request) {
+                    let replies = self.audited(replies, &caller, &command);
+                    self.front.askers.insert(request, Asker { replies, trace });
+                }
+            }
             FrontErrand::Door { request, node, query } => {
                 if let Some((_, link)) = self.front.env.links.get(&node) {
                     let replies = self.front.doors.sink(&node, query, link);

@@ -87,7 +87,7 @@ impl FrontCore {
                     Ok(command) => {
                         under_way.push((view.id, (asked.len(), sent.len())));
                         asks.push(told(view.id, by, tasks_of(view, &selector), command));
-                        Asked::asked(view, &selector)
+                        Asked::waiting(view, &selector)
                     }
                     Err(refusal) => Asked::refused(view, &selector, refusal),
                 });
