@@ -12,7 +12,7 @@ use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
 };
-use garrick_runtime::System;
+use garrick_runtime::{ReplyTo, System};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -124,7 +124,7 @@ fn a_front_that_fails_takes_no_submission_with_it() {
         rig.journal.hold();
         let mut first = rig.ask_stream(1001, submission(1));
         rig.journal.held().await;
-        rig.front().try_send(ControllerMsg::PanicForTests).unwrap();
+        rig.front().try_send(ControllerMsg::PanicForTests(ReplyTo::channel().0)).unwrap();
         assert_eq!(first.recv().await, None, "whoever waited is told that it failed");
         let mut repeat = rig.ask_stream(1001, submission(1));
         assert_eq!(shown(&rig).await, 0);

@@ -55,6 +55,7 @@ use garrick_runtime::{
 };
 use std::{
     collections::BTreeMap,
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
@@ -311,11 +312,6 @@ impl Env {
         self.queries.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Where a node's daemon listens.
-    pub fn address_of(&self, node: &str) -> String {
-        self.config().node(node).map(|known| format!("{}:{}", known.address, known.port)).unwrap_or_default()
-    }
-
     /// Who gathers and remembers steps.
     pub fn steps(&self) -> Option<Address<StepsMsg>> {
         self.system.find(&ActorPath::root().child("steps"))
@@ -519,19 +515,13 @@ impl Env {
     }
 
     /// Hands a job's owner what it alone can answer; one that is still being started gets it from the jobs' supervisor.
-    /// False when there is no such job.
-    pub fn ask_job<A: Actor>(&self, cx: &mut Context<A>, job: JobId, message: JobMsg) -> bool {
+    /// `None`: there is no such job.
+    pub fn ask_job(&self, job: JobId, message: JobMsg) -> Option<Late> {
         if let Some(owner) = self.job(job) {
-            deliver(cx, &owner, message);
-            return true;
+            return Some(mail(&owner, message));
         }
-        match self.jobs_supervisor().filter(|_| self.committed.has_job(job)) {
-            Some(supervisor) => {
-                deliver(cx, &supervisor, JobsMsg::Deliver { key: job, message: Box::new(message) });
-                true
-            }
-            None => false,
-        }
+        let supervisor = self.jobs_supervisor().filter(|_| self.committed.has_job(job))?;
+        Some(mail(&supervisor, JobsMsg::Deliver { key: job, message: Box::new(message) }))
     }
 
     /// An agent's word that its node is there and how busy, straight to the node's owner: whatever users ask of the front,
@@ -543,33 +533,35 @@ impl Env {
             tracing::debug!(node, %error, "node.heartbeat_lost");
         }
     }
+}
 
-    /// Tells a node's owner. False when there is none of that name.
-    pub fn tell_node<A: Actor>(&self, cx: &mut Context<A>, node: &str, input: NodeInput) -> bool {
-        match self.node(node) {
-            Some(address) => {
-                deliver(cx, &address, NodeMsg::Input(input));
-                true
-            }
-            None => false,
+/// What is left of sending where there was no room.
+pub type Late = Option<Pin<Box<dyn Future<Output = ()>>>>;
+
+/// Sends what must arrive: where there is no room, it is sent once what comes back is done.
+pub fn mail<M: Message>(to: &Address<M>, message: M) -> Late {
+    match to.try_send(message) {
+        Ok(()) => None,
+        Err(SendError::Full(message)) => {
+            let to = to.clone();
+            tracing::warn!(to = %to.path(), "mailbox.full");
+            Some(Box::pin(async move {
+                if to.send(message).await.is_err() {
+                    tracing::debug!(to = %to.path(), "message.to_ended_actor");
+                }
+            }))
+        }
+        Err(error) => {
+            tracing::debug!(to = %to.path(), %error, "message.to_ended_actor");
+            None
         }
     }
 }
 
-/// Sends what must arrive: where there is no room, it waits beside the actor.
+/// The same, and it waits beside the actor.
 pub fn deliver<A: Actor, M: Message>(cx: &mut Context<A>, to: &Address<M>, message: M) {
-    match to.try_send(message) {
-        Ok(()) => {}
-        Err(SendError::Full(message)) => {
-            let to = to.clone();
-            tracing::warn!(to = %to.path(), "mailbox.full");
-            cx.spawn(async move {
-                if to.send(message).await.is_err() {
-                    tracing::debug!(to = %to.path(), "message.to_ended_actor");
-                }
-            });
-        }
-        Err(error) => tracing::debug!(to = %to.path(), %error, "message.to_ended_actor"),
+    if let Some(late) = mail(to, message) {
+        cx.spawn(late);
     }
 }
 

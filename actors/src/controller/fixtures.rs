@@ -429,7 +429,7 @@ impl Rig {
         let (replies, receiver) = self.sink();
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
         let (request, bytes) = (Box::new(request), 100);
-        let message = ControllerMsg::Command { caller, request, bytes, replies };
+        let message = ControllerMsg::command(caller, request, bytes, replies);
         self.front().try_send(message).expect("the front has room");
         receiver
     }
@@ -578,12 +578,12 @@ impl Agents {
         self.connected.insert(node.to_owned(), conn);
         let heard = self.heard.clone();
         let (sender, mut frames) = mpsc::unbounded_channel();
-        let message = ControllerMsg::AgentConnected {
-            node: node.to_owned(),
-            registration: Box::new(registration(node, conn, held)),
-            link: Arc::new(Wire(sender)),
+        let message = ControllerMsg::agent_connected(
+            node.to_owned(),
+            Box::new(registration(node, conn, held)),
+            Arc::new(Wire(sender)),
             joining,
-        };
+        );
         self.front.try_send(message).expect("the front has room");
         let (front, runs, seqs) = (self.front.clone(), Arc::clone(&self.runs), Arc::clone(&self.seqs));
         let node = node.to_owned();
@@ -596,7 +596,7 @@ impl Agents {
                     *seq
                 };
                 let message = Box::new(NodeToController::Report { seq, report });
-                let sent = front.try_send(ControllerMsg::AgentMessage { node: from.to_owned(), conn, message });
+                let sent = front.try_send(ControllerMsg::agent_message(from.to_owned(), conn, message));
                 assert!(sent.is_ok() || front.is_closed());
             };
             while let Some(frame) = frames.recv().await {
@@ -635,7 +635,7 @@ impl Agents {
     /// Has a node's agent say something.
     pub fn say(&self, node: &str, message: NodeToController) {
         let (node, conn) = (node.to_owned(), self.connected[node]);
-        let message = ControllerMsg::AgentMessage { node, conn, message: Box::new(message) };
+        let message = ControllerMsg::agent_message(node, conn, Box::new(message));
         self.front.try_send(message).expect("the front has room");
     }
 
@@ -654,7 +654,7 @@ impl Agents {
     /// A node's connection breaks.
     pub fn disconnect(&mut self, node: &str) {
         let conn = self.connected.remove(node).expect("it is connected");
-        let gone = ControllerMsg::AgentGone { node: node.to_owned(), conn };
+        let gone = ControllerMsg::agent_gone(node.to_owned(), conn);
         self.front.try_send(gone).expect("the front has room");
     }
 

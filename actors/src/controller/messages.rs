@@ -1,110 +1,57 @@
-//! What the front accepts. The wiring sends the first five kinds; the rest the front sends to itself.
+//! What the front accepts, as the wiring sends it.
 
 use super::{
-    env::Saved,
-    front::messages::FrontInput,
+    front::{core::FrontCore, messages::FrontInput, shell::FrontGift},
     ports::{AgentLink, ReplySink},
 };
-use crate::{job::messages::report_name, node::messages::Registration};
+use crate::{job::messages::report_name, node::messages::Registration, owner::actor::OwnerMsg};
 use garrick_model::{
     config::Config,
-    ids::RequestId,
     messages::{
         command::{Caller, CommandRequest},
         node::{Joining, NodeToController},
     },
 };
-use garrick_runtime::Message;
 use std::sync::Arc;
 
 /// Messages of the front.
-pub enum ControllerMsg {
-    /// An agent connected and sent its `Register`. The front answers `Welcome` or `Declined` over `link`.
-    AgentConnected {
-        /// The name in the registration, which the connection's identity was checked against.
-        node: String,
-        /// Registration; its `conn` is unique among all connections since the controller started.
-        registration: Box<Registration>,
-        /// Way to the agent.
-        link: Arc<dyn AgentLink>,
-        /// What node it is and where it comes from, when `slurm.conf` need not have it.
-        joining: Option<(Box<Joining>, String)>,
-    },
-    /// That connection is gone.
-    AgentGone {
-        /// Node.
-        node: String,
-        /// Connection.
-        conn: u64,
-    },
-    /// Any frame of an agent but `Register`, in the order of arrival.
-    AgentMessage {
-        /// Node.
-        node: String,
-        /// Connection.
-        conn: u64,
-        /// Frame.
-        message: Box<NodeToController>,
-    },
-    /// A command at the controller's own door.
-    Command {
-        /// Who, from the kernel.
-        caller: Caller,
-        /// What.
-        request: Box<CommandRequest>,
-        /// What it takes where it is sent.
-        bytes: usize,
-        /// Where replies go.
-        replies: Box<dyn ReplySink>,
-    },
-    /// The configuration was read again.
-    ConfigChanged {
-        /// What the file says.
-        config: Arc<Config>,
-        /// Who waits until everybody may see it.
-        replies: Option<Box<dyn ReplySink>>,
-    },
-    /// From itself: what came of what it had done.
-    Input(FrontInput),
-    /// The log answered for a submission.
-    Submitted {
-        /// Submission.
-        request: RequestId,
-        /// Outcome.
-        result: Saved,
-    },
-    /// Followers of the log were registered, or unregistered: said by whoever did that, once it is answered.
-    FollowersChanged,
-    /// A query of agents took too long.
-    QueryTimeout {
-        /// Query.
-        query: u64,
-    },
-    /// Nobody wants the answers of that query any more.
-    QueryGone {
-        /// Query.
-        query: u64,
-    },
-    /// A handler that fails.
-    #[cfg(test)]
-    PanicForTests,
-}
+pub type ControllerMsg = OwnerMsg<FrontCore>;
 
-impl Message for ControllerMsg {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::AgentConnected { .. } => "AgentConnected",
-            Self::AgentGone { .. } => "AgentGone",
-            Self::AgentMessage { message, .. } => agent_message_name(message),
-            Self::Command { request, .. } => request_name(request),
-            Self::ConfigChanged { .. } => "ConfigChanged",
-            Self::Input(input) => input.name(),
-            Self::Submitted { .. } => "Submitted",
-            Self::FollowersChanged => "FollowersChanged",
-            Self::QueryTimeout { .. } => "QueryTimeout",
-            Self::QueryGone { .. } => "QueryGone",
-            #[cfg(test)]
-            Self::PanicForTests => "PanicForTests",
+impl ControllerMsg {
+    /// An agent connected and sent its `Register`. The front answers `Welcome` or `Declined` over `link`. The name in the
+    /// registration is one which the connection's identity was checked against; its `conn` is unique among all connections since
+    /// the controller started. `joining`: what node it is and where it comes from, when `slurm.conf` need not have it.
+    pub fn agent_connected(
+        node: String,
+        registration: Box<Registration>,
+        link: Arc<dyn AgentLink>,
+        joining: Option<(Box<Joining>, String)>,
+    ) -> Self {
+        let gift = FrontGift::Link(registration.conn, link);
+        Self::Hand { gift, input: Some(FrontInput::Connected { node, registration, joining }) }
+    }
+
+    /// That connection is gone.
+    pub const fn agent_gone(node: String, conn: u64) -> Self {
+        Self::Input(FrontInput::AgentGone { node, conn })
+    }
+
+    /// Any frame of an agent but `Register`, in the order of arrival.
+    pub const fn agent_message(node: String, conn: u64, message: Box<NodeToController>) -> Self {
+        Self::Input(FrontInput::AgentSaid { node, conn, message })
+    }
+
+    /// A command at the controller's own door, of a caller whom the kernel names. `bytes`: what it takes where it is sent.
+    pub fn command(caller: Caller, command: Box<CommandRequest>, bytes: usize, replies: Box<dyn ReplySink>) -> Self {
+        Self::Hand { gift: FrontGift::Replies(replies), input: Some(FrontInput::Asked { caller, command, bytes }) }
+    }
+
+    /// The configuration was read again. Whoever is to be told waits until everybody may see it.
+    pub fn config_changed(config: Arc<Config>, replies: Option<Box<dyn ReplySink>>) -> Self {
+        let input = FrontInput::ConfigRead { config, waits: replies.is_some() };
+        match replies {
+            Some(replies) => Self::Hand { gift: FrontGift::Replies(replies), input: Some(input) },
+            None => Self::Input(input),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     entering::Entering,
     env::Env,
     event::ControllerEvent,
-    front::shell::ControllerActor,
+    front,
     ids::IdSource,
     log::{AppendError, Log, Position},
     messages::ControllerMsg,
@@ -201,7 +201,7 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
     let shared = Arc::clone(&env);
     let front = system.start(
         "/",
-        ChildSpec::new("controller", move || ControllerActor::new(Arc::clone(&shared)))
+        ChildSpec::new("controller", move || front::shell::actor(Arc::clone(&shared)))
             .placement(Placement::Named("controller"))
             .mailbox(FRONT_MAILBOX)
             .control(FRONT_MAILBOX),

@@ -166,7 +166,7 @@ fn licenses_are_not_given_twice_after_a_restart() {
         let mut agents = Agents::new(&rig);
         agents.connect("n1", Habit::Stay);
         rig.until(second, waits).await;
-        let more = ControllerMsg::ConfigChanged { config: config_of(&site(2)), replies: None };
+        let more = ControllerMsg::config_changed(config_of(&site(2)), None);
         rig.front().try_send(more).unwrap();
         rig.wait(second, JobMilestone::Started).await;
         let given = |job| rig.controller.env.committed.job(job).unwrap().licenses().unwrap().to_string();

@@ -46,7 +46,7 @@ fn a_partition_that_goes_and_comes_back_has_one_owner() {
         set(&rig, "extra", "DOWN").await;
         shows(&rig, &[("debug", up), ("extra", down)]).await;
         let read = |conf: &str| {
-            let news = ControllerMsg::ConfigChanged { config: config_of(conf), replies: None };
+            let news = ControllerMsg::config_changed(config_of(conf), None);
             rig.front().try_send(news).unwrap();
         };
         read(TWO_NODES);

@@ -29,6 +29,7 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::JobView,
 };
+#[cfg(test)]
 use garrick_runtime::{AskError, ReplyTo};
 use serde_bytes::ByteBuf;
 use std::{
@@ -490,6 +491,15 @@ pub enum JobAsk {
 pub type JobMsg = OwnerMsg<JobCore>;
 
 impl JobMsg {
+    /// Its view after every change.
+    pub const fn watch(watcher: JobWatcher) -> Self {
+        Self::Hand { gift: watcher, input: None }
+    }
+}
+
+/// Questions as tests ask them, each with its own kind of answer.
+#[cfg(test)]
+impl JobMsg {
     /// A question whose answer is of one kind.
     fn ask<R: Send + 'static>(
         ask: JobAsk,
@@ -529,20 +539,6 @@ impl JobMsg {
             JobAnswer::Done(Err(refusal)) => Some(Err(refusal)),
             _ => None,
         })
-    }
-
-    /// Where its step manager is, once one serves.
-    pub fn locate(reply: ReplyTo<Result<StepManagerPlace, Refusal>>) -> Self {
-        Self::ask(JobAsk::Locate, reply, |answer| match answer {
-            JobAnswer::Place(place) => Some(place),
-            JobAnswer::Done(Err(refusal)) => Some(Err(refusal)),
-            _ => None,
-        })
-    }
-
-    /// Its view after every change.
-    pub const fn watch(watcher: JobWatcher) -> Self {
-        Self::Hand { gift: watcher, input: None }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::controller::{
     log::AppendError,
 };
 use garrick_model::time::Timestamp;
-use garrick_runtime::{Actor, Context, Message, ReplyTo, TimerKey};
+use garrick_runtime::{Actor, Context, Message, ReplyTo, TimerKey, TraceContext};
 use std::{
     collections::{BTreeMap, VecDeque},
     pin::Pin,
@@ -32,6 +32,19 @@ pub enum Came<I> {
     Letter(Letter),
     /// What comes later, beside the actor: the owner's next input, if there is any. It is lost with this life of the actor.
     Later(Pin<Box<dyn Future<Output = Option<I>>>>),
+    /// That, and it is of a trace of its own.
+    In(TraceContext, Box<Self>),
+}
+
+/// Inputs that effects lead to, some of them in a trace of their own.
+type Again<O> = VecDeque<(Option<TraceContext>, <O as Owner>::Input)>;
+
+/// In that trace, or in the one that there is.
+fn within<T>(trace: Option<TraceContext>, body: impl FnOnce() -> T) -> T {
+    match trace {
+        Some(trace) => trace.enter(body),
+        None => body(),
+    }
 }
 
 /// What an owner's verbs come to in the controller: which boards show it, what its errands are, what is kept of it for a
@@ -65,6 +78,8 @@ pub trait Shell: Owner {
     fn run(&self, hands: &mut Self::Hands, env: &Env, errand: Self::Errand) -> Came<Self::Input>;
     /// Shows.
     fn publish(&self, hands: &mut Self::Hands, env: &Env, shown: Self::Shown);
+    /// Answers a request that only the shell knows of.
+    fn answer(&self, _: &mut Self::Hands, _: u64, _: Self::Answer) {}
     /// It stopped for good: nothing of it is shown or kept.
     fn forget(&self, _: &Env) {}
     /// Its actor ends.
@@ -214,8 +229,23 @@ struct Live<'a, O: Shell> {
     hands: &'a mut O::Hands,
     answers: &'a mut BTreeMap<u64, ReplyTo<O::Answer>>,
     cx: &'a mut Context<OwnerActor<O>>,
-    again: &'a mut VecDeque<O::Input>,
+    again: &'a mut Again<O>,
     cores: u64,
+}
+
+impl<O: Shell> Live<'_, O> {
+    fn came(&mut self, came: Came<O::Input>, trace: Option<TraceContext>) {
+        match came {
+            Came::Nothing => {}
+            Came::Input(input) => self.again.push_back((trace, input)),
+            Came::Letter(letter) => self.tell(letter),
+            Came::Later(input) => {
+                let core = self.cores;
+                self.cx.pipe(input, move |input| OwnerMsg::Came { core, input });
+            }
+            Came::In(trace, came) => trace.enter(|| self.came(*came, Some(trace))),
+        }
+    }
 }
 
 impl<O: Shell> Stage<O> for Live<'_, O> {
@@ -224,15 +254,8 @@ impl<O: Shell> Stage<O> for Live<'_, O> {
     }
 
     fn run(&mut self, errand: O::Errand) {
-        match self.core.run(self.hands, self.env, errand) {
-            Came::Nothing => {}
-            Came::Input(input) => self.again.push_back(input),
-            Came::Letter(letter) => self.tell(letter),
-            Came::Later(input) => {
-                let core = self.cores;
-                self.cx.pipe(input, move |input| OwnerMsg::Came { core, input });
-            }
-        }
+        let came = self.core.run(self.hands, self.env, errand);
+        self.came(came, None);
     }
 
     fn set_timer(&mut self, timer: O::Timer, at: Timestamp) {
@@ -249,8 +272,9 @@ impl<O: Shell> Stage<O> for Live<'_, O> {
     }
 
     fn answer(&mut self, request: u64, answer: O::Answer) {
-        if let Some(reply) = self.answers.remove(&request) {
-            reply.reply(answer);
+        match self.answers.remove(&request) {
+            Some(reply) => reply.reply(answer),
+            None => self.core.answer(self.hands, request, answer),
         }
     }
 
@@ -373,16 +397,19 @@ impl<O: Shell> OwnerActor<O> {
     }
 
     fn run(&mut self, cx: &mut Context<Self>, input: O::Input) {
-        let mut again = VecDeque::from([input]);
-        while let (Some(core), Some(input)) = (&mut self.core, again.pop_front()) {
-            let mut out = Vec::new();
-            core.handle(Timestamp::now(), &mut self.env.ids.clone(), input, &mut out);
-            self.take(cx, out, &mut again);
+        let mut again = Again::<O>::from([(None, input)]);
+        while let Some((trace, input)) = again.pop_front() {
+            within(trace, || {
+                let Some(core) = &mut self.core else { return };
+                let mut out = Vec::new();
+                core.handle(Timestamp::now(), &mut self.env.ids.clone(), input, &mut out);
+                self.take(cx, out, &mut again);
+            });
         }
     }
 
     /// Has a turn's events saved and queues its other effects behind them.
-    fn take(&mut self, cx: &mut Context<Self>, out: Out<O>, again: &mut VecDeque<O::Input>) {
+    fn take(&mut self, cx: &mut Context<Self>, out: Out<O>, again: &mut Again<O>) {
         let turn = Turn::<O>::of(out);
         if let Some(core) = &self.core {
             core.keep(&self.env);
@@ -398,7 +425,7 @@ impl<O: Shell> OwnerActor<O> {
         cx.pipe(done, move |answer| OwnerMsg::Journaled { batch, result: log_outcome(answer) });
     }
 
-    fn flush(&mut self, cx: &mut Context<Self>, again: &mut VecDeque<O::Input>) {
+    fn flush(&mut self, cx: &mut Context<Self>, again: &mut Again<O>) {
         let Self { core: Some(core), env, hands, outbox, answers, cores, .. } = self else { return };
         let mut live = Live { core, env, hands, answers, cx, again, cores: *cores };
         while let Some(effects) = outbox.take_ready() {
@@ -406,9 +433,9 @@ impl<O: Shell> OwnerActor<O> {
         }
     }
 
-    fn go_on(&mut self, cx: &mut Context<Self>, again: VecDeque<O::Input>) {
-        for input in again {
-            self.run(cx, input);
+    fn go_on(&mut self, cx: &mut Context<Self>, again: Again<O>) {
+        for (trace, input) in again {
+            within(trace, || self.run(cx, input));
         }
     }
 }

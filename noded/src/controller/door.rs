@@ -202,7 +202,7 @@ async fn command(conn: DoorConn, world: DoorWorld) {
                     replies.send(CommandReply::Refused(Refusal::RetryAfter { after: CROWDED }));
                 } else {
                     let caller = caller.clone();
-                    tell(&world.front, cx, ControllerMsg::Command { caller, request, bytes, replies }).await;
+                    tell(&world.front, cx, ControllerMsg::command(caller, request, bytes, replies)).await;
                 }
                 // Of a connection on which many have arrived one is read, and then others have their turn.
                 tokio::task::yield_now().await;

@@ -10,7 +10,7 @@ use crate::{
     kernel::users,
 };
 use garrick_actors::controller::{
-    front::CROWDED,
+    front::{CROWDED, shell::FrontGift},
     messages::ControllerMsg,
     ports::{Host, ReplySink},
 };
@@ -110,8 +110,8 @@ impl Reader {
                 logging::set_levels(&self.cluster.log_levels_of(&config, None));
                 tracing::info!(file = %path.display(), "configuration read again");
                 let Some(front) = self.front.get() else { return };
-                let changed = ControllerMsg::ConfigChanged { config: Arc::new(config), replies };
-                if let Some(ControllerMsg::ConfigChanged { replies: Some(mut replies), .. }) =
+                let changed = ControllerMsg::config_changed(Arc::new(config), replies);
+                if let Some(ControllerMsg::Hand { gift: FrontGift::Replies(mut replies), .. }) =
                     try_tell(front, TraceContext::root(), changed)
                 {
                     replies.send(CommandReply::Refused(Refusal::RetryAfter { after: CROWDED }));

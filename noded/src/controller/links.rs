@@ -3,6 +3,7 @@
 use garrick_actors::{
     controller::{
         env::Env,
+        front::messages::FrontInput,
         messages::ControllerMsg,
         ports::{AgentLink, LinkClosed},
     },
@@ -142,7 +143,7 @@ fn tell_prepared(
     message: ControllerMsg,
 ) -> Option<ControllerMsg> {
     static TURNS: Semaphore = Semaphore::const_new(MOST_ASKED_FOR);
-    let ControllerMsg::AgentMessage { message: command, .. } = &message else { return Some(message) };
+    let ControllerMsg::Input(FrontInput::AgentSaid { message: command, .. }) = &message else { return Some(message) };
     let NodeToController::Command { caller, request, .. } = &**command else { return Some(message) };
     let questions = questions_of(caller, request);
     if names.are_fresh(&questions) {
@@ -234,7 +235,7 @@ async fn converse(
     let cx = TraceContext { trace: first.trace, cause: first.cause };
     let registration = Box::new(Registration { conn: number, facts: *facts, runs, released, incarnation, load });
     let joining = joining.map(|joining| (joining, address));
-    let connected = ControllerMsg::AgentConnected { node: node.clone(), registration, link, joining };
+    let connected = ControllerMsg::agent_connected(node.clone(), registration, link, joining);
     tell(&front, if cx.trace == 0 { TraceContext::root() } else { cx }, connected).await;
     loop {
         let arrived = tokio::select! {
@@ -263,7 +264,7 @@ async fn converse(
                     env.heartbeat(cx, &node, number, message);
                     continue;
                 }
-                let message = ControllerMsg::AgentMessage { node: node.clone(), conn: number, message };
+                let message = ControllerMsg::agent_message(node.clone(), number, message);
                 if let Some(message) = tell_prepared(&front, &names, cx, message) {
                     tell(&front, cx, message).await;
                 }
@@ -276,5 +277,5 @@ async fn converse(
         }
     }
     handle.close("over");
-    tell(&front, TraceContext::root(), ControllerMsg::AgentGone { node, conn: number }).await;
+    tell(&front, TraceContext::root(), ControllerMsg::agent_gone(node, number)).await;
 }

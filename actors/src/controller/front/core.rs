@@ -156,9 +156,16 @@ impl FrontCore {
     }
 
     /// A number for a request.
-    pub const fn number(&mut self) -> u64 {
+    pub(super) const fn number(&mut self) -> u64 {
         self.requests += 1;
         self.requests
+    }
+
+    /// A request whose asker came with it.
+    fn taken(&mut self, turn: &mut Turn<'_>) -> u64 {
+        let request = self.number();
+        turn.run(FrontErrand::Take(request));
+        request
     }
 
     pub(super) fn authority(&self, caller: &Caller) -> Authority {
@@ -403,10 +410,12 @@ impl Owner for FrontCore {
             FrontInput::Begun { answered, entering, clock } => {
                 self.told_of_submissions(turn, SubmissionInput::Begun { answered, entering, clock });
             }
+            FrontInput::Heard { id, result } => turn.run(FrontErrand::Settle { id, result }),
             FrontInput::Settled { id, jobs, result, clock } => {
                 self.told_of_submissions(turn, SubmissionInput::Settled { id, jobs, result, clock });
             }
-            FrontInput::Asked { request, caller, command, bytes } => {
+            FrontInput::Asked { caller, command, bytes } => {
+                let request = self.taken(turn);
                 self.arrived(turn, request, caller, command, bytes);
             }
             FrontInput::Next => self.serve(turn),
@@ -433,7 +442,8 @@ impl Owner for FrontCore {
             FrontInput::Connected { node, registration, joining: None } => self.connected(turn, node, registration),
             FrontInput::AgentGone { node, conn } => self.agent_gone(turn, node, conn),
             FrontInput::AgentSaid { node, conn, message } => self.agent_said(turn, node, conn, *message),
-            FrontInput::ConfigRead { request, config } => {
+            FrontInput::ConfigRead { config, waits } => {
+                let request = if waits { self.taken(turn) } else { 0 };
                 self.ask_roster(turn, request, RosterAsk::Read(config), RosterAsked::Answer);
             }
             FrontInput::FollowersChanged => {

@@ -175,9 +175,12 @@ impl Front {
     }
 
     fn arrives(&mut self, uid: u32, command: CommandRequest) -> (u64, Effects) {
-        let (request, command) = (self.core.number(), Box::new(command));
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
-        (request, self.told(FrontInput::Asked { request, caller, command, bytes: 100 }))
+        let mut effects = self.told(FrontInput::Asked { caller, command: Box::new(command), bytes: 100 });
+        match effects.remove(0) {
+            Effect::Do(FrontErrand::Take(request)) => (request, effects),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// What a request that is alone leads to when its turn comes.
@@ -563,7 +566,7 @@ fn an_agent_that_joins_waits_for_the_roster_and_counts_while_its_connection_is_t
     front.link("x1", 3);
     let effects = front.hears(asked, vec![Said::Done(Ok(()))]);
     assert!(matches!(effects[..], [Effect::Do(FrontErrand::Welcome { starting: true, .. })]), "{effects:?}");
-    assert!(front.core.declined.get("x1").is_none());
+    assert!(!front.core.declined.contains_key("x1"));
     let asked = question(joins(&mut front, "x1", 4));
     front.link("x1", 5);
     let effects = front.hears(asked, vec![Said::Done(Ok(()))]);

@@ -28,7 +28,7 @@ use garrick_model::{
 use garrick_runtime::AskError;
 use std::{sync::Arc, time::Duration};
 
-/// What may happen to the front. Requests have numbers ([`super::core::FrontCore::number`]); 0 is nobody's.
+/// What may happen to the front. Requests get numbers as they come; 0 is nobody's.
 #[derive(Debug)]
 pub enum FrontInput {
     /// A life begins.
@@ -41,6 +41,13 @@ pub enum FrontInput {
         clock: Duration,
     },
     /// The log has answered for a submission.
+    Heard {
+        /// Submission.
+        id: RequestId,
+        /// What the log said.
+        result: Saved,
+    },
+    /// What [`FrontErrand::Settle`] asked for.
     Settled {
         /// Submission.
         id: RequestId,
@@ -51,10 +58,8 @@ pub enum FrontInput {
         /// Time by a clock that nobody sets, from any beginning.
         clock: Duration,
     },
-    /// Somebody asks. He is served when his turn comes.
+    /// Somebody asks, who is there to be answered. He is served when his turn comes.
     Asked {
-        /// Request.
-        request: u64,
         /// Who.
         caller: Caller,
         /// What.
@@ -114,10 +119,10 @@ pub enum FrontInput {
     },
     /// The configuration was read again.
     ConfigRead {
-        /// Request.
-        request: u64,
         /// What the file says.
         config: Arc<Config>,
+        /// Somebody is there to be answered.
+        waits: bool,
     },
     /// Followers of the log were registered, or unregistered.
     FollowersChanged,
@@ -128,7 +133,7 @@ impl FrontInput {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Begun { .. } => "Begun",
-            Self::Settled { .. } => "Submitted",
+            Self::Heard { .. } | Self::Settled { .. } => "Submitted",
             Self::Asked { command, .. } | Self::Turn { command, .. } => request_name(command),
             Self::Next => "Serve",
             Self::Answered { .. } => "Answered",
@@ -264,6 +269,15 @@ pub enum FrontErrand {
         /// What.
         command: Box<CommandRequest>,
     },
+    /// Whoever came with what is handled now waits for the answer to that request.
+    Take(u64),
+    /// Say which jobs of a submission are there, of which the log has said that.
+    Settle {
+        /// Submission.
+        id: RequestId,
+        /// What the log said.
+        result: Saved,
+    },
     /// Replies to a request go to the door of that node.
     Door {
         /// Request.
@@ -315,10 +329,12 @@ pub enum FrontErrand {
         /// Job.
         job: JobId,
     },
-    /// Show traces of this process and of these nodes.
+    /// Show traces of this process and of these nodes, which are asked.
     Trace {
         /// Request.
         request: u64,
+        /// Number of the question to nodes, if there is one.
+        query: Option<u64>,
         /// Of actors below these paths.
         prefixes: Vec<String>,
         /// What comes later too.

@@ -7,6 +7,8 @@ use super::{
 };
 use crate::{
     job::messages::{Authority, JobAsk},
+    node::messages::NodeInput,
+    owner::Letter,
     scheduler::messages::SchedulerAsk,
     steps::messages::StepsAsk,
 };
@@ -14,6 +16,7 @@ use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
     messages::{
         command::{CommandReply, JobMilestone, JobSelector},
+        node::ControllerToNode,
         records::RecordsPlace,
     },
     packed_steps::StepTally,
@@ -248,8 +251,14 @@ impl FrontCore {
                 nodes.extend(node.split('/').next().map(str::to_owned));
             }
         }
-        let nodes = nodes.into_iter().filter(|node| self.sight.link(node).is_some()).collect();
-        turn.run(FrontErrand::Trace { request, prefixes, follow, nodes });
+        nodes.retain(|node| self.sight.link(node).is_some());
+        let nodes: Vec<String> = nodes.into_iter().collect();
+        let query = (follow || !nodes.is_empty()).then(|| self.sight.next_query());
+        turn.run(FrontErrand::Trace { request, query, prefixes: prefixes.clone(), follow, nodes: nodes.clone() });
+        for (node, query) in nodes.into_iter().zip(query.into_iter().cycle()) {
+            let frame = ControllerToNode::Trace { query, prefixes: prefixes.clone(), follow };
+            turn.tell(Letter::Node(node, NodeInput::Send(Box::new(frame))));
+        }
         Ok(None)
     }
 

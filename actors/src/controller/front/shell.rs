@@ -1,11 +1,11 @@
-//! The front's actor, at `/controller`: it turns messages into inputs and carries effects out. Replies, links to agents and the
-//! way to owners are here; it decides nothing.
+//! What the front's verbs come to in the controller. Its actor is at `/controller`. Replies, links to agents and the way to owners
+//! are here.
 
 use super::{
     core::FrontCore,
     messages::{Ask, FrontErrand, FrontInput, HostAsk, Said},
     sight::Sight,
-    streams::AgentQueries,
+    streams::{self, AgentQueries, Tracing},
     submit::when,
 };
 use crate::{
@@ -14,8 +14,8 @@ use crate::{
         audit::Audited,
         committed::Committed,
         entering::Entering,
-        env::{Boards, Env, deliver, log_outcome},
-        messages::{ControllerMsg, request_name},
+        env::{Boards, Env, Late, log_outcome, mail},
+        messages::request_name,
         ports::{AgentLink, JobSubmit, ReplySink, UserDirectory},
     },
     job::{
@@ -24,11 +24,14 @@ use crate::{
     },
     license::account::LicenseAccount,
     node::{
-        messages::NodeMsg,
+        messages::{NodeMsg, Registration},
         record::SavedNode,
         shell::{NodesMsg, connected},
     },
-    owner::{Letter, Owner, Stage, actor::OwnerMsg, perform},
+    owner::{
+        Out, Owner,
+        actor::{Came, OwnerActor, OwnerMsg, Shell},
+    },
     partition::{messages::PartitionMsg, shell::PartitionsMsg},
     reservation::shell::ReservationMsg,
     roster::nodes::Roster,
@@ -47,16 +50,27 @@ use garrick_model::{
         command::{Caller, CommandReply, CommandRequest, MessageCount},
         node::ControllerToNode,
     },
+    refusal::Refusal,
     time::{Timestamp, system_zone},
+    view::JobView,
 };
-use garrick_runtime::{Actor, AskError, Context, PendingReply, ReplyTo, TraceContext};
+use garrick_runtime::{AskError, PendingReply, ReplyTo, TimerKey, TraceContext};
 use jiff::tz::TimeZone;
 use std::{
-    collections::{HashMap, VecDeque},
+    cell::RefCell,
+    collections::HashMap,
     convert::Infallible,
+    rc::Rc,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
+
+/// The actor.
+pub fn actor(env: Arc<Env>) -> OwnerActor<FrontCore> {
+    let seen = Arc::clone(&env);
+    let make = move |_: &Env| Some(FrontCore::new(Arc::clone(&seen) as Arc<dyn Sight>));
+    OwnerActor::new(make, FrontHands::new(Arc::clone(&env)), env)
+}
 
 impl Sight for Env {
     fn boards(&self) -> &Boards {
@@ -115,56 +129,71 @@ impl Sight for Env {
     }
 }
 
+/// What only the shell has.
+pub enum FrontGift {
+    /// Somebody who asks.
+    Replies(Box<dyn ReplySink>),
+    /// The way to an agent, with the number of its connection.
+    Link(u64, Arc<dyn AgentLink>),
+}
+
 /// Who waits for an answer, and the trace that his request belongs to.
 struct Asker {
     replies: Box<dyn ReplySink>,
     trace: TraceContext,
 }
 
-/// The front's actor.
-pub struct ControllerActor {
-    core: FrontCore,
-    pub(super) env: Arc<Env>,
+/// What the shell of the front keeps.
+pub struct FrontHands {
+    env: Arc<Env>,
+    /// Who came with what is handled now.
+    came: Option<Box<dyn ReplySink>>,
     /// By request.
     askers: HashMap<u64, Asker>,
     /// Links of agents that are not with their nodes' owners yet, by connection.
     arrived: HashMap<u64, Arc<dyn AgentLink>>,
     doors: AgentReplies,
-    pub(super) queries: AgentQueries,
+    queries: Rc<RefCell<AgentQueries>>,
     /// When its clock began, which is never set.
     began: Instant,
 }
 
-/// Inputs that effects lead to, some of them in a trace of their own.
-type Again = VecDeque<(Option<TraceContext>, FrontInput)>;
+impl FrontHands {
+    fn new(env: Arc<Env>) -> Self {
+        Self {
+            env,
+            came: None,
+            askers: HashMap::new(),
+            arrived: HashMap::new(),
+            doors: AgentReplies::default(),
+            queries: Rc::default(),
+            began: Instant::now(),
+        }
+    }
 
-/// What the verbs of the front come to.
-struct Live<'a> {
-    front: &'a mut ControllerActor,
-    cx: &'a mut Context<ControllerActor>,
-    again: &'a mut Again,
-}
+    fn waits(&mut self, request: u64, replies: Box<dyn ReplySink>) {
+        self.askers.insert(request, Asker { replies, trace: TraceContext::current_or_root() });
+    }
 
-impl Live<'_> {
     /// Whoever asked is handed on, with his request.
     fn asker(&mut self, request: u64) -> Option<Box<dyn ReplySink>> {
-        self.front.askers.remove(&request).map(|asker| asker.replies)
+        self.askers.remove(&request).map(|asker| asker.replies)
     }
 
     /// What comes of a request is kept from here on.
     fn audited(&self, replies: Box<dyn ReplySink>, caller: &Caller, command: &CommandRequest) -> Box<dyn ReplySink> {
-        let audit = Arc::clone(&self.front.env.ports.audit);
+        let audit = Arc::clone(&self.env.ports.audit);
         Box::new(Audited::new(replies, audit, caller, request_name(command), command))
     }
 
-    fn turn(&mut self, request: u64, caller: Caller, command: Box<CommandRequest>) {
-        let Some(Asker { mut replies, trace }) = self.front.askers.remove(&request) else { return };
+    fn turn(&mut self, request: u64, caller: Caller, command: Box<CommandRequest>) -> Came<FrontInput> {
+        let Some(Asker { mut replies, trace }) = self.askers.remove(&request) else { return Came::Nothing };
         replies.taken();
         if replies.is_gone() {
-            return;
+            return Came::Nothing;
         }
         let replies = self.audited(replies, &caller, &command);
-        self.front.askers.insert(request, Asker { replies, trace });
+        self.askers.insert(request, Asker { replies, trace });
         tracing::debug!(
             target: AUDIT_RPCS,
             request = request_name(&command),
@@ -173,12 +202,12 @@ impl Live<'_> {
             host = caller.host,
             "command.asked"
         );
-        self.again.push_back((Some(trace), FrontInput::Turn { request, caller, command }));
+        Came::In(trace, Box::new(Came::Input(FrontInput::Turn { request, caller, command })))
     }
 
     fn host(&mut self, request: u64, ask: HostAsk) {
         let Some(mut replies) = self.asker(request) else { return };
-        let env = &self.front.env;
+        let env = &self.env;
         let host = &env.ports.host;
         match ask {
             HostAsk::Identity => {
@@ -202,124 +231,55 @@ impl Live<'_> {
                     message: c.message.to_owned(),
                     handled: c.handled,
                 };
-                let counts = self.cx.system().traces().counts(&prefixes).into_iter().map(line).collect();
+                let counts = env.system.traces().counts(&prefixes).into_iter().map(line).collect();
                 replies.send(CommandReply::MessageCounts(counts));
             }
         }
     }
 
-    /// Asks one; what it says comes later.
-    fn ask(&mut self, ask: Ask) -> Result<PendingReply<Said>, Said> {
-        let env = Arc::clone(&self.front.env);
-        let cx = &mut *self.cx;
-        let (tell, pending) = ReplyTo::channel();
-        match ask {
-            Ask::Job(job, ask) => {
-                if !env.ask_job(cx, job, JobMsg::Ask { ask, reply: telling(tell, Said::Job) }) {
-                    return Err(Said::Nobody);
-                }
-            }
-            Ask::Node { node, ask, starting } => {
-                let update = NodeMsg::Ask { ask, reply: telling(tell, Said::Done) };
-                if let Some(owner) = env.node(&node).filter(|_| !starting) {
-                    deliver(cx, &owner, update);
-                } else if let Some(supervisor) = env.nodes_supervisor() {
-                    deliver(cx, &supervisor, NodesMsg::Deliver { key: node, message: Box::new(update) });
-                }
-            }
-            Ask::Partition(key, ask) => {
-                if let Some(supervisor) = env.partitions_supervisor() {
-                    let message = Box::new(PartitionMsg::Ask { ask, reply: telling(tell, Said::Done) });
-                    deliver(cx, &supervisor, PartitionsMsg::Deliver { key, message });
-                }
-            }
-            Ask::Roster(ask) => {
-                if let Some(owner) = env.roster_owner() {
-                    deliver(cx, &owner, OwnerMsg::Ask { ask, reply: telling(tell, Said::Done) });
-                }
-            }
-            Ask::Reservations(ask) => {
-                let owner = env.reservations_owner().ok_or(Said::Nobody)?;
-                deliver(cx, &owner, ReservationMsg::Ask { ask, reply: telling(tell, Said::Reservation) });
-            }
-            Ask::Steps(ask) => {
-                let owner = env.steps().ok_or(Said::Nobody)?;
-                deliver(cx, &owner, StepsMsg::Ask { ask, reply: telling(tell, Said::Reply) });
-            }
-            Ask::Scheduler(ask) => {
-                let owner = env.scheduler().ok_or(Said::Nobody)?;
-                deliver(cx, &owner, SchedulerMsg::Ask { ask, reply: telling(tell, Said::Reply) });
-            }
-            Ask::Revoke(nodes) => env.ports.host.revoke_certs(nodes, telling(tell, Said::Revoked)),
-            Ask::ChangeLog { node, change } => {
-                let link = env.links.get(&node);
-                let told = link.is_some_and(|(_, link)| link.send(ControllerToNode::ChangeLog(change)).is_ok());
-                return Err(if told { Said::Done(Ok(())) } else { Said::Nobody });
-            }
-        }
-        Ok(pending)
-    }
-
-    fn ask_all(&mut self, question: u64, asks: Vec<Ask>, within: Option<Duration>) {
-        let pending: Vec<_> = asks.into_iter().map(|ask| self.ask(ask)).collect();
-        if question == 0 {
-            return;
-        }
-        let said = async move {
-            let mut said = Vec::with_capacity(pending.len());
-            for one in pending {
-                let answer = match (one, within) {
-                    (Err(known), _) => known,
-                    (Ok(pending), None) => pending.await.unwrap_or_else(Said::Gone),
-                    (Ok(pending), Some(within)) => match tokio::time::timeout(within, pending).await {
-                        Ok(answer) => answer.unwrap_or_else(Said::Gone),
-                        Err(_) => Said::Late,
-                    },
-                };
-                said.push(answer);
-            }
-            said
-        };
-        self.cx.pipe(said, move |said| ControllerMsg::Input(FrontInput::Answered { question, said }));
-    }
-
-    fn submission(&mut self, errand: SubmissionErrand) {
-        let env = &self.front.env;
-        let (request, done) = match errand {
+    fn submission(&self, errand: SubmissionErrand) -> Came<FrontInput> {
+        let env = &self.env;
+        let (id, done) = match errand {
             // The core's own.
-            SubmissionErrand::Judge { .. } => return,
+            SubmissionErrand::Judge { .. } => return Came::Nothing,
             SubmissionErrand::Begin(job) => {
-                if let Some(supervisor) = env.jobs_supervisor() {
-                    deliver(self.cx, &supervisor, JobsMsg::Start { key: job, seed: None });
-                }
-                return;
+                let supervisor = env.jobs_supervisor();
+                return sent(supervisor.and_then(|to| mail(&to, JobsMsg::Start { key: job, seed: None })));
             }
             SubmissionErrand::Offer { id, records } => (id, env.offer_jobs(id, records, Timestamp::now())),
             SubmissionErrand::Hear(id) => (id, env.append(Vec::new())),
         };
-        self.cx.pipe(done, move |answer| ControllerMsg::Submitted { request, result: log_outcome(answer) });
+        let heard = async move { Some(FrontInput::Heard { id, result: log_outcome(done.await) }) };
+        Came::Later(Box::pin(heard))
     }
 
     /// Makes a plan for whoever asks, on a thread of its own: nobody else waits for it.
-    fn when(&mut self, request: u64, jobs: Vec<garrick_model::view::JobView>, at: Timestamp) {
-        let env = Arc::clone(&self.front.env);
+    fn when(&self, request: u64, jobs: Vec<JobView>, at: Timestamp) -> Came<FrontInput> {
+        let env = Arc::clone(&self.env);
         let plan = tokio::task::spawn_blocking(move || when(&cluster_view(policy(&env.config()), &env), &jobs, at));
-        let told = async move { plan.await.ok() };
-        self.cx.pipe(told, move |reply| ControllerMsg::Input(FrontInput::Told { request, reply }));
+        Came::Later(Box::pin(async move { Some(FrontInput::Told { request, reply: plan.await.ok() }) }))
     }
 
-    fn welcome(&mut self, node: String, registration: Box<crate::node::messages::Registration>, starting: bool) {
-        let Some(link) = self.front.arrived.remove(&registration.conn) else { return };
-        let env = &self.front.env;
+    fn welcome(&mut self, node: String, registration: Box<Registration>, starting: bool) -> Came<FrontInput> {
+        let Some(link) = self.arrived.remove(&registration.conn) else { return Came::Nothing };
         let message = connected(registration, link);
-        if !starting {
-            if let Some(owner) = env.node(&node) {
-                deliver(self.cx, &owner, message);
-            }
-        } else if let Some(supervisor) = env.nodes_supervisor() {
-            deliver(self.cx, &supervisor, NodesMsg::Deliver { key: node, message: Box::new(message) });
-        }
+        sent(if starting {
+            let message = Box::new(message);
+            self.env.nodes_supervisor().and_then(|to| mail(&to, NodesMsg::Deliver { key: node, message }))
+        } else {
+            self.env.node(&node).and_then(|to| mail(&to, message))
+        })
     }
+}
+
+/// It is sent, or will be.
+fn sent(late: Late) -> Came<FrontInput> {
+    late.map_or(Came::Nothing, |late| {
+        Came::Later(Box::pin(async move {
+            late.await;
+            None
+        }))
+    })
 }
 
 /// What is said goes there.
@@ -327,184 +287,236 @@ fn telling<T: Send + 'static>(tell: ReplyTo<Said>, kind: fn(T) -> Said) -> Reply
     ReplyTo::calling(move |answer: Result<T, AskError>| tell.reply(answer.map_or_else(Said::Gone, kind)))
 }
 
-impl Stage<FrontCore> for Live<'_> {
-    fn tell(&mut self, letter: Letter) {
-        self.front.env.post(self.cx, letter);
+/// Asks one: what it says comes later, or is known.
+fn ask_one(env: &Env, ask: Ask) -> Result<(Late, PendingReply<Said>), Said> {
+    let (tell, pending) = ReplyTo::channel();
+    let late = match ask {
+        Ask::Job(job, ask) => {
+            env.ask_job(job, JobMsg::Ask { ask, reply: telling(tell, Said::Job) }).ok_or(Said::Nobody)?
+        }
+        Ask::Node { node, ask, starting } => {
+            let update = NodeMsg::Ask { ask, reply: telling(tell, Said::Done) };
+            match env.node(&node).filter(|_| !starting) {
+                Some(owner) => mail(&owner, update),
+                None => {
+                    let message = Box::new(update);
+                    env.nodes_supervisor().and_then(|to| mail(&to, NodesMsg::Deliver { key: node, message }))
+                }
+            }
+        }
+        Ask::Partition(key, ask) => {
+            let message = Box::new(PartitionMsg::Ask { ask, reply: telling(tell, Said::Done) });
+            env.partitions_supervisor().and_then(|to| mail(&to, PartitionsMsg::Deliver { key, message }))
+        }
+        Ask::Roster(ask) => {
+            let message = OwnerMsg::Ask { ask, reply: telling(tell, Said::Done) };
+            env.roster_owner().and_then(|owner| mail(&owner, message))
+        }
+        Ask::Reservations(ask) => {
+            let owner = env.reservations_owner().ok_or(Said::Nobody)?;
+            mail(&owner, ReservationMsg::Ask { ask, reply: telling(tell, Said::Reservation) })
+        }
+        Ask::Steps(ask) => {
+            let owner = env.steps().ok_or(Said::Nobody)?;
+            mail(&owner, StepsMsg::Ask { ask, reply: telling(tell, Said::Reply) })
+        }
+        Ask::Scheduler(ask) => {
+            let owner = env.scheduler().ok_or(Said::Nobody)?;
+            mail(&owner, SchedulerMsg::Ask { ask, reply: telling(tell, Said::Reply) })
+        }
+        Ask::Revoke(nodes) => {
+            env.ports.host.revoke_certs(nodes, telling(tell, Said::Revoked));
+            None
+        }
+        Ask::ChangeLog { node, change } => {
+            let link = env.links.get(&node);
+            let told = link.is_some_and(|(_, link)| link.send(ControllerToNode::ChangeLog(change)).is_ok());
+            return Err(if told { Said::Done(Ok(())) } else { Said::Nobody });
+        }
+    };
+    Ok((late, pending))
+}
+
+/// Asks all, and brings together what they say.
+fn ask_all(env: &Env, question: u64, asks: Vec<Ask>, within: Option<Duration>) -> Came<FrontInput> {
+    let mut lates = Vec::new();
+    let mut ask = |ask| {
+        ask_one(env, ask).map(|(late, pending)| {
+            lates.extend(late);
+            pending
+        })
+    };
+    let pending: Vec<_> = asks.into_iter().map(&mut ask).collect();
+    if question == 0 && lates.is_empty() {
+        return Came::Nothing;
+    }
+    Came::Later(Box::pin(async move {
+        for late in lates {
+            late.await;
+        }
+        if question == 0 {
+            return None;
+        }
+        let mut said = Vec::with_capacity(pending.len());
+        for one in pending {
+            said.push(match (one, within) {
+                (Err(known), _) => known,
+                (Ok(pending), None) => pending.await.unwrap_or_else(Said::Gone),
+                (Ok(pending), Some(within)) => match tokio::time::timeout(within, pending).await {
+                    Ok(answer) => answer.unwrap_or_else(Said::Gone),
+                    Err(_) => Said::Late,
+                },
+            });
+        }
+        Some(FrontInput::Answered { question, said })
+    }))
+}
+
+impl Shell for FrontCore {
+    type Ask = Infallible;
+    type Gift = FrontGift;
+    type Hands = FrontHands;
+
+    const SAVES: bool = false;
+
+    fn name(input: &FrontInput) -> &'static str {
+        input.name()
     }
 
-    fn run(&mut self, errand: FrontErrand) {
+    fn ask_name(ask: &Infallible) -> &'static str {
+        match *ask {}
+    }
+
+    fn key(timer: Infallible) -> TimerKey {
+        match timer {}
+    }
+
+    fn asked(_: u64, ask: Infallible) -> FrontInput {
+        match ask {}
+    }
+
+    /// Takes over what a front that failed had under way. Submissions of jobs that are there are known, so that a repeat after
+    /// a restart gets the first answer.
+    fn begin(&mut self, hands: &mut FrontHands, env: &Env, now: Timestamp, out: &mut Out<Self>) {
+        let committed = &env.committed;
+        let of = |job| Some((committed.look(job, |record| record.request).flatten()?, job));
+        let answered = committed.jobs().into_iter().filter_map(of).collect();
+        let (entering, clock) = (env.entering.requests(), hands.began.elapsed());
+        self.handle(now, &mut env.ids.clone(), FrontInput::Begun { answered, entering, clock }, out);
+    }
+
+    fn hand(&self, hands: &mut FrontHands, gift: FrontGift) {
+        match gift {
+            FrontGift::Replies(replies) => hands.came = Some(replies),
+            FrontGift::Link(conn, link) => drop(hands.arrived.insert(conn, link)),
+        }
+    }
+
+    fn run(&self, hands: &mut FrontHands, env: &Env, errand: FrontErrand) -> Came<FrontInput> {
         match errand {
             FrontErrand::Next => {
-                let next = || ControllerMsg::Input(FrontInput::Next);
+                let next = Came::Later(Box::pin(std::future::ready(Some(FrontInput::Next))));
                 // Of nobody's trace: whose turn comes is seen when it comes.
-                TraceContext::root().enter(|| self.cx.pipe(std::future::ready(()), move |()| next()));
+                return Came::In(TraceContext::root(), Box::new(next));
             }
-            FrontErrand::Turn { request, caller, command } => self.turn(request, caller, command),
+            FrontErrand::Turn { request, caller, command } => return hands.turn(request, caller, command),
             FrontErrand::Audit { request, caller, command } => {
-                if let Some(Asker { replies, trace }) = self.front.askers.remove(&request) {
-                    let replies = self.audited(replies, &caller, &command);
-                    self.front.askers.insert(request, Asker { replies, trace });
+                if let Some(replies) = hands.asker(request) {
+                    let replies = hands.audited(replies, &caller, &command);
+                    hands.waits(request, replies);
                 }
+            }
+            FrontErrand::Take(request) => {
+                if let Some(replies) = hands.came.take() {
+                    hands.waits(request, replies);
+                }
+            }
+            FrontErrand::Settle { id, result } => {
+                let (jobs, clock) = (env.entering.take(id).unwrap_or_default(), hands.began.elapsed());
+                return Came::Input(FrontInput::Settled { id, jobs, result, clock });
             }
             FrontErrand::Door { request, node, query } => {
-                if let Some((_, link)) = self.front.env.links.get(&node) {
-                    let replies = self.front.doors.sink(&node, query, link);
-                    self.front.await_answer(request, replies);
+                if let Some((_, link)) = env.links.get(&node) {
+                    let replies = hands.doors.sink(&node, query, link);
+                    hands.waits(request, replies);
                 }
             }
-            FrontErrand::DoorLeft { node, query } => self.front.doors.gone(&node, query),
-            FrontErrand::Drop(request) => drop(self.asker(request)),
-            FrontErrand::Ask { question, asks, within } => self.ask_all(question, asks, within),
-            FrontErrand::When { request, jobs, at } => self.when(request, jobs, at),
-            FrontErrand::Host(request, ask) => self.host(request, ask),
-            FrontErrand::ChangeLog(change) => self.front.env.ports.host.change_log(&change),
+            FrontErrand::DoorLeft { node, query } => hands.doors.gone(&node, query),
+            FrontErrand::Drop(request) => drop(hands.asker(request)),
+            FrontErrand::Ask { question, asks, within } => return ask_all(env, question, asks, within),
+            FrontErrand::When { request, jobs, at } => return hands.when(request, jobs, at),
+            FrontErrand::Host(request, ask) => hands.host(request, ask),
+            FrontErrand::ChangeLog(change) => env.ports.host.change_log(&change),
             FrontErrand::ShutAgentsDown => {
-                for (node, link) in self.front.env.links.list() {
+                for (node, link) in env.links.list() {
                     if link.send(ControllerToNode::Shutdown).is_err() {
                         tracing::warn!(node, "node.shutdown_not_sent");
                     }
                 }
             }
-            FrontErrand::Submission(errand) => self.submission(errand),
+            FrontErrand::Submission(errand) => return hands.submission(errand),
             FrontErrand::Watch { request, job } => {
-                if let Some(replies) = self.asker(request) {
-                    self.front.watch(self.cx, job, replies);
+                if let Some(replies) = hands.asker(request) {
+                    return streams::watch(Arc::clone(&hands.env), job, replies);
                 }
             }
-            FrontErrand::Trace { request, prefixes, follow, nodes } => {
-                if let Some(replies) = self.asker(request) {
-                    self.front.trace(self.cx, prefixes, follow, nodes, replies);
+            FrontErrand::Trace { request, query, prefixes, follow, nodes } => {
+                if let Some(replies) = hands.asker(request) {
+                    let (env, queries) = (Arc::clone(&hands.env), Rc::clone(&hands.queries));
+                    return streams::trace(env, queries, Tracing { query, prefixes, follow, nodes }, replies);
                 }
             }
             FrontErrand::Traced { query, node, records, last } => {
-                self.front.queries.trace(query, &node, records, last);
+                hands.queries.borrow_mut().trace(query, &node, records, last);
             }
             FrontErrand::OpenLink { node, conn } => {
-                if let Some(link) = self.front.arrived.get(&conn) {
-                    self.front.env.links.open(&node, conn, Arc::clone(link));
+                if let Some(link) = hands.arrived.get(&conn) {
+                    env.links.open(&node, conn, Arc::clone(link));
                 }
             }
             FrontErrand::CloseLink { node, conn } => {
-                self.front.env.links.close(&node, conn);
-                self.front.doors.node_gone(&node);
-                self.front.queries.node_gone(&node);
+                env.links.close(&node, conn);
+                hands.doors.node_gone(&node);
+                hands.queries.borrow_mut().node_gone(&node);
             }
-            FrontErrand::Welcome { node, registration, starting } => self.welcome(node, registration, starting),
+            FrontErrand::Welcome { node, registration, starting } => {
+                return hands.welcome(node, registration, starting);
+            }
             FrontErrand::Decline { node, conn, refusal } => {
-                if let Some(link) = self.front.arrived.remove(&conn) {
-                    self.cx.spawn(say_last(link, ControllerToNode::Declined(refusal)));
+                env.links.close(&node, conn);
+                if let Some(link) = hands.arrived.remove(&conn) {
+                    let said = say_last(link, ControllerToNode::Declined(refusal));
+                    return Came::Later(Box::pin(async move {
+                        said.await;
+                        None
+                    }));
                 }
-                self.front.env.links.close(&node, conn);
             }
-            FrontErrand::LetGo { conn } => drop(self.front.arrived.remove(&conn)),
-            FrontErrand::RenewSite => self.front.env.renew_job_site(),
+            FrontErrand::LetGo { conn } => drop(hands.arrived.remove(&conn)),
+            FrontErrand::RenewSite => env.renew_job_site(),
         }
+        Came::Nothing
     }
 
-    fn set_timer(&mut self, timer: Infallible, _: Timestamp) {
-        match timer {}
-    }
-
-    fn clear_timer(&mut self, timer: Infallible) {
-        match timer {}
-    }
-
-    fn publish(&mut self, shown: Infallible) {
+    fn publish(&self, _: &mut FrontHands, _: &Env, shown: Infallible) {
         match shown {}
     }
 
-    fn answer(&mut self, request: u64, answer: CommandReply) {
-        if let Some(mut replies) = self.asker(request) {
+    fn answer(&self, hands: &mut FrontHands, request: u64, answer: CommandReply) {
+        if let Some(mut replies) = hands.asker(request) {
             replies.send(answer);
         }
     }
 
-    fn stop(&mut self) {}
-}
-
-impl ControllerActor {
-    /// A front.
-    pub fn new(env: Arc<Env>) -> Self {
-        Self {
-            core: FrontCore::new(Arc::clone(&env) as Arc<dyn Sight>),
-            env,
-            askers: HashMap::new(),
-            arrived: HashMap::new(),
-            doors: AgentReplies::default(),
-            queries: AgentQueries::default(),
-            began: Instant::now(),
-        }
+    fn ended(&self, hands: &mut FrontHands) {
+        hands.doors.all_gone(Ordering::Relaxed);
     }
 
-    fn await_answer(&mut self, request: u64, replies: Box<dyn ReplySink>) {
-        self.askers.insert(request, Asker { replies, trace: TraceContext::current_or_root() });
+    fn try_again(after: Duration) -> CommandReply {
+        CommandReply::Refused(Refusal::RetryAfter { after })
     }
 
-    fn request(&mut self, replies: Box<dyn ReplySink>) -> u64 {
-        let request = self.core.number();
-        self.await_answer(request, replies);
-        request
-    }
-
-    fn run(&mut self, cx: &mut Context<Self>, input: FrontInput) {
-        let mut again = Again::from([(None, input)]);
-        while let Some((trace, input)) = again.pop_front() {
-            let step = || {
-                let mut out = Vec::new();
-                self.core.handle(Timestamp::now(), &mut self.env.ids.clone(), input, &mut out);
-                perform(out, &mut Live { front: self, cx, again: &mut again });
-            };
-            match trace {
-                Some(trace) => trace.enter(step),
-                None => step(),
-            }
-        }
-    }
-}
-
-impl Actor for ControllerActor {
-    type Msg = ControllerMsg;
-
-    /// Takes over what a front that failed had under way. Submissions of jobs that are there are known, so that a repeat after
-    /// a restart gets the first answer.
-    fn started(&mut self, cx: &mut Context<Self>) {
-        let committed = &self.env.committed;
-        let of = |job| Some((committed.look(job, |record| record.request).flatten()?, job));
-        let answered = committed.jobs().into_iter().filter_map(of).collect();
-        let (entering, clock) = (self.env.entering.requests(), self.began.elapsed());
-        self.run(cx, FrontInput::Begun { answered, entering, clock });
-    }
-
-    fn handle(&mut self, cx: &mut Context<Self>, message: ControllerMsg) {
-        let input = match message {
-            ControllerMsg::AgentConnected { node, registration, link, joining } => {
-                self.arrived.insert(registration.conn, link);
-                FrontInput::Connected { node, registration, joining }
-            }
-            ControllerMsg::AgentGone { node, conn } => FrontInput::AgentGone { node, conn },
-            ControllerMsg::AgentMessage { node, conn, message } => FrontInput::AgentSaid { node, conn, message },
-            ControllerMsg::Command { caller, request: command, bytes, replies } => {
-                FrontInput::Asked { request: self.request(replies), caller, command, bytes }
-            }
-            ControllerMsg::ConfigChanged { config, replies } => {
-                let request = replies.map_or(0, |replies| self.request(replies));
-                FrontInput::ConfigRead { request, config }
-            }
-            ControllerMsg::Submitted { request: id, result } => {
-                let (jobs, clock) = (self.env.entering.take(id).unwrap_or_default(), self.began.elapsed());
-                FrontInput::Settled { id, jobs, result, clock }
-            }
-            ControllerMsg::Input(input) => input,
-            ControllerMsg::FollowersChanged => FrontInput::FollowersChanged,
-            ControllerMsg::QueryTimeout { query } => return self.queries.timeout(query),
-            ControllerMsg::QueryGone { query } => return self.trace_ended(query),
-            #[cfg(test)]
-            ControllerMsg::PanicForTests => panic!("a handler that fails"),
-        };
-        self.run(cx, input);
-    }
-
-    fn stopped(&mut self) {
-        self.doors.all_gone(Ordering::Relaxed);
+    fn label(&self) -> String {
+        "controller".to_owned()
     }
 }

@@ -1,13 +1,13 @@
 //! Replies that go on until the command ends or goes away: a job that is watched, and traces.
 
-use super::{core::ASKED_AGAIN, shell::ControllerActor};
+use super::{core::ASKED_AGAIN, messages::FrontInput};
 use crate::{
-    controller::{messages::ControllerMsg, ports::ReplySink},
+    controller::{env::Env, ports::ReplySink},
     job::{
         messages::{JobMsg, Watched},
         shell::is_over,
     },
-    node::messages::NodeInput,
+    owner::actor::Came,
     steps::core::PATIENCE,
     trace_line::trace_line,
 };
@@ -19,12 +19,14 @@ use garrick_model::{
     },
     refusal::Refusal,
 };
-use garrick_runtime::{Context, TraceRecord};
+use garrick_runtime::TraceRecord;
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
     sync::Arc,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch::Receiver};
 
 /// Batches of trace records on their way to a command; a slower command holds up nobody, it loses batches.
 const TRACE_BATCHES: usize = 256;
@@ -83,118 +85,127 @@ impl AgentQueries {
     }
 }
 
-impl ControllerActor {
-    /// Shows a job until it is over.
-    pub(super) fn watch(&self, cx: &mut Context<Self>, job: JobId, mut replies: Box<dyn ReplySink>) {
-        let (sender, mut views) = tokio::sync::watch::channel(Watched::default());
-        if !self.env.ask_job(cx, job, JobMsg::watch(sender)) {
-            replies.send(CommandReply::Refused(Refusal::InvalidJobId));
-            return;
+/// Shows a job until it is over.
+pub(super) fn watch(env: Arc<Env>, job: JobId, mut replies: Box<dyn ReplySink>) -> Came<FrontInput> {
+    let (sender, views) = tokio::sync::watch::channel(Watched::default());
+    let Some(late) = env.ask_job(job, JobMsg::watch(sender)) else {
+        replies.send(CommandReply::Refused(Refusal::InvalidJobId));
+        return Came::Nothing;
+    };
+    Came::Later(Box::pin(async move {
+        if let Some(late) = late {
+            late.await;
         }
-        let env = Arc::clone(&self.env);
-        cx.spawn(async move {
-            let mut over = false;
-            for _ in 0..=ASKED_AGAIN {
-                // Whatever was not seen when the sender goes is still delivered first.
-                while views.changed().await.is_ok() {
-                    let watched = views.borrow_and_update().clone();
-                    let view = match watched {
-                        Watched::Nothing => continue,
-                        Watched::View(view) => view,
-                        Watched::TryAgain(after) => {
-                            replies.send(CommandReply::Refused(Refusal::RetryAfter { after }));
-                            return;
-                        }
-                    };
-                    over = is_over(&view);
-                    if !replies.send(CommandReply::Job(view)) {
-                        return;
-                    }
-                }
-                let Some(owner) = env.job(job).filter(|_| !over) else { break };
-                let (sender, again) = tokio::sync::watch::channel(Watched::default());
-                if owner.try_send(JobMsg::watch(sender)).is_err() {
-                    break;
-                }
-                views = again;
-            }
-            replies.send(CommandReply::End);
-        });
-    }
+        show(&env, job, views, replies).await;
+        None
+    }))
+}
 
-    /// Shows trace records of this process and of these nodes.
-    pub(super) fn trace(
-        &mut self,
-        cx: &mut Context<Self>,
-        prefixes: Vec<String>,
-        follow: bool,
-        nodes: Vec<String>,
-        mut replies: Box<dyn ReplySink>,
-    ) {
-        let (lines, mut receiver) = mpsc::channel::<Vec<TraceLine>>(TRACE_BATCHES);
-        let traces = cx.system().traces().clone();
-        let first: Vec<TraceLine> = traces.collect(&prefixes).iter().map(line).collect();
-        if !first.is_empty() && lines.try_send(first).is_err() {
-            tracing::debug!("trace.batch_lost");
+async fn show(env: &Env, job: JobId, mut views: Receiver<Watched>, mut replies: Box<dyn ReplySink>) {
+    let mut over = false;
+    for _ in 0..=ASKED_AGAIN {
+        // Whatever was not seen when the sender goes is still delivered first.
+        while views.changed().await.is_ok() {
+            let watched = views.borrow_and_update().clone();
+            let view = match watched {
+                Watched::Nothing => continue,
+                Watched::View(view) => view,
+                Watched::TryAgain(after) => {
+                    replies.send(CommandReply::Refused(Refusal::RetryAfter { after }));
+                    return;
+                }
+            };
+            over = is_over(&view);
+            if !replies.send(CommandReply::Job(view)) {
+                return;
+            }
         }
-        if follow {
-            let (mut follower, lines) = (traces.follow(prefixes.clone()), lines.clone());
-            cx.spawn(async move {
-                loop {
-                    tokio::select! {
-                        (records, _) = follower.next_batch() => {
-                            if lines.send(records.iter().map(line).collect()).await.is_err() {
-                                break;
-                            }
+        let Some(owner) = env.job(job).filter(|_| !over) else { break };
+        let (sender, again) = tokio::sync::watch::channel(Watched::default());
+        if owner.try_send(JobMsg::watch(sender)).is_err() {
+            break;
+        }
+        views = again;
+    }
+    replies.send(CommandReply::End);
+}
+
+/// What is shown of traces.
+pub(super) struct Tracing {
+    /// Number of the question to agents, if there is one.
+    pub query: Option<u64>,
+    /// Of actors below these paths.
+    pub prefixes: Vec<String>,
+    /// What comes later too.
+    pub follow: bool,
+    /// Nodes that are asked.
+    pub nodes: Vec<String>,
+}
+
+/// Shows trace records of this process and of nodes.
+pub(super) fn trace(
+    env: Arc<Env>,
+    queries: Rc<RefCell<AgentQueries>>,
+    asked: Tracing,
+    replies: Box<dyn ReplySink>,
+) -> Came<FrontInput> {
+    let Tracing { query, prefixes, follow, nodes } = asked;
+    let (lines, receiver) = mpsc::channel::<Vec<TraceLine>>(TRACE_BATCHES);
+    let traces = env.system.traces().clone();
+    let first: Vec<TraceLine> = traces.collect(&prefixes).iter().map(line).collect();
+    if !first.is_empty() && lines.try_send(first).is_err() {
+        tracing::debug!("trace.batch_lost");
+    }
+    let mut follower = follow.then(|| (traces.follow(prefixes), lines.clone()));
+    if let Some(query) = query {
+        let waiting = nodes.into_iter().collect();
+        queries.borrow_mut().open.insert(query, TraceQuery { lines, waiting, follow });
+    }
+    Came::Later(Box::pin(async move {
+        let aside = async {
+            match (&mut follower, query) {
+                (Some((follower, lines)), _) => {
+                    while let Some((records, _)) = tokio::select! {
+                        records = follower.next_batch() => Some(records),
+                        () = lines.closed() => None,
+                    } {
+                        if lines.send(records.iter().map(line).collect()).await.is_err() {
+                            break;
                         }
-                        () = lines.closed() => break,
                     }
                 }
-            });
-        }
-        let query = if nodes.is_empty() && !follow {
-            drop(lines);
-            None
-        } else {
-            let query = self.env.next_query();
-            let waiting = nodes.iter().cloned().collect();
-            self.queries.open.insert(query, TraceQuery { lines, waiting, follow });
-            for node in nodes {
-                let frame = ControllerToNode::Trace { query, prefixes: prefixes.clone(), follow };
-                self.env.tell_node(cx, &node, NodeInput::Send(Box::new(frame)));
+                (None, Some(query)) => {
+                    tokio::time::sleep(PATIENCE).await;
+                    queries.borrow_mut().timeout(query);
+                }
+                (None, None) => {}
             }
-            if !follow {
-                cx.set_timer(("query", query), PATIENCE, ControllerMsg::QueryTimeout { query });
-            }
-            Some(query)
+            std::future::pending::<()>().await;
         };
-        let front = cx.address();
-        cx.spawn(async move {
-            while let Some(batch) = receiver.recv().await {
-                if !replies.send(CommandReply::TraceRecords(batch)) {
-                    break;
-                }
-            }
-            replies.send(CommandReply::End);
-            drop(receiver);
-            if let Some(query) = query
-                && front.send(ControllerMsg::QueryGone { query }).await.is_err()
-            {
-                tracing::debug!(query, "trace.front_gone");
-            }
-        });
-    }
-
-    /// Nobody wants the answers of that query any more.
-    pub(super) fn trace_ended(&mut self, query: u64) {
-        for node in self.queries.close(query) {
-            if let Some((_, link)) = self.env.links.get(&node)
+        tokio::select! {
+            () = pass_on(receiver, replies) => {}
+            () = aside => {}
+        }
+        // Nobody wants the answers of that query any more.
+        let query = query?;
+        for node in queries.borrow_mut().close(query) {
+            if let Some((_, link)) = env.links.get(&node)
                 && link.send(ControllerToNode::StopTrace { query }).is_err()
             {
                 tracing::debug!(node, "node.stop_trace_not_sent");
             }
         }
+        None
+    }))
+}
+
+async fn pass_on(mut receiver: mpsc::Receiver<Vec<TraceLine>>, mut replies: Box<dyn ReplySink>) {
+    while let Some(batch) = receiver.recv().await {
+        if !replies.send(CommandReply::TraceRecords(batch)) {
+            break;
+        }
     }
+    replies.send(CommandReply::End);
 }
 
 fn line(record: &TraceRecord) -> TraceLine {
