@@ -53,7 +53,7 @@ pub trait Sight: Send + Sync {
     fn log_refuses(&self) -> Option<Duration>;
     /// The id that the next job would get.
     fn next_job(&self) -> JobId;
-    /// A number for a question to agents, never used again.
+    /// A number for a question to agents, never used again: not by a later life of the front either, since agents may be late.
     fn next_query(&self) -> u64;
     /// This machine's time zone.
     fn zone(&self) -> TimeZone;
