@@ -32,7 +32,7 @@ use garrick_model::{
     state::{JobState, Reason},
     view::PartitionState,
 };
-use garrick_runtime::{ReplyTo, System};
+use garrick_runtime::{ReplyTo, System, TraceContext};
 use std::{collections::BTreeMap, future::Future};
 
 fn rig(system: &System) -> (Rig, Agents) {
@@ -940,5 +940,32 @@ fn an_expedited_requeue_that_the_site_does_not_allow_is_refused() {
         let (mut rig, _) = rig(&system);
         let answer = rig.submit(JobSpec { expedite: true, ..spec() }).await;
         assert_eq!(answer, CommandReply::Refused(Refusal::ExpediteDisabled));
+    });
+}
+
+/// However many wait at the turnstile: a request belongs to a trace, and so does what it leads to.
+#[test]
+fn what_a_request_leads_to_is_of_its_own_trace() {
+    with_system(async |system| {
+        let (mut rig, _agents) = rig(&system);
+        let jobs = [rig.submitted(JobSpec { hold: true, ..spec() }).await, rig.submitted(spec()).await];
+        let mut follower = system.traces().follow(jobs.iter().map(|job| format!("/job/{}", job.0)).collect());
+        let traces = jobs.map(|_| TraceContext::root());
+        let mut replies = Vec::new();
+        for (job, trace) in jobs.iter().zip(traces) {
+            let hold = CommandRequest::ControlJob { jobs: vec![(*job).into()], action: JobAction::Hold };
+            replies.push(trace.enter(|| rig.ask_stream(1001, hold)));
+        }
+        for replies in &mut replies {
+            assert!(matches!(replies.recv().await, Some(CommandReply::PerJob(_))));
+        }
+        let mut told = BTreeMap::new();
+        while told.len() < jobs.len() {
+            let (records, _) = follower.next_batch().await;
+            let commands = records.into_iter().filter(|record| record.message == "Command");
+            told.extend(commands.map(|record| (record.actor.to_string(), record.trace)));
+        }
+        let expected = jobs.iter().zip(traces).map(|(job, trace)| (format!("/job/{}", job.0), trace.trace));
+        assert_eq!(told, expected.collect());
     });
 }
