@@ -1,5 +1,5 @@
 //! Submissions: whoever repeats one gets the first answer, what is judged well gets ids, and what is saved gets an answer and an
-//! owner. The core lives in the front, which judges (it knows users, partitions and what could ever run) and has the log save.
+//! owner. The core is a part of the front's ([`crate::controller::front`]), which judges: it knows users, partitions and what could ever run.
 
 pub mod core;
 #[cfg(test)]
