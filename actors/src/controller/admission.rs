@@ -23,11 +23,9 @@ use crate::{
         record::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
     },
     scheduler::{
-        constraint::Wish,
-        extra::Extra,
-        plan::longer,
-        priority,
-        probe::{Feasibility, Infeasible},
+        picture::{constraint::Wish, extra::Extra},
+        plan::probe::{Feasibility, Infeasible},
+        rules::{limits::longer, priority},
     },
 };
 use garrick_model::{

@@ -24,11 +24,13 @@ use crate::{
     },
     owner::{Letter, Stage, Turn, perform},
     scheduler::{
-        facts::{ClusterView, Policy},
         fixtures::{array, depends_on, partition, spec},
-        licenses::LicenseFacts,
+        picture::{
+            facts::{ClusterView, Policy},
+            licenses::LicenseFacts,
+            preempt::PreemptRules,
+        },
         plan::plan,
-        preempt::PreemptRules,
     },
 };
 use garrick_model::{
@@ -787,7 +789,7 @@ fn kept(record: &JobRecord, node: &str) -> Vec<KeptHold> {
             parked: held.parked,
         },
         most_holders: 1,
-        caps: crate::scheduler::caps::CpuCaps::NONE,
+        caps: crate::scheduler::picture::caps::CpuCaps::NONE,
     })
     .collect()
 }

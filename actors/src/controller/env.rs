@@ -33,8 +33,8 @@ use crate::{
     roster::{nodes::Roster, shell::RosterMsg},
     scheduler::{
         messages::{SchedulerInput, SchedulerMsg},
-        priority,
-        qos::QosTable,
+        picture::qos::QosTable,
+        rules::priority,
         shell::policy,
     },
     steps::messages::StepsMsg,

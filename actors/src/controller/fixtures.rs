@@ -19,11 +19,7 @@ use crate::{
     },
     node::{core::NodeCore, messages::Registration},
     partition::core::PartitionCore,
-    scheduler::{
-        facts::ClusterView,
-        probe::Feasibility,
-        shell::{partition_facts, policy},
-    },
+    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, shell::policy},
 };
 use garrick_model::{
     config::{self, Config},
@@ -510,7 +506,8 @@ impl Rig {
 
     /// Waits until a node is in service.
     pub async fn until_up(&self, name: &str) {
-        self.nodes(|nodes| nodes.iter().any(|n| n.name == name && crate::scheduler::facts::in_service(n))).await;
+        self.nodes(|nodes| nodes.iter().any(|n| n.name == name && crate::scheduler::picture::facts::in_service(n)))
+            .await;
     }
 }
 

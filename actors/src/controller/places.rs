@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     job::record::{JobRecord, Resolved},
-    scheduler::{facts::PartitionFacts, plan::longer, shell::partition_facts},
+    scheduler::{gather::partition_facts, picture::facts::PartitionFacts, rules::limits::longer},
 };
 use garrick_model::{
     config::{Config, EnforcePartLimits},

@@ -7,9 +7,11 @@ use super::{
 use crate::{
     job::{record::Resolved, state::cpus_asked},
     scheduler::{
-        constraint::Wish,
-        request::{NodeUse, default_memory},
-        shell::partition_facts,
+        gather::partition_facts,
+        picture::{
+            constraint::Wish,
+            request::{NodeUse, default_memory},
+        },
     },
 };
 use garrick_model::{

@@ -27,10 +27,10 @@ use crate::{
     reservation::core::ReservationsCore,
     roster::{nodes::Roster, shell as roster_shell},
     scheduler::{
-        caps::CpuCaps,
         core::SchedulerCore,
-        request::NodeUse,
-        shell::{SchedulerHands, partition_facts, policy},
+        gather::partition_facts,
+        picture::{caps::CpuCaps, request::NodeUse},
+        shell::{SchedulerHands, policy},
     },
     steps::core::StepsCore,
 };

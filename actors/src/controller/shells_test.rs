@@ -13,7 +13,7 @@ use crate::{
     partition::record::SavedPartition,
     scheduler::{
         fixtures::{array, spec},
-        licenses,
+        picture::licenses,
     },
 };
 use garrick_model::{

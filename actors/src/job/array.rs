@@ -7,7 +7,7 @@ use super::{
     record::{Afterwards, End, JobRecord, Phase, TaskOutcome},
     state::JobEvent,
 };
-use crate::{controller::event::ControllerEvent, owner::Letter, scheduler::plan::StartProposal};
+use crate::{controller::event::ControllerEvent, owner::Letter, scheduler::proposals::StartProposal};
 use garrick_model::{
     ids::{ArrayTask, JobId},
     refusal::Refusal,

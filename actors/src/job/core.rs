@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     controller::event::ControllerEvent, license::messages::LicenseInput, node::messages::NodeInput, owner::Letter,
-    scheduler::plan::StartProposal,
+    scheduler::proposals::StartProposal,
 };
 use garrick_model::{
     ids::JobId,

@@ -13,12 +13,11 @@ use super::{
 use crate::{
     controller::event::ControllerEvent,
     license::messages::LicenseInput,
-    node::messages::NodeInput,
-    node::messages::ReserveRefusal,
+    node::messages::{NodeInput, ReserveRefusal},
     owner::Letter,
     scheduler::{
         fixtures::{array, depends_on as depends, spec},
-        plan::StartProposal,
+        proposals::StartProposal,
     },
 };
 use garrick_model::{

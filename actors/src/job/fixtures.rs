@@ -7,7 +7,11 @@ use super::{
     state::JobEvent,
 };
 use crate::controller::fixtures::Site;
-use crate::scheduler::{caps::CpuCaps, fixtures, plan::StartProposal, request::NodeUse};
+use crate::scheduler::{
+    fixtures,
+    picture::{caps::CpuCaps, request::NodeUse},
+    proposals::StartProposal,
+};
 use crate::{controller::event::ControllerEvent, owner::Letter};
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid, StepKey},

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     node::messages::NodeInput,
     owner::Letter,
-    scheduler::{fixtures::spec, plan::StartProposal},
+    scheduler::{fixtures::spec, proposals::StartProposal},
 };
 use garrick_model::{
     ids::{JobId, Sluid},

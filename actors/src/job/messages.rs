@@ -10,7 +10,7 @@ use super::{
 use crate::{
     node::messages::{NodeInput, ReserveRefusal},
     owner::{Effect, Letter, actor::OwnerMsg},
-    scheduler::{plan::StartProposal, preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal},
+    scheduler::proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal},
 };
 use garrick_model::{
     config::{BillingWeights, ExitCodes},

@@ -8,7 +8,7 @@ use super::{
     record::{Afterwards, Ending, Phase, PreemptMark},
     state::JobEvent,
 };
-use crate::scheduler::preempt::PreemptProposal;
+use crate::scheduler::proposals::PreemptProposal;
 use garrick_model::{
     config::PreemptMode,
     messages::node::SignalScope,

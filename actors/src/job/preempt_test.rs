@@ -10,7 +10,7 @@ use super::{
 use crate::{
     node::messages::NodeInput,
     owner::Letter,
-    scheduler::{fixtures::spec, preempt::PreemptProposal},
+    scheduler::{fixtures::spec, proposals::PreemptProposal},
 };
 use garrick_model::{
     config::PreemptMode,

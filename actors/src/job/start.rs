@@ -11,7 +11,7 @@ use crate::{
     license::messages::LicenseInput,
     node::messages::{NodeInput, ReserveAsk, ReserveRefusal},
     owner::Letter,
-    scheduler::{plan::StartProposal, request::NodeUse},
+    scheduler::{picture::request::NodeUse, proposals::StartProposal},
 };
 use garrick_model::{
     messages::node::{ArrayFacts, JobCredential, RequeuePolicy},

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     node::messages::NodeInput,
     owner::Letter,
-    scheduler::{preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal},
+    scheduler::proposals::{PreemptProposal, ResumeProposal, TurnProposal},
 };
 use garrick_model::{
     messages::node::{ControllerToNode, SignalScope},

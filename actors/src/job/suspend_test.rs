@@ -10,7 +10,10 @@ use super::{
 use crate::{
     node::messages::NodeInput,
     owner::Letter,
-    scheduler::{fixtures::spec, preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal},
+    scheduler::{
+        fixtures::spec,
+        proposals::{PreemptProposal, ResumeProposal, TurnProposal},
+    },
 };
 use garrick_model::{
     config::PreemptMode,

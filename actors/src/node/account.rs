@@ -6,7 +6,7 @@
 //! unless it keeps the node for its user. It gets its CPUs back when nobody has them.
 
 use super::messages::{KeptHold, ReserveAsk};
-use crate::scheduler::{caps::CpuCaps, request::NodeUse};
+use crate::scheduler::picture::{caps::CpuCaps, request::NodeUse};
 use garrick_model::{
     gres::{GPU, GresPool, GresShare, SHARD, devices_used, place_of},
     ids::{JobId, Sluid},

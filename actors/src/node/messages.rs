@@ -4,7 +4,7 @@ use super::core::NodeCore;
 use crate::{
     controller::messages::agent_message_name,
     owner::{Effect, actor::OwnerMsg},
-    scheduler::{caps::CpuCaps, request::NodeUse},
+    scheduler::picture::{caps::CpuCaps, request::NodeUse},
 };
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},

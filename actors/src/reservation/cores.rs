@@ -5,7 +5,7 @@ use super::{
     change::Terms,
     core::{ReservationsCore, Site, TIMES_COMPARED, ignores_jobs, may_share, meet},
 };
-use crate::scheduler::facts::in_service;
+use crate::scheduler::picture::facts::in_service;
 use garrick_model::{
     refusal::Refusal,
     reservation::{CoresWanted, NodesWanted, Reservation, ReservationFlag},

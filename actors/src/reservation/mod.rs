@@ -10,7 +10,7 @@
 //! | [`owner`] | what it is told, and what it has happen |
 //! | [`shell`] | what that comes to in the controller |
 //!
-//! Who starts where is the scheduler's to plan: [`crate::scheduler::reservations`].
+//! Who starts where is the scheduler's to plan: [`crate::scheduler::picture::reservations`].
 
 mod change;
 pub mod core;

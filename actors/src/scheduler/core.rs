@@ -2,23 +2,27 @@
 //! answers are awaited, how many may start in an interval, what priorities are calculated by, and who is told what. An owner as
 //! the others are, of nothing that would be saved.
 //!
-//! A pass is a look at the boards, an errand that makes a plan of it ([`super::planning`]), and what is told of that. One is
+//! A pass is a look at the boards, an errand that makes a plan of it ([`crate::scheduler::plan::kept::planning`]), and what is told of that. One is
 //! under way at a time, and the next waits until every proposal of the last one was answered, so that boards show what was
 //! taken.
 
-use super::{
-    bounds::Quota,
-    facts::{ClusterView, Policy},
-    messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
-    obstacle::{Obstacle, Waits},
-    plan::Plan,
-    planning::{Considered, Made, Outline, Planning, Way, anybody_waits},
-    priority,
-    turns::{self, Turns},
-};
 use crate::{
     job::messages::{FreshIds, JobInput},
     owner::{Effect, Letter, Out, Owner},
+    scheduler::{
+        messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
+        picture::facts::{ClusterView, Policy},
+        plan::{
+            Plan,
+            kept::planning::{Considered, Made, Outline, Planning, Way, anybody_waits},
+            obstacle::{Obstacle, Waits},
+        },
+        rules::{
+            bounds::Quota,
+            priority,
+            turns::{self, Turns},
+        },
+    },
 };
 use garrick_model::{
     config::Config,

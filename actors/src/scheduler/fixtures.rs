@@ -1,7 +1,9 @@
 //! Builders with good defaults, so that a test shows only what matters.
 
-use super::caps::CpuCaps;
-use super::facts::{ClusterView, PartitionFacts, PartitionSharing, Policy};
+use crate::scheduler::picture::{
+    caps::CpuCaps,
+    facts::{ClusterView, PartitionFacts, PartitionSharing, Policy},
+};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::{self, Hres},
@@ -229,7 +231,7 @@ pub fn partition(name: &str, members: std::ops::Range<usize>) -> PartitionFacts 
         least_loaded: false,
         topology: None,
         exclusive_topo: false,
-        yielding: super::preempt::Yielding::default(),
+        yielding: crate::scheduler::picture::preempt::Yielding::default(),
         takes: None,
     }
 }

@@ -1,12 +1,14 @@
 //! What the scheduler is told and what it has done.
 
-use super::{
-    core::SchedulerCore,
-    facts::{ClusterView, Policy},
-    planning::{Made, Planning},
-    priority,
+use crate::{
+    owner::{Effect, actor::OwnerMsg},
+    scheduler::{
+        core::SchedulerCore,
+        picture::facts::{ClusterView, Policy},
+        plan::kept::planning::{Made, Planning},
+        rules::priority,
+    },
 };
-use crate::owner::{Effect, actor::OwnerMsg};
 use garrick_model::{
     config::Config,
     ids::JobId,

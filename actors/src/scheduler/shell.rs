@@ -1,21 +1,22 @@
 //! What the scheduler's verbs come to in the controller: its actor reads the boards for its [core](super::core), makes plans
 //! where it stands, and holds up nobody else.
 
-pub use super::picture::partition_facts;
-use super::{
-    bounds::Bounds,
-    core::SchedulerCore,
-    facts::{AllocationUnit, Backfill, ClusterView, Policy},
-    kept::Kept,
-    messages::{Picture, SchedulerAsk, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
-    picture::{self, People, Shown},
-    preempt::PreemptRules,
-};
 use crate::{
     controller::env::{Boards, Env},
     owner::{
         Out, Owner,
         actor::{Came, Shell},
+    },
+    scheduler::{
+        core::SchedulerCore,
+        gather::{self, People, Shown},
+        messages::{Picture, SchedulerAsk, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
+        picture::{
+            bounds::Bounds,
+            facts::{AllocationUnit, Backfill, ClusterView, Policy},
+            preempt::PreemptRules,
+        },
+        plan::kept::Kept,
     },
     topology::Topologies,
 };
@@ -171,7 +172,7 @@ fn view_of(policy: Policy, env: &Env, jobs: &[Arc<JobView>]) -> ClusterView {
         reservations: &env.boards.reservations.list(),
         zone: &system_zone(),
     };
-    picture::cluster_view(policy, &shown, env, Timestamp::now())
+    gather::cluster_view(policy, &shown, env, Timestamp::now())
 }
 
 /// The site's rules, from its configuration.

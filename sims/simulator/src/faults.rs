@@ -14,11 +14,7 @@ use garrick_actors::{
     },
     node::{core::NodeCore, messages::NodeInput},
     node_agent::RunKey,
-    scheduler::{
-        facts::ClusterView,
-        plan::plan,
-        shell::{partition_facts, policy},
-    },
+    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::plan, shell::policy},
 };
 use garrick_model::{
     gres::GresCount,

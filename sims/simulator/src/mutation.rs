@@ -17,9 +17,11 @@ use garrick_actors::{
     },
     owner::{ConfigNews, Effect, Letter},
     scheduler::{
-        bounds::Bounds,
-        facts::{ClusterView, in_service},
         messages::{SchedulerEffect, SchedulerTimer},
+        picture::{
+            bounds::Bounds,
+            facts::{ClusterView, in_service},
+        },
     },
 };
 use garrick_model::{

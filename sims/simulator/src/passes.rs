@@ -9,13 +9,14 @@ use garrick_actors::{
     owner::{Letter, Owner, Stage, perform},
     scheduler::{
         core::SchedulerCore,
-        facts::Policy,
-        kept::Kept,
+        gather::{self, People, Shown},
         messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
-        picture::{self, People, Shown},
-        planning::{Planning, Way, anybody_waits},
-        priority,
-        qos::QosTable,
+        picture::{facts::Policy, qos::QosTable},
+        plan::kept::{
+            Kept,
+            planning::{Planning, Way, anybody_waits},
+        },
+        rules::priority,
         shell::policy,
     },
 };

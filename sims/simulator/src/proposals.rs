@@ -5,7 +5,7 @@ use super::{passes::Look, rules::ensure, world::World};
 use garrick_actors::{
     job::messages::JobInput,
     owner::{Effect, Letter},
-    scheduler::{facts::in_service, messages::SchedulerEffect, plan::StartProposal, priority},
+    scheduler::{messages::SchedulerEffect, picture::facts::in_service, proposals::StartProposal, rules::priority},
 };
 use garrick_model::{ids::JobId, state::JobState, time::Timestamp, view::PartitionState};
 use std::{

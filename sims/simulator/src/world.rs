@@ -45,9 +45,9 @@ use garrick_actors::{
     reservation::{core::ReservationsCore, owner::ReservationInput},
     roster::core::{RosterAsk, RosterInput},
     scheduler::{
-        facts::ClusterView,
         messages::{SchedulerInput, SchedulerTimer},
-        probe::Feasibility,
+        picture::facts::ClusterView,
+        plan::probe::Feasibility,
         shell,
     },
 };

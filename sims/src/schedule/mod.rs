@@ -11,9 +11,8 @@ pub use memory::{MemoryError, PlanMemory, memory, of_one};
 
 use crate::minibatch::figures::Findings;
 use garrick_actors::scheduler::{
-    facts::{ClusterView, UNLIMITED_FOR_PLANNING},
-    kept::plan_to_keep,
-    plan::plan,
+    picture::facts::{ClusterView, UNLIMITED_FOR_PLANNING},
+    plan::{kept::plan_to_keep, plan},
 };
 use garrick_model::{ids::JobId, view::JobView};
 use garrick_replay::cluster::Choice;

@@ -2,9 +2,13 @@
 
 use fixedbitset::FixedBitSet;
 use garrick_actors::scheduler::{
-    caps::CpuCaps,
-    facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, UNLIMITED_FOR_PLANNING},
-    preempt::Yielding,
+    picture::{
+        caps::CpuCaps,
+        facts::{
+            AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, UNLIMITED_FOR_PLANNING,
+        },
+        preempt::Yielding,
+    },
     shell,
 };
 use garrick_model::{

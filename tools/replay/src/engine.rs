@@ -6,10 +6,9 @@ use crate::{
     idle::{self, Idle},
 };
 use garrick_actors::scheduler::{
-    facts::ClusterView,
-    plan::{Plan, StartProposal, plan},
-    probe::Feasibility,
-    request::run_limit,
+    picture::{facts::ClusterView, request::run_limit},
+    plan::{Plan, plan, probe::Feasibility},
+    proposals::StartProposal,
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -277,7 +276,7 @@ fn too_wide(view: &ClusterView, job: &JobView) -> bool {
         view.partition(name).is_some_and(|(_, partition)| {
             let cpus: u64 = partition.nodes.ones().map(|n| u64::from(view.nodes[n].shape.cpus)).sum();
             u64::from(job.cpus) <= cpus
-                && garrick_actors::scheduler::plan::longer(partition.max_time, run_limit(job, partition))
+                && garrick_actors::scheduler::rules::limits::longer(partition.max_time, run_limit(job, partition))
                 || (u64::from(job.cpus) <= cpus && partition.max_time == run_limit(job, partition))
         })
     })

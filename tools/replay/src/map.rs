@@ -62,7 +62,12 @@ pub fn place(config: &Config, jobs: Vec<JobSpec>) -> Vec<Placed> {
     (1..=count).map(placed).collect()
 }
 
-fn job(view: &garrick_actors::scheduler::facts::ClusterView, spec: JobSpec, number: u32, count: u32) -> JobView {
+fn job(
+    view: &garrick_actors::scheduler::picture::facts::ClusterView,
+    spec: JobSpec,
+    number: u32,
+    count: u32,
+) -> JobView {
     let least = spec.nodes.map_or(1, |n| n.min);
     let tasks = spec.tasks.unwrap_or(least * spec.tasks_per_node.unwrap_or(1));
     let most = spec.nodes.map_or(tasks, |n| n.max.unwrap_or(n.min)).max(least);

@@ -19,11 +19,7 @@ use crate::{
     owner::{ConfigNews, Effect, Letter, Out, Owner},
     partition::core::PartitionCore,
     roster::core::RosterAsk,
-    scheduler::{
-        facts::ClusterView,
-        probe::Feasibility,
-        shell::{partition_facts, policy},
-    },
+    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, shell::policy},
     submission::core::{SubmissionInput, Submissions},
 };
 use garrick_model::{

@@ -30,7 +30,7 @@ use crate::{
     roster::{core::RosterAsk, nodes::Roster},
     scheduler::{
         fixtures::{array, job, spec},
-        priority,
+        rules::priority,
     },
     steps::messages::StepsInput,
     submission::core::SubmissionErrand,

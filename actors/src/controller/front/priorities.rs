@@ -1,7 +1,7 @@
 //! What `sprio` asks: the factors behind the priorities of jobs that wait.
 
 use super::core::FrontCore;
-use crate::scheduler::priority::{self, Factors};
+use crate::scheduler::rules::priority::{self, Factors};
 use garrick_model::{
     config::PrioritySettings,
     messages::{

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     controller::places::group_names, job::messages::Authority, reservation::owner::ReservationAsk,
-    scheduler::facts::AllocationUnit,
+    scheduler::picture::facts::AllocationUnit,
 };
 use garrick_model::{
     config::function,

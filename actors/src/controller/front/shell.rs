@@ -37,7 +37,7 @@ use crate::{
     roster::nodes::Roster,
     scheduler::{
         messages::SchedulerMsg,
-        priority,
+        rules::priority,
         shell::{cluster_view, policy},
     },
     steps::messages::StepsMsg,

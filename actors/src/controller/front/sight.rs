@@ -11,7 +11,7 @@ use crate::{
     license::account::LicenseAccount,
     node::record::SavedNode,
     roster::nodes::Roster,
-    scheduler::priority,
+    scheduler::rules::priority,
 };
 use garrick_model::{config::Config, ids::JobId};
 use jiff::tz::TimeZone;

@@ -9,8 +9,8 @@ use crate::{
     job::{core::JobCore, messages::Authority, record::JobRecord},
     owner::{Effect, Owner},
     scheduler::{
-        facts::ClusterView,
-        probe::{WouldStart, declined, would_start, would_start_together},
+        picture::facts::ClusterView,
+        plan::probe::{WouldStart, declined, would_start, would_start_together},
     },
     submission::core::{Judged, Room, Submission, SubmissionErrand, SubmissionInput},
 };

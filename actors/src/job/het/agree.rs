@@ -14,7 +14,7 @@ use crate::{
     license::messages::LicenseInput,
     node::messages::NodeInput,
     owner::Letter,
-    scheduler::plan::StartProposal,
+    scheduler::proposals::StartProposal,
 };
 use garrick_model::{
     ids::{JobId, Sluid},

@@ -23,7 +23,7 @@ use super::{
     messages::{JobCommand, JobInput},
     record::{Afterwards, Phase, PreemptMark, Run},
 };
-use crate::scheduler::plan::StartProposal;
+use crate::scheduler::proposals::StartProposal;
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::HetComponent,

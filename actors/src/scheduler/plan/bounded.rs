@@ -1,7 +1,7 @@
-//! What further bounds change in a plan ([`super::super::bounds`]). Without them each of these is one look at an `Option`.
+//! What further bounds change in a plan ([`crate::scheduler::picture::bounds`]). Without them each of these is one look at an `Option`.
 
 use super::{Asked, NextTask, Pass, PendingTasks, order::Entry};
-use crate::scheduler::bounds::Bounds;
+use crate::scheduler::picture::bounds::Bounds;
 use garrick_model::{state::JobState, time::TimeLimit, time::Timestamp, view::JobView};
 use std::time::Duration;
 

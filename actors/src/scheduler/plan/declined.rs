@@ -1,24 +1,28 @@
 //! A job that does not start now: who gives way for it, what is reserved for it, and why it waits.
 
-use super::{
-    Asked, Pass,
-    het::Trial,
-    tasks::{NextTask, PendingTasks},
-};
+use super::{Asked, Pass, het::Trial};
 use crate::scheduler::{
-    facts::{Backfill, PartitionFacts},
-    hres::{self, Room},
-    licenses,
-    machine::Machine,
-    preempt::Fees,
-    request::{NodeUse, Request, run_limit},
-    reservations, select,
+    picture::{
+        facts::Backfill,
+        licenses::reason as no_licenses,
+        request::{NodeUse, Request, without_limit},
+    },
+    room::{
+        hres::{self, Room},
+        machine::Machine,
+        reservations::reason as reserved_for_others,
+        select,
+    },
+    rules::{
+        arrays::{NextTask, PendingTasks},
+        preempt::Fees,
+        reasons::weight_of,
+    },
 };
 use garrick_model::{
     ids::JobId,
     state::{JobState, Reason},
-    time::TimeLimit,
-    view::{AllocatedNode, JobView, PartitionState},
+    view::AllocatedNode,
 };
 
 impl<'a> Pass<'a> {
@@ -118,20 +122,20 @@ impl<'a> Pass<'a> {
             }
         }
         // Nobody who wants other things waits for it either.
-        let reserved = reservations::reason(&mut self.machine, asked.request, asked.candidates, self.now, asked.length);
+        let reserved = reserved_for_others(&mut self.machine, asked.request, asked.candidates, self.now, asked.length);
         if let Some(reason) = reserved.filter(|_| !short && !expedited) {
             return reason;
         }
         // It holds back nobody who wants other things, but where nobody may go ahead of anybody.
         if short && self.view.policy.backfill != Backfill::Off {
-            licenses::reason()
+            no_licenses()
         } else if asked.behind {
             Reason::Priority
         } else {
             if !modest {
                 self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
             }
-            if short { licenses::reason() } else { Reason::Resources }
+            if short { no_licenses() } else { Reason::Resources }
         }
     }
 
@@ -162,7 +166,7 @@ impl<'a> Pass<'a> {
             return Ok(());
         }
         if room.is_some() && select::place(idle, request, candidates).is_some() {
-            return Err(licenses::reason());
+            return Err(no_licenses());
         }
         if request.min_nodes as usize > view.partitions[request.partition].nodes.count_ones(..) {
             return Err(Reason::PartitionNodeLimit);
@@ -190,58 +194,4 @@ impl<'a> Pass<'a> {
             }
         }
     }
-}
-
-pub(in crate::scheduler) fn without_limit(request: &Request) -> Request {
-    Request { limit_secs: None, taken_secs: None, ..request.clone() }.on_any_switches()
-}
-
-/// A job that could start soon says so rather than naming a partition that will never take it.
-pub(in crate::scheduler) fn weight_of(reason: &Reason) -> u8 {
-    match reason {
-        reason if reason.is_unavailable_nodes() => 3,
-        Reason::JobArrayTaskLimit => 6,
-        Reason::Resources | Reason::Fragmentation | Reason::Other(_) => 5,
-        Reason::Priority => 4,
-        Reason::PartitionDown | Reason::PartitionInactive => 2,
-        Reason::PartitionTimeLimit | Reason::PartitionNodeLimit | Reason::AccountNotAllowed | Reason::QosNotAllowed => {
-            1
-        }
-        _ => 0,
-    }
-}
-
-pub(in crate::scheduler) fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
-    match partition.state {
-        PartitionState::Up | PartitionState::Drain => {}
-        PartitionState::Down => return Err(Reason::PartitionDown),
-        PartitionState::Inactive => return Err(Reason::PartitionInactive),
-    }
-    if let Some(config) = &partition.takes {
-        if !config.allows_account(job.spec.account.as_deref()) {
-            return Err(Reason::AccountNotAllowed);
-        }
-        // As in Slurm, root's jobs have any QOS.
-        if job.uid != 0 && !config.allows_qos(job.spec.qos.as_deref()) {
-            return Err(Reason::QosNotAllowed);
-        }
-    }
-    if longer(run_limit(job, partition), partition.max_time) {
-        return Err(Reason::PartitionTimeLimit);
-    }
-    let most = partition.max_nodes.unwrap_or(u32::MAX);
-    let sizes = &job.spec.node_sizes;
-    // None has no task.
-    let most_of_sizes = job.spec.tasks.map_or(most, |tasks| most.min(tasks));
-    let none =
-        !sizes.is_empty() && sizes.ascending(partition.min_nodes.max(job.min_nodes), most_of_sizes).next().is_none();
-    if none || job.min_nodes > most || job.max_nodes < partition.min_nodes {
-        return Err(Reason::PartitionNodeLimit);
-    }
-    Ok(())
-}
-
-/// Is limit `a` longer than `b`?
-pub fn longer(a: TimeLimit, b: TimeLimit) -> bool {
-    a != b && a.min(b) == b
 }

@@ -5,8 +5,13 @@
 //! of the pass only when all of them found room. Others give way to a group where all of it has room then: what fits without them
 //! is kept for it too.
 
-use super::{Key, Pass, Reservation, StartProposal, candidates::node_names};
-use crate::scheduler::{facts::Backfill, ledger::waits_for_room, request::Request};
+use super::{Key, Pass};
+use crate::scheduler::{
+    picture::{facts::Backfill, request::Request},
+    proposals::StartProposal,
+    room::reserved::Reservation,
+    rules::{features::node_names, reasons::waits_for_room},
+};
 use garrick_model::{ids::JobId, spec::Sharing, state::Reason, time::Timestamp, view::JobView};
 use std::{cmp::Reverse, sync::Arc};
 
@@ -251,7 +256,10 @@ impl Pass<'_> {
                     Ok(()) => return Ok(()),
                     Err(reason) if kept(self) > before => return Err(reason),
                     Err(reason) => {
-                        if why.as_ref().is_none_or(|known| super::weight_of(known) < super::weight_of(&reason)) {
+                        if why.as_ref().is_none_or(|known| {
+                            crate::scheduler::rules::reasons::weight_of(known)
+                                < crate::scheduler::rules::reasons::weight_of(&reason)
+                        }) {
                             why = Some(reason);
                         }
                     }

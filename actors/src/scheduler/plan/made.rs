@@ -1,46 +1,13 @@
 //! What comes of a pass.
 
+use super::obstacle::Obstacle;
 use crate::scheduler::{
-    caps::CpuCaps, free::Amount, obstacle::Obstacle, preempt::PreemptProposal, request::NodeUse, resume::ResumeProposal,
+    picture::request::NodeUse,
+    proposals::{PreemptProposal, ResumeProposal, StartProposal},
+    room::reserved::Reservation,
+    rules::resume::Given,
 };
-use garrick_model::{
-    ids::JobId,
-    spec_text::licenses::Licenses,
-    state::Reason,
-    time::{TimeLimit, Timestamp},
-    view::AllocatedNode,
-};
-
-/// One start, as proposed to the job's owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartProposal {
-    /// Number of the pass, set when proposals are sent; answers name it.
-    pub pass: u64,
-    /// Job, or the record of an array.
-    pub job: JobId,
-    /// Which task of the array is to be split off and started.
-    pub array_index: Option<u32>,
-    /// Generation of the job's view.
-    pub job_generation: u64,
-    /// Partition.
-    pub partition: String,
-    /// Nodes in configuration order, the batch host first.
-    pub nodes: Vec<AllocatedNode>,
-    /// Generation of each node's view, in the same order.
-    pub generations: Vec<u64>,
-    /// How the nodes are used.
-    pub usage: NodeUse,
-    /// Most CPUs of each that its partition has.
-    pub caps: CpuCaps,
-    /// The run's limit in this partition.
-    pub time_limit: TimeLimit,
-    /// Licenses that go with the nodes.
-    pub licenses: Licenses,
-    /// Reservation that it starts in.
-    pub reservation: Option<String>,
-    /// Of the leader of a heterogeneous job: its other components, which start with it or not at all.
-    pub others: Vec<Self>,
-}
+use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::AllocatedNode};
 
 /// What came of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,19 +41,17 @@ pub struct Plan {
     pub again: Option<Timestamp>,
 }
 
-/// Room reserved for a job that cannot start now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reservation {
-    /// Job, or the record of an array.
-    pub job: JobId,
-    /// Place of the partition.
-    pub partition: usize,
-    /// From when on.
-    pub from: Timestamp,
-    /// Until when.
-    pub until: Timestamp,
-    /// What of which nodes, by place.
-    pub nodes: Vec<(usize, Amount)>,
-    /// Licenses.
-    pub licenses: Licenses,
+impl Plan {
+    /// All starts, those of components with them.
+    pub(in crate::scheduler) fn all_starts(&self) -> impl Iterator<Item = &StartProposal> {
+        self.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others))
+    }
+
+    /// What it gives and keeps of nodes.
+    pub(in crate::scheduler) fn given(&self) -> impl Iterator<Item = Given<'_>> {
+        let starts = self
+            .all_starts()
+            .flat_map(|start| start.nodes.iter().map(|node| (node, start.usage, Some(start.partition.as_str()))));
+        starts.chain(self.kept_for_preempting.iter().map(|(node, usage)| (node, *usage, None)))
+    }
 }

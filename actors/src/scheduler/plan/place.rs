@@ -2,21 +2,16 @@
 
 use super::{Asked, Pass, het::Trial};
 use crate::scheduler::{
-    facts::Backfill,
-    hres::{self, Room},
-    machine::Machine,
-    preempt::Fees,
-    request::Request,
-    select::Bound,
+    picture::{facts::Backfill, request::Request},
+    room::{
+        hres::{self, Room},
+        reservations::taken,
+        select::Bound,
+    },
+    rules::preempt::Fees,
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::{
-    ids::NodeIndex,
-    resources::CpuSet,
-    spec_text::licenses::Licenses,
-    time::Timestamp,
-    view::{AllocatedNode, JobView},
-};
+use garrick_model::{resources::CpuSet, spec_text::licenses::Licenses, time::Timestamp, view::AllocatedNode};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Limits have whole minutes.
@@ -34,13 +29,13 @@ impl<'a> Pass<'a> {
         let open = soft.then(|| self.open_to(asked, self.now.plus(asked.longest)));
         let candidates = open.as_ref().unwrap_or(candidates);
         let placed = if self.horizon.room_now(request, candidates, length, &mut self.limits) {
-            let mut taken = self.view.reservations.taken(&self.horizon, run.0, run.1);
+            let mut closed = taken(&self.view.reservations, &self.horizon, run.0, run.1);
             if soft {
                 for (node, cpus) in self.closed_cpus(asked, self.now) {
-                    taken.entry(node).or_default().add(&cpus);
+                    closed.entry(node).or_default().add(&cpus);
                 }
             }
-            self.machine.close(taken);
+            self.machine.close(closed);
             self.machine.promise(self.promised(request, candidates, run));
             let bound = Bound { horizon: &self.horizon, limits: &self.limits, run };
             let room = self.room(request, self.now, length);
@@ -143,24 +138,4 @@ impl<'a> Pass<'a> {
         }
         Some(licenses)
     }
-}
-
-/// Rather on the nodes that are kept for the job than on others.
-pub(super) fn place_expedited(
-    machine: &Machine<'_>,
-    job: &JobView,
-    request: &Request,
-    open: &FixedBitSet,
-    layers: Option<&Room<'_>>,
-) -> Option<Vec<AllocatedNode>> {
-    let is_kept = |place: &usize| machine.view().nodes[*place].holds.iter().any(|h| h.kept && h.job == job.id);
-    let kept: Vec<NodeIndex> =
-        open.ones().filter(is_kept).filter(|n| machine.is_usable(*n)).map(|n| machine.view().nodes[n].index).collect();
-    let mut on_kept = request.clone();
-    on_kept.nodelist.extend(kept);
-    on_kept.nodelist.sort_unstable();
-    on_kept.nodelist.dedup();
-    let room = on_kept.nodelist.len() <= request.max_nodes as usize;
-    let place = |request: &Request| hres::place(machine, request, open, None, layers);
-    room.then(|| place(&on_kept)).flatten().or_else(|| place(request))
 }

@@ -1,21 +1,23 @@
 //! Room later: from when on a job that cannot start now has some, and what is kept for it.
 
-use super::{Asked, Pass, Reservation, amounts, het::Trial};
+use super::{Asked, Pass, amounts, het::Trial, ledger::Promise, obstacle::Obstacle};
 use crate::scheduler::{
-    facts::{ClusterView, UNLIMITED_FOR_PLANNING},
-    free::Amount,
-    horizon::{NEVER, is_kept_for},
-    hres::{self, Room},
-    ledger::Promise,
-    machine::{Machine, PlannedHold},
-    obstacle::Obstacle,
-    request::Request,
-    select, topology,
+    picture::{
+        facts::{NEVER, UNLIMITED_FOR_PLANNING},
+        request::Request,
+    },
+    room::{
+        horizon::is_kept_for,
+        hres::{self, Room},
+        machine::Machine,
+        node::free::Amount,
+        reserved::Reservation,
+        topology,
+    },
+    rules::expedited::earliest,
 };
-use fixedbitset::FixedBitSet;
 use garrick_model::{
-    ids::JobId, outlook::Blocker, resources::CpuSet, spec_text::licenses::Licenses, time::Timestamp,
-    view::AllocatedNode,
+    outlook::Blocker, resources::CpuSet, spec_text::licenses::Licenses, time::Timestamp, view::AllocatedNode,
 };
 use std::time::Duration;
 
@@ -254,44 +256,4 @@ impl<'a> Pass<'a> {
         self.keep(asked, at, nodes, licenses);
         true
     }
-}
-
-/// The earliest time at which the request fits when running jobs end as expected, and where.
-pub(in crate::scheduler) fn earliest(
-    view: &ClusterView,
-    now: Timestamp,
-    job: JobId,
-    request: &Request,
-    candidates: &FixedBitSet,
-    planned: &[PlannedHold],
-) -> Option<(Timestamp, Vec<AllocatedNode>)> {
-    let far = now.plus(UNLIMITED_FOR_PLANNING);
-    let mut ends: Vec<Timestamp> = candidates
-        .ones()
-        .filter_map(|place| view.nodes.get(place))
-        .flat_map(|node| node.holds.iter().map(move |h| h.expected_end.unwrap_or(far).max(now)))
-        .chain(planned.iter().map(|p| p.end))
-        .chain([now])
-        .collect();
-    ends.sort_unstable();
-    ends.dedup();
-    let closed = view.reservations.closed_cpus(request.reservation, now, now, NEVER);
-    // Room only grows with time here, so the first time that fits can be searched for by halves.
-    let fits = |at: Timestamp| {
-        let machine = if at >= far { Machine::idle(view) } else { Machine::at(view, at, planned, job) };
-        select::place(&machine.without_cpus(closed.clone()), request, candidates)
-    };
-    let (mut low, mut high) = (0, ends.len());
-    let mut best = None;
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match fits(ends[middle]) {
-            Some(nodes) => {
-                best = Some((ends[middle], nodes));
-                high = middle;
-            }
-            None => low = middle + 1,
-        }
-    }
-    best
 }

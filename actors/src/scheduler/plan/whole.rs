@@ -9,10 +9,12 @@
 use super::{Asked, Pass, Plan};
 use crate::{
     scheduler::{
-        facts::{Backfill, ClusterView},
-        horizon::Slot,
-        select::{self, Bound},
-        topology,
+        picture::facts::{Backfill, ClusterView},
+        room::{
+            horizon::Slot,
+            select::{self, Bound},
+            topology,
+        },
     },
     topology::Topology,
 };

@@ -1,0 +1,63 @@
+//! The most CPUs that all jobs of a partition together have of a node (`MaxCPUsPerNode`, `MaxCPUsPerSocket`). Nobody
+//! may ask for more than that on a node, not with the node to himself either; but then he is given all of it.
+
+use super::request::NodeUse;
+use garrick_model::resources::{CpuSet, NodeShape};
+
+/// Most CPUs of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CpuCaps {
+    /// On all its sockets together.
+    pub per_node: Option<u32>,
+    /// On each.
+    pub per_socket: Option<u32>,
+}
+
+impl CpuCaps {
+    /// No limits.
+    pub const NONE: Self = Self { per_node: None, per_socket: None };
+
+    /// Do others of the partition matter to a request of this kind?
+    pub fn count(self, usage: NodeUse) -> bool {
+        self != Self::NONE && usage != NodeUse::Whole
+    }
+
+    /// What of it holds for a request of this kind.
+    pub fn of(self, usage: NodeUse) -> Self {
+        if self.count(usage) { self } else { Self::NONE }
+    }
+
+    /// The most on an idle node.
+    pub fn most(self, shape: &NodeShape) -> u32 {
+        let by_socket = self.per_socket.map_or(u32::MAX, |most| most.saturating_mul(shape.sockets.max(1)));
+        self.per_node.unwrap_or(u32::MAX).min(by_socket)
+    }
+
+    /// How many more than those that the partition has, and those that it has been promised.
+    pub fn left(self, shape: &NodeShape, held: &CpuSet, promised: u32) -> u32 {
+        self.most(shape).saturating_sub(held.len().saturating_add(promised))
+    }
+
+    /// May the partition have these?
+    pub fn allow(self, shape: &NodeShape, cpus: &CpuSet) -> bool {
+        let by_socket =
+            |most: u32| shape.sockets_cpus().all(|socket| cpus.intersection(&CpuSet::from(socket)).len() <= most);
+        self.per_node.is_none_or(|most| cpus.len() <= most) && self.per_socket.is_none_or(by_socket)
+    }
+
+    /// Of `free`, what may come on each socket to what the partition has: whole units, and those of `first` before others.
+    pub fn by_socket(self, (shape, unit): (&NodeShape, u32), held: &CpuSet, free: &CpuSet, first: &CpuSet) -> CpuSet {
+        let Some(most) = self.per_socket else { return free.clone() };
+        let mut all = CpuSet::new();
+        for socket in shape.sockets_cpus() {
+            let socket = CpuSet::from(socket);
+            let here = free.intersection(&socket);
+            let left = most.saturating_sub(held.intersection(&socket).len());
+            let left = left - left % unit.max(1);
+            let own = here.intersection(first).take(left);
+            all.add(&here.difference(&own).take(left - own.len()));
+            all.add(&own);
+        }
+        all
+    }
+}

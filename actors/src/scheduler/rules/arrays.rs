@@ -1,0 +1,62 @@
+//! The tasks of an array in a plan.
+
+use crate::scheduler::picture::facts::ClusterView;
+use garrick_model::{ids::JobId, view::JobView};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(in crate::scheduler) enum NextTask {
+    Whole,
+    Index(u32),
+    LimitReached,
+    Exhausted,
+}
+
+/// The tasks of a job that may still start in this pass: itself, or indices of an array under its limit.
+pub(in crate::scheduler) struct PendingTasks {
+    indices: Option<std::vec::IntoIter<u32>>,
+    pub room: Option<u32>,
+}
+
+impl PendingTasks {
+    pub fn new(
+        view: &ClusterView,
+        job: &JobView,
+        started: Option<&BTreeSet<u32>>,
+        array_started: &BTreeMap<JobId, u32>,
+    ) -> Self {
+        let array = job.array_pending.as_ref().map(|a| (a, job.id)).or_else(|| {
+            // A task that was split off earlier and waits again is still bound by its array's limit.
+            job.array_task.and_then(|t| job.spec.array.as_ref().map(|a| (a, t.array_job)))
+        });
+        let room = array.and_then(|(spec, id)| {
+            let running = view.array_running.get(&id).copied().unwrap_or(0);
+            let planned = array_started.get(&id).copied().unwrap_or(0);
+            spec.limit.map(|limit| limit.saturating_sub(running).saturating_sub(planned))
+        });
+        let indices = job.array_pending.as_ref().map(|spec| {
+            let most = view.policy.max_starts;
+            let all = spec.ranges.iter().flat_map(|&(first, last, step)| (first..=last).step_by(step.max(1) as usize));
+            let left: Vec<u32> = all.filter(|i| started.is_none_or(|s| !s.contains(i))).take(most).collect();
+            left.into_iter()
+        });
+        Self { indices, room }
+    }
+
+    pub fn next(&mut self) -> NextTask {
+        let next = match &mut self.indices {
+            None => NextTask::Whole,
+            Some(indices) => match indices.next() {
+                None => return NextTask::Exhausted,
+                Some(index) => NextTask::Index(index),
+            },
+        };
+        match &mut self.room {
+            Some(0) => NextTask::LimitReached,
+            Some(room) => {
+                *room -= 1;
+                next
+            }
+            None => next,
+        }
+    }
+}

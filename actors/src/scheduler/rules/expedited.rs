@@ -1,0 +1,79 @@
+//! Jobs that are expedited: the nodes that are kept for one are free to it and taken to all others.
+
+use crate::scheduler::{
+    picture::{
+        facts::{ClusterView, NEVER, UNLIMITED_FOR_PLANNING},
+        request::Request,
+    },
+    room::{
+        hres::{self, Room},
+        machine::{Machine, PlannedHold},
+        select,
+    },
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    ids::{JobId, NodeIndex},
+    time::Timestamp,
+    view::{AllocatedNode, JobView},
+};
+
+/// Rather on the nodes that are kept for the job than on others.
+pub(in crate::scheduler) fn place_expedited(
+    machine: &Machine<'_>,
+    job: &JobView,
+    request: &Request,
+    open: &FixedBitSet,
+    layers: Option<&Room<'_>>,
+) -> Option<Vec<AllocatedNode>> {
+    let is_kept = |place: &usize| machine.view().nodes[*place].holds.iter().any(|h| h.kept && h.job == job.id);
+    let kept: Vec<NodeIndex> =
+        open.ones().filter(is_kept).filter(|n| machine.is_usable(*n)).map(|n| machine.view().nodes[n].index).collect();
+    let mut on_kept = request.clone();
+    on_kept.nodelist.extend(kept);
+    on_kept.nodelist.sort_unstable();
+    on_kept.nodelist.dedup();
+    let room = on_kept.nodelist.len() <= request.max_nodes as usize;
+    let place = |request: &Request| hres::place(machine, request, open, None, layers);
+    room.then(|| place(&on_kept)).flatten().or_else(|| place(request))
+}
+
+/// The earliest time at which the request fits when running jobs end as expected, and where.
+pub(in crate::scheduler) fn earliest(
+    view: &ClusterView,
+    now: Timestamp,
+    job: JobId,
+    request: &Request,
+    candidates: &FixedBitSet,
+    planned: &[PlannedHold],
+) -> Option<(Timestamp, Vec<AllocatedNode>)> {
+    let far = now.plus(UNLIMITED_FOR_PLANNING);
+    let mut ends: Vec<Timestamp> = candidates
+        .ones()
+        .filter_map(|place| view.nodes.get(place))
+        .flat_map(|node| node.holds.iter().map(move |h| h.expected_end.unwrap_or(far).max(now)))
+        .chain(planned.iter().map(|p| p.end))
+        .chain([now])
+        .collect();
+    ends.sort_unstable();
+    ends.dedup();
+    let closed = view.reservations.closed_cpus(request.reservation, now, now, NEVER);
+    // Room only grows with time here, so the first time that fits can be searched for by halves.
+    let fits = |at: Timestamp| {
+        let machine = if at >= far { Machine::idle(view) } else { Machine::at(view, at, planned, job) };
+        select::place(&machine.without_cpus(closed.clone()), request, candidates)
+    };
+    let (mut low, mut high) = (0, ends.len());
+    let mut best = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match fits(ends[middle]) {
+            Some(nodes) => {
+                best = Some((ends[middle], nodes));
+                high = middle;
+            }
+            None => low = middle + 1,
+        }
+    }
+    best
+}
