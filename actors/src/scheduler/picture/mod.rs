@@ -14,10 +14,12 @@
 //! | [`bounds`] | bounds of a plan that few sites set |
 //! | [`preempt`] | who may preempt whom |
 //! | [`qos`] | what is known of qualities of service |
+//! | [`changes`] | what rules read, and whether that is the same in two pictures |
 //! | `units` | what keeps others away from those that have leaf switches or blocks of their own |
 
 pub mod bounds;
 pub mod caps;
+pub mod changes;
 pub mod constraint;
 pub mod extra;
 pub mod facts;

@@ -1,12 +1,14 @@
 //! What further bounds change in a plan ([`crate::scheduler::picture::bounds`]). Without them each of these is one look at an `Option`.
 
-use super::{Asked, NextTask, Pass, PendingTasks, order::Entry};
-use crate::scheduler::picture::bounds::Bounds;
-use garrick_model::{state::JobState, time::TimeLimit, time::Timestamp, view::JobView};
-use std::time::Duration;
+use super::{Asked, Pass, order::Entry};
+use crate::scheduler::{
+    picture::bounds::Bounds,
+    rules::arrays::{NextTask, PendingTasks},
+};
+use garrick_model::{state::JobState, view::JobView};
 
 impl<'a> Pass<'a> {
-    fn bounds(&self) -> Option<&'a Bounds> {
+    fn policy_bounds(&self) -> Option<&'a Bounds> {
         self.view.policy.bounds.as_deref()
     }
 
@@ -34,63 +36,39 @@ impl<'a> Pass<'a> {
 
     /// Did as many start as may of those behind others, or of those who are not? Heterogeneous jobs are asked about as a whole.
     pub(super) fn has_started_its_kind(&self, behind: bool) -> bool {
-        self.trial.is_none() && self.bounds().is_some_and(|bounds| self.tally.has_started_all(bounds, behind))
-    }
-
-    /// Is one more job of that partition looked at?
-    pub(super) fn enters(&mut self, job: &JobView, partition: usize) -> bool {
-        self.bounds().is_none_or(|bounds| self.tally.enters(bounds, job.id, partition))
-    }
-
-    /// Were as many such jobs looked at, behind others, as may be?
-    pub(super) fn has_seen_enough_like(&self, job: &JobView, partition: usize) -> bool {
-        self.bounds().is_some_and(|bounds| self.tally.is_full(bounds, job, partition))
-    }
-
-    pub(super) fn count_behind(&mut self, job: &JobView, partition: usize) {
-        if let Some(bounds) = self.bounds() {
-            self.tally.look(bounds, job, partition);
-        }
-    }
-
-    /// How long it is taken to run.
-    pub(super) fn length(&self, job: &JobView, limit: TimeLimit) -> Option<Duration> {
-        let soft = self.bounds().filter(|bounds| bounds.soft_limits).and(job.spec.time_min);
-        soft.map_or(limit, |soft| soft.min(limit)).duration()
+        self.trial.is_none()
+            && self.policy_bounds().is_some_and(|bounds| self.bounds.tally.has_started_all(bounds, behind))
     }
 
     /// Does nothing start in that partition now? When that is over, another plan is due.
     pub(super) fn is_frozen(&mut self, partition: usize) -> bool {
-        let Some(bounds) = self.bounds() else { return false };
-        let (view, now) = (self.view, self.now);
-        let until = *self.frozen.entry(partition).or_insert_with(|| bounds.frozen_until(view, partition, now));
-        let Some(until) = until else { return false };
-        let known: Option<Timestamp> = self.patience.next;
+        let Some(until) = self.bounds.frozen_until(self.view, partition, self.now) else { return false };
+        let known = self.patience.next;
         self.patience.next = Some(known.map_or(until, |known| known.min(until)));
         true
     }
 
     /// Does nobody wait for this job?
     pub(super) fn is_modest(&self, job: &JobView) -> bool {
-        let counts = !self.minds(job) && job.state != JobState::Expediting;
-        let Some(bounds) = self.bounds().filter(|_| counts) else { return false };
-        bounds.is_modest(job, self.now) || bounds.one_per_job && self.tally.booked.contains(&job.id)
+        let counts = !self.queue.minds(job) && job.state != JobState::Expediting;
+        let Some(bounds) = self.policy_bounds().filter(|_| counts) else { return false };
+        bounds.is_modest(job, self.now) || bounds.one_per_job && self.bounds.tally.booked.contains(&job.id)
     }
 
     /// Do jobs that a reservation draws have room reserved there?
     pub(super) fn reserves_where_drawn(&self) -> bool {
-        self.bounds().is_some_and(|bounds| bounds.magnetic)
+        self.policy_bounds().is_some_and(|bounds| bounds.magnetic)
     }
 
     /// Is it an array of which no task has room reserved?
     pub(super) fn is_task_too_many(&self, job: &JobView) -> bool {
-        let most = self.bounds().and_then(|bounds| bounds.array_tasks);
-        most == Some(0) && job.array_pending.is_some() && !self.minds(job)
+        let most = self.policy_bounds().and_then(|bounds| bounds.array_tasks);
+        most == Some(0) && job.array_pending.is_some() && !self.queue.minds(job)
     }
 
     /// Where the first task of an array has room reserved, more of them do.
     pub(super) fn reserve_for_tasks(&mut self, asked: &Asked<'_>, tasks: &mut PendingTasks) {
-        let Some(most) = self.bounds().and_then(|bounds| bounds.array_tasks) else { return };
+        let Some(most) = self.policy_bounds().and_then(|bounds| bounds.array_tasks) else { return };
         if asked.job.array_pending.is_none() || self.trial.is_some() {
             return;
         }

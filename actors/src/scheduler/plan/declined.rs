@@ -1,11 +1,11 @@
 //! A job that does not start now: who gives way for it, what is reserved for it, and why it waits.
 
-use super::{Asked, Pass, het::Trial};
+use super::{Asked, Pass};
 use crate::scheduler::{
     picture::{
         facts::Backfill,
         licenses::reason as no_licenses,
-        request::{NodeUse, Request, without_limit},
+        request::{NodeUse, Request},
     },
     room::{
         hres::{self, Room},
@@ -15,6 +15,7 @@ use crate::scheduler::{
     },
     rules::{
         arrays::{NextTask, PendingTasks},
+        het::Trial,
         preempt::Fees,
         reasons::weight_of,
     },
@@ -32,7 +33,7 @@ impl<'a> Pass<'a> {
             return Reason::Resources;
         }
         let spent = self.has_started_its_kind(asked.behind);
-        let passes_by = self.in_order && asked.behind;
+        let passes_by = self.queue.in_order && asked.behind;
         let barred = Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || spent || passes_by;
         if barred || !self.preempt(asked) {
             if self.trial == Some(Trial::Giving) {
@@ -41,9 +42,9 @@ impl<'a> Pass<'a> {
             }
             let before = self.plan.reservations.len();
             // Who only has to wait for the next plan leaves those after him in order.
-            let blocked = spent.then(|| self.blocked.clone());
+            let blocked = spent.then(|| self.queue.blocked.clone());
             let reason = self.did_not_fit(asked);
-            self.blocked = blocked.unwrap_or_else(|| std::mem::take(&mut self.blocked));
+            self.queue.blocked = blocked.unwrap_or_else(|| std::mem::take(&mut self.queue.blocked));
             if self.plan.reservations.len() > before {
                 self.reserve_for_tasks(asked, tasks);
             }
@@ -53,7 +54,7 @@ impl<'a> Pass<'a> {
         if asked.behind {
             Reason::Priority
         } else {
-            self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
+            self.queue.block(&self.view.partitions[asked.request.partition].nodes);
             Reason::Resources
         }
     }
@@ -68,8 +69,8 @@ impl<'a> Pass<'a> {
         let closed = |until| self.view.reservations.closed(request.reservation, self.now, self.now, until);
         let open = self.open_to(asked, self.now.plus(asked.longest));
         let wish = (job, request, &open);
-        let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
-        let fees = Fees { licenses: &self.licenses, length };
+        let taken = (self.space.planned.as_slice(), self.plan.reservations.as_slice());
+        let fees = Fees { licenses: &self.space.licenses, length };
         let Some(mut room) = self.preemption.room(self.view, self.now, wish, taken, fees) else { return false };
         let end = room.from.plus(length);
         let at_last = room.from.plus(asked.longest);
@@ -86,9 +87,9 @@ impl<'a> Pass<'a> {
         let usage = if matches!(request.usage, NodeUse::Oversubscribe(_)) { NodeUse::Cpus } else { request.usage };
         let alone = Request { usage, ..request.clone() };
         self.occupy(&Asked { request: &alone, ..*asked }, &room.nodes, end);
-        self.licenses.hold(&room.licenses, self.now, end);
+        self.space.licenses.hold(&room.licenses, self.now, end);
         if self.plan.expected.last().is_none_or(|(last, _)| *last != job.id) {
-            self.plan.expected.push((job.id, self.horizon.round(room.from)));
+            self.plan.expected.push((job.id, self.space.horizon.round(room.from)));
         }
         room.victims.iter_mut().for_each(|victim| victim.until = Some(end));
         self.plan.kept_for_preempting.extend(room.nodes.into_iter().map(|node| (node, request.usage)));
@@ -105,24 +106,24 @@ impl<'a> Pass<'a> {
             return Reason::Resources;
         }
         let expedited = asked.job.state == JobState::Expediting;
-        let short = self.licenses.at(asked.request.licenses.as_deref(), self.now, asked.length).is_none()
+        let short = self.space.licenses.at(asked.request.licenses.as_deref(), self.now, asked.length).is_none()
             || self.is_short_of_layers(asked);
         let modest = self.is_modest(asked.job);
         let reserves = !modest && !self.is_task_too_many(asked.job) && self.reserves(asked.request.partition);
         let reserved = reserves && if expedited { self.reserve_expedited(asked) } else { self.reserve(asked) };
         if !reserved {
-            let key = without_limit(asked.request);
-            let known = self.possible.get(&key).filter(|_| !expedited).cloned();
+            let known = if expedited { None } else { self.known.possible(asked.request) };
             let could = known.unwrap_or_else(|| self.could_start(asked));
             if !expedited {
-                self.possible.insert(key, could.clone());
+                self.known.note_possible(asked.request, could.clone());
             }
             if let Err(reason) = could {
                 return reason;
             }
         }
         // Nobody who wants other things waits for it either.
-        let reserved = reserved_for_others(&mut self.machine, asked.request, asked.candidates, self.now, asked.length);
+        let reserved =
+            reserved_for_others(&mut self.space.machine, asked.request, asked.candidates, self.now, asked.length);
         if let Some(reason) = reserved.filter(|_| !short && !expedited) {
             return reason;
         }
@@ -133,7 +134,7 @@ impl<'a> Pass<'a> {
             Reason::Priority
         } else {
             if !modest {
-                self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
+                self.queue.block(&self.view.partitions[asked.request.partition].nodes);
             }
             if short { no_licenses() } else { Reason::Resources }
         }
@@ -155,11 +156,11 @@ impl<'a> Pass<'a> {
         let Asked { request, candidates, .. } = *asked;
         let request = &request.clone().on_any_switches();
         let anywhere = !request.is_particular() && request.near.is_none() && !request.unknown_nodes;
-        if anywhere && self.horizon.suffices_finally(request, candidates) {
+        if anywhere && self.space.horizon.suffices_finally(request, candidates) {
             return Ok(());
         }
         let closed = view.reservations.never_open(request.reservation);
-        let idle = self.idle.get_or_insert_with(|| Machine::idle(view));
+        let idle = self.space.idle.get_or_insert_with(|| Machine::idle(view));
         idle.close(closed.clone());
         let room = Room::whole(&view.licenses.hres, request);
         if hres::place(idle, request, candidates, None, room.as_ref()).is_some() {
@@ -173,7 +174,7 @@ impl<'a> Pass<'a> {
         }
         let named_out = request.nodelist.iter().map(|n| n.0 as usize).filter(|n| !idle.is_usable(*n));
         let named_out: Vec<&str> = named_out.map(|n| view.nodes[n].name.as_str()).collect();
-        let ideal = self.ideal.get_or_insert_with(|| Machine::ideal(view));
+        let ideal = self.space.ideal.get_or_insert_with(|| Machine::ideal(view));
         ideal.close(closed);
         Err(match select::place(ideal, request, candidates) {
             Some(_) if !named_out.is_empty() => Reason::unavailable_nodes(named_out),

@@ -6,49 +6,23 @@
 //! is kept for it too.
 
 use super::{Key, Pass};
+use crate::scheduler::rules::reservations;
 use crate::scheduler::{
     picture::{facts::Backfill, request::Request},
     proposals::StartProposal,
     room::reserved::Reservation,
-    rules::{features::node_names, reasons::waits_for_room},
+    rules::{
+        het::{Trial, not_ready},
+        reasons::{waits_for_room, weight_of},
+    },
 };
-use garrick_model::{ids::JobId, spec::Sharing, state::Reason, time::Timestamp, view::JobView};
+use garrick_model::{spec::Sharing, state::Reason, time::Timestamp, view::JobView};
 use std::{cmp::Reverse, sync::Arc};
 
 /// Most groups that are looked at in a pass: each look copies the picture.
 const MOST_GROUPS: usize = 64;
 /// Most times that are tried for one group. Each is one at which one more of them finds room.
 const MOST_TIMES: usize = 32;
-
-/// How one component is looked at while all are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trial {
-    /// Now, or not at all.
-    Now,
-    /// Now, or when others have gone for it.
-    Giving,
-    /// Not now.
-    Later {
-        /// Not before this.
-        from: Timestamp,
-        /// Room is reserved for it.
-        reserves: bool,
-    },
-}
-
-impl Trial {
-    pub(super) const fn is_later(trial: Option<Self>) -> bool {
-        matches!(trial, Some(Self::Later { .. }))
-    }
-
-    /// The earliest time that counts.
-    pub(super) fn from(trial: Option<Self>, now: Timestamp) -> Timestamp {
-        match trial {
-            Some(Self::Later { from, .. }) => from.max(now),
-            _ => now,
-        }
-    }
-}
 
 impl Pass<'_> {
     /// Tries all components of a heterogeneous job, in the turn of its leader.
@@ -93,7 +67,7 @@ impl Pass<'_> {
         if let Some(reason) = not_ready(leader, members) {
             return members.iter().map(|member| member.eligible.then(|| reason.clone())).collect();
         }
-        if self.groups.len() > MOST_GROUPS && !self.minds(leader) {
+        if self.groups.len() > MOST_GROUPS && !self.queue.minds(leader) {
             return vec![Some(Reason::Priority); members.len()];
         }
         let spent = self.has_started_its_kind(self.is_behind(key.partition));
@@ -108,11 +82,6 @@ impl Pass<'_> {
         let first = reasons.first() == Some(&Reason::Resources);
         let of_leader = |reason: Reason| if first && reason == Reason::Priority { Reason::Resources } else { reason };
         reasons.into_iter().map(|reason| Some(of_leader(reason))).collect()
-    }
-
-    /// The plan is made for the sake of that job, or of all components of its leader's.
-    pub(super) fn minds(&self, job: &JobView) -> bool {
-        self.minded.is_some_and(|minded| minded == job.id || job.spec.het.is_some_and(|(leader, _)| leader == minded))
     }
 
     /// Those components of the leader's job that wait, it first.
@@ -149,12 +118,14 @@ impl Pass<'_> {
     /// that want nodes for themselves, that want many.
     fn most_particular_first(&mut self, members: &[Arc<JobView>]) -> Vec<usize> {
         let view = self.view;
-        let names = self.names.get_or_init(|| node_names(view));
         let mut open = Vec::with_capacity(members.len());
         for job in members {
-            let places = job.partitions.iter().filter_map(|name| view.partition(name));
-            let requests = places.map(|(place, _)| Request::new(view, job, place, &|name| names.get(name).copied()));
-            open.push(requests.map(|request| self.features.candidates(&request).count_ones(..)).max());
+            let mut most = None;
+            for (place, _) in job.partitions.iter().filter_map(|name| view.partition(name)) {
+                let request = Request::new(view, job, place, &|name| self.features.index(name));
+                most = most.max(Some(self.features.candidates(&request).count_ones(..)));
+            }
+            open.push(most);
         }
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by_key(|place| {
@@ -187,10 +158,10 @@ impl Pass<'_> {
             return false;
         }
         trial.trial = None;
-        trial.tally.take_starts_of(&self.tally);
+        trial.bounds.tally.take_starts_of(&self.bounds.tally);
         // What fits now waits for the rest.
         for start in trial.plan.starts.split_off(self.plan.starts.len()) {
-            trial.started.remove(&start.job);
+            trial.arrays.started.remove(&start.job);
             trial.plan.kept_for_preempting.extend(start.nodes.into_iter().map(|node| (node, start.usage)));
         }
         *self = trial;
@@ -209,9 +180,9 @@ impl Pass<'_> {
             trial.trial = Some(Trial::Later { from, reserves });
             let mut why = |job| {
                 // They are not behind one another.
-                let blocked = std::mem::replace(&mut trial.blocked, self.blocked.clone());
+                let blocked = std::mem::replace(&mut trial.queue.blocked, self.queue.blocked.clone());
                 let reason = trial.try_member(job).err().unwrap_or(Reason::Resources);
-                trial.blocked.union_with(&blocked);
+                trial.queue.blocked.union_with(&blocked);
                 reason
             };
             reasons = vec![Reason::Resources; members.len()];
@@ -224,14 +195,14 @@ impl Pass<'_> {
             let made = &trial.plan.reservations[self.plan.reservations.len()..];
             if made.len() < members.len() {
                 if self.view.policy.backfill != Backfill::Conservative {
-                    self.blocked = trial.blocked;
+                    self.queue.blocked = trial.queue.blocked;
                 }
                 return reasons;
             }
             let latest = made.iter().map(|reservation| reservation.from).fold(from, Timestamp::max);
             if made.iter().all(|Reservation { from, .. }| *from == latest) {
                 // What was not looked at before `from` says nothing about others.
-                trial.not_before = std::mem::take(&mut self.not_before);
+                trial.known.not_before = std::mem::take(&mut self.known.not_before);
                 *self = trial;
                 return reasons;
             }
@@ -247,19 +218,19 @@ impl Pass<'_> {
         let mut why = None;
         for name in &job.partitions {
             let Some((place, _)) = self.view.partition(name) else { continue };
-            let eyes = self.view.reservations.eyes(job, name, self.now);
-            if eyes.is_empty() {
-                why.get_or_insert_with(|| self.view.reservations.refused(job));
-            }
+            let eyes = match reservations::gate(self.view, job, name, self.now) {
+                Ok(eyes) => eyes,
+                Err(reason) => {
+                    why.get_or_insert(reason);
+                    continue;
+                }
+            };
             for eyes in eyes {
                 match self.consider(job, place, eyes) {
                     Ok(()) => return Ok(()),
                     Err(reason) if kept(self) > before => return Err(reason),
                     Err(reason) => {
-                        if why.as_ref().is_none_or(|known| {
-                            crate::scheduler::rules::reasons::weight_of(known)
-                                < crate::scheduler::rules::reasons::weight_of(&reason)
-                        }) {
+                        if why.as_ref().is_none_or(|known| weight_of(known) < weight_of(&reason)) {
                             why = Some(reason);
                         }
                     }
@@ -268,13 +239,4 @@ impl Pass<'_> {
         }
         Err(why.unwrap_or(Reason::Resources))
     }
-}
-
-/// Why a group cannot be looked at: a component is held, waits for something, or is not back in the queue yet.
-fn not_ready(leader: &JobView, members: &[Arc<JobView>]) -> Option<Reason> {
-    if let Some(waits) = members.iter().find(|member| !member.eligible) {
-        return Some(waits.reason.clone()).filter(|reason| *reason != Reason::None).or(Some(Reason::Resources));
-    }
-    let all = (0..leader.spec.het_size).map(|offset| JobId(leader.id.0.saturating_add(offset)));
-    (!members.iter().map(|member| member.id).eq(all)).then_some(Reason::Resources)
 }

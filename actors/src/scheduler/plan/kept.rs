@@ -15,10 +15,12 @@
 use super::{Future, Key, Pass, Plan, ledger::Ledger, plan_noting};
 use crate::scheduler::{
     picture::{
+        changes::{Follows, Minds},
         facts::{ClusterView, NEVER},
         reservations::{Closing, Eyes},
     },
     room::{horizon::Planned, machine::Machine},
+    rules,
 };
 use garrick_model::{ids::JobId, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
@@ -29,7 +31,7 @@ mod offers;
 pub mod planning;
 mod repair;
 
-use changes::{Minds, allows_repairs, changed_jobs, changed_nodes, first_end, is_plain, matters, only_keeps, stands};
+use self::changes::{changed_jobs, changed_nodes, first_end, matters, stands};
 
 /// Jobs to which a repair offers freed room, at most: to start now, and to start earlier than was planned. A new plan asks
 /// all of them.
@@ -57,8 +59,8 @@ pub struct Kept {
 
 /// A plan, kept. `Err`: it stopped at its limit of starts, and the next one goes on, or it is such that it is not repaired.
 pub fn plan_to_keep(view: ClusterView, now: Timestamp) -> (Plan, Result<Kept, ClusterView>) {
-    let fits = |job: &Arc<JobView>| is_plain(job) || only_keeps(&view, job);
-    let (plan, noted) = plan_noting(&view, now, allows_repairs(&view) && view.pending.iter().all(fits));
+    let fits = |job: &Arc<JobView>| rules::follow(&view, job) <= Follows::Keeps;
+    let (plan, noted) = plan_noting(&view, now, rules::allow_repairs(&view) && view.pending.iter().all(fits));
     let moot = |ledger: &Ledger| view.policy.preempt.is_moot(&view, ledger.first().map(|key| key.tier()));
     let Some((future, ledger)) = noted.filter(|(_, ledger)| moot(ledger)) else { return (plan, Err(view)) };
     let kept = Kept {

@@ -4,37 +4,16 @@
 use super::Key;
 use crate::scheduler::{
     picture::request::{Matters, NodeUse, Request},
-    room::{horizon::Planned, node::free::Amount},
+    room::{horizon::Planned, reserved::Promise},
     rules::reasons::{waits_for_room, weight_of},
 };
-use garrick_model::{ids::JobId, spec_text::licenses::Licenses, state::Reason, time::Timestamp, view::JobView};
+use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
-
-/// Room reserved for a job.
-#[derive(Clone, Debug)]
-pub(in crate::scheduler) struct Promise {
-    /// Beginning.
-    pub from: Timestamp,
-    /// End.
-    pub until: Timestamp,
-    /// What of which nodes, by place, with those that are closed to others for it.
-    pub nodes: Vec<(usize, Amount)>,
-    /// Licenses.
-    pub licenses: Licenses,
-}
-
-impl Promise {
-    /// What of a node.
-    pub fn share(&self, node: usize) -> Option<&Amount> {
-        let place = self.nodes.binary_search_by_key(&node, |(node, _)| *node).ok()?;
-        Some(&self.nodes[place].1)
-    }
-}
 
 /// A job in one of its partitions.
 #[derive(Clone, Debug)]

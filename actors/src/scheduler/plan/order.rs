@@ -1,7 +1,6 @@
 //! The order in which jobs are tried.
 
-use super::whole::waits_already;
-use crate::scheduler::picture::facts::ClusterView;
+use crate::scheduler::{picture::facts::ClusterView, rules::whole::waits_already};
 use garrick_model::{ids::JobId, state::JobState, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;

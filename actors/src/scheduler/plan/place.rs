@@ -1,6 +1,6 @@
 //! Room now: where a job starts such that nobody who has room reserved is delayed.
 
-use super::{Asked, Pass, het::Trial};
+use super::{Asked, Pass};
 use crate::scheduler::{
     picture::{facts::Backfill, request::Request},
     room::{
@@ -8,7 +8,7 @@ use crate::scheduler::{
         reservations::taken,
         select::Bound,
     },
-    rules::preempt::Fees,
+    rules::{caps, het::Trial, preempt::Fees},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{resources::CpuSet, spec_text::licenses::Licenses, time::Timestamp, view::AllocatedNode};
@@ -22,44 +22,31 @@ impl<'a> Pass<'a> {
     pub(super) fn place_now(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
         let Asked { request, candidates, length, .. } = *asked;
         let run = (self.now, self.now.plus(length));
-        if self.failed.contains(request) || self.machine.is_short_for(request) {
+        if self.known.failed.contains(request) || self.space.machine.is_short_for(request) {
             return None;
         }
         let soft = asked.longest > length;
         let open = soft.then(|| self.open_to(asked, self.now.plus(asked.longest)));
         let candidates = open.as_ref().unwrap_or(candidates);
-        let placed = if self.horizon.room_now(request, candidates, length, &mut self.limits) {
-            let mut closed = taken(&self.view.reservations, &self.horizon, run.0, run.1);
+        let placed = if self.space.horizon.room_now(request, candidates, length, &mut self.space.limits) {
+            let mut closed = taken(&self.view.reservations, &self.space.horizon, run.0, run.1);
             if soft {
                 for (node, cpus) in self.closed_cpus(asked, self.now) {
                     closed.entry(node).or_default().add(&cpus);
                 }
             }
-            self.machine.close(closed);
-            self.machine.promise(self.promised(request, candidates, run));
-            let bound = Bound { horizon: &self.horizon, limits: &self.limits, run };
+            self.space.machine.close(closed);
+            self.space.machine.promise(caps::promised(&self.space.promises, request, candidates, run));
+            let bound = Bound { horizon: &self.space.horizon, limits: &self.space.limits, run };
             let room = self.room(request, self.now, length);
-            hres::place(&self.machine, request, candidates, Some(bound), room.as_ref())
+            hres::place(&self.space.machine, request, candidates, Some(bound), room.as_ref())
         } else {
             None
         };
         if placed.is_none() {
-            self.failed.insert(request.clone());
+            self.known.failed.insert(request.clone());
         }
         placed
-    }
-
-    /// What is reserved meanwhile for others of a partition with limits of CPUs.
-    pub(super) fn promised(
-        &self,
-        request: &Request,
-        candidates: &FixedBitSet,
-        window: (Timestamp, Timestamp),
-    ) -> BTreeMap<usize, u32> {
-        if !request.caps.count(request.usage) {
-            return BTreeMap::new();
-        }
-        self.promises.within(request.partition, candidates, window)
     }
 
     /// With `--time-min`: the shortest that its limit may be made for a start now. Limits have whole minutes.
@@ -88,7 +75,7 @@ impl<'a> Pass<'a> {
     pub(super) fn place_for(&mut self, asked: &Asked<'_>, secs: u64) -> Option<(Vec<AllocatedNode>, Licenses)> {
         let length = Duration::from_secs(secs);
         let request = Request { limit_secs: Some(secs), taken_secs: None, ..asked.request.clone() };
-        let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length)?;
+        let licenses = self.space.licenses.at(request.licenses.as_deref(), self.now, length)?;
         let nodes = self.place_now(&Asked { request: &request, length, longest: length, ..*asked })?;
         let licenses = self.with_layers(licenses, &request, &hres::places(&nodes), self.now, length)?;
         Some((nodes, licenses))
@@ -101,8 +88,8 @@ impl<'a> Pass<'a> {
             return None;
         }
         let open = self.open_to(asked, self.now.plus(longest));
-        let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
-        let fees = Fees { licenses: &self.licenses, length };
+        let taken = (self.space.planned.as_slice(), self.plan.reservations.as_slice());
+        let fees = Fees { licenses: &self.space.licenses, length };
         self.preemption.room_over_suspended(self.view, self.now, (job, request, &open), taken, fees)
     }
 
@@ -121,7 +108,7 @@ impl<'a> Pass<'a> {
 
     /// What is free of hierarchical resources that the request names, from then on for so long.
     pub(super) fn room(&self, request: &Request, from: Timestamp, length: Duration) -> Option<Room<'a>> {
-        Room::within(&self.view.licenses.hres, &self.licenses, request, from, length)
+        Room::within(&self.view.licenses.hres, &self.space.licenses, request, from, length)
     }
 
     /// Licenses, and what goes with these nodes of hierarchical resources. `None`: too little of it is free.

@@ -1,20 +1,17 @@
 //! Room later: from when on a job that cannot start now has some, and what is kept for it.
 
-use super::{Asked, Pass, amounts, het::Trial, ledger::Promise, obstacle::Obstacle};
+use super::{Asked, Pass, obstacle::Obstacle};
 use crate::scheduler::{
-    picture::{
-        facts::{NEVER, UNLIMITED_FOR_PLANNING},
-        request::Request,
-    },
+    picture::facts::{NEVER, UNLIMITED_FOR_PLANNING},
     room::{
         horizon::is_kept_for,
         hres::{self, Room},
         machine::Machine,
         node::free::Amount,
-        reserved::Reservation,
+        reserved::{Promise, Reservation},
         topology,
     },
-    rules::expedited::earliest,
+    rules::{caps, expedited::earliest, het::Trial},
 };
 use garrick_model::{
     outlook::Blocker, resources::CpuSet, spec_text::licenses::Licenses, time::Timestamp, view::AllocatedNode,
@@ -37,19 +34,19 @@ impl<'a> Pass<'a> {
         if request.unknown_nodes {
             return false;
         }
-        let from = self.horizon.round(Trial::from(self.trial, self.now));
-        let mut from = self.not_before.get(request).map_or(from, |known| from.max(*known));
-        let minded = self.minds(asked.job);
+        let from = self.space.horizon.round(Trial::from(self.trial, self.now));
+        let mut from = self.known.not_before.get(request).map_or(from, |known| from.max(*known));
+        let minded = self.queue.minds(asked.job);
         // Those that it goes behind may be beyond the window, too.
-        let window = if self.minded.is_some() { AS_FAR_AS_CAN_BE } else { self.view.policy.backfill_window };
+        let window = if self.queue.minded.is_some() { AS_FAR_AS_CAN_BE } else { self.view.policy.backfill_window };
         let until = self.now.plus(window);
         if minded {
             // Others looked less far.
-            from = self.horizon.round(Trial::from(self.trial, self.now));
+            from = self.space.horizon.round(Trial::from(self.trial, self.now));
         }
         // No sooner than those before it.
         let shares = |place: usize| !self.view.partitions[place].nodes.is_disjoint(asked.candidates);
-        from = self.turns.iter().filter(|(place, _)| shares(*place)).fold(from, |from, (_, at)| from.max(*at));
+        from = self.queue.turns.iter().filter(|(place, _)| shares(*place)).fold(from, |from, (_, at)| from.max(*at));
         if from > until {
             return false;
         }
@@ -59,10 +56,10 @@ impl<'a> Pass<'a> {
         let asked = &if closed { Asked { length: asked.longest, ..*asked } } else { *asked };
         let found = if closed { self.first_room(asked, (from, until)) } else { found };
         let Some((at, nodes, licenses)) = found else {
-            self.not_before.insert(request.clone(), NEVER);
+            self.known.not_before.insert(request.clone(), NEVER);
             return false;
         };
-        self.not_before.insert(request.clone(), at);
+        self.known.not_before.insert(request.clone(), at);
         self.keep(asked, at, nodes, licenses);
         true
     }
@@ -75,18 +72,18 @@ impl<'a> Pass<'a> {
             let found = if request.fits_by_amounts_first() {
                 self.first_by_amounts(asked, (from, until))
             } else if request.is_particular() {
-                self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(self.view, &nodes, request)))
+                self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, self.space.amounts(&nodes, request)))
             } else {
                 self.earliest_by_amounts(asked, (from, until))
             };
             let Some((at, nodes)) = found else { break None };
-            match self.licenses.earliest(request.licenses.as_deref(), at, length) {
+            match self.space.licenses.earliest(request.licenses.as_deref(), at, length) {
                 Some((first, licenses)) if first <= at => {
                     let places: Vec<usize> = nodes.iter().map(|(node, _)| *node).collect();
                     let all = self.with_layers(licenses, request, &places, at, length);
                     break all.map(|licenses| (at, nodes, licenses));
                 }
-                Some((first, _)) => from = self.horizon.round(first),
+                Some((first, _)) => from = self.space.horizon.round(first),
                 None => break None,
             }
             if from > until {
@@ -121,12 +118,12 @@ impl<'a> Pass<'a> {
         let topology = self.view.topology(request.partition).filter(|_| request.near.is_some());
         let slot = match topology {
             Some(topology) => {
-                let horizon = &mut self.horizon;
+                let horizon = &mut self.space.horizon;
                 topology::earliest(horizon, topology, request, (candidates, candidates), window, length)
             }
-            None => self.horizon.earliest(request, candidates, window, length),
+            None => self.space.horizon.earliest(request, candidates, window, length),
         }?;
-        Some((slot.at, self.horizon.amounts(request, &slot.nodes, slot.at, length)))
+        Some((slot.at, self.space.horizon.amounts(request, &slot.nodes, slot.at, length)))
     }
 
     /// The same within the limits of its partition's CPUs, and of one of its numbers of nodes. Where too many times were tried in this pass, amounts have to do:
@@ -138,15 +135,15 @@ impl<'a> Pass<'a> {
     ) -> Option<(Timestamp, Vec<(usize, Amount)>)> {
         let (first, nodes) = self.earliest_by_amounts(asked, (from, until))?;
         match self.look_ahead(asked, (first, until)) {
-            Some((at, nodes)) => Some((at, amounts(self.view, &nodes, asked.request))),
-            None if self.looks_left_by_amounts == 0 => Some((first, nodes)),
+            Some((at, nodes)) => Some((at, self.space.amounts(&nodes, asked.request))),
+            None if self.known.looks_left_by_amounts == 0 => Some((first, nodes)),
             None => None,
         }
     }
 
     pub(super) fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
         let until = from.plus(asked.length);
-        let obstacle = self.ends.obstacle(self.view, &self.horizon, &nodes, from).or_else(|| {
+        let obstacle = self.ends.obstacle(self.view, &self.space.horizon, &nodes, from).or_else(|| {
             // With all nodes free before, it is for their neighbourhood that it waits.
             let wish = asked.request.near.as_ref().and_then(|near| near.switches);
             if let Some((most, until)) = wish.filter(|(_, until)| *until <= from) {
@@ -156,7 +153,7 @@ impl<'a> Pass<'a> {
             Some(Obstacle { by, node, until: from })
         });
         self.plan.obstacles.extend(obstacle.map(|obstacle| (asked.job.id, obstacle)));
-        self.ends.note(asked.job.id, nodes.iter().map(|(node, _)| *node), self.horizon.round(until));
+        self.ends.note(asked.job.id, nodes.iter().map(|(node, _)| *node), self.space.horizon.round(until));
         let closed = topology::rest_of_units(self.view, asked.request, nodes.iter().map(|(node, _)| *node));
         let component = self.trial.is_some();
         if self.ledger.is_some() || component {
@@ -167,22 +164,22 @@ impl<'a> Pass<'a> {
                 _ => self.of_groups.push((asked.job.id, asked.request.partition, promise)),
             }
         }
-        self.hold(closed, from, until);
-        self.hold(nodes.clone(), from, until);
-        self.licenses.hold(&licenses, from, until);
+        self.space.hold(closed, from, until);
+        self.space.hold(nodes.clone(), from, until);
+        self.space.licenses.hold(&licenses, from, until);
         let job = asked.job.id;
         if self.plan.expected.last().is_none_or(|(last, _)| *last != job) {
             self.plan.expected.push((job, from));
         }
         if self.view.policy.bounds.is_some() {
-            self.tally.booked.insert(job);
+            self.bounds.tally.booked.insert(job);
         }
         let partition = asked.request.partition;
-        if self.in_order {
-            self.turns.push((partition, from));
+        if self.queue.in_order {
+            self.queue.turns.push((partition, from));
         }
-        *self.reserved.entry(partition).or_insert(0) += 1;
-        self.promises.reserve(partition, &nodes, (from, until));
+        *self.queue.reserved.entry(partition).or_insert(0) += 1;
+        self.space.promises.reserve(partition, &nodes, (from, until));
         self.plan.reservations.push(Reservation { job, partition, from, until, nodes, licenses });
     }
 
@@ -192,33 +189,44 @@ impl<'a> Pass<'a> {
         asked: &Asked<'_>,
         (from, until): (Timestamp, Timestamp),
     ) -> Option<(Timestamp, Vec<AllocatedNode>)> {
-        let wait = (from > self.horizon.round(self.now)).then_some(from);
+        let wait = (from > self.space.horizon.round(self.now)).then_some(from);
         let after = wait.unwrap_or(self.now);
-        let mut changes = self.horizon.changes(asked.request, asked.candidates, after);
+        let mut changes = self.space.horizon.changes(asked.request, asked.candidates, after);
         if let Some(room) = self.room(asked.request, self.now, asked.length) {
-            changes.extend(room.changes(&self.licenses, after).into_iter().map(|at| self.horizon.round(at)));
+            changes
+                .extend(room.changes(&self.space.licenses, after).into_iter().map(|at| self.space.horizon.round(at)));
             changes.sort_unstable();
             changes.dedup();
         }
         // On any switches once its patience ends, whatever else changes then.
-        let over = asked.request.near.as_ref().and_then(|near| near.switches).map(|(_, over)| self.horizon.round(over));
+        let over =
+            asked.request.near.as_ref().and_then(|near| near.switches).map(|(_, over)| self.space.horizon.round(over));
         if let Some(over) = over.filter(|over| *over > after) {
             changes.push(over);
             changes.sort_unstable();
             changes.dedup();
         }
         for at in wait.into_iter().chain(changes) {
-            if at > until || *self.looks_left(asked.request) == 0 || self.glances_ahead >= MOST_GLANCES_AHEAD {
+            if at > until
+                || *self.known.looks_left(asked.request) == 0
+                || self.known.glances_ahead >= MOST_GLANCES_AHEAD
+            {
                 return None;
             }
             let room = self.room(asked.request, at, asked.length);
             if room.as_ref().is_some_and(|room| !room.bears(asked.request, asked.candidates)) {
-                self.glances_ahead += 1;
+                self.known.glances_ahead += 1;
                 continue;
             }
-            *self.looks_left(asked.request) -= 1;
-            let mut machine = Machine::ahead(self.view, &self.horizon, (at, at.plus(asked.length)), &self.planned);
-            machine.promise(self.promised(asked.request, asked.candidates, (at, at.plus(asked.length))));
+            *self.known.looks_left(asked.request) -= 1;
+            let mut machine =
+                Machine::ahead(self.view, &self.space.horizon, (at, at.plus(asked.length)), &self.space.planned);
+            machine.promise(caps::promised(
+                &self.space.promises,
+                asked.request,
+                asked.candidates,
+                (at, at.plus(asked.length)),
+            ));
             let relaxed = over.map(|_| asked.request.clone().as_of(at));
             let request = relaxed.as_ref().unwrap_or(asked.request);
             if let Some(nodes) = hres::place(&machine, request, asked.candidates, None, room.as_ref()) {
@@ -228,31 +236,26 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// How many more times are tried in this pass for such as it.
-    pub(super) fn looks_left(&mut self, request: &Request) -> &mut usize {
-        if request.fits_by_amounts_first() { &mut self.looks_left_by_amounts } else { &mut self.looks_left }
-    }
-
     /// The same for a job that has nodes kept for it: those are there for nobody else, and only running jobs stand in its
     /// way.
     pub(super) fn reserve_expedited(&mut self, asked: &Asked<'_>) -> bool {
         let Asked { job, request, candidates, .. } = *asked;
         let mut open = candidates.clone();
         open.difference_with(&self.view.reservations.closed(request.reservation, self.now, self.now, NEVER));
-        let Some((at, nodes)) = earliest(self.view, self.now, job.id, request, &open, &self.planned) else {
+        let Some((at, nodes)) = earliest(self.view, self.now, job.id, request, &open, &self.space.planned) else {
             return false;
         };
-        let Some((at, licenses)) = self.licenses.earliest(request.licenses.as_deref(), at, asked.length) else {
+        let Some((at, licenses)) = self.space.licenses.earliest(request.licenses.as_deref(), at, asked.length) else {
             return false;
         };
         let room = Room::whole(&self.view.licenses.hres, request);
         let Some((at, licenses)) =
-            self.licenses.with_layers_of(room.as_ref(), &hres::places(&nodes), licenses, at, asked.length)
+            self.space.licenses.with_layers_of(room.as_ref(), &hres::places(&nodes), licenses, at, asked.length)
         else {
             return false;
         };
         let kept = |node: usize| is_kept_for(self.view, node, job.id);
-        let nodes = amounts(self.view, &nodes, request).into_iter().filter(|(node, _)| !kept(*node)).collect();
+        let nodes = self.space.amounts(&nodes, request).into_iter().filter(|(node, _)| !kept(*node)).collect();
         self.keep(asked, at, nodes, licenses);
         true
     }

@@ -9,48 +9,22 @@
 use super::{Asked, Pass, Plan};
 use crate::{
     scheduler::{
-        picture::facts::{Backfill, ClusterView},
+        picture::facts::Backfill,
         room::{
             horizon::Slot,
             select::{self, Bound},
             topology,
         },
+        rules::whole::waits_already,
     },
     topology::Topology,
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::{
-    ids::JobId,
-    state::{JobState, Reason},
-    time::Timestamp,
-    view::{AllocatedNode, JobView},
-};
+use garrick_model::{ids::JobId, state::JobState, time::Timestamp, view::AllocatedNode};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-
-/// Who may be kept waiting in a pass, and who is.
-#[derive(Clone, Debug)]
-pub(super) struct Patience {
-    /// So many jobs may begin to wait.
-    pub most: usize,
-    /// Those that do.
-    pub begun: Vec<JobId>,
-    /// When the first of all that wait is to start.
-    pub next: Option<Timestamp>,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self { most: usize::MAX, begun: Vec::new(), next: None }
-    }
-}
-
-/// Does the job wait as of the last plan?
-pub(super) fn waits_already(view: &ClusterView, job: &JobView) -> bool {
-    view.policy.topology_patience.is_some() && job.reason == Reason::Fragmentation && job.array_pending.is_none()
-}
 
 /// Does anybody start later than in the other plan, but those?
 pub(super) fn costs_others(plan: &Plan, other: &Plan, but: &[JobId]) -> bool {
@@ -82,12 +56,12 @@ pub(super) struct Wholes(Vec<Vec<Vec<usize>>>);
 impl Wholes {
     fn new(topology: &dyn Topology, pass: &Pass<'_>) -> Self {
         let idle = |node: usize| {
-            pass.machine.is_idle(node)
-                && pass.horizon.idle_from(node, pass.now, pass.view.policy.backfill_window) == Some(pass.now)
+            pass.space.machine.is_idle(node)
+                && pass.space.horizon.idle_from(node, pass.now, pass.view.policy.backfill_window) == Some(pass.now)
         };
         let mut known: BTreeMap<usize, bool> = BTreeMap::new();
         let mut whole = |area: Vec<usize>| {
-            let nodes: Vec<usize> = area.into_iter().filter(|node| pass.machine.is_usable(*node)).collect();
+            let nodes: Vec<usize> = area.into_iter().filter(|node| pass.space.machine.is_usable(*node)).collect();
             let all = nodes.iter().all(|node| *known.entry(*node).or_insert_with(|| idle(*node)));
             (all && nodes.len() > 1).then_some(nodes)
         };
@@ -133,9 +107,12 @@ impl Pass<'_> {
                 break;
             }
             let spared = wholes.from_level(level, &places(&best.2), self.view.nodes.len());
-            let bound =
-                Bound { horizon: &self.horizon, limits: &self.limits, run: (self.now, self.now.plus(asked.length)) };
-            let other = select::place_apart(&self.machine, asked.request, (asked.candidates, &spared), bound);
+            let bound = Bound {
+                horizon: &self.space.horizon,
+                limits: &self.space.limits,
+                run: (self.now, self.now.plus(asked.length)),
+            };
+            let other = select::place_apart(&self.space.machine, asked.request, (asked.candidates, &spared), bound);
             if let Some(nodes) = other {
                 let (levels, cost) = wholes.broken_by(&places(&nodes));
                 if cost < best.0 {
@@ -160,10 +137,10 @@ impl Pass<'_> {
             self.patience.begun.push(asked.job.id);
         }
         self.patience.next = Some(self.patience.next.map_or(slot.at, |known| known.min(slot.at)));
-        let amounts = self.horizon.amounts(asked.request, &slot.nodes, slot.at, asked.length);
+        let amounts = self.space.horizon.amounts(asked.request, &slot.nodes, slot.at, asked.length);
         self.keep(asked, slot.at, amounts, Default::default());
         // It could start: it is none of those for whom there is no room.
-        if let Some(reserved) = self.reserved.get_mut(&asked.request.partition) {
+        if let Some(reserved) = self.queue.reserved.get_mut(&asked.request.partition) {
             *reserved -= 1;
         }
         None
@@ -191,7 +168,7 @@ impl Pass<'_> {
         let patience = self.view.policy.topology_patience.filter(|patience| !patience.is_zero())?;
         let end = job.eligible_time.unwrap_or(job.submit_time).plus(patience);
         let until = job.start_time.map_or(end, |told| told.min(end));
-        let from = self.horizon.round(self.now);
+        let from = self.space.horizon.round(self.now);
         if until <= self.now || from > until {
             return None;
         }
@@ -204,9 +181,9 @@ impl Pass<'_> {
         apart.exclude.sort_unstable();
         let request = &apart;
         let slot = if request.near.is_some() {
-            topology::earliest(&mut self.horizon, topology, request, (candidates, &open), within, length)
+            topology::earliest(&mut self.space.horizon, topology, request, (candidates, &open), within, length)
         } else {
-            self.horizon.earliest(request, &open, within, length)
+            self.space.horizon.earliest(request, &open, within, length)
         };
         slot.filter(|slot| slot.at > self.now)
     }

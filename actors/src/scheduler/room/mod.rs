@@ -5,6 +5,7 @@
 //! | [`node`] | what is free on one node, and what fits into it |
 //! | [`machine`] | free room now, to the single CPU |
 //! | [`horizon`] | free room from now on, in amounts |
+//! | [`space`] | all of it, as a plan under way goes by it |
 //! | [`licenses`] | licenses from now on |
 //! | [`reservations`] | the future as those see it who may use a reservation |
 //! | `promises` | what partitions with limits of CPUs have, and have reserved |
@@ -26,4 +27,5 @@ pub mod reservations;
 pub mod reserved;
 pub mod select;
 mod sizes;
+pub mod space;
 pub mod topology;

@@ -3,11 +3,11 @@
 use super::{horizon::Horizon, machine::Machine, node::free::Amount, node::free::whole_node, select};
 use crate::scheduler::picture::{
     facts::ClusterView,
-    request::{NodeUse, Owner, Request},
+    request::Request,
     reservations::{Closing, Eyes, Reservations},
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::{gres::GresTaken, resources::CpuSet, state::Reason, time::Timestamp};
+use garrick_model::{resources::CpuSet, state::Reason, time::Timestamp};
 use std::{collections::BTreeMap, time::Duration};
 
 /// What of which nodes, from when until when.

@@ -19,3 +19,24 @@ pub struct Reservation {
     /// Licenses.
     pub licenses: Licenses,
 }
+
+/// Room reserved for a job.
+#[derive(Clone, Debug)]
+pub(in crate::scheduler) struct Promise {
+    /// Beginning.
+    pub from: Timestamp,
+    /// End.
+    pub until: Timestamp,
+    /// What of which nodes, by place, with those that are closed to others for it.
+    pub nodes: Vec<(usize, Amount)>,
+    /// Licenses.
+    pub licenses: Licenses,
+}
+
+impl Promise {
+    /// What of a node.
+    pub fn share(&self, node: usize) -> Option<&Amount> {
+        let place = self.nodes.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        Some(&self.nodes[place].1)
+    }
+}

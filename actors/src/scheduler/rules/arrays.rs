@@ -1,9 +1,38 @@
-//! The tasks of an array in a plan.
+//! The tasks of an array in a plan: no more of them run at a time than its limit says.
 
-use crate::scheduler::picture::facts::ClusterView;
-use garrick_model::{ids::JobId, view::JobView};
+use crate::scheduler::picture::{changes::Reads, facts::ClusterView};
+use garrick_model::{ids::JobId, state::Reason, view::JobView};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What it reads.
+pub(in crate::scheduler) const READS: Reads = Reads::only("arrays", |_| &[]);
+
+/// What started in a plan.
+#[derive(Clone, Debug, Default)]
+pub(in crate::scheduler) struct Starts {
+    /// Jobs, and which tasks of arrays.
+    pub started: BTreeMap<JobId, BTreeSet<u32>>,
+    /// Tasks of each array, those that were split off before with them.
+    array_started: BTreeMap<JobId, u32>,
+}
+
+impl Starts {
+    /// The job starts, or a task of it.
+    pub fn note(&mut self, job: &JobView, array_index: Option<u32>) {
+        self.started.entry(job.id).or_default().extend(array_index);
+        if let Some(array) = array_index.map(|_| job.id).or(job.array_task.map(|t| t.array_job)) {
+            *self.array_started.entry(array).or_insert(0) += 1;
+        }
+    }
+
+    /// What of a job may start. `Err`: as many of its array run as may.
+    pub fn gate(&self, view: &ClusterView, job: &JobView) -> Result<PendingTasks, Reason> {
+        let tasks = PendingTasks::new(view, job, self.started.get(&job.id), &self.array_started);
+        if tasks.room == Some(0) { Err(Reason::JobArrayTaskLimit) } else { Ok(tasks) }
+    }
+}
+
+/// What may start next of a job.
 pub(in crate::scheduler) enum NextTask {
     Whole,
     Index(u32),
@@ -14,11 +43,11 @@ pub(in crate::scheduler) enum NextTask {
 /// The tasks of a job that may still start in this pass: itself, or indices of an array under its limit.
 pub(in crate::scheduler) struct PendingTasks {
     indices: Option<std::vec::IntoIter<u32>>,
-    pub room: Option<u32>,
+    room: Option<u32>,
 }
 
 impl PendingTasks {
-    pub fn new(
+    fn new(
         view: &ClusterView,
         job: &JobView,
         started: Option<&BTreeSet<u32>>,

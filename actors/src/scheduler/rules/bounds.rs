@@ -1,9 +1,22 @@
 //! How many jobs a plan looks at and starts, within [`Bounds`].
 
-use crate::scheduler::picture::bounds::Bounds;
-use garrick_model::{ids::JobId, time::Timestamp, view::JobView};
+use crate::scheduler::picture::{
+    bounds::Bounds,
+    changes::{Fact, Reads},
+    facts::ClusterView,
+};
+use garrick_model::{
+    ids::JobId,
+    state::Reason,
+    time::{TimeLimit, Timestamp},
+    view::JobView,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::{sync::Arc, time::Duration};
+
+/// What it reads.
+pub(in crate::scheduler) const READS: Reads =
+    Reads { at_site: |view| view.policy.bounds.is_none(), ..Reads::only("bounds", |_| &[Fact::Policy]) };
 
 /// What a plan has done so far, as far as bounds are about it.
 #[derive(Clone, Debug, Default)]
@@ -114,4 +127,46 @@ impl Quota {
 /// There is no accounting database yet: who runs what on whose account is what jobs say.
 fn association(job: &JobView) -> (u32, Option<String>) {
     (job.uid, job.spec.account.clone())
+}
+
+/// What a plan under way has done within the bounds. Without them each of these is one look at an `Option`.
+#[derive(Clone, Debug, Default)]
+pub(in crate::scheduler) struct Bounded {
+    /// How many of whom.
+    pub tally: Tally,
+    /// Until when nothing starts in partitions that were asked about.
+    frozen: FxHashMap<usize, Option<Timestamp>>,
+}
+
+impl Bounded {
+    /// Is one more job of that partition looked at?
+    pub fn gate(&mut self, view: &ClusterView, job: &JobView, partition: usize) -> Result<(), Reason> {
+        let bounds = view.policy.bounds.as_deref();
+        let enters = bounds.is_none_or(|bounds| self.tally.enters(bounds, job.id, partition));
+        if enters { Ok(()) } else { Err(Reason::Priority) }
+    }
+
+    /// Were as many such jobs looked at, behind others, as may be?
+    pub fn has_seen_enough_like(&self, view: &ClusterView, job: &JobView, partition: usize) -> bool {
+        view.policy.bounds.as_ref().is_some_and(|bounds| self.tally.is_full(bounds, job, partition))
+    }
+
+    /// One that is behind others is looked at.
+    pub fn count_behind(&mut self, view: &ClusterView, job: &JobView, partition: usize) {
+        if let Some(bounds) = &view.policy.bounds {
+            self.tally.look(bounds, job, partition);
+        }
+    }
+
+    /// Until when nothing starts in that partition.
+    pub fn frozen_until(&mut self, view: &ClusterView, partition: usize, now: Timestamp) -> Option<Timestamp> {
+        let bounds = view.policy.bounds.as_ref()?;
+        *self.frozen.entry(partition).or_insert_with(|| bounds.frozen_until(view, partition, now))
+    }
+}
+
+/// How long a run is taken to last: no longer than its `--time-min` where that counts as its limit.
+pub(in crate::scheduler) fn length(view: &ClusterView, job: &JobView, limit: TimeLimit) -> Option<Duration> {
+    let soft = view.policy.bounds.as_ref().filter(|bounds| bounds.soft_limits).and(job.spec.time_min);
+    soft.map_or(limit, |soft| soft.min(limit)).duration()
 }

@@ -1,5 +1,6 @@
 //! Jobs that are expedited: the nodes that are kept for one are free to it and taken to all others.
 
+use crate::scheduler::picture::changes::{Follows, Reads};
 use crate::scheduler::{
     picture::{
         facts::{ClusterView, NEVER, UNLIMITED_FOR_PLANNING},
@@ -12,14 +13,51 @@ use crate::scheduler::{
     },
 };
 use fixedbitset::FixedBitSet;
+use garrick_model::state::JobState;
 use garrick_model::{
     ids::{JobId, NodeIndex},
     time::Timestamp,
     view::{AllocatedNode, JobView},
 };
+use std::time::Duration;
+
+/// What it reads.
+pub(in crate::scheduler) const READS: Reads = Reads {
+    with_job: |_, job| if job.state == JobState::Expediting { Follows::No } else { Follows::Wholly },
+    ..Reads::only("expedited", |_| &[])
+};
+
+/// Room as one that is expedited has it: now, on the nodes that are kept for it too.
+pub(in crate::scheduler) struct Own<'a> {
+    machine: Machine<'a>,
+    open: FixedBitSet,
+}
+
+impl<'a> Own<'a> {
+    /// Besides what starts of this plan have. `longest`: how long it may run, in which nobody else's reservation begins.
+    pub fn of(
+        view: &'a ClusterView,
+        now: Timestamp,
+        (job, request): (&JobView, &Request),
+        candidates: &FixedBitSet,
+        longest: Duration,
+        planned: &[PlannedHold],
+    ) -> Self {
+        let end = now.plus(longest);
+        let closed = view.reservations.closed_cpus(request.reservation, now, now, end);
+        let mut open = candidates.clone();
+        open.difference_with(&view.reservations.closed(request.reservation, now, now, end));
+        Self { machine: Machine::now_for(view, job.id, planned).without_cpus(closed), open }
+    }
+
+    /// Nodes that it gets.
+    pub fn place(&self, job: &JobView, request: &Request, layers: Option<&Room<'_>>) -> Option<Vec<AllocatedNode>> {
+        place_expedited(&self.machine, job, request, &self.open, layers)
+    }
+}
 
 /// Rather on the nodes that are kept for the job than on others.
-pub(in crate::scheduler) fn place_expedited(
+fn place_expedited(
     machine: &Machine<'_>,
     job: &JobView,
     request: &Request,

@@ -1,6 +1,12 @@
 //! Which nodes a request could ever use.
 
-use crate::scheduler::picture::{constraint::Wish, extra::Extra, facts::ClusterView, request::Request};
+use crate::scheduler::picture::{
+    changes::{Fact, Reads},
+    constraint::Wish,
+    extra::Extra,
+    facts::ClusterView,
+    request::Request,
+};
 use fixedbitset::FixedBitSet;
 use garrick_model::{ids::NodeIndex, view::NodeView};
 use serde_json::Value;
@@ -10,6 +16,9 @@ use std::{
     rc::Rc,
     sync::Arc,
 };
+
+/// What it reads.
+pub(in crate::scheduler) const READS: Reads = Reads::only("features", |_| &[Fact::Policy]);
 
 pub(in crate::scheduler) fn node_names(view: &ClusterView) -> HashMap<&str, NodeIndex> {
     view.nodes.iter().map(|n| (n.name.as_str(), n.index)).collect()
@@ -23,6 +32,8 @@ pub(in crate::scheduler) struct Features<'a> {
     by_extra: HashMap<String, FixedBitSet>,
     /// What each node says of itself, read when somebody first asks.
     said: OnceCell<Rc<Vec<Option<Value>>>>,
+    /// Made when a job first names a node.
+    names: OnceCell<HashMap<&'a str, NodeIndex>>,
     view: &'a ClusterView,
 }
 
@@ -41,7 +52,19 @@ impl<'a> Features<'a> {
                 }
             }
         }
-        Self { by_feature, known: HashMap::new(), by_extra: HashMap::new(), said: OnceCell::new(), view }
+        Self {
+            by_feature,
+            known: HashMap::new(),
+            by_extra: HashMap::new(),
+            said: OnceCell::new(),
+            names: OnceCell::new(),
+            view,
+        }
+    }
+
+    /// The place of a node that a job names.
+    pub fn index(&self, name: &str) -> Option<NodeIndex> {
+        self.names.get_or_init(|| node_names(self.view)).get(name).copied()
     }
 
     /// Nodes of the partition that the request could ever use. An expression that is not one has no nodes.

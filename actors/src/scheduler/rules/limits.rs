@@ -1,13 +1,21 @@
 //! Does a partition take jobs such as this one? Its state, accounts, QOS, time limit and numbers of nodes.
 
-use crate::scheduler::picture::{facts::PartitionFacts, request::run_limit};
+use crate::scheduler::picture::{
+    changes::{Fact, Reads},
+    facts::PartitionFacts,
+    request::run_limit,
+};
 use garrick_model::{
     state::Reason,
     time::TimeLimit,
     view::{JobView, PartitionState},
 };
 
-pub(in crate::scheduler) fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
+/// What it reads.
+pub(in crate::scheduler) const READS: Reads = Reads::only("limits", |_| &[Fact::Partitions]);
+
+/// Does it?
+pub(in crate::scheduler) fn gate(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
     match partition.state {
         PartitionState::Up | PartitionState::Drain => {}
         PartitionState::Down => return Err(Reason::PartitionDown),

@@ -18,16 +18,17 @@
 mod search;
 
 pub(in crate::scheduler) use crate::scheduler::rules::preempt::search::{Fees, Room};
-
-use self::search::Search;
 use crate::scheduler::{
     picture::{
+        changes::{Fact, Reads},
         facts::{ClusterView, UNLIMITED_FOR_PLANNING},
         preempt::{Claim, Rank},
         request::Request,
     },
     room::{machine::PlannedHold, reserved::Reservation},
 };
+
+use self::search::Search;
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::PreemptMode,
@@ -38,6 +39,12 @@ use garrick_model::{
 };
 use rustc_hash::FxHashSet;
 use std::{collections::BTreeMap, time::Duration};
+
+/// What it reads.
+pub(in crate::scheduler) const READS: Reads = Reads {
+    at_site: |view| !(view.policy.preempt.is_on() && view.has_parked),
+    ..Reads::only("preempt", |_| &[Fact::Policy, Fact::Partitions])
+};
 
 /// Jobs for which a pass looks for others that give way, at most: each look is several at every node.
 const MOST_TRIED: usize = 100;

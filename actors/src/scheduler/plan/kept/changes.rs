@@ -1,40 +1,19 @@
 //! What has changed between two pictures, and whether a plan for the first can be repaired for the second.
 
-use crate::scheduler::picture::{
-    caps::CpuCaps,
-    facts::{Backfill, ClusterView, NEVER, in_service},
-    request::Matters,
+use crate::scheduler::{
+    picture::{
+        changes::{Follows, Minds},
+        facts::{ClusterView, NEVER, in_service},
+        request::Matters,
+    },
+    rules,
 };
 use garrick_model::{
     ids::JobId,
-    state::JobState,
     time::Timestamp,
     view::{JobView, NodeView},
 };
 use std::{collections::BTreeMap, sync::Arc};
-
-/// What those who wait mind besides nodes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Minds {
-    /// Somebody wants licenses.
-    pub licenses: bool,
-    /// Somebody is for an advance reservation.
-    pub reservations: bool,
-}
-
-impl Minds {
-    pub(super) fn of<'j>(jobs: impl Iterator<Item = &'j Arc<JobView>>) -> Self {
-        let none = Self { licenses: false, reservations: false };
-        jobs.fold(none, |minds, job| Self {
-            licenses: minds.licenses || job.spec.licenses.is_some(),
-            reservations: minds.reservations || !job.spec.reservations.is_empty(),
-        })
-    }
-
-    pub(super) const fn or(self, other: Self) -> Self {
-        Self { licenses: self.licenses || other.licenses, reservations: self.reservations || other.reservations }
-    }
-}
 
 /// Does what a plan stands on still hold?
 pub(super) fn stands(
@@ -44,19 +23,14 @@ pub(super) fn stands(
     minds: Minds,
     now: Timestamp,
 ) -> bool {
-    let licenses = before.licenses.totals == view.licenses.totals
-        && before.licenses.hres == view.licenses.hres
-        && (!minds.licenses || before.licenses.held == view.licenses.held);
-    allows_repairs(view)
-        && licenses
-        && before.policy == view.policy
-        && before.partitions == view.partitions
-        && before.reservations.closings(None, now) == view.reservations.closings(None, now)
-        && (!minds.reservations || before.reservations.are_the_same(&view.reservations))
+    rules::allow_repairs(view)
+        && rules::read_the_same(before, view, minds, now)
         && jobs.iter().all(|(old, job)| {
-            let as_before =
-                |job: &Arc<JobView>| old.is_some_and(|old| only_keeps(view, job) && waits_the_same(old, job));
-            job.is_none_or(|job| is_plain(job) || as_before(job))
+            job.is_none_or(|job| match rules::follow(view, job) {
+                Follows::Wholly => true,
+                Follows::Keeps => old.is_some_and(|old| waits_the_same(old, job)),
+                Follows::No => false,
+            })
         })
 }
 
@@ -68,29 +42,6 @@ pub(super) fn matters(before: Matters, view: &ClusterView, jobs: &[Changed<'_>],
     let wished = jobs.iter().filter_map(|(_, job)| job.map(|job| job.spec.sharing));
     let kept = nodes.iter().flat_map(|node| &view.nodes[*node].holds).map(|hold| hold.sharing);
     Matters::of(wished.chain(kept))
-}
-
-/// Are plans for such a picture repaired, if all that wait are plain?
-pub(super) fn allows_repairs(view: &ClusterView) -> bool {
-    view.reservations.only_close_nodes()
-        && !(view.policy.preempt.is_on() && view.has_parked)
-        && view.policy.shortest_first.is_none()
-        && view.policy.topology_patience.is_none()
-        && view.partitions.iter().all(|partition| partition.caps == CpuCaps::NONE)
-        && view.policy.bounds.is_none()
-}
-
-/// Does the job ask for what a repair can give it?
-pub(super) fn is_plain(job: &JobView) -> bool {
-    job.state != JobState::Expediting && job.spec.reservations.is_empty() && job.spec.het.is_none()
-}
-
-/// Is it a component of a heterogeneous job, or one for an advance reservation, of which repairs take care in so far as they
-/// leave it its room?
-pub(super) fn only_keeps(view: &ClusterView, job: &JobView) -> bool {
-    let one_of_these = usize::from(job.spec.het.is_some()) + job.spec.reservations.len() == 1;
-    let leaves_room = view.policy.backfill == Backfill::Conservative && !view.policy.preempt.is_on();
-    job.state != JobState::Expediting && one_of_these && leaves_room
 }
 
 /// Does the job ask for the same as before, in the same place of the queue?

@@ -19,7 +19,7 @@ fn is_awkward(request: &Request) -> bool {
 impl Repair<'_, '_> {
     /// Freed room may help the first of those who ask for the same.
     pub(super) fn offer_to_groups(&mut self, gained: &BTreeSet<usize>) {
-        let classes: BTreeSet<usize> = gained.iter().map(|node| self.pass.horizon.class_of(*node)).collect();
+        let classes: BTreeSet<usize> = gained.iter().map(|node| self.pass.space.horizon.class_of(*node)).collect();
         if classes.is_empty() {
             return;
         }
@@ -29,7 +29,7 @@ impl Repair<'_, '_> {
             let Some(before) = self.better(first) else { continue };
             let (request, length, least) = (group.request.clone(), group.length, group.least);
             let candidates = self.pass.candidates(&request);
-            let horizon = &self.pass.horizon;
+            let horizon = &self.pass.space.horizon;
             let soon = horizon.round(self.pass.now);
             let opens = |length: Duration| horizon.opens(&classes, &request, &candidates, before, length);
             match opens(least) {
@@ -59,7 +59,7 @@ impl Repair<'_, '_> {
     fn better(&self, key: Key) -> Option<Timestamp> {
         let offers = |row: &&Row| row.group.is_some() && !row.started && row.job.spec.reservations.is_empty();
         let row = self.ledger.row(key).filter(offers)?;
-        let soon = self.pass.horizon.round(self.pass.now);
+        let soon = self.pass.space.horizon.round(self.pass.now);
         let before = match &row.promise {
             Some(promise) => promise.from,
             None if self.pass.view.policy.backfill == Backfill::Conservative => {
@@ -80,7 +80,7 @@ impl Repair<'_, '_> {
     fn has_room_before(&self, key: Key, node: usize) -> bool {
         self.ledger.row(key).and_then(|row| row.promise.as_ref()).is_some_and(|promise| {
             let before = Timestamp(promise.from.0 - 1);
-            promise.share(node).is_some_and(|what| self.pass.horizon.covers(node, what, before))
+            promise.share(node).is_some_and(|what| self.pass.space.horizon.covers(node, what, before))
         })
     }
 
@@ -89,7 +89,7 @@ impl Repair<'_, '_> {
         let promise = self.ledger.row(key).and_then(|row| row.promise.as_ref());
         let own = promise.map_or(0, |promise| {
             let before = Timestamp(promise.from.0 - 1);
-            promise.nodes.iter().filter(|(node, what)| self.pass.horizon.covers(*node, what, before)).count()
+            promise.nodes.iter().filter(|(node, what)| self.pass.space.horizon.covers(*node, what, before)).count()
         });
         u32::try_from(own).unwrap_or(u32::MAX)
     }
@@ -136,6 +136,6 @@ impl Repair<'_, '_> {
         let (Some(before), Some(asks)) = (self.improvable(key), self.asks(key)) else { return false };
         let Group { request, length, .. } = asks;
         let (own, candidates) = (self.own_room(key), self.pass.candidates(&request));
-        self.pass.horizon.could_be_earlier(&request, &candidates, own, before, length)
+        self.pass.space.horizon.could_be_earlier(&request, &candidates, own, before, length)
     }
 }

@@ -10,11 +10,8 @@ use crate::scheduler::{
         request::Request,
         reservations::Eyes,
     },
-    plan::{
-        Key, Pass,
-        ledger::{Ledger, Promise},
-    },
-    room::{horizon::Planned, node::free::Amount},
+    plan::{Key, Pass, ledger::Ledger},
+    room::{horizon::Planned, node::free::Amount, reserved::Promise},
 };
 use garrick_model::{state::Reason, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
@@ -71,7 +68,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         self.hold_licenses();
         self.licenses_held = true;
         let classes: BTreeMap<usize, usize> =
-            changed.iter().map(|node| (*node, self.pass.horizon.class_of(*node))).collect();
+            changed.iter().map(|node| (*node, self.pass.space.horizon.class_of(*node))).collect();
         for node in &changed {
             freed.remove(node);
             for lost in self.recount(*node, (Timestamp(i64::MIN), NEVER)) {
@@ -80,8 +77,10 @@ impl<'p, 'v> Repair<'p, 'v> {
             }
         }
         // What was proposed and is there now is no news.
-        let mut gained: BTreeSet<usize> =
-            changed.into_iter().filter(|node| classes.get(node) != Some(&self.pass.horizon.class_of(*node))).collect();
+        let mut gained: BTreeSet<usize> = changed
+            .into_iter()
+            .filter(|node| classes.get(node) != Some(&self.pass.space.horizon.class_of(*node)))
+            .collect();
         // A node that was counted may have lost somebody to another one's count.
         while let Some((node, times)) = freed.pop_first() {
             for time in times {
@@ -169,7 +168,7 @@ impl<'p, 'v> Repair<'p, 'v> {
 
     fn hold_licenses(&mut self) {
         for promise in self.ledger.licensed() {
-            self.pass.licenses.hold(&promise.licenses, promise.from.max(self.pass.now), promise.until);
+            self.pass.space.licenses.hold(&promise.licenses, promise.from.max(self.pass.now), promise.until);
         }
     }
 
@@ -177,7 +176,7 @@ impl<'p, 'v> Repair<'p, 'v> {
     fn release(&mut self, key: Key, freed: &mut BTreeMap<usize, Vec<(Timestamp, Timestamp)>>) {
         let Some(promise) = self.ledger.give_up(key) else { return };
         if self.licenses_held {
-            self.pass.licenses.release(&promise.licenses, promise.from.max(self.pass.now), promise.until);
+            self.pass.space.licenses.release(&promise.licenses, promise.from.max(self.pass.now), promise.until);
         }
         for (node, _) in &promise.nodes {
             freed.entry(*node).or_default().push((promise.from, promise.until));
@@ -198,8 +197,8 @@ impl<'p, 'v> Repair<'p, 'v> {
 
     /// Counts anew what is free on a node. Answers who finds no room there any more.
     fn recount(&mut self, node: usize, (from, until): (Timestamp, Timestamp)) -> Vec<Key> {
-        let until = if until == NEVER { NEVER } else { self.pass.horizon.round(until) };
-        let round = |at: Timestamp| self.pass.horizon.round(at);
+        let until = if until == NEVER { NEVER } else { self.pass.space.horizon.round(until) };
+        let round = |at: Timestamp| self.pass.space.horizon.round(at);
         let planned = self.ledger.planned(node, |begin, end| begin < until && round(end) > from);
         let begun = self.begun.get(&node).map_or(&[][..], Vec::as_slice);
         let sees = |key: Key| {
@@ -213,12 +212,12 @@ impl<'p, 'v> Repair<'p, 'v> {
         let closed = self.closings[..seen].iter();
         let closed: Vec<Vec<(Timestamp, Timestamp)>> =
             closed.map(|(_, list)| list.iter().filter_map(|closing| closing.of_node(node)).collect()).collect();
-        let misfits = self.pass.horizon.recount(&self.pass.view.nodes[node], (from, until), &closed, &of_node);
+        let misfits = self.pass.space.horizon.recount(&self.pass.view.nodes[node], (from, until), &closed, &of_node);
         misfits.into_iter().filter_map(|number| Some(planned.get(number.checked_sub(begun.len())?)?.0)).collect()
     }
 
     fn whose_time_has_come(&mut self) {
-        let soon = self.pass.horizon.round(self.pass.now);
+        let soon = self.pass.space.horizon.round(self.pass.now);
         self.due.extend(self.ledger.begins().take_while(|(from, _)| *from <= soon).map(|(_, key)| key));
     }
 
@@ -266,26 +265,25 @@ impl<'p, 'v> Repair<'p, 'v> {
         let (reason, group) = (row.reason.clone(), row.group);
         let freed = self.vacate(key);
         let pass = &mut *self.pass;
-        pass.failed.clear();
-        pass.not_before.clear();
+        pass.known.forget_searches();
         // Who has been looked at may be again.
-        pass.tried_behind = if group.is_some() { 0 } else { self.ledger.looked() };
-        pass.blocked.clear();
-        pass.reserved.clear();
+        pass.queue.tried_behind = if group.is_some() { 0 } else { self.ledger.looked() };
+        pass.queue.blocked.clear();
+        pass.queue.reserved.clear();
         for (partition, waiting) in self.ledger.partitions() {
             if waiting.first().is_some_and(|first| *first < key) {
-                pass.blocked.union_with(&pass.view.partitions[partition].nodes);
+                pass.queue.block(&pass.view.partitions[partition].nodes);
             }
-            pass.reserved.insert(partition, self.ledger.promised(partition));
+            pass.queue.reserved.insert(partition, self.ledger.promised(partition));
         }
         pass.ledger = Some(std::mem::take(&mut self.ledger));
         pass.try_job(key, &job);
         self.ledger = pass.ledger.take().unwrap_or_default();
-        for hold in &pass.planned[self.noted..] {
+        for hold in &pass.space.planned[self.noted..] {
             let what = Amount::of_share(&pass.view.nodes[hold.node].shape, &hold.share, hold.usage, hold.owner);
             self.begun.entry(hold.node).or_default().push(Planned { from: pass.now, until: hold.end, what });
         }
-        self.noted = pass.planned.len();
+        self.noted = pass.space.planned.len();
         self.looked.insert(job.id);
         let (started, at) =
             self.ledger.row(key).map_or((false, None), |row| (row.started, row.promise.as_ref().map(|p| p.from)));
@@ -313,8 +311,8 @@ impl<'p, 'v> Repair<'p, 'v> {
     /// A search takes even parts of a request; what it had before may be a mixture that it does not find again.
     fn restore(&mut self, key: Key, promise: Promise, reason: Option<Reason>) {
         self.vacate(key);
-        self.pass.horizon.hold(&promise.nodes, promise.from, promise.until);
-        self.pass.licenses.hold(&promise.licenses, promise.from, promise.until);
+        self.pass.space.horizon.hold(&promise.nodes, promise.from, promise.until);
+        self.pass.space.licenses.hold(&promise.licenses, promise.from, promise.until);
         self.ledger.promise(promise);
         self.ledger.declines(&reason.unwrap_or(Reason::Priority));
     }
