@@ -21,7 +21,7 @@ use crate::{
     topology::Topologies,
 };
 use garrick_model::{
-    config::{Config, McsSelect, SelectUnit},
+    config::{Config, SelectUnit},
     messages::command::CommandReply,
     refusal::Refusal,
     spec::CpuOrder,
@@ -216,22 +216,7 @@ pub fn policy(config: &Config) -> Policy {
         topologies: Arc::new(Topologies::new(config)),
         switch_wait: seconds("max_switch_wait", 1).unwrap_or(default.switch_wait),
         topology_patience: seconds("topology_patience", 1),
-        preempt: PreemptRules {
-            kind: config.preempt.kind,
-            mode: config.preempt.mode.mode.unwrap_or_default(),
-            within: config.preempt.mode.within,
-            by_priority: config.preempt.mode.by_priority,
-            exempt_from: config.preempt.exempt_from(),
-            exempt: Duration::from_secs(config.preempt.exempt_secs),
-            youngest_first: config.preempt.youngest_first(),
-            suspend_grace: Duration::from_secs(config.preempt.suspend_grace_secs()),
-            reclaim_licenses: config.preempt.reclaims_licenses(),
-            reorders: config.preempt.reorders(),
-            strict_order: config.preempt.is_strict_order(),
-            by_label: config.mcs.select == McsSelect::Always,
-            time_slice: (config.preempt.is_gang())
-                .then(|| Duration::from_secs(u64::from(config.preempt.time_slice_secs()))),
-        },
+        preempt: PreemptRules::of(config),
         serial_at_end: config.scheduler_parameters.has("pack_serial_at_end"),
         extra_constraints: config.scheduler_parameters.has("extra_constraints"),
         bounds: Bounds::of(config),

@@ -180,7 +180,7 @@ impl World {
             zone: &TimeZone::UTC,
         };
         let began = self.passed();
-        let view = picture::cluster_view(self.scheduler.core.policy().clone(), &shown, &Anybody, self.clock());
+        let view = gather::cluster_view(self.scheduler.core.policy().clone(), &shown, &Anybody, self.clock());
         Picture { seen, began, view, jobs, partitions: self.partitions.clone(), config: Arc::clone(&self.config) }
     }
 }

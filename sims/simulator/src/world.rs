@@ -45,6 +45,7 @@ use garrick_actors::{
     reservation::{core::ReservationsCore, owner::ReservationInput},
     roster::core::{RosterAsk, RosterInput},
     scheduler::{
+        gather,
         messages::{SchedulerInput, SchedulerTimer},
         picture::facts::ClusterView,
         plan::probe::Feasibility,
@@ -912,7 +913,7 @@ impl World {
 fn feasibility(config: &Config, partitions: &[Arc<PartitionView>]) -> Feasibility {
     let first = |node| Arc::new(NodeCore::new(BEGIN, setup::node_settings(node), Arc::default(), None, []).view());
     let nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(first).collect();
-    let facts = partitions.iter().map(|p| shell::partition_facts(p, config.node_places())).collect();
+    let facts = partitions.iter().map(|p| gather::partition_facts(p, config.node_places())).collect();
     Feasibility::new(ClusterView::new(shell::policy(config), &[], &nodes, facts))
 }
 

@@ -2,6 +2,7 @@
 
 use fixedbitset::FixedBitSet;
 use garrick_actors::scheduler::{
+    gather,
     picture::{
         caps::CpuCaps,
         facts::{
@@ -150,7 +151,7 @@ pub fn configured(config: &Config, choice: Choice) -> ClusterView {
         let members = config.resolve_nodes(&mut settings).unwrap_or_default();
         let state = settings.state;
         let view = PartitionView { generation: 1, config: Arc::new(settings), state, nodes: members };
-        shell::partition_facts(&view, nodes.len())
+        gather::partition_facts(&view, nodes.len())
     });
     let policy = Policy { max_starts: usize::MAX, ..shell::policy(config) };
     ClusterView::new(choice.over(policy), &[], &nodes, partitions.collect())

@@ -2,7 +2,7 @@
 
 use super::{facts::ClusterView, reservations::Eyes};
 use garrick_model::{
-    config::{PreemptMode, PreemptType},
+    config::{Config, McsSelect, PreemptMode, PreemptType},
     spec::Sharing,
     view::JobView,
 };
@@ -80,6 +80,26 @@ pub struct Claim<'c> {
 pub(in crate::scheduler) type Rank = (Option<String>, Option<u32>);
 
 impl PreemptRules {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            kind: config.preempt.kind,
+            mode: config.preempt.mode.mode.unwrap_or_default(),
+            within: config.preempt.mode.within,
+            by_priority: config.preempt.mode.by_priority,
+            exempt_from: config.preempt.exempt_from(),
+            exempt: Duration::from_secs(config.preempt.exempt_secs),
+            youngest_first: config.preempt.youngest_first(),
+            suspend_grace: Duration::from_secs(config.preempt.suspend_grace_secs()),
+            reclaim_licenses: config.preempt.reclaims_licenses(),
+            reorders: config.preempt.reorders(),
+            strict_order: config.preempt.is_strict_order(),
+            by_label: config.mcs.select == McsSelect::Always,
+            time_slice: (config.preempt.is_gang())
+                .then(|| Duration::from_secs(u64::from(config.preempt.time_slice_secs()))),
+        }
+    }
+
     /// Somebody may preempt somebody.
     pub fn is_on(&self) -> bool {
         self.kind != PreemptType::None

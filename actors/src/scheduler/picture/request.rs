@@ -315,20 +315,12 @@ impl Request {
         let min_nodes = job.min_nodes.max(partition.min_nodes.min(job.max_nodes)).max(1);
         let max_nodes = partition.max_nodes.map_or(job.max_nodes, |most| job.max_nodes.min(most)).max(min_nodes);
         let ranged = spec.nodes.is_some_and(|n| n.max.is_some_and(|max| max > n.min));
-        let mut nodelist: Vec<NodeIndex> = spec.nodelist.iter().filter_map(|n| names(n)).collect();
-        let unknown_nodes = nodelist.len() != spec.nodelist.len();
-        nodelist.sort_unstable();
-        nodelist.dedup();
-        let mut exclude: Vec<NodeIndex> = spec.exclude.iter().filter_map(|n| names(n)).collect();
-        exclude.sort_unstable();
-        exclude.dedup();
+        let nodelist = places_of(&spec.nodelist, names);
+        let unknown_nodes = spec.nodelist.iter().any(|name| names(name).is_none());
         // It is not to be near (`--spread-job` in sbatch(1)).
         let near = if spec.layout.spread { None } else { Near::of(view, job, place) };
         let (licenses, hres) = HresAsk::of(&view.licenses.hres, spec.licenses.as_deref());
-        // Each node has one of each type at least: more nodes than that cannot be.
         let gres = gres_need(&spec.gres);
-        let by_gres = gres.as_ref().map_or(0, |gres| gres.totals().most_nodes());
-        let by_gres = if by_gres == 0 { u32::MAX } else { u32::try_from(by_gres).unwrap_or(u32::MAX) };
         let most_memory = partition.max_memory.or(view.policy.max_memory);
         let wish = if spec.topology.exclusive { Sharing::Exclusive } else { spec.sharing };
         Self {
@@ -342,18 +334,12 @@ impl Request {
             min_nodes,
             max_nodes,
             want_nodes: match spec.layout.fewest_nodes {
-                false if ranged || spec.layout.spread => max_nodes.min(by_gres).max(min_nodes),
+                false if ranged || spec.layout.spread => max_nodes.min(most_nodes(gres.as_deref())).max(min_nodes),
                 _ => min_nodes,
             },
             node_sizes: spec.node_sizes.clone(),
             fewest_nodes: spec.layout.fewest_nodes,
-            memory: match (spec.gres.mem_per_gpu, memory_in(view, partition, job)) {
-                (Some(MemoryMib(mib)), MemoryRequest::Default) if view.policy.memory => MemoryNeed::PerGpu(mib),
-                (_, memory) => match (memory_need(view.policy.memory, memory), most_memory) {
-                    (MemoryNeed::All, Some(MemoryPer::Cpu(MemoryMib(most)))) if most > 0 => MemoryNeed::AllWithin(most),
-                    (need, _) => need,
-                },
-            },
+            memory: memory_each(view, partition, job, most_memory),
             max_memory: match most_memory {
                 Some(MemoryPer::Node(MemoryMib(most))) if most > 0 => Some(most),
                 _ => None,
@@ -382,7 +368,7 @@ impl Request {
             gres,
             listed: listed(spec, &nodelist, names),
             nodelist,
-            exclude,
+            exclude: places_of(&spec.exclude, names),
             unknown_nodes,
             limit_secs: match run_limit(job, partition) {
                 TimeLimit::Secs(secs) => Some(secs),
@@ -497,6 +483,32 @@ impl Request {
             }
         }
         set
+    }
+}
+
+/// Nodes of these names that there are, ascending.
+fn places_of(list: &[String], names: &dyn Fn(&str) -> Option<NodeIndex>) -> Vec<NodeIndex> {
+    let mut places: Vec<NodeIndex> = list.iter().filter_map(|name| names(name)).collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+/// Each node has one of each type at least: more nodes than that cannot be.
+fn most_nodes(gres: Option<&GresRequest>) -> u32 {
+    match gres.map_or(0, |gres| gres.totals().most_nodes()) {
+        0 => u32::MAX,
+        most => u32::try_from(most).unwrap_or(u32::MAX),
+    }
+}
+
+fn memory_each(view: &ClusterView, partition: &PartitionFacts, job: &JobView, most: Option<MemoryPer>) -> MemoryNeed {
+    match (job.spec.gres.mem_per_gpu, memory_in(view, partition, job)) {
+        (Some(MemoryMib(mib)), MemoryRequest::Default) if view.policy.memory => MemoryNeed::PerGpu(mib),
+        (_, memory) => match (memory_need(view.policy.memory, memory), most) {
+            (MemoryNeed::All, Some(MemoryPer::Cpu(MemoryMib(most)))) if most > 0 => MemoryNeed::AllWithin(most),
+            (need, _) => need,
+        },
     }
 }
 

@@ -1,0 +1,112 @@
+//! Folders of this workspace import from one another in one direction.
+
+use garrick_imports::{Edges, circle, imports};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Circles that were there before this was looked at: `crate: folder -> folder`, an import that is to go.
+const KNOWN: &str = include_str!("known.txt");
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The crates of the workspace with the files of their roots.
+fn roots() -> Vec<(String, PathBuf)> {
+    let text = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace has a manifest");
+    let line = text.lines().find(|line| line.starts_with("members")).expect("the manifest lists members");
+    let members = line.split('"').skip(1).step_by(2);
+    let files = members.flat_map(|member| {
+        ["lib.rs", "main.rs"].map(|file| (member.to_owned(), workspace().join(member).join("src").join(file)))
+    });
+    files.filter(|(_, file)| file.is_file()).collect()
+}
+
+fn known_of(member: &str) -> BTreeSet<(String, String)> {
+    let lines = KNOWN.lines().filter_map(|line| line.split_once(": "));
+    let own = lines.filter(|(of, _)| *of == member);
+    own.filter_map(|(_, edge)| edge.split_once(" -> ")).map(|(from, to)| (from.to_owned(), to.to_owned())).collect()
+}
+
+fn without(edges: &Edges, known: &BTreeSet<(String, String)>) -> Edges {
+    edges.iter().filter(|(edge, _)| !known.contains(edge)).map(|(edge, place)| (edge.clone(), place.clone())).collect()
+}
+
+#[test]
+fn folders_import_from_one_another_in_one_direction() {
+    let roots = roots();
+    assert!(roots.len() > 10, "only {} crates were found", roots.len());
+    let mut wrong = Vec::new();
+    for (member, root) in roots {
+        let imports = imports(&root).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
+        let edges = imports.between_folders();
+        if let Some(way) = circle(&without(&edges, &known_of(&member)), &imports.real) {
+            let steps = way.windows(2).map(|pair| {
+                let edge = (pair[0].clone(), pair[1].clone());
+                format!("    {member}: {} -> {}    at {}", edge.0, edge.1, edges[&edge])
+            });
+            wrong.push(steps.collect::<Vec<_>>().join("\n"));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "these folders import from one another in a circle:\n{}\n\
+         Move the type or function that the lower folder needs down to it (a `pub use` changes nothing), or hand it in as \
+         an argument or behind a trait of the lower folder's own. What is in sims/imports/tests/known.txt was there \
+         before; nothing is added to it.",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn circles_that_are_gone_are_not_known_any_more() {
+    let mut gone = Vec::new();
+    let roots = roots();
+    for member in roots.iter().map(|(member, _)| member.clone()).collect::<BTreeSet<_>>() {
+        let known = known_of(&member);
+        let all = roots.iter().filter(|(of, _)| *of == member).map(|(_, root)| imports(root).expect("it can be read"));
+        let all: Vec<_> = all.collect();
+        for edge in &known {
+            let rest: BTreeSet<_> = known.iter().filter(|other| *other != edge).cloned().collect();
+            let needed = all.iter().any(|imports| {
+                let edges = imports.between_folders();
+                edges.contains_key(edge) && circle(&without(&edges, &rest), &imports.real).is_some()
+            });
+            if !needed {
+                gone.push(format!("    {member}: {} -> {}", edge.0, edge.1));
+            }
+        }
+    }
+    assert!(
+        gone.is_empty(),
+        "these imports are in no circle any more; take their lines out of sims/imports/tests/known.txt:\n{}",
+        gone.join("\n")
+    );
+}
+
+#[test]
+fn a_circle_is_found_whatever_passes_it_on_and_not_in_tests() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("imports-sample");
+    let _ = fs::remove_dir_all(&folder);
+    let write = |name: &str, text: &str| {
+        let file = folder.join("src").join(name);
+        fs::create_dir_all(file.parent().expect("it is in a folder")).expect("a folder can be made");
+        fs::write(file, text).expect("a file can be written");
+    };
+    write("lib.rs", "mod a;\nmod b;\npub use b::deep::Thing;\n");
+    write("a/mod.rs", "#[cfg(test)]\nmod tests { use crate::b; }\n// use crate::b;\nconst TEXT: &str = \"crate::b\";\n");
+    write("b/mod.rs", "pub mod deep;\nuse super::a::{self, other as another};\n");
+    write("b/deep.rs", "pub struct Thing;\n");
+    let look = || imports(&folder.join("src/lib.rs")).expect("the sample can be read");
+    let sample = look();
+    let edges = sample.between_folders();
+    assert!(edges.contains_key(&("b".to_owned(), "a".to_owned())), "{edges:?}");
+    assert_eq!(circle(&edges, &sample.real), None);
+    write("a/mod.rs", "fn f<'a>(c: char) -> impl Sized + use<'a> { let _ = c == '\\''; crate::Thing }\n");
+    let sample = look();
+    let circle = circle(&sample.between_folders(), &sample.real).expect("a imports what b defines");
+    assert_eq!(circle, ["a", "b", "a"]);
+}
