@@ -21,6 +21,7 @@
 //! | [`stepmgr`] | the owner of what runs inside one run of a job |
 
 pub mod controller;
+pub mod env_entry;
 pub mod job;
 pub mod license;
 pub mod node;

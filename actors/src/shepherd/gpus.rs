@@ -1,7 +1,7 @@
 //! What a task is told of its GPUs, in variables. Pure. Numbers are those of the node's devices, or, where the kernel keeps
 //! the job from all others, those that are left counted from 0 (`gres.html`, "Cgroup and Task Affinity").
 
-use crate::stepmgr::env::entry;
+use crate::env_entry::entry;
 use garrick_model::{
     config::GpuVariables,
     gres::{GPU, GpuBind, GresEntry, GresShare, SHARD, devices_in, devices_used, place_of_device},

@@ -8,17 +8,16 @@
 //! | [`notice`] | what users read when something is ended early |
 //! | [`relay`] | output and input under way, with their limits |
 //! | [`backlog`] | sending between shells without loss |
-//! | [`shell`] | the actor, `/job/N/step/M` |
+//!
+//! Its actor, `/job/N/step/M`, is its step manager's: [`crate::stepmgr::step_shell`].
 
 pub mod backlog;
 pub mod core;
 pub mod messages;
 pub mod notice;
 pub mod relay;
-pub mod shell;
 pub mod state;
 
 pub use self::core::StepCore;
 pub use messages::{NodeSlot, PlannedNode, StepEffect, StepInput, StepMsg, StepPlan, StepTimer};
-pub use shell::Step;
 pub use state::{StepEnd, StepResult};

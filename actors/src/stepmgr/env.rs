@@ -8,6 +8,7 @@
 //!
 //! Names and values were compared with what a batch script and `srun` tasks of Slurm 26.05 see.
 
+use crate::env_entry::entry;
 use crate::stepmgr::{het_env::het_variables, pool::PoolNode, run::RunFacts};
 use garrick_model::{
     env_vars::{
@@ -127,16 +128,6 @@ impl Environment {
             })
             .collect()
     }
-}
-
-/// One entry.
-pub fn entry(name: &str, value: impl Display) -> EnvEntry {
-    let mut text = String::with_capacity(name.len() + 16);
-    text.push_str(name);
-    text.push('=');
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{value}");
-    ByteBuf::from(text.into_bytes())
 }
 
 /// Layer 1 for a step: what its `srun` passed on, with the job's variables over it.

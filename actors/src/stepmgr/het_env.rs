@@ -2,9 +2,10 @@
 //! `_HET_GROUP_` and the component's offset behind their names.
 
 use super::{
-    env::{self, Environment, job_variables},
+    env::{Environment, job_variables},
     run::RunFacts,
 };
+use crate::env_entry::entry;
 use garrick_model::{
     env_vars::{GARRICK_STEPD_JOB, PER_HET_GROUP},
     hostlist,
@@ -44,14 +45,11 @@ pub(super) fn het_variables(facts: &RunFacts, env: &mut Environment) {
 /// What a step in a component sees differently from one of a job of its own: the job is the leader's, and, with several
 /// components in the step, the job's nodes are theirs.
 pub(super) fn part_variables(job: JobId, part: &HetPart, whole: Option<&WholeStep>) -> Vec<EnvEntry> {
-    let mut set = vec![
-        env::entry("SLURM_JOBID", part.leader),
-        env::entry("SLURM_JOB_ID", part.leader),
-        env::entry(GARRICK_STEPD_JOB, job),
-    ];
+    let mut set =
+        vec![entry("SLURM_JOBID", part.leader), entry("SLURM_JOB_ID", part.leader), entry(GARRICK_STEPD_JOB, job)];
     if let Some(whole) = whole {
-        set.push(env::entry("SLURM_JOB_NODELIST", hostlist::fold(&whole.nodes)));
-        set.push(env::entry("SLURM_JOB_NUM_NODES", whole.nodes.len()));
+        set.push(entry("SLURM_JOB_NODELIST", hostlist::fold(&whole.nodes)));
+        set.push(entry("SLURM_JOB_NUM_NODES", whole.nodes.len()));
     }
     set
 }

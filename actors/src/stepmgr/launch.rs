@@ -1,5 +1,6 @@
 //! From a placed step to what its nodes are told: environment layers, tasks with their arguments, standard files.
 
+use crate::env_entry::entry;
 use crate::{
     shepherd::stdio::one_file_for_all,
     step::{NodeSlot, PlannedNode, StepPlan},
@@ -214,7 +215,7 @@ pub fn member_plan(
         _ => Programs::new(&row.spec, None),
     };
     if attempt > 0 {
-        own_env.push(env::entry("GARRICK_STEP_RETRY", attempt));
+        own_env.push(entry("GARRICK_STEP_RETRY", attempt));
     }
     let step = Planned { key: row.step(member), attempt, attended: false, own_env, spec: &row.spec };
     let array = row.batch.array().map(|tasks| (row.first, tasks.as_ref()));

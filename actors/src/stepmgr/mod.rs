@@ -53,6 +53,7 @@ pub mod schedule;
 pub mod shape;
 pub mod shell;
 pub mod state;
+pub mod step_shell;
 pub mod takeover;
 pub mod view;
 pub mod waiters;

@@ -4,10 +4,13 @@
 
 use crate::{
     step::{
-        Step, StepCore, StepEffect, StepInput, StepMsg, StepPlan, StepTimer,
+        StepCore, StepEffect, StepInput, StepMsg, StepPlan, StepTimer,
         backlog::{Backlog, RETRY},
     },
-    stepmgr::{Ledger, RunFacts, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrMsg, StepMgrTimer},
+    stepmgr::{
+        Ledger, RunFacts, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrMsg, StepMgrTimer,
+        step_shell::Step,
+    },
 };
 use garrick_model::{ids::StepKey, time::Timestamp};
 use garrick_runtime::{Actor, ActorPath, ChildEvent, ChildSpec, Context, TimerKey};

@@ -241,9 +241,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::kernel::{
-        reap::{KillOnDrop, reap},
+        reap::reap,
         scratch::Scratch,
-        spawn::{Session, SpawnSpec, Spawned, cstring, spawn},
+        spawn::{KillOnDrop, Session, SpawnSpec, Spawned, cstring, spawn},
     };
     use std::{borrow::Cow, io::Read};
 

@@ -5,7 +5,7 @@ use garrick_model::{messages::launcher::TaskUsage, state::ExitStatus};
 use nix::{errno::Errno, sys::signal::SigmaskHow};
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::fd::{AsRawFd, BorrowedFd},
     time::Duration,
 };
 
@@ -134,37 +134,6 @@ pub fn reap_orphans(known: impl Fn(u32) -> bool) -> io::Result<u32> {
 pub fn unblock_signals() -> io::Result<()> {
     let none = nix::sys::signal::SigSet::empty();
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&none), None).map_err(Into::into)
-}
-
-/// A child that is killed and reaped when its holder goes away.
-#[derive(Debug)]
-pub struct KillOnDrop(Option<super::spawn::Spawned>);
-
-impl KillOnDrop {
-    /// Takes charge of a child.
-    pub fn new(child: super::spawn::Spawned) -> Self {
-        Self(Some(child))
-    }
-
-    /// The child.
-    pub fn child(&self) -> Option<&super::spawn::Spawned> {
-        self.0.as_ref()
-    }
-
-    /// Gives the child back, alive.
-    pub fn release(mut self) -> Option<super::spawn::Spawned> {
-        self.0.take()
-    }
-}
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        if let Some(child) = self.0.take() {
-            // Both fail only when it was reaped by someone else, which is as good.
-            let _ = super::signals::send(child.pidfd.as_fd(), libc::SIGKILL);
-            let _ = reap(child.pidfd.as_fd());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 use super::*;
 use crate::kernel::{
     proc_tree::Process,
-    reap::{KillOnDrop, peek, reap, try_reap},
+    reap::{peek, reap, try_reap},
     scratch::Scratch,
-    spawn::{Method, Session, SpawnSpec, Spawned, Spawner, cstring, spawn},
+    spawn::{KillOnDrop, Method, Session, SpawnSpec, Spawned, Spawner, cstring, spawn},
 };
 use std::{
     borrow::Cow,

@@ -16,8 +16,10 @@
 
 mod child;
 mod clone;
+mod guard;
 mod spec;
 
+pub use guard::KillOnDrop;
 pub use spec::{Identity, Session, SpawnSpec, cstring, path_candidates};
 
 use child::{Orders, Plan, Report};

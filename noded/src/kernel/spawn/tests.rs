@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::kernel::{
-    reap::{self, KillOnDrop},
+    reap,
     scratch::{Scratch, put_program, root_or_skip},
 };
 use garrick_model::state::ExitStatus;
