@@ -141,6 +141,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::kernel::spawn::{SpawnSpec, spawn};
+    use std::os::fd::AsFd;
 
     fn shell(script: &str) -> crate::kernel::spawn::Spawned {
         let arg = |s: &str| std::borrow::Cow::Owned(std::ffi::CString::new(s).unwrap());

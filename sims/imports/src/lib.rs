@@ -283,13 +283,10 @@ fn resolve(modules: &Modules, here: &[String], written: &[String], hops: usize) 
             continue;
         }
         if hops < 8 {
-            let passed_on = module.names.get(name).filter(|path| {
-                // Its own import of a name from elsewhere.
-                path.first().is_some_and(|first| first != "std")
-            });
-            if let Some(path) = passed_on {
+            if let Some(path) = module.names.get(name) {
                 let whole: Vec<String> = path.iter().chain(after).cloned().collect();
-                return resolve(modules, &at, &whole, hops + 1).or(Some(at));
+                // `None`: from another crate.
+                return resolve(modules, &at, &whole, hops + 1);
             }
             for glob in &module.globs {
                 let whole: Vec<String> = glob.iter().chain([name]).chain(after).cloned().collect();

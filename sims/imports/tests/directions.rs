@@ -97,7 +97,10 @@ fn a_circle_is_found_whatever_passes_it_on_and_not_in_tests() {
         fs::write(file, text).expect("a file can be written");
     };
     write("lib.rs", "mod a;\nmod b;\npub use b::deep::Thing;\n");
-    write("a/mod.rs", "#[cfg(test)]\nmod tests { use crate::b; }\n// use crate::b;\nconst TEXT: &str = \"crate::b\";\n");
+    write(
+        "a/mod.rs",
+        "#[cfg(test)]\nmod tests { use crate::b; }\n// use crate::b;\nconst TEXT: &str = \"crate::b\";\n",
+    );
     write("b/mod.rs", "pub mod deep;\nuse super::a::{self, other as another};\n");
     write("b/deep.rs", "pub struct Thing;\n");
     let look = || imports(&folder.join("src/lib.rs")).expect("the sample can be read");

@@ -12,6 +12,23 @@
 //! back.
 //!
 //! A job that does not start may have others make room for it ([`crate::scheduler::rules::preempt`]); that room is nobody else's meanwhile.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `order` | in which order jobs are tried |
+//! | `pass` | a plan under way: jobs are tried one after the other |
+//! | `consider` | one job in one partition: the rules in their order, then room |
+//! | `place` | room now |
+//! | `reserve` | room later, which is reserved |
+//! | `declined` | who gives way, what is reserved, and why it waits |
+//! | `whole` | blocks that stay whole |
+//! | `het` | components that start together |
+//! | `bounded` | where further bounds end a plan |
+//! | `known` | what was found out already |
+//! | `made` | what comes of it |
+//! | [`obstacle`] | what stands in the way of those who wait |
+//! | `ledger`, [`kept`] | a plan that is kept, and repaired when something changes |
+//! | [`probe`] | could it ever run, when would it start |
 
 mod bounded;
 mod consider;

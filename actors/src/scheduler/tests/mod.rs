@@ -19,6 +19,7 @@ mod priority_test;
 mod reservations_test;
 mod restricted_test;
 mod resume_test;
+mod rules_test;
 mod site_test;
 mod sizes_test;
 mod time_min_test;
