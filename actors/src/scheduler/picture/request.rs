@@ -340,10 +340,7 @@ impl Request {
             node_sizes: spec.node_sizes.clone(),
             fewest_nodes: spec.layout.fewest_nodes,
             memory: memory_each(view, partition, job, most_memory),
-            max_memory: match most_memory {
-                Some(MemoryPer::Node(MemoryMib(most))) if most > 0 => Some(most),
-                _ => None,
-            },
+            max_memory: most_on_node(most_memory),
             tmp_disk_mib: spec.tmp_disk_mib,
             // The order of nodes means something else in a topology (`--contiguous` in sbatch(1)).
             contiguous: spec.contiguous && near.is_none(),
@@ -352,11 +349,7 @@ impl Request {
             layout: Layout::of(view, &spec.layout),
             one_task_per_core: view.policy.one_task_per_core,
             over_sockets: spec.layout.within.sockets.unwrap_or(view.policy.over_sockets),
-            packs: match spec.layout.distribution {
-                Some(Distribution::BlockPack) => true,
-                Some(Distribution::Block) | None => view.policy.pack_nodes,
-                Some(_) => false,
-            },
+            packs: packs(spec.layout.distribution, view.policy.pack_nodes),
             least_loaded: view.policy.least_loaded || partition.least_loaded,
             caps: partition.caps,
             mix: spec.constraint.as_deref().and_then(mix_of),
@@ -483,6 +476,22 @@ impl Request {
             }
         }
         set
+    }
+}
+
+/// Do tasks fill a node before the next also where it has nodes to itself? Where it does not say, as the site has it.
+const fn packs(asked: Option<Distribution>, unless_said: bool) -> bool {
+    match asked {
+        Some(Distribution::BlockPack) => true,
+        Some(Distribution::Block) | None => unless_said,
+        Some(_) => false,
+    }
+}
+
+const fn most_on_node(most: Option<MemoryPer>) -> Option<u64> {
+    match most {
+        Some(MemoryPer::Node(MemoryMib(most))) if most > 0 => Some(most),
+        _ => None,
     }
 }
 
