@@ -140,7 +140,7 @@ pub fn unblock_signals() -> io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::kernel::spawn::{SpawnSpec, spawn};
+    use crate::kernel::spawn::{KillOnDrop, SpawnSpec, spawn};
     use std::os::fd::AsFd;
 
     fn shell(script: &str) -> crate::kernel::spawn::Spawned {
