@@ -123,6 +123,20 @@ impl<A: Actor> Context<A> {
         });
     }
 
+    /// As [`pipe`](Self::pipe), with the message in the control lane: what it yields is not held up by what can wait.
+    pub fn pipe_ahead<T: 'static>(
+        &mut self,
+        future: impl Future<Output = T> + 'static,
+        map: impl FnOnce(T) -> A::Msg + 'static,
+    ) {
+        let mailbox = Arc::clone(&self.mailbox);
+        let incarnation = self.incarnation;
+        self.spawn(async move {
+            let value = future.await;
+            mailbox.push_own_ahead(incarnation, map(value));
+        });
+    }
+
     /// Futures under way.
     pub fn tasks(&self) -> usize {
         self.tasks.len()

@@ -200,6 +200,16 @@ impl<M: Message> Mailbox<M> {
         drop(self.push_normal(envelope));
     }
 
+    /// The same in the control lane.
+    pub(crate) fn push_own_ahead(&self, incarnation: u64, msg: M) {
+        let envelope = self.envelope(msg, TraceContext::current_or_root(), Origin::Own(incarnation));
+        let mut lanes = self.lock();
+        if !lanes.closed {
+            lanes.control.push_back(ControlItem::Message(envelope));
+            self.wake(lanes);
+        }
+    }
+
     /// Puts in a message that takes no place, for the runtime's own actors.
     pub(crate) fn push_unbounded(&self, msg: M) -> Result<(), SendError<M>> {
         self.push_normal(self.envelope(msg, TraceContext::current_or_root(), Origin::Runtime))
@@ -245,7 +255,9 @@ impl<M: Message> Mailbox<M> {
         if let Some(item) = lanes.control.pop_front() {
             return Some(match item {
                 ControlItem::Message(envelope) => {
-                    lanes.control_used -= 1;
+                    if envelope.origin == Origin::Sender {
+                        lanes.control_used -= 1;
+                    }
                     Taken::Message(envelope)
                 }
                 ControlItem::Timer { id, queued } => Taken::Timer { id, queued },
@@ -301,7 +313,8 @@ impl<M: Message> Mailbox<M> {
     /// Messages waiting in both lanes.
     pub(crate) fn len(&self) -> usize {
         let lanes = self.lock();
-        lanes.control_used + lanes.normal.len()
+        let message = |item: &&ControlItem<M>| matches!(item, ControlItem::Message(_));
+        lanes.control.iter().filter(message).count() + lanes.normal.len()
     }
 
     pub(crate) fn capacity(&self) -> usize {

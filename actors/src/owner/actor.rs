@@ -32,6 +32,8 @@ pub enum Came<I> {
     Letter(Letter),
     /// What comes later, beside the actor: the owner's next input, if there is any. It is lost with this life of the actor.
     Later(Pin<Box<dyn Future<Output = Option<I>>>>),
+    /// As `Later`, and ahead of what is not urgent: somebody waits for what comes of it.
+    Soon(Pin<Box<dyn Future<Output = Option<I>>>>),
     /// That, and it is of a trace of its own.
     In(TraceContext, Box<Self>),
 }
@@ -243,6 +245,10 @@ impl<O: Shell> Live<'_, O> {
                 let core = self.cores;
                 self.cx.pipe(input, move |input| OwnerMsg::Came { core, input });
             }
+            Came::Soon(input) => {
+                let core = self.cores;
+                self.cx.pipe_ahead(input, move |input| OwnerMsg::Came { core, input });
+            }
             Came::In(trace, came) => trace.enter(|| self.came(*came, Some(trace))),
         }
     }
@@ -399,12 +405,15 @@ impl<O: Shell> OwnerActor<O> {
     fn run(&mut self, cx: &mut Context<Self>, input: O::Input) {
         let mut again = Again::<O>::from([(None, input)]);
         while let Some((trace, input)) = again.pop_front() {
+            let before = again.len();
             within(trace, || {
                 let Some(core) = &mut self.core else { return };
                 let mut out = Vec::new();
                 core.handle(Timestamp::now(), &mut self.env.ids.clone(), input, &mut out);
                 self.take(cx, out, &mut again);
             });
+            // What follows from it is of the same trace.
+            again.iter_mut().skip(before).for_each(|(of, _)| *of = of.or(trace));
         }
     }
 

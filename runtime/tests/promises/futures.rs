@@ -36,6 +36,21 @@ async fn the_result_of_a_pipe_comes_back_even_to_a_full_mailbox() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_piped_ahead_comes_before_what_waits_in_the_normal_lane() {
+    stage(async |system, log, mut lines| {
+        let a = system.start("/", Puppet::new("a", &log).spec().mailbox(8));
+        let (sender, receiver) = oneshot::channel::<&'static str>();
+        let (hold, held) = oneshot::channel::<()>();
+        ask(&a, move |_, cx| cx.pipe_ahead(receiver, |result| say(result.unwrap()))).await.unwrap();
+        ask(&a, move |_, cx| cx.pipe(held, |_| say("piped"))).await.unwrap();
+        hold.send(()).unwrap();
+        sender.send("piped ahead").unwrap();
+        assert_eq!(lines.take(3).await, ["a up", "piped ahead", "piped"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn futures_are_dropped_when_the_life_that_spawned_them_ends() {
     stage(async |system, log, mut lines| {
         for end in [panics(), act("Stop", |_, cx| cx.stop())] {

@@ -80,8 +80,6 @@ pub(super) enum Then {
     OfJob,
     /// What to tell of a reservation by its name.
     Reservation(fn(String) -> CommandReply),
-    /// Whatever it says; this where there is nobody.
-    AsSaid(Option<CommandReply>),
     /// The roster has it.
     Roster(RosterAsked),
     /// The nodes are cut off.
@@ -206,7 +204,7 @@ impl FrontCore {
                 .collect();
             let mut view = ClusterView::new(policy(&config), &[], &nodes, partitions);
             view.licenses.hres = Arc::clone(&config.hres);
-            view.licenses.totals.clone_from(sight.licenses().totals());
+            view.licenses.totals = sight.license_totals();
             (Arc::clone(&config), Feasibility::new(view))
         };
         &mut self.feasibility.insert(known.unwrap_or_else(made)).1
@@ -259,8 +257,9 @@ impl FrontCore {
             Then::Changed => {
                 self.forget_feasibility();
                 let mut refusals = said.filter_map(|one| match one {
+                    Said::Done(result) => result.err(),
                     Said::Gone(error) => Some(Refusal::Internal(error.to_string())),
-                    other => other.done()?.err(),
+                    other => Some(Refusal::Internal(format!("no answer: {other:?}"))),
                 });
                 refusals.next().map_or(CommandReply::Done, CommandReply::Refused)
             }
@@ -283,10 +282,6 @@ impl FrontCore {
                     "the owner of reservations is not running; the controller's log says why".to_owned(),
                 )),
                 _ => CommandReply::Refused(Refusal::Internal("the change could not be saved".to_owned())),
-            },
-            Then::AsSaid(nobody) => match (said.next(), nobody) {
-                (Some(Said::Reply(reply)), _) | (Some(Said::Nobody), Some(reply)) => reply,
-                _ => return turn.run(FrontErrand::Drop(request)),
             },
             Then::Roster(asked) => return self.roster_answered(turn, request, asked, said.next()),
             Then::Revoked { nodes, by } => {
@@ -354,13 +349,12 @@ impl FrontCore {
 
     fn serve(&mut self, turn: &mut Turn<'_>) {
         self.serves = false;
-        let Some(Waiting { request, caller, mut command }) = self.turnstile.take() else { return };
+        let Some(Waiting { request, caller, command }) = self.turnstile.take() else { return };
         self.serve_next(turn);
         let refused = turnstile::begins_something(&command).then(|| self.sight.log_refuses()).flatten();
         if let Some(after) = refused {
             return turn.refuse(request, Refusal::RetryAfter { after });
         }
-        self.selection().look_up(command.runs_named());
         turn.run(FrontErrand::Turn { request, caller, command });
     }
 }

@@ -20,7 +20,6 @@ use crate::{
         fixtures::CountingIds,
         messages::{CHANGED_MEANWHILE, JobAnswer, JobAsk, JobCommand, JobSite},
     },
-    license::account::LicenseAccount,
     node::{
         messages::{NodeAsk, NodeInput},
         record::SavedNode,
@@ -47,7 +46,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::{ArraySpec, JobSpec},
     time::Timestamp,
-    view::JobView,
+    view::{JobView, LicenseView},
 };
 use garrick_runtime::AskError;
 use jiff::tz::TimeZone;
@@ -84,8 +83,11 @@ impl Sight for Shown {
     fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.roster)
     }
-    fn licenses(&self) -> LicenseAccount {
-        LicenseAccount::default()
+    fn license_views(&self) -> Vec<LicenseView> {
+        Vec::new()
+    }
+    fn license_totals(&self) -> BTreeMap<String, u32> {
+        BTreeMap::new()
     }
     fn priority_rules(&self) -> Option<Arc<priority::Rules>> {
         None

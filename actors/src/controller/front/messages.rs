@@ -167,10 +167,6 @@ pub enum Ask {
     Roster(RosterAsk),
     /// To reservations' owner.
     Reservations(ReservationAsk),
-    /// To the owner of steps.
-    Steps(StepsAsk),
-    /// To the scheduler.
-    Scheduler(SchedulerAsk),
     /// To the authority: revoke the certificates of these nodes.
     Revoke(Vec<String>),
     /// To a node's daemon: change its log.
@@ -182,6 +178,15 @@ pub enum Ask {
     },
 }
 
+/// A question whose answer is what the command is told. It may be long: it does not come by the front.
+#[derive(Clone, Debug)]
+pub enum Passed {
+    /// To the owner of steps.
+    Steps(StepsAsk),
+    /// To the scheduler, and what is told where there is none.
+    Scheduler(SchedulerAsk, CommandReply),
+}
+
 /// What was answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
@@ -191,8 +196,6 @@ pub enum Said {
     Job(JobAnswer),
     /// By reservations' owner: the name of the one that it is about.
     Reservation(Result<String, Refusal>),
-    /// By who knows what the command is to be told.
-    Reply(CommandReply),
     /// How many certificates there were.
     Revoked(Result<usize, Refusal>),
     /// There is nobody to be asked.
@@ -304,6 +307,13 @@ pub enum FrontErrand {
         asks: Vec<Ask>,
         /// For so long only.
         within: Option<Duration>,
+    },
+    /// Have who can answer a request answer it.
+    Pass {
+        /// Request.
+        request: u64,
+        /// Whom, and what.
+        to: Passed,
     },
     /// Say when these jobs would start, all at once, the first by that time. It takes a plan, and time.
     When {

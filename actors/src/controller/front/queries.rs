@@ -2,7 +2,7 @@
 
 use super::{
     core::{FrontCore, Reply, Then, Turn},
-    messages::{Ask, FrontErrand},
+    messages::{Ask, FrontErrand, Passed},
     selection::may_act,
 };
 use crate::{
@@ -109,7 +109,7 @@ impl FrontCore {
     }
 
     pub(super) fn list_licenses(&self, at: Timestamp) -> CommandReply {
-        let mut licenses = self.sight.licenses().view();
+        let mut licenses = self.sight.license_views();
         let reservations = self.sight.boards().reservations.list();
         for one in licenses.iter_mut().filter(|one| one.layer.is_none()) {
             let active = reservations.iter().filter(|reservation| reservation.is_active(at));
@@ -151,12 +151,8 @@ impl FrontCore {
 
     /// What keeps a job waiting.
     pub(super) fn explain(&mut self, turn: &mut Turn<'_>, request: u64, job: JobId) -> Reply {
-        self.ask(
-            turn,
-            request,
-            vec![Ask::Scheduler(SchedulerAsk::Explain(job))],
-            Then::AsSaid(Some(CommandReply::Outlook(None))),
-        );
+        let to = Passed::Scheduler(SchedulerAsk::Explain(job), CommandReply::Outlook(None));
+        turn.run(FrontErrand::Pass { request, to });
         Ok(None)
     }
 
@@ -185,8 +181,8 @@ impl FrontCore {
             by_node.into_iter().partition(|(node, _)| self.sight.link(node).is_some());
         let ended = if ended { views.iter().map(|view| view.id).collect() } else { Vec::new() };
         let (query, missing) = (self.sight.next_query(), away.into_keys().collect());
-        let asks = vec![Ask::Steps(StepsAsk::List { query, ended, ask, missing })];
-        self.ask(turn, request, asks, Then::AsSaid(None));
+        let to = Passed::Steps(StepsAsk::List { query, ended, ask, missing });
+        turn.run(FrontErrand::Pass { request, to });
         Ok(None)
     }
 
@@ -220,8 +216,8 @@ impl FrontCore {
         let (ask, missing): (BTreeSet<String>, BTreeSet<String>) =
             nodes.iter().map(|node| node.name.clone()).partition(|name| self.sight.link(name).is_some());
         let (query, missing) = (self.sight.next_query(), missing.into_iter().collect());
-        let asks = vec![Ask::Steps(StepsAsk::Find { query, by: by.uid, job, run, task, ask, missing })];
-        self.ask(turn, request, asks, Then::AsSaid(None));
+        let to = Passed::Steps(StepsAsk::Find { query, by: by.uid, job, run, task, ask, missing });
+        turn.run(FrontErrand::Pass { request, to });
         Ok(None)
     }
 

@@ -3,7 +3,7 @@
 
 use super::{
     core::FrontCore,
-    messages::{Ask, FrontErrand, FrontInput, HostAsk, Said},
+    messages::{Ask, FrontErrand, FrontInput, HostAsk, Passed, Said},
     sight::Sight,
     streams::{self, AgentQueries, Tracing},
     submit::when,
@@ -22,7 +22,6 @@ use crate::{
         messages::{JobMsg, JobSite},
         shell::JobsMsg,
     },
-    license::account::LicenseAccount,
     node::{
         messages::{NodeMsg, Registration},
         record::SavedNode,
@@ -52,14 +51,15 @@ use garrick_model::{
     },
     refusal::Refusal,
     time::{Timestamp, system_zone},
-    view::JobView,
+    view::{JobView, LicenseView},
 };
-use garrick_runtime::{AskError, PendingReply, ReplyTo, TimerKey, TraceContext};
+use garrick_runtime::{AskError, ReplyTo, TimerKey, TraceContext};
 use jiff::tz::TimeZone;
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     convert::Infallible,
+    pin::Pin,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
@@ -88,8 +88,11 @@ impl Sight for Env {
     fn config(&self) -> Arc<Config> {
         Self::config(self)
     }
-    fn licenses(&self) -> LicenseAccount {
-        self.licenses.lock().clone()
+    fn license_views(&self) -> Vec<LicenseView> {
+        self.licenses.lock().view()
+    }
+    fn license_totals(&self) -> BTreeMap<String, u32> {
+        self.licenses.lock().totals().clone()
     }
     fn priority_rules(&self) -> Option<Arc<priority::Rules>> {
         Self::priority_rules(self)
@@ -186,12 +189,19 @@ impl FrontHands {
         Box::new(Audited::new(replies, audit, caller, request_name(command), command))
     }
 
-    fn turn(&mut self, request: u64, caller: Caller, command: Box<CommandRequest>) -> Came<FrontInput> {
+    fn turn(
+        &mut self,
+        core: &FrontCore,
+        request: u64,
+        caller: Caller,
+        mut command: Box<CommandRequest>,
+    ) -> Came<FrontInput> {
         let Some(Asker { mut replies, trace }) = self.askers.remove(&request) else { return Came::Nothing };
         replies.taken();
         if replies.is_gone() {
             return Came::Nothing;
         }
+        core.selection().look_up(command.runs_named());
         let replies = self.audited(replies, &caller, &command);
         self.askers.insert(request, Asker { replies, trace });
         tracing::debug!(
@@ -257,7 +267,25 @@ impl FrontHands {
     fn when(&self, request: u64, jobs: Vec<JobView>, at: Timestamp) -> Came<FrontInput> {
         let env = Arc::clone(&self.env);
         let plan = tokio::task::spawn_blocking(move || when(&cluster_view(policy(&env.config()), &env), &jobs, at));
-        Came::Later(Box::pin(async move { Some(FrontInput::Told { request, reply: plan.await.ok() }) }))
+        Came::Soon(Box::pin(async move { Some(FrontInput::Told { request, reply: plan.await.ok() }) }))
+    }
+
+    /// Whoever asks goes with the question: the answer is put into frames where it is made.
+    fn pass(&mut self, env: &Env, request: u64, to: Passed) -> Came<FrontInput> {
+        let Some(mut replies) = self.asker(request) else { return Came::Nothing };
+        match to {
+            Passed::Steps(ask) => {
+                let Some(owner) = env.steps() else { return Came::Nothing };
+                sent(mail(&owner, StepsMsg::Ask { ask, reply: replying(replies) }))
+            }
+            Passed::Scheduler(ask, nobody) => match env.scheduler() {
+                Some(owner) => sent(mail(&owner, SchedulerMsg::Ask { ask, reply: replying(replies) })),
+                None => {
+                    replies.send(nobody);
+                    Came::Nothing
+                }
+            },
+        }
     }
 
     fn welcome(&mut self, node: String, registration: Box<Registration>, starting: bool) -> Came<FrontInput> {
@@ -282,94 +310,112 @@ fn sent(late: Late) -> Came<FrontInput> {
     })
 }
 
-/// What is said goes there.
-fn telling<T: Send + 'static>(tell: ReplyTo<Said>, kind: fn(T) -> Said) -> ReplyTo<T> {
-    ReplyTo::calling(move |answer: Result<T, AskError>| tell.reply(answer.map_or_else(Said::Gone, kind)))
+/// What is said is told there.
+fn replying(mut replies: Box<dyn ReplySink>) -> ReplyTo<CommandReply> {
+    ReplyTo::calling(move |answer: Result<CommandReply, AskError>| {
+        // Of an owner that failed over it nobody has an answer, and that is said where the sink goes.
+        if let Ok(answer) = answer {
+            replies.send(answer);
+        }
+    })
+}
+
+/// What somebody who was asked says, when he does.
+type Saying = Pin<Box<dyn Future<Output = Said>>>;
+
+/// A reply for who is asked, and what it comes to.
+fn asking<T: Send + 'static>(kind: fn(T) -> Said) -> (ReplyTo<T>, Saying) {
+    let (reply, pending) = ReplyTo::channel();
+    (reply, Box::pin(async move { pending.await.map_or_else(Said::Gone, kind) }))
 }
 
 /// Asks one: what it says comes later, or is known.
-fn ask_one(env: &Env, ask: Ask) -> Result<(Late, PendingReply<Said>), Said> {
-    let (tell, pending) = ReplyTo::channel();
-    let late = match ask {
+fn ask_one(env: &Env, ask: Ask) -> Result<(Late, Saying), Said> {
+    match ask {
         Ask::Job(job, ask) => {
-            env.ask_job(job, JobMsg::Ask { ask, reply: telling(tell, Said::Job) }).ok_or(Said::Nobody)?
+            let (reply, saying) = asking(Said::Job);
+            let late = env.ask_job(job, JobMsg::Ask { ask, reply }).ok_or(Said::Nobody)?;
+            Ok((late, saying))
         }
         Ask::Node { node, ask, starting } => {
-            let update = NodeMsg::Ask { ask, reply: telling(tell, Said::Done) };
-            match env.node(&node).filter(|_| !starting) {
+            let (reply, saying) = asking(Said::Done);
+            let update = NodeMsg::Ask { ask, reply };
+            let late = match env.node(&node).filter(|_| !starting) {
                 Some(owner) => mail(&owner, update),
                 None => {
                     let message = Box::new(update);
                     env.nodes_supervisor().and_then(|to| mail(&to, NodesMsg::Deliver { key: node, message }))
                 }
-            }
+            };
+            Ok((late, saying))
         }
         Ask::Partition(key, ask) => {
-            let message = Box::new(PartitionMsg::Ask { ask, reply: telling(tell, Said::Done) });
-            env.partitions_supervisor().and_then(|to| mail(&to, PartitionsMsg::Deliver { key, message }))
+            let (reply, saying) = asking(Said::Done);
+            let message = Box::new(PartitionMsg::Ask { ask, reply });
+            let late = env.partitions_supervisor().and_then(|to| mail(&to, PartitionsMsg::Deliver { key, message }));
+            Ok((late, saying))
         }
         Ask::Roster(ask) => {
-            let message = OwnerMsg::Ask { ask, reply: telling(tell, Said::Done) };
-            env.roster_owner().and_then(|owner| mail(&owner, message))
+            let (reply, saying) = asking(Said::Done);
+            let late = env.roster_owner().and_then(|owner| mail(&owner, OwnerMsg::Ask { ask, reply }));
+            Ok((late, saying))
         }
         Ask::Reservations(ask) => {
             let owner = env.reservations_owner().ok_or(Said::Nobody)?;
-            mail(&owner, ReservationMsg::Ask { ask, reply: telling(tell, Said::Reservation) })
-        }
-        Ask::Steps(ask) => {
-            let owner = env.steps().ok_or(Said::Nobody)?;
-            mail(&owner, StepsMsg::Ask { ask, reply: telling(tell, Said::Reply) })
-        }
-        Ask::Scheduler(ask) => {
-            let owner = env.scheduler().ok_or(Said::Nobody)?;
-            mail(&owner, SchedulerMsg::Ask { ask, reply: telling(tell, Said::Reply) })
+            let (reply, saying) = asking(Said::Reservation);
+            Ok((mail(&owner, ReservationMsg::Ask { ask, reply }), saying))
         }
         Ask::Revoke(nodes) => {
-            env.ports.host.revoke_certs(nodes, telling(tell, Said::Revoked));
-            None
+            let (reply, saying) = asking(Said::Revoked);
+            env.ports.host.revoke_certs(nodes, reply);
+            Ok((None, saying))
         }
         Ask::ChangeLog { node, change } => {
             let link = env.links.get(&node);
             let told = link.is_some_and(|(_, link)| link.send(ControllerToNode::ChangeLog(change)).is_ok());
-            return Err(if told { Said::Done(Ok(())) } else { Said::Nobody });
+            Err(if told { Said::Done(Ok(())) } else { Said::Nobody })
         }
-    };
-    Ok((late, pending))
+    }
 }
 
 /// Asks all, and brings together what they say.
 fn ask_all(env: &Env, question: u64, asks: Vec<Ask>, within: Option<Duration>) -> Came<FrontInput> {
     let mut lates = Vec::new();
     let mut ask = |ask| {
-        ask_one(env, ask).map(|(late, pending)| {
+        ask_one(env, ask).map(|(late, saying)| {
             lates.extend(late);
-            pending
+            saying
         })
     };
-    let pending: Vec<_> = asks.into_iter().map(&mut ask).collect();
+    let asked: Vec<Result<Saying, Said>> = asks.into_iter().map(&mut ask).collect();
     if question == 0 && lates.is_empty() {
         return Came::Nothing;
     }
-    Came::Later(Box::pin(async move {
+    let until = within.map(|within| tokio::time::Instant::now() + within);
+    Came::Soon(Box::pin(async move {
         for late in lates {
-            late.await;
+            by(until, late).await;
         }
         if question == 0 {
             return None;
         }
-        let mut said = Vec::with_capacity(pending.len());
-        for one in pending {
-            said.push(match (one, within) {
-                (Err(known), _) => known,
-                (Ok(pending), None) => pending.await.unwrap_or_else(Said::Gone),
-                (Ok(pending), Some(within)) => match tokio::time::timeout(within, pending).await {
-                    Ok(answer) => answer.unwrap_or_else(Said::Gone),
-                    Err(_) => Said::Late,
-                },
+        let mut said = Vec::with_capacity(asked.len());
+        for one in asked {
+            said.push(match one {
+                Err(known) => known,
+                Ok(saying) => by(until, saying).await.unwrap_or(Said::Late),
             });
         }
         Some(FrontInput::Answered { question, said })
     }))
+}
+
+/// What comes of it by then.
+async fn by<T>(until: Option<tokio::time::Instant>, what: impl Future<Output = T>) -> Option<T> {
+    match until {
+        Some(until) => tokio::time::timeout_at(until, what).await.ok(),
+        None => Some(what.await),
+    }
 }
 
 impl Shell for FrontCore {
@@ -419,7 +465,7 @@ impl Shell for FrontCore {
                 // Of nobody's trace: whose turn comes is seen when it comes.
                 return Came::In(TraceContext::root(), Box::new(next));
             }
-            FrontErrand::Turn { request, caller, command } => return hands.turn(request, caller, command),
+            FrontErrand::Turn { request, caller, command } => return hands.turn(self, request, caller, command),
             FrontErrand::Audit { request, caller, command } => {
                 if let Some(replies) = hands.asker(request) {
                     let replies = hands.audited(replies, &caller, &command);
@@ -444,6 +490,7 @@ impl Shell for FrontCore {
             FrontErrand::DoorLeft { node, query } => hands.doors.gone(&node, query),
             FrontErrand::Drop(request) => drop(hands.asker(request)),
             FrontErrand::Ask { question, asks, within } => return ask_all(env, question, asks, within),
+            FrontErrand::Pass { request, to } => return hands.pass(env, request, to),
             FrontErrand::When { request, jobs, at } => return hands.when(request, jobs, at),
             FrontErrand::Host(request, ask) => hands.host(request, ask),
             FrontErrand::ChangeLog(change) => env.ports.host.change_log(&change),

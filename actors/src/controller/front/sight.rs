@@ -8,14 +8,13 @@ use crate::{
         ports::{JobSubmit, UserDirectory},
     },
     job::messages::JobSite,
-    license::account::LicenseAccount,
     node::record::SavedNode,
     roster::nodes::Roster,
     scheduler::rules::priority,
 };
-use garrick_model::{config::Config, ids::JobId};
+use garrick_model::{config::Config, ids::JobId, view::LicenseView};
 use jiff::tz::TimeZone;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// See the module.
 pub trait Sight: Send + Sync {
@@ -31,8 +30,10 @@ pub trait Sight: Send + Sync {
     fn config(&self) -> Arc<Config> {
         self.roster().config()
     }
-    /// Who has which licenses.
-    fn licenses(&self) -> LicenseAccount;
+    /// Licenses, as they are shown.
+    fn license_views(&self) -> Vec<LicenseView>;
+    /// How many there are, by name.
+    fn license_totals(&self) -> BTreeMap<String, u32>;
     /// How priorities are calculated; `None`: that is not known yet, or they are not.
     fn priority_rules(&self) -> Option<Arc<priority::Rules>>;
     /// What holds for jobs.
