@@ -273,6 +273,12 @@ fn resolve(modules: &Modules, here: &[String], written: &[String], hops: usize) 
             (here[..here.len().checked_sub(up)?].to_vec(), &written[up..])
         }
         name if known.children.contains(name) => (here.to_vec(), written),
+        // By way of what the module imports: `use crate::a;` and then `a::b`.
+        name if hops < 8 => {
+            let path = known.names.get(name).filter(|path| path.first() != Some(first))?;
+            let whole: Vec<String> = path.iter().chain(&written[1..]).cloned().collect();
+            return resolve(modules, here, &whole, hops + 1);
+        }
         _ => return None,
     };
     while let Some((name, after)) = rest.split_first() {

@@ -4,8 +4,8 @@ use super::facts::{Backfill, ClusterView};
 use garrick_model::{time::Timestamp, view::JobView};
 use std::sync::Arc;
 
-/// A part of the picture. Jobs that wait, nodes and what is held of them are none of these: a plan that is kept follows
-/// them one by one.
+/// A part of the picture. Jobs that wait, how many tasks of arrays run, nodes and what is held of them are none of these: a plan
+/// that is kept follows them one by one. Nor are runs that may give way and limits of QOS: repairs look at them anew for each job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// The site's rules.

@@ -106,8 +106,11 @@ impl<'a> Pass<'a> {
         if let Some(ledger) = &mut self.ledger {
             ledger.asks(request, length, least);
         }
-        if standing.behind && self.is_starved(asked) && !expedited {
-            return Err(self.waits(asked, tasks));
+        if standing.behind {
+            self.count_behind(asked);
+            if !expedited && self.is_starved(asked) {
+                return Err(self.waits(asked, tasks));
+            }
         }
         let own = expedited.then(|| {
             Own::of(self.view, self.now, (job, request), asked.candidates, asked.longest, &self.space.planned)
@@ -115,11 +118,15 @@ impl<'a> Pass<'a> {
         self.start_tasks(asked, preferred, own.as_ref(), tasks, frozen)
     }
 
-    /// One more is looked at that is behind others. Is nothing reserved for it, and does it need more than is left?
+    /// One more is looked at that is behind others.
+    fn count_behind(&mut self, asked: &Asked<'_>) {
+        self.queue.tried_behind += 1;
+        self.bounds.count_behind(self.view, asked.job, asked.request.partition);
+    }
+
+    /// Is nothing reserved for it, and does it need more than is left?
     fn is_starved(&mut self, asked: &Asked<'_>) -> bool {
         let place = asked.request.partition;
-        self.queue.tried_behind += 1;
-        self.bounds.count_behind(self.view, asked.job, place);
         !self.view.has_parked && !self.reserves(place) && self.space.machine.is_short_for(asked.request)
     }
 

@@ -1,11 +1,14 @@
 //! The tasks of an array in a plan: no more of them run at a time than its limit says.
 
-use crate::scheduler::picture::{changes::Reads, facts::ClusterView};
+use crate::scheduler::picture::{
+    changes::{Fact, Reads},
+    facts::ClusterView,
+};
 use garrick_model::{ids::JobId, state::Reason, view::JobView};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What it reads.
-pub(in crate::scheduler) const READS: Reads = Reads::only("arrays", |_| &[]);
+pub(in crate::scheduler) const READS: Reads = Reads::only("arrays", |_| &[Fact::Policy]);
 
 /// What started in a plan.
 #[derive(Clone, Debug, Default)]

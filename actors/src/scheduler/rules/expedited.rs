@@ -1,6 +1,6 @@
 //! Jobs that are expedited: the nodes that are kept for one are free to it and taken to all others.
 
-use crate::scheduler::picture::changes::{Follows, Reads};
+use crate::scheduler::picture::changes::{Fact, Follows, Reads};
 use crate::scheduler::{
     picture::{
         facts::{ClusterView, NEVER, UNLIMITED_FOR_PLANNING},
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// What it reads.
 pub(in crate::scheduler) const READS: Reads = Reads {
     with_job: |_, job| if job.state == JobState::Expediting { Follows::No } else { Follows::Wholly },
-    ..Reads::only("expedited", |_| &[])
+    ..Reads::only("expedited", |_| &[Fact::Closings])
 };
 
 /// Room as one that is expedited has it: now, on the nodes that are kept for it too.

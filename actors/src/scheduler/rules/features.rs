@@ -18,7 +18,7 @@ use std::{
 };
 
 /// What it reads.
-pub(in crate::scheduler) const READS: Reads = Reads::only("features", |_| &[Fact::Policy]);
+pub(in crate::scheduler) const READS: Reads = Reads::only("features", |_| &[Fact::Policy, Fact::Partitions]);
 
 pub(in crate::scheduler) fn node_names(view: &ClusterView) -> HashMap<&str, NodeIndex> {
     view.nodes.iter().map(|n| (n.name.as_str(), n.index)).collect()

@@ -1,13 +1,13 @@
 //! Heterogeneous jobs: all components start together, or none does.
 
-use crate::scheduler::picture::changes::{Follows, Reads};
+use crate::scheduler::picture::changes::{Fact, Follows, Reads};
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use std::sync::Arc;
 
 /// What it reads.
 pub(in crate::scheduler) const READS: Reads = Reads {
     with_job: |view, job| if job.spec.het.is_some() { Follows::if_it_keeps(view) } else { Follows::Wholly },
-    ..Reads::only("het", |_| &[])
+    ..Reads::only("het", |_| &[Fact::Policy])
 };
 
 /// How one component is looked at while all are.

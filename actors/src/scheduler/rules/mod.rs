@@ -1,5 +1,6 @@
 //! The rules of a plan, one file each: who may go on (its `gate`), which nodes it leaves to whom, and what of the picture
-//! it reads, by which a kept plan is known to stand (`RULES`). A plan goes over them in this order.
+//! it reads, by which a kept plan is known to stand (`RULES`). The order in which a plan goes over them is that of
+//! `plan/consider.rs`.
 //!
 //! | file | rule |
 //! |---|---|
@@ -43,7 +44,7 @@ pub mod resume;
 pub mod turns;
 pub mod whole;
 
-/// All rules, in the order in which a plan goes over them.
+/// All rules on which it depends whether a kept plan stands.
 pub(in crate::scheduler) const RULES: [&Reads; 12] = [
     &limits::READS,
     &bounds::READS,

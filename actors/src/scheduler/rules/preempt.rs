@@ -43,7 +43,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// What it reads.
 pub(in crate::scheduler) const READS: Reads = Reads {
     at_site: |view| !(view.policy.preempt.is_on() && view.has_parked),
-    ..Reads::only("preempt", |_| &[Fact::Policy, Fact::Partitions])
+    ..Reads::only("preempt", |_| &[Fact::Policy, Fact::Partitions, Fact::Closings])
 };
 
 /// Jobs for which a pass looks for others that give way, at most: each look is several at every node.

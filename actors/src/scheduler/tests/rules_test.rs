@@ -4,7 +4,7 @@ use super::plan_test::NOW;
 use crate::scheduler::{
     fixtures::{cluster, job, node, spec},
     picture::{
-        changes::{Follows, Minds},
+        changes::{Fact, Follows, Minds},
         facts::{Backfill, ClusterView},
     },
     rules::{self, RULES, follow, read_the_same},
@@ -20,6 +20,29 @@ fn each_rule_says_once_what_it_reads() {
     assert_eq!(names.len(), RULES.len());
     let view = cluster(vec![node(0, 4)], vec![job(1, spec())]);
     assert!(rules::allow_repairs(&view) && read_the_same(&view, &view, NOBODY, NOW));
+}
+
+/// What each reads by its code, besides nodes and the job.
+#[test]
+fn each_rule_names_the_facts_that_it_reads() {
+    use Fact::{Closings, Licenses, LicensesHeld, Partitions, Policy, Reservations};
+    let all = Minds { licenses: true, reservations: true };
+    let reads: Vec<(&str, &[Fact])> = RULES.iter().map(|rule| (rule.rule, (rule.facts)(all))).collect();
+    let known: [(&str, &[Fact]); 12] = [
+        ("limits", &[Partitions]),
+        ("bounds", &[Policy]),
+        ("reservations", &[Closings, Reservations]),
+        ("licenses", &[Licenses, LicensesHeld]),
+        ("features", &[Policy, Partitions]),
+        ("arrays", &[Policy]),
+        ("backfill", &[Policy, Partitions]),
+        ("expedited", &[Closings]),
+        ("caps", &[Partitions]),
+        ("whole", &[Policy]),
+        ("het", &[Policy]),
+        ("preempt", &[Policy, Partitions, Closings]),
+    ];
+    assert_eq!(reads, known);
 }
 
 #[test]
