@@ -109,3 +109,18 @@ fn steps_that_end_while_the_controller_is_dead_are_all_reported_to_the_next_one(
     let listed = c.run("squeue", &["-s", "-h", "-t", "all", "-j", &id]).ok().out;
     assert_eq!(listed.lines().filter(|line| line.trim_start().starts_with(&format!("{id}.0_"))).count(), 200);
 }
+
+/// A job's step manager lives in a process of its own, which is asked for its part.
+#[test]
+fn a_trace_of_a_job_has_what_its_step_manager_and_shepherds_did() {
+    let c = Cluster::up("traced", &["--nodes", "2", "--cpus", "2"]);
+    let job = c.run("sbatch", &["-N2", "-o", "/dev/null", "--wrap", "srun -N2 sleep 100000"]).ok().job();
+    c.await_state(&job, "RUNNING");
+    let processes = ["controller".to_owned(), format!("stepd/{job}/n1"), format!("stepd/{job}/n2")];
+    c.await_that("all of them are in it", || {
+        let told = c.sh(&format!("stail job/{job}")).ok().out;
+        let has = |process: &String| told.lines().any(|line| line.split_whitespace().nth(1) == Some(process));
+        processes.iter().all(has)
+    });
+    c.sh(&format!("scancel {job}")).ok();
+}

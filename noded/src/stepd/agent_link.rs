@@ -1,16 +1,17 @@
 //! The link from a `stepd` to its node's agent: kept up with backoff for as long as the run lasts.
 
-use crate::node::conversations::traced;
+use crate::node::{conversations::traced, traces};
 use garrick_frame::LinkKind;
 use garrick_model::messages::stepd::{NodeToStepd, StepdToNode};
-use garrick_runtime::TraceContext;
+use garrick_runtime::{System, TraceContext};
 use garrick_transport::{Backoff, DoorConn, Sender};
 use std::{
+    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::AbortHandle};
 
 /// The sending side. Clones share it; while the agent is away, and on a new connection until it is opened, messages are
 /// dropped (reports are repeated by their owner).
@@ -82,6 +83,44 @@ impl AgentLink {
             }
             let random = u32::try_from(garrick_model::ids::RequestId::random().0 & 0xffff_ffff).unwrap_or(0);
             tokio::time::sleep(backoff.next(random)).await;
+        }
+    }
+}
+
+/// What the agent wants to know of this process's traces: that is nobody else's here.
+pub struct OwnTraces {
+    system: System,
+    /// Name of this process in traces.
+    process: String,
+    agent: AgentLink,
+    /// Questions that are answered on and on.
+    follows: HashMap<u64, AbortHandle>,
+}
+
+impl OwnTraces {
+    /// Of that system.
+    pub fn new(system: &System, process: &str, agent: &AgentLink) -> Self {
+        let (system, process, agent) = (system.clone(), process.to_owned(), agent.clone());
+        Self { system, process, agent, follows: HashMap::new() }
+    }
+
+    /// Answers an order that is about traces; gives back one that is not.
+    pub fn take(&mut self, order: NodeToStepd) -> Option<NodeToStepd> {
+        match order {
+            NodeToStepd::Trace { query, prefixes, follow } => {
+                let agent = self.agent.clone();
+                let tell = move |records| agent.send(StepdToNode::Trace { query, records });
+                let going_on = traces::serve(&self.system, self.process.clone(), prefixes, follow, tell);
+                self.follows.extend(going_on.map(|task| (query, task)));
+                None
+            }
+            NodeToStepd::StopTrace { query } => {
+                if let Some(task) = self.follows.remove(&query) {
+                    task.abort();
+                }
+                None
+            }
+            other => Some(other),
         }
     }
 }

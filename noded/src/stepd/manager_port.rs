@@ -2,7 +2,7 @@
 
 use crate::{
     journal::{JournalError, Log, Written},
-    node::{conversations::traced, traces},
+    node::conversations::traced,
     stepd::{
         agent_link::AgentLink,
         handed::HandedStreams,
@@ -18,9 +18,8 @@ use garrick_actors::{
 use garrick_model::messages::{
     shepherd::StepMgrToShepherd,
     step::{LightReply, StepMgrToCommand},
-    stepd::{NodeToStepd, StepdToNode},
 };
-use garrick_runtime::{Address, Lane, System, TraceContext};
+use garrick_runtime::{Address, Lane, TraceContext};
 use garrick_transport::Sender;
 use std::{
     cell::{Cell, RefCell},
@@ -144,10 +143,6 @@ impl Clients {
 pub struct ManagerWorld {
     /// For answers.
     pub manager: Address<StepMgrMsg>,
-    /// For traces.
-    pub system: System,
-    /// Name of this process in traces.
-    pub process: String,
     /// The journal of accepted steps.
     pub journal: Rc<Log<StepEvent>>,
     /// It is being tried whether there is room for what the journal holds back.
@@ -164,8 +159,6 @@ pub struct ManagerWorld {
     pub exit: Rc<dyn Fn()>,
     /// Lives of the step manager before this one.
     pub lives: u32,
-    /// Trace conversations that go on.
-    pub follows: HashMap<u64, tokio::task::AbortHandle>,
 }
 
 impl ManagerWorld {
@@ -226,28 +219,6 @@ impl ManagerWorld {
             }
         } else {
             self.shepherds.send(node, message);
-        }
-    }
-
-    /// Trace queries are this process's own matter; everything else of the agent's is the step manager's.
-    pub fn trace_query(&mut self, message: &NodeToStepd) -> bool {
-        match message {
-            NodeToStepd::Trace { query, prefixes, follow } => {
-                let (agent, query) = (self.agent.clone(), *query);
-                let tell = move |records| agent.send(StepdToNode::Trace { query, records });
-                let served = traces::serve(&self.system, self.process.clone(), prefixes.clone(), *follow, tell);
-                if let Some(handle) = served {
-                    self.follows.insert(query, handle);
-                }
-                true
-            }
-            NodeToStepd::StopTrace { query } => {
-                if let Some(handle) = self.follows.remove(query) {
-                    handle.abort();
-                }
-                true
-            }
-            _ => false,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     },
     node::runs::launcher_socket,
     stepd::{
-        agent_link::AgentLink,
+        agent_link::{AgentLink, OwnTraces},
         door,
         handed::HandedStreams,
         light::Asks,
@@ -301,8 +301,7 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
     let exit: Rc<dyn Fn()> = Rc::new(move || over.notify_one());
     let lives = (Cell::new(Some(ledger)), Cell::new(0));
     let parts = OnThread::new((Rc::clone(&links), Rc::clone(&clients), exit, shepherd, journal, lives));
-    let (system, process, agent, journal_file) =
-        (run.system.clone(), run.process.clone(), run.agent.clone(), journal_path);
+    let (system, agent, journal_file) = (run.system.clone(), run.agent.clone(), journal_path);
     let spec = StepMgr::spec(credential.job, move || {
         let own = system.find::<StepMgrMsg>(&manager_path).expect("an actor's address is registered before it is made");
         let (links, clients, exit, shepherd, journal, (ledger, lives)) = parts.get();
@@ -312,8 +311,6 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
         });
         let world = ManagerWorld {
             manager: own,
-            system: system.clone(),
-            process: process.clone(),
             journal: Rc::clone(journal),
             catching_up: Rc::default(),
             own_shepherd: shepherd.clone(),
@@ -322,7 +319,6 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
             agent: agent.clone(),
             exit: Rc::clone(exit),
             lives: lives.replace(lives.get() + 1),
-            follows: std::collections::HashMap::new(),
         };
         StepMgr::new(Arc::clone(&facts), config.clone(), ledger, world)
     });
@@ -338,7 +334,9 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
     }
     actix_rt::spawn(door::serve_manager(listener, address.clone(), clients, orders.node.clone()));
     let hello = run.hello(true);
+    let mut traces = OwnTraces::new(&run.system, &run.process, &run.agent);
     let deliver = move |cx, order: NodeToStepd| {
+        let Some(order) = traces.take(order) else { return };
         let input = if order == NodeToStepd::Welcome { StepMgrInput::AgentUp } else { StepMgrInput::Agent(order) };
         tell_manager(&address, cx, input);
     };
@@ -406,36 +404,23 @@ fn serve_shepherd(run: Run) -> Result<(), String> {
     let place = ManagerPlace { endpoint, folder: run.folder.clone(), batch_host, register, shepherd: shepherd.clone() };
     actix_rt::spawn(link.keep(place));
     let hello = run.hello(false);
-    let (agent, over, system, process) =
-        (run.agent.clone(), Rc::clone(&run.over), run.system.clone(), run.process.clone());
-    let mut follows = std::collections::HashMap::new();
-    let deliver = move |cx, order: NodeToStepd| match order {
-        NodeToStepd::Welcome => {
+    let (agent, over) = (run.agent.clone(), Rc::clone(&run.over));
+    let mut traces = OwnTraces::new(&run.system, &run.process, &run.agent);
+    let deliver = move |cx, order: NodeToStepd| match traces.take(order) {
+        Some(NodeToStepd::Welcome) => {
             agent.open();
             if gone.get() {
                 agent.send(StepdToNode::Report { seq: 1, report: StepdReport::Gone });
             }
         }
-        NodeToStepd::EndJob { .. } => {
+        Some(NodeToStepd::EndJob { .. }) => {
             tell_shepherd(
                 &shepherd,
                 cx,
                 ShepherdInput::Manager(garrick_model::messages::shepherd::StepMgrToShepherd::EndJob),
             );
         }
-        NodeToStepd::Ack { .. } => over.notify_one(),
-        NodeToStepd::Trace { query, prefixes, follow } => {
-            let agent = agent.clone();
-            let tell = move |records| agent.send(StepdToNode::Trace { query, records });
-            if let Some(handle) = crate::node::traces::serve(&system, process.clone(), prefixes, follow, tell) {
-                follows.insert(query, handle);
-            }
-        }
-        NodeToStepd::StopTrace { query } => {
-            if let Some(handle) = follows.remove(&query) {
-                tokio::task::AbortHandle::abort(&handle);
-            }
-        }
+        Some(NodeToStepd::Ack { .. }) => over.notify_one(),
         // The step manager answers these.
         _ => {}
     };
