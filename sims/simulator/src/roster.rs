@@ -567,11 +567,12 @@ impl World {
         let held = || core.kept().iter().filter_map(|kept| kept.hold.share.memory).map(|memory| memory.0).sum();
         match (told, self.members.shapes.get_mut(&node)) {
             (Some(shape), _) => {
-                let most = shape.memory.0.max(held());
                 let before = self.members.shapes.get(&node).filter(|_| !core.kept().is_empty());
                 let last = core.kept().iter().filter_map(|kept| kept.hold.share.cpus.iter().last()).max();
-                let held = last.map_or(0, |last| last + 1).max(before.map_or(0, |gives| gives.most_cpus));
-                let most_cpus = held.max(shape.cpus);
+                let held_cpus = last.map_or(0, |last| last + 1).max(before.map_or(0, |gives| gives.most_cpus));
+                let most_cpus = held_cpus.max(shape.cpus);
+                // What a run has in place of another may be the other's again.
+                let most = shape.memory.0.max(held()).max(before.map_or(0, |gives| gives.most));
                 self.members.shapes.insert(node, Gives { shape, most, most_cpus });
             }
             // What a run has in place of another may be the other's again.
