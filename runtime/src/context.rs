@@ -8,7 +8,7 @@ use crate::{
     address::Address,
     host::{self, ParentLink},
     mailbox::{Inbox, Mailbox, Signal},
-    message::{Actor, ChildEvent},
+    message::{Actor, ChildEvent, Lane},
     path::ActorPath,
     registry::StartError,
     spec::{ChildSpec, Placement},
@@ -115,12 +115,7 @@ impl<A: Actor> Context<A> {
         future: impl Future<Output = T> + 'static,
         map: impl FnOnce(T) -> A::Msg + 'static,
     ) {
-        let mailbox = Arc::clone(&self.mailbox);
-        let incarnation = self.incarnation;
-        self.spawn(async move {
-            let value = future.await;
-            mailbox.push_own(incarnation, map(value));
-        });
+        self.pipe_into(Lane::Normal, future, map);
     }
 
     /// As [`pipe`](Self::pipe), with the message in the control lane: what it yields is not held up by what can wait.
@@ -129,11 +124,20 @@ impl<A: Actor> Context<A> {
         future: impl Future<Output = T> + 'static,
         map: impl FnOnce(T) -> A::Msg + 'static,
     ) {
+        self.pipe_into(Lane::Control, future, map);
+    }
+
+    fn pipe_into<T: 'static>(
+        &mut self,
+        lane: Lane,
+        future: impl Future<Output = T> + 'static,
+        map: impl FnOnce(T) -> A::Msg + 'static,
+    ) {
         let mailbox = Arc::clone(&self.mailbox);
         let incarnation = self.incarnation;
         self.spawn(async move {
             let value = future.await;
-            mailbox.push_own_ahead(incarnation, map(value));
+            mailbox.push_own(lane, incarnation, map(value));
         });
     }
 

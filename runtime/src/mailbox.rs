@@ -194,20 +194,18 @@ impl<M: Message> Mailbox<M> {
     }
 
     /// Puts in what the actor owes itself (the result of a pipe): never refused for want of room.
-    pub(crate) fn push_own(&self, incarnation: u64, msg: M) {
-        let envelope = self.envelope(msg, TraceContext::current_or_root(), Origin::Own(incarnation));
-        // A closed mailbox has no actor left that could miss the message.
-        drop(self.push_normal(envelope));
-    }
-
-    /// The same in the control lane.
-    pub(crate) fn push_own_ahead(&self, incarnation: u64, msg: M) {
+    pub(crate) fn push_own(&self, lane: Lane, incarnation: u64, msg: M) {
         let envelope = self.envelope(msg, TraceContext::current_or_root(), Origin::Own(incarnation));
         let mut lanes = self.lock();
-        if !lanes.closed {
-            lanes.control.push_back(ControlItem::Message(envelope));
-            self.wake(lanes);
+        // A closed mailbox has no actor left that could miss the message.
+        if lanes.closed {
+            return;
         }
+        match lane {
+            Lane::Normal => lanes.normal.push_back(envelope),
+            Lane::Control => lanes.control.push_back(ControlItem::Message(envelope)),
+        }
+        self.wake(lanes);
     }
 
     /// Puts in a message that takes no place, for the runtime's own actors.
