@@ -8,7 +8,7 @@ use crate::{
         neighbours::Neighbours,
         records::Sought,
         runs::{RunWorld, ended},
-        traces,
+        traces::Traces,
     },
 };
 use garrick_actors::node_agent::{
@@ -19,10 +19,9 @@ use garrick_model::{
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };
-use garrick_runtime::{Address, System, TraceContext};
+use garrick_runtime::{Address, TraceContext};
 use garrick_transport::identity::VerifyKey;
 use std::{
-    collections::HashMap,
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::Path,
     sync::{Arc, Mutex},
@@ -34,8 +33,6 @@ use tokio::sync::{Semaphore, watch};
 pub struct NodePort {
     /// For answers.
     pub agent: Address<AgentMsg>,
-    /// For traces.
-    pub system: System,
     /// What the machine has.
     pub facts: NodeFacts,
     /// Who is connected.
@@ -52,8 +49,8 @@ pub struct NodePort {
     pub with_controller: bool,
     /// Other nodes.
     pub neighbours: Neighbours,
-    /// Trace conversations that go on.
-    pub follows: HashMap<u64, tokio::task::AbortHandle>,
+    /// Trace records of this process.
+    pub traces: Traces,
     /// When records of steps were looked through last.
     pub expired: Option<Instant>,
     /// One search for records at a time.
@@ -241,19 +238,12 @@ impl AgentPort for NodePort {
                 tell_agent(&self.agent, TraceContext::root(), AgentInput::OwnTrace { query, records: Vec::new() });
             }
             AgentEffect::OwnTrace { query, prefixes, follow } => {
-                let process = format!("node/{}", self.world.node);
-                let (agent, hub) = (self.agent.clone(), self.system.clone());
+                let agent = self.agent.clone();
                 let tell =
                     move |records| tell_agent(&agent, TraceContext::root(), AgentInput::OwnTrace { query, records });
-                if let Some(handle) = traces::serve(&hub, process, prefixes, follow, tell) {
-                    self.follows.insert(query, handle);
-                }
+                self.traces.serve(query, prefixes, follow, tell);
             }
-            AgentEffect::StopOwnTrace { query } => {
-                if let Some(handle) = self.follows.remove(&query) {
-                    handle.abort();
-                }
-            }
+            AgentEffect::StopOwnTrace { query } => self.traces.stop(query),
             AgentEffect::AskPeers => {
                 let neighbours = self.neighbours.clone();
                 self.later(async move { AgentInput::PeersSaid(neighbours.ask().await) });

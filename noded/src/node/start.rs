@@ -21,6 +21,7 @@ use crate::{
         scripts::{ScriptPatternError, resolve},
         shared_cpus::{self, OwnCpus},
         spool::{Spool, SpoolError},
+        traces::Traces,
         uplink,
     },
     stepd::orders::{StepdLog, StepdSettings},
@@ -372,7 +373,6 @@ fn start_agent(
         let agent = hub.find::<AgentMsg>(&agent_path).expect("an actor's address is registered before it is made");
         let port = NodePort {
             agent,
-            system: hub.clone(),
             facts: facts.clone(),
             conversations: Arc::clone(&conversations),
             world: Arc::clone(&world),
@@ -381,7 +381,7 @@ fn start_agent(
             reconfigure: Arc::clone(&reconfigure),
             with_controller,
             neighbours: neighbours.clone(),
-            follows: std::collections::HashMap::new(),
+            traces: Traces::new(hub.clone(), format!("node/{}", config.node)),
             expired: None,
             finding: Arc::new(tokio::sync::Semaphore::new(1)),
         };

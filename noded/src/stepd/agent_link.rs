@@ -1,17 +1,16 @@
 //! The link from a `stepd` to its node's agent: kept up with backoff for as long as the run lasts.
 
-use crate::node::{conversations::traced, traces};
+use crate::node::{conversations::traced, traces::Traces};
 use garrick_frame::LinkKind;
 use garrick_model::messages::stepd::{NodeToStepd, StepdToNode};
 use garrick_runtime::{System, TraceContext};
 use garrick_transport::{Backoff, DoorConn, Sender};
 use std::{
-    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::{sync::Notify, task::AbortHandle};
+use tokio::sync::Notify;
 
 /// The sending side. Clones share it; while the agent is away, and on a new connection until it is opened, messages are
 /// dropped (reports are repeated by their owner).
@@ -89,19 +88,14 @@ impl AgentLink {
 
 /// What the agent wants to know of this process's traces: that is nobody else's here.
 pub struct OwnTraces {
-    system: System,
-    /// Name of this process in traces.
-    process: String,
+    traces: Traces,
     agent: AgentLink,
-    /// Questions that are answered on and on.
-    follows: HashMap<u64, AbortHandle>,
 }
 
 impl OwnTraces {
-    /// Of that system.
+    /// Of that system; `process` is its name in traces.
     pub fn new(system: &System, process: &str, agent: &AgentLink) -> Self {
-        let (system, process, agent) = (system.clone(), process.to_owned(), agent.clone());
-        Self { system, process, agent, follows: HashMap::new() }
+        Self { traces: Traces::new(system.clone(), process.to_owned()), agent: agent.clone() }
     }
 
     /// Answers an order that is about traces; gives back one that is not.
@@ -110,14 +104,11 @@ impl OwnTraces {
             NodeToStepd::Trace { query, prefixes, follow } => {
                 let agent = self.agent.clone();
                 let tell = move |records| agent.send(StepdToNode::Trace { query, records });
-                let going_on = traces::serve(&self.system, self.process.clone(), prefixes, follow, tell);
-                self.follows.extend(going_on.map(|task| (query, task)));
+                self.traces.serve(query, prefixes, follow, tell);
                 None
             }
             NodeToStepd::StopTrace { query } => {
-                if let Some(task) = self.follows.remove(&query) {
-                    task.abort();
-                }
+                self.traces.stop(query);
                 None
             }
             other => Some(other),
