@@ -46,6 +46,11 @@ impl JobState {
     pub const fn waits(self) -> bool {
         matches!(self, Self::Pending | Self::SpecialExit | Self::Expediting | Self::RequeueHold)
     }
+
+    /// Has it nodes for a run that has not ended?
+    pub const fn works(self) -> bool {
+        matches!(self, Self::Configuring | Self::Running | Self::Suspended)
+    }
 }
 
 /// State of a step.

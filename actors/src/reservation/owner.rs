@@ -135,7 +135,7 @@ fn has_resources(job: &JobView) -> bool {
 
 /// Does it run, and has not heard that the time of its reservation is over?
 fn is_unaware(job: &JobView) -> bool {
-    let runs = matches!(job.state, JobState::Configuring | JobState::Running | JobState::Suspended);
+    let runs = job.state.works();
     runs && job.leave_by.is_none() && job.ending.is_none()
 }
 

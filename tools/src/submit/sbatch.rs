@@ -271,8 +271,7 @@ fn wait_once(cluster: &Cluster, console: &Console, job: JobId) -> Answer<Arc<Job
 
 /// The job is over, though its nodes may still be cleaned.
 pub fn is_over(view: &JobView) -> bool {
-    let works = matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended);
-    !works && !view.state.waits()
+    !view.state.works() && !view.state.waits()
 }
 
 /// The exit code that stands for a job: its script's; 1 when a signal or something else than the script ended it.

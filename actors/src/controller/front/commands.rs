@@ -76,9 +76,7 @@ impl FrontCore {
                 && selector.het.is_none();
         let mut meant = selection.find(selector)?;
         // Of a whole array, tasks that run are not what is held or released.
-        let waits = |view: &Arc<JobView>| {
-            !matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended)
-        };
+        let waits = |view: &Arc<JobView>| !view.state.works();
         let of_waiting = matches!(command, JobCommand::Hold { .. } | JobCommand::Release) && selector.tasks.is_none();
         if of_waiting && meant.iter().any(waits) {
             meant.retain(waits);
@@ -180,13 +178,9 @@ impl FrontCore {
     /// Jobs that are not over and match. Users who name nobody mean themselves.
     fn matching(&self, filter: &Filter<'_>, by: Authority) -> Vec<Arc<JobView>> {
         let uid = if by.admin { None } else { filter.given.uid.or(Some(by.uid)) };
-        let ended = |view: &JobView| {
-            !view.state.waits()
-                && !matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended)
-        };
         let jobs = self.sight.boards().jobs.list();
         let meant = |view: &JobView| uid.is_none_or(|uid| uid == view.uid) && filter.takes(view);
-        jobs.into_iter().filter(|view| !ended(view) && meant(view)).collect()
+        jobs.into_iter().filter(|view| (view.state.waits() || view.state.works()) && meant(view)).collect()
     }
 
     fn signal_steps(

@@ -21,7 +21,6 @@ use garrick_model::{
     },
     packed_steps::StepTally,
     refusal::Refusal,
-    state::JobState,
     time::Timestamp,
     view::{JobView, PartitionView},
 };
@@ -171,9 +170,8 @@ impl FrontCore {
         }
         let mut by_node: BTreeMap<String, Vec<JobId>> = BTreeMap::new();
         for view in &views {
-            let working = matches!(view.state, JobState::Running | JobState::Suspended | JobState::Configuring);
             let batch_host = view.allocation.as_ref().and_then(|a| a.nodes.first());
-            if let Some(node) = batch_host.filter(|_| working || !view.completing_nodes.is_empty()) {
+            if let Some(node) = batch_host.filter(|_| view.state.works() || !view.completing_nodes.is_empty()) {
                 by_node.entry(node.name.clone()).or_default().push(view.id);
             }
         }

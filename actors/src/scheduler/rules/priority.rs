@@ -10,7 +10,6 @@ use crate::scheduler::picture::qos::QosTable;
 use garrick_model::{
     config::{PrioritySettings, WeighedTres, amount},
     resources::MemoryRequest,
-    state::JobState,
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeView, PartitionView},
 };
@@ -288,7 +287,7 @@ pub const fn place(kind: WeighedTres) -> usize {
 /// Jobs whose priorities change by themselves: those that wait and, where the site wants that, those that run.
 pub fn is_calculated(settings: &PrioritySettings, job: &JobView) -> bool {
     let held = job.priority == 0;
-    let runs = matches!(job.state, JobState::Configuring | JobState::Running | JobState::Suspended);
+    let runs = job.state.works();
     !job.terms.fixed && !held && (job.state.waits() || (settings.flags.calculate_running && runs))
 }
 
