@@ -103,15 +103,15 @@ impl Crew {
         self.slot(node).is_some_and(|slot| self.company.nodes[slot].lost)
     }
 
-    /// Another `stepd` takes over.
-    pub(super) fn take_over(&mut self, now: Timestamp) {
+    /// Another `stepd` takes over. Of what the one before had said to the other nodes only so many words arrive.
+    pub(super) fn take_over(&mut self, now: Timestamp, words: usize) {
         (self.dead, self.there_since) = (false, now);
         // It says again under a number of its own what was not safe; that of the one before means nothing among its own.
         self.end_report = None;
         self.clients.clear();
         // An `srun` that waits with its step loses it with its conversation: only what is in the journal lives on.
         self.company.heard.clear();
-        self.company.restart_manager();
+        self.company.restart_process(words);
     }
 
     /// Reports that were not passed on, and how many of them were made before the newest connection to an agent was opened,

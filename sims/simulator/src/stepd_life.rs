@@ -214,7 +214,7 @@ impl World {
         }
         if batch_host && let Some(crew) = self.crews.get_mut(&run) {
             self.ledger.counts.add("step manager taken over");
-            crew.take_over(self.now);
+            crew.take_over(self.now, self.random.between(0, 30) as usize);
         }
         self.later(node, life, 500, AgentInput::Restarted { run, result: Ok(1) });
         self.send(Place::Machine(node), Happening::StepdConnects(node, run));
