@@ -1,39 +1,26 @@
 //! A board with many entries, each published by an owner of its own: the jobs or nodes of a cluster.
 //!
-//! Keys are spread over shards. A shard is an immutable ordered map from key to cell; a cell holds the newest value.
-//! Publishing a known key swaps one pointer; a new or removed key copies its shard. Readers load pointers and never
-//! wait; writers of one shard take turns.
+//! The keys are in an immutable ordered map from key to cell; a cell holds the newest value. Publishing a known key swaps one
+//! pointer; a new or removed key makes another map, which shares all but a path with the one before. Readers load pointers
+//! and never wait; writers of new and removed keys take turns.
 
 use std::{
-    collections::BTreeMap,
     fmt,
-    hash::{BuildHasher, Hash, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    ops::RangeBounds,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use arc_swap::ArcSwap;
+use rpds::RedBlackTreeMapSync;
 
 use crate::board::Generation;
 
-/// At 50,000 entries a new key copies about 400 pointers.
-const SHARDS: usize = 128;
-
-type Cells<K, V> = BTreeMap<K, Arc<ArcSwap<V>>>;
-
-struct Shard<K, V> {
-    cells: ArcSwap<Cells<K, V>>,
-    writing: Mutex<()>,
-}
-
-impl<K, V> Shard<K, V> {
-    fn write(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+type Cells<K, V> = RedBlackTreeMapSync<K, Arc<ArcSwap<V>>>;
 
 struct Inner<K, V> {
-    shards: Vec<Shard<K, V>>,
-    hasher: RandomState,
+    cells: ArcSwap<Cells<K, V>>,
+    /// Orders those who change which keys there are.
+    growing: Mutex<()>,
     generation: Generation,
 }
 
@@ -48,87 +35,73 @@ impl<K, V> Clone for BoardMap<K, V> {
     }
 }
 
-impl<K: Ord + Hash + Clone, V> BoardMap<K, V> {
+impl<K: Ord + Clone, V> BoardMap<K, V> {
     /// An empty board of generation 0.
     pub fn new() -> Self {
-        let shard = |_| Shard { cells: ArcSwap::from_pointee(Cells::new()), writing: Mutex::new(()) };
-        Self(Arc::new(Inner {
-            shards: (0..SHARDS).map(shard).collect(),
-            hasher: RandomState::new(),
-            generation: Generation::default(),
-        }))
-    }
-
-    fn shard(&self, key: &K) -> &Shard<K, V> {
-        let index = self.0.hasher.hash_one(key) % SHARDS as u64;
-        &self.0.shards[usize::try_from(index).unwrap_or(0)]
+        let (cells, growing) = (ArcSwap::from_pointee(Cells::new_sync()), Mutex::new(()));
+        Self(Arc::new(Inner { cells, growing, generation: Generation::default() }))
     }
 
     /// Shows a value for a key, and returns the board's new generation. For the owner of the key alone.
     pub fn publish(&self, key: K, value: Arc<V>) -> u64 {
-        let shard = self.shard(&key);
-        let guard = shard.write();
-        let cells = shard.cells.load();
+        if let Some(cell) = self.0.cells.load().get(&key) {
+            cell.store(value);
+            return self.0.generation.advance();
+        }
+        let growing = self.0.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let cells = self.0.cells.load();
         match cells.get(&key) {
             Some(cell) => cell.store(value),
-            None => {
-                let mut grown = Cells::clone(&cells);
-                grown.insert(key, Arc::new(ArcSwap::new(value)));
-                shard.cells.store(Arc::new(grown));
-            }
+            None => self.0.cells.store(Arc::new(cells.insert(key, Arc::new(ArcSwap::new(value))))),
         }
-        drop(guard);
+        drop(growing);
         self.0.generation.advance()
     }
 
     /// Takes a key off. False, with no new generation, when it was not there.
     pub fn remove(&self, key: &K) -> bool {
-        let shard = self.shard(key);
-        let guard = shard.write();
-        let cells = shard.cells.load();
+        let growing = self.0.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let cells = self.0.cells.load();
         if !cells.contains_key(key) {
             return false;
         }
-        let mut shrunk = Cells::clone(&cells);
-        shrunk.remove(key);
-        shard.cells.store(Arc::new(shrunk));
-        drop(guard);
+        self.0.cells.store(Arc::new(cells.remove(key)));
+        drop(growing);
         self.0.generation.advance();
         true
     }
 
     /// The newest value of a key.
     pub fn get(&self, key: &K) -> Option<Arc<V>> {
-        self.shard(key).cells.load().get(key).map(|cell| cell.load_full())
+        self.0.cells.load().get(key).map(|cell| cell.load_full())
     }
 
     /// All values, sorted by key.
     pub fn list(&self) -> Vec<Arc<V>> {
-        let shards: Vec<Arc<Cells<K, V>>> = self.0.shards.iter().map(|shard| shard.cells.load_full()).collect();
-        let mut cells: Vec<(&K, &Arc<ArcSwap<V>>)> = shards.iter().flat_map(|cells| cells.iter()).collect();
-        cells.sort_by_key(|(key, _)| *key);
-        cells.into_iter().map(|(_, cell)| cell.load_full()).collect()
+        self.0.cells.load_full().values().map(|cell| cell.load_full()).collect()
+    }
+
+    /// The values of a range of keys that pass, sorted by key, at most so many.
+    pub fn some(&self, keys: impl RangeBounds<K>, passes: impl Fn(&V) -> bool, most: usize) -> Vec<Arc<V>> {
+        let cells = self.0.cells.load_full();
+        let values = cells.range(keys).map(|(_, cell)| cell.load_full());
+        values.filter(|value| passes(value)).take(most).collect()
     }
 
     /// All keys with their values, sorted by key.
     pub fn entries(&self) -> Vec<(K, Arc<V>)> {
-        let mut entries: Vec<(K, Arc<V>)> = Vec::new();
-        for shard in &self.0.shards {
-            let cells = shard.cells.load();
-            entries.extend(cells.iter().map(|(key, cell)| (key.clone(), cell.load_full())));
-        }
-        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-        entries
+        let cells = self.0.cells.load_full();
+        cells.iter().map(|(key, cell)| (key.clone(), cell.load_full())).collect()
     }
 
     /// Number of keys.
     pub fn len(&self) -> usize {
-        self.0.shards.iter().map(|shard| shard.cells.load().len()).sum()
+        self.0.cells.load().size()
     }
 
     /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
-        self.0.shards.iter().all(|shard| shard.cells.load().is_empty())
+        self.0.cells.load().is_empty()
     }
 
     /// Counts publications and removals.
@@ -143,7 +116,7 @@ impl<K: Ord + Hash + Clone, V> BoardMap<K, V> {
     }
 }
 
-impl<K: Ord + Hash + Clone, V> Default for BoardMap<K, V> {
+impl<K: Ord + Clone, V> Default for BoardMap<K, V> {
     fn default() -> Self {
         Self::new()
     }

@@ -7,6 +7,7 @@ use garrick_frame::{DoorClient, DoorError, LinkKind, TunnelTo};
 use garrick_model::{
     config::{self, Config, locate},
     doors, env_vars,
+    job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
 };
@@ -302,19 +303,19 @@ pub struct Daemon {
 impl Daemon {
     /// Asks and waits for the one answer. A refusal is an error.
     pub fn ask(&mut self, request: &CommandRequest) -> Answer<CommandReply> {
-        if let CommandRequest::ListJobs { jobs, after: None, most: None, hide } = request {
-            return self.list_jobs(jobs, *hide);
+        if let CommandRequest::ListJobs { jobs, which, after: None, most: None, hide } = request {
+            return self.list_jobs(jobs, which, *hide);
         }
         self.client.send(request)?;
         self.recv()
     }
 
     /// Page by page: a frame does not hold a hundred thousand jobs.
-    fn list_jobs(&mut self, selectors: &[JobSelector], hide: bool) -> Answer<CommandReply> {
+    fn list_jobs(&mut self, selectors: &[JobSelector], which: &JobQuery, hide: bool) -> Answer<CommandReply> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
-            let jobs = selectors.to_vec();
-            self.client.send(&CommandRequest::ListJobs { jobs, after, most: Some(JOBS_A_PAGE), hide })?;
+            let (jobs, which) = (selectors.to_vec(), which.clone());
+            self.client.send(&CommandRequest::ListJobs { jobs, which, after, most: Some(JOBS_A_PAGE), hide })?;
             match self.recv()? {
                 CommandReply::Jobs { jobs, more: true, .. } if !jobs.is_empty() => {
                     after = jobs.last().map(|view| view.id);

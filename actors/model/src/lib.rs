@@ -32,6 +32,7 @@ pub mod env_vars;
 pub mod gres;
 pub mod hostlist;
 pub mod ids;
+pub mod job_query;
 pub mod messages;
 pub mod node_sizes;
 pub mod outlook;

@@ -51,6 +51,11 @@ impl JobState {
     pub const fn works(self) -> bool {
         matches!(self, Self::Configuring | Self::Running | Self::Suspended)
     }
+
+    /// True while the job waits, runs or is being cleaned up: what `squeue` shows unasked.
+    pub const fn is_live(self) -> bool {
+        self.waits() || self.works() || matches!(self, Self::Completing)
+    }
 }
 
 /// State of a step.

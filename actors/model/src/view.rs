@@ -197,6 +197,13 @@ pub struct JobView {
     pub billing: Option<u64>,
 }
 
+impl JobView {
+    /// The state that a finished or finishing job ends in; its state otherwise.
+    pub fn base_state(&self) -> JobState {
+        if self.state == JobState::Completing { self.ending.unwrap_or(JobState::Completing) } else { self.state }
+    }
+}
+
 /// When a run was preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreemptTimes {

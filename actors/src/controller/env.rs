@@ -5,6 +5,7 @@ use super::{
     entering::{Entering, Entrant},
     event::ControllerEvent,
     ids::IdSource,
+    job_board::JobBoard,
     leftovers::{JobLeftovers, NodeCores},
     log::{ACCOUNTING, AppendError, Position},
     ports::{AgentLink, Ports},
@@ -66,7 +67,7 @@ use std::{
 #[derive(Clone, Debug, Default)]
 pub struct Boards {
     /// Jobs.
-    pub jobs: BoardMap<JobId, JobView>,
+    pub jobs: JobBoard,
     /// What step managers of running jobs counted: apart from the jobs' views, since it changes several times a second.
     pub steps: BoardMap<JobId, StepTally>,
     /// Nodes, by place in configuration order.

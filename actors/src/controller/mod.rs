@@ -81,6 +81,7 @@ pub mod event;
 pub mod front;
 mod gpu_counts;
 pub mod ids;
+pub mod job_board;
 mod labels;
 pub mod leftovers;
 pub mod log;

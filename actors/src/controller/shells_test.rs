@@ -18,6 +18,7 @@ use crate::{
 };
 use garrick_model::{
     ids::{JobId, RequestId},
+    job_query::JobQuery,
     messages::{
         command::{
             CancelRequest, CommandReply, CommandRequest, JobAction, JobMilestone, JobSelector, NodeChange,
@@ -189,7 +190,13 @@ fn jobs_of_hidden_partitions_are_left_out_where_that_is_asked() {
             rig.submitted(on(partitions)).await;
         }
         for (hide, wanted) in [(false, &[1, 2, 3][..]), (true, &[1, 3])] {
-            let list = CommandRequest::ListJobs { jobs: Vec::new(), after: None, most: None, hide };
+            let list = CommandRequest::ListJobs {
+                jobs: Vec::new(),
+                which: JobQuery::default(),
+                after: None,
+                most: None,
+                hide,
+            };
             let CommandReply::Jobs { jobs, .. } = rig.ask(1001, list).await else { panic!() };
             assert_eq!(jobs.iter().map(|view| view.id.0).collect::<Vec<_>>(), wanted);
         }
@@ -227,7 +234,13 @@ fn a_long_list_of_jobs_is_told_in_pages() {
         }
         let (mut told, mut after, mut pages) = (Vec::new(), None, 0);
         loop {
-            let page = CommandRequest::ListJobs { jobs: Vec::new(), after, most: Some(3), hide: false };
+            let page = CommandRequest::ListJobs {
+                jobs: Vec::new(),
+                which: JobQuery::default(),
+                after,
+                most: Some(3),
+                hide: false,
+            };
             let CommandReply::Jobs { jobs, more, .. } = rig.ask(1001, page).await else { panic!() };
             pages += 1;
             after = jobs.last().map(|view| view.id);
@@ -501,7 +514,13 @@ fn partitions_for_other_groups_and_their_jobs_are_not_shown_unasked() {
                 panic!()
             };
             assert_eq!(hidden.is_empty(), seen, "{uid}: {hidden:?}");
-            let list = |hide| CommandRequest::ListJobs { jobs: Vec::new(), after: None, most: None, hide };
+            let list = |hide| CommandRequest::ListJobs {
+                jobs: Vec::new(),
+                which: JobQuery::default(),
+                after: None,
+                most: None,
+                hide,
+            };
             for (hide, shown) in [(true, seen), (false, true)] {
                 let CommandReply::Jobs { jobs, .. } = rig.ask(uid, list(hide)).await else { panic!() };
                 assert_eq!(jobs.iter().any(|view| view.id == job), shown, "{uid} {hide}");

@@ -72,8 +72,8 @@ fn a_board_map_lists_the_newest_of_each_key_sorted_by_key() {
     assert_eq!((map.len(), map.get(&7).unwrap().as_str(), map.get(&30)), (3, "second 7", None));
 }
 
-/// A key whose copy waits, which holds up a publisher in the middle of copying a shard.
-struct Key(u32, Option<Arc<Mutex<Gate>>>);
+/// A key that a publisher is compared with and waits there, in the middle of adding its own.
+struct Key(u32, Option<Arc<Mutex<Option<Gate>>>>);
 
 struct Gate {
     reached: mpsc::Sender<()>,
@@ -95,24 +95,19 @@ impl PartialOrd for Key {
 }
 
 impl Ord for Key {
+    /// Whoever compares with a key that has a gate waits there, once.
     fn cmp(&self, other: &Self) -> Ordering {
+        if let Some(gate) = self.1.iter().chain(&other.1).find_map(|gate| gate.lock().unwrap().take()) {
+            gate.reached.send(()).unwrap();
+            gate.open.recv().unwrap();
+        }
         self.0.cmp(&other.0)
     }
 }
 
-impl std::hash::Hash for Key {
-    /// All in one shard.
-    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
-}
-
 impl Clone for Key {
     fn clone(&self) -> Self {
-        if let Some(gate) = &self.1 {
-            let gate = gate.lock().unwrap();
-            gate.reached.send(()).unwrap();
-            gate.open.recv().unwrap();
-        }
-        Self(self.0, None)
+        Self(self.0, self.1.clone())
     }
 }
 
@@ -121,14 +116,16 @@ fn readers_of_a_board_map_do_not_wait_for_its_publishers() {
     let (in_publish, publishing) = mpsc::channel();
     let (release, released) = mpsc::channel();
     let map: BoardMap<Key, u32> = BoardMap::new();
-    let gate = Gate { reached: in_publish, open: released };
-    map.publish(Key(1, Some(Arc::new(Mutex::new(gate)))), Arc::new(1));
+    let held = Gate { reached: in_publish, open: released };
+    let gate = Arc::new(Mutex::new(None));
+    map.publish(Key(1, Some(Arc::clone(&gate))), Arc::new(1));
+    *gate.lock().unwrap() = Some(held);
     let publisher = std::thread::spawn({
         let map = map.clone();
         move || map.publish(Key(2, None), Arc::new(2))
     });
     publishing.recv().unwrap();
-    assert_eq!(map.list(), [Arc::new(1)], "listed in the middle of a publication to the same shard");
+    assert_eq!(map.list(), [Arc::new(1)], "listed in the middle of a publication");
     assert_eq!(map.get(&Key(2, None)), None);
     release.send(()).unwrap();
     publisher.join().unwrap();

@@ -10,6 +10,7 @@ const HELP: &str = "Usage: garrick-records COMMAND [--jobs N]
 What durability and planning cost, on a real controller (needs root, and programs built with --release):
   rates     submissions a second, beside raw fdatasync and a disk in memory (50000 jobs)
   restart   a controller killed with so many jobs, until it answers for them (100000 jobs)
+  queries   commands with short answers beside so many jobs, and /bin/true (20000 jobs)
   planning  questions and submissions while plans over so many different jobs are made (10000 jobs)
   crowd     one user's single submissions beside another's so many at once (10000 jobs)
 ";
@@ -42,9 +43,10 @@ fn main() -> ExitCode {
     let outcome = match command {
         "rates" => records::rates(jobs.unwrap_or(50_000)),
         "restart" => records::restart(jobs.unwrap_or(100_000)),
+        "queries" => records::queries(jobs.unwrap_or(20_000)),
         "planning" => records::planning(jobs.unwrap_or(10_000)),
         "crowd" => records::crowd(jobs.unwrap_or(10_000)),
-        other => return misused(&format!("\"{other}\" is none of rates, restart, planning, crowd")),
+        other => return misused(&format!("\"{other}\" is none of rates, restart, queries, planning, crowd")),
     };
     match outcome.and_then(|found| print(&found)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@ use crate::minibatch::cluster::{ClusterError, beside, fresh_home, run, without_c
 use garrick_actors::{controller::event::ControllerEvent, job::state::JobEvent};
 use garrick_model::{
     config,
+    job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest},
     spec::JobSpec,
 };
@@ -76,18 +77,29 @@ impl Controller {
         &self.door
     }
 
+    /// One of Garrick's commands for this controller, or another program by its path.
+    pub fn command(&self, program: &str) -> Fallible<Command> {
+        if program.starts_with('/') {
+            return Ok(Command::new(program));
+        }
+        let link = self.home.join(program);
+        if !link.exists() {
+            symlink(beside("garrick")?, &link)?;
+        }
+        let mut command = Command::new(link);
+        without_cluster(&mut command).env("SLURM_CONF", self.home.join("slurm.conf"));
+        Ok(command)
+    }
+
     /// The job that `sbatch` submitted.
     pub fn spec(&self) -> &JobSpec {
         self.spec.as_ref().expect("the first job was submitted when it came up")
     }
 
     fn submit_first(&mut self) -> Fallible<()> {
-        let (sbatch, script) = (self.home.join("sbatch"), self.home.join("job.sh"));
-        symlink(beside("garrick")?, &sbatch)?;
+        let script = self.home.join("job.sh");
         fs::write(&script, "#!/bin/sh\n#SBATCH -n1 --mem=100 -t 10\nsrun hostname\n")?;
-        let mut command = Command::new(sbatch);
-        without_cluster(&mut command).arg(&script).env("SLURM_CONF", self.home.join("slurm.conf"));
-        run(&mut command)?;
+        run(self.command("sbatch")?.arg(&script))?;
         let mut reader = garrick_journal::Reader::open(&self.state.join("journal"))?;
         while let Some(record) = reader.next_record()? {
             if let ControllerEvent::Job { event, .. } = record.decode()?
@@ -154,7 +166,13 @@ impl Controller {
         let mut client = client(&self.door)?;
         let (mut count, mut after) = (0, None);
         loop {
-            client.send(&CommandRequest::ListJobs { jobs: Vec::new(), after, most: Some(PAGE), hide: false })?;
+            client.send(&CommandRequest::ListJobs {
+                jobs: Vec::new(),
+                which: JobQuery::default(),
+                after,
+                most: Some(PAGE),
+                hide: false,
+            })?;
             match client.recv()? {
                 CommandReply::Jobs { jobs, more, .. } => {
                     count += jobs.len();

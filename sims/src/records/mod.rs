@@ -8,9 +8,11 @@ mod controller;
 mod crowd;
 mod floor;
 mod planning;
+mod queries;
 
 pub use crowd::{ask, crowd};
 pub use planning::planning;
+pub use queries::queries;
 
 use crate::minibatch::figures::Findings;
 use controller::Controller;

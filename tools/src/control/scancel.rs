@@ -13,6 +13,7 @@ use crate::{
     render::words,
 };
 use garrick_model::{
+    job_query::JobQuery,
     messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
     signal::signal_number,
@@ -86,6 +87,13 @@ struct Filter {
 impl Filter {
     fn chooses(&self) -> bool {
         *self != Self::default()
+    }
+
+    /// All jobs that it takes and can be cancelled, and maybe others.
+    fn such(&self) -> JobQuery {
+        let one = |given: &Option<String>| given.iter().cloned().collect();
+        let (names, partitions, accounts) = (one(&self.name), one(&self.partition), one(&self.account));
+        JobQuery { users: self.uid.into_iter().collect(), names, partitions, accounts, ..JobQuery::live() }
     }
 
     fn takes(&self, job: &JobView) -> bool {
@@ -207,7 +215,9 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
     request.filter.nodes = named_nodes(&mut cluster, &request.filter.nodes)?;
     let arrays = request.steps.iter().any(|s| s.task.is_some());
     if request.filter.chooses() || request.interactive || arrays {
-        let jobs = list(&mut cluster)?;
+        // A task of an array is found after its end too.
+        let such = if arrays { JobQuery::default() } else { request.filter.such() };
+        let jobs = list(&mut cluster, such)?;
         let chosen = choose(&request, &jobs);
         if request.interactive {
             request.jobs = chosen.into_iter().filter(|(_, job)| confirmed(job)).map(|(s, _)| s).collect();
@@ -240,8 +250,8 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
     }
 }
 
-fn list(cluster: &mut Contact) -> Asked<Vec<Arc<JobView>>> {
-    match cluster.ask(&CommandRequest::list_jobs(Vec::new()))? {
+fn list(cluster: &mut Contact, such: JobQuery) -> Asked<Vec<Arc<JobView>>> {
+    match cluster.ask(&CommandRequest::list_such_jobs(such))? {
         CommandReply::Jobs { jobs, .. } => Ok(jobs),
         other => Err(cluster.unexpected(&other)),
     }
@@ -264,7 +274,7 @@ fn choose(request: &Request, jobs: &[Arc<JobView>]) -> Vec<(JobSelector, Arc<Job
             })
     };
     jobs.iter()
-        .filter(|j| words::is_live(j.state) && j.state != JobState::Completing)
+        .filter(|j| j.state.is_live() && j.state != JobState::Completing)
         .filter(|j| request.filter.takes(j) && named(j))
         // What waits of a heterogeneous job goes with its leader.
         .filter(|j| {

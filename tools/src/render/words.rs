@@ -57,17 +57,6 @@ pub fn parse_job_state(text: &str) -> Option<JobState> {
     }
 }
 
-/// True while the job waits, runs or is being cleaned up: what `squeue` shows unasked.
-pub fn is_live(state: JobState) -> bool {
-    state.waits()
-        || matches!(state, JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing)
-}
-
-/// The state that a finished or finishing job ends in; its state otherwise.
-pub fn base_state(job: &JobView) -> JobState {
-    if job.state == JobState::Completing { job.ending.unwrap_or(JobState::Completing) } else { job.state }
-}
-
 /// `RUNNING`, for a step.
 pub fn step_state(state: StepState) -> &'static str {
     match state {
@@ -178,7 +167,7 @@ mod tests {
         assert_eq!(parse_job_state("expediting"), Some(JobState::Expediting));
         assert_eq!(parse_job_state("rh"), Some(JobState::RequeueHold));
         assert_eq!(parse_job_state("requeue_hold"), Some(JobState::RequeueHold));
-        assert!(is_live(JobState::SpecialExit) && is_live(JobState::Expediting) && is_live(JobState::RequeueHold));
+        assert!(JobState::SpecialExit.is_live() && JobState::Expediting.is_live() && JobState::RequeueHold.is_live());
     }
 
     #[test]

@@ -13,7 +13,10 @@ use crate::{
     output::{self, Console},
     query::arguments::{self, Outcome, Table, option},
 };
-use garrick_model::messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector};
+use garrick_model::{
+    job_query::JobQuery,
+    messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},
+};
 use nix::sys::signal::Signal;
 use std::{
     ffi::OsString,
@@ -127,10 +130,10 @@ fn run_folders(cluster: &Cluster, home: &Home) -> Vec<PathBuf> {
 /// Cancels what runs, then asks the controller to end itself and every node daemon.
 fn ask(cluster: &Cluster) -> Result<(), ClusterError> {
     let mut daemon = cluster.connect("garrick")?;
-    if let CommandReply::Jobs { jobs, .. } = daemon.ask(&CommandRequest::list_jobs(Vec::new()))? {
+    if let CommandReply::Jobs { jobs, .. } = daemon.ask(&CommandRequest::list_such_jobs(JobQuery::live()))? {
         let running: Vec<JobSelector> = jobs
             .iter()
-            .filter(|j| j.allocation.is_some() && crate::render::words::is_live(j.state))
+            .filter(|j| j.allocation.is_some())
             .map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None })
             .collect();
         if !running.is_empty() {

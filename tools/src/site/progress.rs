@@ -102,7 +102,7 @@ pub fn line(job: &JobView, counts: StepCounts, now: Timestamp) -> String {
         text.push_str(&format!(" ({})", words::reason(&job.reason)));
     }
     let since = job.start_time.filter(|_| !job.state.waits()).unwrap_or(job.submit_time);
-    let until = if words::is_live(job.state) { now } else { job.end_time.unwrap_or(now) };
+    let until = if job.state.is_live() { now } else { job.end_time.unwrap_or(now) };
     text.push_str(&format!(" {}", short_duration(until.since(since).as_secs())));
     if counts != StepCounts::default() {
         text.push_str(&format!("  steps: {}", words::step_counts(&counts)));

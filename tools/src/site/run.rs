@@ -269,7 +269,7 @@ impl<'a> Stay<'a> {
                 watched = self.watch().ok();
             }
             self.pass_output_on()?;
-            if over || self.view.as_ref().is_some_and(|v| !words::is_live(v.state)) {
+            if over || self.view.as_ref().is_some_and(|v| !v.state.is_live()) {
                 return self.over();
             }
             self.show();

@@ -7,6 +7,7 @@ use crate::{
     bounded,
     config::{LogChange, LogLevel},
     ids::{ArrayTask, JobId, RequestId, Sluid},
+    job_query::JobQuery,
     messages::{
         priority::{JobPriority, PriorityWeights},
         records::RecordsPlace,
@@ -98,6 +99,9 @@ pub enum CommandRequest {
     ListJobs {
         /// Only these (an array's id means its record and its tasks); empty: all.
         jobs: Vec<JobSelector>,
+        /// And of those these.
+        #[serde(default)]
+        which: JobQuery,
         /// Only those with greater ids: the next page of a long answer.
         #[serde(default)]
         after: Option<JobId>,
@@ -285,9 +289,14 @@ pub enum CommandRequest {
 }
 
 impl CommandRequest {
-    /// All jobs, or the named ones, in one answer.
-    pub const fn list_jobs(jobs: Vec<JobSelector>) -> Self {
-        Self::ListJobs { jobs, after: None, most: None, hide: false }
+    /// The named jobs, in one answer.
+    pub fn list_jobs(jobs: Vec<JobSelector>) -> Self {
+        Self::ListJobs { jobs, which: JobQuery::default(), after: None, most: None, hide: false }
+    }
+
+    /// Jobs that are such, in one answer.
+    pub const fn list_such_jobs(which: JobQuery) -> Self {
+        Self::ListJobs { jobs: Vec::new(), which, after: None, most: None, hide: false }
     }
 
     /// What in it names jobs by their runs: each run, and where its job's id goes.

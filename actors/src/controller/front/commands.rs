@@ -17,6 +17,7 @@ use crate::{
 use garrick_model::{
     config::function,
     ids::JobId,
+    job_query::JobQuery,
     messages::{
         command::{CancelRequest, JobAction, JobFilter, JobSelector, NodeChange, NodeStateChange},
         node::{ControllerToNode, SignalScope},
@@ -178,9 +179,9 @@ impl FrontCore {
     /// Jobs that are not over and match. Users who name nobody mean themselves.
     fn matching(&self, filter: &Filter<'_>, by: Authority) -> Vec<Arc<JobView>> {
         let uid = if by.admin { None } else { filter.given.uid.or(Some(by.uid)) };
-        let jobs = self.sight.boards().jobs.list();
-        let meant = |view: &JobView| uid.is_none_or(|uid| uid == view.uid) && filter.takes(view);
-        jobs.into_iter().filter(|view| (view.state.waits() || view.state.works()) && meant(view)).collect()
+        let such = JobQuery { users: uid.into_iter().collect(), ..JobQuery::live() };
+        let can_end = |view: &JobView| view.state.waits() || view.state.works();
+        self.sight.boards().jobs.such(&such, None, usize::MAX, |view| can_end(view) && filter.takes(view))
     }
 
     fn signal_steps(

@@ -14,6 +14,7 @@ use crate::{
 };
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
+    job_query::JobQuery,
     messages::{
         command::{CommandReply, JobMilestone, JobSelector},
         node::ControllerToNode,
@@ -41,13 +42,13 @@ fn count_steps(view: &mut Arc<JobView>, tally: StepTally) {
 }
 
 /// All partitions that it may run in, or the one that it runs in, are hidden.
-fn is_hidden(view: &JobView, hidden: &BTreeSet<&str>) -> bool {
+fn is_hidden(view: &JobView, hidden: &[String]) -> bool {
     if hidden.is_empty() {
         return false;
     }
     match &view.allocation {
-        Some(allocation) => hidden.contains(allocation.partition.as_str()),
-        None => view.partitions.iter().all(|name| hidden.contains(name.as_str())),
+        Some(allocation) => hidden.contains(&allocation.partition),
+        None => view.partitions.iter().all(|name| hidden.contains(name)),
     }
 }
 
@@ -69,12 +70,17 @@ impl FrontCore {
         by: Authority,
         at: Timestamp,
         selectors: &[JobSelector],
-        after: Option<JobId>,
-        most: Option<u32>,
+        which: &JobQuery,
+        (after, most): (Option<JobId>, Option<u32>),
         hide: bool,
     ) -> Reply {
+        let most = most.map_or(usize::MAX, |most| most as usize);
+        let mut hidden = Vec::new();
+        if hide {
+            hidden = self.hidden_from(by, &self.sight.boards().partitions.list());
+        }
         let mut jobs: Vec<Arc<JobView>> = if selectors.is_empty() {
-            self.sight.boards().jobs.list()
+            self.sight.boards().jobs.such(which, after, most.saturating_add(1), |view| !is_hidden(view, &hidden))
         } else {
             let mut selection = self.selection();
             let mut found: BTreeMap<JobId, Arc<JobView>> = BTreeMap::new();
@@ -85,18 +91,11 @@ impl FrontCore {
             if found.is_empty() {
                 return Err(Refusal::InvalidJobId);
             }
-            found.into_values().collect()
+            let shown = |view: &Arc<JobView>| {
+                after.is_none_or(|after| view.id > after) && which.takes(view) && !is_hidden(view, &hidden)
+            };
+            found.into_values().filter(shown).collect()
         };
-        if let Some(after) = after {
-            jobs.drain(..jobs.partition_point(|view| view.id <= after));
-        }
-        if hide {
-            let partitions = self.sight.boards().partitions.list();
-            let hidden = self.hidden_from(by, &partitions);
-            let hidden: BTreeSet<&str> = hidden.iter().map(String::as_str).collect();
-            jobs.retain(|view| !is_hidden(view, &hidden));
-        }
-        let most = most.map_or(usize::MAX, |most| most as usize);
         let more = jobs.len() > most;
         jobs.truncate(most);
         for view in &mut jobs {
@@ -162,7 +161,8 @@ impl FrontCore {
 
     pub(super) fn list_steps(&mut self, turn: &mut Turn<'_>, request: u64, job: Option<JobId>, ended: bool) -> Reply {
         let views = match job {
-            None => self.sight.boards().jobs.list(),
+            None if ended => self.sight.boards().jobs.list(),
+            None => self.sight.boards().jobs.live(),
             Some(job) => self.selection().find(&job.into())?,
         };
         if job.is_some() && views.is_empty() {
@@ -193,11 +193,9 @@ impl FrontCore {
         by: Authority,
         (job, run, task): (JobId, Option<Sluid>, Option<ArrayTask>),
     ) -> Reply {
-        let of =
-            |meant: &dyn Fn(&JobView) -> bool| self.sight.boards().jobs.list().into_iter().find(|view| meant(view));
         let view = match (run, task) {
-            (Some(run), _) if job == JobId::OF_A_RUN => of(&|view| view.sluid == run),
-            (None, Some(task)) if job == JobId::OF_A_RUN => of(&|view| view.array_task == Some(task)),
+            (Some(run), _) if job == JobId::OF_A_RUN => self.sight.boards().jobs.run(run),
+            (None, Some(task)) if job == JobId::OF_A_RUN => self.sight.boards().jobs.task(task),
             _ => self.sight.boards().jobs.get(&job),
         };
         if view.as_ref().is_some_and(|view| !by.admin && by.uid != view.uid) {

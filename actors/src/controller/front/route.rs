@@ -52,7 +52,9 @@ impl FrontCore {
                 turn.run(FrontErrand::Watch { request, job });
                 Ok(None)
             }
-            CommandRequest::ListJobs { jobs, after, most, hide } => self.list_jobs(by, now, &jobs, after, most, hide),
+            CommandRequest::ListJobs { jobs, which, after, most, hide } => {
+                self.list_jobs(by, now, &jobs, &which, (after, most), hide)
+            }
             CommandRequest::ListNodes => Ok(Some(CommandReply::Nodes { nodes: self.nodes_shown(now), at: now })),
             CommandRequest::ListPartitions => {
                 let (partitions, nodes) = (self.sight.boards().partitions.list(), self.nodes_shown(now));

@@ -2,18 +2,14 @@
 //! one small request cannot keep the front from everybody else: ranges stay ranges, and all jobs are looked through once.
 
 use super::core::FrontCore;
-use crate::job::messages::Authority;
+use crate::{controller::job_board::JobBoard, job::messages::Authority};
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
     messages::command::JobSelector,
     refusal::Refusal,
     view::JobView,
 };
-use garrick_runtime::BoardMap;
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 /// A request may name so many jobs and tasks, and each job that is known [`TIMES`] times beside. As many as a long command
 /// line has; each costs a change some ten microseconds.
@@ -28,18 +24,16 @@ pub(super) type Named = (JobSelector, Vec<Arc<JobView>>);
 
 /// Jobs that one request names.
 pub(super) struct Selection {
-    jobs: BoardMap<JobId, JobView>,
-    /// Tasks with a record of their own by their array's id, once they were asked for.
-    tasks: Option<HashMap<JobId, BTreeMap<u32, Arc<JobView>>>>,
+    jobs: JobBoard,
     most: u64,
     spent: u64,
 }
 
 impl Selection {
-    pub(super) fn new(jobs: &BoardMap<JobId, JobView>) -> Self {
+    pub(super) fn new(jobs: &JobBoard) -> Self {
         let known = u64::try_from(jobs.len()).unwrap_or(u64::MAX);
         let most = MOST_NAMED.saturating_add(known.saturating_mul(TIMES));
-        Self { jobs: jobs.clone(), tasks: None, most, spent: 0 }
+        Self { jobs: jobs.clone(), most, spent: 0 }
     }
 
     /// Counts work. An error once the request has had its share.
@@ -54,33 +48,16 @@ impl Selection {
         Err(Refusal::TooLarge(said))
     }
 
-    fn tasks_of(&mut self, array: JobId) -> Option<&BTreeMap<u32, Arc<JobView>>> {
-        let tasks = self.tasks.get_or_insert_with(|| {
-            let mut tasks: HashMap<JobId, BTreeMap<u32, Arc<JobView>>> = HashMap::new();
-            for view in self.jobs.list() {
-                if let Some(task) = view.array_task {
-                    tasks.entry(task.array_job).or_default().insert(task.index, view);
-                }
-            }
-            tasks
-        });
-        tasks.get(&array)
-    }
-
     /// A task with a record of its own.
-    pub(super) fn task(&mut self, task: ArrayTask) -> Option<Arc<JobView>> {
-        self.tasks_of(task.array_job)?.get(&task.index).cloned()
+    pub(super) fn task(&self, task: ArrayTask) -> Option<Arc<JobView>> {
+        self.jobs.task(task)
     }
 
     /// Puts the ids of the jobs whose newest runs these are where they go. One that nobody has stays without: no job has it.
     /// Runs before are not there any more: whoever names one does not mean the next.
-    pub(super) fn look_up(&mut self, runs: Vec<(Sluid, &mut JobId)>) {
-        if runs.is_empty() {
-            return;
-        }
-        let jobs: HashMap<Sluid, JobId> = self.jobs.list().into_iter().map(|view| (view.sluid, view.id)).collect();
+    pub(super) fn look_up(&self, runs: Vec<(Sluid, &mut JobId)>) {
         for (run, job) in runs {
-            *job = jobs.get(&run).copied().unwrap_or(JobId::OF_A_RUN);
+            *job = self.jobs.run(run).map_or(JobId::OF_A_RUN, |view| view.id);
         }
     }
 
@@ -129,17 +106,12 @@ impl Selection {
         if is_plain {
             return Ok(found);
         }
-        if let Some(tasks) = self.tasks_of(selector.job) {
-            match &selector.tasks {
-                None => found.extend(tasks.values().cloned()),
-                Some(ranges) => {
-                    let within = ranges.iter().filter(|(first, last, _)| first <= last);
-                    let within = within.flat_map(|&(first, last, _)| tasks.range(first..=last));
-                    found.extend(
-                        within.filter(|(index, _)| selector.has_task(**index)).map(|(_, view)| Arc::clone(view)),
-                    );
-                }
-            }
+        let all = [(0, u32::MAX, 1)];
+        let ranges = selector.tasks.as_deref().unwrap_or(&all).iter().filter(|(first, last, _)| first <= last);
+        for &(first, last, _) in ranges {
+            let tasks = self.jobs.tasks(selector.job, first, last);
+            let index = |view: &JobView| view.array_task.map_or(0, |task| task.index);
+            found.extend(tasks.into_iter().filter(|view| selector.tasks.is_none() || selector.has_task(index(view))));
         }
         Ok(found)
     }
@@ -183,8 +155,8 @@ mod tests {
     use crate::scheduler::fixtures::{array, job, spec};
     use garrick_model::spec::{ArraySpec, JobSpec};
 
-    fn board() -> BoardMap<JobId, JobView> {
-        let board = BoardMap::default();
+    fn board() -> JobBoard {
+        let board = JobBoard::default();
         let of_array = || JobSpec { array: Some(array(0, 9, None)), ..spec() };
         let pending = ArraySpec { ranges: vec![(5, 9, 1)], limit: None };
         board.publish(JobId(1), Arc::new(job(1, spec())));

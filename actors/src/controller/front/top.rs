@@ -9,6 +9,7 @@ use super::{
 use crate::job::messages::{Authority, JobCommand};
 use garrick_model::{
     ids::JobId,
+    job_query::JobQuery,
     messages::command::{JobChange, JobSelector},
     refusal::Refusal,
     time::Timestamp,
@@ -82,7 +83,9 @@ impl FrontCore {
                     && view.state.waits()
                     && view.priority > 0
             };
-            let queue = self.sight.boards().jobs.list().into_iter().filter(|view| alike(view)).map(|view| Queued {
+            let such = JobQuery { users: vec![first.uid], ..JobQuery::live() };
+            let queue = self.sight.boards().jobs.such(&such, None, usize::MAX, alike);
+            let queue = queue.into_iter().map(|view| Queued {
                 job: view.id,
                 priority: view.priority,
                 nice: view.spec.nice,

@@ -3,6 +3,7 @@
 use super::{Session, full_word, too_few, too_many};
 use crate::query::{asking::AskError, choices, runs};
 use garrick_model::{
+    job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobAction, JobSelector},
     spec::ArraySpec,
 };
@@ -14,13 +15,13 @@ fn named(session: &mut Session, words: &[String]) -> Result<Vec<JobSelector>, i3
     for word in words {
         match word.split_once('=') {
             Some((key, name)) if key.eq_ignore_ascii_case("jobname") || key.eq_ignore_ascii_case("name") => {
-                let found = session.cluster().and_then(|c| match c.ask(&CommandRequest::list_jobs(Vec::new()))? {
+                let such = JobQuery { names: vec![name.to_owned()], ..JobQuery::live() };
+                let found = session.cluster().and_then(|c| match c.ask(&CommandRequest::list_such_jobs(such))? {
                     CommandReply::Jobs { jobs, .. } => Ok(jobs),
                     other => Err(c.unexpected(&other)),
                 });
                 let found = found.map_err(|e| session.failed("slurm_load_jobs", &e))?;
-                let live = found.iter().filter(|j| j.spec.name == name && crate::render::words::is_live(j.state));
-                jobs.extend(live.map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None }));
+                jobs.extend(found.iter().map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None }));
                 if jobs.is_empty() {
                     return Err(session.plain_error(format_args!("Job name {name} not found")));
                 }

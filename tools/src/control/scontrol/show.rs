@@ -4,12 +4,12 @@ use super::{Session, full_word, licenses, reservations, too_few, too_many, topol
 use crate::{
     cluster::Cluster,
     query::{
-        asking::{self, Asked},
+        asking::{self, AskError, Asked},
         choices,
         records::views,
         runs, sinfo,
         squeue::{
-            rows::{Arrays, Choice, JobRow, States},
+            rows::{Arrays, Choice, JobRow},
             task_list_limit,
         },
         steps::{Alike, StepLine, all_of, is_of_job, of_own_job},
@@ -164,11 +164,15 @@ fn daemons(session: &Session) -> i32 {
     session.print(|out| writeln!(out, "{}", names.join(" ")))
 }
 
-fn load_jobs(session: &mut Session) -> Asked<Vec<Arc<JobView>>> {
+/// The named ones, with all tasks of their arrays; all when nobody is named. None that is known: an empty list.
+fn load_jobs(session: &mut Session, named: &[JobSelector]) -> Asked<Vec<Arc<JobView>>> {
     let cluster = session.cluster()?;
-    match cluster.ask(&CommandRequest::list_jobs(Vec::new()))? {
-        CommandReply::Jobs { jobs, .. } => Ok(jobs),
-        other => Err(cluster.unexpected(&other)),
+    let whole = named.iter().map(|named| JobSelector { tasks: None, ..named.clone() });
+    match cluster.ask(&CommandRequest::list_jobs(whole.collect())) {
+        Ok(CommandReply::Jobs { jobs, .. }) => Ok(jobs),
+        Ok(other) => Err(cluster.unexpected(&other)),
+        Err(AskError::Refused(Refusal::InvalidJobId)) => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 
@@ -180,12 +184,12 @@ fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
     if let Err(unknown) = runs::find(&session.console, &mut named, &mut []) {
         return session.failed("slurm_load_jobs", &unknown.error);
     }
-    let all = match load_jobs(session) {
+    let all = match load_jobs(session, &named) {
         Ok(all) => all,
         Err(error) => return session.failed("slurm_load_jobs", &error),
     };
     let clock = Clock::system();
-    let choice = Choice { jobs: named, states: States::All, ..Choice::default() };
+    let choice = Choice { jobs: named, ..Choice::default() };
     let mut rows = JobRow::list(&all, Arrays::Folded);
     rows.retain(|row| choice.takes(row));
     rows.sort_by_key(|row| row.job.id);
@@ -354,12 +358,13 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
 type StepsAndJobs = (Vec<StepView>, Vec<Arc<JobView>>);
 
 fn load_steps(session: &mut Session, step: Option<&StepsSelector>, job: Option<&JobSelector>) -> Asked<StepsAndJobs> {
-    let jobs = load_jobs(session)?;
     let of = match (step, job) {
         (Some(s), _) if s.task.is_none() => Some(s.job),
         (_, Some(j)) if j.tasks.is_none() => Some(j.job),
         _ => None,
     };
+    let named = of.map(JobSelector::from);
+    let jobs = load_jobs(session, named.as_slice())?;
     let cluster = session.cluster()?;
     match cluster.ask(&CommandRequest::ListSteps { job: of, ended: false }) {
         Ok(CommandReply::Steps { steps, left_out, missing }) => {
@@ -375,7 +380,7 @@ fn load_steps(session: &mut Session, step: Option<&StepsSelector>, job: Option<&
         }
         Ok(other) => Err(cluster.unexpected(&other)),
         // A job that is over or unknown has no steps to show.
-        Err(asking::AskError::Refused(refusal)) if refusal != Refusal::ControllerUnreachable => Ok((Vec::new(), jobs)),
+        Err(AskError::Refused(refusal)) if refusal != Refusal::ControllerUnreachable => Ok((Vec::new(), jobs)),
         Err(error) => Err(error),
     }
 }

@@ -16,7 +16,7 @@ mod transcript_test;
 
 use super::{
     arguments::{self, Outcome},
-    asking::{Asked, Contact, Tell as _, resolve_nodes},
+    asking::{AskError, Asked, Contact, Tell as _, resolve_nodes},
     choices,
     records::views::complete,
     runs,
@@ -36,6 +36,7 @@ use fields::Field;
 use garrick_model::{
     env_vars,
     ids::JobId,
+    job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
     step_selector::StepsSelector,
@@ -76,8 +77,8 @@ pub fn main(args: Vec<OsString>) -> i32 {
     if let Err(unknown) = runs::find(&console, &mut request.choice.jobs, steps) {
         return unknown.error.tell("slurm_load_jobs", &console);
     }
-    if !request.choice.nodes.is_empty() {
-        match known_nodes(&mut request.choice.nodes, &console) {
+    if !request.choice.such.nodes.is_empty() {
+        match known_nodes(&mut request.choice.such.nodes, &console) {
             Ok(None) => {}
             Ok(Some(unknown)) => {
                 console.error(format_args!("Invalid node name {unknown}"));
@@ -180,16 +181,18 @@ fn steps(request: &Request, named: &[StepsSelector], console: &Console) -> i32 {
 }
 
 fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>>> {
-    // One id that is unknown is an error; in a list it is passed over. A task that an array has not is no error.
-    let only = match request.choice.jobs.as_slice() {
-        [one] => vec![JobSelector { tasks: None, ..one.clone() }],
-        _ => Vec::new(),
-    };
-    let named = !only.is_empty();
-    match cluster.ask(&CommandRequest::ListJobs { jobs: only, after: None, most: None, hide: !request.hidden })? {
-        CommandReply::Jobs { jobs, .. } if jobs.is_empty() && named => Err(Refusal::InvalidJobId.into()),
-        CommandReply::Jobs { jobs, .. } => Ok(jobs),
-        other => Err(cluster.unexpected(&other)),
+    // A task that an array has not is no error.
+    let jobs: Vec<JobSelector> =
+        request.choice.jobs.iter().map(|named| JobSelector { tasks: None, ..named.clone() }).collect();
+    // One id that is unknown is an error; in a list it is passed over.
+    let is_list = jobs.len() > 1;
+    // `-v` says how many records there are.
+    let which = if request.verbose { JobQuery::default() } else { request.choice.such.clone() };
+    match cluster.ask(&CommandRequest::ListJobs { jobs, which, after: None, most: None, hide: !request.hidden }) {
+        Ok(CommandReply::Jobs { jobs, .. }) => Ok(jobs),
+        Ok(other) => Err(cluster.unexpected(&other)),
+        Err(AskError::Refused(Refusal::InvalidJobId)) if is_list => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 
@@ -245,7 +248,7 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         }
         _ => None,
     };
-    let ended = request.choice.states.has_ended_steps();
+    let ended = rows::has_ended_steps(&request.choice.such.states);
     let mut steps = match cluster.ask(&CommandRequest::ListSteps { job: only, ended })? {
         CommandReply::Steps { steps, missing, left_out } => {
             for manager in missing {
@@ -259,7 +262,13 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         }
         other => return Err(cluster.unexpected(&other)),
     };
-    let jobs = match cluster.ask(&CommandRequest::list_jobs(Vec::new()))? {
+    let of_jobs = match only {
+        Some(job) => CommandRequest::list_jobs(vec![job.into()]),
+        // Steps of a job that is over are over.
+        None if ended => CommandRequest::list_jobs(Vec::new()),
+        None => CommandRequest::list_such_jobs(JobQuery::live()),
+    };
+    let jobs = match cluster.ask(&of_jobs)? {
         CommandReply::Jobs { jobs, .. } => jobs,
         other => return Err(cluster.unexpected(&other)),
     };

@@ -2,7 +2,7 @@
 
 use super::{
     fields::{self, Entry},
-    rows::{Arrays, Choice, SortKey, States},
+    rows::{Arrays, Choice, SortKey},
 };
 use crate::{
     options::table::Arg,
@@ -15,7 +15,10 @@ use crate::{
         words,
     },
 };
-use garrick_model::step_selector::StepsSelector;
+use garrick_model::{
+    job_query::{JobQuery, JobStates},
+    step_selector::StepsSelector,
+};
 use std::time::Duration;
 
 /// Options of `squeue`.
@@ -157,23 +160,25 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
     let list = |long: &str, variable: &str| choices::words(&text(long, variable).unwrap_or_default());
     let states = match text("states", "SQUEUE_STATES") {
         Some(text) => states(&text)?,
-        None if start => States::Only(vec![garrick_model::state::JobState::Pending]),
-        None => States::Live,
+        None if start => JobStates::Only(vec![garrick_model::state::JobState::Pending]),
+        None => JobStates::Live,
     };
     let choice = Choice {
         jobs: choices::jobs(&arguments.value("jobs").unwrap_or_default())?,
-        users,
-        partitions: list("partition", "SQUEUE_PARTITION"),
-        names: list("name", "SQUEUE_NAMES"),
-        accounts: list("account", "SQUEUE_ACCOUNT"),
-        qos: list("qos", "SQUEUE_QOS"),
-        licenses: list("licenses", "SQUEUE_LICENSES"),
-        reservations: choices::words(&arguments.value("reservation").unwrap_or_default()),
-        nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default())?,
-        states,
+        such: JobQuery {
+            users,
+            partitions: list("partition", "SQUEUE_PARTITION"),
+            names: list("name", "SQUEUE_NAMES"),
+            accounts: list("account", "SQUEUE_ACCOUNT"),
+            qos: list("qos", "SQUEUE_QOS"),
+            licenses: list("licenses", "SQUEUE_LICENSES"),
+            reservations: choices::words(&arguments.value("reservation").unwrap_or_default()),
+            nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default())?,
+            states,
+        },
     };
     // What is asked for by name is shown.
-    let named = !choice.jobs.is_empty() || !choice.partitions.is_empty();
+    let named = !choice.jobs.is_empty() || !choice.such.partitions.is_empty();
     let default_sort = if steps {
         "P,i"
     } else if start {
@@ -240,15 +245,15 @@ fn layout(
     }
 }
 
-fn states(text: &str) -> Result<States, RequestError> {
+fn states(text: &str) -> Result<JobStates, RequestError> {
     let mut states = Vec::new();
     for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
         if word.eq_ignore_ascii_case("all") {
-            return Ok(States::All);
+            return Ok(JobStates::All);
         }
         states.push(words::parse_job_state(word).ok_or_else(|| RequestError::State(word.to_owned()))?);
     }
-    Ok(States::Only(states))
+    Ok(JobStates::Only(states))
 }
 
 fn sort(table: &'static [Entry], text: &str) -> Result<Vec<SortKey>, RequestError> {

@@ -8,9 +8,9 @@ use crate::{
 };
 use garrick_model::{
     ids::JobId,
+    job_query::{JobQuery, JobStates},
     messages::command::JobSelector,
     spec::ArraySpec,
-    spec_text::licenses::LicenseRequest,
     state::JobState,
     time::Timestamp,
     view::{JobView, NodeView, StepView},
@@ -119,107 +119,30 @@ impl JobRow {
     }
 }
 
-/// States to show.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum States {
-    /// Those of jobs that wait, run or are being cleaned up.
-    #[default]
-    Live,
-    /// `all`
-    All,
-    /// The named ones.
-    Only(Vec<JobState>),
-}
-
-/// Which jobs are shown. Empty lists choose nothing out.
+/// Which jobs are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// `-j`
+    /// `-j`; empty: all.
     pub jobs: Vec<JobSelector>,
-    /// `-u`, `--me`
-    pub users: Vec<u32>,
-    /// `-p`
-    pub partitions: Vec<String>,
-    /// `-n`
-    pub names: Vec<String>,
-    /// `-A`
-    pub accounts: Vec<String>,
-    /// `-q`
-    pub qos: Vec<String>,
-    /// `-L`
-    pub licenses: Vec<String>,
-    /// `-R`
-    pub reservations: Vec<String>,
-    /// `-w`
-    pub nodes: Vec<String>,
-    /// `-t`
-    pub states: States,
+    /// By what they are.
+    pub such: JobQuery,
 }
 
-impl States {
-    /// Steps that are over may be shown.
-    pub fn has_ended_steps(&self) -> bool {
-        match self {
-            Self::Live => false,
-            Self::All => true,
-            Self::Only(states) => states.iter().any(|s| !matches!(s, JobState::Pending | JobState::Running)),
-        }
+/// Steps that are over may be shown.
+pub fn has_ended_steps(states: &JobStates) -> bool {
+    match states {
+        JobStates::Live => false,
+        JobStates::All => true,
+        JobStates::Only(states) => states.iter().any(|s| !matches!(s, JobState::Pending | JobState::Running)),
     }
 }
 
 impl Choice {
     /// Whether that row is shown.
     pub fn takes(&self, row: &JobRow) -> bool {
-        let job = &row.job;
-        let listed = |list: &[String], value: &str| list.is_empty() || list.iter().any(|v| v == value);
-        self.named(row)
-            && (self.users.is_empty() || self.users.contains(&job.uid))
-            && (self.partitions.is_empty()
-                || row
-                    .partition
-                    .as_ref()
-                    .map_or(job.partitions.as_slice(), std::slice::from_ref)
-                    .iter()
-                    .any(|p| self.partitions.contains(p)))
-            && (self.reservations.is_empty() || self.in_reservations(job))
-            && listed(&self.names, &job.spec.name)
-            && listed(&self.accounts, job.spec.account.as_deref().unwrap_or(""))
-            && listed(&self.qos, job.spec.qos.as_deref().unwrap_or(""))
-            && (self.licenses.is_empty() || self.with_licenses(job))
-            && (self.nodes.is_empty() || self.on_nodes(job))
-            && match &self.states {
-                States::Live => words::is_live(job.state),
-                States::All => true,
-                States::Only(states) => {
-                    states.contains(&job.state)
-                        || (job.state.waits() && states.contains(&JobState::Pending))
-                        || (job.state == JobState::Completing && states.contains(&words::base_state(job)))
-                }
-            }
-    }
-
-    fn with_licenses(&self, job: &JobView) -> bool {
-        let asked = job.spec.licenses.as_deref().and_then(|text| text.parse::<LicenseRequest>().ok());
-        let named = |name: &String| {
-            asked.iter().flat_map(|request| &request.alternatives).any(|licenses| licenses.count(name) > 0)
-        };
-        self.licenses.iter().any(named)
-    }
-
-    fn in_reservations(&self, job: &JobView) -> bool {
-        let own = job.allocation.as_ref().filter(|_| !job.state.waits()).map(|a| &a.reservation);
-        match own {
-            Some(one) => one.as_ref().is_some_and(|name| self.reservations.contains(name)),
-            None => job.spec.reservations.iter().any(|name| self.reservations.contains(name)),
-        }
-    }
-
-    fn on_nodes(&self, job: &JobView) -> bool {
-        let Some(allocation) = &job.allocation else { return false };
-        match job.state {
-            JobState::Completing => job.completing_nodes.iter().any(|n| self.nodes.contains(n)),
-            _ => allocation.nodes.iter().any(|n| self.nodes.contains(&n.name)),
-        }
+        let of_partition =
+            row.partition.as_ref().is_none_or(|p| self.such.partitions.is_empty() || self.such.partitions.contains(p));
+        self.named(row) && of_partition && self.such.takes(&row.job)
     }
 
     fn named(&self, row: &JobRow) -> bool {
@@ -243,12 +166,12 @@ impl Choice {
     /// Whether a step of that job is shown.
     pub fn takes_step(&self, step: &StepView, job: Option<&JobView>) -> bool {
         (self.jobs.is_empty() || self.jobs.iter().any(|wanted| is_of_job(step, job, wanted)))
-            && (self.users.is_empty() || self.users.contains(&step.uid))
-            && (self.partitions.is_empty() || self.partitions.contains(&step.partition))
-            && match &self.states {
-                States::Live => !step.state.is_over(),
-                States::All => true,
-                States::Only(states) => states.iter().any(|s| words::job_state(*s) == words::step_state(step.state)),
+            && (self.such.users.is_empty() || self.such.users.contains(&step.uid))
+            && (self.such.partitions.is_empty() || self.such.partitions.contains(&step.partition))
+            && match &self.such.states {
+                JobStates::Live => !step.state.is_over(),
+                JobStates::All => true,
+                JobStates::Only(states) => states.iter().any(|s| words::job_state(*s) == words::step_state(step.state)),
             }
     }
 }

@@ -1,0 +1,89 @@
+//! What a question costs whatever the controller remembers: commands whose answers have ten lines at most, beside `/bin/true`
+//! started in the same way, with few jobs, with many that wait, and with as many that were cancelled.
+
+use super::{Fallible, client, controller::Controller, submit, submit_together};
+use crate::minibatch::{cluster::run, figures::Findings};
+use garrick_model::{
+    job_query::JobQuery,
+    messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},
+    spec::JobSpec,
+};
+use std::time::Instant;
+
+/// Runs of each command.
+const ROUNDS: usize = 40;
+/// Name of the few jobs that are asked for.
+const NAMED: &str = "few";
+const FEW: usize = 10;
+
+/// Each command in milliseconds, medians.
+fn times(controller: &Controller, commands: &[Vec<String>]) -> Fallible<Vec<f64>> {
+    let mut all = vec![Vec::with_capacity(ROUNDS); commands.len()];
+    // In turns, so that what else this machine does meets all of them.
+    for _ in 0..ROUNDS {
+        for (words, times) in commands.iter().zip(&mut all) {
+            let mut command = controller.command(&words[0])?;
+            command.args(&words[1..]);
+            let began = Instant::now();
+            run(&mut command)?;
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    for times in &mut all {
+        times.sort_by(f64::total_cmp);
+    }
+    Ok(all.iter().map(|times| times[ROUNDS / 2]).collect())
+}
+
+fn cancel_all_others(controller: &Controller) -> Fallible<()> {
+    let mut client = client(controller.door())?;
+    let (mut after, mut more) = (None, true);
+    while more {
+        let (jobs, which) = (Vec::new(), JobQuery::live());
+        client.send(&CommandRequest::ListJobs { jobs, which, after, most: Some(2_000), hide: false })?;
+        let CommandReply::Jobs { jobs, more: others, .. } = client.recv()? else { return Err("asked for jobs".into()) };
+        (after, more) = (jobs.last().map(|view| view.id), others);
+        let jobs: Vec<JobSelector> =
+            jobs.iter().filter(|view| view.spec.name != NAMED).map(|view| view.id.into()).collect();
+        if !jobs.is_empty() {
+            client.send(&CommandRequest::Cancel(CancelRequest { jobs, ..CancelRequest::default() }))?;
+            let _: CommandReply = client.recv()?;
+        }
+    }
+    Ok(())
+}
+
+/// Latencies of commands beside `jobs` jobs.
+pub fn queries(jobs: usize) -> Fallible<Findings> {
+    let mut found = Findings::default();
+    let controller = Controller::up(None)?;
+    let named = JobSpec { name: NAMED.to_owned(), ..controller.spec().clone() };
+    submit(controller.door(), &named, FEW, FEW)?;
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let lines = ["/bin/true", "squeue -j 2", "squeue -n few", "scontrol show job 2", "sinfo"];
+    let mut commands: Vec<Vec<String>> = lines.map(words).to_vec();
+    let few = times(&controller, &commands)?;
+    submit_together(controller.door(), controller.spec(), jobs)?;
+    let waiting = times(&controller, &commands)?;
+    cancel_all_others(&controller)?;
+    commands.push(words("squeue"));
+    let ended = times(&controller, &commands)?;
+    let columns = [few, waiting, ended];
+    let rows = commands.iter().enumerate().map(|(at, words)| {
+        let mut row = vec![words.join(" ")];
+        for column in &columns {
+            let (ms, floor) = (column.get(at), column[0]);
+            row.push(ms.map_or_else(String::new, |ms| format!("{ms:.1}")));
+            row.push(ms.map_or_else(String::new, |ms| format!("{:.1}", ms / floor)));
+        }
+        row
+    });
+    found.table(
+        format!("Answers of at most {FEW} lines, in milliseconds (median of {ROUNDS}), and as a multiple of /bin/true"),
+        &["", "few jobs", "", "many wait", "", "many ended", ""],
+        rows.collect(),
+    );
+    found.note(format!("many: {jobs} jobs beside the few"));
+    controller.down()?;
+    Ok(found)
+}
