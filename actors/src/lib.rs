@@ -7,10 +7,12 @@
 //! | [`controller`] | the controller's front: submission, ids, commands, queries, recovery, and the flow through all of these |
 //! | [`job`] | the owner of one job's state |
 //! | [`reservation`] | advance reservations |
+//! | [`log`] | the controller's log: its events, what they come to, and how it is written |
 //! | [`license`] | who has how many of each license |
 //! | [`node`] | the controller's record of one node and the owner of its free resources |
 //! | [`owner`] | what all owners of the controller's state have in common |
 //! | [`node_agent`] | a node's side: starts, adopts and ends the `stepd`s of runs, reports to the controller |
+//! | [`records`] | what lasts of jobs, nodes and partitions, and the events that change it |
 //! | [`partition`] | one partition's settings and state |
 //! | [`scheduler`] | plans over published views |
 //! | [`shepherd`] | one node's part of a run: tasks launched, relayed and counted out |
@@ -24,10 +26,12 @@ pub mod controller;
 pub mod env_entry;
 pub mod job;
 pub mod license;
+pub mod log;
 pub mod node;
 pub mod node_agent;
 pub mod owner;
 pub mod partition;
+pub mod records;
 pub mod reservation;
 pub mod roster;
 pub mod scheduler;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use garrick_actors::controller::event::ControllerEvent;
+use garrick_actors::log::event::ControllerEvent;
 use garrick_noded::journal::Form;
 use std::{
     io::Write as _,

@@ -20,8 +20,8 @@ use crate::{
     job::{
         core::JobCore,
         messages::{Authority, JobSite, Revise},
-        record::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
     },
+    records::job::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
     scheduler::{
         picture::{constraint::Wish, extra::Extra},
         plan::probe::{Feasibility, Infeasible},

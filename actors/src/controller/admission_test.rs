@@ -3,7 +3,7 @@
 
 use super::{admission::Admitted, fixtures::Site};
 use crate::{
-    job::record::Resolved,
+    records::job::Resolved,
     scheduler::fixtures::{array, depends_on, spec},
 };
 use garrick_model::{
@@ -34,7 +34,7 @@ fn refusal(spec: JobSpec) -> Refusal {
     submit(SITE, 1001, spec).unwrap_err()
 }
 
-fn accepted(spec: JobSpec) -> super::super::job::record::JobRecord {
+fn accepted(spec: JobSpec) -> crate::records::job::JobRecord {
     submit(SITE, 1001, spec).unwrap().record
 }
 

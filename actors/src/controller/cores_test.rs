@@ -2,27 +2,28 @@
 //! the controller. Rules are checked after every step; when the faults stop, the queue has to drain.
 #![allow(clippy::unwrap_used)]
 
-use super::{
-    committed::Committed,
-    event::{ControllerEvent, Replayed},
-};
 use crate::{
     job::{
         core::{JobCore, Leftover},
-        dependency::waits_for,
         fixtures::{CountingIds, ROOT, record},
         het::HetMessage,
         messages::{JobAnswer, JobCommand, JobEffect, JobErrand, JobInput, JobShown, JobSite, JobTimer},
-        record::{JobRecord, Phase, TaskOutcome},
-        state::JobEvent,
     },
     license::account::LicenseAccount,
+    log::{
+        committed::Committed,
+        event::{ControllerEvent, Replayed},
+    },
     node::{
         core::NodeCore,
         core_test::{registration, settings},
         messages::{KeptHold, NodeEffect, NodeErrand, NodeInput, NodeTimer},
     },
     owner::{Letter, Stage, Turn, perform},
+    records::{
+        job::{JobRecord, Phase, TaskOutcome, waits_for},
+        job_event::JobEvent,
+    },
     scheduler::{
         fixtures::{array, depends_on, partition, spec},
         picture::{

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    event::ControllerEvent,
     fixtures::{Agents, Habit, MemoryJournal, Rig, config_of, with_system},
     messages::ControllerMsg,
 };
 use crate::{
+    log::event::ControllerEvent,
     owner::actor::OwnerMsg,
     roster::{core::RosterInput, nodes::Roster},
     scheduler::fixtures::spec,

@@ -1,7 +1,7 @@
 //! Jobs that are being saved. Nobody is shown one before it is in the log, and one that the log refuses leaves nothing behind but
 //! a number that is not used again. Here and not with the front, so that one that fails meanwhile takes none of them with it.
 
-use crate::job::record::JobRecord;
+use crate::records::job::JobRecord;
 use garrick_model::{
     ids::{JobId, RequestId},
     view::JobView,

@@ -2,11 +2,10 @@
 //! Submissions on their way to the log.
 
 use super::{
-    event::ControllerEvent,
     fixtures::{MemoryJournal, Rig, TWO_NODES, with_system},
     messages::ControllerMsg,
 };
-use crate::{job::state::JobEvent, scheduler::fixtures::spec};
+use crate::{log::event::ControllerEvent, records::job_event::JobEvent, scheduler::fixtures::spec};
 use garrick_model::{
     ids::{JobId, RequestId},
     messages::command::{CommandReply, CommandRequest},

@@ -1,13 +1,10 @@
 //! What every actor of the controller shares: boards, what is committed, ports, ids, and the way to each other.
 
 use super::{
-    committed::Committed,
     entering::{Entering, Entrant},
-    event::ControllerEvent,
     ids::IdSource,
     job_board::JobBoard,
     leftovers::{JobLeftovers, NodeCores},
-    log::{ACCOUNTING, AppendError, Position},
     ports::{AgentLink, Ports},
     setup::{job_site, node_site},
 };
@@ -15,11 +12,10 @@ use crate::{
     job::{
         core::JobCore,
         messages::{JobInput, JobMsg, JobSite},
-        record::JobRecord,
         shell::JobsMsg,
-        state::JobEvent,
     },
     license::account::LicenseOffice,
+    log::{ACCOUNTING, Saved, committed::Committed, event::ControllerEvent, log_outcome},
     node::{
         core::NodeCore,
         messages::{NodeInput, NodeMsg, NodeSite},
@@ -30,6 +26,7 @@ use crate::{
         messages::PartitionInput,
         shell::{PartitionsMsg, configured},
     },
+    records::{job::JobRecord, job_event::JobEvent},
     reservation::shell::ReservationMsg,
     roster::{nodes::Roster, shell::RosterMsg},
     scheduler::{
@@ -51,8 +48,8 @@ use garrick_model::{
     view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{
-    Actor, ActorPath, Address, AskError, Board, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError,
-    System, TraceContext,
+    Actor, ActorPath, Address, Board, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError, System,
+    TraceContext,
 };
 use std::{
     collections::BTreeMap,
@@ -564,12 +561,4 @@ pub fn deliver<A: Actor, M: Message>(cx: &mut Context<A>, to: &Address<M>, messa
     if let Some(late) = mail(to, message) {
         cx.spawn(late);
     }
-}
-
-/// What the log answers.
-pub type Saved = Result<Position, AppendError>;
-
-/// The log's answer; one that does not come is a failure.
-pub fn log_outcome(answer: Result<Saved, AskError>) -> Saved {
-    answer.unwrap_or_else(|error| Err(AppendError::Failed(error.to_string())))
 }

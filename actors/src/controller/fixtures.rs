@@ -3,8 +3,6 @@
 use super::{
     admission::{Admitted, Change, Identity, Rules, Submitter},
     audit::AuditRecord,
-    event::{ControllerEvent, Replayed},
-    log::{AppendError, Appended, FollowError, Follower, Log, Position, memory::MemoryLog},
     messages::ControllerMsg,
     ports::{
         AgentLink, AuditPort, CredentialSigner, Host, JobSubmit, LinkClosed, NoJobSubmit, Ports, ReplySink, User,
@@ -13,12 +11,15 @@ use super::{
     setup::{self, Controller, Recover, start},
 };
 use crate::{
-    job::{
-        messages::{Authority, Revise},
-        record::JobRecord,
+    job::messages::{Authority, Revise},
+    log::{
+        AppendError, Appended, FollowError, Follower, Log, Position,
+        event::{ControllerEvent, Replayed},
+        memory::MemoryLog,
     },
     node::{core::NodeCore, messages::Registration},
     partition::core::PartitionCore,
+    records::job::JobRecord,
     scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, shell::policy},
 };
 use garrick_model::{
@@ -166,7 +167,7 @@ impl Log for MemoryJournal {
     fn committed(&self) -> Position {
         self.log.committed()
     }
-    fn value(&self) -> crate::controller::committed::Committed {
+    fn value(&self) -> crate::log::committed::Committed {
         self.log.value()
     }
     fn oldest(&self) -> Position {

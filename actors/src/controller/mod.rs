@@ -40,9 +40,10 @@
 //!
 //! - Nothing that an owner promises or causes overtakes the journal: effects of a turn, and all later ones of that owner,
 //!   wait until the turn's events are on disk ([`crate::owner::outbox`]).
-//! - The same `apply` makes records live, as they are committed and in recovery ([`event::Replayed`], [`committed`], [`setup`]).
+//! - The same `apply` makes records live, as they are committed and in recovery ([`crate::log::event::Replayed`],
+//!   [`crate::log::committed`], [`setup`]).
 //! - A run is named by its SLUID everywhere; what is said about an older run changes nothing but gives its nodes back.
-//! - An actor that panics is built anew from what is committed, once all that it had appended is ([`committed`]); an allocation
+//! - An actor that panics is built anew from what is committed, once all that it had appended is ([`crate::log::committed`]); an allocation
 //!   that was under way is given back ([`leftovers`]).
 //! - After a restart, running jobs wait for their agents: what an agent's registration names goes on, what it does not
 //!   name is launched again if it never started, or is ended after a grace for late reports.
@@ -65,30 +66,23 @@
 //! | `circles` | would a job wait for itself |
 //! | [`vouching`] | in whose name a node may speak, pure |
 //! | `agents` | replies to commands that came through nodes' doors |
-//! | [`log`] | the log that events are saved in |
-//! | [`event`] | the log's events and their replay |
-//! | [`records`] | jobs' records, of which a copy costs next to nothing |
-//! | [`mod@env`], [`committed`], [`leftovers`], [`entering`], [`ids`] | what all actors of the controller share |
+//! | [`mod@env`], [`leftovers`], [`entering`], [`ids`] | what all actors of the controller share |
 
 pub mod admission;
 pub mod agents;
 pub mod audit;
 mod circles;
-pub mod committed;
 pub mod entering;
 pub mod env;
-pub mod event;
 pub mod front;
 mod gpu_counts;
 pub mod ids;
 pub mod job_board;
 mod labels;
 pub mod leftovers;
-pub mod log;
 pub mod messages;
 mod places;
 pub mod ports;
-pub mod records;
 mod resolution;
 pub mod setup;
 mod texts;

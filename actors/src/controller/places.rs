@@ -5,7 +5,7 @@ use super::{
     ports::User,
 };
 use crate::{
-    job::record::{JobRecord, Resolved},
+    records::job::{JobRecord, Resolved},
     scheduler::{gather::partition_facts, picture::facts::PartitionFacts, rules::limits::longer},
 };
 use garrick_model::{

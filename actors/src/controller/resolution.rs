@@ -5,7 +5,7 @@ use super::{
     gpu_counts,
 };
 use crate::{
-    job::{record::Resolved, state::cpus_asked},
+    records::{job::Resolved, job_event::cpus_asked},
     scheduler::{
         gather::partition_facts,
         picture::{

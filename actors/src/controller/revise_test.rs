@@ -2,19 +2,22 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    fixtures::{MemoryJournal, Rig, Site, with_rig},
+    admission::Submitter,
+    fixtures::{MemoryJournal, Rig, Site, with_rig, with_system},
     ports::{JobSubmit, NoJobSubmit},
     setup::Recover,
 };
 use crate::{
-    controller::{admission::Submitter, event::ControllerEvent, fixtures::with_system},
     job::{
         fixtures::{ALICE, Bench, ROOT},
         messages::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand, JobEffect},
-        record::JobRecord,
-        state::{JobEvent, Revision},
     },
+    log::event::ControllerEvent,
     owner::Letter,
+    records::{
+        job::JobRecord,
+        job_event::{JobEvent, Revision},
+    },
     scheduler::fixtures::{array, spec},
 };
 use garrick_model::{

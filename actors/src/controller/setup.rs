@@ -1,22 +1,13 @@
 //! How a controller comes up: the journal's events are replayed through the functions that live actors use, and the
 //! actors are built from what that comes to.
 
-use super::{
-    entering::Entering,
-    env::Env,
-    event::ControllerEvent,
-    front,
-    ids::IdSource,
-    log::{AppendError, Log, Position},
-    messages::ControllerMsg,
-    ports::Ports,
-};
+use super::{entering::Entering, env::Env, front, ids::IdSource, messages::ControllerMsg, ports::Ports};
 use crate::{
     job::{
         messages::{JobInput, JobSite},
-        record::JobRecord,
         shell::{Jobs, JobsMsg},
     },
+    log::{AppendError, Log, Position, event::ControllerEvent},
     node::{
         core::NodeCore,
         messages::{InitialState, KeptHold, NodeSettings, NodeSite, ReturnToService},
@@ -24,6 +15,7 @@ use crate::{
     },
     owner::{actor::OwnerActor, supervisor::Supervisor},
     partition::{core::PartitionCore, shell::Partitions},
+    records::job::JobRecord,
     reservation::core::ReservationsCore,
     roster::{nodes::Roster, shell as roster_shell},
     scheduler::{

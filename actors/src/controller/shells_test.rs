@@ -2,15 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    event::ControllerEvent,
     fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, config_of, with_system},
-    log::{Log as _, memory::MemoryLog},
     messages::ControllerMsg,
     setup::{Recover, forget},
     turnstile::MOST_OF_USER,
 };
 use crate::{
-    partition::record::SavedPartition,
+    log::{Log as _, event::ControllerEvent, memory::MemoryLog},
+    records::partition::SavedPartition,
     scheduler::{
         fixtures::{array, spec},
         picture::licenses,

@@ -1,12 +1,12 @@
 //! Steps at the controller: reports, what they cost in messages, lists, and orders to step managers.
 #![allow(clippy::unwrap_used)]
 
-use super::{
-    event::ControllerEvent,
-    fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, with_system},
-    log::{ACCOUNTING, Log as _},
+use super::fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, with_system};
+use crate::{
+    job::fixtures::ended_row,
+    log::{ACCOUNTING, Log as _, event::ControllerEvent},
+    scheduler::fixtures::spec,
 };
-use crate::{job::fixtures::ended_row, scheduler::fixtures::spec};
 use garrick_model::{
     ids::{JobId, Sluid, StepId, StepKey},
     messages::{

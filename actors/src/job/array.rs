@@ -4,10 +4,16 @@
 use super::{
     core::{JobCore, Turn},
     messages::{JobEffect, JobFact, JobInput, TaskChoice},
-    record::{Afterwards, End, JobRecord, Phase, TaskOutcome},
-    state::JobEvent,
 };
-use crate::{controller::event::ControllerEvent, owner::Letter, scheduler::proposals::StartProposal};
+use crate::{
+    log::event::ControllerEvent,
+    owner::Letter,
+    records::{
+        job::{Afterwards, End, JobRecord, Phase, TaskOutcome},
+        job_event::JobEvent,
+    },
+    scheduler::proposals::StartProposal,
+};
 use garrick_model::{
     ids::{ArrayTask, JobId},
     refusal::Refusal,

@@ -3,11 +3,15 @@
 use super::{
     core::{JobCore, Turn},
     messages::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand, JobEffect, JobInput, Revise, TaskChoice},
-    record::{HeldBy, Phase, Resolved},
-    state::{JobEvent, Revision, shifted},
     told,
 };
-use crate::node::messages::NodeInput;
+use crate::{
+    node::messages::NodeInput,
+    records::{
+        job::{HeldBy, Phase, Resolved},
+        job_event::{JobEvent, Revision, shifted},
+    },
+};
 use garrick_model::{
     messages::{
         command::JobChange,

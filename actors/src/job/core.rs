@@ -5,14 +5,19 @@
 use super::{
     het::{Granted, HetState},
     messages::{FreshIds, JobAnswer, JobEffect, JobInput, JobShown, JobSite, JobTimer},
-    record::{JobRecord, Phase},
     reports::EarlierNews,
-    state::JobEvent,
     suspend::Resuming,
     told, view,
 };
 use crate::{
-    controller::event::ControllerEvent, license::messages::LicenseInput, node::messages::NodeInput, owner::Letter,
+    license::messages::LicenseInput,
+    log::event::ControllerEvent,
+    node::messages::NodeInput,
+    owner::Letter,
+    records::{
+        job::{JobRecord, Phase},
+        job_event::JobEvent,
+    },
     scheduler::proposals::StartProposal,
 };
 use garrick_model::{

@@ -7,14 +7,16 @@ use super::{
     messages::{
         Authority, JobAnswer, JobCommand, JobEffect, JobErrand, JobFact, JobInput, JobShown, JobSite, JobTimer,
     },
-    record::{HeldBy, JobRecord, Phase, TaskOutcome},
-    state::JobEvent,
 };
 use crate::{
-    controller::event::ControllerEvent,
     license::messages::LicenseInput,
+    log::event::ControllerEvent,
     node::messages::{NodeInput, ReserveRefusal},
     owner::Letter,
+    records::{
+        job::{HeldBy, JobRecord, Phase, TaskOutcome},
+        job_event::JobEvent,
+    },
     scheduler::{
         fixtures::{array, depends_on as depends, spec},
         proposals::StartProposal,
@@ -242,7 +244,7 @@ fn who_waits_for_a_job_is_known_from_the_records() {
         },
         ..spec()
     };
-    let waits = |id, spec| super::dependency::waits_for(&record(id, spec), &record(7, self::spec()));
+    let waits = |id, spec| crate::records::job::waits_for(&record(id, spec), &record(7, self::spec()));
     assert!(waits(8, on(DependencyKind::AfterOk, Some(JobId(7)))));
     assert!(!waits(8, on(DependencyKind::AfterOk, Some(JobId(6)))));
     assert!(waits(8, on(DependencyKind::Singleton, None)));

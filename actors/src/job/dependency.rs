@@ -6,8 +6,10 @@
 use super::{
     core::{JobCore, Turn},
     messages::{JobEffect, JobErrand, JobFact, JobInput, JobTimer},
-    record::{Afterwards, JobRecord, Phase, TaskOutcome},
-    state::JobEvent,
+};
+use crate::records::{
+    job::{Afterwards, Phase, TaskOutcome},
+    job_event::JobEvent,
 };
 use garrick_model::{
     ids::JobId,
@@ -160,16 +162,6 @@ impl JobCore {
             let _ = self.cancel(JobState::Cancelled, None, turn);
         }
     }
-}
-
-/// Does this job wait for news of that one? Asked for a job whose owner was built anew and forgot who had asked it.
-pub fn waits_for(record: &JobRecord, on: &JobRecord) -> bool {
-    let same = || record.id > on.id && record.owner.uid == on.owner.uid && record.spec.name == on.spec.name;
-    matches!(record.phase, Phase::Pending)
-        && record.dependencies.list.iter().any(|dependency| match dependency.kind {
-            DependencyKind::Singleton => same(),
-            _ => dependency.job == Some(on.id),
-        })
 }
 
 /// The condition, known to have failed where it can never be.

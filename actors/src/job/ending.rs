@@ -4,10 +4,15 @@ use super::{
     core::{JobCore, Turn},
     fencing::GivenUpBy,
     messages::{JobAnswer, JobEffect, JobInput, JobShown, JobTimer},
-    record::{Afterwards, EarlierHold, End, Ending, HeldBy, Phase},
-    state::{JobEvent, requeues},
 };
-use crate::{node::messages::NodeInput, owner::Letter};
+use crate::{
+    node::messages::NodeInput,
+    owner::Letter,
+    records::{
+        job::{Afterwards, EarlierHold, End, Ending, HeldBy, Phase},
+        job_event::{JobEvent, requeues},
+    },
+};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::ControllerToNode,

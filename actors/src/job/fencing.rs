@@ -5,12 +5,14 @@
 //! A step manager gives nodes up sooner than the controller does. An expedited job is queued again then, and started when either
 //! the node has said so or the controller has given it up too.
 
-use super::{
-    core::{JobCore, Turn},
-    record::{Run, Unfenced},
-    state::JobEvent,
+use super::core::{JobCore, Turn};
+use crate::{
+    node::messages::NodeInput,
+    records::{
+        job::{Run, Unfenced},
+        job_event::JobEvent,
+    },
 };
-use crate::node::messages::NodeInput;
 use garrick_model::{
     ids::Sluid,
     messages::node::{ControllerToNode, RequeuePolicy},

@@ -6,9 +6,13 @@ use super::{
     fixtures::{Bench, proposal, record},
     het::HetMessage,
     messages::{JobCommand, JobEffect, JobErrand, JobInput, JobSite, JobTimer},
-    record::{Afterwards, Unfenced},
 };
-use crate::{node::messages::NodeInput, owner::Letter, scheduler::fixtures::spec};
+use crate::{
+    node::messages::NodeInput,
+    owner::Letter,
+    records::job::{Afterwards, Unfenced},
+    scheduler::fixtures::spec,
+};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
@@ -266,7 +270,7 @@ fn component_running(requeue: bool) -> (Bench, Vec<JobEffect>) {
         _ => None,
     });
     let run = run.unwrap();
-    job.saved.push(super::state::JobEvent::Allocated(run.clone()));
+    job.saved.push(crate::records::job_event::JobEvent::Allocated(run.clone()));
     let granted = HetMessage::Granted { sluid: job.core.record().sluid, run };
     let out = job.send(JobInput::Het { from: JobId(7), message: Box::new(granted) });
     job.started();

@@ -3,16 +3,21 @@
 use super::{
     core::{JobCore, Leftover},
     messages::{Authority, FreshIds, JobAnswer, JobCommand, JobEffect, JobInput, JobSite, TaskChoice},
-    record::{Afterwards, ArrayRecord, End, JobRecord, Owner, Phase, Resolved, Run, indices_of},
-    state::JobEvent,
 };
-use crate::controller::fixtures::Site;
-use crate::scheduler::{
-    fixtures,
-    picture::{caps::CpuCaps, request::NodeUse},
-    proposals::StartProposal,
+use crate::{
+    controller::fixtures::Site,
+    log::event::ControllerEvent,
+    owner::Letter,
+    records::{
+        job::{Afterwards, ArrayRecord, End, JobRecord, Owner, Phase, Resolved, Run, indices_of},
+        job_event::JobEvent,
+    },
+    scheduler::{
+        fixtures,
+        picture::{caps::CpuCaps, request::NodeUse},
+        proposals::StartProposal,
+    },
 };
-use crate::{controller::event::ControllerEvent, owner::Letter};
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid, StepKey},
     messages::{launcher::TaskUsage, node::AgentReport},
@@ -98,7 +103,7 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
         submit_time: Timestamp::from_secs(1000),
         priority: 1_000_000 - id,
         terms: garrick_model::view::PriorityTerms::default(),
-        hold: spec.hold.then_some(super::record::HeldBy::User),
+        hold: spec.hold.then_some(crate::records::job::HeldBy::User),
         begin: spec.begin,
         dependencies: spec.dependencies.clone(),
         dependency_failed: false,

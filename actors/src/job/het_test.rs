@@ -7,11 +7,11 @@ use super::{
     fixtures::{ALICE, Bench, proposal, record},
     het::HetMessage,
     messages::{JobCommand, JobEffect, JobInput, JobTimer},
-    record::{Afterwards, JobRecord, Phase, PreemptMark, Run},
 };
 use crate::{
     node::messages::NodeInput,
     owner::Letter,
+    records::job::{Afterwards, JobRecord, Phase, PreemptMark, Run},
     scheduler::{fixtures::spec, proposals::StartProposal},
 };
 use garrick_model::{
@@ -298,7 +298,7 @@ fn a_component_that_asks_hears_what_has_come_of_its_leader() {
     let times = PreemptTimes { eligible: at, at, ends: at };
     let mark = PreemptMark { times, then: AGAIN, by: JobId(3) };
     let mut preempted = leader.core.record().clone();
-    preempted.apply(&super::state::JobEvent::Preempted(mark.clone())).unwrap();
+    preempted.apply(&crate::records::job_event::JobEvent::Preempted(mark.clone())).unwrap();
     let mut gives_way = Bench::new(preempted).0;
     assert_eq!(asked(&mut gives_way), [HetMessage::GiveWay { mark: Box::new(mark) }, HetMessage::Ask]);
 

@@ -1,15 +1,12 @@
 //! What a job's owner accepts, and what it causes: [`JobInput`] and [`JobEffect`].
 
+use super::{core::JobCore, het::HetMessage};
 #[allow(unused_imports, reason = "named in docs")]
-use super::record::JobRecord;
-use super::{
-    core::JobCore,
-    het::HetMessage,
-    record::{Resolved, TaskOutcome},
-};
+use crate::records::job::JobRecord;
 use crate::{
     node::messages::{NodeInput, ReserveRefusal},
     owner::{Effect, Letter, actor::OwnerMsg},
+    records::job::{Resolved, TaskOutcome},
     scheduler::proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal},
 };
 use garrick_model::{

@@ -1,9 +1,9 @@
 //! The owner of one job's state, from submission until it is forgotten.
 //!
+//! What lasts of a job, and the events that change it, are in [`crate::records`].
+//!
 //! | file | what it is |
 //! |---|---|
-//! | [`record`] | what lasts |
-//! | [`state`] | events and the one function that applies them |
 //! | [`core`] | decides: input in, effects out |
 //! | `start` | proposal, commit with the nodes, launch |
 //! | `reports` | what agents say about a run |
@@ -30,11 +30,9 @@ pub mod het;
 pub mod messages;
 pub mod news;
 mod preempt;
-pub mod record;
 pub(crate) mod reports;
 pub mod shell;
 mod start;
-pub mod state;
 mod suspend;
 mod told;
 pub mod view;

@@ -26,8 +26,8 @@
 use super::{
     core::{JobCore, Turn},
     messages::{JobEffect, JobInput, JobTimer},
-    record::Phase,
 };
+use crate::records::job::Phase;
 use std::time::Duration;
 
 /// After so long it asks again, and a little later for some, so that not all ask at once.

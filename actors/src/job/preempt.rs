@@ -5,10 +5,14 @@
 use super::{
     core::{JobCore, Turn},
     messages::{JobEffect, JobTimer},
-    record::{Afterwards, Ending, Phase, PreemptMark},
-    state::JobEvent,
 };
-use crate::scheduler::proposals::PreemptProposal;
+use crate::{
+    records::{
+        job::{Afterwards, Ending, Phase, PreemptMark},
+        job_event::JobEvent,
+    },
+    scheduler::proposals::PreemptProposal,
+};
 use garrick_model::{
     config::PreemptMode,
     messages::node::SignalScope,

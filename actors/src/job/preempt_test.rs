@@ -5,11 +5,11 @@ use super::{
     fixtures::{ALICE, Bench},
     het::HetMessage,
     messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
-    record::{Afterwards, Phase},
 };
 use crate::{
     node::messages::NodeInput,
     owner::Letter,
+    records::job::{Afterwards, Phase},
     scheduler::{fixtures::spec, proposals::PreemptProposal},
 };
 use garrick_model::{

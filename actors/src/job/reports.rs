@@ -6,11 +6,16 @@ use super::{
     ending::end_lost,
     fencing::GivenUpBy,
     messages::{JobEffect, JobShown, JobTimer},
-    record::{Afterwards, EarlierHold, End, HeldBy, Phase},
-    state::JobEvent,
 };
 use crate::{
-    controller::event::ControllerEvent, license::messages::LicenseInput, node::messages::NodeInput, owner::Letter,
+    license::messages::LicenseInput,
+    log::event::ControllerEvent,
+    node::messages::NodeInput,
+    owner::Letter,
+    records::{
+        job::{Afterwards, EarlierHold, End, HeldBy, Phase},
+        job_event::JobEvent,
+    },
 };
 use garrick_model::{
     ids::{JobId, Sluid},

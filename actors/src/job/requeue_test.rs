@@ -4,10 +4,16 @@
 use super::{
     fixtures::{Bench, ROOT, record},
     messages::{JobCommand, JobEffect, JobErrand, JobInput, JobSite, JobTimer},
-    record::{Afterwards, EarlierHold, End, Ending},
-    state::JobEvent,
 };
-use crate::{node::messages::NodeInput, owner::Letter, scheduler::fixtures::spec};
+use crate::{
+    node::messages::NodeInput,
+    owner::Letter,
+    records::{
+        job::{Afterwards, EarlierHold, End, Ending},
+        job_event::JobEvent,
+    },
+    scheduler::fixtures::spec,
+};
 use garrick_model::{
     config::Config,
     ids::Sluid,

@@ -4,13 +4,15 @@
 use super::{
     core::{Commit, JobCore, Turn},
     messages::{JobEffect, JobErrand, JobTimer, LaunchOrder},
-    record::{ArrayRecord, Phase, Run},
-    state::JobEvent,
 };
 use crate::{
     license::messages::LicenseInput,
     node::messages::{NodeInput, ReserveAsk, ReserveRefusal},
     owner::Letter,
+    records::{
+        job::{ArrayRecord, Phase, Run},
+        job_event::JobEvent,
+    },
     scheduler::{picture::request::NodeUse, proposals::StartProposal},
 };
 use garrick_model::{
@@ -314,7 +316,7 @@ impl JobCore {
 }
 
 fn array_facts(spec: &ArraySpec) -> ArrayFacts {
-    let indices = super::record::indices_of(&spec.ranges);
+    let indices = crate::records::job::indices_of(&spec.ranges);
     let first = indices.first().copied().unwrap_or(0);
     ArrayFacts {
         count: u32::try_from(indices.len()).unwrap_or(u32::MAX),

@@ -6,13 +6,15 @@
 use super::{
     core::{JobCore, Turn},
     messages::{JobAnswer, JobEffect, JobTimer},
-    record::{Phase, Run, Suspended, Yielded},
     start::COMMIT_LIMIT,
-    state::JobEvent,
 };
 use crate::{
     node::messages::NodeInput,
     owner::Letter,
+    records::{
+        job::{Phase, Run, Suspended, Yielded},
+        job_event::JobEvent,
+    },
     scheduler::proposals::{PreemptProposal, ResumeProposal, TurnProposal},
 };
 use garrick_model::{

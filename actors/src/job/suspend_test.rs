@@ -5,11 +5,11 @@ use super::{
     core::{JobCore, Leftover},
     fixtures::{ALICE, Bench, ROOT},
     messages::{JobAnswer, JobCommand, JobEffect, JobInput, JobSite, JobTimer},
-    state::JobEvent,
 };
 use crate::{
     node::messages::NodeInput,
     owner::Letter,
+    records::job_event::JobEvent,
     scheduler::{
         fixtures::spec,
         proposals::{PreemptProposal, ResumeProposal, TurnProposal},

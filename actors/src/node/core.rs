@@ -10,11 +10,15 @@ use super::{
         InitialState, KeptHold, NodeEffect, NodeErrand, NodeInput, NodeSettings, NodeSite, NodeTimer, ReserveAsk,
         ReserveRefusal,
     },
-    record::{DownCause, SavedNode},
     service::TICKS,
     view,
 };
-use crate::{controller::event::ControllerEvent, job::messages::JobInput, owner::Letter};
+use crate::{
+    job::messages::JobInput,
+    log::event::ControllerEvent,
+    owner::Letter,
+    records::node::{DownCause, SavedNode},
+};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode, NodeToController},

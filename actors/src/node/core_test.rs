@@ -7,12 +7,13 @@ use super::{
         InitialState, NodeEffect, NodeErrand, NodeInput, NodeSettings, NodeSite, NodeTimer, Registration, ReserveAsk,
         ReserveRefusal, ReturnToService,
     },
-    record::DownCause,
 };
 use crate::{
-    controller::{event::ControllerEvent, fixtures::config_of},
+    controller::fixtures::config_of,
     job::messages::JobInput,
+    log::event::ControllerEvent,
     owner::Letter,
+    records::node::DownCause,
     scheduler::{
         self, fixtures,
         picture::{caps::CpuCaps, request::NodeUse},

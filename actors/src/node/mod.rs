@@ -2,7 +2,6 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`record`] | what lasts |
 //! | [`account`] | who holds what |
 //! | [`core`] | decides: reservations, reports, links |
 //! | `service` | registration, silence, administrators |
@@ -13,7 +12,6 @@
 pub mod account;
 pub mod core;
 pub mod messages;
-pub mod record;
 mod service;
 pub mod shell;
 pub mod view;

@@ -3,9 +3,11 @@
 use super::{
     core::{Link, NOT_RESPONDING, NodeCore, to_job},
     messages::{NodeEffect, NodeErrand, NodeSettings, NodeSite, NodeTimer, Registration, ReturnToService},
-    record::{DownCause, SavedNode},
 };
-use crate::job::messages::JobInput;
+use crate::{
+    job::messages::JobInput,
+    records::node::{DownCause, SavedNode},
+};
 use garrick_model::{
     gres::GresEntry,
     messages::{

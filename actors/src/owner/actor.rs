@@ -5,10 +5,9 @@
 //! yet: the new life begins when it is, and what comes until then waits.
 
 use super::{EffectOf, Letter, Out, Owner, Stage, Turn, outbox::Outbox, perform};
-use crate::controller::{
-    env::{Env, Saved, log_outcome},
-    event::ControllerEvent,
-    log::AppendError,
+use crate::{
+    controller::env::Env,
+    log::{AppendError, Saved, event::ControllerEvent, log_outcome},
 };
 use garrick_model::time::Timestamp;
 use garrick_runtime::{Actor, Context, Message, ReplyTo, TimerKey, TraceContext};

@@ -1,9 +1,10 @@
 //! What one owner says to another.
 
 use crate::{
-    job::{ending::end_lost, messages::JobInput, record::JobRecord, reports::Trouble},
+    job::{ending::end_lost, messages::JobInput, reports::Trouble},
     license::messages::LicenseInput,
     node::messages::{NodeInput, NodeSettings, ReserveRefusal},
+    records::job::JobRecord,
     steps::messages::StepsInput,
 };
 use garrick_model::{ids::JobId, messages::node::AgentReport};

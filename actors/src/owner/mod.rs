@@ -30,7 +30,7 @@ mod tests;
 pub use letter::{ConfigNews, Letter};
 pub use stage::{Stage, Turn, perform};
 
-use crate::{controller::event::ControllerEvent, job::messages::FreshIds};
+use crate::{job::messages::FreshIds, log::event::ControllerEvent};
 use garrick_model::time::Timestamp;
 
 /// What an owner has happen: the only verbs there are. `T` are its timers, `S` is what it shows, `A` what it answers, and `E`

@@ -2,7 +2,7 @@
 //! actor, a test, the simulator) says in a [`Stage`] what each verb is there.
 
 use super::{Effect, EffectOf, Letter, Owner, outbox::Outbox};
-use crate::controller::event::ControllerEvent;
+use crate::log::event::ControllerEvent;
 use garrick_model::time::Timestamp;
 
 /// What the verbs of one owner come to. Saving is apart: see [`Turn`].

@@ -3,11 +3,11 @@
 
 use super::{Effect, EffectOf, Letter, Out, Owner, Stage, Turn, outbox::Outbox, perform};
 use crate::{
-    controller::event::ControllerEvent,
     job::{
         fixtures::{CountingIds, proposal},
         messages::{FreshIds, JobInput},
     },
+    log::event::ControllerEvent,
     node::messages::{NodeInput, ReserveRefusal},
 };
 use garrick_model::{

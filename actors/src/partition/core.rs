@@ -1,13 +1,11 @@
 //! Decides about one partition: settings as configured with updates over them, and its members.
 
-use super::{
-    messages::{PartitionEffect, PartitionInput, PartitionUpdate},
-    record::SavedPartition,
-};
+use super::messages::{PartitionEffect, PartitionInput, PartitionUpdate};
 use crate::{
-    controller::event::ControllerEvent,
     job::messages::FreshIds,
+    log::event::ControllerEvent,
     owner::{Effect, Out, Owner},
+    records::partition::SavedPartition,
 };
 use garrick_model::{
     config::{Config, PartitionConfig},

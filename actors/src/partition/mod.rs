@@ -2,7 +2,6 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`record`] | what lasts |
 //! | [`core`] | decides |
 //! | [`messages`] | what it accepts |
 //! | [`shell`] | the actor, and the supervisor of all partitions |
@@ -11,5 +10,4 @@ pub mod core;
 #[cfg(test)]
 mod core_test;
 pub mod messages;
-pub mod record;
 pub mod shell;

@@ -3,8 +3,8 @@
 
 use super::core::{Changed, ReservationsCore, Site};
 use crate::{
-    controller::event::ControllerEvent,
     job::messages::{FreshIds, JobInput},
+    log::event::ControllerEvent,
     owner::{Effect, Letter, Out, Owner},
 };
 use garrick_model::{

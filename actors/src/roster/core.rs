@@ -3,8 +3,8 @@
 
 use super::nodes::{Roster, Spoken};
 use crate::{
-    controller::event::ControllerEvent,
     job::messages::FreshIds,
+    log::event::ControllerEvent,
     owner::{ConfigNews, Effect, Letter, Out, Owner},
 };
 use garrick_model::{

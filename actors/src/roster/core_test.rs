@@ -6,8 +6,8 @@ use super::{
     nodes::Roster,
 };
 use crate::{
-    controller::event::ControllerEvent,
     job::fixtures::CountingIds,
+    log::event::ControllerEvent,
     owner::{ConfigNews, Letter, Owner, Stage, Turn, outbox::Outbox, perform},
 };
 use garrick_model::{

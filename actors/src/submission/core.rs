@@ -2,12 +2,10 @@
 //! where the log refused it, ids that are not used again.
 
 use crate::{
-    controller::env::Saved,
-    job::{
-        messages::{Authority, FreshIds},
-        record::JobRecord,
-    },
+    job::messages::{Authority, FreshIds},
+    log::Saved,
     owner::{Effect, Out, Owner},
+    records::job::JobRecord,
 };
 use garrick_model::{
     ids::{JobId, RequestId},

@@ -3,11 +3,11 @@
 
 use super::core::{Judged, Room, Submission, SubmissionAnswer, SubmissionErrand, SubmissionInput, Submissions};
 use crate::{
-    controller::log::{AppendError, Position},
     job::{
         fixtures::{CountingIds, record},
         messages::Authority,
     },
+    log::{AppendError, Position},
     owner::{Effect, EffectOf, Owner},
     scheduler::fixtures::spec,
 };

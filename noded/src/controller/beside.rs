@@ -12,12 +12,10 @@
 //! by the next start. What else differs was changed by hand, and the start says so and ends.
 
 use crate::kernel::files::{self, FileError};
-use garrick_actors::controller::{
+use garrick_actors::log::{
+    AppendError, Log,
+    beside::{self, Piece, Pieces},
     event::ControllerEvent,
-    log::{
-        AppendError, Log,
-        beside::{self, Piece, Pieces},
-    },
 };
 use garrick_runtime::ReplyTo;
 use garrick_transport::{

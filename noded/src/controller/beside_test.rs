@@ -3,10 +3,7 @@
 
 use super::beside::{Beside, BesideError};
 use crate::{daemon::reset_key, kernel::scratch::Scratch};
-use garrick_actors::controller::{
-    event::ControllerEvent,
-    log::{Log, memory::MemoryLog},
-};
+use garrick_actors::log::{Log, event::ControllerEvent, memory::MemoryLog};
 use garrick_transport::{
     CertAuthority, IdentityError, JoinServer, Role,
     identity::{Change, Keep, KeepError, Rotation, request_for},

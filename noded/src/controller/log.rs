@@ -2,13 +2,9 @@
 //! reads the last events from memory and earlier ones from the files, as long as these are there.
 
 use crate::journal::{Close, JournalError, JournalWriter, Segments, Standing};
-use garrick_actors::controller::{
-    committed::Committed as Value,
-    event::ControllerEvent,
-    log::{
-        AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, Position, Progress, feed::bytes_of,
-        progress::Unpacked,
-    },
+use garrick_actors::log::{
+    AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, Position, Progress,
+    committed::Committed as Value, event::ControllerEvent, feed::bytes_of, progress::Unpacked,
 };
 use garrick_journal::Reader;
 use garrick_model::messages::encoded_bytes;

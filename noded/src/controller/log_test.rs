@@ -7,15 +7,12 @@ use crate::{
     kernel::scratch::Scratch,
 };
 use garrick_actors::{
-    controller::{
+    log::{
+        Log, Position,
+        contract::{self, Bench, Opened},
         event::{ControllerEvent, Replayed},
-        log::{
-            Log, Position,
-            contract::{self, Bench, Opened},
-        },
     },
-    job::{record::JobRecord, state::JobEvent},
-    node::record::SavedNode,
+    records::{job::JobRecord, job_event::JobEvent, node::SavedNode},
 };
 use garrick_journal::{Form, Reader};
 use garrick_model::messages::encoded_bytes;
@@ -243,10 +240,7 @@ fn a_journal_of_an_earlier_version_opens_and_its_positions_stay() {
     for n in 4..7 {
         assert_eq!(*follower.try_next().unwrap().unwrap().event, node(n));
     }
-    assert!(matches!(
-        log.subscribe(Position(3)).err(),
-        Some(garrick_actors::controller::log::FollowError::Purged { .. })
-    ));
+    assert!(matches!(log.subscribe(Position(3)).err(), Some(garrick_actors::log::FollowError::Purged { .. })));
     append(bench.log(), vec![node(9)]);
     drop((follower, log));
     // Given up: what it stood for is in no file.

@@ -20,14 +20,18 @@ use crate::{
         inventory, users,
     },
 };
-use garrick_actors::controller::{
-    committed::Committed,
-    env::Env,
-    event::{ControllerEvent, ReplayError, Replayed},
-    log::{AppendError, Feed, Log as _},
-    messages::ControllerMsg,
-    ports::{NoJobSubmit, Ports},
-    setup,
+use garrick_actors::{
+    controller::{
+        env::Env,
+        messages::ControllerMsg,
+        ports::{NoJobSubmit, Ports},
+        setup,
+    },
+    log::{
+        AppendError, Feed, Log as _,
+        committed::Committed,
+        event::{ControllerEvent, ReplayError, Replayed},
+    },
 };
 use garrick_model::{
     config::{self, Config},

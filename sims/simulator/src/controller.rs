@@ -11,24 +11,25 @@ use super::{
 use garrick_actors::{
     controller::{
         admission::{Change, Rules, Submitter},
-        event::{ControllerEvent, Replayed},
         ports::{NoJobSubmit, User},
         setup,
     },
     job::{
         core::{JobCore, Leftover},
-        dependency::waits_for,
         messages::{Authority, JobAnswer, JobCommand, JobEffect, JobErrand, JobInput, JobShown, JobTimer},
-        record::{JobRecord, Phase},
     },
     license::account::LicenseAccount,
+    log::event::{ControllerEvent, Replayed},
     node::{
         core::NodeCore,
         messages::{KeptHold, NodeEffect, NodeErrand, NodeInput, NodeSettings, NodeSite, NodeTimer, ReturnToService},
-        record::SavedNode,
     },
     owner::{Letter, Stage, Turn, outbox::Outbox, perform},
     partition::messages::PartitionEffect,
+    records::{
+        job::{JobRecord, Phase, waits_for},
+        node::SavedNode,
+    },
     reservation::owner::ReservationEffect,
 };
 use garrick_model::{

@@ -6,9 +6,9 @@
 //! again.
 
 use super::{follower::Followed, random::Random};
-use garrick_actors::controller::{
+use garrick_actors::log::{
+    ACCOUNTING, AppendError,
     event::{ControllerEvent, Following},
-    log::{ACCOUNTING, AppendError},
 };
 use garrick_journal::{JournalError, Reader, frame, header};
 use garrick_model::{

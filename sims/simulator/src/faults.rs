@@ -10,10 +10,10 @@ use garrick_actors::{
     job::{
         core::JobCore,
         messages::{Authority, JobCommand, JobInput},
-        record::Phase,
     },
     node::{core::NodeCore, messages::NodeInput},
     node_agent::RunKey,
+    records::job::Phase,
     scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::plan, shell::policy},
 };
 use garrick_model::{

@@ -2,9 +2,9 @@
 //! far it is, and after a crash goes on from what the log knows of it.
 
 use super::{mutation::Mutation, world::World};
-use garrick_actors::controller::{
+use garrick_actors::log::{
+    ACCOUNTING, Committed, Feed, FollowError, Follower, Past, Position, Progress,
     event::{ControllerEvent, Following},
-    log::{ACCOUNTING, Committed, Feed, FollowError, Follower, Past, Position, Progress},
 };
 use std::{
     collections::VecDeque,

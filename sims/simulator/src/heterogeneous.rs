@@ -2,10 +2,12 @@
 //! and end with their leader.
 
 use super::world::{Happening, PATIENCE, World};
-use garrick_actors::job::{
-    core::JobCore,
-    record::{Afterwards, JobRecord, Phase},
-    state::JobEvent,
+use garrick_actors::{
+    job::core::JobCore,
+    records::{
+        job::{Afterwards, JobRecord, Phase},
+        job_event::JobEvent,
+    },
 };
 use garrick_model::{
     ids::{JobId, Sluid},

@@ -2,10 +2,10 @@
 //! Written from events alone, so that rules compare cores with something that is not theirs.
 
 use garrick_actors::{
-    controller::event::ControllerEvent,
-    job::{
-        record::{Afterwards, Phase, indices_of},
-        state::JobEvent,
+    log::event::ControllerEvent,
+    records::{
+        job::{Afterwards, Phase, indices_of},
+        job_event::JobEvent,
     },
 };
 use garrick_model::{

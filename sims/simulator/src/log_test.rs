@@ -3,13 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 use super::disk::{Disk, Offered, Writer};
-use garrick_actors::controller::{
+use garrick_actors::log::{
+    AppendError, Appended, FollowError, Follower, Log, Position,
     committed::Committed,
+    contract::{self, Bench, Opened},
     event::{ControllerEvent, Replayed},
-    log::{
-        AppendError, Appended, FollowError, Follower, Log, Position,
-        contract::{self, Bench, Opened},
-    },
 };
 use garrick_model::time::Timestamp;
 use std::{

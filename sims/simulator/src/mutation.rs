@@ -3,19 +3,18 @@
 
 use super::{PANICS, forgers::is_replayed, roster::machine_of, rules::DRAINS, world::World};
 use garrick_actors::{
-    controller::event::ControllerEvent,
     job::{
         het::HetMessage,
         messages::{Authority, JobAnswer, JobCommand, JobEffect, JobFact, JobInput, JobTimer},
-        record::TaskOutcome,
-        state::JobEvent,
     },
     license::messages::LicenseInput,
+    log::event::ControllerEvent,
     node::{
         core::NodeCore,
         messages::{NodeEffect, NodeInput, NodeSettings, NodeTimer},
     },
     owner::{ConfigNews, Effect, Letter},
+    records::{job::TaskOutcome, job_event::JobEvent},
     scheduler::{
         messages::{SchedulerEffect, SchedulerTimer},
         picture::{

@@ -7,12 +7,12 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    job::record::Run,
     owner::{Letter, Owner, Stage, Turn, outbox::Outbox, perform},
     partition::{
         core::PartitionCore,
         messages::{PartitionInput, PartitionUpdate},
     },
+    records::job::Run,
 };
 use garrick_model::{
     ids::JobId,

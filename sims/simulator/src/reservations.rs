@@ -9,8 +9,8 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    job::record::Run,
     owner::{Letter, Owner, Stage, Turn, outbox::Outbox, perform},
+    records::job::Run,
     reservation::{
         core::{Changed, ReservationsCore},
         owner::{Picture, ReservationAsk, ReservationErrand, ReservationInput, ReservationTimer},

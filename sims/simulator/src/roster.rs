@@ -11,15 +11,16 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    controller::{event::ControllerEvent, setup},
+    controller::setup,
     job::messages::JobInput,
+    log::event::ControllerEvent,
     node::{
         core::NodeCore,
         messages::{NodeInput, NodeSettings, Registration},
-        record::SavedNode,
     },
     owner::{ConfigNews, EffectOf, Letter, Owner, Stage, Turn, outbox::Outbox, perform},
     partition::messages::PartitionInput,
+    records::node::SavedNode,
     roster::{
         core::{RosterAsk, RosterCore, RosterErrand, RosterInput, RosterShown, RosterTimer},
         nodes::{Roster, Spoken, reserved, spoken_of},

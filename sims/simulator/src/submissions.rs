@@ -10,11 +10,11 @@ use garrick_actors::{
     controller::{
         admission::Identity,
         entering::{Entering, Entrant},
-        event::ControllerEvent,
-        log::{AppendError, Position},
     },
-    job::{core::JobCore, messages::Authority, record::JobRecord, state::JobEvent},
+    job::{core::JobCore, messages::Authority},
+    log::{AppendError, Position, event::ControllerEvent},
     owner::{Letter, Owner, Stage, perform},
+    records::{job::JobRecord, job_event::JobEvent},
     submission::core::{Judged, Room, Submission, SubmissionAnswer, SubmissionErrand, SubmissionInput, Submissions},
 };
 use garrick_model::{

@@ -25,23 +25,20 @@ use super::{
     submissions::Submitting,
 };
 use garrick_actors::{
-    controller::{
-        event::{ControllerEvent, Replayed},
-        ids::IdSource,
-        setup,
-    },
+    controller::{ids::IdSource, setup},
     job::{
         core::JobCore,
         messages::{JobInput, JobTimer},
-        state::JobEvent,
     },
     license::account::LicenseAccount,
+    log::event::{ControllerEvent, Replayed},
     node::{
         core::NodeCore,
         messages::{NodeInput, NodeSite, NodeTimer, Registration},
     },
     node_agent::{AgentInput, AgentTimer, RunKey},
     partition::{core::PartitionCore, messages::PartitionInput},
+    records::job_event::JobEvent,
     reservation::{core::ReservationsCore, owner::ReservationInput},
     roster::core::{RosterAsk, RosterInput},
     scheduler::{

@@ -2,7 +2,7 @@
 
 use super::witness::StepRef;
 use garrick_actors::{
-    controller::event::Replayed,
+    log::event::Replayed,
     step::state::{StepEnd, StepResult},
     stepmgr::StepEvent,
 };

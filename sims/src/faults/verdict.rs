@@ -8,9 +8,9 @@ use super::{
     work::{JobPlan, step_code},
 };
 use garrick_actors::{
-    controller::event::Replayed,
-    job::record::{JobRecord, Phase},
+    log::event::Replayed,
     node_agent,
+    records::job::{JobRecord, Phase},
     step::state::StepEnd,
 };
 use garrick_model::state::{ExitStatus, JobState, Reason, StepState};

@@ -3,10 +3,10 @@
 
 use crate::{TraceJob, swf::Trace};
 use garrick_actors::{
-    controller::event::ControllerEvent,
-    job::{
-        record::{JobRecord, Run},
-        state::JobEvent,
+    log::event::ControllerEvent,
+    records::{
+        job::{JobRecord, Run},
+        job_event::JobEvent,
     },
 };
 use garrick_journal::{JournalError, Reader};

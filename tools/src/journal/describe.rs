@@ -3,12 +3,12 @@
 use super::events::Event;
 use crate::render::words;
 use garrick_actors::{
-    controller::event::{ControllerEvent, Following},
-    job::{
-        record::{End, JobRecord, Resolved, Run},
-        state::{JobEvent, Revision},
+    log::event::{ControllerEvent, Following},
+    records::{
+        job::{End, JobRecord, Resolved, Run},
+        job_event::{JobEvent, Revision},
+        node::SavedNode,
     },
-    node::record::SavedNode,
     step::StepResult,
     stepmgr::{
         StepEvent,

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use garrick_actors::{controller::event::ControllerEvent, stepmgr::StepEvent};
+use garrick_actors::{log::event::ControllerEvent, stepmgr::StepEvent};
 use garrick_journal::Reader;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;

@@ -8,11 +8,9 @@ use super::{
 };
 use crate::{
     controller::{
-        committed::Committed,
         entering::Entering,
         env::Boards,
         fixtures::{MadeUpUsers, TWO_NODES, config_of, registration},
-        log::Position,
         ports::{JobSubmit, NoJobSubmit, UserDirectory},
         turnstile::MOST_OF_USER,
     },
@@ -20,12 +18,11 @@ use crate::{
         fixtures::CountingIds,
         messages::{CHANGED_MEANWHILE, JobAnswer, JobAsk, JobCommand, JobSite},
     },
-    node::{
-        messages::{NodeAsk, NodeInput},
-        record::SavedNode,
-    },
+    log::{Position, committed::Committed},
+    node::messages::{NodeAsk, NodeInput},
     owner::{Effect, EffectOf, Letter, Owner},
     partition::core::PartitionCore,
+    records::node::SavedNode,
     roster::{core::RosterAsk, nodes::Roster},
     scheduler::{
         fixtures::{array, job, spec},

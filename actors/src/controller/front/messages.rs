@@ -1,11 +1,9 @@
 //! What the front is told, what it asks owners, and what it has done at ports.
 
 use crate::{
-    controller::{
-        env::Saved,
-        messages::{agent_message_name, request_name},
-    },
+    controller::messages::{agent_message_name, request_name},
     job::messages::{JobAnswer, JobAsk},
+    log::Saved,
     node::messages::{NodeAsk, Registration},
     partition::messages::PartitionUpdate,
     reservation::owner::ReservationAsk,

@@ -12,9 +12,8 @@ use crate::{
     controller::{
         agents::{AgentReplies, say_last},
         audit::Audited,
-        committed::Committed,
         entering::Entering,
-        env::{Boards, Env, Late, log_outcome, mail},
+        env::{Boards, Env, Late, mail},
         messages::request_name,
         ports::{AgentLink, JobSubmit, ReplySink, UserDirectory},
     },
@@ -22,9 +21,9 @@ use crate::{
         messages::{JobMsg, JobSite},
         shell::JobsMsg,
     },
+    log::{committed::Committed, log_outcome},
     node::{
         messages::{NodeMsg, Registration},
-        record::SavedNode,
         shell::{NodesMsg, connected},
     },
     owner::{
@@ -32,6 +31,7 @@ use crate::{
         actor::{Came, OwnerActor, OwnerMsg, Shell},
     },
     partition::{messages::PartitionMsg, shell::PartitionsMsg},
+    records::node::SavedNode,
     reservation::shell::ReservationMsg,
     roster::nodes::Roster,
     scheduler::{

@@ -2,13 +2,13 @@
 
 use crate::{
     controller::{
-        committed::Committed,
         entering::Entering,
         env::Boards,
         ports::{JobSubmit, UserDirectory},
     },
     job::messages::JobSite,
-    node::record::SavedNode,
+    log::committed::Committed,
+    records::node::SavedNode,
     roster::nodes::Roster,
     scheduler::rules::priority,
 };

@@ -6,8 +6,9 @@ use super::{
 };
 use crate::{
     controller::admission::{Admitted, Identity, Rules, Submitter},
-    job::{core::JobCore, messages::Authority, record::JobRecord},
+    job::{core::JobCore, messages::Authority},
     owner::{Effect, Owner},
+    records::job::JobRecord,
     scheduler::{
         picture::facts::ClusterView,
         plan::probe::{WouldStart, declined, would_start, would_start_together},

@@ -3,7 +3,8 @@
 use super::core::{FrontCore, Reply, Turn};
 use crate::{
     controller::admission::Identity,
-    job::{core::JobCore, messages::Authority, record::JobRecord},
+    job::{core::JobCore, messages::Authority},
+    records::job::JobRecord,
     submission::core::join,
 };
 use garrick_model::{

@@ -13,10 +13,8 @@ use crate::{
         circles::Awaited,
         texts,
     },
-    job::{
-        messages::{Authority, CHANGED_MEANWHILE, JobCommand},
-        record::{JobRecord, Phase},
-    },
+    job::messages::{Authority, CHANGED_MEANWHILE, JobCommand},
+    records::job::{JobRecord, Phase},
 };
 use garrick_model::{
     config::McsPlugin,

@@ -2,18 +2,20 @@
 
 use super::{Granted, HetMessage, HetState};
 use crate::{
-    controller::event::ControllerEvent,
     job::{
         core::{Commit, JobCore, Turn},
         messages::{JobEffect, JobInput, JobTimer},
-        record::{Phase, Run},
         start::COMMIT_LIMIT,
-        state::JobEvent,
         view,
     },
     license::messages::LicenseInput,
+    log::event::ControllerEvent,
     node::messages::NodeInput,
     owner::Letter,
+    records::{
+        job::{Phase, Run},
+        job_event::JobEvent,
+    },
     scheduler::proposals::StartProposal,
 };
 use garrick_model::{

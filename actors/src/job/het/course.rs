@@ -2,11 +2,15 @@
 //! launched last, and they end together.
 
 use super::HetMessage;
-use crate::job::{
-    core::{JobCore, Turn},
-    messages::JobInput,
-    record::{Afterwards, End, Ending, HeldBy, Phase, PreemptMark},
-    state::JobEvent,
+use crate::{
+    job::{
+        core::{JobCore, Turn},
+        messages::JobInput,
+    },
+    records::{
+        job::{Afterwards, End, Ending, HeldBy, Phase, PreemptMark},
+        job_event::JobEvent,
+    },
 };
 use garrick_model::{
     ids::{JobId, Sluid},

@@ -18,12 +18,14 @@
 mod agree;
 mod course;
 
-use super::{
-    core::{JobCore, Turn},
-    messages::{JobCommand, JobInput},
-    record::{Afterwards, Phase, PreemptMark, Run},
+use crate::{
+    job::{
+        core::{JobCore, Turn},
+        messages::{JobCommand, JobInput},
+    },
+    records::job::{Afterwards, Phase, PreemptMark, Run},
+    scheduler::proposals::StartProposal,
 };
-use crate::scheduler::proposals::StartProposal;
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::HetComponent,

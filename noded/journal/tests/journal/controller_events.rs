@@ -1,19 +1,20 @@
 //! What is in a controller's sample.
 
 use garrick_actors::{
-    controller::{
+    log::{
+        Position,
+        beside::Piece,
         event::{ControllerEvent, Following},
-        log::{Position, beside::Piece},
     },
-    job::{
-        record::{
+    records::{
+        job::{
             Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, PreemptMark, Resolved,
             Run, TaskMark, TaskOutcome, Unfenced, Yielded,
         },
-        state::{JobEvent, Revision},
+        job_event::{JobEvent, Revision},
+        node::{DownCause, SavedNode},
+        partition::SavedPartition,
     },
-    node::record::{DownCause, SavedNode},
-    partition::record::SavedPartition,
 };
 use garrick_model::{
     config::{DynamicNode, Whereabouts},

@@ -2,7 +2,7 @@
 
 use crate::{controller_events, step_events};
 use garrick_actors::{
-    controller::event::{ControllerEvent, Replayed},
+    log::event::{ControllerEvent, Replayed},
     stepmgr::{Ledger, StepEvent, state::Motion},
 };
 use garrick_journal::{Form, Reader, replace};

@@ -1,17 +1,10 @@
 //! What the journal holds, and how a controller is rebuilt from it.
 
 use super::{
-    log::{
-        Position, Progress,
-        beside::{Piece, Pieces},
-    },
-    records::Records,
+    Position, Progress,
+    beside::{Piece, Pieces},
 };
-use crate::{
-    job::{record::JobRecord, state::JobEvent},
-    node::record::SavedNode,
-    partition::record::SavedPartition,
-};
+use crate::records::{job::JobRecord, job_event::JobEvent, jobs::Records, node::SavedNode, partition::SavedPartition};
 use garrick_model::{
     config::DynamicNode,
     ids::{JobId, Sluid},
@@ -188,7 +181,7 @@ pub enum ReplayError {
     UnknownJob(&'static str, u32),
     /// An event that does not fit the job's state.
     #[error(transparent)]
-    Illegal(#[from] crate::job::state::IllegalMove),
+    Illegal(#[from] crate::records::job_event::IllegalMove),
 }
 
 /// What a journal comes to.

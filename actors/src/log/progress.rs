@@ -1,7 +1,7 @@
 //! Positions: which of a log's records have them, and how far those are who follow it by name. The same rule counts live,
 //! in replay, and where files are read back.
 
-use crate::controller::event::{ControllerEvent, Following};
+use super::event::{ControllerEvent, Following};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 

@@ -1,7 +1,7 @@
 //! The events of a job's life and the one function that applies them. Which move is legal from where is decided here and
 //! nowhere else.
 
-use super::record::{
+use super::job::{
     Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, PreemptMark, Resolved, Run, Suspended, TaskMark,
     TaskOutcome, Unfenced, Yielded, take_work, without_work,
 };
@@ -96,7 +96,7 @@ impl Revision {
 }
 
 /// A priority when the nice value that is in it becomes another one.
-pub(super) fn shifted(priority: u32, before: i32, after: i32) -> u32 {
+pub(crate) fn shifted(priority: u32, before: i32, after: i32) -> u32 {
     if before == after {
         return priority;
     }

@@ -1,9 +1,8 @@
 //! What was committed last, for those who follow a log: implementations tell the feed of each batch when it is committed, and say
 //! where older events are read. While nobody follows, nothing is kept.
 
-use super::{FollowError, Position, Progress};
-use crate::controller::event::ControllerEvent;
-use crate::job::state::JobEvent;
+use super::{FollowError, Position, Progress, event::ControllerEvent};
+use crate::records::job_event::JobEvent;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{

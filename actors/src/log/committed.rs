@@ -1,15 +1,15 @@
-//! What is committed: the one value that the log's events come to, as far as they are saved. It is the log's ([`super::log::Log::value`]),
+//! What is committed: the one value that the log's events come to, as far as they are saved. It is the log's ([`super::Log::value`]),
 //! which advances it as it commits, before anybody hears of it. A controller starts with what was replayed; an owner that failed is
 //! built anew from it, whatever is to be known of a job beyond its view is read here, and snapshots are made of it.
 
 use super::{
+    beside::Pieces,
     event::{ControllerEvent, Replayed},
-    log::beside::Pieces,
 };
-use crate::{
-    job::{dependency::waits_for, record::JobRecord},
-    node::record::SavedNode,
-    partition::record::SavedPartition,
+use crate::records::{
+    job::{JobRecord, waits_for},
+    node::SavedNode,
+    partition::SavedPartition,
 };
 use garrick_model::{config::DynamicNode, ids::JobId, reservation::Reservation};
 use std::{
@@ -73,7 +73,7 @@ impl Committed {
     }
 
     /// All of it, for a controller that starts: what did not fit was said.
-    pub(super) fn started_from(&self) -> Replayed {
+    pub(crate) fn started_from(&self) -> Replayed {
         self.lock().replayed.clone()
     }
 
@@ -149,7 +149,7 @@ impl Committed {
 }
 
 #[cfg(test)]
-use crate::job::state::JobEvent;
+use crate::records::job_event::JobEvent;
 
 #[cfg(test)]
 impl Committed {
@@ -162,7 +162,7 @@ impl Committed {
     /// It is over and forgotten.
     pub fn purge(&self, job: JobId) {
         if let Some(record) = self.lock().replayed.jobs.get_mut(&job) {
-            record.phase = crate::job::record::Phase::Over(None, crate::job::fixtures::cancelled());
+            record.phase = crate::records::job::Phase::Over(None, crate::job::fixtures::cancelled());
         }
         self.advance(&[ControllerEvent::Job { job, event: Box::new(JobEvent::Purged) }]);
     }
@@ -173,10 +173,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{
-        job::{
-            fixtures::{cancelled, record},
-            record::{ArrayRecord, Phase, TaskMark, TaskOutcome},
-        },
+        job::fixtures::{cancelled, record},
+        records::job::{ArrayRecord, Phase, TaskMark, TaskOutcome},
         scheduler::fixtures::spec,
     };
     use garrick_model::{ids::ArrayTask, spec::JobSpec};

@@ -1,7 +1,7 @@
 //! Jobs' records by id, of which a copy costs next to nothing: copies share what neither has changed since. What is written out in
 //! the background is such a copy, while the other goes on.
 
-use crate::job::record::JobRecord;
+use super::job::JobRecord;
 use garrick_model::ids::JobId;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

@@ -1,13 +1,13 @@
 //! What lasts of a job: everything that a restarted controller must know. Changed by [`JobRecord::apply`] alone (see
-//! [`super::state`]), so that replaying the events gives the same record.
+//! [`super::job_event`]), so that replaying the events gives the same record.
 
-use super::state::requeues;
+use super::job_event::requeues;
 use garrick_model::{
     ids::{ArrayTask, JobId, RequestId, Sluid},
     messages::node::{HetComponent, RequeuePolicy},
     packed_steps::StepTally,
     resources::MemoryRequest,
-    spec::{ArraySpec, Dependencies, JobSpec, Sharing},
+    spec::{ArraySpec, Dependencies, DependencyKind, JobSpec, Sharing},
     spec_text::licenses::Licenses,
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
@@ -649,6 +649,16 @@ impl JobRecord {
     pub fn may_act(&self, uid: u32, admin: bool) -> bool {
         admin || uid == self.owner.uid
     }
+}
+
+/// Does this job wait for news of that one? Asked for a job whose owner was built anew and forgot who had asked it.
+pub fn waits_for(record: &JobRecord, on: &JobRecord) -> bool {
+    let same = || record.id > on.id && record.owner.uid == on.owner.uid && record.spec.name == on.spec.name;
+    matches!(record.phase, Phase::Pending)
+        && record.dependencies.list.iter().any(|dependency| match dependency.kind {
+            DependencyKind::Singleton => same(),
+            _ => dependency.job == Some(on.id),
+        })
 }
 
 /// A specification without its script, arguments and environment.

@@ -5,6 +5,8 @@
 //! | file | what it is |
 //! |---|---|
 //! | `mod` | the trait |
+//! | [`event`] | the events, and how a controller is rebuilt from them |
+//! | [`committed`] | what all that is saved comes to |
 //! | [`progress`] | which events have positions, and how far followers are |
 //! | [`feed`] | what was committed last, kept for those who follow: shared by implementations |
 //! | [`beside`] | what is kept beside the log: which version of each piece counts |
@@ -12,18 +14,20 @@
 //! | [`contract`] | tests for any implementation |
 
 pub mod beside;
+pub mod committed;
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
+pub mod event;
 pub mod feed;
 pub mod memory;
 pub mod progress;
 
-use super::{
+use self::{
     committed::Committed as Value,
     event::{ControllerEvent, Following},
 };
 pub use feed::{Committed, Feed, Follower, Past};
-use garrick_runtime::ReplyTo;
+use garrick_runtime::{AskError, ReplyTo};
 pub use progress::{Position, Progress};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -59,6 +63,14 @@ impl AppendError {
             Self::Failed(_) => None,
         }
     }
+}
+
+/// What the log answers.
+pub type Saved = Result<Position, AppendError>;
+
+/// The log's answer; one that does not come is a failure.
+pub fn log_outcome(answer: Result<Saved, AskError>) -> Saved {
+    answer.unwrap_or_else(|error| Err(AppendError::Failed(error.to_string())))
 }
 
 /// Where events could not be followed (further).

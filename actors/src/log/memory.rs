@@ -1,8 +1,8 @@
 //! A log in memory that does what its driver says, for tests and for the simulator: it commits when it is told how much, is busy,
 //! loses its leadership and dies at the points that its driver chooses. Nothing in it depends on time or on threads.
 
-use super::{AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, Position, Progress};
-use crate::controller::{
+use super::{
+    AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, Position, Progress,
     committed::Committed as Value,
     event::{ControllerEvent, Replayed},
 };
@@ -240,7 +240,7 @@ mod tests {
         super::contract::{self, Bench, Opened},
         *,
     };
-    use crate::controller::event::Replayed;
+    use crate::log::event::Replayed;
     use garrick_runtime::ReplyTo;
 
     #[derive(Default)]

@@ -1,0 +1,16 @@
+//! What lasts of jobs, nodes and partitions: what a restarted controller must know. Owners change it by events that the
+//! [log](crate::log) saves first.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`job`] | the record of a job |
+//! | [`job_event`] | events of a job, and the one function that applies them |
+//! | [`jobs`] | jobs' records by id, of which a copy costs next to nothing |
+//! | [`node`] | what is saved of a node |
+//! | [`partition`] | what is saved of a partition |
+
+pub mod job;
+pub mod job_event;
+pub mod jobs;
+pub mod node;
+pub mod partition;
