@@ -9,6 +9,7 @@
 //! | [`reservation`] | advance reservations |
 //! | [`log`] | the controller's log: its events, what they come to, and how it is written |
 //! | [`license`] | who has how many of each license |
+//! | [`messages`] | what owners of the controller say to each other |
 //! | [`node`] | the controller's record of one node and the owner of its free resources |
 //! | [`owner`] | what all owners of the controller's state have in common |
 //! | [`node_agent`] | a node's side: starts, adopts and ends the `stepd`s of runs, reports to the controller |
@@ -27,6 +28,7 @@ pub mod env_entry;
 pub mod job;
 pub mod license;
 pub mod log;
+pub mod messages;
 pub mod node;
 pub mod node_agent;
 pub mod owner;

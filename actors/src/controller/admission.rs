@@ -17,10 +17,8 @@ use super::{
     texts,
 };
 use crate::{
-    job::{
-        core::JobCore,
-        messages::{Authority, JobSite, Revise},
-    },
+    job::core::JobCore,
+    messages::job::{Authority, JobSite, Revise},
     records::job::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
     scheduler::{
         picture::{constraint::Wish, extra::Extra},

@@ -5,21 +5,26 @@
 use crate::{
     job::{
         core::{JobCore, Leftover},
+        effects::{JobEffect, JobErrand, JobShown},
         fixtures::{CountingIds, ROOT, record},
-        het::HetMessage,
-        messages::{JobAnswer, JobCommand, JobEffect, JobErrand, JobInput, JobShown, JobSite, JobTimer},
     },
     license::account::LicenseAccount,
     log::{
         committed::Committed,
         event::{ControllerEvent, Replayed},
     },
+    messages::{
+        het::HetMessage,
+        job::{JobAnswer, JobCommand, JobInput, JobSite, JobTimer},
+        letter::Letter,
+        node::{NodeInput, NodeTimer},
+    },
     node::{
         core::NodeCore,
         core_test::{registration, settings},
-        messages::{KeptHold, NodeEffect, NodeErrand, NodeInput, NodeTimer},
+        effects::{KeptHold, NodeEffect, NodeErrand},
     },
-    owner::{Letter, Stage, Turn, perform},
+    owner::{Stage, Turn, perform},
     records::{
         job::{JobRecord, Phase, TaskOutcome, waits_for},
         job_event::JobEvent,

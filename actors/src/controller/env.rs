@@ -11,17 +11,19 @@ use super::{
 use crate::{
     job::{
         core::JobCore,
-        messages::{JobInput, JobMsg, JobSite},
-        shell::JobsMsg,
+        shell::{JobMsg, JobsMsg},
     },
     license::account::LicenseOffice,
     log::{ACCOUNTING, Saved, committed::Committed, event::ControllerEvent, log_outcome},
+    messages::{
+        job::{JobInput, JobSite},
+        letter::{ConfigNews, Letter},
+        node::{NodeInput, NodeSite},
+    },
     node::{
         core::NodeCore,
-        messages::{NodeInput, NodeMsg, NodeSite},
-        shell::NodesMsg,
+        shell::{NodeMsg, NodesMsg},
     },
-    owner::{ConfigNews, Letter},
     partition::{
         messages::PartitionInput,
         shell::{PartitionsMsg, configured},
@@ -30,12 +32,12 @@ use crate::{
     reservation::shell::ReservationMsg,
     roster::{nodes::Roster, shell::RosterMsg},
     scheduler::{
-        messages::{SchedulerInput, SchedulerMsg},
+        messages::SchedulerInput,
         picture::qos::QosTable,
         rules::priority,
-        shell::policy,
+        shell::{SchedulerMsg, policy},
     },
-    steps::messages::StepsMsg,
+    steps::shell::StepsMsg,
     topology::Topologies,
 };
 use garrick_model::{

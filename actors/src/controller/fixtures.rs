@@ -11,13 +11,16 @@ use super::{
     setup::{self, Controller, Recover, start},
 };
 use crate::{
-    job::messages::{Authority, Revise},
     log::{
         AppendError, Appended, FollowError, Follower, Log, Position,
         event::{ControllerEvent, Replayed},
         memory::MemoryLog,
     },
-    node::{core::NodeCore, messages::Registration},
+    messages::{
+        job::{Authority, Revise},
+        node::Registration,
+    },
+    node::core::NodeCore,
     partition::core::PartitionCore,
     records::job::JobRecord,
     scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, shell::policy},

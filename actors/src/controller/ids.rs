@@ -1,6 +1,6 @@
 //! Fresh job ids and runs, shared by the front and by arrays that split.
 
-use crate::job::messages::FreshIds;
+use crate::owner::FreshIds;
 use garrick_model::{
     ids::{JobId, Sluid, SluidMaker},
     time::Timestamp,

@@ -1,7 +1,7 @@
 //! What the controller needs of the process that it lives in, as traits: implemented by the daemon's wiring and by tests.
 
 use super::{admission::Submitter, audit::AuditRecord};
-use crate::{job::messages::Authority, log::Log};
+use crate::{log::Log, messages::job::Authority};
 use garrick_model::{
     config::{Config, LogChange},
     ids::JobId,

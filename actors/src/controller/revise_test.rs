@@ -9,11 +9,14 @@ use super::{
 };
 use crate::{
     job::{
+        effects::JobEffect,
         fixtures::{ALICE, Bench, ROOT},
-        messages::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand, JobEffect},
     },
     log::event::ControllerEvent,
-    owner::Letter,
+    messages::{
+        job::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand},
+        letter::Letter,
+    },
     records::{
         job::JobRecord,
         job_event::{JobEvent, Revision},
@@ -270,7 +273,7 @@ fn what_was_made_of_a_job_that_changed_meanwhile_is_not_applied() {
     let unjudged = JobCommand::Update(Box::new(limit_of(60)));
     let mut bare = Bench::new(before.clone()).0;
     let out =
-        bare.send(crate::job::messages::JobInput::Command { request: 1, by: ALICE, tasks: None, command: unjudged });
+        bare.send(crate::messages::job::JobInput::Command { request: 1, by: ALICE, tasks: None, command: unjudged });
     assert_eq!(out, [JobEffect::Answer { request: 1, answer: JobAnswer::Done(Err(CHANGED_MEANWHILE)) }]);
     // One that has started is changed as such jobs are.
     let shorter = judged(&before, &limit_of(60));

@@ -3,16 +3,13 @@
 
 use super::{entering::Entering, env::Env, front, ids::IdSource, messages::ControllerMsg, ports::Ports};
 use crate::{
-    job::{
-        messages::{JobInput, JobSite},
-        shell::{Jobs, JobsMsg},
-    },
+    job::shell::{Jobs, JobsMsg},
     log::{AppendError, Log, Position, event::ControllerEvent},
-    node::{
-        core::NodeCore,
-        messages::{InitialState, KeptHold, NodeSettings, NodeSite, ReturnToService},
-        shell::Nodes,
+    messages::{
+        job::{JobInput, JobSite},
+        node::{InitialState, NodeSettings, NodeSite, ReturnToService},
     },
+    node::{core::NodeCore, effects::KeptHold, shell::Nodes},
     owner::{actor::OwnerActor, supervisor::Supervisor},
     partition::{core::PartitionCore, shell::Partitions},
     records::job::JobRecord,

@@ -5,7 +5,7 @@ use super::{
     fixtures::{MemoryJournal, Rig, TWO_NODES, config_of, with_system},
     messages::ControllerMsg,
 };
-use crate::partition::{messages::PartitionMsg, shell::PartitionsMsg};
+use crate::partition::shell::{PartitionMsg, PartitionsMsg};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     view::PartitionState,

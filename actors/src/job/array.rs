@@ -3,11 +3,14 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobEffect, JobFact, JobInput, TaskChoice},
+    effects::JobEffect,
 };
 use crate::{
     log::event::ControllerEvent,
-    owner::Letter,
+    messages::{
+        job::{JobFact, JobInput, TaskChoice},
+        letter::Letter,
+    },
     records::{
         job::{Afterwards, End, JobRecord, Phase, TaskOutcome},
         job_event::JobEvent,

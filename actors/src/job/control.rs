@@ -2,11 +2,14 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand, JobEffect, JobInput, Revise, TaskChoice},
+    effects::JobEffect,
     told,
 };
 use crate::{
-    node::messages::NodeInput,
+    messages::{
+        job::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand, JobInput, Revise, TaskChoice},
+        node::NodeInput,
+    },
     records::{
         job::{HeldBy, Phase, Resolved},
         job_event::{JobEvent, Revision, shifted},

@@ -3,17 +3,21 @@
 //! events only; the rest (a commit under way, who waits) is rebuilt or asked for again after a restart.
 
 use super::{
+    effects::{JobEffect, JobErrand, JobShown},
     het::{Granted, HetState},
-    messages::{FreshIds, JobAnswer, JobEffect, JobInput, JobShown, JobSite, JobTimer},
     reports::EarlierNews,
     suspend::Resuming,
     told, view,
 };
 use crate::{
-    license::messages::LicenseInput,
     log::event::ControllerEvent,
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        job::{JobAnswer, JobInput, JobSite, JobTimer},
+        letter::Letter,
+        license::LicenseInput,
+        node::NodeInput,
+    },
+    owner::{FreshIds, Out, Owner},
     records::{
         job::{JobRecord, Phase},
         job_event::JobEvent,
@@ -566,5 +570,21 @@ impl JobCore {
         if self.is_eligible(turn.now) && self.record.eligible_time.is_none() {
             self.save(JobEvent::Eligible { at: turn.now }, turn);
         }
+    }
+}
+
+impl Owner for JobCore {
+    type Input = JobInput;
+    type Timer = JobTimer;
+    type Shown = JobShown;
+    type Answer = JobAnswer;
+    type Errand = JobErrand;
+
+    fn handle(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: JobInput, out: &mut Out<Self>) {
+        Self::handle(self, now, ids, input, out);
+    }
+
+    fn timer(timer: JobTimer) -> JobInput {
+        JobInput::Timer(timer)
     }
 }

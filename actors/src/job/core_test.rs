@@ -2,17 +2,17 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    ending::end_lost,
+    effects::{JobEffect, JobErrand, JobShown},
     fixtures::{ALICE, Bench, ROOT, begun, ended_row, event_of, proposal, record},
-    messages::{
-        Authority, JobAnswer, JobCommand, JobEffect, JobErrand, JobFact, JobInput, JobShown, JobSite, JobTimer,
-    },
 };
 use crate::{
-    license::messages::LicenseInput,
     log::event::ControllerEvent,
-    node::messages::{NodeInput, ReserveRefusal},
-    owner::Letter,
+    messages::{
+        job::{Authority, JobAnswer, JobCommand, JobFact, JobInput, JobSite, JobTimer},
+        letter::{Letter, end_lost},
+        license::LicenseInput,
+        node::{NodeInput, ReserveRefusal},
+    },
     records::{
         job::{HeldBy, JobRecord, Phase, TaskOutcome},
         job_event::JobEvent,

@@ -5,11 +5,14 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobEffect, JobErrand, JobFact, JobInput, JobTimer},
+    effects::{JobEffect, JobErrand},
 };
-use crate::records::{
-    job::{Afterwards, Phase, TaskOutcome},
-    job_event::JobEvent,
+use crate::{
+    messages::job::{JobFact, JobInput, JobTimer},
+    records::{
+        job::{Afterwards, Phase, TaskOutcome},
+        job_event::JobEvent,
+    },
 };
 use garrick_model::{
     ids::JobId,

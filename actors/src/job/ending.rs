@@ -2,19 +2,21 @@
 
 use super::{
     core::{JobCore, Turn},
+    effects::{JobEffect, JobShown},
     fencing::GivenUpBy,
-    messages::{JobAnswer, JobEffect, JobInput, JobShown, JobTimer},
 };
 use crate::{
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        job::{JobAnswer, JobInput, JobTimer},
+        letter::{Letter, end_lost},
+        node::NodeInput,
+    },
     records::{
         job::{Afterwards, EarlierHold, End, Ending, HeldBy, Phase},
         job_event::{JobEvent, requeues},
     },
 };
 use garrick_model::{
-    ids::{JobId, Sluid},
     messages::node::ControllerToNode,
     packed_steps::StepTally,
     refusal::Refusal,
@@ -42,18 +44,6 @@ enum BackAs {
     },
     /// Ahead of all others, at once.
     Expedited,
-}
-
-/// Has a run ended that its node has and nobody wants any more: the node was lost, and came back with it before its owner
-/// had heard that the run is over.
-pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> Letter {
-    Letter::Node(node, NodeInput::Send(Box::new(end_of_lost(job, sluid))))
-}
-
-/// What the agent is told then.
-pub fn end_of_lost(job: JobId, sluid: Sluid) -> ControllerToNode {
-    let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
-    ControllerToNode::EndJob { job, sluid, state, reason, lost: Vec::new() }
 }
 
 impl JobCore {

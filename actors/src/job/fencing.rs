@@ -7,7 +7,7 @@
 
 use super::core::{JobCore, Turn};
 use crate::{
-    node::messages::NodeInput,
+    messages::node::NodeInput,
     records::{
         job::{Run, Unfenced},
         job_event::JobEvent,

@@ -3,13 +3,16 @@
 
 use super::{
     core::{JobCore, Leftover},
+    effects::{JobEffect, JobErrand},
     fixtures::{Bench, proposal, record},
-    het::HetMessage,
-    messages::{JobCommand, JobEffect, JobErrand, JobInput, JobSite, JobTimer},
 };
 use crate::{
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        het::HetMessage,
+        job::{JobCommand, JobInput, JobSite, JobTimer},
+        letter::Letter,
+        node::NodeInput,
+    },
     records::job::{Afterwards, Unfenced},
     scheduler::fixtures::spec,
 };

@@ -2,12 +2,16 @@
 
 use super::{
     core::{JobCore, Leftover},
-    messages::{Authority, FreshIds, JobAnswer, JobCommand, JobEffect, JobInput, JobSite, TaskChoice},
+    effects::JobEffect,
 };
 use crate::{
     controller::fixtures::Site,
     log::event::ControllerEvent,
-    owner::Letter,
+    messages::{
+        job::{Authority, JobAnswer, JobCommand, JobInput, JobSite, TaskChoice},
+        letter::Letter,
+    },
+    owner::FreshIds,
     records::{
         job::{Afterwards, ArrayRecord, End, JobRecord, Owner, Phase, Resolved, Run, indices_of},
         job_event::JobEvent,

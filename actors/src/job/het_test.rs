@@ -4,13 +4,16 @@
 
 use super::{
     core::JobCore,
+    effects::JobEffect,
     fixtures::{ALICE, Bench, proposal, record},
-    het::HetMessage,
-    messages::{JobCommand, JobEffect, JobInput, JobTimer},
 };
 use crate::{
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        het::HetMessage,
+        job::{JobCommand, JobInput, JobTimer},
+        letter::Letter,
+        node::NodeInput,
+    },
     records::job::{Afterwards, JobRecord, Phase, PreemptMark, Run},
     scheduler::{fixtures::spec, proposals::StartProposal},
 };

@@ -13,21 +13,25 @@
 //! | `preempt` | giving way to another job |
 //! | `suspend` | standing still, and going on |
 //! | `array` | tasks split off an array |
-//! | [`het`] | components of a heterogeneous job |
+//! | `het` | components of a heterogeneous job: what each remembers, and what it makes of a first turn |
+//! | `het_agree` | of those, from a proposal to recorded allocations |
+//! | `het_course` | of those, launch and end |
 //! | `dependency` | conditions on other jobs |
 //! | [`shell`] | the actor, and the supervisor of all jobs |
 //! | [`news`] | what jobs need to know of each other, and how a word that was lost is asked for again |
-//! | [`messages`] | what it accepts and causes |
+//! | [`effects`] | what it causes |
 //! | [`view`] | what others see |
 
 mod array;
 mod control;
 pub mod core;
 pub mod dependency;
+pub mod effects;
 pub mod ending;
 mod fencing;
 pub mod het;
-pub mod messages;
+mod het_agree;
+mod het_course;
 pub mod news;
 mod preempt;
 pub(crate) mod reports;

@@ -21,13 +21,16 @@
 //! The record of a task that is split off an array says all that the task was told before: that is saved with it. What a leader
 //! records for others is theirs from then on, whether they have heard of it or not: their next owners start with it.
 //!
-//! [`JobInput::Subscribe`]: super::messages::JobInput::Subscribe
+//! [`JobInput::Subscribe`]: crate::messages::job::JobInput::Subscribe
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobEffect, JobInput, JobTimer},
+    effects::JobEffect,
 };
-use crate::records::job::Phase;
+use crate::{
+    messages::job::{JobInput, JobTimer},
+    records::job::Phase,
+};
 use std::time::Duration;
 
 /// After so long it asks again, and a little later for some, so that not all ask at once.

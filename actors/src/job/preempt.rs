@@ -4,9 +4,10 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobEffect, JobTimer},
+    effects::JobEffect,
 };
 use crate::{
+    messages::job::JobTimer,
     records::{
         job::{Afterwards, Ending, Phase, PreemptMark},
         job_event::JobEvent,

@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
+    effects::JobEffect,
     fixtures::{ALICE, Bench},
-    het::HetMessage,
-    messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
 };
 use crate::{
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        het::HetMessage,
+        job::{JobCommand, JobInput, JobSite, JobTimer},
+        letter::Letter,
+        node::NodeInput,
+    },
     records::job::{Afterwards, Phase},
     scheduler::{fixtures::spec, proposals::PreemptProposal},
 };

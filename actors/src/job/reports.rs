@@ -3,22 +3,25 @@
 
 use super::{
     core::{JobCore, Turn},
-    ending::end_lost,
+    effects::{JobEffect, JobShown},
     fencing::GivenUpBy,
-    messages::{JobEffect, JobShown, JobTimer},
 };
 use crate::{
-    license::messages::LicenseInput,
     log::event::ControllerEvent,
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        job::JobTimer,
+        letter::{Letter, end_lost},
+        license::LicenseInput,
+        node::NodeInput,
+        released::Trouble,
+    },
     records::{
         job::{Afterwards, EarlierHold, End, HeldBy, Phase},
         job_event::JobEvent,
     },
 };
 use garrick_model::{
-    ids::{JobId, Sluid},
+    ids::Sluid,
     messages::node::AgentReport,
     packed_steps::{PackedSteps, StepTally},
     spec::JobKind,
@@ -493,37 +496,4 @@ pub(super) enum EarlierNews {
     Missing,
     /// The node is down.
     Lost,
-}
-
-/// What Slurm writes as the reason of a node that an epilog's failure drained.
-const EPILOG_ERROR: &str = "Epilog error";
-/// Reason of a drain for processes that outlive their job, as in Slurm.
-const KILL_TASK_FAILED: &str = "Kill task failed";
-
-/// What went wrong when a node let go of a run.
-#[derive(Default)]
-pub(crate) struct Trouble {
-    pub epilog_failed: Option<String>,
-    pub unkillable: Option<String>,
-}
-
-impl Trouble {
-    /// Why the node is to be drained; what is left of the job before what its epilog said, which may follow from it.
-    pub fn reason(&self) -> Option<String> {
-        let reason = match self {
-            Self { unkillable: Some(_), .. } => KILL_TASK_FAILED,
-            Self { epilog_failed: Some(_), .. } => EPILOG_ERROR,
-            _ => return None,
-        };
-        Some(reason.to_owned())
-    }
-
-    pub fn log(&self, job: JobId, node: &str) {
-        if let Some(why) = &self.unkillable {
-            tracing::warn!(job_id = job.0, node, why, "job.unkillable");
-        }
-        if let Some(why) = &self.epilog_failed {
-            tracing::warn!(job_id = job.0, node, why, "job.epilog_failed");
-        }
-    }
 }

@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
+    effects::{JobEffect, JobErrand},
     fixtures::{Bench, ROOT, record},
-    messages::{JobCommand, JobEffect, JobErrand, JobInput, JobSite, JobTimer},
 };
 use crate::{
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        job::{JobCommand, JobInput, JobSite, JobTimer},
+        letter::Letter,
+        node::NodeInput,
+    },
     records::{
         job::{Afterwards, EarlierHold, End, Ending},
         job_event::JobEvent,

@@ -2,41 +2,106 @@
 
 use super::{
     core::JobCore,
-    messages::{JobAnswer, JobAsk, JobErrand, JobInput, JobMsg, JobShown, JobTimer, JobWatcher, Watched},
+    effects::{JobErrand, JobShown},
 };
+#[cfg(test)]
+use crate::messages::job::{Authority, JobCommand, TaskChoice};
 use crate::{
     controller::env::Env,
-    job::messages::FreshIds,
-    node::messages::NodeInput,
+    messages::{
+        job::{JobAnswer, JobAsk, JobInput, JobTimer},
+        letter::Letter,
+        node::NodeInput,
+    },
     owner::{
-        Letter, Out, Owner,
+        Out,
         actor::{Came, OwnerMsg, Shell},
         supervisor::{Kind, SupervisorMsg},
     },
 };
+#[cfg(test)]
+use garrick_model::messages::command::JobMilestone;
 use garrick_model::{
     ids::JobId, packed_steps::StepTally, refusal::Refusal, state::JobState, time::Timestamp, view::JobView,
 };
+#[cfg(test)]
+use garrick_runtime::{AskError, ReplyTo};
 use garrick_runtime::{Placement, TimerKey};
+#[cfg(test)]
+use serde_bytes::ByteBuf;
 use std::{sync::Arc, time::Duration};
 
 /// A wide job is answered by each of its nodes at about the same time.
 const JOB_MAILBOX: usize = 65_536;
 
-impl Owner for JobCore {
-    type Input = JobInput;
-    type Timer = JobTimer;
-    type Shown = JobShown;
-    type Answer = JobAnswer;
-    type Errand = JobErrand;
+/// Messages of the job actor. All may be delivered twice; about runs, older ones are ignored by their SLUID.
+pub type JobMsg = OwnerMsg<JobCore>;
 
-    fn handle(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: JobInput, out: &mut Out<Self>) {
-        Self::handle(self, now, ids, input, out);
+impl JobMsg {
+    /// Its view after every change.
+    pub const fn watch(watcher: JobWatcher) -> Self {
+        Self::Hand { gift: watcher, input: None }
+    }
+}
+
+/// Questions as tests ask them, each with its own kind of answer.
+#[cfg(test)]
+impl JobMsg {
+    /// A question whose answer is of one kind.
+    fn ask<R: Send + 'static>(
+        ask: JobAsk,
+        reply: ReplyTo<R>,
+        kind: impl FnOnce(JobAnswer) -> Option<R> + Send + 'static,
+    ) -> Self {
+        let reply = ReplyTo::calling(move |answer: Result<JobAnswer, AskError>| match answer.map(kind) {
+            Ok(Some(answer)) => reply.reply(answer),
+            // Of no other kind is any answer.
+            Ok(None) => drop(reply),
+            Err(error) => reply.fail(error),
+        });
+        Self::Ask { ask, reply }
     }
 
-    fn timer(timer: JobTimer) -> JobInput {
-        JobInput::Timer(timer)
+    /// A user's command.
+    pub fn command(by: Authority, tasks: TaskChoice, command: JobCommand, reply: ReplyTo<Result<(), Refusal>>) -> Self {
+        Self::ask(JobAsk::Command { by, tasks, command }, reply, |answer| match answer {
+            JobAnswer::Done(result) => Some(result),
+            _ => None,
+        })
     }
+
+    /// Answer when it has come that far.
+    pub fn wait(until: JobMilestone, reply: ReplyTo<Result<Arc<JobView>, Refusal>>) -> Self {
+        Self::ask(JobAsk::Wait(until), reply, |answer| match answer {
+            JobAnswer::Reached(view) => Some(Ok(view)),
+            JobAnswer::Done(Err(refusal)) => Some(Err(refusal)),
+            _ => None,
+        })
+    }
+
+    /// Its script.
+    pub fn script(reply: ReplyTo<Result<Option<ByteBuf>, Refusal>>) -> Self {
+        Self::ask(JobAsk::Script, reply, |answer| match answer {
+            JobAnswer::Script(script) => Some(Ok(script)),
+            JobAnswer::Done(Err(refusal)) => Some(Err(refusal)),
+            _ => None,
+        })
+    }
+}
+
+/// From the front: the newest view after every change, until the job is over or the receiver is gone.
+pub type JobWatcher = tokio::sync::watch::Sender<Watched>;
+
+/// What whoever watches a job sees.
+#[derive(Clone, Debug, Default)]
+pub enum Watched {
+    /// Nothing yet.
+    #[default]
+    Nothing,
+    /// Its newest view.
+    View(Arc<JobView>),
+    /// This controller does not lead: nothing more comes, and who asks again after this time may be answered.
+    TryAgain(Duration),
 }
 
 /// What the shell of a job keeps.

@@ -3,12 +3,15 @@
 
 use super::{
     core::{Commit, JobCore, Turn},
-    messages::{JobEffect, JobErrand, JobTimer, LaunchOrder},
+    effects::{JobEffect, JobErrand, LaunchOrder},
 };
 use crate::{
-    license::messages::LicenseInput,
-    node::messages::{NodeInput, ReserveAsk, ReserveRefusal},
-    owner::Letter,
+    messages::{
+        job::JobTimer,
+        letter::Letter,
+        license::LicenseInput,
+        node::{NodeInput, ReserveAsk, ReserveRefusal},
+    },
     records::{
         job::{ArrayRecord, Phase, Run},
         job_event::JobEvent,

@@ -5,12 +5,15 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobAnswer, JobEffect, JobTimer},
+    effects::JobEffect,
     start::COMMIT_LIMIT,
 };
 use crate::{
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        job::{JobAnswer, JobTimer},
+        letter::Letter,
+        node::NodeInput,
+    },
     records::{
         job::{Phase, Run, Suspended, Yielded},
         job_event::JobEvent,

@@ -3,12 +3,15 @@
 
 use super::{
     core::{JobCore, Leftover},
+    effects::JobEffect,
     fixtures::{ALICE, Bench, ROOT},
-    messages::{JobAnswer, JobCommand, JobEffect, JobInput, JobSite, JobTimer},
 };
 use crate::{
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        job::{JobAnswer, JobCommand, JobInput, JobSite, JobTimer},
+        letter::Letter,
+        node::NodeInput,
+    },
     records::job_event::JobEvent,
     scheduler::{
         fixtures::spec,

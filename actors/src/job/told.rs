@@ -1,9 +1,11 @@
 //! What an operator's log says of a job: one line for each step of its life, and for each that somebody asked for.
 
-use super::messages::{Authority, JobCommand};
-use crate::records::{
-    job::{JobRecord, Run},
-    job_event::JobEvent,
+use crate::{
+    messages::job::{Authority, JobCommand},
+    records::{
+        job::{JobRecord, Run},
+        job_event::JobEvent,
+    },
 };
 use garrick_model::hostlist;
 

@@ -7,10 +7,9 @@
 //! Layers of hierarchical resources are counted as licenses that are called like `flat(node[01-08])`, so that what one start
 //! takes of all its layers is taken at once or not at all.
 
-use super::messages::LicenseInput;
 use crate::{
-    job::messages::{FreshIds, JobInput},
-    owner::{Effect, Letter, Out, Owner},
+    messages::{job::JobInput, letter::Letter, license::LicenseInput},
+    owner::{Effect, FreshIds, Out, Owner},
 };
 use garrick_model::{
     config::Hres,

@@ -439,9 +439,10 @@ mod tests {
     use super::*;
     use crate::{
         job::{
+            effects::JobEffect,
             fixtures::{Bench, proposal, record},
-            messages::{Authority, JobCommand, JobEffect, JobInput},
         },
+        messages::job::{Authority, JobCommand, JobInput},
         scheduler::fixtures::{array, spec},
     };
     use garrick_model::spec::JobSpec;

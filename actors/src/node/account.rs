@@ -5,8 +5,11 @@
 //! A run that is parked (suspended for another) has all that it holds but its CPUs, and no say in who its neighbours are,
 //! unless it keeps the node for its user. It gets its CPUs back when nobody has them.
 
-use super::messages::{KeptHold, ReserveAsk};
-use crate::scheduler::picture::{caps::CpuCaps, request::NodeUse};
+use super::effects::KeptHold;
+use crate::{
+    messages::node::ReserveAsk,
+    scheduler::picture::{caps::CpuCaps, request::NodeUse},
+};
 use garrick_model::{
     gres::{GPU, GresPool, GresShare, SHARD, devices_used, place_of},
     ids::{JobId, Sluid},

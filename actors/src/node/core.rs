@@ -6,17 +6,18 @@
 
 use super::{
     account::{Account, Reserved},
-    messages::{
-        InitialState, KeptHold, NodeEffect, NodeErrand, NodeInput, NodeSettings, NodeSite, NodeTimer, ReserveAsk,
-        ReserveRefusal,
-    },
+    effects::{KeptHold, NodeEffect, NodeErrand},
     service::TICKS,
     view,
 };
 use crate::{
-    job::messages::JobInput,
     log::event::ControllerEvent,
-    owner::Letter,
+    messages::{
+        job::JobInput,
+        letter::Letter,
+        node::{InitialState, NodeInput, NodeSettings, NodeSite, NodeTimer, ReserveAsk, ReserveRefusal},
+    },
+    owner::{FreshIds, Out, Owner},
     records::node::{DownCause, SavedNode},
 };
 use garrick_model::{
@@ -495,4 +496,20 @@ fn still_busy(name: &str, jobs: &BTreeSet<JobId>) -> Refusal {
     let some: Vec<String> = jobs.iter().take(5).map(|job| job.0.to_string()).collect();
     let more = if jobs.len() > some.len() { ",..." } else { "" };
     Refusal::InvalidUpdate(format!("Requested nodes are busy: {name} has jobs {}{more}", some.join(",")))
+}
+
+impl Owner for NodeCore {
+    type Input = NodeInput;
+    type Timer = NodeTimer;
+    type Shown = Arc<NodeView>;
+    type Answer = Result<(), Refusal>;
+    type Errand = NodeErrand;
+
+    fn handle(&mut self, now: Timestamp, _: &mut dyn FreshIds, input: NodeInput, out: &mut Out<Self>) {
+        Self::handle(self, now, input, out);
+    }
+
+    fn timer(timer: NodeTimer) -> NodeInput {
+        NodeInput::Timer(timer)
+    }
 }

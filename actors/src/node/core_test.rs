@@ -3,16 +3,19 @@
 
 use super::{
     core::{NodeCore, SEQ_BITS, to_job},
-    messages::{
-        InitialState, NodeEffect, NodeErrand, NodeInput, NodeSettings, NodeSite, NodeTimer, Registration, ReserveAsk,
-        ReserveRefusal, ReturnToService,
-    },
+    effects::{NodeEffect, NodeErrand},
 };
 use crate::{
     controller::fixtures::config_of,
-    job::messages::JobInput,
     log::event::ControllerEvent,
-    owner::Letter,
+    messages::{
+        job::JobInput,
+        letter::Letter,
+        node::{
+            InitialState, NodeInput, NodeSettings, NodeSite, NodeTimer, Registration, ReserveAsk, ReserveRefusal,
+            ReturnToService,
+        },
+    },
     records::node::DownCause,
     scheduler::{
         self, fixtures,

@@ -6,12 +6,12 @@
 //! | [`core`] | decides: reservations, reports, links |
 //! | `service` | registration, silence, administrators |
 //! | [`shell`] | the actor, and the supervisor of all nodes |
-//! | [`messages`] | what it accepts and causes |
+//! | [`effects`] | what it causes |
 //! | [`view`] | what others see |
 
 pub mod account;
 pub mod core;
-pub mod messages;
+pub mod effects;
 mod service;
 pub mod shell;
 pub mod view;

@@ -2,10 +2,13 @@
 
 use super::{
     core::{Link, NOT_RESPONDING, NodeCore, to_job},
-    messages::{NodeEffect, NodeErrand, NodeSettings, NodeSite, NodeTimer, Registration, ReturnToService},
+    effects::{NodeEffect, NodeErrand},
 };
 use crate::{
-    job::messages::JobInput,
+    messages::{
+        job::JobInput,
+        node::{NodeSettings, NodeSite, NodeTimer, Registration, ReturnToService},
+    },
     records::node::{DownCause, SavedNode},
 };
 use garrick_model::{

@@ -1,17 +1,15 @@
 //! What a node's verbs come to in the controller, and what is supervised of nodes.
 
-use super::{
-    core::NodeCore,
-    messages::{NodeAsk, NodeErrand, NodeInput, NodeMsg, NodeTimer, Registration},
-};
+use super::{core::NodeCore, effects::NodeErrand};
 use crate::{
     controller::{env::Env, ports::AgentLink},
-    job::{
-        ending::end_of_lost,
-        messages::{FreshIds, JobInput},
+    messages::{
+        job::JobInput,
+        letter::{Letter, end_of_lost},
+        node::{NodeAsk, NodeInput, NodeTimer, Registration},
     },
     owner::{
-        Letter, Out, Owner,
+        Out,
         actor::{Came, OwnerMsg, Shell},
         supervisor::{Kind, SupervisorMsg},
     },
@@ -23,21 +21,8 @@ use std::{sync::Arc, time::Duration};
 /// Every job of the node and its agent write here.
 const NODE_MAILBOX: usize = 8_192;
 
-impl Owner for NodeCore {
-    type Input = NodeInput;
-    type Timer = NodeTimer;
-    type Shown = Arc<NodeView>;
-    type Answer = Result<(), Refusal>;
-    type Errand = NodeErrand;
-
-    fn handle(&mut self, now: Timestamp, _: &mut dyn FreshIds, input: NodeInput, out: &mut Out<Self>) {
-        Self::handle(self, now, input, out);
-    }
-
-    fn timer(timer: NodeTimer) -> NodeInput {
-        NodeInput::Timer(timer)
-    }
-}
+/// Messages of the node actor. All may be delivered twice.
+pub type NodeMsg = OwnerMsg<NodeCore>;
 
 /// What the shell of a node keeps: the open link and its number.
 #[derive(Default)]

@@ -6,7 +6,6 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`letter`] | what one owner says to another, and what is said in the place of one that is gone |
 //! | [`outbox`] | keeps effects back until the events before them are saved |
 //! | [`stage`] | carries effects out: the one place where each verb comes to something |
 //! | [`actor`] | an owner in the controller: mailbox, journal, timers, replies and restart |
@@ -20,18 +19,19 @@
 //! - Letters between two owners come in order, at most twice, and are lost with an owner that fails over one.
 
 pub mod actor;
-pub mod letter;
 pub mod outbox;
 pub mod stage;
 pub mod supervisor;
 #[cfg(test)]
 mod tests;
 
-pub use letter::{ConfigNews, Letter};
 pub use stage::{Stage, Turn, perform};
 
-use crate::{job::messages::FreshIds, log::event::ControllerEvent};
-use garrick_model::time::Timestamp;
+use crate::{log::event::ControllerEvent, messages::letter::Letter};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    time::Timestamp,
+};
 
 /// What an owner has happen: the only verbs there are. `T` are its timers, `S` is what it shows, `A` what it answers, and `E`
 /// what it has done at the process's ports.
@@ -90,3 +90,15 @@ pub type EffectOf<O> = Effect<<O as Owner>::Timer, <O as Owner>::Shown, <O as Ow
 
 /// Where an owner writes down what shall happen.
 pub type Out<O> = Vec<EffectOf<O>>;
+
+/// Fresh identities for tasks and runs. An argument of the core, so that tests choose them.
+pub trait FreshIds {
+    /// A job id that was never used.
+    fn job(&mut self) -> JobId;
+    /// So many ids in a row that were never used; the first of them. `None`: there is no such row.
+    fn jobs(&mut self, count: u32) -> Option<JobId>;
+    /// A new run.
+    fn sluid(&mut self, now: Timestamp) -> Sluid;
+    /// Counts a submission; the number of those before it.
+    fn submission(&mut self) -> u64;
+}

@@ -1,8 +1,8 @@
 //! Where effects come to something. [`perform`] is the only interpreter of them; who lets owners live (the controller's
 //! actor, a test, the simulator) says in a [`Stage`] what each verb is there.
 
-use super::{Effect, EffectOf, Letter, Owner, outbox::Outbox};
-use crate::log::event::ControllerEvent;
+use super::{Effect, EffectOf, Owner, outbox::Outbox};
+use crate::{log::event::ControllerEvent, messages::letter::Letter};
 use garrick_model::time::Timestamp;
 
 /// What the verbs of one owner come to. Saving is apart: see [`Turn`].

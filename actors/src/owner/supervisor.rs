@@ -5,10 +5,13 @@
 //! An owner that fails too often is started again after a pause: what it owns is saved, and the others go on.
 
 use super::{
-    Letter, Owner,
+    Owner,
     actor::{Early, OwnerActor, OwnerMsg, Shell},
 };
-use crate::controller::env::{Env, deliver};
+use crate::{
+    controller::env::{Env, deliver},
+    messages::letter::Letter,
+};
 use garrick_model::ids::JobId;
 use garrick_runtime::{
     Actor, ActorPath, Address, ChildEvent, ChildSpec, Context, Message, Placement, Restart, RestartLimits, WhenExceeded,

@@ -1,14 +1,15 @@
 //! One turn after another, with a disk that is slow; and letters to owners that are gone.
 #![allow(clippy::unwrap_used)]
 
-use super::{Effect, EffectOf, Letter, Out, Owner, Stage, Turn, outbox::Outbox, perform};
+use super::{Effect, EffectOf, FreshIds, Out, Owner, Stage, Turn, outbox::Outbox, perform};
 use crate::{
-    job::{
-        fixtures::{CountingIds, proposal},
-        messages::{FreshIds, JobInput},
-    },
+    job::fixtures::{CountingIds, proposal},
     log::event::ControllerEvent,
-    node::messages::{NodeInput, ReserveRefusal},
+    messages::{
+        job::JobInput,
+        letter::Letter,
+        node::{NodeInput, ReserveRefusal},
+    },
 };
 use garrick_model::{
     ids::{JobId, Sluid},

@@ -2,9 +2,8 @@
 
 use super::messages::{PartitionEffect, PartitionInput, PartitionUpdate};
 use crate::{
-    job::messages::FreshIds,
     log::event::ControllerEvent,
-    owner::{Effect, Out, Owner},
+    owner::{Effect, FreshIds, Out, Owner},
     records::partition::SavedPartition,
 };
 use garrick_model::{

@@ -1,7 +1,6 @@
 //! What a partition's owner accepts, and what it causes.
 
-use super::core::PartitionCore;
-use crate::owner::{Effect, actor::OwnerMsg};
+use crate::owner::Effect;
 use garrick_model::{config::Config, refusal::Refusal, view::PartitionView};
 use std::{convert::Infallible, sync::Arc};
 
@@ -34,6 +33,3 @@ pub enum PartitionInput {
 
 /// What a partition causes. It shows its view, has no timers and nothing done at ports.
 pub type PartitionEffect = Effect<Infallible, Arc<PartitionView>, Result<(), Refusal>, Infallible>;
-
-/// Messages of the partition actor.
-pub type PartitionMsg = OwnerMsg<PartitionCore>;

@@ -8,7 +8,7 @@ use crate::{
     controller::env::Env,
     owner::{
         Out, Owner,
-        actor::{Came, Shell},
+        actor::{Came, OwnerMsg, Shell},
         supervisor::{Kind, SupervisorMsg},
     },
 };
@@ -23,6 +23,9 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 /// Administrators and whoever reads the configuration write here.
 const PARTITION_MAILBOX: usize = 1_024;
+
+/// Messages of the partition actor.
+pub type PartitionMsg = OwnerMsg<PartitionCore>;
 
 impl Shell for PartitionCore {
     type Ask = PartitionUpdate;

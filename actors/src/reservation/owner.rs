@@ -3,9 +3,9 @@
 
 use super::core::{Changed, ReservationsCore, Site};
 use crate::{
-    job::messages::{FreshIds, JobInput},
     log::event::ControllerEvent,
-    owner::{Effect, Letter, Out, Owner},
+    messages::{job::JobInput, letter::Letter},
+    owner::{Effect, FreshIds, Out, Owner},
 };
 use garrick_model::{
     refusal::Refusal,

@@ -3,9 +3,9 @@
 
 use super::nodes::{Roster, Spoken};
 use crate::{
-    job::messages::FreshIds,
     log::event::ControllerEvent,
-    owner::{ConfigNews, Effect, Letter, Out, Owner},
+    messages::letter::{ConfigNews, Letter},
+    owner::{Effect, FreshIds, Out, Owner},
 };
 use garrick_model::{
     config::{Config, DynamicNode, NodeConfig},

@@ -8,7 +8,8 @@ use super::{
 use crate::{
     job::fixtures::CountingIds,
     log::event::ControllerEvent,
-    owner::{ConfigNews, Letter, Owner, Stage, Turn, outbox::Outbox, perform},
+    messages::letter::{ConfigNews, Letter},
+    owner::{Owner, Stage, Turn, outbox::Outbox, perform},
 };
 use garrick_model::{
     config::{Config, read_files},

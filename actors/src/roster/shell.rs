@@ -6,10 +6,8 @@ use super::{
 };
 use crate::{
     controller::{agents::say_last, env::Env, ports::AgentLink, setup},
-    node::{
-        messages::{NodeAsk, NodeMsg},
-        shell::NodesMsg,
-    },
+    messages::node::NodeAsk,
+    node::shell::{NodeMsg, NodesMsg},
     owner::{
         Out, Owner,
         actor::{Came, OwnerActor, OwnerMsg, Shell},

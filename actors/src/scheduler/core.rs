@@ -6,23 +6,23 @@
 //! under way at a time, and the next waits until every proposal of the last one was answered, so that boards show what was
 //! taken.
 
-use crate::{
-    job::messages::{FreshIds, JobInput},
-    owner::{Effect, Letter, Out, Owner},
-    scheduler::{
-        messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
-        picture::facts::{ClusterView, Policy},
-        plan::{
-            Plan,
-            kept::planning::{Considered, Made, Outline, Planning, Way, anybody_waits},
-            obstacle::{Obstacle, Waits},
-        },
-        rules::{
-            bounds::Quota,
-            priority,
-            turns::{self, Turns},
-        },
+use super::{
+    messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
+    picture::facts::{ClusterView, Policy},
+    plan::{
+        Plan,
+        kept::planning::{Considered, Made, Outline, Planning, Way, anybody_waits},
+        obstacle::{Obstacle, Waits},
     },
+    rules::{
+        bounds::Quota,
+        priority,
+        turns::{self, Turns},
+    },
+};
+use crate::{
+    messages::{job::JobInput, letter::Letter},
+    owner::{Effect, FreshIds, Out, Owner},
 };
 use garrick_model::{
     config::Config,

@@ -1,14 +1,11 @@
 //! What the scheduler is told and what it has done.
 
-use crate::{
-    owner::{Effect, actor::OwnerMsg},
-    scheduler::{
-        core::SchedulerCore,
-        picture::facts::{ClusterView, Policy},
-        plan::kept::planning::{Made, Planning},
-        rules::priority,
-    },
+use super::{
+    picture::facts::{ClusterView, Policy},
+    plan::kept::planning::{Made, Planning},
+    rules::priority,
 };
+use crate::owner::Effect;
 use garrick_model::{
     config::Config,
     ids::JobId,
@@ -16,9 +13,6 @@ use garrick_model::{
     view::{JobView, PartitionView},
 };
 use std::{sync::Arc, time::Duration};
-
-/// Messages of the scheduler, at `/scheduler`.
-pub type SchedulerMsg = OwnerMsg<SchedulerCore>;
 
 /// What shall happen.
 pub type SchedulerEffect = Effect<SchedulerTimer, SchedulerShown, CommandReply, SchedulerErrand>;

@@ -1,22 +1,22 @@
 //! What the scheduler's verbs come to in the controller: its actor reads the boards for its [core](super::core), makes plans
 //! where it stands, and holds up nobody else.
 
+use super::{
+    core::SchedulerCore,
+    gather::{self, People, Shown},
+    messages::{Picture, SchedulerAsk, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
+    picture::{
+        bounds::Bounds,
+        facts::{AllocationUnit, Backfill, ClusterView, Policy},
+        preempt::PreemptRules,
+    },
+    plan::kept::Kept,
+};
 use crate::{
     controller::env::{Boards, Env},
     owner::{
         Out, Owner,
-        actor::{Came, Shell},
-    },
-    scheduler::{
-        core::SchedulerCore,
-        gather::{self, People, Shown},
-        messages::{Picture, SchedulerAsk, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
-        picture::{
-            bounds::Bounds,
-            facts::{AllocationUnit, Backfill, ClusterView, Policy},
-            preempt::PreemptRules,
-        },
-        plan::kept::Kept,
+        actor::{Came, OwnerMsg, Shell},
     },
     topology::Topologies,
 };
@@ -34,6 +34,9 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+
+/// Messages of the scheduler, at `/scheduler`.
+pub type SchedulerMsg = OwnerMsg<SchedulerCore>;
 
 /// Default of `sched_interval`, as in Slurm's slurm.conf(5).
 const SCHED_INTERVAL: Duration = Duration::from_secs(60);

@@ -1,13 +1,16 @@
 //! Gathers what agents say of steps and records, remembers what step managers reported, and answers who asked.
 
 use super::{
+    effects::{StepsEffect, StepsErrand},
     ended::EndedSteps,
-    messages::{StepsAsk, StepsEffect, StepsErrand, StepsInput, StepsTimer},
 };
 use crate::{
-    job::messages::FreshIds,
-    node::messages::NodeInput,
-    owner::{Effect, Letter, Out, Owner},
+    messages::{
+        letter::Letter,
+        node::NodeInput,
+        steps::{StepsAsk, StepsInput, StepsTimer},
+    },
+    owner::{Effect, FreshIds, Out, Owner},
 };
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},

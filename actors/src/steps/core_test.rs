@@ -2,10 +2,11 @@
 
 use super::{
     core::StepsCore,
-    messages::{StepsAsk, StepsEffect, StepsErrand, StepsInput, StepsTimer},
+    effects::{StepsEffect, StepsErrand},
 };
 use crate::{
     job::fixtures::CountingIds,
+    messages::steps::{StepsAsk, StepsInput, StepsTimer},
     owner::{Effect, Owner},
 };
 use garrick_model::{

@@ -6,12 +6,12 @@
 //! |---|---|
 //! | [`core`] | gathers and answers |
 //! | [`ended`] | steps that are over, as they were reported |
-//! | [`messages`] | what it accepts, and what it causes |
+//! | [`effects`] | what it causes |
 //! | [`shell`] | what that comes to in the controller |
 
 pub mod core;
+pub mod effects;
 pub mod ended;
-pub mod messages;
 pub mod shell;
 
 #[cfg(test)]

@@ -1,19 +1,20 @@
 //! What the verbs of the owner of steps come to in the controller.
 
-use super::{
-    core::StepsCore,
-    messages::{StepsAsk, StepsErrand, StepsInput, StepsTimer},
-};
+use super::{core::StepsCore, effects::StepsErrand};
 use crate::{
     controller::env::Env,
+    messages::steps::{StepsAsk, StepsInput, StepsTimer},
     owner::{
         Out,
-        actor::{Came, Shell},
+        actor::{Came, OwnerMsg, Shell},
     },
 };
 use garrick_model::{messages::command::CommandReply, refusal::Refusal, time::Timestamp};
 use garrick_runtime::TimerKey;
 use std::{convert::Infallible, time::Duration};
+
+/// Messages of the owner of steps.
+pub type StepsMsg = OwnerMsg<StepsCore>;
 
 impl Shell for StepsCore {
     type Ask = StepsAsk;

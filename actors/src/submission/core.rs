@@ -2,9 +2,9 @@
 //! where the log refused it, ids that are not used again.
 
 use crate::{
-    job::messages::{Authority, FreshIds},
     log::Saved,
-    owner::{Effect, Out, Owner},
+    messages::job::Authority,
+    owner::{Effect, FreshIds, Out, Owner},
     records::job::JobRecord,
 };
 use garrick_model::{

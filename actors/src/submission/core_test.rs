@@ -3,11 +3,9 @@
 
 use super::core::{Judged, Room, Submission, SubmissionAnswer, SubmissionErrand, SubmissionInput, Submissions};
 use crate::{
-    job::{
-        fixtures::{CountingIds, record},
-        messages::Authority,
-    },
+    job::fixtures::{CountingIds, record},
     log::{AppendError, Position},
+    messages::job::Authority,
     owner::{Effect, EffectOf, Owner},
     scheduler::fixtures::spec,
 };

@@ -7,7 +7,7 @@ use garrick_actors::{
         messages::ControllerMsg,
         ports::{AgentLink, LinkClosed},
     },
-    node::messages::Registration,
+    messages::node::Registration,
 };
 use garrick_frame::{LinkKind, Traced};
 use garrick_model::messages::node::{ControllerToNode, NodeToController};

@@ -16,15 +16,20 @@ use garrick_actors::{
     },
     job::{
         core::{JobCore, Leftover},
-        messages::{Authority, JobAnswer, JobCommand, JobEffect, JobErrand, JobInput, JobShown, JobTimer},
+        effects::{JobEffect, JobErrand, JobShown},
     },
     license::account::LicenseAccount,
     log::event::{ControllerEvent, Replayed},
+    messages::{
+        job::{Authority, JobAnswer, JobCommand, JobInput, JobTimer},
+        letter::Letter,
+        node::{NodeInput, NodeSettings, NodeSite, NodeTimer, ReturnToService},
+    },
     node::{
         core::NodeCore,
-        messages::{KeptHold, NodeEffect, NodeErrand, NodeInput, NodeSettings, NodeSite, NodeTimer, ReturnToService},
+        effects::{KeptHold, NodeEffect, NodeErrand},
     },
-    owner::{Letter, Stage, Turn, outbox::Outbox, perform},
+    owner::{Stage, Turn, outbox::Outbox, perform},
     partition::messages::PartitionEffect,
     records::{
         job::{JobRecord, Phase, waits_for},

@@ -7,11 +7,12 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    job::{
-        core::JobCore,
-        messages::{Authority, JobCommand, JobInput},
+    job::core::JobCore,
+    messages::{
+        job::{Authority, JobCommand, JobInput},
+        node::NodeInput,
     },
-    node::{core::NodeCore, messages::NodeInput},
+    node::core::NodeCore,
     node_agent::RunKey,
     records::job::Phase,
     scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::plan, shell::policy},

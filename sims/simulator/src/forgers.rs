@@ -10,13 +10,16 @@ use super::{
 };
 use garrick_actors::{
     controller::vouching::{takes_itself_out, vouched},
-    job::messages::{Authority, JobAnswer, JobCommand, JobEffect, JobInput},
-    node::messages::{NodeInput, Registration},
+    job::effects::JobEffect,
+    messages::{
+        job::{Authority, JobAnswer, JobCommand, JobInput},
+        letter::Letter,
+        node::{NodeInput, Registration},
+    },
     node_agent::{
         AgentEffect, AgentInput, RunKey, StartOrder,
         belief::{is_from_batch_host, is_valid},
     },
-    owner::Letter,
     records::job::JobRecord,
 };
 use garrick_model::{

@@ -6,7 +6,7 @@ use super::{
     world::{Happening, PATIENCE, Place, World},
 };
 use garrick_actors::{
-    node::messages::{NodeInput, Registration},
+    messages::node::{NodeInput, Registration},
     node_agent::{
         AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, RunKey, StartOrder, StepdState,
         lease_of,

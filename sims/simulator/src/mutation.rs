@@ -3,17 +3,17 @@
 
 use super::{PANICS, forgers::is_replayed, roster::machine_of, rules::DRAINS, world::World};
 use garrick_actors::{
-    job::{
-        het::HetMessage,
-        messages::{Authority, JobAnswer, JobCommand, JobEffect, JobFact, JobInput, JobTimer},
-    },
-    license::messages::LicenseInput,
+    job::effects::JobEffect,
     log::event::ControllerEvent,
-    node::{
-        core::NodeCore,
-        messages::{NodeEffect, NodeInput, NodeSettings, NodeTimer},
+    messages::{
+        het::HetMessage,
+        job::{Authority, JobAnswer, JobCommand, JobFact, JobInput, JobTimer},
+        letter::{ConfigNews, Letter},
+        license::LicenseInput,
+        node::{NodeInput, NodeSettings, NodeTimer},
     },
-    owner::{ConfigNews, Effect, Letter},
+    node::{core::NodeCore, effects::NodeEffect},
+    owner::Effect,
     records::{job::TaskOutcome, job_event::JobEvent},
     scheduler::{
         messages::{SchedulerEffect, SchedulerTimer},

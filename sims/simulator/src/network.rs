@@ -5,7 +5,7 @@ use super::{
     world::{Happening, PATIENCE, Place, World},
 };
 use garrick_actors::{
-    node::messages::NodeInput,
+    messages::node::NodeInput,
     node_agent::{AgentInput, PeersSaid, RunKey, lease_of},
 };
 use garrick_model::ids::{JobId, Sluid};

@@ -7,7 +7,8 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    owner::{Letter, Owner, Stage, Turn, outbox::Outbox, perform},
+    messages::letter::Letter,
+    owner::{Owner, Stage, Turn, outbox::Outbox, perform},
     partition::{
         core::PartitionCore,
         messages::{PartitionInput, PartitionUpdate},

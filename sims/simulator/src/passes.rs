@@ -5,8 +5,8 @@ use super::{
     world::{BEGIN, Happening, Place, World},
 };
 use garrick_actors::{
-    job::messages::JobInput,
-    owner::{Letter, Owner, Stage, perform},
+    messages::{job::JobInput, letter::Letter},
+    owner::{Owner, Stage, perform},
     scheduler::{
         core::SchedulerCore,
         gather::{self, People, Shown},

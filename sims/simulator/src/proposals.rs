@@ -3,8 +3,8 @@
 
 use super::{passes::Look, rules::ensure, world::World};
 use garrick_actors::{
-    job::messages::JobInput,
-    owner::{Effect, Letter},
+    messages::{job::JobInput, letter::Letter},
+    owner::Effect,
     scheduler::{messages::SchedulerEffect, picture::facts::in_service, proposals::StartProposal, rules::priority},
 };
 use garrick_model::{ids::JobId, state::JobState, time::Timestamp, view::PartitionState};

@@ -12,13 +12,14 @@ use super::{
 };
 use garrick_actors::{
     controller::setup,
-    job::messages::JobInput,
     log::event::ControllerEvent,
-    node::{
-        core::NodeCore,
-        messages::{NodeInput, NodeSettings, Registration},
+    messages::{
+        job::JobInput,
+        letter::{ConfigNews, Letter},
+        node::{NodeInput, NodeSettings, Registration},
     },
-    owner::{ConfigNews, EffectOf, Letter, Owner, Stage, Turn, outbox::Outbox, perform},
+    node::core::NodeCore,
+    owner::{EffectOf, Owner, Stage, Turn, outbox::Outbox, perform},
     partition::messages::PartitionInput,
     records::node::SavedNode,
     roster::{

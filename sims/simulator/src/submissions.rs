@@ -11,9 +11,10 @@ use garrick_actors::{
         admission::Identity,
         entering::{Entering, Entrant},
     },
-    job::{core::JobCore, messages::Authority},
+    job::core::JobCore,
     log::{AppendError, Position, event::ControllerEvent},
-    owner::{Letter, Owner, Stage, perform},
+    messages::{job::Authority, letter::Letter},
+    owner::{Owner, Stage, perform},
     records::{job::JobRecord, job_event::JobEvent},
     submission::core::{Judged, Room, Submission, SubmissionAnswer, SubmissionErrand, SubmissionInput, Submissions},
 };

@@ -26,16 +26,14 @@ use super::{
 };
 use garrick_actors::{
     controller::{ids::IdSource, setup},
-    job::{
-        core::JobCore,
-        messages::{JobInput, JobTimer},
-    },
+    job::core::JobCore,
     license::account::LicenseAccount,
     log::event::{ControllerEvent, Replayed},
-    node::{
-        core::NodeCore,
-        messages::{NodeInput, NodeSite, NodeTimer, Registration},
+    messages::{
+        job::{JobInput, JobTimer},
+        node::{NodeInput, NodeSite, NodeTimer, Registration},
     },
+    node::core::NodeCore,
     node_agent::{AgentInput, AgentTimer, RunKey},
     partition::{core::PartitionCore, messages::PartitionInput},
     records::job_event::JobEvent,

@@ -1,9 +1,9 @@
 //! The simulation repeats itself, and its rules see what is wrong.
 #![allow(clippy::unwrap_used)]
 
-use garrick_actors::node::{
-    core::NodeCore,
-    messages::{KeptHold, NodeSite},
+use garrick_actors::{
+    messages::node::NodeSite,
+    node::{core::NodeCore, effects::KeptHold},
 };
 use garrick_model::time::Timestamp;
 use garrick_simulator::{Setup, run, world::World};

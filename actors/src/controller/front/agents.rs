@@ -7,10 +7,12 @@ use super::{
 };
 use crate::{
     controller::vouching::vouched,
-    node::messages::{NodeInput, Registration},
-    owner::Letter,
+    messages::{
+        letter::Letter,
+        node::{NodeInput, Registration},
+        steps::StepsInput,
+    },
     roster::core::RosterAsk,
-    steps::messages::StepsInput,
 };
 use garrick_model::{
     messages::{

@@ -8,9 +8,11 @@ use super::{
     selection::{Selection, may_act},
 };
 use crate::{
-    job::messages::{Authority, JobAsk, JobCommand, TaskChoice},
-    node::messages::{NodeAsk, NodeInput},
-    owner::Letter,
+    messages::{
+        job::{Authority, JobAsk, JobCommand, TaskChoice},
+        letter::Letter,
+        node::{NodeAsk, NodeInput},
+    },
     partition::messages::PartitionUpdate,
     roster::core::RosterAsk,
 };

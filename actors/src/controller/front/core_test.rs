@@ -14,13 +14,15 @@ use crate::{
         ports::{JobSubmit, NoJobSubmit, UserDirectory},
         turnstile::MOST_OF_USER,
     },
-    job::{
-        fixtures::CountingIds,
-        messages::{CHANGED_MEANWHILE, JobAnswer, JobAsk, JobCommand, JobSite},
-    },
+    job::fixtures::CountingIds,
     log::{Position, committed::Committed},
-    node::messages::{NodeAsk, NodeInput},
-    owner::{Effect, EffectOf, Letter, Owner},
+    messages::{
+        job::{CHANGED_MEANWHILE, JobAnswer, JobAsk, JobCommand, JobSite},
+        letter::Letter,
+        node::{NodeAsk, NodeInput},
+        steps::StepsInput,
+    },
+    owner::{Effect, EffectOf, Owner},
     partition::core::PartitionCore,
     records::node::SavedNode,
     roster::{core::RosterAsk, nodes::Roster},
@@ -28,7 +30,6 @@ use crate::{
         fixtures::{array, job, spec},
         rules::priority,
     },
-    steps::messages::StepsInput,
     submission::core::SubmissionErrand,
 };
 use garrick_model::{

@@ -5,8 +5,7 @@ use super::{
     messages::{Ask, FrontErrand, Said},
 };
 use crate::{
-    job::messages::Authority,
-    node::messages::Registration,
+    messages::{job::Authority, node::Registration},
     roster::{core::RosterAsk, nodes::reserved},
 };
 use garrick_model::{

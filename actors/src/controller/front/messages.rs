@@ -1,15 +1,17 @@
 //! What the front is told, what it asks owners, and what it has done at ports.
 
 use crate::{
-    controller::messages::{agent_message_name, request_name},
-    job::messages::{JobAnswer, JobAsk},
     log::Saved,
-    node::messages::{NodeAsk, Registration},
+    messages::{
+        job::{JobAnswer, JobAsk},
+        names::{agent_message_name, request_name},
+        node::{NodeAsk, Registration},
+        steps::StepsAsk,
+    },
     partition::messages::PartitionUpdate,
     reservation::owner::ReservationAsk,
     roster::core::RosterAsk,
     scheduler::messages::SchedulerAsk,
-    steps::messages::StepsAsk,
     submission::core::SubmissionErrand,
 };
 use garrick_model::{

@@ -6,11 +6,13 @@ use super::{
     selection::may_act,
 };
 use crate::{
-    job::messages::{Authority, JobAsk},
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        job::{Authority, JobAsk},
+        letter::Letter,
+        node::NodeInput,
+        steps::StepsAsk,
+    },
     scheduler::messages::SchedulerAsk,
-    steps::messages::StepsAsk,
 };
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},

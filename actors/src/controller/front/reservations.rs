@@ -5,7 +5,7 @@ use super::{
     messages::Ask,
 };
 use crate::{
-    controller::places::group_names, job::messages::Authority, reservation::owner::ReservationAsk,
+    controller::places::group_names, messages::job::Authority, reservation::owner::ReservationAsk,
     scheduler::picture::facts::AllocationUnit,
 };
 use garrick_model::{

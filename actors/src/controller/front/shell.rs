@@ -14,32 +14,25 @@ use crate::{
         audit::Audited,
         entering::Entering,
         env::{Boards, Env, Late, mail},
-        messages::request_name,
         ports::{AgentLink, JobSubmit, ReplySink, UserDirectory},
     },
-    job::{
-        messages::{JobMsg, JobSite},
-        shell::JobsMsg,
-    },
+    job::shell::{JobMsg, JobsMsg},
     log::{committed::Committed, log_outcome},
-    node::{
-        messages::{NodeMsg, Registration},
-        shell::{NodesMsg, connected},
-    },
+    messages::{job::JobSite, names::request_name, node::Registration},
+    node::shell::{NodeMsg, NodesMsg, connected},
     owner::{
         Out, Owner,
         actor::{Came, OwnerActor, OwnerMsg, Shell},
     },
-    partition::{messages::PartitionMsg, shell::PartitionsMsg},
+    partition::shell::{PartitionMsg, PartitionsMsg},
     records::node::SavedNode,
     reservation::shell::ReservationMsg,
     roster::nodes::Roster,
     scheduler::{
-        messages::SchedulerMsg,
         rules::priority,
-        shell::{cluster_view, policy},
+        shell::{SchedulerMsg, cluster_view, policy},
     },
-    steps::messages::StepsMsg,
+    steps::shell::StepsMsg,
     submission::core::SubmissionErrand,
 };
 use garrick_model::{

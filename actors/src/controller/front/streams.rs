@@ -3,10 +3,7 @@
 use super::{core::ASKED_AGAIN, messages::FrontInput};
 use crate::{
     controller::{env::Env, ports::ReplySink},
-    job::{
-        messages::{JobMsg, Watched},
-        shell::is_over,
-    },
+    job::shell::{JobMsg, Watched, is_over},
     owner::actor::Came,
     steps::core::PATIENCE,
     trace_line::trace_line,

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{
     controller::admission::{Admitted, Identity, Rules, Submitter},
-    job::{core::JobCore, messages::Authority},
+    job::core::JobCore,
+    messages::job::Authority,
     owner::{Effect, Owner},
     records::job::JobRecord,
     scheduler::{

@@ -2,9 +2,7 @@
 
 use super::core::{FrontCore, Reply, Turn};
 use crate::{
-    controller::admission::Identity,
-    job::{core::JobCore, messages::Authority},
-    records::job::JobRecord,
+    controller::admission::Identity, job::core::JobCore, messages::job::Authority, records::job::JobRecord,
     submission::core::join,
 };
 use garrick_model::{

@@ -6,7 +6,7 @@ use super::{
     core::{FrontCore, OfSelectors, Reply, Then, Turn},
     gather::Asked,
 };
-use crate::job::messages::{Authority, JobCommand};
+use crate::messages::job::{Authority, JobCommand};
 use garrick_model::{
     ids::JobId,
     job_query::JobQuery,

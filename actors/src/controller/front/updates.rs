@@ -13,7 +13,7 @@ use crate::{
         circles::Awaited,
         texts,
     },
-    job::messages::{Authority, CHANGED_MEANWHILE, JobCommand},
+    messages::job::{Authority, CHANGED_MEANWHILE, JobCommand},
     records::job::{JobRecord, Phase},
 };
 use garrick_model::{

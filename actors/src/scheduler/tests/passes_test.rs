@@ -4,8 +4,9 @@
 
 use super::plan_test::NOW;
 use crate::{
-    job::{fixtures::CountingIds, messages::JobInput},
-    owner::{Effect, Letter, Owner},
+    job::fixtures::CountingIds,
+    messages::{job::JobInput, letter::Letter},
+    owner::{Effect, Owner},
     scheduler::{
         core::SchedulerCore,
         fixtures::{cluster, hold, job, node, spec},

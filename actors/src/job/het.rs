@@ -8,143 +8,25 @@
 //!
 //! The leader is launched last, when the step managers of all others serve, since only it runs a script. When it ends, all
 //! end; what follows its end follows theirs. What a lost word would be asked for again by is in [`super::news`].
-//!
-//! | file | what of it |
-//! |---|---|
-//! | this | what they say to each other, what each remembers, and what it makes of a first turn |
-//! | `agree` | from a proposal to recorded allocations |
-//! | `course` | launch and end |
 
-mod agree;
-mod course;
-
+use super::core::{JobCore, Turn};
 use crate::{
-    job::{
-        core::{JobCore, Turn},
-        messages::{JobCommand, JobInput},
+    messages::{
+        het::HetMessage,
+        job::{JobCommand, JobInput},
     },
-    records::job::{Afterwards, Phase, PreemptMark, Run},
+    records::job::{Phase, Run},
     scheduler::proposals::StartProposal,
 };
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::HetComponent,
     refusal::Refusal,
-    state::{JobState, Reason},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-
-/// What the leader of a heterogeneous job and the owners of its other components say to each other. All may come twice.
-#[derive(Clone, Debug, PartialEq)]
-pub enum HetMessage {
-    /// From the leader: reserve this, and keep it until there is word.
-    Prepare {
-        /// The leader's attempt.
-        attempt: u64,
-        /// Should the job be lost with a node, it goes back to the queue as a whole.
-        requeue: bool,
-        /// Part of the scheduler's proposal.
-        proposal: Box<StartProposal>,
-    },
-    /// To the leader: everything said yes. Sent again while there is no answer.
-    Prepared {
-        /// The leader's attempt.
-        attempt: u64,
-        /// What would be recorded.
-        run: Box<Run>,
-        /// What the leader's script is told of it.
-        component: Box<HetComponent>,
-    },
-    /// To the leader: something said no, and nothing is held.
-    Declined {
-        /// The leader's attempt.
-        attempt: u64,
-    },
-    /// From the leader: what was prepared in that attempt is to be given back.
-    Abandon {
-        /// The leader's attempt.
-        attempt: u64,
-    },
-    /// From the leader: the allocation is recorded.
-    Granted {
-        /// Whose it is: the component's run.
-        sluid: Sluid,
-        /// As recorded.
-        run: Box<Run>,
-    },
-    /// To the leader: its owner was built anew, and does not know what became of what it had prepared.
-    Lost {
-        /// For this run.
-        sluid: Sluid,
-    },
-    /// From the leader, to that: nothing is recorded.
-    NotGranted {
-        /// For this run.
-        sluid: Sluid,
-    },
-    /// From the leader: how far is it?
-    Ask,
-    /// To the leader: its step manager serves.
-    Started {
-        /// Run.
-        sluid: Sluid,
-    },
-    /// To the leader: its run is over.
-    Ended {
-        /// Run.
-        sluid: Sluid,
-        /// How.
-        state: JobState,
-        /// Why.
-        reason: Reason,
-    },
-    /// From the leader: the whole job gives way to another one, and is ended when the leader says so.
-    GiveWay {
-        /// The leader's run was told so.
-        mark: Box<PreemptMark>,
-    },
-    /// From the leader: whether the job goes back to the queue should it be lost with a node.
-    SetRequeue {
-        /// It does.
-        allowed: bool,
-    },
-    /// From the leader: the whole job ends.
-    End {
-        /// State to record.
-        state: JobState,
-        /// What follows.
-        then: Afterwards,
-        /// Who asked.
-        by: Option<u32>,
-    },
-    /// From the leader: it waits again, and so should all.
-    Back,
-}
-
-impl HetMessage {
-    /// Name for traces.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Prepare { .. } => "HetPrepare",
-            Self::Prepared { .. } => "HetPrepared",
-            Self::Declined { .. } => "HetDeclined",
-            Self::Abandon { .. } => "HetAbandon",
-            Self::Granted { .. } => "HetGranted",
-            Self::Lost { .. } => "HetLost",
-            Self::NotGranted { .. } => "HetNotGranted",
-            Self::Ask => "HetAsk",
-            Self::Started { .. } => "HetStarted",
-            Self::Ended { .. } => "HetEnded",
-            Self::GiveWay { .. } => "HetGiveWay",
-            Self::SetRequeue { .. } => "HetSetRequeue",
-            Self::End { .. } => "HetEnd",
-            Self::Back => "HetBack",
-        }
-    }
-}
 
 /// What a leader has recorded for the other components: of each the run, as it is on disk.
 pub type Granted = BTreeMap<JobId, (Sluid, Box<Run>)>;
@@ -153,25 +35,25 @@ pub type Granted = BTreeMap<JobId, (Sluid, Box<Run>)>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct HetState {
     /// Leader: what others have prepared in the attempt under way.
-    prepared: BTreeMap<JobId, (Box<Run>, Box<HetComponent>)>,
+    pub(super) prepared: BTreeMap<JobId, (Box<Run>, Box<HetComponent>)>,
     /// Leader: what was recorded for others, for those who have not heard of it. Outlives its owner.
     pub(super) granted: Arc<Granted>,
     /// Leader: components of this run whose step managers serve, or did.
-    serving: BTreeSet<JobId>,
+    pub(super) serving: BTreeSet<JobId>,
     /// Other components: the leader's attempt that the commit under way belongs to.
-    of_attempt: Option<u64>,
+    pub(super) of_attempt: Option<u64>,
     /// Other components: the leader may be requeued, as it said with that attempt.
-    requeue: bool,
+    pub(super) requeue: bool,
     /// Other components: prepared, and waiting for the leader's word.
-    ready: Option<Box<Run>>,
+    pub(super) ready: Option<Box<Run>>,
     /// What came meanwhile.
-    put_off: Vec<JobInput>,
+    pub(super) put_off: Vec<JobInput>,
     /// What an earlier life may have prepared: its attempt and nodes.
-    limbo: Option<(u64, Vec<String>)>,
+    pub(super) limbo: Option<(u64, Vec<String>)>,
 }
 
 impl JobCore {
-    fn others(&self) -> impl Iterator<Item = JobId> + use<> {
+    pub(super) fn others(&self) -> impl Iterator<Item = JobId> + use<> {
         self.record.spec.het_others()
     }
 
@@ -180,11 +62,11 @@ impl JobCore {
         self.record.spec.het_leader_of_component()
     }
 
-    fn tell(&self, to: JobId, message: HetMessage, turn: &mut Turn<'_>) {
+    pub(super) fn tell(&self, to: JobId, message: HetMessage, turn: &mut Turn<'_>) {
         turn.tell_job(to, JobInput::Het { from: self.record.id, message: Box::new(message) });
     }
 
-    fn tell_others(&self, message: &HetMessage, turn: &mut Turn<'_>) {
+    pub(super) fn tell_others(&self, message: &HetMessage, turn: &mut Turn<'_>) {
         for other in self.others() {
             self.tell(other, message.clone(), turn);
         }

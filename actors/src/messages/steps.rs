@@ -1,17 +1,11 @@
-//! What the owner of steps accepts, and what it causes.
+//! What is said to the owner of steps.
 
-use super::core::StepsCore;
-use crate::owner::{Effect, actor::OwnerMsg};
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
-    messages::command::CommandReply,
     packed_steps::PackedSteps,
     view::StepView,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the front asks, in somebody's name. The answer is what he is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,16 +94,3 @@ pub enum StepsInput {
 /// How long agents may take to answer the question with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepsTimer(pub u64);
-
-/// What the owner of steps has done at the controller's ports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StepsErrand {
-    /// Say which of these jobs are known. Answered by [`StepsInput::Known`].
-    WhichAreKnown(Vec<JobId>),
-}
-
-/// What it causes. It shows nothing.
-pub type StepsEffect = Effect<StepsTimer, Infallible, CommandReply, StepsErrand>;
-
-/// Messages of the owner of steps.
-pub type StepsMsg = OwnerMsg<StepsCore>;

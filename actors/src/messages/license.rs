@@ -1,4 +1,4 @@
-//! What the owner of licenses accepts.
+//! What is said to the owner of licenses.
 
 use garrick_model::{ids::JobId, spec_text::licenses::Licenses};
 
@@ -6,7 +6,7 @@ use garrick_model::{ids::JobId, spec_text::licenses::Licenses};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LicenseInput {
     /// A job's owner asks for licenses: all of these or none. Answered by
-    /// [`JobInput::LicensesReserved`](crate::job::messages::JobInput::LicensesReserved).
+    /// [`JobInput::LicensesReserved`](crate::messages::job::JobInput::LicensesReserved).
     Reserve {
         /// Job.
         job: JobId,

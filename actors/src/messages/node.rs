@@ -1,21 +1,16 @@
-//! What a node's owner accepts, and what it causes.
+//! What is said to a node's owner.
 
-use super::core::NodeCore;
-use crate::{
-    controller::messages::agent_message_name,
-    owner::{Effect, actor::OwnerMsg},
-    scheduler::picture::{caps::CpuCaps, request::NodeUse},
-};
+use super::names::agent_message_name;
+use crate::scheduler::picture::{caps::CpuCaps, request::NodeUse};
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
         command::NodeChange,
         node::{ControllerToNode, HeldRun, Neighbour, NodeToController, ReleasedRun},
     },
-    refusal::Refusal,
     resources::{NodeShape, NodeShare, SpecCores},
     time::Timestamp,
-    view::{NodeFacts, NodeHold, NodeLoad, NodeView},
+    view::{NodeFacts, NodeLoad},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -233,7 +228,7 @@ pub enum NodeInput {
         /// Run.
         sluid: Sluid,
     },
-    /// It wants them back. Answered by [`JobInput::Unparked`](crate::job::messages::JobInput::Unparked).
+    /// It wants them back. Answered by [`JobInput::Unparked`](crate::messages::job::JobInput::Unparked).
     Unpark {
         /// Job.
         job: JobId,
@@ -277,7 +272,7 @@ pub enum NodeInput {
     },
     /// Pass on to the agent.
     Send(Box<ControllerToNode>),
-    /// An administrator's change. Answered by [`Effect::Answer`].
+    /// An administrator's change. Answered by [`crate::owner::Effect::Answer`].
     Update {
         /// Request.
         request: u64,
@@ -286,7 +281,7 @@ pub enum NodeInput {
         /// Change.
         change: NodeChange,
     },
-    /// The node is to be forgotten: from now on it takes nothing new. Answered by [`Effect::Answer`].
+    /// The node is to be forgotten: from now on it takes nothing new. Answered by [`crate::owner::Effect::Answer`].
     Retire {
         /// Request.
         request: u64,
@@ -302,44 +297,6 @@ pub enum NodeInput {
     Timer(NodeTimer),
 }
 
-/// What a node causes. It shows its view.
-pub type NodeEffect = Effect<NodeTimer, Arc<NodeView>, Result<(), Refusal>, NodeErrand>;
-
-/// What a node has done at the controller's ports.
-#[derive(Clone, Debug, PartialEq)]
-pub enum NodeErrand {
-    /// Send to the agent on that link; lost when there is another one by now, or none.
-    Send {
-        /// Link.
-        conn: u64,
-        /// What.
-        frame: Box<ControllerToNode>,
-    },
-    /// Close that link, if it is open.
-    Close {
-        /// Link.
-        conn: u64,
-    },
-    /// Tell operators that the node goes by another `slurm.conf` than the controller.
-    WarnOfConf {
-        /// Hash of the node's.
-        theirs: u32,
-        /// Hash of the controller's.
-        ours: u32,
-    },
-}
-
-/// A hold, as recovery hands it to a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptHold {
-    /// As shown.
-    pub hold: NodeHold,
-    /// Most holders of each CPU.
-    pub most_holders: u32,
-    /// Most CPUs of its partition there, where others of it count.
-    pub caps: CpuCaps,
-}
-
 /// What the front asks a node's owner. Answers leave when what they promise is on disk; all may be asked twice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeAsk {
@@ -353,9 +310,6 @@ pub enum NodeAsk {
     /// The node is to be forgotten. Refused while jobs are there.
     Retire,
 }
-
-/// Messages of the node actor. All may be delivered twice.
-pub type NodeMsg = OwnerMsg<NodeCore>;
 
 impl NodeInput {
     /// Its name in traces.

@@ -1,12 +1,8 @@
-//! What a job's owner accepts, and what it causes: [`JobInput`] and [`JobEffect`].
+//! What is said to a job's owner, and what it answers.
 
-use super::{core::JobCore, het::HetMessage};
-#[allow(unused_imports, reason = "named in docs")]
-use crate::records::job::JobRecord;
+use super::{het::HetMessage, names::report_name, node::ReserveRefusal};
 use crate::{
-    node::messages::{NodeInput, ReserveRefusal},
-    owner::{Effect, Letter, actor::OwnerMsg},
-    records::job::{Resolved, TaskOutcome},
+    records::job::{JobRecord, Resolved, TaskOutcome},
     scheduler::proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal},
 };
 use garrick_model::{
@@ -14,20 +10,14 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
         command::{JobChange, JobMilestone, StepManagerPlace},
-        node::{
-            AgentReport, ArrayFacts, ControllerToNode, HetComponent, JobCredential, JobLaunch, RequeuePolicy,
-            SignalScope, SignedCredential, SwitchPath,
-        },
+        node::{AgentReport, JobCredential, RequeuePolicy, SignalScope},
     },
-    packed_steps::StepTally,
     refusal::Refusal,
     spec::JobSpec,
     state::{ExitStatus, Reason},
-    time::{TimeLimit, Timestamp},
+    time::Timestamp,
     view::JobView,
 };
-#[cfg(test)]
-use garrick_runtime::{AskError, ReplyTo};
 use serde_bytes::ByteBuf;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -383,65 +373,6 @@ pub enum JobInput {
     },
 }
 
-/// A launch, ready but for the signature.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LaunchOrder {
-    /// Batch host.
-    pub node: String,
-    /// To be signed.
-    pub credential: JobCredential,
-    /// The job.
-    pub spec: Arc<JobSpec>,
-    /// Limit.
-    pub time_limit: TimeLimit,
-    /// Start of the run.
-    pub start_time: Timestamp,
-    /// Requeues before.
-    pub restarts: u32,
-    /// Tasks.
-    pub tasks: u32,
-    /// CPUs of a task.
-    pub cpus_per_task: u32,
-    /// Facts of the array.
-    pub array: Option<ArrayFacts>,
-    /// The other components of a heterogeneous job.
-    pub het: Vec<HetComponent>,
-    /// May another run follow?
-    pub requeue: RequeuePolicy,
-}
-
-impl LaunchOrder {
-    /// The letter that has the batch host launch it, once it is signed. `switches` are those above the nodes, in their order.
-    pub fn letter(self, credential: SignedCredential, switches: Vec<SwitchPath>) -> Letter {
-        let launch = JobLaunch {
-            credential,
-            spec: self.spec,
-            time_limit: self.time_limit,
-            start_time: self.start_time,
-            restarts: self.restarts,
-            tasks: self.tasks,
-            cpus_per_task: self.cpus_per_task,
-            array: self.array,
-            switches,
-            het: self.het,
-            requeue: Some(self.requeue),
-        };
-        Letter::Node(self.node, NodeInput::Send(Box::new(ControllerToNode::StartJob(Box::new(launch)))))
-    }
-}
-
-/// What a job causes.
-pub type JobEffect = Effect<JobTimer, JobShown, JobAnswer, JobErrand>;
-
-/// What a job shows.
-#[derive(Clone, Debug, PartialEq)]
-pub enum JobShown {
-    /// Itself.
-    View(Arc<JobView>),
-    /// What the step manager counted, beside the view.
-    Steps(StepTally),
-}
-
 /// What a job answers requests with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobAnswer {
@@ -453,15 +384,6 @@ pub enum JobAnswer {
     Script(Option<ByteBuf>),
     /// Where its step manager is.
     Place(Result<StepManagerPlace, Refusal>),
-}
-
-/// What a job has done at the controller's ports.
-#[derive(Clone, Debug, PartialEq)]
-pub enum JobErrand {
-    /// Sign a launch and send it to the batch host.
-    Launch(Box<LaunchOrder>),
-    /// Find the jobs that hold up a singleton ([`JobRecord::holds_up_singleton`]). Answered by [`JobInput::Siblings`].
-    FindSiblings,
 }
 
 /// What the front asks a job's owner. Answers leave when what they promise is on disk; all may be asked twice.
@@ -482,84 +404,6 @@ pub enum JobAsk {
     Script,
     /// Where its step manager is, once one serves: [`JobAnswer::Place`].
     Locate,
-}
-
-/// Messages of the job actor. All may be delivered twice; about runs, older ones are ignored by their SLUID.
-pub type JobMsg = OwnerMsg<JobCore>;
-
-impl JobMsg {
-    /// Its view after every change.
-    pub const fn watch(watcher: JobWatcher) -> Self {
-        Self::Hand { gift: watcher, input: None }
-    }
-}
-
-/// Questions as tests ask them, each with its own kind of answer.
-#[cfg(test)]
-impl JobMsg {
-    /// A question whose answer is of one kind.
-    fn ask<R: Send + 'static>(
-        ask: JobAsk,
-        reply: ReplyTo<R>,
-        kind: impl FnOnce(JobAnswer) -> Option<R> + Send + 'static,
-    ) -> Self {
-        let reply = ReplyTo::calling(move |answer: Result<JobAnswer, AskError>| match answer.map(kind) {
-            Ok(Some(answer)) => reply.reply(answer),
-            // Of no other kind is any answer.
-            Ok(None) => drop(reply),
-            Err(error) => reply.fail(error),
-        });
-        Self::Ask { ask, reply }
-    }
-
-    /// A user's command.
-    pub fn command(by: Authority, tasks: TaskChoice, command: JobCommand, reply: ReplyTo<Result<(), Refusal>>) -> Self {
-        Self::ask(JobAsk::Command { by, tasks, command }, reply, |answer| match answer {
-            JobAnswer::Done(result) => Some(result),
-            _ => None,
-        })
-    }
-
-    /// Answer when it has come that far.
-    pub fn wait(until: JobMilestone, reply: ReplyTo<Result<Arc<JobView>, Refusal>>) -> Self {
-        Self::ask(JobAsk::Wait(until), reply, |answer| match answer {
-            JobAnswer::Reached(view) => Some(Ok(view)),
-            JobAnswer::Done(Err(refusal)) => Some(Err(refusal)),
-            _ => None,
-        })
-    }
-
-    /// Its script.
-    pub fn script(reply: ReplyTo<Result<Option<ByteBuf>, Refusal>>) -> Self {
-        Self::ask(JobAsk::Script, reply, |answer| match answer {
-            JobAnswer::Script(script) => Some(Ok(script)),
-            JobAnswer::Done(Err(refusal)) => Some(Err(refusal)),
-            _ => None,
-        })
-    }
-}
-
-/// From the front: the newest view after every change, until the job is over or the receiver is gone.
-pub type JobWatcher = tokio::sync::watch::Sender<Watched>;
-
-/// What whoever watches a job sees.
-#[derive(Clone, Debug, Default)]
-pub enum Watched {
-    /// Nothing yet.
-    #[default]
-    Nothing,
-    /// Its newest view.
-    View(Arc<JobView>),
-    /// This controller does not lead: nothing more comes, and who asks again after this time may be answered.
-    TryAgain(Duration),
-}
-
-/// Name of an agent's report, for traces and counts: those of steps are told apart, since there may be many.
-pub const fn report_name(report: &AgentReport) -> &'static str {
-    match report {
-        AgentReport::Steps { .. } => "StepReport",
-        _ => "Report",
-    }
 }
 
 impl JobInput {
@@ -593,16 +437,4 @@ impl JobInput {
             Self::Site(_) => "Site",
         }
     }
-}
-
-/// Fresh identities for tasks and runs. An argument of the core, so that tests choose them.
-pub trait FreshIds {
-    /// A job id that was never used.
-    fn job(&mut self) -> JobId;
-    /// So many ids in a row that were never used; the first of them. `None`: there is no such row.
-    fn jobs(&mut self, count: u32) -> Option<JobId>;
-    /// A new run.
-    fn sluid(&mut self, now: Timestamp) -> Sluid;
-    /// Counts a submission; the number of those before it.
-    fn submission(&mut self) -> u64;
 }

@@ -1,17 +1,21 @@
 //! How all components of a heterogeneous job get their allocations at one time: prepared by each, recorded by the leader.
 
-use super::{Granted, HetMessage, HetState};
+use super::{
+    core::{Commit, JobCore, Turn},
+    effects::JobEffect,
+    het::{Granted, HetState},
+    start::COMMIT_LIMIT,
+    view,
+};
 use crate::{
-    job::{
-        core::{Commit, JobCore, Turn},
-        messages::{JobEffect, JobInput, JobTimer},
-        start::COMMIT_LIMIT,
-        view,
-    },
-    license::messages::LicenseInput,
     log::event::ControllerEvent,
-    node::messages::NodeInput,
-    owner::Letter,
+    messages::{
+        het::HetMessage,
+        job::{JobInput, JobTimer},
+        letter::Letter,
+        license::LicenseInput,
+        node::NodeInput,
+    },
     records::{
         job::{Phase, Run},
         job_event::JobEvent,
@@ -27,7 +31,7 @@ use std::sync::Arc;
 impl JobCore {
     /// While the leader's word is awaited, nothing may be recorded or given back. `None`: it was put off. So is that the
     /// leader's run ends: it may be the one whose grant has not come.
-    pub(in crate::job) fn het_puts_off(&mut self, input: JobInput) -> Option<JobInput> {
+    pub(super) fn het_puts_off(&mut self, input: JobInput) -> Option<JobInput> {
         let waits = self.het_puts_off_anything();
         let matters = match &input {
             // Nobody is left to give any word.
@@ -51,22 +55,22 @@ impl JobCore {
     }
 
     /// The leader's word is awaited.
-    pub(in crate::job) const fn het_puts_off_anything(&self) -> bool {
+    pub(super) const fn het_puts_off_anything(&self) -> bool {
         self.het.ready.is_some() || self.het.limbo.is_some()
     }
 
     /// Nodes that an earlier life prepared and that the leader has not decided about.
-    pub(in crate::job) fn het_undecided_nodes(&self) -> Vec<String> {
+    pub(super) fn het_undecided_nodes(&self) -> Vec<String> {
         self.het.limbo.as_ref().map_or_else(Vec::new, |(_, nodes)| nodes.clone())
     }
 
     /// An earlier life had nodes and licenses asked in that attempt, and the leader has not decided about it.
-    pub(in crate::job) fn het_is_undecided(&self, attempt: u64) -> bool {
+    pub(super) fn het_is_undecided(&self, attempt: u64) -> bool {
         self.het.limbo.as_ref().is_some_and(|(of, _)| *of == attempt)
     }
 
     /// What was put off, once there is word.
-    pub(in crate::job) fn het_take_put_off(&mut self) -> Vec<JobInput> {
+    pub(super) fn het_take_put_off(&mut self) -> Vec<JobInput> {
         if self.het_puts_off_anything() {
             return Vec::new();
         }
@@ -74,7 +78,7 @@ impl JobCore {
     }
 
     /// Has the others prepare their parts of the attempt under way.
-    pub(in crate::job) fn het_prepare(&mut self, others: Vec<StartProposal>, turn: &mut Turn<'_>) {
+    pub(super) fn het_prepare(&mut self, others: Vec<StartProposal>, turn: &mut Turn<'_>) {
         self.het.prepared.clear();
         let (attempt, requeue) = (self.attempt, self.may_be_requeued());
         for proposal in others {
@@ -84,7 +88,7 @@ impl JobCore {
     }
 
     /// The attempt's own nodes and licenses are there. True when it may be recorded now.
-    pub(in crate::job) fn het_may_allocate(&mut self, turn: &mut Turn<'_>) -> bool {
+    pub(super) fn het_may_allocate(&mut self, turn: &mut Turn<'_>) -> bool {
         if self.het_leader().is_some() {
             if let Some(commit) = &self.commit {
                 self.het.ready = Some(Box::new(self.run_of(commit, turn.now)));
@@ -114,12 +118,12 @@ impl JobCore {
     }
 
     /// What the leader's run is told of the others, in their order; they are recorded with it.
-    pub(in crate::job) fn het_parts(&self) -> Vec<HetComponent> {
+    pub(super) fn het_parts(&self) -> Vec<HetComponent> {
         self.het.prepared.values().map(|(_, component)| (**component).clone()).collect()
     }
 
     /// Has the allocations of the others recorded with the leader's own.
-    pub(in crate::job) fn het_grant(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn het_grant(&mut self, turn: &mut Turn<'_>) {
         self.het.serving.clear();
         let mut granted = Granted::new();
         for (job, (mut run, component)) in std::mem::take(&mut self.het.prepared) {
@@ -142,7 +146,7 @@ impl JobCore {
     }
 
     /// An attempt is given up: the leader tells the others, they tell the leader. True: the scheduler is to be told.
-    pub(in crate::job) fn het_abandoned(&mut self, attempt: u64, turn: &mut Turn<'_>) -> bool {
+    pub(super) fn het_abandoned(&mut self, attempt: u64, turn: &mut Turn<'_>) -> bool {
         self.het.prepared.clear();
         self.het.ready = None;
         if let Some(leader) = self.het_leader() {
@@ -156,7 +160,7 @@ impl JobCore {
     }
 
     /// The commit's timer. True: it was about what the leader has to decide.
-    pub(in crate::job) fn het_still_waits(&self, turn: &mut Turn<'_>) -> bool {
+    pub(super) fn het_still_waits(&self, turn: &mut Turn<'_>) -> bool {
         match self.het_leader() {
             Some(_) if self.het.ready.is_some() => self.say_prepared(turn),
             Some(_) if self.het.limbo.is_some() => self.say_lost(turn),
@@ -215,7 +219,7 @@ impl JobCore {
     }
 
     /// The leader is not known any more: what is prepared, or was, is nobody's.
-    pub(in crate::job) fn het_gives_all_back(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn het_gives_all_back(&mut self, turn: &mut Turn<'_>) {
         self.leave_limbo(turn);
         self.het.of_attempt = None;
         self.abandon_commit(turn);

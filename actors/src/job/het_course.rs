@@ -1,12 +1,9 @@
 //! What the components of a heterogeneous job have to do with each other once they have their allocations: the leader is
 //! launched last, and they end together.
 
-use super::HetMessage;
+use super::core::{JobCore, Turn};
 use crate::{
-    job::{
-        core::{JobCore, Turn},
-        messages::JobInput,
-    },
+    messages::{het::HetMessage, job::JobInput},
     records::{
         job::{Afterwards, End, Ending, HeldBy, Phase, PreemptMark},
         job_event::JobEvent,
@@ -39,14 +36,14 @@ impl JobCore {
     }
 
     /// To one of the others, which may have missed it.
-    pub(in crate::job) fn say_words_to(&self, other: JobId, turn: &mut Turn<'_>) {
+    pub(super) fn say_words_to(&self, other: JobId, turn: &mut Turn<'_>) {
         for word in self.het_words() {
             self.tell(other, word, turn);
         }
     }
 
     /// What the components may have missed of each other: said again, and asked for.
-    pub(in crate::job) fn het_exchange(&self, turn: &mut Turn<'_>) {
+    pub(super) fn het_exchange(&self, turn: &mut Turn<'_>) {
         if let Some(leader) = self.het_leader() {
             if !self.is_over() {
                 turn.tell_job(leader, JobInput::Subscribe { by: self.record.id });
@@ -59,7 +56,7 @@ impl JobCore {
     }
 
     /// Another job asks how far this one is. To one of the others of a leader that means more than how far it is.
-    pub(in crate::job) fn het_asked(&self, by: JobId, turn: &mut Turn<'_>) {
+    pub(super) fn het_asked(&self, by: JobId, turn: &mut Turn<'_>) {
         if self.others().any(|other| other == by) {
             self.say_words_to(by, turn);
         }
@@ -92,20 +89,20 @@ impl JobCore {
     }
 
     /// The leader is not launched before the step managers of all others serve.
-    pub(in crate::job) fn het_holds_launch(&self) -> bool {
+    pub(super) fn het_holds_launch(&self) -> bool {
         matches!(&self.record.phase, Phase::Starting(_))
             && !self.others().all(|other| self.het.serving.contains(&other))
     }
 
     /// A component serves: its leader may be waiting for that.
-    pub(in crate::job) fn het_started(&self, turn: &mut Turn<'_>) {
+    pub(super) fn het_started(&self, turn: &mut Turn<'_>) {
         if let Some(leader) = self.het_leader() {
             self.tell_leader(leader, turn);
         }
     }
 
     /// The run, or the job that never ran, is over. Others end with their leader.
-    pub(in crate::job) fn het_ended(&self, turn: &mut Turn<'_>) {
+    pub(super) fn het_ended(&self, turn: &mut Turn<'_>) {
         if let Some(leader) = self.het_leader() {
             return self.tell_leader(leader, turn);
         }
@@ -116,29 +113,23 @@ impl JobCore {
     }
 
     /// All of it is to end, and this is to follow.
-    pub(in crate::job) fn het_end_others(
-        &self,
-        state: JobState,
-        then: Afterwards,
-        by: Option<u32>,
-        turn: &mut Turn<'_>,
-    ) {
+    pub(super) fn het_end_others(&self, state: JobState, then: Afterwards, by: Option<u32>, turn: &mut Turn<'_>) {
         self.tell_others(&HetMessage::End { state, then, by }, turn);
     }
 
     /// All of it gives way to another job.
-    pub(in crate::job) fn het_have_others_give_way(&self, mark: &PreemptMark, turn: &mut Turn<'_>) {
+    pub(super) fn het_have_others_give_way(&self, mark: &PreemptMark, turn: &mut Turn<'_>) {
         self.tell_others(&HetMessage::GiveWay { mark: Box::new(mark.clone()) }, turn);
     }
 
     /// As the leader said when this component's part was prepared.
-    pub(in crate::job) const fn het_leader_may_be_requeued(&self) -> bool {
+    pub(super) const fn het_leader_may_be_requeued(&self) -> bool {
         self.het.requeue
     }
 
     /// Whether the job goes back to the queue is the same for all of it. Components know it from the start; they are told where
     /// it changed.
-    pub(in crate::job) fn het_set_requeue(&self, turn: &mut Turn<'_>) {
+    pub(super) fn het_set_requeue(&self, turn: &mut Turn<'_>) {
         if let Some(message) = self.changed_requeue() {
             self.tell_others(&message, turn);
         }
@@ -202,13 +193,7 @@ impl JobCore {
         self.het_end_others(state, then, None, turn);
     }
 
-    pub(in crate::job) fn end_with_leader(
-        &mut self,
-        state: JobState,
-        then: Afterwards,
-        by: Option<u32>,
-        turn: &mut Turn<'_>,
-    ) {
+    pub(super) fn end_with_leader(&mut self, state: JobState, then: Afterwards, by: Option<u32>, turn: &mut Turn<'_>) {
         let over = then == Afterwards::Over;
         match &self.record.phase {
             Phase::Pending if over => {

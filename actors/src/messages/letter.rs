@@ -1,13 +1,18 @@
 //! What one owner says to another.
 
-use crate::{
-    job::{ending::end_lost, messages::JobInput, reports::Trouble},
-    license::messages::LicenseInput,
-    node::messages::{NodeInput, NodeSettings, ReserveRefusal},
-    records::job::JobRecord,
-    steps::messages::StepsInput,
+use super::{
+    job::JobInput,
+    license::LicenseInput,
+    node::{NodeInput, NodeSettings, ReserveRefusal},
+    released::Trouble,
+    steps::StepsInput,
 };
-use garrick_model::{ids::JobId, messages::node::AgentReport};
+use crate::records::job::JobRecord;
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::node::{AgentReport, ControllerToNode},
+    state::{JobState, Reason},
+};
 
 /// To whom, and what.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,4 +103,16 @@ fn of_no_job(job: JobId, input: JobInput) -> Vec<Letter> {
         JobInput::Subscribe { by } => vec![Letter::Job(by, JobInput::Fact { job, fact: None })],
         _ => Vec::new(),
     }
+}
+
+/// Has a run ended that its node has and nobody wants any more: the node was lost, and came back with it before its owner
+/// had heard that the run is over.
+pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> Letter {
+    Letter::Node(node, NodeInput::Send(Box::new(end_of_lost(job, sluid))))
+}
+
+/// What the agent is told then.
+pub fn end_of_lost(job: JobId, sluid: Sluid) -> ControllerToNode {
+    let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
+    ControllerToNode::EndJob { job, sluid, state, reason, lost: Vec::new() }
 }

@@ -1,0 +1,91 @@
+//! What a job causes: what it shows, and what it has done at the controller's ports.
+
+#[allow(unused_imports, reason = "named in docs")]
+use crate::{messages::job::JobInput, records::job::JobRecord};
+use crate::{
+    messages::{
+        job::{JobAnswer, JobTimer},
+        letter::Letter,
+        node::NodeInput,
+    },
+    owner::Effect,
+};
+use garrick_model::{
+    messages::node::{
+        ArrayFacts, ControllerToNode, HetComponent, JobCredential, JobLaunch, RequeuePolicy, SignedCredential,
+        SwitchPath,
+    },
+    packed_steps::StepTally,
+    spec::JobSpec,
+    time::{TimeLimit, Timestamp},
+    view::JobView,
+};
+use std::sync::Arc;
+
+/// What a job causes.
+pub type JobEffect = Effect<JobTimer, JobShown, JobAnswer, JobErrand>;
+
+/// What a job shows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobShown {
+    /// Itself.
+    View(Arc<JobView>),
+    /// What the step manager counted, beside the view.
+    Steps(StepTally),
+}
+
+/// What a job has done at the controller's ports.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobErrand {
+    /// Sign a launch and send it to the batch host.
+    Launch(Box<LaunchOrder>),
+    /// Find the jobs that hold up a singleton ([`JobRecord::holds_up_singleton`]). Answered by [`JobInput::Siblings`].
+    FindSiblings,
+}
+
+/// A launch, ready but for the signature.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaunchOrder {
+    /// Batch host.
+    pub node: String,
+    /// To be signed.
+    pub credential: JobCredential,
+    /// The job.
+    pub spec: Arc<JobSpec>,
+    /// Limit.
+    pub time_limit: TimeLimit,
+    /// Start of the run.
+    pub start_time: Timestamp,
+    /// Requeues before.
+    pub restarts: u32,
+    /// Tasks.
+    pub tasks: u32,
+    /// CPUs of a task.
+    pub cpus_per_task: u32,
+    /// Facts of the array.
+    pub array: Option<ArrayFacts>,
+    /// The other components of a heterogeneous job.
+    pub het: Vec<HetComponent>,
+    /// May another run follow?
+    pub requeue: RequeuePolicy,
+}
+
+impl LaunchOrder {
+    /// The letter that has the batch host launch it, once it is signed. `switches` are those above the nodes, in their order.
+    pub fn letter(self, credential: SignedCredential, switches: Vec<SwitchPath>) -> Letter {
+        let launch = JobLaunch {
+            credential,
+            spec: self.spec,
+            time_limit: self.time_limit,
+            start_time: self.start_time,
+            restarts: self.restarts,
+            tasks: self.tasks,
+            cpus_per_task: self.cpus_per_task,
+            array: self.array,
+            switches,
+            het: self.het,
+            requeue: Some(self.requeue),
+        };
+        Letter::Node(self.node, NodeInput::Send(Box::new(ControllerToNode::StartJob(Box::new(launch)))))
+    }
+}

@@ -1,0 +1,81 @@
+//! Names of what agents and commands send, for traces and counts.
+
+use garrick_model::messages::{
+    command::CommandRequest,
+    node::{AgentReport, NodeToController},
+};
+
+/// Name of an agent's report, for traces and counts: those of steps are told apart, since there may be many.
+pub const fn report_name(report: &AgentReport) -> &'static str {
+    match report {
+        AgentReport::Steps { .. } => "StepReport",
+        _ => "Report",
+    }
+}
+
+/// Name of an agent's message, for traces and counts.
+pub const fn agent_message_name(message: &NodeToController) -> &'static str {
+    match message {
+        NodeToController::Register { .. } => "Register",
+        NodeToController::Heartbeat { .. } => "Heartbeat",
+        NodeToController::Report { report, .. } => report_name(report),
+        NodeToController::Steps { .. } => "Steps",
+        NodeToController::Records { .. } => "Records",
+        NodeToController::Trace { .. } => "Trace",
+        NodeToController::Command { request, .. } => request_name(request),
+        NodeToController::CommandGone { .. } => "CommandGone",
+        NodeToController::Renew { .. } => "Renew",
+        NodeToController::Holds { .. } => "Holds",
+    }
+}
+
+/// Name of a command's request, for traces.
+pub const fn request_name(request: &CommandRequest) -> &'static str {
+    match request {
+        CommandRequest::Ping => "Ping",
+        CommandRequest::SubmitJob { .. } => "SubmitJob",
+        CommandRequest::SubmitHetJob { .. } => "SubmitHetJob",
+        CommandRequest::TestJob { .. } => "TestJob",
+        CommandRequest::TestHetJob { .. } => "TestHetJob",
+        CommandRequest::WaitJob { .. } => "WaitJob",
+        CommandRequest::Watch { .. } => "Watch",
+        CommandRequest::ListJobs { .. } => "ListJobs",
+        CommandRequest::ListNodes => "ListNodes",
+        CommandRequest::ListPriorities => "ListPriorities",
+        CommandRequest::ListPartitions => "ListPartitions",
+        CommandRequest::ListSteps { .. } => "ListSteps",
+        CommandRequest::ShowConfig => "ShowConfig",
+        CommandRequest::ShowScript { .. } => "ShowScript",
+        CommandRequest::LocateStepManager { .. } => "LocateStepManager",
+        CommandRequest::FindRecords { .. } => "FindRecords",
+        CommandRequest::AskRun { .. } => "AskRun",
+        CommandRequest::Cancel(_) => "Cancel",
+        CommandRequest::ControlJob { .. } => "ControlJob",
+        CommandRequest::UpdateJob { .. } => "UpdateJob",
+        CommandRequest::UpdateNode { .. } => "UpdateNode",
+        CommandRequest::CreateNodes { .. } => "CreateNodes",
+        CommandRequest::DeleteNodes { .. } => "DeleteNodes",
+        CommandRequest::UpdatePartition { .. } => "UpdatePartition",
+        CommandRequest::Reconfigure => "Reconfigure",
+        CommandRequest::SetLogLevel(_) => "SetLogLevel",
+        CommandRequest::ChangeLog { .. } => "ChangeLog",
+        CommandRequest::Shutdown { .. } => "Shutdown",
+        CommandRequest::CreateJoinToken { .. } => "CreateJoinToken",
+        CommandRequest::ListCerts => "ListCerts",
+        CommandRequest::RevokeCerts { .. } => "RevokeCerts",
+        CommandRequest::RenewCerts { .. } => "RenewCerts",
+        CommandRequest::RotateAuthority { .. } => "RotateAuthority",
+        CommandRequest::Trace { .. } => "Trace",
+        CommandRequest::FinishAllocation { .. } => "FinishAllocation",
+        CommandRequest::ListDaemons => "ListDaemons",
+        CommandRequest::ListLicenses => "ListLicenses",
+        CommandRequest::ListTopologies => "ListTopologies",
+        CommandRequest::ListReservations => "ListReservations",
+        CommandRequest::NameNodes(_) => "NameNodes",
+        CommandRequest::Explain { .. } => "Explain",
+        CommandRequest::CreateReservation(_) => "CreateReservation",
+        CommandRequest::UpdateReservation(_) => "UpdateReservation",
+        CommandRequest::DeleteReservation { .. } => "DeleteReservation",
+        CommandRequest::CountMessages { .. } => "CountMessages",
+    }
+}
