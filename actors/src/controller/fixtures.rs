@@ -1,13 +1,9 @@
 //! A controller in one process for tests: journal in memory, users made up, agents that do what real ones promise.
 
 use super::{
-    admission::{Admitted, Change, Identity, Rules, Submitter},
     audit::AuditRecord,
     messages::ControllerMsg,
-    ports::{
-        AgentLink, AuditPort, CredentialSigner, Host, JobSubmit, LinkClosed, NoJobSubmit, Ports, ReplySink, User,
-        UserDirectory,
-    },
+    ports::{AgentLink, AuditPort, CredentialSigner, Host, LinkClosed, Ports, ReplySink},
     setup::{self, Controller, Recover, start},
 };
 use crate::{
@@ -24,6 +20,11 @@ use crate::{
     partition::core::PartitionCore,
     records::job::JobRecord,
     scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, shell::policy},
+    submission::{
+        admission::{Admitted, Change, Identity, Rules, Submitter},
+        job_submit::{JobSubmit, NoJobSubmit},
+        users::{User, UserDirectory},
+    },
 };
 use garrick_model::{
     config::{self, Config},

@@ -19,7 +19,7 @@
 //!
 //! # How a job flows
 //!
-//! 1. *Submit.* Where [`crate::submission`] says so, the front judges the request ([`admission`]) and offers `Submitted` to the
+//! 1. *Submit.* Where [`crate::submission`] says so, the front judges the request ([`crate::submission::admission`]) and offers `Submitted` to the
 //!    log. When that says that it is saved, the job is committed and shown, `/job` starts the actor, and the reply leaves;
 //!    before that nobody sees the job ([`entering`]). A log that is busy, or not the leader's, takes nothing: the user is told
 //!    to try again. A repeat of the request id gets the first answer, after a restart too.
@@ -60,37 +60,21 @@
 //! | [`ports`] | what the process must provide |
 //! | [`messages`] | what the wiring sends |
 //! | [`front`] | takes commands and agents' connections |
-//! | [`admission`] | what is judged of a submission and of a change, pure |
-//! | `places`, `resolution` | of that: where a job may be, and what its request comes to |
-//! | `gpu_counts` | of those, that numbers of GPUs agree |
-//! | `circles` | would a job wait for itself |
-//! | [`vouching`] | in whose name a node may speak, pure |
 //! | `agents` | replies to commands that came through nodes' doors |
 //! | [`mod@env`], [`leftovers`], [`entering`], [`ids`] | what all actors of the controller share |
 
-pub mod admission;
 pub mod agents;
 pub mod audit;
-mod circles;
 pub mod entering;
 pub mod env;
 pub mod front;
-mod gpu_counts;
 pub mod ids;
 pub mod job_board;
-mod labels;
 pub mod leftovers;
 pub mod messages;
-mod places;
 pub mod ports;
-mod resolution;
 pub mod setup;
-mod texts;
-pub mod turnstile;
-pub mod vouching;
 
-#[cfg(test)]
-mod admission_test;
 #[cfg(test)]
 mod cores_test;
 #[cfg(test)]

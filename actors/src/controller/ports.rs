@@ -1,7 +1,10 @@
 //! What the controller needs of the process that it lives in, as traits: implemented by the daemon's wiring and by tests.
 
-use super::{admission::Submitter, audit::AuditRecord};
-use crate::{log::Log, messages::job::Authority};
+use super::audit::AuditRecord;
+use crate::{
+    log::Log,
+    submission::{job_submit::JobSubmit, users::UserDirectory},
+};
 use garrick_model::{
     config::{Config, LogChange},
     ids::JobId,
@@ -10,7 +13,6 @@ use garrick_model::{
         node::{ControllerToNode, JobCredential, SignedCredential},
     },
     refusal::Refusal,
-    spec::JobSpec,
 };
 use garrick_runtime::ReplyTo;
 use std::{sync::Arc, time::Duration};
@@ -35,36 +37,6 @@ pub trait CredentialSigner: Send + Sync + 'static {
     fn sign(&self, credential: &JobCredential) -> SignedCredential;
     /// Public key (32 bytes) and its id, as agents are told.
     fn public_key(&self) -> (Vec<u8>, String);
-}
-
-/// A user, from the site's user database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// Id.
-    pub uid: u32,
-    /// Name.
-    pub name: String,
-    /// Primary group.
-    pub gid: u32,
-    /// All groups: id and name, the primary one included.
-    pub groups: Vec<(u32, String)>,
-}
-
-/// Looks users up. Must not block: implementations answer with what they know, and ask elsewhere what they do not.
-pub trait UserDirectory: Send + Sync + 'static {
-    /// By id. `None`: there is none, or it is not known yet.
-    fn user(&self, uid: u32) -> Option<User>;
-    /// Is it known whether there is such a user, and who that is?
-    fn is_known(&self, _uid: u32) -> bool {
-        true
-    }
-    /// A group's name.
-    fn group_name(&self, gid: u32) -> Option<String>;
-    /// The name of a user who is told by name, or by id in digits. `None`: there is none. Where that cannot be found out
-    /// now, what was told.
-    fn user_called(&self, text: &str) -> Option<String>;
-    /// The same for a group.
-    fn group_called(&self, text: &str) -> Option<String>;
 }
 
 /// Where a command's replies go. One reply, or a stream that ends with [`CommandReply::End`]; dropped without a reply, the
@@ -116,28 +88,6 @@ pub trait AuditPort: Send + Sync + 'static {
     /// Keeps a record. Must not block.
     fn keep(&self, record: AuditRecord);
 }
-
-/// The site's own word on requests, before they are judged (`job_submit` plugins). What it leaves is judged as if its user had
-/// asked for it. It must not block, and it is asked again about a request that is judged again.
-pub trait JobSubmit: Send + Sync + 'static {
-    /// A job is submitted, or asked about; each component of a heterogeneous job by itself. May change what is asked for, or
-    /// refuse it. Answers what is to be said to the user, a line each.
-    fn submit(&self, _by: &Submitter<'_>, _spec: &mut JobSpec) -> Result<Vec<String>, Refusal> {
-        Ok(Vec::new())
-    }
-
-    /// A job that waits is changed by `by`, whose job it may be or not, from `current` to `patched`. The same, but for its
-    /// script, arguments and environment: those stay as they are.
-    fn modify(&self, _by: Authority, _current: &JobSpec, _patched: &mut JobSpec) -> Result<Vec<String>, Refusal> {
-        Ok(Vec::new())
-    }
-}
-
-/// A site without a word of its own.
-#[derive(Clone, Copy, Debug)]
-pub struct NoJobSubmit;
-
-impl JobSubmit for NoJobSubmit {}
 
 /// All of them, as the front hands them on.
 #[derive(Clone)]

@@ -2,9 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    admission::Submitter,
     fixtures::{MemoryJournal, Rig, Site, with_rig, with_system},
-    ports::{JobSubmit, NoJobSubmit},
     setup::Recover,
 };
 use crate::{
@@ -22,6 +20,10 @@ use crate::{
         job_event::{JobEvent, Revision},
     },
     scheduler::fixtures::{array, spec},
+    submission::{
+        admission::Submitter,
+        job_submit::{JobSubmit, NoJobSubmit},
+    },
 };
 use garrick_model::{
     ids::JobId,
@@ -169,7 +171,7 @@ fn revised(record: &JobRecord, change: &JobChange, by: Authority) -> Result<JobR
     Ok(record)
 }
 
-/// May a change be refused that would be accepted of a submission? See [`super::admission`].
+/// May a change be refused that would be accepted of a submission? See [`crate::submission::admission`].
 fn is_stricter(change: &JobChange, refusal: &Refusal) -> bool {
     let named =
         change.memory.is_some() || change.request.cpus_per_task.is_some() || change.request.min_cpus_per_node.is_some();

@@ -3,9 +3,9 @@
 
 use super::{
     fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, config_of, with_system},
+    front::turnstile::MOST_OF_USER,
     messages::ControllerMsg,
     setup::{Recover, forget},
-    turnstile::MOST_OF_USER,
 };
 use crate::{
     log::{Log as _, event::ControllerEvent, memory::MemoryLog},

@@ -11,7 +11,12 @@ use crate::{
     node::{conversations::traced, relay},
 };
 use actix_rt::Arbiter;
-use garrick_actors::controller::{env::Env, front::CROWDED, messages::ControllerMsg, ports::ReplySink, turnstile};
+use garrick_actors::controller::{
+    env::Env,
+    front::{CROWDED, turnstile},
+    messages::ControllerMsg,
+    ports::ReplySink,
+};
 use garrick_frame::{FrameError, LinkKind};
 use garrick_model::{
     config::NodeConfig,

@@ -6,7 +6,7 @@
 //! counts: a name service that is away makes no user unknown.
 
 use crate::kernel::users::{self, UserError};
-use garrick_actors::controller::ports::{User, UserDirectory};
+use garrick_actors::submission::users::{User, UserDirectory};
 use garrick_model::{
     messages::command::{Caller, CommandRequest},
     reservation::ReservationChange,

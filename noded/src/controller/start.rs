@@ -21,17 +21,13 @@ use crate::{
     },
 };
 use garrick_actors::{
-    controller::{
-        env::Env,
-        messages::ControllerMsg,
-        ports::{NoJobSubmit, Ports},
-        setup,
-    },
+    controller::{env::Env, messages::ControllerMsg, ports::Ports, setup},
     log::{
         AppendError, Feed, Log as _,
         committed::Committed,
         event::{ControllerEvent, ReplayError, Replayed},
     },
+    submission::job_submit::NoJobSubmit,
 };
 use garrick_model::{
     config::{self, Config},

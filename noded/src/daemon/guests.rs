@@ -2,7 +2,7 @@
 //! stand before everybody else's in the mailbox of whoever serves them.
 
 use crate::kernel::rlimits;
-use garrick_actors::controller::turnstile::{MOST_BYTES_OF_USER, MOST_OF_USER};
+use garrick_actors::controller::front::turnstile::{MOST_BYTES_OF_USER, MOST_OF_USER};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,

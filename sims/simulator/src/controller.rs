@@ -9,11 +9,7 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    controller::{
-        admission::{Change, Rules, Submitter},
-        ports::{NoJobSubmit, User},
-        setup,
-    },
+    controller::setup,
     job::{
         core::{JobCore, Leftover},
         effects::{JobEffect, JobErrand, JobShown},
@@ -36,6 +32,11 @@ use garrick_actors::{
         node::SavedNode,
     },
     reservation::owner::ReservationEffect,
+    submission::{
+        admission::{Change, Rules, Submitter},
+        job_submit::NoJobSubmit,
+        users::User,
+    },
 };
 use garrick_model::{
     ids::{JobId, Sluid},

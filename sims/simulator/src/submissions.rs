@@ -7,16 +7,16 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    controller::{
-        admission::Identity,
-        entering::{Entering, Entrant},
-    },
+    controller::entering::{Entering, Entrant},
     job::core::JobCore,
     log::{AppendError, Position, event::ControllerEvent},
     messages::{job::Authority, letter::Letter},
     owner::{Owner, Stage, perform},
     records::{job::JobRecord, job_event::JobEvent},
-    submission::core::{Judged, Room, Submission, SubmissionAnswer, SubmissionErrand, SubmissionInput, Submissions},
+    submission::{
+        admission::Identity,
+        core::{Judged, Room, Submission, SubmissionAnswer, SubmissionErrand, SubmissionInput, Submissions},
+    },
 };
 use garrick_model::{
     ids::{JobId, RequestId, Sluid},

@@ -4,9 +4,9 @@ use super::{
     core::{FrontCore, Turn},
     members::RosterAsked,
     messages::FrontErrand,
+    vouching::vouched,
 };
 use crate::{
-    controller::vouching::vouched,
     messages::{
         letter::Letter,
         node::{NodeInput, Registration},

@@ -6,14 +6,11 @@ use super::{
     messages::{Ask, FrontErrand, FrontInput, Said},
     queries::LONGEST_START,
     sight::Sight,
+    turnstile::{self, Turnstile},
     updates::Update,
 };
 use crate::{
-    controller::{
-        ports::User,
-        setup,
-        turnstile::{self, Turnstile},
-    },
+    controller::setup,
     messages::{
         job::{Authority, JobAnswer},
         letter::{ConfigNews, Letter},
@@ -23,7 +20,10 @@ use crate::{
     partition::core::PartitionCore,
     roster::core::RosterAsk,
     scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, shell::policy},
-    submission::core::{SubmissionInput, Submissions},
+    submission::{
+        core::{SubmissionInput, Submissions},
+        users::User,
+    },
 };
 use garrick_model::{
     config::Config,

@@ -5,14 +5,13 @@ use super::{
     core::{CROWDED, FrontCore},
     messages::{Ask, FrontErrand, FrontInput, HostAsk, Said},
     sight::Sight,
+    turnstile::MOST_OF_USER,
 };
 use crate::{
     controller::{
         entering::Entering,
         env::Boards,
         fixtures::{MadeUpUsers, TWO_NODES, config_of, registration},
-        ports::{JobSubmit, NoJobSubmit, UserDirectory},
-        turnstile::MOST_OF_USER,
     },
     job::fixtures::CountingIds,
     log::{Position, committed::Committed},
@@ -30,7 +29,11 @@ use crate::{
         fixtures::{array, job, spec},
         rules::priority,
     },
-    submission::core::SubmissionErrand,
+    submission::{
+        core::SubmissionErrand,
+        job_submit::{JobSubmit, NoJobSubmit},
+        users::UserDirectory,
+    },
 };
 use garrick_model::{
     ids::{ArrayTask, JobId, RequestId},

@@ -11,6 +11,8 @@
 //! | `selection` | whom a request means |
 //! | `commands`, `updates`, `top`, `members`, `reservations` | changes |
 //! | `queries`, `priorities` | questions |
+//! | [`turnstile`] | how many requests of a user are under way, and whose turn it is |
+//! | [`vouching`] | in whose name a node may speak, pure |
 //! | `agents` | what agents' connections lead to, and whom their frames are for |
 //! | `submit`, `submit_het` | submissions, and when a job would start |
 //! | [`shell`] | the actor: channels, ports, and the way to owners |
@@ -33,7 +35,9 @@ mod streams;
 mod submit;
 mod submit_het;
 mod top;
+pub mod turnstile;
 mod updates;
+pub mod vouching;
 
 #[cfg(test)]
 mod core_test;

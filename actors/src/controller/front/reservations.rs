@@ -5,8 +5,8 @@ use super::{
     messages::Ask,
 };
 use crate::{
-    controller::places::group_names, messages::job::Authority, reservation::owner::ReservationAsk,
-    scheduler::picture::facts::AllocationUnit,
+    messages::job::Authority, reservation::owner::ReservationAsk, scheduler::picture::facts::AllocationUnit,
+    submission::users::group_names,
 };
 use garrick_model::{
     config::function,

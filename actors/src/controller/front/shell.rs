@@ -14,7 +14,7 @@ use crate::{
         audit::Audited,
         entering::Entering,
         env::{Boards, Env, Late, mail},
-        ports::{AgentLink, JobSubmit, ReplySink, UserDirectory},
+        ports::{AgentLink, ReplySink},
     },
     job::shell::{JobMsg, JobsMsg},
     log::{committed::Committed, log_outcome},
@@ -33,7 +33,7 @@ use crate::{
         shell::{SchedulerMsg, cluster_view, policy},
     },
     steps::shell::StepsMsg,
-    submission::core::SubmissionErrand,
+    submission::{core::SubmissionErrand, job_submit::JobSubmit, users::UserDirectory},
 };
 use garrick_model::{
     config::{AUDIT_RPCS, Config},

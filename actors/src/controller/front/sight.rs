@@ -1,16 +1,13 @@
 //! What the front sees of others. It is looked at where the front decides, and never waited for.
 
 use crate::{
-    controller::{
-        entering::Entering,
-        env::Boards,
-        ports::{JobSubmit, UserDirectory},
-    },
+    controller::{entering::Entering, env::Boards},
     log::committed::Committed,
     messages::job::JobSite,
     records::node::SavedNode,
     roster::nodes::Roster,
     scheduler::rules::priority,
+    submission::{job_submit::JobSubmit, users::UserDirectory},
 };
 use garrick_model::{config::Config, ids::JobId, view::LicenseView};
 use jiff::tz::TimeZone;

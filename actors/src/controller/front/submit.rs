@@ -5,7 +5,6 @@ use super::{
     messages::FrontErrand,
 };
 use crate::{
-    controller::admission::{Admitted, Identity, Rules, Submitter},
     job::core::JobCore,
     messages::job::Authority,
     owner::{Effect, Owner},
@@ -14,7 +13,10 @@ use crate::{
         picture::facts::ClusterView,
         plan::probe::{WouldStart, declined, would_start, would_start_together},
     },
-    submission::core::{Judged, Room, Submission, SubmissionErrand, SubmissionInput},
+    submission::{
+        admission::{Admitted, Identity, Rules, Submitter},
+        core::{Judged, Room, Submission, SubmissionErrand, SubmissionInput},
+    },
 };
 use garrick_model::{
     hostlist,

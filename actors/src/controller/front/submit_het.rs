@@ -2,8 +2,10 @@
 
 use super::core::{FrontCore, Reply, Turn};
 use crate::{
-    controller::admission::Identity, job::core::JobCore, messages::job::Authority, records::job::JobRecord,
-    submission::core::join,
+    job::core::JobCore,
+    messages::job::Authority,
+    records::job::JobRecord,
+    submission::{admission::Identity, core::join},
 };
 use garrick_model::{
     ids::{RequestId, Sluid},

@@ -8,13 +8,13 @@ use super::{
     selection::{Named, may_act},
 };
 use crate::{
-    controller::{
+    messages::job::{Authority, CHANGED_MEANWHILE, JobCommand},
+    records::job::{JobRecord, Phase},
+    submission::{
         admission::{Change, Submitter},
         circles::Awaited,
         texts,
     },
-    messages::job::{Authority, CHANGED_MEANWHILE, JobCommand},
-    records::job::{JobRecord, Phase},
 };
 use garrick_model::{
     config::McsPlugin,

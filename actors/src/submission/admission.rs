@@ -11,11 +11,7 @@
 //! - Nodes that it names stay, however few tasks there are.
 //! - What an administrator asks for is not held against partitions' doors and limits.
 
-use super::{
-    labels,
-    ports::{JobSubmit, User},
-    texts,
-};
+use super::{job_submit::JobSubmit, labels, texts, users::User};
 use crate::{
     job::core::JobCore,
     messages::job::{Authority, JobSite, Revise},

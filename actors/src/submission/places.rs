@@ -2,7 +2,7 @@
 
 use super::{
     admission::{Purpose, Rules, Submitter},
-    ports::User,
+    users::group_names,
 };
 use crate::{
     records::job::{JobRecord, Resolved},
@@ -251,9 +251,4 @@ fn takes(
         return Err(Refusal::InvalidQos(qos.map(str::to_owned)));
     }
     Ok(())
-}
-
-/// Names of a user's groups.
-pub(super) fn group_names(user: Option<&User>) -> Vec<&str> {
-    user.iter().flat_map(|user| &user.groups).map(|(_, name)| name.as_str()).collect()
 }

@@ -1,8 +1,9 @@
 //! Submission rules, one by one.
 #![allow(clippy::unwrap_used)]
 
-use super::{admission::Admitted, fixtures::Site};
+use super::admission::Admitted;
 use crate::{
+    controller::fixtures::Site,
     records::job::Resolved,
     scheduler::fixtures::{array, depends_on, spec},
 };
