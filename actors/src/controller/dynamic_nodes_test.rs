@@ -4,10 +4,10 @@
 use super::{
     fixtures::{Agents, Habit, MemoryJournal, Rig, config_of, with_system},
     messages::ControllerMsg,
+    shells::actor::OwnerMsg,
 };
 use crate::{
     log::event::ControllerEvent,
-    owner::actor::OwnerMsg,
     roster::{core::RosterInput, nodes::Roster},
     scheduler::fixtures::spec,
 };

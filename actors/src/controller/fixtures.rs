@@ -1,10 +1,12 @@
 //! A controller in one process for tests: journal in memory, users made up, agents that do what real ones promise.
 
 use super::{
-    audit::AuditRecord,
     messages::ControllerMsg,
-    ports::{AgentLink, AuditPort, CredentialSigner, Host, LinkClosed, Ports, ReplySink},
     setup::{self, Controller, Recover, start},
+    shells::{
+        audit::AuditRecord,
+        ports::{AgentLink, AuditPort, CredentialSigner, Host, LinkClosed, Ports, ReplySink},
+    },
 };
 use crate::{
     log::{
@@ -16,10 +18,10 @@ use crate::{
         job::{Authority, Revise},
         node::Registration,
     },
-    node::core::NodeCore,
+    node::{core::NodeCore, settings::node_settings},
     partition::core::PartitionCore,
     records::job::JobRecord,
-    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, shell::policy},
+    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, policy::policy},
     submission::{
         admission::{Admitted, Change, Identity, Rules, Submitter},
         job_submit::{JobSubmit, NoJobSubmit},
@@ -61,7 +63,7 @@ pub struct Site {
 impl Site {
     pub fn new(conf: &str) -> Self {
         let config = config_of(conf);
-        let node = |n| Arc::new(NodeCore::new(Timestamp(0), setup::node_settings(n), Arc::default(), None, []).view());
+        let node = |n| Arc::new(NodeCore::new(Timestamp(0), node_settings(n), Arc::default(), None, []).view());
         let nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(node).collect();
         let partition = |name: &str| PartitionCore::new(&config, name, Default::default()).expect("it is configured");
         let partitions: Vec<_> = config.partitions.iter().map(|p| Arc::new(partition(&p.name).view())).collect();

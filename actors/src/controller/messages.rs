@@ -2,9 +2,12 @@
 
 use super::{
     front::{core::FrontCore, messages::FrontInput, shell::FrontGift},
-    ports::{AgentLink, ReplySink},
+    shells::{
+        actor::OwnerMsg,
+        ports::{AgentLink, ReplySink},
+    },
 };
-use crate::{messages::node::Registration, owner::actor::OwnerMsg};
+use crate::messages::node::Registration;
 use garrick_model::{
     config::Config,
     messages::{

@@ -1,15 +1,15 @@
-//! The controller: the front that takes commands and agents' connections, and all that its actors share.
+//! The controller: the front that takes commands and agents' connections, and the actors of all owners.
 //!
 //! # Who is there
 //!
 //! | path | actor | owns |
 //! |---|---|---|
 //! | `/controller` | [`front::core::FrontCore`] | nothing: admits, routes, answers from boards |
-//! | `/job` | [`crate::owner::supervisor`] | which job actors run |
+//! | `/job` | [`shells::supervisor`] | which job actors run |
 //! | `/job/N` | [`crate::job::core::JobCore`] | the state of job N |
-//! | `/node` | [`crate::owner::supervisor`] | which node actors run |
+//! | `/node` | [`shells::supervisor`] | which node actors run |
 //! | `/node/NAME` | [`crate::node::core::NodeCore`] | a node's state and free resources, the link to its agent |
-//! | `/partition`, `/partition/NAME` | [`crate::partition::shell`] | a partition's settings and state |
+//! | `/partition`, `/partition/NAME` | [`shells::partition`] | a partition's settings and state |
 //! | `/roster` | [`crate::roster::core::RosterCore`] | which nodes there are, and so the configuration |
 //! | `/reservation` | [`crate::reservation::core::ReservationsCore`] | all reservations |
 //! | `/steps` | [`crate::steps::core::StepsCore`] | reported steps, lists of steps being gathered |
@@ -21,7 +21,7 @@
 //!
 //! 1. *Submit.* Where [`crate::submission`] says so, the front judges the request ([`crate::submission::admission`]) and offers `Submitted` to the
 //!    log. When that says that it is saved, the job is committed and shown, `/job` starts the actor, and the reply leaves;
-//!    before that nobody sees the job ([`entering`]). A log that is busy, or not the leader's, takes nothing: the user is told
+//!    before that nobody sees the job ([`shells::entering`]). A log that is busy, or not the leader's, takes nothing: the user is told
 //!    to try again. A repeat of the request id gets the first answer, after a restart too.
 //! 2. *Eligible.* The job's core decides by hold, begin time and dependencies (it asks the jobs it depends on), and
 //!    publishes its view.
@@ -44,7 +44,7 @@
 //!   [`crate::log::committed`], [`setup`]).
 //! - A run is named by its SLUID everywhere; what is said about an older run changes nothing but gives its nodes back.
 //! - An actor that panics is built anew from what is committed, once all that it had appended is ([`crate::log::committed`]); an allocation
-//!   that was under way is given back ([`leftovers`]).
+//!   that was under way is given back ([`shells::leftovers`]).
 //! - After a restart, running jobs wait for their agents: what an agent's registration names goes on, what it does not
 //!   name is launched again if it never started, or is ended after a grace for late reports.
 //!
@@ -57,30 +57,19 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`setup`] | brings a controller up from its journal |
-//! | [`ports`] | what the process must provide |
+//! | [`shells`] | the actors of owners, what they share, and what the process must provide |
 //! | [`messages`] | what the wiring sends |
 //! | [`front`] | takes commands and agents' connections |
-//! | `agents` | replies to commands that came through nodes' doors |
-//! | [`mod@env`], [`leftovers`], [`entering`], [`ids`] | what all actors of the controller share |
 
-pub mod agents;
-pub mod audit;
-pub mod entering;
-pub mod env;
 pub mod front;
-pub mod ids;
-pub mod job_board;
-pub mod leftovers;
 pub mod messages;
-pub mod ports;
 pub mod setup;
+pub mod shells;
 
 #[cfg(test)]
 mod cores_test;
 #[cfg(test)]
 mod dynamic_nodes_test;
-#[cfg(test)]
-mod entering_test;
 #[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]

@@ -1,36 +1,42 @@
 //! How a controller comes up: the journal's events are replayed through the functions that live actors use, and the
 //! actors are built from what that comes to.
 
-use super::{entering::Entering, env::Env, front, ids::IdSource, messages::ControllerMsg, ports::Ports};
-use crate::{
-    job::shell::{Jobs, JobsMsg},
-    log::{AppendError, Log, Position, event::ControllerEvent},
-    messages::{
-        job::{JobInput, JobSite},
-        node::{InitialState, NodeSettings, NodeSite, ReturnToService},
+use super::{
+    front,
+    messages::ControllerMsg,
+    shells::{
+        actor::OwnerActor,
+        entering::Entering,
+        env::Env,
+        ids::IdSource,
+        job::{Jobs, JobsMsg},
+        node::Nodes,
+        partition::{Partitions, show_partitions},
+        ports::Ports,
+        roster as roster_shell,
+        scheduler::SchedulerHands,
+        supervisor::Supervisor,
     },
-    node::{core::NodeCore, effects::KeptHold, shell::Nodes},
-    owner::{actor::OwnerActor, supervisor::Supervisor},
-    partition::{core::PartitionCore, shell::Partitions},
+};
+use crate::{
+    license::account::counted_now,
+    log::{AppendError, Log, Position, event::ControllerEvent},
+    messages::job::JobInput,
+    node::{core::NodeCore, effects::KeptHold},
     records::job::JobRecord,
     reservation::core::ReservationsCore,
-    roster::{nodes::Roster, shell as roster_shell},
+    roster::nodes::Roster,
     scheduler::{
         core::SchedulerCore,
         gather::partition_facts,
         picture::{caps::CpuCaps, request::NodeUse},
-        shell::{SchedulerHands, policy},
+        policy::policy,
     },
     steps::core::StepsCore,
 };
-use garrick_model::{
-    config::{self, BillingWeights, Config, ConfiguredState, NodeConfig, PartitionConfig},
-    spec_text::licenses::Licenses,
-    time::Timestamp,
-    view::NodeHold,
-};
+use garrick_model::{config::Config, time::Timestamp, view::NodeHold};
 use garrick_runtime::{Address, ChildSpec, PendingReply, Placement, ReplyTo, System};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The front takes every command and every frame of every agent.
 const FRONT_MAILBOX: usize = 65_536;
@@ -53,25 +59,6 @@ pub enum Recover {
     Partial,
     /// What administrators changed of partitions, too.
     Full,
-}
-
-/// Shows partitions as a configuration has them, before anyone asks; their owners publish over it. One that was read `again` ends
-/// updates that do not outlive that.
-pub(crate) fn show_partitions(env: &Env, config: &Config, again: bool) {
-    let board = &env.boards.partitions;
-    for (partition, place) in config.partitions.iter().zip(0..) {
-        if let Some(mut core) = PartitionCore::new(config, &partition.name, env.committed.partition(&partition.name)) {
-            if again {
-                core.reconfigure(config);
-            }
-            board.publish(place, Arc::new(core.view()));
-        }
-    }
-    for (place, _) in board.entries() {
-        if place as usize >= config.partitions.len() {
-            board.remove(&place);
-        }
-    }
 }
 
 /// What is not to be recovered is taken out of the log, so that a later full recovery does not bring it back either. To be waited for
@@ -198,15 +185,6 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
     Controller { front, env, epoch }
 }
 
-/// What a job that was given licenses counts for: layers of hierarchical resources may be others than they were then, or
-/// none for a while. `None`: its record says of none.
-pub(crate) fn counted_now(config: &Config, record: &JobRecord) -> Option<Licenses> {
-    let given = record.licenses()?;
-    let allocated = record.phase.working().into_iter().flat_map(|run| &run.allocation.nodes);
-    let nodes: Vec<usize> = allocated.filter_map(|n| Some(config.node(&n.name)?.index.0 as usize)).collect();
-    Some(config.hres.recount(record.spec.licenses.as_deref(), &nodes, given))
-}
-
 /// What jobs' records say of each node, by its name: owners of nodes begin with that.
 pub fn holds_by_node<'r>(
     config: &Config,
@@ -249,92 +227,4 @@ pub fn holds_by_node<'r>(
         }
     }
     holds
-}
-
-/// A node's settings, from the configuration.
-pub fn node_settings(node: &NodeConfig) -> NodeSettings {
-    NodeSettings {
-        name: node.name.clone(),
-        index: node.index,
-        shape: node.settings.shape.clone(),
-        features: node.settings.features.clone(),
-        weight: node.settings.weight,
-        address: node.address.clone(),
-        hostname: node.hostname.clone(),
-        port: node.port,
-        initial: match node.initial.state {
-            // A cloud node is one that is there when it registers.
-            ConfiguredState::Unknown | ConfiguredState::Cloud => InitialState::Unknown,
-            ConfiguredState::Down => InitialState::Down,
-            ConfiguredState::Drain | ConfiguredState::Fail => InitialState::Drain,
-            ConfiguredState::Future => InitialState::Future,
-        },
-        initial_reason: node.initial.reason.clone(),
-        cloud: node.initial.state == ConfiguredState::Cloud,
-        dynamic: node.dynamic,
-        neighbours: Vec::new(),
-    }
-}
-
-/// What holds for all nodes.
-pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
-    let (credential_key, key_id) = ports.signer.public_key();
-    let admin = ports.host.administrators();
-    let by_name = admin.iter().find_map(|uid| ports.users.user(*uid).filter(|u| u.name == config.slurm_user));
-    NodeSite {
-        silence: secs(config.slurmd_timeout_secs),
-        return_to_service: match config.return_to_service {
-            config::ReturnToService::Never => ReturnToService::Never,
-            config::ReturnToService::NonResponding => ReturnToService::IfSilent,
-            config::ReturnToService::Always => ReturnToService::Always,
-        },
-        epoch,
-        slurm_user: (by_name.map_or(0, |u| u.uid), config.slurm_user.clone()),
-        credential_key,
-        key_id,
-        config_overrides: config.config_overrides(),
-        conf_hash: (!config.debug_flags.0.contains(&config::DebugFlag::NoConfHash)).then_some(config.hash),
-    }
-}
-
-/// What holds for all jobs.
-pub fn job_site(config: &Config, epoch: u64) -> JobSite {
-    let default = JobSite::default();
-    let prolog = config.prolog_timeout_secs.map(|secs| Duration::from_secs(u64::from(secs)));
-    let start = Duration::from_secs(u64::from(config.batch_start_timeout_secs));
-    JobSite {
-        cluster: config.cluster_name.clone(),
-        epoch,
-        min_job_age: secs(config.min_job_age_secs),
-        expedite: config.expedited_requeue(),
-        requeue_delay: config
-            .scheduler_parameters
-            .value("requeue_delay")
-            .and_then(|text| text.parse().ok())
-            .map_or(default.requeue_delay, Duration::from_secs),
-        max_batch_requeue: config.max_batch_requeue,
-        hold_on_prolog_fail: !config.scheduler_parameters.has("nohold_on_prolog_fail"),
-        kill_invalid_depend: config.dependency_parameters.has("kill_invalid_depend"),
-        multifactor: config.multifactor(),
-        send_user_signal: config.preempt.sends_user_signal(),
-        billing: config.partitions.iter().filter_map(billing_of).collect(),
-        bill_greatest: config.priority.flags.max_tres,
-        requeue_exit: config.requeue_exit.clone(),
-        requeue_exit_hold: config.requeue_exit_hold.clone(),
-        // Beyond what the agent allows itself, so that its own report comes first.
-        launch_limit: prolog.map_or(default.launch_limit, |prolog| 2 * (prolog + start) + Duration::from_secs(60)),
-        ..default
-    }
-}
-
-/// A partition that bills otherwise than by CPUs.
-fn billing_of(partition: &PartitionConfig) -> Option<(String, BillingWeights)> {
-    // The text was checked when the configuration was read.
-    let weights = BillingWeights::parse(partition.billing_weights.as_deref()?).ok()?;
-    Some((partition.name.clone(), weights))
-}
-
-/// In `slurm.conf`, 0 is "never" for these.
-fn secs(value: u32) -> Option<Duration> {
-    (value > 0).then(|| Duration::from_secs(u64::from(value)))
 }

@@ -649,7 +649,7 @@ fn a_panic_of_a_jobs_owner_loses_nothing() {
         let fails = async {
             // Behind the question that waits for the end.
             rig.wait(job, JobMilestone::Started).await;
-            owner.try_send(crate::job::shell::JobMsg::PanicForTests(reply)).unwrap();
+            owner.try_send(crate::controller::shells::job::JobMsg::PanicForTests(reply)).unwrap();
             // Its nodes are asked to say again what they have.
             rig.nodes(|nodes| nodes.iter().any(|n| n.name == "n0" && n.flags.not_responding)).await;
             let (&(job, sluid), _) = agents.runs.lock().unwrap().first_key_value().unwrap();
@@ -682,11 +682,11 @@ fn an_owner_that_failed_begins_anew_from_what_is_committed() {
         let fails = async {
             rig.journal.held().await;
             let (reply, fails) = ReplyTo::channel();
-            owner.try_send(crate::job::shell::JobMsg::PanicForTests(reply)).unwrap();
+            owner.try_send(crate::controller::shells::job::JobMsg::PanicForTests(reply)).unwrap();
             assert!(fails.await.is_err());
             // Asked of the next life, which has not begun.
             let (reply, mut script) = ReplyTo::channel();
-            owner.try_send(crate::job::shell::JobMsg::script(reply)).unwrap();
+            owner.try_send(crate::controller::shells::job::JobMsg::script(reply)).unwrap();
             tokio::task::yield_now().await;
             assert_eq!((committed_hold(), script.try_take()), (None, None));
             rig.journal.release();
@@ -713,7 +713,7 @@ fn an_owner_whose_controller_does_not_lead_has_whoever_asks_try_again_and_goes_o
             let (reply, answer) = ReplyTo::channel();
             let by = crate::messages::job::Authority { uid: 1001, admin: false };
             let command = crate::messages::job::JobCommand::Hold { admin: false };
-            owner.try_send(crate::job::shell::JobMsg::command(by, None, command, reply)).unwrap();
+            owner.try_send(crate::controller::shells::job::JobMsg::command(by, None, command, reply)).unwrap();
             answer
         };
         rig.journal.log.lose(Some("head2".to_owned()), 0);
@@ -736,7 +736,7 @@ fn an_owner_whose_controller_does_not_lead_has_whoever_asks_try_again_and_goes_o
 #[test]
 fn others_hear_of_an_owner_that_forgot_what_it_had_decided() {
     use crate::{
-        job::shell::{JobMsg, Watched},
+        controller::shells::job::{JobMsg, Watched},
         messages::job::{Authority, JobCommand},
     };
     with_system(async |system| {
@@ -788,7 +788,7 @@ fn a_scheduler_that_failed_waits_for_no_log_and_plans_again() {
         rig.journal.hold();
         let scheduler = rig.controller.env.scheduler().unwrap();
         let (reply, fails) = ReplyTo::channel();
-        scheduler.try_send(crate::scheduler::shell::SchedulerMsg::PanicForTests(reply)).unwrap();
+        scheduler.try_send(crate::controller::shells::scheduler::SchedulerMsg::PanicForTests(reply)).unwrap();
         assert!(fails.await.is_err());
         let answer = rig.ask(1001, CommandRequest::Explain { job }).await;
         assert!(matches!(answer, CommandReply::Outlook(_)), "{answer:?}");
@@ -814,11 +814,11 @@ fn a_task_that_was_split_off_by_an_owner_that_failed_has_an_owner() {
         let fails = async {
             rig.journal.held().await;
             let (reply, fails) = ReplyTo::channel();
-            owner.try_send(crate::job::shell::JobMsg::PanicForTests(reply)).unwrap();
+            owner.try_send(crate::controller::shells::job::JobMsg::PanicForTests(reply)).unwrap();
             assert!(fails.await.is_err());
             // The next life has begun to wait, and its supervisor has seen to what was committed.
             let (reply, _script) = ReplyTo::channel();
-            owner.try_send(crate::job::shell::JobMsg::script(reply)).unwrap();
+            owner.try_send(crate::controller::shells::job::JobMsg::script(reply)).unwrap();
             rig.journal.held().await;
             rig.journal.release();
         };
@@ -839,9 +839,9 @@ fn who_asks_a_job_that_was_saved_a_moment_ago_has_an_answer() {
         let env = &rig.controller.env;
         env.committed.put(crate::job::fixtures::record(5000, spec()));
         let (reply, script) = ReplyTo::channel();
-        let message = Box::new(crate::job::shell::JobMsg::script(reply));
+        let message = Box::new(crate::controller::shells::job::JobMsg::script(reply));
         let supervisor = env.jobs_supervisor().unwrap();
-        supervisor.try_send(crate::job::shell::JobsMsg::Deliver { key: JobId(5000), message }).unwrap();
+        supervisor.try_send(crate::controller::shells::job::JobsMsg::Deliver { key: JobId(5000), message }).unwrap();
         assert!(script.await.is_ok());
         assert!(env.job(JobId(5000)).is_some());
     });
@@ -889,11 +889,11 @@ fn an_owner_that_is_started_again_after_a_pause_knows_who_waits_for_it() {
         let env = &rig.controller.env;
         while let Some(owner) = env.job(job) {
             let (reply, fails) = ReplyTo::channel();
-            let _ = owner.try_send(crate::job::shell::JobMsg::PanicForTests(reply));
+            let _ = owner.try_send(crate::controller::shells::job::JobMsg::PanicForTests(reply));
             assert!(fails.await.is_err());
         }
         let supervisor = env.jobs_supervisor().unwrap();
-        supervisor.try_send(crate::job::shell::JobsMsg::Again(job)).unwrap();
+        supervisor.try_send(crate::controller::shells::job::JobsMsg::Again(job)).unwrap();
         let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
         rig.ask(1001, CommandRequest::Cancel(cancel)).await;
         rig.until(waits, |view| view.eligible).await;

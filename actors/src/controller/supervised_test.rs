@@ -4,8 +4,8 @@
 use super::{
     fixtures::{MemoryJournal, Rig, TWO_NODES, config_of, with_system},
     messages::ControllerMsg,
+    shells::partition::{PartitionMsg, PartitionsMsg},
 };
-use crate::partition::shell::{PartitionMsg, PartitionsMsg};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     view::PartitionState,

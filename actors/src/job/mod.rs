@@ -17,7 +17,6 @@
 //! | `het_agree` | of those, from a proposal to recorded allocations |
 //! | `het_course` | of those, launch and end |
 //! | `dependency` | conditions on other jobs |
-//! | [`shell`] | the actor, and the supervisor of all jobs |
 //! | [`news`] | what jobs need to know of each other, and how a word that was lost is asked for again |
 //! | [`effects`] | what it causes |
 //! | [`view`] | what others see |
@@ -35,7 +34,6 @@ mod het_course;
 pub mod news;
 mod preempt;
 pub(crate) mod reports;
-pub mod shell;
 mod start;
 mod suspend;
 mod told;

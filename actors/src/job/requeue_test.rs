@@ -41,7 +41,7 @@ fn site(lines: &str) -> Arc<JobSite> {
         ),
     );
     let config: Config = config.unwrap();
-    Arc::new(crate::controller::setup::job_site(&config, 1))
+    Arc::new(crate::controller::shells::sites::job_site(&config, 1))
 }
 
 fn running(spec: JobSpec, lines: &str) -> Bench {

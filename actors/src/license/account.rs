@@ -10,9 +10,10 @@
 use crate::{
     messages::{job::JobInput, letter::Letter, license::LicenseInput},
     owner::{Effect, FreshIds, Out, Owner},
+    records::job::JobRecord,
 };
 use garrick_model::{
-    config::Hres,
+    config::{Config, Hres},
     ids::JobId,
     spec_text::licenses::Licenses,
     time::Timestamp,
@@ -243,4 +244,13 @@ mod tests {
             }
         }
     }
+}
+
+/// What a job that was given licenses counts for: layers of hierarchical resources may be others than they were then, or
+/// none for a while. `None`: its record says of none.
+pub(crate) fn counted_now(config: &Config, record: &JobRecord) -> Option<Licenses> {
+    let given = record.licenses()?;
+    let allocated = record.phase.working().into_iter().flat_map(|run| &run.allocation.nodes);
+    let nodes: Vec<usize> = allocated.filter_map(|n| Some(config.node(&n.name)?.index.0 as usize)).collect();
+    Some(config.hres.recount(record.spec.licenses.as_deref(), &nodes, given))
 }

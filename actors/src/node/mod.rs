@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`account`] | who holds what |
 //! | [`core`] | decides: reservations, reports, links |
+//! | [`settings`] | its settings, from the configuration |
 //! | `service` | registration, silence, administrators |
-//! | [`shell`] | the actor, and the supervisor of all nodes |
 //! | [`effects`] | what it causes |
 //! | [`view`] | what others see |
 
@@ -13,7 +13,7 @@ pub mod account;
 pub mod core;
 pub mod effects;
 mod service;
-pub mod shell;
+pub mod settings;
 pub mod view;
 
 #[cfg(test)]

@@ -2,14 +2,12 @@
 //!
 //! An owner is a core: plain synchronous code that is handed one input, the time and fresh ids, and writes down what shall
 //! happen, in order, with few verbs ([`Effect`]). It asks nobody and waits for nobody. Around it are the same few parts
-//! wherever it lives, in the controller, in tests and in the simulator:
+//! wherever it lives, in the controller (`controller/shells`), in tests and in the simulator:
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`outbox`] | keeps effects back until the events before them are saved |
 //! | [`stage`] | carries effects out: the one place where each verb comes to something |
-//! | [`actor`] | an owner in the controller: mailbox, journal, timers, replies and restart |
-//! | [`supervisor`] | which owners of a kind live there, and that one that failed lives again |
 //!
 //! # What is promised
 //!
@@ -18,10 +16,8 @@
 //!   waits behind that.
 //! - Letters between two owners come in order, at most twice, and are lost with an owner that fails over one.
 
-pub mod actor;
 pub mod outbox;
 pub mod stage;
-pub mod supervisor;
 #[cfg(test)]
 mod tests;
 

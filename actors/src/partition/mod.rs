@@ -4,10 +4,8 @@
 //! |---|---|
 //! | [`core`] | decides |
 //! | [`messages`] | what it accepts |
-//! | [`shell`] | the actor, and the supervisor of all partitions |
 
 pub mod core;
 #[cfg(test)]
 mod core_test;
 pub mod messages;
-pub mod shell;

@@ -1,8 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::{
-    controller::fixtures::config_of,
-    reservation::shell::over_run,
+    controller::{fixtures::config_of, shells::reservation::over_run},
     scheduler::fixtures::{hold, node},
 };
 use garrick_model::{

@@ -8,7 +8,6 @@
 //! | `change` | the part of it about what changes come to |
 //! | `replace` | the part of it about nodes that make way for others |
 //! | [`owner`] | what it is told, and what it has happen |
-//! | [`shell`] | what that comes to in the controller |
 //!
 //! Who starts where is the scheduler's to plan: [`crate::scheduler::picture::reservations`].
 
@@ -17,4 +16,3 @@ pub mod core;
 mod cores;
 pub mod owner;
 mod replace;
-pub mod shell;

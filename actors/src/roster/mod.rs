@@ -5,11 +5,9 @@
 //! |---|---|
 //! | [`nodes`] | who may come and go, and what the configuration is with them |
 //! | [`core`] | the owner: changes wait for each other, are saved in lots, and then everybody is told |
-//! | [`shell`] | what its verbs come to in the controller |
 
 pub mod core;
 pub mod nodes;
-pub mod shell;
 
 #[cfg(test)]
 mod core_test;

@@ -1,7 +1,7 @@
 //! Which nodes there are: those of `slurm.conf`, and those that came at run time. Decides who may come and who may go. The
 //! configuration that all others see is made here.
 
-use crate::{controller::setup::node_settings, messages::node::NodeSettings};
+use crate::{messages::node::NodeSettings, node::settings::node_settings};
 use garrick_model::{
     config::{
         self, Config, ConfiguredState, DynamicNode, NodeConfig, SettingError, Unfit, Whereabouts,

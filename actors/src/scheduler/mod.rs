@@ -10,7 +10,7 @@
 //! | [`gather`] | a plan's picture, put together from what owners show |
 //! | [`core`] | when plans are made, and who is told what |
 //! | [`messages`] | what the core is told and has done |
-//! | [`shell`] | what that comes to in the controller |
+//! | [`policy`] | the site's rules, from its configuration |
 //!
 //! Each knows those above it only (`garrick-imports` sees to that).
 
@@ -19,10 +19,10 @@ pub mod gather;
 pub mod messages;
 pub mod picture;
 pub mod plan;
+pub mod policy;
 pub mod proposals;
 pub mod room;
 pub mod rules;
-pub mod shell;
 
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -7,12 +7,10 @@
 //! | [`core`] | gathers and answers |
 //! | [`ended`] | steps that are over, as they were reported |
 //! | [`effects`] | what it causes |
-//! | [`shell`] | what that comes to in the controller |
 
 pub mod core;
 pub mod effects;
 pub mod ended;
-pub mod shell;
 
 #[cfg(test)]
 mod core_test;

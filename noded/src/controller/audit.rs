@@ -2,7 +2,7 @@
 //! writes it: a slow disk holds up nobody.
 
 use file_rotate::{ContentLimit, FileRotate, compression::Compression, suffix::AppendCount};
-use garrick_actors::controller::{audit::AuditRecord, ports::AuditPort};
+use garrick_actors::controller::shells::{audit::AuditRecord, ports::AuditPort};
 use std::{
     fs::OpenOptions,
     io::Write,
@@ -94,7 +94,7 @@ fn write(mut file: FileRotate<AppendCount>, records: &Receiver<AuditRecord>) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_actors::controller::audit::AuditedRequest;
+    use garrick_actors::controller::shells::audit::AuditedRequest;
     use garrick_model::{messages::command::CommandRequest, time::Timestamp};
 
     fn record(request: CommandRequest) -> AuditRecord {

@@ -12,10 +12,9 @@ use crate::{
 };
 use actix_rt::Arbiter;
 use garrick_actors::controller::{
-    env::Env,
     front::{CROWDED, turnstile},
     messages::ControllerMsg,
-    ports::ReplySink,
+    shells::{env::Env, ports::ReplySink},
 };
 use garrick_frame::{FrameError, LinkKind};
 use garrick_model::{

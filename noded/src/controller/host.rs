@@ -12,7 +12,7 @@ use crate::{
 use garrick_actors::controller::{
     front::{CROWDED, shell::FrontGift},
     messages::ControllerMsg,
-    ports::{Host, ReplySink},
+    shells::ports::{Host, ReplySink},
 };
 use garrick_model::{
     config::{self, Config, ConfigReport, LogChange, ShowFacts},

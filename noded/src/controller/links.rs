@@ -2,10 +2,12 @@
 
 use garrick_actors::{
     controller::{
-        env::Env,
         front::messages::FrontInput,
         messages::ControllerMsg,
-        ports::{AgentLink, LinkClosed},
+        shells::{
+            env::Env,
+            ports::{AgentLink, LinkClosed},
+        },
     },
     messages::node::Registration,
 };

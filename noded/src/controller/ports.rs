@@ -1,6 +1,6 @@
 //! The controller's ports: signer on this machine.
 
-use garrick_actors::controller::ports::CredentialSigner;
+use garrick_actors::controller::shells::ports::CredentialSigner;
 use garrick_model::messages::node::{JobCredential, SignedCredential};
 use garrick_transport::SigningKey;
 use serde_bytes::ByteBuf;

@@ -21,7 +21,11 @@ use crate::{
     },
 };
 use garrick_actors::{
-    controller::{env::Env, messages::ControllerMsg, ports::Ports, setup},
+    controller::{
+        messages::ControllerMsg,
+        setup,
+        shells::{env::Env, ports::Ports},
+    },
     log::{
         AppendError, Feed, Log as _,
         committed::Committed,

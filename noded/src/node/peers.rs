@@ -183,7 +183,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::controller::ports::Signer;
-    use garrick_actors::controller::ports::CredentialSigner;
+    use garrick_actors::controller::shells::ports::CredentialSigner;
     use garrick_model::ids::{JobId, Sluid};
     use garrick_transport::identity::SigningKey;
 

@@ -9,7 +9,7 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    controller::setup,
+    controller::{setup, shells::sites::job_site},
     job::{
         core::{JobCore, Leftover},
         effects::{JobEffect, JobErrand, JobShown},
@@ -302,7 +302,7 @@ impl World {
 
     fn resume_job(&mut self, record: JobRecord, leftover: Leftover) {
         let job = record.id;
-        let site = Arc::new(setup::job_site(&self.config, self.epoch));
+        let site = Arc::new(job_site(&self.config, self.epoch));
         let mut core = JobCore::new(record, site);
         let (mut out, clock) = (Vec::new(), self.clock());
         core.resume(clock, &mut self.ids, leftover, &mut out);

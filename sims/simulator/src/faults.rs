@@ -15,7 +15,7 @@ use garrick_actors::{
     node::core::NodeCore,
     node_agent::RunKey,
     records::job::Phase,
-    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::plan, shell::policy},
+    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::plan, policy::policy},
 };
 use garrick_model::{
     gres::GresCount,

@@ -16,8 +16,8 @@ use garrick_actors::{
             Kept,
             planning::{Planning, Way, anybody_waits},
         },
+        policy::policy,
         rules::priority,
-        shell::policy,
     },
 };
 use garrick_model::{

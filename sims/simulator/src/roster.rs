@@ -11,7 +11,7 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    controller::setup,
+    controller::shells::sites::job_site,
     log::event::ControllerEvent,
     messages::{
         job::JobInput,
@@ -26,7 +26,7 @@ use garrick_actors::{
         core::{RosterAsk, RosterCore, RosterErrand, RosterInput, RosterShown, RosterTimer},
         nodes::{Roster, Spoken, reserved, spoken_of},
     },
-    scheduler::{messages::SchedulerInput, shell::policy},
+    scheduler::{messages::SchedulerInput, policy::policy},
 };
 use garrick_model::{
     config::{self, Config, DynamicNode},
@@ -329,7 +329,7 @@ impl World {
                 }
             }
             ConfigNews::Jobs => {
-                let site = Arc::new(setup::job_site(&self.config, self.epoch));
+                let site = Arc::new(job_site(&self.config, self.epoch));
                 for job in self.jobs.keys().copied().collect::<Vec<_>>() {
                     self.send(Place::Jobs, Happening::Job(job, JobInput::Site(Arc::clone(&site))));
                 }

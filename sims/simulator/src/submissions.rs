@@ -7,7 +7,7 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    controller::entering::{Entering, Entrant},
+    controller::shells::entering::{Entering, Entrant},
     job::core::JobCore,
     log::{AppendError, Position, event::ControllerEvent},
     messages::{job::Authority, letter::Letter},

@@ -25,7 +25,7 @@ use super::{
     submissions::Submitting,
 };
 use garrick_actors::{
-    controller::{ids::IdSource, setup},
+    controller::shells::ids::IdSource,
     job::core::JobCore,
     license::account::LicenseAccount,
     log::event::{ControllerEvent, Replayed},
@@ -33,7 +33,7 @@ use garrick_actors::{
         job::{JobInput, JobTimer},
         node::{NodeInput, NodeSite, NodeTimer, Registration},
     },
-    node::core::NodeCore,
+    node::{core::NodeCore, settings::node_settings},
     node_agent::{AgentInput, AgentTimer, RunKey},
     partition::{core::PartitionCore, messages::PartitionInput},
     records::job_event::JobEvent,
@@ -44,7 +44,7 @@ use garrick_actors::{
         messages::{SchedulerInput, SchedulerTimer},
         picture::facts::ClusterView,
         plan::probe::Feasibility,
-        shell,
+        policy::policy,
     },
 };
 use garrick_model::{
@@ -336,7 +336,7 @@ impl World {
         let config = Arc::new(site::config(setup.nodes.max(2), &mix, &Draw::FIRST));
         let cores = config.partitions.iter().filter_map(|p| PartitionCore::new(&config, &p.name, Default::default()));
         let partitions: Vec<Arc<PartitionView>> = cores.map(|core| Arc::new(core.view())).collect();
-        let policy = shell::policy(&config);
+        let policy = policy(&config);
         let feasibility = feasibility(&config, &partitions);
         let mut machines: Vec<Machine> = config.nodes.iter().map(Machine::new).collect();
         let files = machines.len();
@@ -906,10 +906,10 @@ impl World {
 
 /// What could ever run, whatever is the case now.
 fn feasibility(config: &Config, partitions: &[Arc<PartitionView>]) -> Feasibility {
-    let first = |node| Arc::new(NodeCore::new(BEGIN, setup::node_settings(node), Arc::default(), None, []).view());
+    let first = |node| Arc::new(NodeCore::new(BEGIN, node_settings(node), Arc::default(), None, []).view());
     let nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(first).collect();
     let facts = partitions.iter().map(|p| gather::partition_facts(p, config.node_places())).collect();
-    Feasibility::new(ClusterView::new(shell::policy(config), &[], &nodes, facts))
+    Feasibility::new(ClusterView::new(policy(config), &[], &nodes, facts))
 }
 
 /// As the controller's links have it.

@@ -10,7 +10,7 @@ use garrick_actors::scheduler::{
         },
         preempt::Yielding,
     },
-    shell,
+    policy::policy,
 };
 use garrick_model::{
     config::Config,
@@ -153,7 +153,7 @@ pub fn configured(config: &Config, choice: Choice) -> ClusterView {
         let view = PartitionView { generation: 1, config: Arc::new(settings), state, nodes: members };
         gather::partition_facts(&view, nodes.len())
     });
-    let policy = Policy { max_starts: usize::MAX, ..shell::policy(config) };
+    let policy = Policy { max_starts: usize::MAX, ..policy(config) };
     ClusterView::new(choice.over(policy), &[], &nodes, partitions.collect())
 }
 

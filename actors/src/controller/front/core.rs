@@ -10,16 +10,15 @@ use super::{
     updates::Update,
 };
 use crate::{
-    controller::setup,
     messages::{
         job::{Authority, JobAnswer},
         letter::{ConfigNews, Letter},
     },
-    node::core::NodeCore,
+    node::{core::NodeCore, settings::node_settings},
     owner::{Effect, FreshIds, Out, Owner},
     partition::core::PartitionCore,
     roster::core::RosterAsk,
-    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, shell::policy},
+    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, policy::policy},
     submission::{
         core::{SubmissionInput, Submissions},
         users::User,
@@ -195,7 +194,7 @@ impl FrontCore {
                 .nodes
                 .iter()
                 .map(|node| {
-                    let (saved, settings) = (sight.saved_node(&node.name), setup::node_settings(node));
+                    let (saved, settings) = (sight.saved_node(&node.name), node_settings(node));
                     Arc::new(NodeCore::new(Timestamp::default(), settings, Arc::clone(&site), saved, []).view())
                 })
                 .collect();

@@ -9,9 +9,8 @@ use super::{
 };
 use crate::{
     controller::{
-        entering::Entering,
-        env::Boards,
         fixtures::{MadeUpUsers, TWO_NODES, config_of, registration},
+        shells::{entering::Entering, env::Boards},
     },
     job::fixtures::CountingIds,
     log::{Position, committed::Committed},

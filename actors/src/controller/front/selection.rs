@@ -2,7 +2,7 @@
 //! one small request cannot keep the front from everybody else: ranges stay ranges, and all jobs are looked through once.
 
 use super::core::FrontCore;
-use crate::{controller::job_board::JobBoard, messages::job::Authority};
+use crate::{controller::shells::job_board::JobBoard, messages::job::Authority};
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
     messages::command::JobSelector,

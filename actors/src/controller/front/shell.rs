@@ -9,30 +9,26 @@ use super::{
     submit::when,
 };
 use crate::{
-    controller::{
+    controller::shells::{
+        actor::{Came, OwnerActor, OwnerMsg, Shell},
         agents::{AgentReplies, say_last},
         audit::Audited,
         entering::Entering,
         env::{Boards, Env, Late, mail},
+        job::{JobMsg, JobsMsg},
+        node::{NodeMsg, NodesMsg, connected},
+        partition::{PartitionMsg, PartitionsMsg},
         ports::{AgentLink, ReplySink},
+        reservation::ReservationMsg,
+        scheduler::{SchedulerMsg, cluster_view},
+        steps::StepsMsg,
     },
-    job::shell::{JobMsg, JobsMsg},
     log::{committed::Committed, log_outcome},
     messages::{job::JobSite, names::request_name, node::Registration},
-    node::shell::{NodeMsg, NodesMsg, connected},
-    owner::{
-        Out, Owner,
-        actor::{Came, OwnerActor, OwnerMsg, Shell},
-    },
-    partition::shell::{PartitionMsg, PartitionsMsg},
+    owner::{Out, Owner},
     records::node::SavedNode,
-    reservation::shell::ReservationMsg,
     roster::nodes::Roster,
-    scheduler::{
-        rules::priority,
-        shell::{SchedulerMsg, cluster_view, policy},
-    },
-    steps::shell::StepsMsg,
+    scheduler::{policy::policy, rules::priority},
     submission::{core::SubmissionErrand, job_submit::JobSubmit, users::UserDirectory},
 };
 use garrick_model::{

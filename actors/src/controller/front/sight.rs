@@ -1,7 +1,7 @@
 //! What the front sees of others. It is looked at where the front decides, and never waited for.
 
 use crate::{
-    controller::{entering::Entering, env::Boards},
+    controller::shells::{entering::Entering, env::Boards},
     log::committed::Committed,
     messages::job::JobSite,
     records::node::SavedNode,

@@ -2,9 +2,12 @@
 
 use super::{core::ASKED_AGAIN, messages::FrontInput};
 use crate::{
-    controller::{env::Env, ports::ReplySink},
-    job::shell::{JobMsg, Watched, is_over},
-    owner::actor::Came,
+    controller::shells::{
+        actor::Came,
+        env::Env,
+        job::{JobMsg, Watched, is_over},
+        ports::ReplySink,
+    },
     steps::core::PATIENCE,
     trace_line::trace_line,
 };

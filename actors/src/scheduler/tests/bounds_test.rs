@@ -10,8 +10,8 @@ use crate::scheduler::{
         reservations::Reservations,
     },
     plan::{Plan, plan, plan_until},
+    policy::policy,
     rules::bounds::Quota,
-    shell::policy,
 };
 use garrick_model::{
     config,

@@ -9,8 +9,8 @@ use crate::{
         gather::partition_facts,
         picture::facts::ClusterView,
         plan::{Plan, plan, probe::Feasibility},
+        policy::policy,
         rules::priority::{Rules, Standing},
-        shell::policy,
     },
 };
 use garrick_model::{

@@ -7,8 +7,8 @@ use crate::scheduler::{
         facts::{ClusterView, PartitionSharing},
         preempt::PreemptRules,
     },
+    policy::policy,
     rules::turns::{Turns, turns},
-    shell::policy,
 };
 use garrick_model::{
     config::{self, PreemptMode, PreemptType},

@@ -5,13 +5,10 @@
 //! An owner that fails too often is started again after a pause: what it owns is saved, and the others go on.
 
 use super::{
-    Owner,
     actor::{Early, OwnerActor, OwnerMsg, Shell},
+    env::{Env, deliver},
 };
-use crate::{
-    controller::env::{Env, deliver},
-    messages::letter::Letter,
-};
+use crate::{messages::letter::Letter, owner::Owner};
 use garrick_model::ids::JobId;
 use garrick_runtime::{
     Actor, ActorPath, Address, ChildEvent, ChildSpec, Context, Message, Placement, Restart, RestartLimits, WhenExceeded,

@@ -3,16 +3,20 @@
 use super::{
     entering::{Entering, Entrant},
     ids::IdSource,
+    job::{JobMsg, JobsMsg},
     job_board::JobBoard,
     leftovers::{JobLeftovers, NodeCores},
+    node::{NodeMsg, NodesMsg},
+    partition::{PartitionsMsg, configured},
     ports::{AgentLink, Ports},
-    setup::{job_site, node_site},
+    reservation::ReservationMsg,
+    roster::RosterMsg,
+    scheduler::SchedulerMsg,
+    sites::{job_site, node_site},
+    steps::StepsMsg,
 };
 use crate::{
-    job::{
-        core::JobCore,
-        shell::{JobMsg, JobsMsg},
-    },
+    job::core::JobCore,
     license::account::LicenseOffice,
     log::{ACCOUNTING, Saved, committed::Committed, event::ControllerEvent, log_outcome},
     messages::{
@@ -20,24 +24,11 @@ use crate::{
         letter::{ConfigNews, Letter},
         node::{NodeInput, NodeSite},
     },
-    node::{
-        core::NodeCore,
-        shell::{NodeMsg, NodesMsg},
-    },
-    partition::{
-        messages::PartitionInput,
-        shell::{PartitionsMsg, configured},
-    },
+    node::core::NodeCore,
+    partition::messages::PartitionInput,
     records::{job::JobRecord, job_event::JobEvent},
-    reservation::shell::ReservationMsg,
-    roster::{nodes::Roster, shell::RosterMsg},
-    scheduler::{
-        messages::SchedulerInput,
-        picture::qos::QosTable,
-        rules::priority,
-        shell::{SchedulerMsg, policy},
-    },
-    steps::shell::StepsMsg,
+    roster::nodes::Roster,
+    scheduler::{messages::SchedulerInput, picture::qos::QosTable, policy::policy, rules::priority},
     topology::Topologies,
 };
 use garrick_model::{

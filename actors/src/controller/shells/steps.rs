@@ -1,13 +1,13 @@
 //! What the verbs of the owner of steps come to in the controller.
 
-use super::{core::StepsCore, effects::StepsErrand};
+use super::{
+    actor::{Came, OwnerMsg, Shell},
+    env::Env,
+};
 use crate::{
-    controller::env::Env,
     messages::steps::{StepsAsk, StepsInput, StepsTimer},
-    owner::{
-        Out,
-        actor::{Came, OwnerMsg, Shell},
-    },
+    owner::Out,
+    steps::{core::StepsCore, effects::StepsErrand},
 };
 use garrick_model::{messages::command::CommandReply, refusal::Refusal, time::Timestamp};
 use garrick_runtime::TimerKey;

@@ -4,11 +4,11 @@
 //! An actor that panics is built anew by its supervisor, from what is committed. What its earlier life had appended may not be
 //! yet: the new life begins when it is, and what comes until then waits.
 
-use super::{EffectOf, Out, Owner, Stage, Turn, outbox::Outbox, perform};
+use super::env::Env;
 use crate::{
-    controller::env::Env,
     log::{AppendError, Saved, event::ControllerEvent, log_outcome},
     messages::letter::Letter,
+    owner::{EffectOf, Out, Owner, Stage, Turn, outbox::Outbox, perform},
 };
 use garrick_model::time::Timestamp;
 use garrick_runtime::{Actor, Context, Message, ReplyTo, TimerKey, TraceContext};

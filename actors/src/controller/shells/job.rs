@@ -1,23 +1,23 @@
 //! What a job's verbs come to in the controller, and what is supervised of jobs.
 
 use super::{
+    actor::{Came, OwnerMsg, Shell},
+    env::Env,
+    supervisor::{Kind, SupervisorMsg},
+};
+use crate::job::{
     core::JobCore,
     effects::{JobErrand, JobShown},
 };
 #[cfg(test)]
 use crate::messages::job::{Authority, JobCommand, TaskChoice};
 use crate::{
-    controller::env::Env,
     messages::{
         job::{JobAnswer, JobAsk, JobInput, JobTimer},
         letter::Letter,
         node::NodeInput,
     },
-    owner::{
-        Out,
-        actor::{Came, OwnerMsg, Shell},
-        supervisor::{Kind, SupervisorMsg},
-    },
+    owner::Out,
 };
 #[cfg(test)]
 use garrick_model::messages::command::JobMilestone;

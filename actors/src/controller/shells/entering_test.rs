@@ -1,11 +1,15 @@
 #![allow(clippy::unwrap_used)]
 //! Submissions on their way to the log.
 
-use super::{
-    fixtures::{MemoryJournal, Rig, TWO_NODES, with_system},
-    messages::ControllerMsg,
+use crate::{
+    controller::{
+        fixtures::{MemoryJournal, Rig, TWO_NODES, with_system},
+        messages::ControllerMsg,
+    },
+    log::event::ControllerEvent,
+    records::job_event::JobEvent,
+    scheduler::fixtures::spec,
 };
-use crate::{log::event::ControllerEvent, records::job_event::JobEvent, scheduler::fixtures::spec};
 use garrick_model::{
     ids::{JobId, RequestId},
     messages::command::{CommandReply, CommandRequest},

@@ -1,18 +1,19 @@
 //! What a node's verbs come to in the controller, and what is supervised of nodes.
 
-use super::{core::NodeCore, effects::NodeErrand};
+use super::{
+    actor::{Came, OwnerMsg, Shell},
+    env::Env,
+    ports::AgentLink,
+    supervisor::{Kind, SupervisorMsg},
+};
 use crate::{
-    controller::{env::Env, ports::AgentLink},
     messages::{
         job::JobInput,
         letter::{Letter, end_of_lost},
         node::{NodeAsk, NodeInput, NodeTimer, Registration},
     },
-    owner::{
-        Out,
-        actor::{Came, OwnerMsg, Shell},
-        supervisor::{Kind, SupervisorMsg},
-    },
+    node::{core::NodeCore, effects::NodeErrand},
+    owner::Out,
 };
 use garrick_model::{refusal::Refusal, time::Timestamp, view::NodeView};
 use garrick_runtime::{Placement, TimerKey};

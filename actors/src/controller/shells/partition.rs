@@ -1,15 +1,15 @@
 //! What a partition's verbs come to in the controller, and what is supervised of partitions.
 
 use super::{
-    core::PartitionCore,
-    messages::{PartitionInput, PartitionUpdate},
+    actor::{Came, OwnerMsg, Shell},
+    env::Env,
+    supervisor::{Kind, SupervisorMsg},
 };
 use crate::{
-    controller::env::Env,
-    owner::{
-        Out, Owner,
-        actor::{Came, OwnerMsg, Shell},
-        supervisor::{Kind, SupervisorMsg},
+    owner::{Out, Owner},
+    partition::{
+        core::PartitionCore,
+        messages::{PartitionInput, PartitionUpdate},
     },
 };
 use garrick_model::{
@@ -124,4 +124,23 @@ impl Kind for Partitions {
     }
 
     fn forget(_: &Env, _: &String) {}
+}
+
+/// Shows partitions as a configuration has them, before anyone asks; their owners publish over it. One that was read `again` ends
+/// updates that do not outlive that.
+pub(crate) fn show_partitions(env: &Env, config: &Config, again: bool) {
+    let board = &env.boards.partitions;
+    for (partition, place) in config.partitions.iter().zip(0..) {
+        if let Some(mut core) = PartitionCore::new(config, &partition.name, env.committed.partition(&partition.name)) {
+            if again {
+                core.reconfigure(config);
+            }
+            board.publish(place, Arc::new(core.view()));
+        }
+    }
+    for (place, _) in board.entries() {
+        if place as usize >= config.partitions.len() {
+            board.remove(&place);
+        }
+    }
 }

@@ -1,16 +1,20 @@
 //! What the roster's verbs come to in the controller. Its actor is at `/roster`.
 
 use super::{
-    core::{RosterAsk, RosterCore, RosterErrand, RosterInput, RosterShown, RosterTimer},
-    nodes::{Roster, spoken_of},
+    actor::{Came, OwnerActor, OwnerMsg, Shell},
+    agents::say_last,
+    env::Env,
+    node::{NodeMsg, NodesMsg},
+    partition::show_partitions,
+    ports::AgentLink,
 };
 use crate::{
-    controller::{agents::say_last, env::Env, ports::AgentLink, setup},
+    license::account::counted_now,
     messages::node::NodeAsk,
-    node::shell::{NodeMsg, NodesMsg},
-    owner::{
-        Out, Owner,
-        actor::{Came, OwnerActor, OwnerMsg, Shell},
+    owner::{Out, Owner},
+    roster::{
+        core::{RosterAsk, RosterCore, RosterErrand, RosterInput, RosterShown, RosterTimer},
+        nodes::{Roster, spoken_of},
     },
 };
 use garrick_model::{
@@ -190,11 +194,11 @@ impl Shell for RosterCore {
             env.ids.limit(config.first_job_id, config.max_job_id);
             env.renew_job_site();
             show_in_new_places(env, &config);
-            setup::show_partitions(env, &config, true);
+            show_partitions(env, &config, true);
             // What jobs have of layers counts by what the layers are now.
             let mut account = env.licenses.lock();
             account.configure(&config.licenses, &config.hres);
-            account.recount(|job| setup::counted_now(&config, &env.committed.job(job)?));
+            account.recount(|job| counted_now(&config, &env.committed.job(job)?));
         }
         clear_board(env, &config);
     }

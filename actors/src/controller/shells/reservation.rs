@@ -1,14 +1,14 @@
 //! What the verbs of reservations come to in the controller. Their actor is at `/reservation`.
 
 use super::{
-    core::{Changed, ReservationsCore},
-    owner::{Picture, ReservationAsk, ReservationErrand, ReservationInput, ReservationTimer},
+    actor::{Came, OwnerMsg, Shell},
+    env::Env,
 };
 use crate::{
-    controller::env::Env,
-    owner::{
-        Out, Owner,
-        actor::{Came, OwnerMsg, Shell},
+    owner::{Out, Owner},
+    reservation::{
+        core::{Changed, ReservationsCore},
+        owner::{Picture, ReservationAsk, ReservationErrand, ReservationInput, ReservationTimer},
     },
 };
 use garrick_model::{
@@ -23,7 +23,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 pub type ReservationMsg = OwnerMsg<ReservationsCore>;
 
 /// `ResvOverRun`: how long jobs may stay in a reservation that is over; `None`: for ever.
-pub(super) fn over_run(config: &Config) -> Option<Duration> {
+pub(crate) fn over_run(config: &Config) -> Option<Duration> {
     config.resv_over_run.minutes().map(|minutes| Duration::from_secs(minutes * 60))
 }
 

@@ -1,0 +1,72 @@
+//! What holds for all nodes and for all jobs of the site, from its configuration.
+
+use super::ports::Ports;
+use crate::messages::{
+    job::JobSite,
+    node::{NodeSite, ReturnToService},
+};
+use garrick_model::config::{self, BillingWeights, Config, PartitionConfig};
+use std::time::Duration;
+
+/// What holds for all nodes.
+pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
+    let (credential_key, key_id) = ports.signer.public_key();
+    let admin = ports.host.administrators();
+    let by_name = admin.iter().find_map(|uid| ports.users.user(*uid).filter(|u| u.name == config.slurm_user));
+    NodeSite {
+        silence: secs(config.slurmd_timeout_secs),
+        return_to_service: match config.return_to_service {
+            config::ReturnToService::Never => ReturnToService::Never,
+            config::ReturnToService::NonResponding => ReturnToService::IfSilent,
+            config::ReturnToService::Always => ReturnToService::Always,
+        },
+        epoch,
+        slurm_user: (by_name.map_or(0, |u| u.uid), config.slurm_user.clone()),
+        credential_key,
+        key_id,
+        config_overrides: config.config_overrides(),
+        conf_hash: (!config.debug_flags.0.contains(&config::DebugFlag::NoConfHash)).then_some(config.hash),
+    }
+}
+
+/// What holds for all jobs.
+pub fn job_site(config: &Config, epoch: u64) -> JobSite {
+    let default = JobSite::default();
+    let prolog = config.prolog_timeout_secs.map(|secs| Duration::from_secs(u64::from(secs)));
+    let start = Duration::from_secs(u64::from(config.batch_start_timeout_secs));
+    JobSite {
+        cluster: config.cluster_name.clone(),
+        epoch,
+        min_job_age: secs(config.min_job_age_secs),
+        expedite: config.expedited_requeue(),
+        requeue_delay: config
+            .scheduler_parameters
+            .value("requeue_delay")
+            .and_then(|text| text.parse().ok())
+            .map_or(default.requeue_delay, Duration::from_secs),
+        max_batch_requeue: config.max_batch_requeue,
+        hold_on_prolog_fail: !config.scheduler_parameters.has("nohold_on_prolog_fail"),
+        kill_invalid_depend: config.dependency_parameters.has("kill_invalid_depend"),
+        multifactor: config.multifactor(),
+        send_user_signal: config.preempt.sends_user_signal(),
+        billing: config.partitions.iter().filter_map(billing_of).collect(),
+        bill_greatest: config.priority.flags.max_tres,
+        requeue_exit: config.requeue_exit.clone(),
+        requeue_exit_hold: config.requeue_exit_hold.clone(),
+        // Beyond what the agent allows itself, so that its own report comes first.
+        launch_limit: prolog.map_or(default.launch_limit, |prolog| 2 * (prolog + start) + Duration::from_secs(60)),
+        ..default
+    }
+}
+
+/// A partition that bills otherwise than by CPUs.
+fn billing_of(partition: &PartitionConfig) -> Option<(String, BillingWeights)> {
+    // The text was checked when the configuration was read.
+    let weights = BillingWeights::parse(partition.billing_weights.as_deref()?).ok()?;
+    Some((partition.name.clone(), weights))
+}
+
+/// In `slurm.conf`, 0 is "never" for these.
+fn secs(value: u32) -> Option<Duration> {
+    (value > 0).then(|| Duration::from_secs(u64::from(value)))
+}
