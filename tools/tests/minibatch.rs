@@ -13,7 +13,6 @@ use garrick_model::{
     ids::{JobId, RequestId, StepId, StepKey},
     messages::{
         command::{CommandReply, CommandRequest},
-        launcher::TaskUsage,
         shepherd::Stream,
         step::{AttachedFile, CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
@@ -21,6 +20,7 @@ use garrick_model::{
     spec::{StepSharing, StreamTarget},
     state::{ExitStatus, Reason, StepState},
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::{StepCounts, StepView},
 };
 use serde_bytes::ByteBuf;

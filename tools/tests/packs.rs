@@ -4,9 +4,9 @@
 
 use garrick_model::{
     ids::{JobId, StepId, StepKey},
-    messages::launcher::TaskUsage,
     state::ExitStatus,
     time::Timestamp,
+    usage::TaskUsage,
 };
 use garrick_pack::{EndRecord, PackWriter, Stream, TaskRun, on_node};
 use std::{

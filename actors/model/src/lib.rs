@@ -8,6 +8,8 @@
 //! | [`date`] | points in time as users write them: `--begin` |
 //! | [`hostlist`] | `lx[0003-8000]`, both directions |
 //! | [`resources`] | CPUs, memory and their bitmaps, as integers |
+//! | [`node_shape`] | what a node has to give, and what of it a job or step holds |
+//! | [`usage`] | what tasks used |
 //! | [`reservation`] | advance reservations |
 //! | [`gres`] | generic resources such as GPUs: what nodes have, what is asked for and held |
 //! | [`spec`] | what a user asked for: jobs and steps |
@@ -34,6 +36,7 @@ pub mod hostlist;
 pub mod ids;
 pub mod job_query;
 pub mod messages;
+pub mod node_shape;
 pub mod node_sizes;
 pub mod outlook;
 pub mod packed_steps;
@@ -50,5 +53,6 @@ pub mod step_listing;
 pub mod step_selector;
 pub mod time;
 pub mod topology;
+pub mod usage;
 pub mod view;
 pub mod visible;

@@ -92,9 +92,9 @@ mod tests {
     use super::*;
     use crate::{
         ids::StepKey,
-        messages::launcher::TaskUsage,
         state::{ExitStatus, StepState},
         time::{TimeLimit, Timestamp},
+        usage::TaskUsage,
         view::{StepOrigin, StepRow},
     };
 

@@ -5,8 +5,9 @@ use crate::{
     batch::{FailLimit, RetryPolicy, StepCgroup, StepDependencies},
     gres::GresRequest,
     ids::{ArrayTask, JobId},
+    node_shape::SpecCores,
     node_sizes::NodeSizes,
-    resources::{MemoryRequest, SpecCores},
+    resources::MemoryRequest,
     time::{TimeLimit, Timestamp},
 };
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
 //! Job, step and node states and reasons with Slurm's own words. Legal moves live with the actors' cores.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// State of a job as users see it (`squeue -o %T`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -230,8 +231,8 @@ pub struct ExitStatus {
 }
 
 /// `1:0`: exit code and signal, as Slurm shows them.
-impl std::fmt::Display for ExitStatus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.code, self.signal.unwrap_or(0))
     }
 }
@@ -246,5 +247,29 @@ impl ExitStatus {
     /// As a shell would report it: `128 + signal`, else the code.
     pub fn shell_code(self) -> i32 {
         self.signal.map_or(i32::from(self.code), |s| 128 + i32::from(s))
+    }
+}
+
+/// State of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PartitionState {
+    /// UP
+    Up,
+    /// DOWN: accepts, does not start.
+    Down,
+    /// DRAIN: does not accept, starts what is queued.
+    Drain,
+    /// INACTIVE: neither.
+    Inactive,
+}
+
+impl fmt::Display for PartitionState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Up => "UP",
+            Self::Down => "DOWN",
+            Self::Drain => "DRAIN",
+            Self::Inactive => "INACTIVE",
+        })
     }
 }

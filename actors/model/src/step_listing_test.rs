@@ -2,11 +2,11 @@
 use super::*;
 use crate::{
     ids::{JobId, StepKey},
-    messages::launcher::TaskUsage,
     spec::ArraySpec,
     state::{ExitStatus, Reason},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
 };
 
 fn view(number: u32, state: StepState) -> StepView {

@@ -4,14 +4,15 @@
 use crate::{
     gres::GresCount,
     ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId, StepKey},
-    messages::launcher::TaskUsage,
+    node_shape::{NodeShape, NodeShare},
     packed_steps::StepTally,
-    resources::{MemoryMib, MemoryRequest, NodeShape, NodeShare},
+    resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, Dependencies, JobSpec, Sharing},
     spec_text::licenses::Licenses,
-    state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason, StepState},
+    state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
 };
 use serde::{Deserialize, Serialize};
 use std::{iter::Sum, sync::Arc};
@@ -360,19 +361,6 @@ pub struct NodeLoad {
     pub load_hundredths: u32,
     /// Free memory.
     pub free_memory: Option<MemoryMib>,
-}
-
-/// State of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PartitionState {
-    /// UP
-    Up,
-    /// DOWN: accepts, does not start.
-    Down,
-    /// DRAIN: does not accept, starts what is queued.
-    Drain,
-    /// INACTIVE: neither.
-    Inactive,
 }
 
 /// A partition as its owner shows it. Limits are as configured or updated.

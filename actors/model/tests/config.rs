@@ -7,8 +7,8 @@ use garrick_model::{
         ReturnToService, SelectUnit, ShowFacts,
     },
     resources::MemoryMib,
+    state::PartitionState,
     time::{TimeLimit, Timestamp},
-    view::PartitionState,
 };
 use std::path::Path;
 

@@ -25,10 +25,9 @@ use garrick_model::{
     refusal::Refusal,
     resources::MemoryRequest,
     spec::{CpuBind, DependencyKind, Distribution, JobKind, OpenMode, Sharing, StdinTo, StepSharing, StreamTarget},
-    state::{JobState, NodeBase, Reason, StepState},
+    state::{JobState, NodeBase, PartitionState, Reason, StepState},
     step_selector::WhichSteps,
     time::TimeLimit,
-    view::PartitionState,
 };
 use rmpv::Value;
 use serde::{Deserialize, de::DeserializeOwned};

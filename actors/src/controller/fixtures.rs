@@ -293,7 +293,7 @@ impl Host for PlainHost {
 pub fn registration(node: &str, conn: u64, runs: Vec<HeldRun>) -> Registration {
     let facts = NodeFacts {
         hostname: node.to_owned(),
-        shape: garrick_model::resources::NodeShape {
+        shape: garrick_model::node_shape::NodeShape {
             cpus: 4,
             boards: 1,
             sockets: 4,

@@ -31,8 +31,9 @@ use garrick_model::{
         command::{CommandReply, CommandRequest, JobChange, JobSelector},
         request_change::RequestChange,
     },
+    node_shape::SpecCores,
     refusal::Refusal,
-    resources::{MemoryMib, MemoryRequest, SpecCores},
+    resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, Dependencies, JobKind, JobSpec, NodeCount, Sharing},
     time::{TimeLimit, Timestamp},
 };

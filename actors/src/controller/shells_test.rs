@@ -29,8 +29,7 @@ use garrick_model::{
     reservation::{AccessList, NodesWanted, ReservationChange},
     resources::{MemoryMib, MemoryRequest},
     spec::{Dependencies, Dependency, DependencyKind, JobSpec, NodeCount},
-    state::{JobState, Reason},
-    view::PartitionState,
+    state::{JobState, PartitionState, Reason},
 };
 use garrick_runtime::{ReplyTo, System, TraceContext};
 use std::{collections::BTreeMap, future::Future};

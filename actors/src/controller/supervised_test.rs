@@ -8,7 +8,7 @@ use super::{
 };
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
-    view::PartitionState,
+    state::PartitionState,
 };
 use garrick_runtime::{ActorPath, ReplyTo};
 

@@ -24,12 +24,14 @@ use crate::{
 };
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid, StepKey},
-    messages::{launcher::TaskUsage, node::AgentReport},
+    messages::node::AgentReport,
+    node_shape::NodeShare,
     refusal::Refusal,
-    resources::{CpuSet, MemoryMib, NodeShare},
+    resources::{CpuSet, MemoryMib},
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason, StepState},
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::{AllocatedNode, JobView, StepRow},
 };
 use std::{collections::BTreeMap, sync::Arc};

@@ -8,7 +8,7 @@ use garrick_model::{
         command::NodeChange,
         node::{ControllerToNode, HeldRun, Neighbour, NodeToController, ReleasedRun},
     },
-    resources::{NodeShape, NodeShare, SpecCores},
+    node_shape::{NodeShape, NodeShare, SpecCores},
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };

@@ -13,7 +13,8 @@ use crate::{
 use garrick_model::{
     gres::{GPU, GresPool, GresShare, SHARD, devices_used, place_of},
     ids::{JobId, Sluid},
-    resources::{CpuSet, MemoryMib, NodeShape},
+    node_shape::NodeShape,
+    resources::{CpuSet, MemoryMib},
     spec::Sharing,
     time::Timestamp,
     view::NodeHold,

@@ -23,8 +23,8 @@ use crate::{
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode, NodeToController},
+    node_shape::NodeShape,
     refusal::Refusal,
-    resources::NodeShape,
     state::{NodeBase, NodeFlags},
     time::Timestamp,
     view::{NodeFacts, NodeLoad, NodeReason, NodeView},

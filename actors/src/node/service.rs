@@ -140,7 +140,7 @@ impl NodeCore {
     pub(super) fn check_shape(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         let Some(facts) = &self.facts else { return };
         let (found, wanted) = (&facts.shape, &self.settings.shape);
-        let cores = |s: &garrick_model::resources::NodeShape| {
+        let cores = |s: &garrick_model::node_shape::NodeShape| {
             u64::from(s.sockets) * u64::from(s.cores_per_socket) * u64::from(s.threads_per_core)
         };
         let problem = if self.site.config_overrides {

@@ -11,7 +11,7 @@ use garrick_model::{
         },
         stepd::{NodeToStepd, StepdToNode},
     },
-    resources::NodeShape,
+    node_shape::NodeShape,
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };

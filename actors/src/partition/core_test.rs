@@ -3,7 +3,7 @@
 
 use super::core::PartitionCore;
 use crate::controller::fixtures::config_of;
-use garrick_model::{time::TimeLimit, view::PartitionState};
+use garrick_model::{state::PartitionState, time::TimeLimit};
 
 #[test]
 fn the_site_says_which_updates_outlast_the_next_reading_of_its_file() {

@@ -5,7 +5,10 @@ use crate::{
     scheduler::fixtures::{hold, node},
 };
 use garrick_model::{
-    config::PartitionConfig, ids::NodeIndex, reservation::CoresWanted, state::NodeBase, view::PartitionState,
+    config::PartitionConfig,
+    ids::NodeIndex,
+    reservation::CoresWanted,
+    state::{NodeBase, PartitionState},
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);

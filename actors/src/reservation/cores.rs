@@ -7,9 +7,10 @@ use super::{
 };
 use crate::scheduler::picture::facts::in_service;
 use garrick_model::{
+    node_shape::NodeShape,
     refusal::Refusal,
     reservation::{CoresWanted, NodesWanted, Reservation, ReservationFlag},
-    resources::{CpuSet, NodeShape},
+    resources::CpuSet,
     spec::Sharing,
     view::NodeView,
 };

@@ -9,14 +9,15 @@ use garrick_model::{
     config::{self, Hres},
     gres::GresRequest,
     ids::{JobId, NodeIndex, Sluid},
-    resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, NodeShare},
+    node_shape::{NodeShape, NodeShare},
+    resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{
         ArraySpec, Dependencies, Dependency, DependencyKind, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode, Sharing,
         TopologyRequest,
     },
-    state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
+    state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason},
     time::{TimeLimit, Timestamp},
-    view::{JobView, NodeHold, NodeLoad, NodeView, PartitionState},
+    view::{JobView, NodeHold, NodeLoad, NodeView},
 };
 use std::sync::Arc;
 

@@ -5,7 +5,8 @@ use super::state::StepHere;
 use garrick_model::{
     env_vars::{SLURM_CPU_BIND, SLURM_CPU_BIND_LIST, SLURM_CPU_BIND_TYPE, SLURM_CPU_BIND_VERBOSE},
     messages::shepherd::StepLaunch,
-    resources::{CpuSet, NodeShape},
+    node_shape::NodeShape,
+    resources::CpuSet,
     spec::{CpuBind, CpuOrder, EnvEntry, WithinNode},
 };
 use serde_bytes::ByteBuf;

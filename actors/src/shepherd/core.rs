@@ -19,7 +19,8 @@ use garrick_model::{
         launcher::{FromLauncher, ToLauncher},
         shepherd::{ShepherdToStepMgr, StepLaunch, StepMgrToShepherd, Stream},
     },
-    resources::{CpuSet, NodeShape},
+    node_shape::NodeShape,
+    resources::CpuSet,
     signal::SIGSTOP,
     time::Timestamp,
 };

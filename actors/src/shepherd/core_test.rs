@@ -7,7 +7,7 @@ use garrick_model::{
     ids::StepNum,
     messages::{
         launch_failure::LaunchFailure,
-        launcher::{ENDS_KEPT, FdSource, FileMode, SpawnTask, TaskHeld, TaskLabel, TaskOver, TaskSetting, TaskUsage},
+        launcher::{ENDS_KEPT, FdSource, FileMode, SpawnTask, TaskHeld, TaskLabel, TaskOver, TaskSetting},
         shepherd::{
             LaunchRef, OUTPUT_FRAME_COST, OUTPUT_WINDOW, SignalReach, StepLaunch, StepNodeShare, StepStart, TaskEnd,
             TaskFound, TaskLaunch,
@@ -15,6 +15,7 @@ use garrick_model::{
     },
     spec::{CpuBind, CpuOrder, OpenMode, StdinTo, StreamTarget},
     state::ExitStatus,
+    usage::TaskUsage,
 };
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeSet, sync::Arc};

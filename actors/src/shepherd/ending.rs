@@ -8,12 +8,13 @@ use crate::shepherd::{
 use garrick_model::{
     ids::StepId,
     messages::{
-        launcher::{TaskUsage, ToLauncher},
+        launcher::ToLauncher,
         shepherd::{ShepherdToStepMgr, SignalReach},
     },
     signal::{SIGCONT, SIGKILL, SIGSTOP, SIGTERM},
     state::ExitStatus,
     time::Timestamp,
+    usage::TaskUsage,
 };
 use std::time::Duration;
 

@@ -2,12 +2,10 @@
 
 use garrick_model::{
     ids::StepId,
-    messages::{
-        launcher::TaskUsage,
-        shepherd::{OUTPUT_WINDOW, StepLaunch, StepNodeShare, StepStart, Stream, TaskLaunch},
-    },
+    messages::shepherd::{OUTPUT_WINDOW, StepLaunch, StepNodeShare, StepStart, Stream, TaskLaunch},
     spec::EnvEntry,
     state::ExitStatus,
+    usage::TaskUsage,
 };
 use serde_bytes::ByteBuf;
 use std::{

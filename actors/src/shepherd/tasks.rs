@@ -12,12 +12,13 @@ use garrick_model::{
     ids::StepId,
     messages::{
         launch_failure::{LaunchFailure, NOT_STARTED},
-        launcher::{SpawnTask, TaskLabel, TaskUsage, ToLauncher},
+        launcher::{SpawnTask, TaskLabel, ToLauncher},
         shepherd::{LaunchRef, ShepherdToStepMgr, StepLaunch, StepStart, TaskEnd, TaskFound, TaskLaunch},
     },
     signal::SIGKILL,
     state::ExitStatus,
     time::Timestamp,
+    usage::TaskUsage,
 };
 use serde_bytes::ByteBuf;
 use std::sync::Arc;

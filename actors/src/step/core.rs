@@ -13,7 +13,6 @@ use crate::{
 };
 use garrick_model::{
     messages::{
-        launcher::TaskUsage,
         shepherd::{LaunchRef, ShepherdToStepMgr, SignalReach, StepMgrToShepherd, StepStart, TaskEnd},
         step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
@@ -21,6 +20,7 @@ use garrick_model::{
     spec::{StdinTo, StreamTarget},
     state::{ExitStatus, StepState},
     time::Timestamp,
+    usage::TaskUsage,
 };
 use std::collections::BTreeMap;
 

@@ -12,8 +12,9 @@ use crate::{
 };
 use garrick_model::{
     ids::{StepId, StepKey, StepNum},
-    messages::{launcher::TaskUsage, shepherd::Stream},
+    messages::shepherd::Stream,
     spec::{JobKind, OpenMode},
+    usage::TaskUsage,
 };
 use serde_bytes::ByteBuf;
 

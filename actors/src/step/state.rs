@@ -3,8 +3,8 @@
 
 use garrick_model::{
     ids::StepId,
-    messages::launcher::TaskUsage,
     state::{ExitStatus, JobState, Reason, StepState},
+    usage::TaskUsage,
 };
 use serde::{Deserialize, Serialize};
 

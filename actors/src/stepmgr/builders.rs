@@ -3,7 +3,8 @@
 use crate::stepmgr::run::RunFacts;
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
-    resources::{CpuSet, MemoryMib, MemoryRequest, NodeShare},
+    node_shape::NodeShare,
+    resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{Dependencies, JobKind, JobSpec, OpenMode, Sharing, StepSharing, StepSpec, TopologyRequest},
     time::{TimeLimit, Timestamp},
     view::AllocatedNode,

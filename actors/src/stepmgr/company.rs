@@ -14,7 +14,7 @@ use garrick_model::{
     messages::{
         command::Caller,
         launch_failure::LaunchFailure,
-        launcher::{FdSource, FromLauncher, SpawnTask, TaskHeld, TaskOver, TaskUsage, ToLauncher},
+        launcher::{FdSource, FromLauncher, SpawnTask, TaskHeld, TaskOver, ToLauncher},
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd, Stream},
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdReport, StepdToNode},
@@ -22,6 +22,7 @@ use garrick_model::{
     spec::StepSpec,
     state::{ExitStatus, StepState},
     time::Timestamp,
+    usage::TaskUsage,
 };
 use serde_bytes::ByteBuf;
 use std::{

@@ -16,9 +16,10 @@ use crate::{
 use garrick_model::{
     batch::RetryOn,
     ids::{StepId, StepKey},
-    messages::{launcher::TaskUsage, shepherd::StepMgrToShepherd, step::StepMgrToCommand},
+    messages::{shepherd::StepMgrToShepherd, step::StepMgrToCommand},
     state::{ExitStatus, StepState},
     time::Timestamp,
+    usage::TaskUsage,
 };
 use roaring::RoaringBitmap;
 use std::time::Duration;

@@ -19,11 +19,12 @@ use crate::{
 use garrick_model::{
     batch::{BatchMembers, GivenNumbers, StepBatch},
     ids::{RequestId, StepId, StepKey},
-    messages::{launcher::TaskUsage, step::StepMgrToCommand},
+    messages::step::StepMgrToCommand,
     refusal::Refusal,
     spec_text::array::MAX_INDEX,
     state::{ExitStatus, StepState},
     time::Timestamp,
+    usage::TaskUsage,
 };
 use std::sync::Arc;
 

@@ -8,9 +8,9 @@ use crate::{
 use garrick_model::{
     batch::FailLimit,
     ids::{RequestId, StepId, StepKey},
-    messages::launcher::TaskUsage,
     state::{ExitStatus, StepState},
     time::Timestamp,
+    usage::TaskUsage,
 };
 use roaring::RoaringBitmap;
 use std::collections::BTreeSet;

@@ -2,9 +2,9 @@
 //! answers, what they said behind them, and which of them are lost. Nothing of it may be forgotten: no node says it twice.
 
 use crate::step::StepInput;
-use garrick_model::messages::{
-    launcher::TaskUsage,
-    shepherd::{ShepherdToStepMgr, TaskEnd, TaskFound},
+use garrick_model::{
+    messages::shepherd::{ShepherdToStepMgr, TaskEnd, TaskFound},
+    usage::TaskUsage,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,15 +10,13 @@ use crate::{
 };
 use garrick_model::{
     ids::{StepKey, StepNum},
-    messages::{
-        launcher::TaskUsage,
-        records::{RecordedBatch, RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
-    },
+    messages::records::{RecordedBatch, RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
     patterns::{PatternFacts, fill, in_folder},
     spec::{StepSpec, StreamTarget},
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::{StepCounts, StepOrigin},
 };
 use roaring::RoaringBitmap;

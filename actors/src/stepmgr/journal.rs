@@ -15,12 +15,12 @@ use garrick_model::{
     batch::{FailBound, FailLimit},
     gres::GresShare,
     ids::{RequestId, StepKey, StepNum},
-    messages::launcher::TaskUsage,
     resources::CpuSet,
     spec::StepSpec,
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::{StepCounts, StepOrigin},
 };
 use roaring::RoaringBitmap;

@@ -18,13 +18,13 @@ use crate::{
 use garrick_model::{
     ids::{RequestId, Sluid, StepId, StepKey},
     messages::{
-        launcher::TaskUsage,
         shepherd::{StepMgrToShepherd, TaskEnd},
         step::StepMgrToCommand,
     },
     refusal::Refusal,
     state::{ExitStatus, Reason},
     time::Timestamp,
+    usage::TaskUsage,
 };
 
 impl StepMgrCore {

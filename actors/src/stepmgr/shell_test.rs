@@ -15,12 +15,13 @@ use garrick_model::{
     ids::RequestId,
     messages::{
         command::Caller,
-        launcher::{FromLauncher, TaskUsage, ToLauncher},
+        launcher::{FromLauncher, ToLauncher},
         step::{CommandToStepMgr, StepMgrToCommand},
     },
     resources::CpuSet,
     spec::JobKind,
     state::{ExitStatus, StepState},
+    usage::TaskUsage,
 };
 use garrick_runtime::{Address, System, SystemConfig};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -32,12 +32,12 @@ use crate::{
 use garrick_model::{
     ids::{StepId, StepKey},
     messages::{
-        launcher::TaskUsage,
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd, TaskEnd, TaskFound},
         stepd::StepdReport,
     },
     state::{ExitStatus, JobState, Reason, StepState},
     time::Timestamp,
+    usage::TaskUsage,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

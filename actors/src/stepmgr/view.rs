@@ -13,11 +13,11 @@ use garrick_model::{
     gres::{GresCount, Totals},
     hostlist,
     ids::{StepId, StepKey},
-    messages::launcher::TaskUsage,
     spec::StepSpec,
     state::{ExitStatus, Reason, StepState},
     step_listing::StepListing,
     time::TimeLimit,
+    usage::TaskUsage,
     view::{StepOrigin, StepRow, StepView},
 };
 

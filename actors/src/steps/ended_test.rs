@@ -2,9 +2,9 @@
 use super::*;
 use garrick_model::{
     ids::StepKey,
-    messages::launcher::TaskUsage,
     state::{ExitStatus, StepState},
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::{StepOrigin, StepRow, StepRows},
 };
 use std::ops::Range;

@@ -10,8 +10,9 @@ use crate::{
 use garrick_model::{
     gres::{GresBinding, GresCount, GresRequest},
     ids::JobId,
+    node_shape::SpecCores,
     refusal::Refusal,
-    resources::{MemoryMib, MemoryRequest, SpecCores},
+    resources::{MemoryMib, MemoryRequest},
     spec::{DependencyKind, JobSpec, LayoutRequest, NodeCount, Sharing},
     time::{TimeLimit, Timestamp},
 };

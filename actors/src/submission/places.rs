@@ -13,8 +13,9 @@ use garrick_model::{
     refusal::Refusal,
     reservation::Applicant,
     spec::JobSpec,
+    state::PartitionState,
     time::TimeLimit,
-    view::{PartitionState, PartitionView},
+    view::PartitionView,
 };
 use std::sync::Arc;
 

@@ -3,9 +3,9 @@
 
 use garrick_model::{
     ids::{JobId, StepId, StepKey},
-    messages::launcher::TaskUsage,
     state::ExitStatus,
     time::Timestamp,
+    usage::TaskUsage,
 };
 use garrick_pack::{EndRecord, PackReader, PackWriter, Selection, Stream, TaskRun};
 use std::{

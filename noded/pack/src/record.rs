@@ -2,9 +2,10 @@
 
 use garrick_model::{
     ids::{JobId, StepId, StepNum},
-    messages::{launcher::TaskUsage, shepherd::Stream},
+    messages::shepherd::Stream,
     state::ExitStatus,
     time::Timestamp,
+    usage::TaskUsage,
 };
 use std::ops::Range;
 

@@ -19,7 +19,8 @@ use crate::{
 use garrick_model::{
     config::{self, Config, locate},
     gres,
-    resources::{CpuSet, NodeShape},
+    node_shape::NodeShape,
+    resources::CpuSet,
 };
 use garrick_runtime::{System, SystemConfig};
 use std::{

@@ -1,11 +1,7 @@
 //! What machine this is: shape, memory, disk, boot, names, load. The agent registers with it, and `slurmd -C` prints it.
 
 use super::topology::{Topology, TopologyError, allowed_cpus};
-use garrick_model::{
-    resources::{MemoryMib, NodeShape},
-    time::Timestamp,
-    view::NodeLoad,
-};
+use garrick_model::{node_shape::NodeShape, resources::MemoryMib, time::Timestamp, view::NodeLoad};
 use std::{
     fs, io,
     path::{Path, PathBuf},

@@ -5,7 +5,7 @@
 //! socket 0 core 1 thread 0, ... The machine's own numbers are often laid out otherwise (all first threads first).
 
 use super::cpu_list::{CpuList, CpuListError};
-use garrick_model::resources::NodeShape;
+use garrick_model::node_shape::NodeShape;
 use std::{
     collections::BTreeMap,
     fs, io,

@@ -32,8 +32,9 @@ mod tests {
     use super::*;
     use garrick_model::{
         ids::{JobId, StepId, StepNum},
-        messages::launcher::{TaskLabel, TaskUsage},
+        messages::launcher::TaskLabel,
         state::ExitStatus,
+        usage::TaskUsage,
     };
 
     fn over(token: u64) -> TaskOver {

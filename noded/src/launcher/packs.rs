@@ -196,7 +196,7 @@ impl Packs {
         &mut self,
         capture: &Capture,
         status: garrick_model::state::ExitStatus,
-        usage: garrick_model::messages::launcher::TaskUsage,
+        usage: garrick_model::usage::TaskUsage,
         now: Instant,
     ) -> Result<(), PackError> {
         let Some(pack) = self.open.get_mut(&capture.pack) else { return Ok(()) };
@@ -223,7 +223,7 @@ impl Packs {
                 return Err(refused.cause);
             }
         }
-        self.finish(capture, failure.status(), garrick_model::messages::launcher::TaskUsage::default(), now)
+        self.finish(capture, failure.status(), garrick_model::usage::TaskUsage::default(), now)
     }
 
     /// None is open.

@@ -10,8 +10,9 @@ use crate::kernel::{
     signals::{self, Delivery},
 };
 use garrick_model::{
-    messages::launcher::{FromLauncher, TaskHeld, TaskLabel, TaskOver, TaskUsage},
+    messages::launcher::{FromLauncher, TaskHeld, TaskLabel, TaskOver},
     state::ExitStatus,
+    usage::TaskUsage,
 };
 use std::time::Instant;
 

@@ -16,9 +16,12 @@ use crate::kernel::{
     signals::{self, Delivery, SignalDescriptor},
 };
 use garrick_frame::{FdChannel, FdError};
-use garrick_model::messages::{
-    launch_failure::LaunchFailure,
-    launcher::{FdSource, FileMode, FromLauncher, SpawnTask, TaskLabel, TaskUsage, ToLauncher},
+use garrick_model::{
+    messages::{
+        launch_failure::LaunchFailure,
+        launcher::{FdSource, FileMode, FromLauncher, SpawnTask, TaskLabel, ToLauncher},
+    },
+    usage::TaskUsage,
 };
 use nix::{
     errno::Errno,

@@ -4,7 +4,7 @@
 use crate::kernel::inventory;
 use garrick_model::{
     config::{self, Config, DynamicNode, Unfit},
-    resources::NodeShape,
+    node_shape::NodeShape,
 };
 
 /// Keys that together say which CPUs there are.

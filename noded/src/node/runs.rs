@@ -21,7 +21,7 @@ use garrick_actors::node_agent::{Leftover, PrepareFailure, RunKey};
 use garrick_model::{
     doors,
     messages::node::{JobCredential, JobLaunch},
-    resources::NodeShape,
+    node_shape::NodeShape,
 };
 use std::{
     borrow::Cow,

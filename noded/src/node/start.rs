@@ -30,7 +30,7 @@ use garrick_actors::node_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
 use garrick_model::{
     config::{Config, NodeConfig},
     messages::node::Joining,
-    resources::NodeShape,
+    node_shape::NodeShape,
     time::Timestamp,
     view::NodeFacts,
 };

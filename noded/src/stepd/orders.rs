@@ -48,7 +48,7 @@ pub struct StepdSettings {
     /// Cluster id, which names cgroup and door folders.
     pub cluster_id: String,
     /// CPUs this node claims to have (with config_overrides maybe more than there are), its sockets and threads.
-    pub shape: garrick_model::resources::NodeShape,
+    pub shape: garrick_model::node_shape::NodeShape,
     /// First CPU of the machine for this node's CPU 0, where several nodes share one machine.
     pub first_cpu: u32,
     /// The run folder of doors.

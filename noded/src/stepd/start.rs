@@ -41,7 +41,7 @@ use garrick_model::{
         shepherd::ShepherdToStepMgr,
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
-    resources::NodeShare,
+    node_shape::NodeShare,
     time::system_zone,
 };
 use garrick_runtime::{ActorPath, Address, System, SystemConfig, TraceContext};

@@ -17,18 +17,18 @@ use garrick_model::{
         step::{CommandToStepMgr, LightReply, StepMgrToCommand},
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
+    node_shape::SpecCores,
     outlook::Blocker,
     refusal::Refusal,
     reservation::{CoresWanted, NodesWanted, ReservationFlag},
-    resources::{MemoryRequest, SpecCores},
+    resources::MemoryRequest,
     spec::{
         CpuBind, CpuOrder, DependencyKind, Distribution, JobKind, OpenMode, Sharing, StdinTo, StepSharing, StreamTarget,
     },
-    state::{JobState, NodeBase, Reason, StepState},
+    state::{JobState, NodeBase, PartitionState, Reason, StepState},
     step_selector::WhichSteps,
     time::TimeLimit,
     topology::Layout,
-    view::PartitionState,
 };
 use garrick_transport::{
     Role,

@@ -32,9 +32,9 @@ use garrick_model::{
     packed_steps::StepTally,
     refusal::Refusal,
     resources::MemoryMib,
-    state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
+    state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason},
     time::TimeLimit,
-    view::{NodeView, PartitionState},
+    view::NodeView,
 };
 use std::sync::Arc;
 

@@ -15,12 +15,7 @@ use garrick_actors::{
     },
     records::job::Run,
 };
-use garrick_model::{
-    ids::JobId,
-    refusal::Refusal,
-    time::Timestamp,
-    view::{PartitionState, PartitionView},
-};
+use garrick_model::{ids::JobId, refusal::Refusal, state::PartitionState, time::Timestamp, view::PartitionView};
 use std::{convert::Infallible, sync::Arc};
 
 /// What a partition's verbs come to in the world.

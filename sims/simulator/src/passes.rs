@@ -20,11 +20,7 @@ use garrick_actors::{
         rules::priority,
     },
 };
-use garrick_model::{
-    messages::command::CommandReply,
-    time::Timestamp,
-    view::{NodeView, PartitionState},
-};
+use garrick_model::{messages::command::CommandReply, state::PartitionState, time::Timestamp, view::NodeView};
 use jiff::tz::TimeZone;
 use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 

@@ -7,7 +7,11 @@ use garrick_actors::{
     owner::Effect,
     scheduler::{messages::SchedulerEffect, picture::facts::in_service, proposals::StartProposal, rules::priority},
 };
-use garrick_model::{ids::JobId, state::JobState, time::Timestamp, view::PartitionState};
+use garrick_model::{
+    ids::JobId,
+    state::{JobState, PartitionState},
+    time::Timestamp,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

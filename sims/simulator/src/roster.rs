@@ -32,8 +32,8 @@ use garrick_model::{
     config::{self, Config, DynamicNode},
     ids::NodeIndex,
     messages::node::{ControllerToNode, Joining},
+    node_shape::NodeShape,
     refusal::Refusal,
-    resources::NodeShape,
     state::NodeBase,
     time::Timestamp,
 };

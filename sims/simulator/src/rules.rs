@@ -6,7 +6,8 @@ use garrick_actors::{job::core::JobCore, node::core::NodeCore};
 use garrick_model::{
     gres::GresShare,
     ids::{JobId, Sluid},
-    resources::{CpuSet, NodeShape, NodeShare},
+    node_shape::{NodeShape, NodeShare},
+    resources::CpuSet,
     spec::Sharing,
 };
 use std::{

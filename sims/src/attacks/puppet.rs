@@ -9,7 +9,8 @@ use garrick_frame::{Hello, LinkKind, Traced, encode, limits};
 use garrick_model::{
     ids::RequestId,
     messages::node::{AgentToStepMgr, ControllerToNode, NodeToController, StepMgrToAgent},
-    resources::{MemoryMib, NodeShape},
+    node_shape::NodeShape,
+    resources::MemoryMib,
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };

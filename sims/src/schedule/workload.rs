@@ -3,7 +3,8 @@
 use garrick_actors::scheduler::{picture::facts::ClusterView, proposals::StartProposal};
 use garrick_model::{
     ids::{JobId, Sluid},
-    resources::{CpuSet, NodeShare},
+    node_shape::NodeShare,
+    resources::CpuSet,
     spec::{NodeCount, Sharing},
     time::Timestamp,
     view::{JobView, NodeHold},

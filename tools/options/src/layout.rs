@@ -4,7 +4,7 @@ use super::{
     table::{Arg, Arg::Required, JOB, OptionDef},
     typed::{Given, Help, Hint, OptionError, Source, Sourced, Typed, TypedLayout},
 };
-use garrick_model::{env_vars::inputs::Input, resources::SpecCores, spec::LayoutRequest};
+use garrick_model::{env_vars::inputs::Input, node_shape::SpecCores, spec::LayoutRequest};
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[

@@ -15,10 +15,11 @@ use garrick_actors::scheduler::{
 use garrick_model::{
     config::Config,
     ids::NodeIndex,
-    resources::{MemoryMib, NodeShape},
-    state::{NodeBase, NodeFlags},
+    node_shape::NodeShape,
+    resources::MemoryMib,
+    state::{NodeBase, NodeFlags, PartitionState},
     time::TimeLimit,
-    view::{NodeLoad, NodeView, PartitionState, PartitionView},
+    view::{NodeLoad, NodeView, PartitionView},
 };
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 

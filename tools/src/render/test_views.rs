@@ -6,14 +6,15 @@ use crate::submit::test_views;
 use garrick_model::{
     config::PartitionConfig,
     ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId, StepNum},
-    messages::launcher::TaskUsage,
-    resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, NodeShare},
+    node_shape::{NodeShape, NodeShare},
+    resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobKind, JobSpec, Sharing},
-    state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason, StepState},
+    state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason, StepState},
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::{
-        AllocatedNode, Allocation, JobView, NodeFacts, NodeHold, NodeLoad, NodeReason, NodeView, PartitionState,
-        PartitionView, StepView,
+        AllocatedNode, Allocation, JobView, NodeFacts, NodeHold, NodeLoad, NodeReason, NodeView, PartitionView,
+        StepView,
     },
 };
 use jiff::tz::TimeZone;

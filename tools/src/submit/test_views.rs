@@ -2,7 +2,8 @@
 
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
-    resources::{CpuSet, MemoryMib, MemoryRequest, NodeShare},
+    node_shape::NodeShare,
+    resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobKind, JobSpec, Sharing},
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},

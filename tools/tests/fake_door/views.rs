@@ -2,7 +2,8 @@
 
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
-    resources::{CpuSet, NodeShare},
+    node_shape::NodeShare,
+    resources::CpuSet,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},

@@ -1,15 +1,19 @@
 //! Values of the keys that stand alone, read into [`Config`].
 
 use super::{
-    debug_flags::DebugFlags,
     dynamic::MOST_NODES,
-    health::HealthStates,
-    job_defaults::JobDefaults,
-    partition::OverTime,
-    report::SettingError,
-    scheduling,
-    settings::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, PropagatePriority, ReturnToService},
-    values::{self, ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
+    settings::{
+        config::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, PropagatePriority, ReturnToService},
+        debug_flags::DebugFlags,
+        health::HealthStates,
+        job_defaults::JobDefaults,
+        partition::OverTime,
+        scheduling,
+    },
+    syntax::{
+        report::SettingError,
+        values::{self, ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
+    },
 };
 use crate::spec_text::licenses::{Licenses, LicensesError};
 use std::path::PathBuf;
@@ -338,7 +342,7 @@ fn slurmd_parameters(value: &str) -> Value<Parameters> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::keys::{Class, GLOBAL};
+    use crate::config::settings::keys::{Class, GLOBAL};
 
     /// Weights of what only accounting knows: kept for `sprio -w`, and warned of where they are not 0.
     const KEPT: [&str; 3] = ["PriorityWeightAssoc", "PriorityWeightFairshare", "PriorityWeightQOS"];

@@ -1,6 +1,6 @@
 //! Where a cluster's things are: its short id, its run folders with the doors in them, and `%n` `%h` in paths.
 
-use super::settings::Config;
+use super::settings::config::Config;
 use std::path::{Path, PathBuf};
 
 /// Bytes that a socket's address can have on Linux (`unix(7)`: 108 with the closing zero).

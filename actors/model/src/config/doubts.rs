@@ -1,6 +1,9 @@
 //! What can be read of a partition but cannot be meant.
 
-use super::{Config, PartitionConfig, report::SettingError, values::MemoryPer};
+use super::{
+    Config, PartitionConfig,
+    syntax::{report::SettingError, values::MemoryPer},
+};
 
 impl Config {
     /// What is doubtful about a partition, once all lines are read.

@@ -2,13 +2,17 @@
 //! index of its own for as long as it is there, after those of all nodes of `slurm.conf`; where one left, there is a gap.
 
 use super::{
-    gres,
-    node::{ConfiguredState, NodeConfig, NodeReader},
     places::{self, Placing},
-    report::{ConfigReport, Problem, SettingError},
-    settings::Config,
-    text,
-    values::Value,
+    settings::{
+        config::Config,
+        gres,
+        node::{ConfiguredState, NodeConfig, NodeReader},
+    },
+    syntax::{
+        report::{ConfigReport, Problem, SettingError},
+        text,
+        values::Value,
+    },
 };
 use crate::{
     hostlist::{HostList, HostListError},
@@ -218,7 +222,7 @@ impl Config {
             // It is there: what was planned of it is so.
             let state = ConfiguredState::Unknown;
             if made.initial.state == ConfiguredState::Future {
-                made.initial = Arc::new(super::node::InitialState { state, reason: None });
+                made.initial = Arc::new(super::settings::node::InitialState { state, reason: None });
             }
         }
         Ok(made)

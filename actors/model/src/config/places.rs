@@ -1,6 +1,6 @@
 //! Places of nodes in topologies, as `Topology=` names them: put there one by one or all anew.
 
-use super::{report::SettingError, values::Value};
+use super::syntax::{report::SettingError, values::Value};
 use crate::{
     hostlist::HostList,
     topology::{Layout, NamedTopology},

@@ -2,15 +2,21 @@
 //! nothing about them, `garrick check` prints what [`check`] finds.
 
 use super::{
-    apply, gres, hres,
-    keys::{self, Class},
-    node::{NodeConfig, NodeReader, dropped, known_key, not_yet},
-    partition::PartitionConfig,
-    report::{ConfigReport, Place, SettingError},
-    settings::{Config, NodeSet},
+    apply, hres,
+    settings::{
+        config::{Config, NodeSet},
+        gres,
+        keys::{self, Class},
+        node::{NodeConfig, NodeReader, known_key},
+        partition::PartitionConfig,
+    },
     show,
-    text::{self, Pair, ReadFile},
-    topology, values,
+    syntax::{
+        report::{ConfigReport, Place, SettingError, dropped, not_yet},
+        text::{self, Pair, ReadFile},
+        values,
+    },
+    topology,
 };
 use crate::hostlist::HostList;
 use std::{collections::HashMap, fs, path::Path, sync::Arc};

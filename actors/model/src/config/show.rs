@@ -1,9 +1,11 @@
 //! What `scontrol show config` prints: every key in Slurm's order, with defaults.
 
 use super::{
-    partition::OverTime,
-    settings::{Config, EnforcePartLimits, PropagateLimits, ReturnToService},
-    values::{ExitCodes, MemoryPer, Parameters},
+    settings::{
+        config::{Config, EnforcePartLimits, PropagateLimits, ReturnToService},
+        partition::OverTime,
+    },
+    syntax::values::{ExitCodes, MemoryPer, Parameters},
 };
 use crate::time::Timestamp;
 use jiff::tz::TimeZone;

@@ -16,7 +16,7 @@ pub use pool::GresPool;
 pub use request::{GpuBind, GresBinding, GresRequest};
 pub use totals::{MOST_TYPES, Totals};
 
-use crate::resources::{CpuSet, NodeShape};
+use crate::resources::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -152,17 +152,6 @@ impl GresCount {
     fn is_of(&self, name: &str, kind: Option<&str>) -> bool {
         self.name == name && self.kind.as_deref().is_none_or(|wanted| kind == Some(wanted))
     }
-}
-
-/// What a node has, as `scontrol show node` prints it, with the sockets that devices are bound to: `gpu:h100:4(S:0-1)`;
-/// empty for nothing.
-pub fn entries_text(shape: &NodeShape) -> String {
-    let one = |entry: &GresEntry| {
-        let near = entry.places.iter().filter(|place| !place.cpus.is_empty());
-        let sockets: CpuSet = near.flat_map(|place| place.cpus.iter().map(|cpu| shape.socket_of_cpu(cpu))).collect();
-        if sockets.is_empty() { entry.to_string() } else { format!("{entry}(S:{sockets})") }
-    };
-    list(&shape.gres.iter().map(one).collect::<Vec<_>>())
 }
 
 /// Devices of a name that the holder of these shares may use: of GPUs also those that it has shards of.

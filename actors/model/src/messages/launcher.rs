@@ -4,11 +4,12 @@
 //! A launcher outlives its `stepd`: it goes on reaping, and another `stepd` of the same run connects to it, asks with
 //! [`ToLauncher::Adopt`] what it has, and goes on with it. Numbers of environments and settings hold for one connection.
 
+use super::launch_failure::LaunchFailure;
 use crate::{
     ids::StepId,
-    messages::launch_failure::LaunchFailure,
     spec::{EnvEntry, TaskNice},
     state::ExitStatus,
+    usage::TaskUsage,
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -173,26 +174,6 @@ pub enum ToLauncher {
     },
     /// The first message of a `stepd` that connects to a launcher it has not started: what is there? Answered by `Held`.
     Adopt,
-}
-
-/// Resources a task used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskUsage {
-    /// User CPU time, microseconds.
-    pub user_us: u64,
-    /// System CPU time, microseconds.
-    pub system_us: u64,
-    /// Peak resident set, KiB.
-    pub max_rss_kib: u64,
-}
-
-impl TaskUsage {
-    /// Of several tasks: times add up, the peak is that of the greatest.
-    pub fn add(&mut self, other: Self) {
-        self.user_us += other.user_us;
-        self.system_us += other.system_us;
-        self.max_rss_kib = self.max_rss_kib.max(other.max_rss_kib);
-    }
 }
 
 /// A task that a launcher has running.

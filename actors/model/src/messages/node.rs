@@ -2,13 +2,13 @@
 //! a sequence number and is sent again until acknowledged. Everything about a job names its run ([`Sluid`]), so that a
 //! late report cannot touch a newer run.
 
+use super::command::{Caller, CommandReply, CommandRequest, TraceLine};
 use crate::{
     config::LogChange,
     ids::{ArrayTask, JobId, Sluid},
-    messages::command::{Caller, CommandReply, CommandRequest, TraceLine},
+    node_shape::NodeShape,
     packed_steps::PackedSteps,
     refusal::Refusal,
-    resources::NodeShape,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
     step_selector::WhichSteps,

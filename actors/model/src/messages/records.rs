@@ -3,12 +3,12 @@
 
 use crate::{
     ids::{ArrayTask, JobId, Sluid, StepKey},
-    messages::launcher::TaskUsage,
     refusal::Refusal,
     spec::{EnvEntry, StepSpec},
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::StepCounts,
 };
 use serde::{Deserialize, Serialize};

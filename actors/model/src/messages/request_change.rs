@@ -2,7 +2,7 @@
 //! has of its own.
 
 use crate::{
-    resources::SpecCores,
+    node_shape::SpecCores,
     spec::{JobSpec, Sharing},
     time::Timestamp,
 };

@@ -2,13 +2,14 @@
 //! near messages; from other nodes the shepherd's `stepd` connects over QUIC, proves its node by its certificate and the
 //! run by the credential, and gets the same messages.
 
+use super::node::SignedCredential;
 use crate::{
     gres::{GpuBind, GresShare},
     ids::{Sluid, StepId},
-    messages::{launcher::TaskUsage, node::SignedCredential},
     resources::CpuSet,
     spec::{CpuBind, EnvEntry, OpenMode, ResourceLimit, StdinTo, StreamTarget, WithinNode},
     state::ExitStatus,
+    usage::TaskUsage,
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

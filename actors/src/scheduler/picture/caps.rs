@@ -2,7 +2,7 @@
 //! may ask for more than that on a node, not with the node to himself either; but then he is given all of it.
 
 use super::request::NodeUse;
-use garrick_model::resources::{CpuSet, NodeShape};
+use garrick_model::{node_shape::NodeShape, resources::CpuSet};
 
 /// Most CPUs of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

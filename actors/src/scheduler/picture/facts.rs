@@ -16,11 +16,11 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::{MemoryPer, PartitionConfig},
     ids::{JobId, NodeIndex},
-    resources::NodeShape,
+    node_shape::NodeShape,
     spec::CpuOrder,
-    state::{JobState, NodeBase, NodeFlags},
+    state::{JobState, NodeBase, NodeFlags, PartitionState},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, JobView, NodeLoad, NodeView, PartitionState},
+    view::{AllocatedNode, JobView, NodeLoad, NodeView},
 };
 use std::{
     cell::OnceCell,

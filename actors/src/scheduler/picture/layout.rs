@@ -3,7 +3,8 @@
 
 use super::{facts::ClusterView, request::Request};
 use garrick_model::{
-    resources::{CpuSet, NodeShape},
+    node_shape::NodeShape,
+    resources::CpuSet,
     spec::{Distribution, LayoutRequest},
 };
 use std::ops::Range;

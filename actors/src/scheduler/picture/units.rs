@@ -3,7 +3,7 @@
 use super::facts::ClusterView;
 use garrick_model::{
     ids::JobId,
-    resources::NodeShare,
+    node_shape::NodeShare,
     spec::Sharing,
     state::JobState,
     view::{JobView, NodeHold},

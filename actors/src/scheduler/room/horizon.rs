@@ -11,11 +11,7 @@ use crate::scheduler::picture::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    gres::Totals,
-    ids::JobId,
-    resources::{CpuSet, NodeShape},
-    time::Timestamp,
-    view::NodeView,
+    gres::Totals, ids::JobId, node_shape::NodeShape, resources::CpuSet, time::Timestamp, view::NodeView,
 };
 use rustc_hash::FxHashMap;
 use std::{collections::BTreeSet, rc::Rc, time::Duration};

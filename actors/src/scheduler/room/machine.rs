@@ -11,10 +11,7 @@ use crate::scheduler::picture::{
     request::{NodeUse, Owner, Request},
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::{
-    resources::{CpuSet, NodeShare},
-    time::Timestamp,
-};
+use garrick_model::{node_shape::NodeShare, resources::CpuSet, time::Timestamp};
 use std::collections::BTreeMap;
 
 mod build;

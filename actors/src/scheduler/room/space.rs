@@ -14,7 +14,7 @@ use crate::scheduler::picture::{
     request::{NodeUse, Request},
     reservations::Eyes,
 };
-use garrick_model::{resources::NodeShare, time::Timestamp, view::AllocatedNode};
+use garrick_model::{node_shape::NodeShare, time::Timestamp, view::AllocatedNode};
 
 /// It.
 #[derive(Clone)]

@@ -6,9 +6,9 @@ use crate::scheduler::picture::{
     request::run_limit,
 };
 use garrick_model::{
-    state::Reason,
+    state::{PartitionState, Reason},
     time::TimeLimit,
-    view::{JobView, PartitionState},
+    view::JobView,
 };
 
 /// What it reads.

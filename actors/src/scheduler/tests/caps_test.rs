@@ -12,7 +12,8 @@ use crate::scheduler::{
     room::{node::free::Amount, promises::Promises},
 };
 use garrick_model::{
-    resources::{CpuSet, MemoryMib, MemoryRequest, NodeShare},
+    node_shape::NodeShare,
+    resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{CpuOrder, JobSpec, NodeCount, Sharing},
     time::{TimeLimit, Timestamp},
     view::NodeView,

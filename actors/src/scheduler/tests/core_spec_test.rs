@@ -7,7 +7,8 @@ use crate::scheduler::{
     plan::{Plan, plan, probe::Feasibility},
 };
 use garrick_model::{
-    resources::{CpuSet, MemoryMib, MemoryRequest, SpecCores},
+    node_shape::SpecCores,
+    resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobSpec, LayoutRequest, Sharing},
     time::{TimeLimit, Timestamp},
     view::NodeView,

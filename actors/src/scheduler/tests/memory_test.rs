@@ -109,7 +109,7 @@ fn each_partition_gives_its_own_default_memory() {
         view.partitions.push(small);
         view.partitions[0].def_memory = Some(MemoryPer::Cpu(MemoryMib(100)));
         // It starts in the second of its choices.
-        view.partitions[1].state = garrick_model::view::PartitionState::Down;
+        view.partitions[1].state = garrick_model::state::PartitionState::Down;
         let mut waiting = (*view.pending[0]).clone();
         // As submission fills it in, from the first.
         if waiting.memory == MemoryRequest::Default {

@@ -21,9 +21,9 @@ use garrick_model::{
     outlook::Blocker,
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount, Sharing},
-    state::{JobState, NodeBase, Reason},
+    state::{JobState, NodeBase, PartitionState, Reason},
     time::{TimeLimit, Timestamp},
-    view::{JobView, NodeHold, NodeView, PartitionState},
+    view::{JobView, NodeHold, NodeView},
 };
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -13,7 +13,8 @@ use crate::scheduler::{
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, NodeIndex, Sluid},
-    resources::{CpuSet, MemoryMib, NodeShare},
+    node_shape::NodeShare,
+    resources::{CpuSet, MemoryMib},
     spec::{JobSpec, NodeCount, Sharing},
     spec_text::licenses::Licenses,
     state::{JobState, Reason},

@@ -11,9 +11,9 @@ use garrick_model::{
     ids::NodeIndex,
     resources::{MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount},
-    state::JobState,
+    state::{JobState, PartitionState},
     time::{TimeLimit, Timestamp},
-    view::{JobView, NodeView, PartitionState, PartitionView, PriorityTerms},
+    view::{JobView, NodeView, PartitionView, PriorityTerms},
 };
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -14,8 +14,9 @@ use crate::scheduler::{
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, NodeIndex},
+    node_shape::NodeShare,
     reservation::{AccessList, Floating, Reservation, ReservationFlag},
-    resources::{CpuSet, NodeShare},
+    resources::CpuSet,
     spec::{JobSpec, NodeCount, Sharing, SignalWarning},
     spec_text::licenses::Licenses,
     state::{JobState, Reason},

@@ -14,7 +14,8 @@ use crate::scheduler::{
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, NodeIndex, Sluid},
-    resources::{CpuSet, MemoryMib, MemoryRequest, NodeShare},
+    node_shape::NodeShare,
+    resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount, Sharing},
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},

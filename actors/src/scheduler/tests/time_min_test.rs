@@ -18,9 +18,8 @@ use garrick_model::{
     ids::JobId,
     reservation::Reservation,
     spec::{JobSpec, Sharing},
-    state::Reason,
+    state::{PartitionState, Reason},
     time::TimeLimit,
-    view::PartitionState,
 };
 use std::{sync::Arc, time::Duration};
 

@@ -13,7 +13,8 @@ use crate::scheduler::{
 use garrick_model::{
     config::{self, PreemptMode, PreemptType},
     ids::{JobId, NodeIndex},
-    resources::{CpuSet, NodeShare},
+    node_shape::NodeShare,
+    resources::CpuSet,
     spec::{JobSpec, Sharing},
     state::JobState,
     time::Timestamp,

@@ -19,16 +19,18 @@ use garrick_actors::{
 use garrick_model::{
     config::{DynamicNode, Whereabouts},
     ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid, StepKey},
-    messages::{command::JobChange, launcher::TaskUsage, node::RequeuePolicy},
+    messages::{command::JobChange, node::RequeuePolicy},
+    node_shape::NodeShare,
     packed_steps::{PackedSteps, StepTally},
     reservation::{AccessList, Reservation, ReservationFlag},
-    resources::{MemoryMib, MemoryRequest, NodeShare},
+    resources::{MemoryMib, MemoryRequest},
     spec::{
         ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, OpenMode, ResourceLimit,
         Sharing, SignalWarning,
     },
     state::{ExitStatus, JobState, Reason, StepState},
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::{
         AllocatedNode, Allocation, NodeReason, PreemptTimes, PriorityTerms, StepCounts, StepOrigin, StepRow, StepRows,
     },

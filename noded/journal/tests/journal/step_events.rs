@@ -15,7 +15,6 @@ use garrick_model::{
         StepDependencyKind,
     },
     ids::{JobId, RequestId, StepId, StepKey, StepNum},
-    messages::launcher::TaskUsage,
     resources::{MemoryMib, MemoryRequest},
     spec::{
         ArraySpec, CpuBind, Distribution, MultiProg, NodeCount, OpenMode, ResourceLimit, StdinTo, StepSharing,
@@ -24,6 +23,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::StepOrigin,
 };
 use serde_bytes::ByteBuf;

@@ -3,9 +3,9 @@
 use crate::support::{Kept, Scratch, all, ended, run_of, some, task};
 use garrick_model::{
     ids::{JobId, StepId, StepKey, StepNum},
-    messages::launcher::TaskUsage,
     state::ExitStatus,
     time::Timestamp,
+    usage::TaskUsage,
 };
 use garrick_pack::{EndRecord, PackReader, PackWriter, Stream, Tail, TaskRun};
 use std::{path::PathBuf, time::Instant};

@@ -2,9 +2,9 @@
 
 use garrick_model::{
     ids::{JobId, StepId, StepKey, StepNum},
-    messages::launcher::TaskUsage,
     state::ExitStatus,
     time::Timestamp,
+    usage::TaskUsage,
 };
 use garrick_pack::{Content, EndRecord, PackError, PackReader, PackWriter, Selection, Stream, TaskRun};
 use std::{

@@ -15,15 +15,17 @@ use garrick_model::{
     ids::{JobId, NodeIndex, RequestId, Sluid, StepKey},
     messages::{
         command::Caller,
-        launcher::{FromLauncher, TaskUsage, ToLauncher},
+        launcher::{FromLauncher, ToLauncher},
         shepherd::StepMgrToShepherd,
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdToNode},
     },
-    resources::{CpuSet, MemoryMib, NodeShare},
+    node_shape::NodeShare,
+    resources::{CpuSet, MemoryMib},
     spec::{JobSpec, StepSharing, StepSpec, StreamTarget},
     state::ExitStatus,
     time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
     view::AllocatedNode,
 };
 use garrick_noded::journal::{JournalError, Log};

@@ -457,7 +457,7 @@ fn partition_change(partition: &str, pairs: &[&Pair]) -> Result<Update, UpdateEr
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_model::{ids::JobId, messages::request_change::RequestChange, resources::SpecCores};
+    use garrick_model::{ids::JobId, messages::request_change::RequestChange, node_shape::SpecCores};
 
     fn read_words(words: &[&str]) -> Result<Update, UpdateError> {
         let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();

@@ -4,11 +4,11 @@ use super::{fields::Field, groups::Group};
 use crate::render::{amounts, clock::Clock, node_state};
 use garrick_model::{
     config::{OverSubscribe, PartitionConfig},
-    gres::entries_text,
     hostlist,
-    state::NodeBase,
+    node_shape::entries_text,
+    state::{NodeBase, PartitionState},
     time::TimeLimit,
-    view::{NodeView, PartitionState},
+    view::NodeView,
 };
 
 fn or_null(text: String) -> String {

@@ -11,7 +11,8 @@ use crate::{
 };
 use garrick_model::{
     ids::JobId,
-    resources::{MemoryRequest, SpecCores},
+    node_shape::SpecCores,
+    resources::MemoryRequest,
     spec::{JobKind, Sharing},
     state::{Reason, StepState},
     time::{long_duration, short_duration},

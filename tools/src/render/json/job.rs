@@ -10,7 +10,8 @@ use crate::{
     },
 };
 use garrick_model::{
-    resources::{MemoryRequest, SpecCores},
+    node_shape::SpecCores,
+    resources::MemoryRequest,
     spec::{JobKind, Sharing},
     state::JobState,
     view::JobView,

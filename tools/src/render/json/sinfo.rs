@@ -6,7 +6,7 @@ use crate::{
     render::{amounts, node_state},
 };
 use garrick_model::{
-    gres::entries_text,
+    node_shape::entries_text,
     view::{NodeView, PartitionView},
 };
 use serde_json::{Value, json};

@@ -7,7 +7,8 @@ use crate::render::{
     words,
 };
 use garrick_model::{
-    resources::{MemoryRequest, SpecCores},
+    node_shape::SpecCores,
+    resources::MemoryRequest,
     spec::{JobKind, Sharing},
     state::JobState,
     time::{TimeLimit, long_duration},

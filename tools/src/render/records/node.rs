@@ -3,7 +3,7 @@
 use super::{Record, job::Detail, or_null};
 use crate::query::choices;
 use crate::render::{amounts, clock::Clock, node_state};
-use garrick_model::{gres::entries_text, spec::Sharing, view::NodeView};
+use garrick_model::{node_shape::entries_text, spec::Sharing, view::NodeView};
 
 /// Whose the node is while it runs jobs that share it with those of one user only (`--exclusive=user`).
 fn owner(node: &NodeView) -> String {

@@ -5,8 +5,8 @@ use garrick_model::{
     config::PartitionConfig,
     ids::{JobId, NodeIndex},
     spec::{ArraySpec, Dependencies, Dependency, JobSpec},
-    state::NodeFlags,
-    view::{NodeReason, PartitionState},
+    state::{NodeFlags, PartitionState},
+    view::NodeReason,
 };
 
 fn partition(config: PartitionConfig) -> Arc<PartitionView> {

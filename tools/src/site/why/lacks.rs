@@ -97,9 +97,11 @@ mod tests {
     use garrick_model::{
         config::PartitionConfig,
         ids::Sluid,
-        resources::{CpuSet, NodeShare},
+        node_shape::NodeShare,
+        resources::CpuSet,
         spec::JobSpec,
-        view::{NodeHold, PartitionState, PartitionView},
+        state::PartitionState,
+        view::{NodeHold, PartitionView},
     };
     use std::sync::Arc;
 

@@ -324,7 +324,7 @@ fn hand_over(typed: &Typed, batches: Vec<StepBatch>, way: Way, job: JobId, conso
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_model::{ids::Sluid, messages::launcher::TaskUsage, state::ExitStatus, time::Timestamp};
+    use garrick_model::{ids::Sluid, state::ExitStatus, time::Timestamp, usage::TaskUsage};
     use serde_bytes::ByteBuf;
 
     fn search(over: bool) -> Search {

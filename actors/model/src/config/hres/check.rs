@@ -1,16 +1,18 @@
 //! Whether resources hold together: their names, amounts and nodes, and the shape of their layers.
 
-use super::{
-    super::{
-        nearest::nearest,
-        report::{ConfigReport, Place, SettingError},
-        settings::Config,
-        yaml::line_of,
-    },
-    Hres, HresLayer, HresMode, HresResource,
-    yaml::{Entry, LayerEntry, Valued},
-};
+use super::yaml::{Entry, LayerEntry, Valued};
 use crate::{
+    config::{
+        settings::{
+            config::Config,
+            hres::{Hres, HresLayer, HresMode, HresResource},
+        },
+        syntax::{
+            nearest::nearest,
+            report::{ConfigReport, Place, SettingError},
+            yaml::line_of,
+        },
+    },
     hostlist::{HostList, HostListError},
     topology::Layout,
 };

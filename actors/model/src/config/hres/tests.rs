@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
-use super::super::{Config, read_files};
-use super::{HresMode, Licenses};
+
+use crate::config::{Config, read_files, settings::hres::HresMode};
+use crate::spec_text::licenses::{LicenseCount, Licenses};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -191,7 +192,7 @@ fn what_is_wrong_is_said_with_its_line() {
 fn what_jobs_have_is_counted_again_when_layers_change() {
     let hres = with(RESOURCES).0.unwrap().hres;
     let held = |text: &[(&str, u32)]| {
-        let count = |(name, count): &(&str, u32)| super::LicenseCount { name: (*name).to_owned(), count: *count };
+        let count = |(name, count): &(&str, u32)| LicenseCount { name: (*name).to_owned(), count: *count };
         Licenses(text.iter().map(count).collect())
     };
     let before = held(&[("fluent", 1), ("flat(node[01-09])", 2), ("natural(node[02-09])", 3), ("power(gone)", 5)]);

@@ -1,6 +1,6 @@
 //! The form of `resources.yaml`: what was written, with the lines that it was written in.
 
-use super::super::{
+use crate::config::syntax::{
     report::{ConfigReport, Place},
     yaml::entries,
 };

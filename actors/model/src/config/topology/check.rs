@@ -1,15 +1,14 @@
 //! Whether topologies hold together: their units, and the nodes and partitions of `slurm.conf`.
 
-use super::{
-    super::{
-        nearest::nearest,
-        report::{ConfigReport, Place, SettingError},
-        settings::Config,
-    },
-    TopologyFile,
-    conf::at,
-};
+use super::{TopologyFile, conf::at};
 use crate::{
+    config::{
+        settings::config::Config,
+        syntax::{
+            nearest::nearest,
+            report::{ConfigReport, Place, SettingError},
+        },
+    },
     hostlist::HostList,
     topology::{CONF_NAME, Layout, NamedTopology, Switch, Torus, Xyz},
 };

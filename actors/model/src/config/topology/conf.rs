@@ -1,12 +1,12 @@
 //! `topology.conf`: lines of switches, blocks or rings.
 
-use super::super::{
-    nearest::nearest,
-    report::{ConfigReport, Place, SettingError},
-    text::{self, Pair, ReadFile},
-    values,
-};
 use crate::{
+    config::syntax::{
+        nearest::nearest,
+        report::{ConfigReport, Place, SettingError},
+        text::{self, Pair, ReadFile},
+        values,
+    },
     hostlist::HostList,
     topology::{Layout, Switch, Unit},
 };

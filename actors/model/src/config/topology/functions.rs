@@ -1,8 +1,10 @@
 //! Host list functions: `feature{gpu}`, `switch{s1}`, `blockwith{n7}` in place of a node's name (Slurm's topology guide and
 //! `slurm.conf(5)`, Features).
 
-use super::super::{report::SettingError, settings::Config};
-use crate::hostlist::HostList;
+use crate::{
+    config::{settings::config::Config, syntax::report::SettingError},
+    hostlist::HostList,
+};
 
 const UNITS: [&str; 4] = ["switch", "block", "ring", "torus"];
 

@@ -9,12 +9,16 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-use super::{
-    report::{ConfigReport, Place, SettingError},
-    settings::Config,
-    text::ReadFile,
+use crate::{
+    config::{
+        settings::config::Config,
+        syntax::{
+            report::{ConfigReport, Place, SettingError},
+            text::ReadFile,
+        },
+    },
+    topology::{Layout, NamedTopology},
 };
-use crate::topology::{Layout, NamedTopology};
 use std::{io, path::Path, sync::Arc};
 
 /// What a file said.

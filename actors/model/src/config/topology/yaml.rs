@@ -1,13 +1,11 @@
 //! `topology.yaml`: a list of named topologies.
 
-use super::{
-    super::{
+use super::conf::at;
+use crate::{
+    config::syntax::{
         report::{ConfigReport, Place, SettingError},
         yaml::{entries, line_of},
     },
-    conf::at,
-};
-use crate::{
     hostlist::HostList,
     topology::{Layout, NamedTopology, Placement, Region, Switch, Torus, Unit, Xyz},
 };

@@ -16,7 +16,8 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     gres::{GPU, devices_used},
     ids::JobId,
-    resources::{MemoryMib, NodeShare},
+    node_shape::NodeShare,
+    resources::MemoryMib,
     time::Timestamp,
     view::{NodeHold, NodeView},
 };

@@ -11,7 +11,8 @@ use crate::scheduler::{
 };
 use garrick_model::{
     gres::{GPU, GresAmounts, GresRequest, GresShare, Totals, devices_in},
-    resources::{CpuSet, MemoryMib, NodeShare},
+    node_shape::NodeShare,
+    resources::{CpuSet, MemoryMib},
 };
 
 impl Machine<'_> {

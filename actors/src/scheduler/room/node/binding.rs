@@ -7,7 +7,8 @@ use garrick_model::{
         GPU, GresAmounts, GresBinding, GresCount, GresEntry, GresPool, GresRequest, GresShare, devices_in, near_cpus,
         place_of_device,
     },
-    resources::{CpuSet, NodeShape},
+    node_shape::NodeShape,
+    resources::CpuSet,
 };
 
 /// Nodes with more sockets are tried socket by socket, and then as a whole.

@@ -4,7 +4,8 @@
 use crate::scheduler::picture::request::{ANYBODY, Label, MemoryNeed, NodeUse, Owner, Part, Request};
 use garrick_model::{
     gres::{GPU, GresAmounts, GresRequest, GresTaken, Totals},
-    resources::{CpuSet, NodeShape, NodeShare},
+    node_shape::{NodeShape, NodeShare},
+    resources::CpuSet,
 };
 
 /// Who may still come to a node.

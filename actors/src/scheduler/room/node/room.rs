@@ -7,7 +7,8 @@ use crate::scheduler::picture::{
 };
 use garrick_model::{
     gres::{GresAmounts, GresEntry, GresPool},
-    resources::{CpuSet, NodeShape, NodeShare},
+    node_shape::{NodeShape, NodeShare},
+    resources::CpuSet,
     spec::Sharing,
     time::Timestamp,
     view::{NodeHold, NodeView},

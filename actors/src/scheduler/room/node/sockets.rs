@@ -3,10 +3,7 @@
 //! before.
 
 use super::free::whole_units;
-use garrick_model::{
-    resources::{CpuSet, NodeShape},
-    spec::CpuOrder,
-};
+use garrick_model::{node_shape::NodeShape, resources::CpuSet, spec::CpuOrder};
 use std::ops::Range;
 
 /// So many of the open CPUs, for tasks of `each`, in whole units of `unit` CPUs; fewer where there are no more.

@@ -4,7 +4,7 @@ use super::{UpdateError, memory, number, wrong};
 use garrick_model::{
     date,
     messages::request_change::RequestChange,
-    resources::SpecCores,
+    node_shape::SpecCores,
     time::{TimeLimit, Timestamp},
 };
 use jiff::tz::TimeZone;

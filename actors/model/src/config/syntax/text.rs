@@ -12,7 +12,7 @@ const MAX_DEPTH: usize = 32;
 
 /// `Key=Value` as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(in crate::config) struct Pair {
     pub key: String,
     pub value: String,
     pub place: Place,
@@ -28,10 +28,10 @@ impl Pair {
 }
 
 /// Reads a file's text. Tests give made-up files.
-pub(super) type ReadFile<'f> = dyn Fn(&Path) -> io::Result<String> + 'f;
+pub(in crate::config) type ReadFile<'f> = dyn Fn(&Path) -> io::Result<String> + 'f;
 
 /// All lines of a file and of what it includes, as the pairs on each logical line.
-pub(super) fn lines(main: &Path, read_file: &ReadFile<'_>, report: &mut ConfigReport) -> Vec<Vec<Pair>> {
+pub(in crate::config) fn lines(main: &Path, read_file: &ReadFile<'_>, report: &mut ConfigReport) -> Vec<Vec<Pair>> {
     let folder = main.parent().map(Path::to_owned).unwrap_or_default();
     let mut reader = Reader { folder, cluster: None, open: Vec::new(), read_file, report, lines: Vec::new() };
     reader.file(main, None);

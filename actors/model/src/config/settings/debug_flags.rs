@@ -1,6 +1,6 @@
 //! DebugFlags: topics of which the daemons log more than their level asks for.
 
-use super::values::{self, LogLevel, Value};
+use crate::config::syntax::values::{self, LogLevel, Value};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
@@ -103,7 +103,7 @@ impl DebugFlags {
         Self::parse(text).map_err(|e| e.to_string())
     }
 
-    pub(super) fn parse(text: &str) -> Value<(Self, Vec<&'static str>)> {
+    pub(in crate::config) fn parse(text: &str) -> Value<(Self, Vec<&'static str>)> {
         let names: Vec<&'static str> = FLAGS.iter().map(|(_, name, _)| *name).chain(NOT_YET.iter().copied()).collect();
         let (mut flags, mut not_yet) = (Self::default(), Vec::new());
         for word in values::list(text) {

@@ -5,12 +5,17 @@ use super::{
     billing::BillingWeights,
     job_defaults::JobDefaults,
     keys::{self, Class},
-    node::{dropped, not_yet},
     preempt,
-    report::SettingError,
-    values::{self, MemoryPer, SelectParameters, Value},
 };
-use crate::{hostlist::HostList, time::TimeLimit, view::PartitionState};
+use crate::{
+    config::syntax::{
+        report::{SettingError, dropped, not_yet},
+        values::{self, MemoryPer, SelectParameters, Value},
+    },
+    hostlist::HostList,
+    state::PartitionState,
+    time::TimeLimit,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -210,7 +215,7 @@ pub enum OverTime {
 }
 
 impl OverTime {
-    pub(super) fn parse(text: &str) -> Value<Self> {
+    pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let minutes = values::number_or_unlimited(text, 0, 65_533)?;
         Ok(minutes.map_or(Self::Unlimited, Self::Minutes))
     }
@@ -221,17 +226,6 @@ impl OverTime {
             Self::Minutes(minutes) => Some(minutes.into()),
             Self::Unlimited => None,
         }
-    }
-}
-
-impl fmt::Display for PartitionState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Up => "UP",
-            Self::Down => "DOWN",
-            Self::Drain => "DRAIN",
-            Self::Inactive => "INACTIVE",
-        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! `SchedulerParameters`: every word that slurm.conf(5) knows up to 26.05, Garrick's own, and what becomes of each. The one
 //! table that decides between silence, a warning and an error.
 
-use super::{
+use crate::config::syntax::{
     nearest::nearest,
     report::SettingError,
     values::{Parameters, Value},
@@ -152,7 +152,7 @@ const NEEDS: &[(&str, &str, &str)] =
     &[("bf_patience", "bf_order", "shortest"), ("bf_reservations", "bf_algorithm", "easy")];
 
 /// Reads the words; with them what is to be said about those that have no effect.
-pub(super) fn parameters(text: &str) -> Value<(Parameters, Option<SettingError>)> {
+pub(in crate::config) fn parameters(text: &str) -> Value<(Parameters, Option<SettingError>)> {
     let parameters = Parameters::parse(text);
     let mut notes = Vec::new();
     for word in &parameters.0 {

@@ -1,7 +1,7 @@
 //! The site's program that looks whether a node is well (slurm.conf(5), HealthCheckProgram).
 
-use super::{
-    node::not_yet,
+use crate::config::syntax::{
+    report::not_yet,
     values::{Value, choice, list},
 };
 use std::{
@@ -41,7 +41,7 @@ impl Default for HealthStates {
 }
 
 impl HealthStates {
-    pub(super) fn parse(text: &str) -> Value<Self> {
+    pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let mut states = Self { idle: false, alloc: false, start_only: false };
         for word in list(text) {
             match choice(&word, WORDS)? {

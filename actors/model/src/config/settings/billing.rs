@@ -1,6 +1,6 @@
 //! `TRESBillingWeights`: what a job of a partition is billed.
 
-use super::SettingError;
+use crate::config::SettingError;
 
 /// One weighted thing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,14 +1,20 @@
 //! `RestrictedCoresPerGPU`: which cores of a node are for jobs with one of its GPUs only.
 
-use super::{report::SettingError, values::Value};
 use crate::{
+    config::syntax::{report::SettingError, values::Value},
     gres::{GPU, GresEntry, place_of_device},
-    resources::{CpuSet, NodeShape},
+    node_shape::NodeShape,
+    resources::CpuSet,
 };
 
 /// So many cores near to each GPU of the node, by number of the GPU. GPUs with few cores near to them choose first, each the
 /// lowest cores that no other has.
-pub(super) fn cpus_of_gpus(node: &str, shape: &NodeShape, entries: &[GresEntry], cores: u32) -> Value<Vec<CpuSet>> {
+pub(in crate::config) fn cpus_of_gpus(
+    node: &str,
+    shape: &NodeShape,
+    entries: &[GresEntry],
+    cores: u32,
+) -> Value<Vec<CpuSet>> {
     let of_gpus: Vec<&GresEntry> = entries.iter().filter(|entry| entry.name == GPU).collect();
     let gpus: u64 = of_gpus.iter().map(|entry| entry.count).sum();
     let gpus = u32::try_from(gpus).unwrap_or(u32::MAX);

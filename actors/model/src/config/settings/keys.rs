@@ -1,7 +1,7 @@
 //! Every key that `slurm.conf(5)` documents up to 26.05, older ones included, and what Garrick makes of it. The one table
 //! that decides between silence, a warning and an error.
 
-use super::nearest::nearest;
+use crate::config::syntax::nearest::nearest;
 
 /// What Garrick makes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

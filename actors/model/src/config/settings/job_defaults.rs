@@ -1,11 +1,13 @@
 //! What jobs get with each GPU where they do not say: `DefCpuPerGPU` and `DefMemPerGPU`, also written
 //! `JobDefaults=DefCpuPerGPU=4,DefMemPerGPU=1000`.
 
-use super::{
-    report::SettingError,
-    values::{self, Value},
+use crate::{
+    config::syntax::{
+        report::SettingError,
+        values::{self, Value},
+    },
+    resources::MemoryMib,
 };
-use crate::resources::MemoryMib;
 use std::fmt;
 
 /// Defaults for each GPU of a job; `None`: there is none.
@@ -19,7 +21,7 @@ pub struct JobDefaults {
 
 impl JobDefaults {
     /// Sets one by its name; 0 is none.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Value<()> {
+    pub(in crate::config) fn set(&mut self, name: &str, value: &str) -> Value<()> {
         match values::choice(name, &["DefCpuPerGPU", "DefMemPerGPU"])? {
             "DefCpuPerGPU" => self.cpus_per_gpu = values::number_or_unlimited(value, 0, 65_535)?.filter(|n| *n > 0),
             _ => {
@@ -31,7 +33,7 @@ impl JobDefaults {
     }
 
     /// All of them; nothing, or `(null)`, for none.
-    pub(super) fn parse(text: &str) -> Value<Self> {
+    pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let mut defaults = Self::default();
         for pair in values::optional(text).unwrap_or_default().split(',').filter(|pair| !pair.is_empty()) {
             let Some((name, value)) = pair.split_once('=') else {
@@ -44,7 +46,7 @@ impl JobDefaults {
     }
 
     /// One word for each.
-    pub(super) fn words(self) -> Vec<String> {
+    pub(in crate::config) fn words(self) -> Vec<String> {
         let cpus = self.cpus_per_gpu.map(|n| format!("DefCpuPerGPU={n}"));
         let memory = self.mem_per_gpu.map(|mib| format!("DefMemPerGPU={}", mib.0));
         cpus.into_iter().chain(memory).collect()

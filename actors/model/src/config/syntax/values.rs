@@ -1,6 +1,9 @@
 //! Values of settings: numbers with bounds, yes and no, words out of a list, times, memory.
 
-use super::{nearest::nearest, node::not_yet, report::SettingError};
+use super::{
+    nearest::nearest,
+    report::{SettingError, not_yet},
+};
 use crate::{
     resources::MemoryMib,
     time::{TimeLimit, TimeTextError},
@@ -11,10 +14,10 @@ use std::{
     str::FromStr,
 };
 
-pub(super) type Value<T> = Result<T, SettingError>;
+pub(in crate::config) type Value<T> = Result<T, SettingError>;
 
 /// A whole number within bounds.
-pub(super) fn number<T>(text: &str, least: T, most: T) -> Value<T>
+pub(in crate::config) fn number<T>(text: &str, least: T, most: T) -> Value<T>
 where
     T: FromStr + PartialOrd + Display + Copy,
 {
@@ -26,7 +29,7 @@ where
 }
 
 /// As above, where `UNLIMITED`, `INFINITE` and `-1` mean `None`.
-pub(super) fn number_or_unlimited<T>(text: &str, least: T, most: T) -> Value<Option<T>>
+pub(in crate::config) fn number_or_unlimited<T>(text: &str, least: T, most: T) -> Value<Option<T>>
 where
     T: FromStr + PartialOrd + Display + Copy,
 {
@@ -37,12 +40,12 @@ where
     }
 }
 
-pub(super) fn is_unlimited(text: &str) -> bool {
+pub(in crate::config) fn is_unlimited(text: &str) -> bool {
     text == "-1" || text.eq_ignore_ascii_case("unlimited") || text.eq_ignore_ascii_case("infinite")
 }
 
 /// Slurm's yes and no.
-pub(super) fn yes_no(text: &str) -> Value<bool> {
+pub(in crate::config) fn yes_no(text: &str) -> Value<bool> {
     match text.to_ascii_lowercase().as_str() {
         "yes" | "y" | "true" | "t" | "up" | "1" => Ok(true),
         "no" | "n" | "false" | "f" | "down" | "0" => Ok(false),
@@ -51,7 +54,7 @@ pub(super) fn yes_no(text: &str) -> Value<bool> {
 }
 
 /// One word of a list, in any case; answers the list's spelling.
-pub(super) fn choice(text: &str, words: &[&'static str]) -> Value<&'static str> {
+pub(in crate::config) fn choice(text: &str, words: &[&'static str]) -> Value<&'static str> {
     words.iter().find(|w| w.eq_ignore_ascii_case(text)).copied().ok_or_else(|| {
         let wrong = SettingError::new(format!("\"{text}\" is not one of {}", words.join(", ")));
         match nearest(text, words) {
@@ -62,7 +65,7 @@ pub(super) fn choice(text: &str, words: &[&'static str]) -> Value<&'static str> 
 }
 
 /// A time limit in Slurm's forms.
-pub(super) fn time_limit(text: &str) -> Value<TimeLimit> {
+pub(in crate::config) fn time_limit(text: &str) -> Value<TimeLimit> {
     text.parse().map_err(|TimeTextError(_)| {
         SettingError::new(format!("\"{text}\" is not a time limit"))
             .suggest("minutes, hours:minutes:seconds, days-hours, days-hours:minutes:seconds or UNLIMITED")
@@ -70,7 +73,7 @@ pub(super) fn time_limit(text: &str) -> Value<TimeLimit> {
 }
 
 /// An amount of memory; `None` for `UNLIMITED` and 0, which mean that nothing is limited.
-pub(super) fn memory_limit(text: &str) -> Value<Option<MemoryMib>> {
+pub(in crate::config) fn memory_limit(text: &str) -> Value<Option<MemoryMib>> {
     if is_unlimited(text) {
         return Ok(None);
     }
@@ -79,23 +82,23 @@ pub(super) fn memory_limit(text: &str) -> Value<Option<MemoryMib>> {
 }
 
 /// Text, or `None` for the empty one and Slurm's ways to say nothing.
-pub(super) fn optional(text: &str) -> Option<String> {
+pub(in crate::config) fn optional(text: &str) -> Option<String> {
     let nothing = text.is_empty() || text.eq_ignore_ascii_case("(null)") || text.eq_ignore_ascii_case("none");
     (!nothing).then(|| text.to_owned())
 }
 
 /// Parts between commas, empty ones left out.
-pub(super) fn list(text: &str) -> Vec<String> {
+pub(in crate::config) fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 /// As above, where `(null)` and `NONE` name none.
-pub(super) fn list_or_none(text: &str) -> Vec<String> {
+pub(in crate::config) fn list_or_none(text: &str) -> Vec<String> {
     optional(text).map(|text| list(&text)).unwrap_or_default()
 }
 
 /// As above, where `ALL` alone means `None`.
-pub(super) fn list_or_all(text: &str) -> Option<Vec<String>> {
+pub(in crate::config) fn list_or_all(text: &str) -> Option<Vec<String>> {
     let parts = list(text);
     let all = parts.is_empty() || parts.iter().any(|part| part.eq_ignore_ascii_case("all"));
     (!all).then_some(parts)
@@ -111,7 +114,7 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    pub(super) fn parse(text: &str) -> Value<Self> {
+    pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let range = Self { first: number(first.trim(), 1, u16::MAX)?, last: number(last.trim(), 1, u16::MAX)? };
         if range.last < range.first {
@@ -132,7 +135,7 @@ impl Display for PortRange {
 pub struct Parameters(pub Vec<String>);
 
 impl Parameters {
-    pub(super) fn parse(text: &str) -> Self {
+    pub(in crate::config) fn parse(text: &str) -> Self {
         Self(if optional(text).is_none() { Vec::new() } else { list(text) })
     }
     /// Is the word there, in any case?
@@ -156,7 +159,7 @@ impl Display for Parameters {
 pub struct ExitCodes(Vec<(u8, u8)>);
 
 impl ExitCodes {
-    pub(super) fn parse(text: &str) -> Value<Self> {
+    pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let mut ranges = Vec::new();
         for part in list(text) {
             let (first, last) = part.split_once('-').unwrap_or((&part, &part));
@@ -206,7 +209,7 @@ impl LogLevel {
         Self::parse(text).map_err(|e| e.to_string())
     }
 
-    pub(super) fn parse(text: &str) -> Value<Self> {
+    pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let at = match text.parse::<u8>() {
             Ok(n) if usize::from(n) < LEVELS.len() => n,
             _ => {
@@ -321,13 +324,13 @@ const SELECT_NOT_YET: &[&str] = &["LL_SHARED_GRES", "MULTIPLE_SHARING_GRES_PJ", 
 
 impl SelectParameters {
     /// Which of its words are not honoured.
-    pub(super) fn not_yet(&self) -> Option<SettingError> {
+    pub(in crate::config) fn not_yet(&self) -> Option<SettingError> {
         let words: Vec<String> =
             list(&self.text).into_iter().filter(|w| SELECT_NOT_YET.contains(&w.as_str())).collect();
         (!words.is_empty()).then(|| not_yet(&words.join(",")))
     }
 
-    pub(super) fn parse(text: &str) -> Value<Self> {
+    pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let mut read = Self { memory: false, text: text.to_ascii_uppercase(), ..Self::default() };
         for word in list(text) {
             match choice(&word, SELECT_WORDS)? {

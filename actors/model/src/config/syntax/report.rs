@@ -74,10 +74,10 @@ pub struct ConfigReport {
 }
 
 impl ConfigReport {
-    pub(super) fn error(&mut self, place: &Place, what: impl Into<String>, wrong: SettingError) {
+    pub(in crate::config) fn error(&mut self, place: &Place, what: impl Into<String>, wrong: SettingError) {
         self.add(Severity::Error, place, what.into(), wrong);
     }
-    pub(super) fn warning(&mut self, place: &Place, what: impl Into<String>, wrong: SettingError) {
+    pub(in crate::config) fn warning(&mut self, place: &Place, what: impl Into<String>, wrong: SettingError) {
         self.add(Severity::Warning, place, what.into(), wrong);
     }
     fn add(&mut self, severity: Severity, place: &Place, what: String, wrong: SettingError) {
@@ -132,11 +132,19 @@ pub struct SettingError {
 }
 
 impl SettingError {
-    pub(super) fn new(cause: impl Into<String>) -> Self {
+    pub(in crate::config) fn new(cause: impl Into<String>) -> Self {
         Self { cause: cause.into(), suggestion: None }
     }
-    pub(super) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+    pub(in crate::config) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = Some(suggestion.into());
         self
     }
+}
+
+pub(in crate::config) fn not_yet(name: &str) -> SettingError {
+    SettingError::new(format!("{name} is not supported yet and has no effect"))
+}
+
+pub(in crate::config) fn dropped(name: &str) -> SettingError {
+    SettingError::new(format!("{name} is no longer a key of Slurm and has no effect")).suggest("remove it")
 }

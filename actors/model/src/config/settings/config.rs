@@ -12,11 +12,17 @@ use super::{
     partition::{OverTime, PartitionConfig},
     preempt::PreemptSettings,
     priority::PrioritySettings,
-    report::{Place, SettingError},
-    values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
 };
 use crate::{
-    hostlist::HostList, ids::NodeIndex, spec::TaskNice, spec_text::licenses::Licenses, topology::NamedTopology,
+    config::syntax::{
+        report::{Place, SettingError},
+        values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
+    },
+    hostlist::HostList,
+    ids::NodeIndex,
+    spec::TaskNice,
+    spec_text::licenses::Licenses,
+    topology::NamedTopology,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -192,7 +198,7 @@ pub struct Config {
     pub job_requeue: bool,
     /// `Licenses`: how many there are of each.
     pub licenses: Licenses,
-    /// What `resources.yaml` says; none where the reader did not ask for it (see [`super::read`]).
+    /// What `resources.yaml` says; none where the reader did not ask for it (see [`crate::config::read`]).
     pub hres: Arc<Hres>,
     /// `GresTypes`, and what `gres.conf` and `cgroup.conf` say of generic resources.
     pub gres: GresConfig,
@@ -266,7 +272,7 @@ pub struct Config {
     /// `TopologyParam`.
     pub topology_param: Parameters,
     /// What `topology.yaml` or `topology.conf` says; empty where all nodes are equally near, and where the reader did not
-    /// ask for it (see [`super::read`]).
+    /// ask for it (see [`crate::config::read`]).
     pub topologies: Vec<NamedTopology>,
     /// `SchedulerType`, default `sched/backfill`.
     pub scheduler_type: String,
@@ -296,7 +302,7 @@ pub struct Config {
     pub hash: u32,
     /// All other keys that were written, in their usual spelling.
     pub other: BTreeMap<&'static str, String>,
-    pub(super) by_name: HashMap<String, NodeIndex>,
+    pub(in crate::config) by_name: HashMap<String, NodeIndex>,
 }
 
 impl Default for Config {
@@ -389,7 +395,7 @@ impl Default for Config {
 }
 
 /// `host:port`, with brackets around an IPv6 address.
-pub(super) fn host_and_port(host: &str, port: u16) -> String {
+pub(in crate::config) fn host_and_port(host: &str, port: u16) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 

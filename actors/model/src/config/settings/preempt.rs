@@ -1,11 +1,13 @@
 //! Preemption: `PreemptType`, `PreemptMode` and what else says who gives way to whom.
 
-use super::{
-    priority::days_and_time,
-    report::SettingError,
-    values::{self, Parameters, Value},
+use super::priority::days_and_time;
+use crate::{
+    config::syntax::{
+        report::SettingError,
+        values::{self, Parameters, Value},
+    },
+    time::parse_duration_secs,
 };
-use crate::time::parse_duration_secs;
 use serde::{Deserialize, Serialize};
 
 /// How a job gives way.
@@ -138,7 +140,7 @@ impl PreemptSettings {
     }
 
     /// Sets a key by its usual spelling. `None`: not a key that is read here.
-    pub(super) fn set(&mut self, key: &str, value: &str) -> Value<Option<Option<SettingError>>> {
+    pub(in crate::config) fn set(&mut self, key: &str, value: &str) -> Value<Option<Option<SettingError>>> {
         let mut note = None;
         match key {
             "PreemptExemptTime" => self.exempt_secs = exempt_time(value)?,
@@ -177,7 +179,7 @@ impl PreemptSettings {
     }
 
     /// What does not go together, by the key that it is about.
-    pub(super) fn conflict(&self) -> Option<(&'static str, SettingError)> {
+    pub(in crate::config) fn conflict(&self) -> Option<(&'static str, SettingError)> {
         let kind = self.kind_text.as_deref().unwrap_or("preempt/none");
         let mode = self.mode_text.as_deref().unwrap_or("OFF");
         match kind {
@@ -197,13 +199,13 @@ impl PreemptSettings {
     }
 
     /// The mode of partitions that name none, in words; `None`: nobody is preempted.
-    pub(super) fn partition_default(&self) -> Option<&str> {
+    pub(in crate::config) fn partition_default(&self) -> Option<&str> {
         let preempts = self.kind != PreemptType::None && self.mode.mode.is_some_and(|mode| mode != PreemptMode::Off);
         self.mode_text.as_deref().filter(|_| preempts)
     }
 
     /// As `scontrol show config` has it.
-    pub(super) fn shown(&self, key: &str) -> Option<String> {
+    pub(in crate::config) fn shown(&self, key: &str) -> Option<String> {
         Some(match key {
             "PreemptExemptTime" => days_and_time(self.exempt_secs),
             "PreemptMode" => self.mode_text.clone().unwrap_or_else(|| "OFF".to_owned()),
@@ -227,7 +229,7 @@ impl PreemptWords {
 }
 
 /// A `PreemptMode`: what it comes to, and in Slurm's words.
-pub(super) fn mode(text: &str) -> Value<(PreemptWords, String)> {
+pub(in crate::config) fn mode(text: &str) -> Value<(PreemptWords, String)> {
     let mut words = values::list(text).iter().map(|word| values::choice(word, WORDS)).collect::<Value<Vec<_>>>()?;
     words.dedup();
     let has = |word: &str| words.contains(&word);

@@ -1,17 +1,20 @@
 //! Nodes as configured: what `NodeName` and `DownNodes` lines come to.
 
 use super::{
+    config::host_and_port,
     keys::{self, Class},
-    report::{ConfigReport, Place, SettingError},
-    settings::host_and_port,
-    text::Pair,
-    values::{self, Value},
 };
 use crate::{
+    config::syntax::{
+        report::{ConfigReport, Place, SettingError, dropped, not_yet},
+        text::Pair,
+        values::{self, Value},
+    },
     gres::GresEntry,
     hostlist::HostList,
     ids::NodeIndex,
-    resources::{CpuSet, MemoryMib, NodeShape, ResourceTextError},
+    node_shape::NodeShape,
+    resources::{CpuSet, MemoryMib, ResourceTextError},
     spec_text::gres as gres_text,
 };
 use std::{collections::HashMap, sync::Arc};
@@ -108,7 +111,7 @@ impl ConfiguredState {
 
 /// What `NodeName` lines have said so far.
 #[derive(Default)]
-pub(super) struct NodeReader {
+pub(in crate::config) struct NodeReader {
     defaults: Written,
     pub nodes: Vec<NodeConfig>,
     pub by_name: HashMap<String, NodeIndex>,
@@ -461,7 +464,7 @@ impl<T: Clone> OneOrEach<T> {
 }
 
 /// Reports a key that its table does not have or that is not honoured; true when its value is to be read.
-pub(super) fn known_key(table: &'static [keys::Key], pair: &Pair, report: &mut ConfigReport) -> bool {
+pub(in crate::config) fn known_key(table: &'static [keys::Key], pair: &Pair, report: &mut ConfigReport) -> bool {
     let Some(key) = keys::find(table, &pair.key) else {
         let wrong = SettingError::new(format!("unknown key {}", pair.key));
         let wrong = match keys::meant(table, &pair.key) {
@@ -477,12 +480,4 @@ pub(super) fn known_key(table: &'static [keys::Key], pair: &Pair, report: &mut C
         Class::Honoured | Class::OwnWay => {}
     }
     true
-}
-
-pub(super) fn not_yet(name: &str) -> SettingError {
-    SettingError::new(format!("{name} is not supported yet and has no effect"))
-}
-
-pub(super) fn dropped(name: &str) -> SettingError {
-    SettingError::new(format!("{name} is no longer a key of Slurm and has no effect")).suggest("remove it")
 }

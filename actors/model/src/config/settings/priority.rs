@@ -1,10 +1,12 @@
 //! What `priority/multifactor` goes by: `PriorityWeight...`, `PriorityFlags` and the like.
 
-use super::{
-    report::SettingError,
-    values::{self, Value},
+use crate::{
+    config::syntax::{
+        report::SettingError,
+        values::{self, Value},
+    },
+    time::parse_duration_secs,
 };
-use crate::time::parse_duration_secs;
 use std::fmt::Write as _;
 
 /// Longest `PriorityCalcPeriod`, minutes: a year.
@@ -177,7 +179,7 @@ impl Default for PrioritySettings {
 
 impl PrioritySettings {
     /// Sets a key by its usual spelling. `None`: not one of these. Inside, what there is to say about the value.
-    pub(super) fn set(&mut self, key: &str, value: &str) -> Value<Option<Option<SettingError>>> {
+    pub(in crate::config) fn set(&mut self, key: &str, value: &str) -> Value<Option<Option<SettingError>>> {
         let weight = || values::number(value, 0, u32::MAX);
         let mut note = None;
         match key {
@@ -203,7 +205,7 @@ impl PrioritySettings {
     }
 
     /// As `scontrol show config` has it.
-    pub(super) fn shown(&self, key: &str) -> Option<String> {
+    pub(in crate::config) fn shown(&self, key: &str) -> Option<String> {
         Some(match key {
             "PriorityCalcPeriod" => days_and_time(self.calc_period_secs),
             "PriorityFavorSmall" => if self.favor_small { "Yes" } else { "No" }.to_owned(),
@@ -288,7 +290,7 @@ pub fn amount(text: &str) -> Option<f64> {
 }
 
 /// `7-00:00:00`, `00:05:00`.
-pub(super) fn days_and_time(secs: u64) -> String {
+pub(in crate::config) fn days_and_time(secs: u64) -> String {
     let mut text = String::new();
     if secs >= DAY {
         let _ = write!(text, "{}-", secs / DAY);

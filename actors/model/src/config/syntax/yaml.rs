@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_saphyr::Spanned;
 
 /// The entries of a file called `file`, of which each begins with `first`; none where its form is wrong.
-pub(super) fn entries<T: DeserializeOwned>(
+pub(in crate::config) fn entries<T: DeserializeOwned>(
     text: &str,
     file: &str,
     first: &str,
@@ -32,7 +32,7 @@ pub(super) fn entries<T: DeserializeOwned>(
 }
 
 /// The line of something.
-pub(super) fn line_of<T>(spanned: &Spanned<T>) -> u32 {
+pub(in crate::config) fn line_of<T>(spanned: &Spanned<T>) -> u32 {
     number(spanned.referenced.line())
 }
 

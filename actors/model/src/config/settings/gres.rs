@@ -3,17 +3,22 @@
 //! Syntax and keys are those of `gres.conf(5)` and `cgroup.conf(5)`.
 
 use super::{
-    Config,
     node::{NodeConfig, NodeSettings},
-    report::{ConfigReport, Place, SettingError},
     restricted::cpus_of_gpus,
-    text::{self, Pair, ReadFile},
-    values::{self, Value},
 };
 use crate::{
+    config::{
+        Config,
+        syntax::{
+            report::{ConfigReport, Place, SettingError},
+            text::{self, Pair, ReadFile},
+            values::{self, Value},
+        },
+    },
     gres::{DevicePlace, GPU, GresEntry, MOST_DEVICES, SHARD, first_device},
     hostlist::{self, HostList},
-    resources::{CpuSet, NodeShape, ResourceTextError},
+    node_shape::NodeShape,
+    resources::{CpuSet, ResourceTextError},
     spec_text::gres as gres_text,
 };
 use std::{
@@ -157,7 +162,7 @@ fn auto_detect(pair: &Pair) -> Value<bool> {
 
 impl GresConfig {
     /// Reads both files, as far as they are there.
-    pub(super) fn read(&mut self, slurm_conf: &Path, read_file: &ReadFile<'_>, report: &mut ConfigReport) {
+    pub(in crate::config) fn read(&mut self, slurm_conf: &Path, read_file: &ReadFile<'_>, report: &mut ConfigReport) {
         let folder = slurm_conf.parent().map(Path::to_owned).unwrap_or_default();
         let there = |path: &Path| !matches!(read_file(path), Err(e) if e.kind() == io::ErrorKind::NotFound);
         let path = folder.join("gres.conf");
@@ -454,7 +459,7 @@ const RESTRICTED: &str = "RestrictedCoresPerGPU";
 
 /// What only can be said when nodes and `gres.conf` are read: each name must be one of `GresTypes`, and `gres.conf` must
 /// not name less than `Gres=` does. Marks the entries that are devices.
-pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
+pub(in crate::config) fn finish(config: &mut Config, report: &mut ConfigReport) {
     let gres = &config.gres;
     let mut known: HashMap<(*const NodeSettings, Vec<GresEntry>), Arc<NodeSettings>> = HashMap::new();
     let mut said: Vec<(u32, String)> = Vec::new();
@@ -651,7 +656,7 @@ mod tests {
         let places = &shape.gres[0].places;
         assert_eq!(places.iter().map(|p| p.cpus.to_string()).collect::<Vec<_>>(), ["0-3", "0-3", "4-7"]);
         assert_eq!(places[1].links, [4, -1, 0]);
-        assert_eq!(crate::gres::entries_text(shape), "gpu:h100:3(S:0-1)");
+        assert_eq!(crate::node_shape::entries_text(shape), "gpu:h100:3(S:0-1)");
         for (line, cause) in [
             ("Name=gpu File=/dev/a Cores=9", "Cores=9, and node n1 has 4 cores"),
             ("Name=gpu File=/dev/[a-b] Links=-1,1", "one device"),

@@ -1,10 +1,12 @@
 //! Multi-category security: `MCSPlugin` and `MCSParameters` say which label a job has, and whether nodes are kept to it.
 
-use super::{
-    report::SettingError,
-    values::{self, Value},
+use crate::{
+    config::syntax::{
+        report::SettingError,
+        values::{self, Value},
+    },
+    spec::Sharing,
 };
-use crate::spec::Sharing;
 
 /// What a label is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
