@@ -2,6 +2,10 @@
 //! one that stalls holds up no other; bulk data has separate streams besides. At a door, control overtakes the rest.
 
 use garrick_frame::limits;
+use std::time::Duration;
+
+/// A connection over which nothing was heard for this long is lost.
+pub const IDLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

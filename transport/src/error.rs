@@ -248,7 +248,7 @@ pub(crate) fn from_connection(error: ConnectionError, peer: &str, handshake_time
         }
         ConnectionError::ApplicationClosed(close) => from_close(close.error_code, &close.reason, peer),
         ConnectionError::TimedOut if handshake_time.is_zero() => {
-            let silence = crate::quic::config::IDLE_LIMIT.as_secs();
+            let silence = crate::class::IDLE_LIMIT.as_secs();
             let cause =
                 format!("nothing was heard from it for {silence} s (host down, network cut, or process stopped)");
             LinkError::lost(peer, cause)

@@ -447,7 +447,8 @@ pub async fn start(
     }
     let join = Arc::new(join);
     let bind = any_address(cluster.config.slurmctld_port.first);
-    let endpoint = EndpointOptions { join: Some(Arc::clone(&join)), reset_key, ..EndpointOptions::default() };
+    let endpoint =
+        EndpointOptions { join: Some(Arc::<JoinServer>::clone(&join)), reset_key, ..EndpointOptions::default() };
     let folder = state.join("identity");
     let trust = Arc::new(Trust::new(Arc::clone(&keys.authority), Arc::clone(&keys.identity), folder));
     actix_rt::spawn(trust::keep_valid(Arc::clone(&trust)));

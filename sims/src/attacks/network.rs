@@ -12,6 +12,7 @@ use garrick_transport::{
     Endpoint, EndpointOptions, IdentityStore, JoinServer, any_address,
     identity::{CertAuthority, ExpectPeer, Role, files},
     join_with_shared_key, join_with_token,
+    quic::endpoint::AnswerJoins,
 };
 use std::{
     net::{Ipv4Addr, UdpSocket},
@@ -252,7 +253,7 @@ fn join_falsely(scene: &mut Scene) -> Fallible<Seen> {
 fn beside_false_controller<T: Send>(
     scene: &Scene,
     identity: Arc<IdentityStore>,
-    join: Option<Arc<JoinServer>>,
+    join: Option<Arc<dyn AnswerJoins>>,
     work: impl FnOnce(&dyn Fn() -> Option<String>) -> Fallible<T>,
 ) -> Fallible<(T, Vec<String>)> {
     let (ready, is_ready) = mpsc::channel();

@@ -43,7 +43,7 @@ fn site_kept_by(keep: Option<Arc<dyn Keep>>) -> Site {
         if name.starts_with('n') { Ok(()) } else { Err(format!("{name} is not a node of this cluster")) }
     });
     let server = Arc::new(server);
-    let options = EndpointOptions { join: Some(Arc::clone(&server)), ..EndpointOptions::default() };
+    let options = EndpointOptions { join: Some(Arc::<JoinServer>::clone(&server)), ..EndpointOptions::default() };
     let endpoint = Endpoint::bind_with(([127, 0, 0, 1], 0).into(), controller, options).unwrap();
     let address = endpoint.local_addr().to_string();
     Site { cluster, server, endpoint, address, key }
@@ -68,7 +68,7 @@ async fn a_node_that_comes_before_the_controller_can_serve_it_joins_as_soon_as_i
     let server = JoinServer::new(Arc::clone(&cluster.authority)).unwrap().once(ready).with_names(rule);
     let server = Arc::new(server);
     let token = server.create_token(HOUR, None).unwrap();
-    let options = EndpointOptions { join: Some(Arc::clone(&server)), ..EndpointOptions::default() };
+    let options = EndpointOptions { join: Some(Arc::<JoinServer>::clone(&server)), ..EndpointOptions::default() };
     let endpoint = Endpoint::bind_with(([127, 0, 0, 1], 0).into(), cluster.controller(), options).unwrap();
     let address = endpoint.local_addr().to_string();
     let mut joining = Box::pin(join_with_token(&address, &token, "n1", folder.path()));

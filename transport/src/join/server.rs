@@ -19,7 +19,10 @@ use crate::{
         signing::random,
     },
     link::{Receiver, Sender, over_classes},
-    quic::greeting::Greeted,
+    quic::{
+        endpoint::{AnswerJoins, Answered},
+        greeting::Greeted,
+    },
     sparing::Sparing,
 };
 use garrick_frame::Traced;
@@ -143,7 +146,7 @@ impl JoinServer {
     }
 
     /// Serves a QUIC connection of kind `Join`.
-    pub(crate) async fn serve_connection(
+    async fn serve_connection(
         self: &Arc<Self>,
         connection: quinn::Connection,
         greeted: Greeted,
@@ -219,6 +222,12 @@ impl JoinServer {
             Ok(result) => result,
             Err(_) => Err(LinkError::NoGreeting { peer: peer.clone(), after: JOIN_TIME }.into()),
         }
+    }
+}
+
+impl AnswerJoins for JoinServer {
+    fn answer(self: Arc<Self>, connection: quinn::Connection, greeted: Greeted, peer: String) -> Answered {
+        Box::pin(async move { self.serve_connection(connection, greeted, &peer).await })
     }
 }
 

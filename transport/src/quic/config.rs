@@ -1,8 +1,11 @@
 //! Settings of QUIC and TLS. Every number here is a choice of this project unless it names its source.
 
-use crate::identity::{
-    IdentityStore,
-    store::{Identity, crypto_provider},
+use crate::{
+    class::IDLE_LIMIT,
+    identity::{
+        IdentityStore,
+        store::{Identity, crypto_provider},
+    },
 };
 use quinn::{IdleTimeout, TransportConfig, VarInt, crypto::rustls as quic_tls};
 use rustls::{
@@ -22,8 +25,6 @@ use std::{sync::Arc, time::Duration};
 
 /// The protocol's name in TLS. Versions within it are agreed by the greeting.
 pub const ALPN: &[u8] = b"garrick/1";
-/// A connection over which nothing was heard for this long is lost.
-pub const IDLE_LIMIT: Duration = Duration::from_secs(10);
 /// A quiet connection is tried this often, so that an idle peer stays connected and a dead one is noticed.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(3);
 /// Bulk streams that the peer may have open at a time; the next one waits for its turn.

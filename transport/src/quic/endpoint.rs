@@ -4,13 +4,12 @@
 use super::{
     config,
     connection::Connection,
-    greeting::{self, peer_identity, shown_certificates},
+    greeting::{self, Greeted, peer_identity, shown_certificates},
     reset::{self, ResetKey},
 };
 use crate::{
     error::{LinkError, close_code, from_connection},
     identity::{ExpectPeer, IdentityStore, authority::COMMON_DNS_NAME},
-    join::JoinServer,
 };
 use garrick_frame::LinkKind;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -19,6 +18,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr, UdpSocket},
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -38,18 +38,27 @@ const CROWDED: usize = 128;
 /// Connections that wait to be accepted by this process.
 const ACCEPT_QUEUE: usize = 64;
 
+/// Answers nodes that want to join this cluster.
+pub trait AnswerJoins: std::fmt::Debug + Send + Sync {
+    /// Serves a connection of kind [`LinkKind::Join`], of which nothing is proven, until it ends.
+    fn answer(self: Arc<Self>, connection: quinn::Connection, greeted: Greeted, peer: String) -> Answered;
+}
+
+/// What becomes of a connection of a node that wants to join.
+pub type Answered = Pin<Box<dyn Future<Output = Result<(), LinkError>> + Send>>;
+
 /// Choices for an endpoint.
 #[derive(Clone, Debug)]
 pub struct EndpointOptions {
     /// Name and version of this program, told to peers.
     pub program: String,
     /// Answers nodes that want to join. Without it, a peer without a certificate does not get past the handshake.
-    pub join: Option<Arc<JoinServer>>,
+    pub join: Option<Arc<dyn AnswerJoins>>,
     /// Time for connecting, greeting included. Default 5 s: a local network answers in milliseconds, and a dead peer must
     /// not be waited for.
     pub connect_time: Duration,
     /// For a process that is started again on the same port: its peers learn of it at once. Default: none, they learn of it
-    /// when nothing was heard for [`config::IDLE_LIMIT`].
+    /// when nothing was heard for [`crate::class::IDLE_LIMIT`].
     pub reset_key: Option<ResetKey>,
 }
 
@@ -334,7 +343,7 @@ async fn welcome(
         };
         let served = async {
             let greeted = asked.welcome(&connection, &name).await?;
-            server.serve_connection(connection, greeted, &name).await
+            Arc::clone(server).answer(connection, greeted, name.clone()).await
         };
         return served.await.err().map(Err);
     }

@@ -19,13 +19,13 @@ const MOST_REASON: usize = 250;
 
 /// What a greeted connection is made of.
 #[derive(Debug)]
-pub(crate) struct Greeted {
-    pub link: LinkKind,
-    pub version: u16,
+pub struct Greeted {
+    pub(crate) link: LinkKind,
+    pub(crate) version: u16,
     /// The other side's program, name and version.
-    pub program: String,
-    pub sending: [SendStream; 3],
-    pub lanes: Vec<Lane>,
+    pub(crate) program: String,
+    pub(crate) sending: [SendStream; 3],
+    pub(crate) lanes: Vec<Lane>,
 }
 
 /// The certificates that the peer showed, its own first; `None` when it showed none.

@@ -1,5 +1,5 @@
 //! Peers of a process that died and was started again on the same port learn of it with their next packet, not after
-//! [`super::config::IDLE_LIMIT`]: the new process answers packets of connections that it does not know with a stateless
+//! [`crate::class::IDLE_LIMIT`]: the new process answers packets of connections that it does not know with a stateless
 //! reset (RFC 9000 section 10.3). For the peers to believe it, both processes need the same key.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
