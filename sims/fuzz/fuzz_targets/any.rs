@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use garrick_fuzz::{Target, target};
+use garrick_fuzz::{target, target::Target};
 use std::sync::LazyLock;
 
 static CHOSEN: LazyLock<&Target> = LazyLock::new(|| {

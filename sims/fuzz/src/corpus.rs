@@ -53,7 +53,7 @@ pub fn keep(target: &str, folder: &Path) -> io::Result<usize> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn unpack(target: &crate::Target, folder: &Path) -> io::Result<usize> {
+pub fn unpack(target: &crate::target::Target, folder: &Path) -> io::Result<usize> {
     fs::create_dir_all(folder)?;
     let inputs = target.inputs();
     for (number, input) in inputs.iter().enumerate() {

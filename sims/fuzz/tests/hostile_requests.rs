@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use garrick_fuzz::{MOST_CPU, forms};
+use garrick_fuzz::{forms, target::MOST_CPU};
 use nix::{
     sys::signal::{Signal, kill},
     time::{clock_getcpuclockid, clock_gettime},

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use garrick_fuzz::{Target, targets};
+use garrick_fuzz::{target::Target, targets};
 use proptest::{
     collection::vec,
     prelude::*,

@@ -10,6 +10,7 @@
 //! | [`graph`] | a pipeline of 10,000 steps that wait for each other, against the best packing |
 //! | [`latency`] | four hosts with a millisecond between them |
 //! | [`layers`] | what each layer costs in CPU time |
+//! | [`layer_line`], [`layer_meter`] | of that, the layers within `stepd`, driven in this process |
 //! | [`mixed`] | small and large steps in one queue |
 //! | [`compare`] | the same commands through other tools, where they are installed |
 //! | [`cluster`], [`hosts`], [`delay_switch`] | the clusters, and the network between hosts |
@@ -27,6 +28,8 @@ pub mod graph;
 pub mod hosts;
 pub mod inside;
 pub mod latency;
+pub mod layer_line;
+pub mod layer_meter;
 pub mod layers;
 pub mod mixed;
 pub mod packing;

@@ -1,7 +1,7 @@
 //! What users write for commands.
 
 use super::{choice, plain};
-use crate::Target;
+use crate::target::Target;
 use garrick_frame::light::{self, Launch, word};
 use garrick_model::{ids::JobId, time::Timestamp};
 use garrick_tools::grammar;

@@ -1,7 +1,7 @@
 //! What administrators write. Nodes that join a running cluster send a line of it too.
 
 use super::{choice, chosen, plain, text};
-use crate::Target;
+use crate::target::Target;
 use garrick_model::config::{self, Config};
 use std::{path::Path, sync::LazyLock};
 

@@ -1,7 +1,7 @@
 //! Files that last: journals (the daemons' own) and output packs (a job's user writes them, `garrick cat` reads them).
 
 use super::choice;
-use crate::Target;
+use crate::target::Target;
 use garrick_actors::{log::event::ControllerEvent, stepmgr::journal::StepEvent};
 use garrick_journal::{Form, Reader};
 use garrick_model::ids::{JobId, StepId, StepNum};

@@ -1,7 +1,7 @@
 //! Who is who: keys and certificates in PEM, certificates of peers and requests for them in DER, tokens for joining.
 
 use super::{choice, plain, text};
-use crate::Target;
+use crate::target::Target;
 use garrick_transport::{
     CertAuthority, IdentityStore, PeerIdentity, Role, VerifyKey,
     identity::{IdentityParts, Issued},

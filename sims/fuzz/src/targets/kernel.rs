@@ -1,7 +1,7 @@
 //! What the kernel shows. Names of processes, mount points and cgroups are users' choices.
 
 use super::{choice, chosen, plain};
-use crate::Target;
+use crate::target::Target;
 use garrick_noded::kernel::{cgroup::Mounts, cpu_list::CpuList, proc_tree::Process};
 
 /// `/proc/self/mountinfo`: users mount file systems where they like.

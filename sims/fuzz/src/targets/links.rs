@@ -1,7 +1,7 @@
 //! What travels between processes.
 
 use super::choice;
-use crate::{Target, forms};
+use crate::{forms, target::Target};
 use garrick_frame::{
     Decoder, FdChannel, Hello, HelloReply, Traced, codec::encode_into, decode_body, hello::Accompanied, limits,
 };

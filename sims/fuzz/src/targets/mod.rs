@@ -18,7 +18,7 @@ mod kernel;
 mod links;
 mod texts;
 
-use crate::Target;
+use crate::target::Target;
 
 /// Every target.
 pub static ALL: &[Target] = &[

@@ -1,7 +1,7 @@
 //! The grammars of requests. What is read and can be written must read back the same.
 
 use super::{choice, chosen, plain, text};
-use crate::Target;
+use crate::target::Target;
 use garrick_actors::scheduler::picture::{constraint::Wish, extra::Extra};
 use garrick_model::{
     batch::{RetryOn, StepCgroup, StepDependencies},

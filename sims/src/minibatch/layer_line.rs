@@ -1,7 +1,7 @@
 //! The cores of a step manager, its steps, a shepherd, the journal and the frames between the processes, wired together in
 //! one thread with a made-up launcher: what production runs, without its sockets and mailboxes, with a meter at each.
 
-use super::meter::Meter;
+use super::layer_meter::Meter;
 use garrick_actors::{
     shepherd::{ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput},
     step::{NodeSlot, StepCore, StepEffect, StepInput, StepPlan},

@@ -1,20 +1,17 @@
 //! What one step costs in CPU time, layer by layer. The sums are those of the real processes over a list of steps. What the
-//! layers within `stepd` cost is measured by driving the same code in this process ([`line`]); what remains of `stepd`'s sum
+//! layers within `stepd` cost is measured by driving the same code in this process ([`super::layer_line`]); what remains of `stepd`'s sum
 //! is its system calls, its mailboxes, and whatever else was not driven.
-
-pub mod line;
-pub mod meter;
 
 use super::{
     array,
     figures::Findings,
     inside::{Account, Fallible, Inside},
+    layer_line::{Layer, Line},
     spent::Spent,
 };
 use crate::spawn_floor::{Way, spawn_rate};
 use garrick_actors::stepmgr::StepEvent;
 use garrick_noded::journal::{self, Log};
-use line::{Layer, Line};
 use nix::sys::{
     resource::{Usage, UsageWho, getrusage},
     time::TimeValLike,
