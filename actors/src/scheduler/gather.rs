@@ -34,7 +34,7 @@ pub trait People {
 
 /// What owners show at one time.
 pub struct Shown<'a> {
-    /// Jobs, in any order.
+    /// Jobs that wait, run or are being cleaned up, in any order; others may be among them.
     pub jobs: &'a [Arc<JobView>],
     /// One of them.
     pub job: &'a dyn Fn(JobId) -> Option<Arc<JobView>>,

@@ -42,7 +42,7 @@ pub struct Picture {
     pub began: Duration,
     /// What a plan is made from.
     pub view: ClusterView,
-    /// All jobs that are shown.
+    /// Jobs that wait, run or are being cleaned up; others may be among them.
     pub jobs: Vec<Arc<JobView>>,
     /// All partitions.
     pub partitions: Vec<Arc<PartitionView>>,

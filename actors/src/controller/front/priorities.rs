@@ -21,7 +21,7 @@ impl FrontCore {
         let accrues = rules.settings.flags.accrue_always;
         let mut jobs = Vec::new();
         // As in Slurm, a job that waits for something else than resources has none, unless it ages all the same.
-        for job in self.sight.boards().jobs.list() {
+        for job in self.sight.boards().jobs.live() {
             let waits = job.state.waits() && job.priority > 0 && (job.eligible || accrues);
             let runs = !job.state.waits() && priority::is_calculated(&rules.settings, &job);
             if waits || runs {

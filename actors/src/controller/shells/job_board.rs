@@ -132,7 +132,10 @@ impl JobBoard {
                 let to = Bound::Included((*user, JobId(u32::MAX)));
                 known(&mut index.of_user.range((from, to)).map(|(_, id)| *id))
             }
-            _ if which.states.are_live() => known(&mut index.live.range((from, Bound::Unbounded)).copied()),
+            // Where most are live, a look at all is less than a search for each.
+            _ if which.states.are_live() && index.live.size() < self.views.len() / 4 => {
+                known(&mut index.live.range((from, Bound::Unbounded)).copied())
+            }
             _ => self.views.some((from, Bound::Unbounded), takes, most),
         }
     }

@@ -32,7 +32,7 @@ fn picture(env: &Env, jobs: bool) -> Picture {
         nodes: env.boards.nodes.list(),
         partitions: env.boards.partitions.list(),
         licenses: env.licenses.lock().totals().clone(),
-        jobs: if jobs { env.boards.jobs.list() } else { Vec::new() },
+        jobs: if jobs { env.boards.jobs.live() } else { Vec::new() },
         over_run: over_run(&env.config()),
         zone: system_zone(),
     }

@@ -137,14 +137,14 @@ fn picture(policy: Policy, env: &Env, began: Duration) -> Picture {
         partitions: boards.partitions.generation(),
         reservations: boards.reservations.generation(),
     };
-    let jobs = boards.jobs.list();
+    let jobs = boards.jobs.live();
     let view = view_of(policy, env, &jobs);
     Picture { seen, began, view, jobs, partitions: boards.partitions.list(), config: env.config() }
 }
 
 /// The boards as a plan's picture.
 pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
-    view_of(policy, env, &env.boards.jobs.list())
+    view_of(policy, env, &env.boards.jobs.live())
 }
 
 fn view_of(policy: Policy, env: &Env, jobs: &[Arc<JobView>]) -> ClusterView {
