@@ -1,6 +1,6 @@
 //! `noded`, also installed as `slurmctld` and `slurmd`.
 
-use garrick_noded::daemon::{options, serve};
+use garrick_noded::{daemon::options, serve};
 use std::{io::Write, path::Path, process::ExitCode};
 
 fn main() -> ExitCode {

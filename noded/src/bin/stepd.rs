@@ -21,7 +21,7 @@ fn main() -> ExitCode {
             None => complain("is started by stepd: stepd launcher --fd N [--listen N PATH] [--successor]"),
         },
         [verb] if verb == "-V" || verb == "--version" => {
-            let _ = std::io::stdout().write_all(garrick_noded::daemon::serve::versions().as_bytes());
+            let _ = std::io::stdout().write_all(garrick_noded::daemon::versions::versions().as_bytes());
             ExitCode::SUCCESS
         }
         _ => complain("is started by a node's agent: stepd run FOLDER"),

@@ -1,14 +1,15 @@
 //! The controller's door: commands of users on this host, nodes of this host that join, and relays to step managers. It has a
 //! thread of its own: what users send is read and decoded there, and nothing of it stands before what nodes say.
 
-use crate::{
-    controller::{
-        links::tell,
-        names::{Names, questions_of},
-        start::ControllerStartError,
-    },
-    daemon::guests::{self, Guests, UnderWay},
-    node::{conversations::traced, relay},
+use super::{
+    links::tell,
+    names::{Names, questions_of},
+    start::ControllerStartError,
+};
+use crate::links::{
+    conversations::traced,
+    guests::{self, Guests, UnderWay},
+    relay,
 };
 use actix_rt::Arbiter;
 use garrick_actors::controller::{

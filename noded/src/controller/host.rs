@@ -204,7 +204,7 @@ impl Host for ThisProcess {
             next_job_id: next_job.0,
             slurm_uid: uid(&config.slurm_user),
             slurmd_uid: uid(&config.slurmd_user),
-            version: crate::daemon::serve::COMPATIBILITY,
+            version: crate::daemon::versions::COMPATIBILITY,
             zone: &system_zone(),
         };
         config::show_config(config, &facts)

@@ -24,13 +24,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    controller::{
-        names::{Names, questions_of},
-        trust::{Trust, TrustOrder, later},
-    },
-    node::conversations::traced,
+use super::{
+    names::{Names, questions_of},
+    trust::{Trust, TrustOrder, later},
 };
+use crate::links::conversations::traced;
 use tokio::sync::{Semaphore, broadcast::error::RecvError, mpsc};
 
 /// The sending side of a link to an agent.

@@ -1,24 +1,25 @@
 //! Starting the controller role: CA and keys, log and replay, actors, door, links.
 
+use super::{
+    audit::AuditLog,
+    beside::{Beside, BesideError},
+    door::{Door, DoorWorld},
+    host::ThisProcess,
+    links,
+    log::{self, FileLog},
+    names::{Names, Question},
+    ports::Signer,
+    tenure::{Fence, Tenure, TenureError},
+    trust::{self, Trust},
+};
 use crate::{
-    controller::{
-        audit::AuditLog,
-        beside::{Beside, BesideError},
-        door::{Door, DoorWorld},
-        host::ThisProcess,
-        links,
-        log::{self, FileLog},
-        names::{Names, Question},
-        ports::Signer,
-        tenure::{Fence, Tenure, TenureError},
-        trust::{self, Trust},
-    },
-    daemon::{guests::Guests, options::Options, place::Cluster, reset_key},
+    daemon::{options::Options, place::Cluster, reset_key},
     journal::{self, Fold, Form, JournalError, JournalWriter, Series, Shortener, series},
     kernel::{
         files::{self, FileError},
         inventory, users,
     },
+    links::guests::Guests,
 };
 use garrick_actors::{
     controller::{

@@ -5,7 +5,7 @@ use garrick_model::{state::ExitStatus, usage::TaskUsage};
 use nix::{errno::Errno, sys::signal::SigmaskHow};
 use std::{
     io,
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
@@ -134,6 +134,25 @@ pub fn reap_orphans(known: impl Fn(u32) -> bool) -> io::Result<u32> {
 pub fn unblock_signals() -> io::Result<()> {
     let none = nix::sys::signal::SigSet::empty();
     nix::sys::signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&none), None).map_err(Into::into)
+}
+
+/// Waits until a process ended and says how. One that is a child of ours is reaped.
+pub async fn ended(pidfd: OwnedFd) -> String {
+    let watch = match super::watch::watch(pidfd, tokio::io::Interest::READABLE) {
+        Ok(watch) => watch,
+        Err(e) => return format!("unknown: {e}"),
+    };
+    if let Err(e) = watch.readable().await {
+        return format!("unknown: {e}");
+    }
+    match try_reap(watch.get_ref().as_fd()) {
+        Ok(Some(ended)) => match ended.status.signal {
+            Some(signal) => format!("signal {signal}"),
+            None => format!("exit code {}", ended.status.code),
+        },
+        // Adopted: somebody else's child.
+        Ok(None) | Err(_) => "not our child".into(),
+    }
 }
 
 #[cfg(test)]

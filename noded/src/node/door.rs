@@ -1,12 +1,11 @@
 //! The node's door: commands of users on this host, the `stepd`s of its runs, and relays to step managers elsewhere.
 
+use super::{neighbours::Neighbours, records_link::RecordsWorld};
 use crate::{
-    daemon::guests::{self, Guests},
     kernel::users,
-    node::{
+    links::{
         conversations::{Conversations, tell_agent},
-        neighbours::Neighbours,
-        records_link::RecordsWorld,
+        guests::{self, Guests},
         relay,
     },
 };

@@ -7,7 +7,6 @@
 //! | peers | QUIC connections of step managers and of other daemons' relays | agent's inputs; relays to `stepd`s here |
 //! | watchers | process descriptors of `stepd`s | `StepdExited` |
 
-pub mod conversations;
 pub mod door;
 pub mod health;
 pub mod joining;
@@ -17,12 +16,10 @@ pub mod peers;
 pub mod port;
 pub mod records;
 pub mod records_link;
-pub mod relay;
 pub mod runs;
 pub mod scripts;
 pub mod shared_cpus;
 pub mod spool;
 pub mod start;
-pub mod traces;
 pub mod unkillable;
 pub mod uplink;

@@ -1,7 +1,7 @@
 //! Other nodes of the cluster, asked whether they have the controller: how a node that does not finds out which of the two
 //! is cut off.
 
-use crate::node::conversations::traced;
+use crate::links::conversations::traced;
 use garrick_actors::node_agent::PeersSaid;
 use garrick_frame::LinkKind;
 use garrick_model::{

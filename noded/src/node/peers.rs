@@ -1,15 +1,13 @@
 //! QUIC connections to this node: step managers of other nodes that want a shepherd started, and relays of commands from
 //! other hosts to the step managers here.
 
+use super::{membership::Membership, records_link::RecordsWorld, runs::RunWorld};
 use crate::{
-    node::{
+    links::{
         conversations::{Conversations, tell_agent, traced},
-        membership::Membership,
-        records_link::RecordsWorld,
         relay::{self, RelayHeader},
-        runs::RunWorld,
     },
-    stepd::orders::StepdOrders,
+    run::orders::StepdOrders,
 };
 use garrick_actors::node_agent::{
     AgentInput, AgentMsg, RunKey, StartOrder,

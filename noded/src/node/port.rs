@@ -1,13 +1,11 @@
 //! What the agent wants done, done.
 
+use super::{neighbours::Neighbours, records::Sought, runs::RunWorld};
 use crate::{
     daemon::logging,
-    kernel::{inventory, proc_tree},
-    node::{
+    kernel::{inventory, proc_tree, reap::ended},
+    links::{
         conversations::{Conversations, tell_agent},
-        neighbours::Neighbours,
-        records::Sought,
-        runs::{RunWorld, ended},
         traces::Traces,
     },
 };

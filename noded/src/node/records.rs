@@ -7,10 +7,13 @@
 //!                               /steps  its step manager's journal
 //! ```
 
+use super::spool::{Spool, SpoolError};
 use crate::{
     kernel::files::{self, FileError},
-    node::spool::{Spool, SpoolError},
-    stepd::orders::{OrdersError, StepdOrders},
+    run::{
+        folder::JOURNAL,
+        orders::{OrdersError, StepdOrders},
+    },
 };
 use garrick_actors::{
     node_agent::RunKey,
@@ -37,8 +40,6 @@ use std::{
 
 /// The note in a folder of records.
 const NOTE: &str = "run";
-/// The step manager's journal, in the folder of a run and in that of its records.
-pub const JOURNAL: &str = "steps";
 /// Bytes of steps in one message, about.
 const PART_BYTES: usize = 256 << 10;
 /// What a step takes in a message beside its texts, about.

@@ -1,13 +1,15 @@
 //! Conversations of commands that want records of steps, at this node's door and from other daemons.
 
+use super::{
+    records::{self, Following, Found, Sought},
+    spool::Spool,
+};
 use crate::{
-    daemon::guests::{Guest, Guests},
     kernel::users,
-    node::{
+    links::{
         conversations::traced,
-        records::{self, Following, Found, Sought},
+        guests::{Guest, Guests},
         relay::RelayHeader,
-        spool::Spool,
     },
 };
 use garrick_frame::limits;

@@ -1,21 +1,23 @@
 //! Starting, watching and clearing away the `stepd`s of runs.
 
+use super::{
+    records::Retention,
+    scripts::{self, Moment},
+    spool::Spool,
+    unkillable,
+};
 use crate::{
     kernel::{
         cgroup::{CgroupError, Entry, JobCgroup, Tracking},
         lock::LifeLock,
         proc_tree::{self, ProcessTable},
-        reap,
         spawn::{self, Session, SpawnSpec, Spawned, cstring},
         users,
     },
-    node::{
-        records::Retention,
-        scripts::{self, Moment},
-        spool::Spool,
-        unkillable,
+    run::{
+        folder::launcher_socket,
+        orders::{StepdOrders, StepdSettings},
     },
-    stepd::orders::{StepdOrders, StepdSettings},
 };
 use garrick_actors::node_agent::{Leftover, PrepareFailure, RunKey};
 use garrick_model::{
@@ -318,31 +320,5 @@ impl RunWorld {
         let name = scripts::for_environment(&orders.launch.spec.name);
         let environment = script_environment(&self.node, &orders.credential, name);
         scripts::run(Moment::Epilog, &self.epilog, &environment, self.script_limit).await.map_err(|e| e.to_string())
-    }
-}
-
-/// Where the launcher of a run listens, whose `stepd` has this door.
-pub fn launcher_socket(door: &Path) -> PathBuf {
-    let mut path = door.as_os_str().to_owned();
-    path.push(".launcher");
-    PathBuf::from(path)
-}
-
-/// Waits until a process ended and says how. One that is a child of ours is reaped.
-pub async fn ended(pidfd: OwnedFd) -> String {
-    let watch = match crate::kernel::watch::watch(pidfd, tokio::io::Interest::READABLE) {
-        Ok(watch) => watch,
-        Err(e) => return format!("unknown: {e}"),
-    };
-    if let Err(e) = watch.readable().await {
-        return format!("unknown: {e}");
-    }
-    match reap::try_reap(watch.get_ref().as_fd()) {
-        Ok(Some(ended)) => match ended.status.signal {
-            Some(signal) => format!("signal {signal}"),
-            None => format!("exit code {}", ended.status.code),
-        },
-        // Adopted: somebody else's child.
-        Ok(None) | Err(_) => "not our child".into(),
     }
 }

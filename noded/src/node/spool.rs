@@ -23,9 +23,9 @@ use crate::{
         inventory,
         lock::LifeLock,
     },
-    stepd::{
+    run::{
+        folder,
         orders::{OrdersError, StepdOrders},
-        run_folder,
     },
 };
 use garrick_actors::node_agent::{FoundRun, RunKey, StepdState};
@@ -158,12 +158,12 @@ impl Spool {
 
     /// Takes the lock that a run's `stepd` holds all its life; `None` while one lives.
     pub fn take_life(&self, run: RunKey) -> Result<Option<LifeLock>, SpoolError> {
-        Ok(LifeLock::take(&self.run(run).join(run_folder::LIFE))?)
+        Ok(LifeLock::take(&self.run(run).join(folder::LIFE))?)
     }
 
     /// The run's `stepd`, if that very process still lives and has noted its number.
     pub fn living_stepd(&self, run: RunKey) -> Option<u32> {
-        run_folder::noted(&self.run(run))?.living()
+        folder::noted(&self.run(run))?.living()
     }
 
     /// Removes the folders of runs that were being made when the agent died. To be called before any other is made.
@@ -172,7 +172,7 @@ impl Spool {
         let list = |cause| SpoolError::List { path: path.clone(), cause };
         for entry in std::fs::read_dir(&path).map_err(list)? {
             let folder = entry.map_err(list)?.path();
-            if !folder.join(StepdOrders::FILE).exists() && !LifeLock::is_held(&folder.join(run_folder::LIFE))? {
+            if !folder.join(StepdOrders::FILE).exists() && !LifeLock::is_held(&folder.join(folder::LIFE))? {
                 tracing::info!(folder = %folder.display(), "removing what is left of a start that was broken off");
                 files::remove_folder(&folder)?;
             }
@@ -182,9 +182,9 @@ impl Spool {
 
     /// How far a run's `stepd` is.
     fn stepd_state(&self, folder: &Path, orders: &StepdOrders) -> StepdState {
-        let pid = run_folder::noted(folder).and_then(|n| n.living());
+        let pid = folder::noted(folder).and_then(|n| n.living());
         // A lock that cannot be asked for is taken for held: two step managers of one run are worse than none.
-        if pid.is_some() || LifeLock::is_held(&folder.join(run_folder::LIFE)).unwrap_or(true) {
+        if pid.is_some() || LifeLock::is_held(&folder.join(folder::LIFE)).unwrap_or(true) {
             return StepdState::Alive { pid, clean: folder.join("clean").exists() };
         }
         if folder.join("clean").exists() {

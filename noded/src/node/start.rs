@@ -1,30 +1,29 @@
 //! Starting the node role: inventory, identity, door, links, agent.
 
+use super::{
+    door::{self, DoorWorld},
+    health,
+    membership::Membership,
+    neighbours::Neighbours,
+    peers::{self, PeerWorld},
+    port::NodePort,
+    records::Retention,
+    records_link::RecordsWorld,
+    runs::RunWorld,
+    scripts::{ScriptPatternError, resolve},
+    shared_cpus::{self, OwnCpus},
+    spool::{Spool, SpoolError},
+    uplink,
+};
 use crate::{
-    daemon::{guests::Guests, options::Options, place::Cluster, programs, reset_key},
+    daemon::{options::Options, place::Cluster, programs, reset_key},
     kernel::{
         cgroup::{Constraints, Tracking},
         inventory::{self, Machine},
         users,
     },
-    node::{
-        conversations::Conversations,
-        door::{self, DoorWorld},
-        health,
-        membership::Membership,
-        neighbours::Neighbours,
-        peers::{self, PeerWorld},
-        port::NodePort,
-        records::Retention,
-        records_link::RecordsWorld,
-        runs::RunWorld,
-        scripts::{ScriptPatternError, resolve},
-        shared_cpus::{self, OwnCpus},
-        spool::{Spool, SpoolError},
-        traces::Traces,
-        uplink,
-    },
-    stepd::orders::{StepdLog, StepdSettings},
+    links::{conversations::Conversations, guests::Guests, traces::Traces},
+    run::orders::{StepdLog, StepdSettings},
 };
 use garrick_actors::node_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
 use garrick_model::{
@@ -289,7 +288,7 @@ pub async fn start(
         arch: machine.arch.clone(),
         os: machine.os.clone(),
         // What client programs of Slurm expect to see of a node.
-        version: crate::daemon::serve::COMPATIBILITY.into(),
+        version: crate::daemon::versions::COMPATIBILITY.into(),
         boot_time: if options.rebooted { Timestamp::now() } else { inventory::boot_time(Path::new("/"))? },
         agent_start: Timestamp::now(),
         tracking: tracking.name().into(),

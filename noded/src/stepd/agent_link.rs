@@ -1,6 +1,6 @@
 //! The link from a `stepd` to its node's agent: kept up with backoff for as long as the run lasts.
 
-use crate::node::{conversations::traced, traces::Traces};
+use crate::links::{conversations::traced, traces::Traces};
 use garrick_frame::LinkKind;
 use garrick_model::messages::stepd::{NodeToStepd, StepdToNode};
 use garrick_runtime::{System, TraceContext};

@@ -1,13 +1,11 @@
 //! The door of a `stepd`: commands of the job's user. On the batch host they talk to the step manager, and may hand over
 //! descriptors with a step; elsewhere the bytes go to it over the link that the shepherd has, and descriptors nowhere.
 
-use crate::{
-    node::relay::{RelayHeader, caller_of},
-    stepd::{
-        light::Kept,
-        manager_port::{Clients, tell_manager},
-    },
+use super::{
+    light::Kept,
+    manager_port::{Clients, tell_manager},
 };
+use crate::links::relay::{RelayHeader, caller_of};
 use garrick_actors::stepmgr::{StepMgrInput, StepMgrMsg};
 use garrick_frame::LinkKind;
 use garrick_model::{

@@ -1,18 +1,18 @@
 //! How a shepherd comes by its launcher: the one that a former `stepd` of the run left behind is taken over where it lives;
 //! otherwise a new one is started, after everything that another had started is killed.
 
+use super::{
+    launcher_link::{LauncherGone, LauncherLink},
+    shepherd_port::ShepherdPlace,
+};
 use crate::{
     kernel::{
         cgroup::{CgroupError, Entry},
         proc_tree::{self, Process, ProcessTable},
+        reap::ended,
         signals,
     },
     launcher::{self, LauncherHandle, LauncherSpec},
-    node::runs::ended,
-    stepd::{
-        launcher_link::{LauncherGone, LauncherLink},
-        shepherd_port::ShepherdPlace,
-    },
 };
 use garrick_actors::shepherd::{ShepherdInput, ShepherdMsg};
 use garrick_model::{

@@ -3,10 +3,8 @@
 //! and waits where the connection has no room; small frames that are queued together leave in one write (the transport joins
 //! them).
 
-use crate::{
-    node::conversations::traced,
-    stepd::session::{Met, Session},
-};
+use super::session::{Met, Session};
+use crate::links::conversations::traced;
 use garrick_frame::Traced;
 use garrick_model::{ids::RequestId, messages::shepherd_link::LinkFrame};
 use garrick_transport::{Class, LinkError, Sender};

@@ -2,11 +2,11 @@
 //! and the link is tried again for [`MANAGER_AWAY_LIMIT`], at the address that the run's orders name at that moment (the agent
 //! notes a new one there). Only then the run ends here, since nobody could tell any more what becomes of its tasks.
 
-use crate::stepd::{
+use super::{
     launches::{KeptLaunches, UnknownLaunch},
     link_end::LinkEnd,
-    orders::{OrdersError, StepdOrders},
 };
+use crate::run::orders::{OrdersError, StepdOrders};
 use garrick_actors::shepherd::{ShepherdInput, ShepherdMsg};
 use garrick_frame::{LinkKind, Traced};
 use garrick_model::messages::{

@@ -1,14 +1,14 @@
 //! What the step manager wants done, done: journal, shepherds, commands, agent.
 
+use super::{
+    agent_link::AgentLink,
+    handed::HandedStreams,
+    light::{Asks, Kept, Told},
+    shepherd_links::ShepherdLinks,
+};
 use crate::{
     journal::{JournalError, Log, Written},
-    node::conversations::traced,
-    stepd::{
-        agent_link::AgentLink,
-        handed::HandedStreams,
-        light::{Asks, Kept, Told},
-        shepherd_links::ShepherdLinks,
-    },
+    links::conversations::traced,
 };
 use garrick_actors::{
     shepherd::{ShepherdInput, ShepherdMsg},

@@ -19,8 +19,6 @@ pub mod light;
 pub mod link_end;
 pub mod manager_link;
 pub mod manager_port;
-pub mod orders;
-pub mod run_folder;
 pub mod session;
 pub mod shepherd_links;
 pub mod shepherd_port;

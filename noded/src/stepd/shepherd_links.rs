@@ -4,14 +4,12 @@
 //! it again) another process. Its agent is asked meanwhile; when that says that the run is over there, or the time is up, the
 //! shepherd is lost.
 
-use crate::{
-    node::{conversations::traced, relay::RelayHeader},
-    stepd::{
-        door::converse,
-        link_end::LinkEnd,
-        manager_port::{Clients, tell_manager},
-    },
+use super::{
+    door::converse,
+    link_end::LinkEnd,
+    manager_port::{Clients, tell_manager},
 };
+use crate::links::{conversations::traced, relay::RelayHeader};
 use garrick_actors::{
     step::NodeSlot,
     stepmgr::{StepMgrInput, StepMgrMsg},

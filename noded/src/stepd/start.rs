@@ -1,5 +1,15 @@
 //! Starting a `stepd` from the orders in its run's folder.
 
+use super::{
+    agent_link::{AgentLink, OwnTraces},
+    door,
+    handed::HandedStreams,
+    light::Asks,
+    manager_link::{ManagerLink, ManagerPlace, tell_shepherd},
+    manager_port::{Clients, ManagerWorld, tell_manager},
+    shepherd_links::{self, ShepherdLinks},
+    shepherd_port::{ShepherdPlace, ShepherdWorld, ToManager},
+};
 use crate::{
     daemon::{
         logging::{self, LogLevels},
@@ -15,18 +25,9 @@ use crate::{
         topology::{CpuMap, Topology, allowed_cpus},
         users,
     },
-    node::runs::launcher_socket,
-    stepd::{
-        agent_link::{AgentLink, OwnTraces},
-        door,
-        handed::HandedStreams,
-        light::Asks,
-        manager_link::{ManagerLink, ManagerPlace, tell_shepherd},
-        manager_port::{Clients, ManagerWorld, tell_manager},
+    run::{
+        folder::{self, KeptPort, launcher_socket},
         orders::StepdOrders,
-        run_folder::{self, KeptPort},
-        shepherd_links::{self, ShepherdLinks},
-        shepherd_port::{ShepherdPlace, ShepherdWorld, ToManager},
     },
 };
 use garrick_actors::{
@@ -71,7 +72,7 @@ pub fn main(folder: &Path) -> Result<(), String> {
     reap::become_subreaper().map_err(|e| format!("PR_SET_CHILD_SUBREAPER: {e}"))?;
     // Nothing of this process may be read by others: it holds the node's key.
     reap::become_undumpable().map_err(|e| format!("PR_SET_DUMPABLE: {e}"))?;
-    let takes_over = run_folder::enter(folder).map_err(|e| e.to_string())?;
+    let takes_over = folder::enter(folder).map_err(|e| e.to_string())?;
     if takes_over {
         tracing::warn!(job_id = orders.credential.job.0, "taking over from a stepd that died");
     }
@@ -246,7 +247,7 @@ impl Run {
             let options = EndpointOptions { reset_key: Some(key.clone()), ..EndpointOptions::default() };
             Endpoint::bind_with(any_address(port), Arc::clone(&identity), options).map(Arc::new)
         };
-        if let Some(KeptPort { port, key }) = run_folder::kept_port(&self.folder) {
+        if let Some(KeptPort { port, key }) = folder::kept_port(&self.folder) {
             match bind(port, &key) {
                 Ok(endpoint) => return Ok(endpoint),
                 Err(e) => tracing::warn!(port, error = %e, "the port of the stepd before is taken; using another"),
@@ -255,14 +256,14 @@ impl Run {
         let key = ResetKey::random().map_err(|e| format!("random numbers: {e}"))?;
         let endpoint = bind(0, &key).map_err(|e| e.to_string())?;
         let kept = KeptPort { port: endpoint.local_addr().port(), key };
-        run_folder::keep_port(&self.folder, &kept).map_err(|e| e.to_string())?;
+        folder::keep_port(&self.folder, &kept).map_err(|e| e.to_string())?;
         Ok(endpoint)
     }
 }
 
 async fn serve_batch_host(run: Run) -> Result<(), String> {
     let (orders, credential) = (&run.orders, &run.orders.credential);
-    let journal_path = run.folder.join(crate::node::records::JOURNAL);
+    let journal_path = run.folder.join(folder::JOURNAL);
     let opened = journal::open::<StepEvent>(&journal_path).map_err(|e| e.to_string())?;
     if opened.torn_bytes > 0 {
         tracing::warn!(bytes = opened.torn_bytes, "a torn last record was cut off the step journal");

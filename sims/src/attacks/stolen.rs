@@ -20,7 +20,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
 };
-use garrick_noded::{node::relay::RelayHeader, stepd::orders::StepdOrders};
+use garrick_noded::{links::relay::RelayHeader, run::orders::StepdOrders};
 use garrick_transport::{IdentityStore, identity::ExpectPeer};
 use serde_bytes::ByteBuf;
 use std::{fs, sync::Arc};

@@ -18,7 +18,7 @@ use garrick_model::{
     packed_steps::PackedSteps,
     view::StepRows,
 };
-use garrick_noded::stepd::orders::StepdOrders;
+use garrick_noded::run::orders::StepdOrders;
 use garrick_transport::join::exchange::{JoinReply, JoinRequest};
 use nix::sys::socket::MsgFlags;
 use serde::{Serialize, de::DeserializeOwned};

@@ -162,7 +162,7 @@ pub async fn turn_away(conn: DoorConn) {
     if let Ok(Ok(Some(_))) = first {
         let busy = CommandReply::Refused(Refusal::RetryAfter { after: COME_BACK });
         // One that is gone needs no answer.
-        let _ = replies.try_send(&crate::node::conversations::traced(busy));
+        let _ = replies.try_send(&crate::links::conversations::traced(busy));
     }
 }
 

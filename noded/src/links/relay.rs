@@ -1,7 +1,7 @@
 //! Relaying a command's conversation to a step manager on another host: the command's local daemon opens a bulk stream to
 //! the daemon of the batch host, says on whose behalf, and copies bytes both ways.
 
-use crate::daemon::guests::Guests;
+use super::guests::Guests;
 use garrick_frame::{Hello, LinkKind, TracedRef, encode, limits};
 use garrick_model::{
     ids::JobId,

@@ -7,11 +7,13 @@ use crate::kernel::{
     proc_tree::{PROC, Process},
 };
 use garrick_transport::ResetKey;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Name of the file whose lock a `stepd` holds all its life. The agent takes it and passes the descriptor on at the start,
 /// so that there is no moment at which a `stepd` lives and the lock is free.
 pub const LIFE: &str = "life";
+/// The step manager's journal, in the folder of a run and in that of its records.
+pub const JOURNAL: &str = "steps";
 const NOTE: &str = "stepd";
 const BEGUN: &str = "begun";
 const PORT: &str = "port";
@@ -75,6 +77,13 @@ pub fn keep_port(folder: &Path, kept: &KeptPort) -> Result<(), FileError> {
     let mut bytes = kept.port.to_be_bytes().to_vec();
     bytes.extend_from_slice(kept.key.as_bytes());
     files::replace(&folder.join(PORT), &bytes, 0o600)
+}
+
+/// Where the launcher of a run listens, whose `stepd` has this door.
+pub fn launcher_socket(door: &Path) -> PathBuf {
+    let mut path = door.as_os_str().to_owned();
+    path.push(".launcher");
+    PathBuf::from(path)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::{
         place::Cluster,
         signals::{Meaning, Signals},
         slurm_user,
+        versions::versions,
     },
     kernel::{
         daemonise::{self, PidFile, Readiness, Side},
@@ -31,14 +32,6 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
-
-/// The version of Slurm that Garrick answers to: client programs parse it.
-pub const COMPATIBILITY: &str = "26.05.3";
-
-/// The compatibility level and Garrick's own version.
-pub fn versions() -> String {
-    format!("slurm {COMPATIBILITY}\ngarrick {}\n", env!("CARGO_PKG_VERSION"))
-}
 
 fn say(text: &str) {
     // A closed output has nobody to complain to.
