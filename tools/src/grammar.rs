@@ -14,11 +14,8 @@ use crate::{
         typed::Typed,
     },
     query::{arguments, cat, sinfo, sprio, squeue},
-    submit::{
-        attach,
-        minibatch::{asked, list_line},
-        multi_prog,
-    },
+    step_lists::list_line,
+    submit::{attach, minibatch::asked, multi_prog},
 };
 use garrick_model::{
     ids::JobId,

@@ -6,8 +6,10 @@
 //! | [`options`], [`submit`] | `sbatch`, `salloc`, `srun`, `swait`, `sattach` |
 //! | [`query`] | `squeue`, `sinfo`, `sprio` |
 //! | [`control`] | `scancel`, `scontrol`, `stail` |
-//! | [`graph`] | graphs of steps |
-//! | [`site`] | `garrick` |
+//! | [`graph`], [`step_lists`] | graphs and lists of steps |
+//! | [`batch_script`] | finding and checking a batch script |
+//! | [`reach`] | the way to a job's step manager, and what a command does while it waits |
+//! | [`mod@garrick`], [`site`] | `garrick`, and its commands for a cluster and a site |
 //! | [`journal`] | `garrick journal` |
 //! | [`sim`] | `garrick sim` |
 //! | [`render`] | views as columns, records and JSON |
@@ -17,17 +19,21 @@
 //! | [`output`] | the one way out |
 
 mod accounts;
+mod batch_script;
 mod cluster;
 mod control;
+mod garrick;
 pub mod grammar;
 mod graph;
 mod journal;
 use garrick_options as options;
 mod output;
 mod query;
+mod reach;
 mod render;
 mod sim;
 mod site;
+mod step_lists;
 mod submit;
 
 use std::{
@@ -50,7 +56,7 @@ const COMMANDS: [(&str, Command); 12] = [
     ("scontrol", control::scontrol::main),
     ("stail", control::stail::main),
     ("swait", submit::swait::main),
-    ("garrick", site::main),
+    ("garrick", garrick::main),
 ];
 
 fn named(name: &OsStr) -> Option<Command> {

@@ -4,7 +4,7 @@ use crate::{
     cluster::ClusterError,
     output::Console,
     query::asking::Tell as _,
-    submit::{
+    reach::{
         manager::{Around, Way},
         search::Search,
     },

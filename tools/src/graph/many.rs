@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     options::{minibatch::EachOption, typed::Typed},
-    submit::minibatch::{each::Each, template::is_name},
+    step_lists::{each::Each, template::is_name},
 };
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::PathBuf};
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     options::{getopt::Occurrence, table::OptionDef},
-    submit::minibatch::{labels, list_line::ListLine},
+    step_lists::{labels, list_line::ListLine},
 };
 use garrick_model::{batch::StepDependencyKind, spec::ArraySpec};
 use std::{

@@ -2,12 +2,12 @@
 
 use super::GraphText;
 use crate::{
+    batch_script::{self, BatchScript, ScriptError},
     options::{
         getopt::{self, Occurrence},
         script_lines::{self, ScriptHead, ScriptLine, ScriptLineError},
         table::{Command, options_of},
     },
-    submit::batch_script::{self, BatchScript, ScriptError},
 };
 use std::path::Path;
 

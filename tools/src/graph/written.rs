@@ -9,7 +9,7 @@ use crate::{
         table::{Arg, Command, OptionDef, options_of},
         typed::Typed,
     },
-    submit::minibatch::{
+    step_lists::{
         each::Each,
         labels, list_line,
         template::{Names, Template},

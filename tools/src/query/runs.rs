@@ -4,7 +4,7 @@
 use crate::{
     cluster::{Answer, Cluster, ClusterError},
     output::Console,
-    submit::patience,
+    reach::patience,
 };
 use garrick_model::{
     env_vars,

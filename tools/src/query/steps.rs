@@ -5,7 +5,7 @@
 use crate::{
     cluster::{Answer, ClusterError},
     output::Console,
-    submit::{
+    reach::{
         manager::{Around, Way},
         search::Search,
     },

@@ -393,6 +393,18 @@ pub fn het_ids(job: &JobView) -> Option<String> {
     Some(format!("{leader}-{}", leader.0.saturating_add(job.spec.het_size - 1)))
 }
 
+/// `cpu=32,mem=2M,node=2,billing=32` of some nodes.
+pub fn of_nodes(nodes: &[&NodeView]) -> String {
+    let cpus = nodes.iter().map(|n| n.shape.cpus).sum();
+    let memory = nodes.iter().map(|n| n.shape.memory.0).sum();
+    tres(
+        cpus,
+        MemoryMib(memory),
+        Some(u32::try_from(nodes.len()).unwrap_or(u32::MAX)),
+        &GresTotals::of_entries_of(nodes.iter().map(|n| &n.shape.gres[..])),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

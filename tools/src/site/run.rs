@@ -1,20 +1,16 @@
 //! `garrick run`: submits a script, passes its output on, shows how its steps get on, and ends with its exit code. The
 //! cluster is started if none runs, and what was started is ended again.
 
-use super::{
-    SiteError,
-    conf::Shape,
-    down,
-    follow::Followed,
-    home::Home,
-    progress::{self, Steps, Ticker},
-    up,
-};
+use super::{SiteError, conf::Shape, down, follow::Followed, home::Home, up};
 use crate::{
     cluster::{Cluster, ClusterError, Daemon},
     output::{self, Console},
+    reach::{
+        progress::{self, Steps, Ticker},
+        signals::Signals,
+        wait_bar::WaitBar,
+    },
     render::words,
-    submit::{signals::Signals, wait_bar::WaitBar},
 };
 use garrick_model::{
     env_vars::SLURM_CONF,

@@ -3,14 +3,13 @@
 
 use super::{
     allocation::{Allocation, Progress, Speaker},
-    patience,
-    signals::Signals,
     startup,
 };
 use crate::{
     cluster::{Cluster, ClusterError, Daemon},
     options::typed::Typed,
     output::Console,
+    reach::{patience, signals::Signals},
 };
 use garrick_model::{
     ids::JobId,

@@ -1,7 +1,7 @@
 //! The command of `salloc`. At a terminal it gets a process group of its own, and that group gets the terminal, so that a
 //! shell has job control and Ctrl-C ends what runs in it and not the allocation. Otherwise it stays in `salloc`'s group.
 
-use super::terminal;
+use crate::reach::terminal;
 use nix::{
     sys::{
         signal::{SigSet, Signal, kill, killpg},
@@ -116,7 +116,7 @@ impl CommandProcess {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::submit::signals::Signals;
+    use crate::reach::signals::Signals;
 
     fn wait(process: &CommandProcess) -> Outcome {
         loop {

@@ -1,7 +1,7 @@
 //! Heterogeneous jobs as they are typed: components separated by ` : ` on the command line and by `#SBATCH hetjob` in the
 //! script. What describes the job rather than its resources need be said for the first component only.
 
-use super::startup::Startup;
+use super::startup::{self, Startup};
 use crate::{
     cluster::{Answer, Cluster, ClusterError},
     options::{
@@ -10,7 +10,7 @@ use crate::{
         typed::{OptionError, Typed},
     },
     output::Console,
-    submit::{patience, startup},
+    reach::patience,
 };
 use garrick_model::{
     ids::{JobId, RequestId},

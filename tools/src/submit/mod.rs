@@ -6,13 +6,10 @@
 //! | [`startup`] | what they have in common at the start: options, help, messages about them |
 //! | [`submitter`] | what of this process travels with a job or step |
 //! | [`het`] | heterogeneous jobs: components separated by ` : ` |
-//! | [`het_step`], [`parts`] | a step over several components: `srun`'s way with it; the parts as one step |
-//! | [`batch_script`] | finding and checking a batch script |
-//! | [`patience`] | asking again |
+//! | [`parts`] | a step over several components: the parts as one step |
 //! | [`allocation`], [`allocation_wait`] | an allocation while it is waited for: what it means; watching it |
 //! | [`job_variables`] | `SLURM_JOB_*` for the command of `salloc` |
 //! | [`command_process`] | the command of `salloc` |
-//! | [`manager`], [`search`] | the way to a job's step manager; looking for one that does not answer |
 //! | [`step_files`], [`labels`] | a step's streams: the files, `-l` |
 //! | [`minibatch`] | steps that `srun` hands over: one, an array, a list |
 //! | [`multi_prog`] | `--multi-prog` files |
@@ -20,30 +17,24 @@
 //! | [`light`] | a step that the light `srun` had begun |
 //! | [`way_back`] | back to a step manager that was lost |
 //! | [`task_report`] | what became of a step's tasks, in words |
-//! | [`wait_bar`] | how far a wait is, on a terminal |
-//! | [`signals`], [`terminal`] | signals as input; terminal modes |
+//! | [`no_step`] | what is said when there is no step |
 
 pub mod allocation;
 pub mod allocation_wait;
 pub mod attach;
-pub mod batch_script;
 pub mod command_process;
 pub mod conversation;
 pub mod het;
-pub mod het_step;
 pub mod job_variables;
 pub mod labels;
 pub mod launch;
 pub mod light;
-pub mod manager;
 pub mod minibatch;
 pub mod multi_prog;
+pub mod no_step;
 pub mod parts;
-pub mod patience;
 pub mod salloc;
 pub mod sbatch;
-pub mod search;
-pub mod signals;
 pub mod srun;
 pub mod startup;
 pub mod step_files;
@@ -51,8 +42,6 @@ pub mod step_loop;
 pub mod submitter;
 pub mod swait;
 pub mod task_report;
-pub mod terminal;
 #[cfg(test)]
 pub mod test_views;
-pub mod wait_bar;
 pub mod way_back;

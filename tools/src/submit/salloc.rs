@@ -6,8 +6,7 @@ use super::{
     command_process::{CommandProcess, Outcome},
     het,
     job_variables::{self, Surroundings},
-    manager, sbatch,
-    signals::{Origin, Signals},
+    sbatch,
     startup::{self, Startup},
     submitter,
 };
@@ -22,6 +21,10 @@ use crate::{
         typed::{OptionError, Typed},
     },
     output::{self, Console},
+    reach::{
+        manager,
+        signals::{Origin, Signals},
+    },
 };
 use garrick_model::{ids::JobId, refusal::Refusal, spec::JobKind, state::JobState, view::JobView};
 use nix::sys::signal::Signal;

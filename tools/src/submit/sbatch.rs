@@ -1,13 +1,13 @@
 //! `sbatch`: submits a batch script.
 
 use super::{
-    batch_script::{self, BatchScript},
-    het, patience,
+    het,
     startup::{self, Startup},
     submitter,
 };
 use crate::{
     accounts::{self, User},
+    batch_script::{self, BatchScript},
     cluster::{Answer, Cluster, ClusterError},
     graph::{self, GraphText, resume::Completed},
     options::{
@@ -18,6 +18,7 @@ use crate::{
         typed::{OptionError, Typed},
     },
     output::{self, Console},
+    reach::patience,
 };
 use garrick_model::{
     ids::JobId,

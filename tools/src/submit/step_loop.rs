@@ -4,15 +4,17 @@
 use super::{
     conversation::{Behaviour, Conversation, Effect},
     parts::{Heard, Parts},
-    search::{NoWay, Until},
-    signals::Signals,
     step_files::{Got, INPUT_CHUNK, InputFile, OutputFile, Wrote},
-    terminal::{self, RawMode},
     way_back::{self, WayBack},
 };
 use crate::{
     options::stream_plan::{Input, Sink, StreamPlan},
     output::{self, Console},
+    reach::{
+        search::{NoWay, Until},
+        signals::Signals,
+        terminal::{self, RawMode},
+    },
 };
 use garrick_frame::{DoorClient, DoorError, FrameError};
 use garrick_model::{

@@ -2,19 +2,21 @@
 //! told so, and asks once.
 
 use super::{
-    manager::{self, Around, Way},
-    patience,
-    search::{NoWay, Search, Until},
-    signals::Signals,
-    srun,
+    no_step::tell_refusal,
     startup::{self, Startup},
-    wait_bar::{Standing, WaitBar},
 };
 use crate::{
     cluster::{Cluster, ClusterError},
     options::{table::Command, typed::Typed},
     output::Console,
     query::{choices, records::views},
+    reach::{
+        manager::{self, Around, Way},
+        patience,
+        search::{NoWay, Search, Until},
+        signals::Signals,
+        wait_bar::{Standing, WaitBar},
+    },
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{
@@ -415,7 +417,7 @@ impl<'a> Wait<'a> {
             }
             StepMgrToCommand::Refused(refusal) => {
                 self.bar = None;
-                srun::tell_refusal(self.console, &refusal);
+                tell_refusal(self.console, &refusal);
                 Some(startup::exit_code(NOT_KNOWN))
             }
             _ => None,

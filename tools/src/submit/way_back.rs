@@ -1,10 +1,10 @@
 //! The way back to a step manager that was lost: one that was killed is there again within moments and knows its steps.
 
-use super::{
-    launch::Launch,
-    search::{NoWay, Search, Until},
+use super::launch::Launch;
+use crate::{
+    cluster::ClusterError,
+    reach::search::{NoWay, Search, Until},
 };
-use crate::cluster::ClusterError;
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::messages::step::CommandToStepMgr;
 

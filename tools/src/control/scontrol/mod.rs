@@ -17,6 +17,7 @@ pub(crate) mod reservations;
 pub mod show;
 mod topology;
 pub mod update;
+mod update_request;
 
 use crate::{
     options::{getopt, table::Arg},

@@ -6,12 +6,10 @@ use crate::{
     query::{
         asking::{self, AskError, Asked},
         choices,
+        job_rows::{Arrays, Choice, JobRow},
         records::views,
         runs, sinfo,
-        squeue::{
-            rows::{Arrays, Choice, JobRow},
-            task_list_limit,
-        },
+        squeue::task_list_limit,
         steps::{Alike, StepLine, all_of, is_of_job, of_own_job},
     },
     render::{clock::Clock, json, records},

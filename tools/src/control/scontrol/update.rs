@@ -1,9 +1,7 @@
 //! `scontrol update`: `Key=Value` words read into a change of a job, of nodes or of a partition. A key that is not known is
 //! refused with the key that was probably meant; nothing is changed then.
 
-mod request;
-
-use super::{Session, full_word, jobs, reservations, too_few};
+use super::{Session, full_word, jobs, reservations, too_few, update_request};
 use crate::{options::getopt, query::choices};
 use garrick_model::{
     date, hostlist,
@@ -59,7 +57,7 @@ pub(crate) enum UpdateError {
     Nothing,
 }
 
-fn wrong(key: &'static str, value: &str, why: impl std::fmt::Display) -> UpdateError {
+pub(super) fn wrong(key: &'static str, value: &str, why: impl std::fmt::Display) -> UpdateError {
     let why = why.to_string();
     let why = if why.is_empty() { why } else { format!(" ({why})") };
     UpdateError::Value { key, value: value.to_owned(), why }
@@ -222,7 +220,7 @@ fn unknown(pair: &Pair, known: &[&'static str]) -> UpdateError {
     UpdateError::UnknownKey { word: format!("{}={}", pair.key, pair.value), hint }
 }
 
-fn number<N: std::str::FromStr>(key: &'static str, value: &str) -> Result<N, UpdateError> {
+pub(super) fn number<N: std::str::FromStr>(key: &'static str, value: &str) -> Result<N, UpdateError> {
     value.parse().map_err(|_| wrong(key, value, ""))
 }
 
@@ -291,7 +289,7 @@ fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobCha
             }
             "requeue" => change.requeue = Some(number::<u8>("Requeue", value)? != 0),
             "timelimit" => time_limit(&mut change, pair)?,
-            _ => request::read(&mut change.request, (key, value), now, zone)?,
+            _ => update_request::read(&mut change.request, (key, value), now, zone)?,
         }
     }
     Ok(change)
@@ -332,7 +330,7 @@ fn names(key: &'static str, value: &str) -> Result<Vec<String>, UpdateError> {
     hostlist::expand(value).map_err(|e| wrong(key, value, e))
 }
 
-fn memory(key: &'static str, value: &str) -> Result<MemoryMib, UpdateError> {
+pub(super) fn memory(key: &'static str, value: &str) -> Result<MemoryMib, UpdateError> {
     value.parse().map_err(|e| wrong(key, value, e))
 }
 

@@ -4,7 +4,7 @@
 use crate::{
     cluster::{self, Answer, Cluster, ClusterError},
     output::Console,
-    submit::{
+    reach::{
         patience,
         search::{NoWay, Until},
         signals::Signals,

@@ -3,7 +3,7 @@
 use super::Row;
 use crate::{
     render::{clock::Clock, words},
-    submit::minibatch::shell_words::quoted,
+    step_lists::shell_words::quoted,
 };
 use garrick_model::{hostlist, time::short_duration};
 use std::fmt::Write as _;

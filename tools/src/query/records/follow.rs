@@ -13,16 +13,16 @@ use crate::{
     cluster::{Cluster, ClusterError},
     output::{self, Console},
     query::arguments::Arguments,
-    render::words::step_counts,
-    site::progress::Ticker,
-    submit::{
+    reach::{
         manager::{Around, Way},
         patience::{self, Next},
+        progress::Ticker,
         search::{NoWay, Search, Until},
         signals::Signals,
         terminal,
         wait_bar::{Pace, Standing, WaitBar},
     },
+    render::words::step_counts,
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{

@@ -179,15 +179,3 @@ pub fn names(group: &Group<'_>) -> Vec<String> {
 pub fn allocated_memory(group: &Group<'_>) -> u64 {
     group.nodes.iter().map(|n| node_state::usage(n).memory.0).sum()
 }
-
-/// `cpu=32,mem=2M,node=2,billing=32` of some nodes.
-pub fn tres(nodes: &[&NodeView]) -> String {
-    let cpus = nodes.iter().map(|n| n.shape.cpus).sum();
-    let memory = nodes.iter().map(|n| n.shape.memory.0).sum();
-    amounts::tres(
-        cpus,
-        garrick_model::resources::MemoryMib(memory),
-        Some(u32::try_from(nodes.len()).unwrap_or(u32::MAX)),
-        &amounts::GresTotals::of_entries_of(nodes.iter().map(|n| &n.shape.gres[..])),
-    )
-}

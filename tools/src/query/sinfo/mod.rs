@@ -8,6 +8,7 @@
 //! | `reservations` | `-T` |
 //! | [`cells`] | what a group shows in a field |
 
+mod as_json;
 pub mod cells;
 pub mod fields;
 pub mod groups;
@@ -77,7 +78,7 @@ fn once(request: &Request, console: &Console) -> i32 {
     let written = if request.json {
         let groups = groups::groups(&partitions, &nodes, request, &clock);
         let meta = json::Meta::new(&cluster);
-        output::stdout(|out| json::write(out, &json::sinfo(&groups, &nodes, &meta)))
+        output::stdout(|out| json::write(out, &as_json::sinfo(&groups, &nodes, &meta)))
     } else {
         output::stdout(|out| render(&partitions, &nodes, request, &clock, out))
     };

@@ -157,7 +157,7 @@ fn json_has_an_object_for_each_line() {
     let request = request(&["--json"]).unwrap();
     let clock = views::clock(0);
     let groups = groups::groups(&partitions, &nodes, &request, &clock);
-    let document = json::sinfo(&groups, &nodes, &json::Meta::new("peer"));
+    let document = super::as_json::sinfo(&groups, &nodes, &json::Meta::new("peer"));
     assert_eq!(document["sinfo"].as_array().unwrap().len(), 2);
     assert_eq!(document["sinfo"][0]["node"]["state"], serde_json::json!(["IDLE", "DRAIN"]));
     assert_eq!(document["sinfo"][0]["reason"]["description"], "bad fan");

@@ -1,8 +1,8 @@
 //! What a row of `squeue` shows in each field.
 
-use super::{fields::Field, rows::JobRow};
+use super::fields::Field;
 use crate::{
-    query::steps::StepLine,
+    query::{job_rows::JobRow, steps::StepLine},
     render::{
         amounts::{self, Amounts as _},
         clock::Clock,

@@ -10,21 +10,22 @@
 pub mod cells;
 pub mod fields;
 pub mod options;
-pub mod rows;
+pub mod sort;
 #[cfg(test)]
 mod transcript_test;
 
-use super::{
-    arguments::{self, Outcome},
-    asking::{AskError, Asked, Contact, Tell as _, resolve_nodes},
-    choices,
-    records::views::complete,
-    runs,
-    steps::{Alike, StepLine, all_of, of_own_job},
-};
 use crate::{
     cluster::user_id,
     output::{self, Console},
+    query::{
+        arguments::{self, Outcome},
+        asking::{AskError, Asked, Contact, Tell as _, resolve_nodes},
+        choices,
+        job_rows::{Arrays, JobRow, has_ended_steps, node_names},
+        records::views::complete,
+        runs,
+        steps::{Alike, StepLine, all_of, of_own_job},
+    },
     render::{
         clock::Clock,
         columns::{Column, Width},
@@ -43,7 +44,6 @@ use garrick_model::{
     view::{JobView, StepView},
 };
 use options::{Request, Subject};
-use rows::{Arrays, JobRow};
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -105,7 +105,7 @@ fn known_nodes(names: &mut Vec<String>, console: &Console) -> Asked<Option<Strin
         other => return Err(cluster.unexpected(&other)),
     };
     let here = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
-    Ok(rows::node_names(names, &nodes, here.split('.').next().unwrap_or_default()).err())
+    Ok(node_names(names, &nodes, here.split('.').next().unwrap_or_default()).err())
 }
 
 /// `-j 5` and `-s 5.0`. There are no operands, so that any word behind them is meant for them.
@@ -248,7 +248,7 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         }
         _ => None,
     };
-    let ended = rows::has_ended_steps(&request.choice.such.states);
+    let ended = has_ended_steps(&request.choice.such.states);
     let mut steps = match cluster.ask(&CommandRequest::ListSteps { job: only, ended })? {
         CommandReply::Steps { steps, missing, left_out } => {
             for manager in missing {
@@ -298,7 +298,7 @@ pub fn job_rows(jobs: &[Arc<JobView>], request: &Request, more: &More, clock: &C
         rows = rows.into_iter().flat_map(JobRow::in_each_partition).collect();
     }
     rows.retain(|row| request.choice.takes(row));
-    rows::sort(&mut rows, &request.sort, more.tiers.as_ref(), |row, field| cells::job(row, field, &setting));
+    sort::sort(&mut rows, &request.sort, more.tiers.as_ref(), |row, field| cells::job(row, field, &setting));
     rows
 }
 
@@ -359,7 +359,7 @@ fn chosen_steps<'a>(
         .collect();
     chosen.sort_by_cached_key(StepLine::first);
     chosen.sort_by(|a, b| {
-        rows::compare(&request.sort, |field| match field {
+        sort::compare(&request.sort, |field| match field {
             Field::Id => a.first().cmp(&b.first()),
             Field::TimeUsed => b.view.start_time.cmp(&a.view.start_time),
             Field::Partition => a.view.partition.cmp(&b.view.partition),

@@ -2,13 +2,14 @@
 
 use super::{
     fields::{self, Entry},
-    rows::{Arrays, Choice, SortKey},
+    sort::SortKey,
 };
 use crate::{
     options::table::Arg,
     query::{
         arguments::{Arguments, Table, option},
         choices,
+        job_rows::{Arrays, Choice},
     },
     render::{
         columns::{Layout, LayoutError},

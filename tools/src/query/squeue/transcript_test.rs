@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::{More, attach_ids, options, render_jobs, render_steps, rows};
-use crate::{query::arguments, render::test_views as views};
+use super::{More, attach_ids, options, render_jobs, render_steps};
+use crate::{
+    query::{arguments, job_rows},
+    render::test_views as views,
+};
 use garrick_model::{
     ids::{JobId, StepNum},
     spec::{ArraySpec, Dependencies, JobSpec},
@@ -73,7 +76,7 @@ fn nodes_are_named_by_their_hosts_too() {
     let nodes = vec![Arc::new(views::node(1)), Arc::new(views::node(2))];
     let read = |name: &str| {
         let mut names = vec![name.to_owned()];
-        rows::node_names(&mut names, &nodes, "here").map(|()| names)
+        job_rows::node_names(&mut names, &nodes, "here").map(|()| names)
     };
     let first = &nodes[0].name;
     assert_eq!(read(first), Ok(vec![first.clone()]));

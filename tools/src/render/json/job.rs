@@ -2,7 +2,7 @@
 
 use super::{Meta, document, exit, minutes, number, optional, skeleton, time};
 use crate::{
-    query::squeue::rows::JobRow,
+    query::job_rows::JobRow,
     render::{
         amounts::{self, Amounts as _},
         clock::Clock,

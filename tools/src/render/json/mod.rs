@@ -5,9 +5,8 @@
 mod job;
 mod license;
 mod node;
-mod partition;
+pub mod partition;
 mod reservation;
-mod sinfo;
 mod step;
 
 pub use job::jobs;
@@ -15,7 +14,6 @@ pub use license::licenses;
 pub use node::nodes;
 pub use partition::partitions;
 pub use reservation::reservations;
-pub use sinfo::sinfo;
 pub use step::steps;
 
 use crate::output::SLURM_VERSION;
@@ -30,7 +28,7 @@ use std::io::{self, Write};
 /// Who made the document.
 #[derive(Clone, Debug)]
 pub struct Meta {
-    cluster: String,
+    pub(crate) cluster: String,
     command: Vec<String>,
     user: String,
 }
@@ -60,7 +58,7 @@ impl Meta {
 }
 
 /// A whole document: a list under its name, and what Slurm puts beside it.
-fn document(name: &str, list: Vec<Value>, last_update: Option<Timestamp>, meta: &Meta) -> Value {
+pub fn document(name: &str, list: Vec<Value>, last_update: Option<Timestamp>, meta: &Meta) -> Value {
     let mut document = Map::new();
     document.insert(name.to_owned(), Value::Array(list));
     if let Some(at) = last_update {
@@ -84,17 +82,17 @@ fn skeleton(text: &str) -> Value {
 }
 
 /// A number that is there.
-fn number(n: impl Into<u64>) -> Value {
+pub fn number(n: impl Into<u64>) -> Value {
     json!({"set": true, "infinite": false, "number": n.into()})
 }
 
 /// A number that may not be there.
-fn optional(n: Option<u64>) -> Value {
+pub fn optional(n: Option<u64>) -> Value {
     n.map_or_else(|| json!({"set": false, "infinite": false, "number": 0}), number)
 }
 
 /// Seconds since the epoch; a time that is not known is 0, as Slurm has it.
-fn time(at: Option<Timestamp>) -> Value {
+pub fn time(at: Option<Timestamp>) -> Value {
     number(at.map_or(0, |t| u64::try_from(t.secs()).unwrap_or(0)))
 }
 
@@ -126,7 +124,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{
-        query::squeue::rows::{Arrays, JobRow},
+        query::job_rows::{Arrays, JobRow},
         render::test_views as views,
     };
     use std::sync::Arc;

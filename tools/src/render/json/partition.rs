@@ -1,10 +1,7 @@
 //! `scontrol show partition --json`.
 
 use super::{Meta, document, minutes, number, optional, skeleton};
-use crate::{
-    query::sinfo::cells,
-    render::{amounts, clock::Clock},
-};
+use crate::render::{amounts, clock::Clock};
 use garrick_model::{
     config::{MemoryPer, OverSubscribe, OverTime},
     hostlist,
@@ -43,7 +40,7 @@ pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> 
     });
     p["alternate"] = json!(config.alternate.as_deref().unwrap_or(""));
     p["tres"]["billing_weights"] = json!(config.billing_weights.as_deref().unwrap_or(""));
-    p["tres"]["configured"] = json!(cells::tres(&members));
+    p["tres"]["configured"] = json!(amounts::of_nodes(&members));
     p["cluster"] = json!(meta.cluster);
     p["cpus"]["total"] = json!(members.iter().map(|n| n.shape.cpus).sum::<u32>());
     memory(&mut p["defaults"], config.def_memory);

@@ -1,7 +1,7 @@
 //! `scontrol show partition`.
 
 use super::{Record, yes_no};
-use crate::{query::sinfo::cells, render::amounts};
+use crate::render::amounts;
 use garrick_model::{
     config::{MemoryPer, OverTime},
     time::TimeLimit,
@@ -77,7 +77,7 @@ pub fn record(view: &PartitionView, nodes: &[Arc<NodeView>]) -> Record {
     let defaults = p.job_defaults.join(",");
     r.line(format!("JobDefaults={}", super::or_null(Some(&defaults))));
     r.line(format!("{} {}", memory("Def", p.def_memory), memory("Max", p.max_memory)));
-    r.line(format!("TRES={}", cells::tres(&members)));
+    r.line(format!("TRES={}", amounts::of_nodes(&members)));
     r.line_if("TRESBillingWeights", p.billing_weights.as_deref());
     r
 }

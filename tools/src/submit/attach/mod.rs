@@ -9,11 +9,6 @@
 pub mod follow;
 pub mod watched;
 
-use super::{
-    manager::{Around, Way},
-    search::{NoWay, Search, Until},
-    startup,
-};
 use crate::{
     cluster::{Answer, Cluster, ClusterError},
     options::table::Arg,
@@ -22,6 +17,11 @@ use crate::{
         arguments::{self, Arguments, Outcome, Table, option},
         runs,
     },
+    reach::{
+        manager::{Around, Way},
+        search::{NoWay, Search, Until},
+    },
+    submit::startup,
 };
 use follow::Followed;
 use garrick_frame::{DoorClient, DoorError, FrameError};

@@ -15,7 +15,8 @@ use crate::{
         self, FAILED,
         asking::{self, Over, Part},
     },
-    submit::{manager::Way, srun, startup},
+    reach::manager::Way,
+    submit::{no_step::no_step, startup},
 };
 use garrick_model::{
     batch::{BatchMembers, CommandList, StepBatch},
@@ -293,7 +294,7 @@ pub fn run(typed: &Typed, which: Again, named: &str, way: Way, console: &Console
 }
 
 fn hand_over(typed: &Typed, batches: Vec<StepBatch>, way: Way, job: JobId, console: &Console) -> Result<i32, i32> {
-    let mut handover = Handover::begin(way, console, None).map_err(|no_way| srun::no_step(console, job, no_way))?;
+    let mut handover = Handover::begin(way, console, None).map_err(|no_way| no_step(console, job, no_way))?;
     let (mut all, mut code) = (Given::default(), 0);
     for batch in batches {
         let error = match handover.hand_over(batch) {

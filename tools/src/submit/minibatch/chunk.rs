@@ -1,8 +1,7 @@
 //! Commands that go to the step manager in one request, and which line each came from. Lines with the same options share
 //! what is asked for them.
 
-use super::list_line::ListLine;
-use crate::options::step_spec::base_name;
+use crate::{options::step_spec::base_name, step_lists::list_line::ListLine};
 use garrick_model::{
     batch::{BatchMembers, CommandList, StepBatch},
     spec::{ArraySpec, EnvEntry, StepSpec},
@@ -157,7 +156,7 @@ mod tests {
     use super::*;
     use crate::{
         options::table::{Command, options_of},
-        submit::minibatch::list_line,
+        step_lists::list_line,
     };
     use serde_bytes::ByteBuf;
     use std::convert::Infallible;

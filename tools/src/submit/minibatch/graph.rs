@@ -5,7 +5,8 @@ use crate::{
     graph::{GraphText, check::Graph, plan::Plan, resume::Completed},
     options::{job_spec::Submitter, typed::Typed},
     output::Console,
-    submit::{manager::Way, startup, swait},
+    reach::manager::Way,
+    submit::{startup, swait},
 };
 use garrick_model::{spec::ArraySpec, step_selector::WhichSteps};
 use std::{ffi::OsStr, path::Path, sync::Arc};

@@ -4,13 +4,13 @@
 use crate::{
     cluster::ClusterError,
     output::Console,
-    submit::{
+    reach::{
         manager::Way,
         patience,
         search::{NoWay, Search, Until},
         signals::Signals,
-        way_back,
     },
+    submit::way_back,
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{

@@ -6,13 +6,8 @@ use super::{
     accepted::{declined_lines, steps_left, submitted, told},
     asked,
     chunk::Chunk,
-    each::Each,
     given::Given,
     handover::{Handed, Handover},
-    json_line,
-    labels::{self, LabelError, Labels, Resolved},
-    lines::{Line, Lines},
-    list_line::{self, LineError, ListLine},
 };
 use crate::{
     graph::plan::Plan,
@@ -26,7 +21,15 @@ use crate::{
         typed::{OptionError, Typed},
     },
     output::{self, Console},
-    submit::{manager::Way, search::NoWay, signals::Signals, srun, startup},
+    reach::{manager::Way, search::NoWay, signals::Signals},
+    step_lists::{
+        each::Each,
+        json_line,
+        labels::{self, LabelError, Labels, Resolved},
+        lines::{Line, Lines},
+        list_line::{self, LineError, ListLine},
+    },
+    submit::{no_step::no_step, startup},
 };
 use garrick_model::{
     batch::FailLimit,
@@ -166,7 +169,7 @@ pub fn hand_over(request: ListRequest<'_>) -> Result<Done, i32> {
     };
     let mut handover = Handover::begin(way, console, Some(&signals)).map_err(|no_way| match no_way {
         NoWay::Interrupted(signal) => 128 + signal,
-        no_way => srun::no_step(console, job, no_way),
+        no_way => no_step(console, job, no_way),
     })?;
     asked::without_layout_of_the_job(&mut typed);
     let mut submitter = submitter;

@@ -14,7 +14,8 @@ use crate::{
         typed::Typed,
     },
     output::{self, Console},
-    submit::{manager::Way, srun, startup},
+    reach::manager::Way,
+    submit::{no_step::no_step, startup},
 };
 use garrick_model::{
     batch::{BatchMembers, StepBatch},
@@ -35,7 +36,7 @@ pub fn run(typed: &Typed, submitter: Submitter, work: StepWork, way: Way, consol
     warnings.iter().for_each(|line| console.warning(line));
     let spec = StepSpec { fail_limit: asked::fail_limit(&typed), ..spec };
     let members = typed.array.clone().map_or(BatchMembers::Each, BatchMembers::Array);
-    let mut handover = Handover::begin(way, console, None).map_err(|no_way| srun::no_step(console, job, no_way))?;
+    let mut handover = Handover::begin(way, console, None).map_err(|no_way| no_step(console, job, no_way))?;
     let error = match handover.hand_over(StepBatch { specs: vec![spec], members }) {
         Handed::Answered { given, declined } => match declined.into_iter().next() {
             Some((_, refusal)) => ClusterError::Refused(refusal),

@@ -1,28 +1,10 @@
 //! `srun`: runs a step in an allocation, or makes an allocation for one step.
 
-use super::{
-    allocation, allocation_wait,
-    batch_script::{self, BatchScript},
-    conversation::Behaviour,
-    het, het_step,
-    launch::Launch,
-    light::{self, Begun},
-    manager::{self, Way},
-    minibatch::{
-        again, combinations, graph,
-        list::{self, ListRequest},
-        one,
-    },
-    multi_prog, sbatch,
-    search::{NoWay, Search, Until},
-    signals::{STEERING, Signals},
-    startup::{self, Startup},
-    step_loop::{Managers, PatternNames, StepLoop},
-    submitter, terminal,
-    way_back::{self, WayBack},
-};
+mod het_step;
+
 use crate::{
-    cluster::{ANSWER_TIMEOUT, Cluster, ClusterError, refusal_details},
+    batch_script::{self, BatchScript},
+    cluster::{ANSWER_TIMEOUT, Cluster, ClusterError},
     options::{
         export::For,
         job_spec::{self, Checked, Submitter, Work},
@@ -35,6 +17,31 @@ use crate::{
     },
     output::Console,
     query::runs,
+    reach::{
+        manager::Way,
+        search::{Search, Until},
+        signals::{STEERING, Signals},
+        terminal,
+    },
+    submit::{
+        allocation, allocation_wait,
+        conversation::Behaviour,
+        het,
+        launch::Launch,
+        light::{self, Begun},
+        minibatch::{
+            again, combinations, graph,
+            list::{self, ListRequest},
+            one,
+        },
+        multi_prog,
+        no_step::no_step,
+        sbatch,
+        startup::{self, Startup},
+        step_loop::{Managers, PatternNames, StepLoop},
+        submitter,
+        way_back::{self, WayBack},
+    },
 };
 use garrick_frame::DoorClient;
 use garrick_model::{
@@ -412,22 +419,6 @@ fn stay(typed: &Typed, console: &Console, asked: AskedFor<'_>, plan: &StreamPlan
     if begun { all.hearing_first(ANSWER_TIMEOUT).run() } else { all.run() }
 }
 
-/// Says that a step's manager was not reached. Returns the exit code.
-pub(super) fn no_step(console: &Console, job: JobId, no_way: NoWay) -> i32 {
-    match no_way {
-        NoWay::Interrupted(signal) => {
-            console.info(format_args!("Cancelled pending job step with signal {signal}"));
-        }
-        NoWay::TimeUp => {
-            let why = "its step manager did not answer in time (--immediate)";
-            console.error(format_args!("Unable to create step for job {job}: {why}"));
-        }
-        NoWay::Over(end) => console.error(format_args!("Unable to create step for job {job}: {end}")),
-        NoWay::Failed(error) => manager::tell(console, job, &error),
-    }
-    startup::exit_code(1)
-}
-
 /// What patterns of `srun`'s own files may name.
 pub(super) fn pattern_names(plan: &StreamPlan, step_name: &str) -> PatternNames {
     // Looking a user up reads files; most steps name none.
@@ -460,12 +451,6 @@ pub(super) fn behaviour(typed: &Typed, job: JobId, plan: &StreamPlan) -> Behavio
 fn array_task() -> Option<ArrayTask> {
     let number = |name: &str| env::var(name).ok()?.parse().ok();
     Some(ArrayTask { array_job: JobId(number("SLURM_ARRAY_JOB_ID")?), index: number("SLURM_ARRAY_TASK_ID")? })
-}
-
-/// Says why a step manager declined, for commands without a step of their own.
-pub fn tell_refusal(console: &Console, refusal: &Refusal) {
-    refusal_details(refusal).iter().for_each(|line| console.error(line));
-    console.error(refusal);
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! What `garrick run` says about a job on standard error: on a terminal one line that is drawn again and again, with bars
-//! ([`crate::submit::wait_bar`]), else a line now and then. Counts of steps come from the job's step manager.
+//! ([`crate::reach::wait_bar`]), else a line now and then. Counts of steps come from the job's step manager.
 
+use super::wait_bar::Standing;
 use crate::{
     cluster::{self, Cluster},
     render::words,
-    submit::wait_bar::Standing,
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{

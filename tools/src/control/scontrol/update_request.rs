@@ -1,6 +1,6 @@
 //! What `scontrol update JobId=...` changes of a job's request beside nodes, tasks and the like.
 
-use super::{UpdateError, memory, number, wrong};
+use super::update::{UpdateError, memory, number, wrong};
 use garrick_model::{
     date,
     messages::request_change::RequestChange,

@@ -2,19 +2,6 @@
 //! own where there is none around. What is about the command as a whole (its streams, `-l`, `-K`, `-W`, ...) is said for the
 //! first component.
 
-use super::{
-    allocation_wait, het,
-    job_variables::{self, Surroundings},
-    manager::Way,
-    parts::{Parts, common_number},
-    sbatch,
-    search::{Search, Until},
-    signals::Signals,
-    srun,
-    startup::{self, Startup},
-    step_loop::{Managers, StepLoop},
-    submitter,
-};
 use crate::{
     cluster::{Answer, Cluster, ClusterError},
     options::{
@@ -26,6 +13,21 @@ use crate::{
         typed::{OptionError, Typed},
     },
     output::Console,
+    reach::{
+        manager::Way,
+        search::{Search, Until},
+        signals::Signals,
+    },
+    submit::{
+        allocation_wait, het,
+        job_variables::{self, Surroundings},
+        no_step::no_step,
+        parts::{Parts, common_number},
+        sbatch, srun,
+        startup::{self, Startup},
+        step_loop::{Managers, StepLoop},
+        submitter,
+    },
 };
 use garrick_frame::DoorClient;
 use garrick_model::{
@@ -191,7 +193,7 @@ fn step(
     let mut doors = Vec::new();
     for job in &jobs {
         let found = Search::new(way_to(*job), console).begin(Until { signals: Some(signals), deadline: None });
-        doors.push(found.map_err(|no_way| srun::no_step(console, *job, no_way))?);
+        doors.push(found.map_err(|no_way| no_step(console, *job, no_way))?);
     }
     agree_on_number(&mut doors, &jobs).map_err(|(job, error)| {
         error.details().iter().for_each(|line| console.error(line));

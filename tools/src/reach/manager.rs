@@ -2,10 +2,10 @@
 //! neither the controller nor `slurm.conf`. Otherwise the controller says where it is: a door on this host, or a node
 //! that a daemon of this host relays to.
 
+use super::patience::{self, Word};
 use crate::{
     cluster::{ANSWER_TIMEOUT, Answer, Cluster, ClusterError, greeting, is_here},
     output::Console,
-    submit::patience::{self, Word},
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{

@@ -1,9 +1,10 @@
 //! `sinfo --json`: the groups that the columns would show, one object each.
 
-use super::{Meta, document, number, optional, partition::partition, time};
-use crate::{
-    query::sinfo::{cells, groups::Group},
-    render::{amounts, node_state},
+use super::{cells, groups::Group};
+use crate::render::{
+    amounts,
+    json::{Meta, document, number, optional, partition::partition, time},
+    node_state,
 };
 use garrick_model::{
     node_shape::entries_text,

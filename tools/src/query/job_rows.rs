@@ -1,21 +1,17 @@
 //! From job views to rows: job arrays folded into one row per record or expanded (`-r`), jobs chosen by `-j`, `-u`,
 //! `-p`, `-t` and the like, and the order in which they are shown.
 
-use super::fields::Field;
-use crate::{
-    query::steps::{cut, is_of_job},
-    render::words,
-};
+use super::steps::{cut, is_of_job};
+use crate::render::words;
 use garrick_model::{
     ids::JobId,
     job_query::{JobQuery, JobStates},
     messages::command::JobSelector,
     spec::ArraySpec,
     state::JobState,
-    time::Timestamp,
     view::{JobView, NodeView, StepView},
 };
-use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// Which part of its job a row shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +84,7 @@ impl JobRow {
         self.job.array_task.map_or(self.job.id, |t| t.array_job)
     }
 
-    fn first_index(&self) -> Option<u32> {
+    pub(super) fn first_index(&self) -> Option<u32> {
         match &self.part {
             Part::Whole => self.job.array_task.map(|t| t.index),
             Part::Waiting(spec) => spec.indices().next(),
@@ -176,15 +172,6 @@ impl Choice {
     }
 }
 
-/// One key of `-S`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SortKey {
-    /// By what.
-    pub field: Field,
-    /// `-`: largest first.
-    pub descending: bool,
-}
-
 /// Makes of what `-w` names the nodes' names. `Err`: the first that is none.
 pub fn node_names(names: &mut Vec<String>, nodes: &[Arc<NodeView>], here: &str) -> Result<(), String> {
     let mut found = Vec::with_capacity(names.len());
@@ -202,61 +189,4 @@ pub fn node_names(names: &mut Vec<String>, nodes: &[Arc<NodeView>], here: &str) 
     }
     *names = found;
     Ok(())
-}
-
-/// Sorts rows by several keys; equal rows stay in their order. With the tiers of partitions, priority is theirs before the
-/// jobs'.
-pub fn sort(
-    rows: &mut [JobRow],
-    keys: &[SortKey],
-    tiers: Option<&BTreeMap<String, u16>>,
-    text: impl Fn(&JobRow, Field) -> String,
-) {
-    let tier = |row: &JobRow| {
-        let partition = row.partition.as_ref().or(row.job.partitions.first());
-        tiers.zip(partition).and_then(|(tiers, partition)| tiers.get(partition))
-    };
-    rows.sort_by(|a, b| {
-        compare(keys, |key| match key {
-            Field::Priority | Field::PriorityFloat => tier(a).cmp(&tier(b)).then_with(|| by_job(a, b, key, &text)),
-            _ => by_job(a, b, key, &text),
-        })
-    });
-}
-
-/// First difference over all keys.
-pub fn compare(keys: &[SortKey], mut by: impl FnMut(Field) -> Ordering) -> Ordering {
-    keys.iter()
-        .map(|key| {
-            let order = by(key.field);
-            if key.descending { order.reverse() } else { order }
-        })
-        .find(|order| order.is_ne())
-        .unwrap_or(Ordering::Equal)
-}
-
-fn by_job(a: &JobRow, b: &JobRow, field: Field, text: impl Fn(&JobRow, Field) -> String) -> Ordering {
-    let (x, y) = (&a.job, &b.job);
-    let time = |t: Option<Timestamp>| t.unwrap_or_default();
-    match field {
-        Field::Id | Field::ArrayJobId => (a.array_job(), a.first_index()).cmp(&(b.array_job(), b.first_index())),
-        Field::RawId => x.id.cmp(&y.id),
-        Field::Priority | Field::PriorityFloat => x.priority.cmp(&y.priority),
-        Field::NodeCount => x.min_nodes.cmp(&y.min_nodes),
-        Field::Cpus => x.cpus.cmp(&y.cpus),
-        Field::Tasks => x.tasks.cmp(&y.tasks),
-        Field::Nice => x.spec.nice.cmp(&y.spec.nice),
-        Field::Uid => x.uid.cmp(&y.uid),
-        Field::Gid => x.gid.cmp(&y.gid),
-        Field::StartTime => time(x.start_time).cmp(&time(y.start_time)),
-        Field::EndTime | Field::TimeLeft => time(x.end_time).cmp(&time(y.end_time)),
-        Field::SubmitTime => x.submit_time.cmp(&y.submit_time),
-        Field::TimeUsed => time(y.start_time).cmp(&time(x.start_time)),
-        Field::TimeLimit => limit_order(x).cmp(&limit_order(y)),
-        other => text(a, other).cmp(&text(b, other)),
-    }
-}
-
-fn limit_order(job: &JobView) -> u64 {
-    job.time_limit.duration().map_or(u64::MAX, |d| d.as_secs())
 }

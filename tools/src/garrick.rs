@@ -1,0 +1,106 @@
+//! `garrick`: the commands of a cluster, a site and its users that Slurm does not have.
+
+use crate::{
+    graph, journal,
+    options::getopt,
+    output::{self, Console},
+    query::{cat, records},
+    sim,
+    site::{SiteError, certs, check, down, init, install, run, status, token, topology, up, why},
+};
+use std::ffi::OsString;
+
+const HELP: &str = "\
+Usage: garrick COMMAND [OPTIONS]
+
+The cluster of this machine (its files are under GARRICK_HOME):
+  up [--nodes N] [--cpus C] [--memory M]   start it: one process, or a controller and N nodes
+  down                                     end it and every job in it
+  status [--json]                          its processes
+  run [--keep] [SBATCH OPTIONS] SCRIPT [ARGUMENTS]
+                                           submit a script, follow its output, exit with its exit code;
+                                           starts the cluster if none runs, and ends what it started
+
+Jobs that wait:
+  why JOB[.STEP]...                        what stands first in their way, what would move that, and when;
+                                           why a step ended as it did
+
+Steps, also of jobs that are over:
+  steps JOB[.STEP]... [--failed] [--summary] [--json] [--joblog FILE]
+                                           every step: how it ended, where, how long it took, where its output is
+
+  graph FILE [--svg FILE] [--json]         check and draw a graph of steps, for sbatch --graph and srun --graph
+
+Output of steps:
+  cat FILE... [--step LIST] [--stderr] [--list] [--follow]
+                                           print what steps wrote to an output pack
+
+A site:
+  init [DIR|--home]                        write a configuration and make the cluster's keys
+  check FILE                               every problem of a slurm.conf, with line, cause and suggestion
+  install --prefix DIR                     lay out bin/ and sbin/ with every name
+  token [--lifetime MINUTES] [--node NAME] a one-time token for a node to join with (slurmd --token-file FILE)
+  certs list|revoke NODES|renew [NODES]    who has a certificate of the cluster, and until when; cut nodes off
+  journal show|verify|export FILE          read the journal of a controller or of a job's step manager
+  sim --trace FILE [--conf FILE] [--policy LIST]
+                                           replay a workload: what would the scheduler have done with it?
+  topology [FILE] [--job OPTIONS]... [--picture FILE]
+                                           where jobs would go on the empty cluster of a slurm.conf
+
+Any other command by its name: sbatch srun salloc sattach squeue sinfo scancel scontrol stail swait
+";
+
+const COMMANDS: [&str; 16] = [
+    "up", "down", "status", "run", "cat", "init", "check", "install", "token", "certs", "journal", "sim", "topology",
+    "why", "steps", "graph",
+];
+
+/// Runs `garrick`. Returns its exit code.
+pub fn main(args: Vec<OsString>) -> i32 {
+    let console = Console::new("garrick");
+    let mut args = args.into_iter();
+    let Some(first) = args.next() else {
+        output::stderr(HELP.as_bytes());
+        return 1;
+    };
+    let rest: Vec<OsString> = args.collect();
+    let outcome = match first.to_str() {
+        Some("up") => up::main(&rest, &console),
+        Some("down") => down::main(&rest, &console),
+        Some("status") => status::main(&rest, &console),
+        Some("run") => run::main(&rest, &console),
+        Some("init") => init::main(&rest, &console),
+        Some("cat") => return cat::main(&rest, &Console::new("garrick cat")),
+        Some("graph") => return graph::command::main(&rest, &Console::new("garrick graph")),
+        Some("steps") => return records::main(&rest, &Console::new("garrick steps")),
+        Some("journal") => return journal::main(&rest, &Console::new("garrick journal")),
+        Some("sim") => return sim::main(&rest, &Console::new("garrick sim")),
+        Some("check") => check::main(&rest, &console),
+        Some("install") => install::main(&rest, &console),
+        Some("certs") => certs::main(&rest, &console),
+        Some("token") => token::main(&rest, &console),
+        Some("topology") => topology::main(&rest, &console),
+        Some("why") => why::main(&rest, &console),
+        Some("help" | "--help" | "-h" | "--usage") => {
+            return output::finish(&console, output::stdout(|out| out.write_all(HELP.as_bytes())), 0);
+        }
+        Some("version" | "--version" | "-V") => return output::finish(&console, output::print_version(), 0),
+        other => {
+            let typed = other.unwrap_or("that");
+            let hint = getopt::nearest(typed, COMMANDS.into_iter())
+                .map(|c| format!(", did you mean '{c}'?"))
+                .unwrap_or_default();
+            Err(SiteError::Usage(format!("unknown command '{typed}'{hint}")))
+        }
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            error.to_string().lines().for_each(|line| console.error(line));
+            if let SiteError::Usage(_) = error {
+                output::stderr(b"Try \"garrick --help\" for more information\n");
+            }
+            1
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Lists of steps as users write them: for `srun --from-file` and `--each`, and in graphs.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`lines`], [`list_line`], [`shell_words`] | the file by lines; a line's options and command; words as a shell makes them |
+//! | [`json_line`] | the same of a line that is a JSON object |
+//! | [`labels`] | lines that wait for others before them |
+//! | [`each`] | a step for every combination of values |
+//! | [`parameters`], [`values`], [`template`] | which combinations there are; one parameter's values; places for them in a command |
+
+pub mod each;
+pub mod json_line;
+pub mod labels;
+pub mod lines;
+pub mod list_line;
+pub mod parameters;
+pub mod shell_words;
+pub mod template;
+pub mod values;
