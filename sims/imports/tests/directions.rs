@@ -1,14 +1,10 @@
 //! Folders of this workspace import from one another in one direction.
 
-use garrick_imports::{Edges, circle, imports};
+use garrick_imports::{circle, imports};
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
-
-/// Circles that were there before this was looked at: `crate: folder -> folder`, an import that is to go.
-const KNOWN: &str = include_str!("known.txt");
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -25,16 +21,6 @@ fn roots() -> Vec<(String, PathBuf)> {
     files.filter(|(_, file)| file.is_file()).collect()
 }
 
-fn known_of(member: &str) -> BTreeSet<(String, String)> {
-    let lines = KNOWN.lines().filter_map(|line| line.split_once(": "));
-    let own = lines.filter(|(of, _)| *of == member);
-    own.filter_map(|(_, edge)| edge.split_once(" -> ")).map(|(from, to)| (from.to_owned(), to.to_owned())).collect()
-}
-
-fn without(edges: &Edges, known: &BTreeSet<(String, String)>) -> Edges {
-    edges.iter().filter(|(edge, _)| !known.contains(edge)).map(|(edge, place)| (edge.clone(), place.clone())).collect()
-}
-
 #[test]
 fn folders_import_from_one_another_in_one_direction() {
     let roots = roots();
@@ -43,7 +29,7 @@ fn folders_import_from_one_another_in_one_direction() {
     for (member, root) in roots {
         let imports = imports(&root).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
         let edges = imports.between_folders();
-        if let Some(way) = circle(&without(&edges, &known_of(&member)), &imports.real) {
+        if let Some(way) = circle(&edges, &imports.real) {
             let steps = way.windows(2).map(|pair| {
                 let edge = (pair[0].clone(), pair[1].clone());
                 format!("    {member}: {} -> {}    at {}", edge.0, edge.1, edges[&edge])
@@ -55,44 +41,8 @@ fn folders_import_from_one_another_in_one_direction() {
         wrong.is_empty(),
         "these folders import from one another in a circle:\n{}\n\
          Move the type or function that the lower folder needs down to it (a `pub use` changes nothing), or hand it in as \
-         an argument or behind a trait of the lower folder's own. What is in sims/imports/tests/known.txt was there \
-         before; nothing is added to it.",
+         an argument or behind a trait of the lower folder's own.",
         wrong.join("\n")
-    );
-}
-
-#[test]
-fn circles_that_are_gone_are_not_known_any_more() {
-    let mut gone = Vec::new();
-    let roots = roots();
-    let members: BTreeSet<&str> = roots.iter().map(|(member, _)| member.as_str()).collect();
-    for line in KNOWN.lines() {
-        let member = line.split_once(": ").filter(|(_, edge)| edge.contains(" -> ")).map(|(member, _)| member);
-        assert!(member.is_some_and(|member| members.contains(member)), "known.txt: of no crate, or mistyped: {line}");
-    }
-    for member in roots.iter().map(|(member, _)| member.clone()).collect::<BTreeSet<_>>() {
-        let known = known_of(&member);
-        let all = roots.iter().filter(|(of, _)| *of == member).map(|(_, root)| imports(root).expect("it can be read"));
-        let all: Vec<_> = all.collect();
-        // One after the other, so that of two on one circle one stays.
-        let mut rest = known.clone();
-        for edge in &known {
-            rest.remove(edge);
-            let needed = all.iter().any(|imports| {
-                let edges = imports.between_folders();
-                edges.contains_key(edge) && circle(&without(&edges, &rest), &imports.real).is_some()
-            });
-            if needed {
-                rest.insert(edge.clone());
-            } else {
-                gone.push(format!("    {member}: {} -> {}", edge.0, edge.1));
-            }
-        }
-    }
-    assert!(
-        gone.is_empty(),
-        "these imports are in no circle any more; take their lines out of sims/imports/tests/known.txt:\n{}",
-        gone.join("\n")
     );
 }
 
