@@ -181,6 +181,15 @@ impl LicenseOffice {
     }
 }
 
+/// What a job that was given licenses counts for: layers of hierarchical resources may be others than they were then, or
+/// none for a while. `None`: its record says of none.
+pub(crate) fn counted_now(config: &Config, record: &JobRecord) -> Option<Licenses> {
+    let given = record.licenses()?;
+    let allocated = record.phase.working().into_iter().flat_map(|run| &run.allocation.nodes);
+    let nodes: Vec<usize> = allocated.filter_map(|n| Some(config.node(&n.name)?.index.0 as usize)).collect();
+    Some(config.hres.recount(record.spec.licenses.as_deref(), &nodes, given))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -244,13 +253,4 @@ mod tests {
             }
         }
     }
-}
-
-/// What a job that was given licenses counts for: layers of hierarchical resources may be others than they were then, or
-/// none for a while. `None`: its record says of none.
-pub(crate) fn counted_now(config: &Config, record: &JobRecord) -> Option<Licenses> {
-    let given = record.licenses()?;
-    let allocated = record.phase.working().into_iter().flat_map(|run| &run.allocation.nodes);
-    let nodes: Vec<usize> = allocated.filter_map(|n| Some(config.node(&n.name)?.index.0 as usize)).collect();
-    Some(config.hres.recount(record.spec.licenses.as_deref(), &nodes, given))
 }
