@@ -45,6 +45,7 @@ pub mod refusal;
 pub mod reservation;
 pub mod resources;
 pub mod selector;
+pub mod sharing;
 pub mod signal;
 pub mod spec;
 pub mod spec_text;

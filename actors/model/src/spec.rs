@@ -8,11 +8,15 @@ use crate::{
     node_shape::SpecCores,
     node_sizes::NodeSizes,
     resources::MemoryRequest,
+    sharing::{Shared, share_with},
     time::{TimeLimit, Timestamp},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_bytes::ByteBuf;
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 /// Minimum and maximum node count, `-N min[-max]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -383,9 +387,11 @@ pub struct JobSpec {
     pub open_mode: OpenMode,
     /// The job's environment, after `--export`. All tasks of an array share one.
     #[serde(default)]
+    #[serde(deserialize_with = "environment_of_many")]
     pub environment: Arc<Vec<EnvEntry>>,
     /// The batch script's text. All tasks of an array share one.
     #[serde(default)]
+    #[serde(deserialize_with = "script_of_many")]
     pub script: Option<Arc<ByteBuf>>,
     /// The script's arguments (batch) or the command (allocation).
     #[serde(default)]
@@ -430,7 +436,32 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+fn environment_of_many<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Vec<EnvEntry>>, D::Error> {
+    let mut environment = Arc::deserialize(from)?;
+    share_with(&ENVIRONMENTS, &mut environment);
+    Ok(environment)
+}
+
+fn script_of_many<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<ByteBuf>>, D::Error> {
+    let mut script = Option::deserialize(from)?;
+    if let Some(script) = &mut script {
+        share_with(&SCRIPTS, script);
+    }
+    Ok(script)
+}
+
+static ENVIRONMENTS: Mutex<Option<Shared<Vec<EnvEntry>>>> = Mutex::new(None);
+static SCRIPTS: Mutex<Option<Shared<ByteBuf>>> = Mutex::new(None);
+
 impl JobSpec {
+    /// Has its environment and its script in common with other jobs of this process that have the same.
+    pub fn share_work(&mut self) {
+        share_with(&ENVIRONMENTS, &mut self.environment);
+        if let Some(script) = &mut self.script {
+            share_with(&SCRIPTS, script);
+        }
+    }
+
     /// Bytes of its script, environment and arguments: nearly all that a job takes in memory.
     pub fn work_bytes(&self) -> u64 {
         let of_all = |list: &[ByteBuf]| list.iter().map(|one| one.len()).sum::<usize>();

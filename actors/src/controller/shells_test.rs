@@ -17,7 +17,7 @@ use crate::{
 };
 use garrick_model::{
     ids::{JobId, RequestId},
-    job_query::JobQuery,
+    job_query::{JobQuery, JobStates},
     messages::{
         command::{
             CancelRequest, CommandReply, CommandRequest, JobAction, JobMilestone, JobSelector, NodeChange,
@@ -248,6 +248,44 @@ fn a_long_list_of_jobs_is_told_in_pages() {
             }
         }
         assert_eq!((told, pages), (submitted, 3));
+    });
+}
+
+#[test]
+fn only_jobs_that_are_asked_for_are_listed() {
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        let mut waiting = Vec::new();
+        for name in ["one", "two", "one"] {
+            waiting.push(rig.submitted(JobSpec { hold: true, name: name.to_owned(), ..spec() }).await);
+        }
+        let over = rig.submitted(JobSpec { name: "one".to_owned(), ..spec() }).await;
+        agents.connect("n0", Habit::Finish);
+        assert_eq!(rig.wait(over, JobMilestone::Ended).await, JobState::Completed);
+        let list = async |jobs: &[JobId], which: &JobQuery, most| {
+            let (jobs, which) = (jobs.iter().map(|job| (*job).into()).collect(), which.clone());
+            let list = CommandRequest::ListJobs { jobs, which, after: None, most, hide: false };
+            match rig.ask(1001, list).await {
+                CommandReply::Jobs { jobs, more, .. } => {
+                    Ok((jobs.iter().map(|view| view.id).collect::<Vec<_>>(), more))
+                }
+                CommandReply::Refused(refusal) => Err(refusal),
+                other => panic!("{other:?}"),
+            }
+        };
+        let ones = JobQuery { names: vec!["one".to_owned()], ..JobQuery::live() };
+        let all_ones = JobQuery { states: JobStates::All, ..ones.clone() };
+        let of_nobody = JobQuery { users: vec![4711], ..JobQuery::default() };
+        assert_eq!(list(&[], &JobQuery::live(), None).await, Ok((waiting.clone(), false)));
+        assert_eq!(list(&[], &ones, None).await, Ok((vec![waiting[0], waiting[2]], false)));
+        assert_eq!(list(&[], &all_ones, Some(2)).await, Ok((vec![waiting[0], waiting[2]], true)));
+        assert_eq!(list(&[], &all_ones, None).await, Ok((vec![waiting[0], waiting[2], over], false)));
+        assert_eq!(list(&[], &of_nobody, None).await, Ok((Vec::new(), false)));
+        // One that is there and not meant is not unknown.
+        assert_eq!(list(&[over], &ones, None).await, Ok((Vec::new(), false)));
+        assert_eq!(list(&[over, waiting[1]], &all_ones, None).await, Ok((vec![over], false)));
+        assert_eq!(list(&[JobId(4711), waiting[1]], &JobQuery::live(), None).await, Ok((vec![waiting[1]], false)));
+        assert_eq!(list(&[JobId(4711)], &ones, None).await, Err(Refusal::InvalidJobId));
     });
 }
 
