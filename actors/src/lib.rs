@@ -1,6 +1,7 @@
 //! The actors of the field, each as a core that decides and a shell that acts. A folder per actor: `core.rs` decides,
-//! `state.rs` and `record.rs` hold what lasts, `messages.rs` says what it accepts, `shell.rs` is the actor, `view.rs` is
-//! what others may see.
+//! `state.rs` holds what it remembers, `messages.rs` says what it accepts, `view.rs` is what others may see, `shell.rs` is the
+//! actor. Those of the controller's owners share [`records`], [`log`], [`messages`] and [`owner`] below them; their actors are
+//! above them, in [`controller::shells`].
 //!
 //! | module | what it is |
 //! |---|---|

@@ -77,3 +77,27 @@ fn a_circle_is_found_whatever_passes_it_on_and_not_in_tests() {
     let circle = circle(&sample.between_folders(), &sample.real).expect("a imports what b defines");
     assert_eq!(circle, ["a", "b", "a"]);
 }
+
+#[test]
+fn what_a_feature_brings_counts_and_a_file_of_another_name_is_read() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("features-sample");
+    let _ = fs::remove_dir_all(&folder);
+    let write = |name: &str, text: &str| {
+        let file = folder.join("src").join(name);
+        fs::create_dir_all(file.parent().expect("it is in a folder")).expect("a folder can be made");
+        fs::write(file, text).expect("a file can be written");
+    };
+    write("lib.rs", "mod a;\nmod b;\nmod c;\n");
+    write(
+        "a/mod.rs",
+        "#[cfg(any(test, feature = \"x\"))]\nuse crate::b::One;\n#[cfg(all(test, unix))]\nuse crate::c::Three;\n\
+         enum E { #[cfg(test)] A(crate::c::Three), B }\n",
+    );
+    write("b/mod.rs", "#[path = \"other.rs\"]\nmod named;\npub struct One;\n");
+    write("b/other.rs", "fn f() { println!(\"{}\", crate::c::TWO); }\n");
+    write("c/mod.rs", "pub(in crate::c) struct Three;\npub const TWO: u32 = 2;\n");
+    let sample = imports(&folder.join("src/lib.rs")).expect("the sample can be read");
+    let edges: Vec<(String, String)> = sample.between_folders().into_keys().collect();
+    let edge = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    assert_eq!(edges, [edge("a", "b"), edge("b", "c")]);
+}
