@@ -1,4 +1,4 @@
-//! The light `srun` by itself. With a step manager: `noded/tests/light.rs`.
+//! The light `srun` by itself. With a step manager: `noded/tests/clusters/light.rs`.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

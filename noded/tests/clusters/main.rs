@@ -1,0 +1,31 @@
+//! Tests of real clusters: the built programs, real processes. One program, so that what they all need is built and linked once.
+
+mod bounds;
+mod certificates;
+mod controller_messages;
+mod core_spec;
+mod dependencies;
+mod deployment;
+mod distribution;
+mod dynamic_nodes;
+mod embedded;
+mod graphs;
+mod gres;
+mod handed_streams;
+mod heterogeneous;
+mod hierarchical_resources;
+mod light;
+mod many_steps;
+mod namespaces;
+mod operation;
+mod out_of_memory;
+mod preemption;
+mod requeue;
+mod reservations;
+mod security_labels;
+mod settings;
+mod several_nodes;
+mod step_records;
+mod stepd_restart;
+mod support;
+mod upgrade;
