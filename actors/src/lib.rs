@@ -5,7 +5,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`controller`] | the controller's front: submission, ids, commands, queries, recovery, and the flow through all of these |
+//! | [`controller`] | the controller's frontend: submission, ids, commands, queries, recovery, and the flow through all of these |
 //! | [`job`] | the owner of one job's state |
 //! | [`reservation`] | advance reservations |
 //! | [`log`] | the controller's log: its events, what they come to, and how it is written |

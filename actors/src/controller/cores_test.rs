@@ -31,12 +31,12 @@ use crate::{
     },
     scheduler::{
         fixtures::{array, depends_on, partition, spec},
-        picture::{
+        plan::plan,
+        snapshot::{
             facts::{ClusterView, Policy},
             licenses::LicenseFacts,
             preempt::PreemptRules,
         },
-        plan::plan,
     },
 };
 use garrick_model::{
@@ -795,7 +795,7 @@ fn kept(record: &JobRecord, node: &str) -> Vec<KeptHold> {
             parked: held.parked,
         },
         most_holders: 1,
-        caps: crate::scheduler::picture::caps::CpuCaps::NONE,
+        caps: crate::scheduler::snapshot::caps::CpuCaps::NONE,
     })
     .collect()
 }

@@ -358,7 +358,7 @@ fn a_node_that_the_file_has_now_keeps_what_was_said_of_it() {
             let update = CommandRequest::UpdateNode { nodes: vec!["d1".to_owned()], change };
             assert_eq!(rig.ask(0, update).await, CommandReply::Done);
             if !by_restart {
-                rig.front().try_send(ControllerMsg::config_changed(config_of(&now), None)).unwrap();
+                rig.frontend().try_send(ControllerMsg::config_changed(config_of(&now), None)).unwrap();
                 rig.nodes(|nodes| nodes.iter().any(|node| node.name == "d1" && !node.flags.dynamic)).await;
             }
         });
@@ -518,7 +518,7 @@ fn a_node_that_is_left_out_can_be_deleted_and_made_again() {
         let line = "CPUs=4 RealMemory=1000 Gres=gpu:2 State=CLOUD";
         assert_eq!(create(&rig, "d[1-2]", line).await, CommandReply::Done);
         rig.until_nodes(3).await;
-        rig.front().try_send(ControllerMsg::config_changed(config_of(SITE), None)).unwrap();
+        rig.frontend().try_send(ControllerMsg::config_changed(config_of(SITE), None)).unwrap();
         rig.until_nodes(1).await;
         let line = "CPUs=4 RealMemory=1000 State=CLOUD";
         assert!(said(create(&rig, "d1", line).await).contains("Node d1 exists already"));
@@ -540,7 +540,7 @@ fn a_node_that_the_file_gets_while_it_joins_is_one_of_the_file() {
         agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
         rig.journal.held().await;
         let more = SITE.replace("n0 CPUs", "n0,d1 CPUs");
-        rig.front().try_send(ControllerMsg::config_changed(config_of(&more), None)).unwrap();
+        rig.frontend().try_send(ControllerMsg::config_changed(config_of(&more), None)).unwrap();
         rig.ask(0, CommandRequest::ListNodes).await;
         rig.journal.release();
         // The lot behind it.

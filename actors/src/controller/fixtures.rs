@@ -21,7 +21,7 @@ use crate::{
     node::{core::NodeCore, settings::node_settings},
     partition::core::PartitionCore,
     records::job::JobRecord,
-    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::probe::Feasibility, policy::policy},
+    scheduler::{gather::partition_facts, plan::probe::Feasibility, policy::policy, snapshot::facts::ClusterView},
     submission::{
         admission::{Admitted, Change, Identity, Rules, Submitter},
         job_submit::{JobSubmit, NoJobSubmit},
@@ -423,8 +423,8 @@ impl Rig {
         Self { controller, journal, requests, audit, host }
     }
 
-    pub fn front(&self) -> &Address<ControllerMsg> {
-        &self.controller.front
+    pub fn frontend(&self) -> &Address<ControllerMsg> {
+        &self.controller.frontend
     }
 
     /// Sends a command; its replies.
@@ -433,7 +433,7 @@ impl Rig {
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
         let (request, bytes) = (Box::new(request), 100);
         let message = ControllerMsg::command(caller, request, bytes, replies);
-        self.front().try_send(message).expect("the front has room");
+        self.frontend().try_send(message).expect("the frontend has room");
         receiver
     }
 
@@ -513,7 +513,7 @@ impl Rig {
 
     /// Waits until a node is in service.
     pub async fn until_up(&self, name: &str) {
-        self.nodes(|nodes| nodes.iter().any(|n| n.name == name && crate::scheduler::picture::facts::in_service(n)))
+        self.nodes(|nodes| nodes.iter().any(|n| n.name == name && crate::scheduler::snapshot::facts::in_service(n)))
             .await;
     }
 }
@@ -540,7 +540,7 @@ impl AgentLink for Wire {
 
 /// Nodes' agents. Each keeps to what agents promise; runs other than on the batch host are not played.
 pub struct Agents {
-    front: Address<ControllerMsg>,
+    frontend: Address<ControllerMsg>,
     pub runs: Arc<Mutex<BTreeMap<(JobId, Sluid), String>>>,
     seqs: Arc<Mutex<BTreeMap<String, u64>>>,
     conns: u64,
@@ -552,7 +552,7 @@ pub struct Agents {
 impl Agents {
     pub fn new(rig: &Rig) -> Self {
         Self {
-            front: rig.front().clone(),
+            frontend: rig.frontend().clone(),
             runs: Arc::default(),
             seqs: Arc::default(),
             conns: 0,
@@ -588,8 +588,8 @@ impl Agents {
             Arc::new(Wire(sender)),
             joining,
         );
-        self.front.try_send(message).expect("the front has room");
-        let (front, runs, seqs) = (self.front.clone(), Arc::clone(&self.runs), Arc::clone(&self.seqs));
+        self.frontend.try_send(message).expect("the frontend has room");
+        let (frontend, runs, seqs) = (self.frontend.clone(), Arc::clone(&self.runs), Arc::clone(&self.seqs));
         let node = node.to_owned();
         tokio::task::spawn_local(async move {
             let report = |from: &str, report: AgentReport| {
@@ -600,8 +600,8 @@ impl Agents {
                     *seq
                 };
                 let message = Box::new(NodeToController::Report { seq, report });
-                let sent = front.try_send(ControllerMsg::agent_message(from.to_owned(), conn, message));
-                assert!(sent.is_ok() || front.is_closed());
+                let sent = frontend.try_send(ControllerMsg::agent_message(from.to_owned(), conn, message));
+                assert!(sent.is_ok() || frontend.is_closed());
             };
             while let Some(frame) = frames.recv().await {
                 match frame {
@@ -640,7 +640,7 @@ impl Agents {
     pub fn say(&self, node: &str, message: NodeToController) {
         let (node, conn) = (node.to_owned(), self.connected[node]);
         let message = ControllerMsg::agent_message(node, conn, Box::new(message));
-        self.front.try_send(message).expect("the front has room");
+        self.frontend.try_send(message).expect("the frontend has room");
     }
 
     /// Has a node's agent report; the report's number.
@@ -659,7 +659,7 @@ impl Agents {
     pub fn disconnect(&mut self, node: &str) {
         let conn = self.connected.remove(node).expect("it is connected");
         let gone = ControllerMsg::agent_gone(node.to_owned(), conn);
-        self.front.try_send(gone).expect("the front has room");
+        self.frontend.try_send(gone).expect("the frontend has room");
     }
 
     /// Waits for a frame that an agent got or gets.

@@ -30,7 +30,7 @@ async fn used(rig: &Rig) -> Vec<u32> {
 }
 
 fn reconfigure(rig: &Rig, config: Arc<Config>) {
-    rig.front().try_send(ControllerMsg::config_changed(config, None)).unwrap();
+    rig.frontend().try_send(ControllerMsg::config_changed(config, None)).unwrap();
 }
 
 #[test]

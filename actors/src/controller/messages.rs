@@ -1,7 +1,7 @@
-//! What the front accepts, as the wiring sends it.
+//! What the frontend accepts, as the wiring sends it.
 
 use super::{
-    front::{core::FrontCore, messages::FrontInput, shell::FrontGift},
+    frontend::{core::FrontendCore, messages::FrontendInput, shell::FrontendGift},
     shells::{
         actor::OwnerMsg,
         ports::{AgentLink, ReplySink},
@@ -17,11 +17,11 @@ use garrick_model::{
 };
 use std::sync::Arc;
 
-/// Messages of the front.
-pub type ControllerMsg = OwnerMsg<FrontCore>;
+/// Messages of the frontend.
+pub type ControllerMsg = OwnerMsg<FrontendCore>;
 
 impl ControllerMsg {
-    /// An agent connected and sent its `Register`. The front answers `Welcome` or `Declined` over `link`. The name in the
+    /// An agent connected and sent its `Register`. The frontend answers `Welcome` or `Declined` over `link`. The name in the
     /// registration is one which the connection's identity was checked against; its `conn` is unique among all connections since
     /// the controller started. `joining`: what node it is and where it comes from, when `slurm.conf` need not have it.
     pub fn agent_connected(
@@ -30,30 +30,33 @@ impl ControllerMsg {
         link: Arc<dyn AgentLink>,
         joining: Option<(Box<Joining>, String)>,
     ) -> Self {
-        let gift = FrontGift::Link(registration.conn, link);
-        Self::Hand { gift, input: Some(FrontInput::Connected { node, registration, joining }) }
+        let gift = FrontendGift::Link(registration.conn, link);
+        Self::Hand { gift, input: Some(FrontendInput::Connected { node, registration, joining }) }
     }
 
     /// That connection is gone.
     pub const fn agent_gone(node: String, conn: u64) -> Self {
-        Self::Input(FrontInput::AgentGone { node, conn })
+        Self::Input(FrontendInput::AgentGone { node, conn })
     }
 
     /// Any frame of an agent but `Register`, in the order of arrival.
     pub const fn agent_message(node: String, conn: u64, message: Box<NodeToController>) -> Self {
-        Self::Input(FrontInput::AgentSaid { node, conn, message })
+        Self::Input(FrontendInput::AgentSaid { node, conn, message })
     }
 
     /// A command at the controller's own door, of a caller whom the kernel names. `bytes`: what it takes where it is sent.
     pub fn command(caller: Caller, command: Box<CommandRequest>, bytes: usize, replies: Box<dyn ReplySink>) -> Self {
-        Self::Hand { gift: FrontGift::Replies(replies), input: Some(FrontInput::Asked { caller, command, bytes }) }
+        Self::Hand {
+            gift: FrontendGift::Replies(replies),
+            input: Some(FrontendInput::Asked { caller, command, bytes }),
+        }
     }
 
     /// The configuration was read again. Whoever is to be told waits until everybody may see it.
     pub fn config_changed(config: Arc<Config>, replies: Option<Box<dyn ReplySink>>) -> Self {
-        let input = FrontInput::ConfigRead { config, waits: replies.is_some() };
+        let input = FrontendInput::ConfigRead { config, waits: replies.is_some() };
         match replies {
-            Some(replies) => Self::Hand { gift: FrontGift::Replies(replies), input: Some(input) },
+            Some(replies) => Self::Hand { gift: FrontendGift::Replies(replies), input: Some(input) },
             None => Self::Input(input),
         }
     }

@@ -1,10 +1,10 @@
-//! The controller: the front that takes commands and agents' connections, and the actors of all owners.
+//! The controller: the frontend that takes commands and agents' connections, and the actors of all owners.
 //!
 //! # Who is there
 //!
 //! | path | actor | owns |
 //! |---|---|---|
-//! | `/controller` | [`front::core::FrontCore`] | nothing: admits, routes, answers from boards |
+//! | `/controller` | [`frontend::core::FrontendCore`] | nothing: admits, routes, answers from boards |
 //! | `/job` | [`shells::supervisor`] | which job actors run |
 //! | `/job/N` | [`crate::job::core::JobCore`] | the state of job N |
 //! | `/node` | [`shells::supervisor`] | which node actors run |
@@ -19,7 +19,7 @@
 //!
 //! # How a job flows
 //!
-//! 1. *Submit.* Where [`crate::submission`] says so, the front judges the request ([`crate::submission::admission`]) and offers `Submitted` to the
+//! 1. *Submit.* Where [`crate::submission`] says so, the frontend judges the request ([`crate::submission::admission`]) and offers `Submitted` to the
 //!    log. When that says that it is saved, the job is committed and shown, `/job` starts the actor, and the reply leaves;
 //!    before that nobody sees the job ([`shells::entering`]). A log that is busy, or not the leader's, takes nothing: the user is told
 //!    to try again. A repeat of the request id gets the first answer, after a restart too.
@@ -59,9 +59,9 @@
 //! | [`setup`] | brings a controller up from its journal |
 //! | [`shells`] | the actors of owners, what they share, and what the process must provide |
 //! | [`messages`] | what the wiring sends |
-//! | [`front`] | takes commands and agents' connections |
+//! | [`frontend`] | takes commands and agents' connections |
 
-pub mod front;
+pub mod frontend;
 pub mod messages;
 pub mod setup;
 pub mod shells;

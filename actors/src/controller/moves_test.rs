@@ -291,7 +291,7 @@ fn the_widest_range_of_tasks_is_no_work_and_a_strangers_job_is_not_looked_at() {
 }
 
 #[test]
-fn a_heartbeat_goes_to_its_node_and_not_through_the_front() {
+fn a_heartbeat_goes_to_its_node_and_not_through_the_frontend() {
     with_rig(super::fixtures::TWO_NODES, async |rig: Rig| {
         let mut agents = super::fixtures::Agents::new(&rig);
         agents.connect("n0", super::fixtures::Habit::Stay);

@@ -2,7 +2,7 @@
 //! actors are built from what that comes to.
 
 use super::{
-    front,
+    frontend,
     messages::ControllerMsg,
     shells::{
         actor::OwnerActor,
@@ -29,8 +29,8 @@ use crate::{
     scheduler::{
         core::SchedulerCore,
         gather::partition_facts,
-        picture::{caps::CpuCaps, request::NodeUse},
         policy::policy,
+        snapshot::{caps::CpuCaps, request::NodeUse},
     },
     steps::core::StepsCore,
 };
@@ -38,13 +38,13 @@ use garrick_model::{config::Config, time::Timestamp, view::NodeHold};
 use garrick_runtime::{Address, ChildSpec, PendingReply, Placement, ReplyTo, System};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The front takes every command and every frame of every agent.
+/// The frontend takes every command and every frame of every agent.
 const FRONT_MAILBOX: usize = 65_536;
 
 /// A controller that runs.
 pub struct Controller {
     /// Where commands and agents' connections go.
-    pub front: Address<ControllerMsg>,
+    pub frontend: Address<ControllerMsg>,
     /// What the actors share.
     pub env: Arc<Env>,
     /// Grows with every start.
@@ -175,14 +175,14 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
             .mailbox(FRONT_MAILBOX),
     );
     let shared = Arc::clone(&env);
-    let front = system.start(
+    let frontend = system.start(
         "/",
-        ChildSpec::new("controller", move || front::shell::actor(Arc::clone(&shared)))
+        ChildSpec::new("controller", move || frontend::shell::actor(Arc::clone(&shared)))
             .placement(Placement::Named("controller"))
             .mailbox(FRONT_MAILBOX)
             .control(FRONT_MAILBOX),
     );
-    Controller { front, env, epoch }
+    Controller { frontend, env, epoch }
 }
 
 /// What jobs' records say of each node, by its name: owners of nodes begin with that.

@@ -3,7 +3,7 @@
 
 use super::{
     fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, config_of, with_system},
-    front::turnstile::MOST_OF_USER,
+    frontend::fair_queue::MOST_OF_USER,
     messages::ControllerMsg,
     setup::{Recover, forget},
 };
@@ -12,7 +12,7 @@ use crate::{
     records::partition::SavedPartition,
     scheduler::{
         fixtures::{array, spec},
-        picture::licenses,
+        snapshot::licenses,
     },
 };
 use garrick_model::{
@@ -166,7 +166,7 @@ fn licenses_are_not_given_twice_after_a_restart() {
         agents.connect("n1", Habit::Stay);
         rig.until(second, waits).await;
         let more = ControllerMsg::config_changed(config_of(&site(2)), None);
-        rig.front().try_send(more).unwrap();
+        rig.frontend().try_send(more).unwrap();
         rig.wait(second, JobMilestone::Started).await;
         let given = |job| rig.controller.env.committed.job(job).unwrap().licenses().unwrap().to_string();
         assert_eq!((given(first), given(second)), ("foo:1".to_owned(), "foo:1".to_owned()));
@@ -738,7 +738,7 @@ fn an_owner_that_failed_begins_anew_from_what_is_committed() {
     });
 }
 
-/// The front refuses what comes later; this was on its way when another controller began to lead.
+/// The frontend refuses what comes later; this was on its way when another controller began to lead.
 #[test]
 fn an_owner_whose_controller_does_not_lead_has_whoever_asks_try_again_and_goes_on_from_what_is_committed() {
     with_system(async |system| {
@@ -1001,7 +1001,7 @@ fn an_expedited_requeue_that_the_site_does_not_allow_is_refused() {
     });
 }
 
-/// However many wait at the turnstile: a request belongs to a trace, and so does what it leads to.
+/// However many wait at the fair_queue: a request belongs to a trace, and so does what it leads to.
 #[test]
 fn what_a_request_leads_to_is_of_its_own_trace() {
     with_system(async |system| {

@@ -47,7 +47,7 @@ fn a_partition_that_goes_and_comes_back_has_one_owner() {
         shows(&rig, &[("debug", up), ("extra", down)]).await;
         let read = |conf: &str| {
             let news = ControllerMsg::config_changed(config_of(conf), None);
-            rig.front().try_send(news).unwrap();
+            rig.frontend().try_send(news).unwrap();
         };
         read(TWO_NODES);
         read(&two_partitions());

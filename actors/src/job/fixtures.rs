@@ -18,8 +18,8 @@ use crate::{
     },
     scheduler::{
         fixtures,
-        picture::{caps::CpuCaps, request::NodeUse},
         proposals::StartProposal,
+        snapshot::{caps::CpuCaps, request::NodeUse},
     },
 };
 use garrick_model::{
@@ -228,7 +228,7 @@ impl Bench {
         (answer.expect("every command is answered"), out)
     }
 
-    /// As the front has changes judged: on nodes with all that anybody may want.
+    /// As the frontend has changes judged: on nodes with all that anybody may want.
     fn judged(&self, by: Authority, command: JobCommand) -> JobCommand {
         let record = self.core.record();
         match command {

@@ -16,7 +16,7 @@ use crate::{
         job::{ArrayRecord, Phase, Run},
         job_event::JobEvent,
     },
-    scheduler::{picture::request::NodeUse, proposals::StartProposal},
+    scheduler::{proposals::StartProposal, snapshot::request::NodeUse},
 };
 use garrick_model::{
     messages::node::{ArrayFacts, JobCredential, RequeuePolicy},

@@ -386,7 +386,7 @@ pub enum JobAnswer {
     Place(Result<StepManagerPlace, Refusal>),
 }
 
-/// What the front asks a job's owner. Answers leave when what they promise is on disk; all may be asked twice.
+/// What the frontend asks a job's owner. Answers leave when what they promise is on disk; all may be asked twice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobAsk {
     /// A user's command: [`JobAnswer::Done`].

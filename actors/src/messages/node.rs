@@ -1,7 +1,7 @@
 //! What is said to a node's owner.
 
 use super::names::agent_message_name;
-use crate::scheduler::picture::{caps::CpuCaps, request::NodeUse};
+use crate::scheduler::snapshot::{caps::CpuCaps, request::NodeUse};
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
@@ -297,7 +297,7 @@ pub enum NodeInput {
     Timer(NodeTimer),
 }
 
-/// What the front asks a node's owner. Answers leave when what they promise is on disk; all may be asked twice.
+/// What the frontend asks a node's owner. Answers leave when what they promise is on disk; all may be asked twice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeAsk {
     /// An administrator's change.

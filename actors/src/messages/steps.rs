@@ -7,7 +7,7 @@ use garrick_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the front asks, in somebody's name. The answer is what he is told.
+/// What the frontend asks, in somebody's name. The answer is what he is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepsAsk {
     /// A list: [`CommandReply::Steps`].

@@ -8,7 +8,7 @@
 use super::effects::KeptHold;
 use crate::{
     messages::node::ReserveAsk,
-    scheduler::picture::{caps::CpuCaps, request::NodeUse},
+    scheduler::snapshot::{caps::CpuCaps, request::NodeUse},
 };
 use garrick_model::{
     gres::{GPU, GresPool, GresShare, SHARD, devices_used, place_of},

@@ -367,7 +367,7 @@ impl NodeCore {
                 self.load = load;
             }
             NodeToController::Report { seq, report } => self.report(seq, report, out),
-            // Registration comes as an input of its own; queries and commands are the front's.
+            // Registration comes as an input of its own; queries and commands are the frontend's.
             _ => {}
         }
     }

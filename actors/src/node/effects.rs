@@ -1,6 +1,6 @@
 //! What a node causes, and what it begins with.
 
-use crate::{messages::node::NodeTimer, owner::Effect, scheduler::picture::caps::CpuCaps};
+use crate::{messages::node::NodeTimer, owner::Effect, scheduler::snapshot::caps::CpuCaps};
 use garrick_model::{
     messages::node::ControllerToNode,
     refusal::Refusal,

@@ -4,7 +4,7 @@ use crate::owner::Effect;
 use garrick_model::{config::Config, refusal::Refusal, view::PartitionView};
 use std::{convert::Infallible, sync::Arc};
 
-/// An administrator's change, from the front. The answer leaves when it is on disk; it may be asked twice.
+/// An administrator's change, from the frontend. The answer leaves when it is on disk; it may be asked twice.
 #[derive(Clone, Debug)]
 pub struct PartitionUpdate {
     /// `Key=Value` pairs.

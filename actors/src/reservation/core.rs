@@ -5,7 +5,7 @@ use super::{
     change::{Terms, count, float, people, settled, source, special, times},
     owner::ReservationAsk,
 };
-use crate::scheduler::picture::facts::in_service;
+use crate::scheduler::snapshot::facts::in_service;
 use garrick_model::{
     refusal::Refusal,
     reservation::{AccessList, NodesWanted, RECURRING, Reservation, ReservationChange, ReservationFlag},

@@ -5,7 +5,7 @@ use super::{
     change::Terms,
     core::{ReservationsCore, Site, TIMES_COMPARED, ignores_jobs, may_share, meet},
 };
-use crate::scheduler::picture::facts::in_service;
+use crate::scheduler::snapshot::facts::in_service;
 use garrick_model::{
     node_shape::NodeShape,
     refusal::Refusal,

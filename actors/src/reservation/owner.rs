@@ -1,5 +1,5 @@
 //! The owner of all reservations: what it is told, and what it has happen. What a decision is made from is asked for with an
-//! errand and comes as an input, so that each is made from one picture.
+//! errand and comes as an input, so that each is made from one snapshot.
 
 use super::core::{Changed, ReservationsCore, Site};
 use crate::{
@@ -30,7 +30,7 @@ const WATCHED: Duration = Duration::from_secs(10);
 /// Jobs that are to wait for a reservation no longer, or to leave one, are looked at again after this.
 const RELEASED: Duration = Duration::from_secs(1);
 
-/// What the front asks of reservations. The answer is the name of the one that it is about, and leaves when what it says is on
+/// What the frontend asks of reservations. The answer is the name of the one that it is about, and leaves when what it says is on
 /// disk.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReservationAsk {
@@ -65,7 +65,7 @@ pub enum ReservationInput {
     /// One of them begins or ends now.
     Tick,
     /// What [`ReservationErrand::Look`] asked for.
-    Seen(Box<Picture>),
+    Seen(Box<Snapshot>),
 }
 
 /// What the owner of reservations has done at the controller's ports.
@@ -87,7 +87,7 @@ pub type ReservationEffect = Effect<ReservationTimer, Changed, Result<String, Re
 
 /// What decisions are made from, at one time.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct Snapshot {
     /// Nodes, in configuration order.
     pub nodes: Vec<Arc<NodeView>>,
     /// Partitions.
@@ -161,7 +161,7 @@ impl Owner for ReservationsCore {
                 self.look(out);
             }
             ReservationInput::Tick => self.look(out),
-            ReservationInput::Seen(picture) => self.seen(now, &picture, out),
+            ReservationInput::Seen(snapshot) => self.seen(now, &snapshot, out),
         }
     }
 
@@ -180,8 +180,8 @@ impl ReservationsCore {
         out.push(Effect::Do(ReservationErrand::Look { jobs }));
     }
 
-    fn seen(&mut self, now: Timestamp, picture: &Picture, out: &mut Out<Self>) {
-        let Picture { nodes, partitions, licenses, jobs, over_run, zone } = picture;
+    fn seen(&mut self, now: Timestamp, snapshot: &Snapshot, out: &mut Out<Self>) {
+        let Snapshot { nodes, partitions, licenses, jobs, over_run, zone } = snapshot;
         let Names { in_use, awaited, unaware } = &Names::of(jobs);
         let site = Site { nodes, partitions, licenses, in_use, awaited, unaware, over_run: *over_run, zone, now };
         for (request, ask) in std::mem::take(&mut self.asked) {

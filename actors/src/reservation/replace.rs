@@ -6,7 +6,7 @@ use super::{
     core::{Changed, ReservationsCore, Site},
     cores::own_cores,
 };
-use crate::scheduler::picture::facts::in_service;
+use crate::scheduler::snapshot::facts::in_service;
 use garrick_model::{
     reservation::{Reservation, ReservationFlag},
     resources::CpuSet,

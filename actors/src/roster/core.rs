@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-/// What the front asks of the roster. The answer leaves when what it says is on disk and everybody has been told.
+/// What the frontend asks of the roster. The answer leaves when what it says is on disk and everybody has been told.
 #[derive(Clone, Debug)]
 pub enum RosterAsk {
     /// An agent says what node it is.

@@ -7,8 +7,7 @@
 //! taken.
 
 use super::{
-    messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
-    picture::facts::{ClusterView, Policy},
+    messages::{SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot},
     plan::{
         Plan,
         kept::planning::{Considered, Made, Outline, Planning, Way, anybody_waits},
@@ -19,6 +18,7 @@ use super::{
         priority,
         turns::{self, Turns},
     },
+    snapshot::facts::{ClusterView, Policy},
 };
 use crate::{
     messages::{job::JobInput, letter::Letter},
@@ -54,7 +54,7 @@ struct Ranking {
     nodes: usize,
 }
 
-/// Nodes and names of partitions, by their places in a picture.
+/// Nodes and names of partitions, by their places in a snapshot.
 type Names = (Vec<Arc<NodeView>>, Vec<String>);
 
 /// A pass that is under way.
@@ -69,7 +69,7 @@ enum Course {
 struct Making {
     /// What time it is made for.
     now: Timestamp,
-    /// When its picture was begun, by the clock that is never set.
+    /// When its snapshot was begun, by the clock that is never set.
     began: Duration,
     /// New priorities.
     ranked: Vec<(JobId, u32)>,
@@ -135,7 +135,7 @@ impl Owner for SchedulerCore {
                 }
             }
             SchedulerInput::Timer(_) => self.look(out),
-            SchedulerInput::Picture(picture) => self.begin_pass(now, *picture, out),
+            SchedulerInput::Snapshot(snapshot) => self.begin_pass(now, *snapshot, out),
             SchedulerInput::Planned { made, reservations } => self.end_pass(now, *made, reservations, out),
             SchedulerInput::Outcome { pass, accepted } => {
                 if pass == self.pass && self.outstanding > 0 {
@@ -223,16 +223,16 @@ impl SchedulerCore {
     }
 
     /// Has a plan made.
-    fn begin_pass(&mut self, now: Timestamp, picture: Picture, out: &mut Out<Self>) {
+    fn begin_pass(&mut self, now: Timestamp, snapshot: Snapshot, out: &mut Out<Self>) {
         if self.outstanding > 0 || matches!(self.course, Some(Course::Planning(_))) {
             return;
         }
         if let Some(interval) = self.policy.interval {
             set(SchedulerTimer::Interval, now.plus(interval), out);
         }
-        let began = picture.began;
-        self.seen = picture.seen;
-        let (view, ranked) = self.rank(picture, now, out);
+        let began = snapshot.began;
+        self.seen = snapshot.seen;
+        let (view, ranked) = self.rank(snapshot, now, out);
         let turns = turns::turns(&view, now);
         let names = (view.nodes.clone(), view.partitions.iter().map(|p| p.name.clone()).collect());
         let view = if anybody_waits(&view) { self.within_quota(view, now) } else { view };
@@ -281,10 +281,10 @@ impl SchedulerCore {
         }
     }
 
-    /// Calculates the priorities of jobs that wait and puts them into the picture. Answers those that differ from what the
+    /// Calculates the priorities of jobs that wait and puts them into the snapshot. Answers those that differ from what the
     /// jobs show.
-    fn rank(&mut self, picture: Picture, now: Timestamp, out: &mut Out<Self>) -> (ClusterView, Vec<(JobId, u32)>) {
-        let Picture { mut view, jobs, partitions, config, .. } = picture;
+    fn rank(&mut self, snapshot: Snapshot, now: Timestamp, out: &mut Out<Self>) -> (ClusterView, Vec<(JobId, u32)>) {
+        let Snapshot { mut view, jobs, partitions, config, .. } = snapshot;
         if !config.multifactor() {
             if self.ranking.take().is_some() {
                 out.push(Effect::Publish(None));

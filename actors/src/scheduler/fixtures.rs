@@ -1,6 +1,6 @@
 //! Builders with good defaults, so that a test shows only what matters.
 
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     caps::CpuCaps,
     facts::{ClusterView, PartitionFacts, PartitionSharing, Policy},
 };
@@ -232,7 +232,7 @@ pub fn partition(name: &str, members: std::ops::Range<usize>) -> PartitionFacts 
         least_loaded: false,
         topology: None,
         exclusive_topo: false,
-        yielding: crate::scheduler::picture::preempt::Yielding::default(),
+        yielding: crate::scheduler::snapshot::preempt::Yielding::default(),
         takes: None,
     }
 }

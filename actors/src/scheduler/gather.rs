@@ -3,7 +3,7 @@
 
 use crate::{
     license::account::LicenseAccount,
-    scheduler::picture::{
+    scheduler::snapshot::{
         bounds,
         caps::CpuCaps,
         facts::{ClusterView, PartitionFacts, PartitionSharing, Policy, node_places},
@@ -52,7 +52,7 @@ pub struct Shown<'a> {
     pub zone: &'a TimeZone,
 }
 
-/// The picture of a plan.
+/// The snapshot of a plan.
 pub fn cluster_view(policy: Policy, shown: &Shown<'_>, people: &dyn People, now: Timestamp) -> ClusterView {
     let places = node_places(shown.nodes);
     let partitions = shown.partitions.iter().map(|p| partition_facts(p, places)).collect();

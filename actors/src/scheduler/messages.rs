@@ -1,9 +1,9 @@
 //! What the scheduler is told and what it has done.
 
 use super::{
-    picture::facts::{ClusterView, Policy},
     plan::kept::planning::{Made, Planning},
     rules::priority,
+    snapshot::facts::{ClusterView, Policy},
 };
 use crate::owner::Effect;
 use garrick_model::{
@@ -35,7 +35,7 @@ pub struct Seen {
 
 /// The boards at one time.
 #[derive(Debug)]
-pub struct Picture {
+pub struct Snapshot {
     /// Generations before anything was read.
     pub seen: Seen,
     /// When reading began, by a clock that is never set, from any beginning.
@@ -88,7 +88,7 @@ pub enum SchedulerInput {
     /// A timer went off.
     Timer(SchedulerTimer),
     /// What [`SchedulerErrand::Look`] asked for.
-    Picture(Box<Picture>),
+    Snapshot(Box<Snapshot>),
     /// What came of [`SchedulerErrand::Plan`].
     Planned {
         /// Plan.
@@ -122,7 +122,7 @@ impl SchedulerInput {
             Self::Changed => "Changed",
             Self::Timer(SchedulerTimer::Patience) => "Impatient",
             Self::Timer(_) => "Pass",
-            Self::Picture(_) => "Picture",
+            Self::Snapshot(_) => "Snapshot",
             Self::Planned { .. } => "Planned",
             Self::Outcome { .. } => "Outcome",
             Self::Policy(_) => "Policy",
@@ -141,7 +141,7 @@ pub enum SchedulerAsk {
 /// What the scheduler has done.
 #[derive(Debug)]
 pub enum SchedulerErrand {
-    /// Read the boards and say so, by [`SchedulerInput::Picture`].
+    /// Read the boards and say so, by [`SchedulerInput::Snapshot`].
     Look,
     /// Say by [`SchedulerInput::Changed`] when a board is further than this.
     Watch(Seen),

@@ -1,6 +1,6 @@
 //! The rules of the site for the scheduler, from its configuration.
 
-use super::picture::{
+use super::snapshot::{
     bounds::Bounds,
     facts::{AllocationUnit, Backfill, Policy},
     preempt::PreemptRules,

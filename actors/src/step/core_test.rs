@@ -7,7 +7,7 @@ use crate::{
     stepmgr::{
         StepMgrConfig, StepMgrEffect, StepMgrInput,
         builders::{exact, run},
-        company::Company,
+        harness::Harness,
     },
 };
 use garrick_model::{
@@ -22,12 +22,12 @@ const NOW: Timestamp = Timestamp::from_secs(1_795_255_201);
 
 /// The plan of a step of two tasks on each of two nodes, made by the step manager itself.
 fn plan() -> StepPlan {
-    let mut company = Company::ready(run(JobKind::Allocation, &[2, 2]), StepMgrConfig::default());
-    company.srun(exact("a", 4));
-    while company.steps.is_empty() {
-        assert!(company.deliver(0));
+    let mut harness = Harness::ready(run(JobKind::Allocation, &[2, 2]), StepMgrConfig::default());
+    harness.srun(exact("a", 4));
+    while harness.steps.is_empty() {
+        assert!(harness.deliver(0));
     }
-    company.steps.values().next().unwrap().plan().clone()
+    harness.steps.values().next().unwrap().plan().clone()
 }
 
 fn tell(core: &mut StepCore, input: StepInput) -> Vec<StepEffect> {
@@ -251,33 +251,33 @@ fn a_resumed_step_counts_tasks_that_nobody_has_as_lost() {
 
 #[test]
 fn a_step_whose_actor_died_is_killed_and_ends_as_failed() {
-    let mut company = Company::ready(run(JobKind::Allocation, &[2]), StepMgrConfig::default());
-    let srun = company.srun(exact("a", 1));
-    company.settle();
-    company.steps.clear();
+    let mut harness = Harness::ready(run(JobKind::Allocation, &[2]), StepMgrConfig::default());
+    let srun = harness.srun(exact("a", 1));
+    harness.settle();
+    harness.steps.clear();
     let mut out = Vec::new();
-    company.core.handle(NOW, StepMgrInput::StepCrashed { step: StepKey::number(0) }, &mut out);
+    harness.core.handle(NOW, StepMgrInput::StepCrashed { step: StepKey::number(0) }, &mut out);
     let kill = StepMgrEffect::ToShepherd { node: NodeSlot(0), message: StepMgrToShepherd::Kill { step: step() } };
     assert_eq!(out[0], kill);
     let finished = StepMgrToCommand::Finished { exit: UNKNOWN_EXIT, state: StepState::Failed };
     assert!(out.contains(&StepMgrEffect::ToClient { client: srun, message: finished }));
-    company.core.check().unwrap();
-    assert_eq!(company.core.counts().running, 0);
+    harness.core.check().unwrap();
+    assert_eq!(harness.core.counts().running, 0);
 }
 
 /// Found by simulation: the link to a node broke after the end of a step's task was said, and before its node was clean. Back
 /// again, the node knew nothing of the step, it was taken for one that never ran, and ran a second time.
 #[test]
 fn a_step_whose_task_ended_is_not_taken_for_one_that_never_started() {
-    let one = |company: &mut Company| {
-        company.srun(exact("a", 1));
-        while company.steps.is_empty() {
-            assert!(company.deliver(0));
+    let one = |harness: &mut Harness| {
+        harness.srun(exact("a", 1));
+        while harness.steps.is_empty() {
+            assert!(harness.deliver(0));
         }
-        StepCore::new(company.steps.values().next().unwrap().plan().clone())
+        StepCore::new(harness.steps.values().next().unwrap().plan().clone())
     };
-    let mut company = Company::ready(run(JobKind::Allocation, &[2]), StepMgrConfig::default());
-    let mut core = one(&mut company);
+    let mut harness = Harness::ready(run(JobKind::Allocation, &[2]), StepMgrConfig::default());
+    let mut core = one(&mut harness);
     tell(&mut core, StepInput::Begin);
     tell(&mut core, exited(0, 0, 3));
     let out = tell(&mut core, from(0, ShepherdToStepMgr::NotStarted { step: step() }));

@@ -4,7 +4,7 @@
 use super::*;
 use crate::stepmgr::{
     builders::{bytes, exact, job_spec, run, step},
-    company::Company,
+    harness::Harness,
     messages::StepMgrInput,
 };
 use garrick_model::{
@@ -34,53 +34,53 @@ fn killed(signal: u8) -> ExitStatus {
     ExitStatus { code: 0, signal: Some(signal) }
 }
 
-fn batch(cpus: &[u32]) -> Company {
-    Company::ready(run(JobKind::Batch, cpus), StepMgrConfig::default())
+fn batch(cpus: &[u32]) -> Harness {
+    Harness::ready(run(JobKind::Batch, cpus), StepMgrConfig::default())
 }
 
-fn batch_with(cpus: &[u32], change: impl FnOnce(&mut JobSpec)) -> Company {
+fn batch_with(cpus: &[u32], change: impl FnOnce(&mut JobSpec)) -> Harness {
     let mut facts = run(JobKind::Batch, cpus);
     let mut spec = job_spec(JobKind::Batch);
     change(&mut spec);
     facts.spec = Arc::new(spec);
-    Company::ready(facts, StepMgrConfig::default())
+    Harness::ready(facts, StepMgrConfig::default())
 }
 
-fn ended(company: &Company) -> (JobState, Reason, ExitStatus, ExitStatus) {
-    match company.job_reports().iter().find(|r| matches!(r, StepdReport::Ended { .. })) {
+fn ended(harness: &Harness) -> (JobState, Reason, ExitStatus, ExitStatus) {
+    match harness.job_reports().iter().find(|r| matches!(r, StepdReport::Ended { .. })) {
         Some(StepdReport::Ended { state, reason, exit, derived, .. }) => (*state, reason.clone(), *exit, *derived),
         other => panic!("the job did not end: {other:?}"),
     }
 }
 
-fn errors(company: &Company) -> Vec<String> {
-    company.files.iter().map(|(path, text)| format!("{path}: {}", text.trim_end())).collect()
+fn errors(harness: &Harness) -> Vec<String> {
+    harness.files.iter().map(|(path, text)| format!("{path}: {}", text.trim_end())).collect()
 }
 
 #[test]
 fn a_batch_job_runs_its_script_and_ends_with_its_exit_code() {
-    let mut company = batch(&[4]);
-    assert_eq!(company.job_reports(), [StepdReport::Started]);
-    let (_, token, ..) = company.running()[0];
-    let spawn = &company.nodes[0].processes[&token].spawn;
+    let mut harness = batch(&[4]);
+    assert_eq!(harness.job_reports(), [StepdReport::Started]);
+    let (_, token, ..) = harness.running()[0];
+    let spawn = &harness.nodes[0].processes[&token].spawn;
     assert_eq!(*spawn.argv, [bytes("/spool/502.batch")]);
-    company.exit(StepKey::BATCH, code(3));
-    assert_eq!(ended(&company), (JobState::Failed, Reason::NonZeroExitCode, code(3), OK));
-    assert_eq!(company.job_reports().last(), Some(&StepdReport::Gone));
-    assert!(company.exited);
+    harness.exit(StepKey::BATCH, code(3));
+    assert_eq!(ended(&harness), (JobState::Failed, Reason::NonZeroExitCode, code(3), OK));
+    assert_eq!(harness.job_reports().last(), Some(&StepdReport::Gone));
+    assert!(harness.exited);
 }
 
 #[test]
 fn an_srun_gets_its_number_its_layout_its_output_and_its_end_in_order() {
-    let mut company = batch(&[4]);
-    let srun = company.srun(exact("hostname", 2));
-    company.settle();
+    let mut harness = batch(&[4]);
+    let srun = harness.srun(exact("hostname", 2));
+    harness.settle();
     let ranks: Vec<(usize, u64, StepKey, u32)> =
-        company.running().into_iter().filter(|(_, _, s, _)| *s == StepKey::number(0)).collect();
+        harness.running().into_iter().filter(|(_, _, s, _)| *s == StepKey::number(0)).collect();
     assert_eq!(ranks.len(), 2);
-    company.print(0, ranks[1].1, Stream::Stdout, b"n1\n");
-    company.exit_code(0, 0);
-    let told: Vec<String> = company.heard[&srun]
+    harness.print(0, ranks[1].1, Stream::Stdout, b"n1\n");
+    harness.exit_code(0, 0);
+    let told: Vec<String> = harness.heard[&srun]
         .iter()
         .map(|m| match m {
             StepMgrToCommand::Accepted { step, .. } => format!("accepted {step}"),
@@ -110,57 +110,57 @@ fn an_srun_gets_its_number_its_layout_its_output_and_its_end_in_order() {
 
 #[test]
 fn default_steps_take_turns_and_exact_ones_run_side_by_side() {
-    let mut company = batch(&[2]);
-    let first = company.srun(step("a"));
-    let second = company.srun(step("b"));
-    company.settle();
-    assert_eq!(company.running_steps(), [0]);
-    assert_eq!(company.last(second), Some(&StepMgrToCommand::Queued { reason: Reason::Resources }));
-    company.exit_code(0, 0);
-    assert_eq!(company.finished(first), Some((StepState::Completed, OK)));
-    assert_eq!(company.running_steps(), [1]);
-    company.exit_code(1, 0);
-    company.srun(exact("c", 1));
-    company.srun(exact("d", 1));
-    company.settle();
-    assert_eq!(company.running_steps(), [2, 3]);
+    let mut harness = batch(&[2]);
+    let first = harness.srun(step("a"));
+    let second = harness.srun(step("b"));
+    harness.settle();
+    assert_eq!(harness.running_steps(), [0]);
+    assert_eq!(harness.last(second), Some(&StepMgrToCommand::Queued { reason: Reason::Resources }));
+    harness.exit_code(0, 0);
+    assert_eq!(harness.finished(first), Some((StepState::Completed, OK)));
+    assert_eq!(harness.running_steps(), [1]);
+    harness.exit_code(1, 0);
+    harness.srun(exact("c", 1));
+    harness.srun(exact("d", 1));
+    harness.settle();
+    assert_eq!(harness.running_steps(), [2, 3]);
 }
 
 #[test]
 fn immediate_is_refused_when_there_is_no_room_and_overlap_needs_none() {
-    let mut company = batch(&[1]);
-    company.srun(step("a"));
-    let immediate = company.srun(StepSpec { immediate: true, ..step("b") });
-    let overlap = company.srun(StepSpec { sharing: StepSharing::Overlap, ..step("c") });
-    company.settle();
-    assert_eq!(company.last(immediate), Some(&StepMgrToCommand::Refused(Refusal::Busy)));
-    assert_eq!(company.running_steps(), [0, 1]);
-    company.exit_code(1, 7);
-    assert_eq!(company.finished(overlap), Some((StepState::Failed, code(7))));
+    let mut harness = batch(&[1]);
+    harness.srun(step("a"));
+    let immediate = harness.srun(StepSpec { immediate: true, ..step("b") });
+    let overlap = harness.srun(StepSpec { sharing: StepSharing::Overlap, ..step("c") });
+    harness.settle();
+    assert_eq!(harness.last(immediate), Some(&StepMgrToCommand::Refused(Refusal::Busy)));
+    assert_eq!(harness.running_steps(), [0, 1]);
+    harness.exit_code(1, 7);
+    assert_eq!(harness.finished(overlap), Some((StepState::Failed, code(7))));
 }
 
 #[test]
 fn an_srun_that_goes_away_while_waiting_is_withdrawn_and_killed_when_it_ran() {
-    let mut company = batch(&[1]);
-    let running = company.srun(step("a"));
-    let waiting = company.srun(step("b"));
-    company.settle();
-    company.hang_up(waiting);
-    company.settle();
-    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 1, done: 0, failed: 1, cancelled: 1 });
-    company.hang_up(running);
-    company.settle();
-    assert_eq!(company.running_steps(), Vec::<u32>::new());
-    assert_eq!(company.core.ledger().end_of(StepKey::number(0)).unwrap().exit, killed(15));
+    let mut harness = batch(&[1]);
+    let running = harness.srun(step("a"));
+    let waiting = harness.srun(step("b"));
+    harness.settle();
+    harness.hang_up(waiting);
+    harness.settle();
+    assert_eq!(harness.core.counts(), StepCounts { queued: 0, running: 1, done: 0, failed: 1, cancelled: 1 });
+    harness.hang_up(running);
+    harness.settle();
+    assert_eq!(harness.running_steps(), Vec::<u32>::new());
+    assert_eq!(harness.core.ledger().end_of(StepKey::number(0)).unwrap().exit, killed(15));
 }
 
 #[test]
 fn what_can_never_run_is_refused_at_once() {
-    let mut company = batch(&[2]);
-    let srun = company.srun(exact("a", 3));
-    company.settle();
-    let Some(StepMgrToCommand::Refused(Refusal::StepImpossible { detail })) = company.last(srun) else {
-        panic!("not refused: {:?}", company.last(srun));
+    let mut harness = batch(&[2]);
+    let srun = harness.srun(exact("a", 3));
+    harness.settle();
+    let Some(StepMgrToCommand::Refused(Refusal::StepImpossible { detail })) = harness.last(srun) else {
+        panic!("not refused: {:?}", harness.last(srun));
     };
     assert_eq!(detail, "More processors requested than permitted: 3 of 2");
 }
@@ -168,88 +168,88 @@ fn what_can_never_run_is_refused_at_once() {
 #[test]
 fn a_step_has_no_more_tasks_on_a_node_than_the_site_allows() {
     let config = StepMgrConfig { max_tasks_per_node: 3, ..StepMgrConfig::default() };
-    let mut company = Company::ready(run(JobKind::Batch, &[8, 8]), config);
+    let mut harness = Harness::ready(run(JobKind::Batch, &[8, 8]), config);
     let tasks = |tasks, nodes| StepSpec { tasks: Some(tasks), nodes: Some(nodes), ..step("a") };
-    let wide = company.srun(tasks(7, NodeCount { min: 1, max: Some(2) }));
-    let narrow = company.srun(tasks(4, NodeCount { min: 1, max: Some(1) }));
-    company.settle();
+    let wide = harness.srun(tasks(7, NodeCount { min: 1, max: Some(2) }));
+    let narrow = harness.srun(tasks(4, NodeCount { min: 1, max: Some(1) }));
+    harness.settle();
     for (client, on_a_node) in [(wide, 4), (narrow, 4)] {
-        let Some(StepMgrToCommand::Refused(Refusal::StepImpossible { detail })) = company.last(client) else {
-            panic!("not refused: {:?}", company.last(client));
+        let Some(StepMgrToCommand::Refused(Refusal::StepImpossible { detail })) = harness.last(client) else {
+            panic!("not refused: {:?}", harness.last(client));
         };
         assert_eq!(*detail, format!("{on_a_node} tasks on a node, where a step may have 3 (MaxTasksPerNode)"));
     }
-    company.srun(tasks(6, NodeCount { min: 2, max: Some(2) }));
-    company.settle();
-    assert_eq!(company.running_steps(), [0]);
+    harness.srun(tasks(6, NodeCount { min: 2, max: Some(2) }));
+    harness.settle();
+    assert_eq!(harness.running_steps(), [0]);
 }
 
 #[test]
 fn a_job_has_no_more_steps_than_the_site_allows() {
     let config = StepMgrConfig { max_step_count: Some(3), ..StepMgrConfig::default() };
-    let mut company = Company::ready(run(JobKind::Batch, &[2]), config);
-    company.srun(exact("a", 1));
-    company.settle();
-    let too_many = company.enqueue(vec![step("b"), step("c"), step("d")]);
-    company.settle();
-    assert!(matches!(company.last(too_many), Some(StepMgrToCommand::Refused(Refusal::StepLimit))));
-    company.enqueue(vec![step("b"), step("c")]);
-    company.settle();
-    let one_more = company.srun(exact("e", 1));
-    company.settle();
-    assert!(matches!(company.last(one_more), Some(StepMgrToCommand::Refused(Refusal::StepLimit))));
+    let mut harness = Harness::ready(run(JobKind::Batch, &[2]), config);
+    harness.srun(exact("a", 1));
+    harness.settle();
+    let too_many = harness.enqueue(vec![step("b"), step("c"), step("d")]);
+    harness.settle();
+    assert!(matches!(harness.last(too_many), Some(StepMgrToCommand::Refused(Refusal::StepLimit))));
+    harness.enqueue(vec![step("b"), step("c")]);
+    harness.settle();
+    let one_more = harness.srun(exact("e", 1));
+    harness.settle();
+    assert!(matches!(harness.last(one_more), Some(StepMgrToCommand::Refused(Refusal::StepLimit))));
 }
 
 #[test]
 fn other_users_are_refused_and_root_may_speak_for_the_owner_only_if_trusted() {
-    let mut company = batch(&[2]);
-    let stranger = company.connect_as(2000);
-    company.say(stranger, CommandToStepMgr::List);
-    let root = company.connect_as(0);
-    company.say(root, CommandToStepMgr::List);
-    let liar = company.connect();
+    let mut harness = batch(&[2]);
+    let stranger = harness.connect_as(2000);
+    harness.say(stranger, CommandToStepMgr::List);
+    let root = harness.connect_as(0);
+    harness.say(root, CommandToStepMgr::List);
+    let liar = harness.connect();
     let caller = garrick_model::messages::command::Caller { uid: 0, gid: 0, pid: 1, host: "n1".into() };
-    company.say(liar, CommandToStepMgr::OnBehalfOf(caller));
-    company.settle();
-    assert_eq!(company.last(stranger), Some(&StepMgrToCommand::Refused(Refusal::AccessDenied)));
-    assert!(matches!(company.last(root), Some(StepMgrToCommand::Steps(steps)) if steps.len() == 1));
-    assert_eq!(company.last(liar), Some(&StepMgrToCommand::Refused(Refusal::AccessDenied)));
+    harness.say(liar, CommandToStepMgr::OnBehalfOf(caller));
+    harness.settle();
+    assert_eq!(harness.last(stranger), Some(&StepMgrToCommand::Refused(Refusal::AccessDenied)));
+    assert!(matches!(harness.last(root), Some(StepMgrToCommand::Steps(steps)) if steps.len() == 1));
+    assert_eq!(harness.last(liar), Some(&StepMgrToCommand::Refused(Refusal::AccessDenied)));
 }
 
 #[test]
 fn a_step_over_two_nodes_starts_only_when_both_are_there() {
-    let mut company = Company::new(run(JobKind::Batch, &[2, 2]), StepMgrConfig::default());
-    company.shepherd_up(0);
-    company.settle();
-    let both = company.srun(StepSpec { nodes: Some(NodeCount { min: 2, max: None }), tasks: Some(2), ..step("a") });
-    company.settle();
-    assert_eq!(company.running_steps(), Vec::<u32>::new());
+    let mut harness = Harness::new(run(JobKind::Batch, &[2, 2]), StepMgrConfig::default());
+    harness.shepherd_up(0);
+    harness.settle();
+    let both = harness.srun(StepSpec { nodes: Some(NodeCount { min: 2, max: None }), tasks: Some(2), ..step("a") });
+    harness.settle();
+    assert_eq!(harness.running_steps(), Vec::<u32>::new());
     // Its command is not told of a wait that is a matter of milliseconds.
-    assert!(matches!(company.last(both), Some(StepMgrToCommand::Accepted { .. })));
-    company.shepherd_up(1);
-    company.settle();
+    assert!(matches!(harness.last(both), Some(StepMgrToCommand::Accepted { .. })));
+    harness.shepherd_up(1);
+    harness.settle();
     let nodes: Vec<usize> =
-        company.running().iter().filter(|(_, _, s, _)| *s == StepKey::number(0)).map(|(n, ..)| *n).collect();
+        harness.running().iter().filter(|(_, _, s, _)| *s == StepKey::number(0)).map(|(n, ..)| *n).collect();
     assert_eq!(nodes, [0, 1]);
 }
 
 #[test]
 fn steps_sent_together_are_acknowledged_when_durable_and_run_as_there_is_room() {
-    let mut company = batch(&[2]);
-    let client = company.enqueue((0..5).map(|_| exact("a", 1)).collect());
-    company.settle();
+    let mut harness = batch(&[2]);
+    let client = harness.enqueue((0..5).map(|_| exact("a", 1)).collect());
+    harness.settle();
     let given = Some(GivenNumbers { first: 0, count: 5, array: false });
     let enqueued = StepMgrToCommand::Enqueued { given, declined: Vec::new(), warnings: Vec::new() };
-    assert_eq!(company.heard[&client], [enqueued]);
-    assert_eq!(company.running_steps(), [0, 1]);
-    let wait = company.wait(&[], 0);
-    company.settle();
+    assert_eq!(harness.heard[&client], [enqueued]);
+    assert_eq!(harness.running_steps(), [0, 1]);
+    let wait = harness.wait(&[], 0);
+    harness.settle();
     for n in 0..5 {
-        company.exit_code(n, n as u8);
+        harness.exit_code(n, n as u8);
     }
     let counts = StepCounts { queued: 0, running: 0, done: 1, failed: 4, cancelled: 0 };
-    let drained = StepMgrToCommand::Drained { job: company.core.facts().job, counts, worst: code(4) };
-    assert_eq!(company.last(wait), Some(&drained));
+    let drained = StepMgrToCommand::Drained { job: harness.core.facts().job, counts, worst: code(4) };
+    assert_eq!(harness.last(wait), Some(&drained));
 }
 
 #[test]
@@ -297,98 +297,98 @@ fn nothing_is_acknowledged_before_it_is_on_disk_and_a_repeat_gets_the_first_answ
 #[test]
 fn a_full_queue_says_when_to_try_again() {
     let config = StepMgrConfig { queue_limit: 2, ..StepMgrConfig::default() };
-    let mut company = Company::ready(run(JobKind::Batch, &[1]), config);
-    company.enqueue(vec![step("a"), step("b"), step("c")]);
-    company.settle();
-    let client = company.enqueue(vec![step("d")]);
-    company.settle();
-    assert!(matches!(company.last(client), Some(StepMgrToCommand::Refused(Refusal::RetryAfter { .. }))));
+    let mut harness = Harness::ready(run(JobKind::Batch, &[1]), config);
+    harness.enqueue(vec![step("a"), step("b"), step("c")]);
+    harness.settle();
+    let client = harness.enqueue(vec![step("d")]);
+    harness.settle();
+    assert!(matches!(harness.last(client), Some(StepMgrToCommand::Refused(Refusal::RetryAfter { .. }))));
     // The conversation goes on, for the same request.
-    company.exit_code(0, 0);
-    company.say(
+    harness.exit_code(0, 0);
+    harness.say(
         client,
         CommandToStepMgr::Enqueue { request: RequestId(9, 9), batch: Box::new(StepBatch::one(step("d"))) },
     );
-    company.settle();
-    assert!(matches!(company.last(client), Some(StepMgrToCommand::Enqueued { .. })));
+    harness.settle();
+    assert!(matches!(harness.last(client), Some(StepMgrToCommand::Enqueued { .. })));
 }
 
 #[test]
 fn a_blocking_srun_goes_ahead_of_queued_minibatch_steps_until_they_have_aged() {
-    let mut company = batch(&[1]);
-    company.enqueue(vec![step("a"), step("b"), step("c")]);
-    company.settle();
-    company.srun(step("urgent"));
-    company.settle();
-    company.exit_code(0, 0);
-    assert_eq!(company.running_steps(), [3]);
-    company.advance(Duration::from_secs(61));
-    company.srun(step("too late"));
-    company.settle();
-    company.exit_code(3, 0);
-    assert_eq!(company.running_steps(), [1]);
+    let mut harness = batch(&[1]);
+    harness.enqueue(vec![step("a"), step("b"), step("c")]);
+    harness.settle();
+    harness.srun(step("urgent"));
+    harness.settle();
+    harness.exit_code(0, 0);
+    assert_eq!(harness.running_steps(), [3]);
+    harness.advance(Duration::from_secs(61));
+    harness.srun(step("too late"));
+    harness.settle();
+    harness.exit_code(3, 0);
+    assert_eq!(harness.running_steps(), [1]);
 }
 
 #[test]
 fn small_steps_fill_gaps_but_a_large_one_gets_its_nodes_in_the_end() {
     let config = StepMgrConfig { max_bypass: 3, bypass_per_cpu: 1, ..StepMgrConfig::default() };
-    let mut company = Company::ready(run(JobKind::Batch, &[2]), config);
-    company.srun(exact("first", 1));
-    company.settle();
-    let large = company.srun(exact("large", 2));
-    company.settle();
+    let mut harness = Harness::ready(run(JobKind::Batch, &[2]), config);
+    harness.srun(exact("first", 1));
+    harness.settle();
+    let large = harness.srun(exact("large", 2));
+    harness.settle();
     // A new small step comes whenever one ends: without a bound the large one would never start.
     let mut bypassed = 0;
     for n in 2..10 {
-        company.srun(exact("small", 1));
-        company.settle();
-        let running: Vec<u32> = company.running_steps().into_iter().filter(|s| *s != 1).collect();
+        harness.srun(exact("small", 1));
+        harness.settle();
+        let running: Vec<u32> = harness.running_steps().into_iter().filter(|s| *s != 1).collect();
         bypassed += usize::from(running.contains(&n));
-        if company.running_steps().contains(&1) {
+        if harness.running_steps().contains(&1) {
             break;
         }
         if let Some(oldest) = running.first() {
-            company.exit_code(*oldest, 0);
+            harness.exit_code(*oldest, 0);
         }
     }
-    assert!(company.running_steps().contains(&1), "{:?}", company.last(large));
+    assert!(harness.running_steps().contains(&1), "{:?}", harness.last(large));
     assert_eq!(bypassed, 3);
 }
 
 #[test]
 fn when_the_script_ends_its_steps_are_cancelled_and_its_user_is_told_of_swait() {
-    let mut company = batch(&[1]);
-    company.enqueue(vec![step("a"), step("b"), step("c")]);
-    company.settle();
-    company.exit(StepKey::BATCH, OK);
-    assert_eq!(ended(&company), (JobState::Completed, Reason::None, OK, killed(15)));
+    let mut harness = batch(&[1]);
+    harness.enqueue(vec![step("a"), step("b"), step("c")]);
+    harness.settle();
+    harness.exit(StepKey::BATCH, OK);
+    assert_eq!(ended(&harness), (JobState::Completed, Reason::None, OK, killed(15)));
     assert_eq!(
-        errors(&company).first().map(String::as_str),
+        errors(&harness).first().map(String::as_str),
         Some(
             "/home/alice/demo/slurm-502.out: slurmstepd: error: *** JOB 502 ON n1: BATCH SCRIPT ENDED WITH 1 RUNNING \
              AND 2 QUEUED STEPS, WHICH ARE CANCELLED (\"swait\" at the end of a script waits for them) ***"
         )
     );
-    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 3, cancelled: 3 });
+    assert_eq!(harness.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 3, cancelled: 3 });
 }
 
 #[test]
 fn a_cancelled_job_says_so_in_its_error_file_and_ends_with_what_its_script_made_of_it() {
-    let mut company = batch(&[2]);
-    let srun = company.srun(step("a"));
-    company.settle();
-    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
-    company.settle();
-    assert_eq!(ended(&company), (JobState::Cancelled, Reason::None, killed(15), killed(15)));
+    let mut harness = batch(&[2]);
+    let srun = harness.srun(step("a"));
+    harness.settle();
+    harness.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    harness.settle();
+    assert_eq!(ended(&harness), (JobState::Cancelled, Reason::None, killed(15), killed(15)));
     assert_eq!(
-        errors(&company),
+        errors(&harness),
         ["/home/alice/demo/slurm-502.out: slurmstepd: error: *** JOB 502 ON n1 CANCELLED AT 2026-11-21T10:00:01 ***"]
     );
-    let told = &company.heard[&srun];
+    let told = &harness.heard[&srun];
     assert!(told.contains(&StepMgrToCommand::Terminating {
         message: "STEP 502.0 ON n1 CANCELLED AT 2026-11-21T10:00:01".into()
     }));
-    assert_eq!(company.finished(srun), Some((StepState::Cancelled, killed(15))));
+    assert_eq!(harness.finished(srun), Some((StepState::Cancelled, killed(15))));
 }
 
 #[test]
@@ -398,22 +398,22 @@ fn the_time_limit_warns_then_ends_then_kills() {
     let mut spec = job_spec(JobKind::Batch);
     spec.signal = Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true, overlaps: false });
     facts.spec = Arc::new(spec);
-    let mut company = Company::ready(facts, StepMgrConfig::default());
-    company.stubborn = true;
-    company.advance(Duration::from_secs(539));
-    assert_eq!(company.signals, []);
-    company.advance(Duration::from_secs(1));
-    assert_eq!(company.signals, [(10, false)]);
-    company.advance(Duration::from_secs(60));
-    assert_eq!(company.signals[1..], [(18, true), (15, true)]);
-    assert_eq!(company.core.phase(), RunPhase::Ending);
-    company.advance(Duration::from_secs(29));
-    assert_eq!(company.signals.len(), 3);
-    company.advance(Duration::from_secs(1));
-    assert_eq!(company.signals[3..], [(9, true)]);
-    assert_eq!(ended(&company), (JobState::Timeout, Reason::TimeLimit, OK, OK));
+    let mut harness = Harness::ready(facts, StepMgrConfig::default());
+    harness.stubborn = true;
+    harness.advance(Duration::from_secs(539));
+    assert_eq!(harness.signals, []);
+    harness.advance(Duration::from_secs(1));
+    assert_eq!(harness.signals, [(10, false)]);
+    harness.advance(Duration::from_secs(60));
+    assert_eq!(harness.signals[1..], [(18, true), (15, true)]);
+    assert_eq!(harness.core.phase(), RunPhase::Ending);
+    harness.advance(Duration::from_secs(29));
+    assert_eq!(harness.signals.len(), 3);
+    harness.advance(Duration::from_secs(1));
+    assert_eq!(harness.signals[3..], [(9, true)]);
+    assert_eq!(ended(&harness), (JobState::Timeout, Reason::TimeLimit, OK, OK));
     assert_eq!(
-        errors(&company),
+        errors(&harness),
         [
             "/home/alice/demo/slurm-502.out: slurmstepd: error: *** JOB 502 ON n1 CANCELLED AT 2026-11-21T10:10:01 DUE TO TIME LIMIT ***"
         ]
@@ -424,14 +424,14 @@ fn the_time_limit_warns_then_ends_then_kills() {
 fn a_new_time_limit_counts_from_the_start_of_the_run() {
     let mut facts = run(JobKind::Batch, &[1]);
     facts.time_limit = TimeLimit::Secs(60);
-    let mut company = Company::ready(facts, StepMgrConfig::default());
-    company.advance(Duration::from_secs(50));
-    company.tell(NodeToStepd::SetTimeLimit(TimeLimit::Secs(100)));
-    company.settle();
-    company.advance(Duration::from_secs(49));
-    assert_eq!(company.core.phase(), RunPhase::Running);
-    company.advance(Duration::from_secs(1));
-    assert_eq!(ended(&company).0, JobState::Timeout);
+    let mut harness = Harness::ready(facts, StepMgrConfig::default());
+    harness.advance(Duration::from_secs(50));
+    harness.tell(NodeToStepd::SetTimeLimit(TimeLimit::Secs(100)));
+    harness.settle();
+    harness.advance(Duration::from_secs(49));
+    assert_eq!(harness.core.phase(), RunPhase::Running);
+    harness.advance(Duration::from_secs(1));
+    assert_eq!(ended(&harness).0, JobState::Timeout);
 }
 
 #[test]
@@ -440,71 +440,71 @@ fn over_time_limit_is_a_grace_period_and_may_be_unlimited() {
         let mut facts = run(JobKind::Batch, &[1]);
         facts.time_limit = TimeLimit::Secs(60);
         let config = StepMgrConfig { over_time_limit: over, ..StepMgrConfig::default() };
-        let mut company = Company::ready(facts, config);
-        company.advance(Duration::from_secs(179));
-        assert_eq!(company.core.phase(), RunPhase::Running);
-        company.advance(Duration::from_secs(1));
-        assert_eq!(company.core.phase() != RunPhase::Running, end.is_some());
+        let mut harness = Harness::ready(facts, config);
+        harness.advance(Duration::from_secs(179));
+        assert_eq!(harness.core.phase(), RunPhase::Running);
+        harness.advance(Duration::from_secs(1));
+        assert_eq!(harness.core.phase() != RunPhase::Running, end.is_some());
     }
 }
 
 #[test]
 fn a_step_has_a_time_limit_of_its_own() {
-    let mut company = batch(&[1]);
-    let srun = company.srun(StepSpec { time_limit: Some(TimeLimit::Secs(60)), ..step("a") });
-    company.settle();
-    company.advance(Duration::from_secs(60));
-    assert_eq!(company.finished(srun), Some((StepState::Timeout, killed(15))));
-    let told = company.heard[&srun].iter().any(|m| {
+    let mut harness = batch(&[1]);
+    let srun = harness.srun(StepSpec { time_limit: Some(TimeLimit::Secs(60)), ..step("a") });
+    harness.settle();
+    harness.advance(Duration::from_secs(60));
+    assert_eq!(harness.finished(srun), Some((StepState::Timeout, killed(15))));
+    let told = harness.heard[&srun].iter().any(|m| {
         *m == StepMgrToCommand::Terminating {
             message: "STEP 502.0 ON n1 CANCELLED AT 2026-11-21T10:01:01 DUE TO TIME LIMIT".into(),
         }
     });
     assert!(told);
-    assert_eq!(company.core.phase(), RunPhase::Running);
+    assert_eq!(harness.core.phase(), RunPhase::Running);
 }
 
 #[test]
 fn a_lost_node_ends_the_job_unless_no_kill() {
-    let mut company = batch(&[1, 1]);
-    let there = company.srun(StepSpec { nodelist: vec!["n2".into()], ..exact("a", 1) });
-    company.settle();
-    company.lose(1);
-    company.settle();
-    assert_eq!(company.finished(there), Some((StepState::NodeFail, killed(9))));
-    assert_eq!(ended(&company).0, JobState::NodeFail);
-    assert!(company.exited);
+    let mut harness = batch(&[1, 1]);
+    let there = harness.srun(StepSpec { nodelist: vec!["n2".into()], ..exact("a", 1) });
+    harness.settle();
+    harness.lose(1);
+    harness.settle();
+    assert_eq!(harness.finished(there), Some((StepState::NodeFail, killed(9))));
+    assert_eq!(ended(&harness).0, JobState::NodeFail);
+    assert!(harness.exited);
 
-    let mut company = batch_with(&[1, 1], |spec| spec.no_kill = true);
-    let there = company.srun(StepSpec { nodelist: vec!["n2".into()], ..exact("a", 1) });
-    let here = company.srun(StepSpec { nodelist: vec!["n1".into()], ..exact("b", 1) });
-    company.settle();
-    let never = company.srun(exact("c", 2));
-    company.settle();
-    company.lose(1);
-    company.settle();
-    assert_eq!(company.finished(there), Some((StepState::NodeFail, killed(9))));
-    assert_eq!(company.finished(never).map(|f| f.0), Some(StepState::NodeFail));
-    assert_eq!(company.running_steps(), [1]);
-    company.exit_code(1, 0);
-    assert_eq!(company.finished(here), Some((StepState::Completed, OK)));
-    company.exit(StepKey::BATCH, OK);
-    assert_eq!(ended(&company).0, JobState::Completed);
+    let mut harness = batch_with(&[1, 1], |spec| spec.no_kill = true);
+    let there = harness.srun(StepSpec { nodelist: vec!["n2".into()], ..exact("a", 1) });
+    let here = harness.srun(StepSpec { nodelist: vec!["n1".into()], ..exact("b", 1) });
+    harness.settle();
+    let never = harness.srun(exact("c", 2));
+    harness.settle();
+    harness.lose(1);
+    harness.settle();
+    assert_eq!(harness.finished(there), Some((StepState::NodeFail, killed(9))));
+    assert_eq!(harness.finished(never).map(|f| f.0), Some(StepState::NodeFail));
+    assert_eq!(harness.running_steps(), [1]);
+    harness.exit_code(1, 0);
+    assert_eq!(harness.finished(here), Some((StepState::Completed, OK)));
+    harness.exit(StepKey::BATCH, OK);
+    assert_eq!(ended(&harness).0, JobState::Completed);
 }
 
 /// A restarted step manager knows which nodes had a shepherd: what is lost while nobody looks is not begun anew.
 #[test]
 fn the_next_step_manager_looks_for_shepherds_that_were_there_and_has_others_begun() {
-    let mut company = Company::new(run(JobKind::Batch, &[1, 1, 1]), StepMgrConfig::default());
-    company.shepherd_up(0);
-    company.shepherd_up(2);
-    company.settle();
-    let ledger = Ledger::replay(company.journal.iter().cloned());
+    let mut harness = Harness::new(run(JobKind::Batch, &[1, 1, 1]), StepMgrConfig::default());
+    harness.shepherd_up(0);
+    harness.shepherd_up(2);
+    harness.settle();
+    let ledger = Ledger::replay(harness.journal.iter().cloned());
     assert_eq!(ledger.begun, BTreeSet::from([2]));
-    let facts = Arc::new(company.core.facts().clone());
+    let facts = Arc::new(harness.core.facts().clone());
     let mut core = StepMgrCore::new(facts, StepMgrConfig { restarted: true, ..StepMgrConfig::default() }, ledger);
     let mut out = Vec::new();
-    core.handle(company.now, StepMgrInput::Begin, &mut out);
+    core.handle(harness.now, StepMgrInput::Begin, &mut out);
     let asked = |effect: &StepMgrEffect| match effect {
         StepMgrEffect::StartShepherd { node, again } => Some((node.0, *again)),
         _ => None,
@@ -513,7 +513,7 @@ fn the_next_step_manager_looks_for_shepherds_that_were_there_and_has_others_begu
     // Its agent has nothing of the run any more.
     let result = Err(Refusal::AlreadyDone);
     out.clear();
-    core.handle(company.now, StepMgrInput::ShepherdStart { node: NodeSlot(2), result }, &mut out);
+    core.handle(harness.now, StepMgrInput::ShepherdStart { node: NodeSlot(2), result }, &mut out);
     assert_eq!(core.ledger().lost, BTreeSet::from([2]));
     assert_eq!(core.ledger().ending.as_ref().map(|(state, ..)| *state), Some(JobState::NodeFail));
 }
@@ -522,45 +522,45 @@ fn the_next_step_manager_looks_for_shepherds_that_were_there_and_has_others_begu
 /// which began the run there anew beside whoever had the node by then.
 #[test]
 fn a_node_that_was_lost_is_not_asked_again_by_the_next_step_manager() {
-    let mut company = batch_with(&[1, 1], |spec| spec.no_kill = true);
-    company.settle();
-    company.lose(1);
-    company.settle();
-    let ledger = Ledger::replay(company.journal.iter().cloned());
+    let mut harness = batch_with(&[1, 1], |spec| spec.no_kill = true);
+    harness.settle();
+    harness.lose(1);
+    harness.settle();
+    let ledger = Ledger::replay(harness.journal.iter().cloned());
     assert_eq!(ledger.lost, BTreeSet::from([1]));
-    let facts = Arc::new(company.core.facts().clone());
+    let facts = Arc::new(harness.core.facts().clone());
     let mut core = StepMgrCore::new(facts, StepMgrConfig { restarted: true, ..StepMgrConfig::default() }, ledger);
     let mut out = Vec::new();
-    core.handle(company.now, StepMgrInput::Begin, &mut out);
+    core.handle(harness.now, StepMgrInput::Begin, &mut out);
     let asked: Vec<&StepMgrEffect> = out.iter().filter(|e| matches!(e, StepMgrEffect::StartShepherd { .. })).collect();
     assert_eq!(asked, Vec::<&StepMgrEffect>::new());
     // One that comes by itself is told to end.
     out.clear();
-    core.handle(company.now, StepMgrInput::ShepherdUp { node: NodeSlot(1) }, &mut out);
+    core.handle(harness.now, StepMgrInput::ShepherdUp { node: NodeSlot(1) }, &mut out);
     assert_eq!(out, [StepMgrEffect::ToShepherd { node: NodeSlot(1), message: StepMgrToShepherd::EndJob }]);
-    company.restart_manager();
-    company.settle();
-    company.exit(StepKey::BATCH, OK);
-    assert_eq!(ended(&company).0, JobState::Completed);
-    assert!(company.exited);
+    harness.restart_manager();
+    harness.settle();
+    harness.exit(StepKey::BATCH, OK);
+    assert_eq!(ended(&harness).0, JobState::Completed);
+    assert!(harness.exited);
 }
 
 /// A crash kept the loss of a node, and not the end behind it.
 #[test]
 fn a_lost_node_ends_the_job_under_the_next_step_manager_too() {
     for no_kill in [false, true] {
-        let mut company = batch_with(&[1, 1], |spec| spec.no_kill = no_kill);
-        company.settle();
-        company.lose(1);
-        company.settle();
+        let mut harness = batch_with(&[1, 1], |spec| spec.no_kill = no_kill);
+        harness.settle();
+        harness.lose(1);
+        harness.settle();
         let lost = |event: &StepEvent| matches!(event, StepEvent::NodeLost { .. });
-        let upto = company.journal.iter().position(lost).unwrap();
-        let ledger = Ledger::replay(company.journal[..=upto].iter().cloned());
+        let upto = harness.journal.iter().position(lost).unwrap();
+        let ledger = Ledger::replay(harness.journal[..=upto].iter().cloned());
         assert!(ledger.ending.is_none());
-        let facts = Arc::new(company.core.facts().clone());
+        let facts = Arc::new(harness.core.facts().clone());
         let mut core = StepMgrCore::new(facts, StepMgrConfig { restarted: true, ..StepMgrConfig::default() }, ledger);
         let mut out = Vec::new();
-        core.handle(company.now, StepMgrInput::Begin, &mut out);
+        core.handle(harness.now, StepMgrInput::Begin, &mut out);
         let ends = |effect: &StepMgrEffect| {
             let failed = |event: &StepEvent| matches!(event, StepEvent::Ending { state: JobState::NodeFail, .. });
             matches!(effect, StepMgrEffect::Journal { event, .. } if failed(event))
@@ -572,193 +572,193 @@ fn a_lost_node_ends_the_job_under_the_next_step_manager_too() {
 /// The manager died with the news on its way, while a step ran on both nodes: the next one hears it when it asks.
 #[test]
 fn a_node_that_was_lost_while_the_step_manager_was_away_is_not_waited_for() {
-    let mut company = batch_with(&[1, 1], |spec| spec.no_kill = true);
-    company.enqueue(vec![exact("wide", 2)]);
-    company.settle();
-    assert_eq!(company.running_steps(), [0]);
-    company.lose(1);
-    company.restart_manager();
-    company.settle();
-    company.exit(StepKey::BATCH, OK);
-    company.settle();
-    assert_eq!(ended(&company).0, JobState::Completed);
-    assert!(company.exited);
+    let mut harness = batch_with(&[1, 1], |spec| spec.no_kill = true);
+    harness.enqueue(vec![exact("wide", 2)]);
+    harness.settle();
+    assert_eq!(harness.running_steps(), [0]);
+    harness.lose(1);
+    harness.restart_manager();
+    harness.settle();
+    harness.exit(StepKey::BATCH, OK);
+    harness.settle();
+    assert_eq!(ended(&harness).0, JobState::Completed);
+    assert!(harness.exited);
 }
 
 #[test]
 fn a_node_that_the_controller_gave_up_is_not_waited_for_and_the_end_is_as_it_says() {
-    let mut company = batch(&[1, 1]);
-    let wide = company.srun(exact("a", 2));
-    company.settle();
+    let mut harness = batch(&[1, 1]);
+    let wide = harness.srun(exact("a", 2));
+    harness.settle();
     // It is silent: nothing of what is sent there is answered.
-    company.nodes[1].away = true;
-    company.nodes[1].lost = true;
-    company.tell(NodeToStepd::EndJob {
+    harness.nodes[1].away = true;
+    harness.nodes[1].lost = true;
+    harness.tell(NodeToStepd::EndJob {
         state: JobState::NodeFail,
         reason: Reason::NodeDown,
         lost: vec!["n2".to_owned()],
     });
-    company.settle();
-    assert_eq!(company.finished(wide).map(|f| f.0), Some(StepState::NodeFail));
-    let report = company.job_reports().iter().find_map(|r| match r {
+    harness.settle();
+    assert_eq!(harness.finished(wide).map(|f| f.0), Some(StepState::NodeFail));
+    let report = harness.job_reports().iter().find_map(|r| match r {
         StepdReport::Ended { state, reason, lost, .. } => Some((*state, reason.clone(), lost.clone())),
         _ => None,
     });
     assert_eq!(report, Some((JobState::NodeFail, Reason::NodeDown, vec!["n2".to_owned()])));
-    assert!(company.exited, "it waits for the lost node");
+    assert!(harness.exited, "it waits for the lost node");
 }
 
 #[test]
 fn an_allocation_is_ready_when_its_first_node_is_and_ends_with_its_owner() {
-    let mut company = Company::new(run(JobKind::Allocation, &[2, 2]), StepMgrConfig::default());
-    assert_eq!(company.job_reports(), []);
-    company.shepherd_up(0);
-    company.settle();
-    assert_eq!(company.job_reports(), [StepdReport::Started]);
-    company.shepherd_up(1);
-    let srun = company.srun(StepSpec { tasks: Some(2), ..step("a") });
-    company.settle();
-    company.tell(NodeToStepd::FinishAllocation(code(1)));
-    company.settle();
-    assert_eq!(company.finished(srun).map(|f| f.0), Some(StepState::Cancelled));
-    assert_eq!(ended(&company), (JobState::Failed, Reason::NonZeroExitCode, code(1), killed(15)));
+    let mut harness = Harness::new(run(JobKind::Allocation, &[2, 2]), StepMgrConfig::default());
+    assert_eq!(harness.job_reports(), []);
+    harness.shepherd_up(0);
+    harness.settle();
+    assert_eq!(harness.job_reports(), [StepdReport::Started]);
+    harness.shepherd_up(1);
+    let srun = harness.srun(StepSpec { tasks: Some(2), ..step("a") });
+    harness.settle();
+    harness.tell(NodeToStepd::FinishAllocation(code(1)));
+    harness.settle();
+    assert_eq!(harness.finished(srun).map(|f| f.0), Some(StepState::Cancelled));
+    assert_eq!(ended(&harness), (JobState::Failed, Reason::NonZeroExitCode, code(1), killed(15)));
 }
 
 #[test]
 fn a_program_that_cannot_be_executed_ends_with_the_errno_and_says_why() {
-    let mut company = batch(&[1]);
-    let srun = company.srun(step("/nosuch/program"));
-    company.settle();
-    assert_eq!(company.finished(srun), Some((StepState::Failed, code(2))));
+    let mut harness = batch(&[1]);
+    let srun = harness.srun(step("/nosuch/program"));
+    harness.settle();
+    assert_eq!(harness.finished(srun), Some((StepState::Failed, code(2))));
     let failed = StepMgrToCommand::TaskFailed {
         rank: 0,
         message: "[2026-11-21T10:00:01.000] error: execve(): /nosuch/program: No such file or directory".into(),
         status: code(2),
     };
-    assert!(company.heard[&srun].contains(&failed));
+    assert!(harness.heard[&srun].contains(&failed));
 }
 
 #[test]
 fn kill_on_bad_exit_ends_the_other_tasks_and_keeps_the_worst_exit() {
-    let mut company = batch(&[4]);
-    let srun = company.srun(StepSpec { kill_on_bad_exit: true, ..exact("a", 3) });
-    company.settle();
+    let mut harness = batch(&[4]);
+    let srun = harness.srun(StepSpec { kill_on_bad_exit: true, ..exact("a", 3) });
+    harness.settle();
     let (node, token, ..) =
-        company.running().into_iter().find(|(_, _, s, r)| *s == StepKey::number(0) && *r == 1).unwrap();
-    company.end_process(node, token, code(7));
-    company.settle();
-    assert_eq!(company.finished(srun), Some((StepState::Failed, killed(15))));
+        harness.running().into_iter().find(|(_, _, s, r)| *s == StepKey::number(0) && *r == 1).unwrap();
+    harness.end_process(node, token, code(7));
+    harness.settle();
+    assert_eq!(harness.finished(srun), Some((StepState::Failed, killed(15))));
 }
 
 #[test]
 fn wait_gives_the_other_tasks_some_seconds_after_the_first_end() {
-    let mut company = batch(&[4]);
-    let srun = company.srun(StepSpec { wait_secs: Some(5), ..exact("a", 2) });
-    company.settle();
-    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(0)).unwrap();
-    company.end_process(node, token, OK);
-    company.settle();
-    company.advance(Duration::from_secs(4));
-    assert_eq!(company.finished(srun), None);
-    company.advance(Duration::from_secs(1));
-    assert_eq!(company.finished(srun), Some((StepState::Failed, killed(15))));
+    let mut harness = batch(&[4]);
+    let srun = harness.srun(StepSpec { wait_secs: Some(5), ..exact("a", 2) });
+    harness.settle();
+    let (node, token, ..) = harness.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(0)).unwrap();
+    harness.end_process(node, token, OK);
+    harness.settle();
+    harness.advance(Duration::from_secs(4));
+    assert_eq!(harness.finished(srun), None);
+    harness.advance(Duration::from_secs(1));
+    assert_eq!(harness.finished(srun), Some((StepState::Failed, killed(15))));
 }
 
 #[test]
 fn signals_reach_steps_the_batch_shell_or_all() {
-    let mut company = batch(&[2]);
-    company.srun(exact("a", 1));
-    company.settle();
+    let mut harness = batch(&[2]);
+    harness.srun(exact("a", 1));
+    harness.settle();
     for (to, reached) in [
         (SignalScope::Steps, vec![(10, true)]),
         (SignalScope::BatchShell, vec![(10, false)]),
         (SignalScope::Full, vec![(10, true), (10, true)]),
     ] {
-        company.signals.clear();
-        company.tell(NodeToStepd::SignalJob { signal: 10, to });
-        company.settle();
-        assert_eq!(company.signals, reached, "{to:?}");
+        harness.signals.clear();
+        harness.tell(NodeToStepd::SignalJob { signal: 10, to });
+        harness.settle();
+        assert_eq!(harness.signals, reached, "{to:?}");
     }
 }
 
-fn signal_all(company: &mut Company, signal: i32) -> Vec<(i32, bool)> {
-    company.signals.clear();
-    company.tell(NodeToStepd::SignalJob { signal, to: SignalScope::Full });
-    company.settle();
-    std::mem::take(&mut company.signals)
+fn signal_all(harness: &mut Harness, signal: i32) -> Vec<(i32, bool)> {
+    harness.signals.clear();
+    harness.tell(NodeToStepd::SignalJob { signal, to: SignalScope::Full });
+    harness.settle();
+    std::mem::take(&mut harness.signals)
 }
 
 #[test]
 fn a_job_that_stands_still_starts_no_step_until_it_goes_on() {
-    let mut company = batch(&[1]);
-    company.enqueue(vec![exact("a", 1), exact("b", 1)]);
-    company.settle();
-    assert_eq!(signal_all(&mut company, SIGSTOP), [(SIGSTOP, true), (SIGSTOP, true)]);
-    assert_eq!(company.run_signals, [(0, SIGSTOP)]);
+    let mut harness = batch(&[1]);
+    harness.enqueue(vec![exact("a", 1), exact("b", 1)]);
+    harness.settle();
+    assert_eq!(signal_all(&mut harness, SIGSTOP), [(SIGSTOP, true), (SIGSTOP, true)]);
+    assert_eq!(harness.run_signals, [(0, SIGSTOP)]);
     // A place is free, and one comes that would fit.
-    company.exit_code(0, 0);
-    let srun = company.srun(StepSpec { sharing: StepSharing::Overlap, ..exact("c", 1) });
-    company.settle();
-    assert!(company.running_steps().is_empty());
-    assert_eq!(company.last(srun), Some(&StepMgrToCommand::Queued { reason: Reason::Resources }));
-    let hurried = company.srun(StepSpec { immediate: true, sharing: StepSharing::Overlap, ..exact("d", 1) });
-    company.settle();
-    assert_eq!(company.last(hurried), Some(&StepMgrToCommand::Refused(Refusal::Busy)));
+    harness.exit_code(0, 0);
+    let srun = harness.srun(StepSpec { sharing: StepSharing::Overlap, ..exact("c", 1) });
+    harness.settle();
+    assert!(harness.running_steps().is_empty());
+    assert_eq!(harness.last(srun), Some(&StepMgrToCommand::Queued { reason: Reason::Resources }));
+    let hurried = harness.srun(StepSpec { immediate: true, sharing: StepSharing::Overlap, ..exact("d", 1) });
+    harness.settle();
+    assert_eq!(harness.last(hurried), Some(&StepMgrToCommand::Refused(Refusal::Busy)));
     // Signals for some of it change nothing.
-    company.tell(NodeToStepd::SignalJob { signal: SIGCONT, to: SignalScope::Steps });
-    company.settle();
-    assert!(company.running_steps().is_empty());
-    assert_eq!(signal_all(&mut company, SIGCONT), [(SIGCONT, true)]);
-    assert_eq!(company.run_signals, [(0, SIGSTOP), (0, SIGCONT)]);
-    assert_eq!(company.running_steps(), [1, 2]);
+    harness.tell(NodeToStepd::SignalJob { signal: SIGCONT, to: SignalScope::Steps });
+    harness.settle();
+    assert!(harness.running_steps().is_empty());
+    assert_eq!(signal_all(&mut harness, SIGCONT), [(SIGCONT, true)]);
+    assert_eq!(harness.run_signals, [(0, SIGSTOP), (0, SIGCONT)]);
+    assert_eq!(harness.running_steps(), [1, 2]);
 }
 
 #[test]
 fn a_step_manager_that_took_over_goes_on_standing_still() {
     for continued in [false, true] {
-        let mut company = batch(&[2]);
-        company.enqueue(vec![exact("a", 1), exact("b", 1), exact("c", 1)]);
-        company.settle();
-        signal_all(&mut company, SIGSTOP);
-        company.exit_code(0, 0);
-        company.restart_manager();
+        let mut harness = batch(&[2]);
+        harness.enqueue(vec![exact("a", 1), exact("b", 1), exact("c", 1)]);
+        harness.settle();
+        signal_all(&mut harness, SIGSTOP);
+        harness.exit_code(0, 0);
+        harness.restart_manager();
         let last = if continued { SIGCONT } else { SIGSTOP };
         if continued {
             // Nothing is known yet of what runs.
             let signal = NodeToStepd::SignalJob { signal: SIGCONT, to: SignalScope::Full };
-            company.tell_manager(StepMgrInput::Agent(signal));
-            assert_eq!(company.signals, []);
+            harness.tell_manager(StepMgrInput::Agent(signal));
+            assert_eq!(harness.signals, []);
         }
-        company.settle();
-        assert_eq!(company.signals, [(last, true), (last, true)]);
-        assert_eq!(company.run_signals, [(0, SIGSTOP), (0, last)]);
-        assert_eq!(company.running_steps(), if continued { vec![1, 2] } else { vec![1] });
+        harness.settle();
+        assert_eq!(harness.signals, [(last, true), (last, true)]);
+        assert_eq!(harness.run_signals, [(0, SIGSTOP), (0, last)]);
+        assert_eq!(harness.running_steps(), if continued { vec![1, 2] } else { vec![1] });
     }
 }
 
 #[test]
 fn what_is_to_end_is_not_stopped_by_an_order_from_before() {
-    let mut company = batch(&[1]);
-    company.stubborn = true;
-    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
-    company.settle();
-    assert_eq!(company.signals, [(SIGCONT, true), (SIGTERM, true)]);
+    let mut harness = batch(&[1]);
+    harness.stubborn = true;
+    harness.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    harness.settle();
+    assert_eq!(harness.signals, [(SIGCONT, true), (SIGTERM, true)]);
     for signal in [SIGTSTP, SIGSTOP] {
-        assert_eq!(signal_all(&mut company, signal), []);
+        assert_eq!(signal_all(&mut harness, signal), []);
     }
-    company.advance(Duration::from_secs(30));
-    assert_eq!((&company.signals[..], &company.run_signals[..]), (&[(SIGKILL, true)][..], &[][..]));
+    harness.advance(Duration::from_secs(30));
+    assert_eq!((&harness.signals[..], &harness.run_signals[..]), (&[(SIGKILL, true)][..], &[][..]));
 }
 
 #[test]
 fn what_ends_while_it_stands_still_goes_on_for_that() {
-    let mut company = batch(&[1]);
-    company.stubborn = true;
-    signal_all(&mut company, SIGSTOP);
-    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
-    company.settle();
-    assert_eq!(company.signals, [(SIGCONT, true), (SIGTERM, true)]);
-    assert_eq!(company.run_signals, [(0, SIGSTOP), (0, SIGCONT)]);
+    let mut harness = batch(&[1]);
+    harness.stubborn = true;
+    signal_all(&mut harness, SIGSTOP);
+    harness.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    harness.settle();
+    assert_eq!(harness.signals, [(SIGCONT, true), (SIGTERM, true)]);
+    assert_eq!(harness.run_signals, [(0, SIGSTOP), (0, SIGCONT)]);
 }
 
 #[test]
@@ -768,36 +768,36 @@ fn the_warning_is_given_once_however_often_the_limit_moves_with_the_time() {
     let mut spec = job_spec(JobKind::Batch);
     spec.signal = Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true, overlaps: false });
     facts.spec = Arc::new(spec);
-    let mut company = Company::ready(facts, StepMgrConfig::default());
-    let limit = |company: &mut Company, limit| {
-        company.tell(NodeToStepd::SetTimeLimit(limit));
-        company.settle();
+    let mut harness = Harness::ready(facts, StepMgrConfig::default());
+    let limit = |harness: &mut Harness, limit| {
+        harness.tell(NodeToStepd::SetTimeLimit(limit));
+        harness.settle();
     };
-    company.advance(Duration::from_secs(550));
-    assert_eq!(company.signals, [(10, false)]);
-    limit(&mut company, TimeLimit::Unlimited);
-    company.advance(Duration::from_secs(100));
-    limit(&mut company, TimeLimit::Secs(700));
-    company.advance(Duration::from_secs(1));
-    assert_eq!(company.signals.len(), 1);
+    harness.advance(Duration::from_secs(550));
+    assert_eq!(harness.signals, [(10, false)]);
+    limit(&mut harness, TimeLimit::Unlimited);
+    harness.advance(Duration::from_secs(100));
+    limit(&mut harness, TimeLimit::Secs(700));
+    harness.advance(Duration::from_secs(1));
+    assert_eq!(harness.signals.len(), 1);
     // One that is far ahead is warned of again.
-    limit(&mut company, TimeLimit::Secs(2000));
-    company.advance(Duration::from_secs(1300));
-    assert_eq!(company.signals, [(10, false), (10, false)]);
+    limit(&mut harness, TimeLimit::Secs(2000));
+    harness.advance(Duration::from_secs(1300));
+    assert_eq!(harness.signals, [(10, false), (10, false)]);
 }
 
 #[test]
 fn steps_are_cancelled_or_signalled_by_number() {
-    let mut company = batch(&[1]);
-    company.enqueue(vec![step("a"), step("b")]);
-    company.settle();
-    let client = company.connect();
+    let mut harness = batch(&[1]);
+    harness.enqueue(vec![step("a"), step("b")]);
+    harness.settle();
+    let client = harness.connect();
     let named = |text: &str| text.parse::<WhichSteps>().unwrap();
     let steps = vec![named("0"), named("1"), named("9")];
-    company.say(client, CommandToStepMgr::SignalSteps { steps, pending_only: false, signal: Some(10) });
-    company.settle();
+    harness.say(client, CommandToStepMgr::SignalSteps { steps, pending_only: false, signal: Some(10) });
+    harness.settle();
     assert_eq!(
-        company.last(client),
+        harness.last(client),
         Some(&StepMgrToCommand::PerStep(vec![
             Ok(1),
             Err(Refusal::JobPending),
@@ -805,80 +805,80 @@ fn steps_are_cancelled_or_signalled_by_number() {
         ]))
     );
     let steps = vec![named("[0-1]")];
-    company.say(client, CommandToStepMgr::SignalSteps { steps, pending_only: false, signal: None });
-    company.settle();
-    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 2, cancelled: 2 });
+    harness.say(client, CommandToStepMgr::SignalSteps { steps, pending_only: false, signal: None });
+    harness.settle();
+    assert_eq!(harness.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 2, cancelled: 2 });
 }
 
 #[test]
 fn a_slow_srun_stops_its_own_tasks_output_and_nothing_grows() {
-    let mut company = batch(&[2]);
-    let slow = company.srun(exact("a", 1));
-    company.settle();
-    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(0)).unwrap();
+    let mut harness = batch(&[2]);
+    let slow = harness.srun(exact("a", 1));
+    harness.settle();
+    let (node, token, ..) = harness.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(0)).unwrap();
     let piece = vec![b'x'; 16 * 1024];
     for _ in 0..200 {
-        company.print(node, token, Stream::Stdout, &piece);
+        harness.print(node, token, Stream::Stdout, &piece);
     }
-    company.settle();
-    let bytes = |company: &Company| -> u64 {
-        company.heard[&slow]
+    harness.settle();
+    let bytes = |harness: &Harness| -> u64 {
+        harness.heard[&slow]
             .iter()
             .map(|m| if let StepMgrToCommand::Output { data, .. } = m { data.len() as u64 } else { 0 })
             .sum()
     };
-    assert_eq!(bytes(&company), OUTPUT_GRANT);
-    let unread: usize = company.nodes[node].processes[&token].unread[0].len();
+    assert_eq!(bytes(&harness), OUTPUT_GRANT);
+    let unread: usize = harness.nodes[node].processes[&token].unread[0].len();
     assert!(unread > 100, "the task's pipe is not read any further: {unread} pieces are left in it");
     // Another step is not held up.
-    let other = company.srun(exact("b", 1));
-    company.settle();
-    company.exit_code(1, 0);
-    assert_eq!(company.finished(other), Some((StepState::Completed, OK)));
+    let other = harness.srun(exact("b", 1));
+    harness.settle();
+    harness.exit_code(1, 0);
+    assert_eq!(harness.finished(other), Some((StepState::Completed, OK)));
     for _ in 0..200 {
-        company.say(slow, CommandToStepMgr::Consumed(16 * 1024));
-        company.settle();
+        harness.say(slow, CommandToStepMgr::Consumed(16 * 1024));
+        harness.settle();
     }
-    assert_eq!(bytes(&company), 200 * 16 * 1024);
+    assert_eq!(bytes(&harness), 200 * 16 * 1024);
 }
 
 #[test]
 fn input_goes_to_all_tasks_and_is_granted_as_they_take_it() {
-    let mut company = batch(&[2]);
-    let srun = company.srun(exact("a", 2));
-    company.settle();
+    let mut harness = batch(&[2]);
+    let srun = harness.srun(exact("a", 2));
+    harness.settle();
     let data = ByteBuf::from(vec![b'y'; STDIN_WINDOW as usize]);
-    company.say(srun, CommandToStepMgr::Stdin(data));
-    company.say(srun, CommandToStepMgr::Stdin(ByteBuf::new()));
-    company.settle();
-    for (node, token, step, _) in company.running() {
+    harness.say(srun, CommandToStepMgr::Stdin(data));
+    harness.say(srun, CommandToStepMgr::Stdin(ByteBuf::new()));
+    harness.settle();
+    for (node, token, step, _) in harness.running() {
         if step == StepKey::number(0) {
-            let got = &company.nodes[node].processes[&token].got;
+            let got = &harness.nodes[node].processes[&token].got;
             assert_eq!(got.iter().map(|g| g.len()).collect::<Vec<_>>(), [STDIN_WINDOW as usize, 0]);
         }
     }
-    assert!(company.heard[&srun].contains(&StepMgrToCommand::StdinConsumed(STDIN_WINDOW)));
+    assert!(harness.heard[&srun].contains(&StepMgrToCommand::StdinConsumed(STDIN_WINDOW)));
 }
 
 #[test]
 fn input_sent_while_a_step_waits_reaches_it_when_it_starts() {
-    let mut company = batch(&[1]);
-    company.srun(step("a"));
-    let second = company.srun(step("b"));
-    company.say(second, CommandToStepMgr::Stdin(bytes("hello")));
-    company.settle();
-    company.exit_code(0, 0);
-    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(1)).unwrap();
-    assert_eq!(company.nodes[node].processes[&token].got, [bytes("hello")]);
+    let mut harness = batch(&[1]);
+    harness.srun(step("a"));
+    let second = harness.srun(step("b"));
+    harness.say(second, CommandToStepMgr::Stdin(bytes("hello")));
+    harness.settle();
+    harness.exit_code(0, 0);
+    let (node, token, ..) = harness.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(1)).unwrap();
+    assert_eq!(harness.nodes[node].processes[&token].got, [bytes("hello")]);
 }
 
 #[test]
 fn minibatch_output_goes_to_a_file_of_its_own() {
-    let mut company = batch(&[1]);
-    company.enqueue(vec![step("a")]);
-    company.settle();
-    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(0)).unwrap();
-    let spawn = &company.nodes[node].processes[&token].spawn;
+    let mut harness = batch(&[1]);
+    harness.enqueue(vec![step("a")]);
+    harness.settle();
+    let (node, token, ..) = harness.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(0)).unwrap();
+    let spawn = &harness.nodes[node].processes[&token].spawn;
     let garrick_model::messages::launcher::FdSource::File { path, .. } = &spawn.stdio[1] else {
         panic!("{:?}", spawn.stdio);
     };
@@ -887,32 +887,32 @@ fn minibatch_output_goes_to_a_file_of_its_own() {
 
 #[test]
 fn a_cancelled_step_with_an_error_file_gets_its_notice_there() {
-    let mut company = batch(&[1]);
-    company.enqueue(vec![StepSpec { stderr: StreamTarget::File("err.%s".into()), ..step("a") }]);
-    company.settle();
+    let mut harness = batch(&[1]);
+    harness.enqueue(vec![StepSpec { stderr: StreamTarget::File("err.%s".into()), ..step("a") }]);
+    harness.settle();
     let steps = WhichSteps::one(StepKey::number(0));
-    company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal: None, by: None });
-    company.settle();
+    harness.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal: None, by: None });
+    harness.settle();
     assert_eq!(
-        errors(&company),
+        errors(&harness),
         ["/home/alice/demo/err.0: slurmstepd: error: *** STEP 502.0 ON n1 CANCELLED AT 2026-11-21T10:00:01 ***"]
     );
 }
 
 #[test]
 fn step_changes_are_reported_in_batches_newest_state_first() {
-    let mut company = batch(&[2]);
-    company.enqueue(vec![exact("a", 1), exact("b", 1)]);
-    company.settle();
-    company.exit_code(0, 0);
-    company.advance(Duration::from_secs(1));
-    let reported: Vec<Vec<(String, StepState)>> = company
+    let mut harness = batch(&[2]);
+    harness.enqueue(vec![exact("a", 1), exact("b", 1)]);
+    harness.settle();
+    harness.exit_code(0, 0);
+    harness.advance(Duration::from_secs(1));
+    let reported: Vec<Vec<(String, StepState)>> = harness
         .agent
         .iter()
         .filter_map(|m| match m {
             StepdToNode::Report { report: StepdReport::Steps(rows), .. } => {
                 let rows = rows.unpack().unwrap();
-                Some(rows.views(company.core.facts().job).map(|v| (v.id.to_string(), v.state)).collect())
+                Some(rows.views(harness.core.facts().job).map(|v| (v.id.to_string(), v.state)).collect())
             }
             _ => None,
         })
@@ -950,28 +950,28 @@ fn reports_are_repeated_to_a_new_agent_until_acknowledged() {
 /// lower number, as something that it had. The controller never heard of that end.
 #[test]
 fn what_is_said_before_an_agent_welcomes_does_not_overtake_what_it_has_to_be_told_again() {
-    let mut company = batch(&[2]);
-    company.acknowledges = false;
-    company.enqueue(vec![exact("a", 1)]);
-    company.settle();
-    company.advance(Duration::from_secs(60));
+    let mut harness = batch(&[2]);
+    harness.acknowledges = false;
+    harness.enqueue(vec![exact("a", 1)]);
+    harness.settle();
+    harness.advance(Duration::from_secs(60));
     let report = |message: &StepdToNode| match message {
         StepdToNode::Report { seq, report } => Some((*seq, report.clone())),
         _ => None,
     };
-    let (lost, _) = company.agent.iter().filter_map(report).last().expect("the step that runs is reported");
+    let (lost, _) = harness.agent.iter().filter_map(report).last().expect("the step that runs is reported");
     // The agent is another one now, and connected.
-    let connected = company.agent.len();
-    company.agent_opened = None;
-    company.exit(StepKey::BATCH, OK);
-    company.settle();
-    company.advance(Duration::from_secs(120));
-    assert!(company.agent.len() > connected, "the end is said before the welcome");
-    assert_eq!(company.agent_opened, None, "and that does not go over the new connection");
-    company.tell_manager(StepMgrInput::AgentUp);
-    let opened = company.agent_opened.expect("the new connection is open");
+    let connected = harness.agent.len();
+    harness.agent_opened = None;
+    harness.exit(StepKey::BATCH, OK);
+    harness.settle();
+    harness.advance(Duration::from_secs(120));
+    assert!(harness.agent.len() > connected, "the end is said before the welcome");
+    assert_eq!(harness.agent_opened, None, "and that does not go over the new connection");
+    harness.tell_manager(StepMgrInput::AgentUp);
+    let opened = harness.agent_opened.expect("the new connection is open");
     assert!(opened >= connected);
-    let heard: Vec<_> = company.agent[opened..].iter().filter_map(report).collect();
+    let heard: Vec<_> = harness.agent[opened..].iter().filter_map(report).collect();
     assert!(heard.iter().any(|(seq, _)| *seq == lost));
     assert!(heard.is_sorted_by_key(|(seq, _)| *seq), "an agent takes growing numbers only");
     assert!(heard.iter().any(|(_, report)| matches!(report, StepdReport::Ended { .. })));
@@ -979,62 +979,62 @@ fn what_is_said_before_an_agent_welcomes_does_not_overtake_what_it_has_to_be_tol
 
 #[test]
 fn a_restarted_manager_keeps_its_queue_ends_what_it_lost_and_goes_on_with_the_script() {
-    let mut company = batch(&[2]);
-    let srun = company.srun(exact("a", 1));
-    company.enqueue(vec![exact("b", 1), exact("c", 1)]);
-    company.settle();
-    assert_eq!(company.running_steps(), [0, 1]);
-    company.restart_manager();
-    company.settle();
+    let mut harness = batch(&[2]);
+    let srun = harness.srun(exact("a", 1));
+    harness.enqueue(vec![exact("b", 1), exact("c", 1)]);
+    harness.settle();
+    assert_eq!(harness.running_steps(), [0, 1]);
+    harness.restart_manager();
+    harness.settle();
     // The output of the step that had a command had nowhere to go; the others go on.
-    assert_eq!(company.core.ledger().end_of(StepKey::number(0)).unwrap().state, StepState::Failed);
-    assert!(company.finished(srun).is_none());
-    assert_eq!(company.running_steps(), [1, 2]);
-    company.exit_code(1, 3);
-    company.exit_code(2, 0);
-    assert_eq!(company.core.ledger().end_of(StepKey::number(1)).unwrap().exit, code(3));
-    company.exit(StepKey::BATCH, code(4));
-    assert_eq!(ended(&company), (JobState::Failed, Reason::NonZeroExitCode, code(4), killed(9)));
+    assert_eq!(harness.core.ledger().end_of(StepKey::number(0)).unwrap().state, StepState::Failed);
+    assert!(harness.finished(srun).is_none());
+    assert_eq!(harness.running_steps(), [1, 2]);
+    harness.exit_code(1, 3);
+    harness.exit_code(2, 0);
+    assert_eq!(harness.core.ledger().end_of(StepKey::number(1)).unwrap().exit, code(3));
+    harness.exit(StepKey::BATCH, code(4));
+    assert_eq!(ended(&harness), (JobState::Failed, Reason::NonZeroExitCode, code(4), killed(9)));
 }
 
 #[test]
 fn waiting_for_named_steps_reports_their_worst_exit() {
-    let mut company = batch(&[1]);
-    company.enqueue(vec![step("a"), step("b"), step("c")]);
-    company.settle();
-    company.exit_code(0, 9);
-    let wait = company.wait(&["0", "1"], 0);
-    company.settle();
-    assert_eq!(company.last(wait), None);
-    company.exit_code(1, 1);
-    assert!(matches!(company.last(wait), Some(StepMgrToCommand::Drained { worst, .. }) if *worst == code(9)));
+    let mut harness = batch(&[1]);
+    harness.enqueue(vec![step("a"), step("b"), step("c")]);
+    harness.settle();
+    harness.exit_code(0, 9);
+    let wait = harness.wait(&["0", "1"], 0);
+    harness.settle();
+    assert_eq!(harness.last(wait), None);
+    harness.exit_code(1, 1);
+    assert!(matches!(harness.last(wait), Some(StepMgrToCommand::Drained { worst, .. }) if *worst == code(9)));
 }
 
 #[test]
 fn progress_is_told_no_more_often_than_asked_for() {
-    let mut company = batch(&[4]);
-    company.enqueue((0..4).map(|_| exact("a", 1)).collect());
-    company.settle();
-    let wait = company.wait(&[], 1000);
-    company.settle();
+    let mut harness = batch(&[4]);
+    harness.enqueue((0..4).map(|_| exact("a", 1)).collect());
+    harness.settle();
+    let wait = harness.wait(&[], 1000);
+    harness.settle();
     for n in 0..3 {
-        company.exit_code(n, 0);
+        harness.exit_code(n, 0);
     }
-    let told = |company: &Company| company.heard.get(&wait).map_or(0, Vec::len);
-    assert_eq!(told(&company), 1);
-    company.advance(Duration::from_secs(1));
+    let told = |harness: &Harness| harness.heard.get(&wait).map_or(0, Vec::len);
+    assert_eq!(told(&harness), 1);
+    harness.advance(Duration::from_secs(1));
     let counts = StepCounts { queued: 0, running: 1, done: 3, failed: 0, cancelled: 0 };
-    assert_eq!(company.last(wait), Some(&StepMgrToCommand::Progress(counts)));
-    assert_eq!(told(&company), 2);
+    assert_eq!(harness.last(wait), Some(&StepMgrToCommand::Progress(counts)));
+    assert_eq!(told(&harness), 2);
 }
 
 #[test]
 fn a_batch_host_that_never_gets_ready_is_a_launch_failure() {
-    let mut company = Company::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
-    company.lose(0);
-    company.settle();
-    let [StepdReport::LaunchFailed { reason, .. }, StepdReport::Gone] = &company.job_reports()[..] else {
-        panic!("{:?}", company.job_reports());
+    let mut harness = Harness::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
+    harness.lose(0);
+    harness.settle();
+    let [StepdReport::LaunchFailed { reason, .. }, StepdReport::Gone] = &harness.job_reports()[..] else {
+        panic!("{:?}", harness.job_reports());
     };
     assert_eq!(*reason, Reason::JobLaunchFailure);
 }
@@ -1043,14 +1043,14 @@ fn a_batch_host_that_never_gets_ready_is_a_launch_failure() {
 /// exited with 1.
 #[test]
 fn a_script_that_could_not_be_written_is_a_launch_failure() {
-    let mut company = Company::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
-    company.disk_full = true;
-    company.shepherd_up(0);
-    company.settle();
+    let mut harness = Harness::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
+    harness.disk_full = true;
+    harness.shepherd_up(0);
+    harness.settle();
     let [StepdReport::Started, StepdReport::LaunchFailed { reason, detail }, StepdReport::Gone] =
-        &company.job_reports()[..]
+        &harness.job_reports()[..]
     else {
-        panic!("{:?}", company.job_reports());
+        panic!("{:?}", harness.job_reports());
     };
     assert_eq!(*reason, Reason::JobLaunchFailure);
     assert!(detail.contains("No space left on device"), "{detail}");
@@ -1059,11 +1059,11 @@ fn a_script_that_could_not_be_written_is_a_launch_failure() {
 /// A job whose output could not be opened ended with a code and no word.
 #[test]
 fn a_script_that_could_not_be_started_ends_the_job_with_the_reason() {
-    let mut company = batch_with(&[1], |spec| spec.stdout = Some("/nosuch/x.out".to_owned()));
-    company.settle();
-    let [StepdReport::Started, StepdReport::Ended { exit, cause, .. }, StepdReport::Gone] = &company.job_reports()[..]
+    let mut harness = batch_with(&[1], |spec| spec.stdout = Some("/nosuch/x.out".to_owned()));
+    harness.settle();
+    let [StepdReport::Started, StepdReport::Ended { exit, cause, .. }, StepdReport::Gone] = &harness.job_reports()[..]
     else {
-        panic!("{:?}", company.job_reports());
+        panic!("{:?}", harness.job_reports());
     };
     assert_eq!(*exit, ExitStatus { code: 0, signal: Some(53) });
     assert_eq!(cause.as_deref(), Some("Could not open stdout file /nosuch/x.out: No such file or directory"));
@@ -1073,32 +1073,32 @@ fn a_script_that_could_not_be_started_ends_the_job_with_the_reason() {
 /// exited with 1, and the job ended as failed.
 #[test]
 fn a_launch_failure_whose_report_was_lost_is_one_for_the_next_step_manager_too() {
-    let mut company = Company::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
-    company.disk_full = true;
-    company.shepherd_up(0);
-    company.settle();
-    let said = |company: &Company| {
-        let reports = company.job_reports();
+    let mut harness = Harness::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
+    harness.disk_full = true;
+    harness.shepherd_up(0);
+    harness.settle();
+    let said = |harness: &Harness| {
+        let reports = harness.job_reports();
         let failures = reports.iter().filter(|r| matches!(r, StepdReport::LaunchFailed { .. })).count();
         (failures, reports.iter().any(|r| matches!(r, StepdReport::Ended { .. })))
     };
-    assert_eq!(said(&company), (1, false));
-    company.restart_manager();
-    company.settle();
-    assert_eq!(said(&company), (2, false));
+    assert_eq!(said(&harness), (1, false));
+    harness.restart_manager();
+    harness.settle();
+    assert_eq!(said(&harness), (2, false));
 }
 
 /// It was killed just after it had noted why the script could not be tried: the next one had the script run after all.
 #[test]
 fn a_launch_failure_on_record_keeps_the_next_step_manager_from_running_the_script() {
-    let mut company = Company::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
-    company.shepherd_up(0);
+    let mut harness = Harness::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
+    harness.shepherd_up(0);
     let noted = StepEvent::LaunchFailed { detail: "write /spool: No space left on device".to_owned() };
-    company.journal.push(noted);
-    company.restart_manager();
-    company.settle();
-    assert_eq!(company.spawned.get(&(StepKey::BATCH, 0)), None);
-    let reports = company.job_reports();
+    harness.journal.push(noted);
+    harness.restart_manager();
+    harness.settle();
+    assert_eq!(harness.spawned.get(&(StepKey::BATCH, 0)), None);
+    let reports = harness.job_reports();
     let [.., StepdReport::LaunchFailed { reason, detail }, StepdReport::Gone] = &reports[..] else {
         panic!("{reports:?}");
     };
@@ -1108,14 +1108,14 @@ fn a_launch_failure_on_record_keeps_the_next_step_manager_from_running_the_scrip
 /// The controller had acknowledged all ends of steps, and was killed before the job ended: it counted none.
 #[test]
 fn the_numbers_of_steps_are_said_once_more_behind_the_end_of_the_job() {
-    let mut company = batch(&[1]);
-    company.srun(step("a"));
-    company.settle();
-    company.exit_code(0, 3);
-    company.settle();
-    company.exit(StepKey::BATCH, OK);
-    company.settle();
-    let reports: Vec<&StepdReport> = company
+    let mut harness = batch(&[1]);
+    harness.srun(step("a"));
+    harness.settle();
+    harness.exit_code(0, 3);
+    harness.settle();
+    harness.exit(StepKey::BATCH, OK);
+    harness.settle();
+    let reports: Vec<&StepdReport> = harness
         .agent
         .iter()
         .filter_map(|said| match said {
@@ -1130,33 +1130,33 @@ fn the_numbers_of_steps_are_said_once_more_behind_the_end_of_the_job() {
 
 #[test]
 fn a_node_that_stays_dirty_does_not_hold_the_batch_host_for_ever() {
-    let mut company = Company::new(run(JobKind::Batch, &[1, 1]), StepMgrConfig::default());
-    company.shepherd_up(0);
-    company.settle();
-    company.exit(StepKey::BATCH, OK);
-    assert_eq!(ended(&company).0, JobState::Completed);
-    assert!(!company.exited);
-    company.advance(Duration::from_secs(60));
-    company.settle();
-    assert_eq!(company.job_reports().last(), Some(&StepdReport::Gone));
-    assert!(company.exited);
+    let mut harness = Harness::new(run(JobKind::Batch, &[1, 1]), StepMgrConfig::default());
+    harness.shepherd_up(0);
+    harness.settle();
+    harness.exit(StepKey::BATCH, OK);
+    assert_eq!(ended(&harness).0, JobState::Completed);
+    assert!(!harness.exited);
+    harness.advance(Duration::from_secs(60));
+    harness.settle();
+    assert_eq!(harness.job_reports().last(), Some(&StepdReport::Gone));
+    assert!(harness.exited);
 }
 
 /// Found by simulation: the controller keeps the numbers of a working run in memory and has acknowledged them; it died, the run
 /// ended without another step, and the job was recorded with none.
 #[test]
 fn numbers_of_steps_are_said_once_more_after_the_end() {
-    let mut company = batch(&[2]);
-    company.srun(step("x"));
-    company.settle();
-    company.exit_code(0, 0);
-    company.advance(Duration::from_secs(5));
-    let before = company.agent.len();
-    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
-    company.settle();
-    company.advance(Duration::from_secs(300));
+    let mut harness = batch(&[2]);
+    harness.srun(step("x"));
+    harness.settle();
+    harness.exit_code(0, 0);
+    harness.advance(Duration::from_secs(5));
+    let before = harness.agent.len();
+    harness.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    harness.settle();
+    harness.advance(Duration::from_secs(300));
     let mut ended = false;
-    let after_end = company.agent[before..].iter().filter_map(|message| match message {
+    let after_end = harness.agent[before..].iter().filter_map(|message| match message {
         StepdToNode::Report { report: StepdReport::Ended { .. }, .. } => {
             ended = true;
             None
@@ -1170,17 +1170,17 @@ fn numbers_of_steps_are_said_once_more_after_the_end() {
 /// What a step manager counts is newer than all that those before it counted, however its reports are passed on.
 #[test]
 fn tallies_are_numbered_over_all_step_managers_of_a_run() {
-    let mut company = batch(&[2]);
+    let mut harness = batch(&[2]);
     for _life in 0..2 {
-        company.srun(step("x"));
-        company.settle();
-        let token = company.running().last().map(|running| running.1).unwrap();
-        company.end_process(0, token, OK);
-        company.advance(Duration::from_secs(5));
-        company.restart_manager();
-        company.settle();
+        harness.srun(step("x"));
+        harness.settle();
+        let token = harness.running().last().map(|running| running.1).unwrap();
+        harness.end_process(0, token, OK);
+        harness.advance(Duration::from_secs(5));
+        harness.restart_manager();
+        harness.settle();
     }
-    let numbers: Vec<(u64, u64)> = company
+    let numbers: Vec<(u64, u64)> = harness
         .agent
         .iter()
         .filter_map(|message| match message {

@@ -141,7 +141,7 @@ mod tests {
     use crate::stepmgr::{
         StepMgrConfig,
         builders::{exact, run},
-        company::Company,
+        harness::Harness,
         journal::Ledger,
     };
     use garrick_model::{
@@ -152,8 +152,8 @@ mod tests {
         view::StepCounts,
     };
 
-    fn company(cpus: u32) -> Company {
-        Company::ready(run(JobKind::Batch, &[cpus]), StepMgrConfig::default())
+    fn harness(cpus: u32) -> Harness {
+        Harness::ready(run(JobKind::Batch, &[cpus]), StepMgrConfig::default())
     }
 
     fn list(lines: u32, pid: u32) -> StepBatch {
@@ -163,51 +163,51 @@ mod tests {
         StepBatch { specs: vec![spec], members: BatchMembers::Commands(list) }
     }
 
-    fn shown(company: &Company) -> Vec<String> {
-        let (groups, ..) = company.core.groups();
+    fn shown(harness: &Harness) -> Vec<String> {
+        let (groups, ..) = harness.core.groups();
         let one = |group: &StepGroup| {
             let StepCounts { queued, running, done, failed, cancelled } = group.counts;
             format!("{}-{} {}: {queued} {running} {done} {failed} {cancelled}", group.first, group.last, group.name)
         };
         // What a later step manager reads from the journal is the same.
-        assert_eq!(Ledger::replay(company.journal.clone()).groups, company.core.ledger().groups);
+        assert_eq!(Ledger::replay(harness.journal.clone()).groups, harness.core.ledger().groups);
         groups.iter().map(one).collect()
     }
 
     #[test]
     fn an_array_and_the_requests_of_a_list_are_counted_each_by_themselves_until_they_are_over() {
-        let mut company = company(3);
-        company.enqueue_array(exact("array", 1), "0-3");
-        company.enqueue_batch(list(2, 70));
-        company.enqueue(vec![exact("single", 1)]);
-        company.enqueue_batch(list(1, 70));
-        company.enqueue_batch(list(2, 71));
-        company.settle();
-        assert_eq!(shown(&company), ["0-0 array: 1 3 0 0 0", "1-4 lines: 3 0 0 0 0", "5-6 lines: 2 0 0 0 0"]);
-        company.exit("0_0".parse().unwrap(), ExitStatus { code: 1, signal: None });
-        company.exit("0_1".parse().unwrap(), ExitStatus::SUCCESS);
-        assert_eq!(shown(&company), ["0-0 array: 0 2 1 1 0", "1-4 lines: 2 1 0 0 0", "5-6 lines: 2 0 0 0 0"]);
-        let client = company.connect();
+        let mut harness = harness(3);
+        harness.enqueue_array(exact("array", 1), "0-3");
+        harness.enqueue_batch(list(2, 70));
+        harness.enqueue(vec![exact("single", 1)]);
+        harness.enqueue_batch(list(1, 70));
+        harness.enqueue_batch(list(2, 71));
+        harness.settle();
+        assert_eq!(shown(&harness), ["0-0 array: 1 3 0 0 0", "1-4 lines: 3 0 0 0 0", "5-6 lines: 2 0 0 0 0"]);
+        harness.exit("0_0".parse().unwrap(), ExitStatus { code: 1, signal: None });
+        harness.exit("0_1".parse().unwrap(), ExitStatus::SUCCESS);
+        assert_eq!(shown(&harness), ["0-0 array: 0 2 1 1 0", "1-4 lines: 2 1 0 0 0", "5-6 lines: 2 0 0 0 0"]);
+        let client = harness.connect();
         let steps = vec!["0".parse().unwrap(), "[1-4]".parse().unwrap()];
-        company.say(client, CommandToStepMgr::SignalSteps { steps, pending_only: true, signal: None });
-        company.settle();
-        assert_eq!(shown(&company)[1], "1-4 lines: 0 1 0 2 2");
-        ["0_2", "0_3", "1"].iter().for_each(|key| company.exit(key.parse().unwrap(), ExitStatus::SUCCESS));
-        assert_eq!(shown(&company), ["5-6 lines: 0 2 0 0 0"]);
-        ["5", "6"].iter().for_each(|key| company.exit(key.parse().unwrap(), ExitStatus::SUCCESS));
-        assert_eq!(shown(&company), [""; 0]);
+        harness.say(client, CommandToStepMgr::SignalSteps { steps, pending_only: true, signal: None });
+        harness.settle();
+        assert_eq!(shown(&harness)[1], "1-4 lines: 0 1 0 2 2");
+        ["0_2", "0_3", "1"].iter().for_each(|key| harness.exit(key.parse().unwrap(), ExitStatus::SUCCESS));
+        assert_eq!(shown(&harness), ["5-6 lines: 0 2 0 0 0"]);
+        ["5", "6"].iter().for_each(|key| harness.exit(key.parse().unwrap(), ExitStatus::SUCCESS));
+        assert_eq!(shown(&harness), [""; 0]);
     }
 
     #[test]
     fn of_very_many_the_busiest_are_told_and_the_rest_counted() {
-        let mut company = company(2);
+        let mut harness = harness(2);
         for _ in 0..MOST_GROUPS + 20 {
-            company.enqueue_array(exact("a", 1), "0-1");
-            company.settle();
+            harness.enqueue_array(exact("a", 1), "0-1");
+            harness.settle();
         }
-        company.enqueue_array(exact("large", 1), "0-9");
-        company.settle();
-        let (groups, left_out, rest) = company.core.groups();
+        harness.enqueue_array(exact("large", 1), "0-9");
+        harness.settle();
+        let (groups, left_out, rest) = harness.core.groups();
         assert_eq!((groups.len(), left_out), (MOST_GROUPS, 21));
         // All but those of the first array wait.
         assert_eq!(rest, StepCounts { queued: 2 * 21, ..StepCounts::default() });
@@ -218,23 +218,23 @@ mod tests {
 
     #[test]
     fn who_stays_hears_of_groups_and_of_the_end_of_the_run_alone() {
-        let mut company = company(2);
-        let client = company.connect();
+        let mut harness = harness(2);
+        let client = harness.connect();
         let stay = CommandToStepMgr::Wait { steps: Vec::new(), any: false, progress_ms: 100, groups: true, stay: true };
-        company.say(client, stay);
-        company.settle();
-        company.enqueue_array(exact("a", 1), "0-1");
-        company.settle();
-        ["0_0", "0_1"].iter().for_each(|key| company.exit(key.parse().unwrap(), ExitStatus::SUCCESS));
-        company.advance(std::time::Duration::from_secs(1));
-        let told = &company.heard[&client];
+        harness.say(client, stay);
+        harness.settle();
+        harness.enqueue_array(exact("a", 1), "0-1");
+        harness.settle();
+        ["0_0", "0_1"].iter().for_each(|key| harness.exit(key.parse().unwrap(), ExitStatus::SUCCESS));
+        harness.advance(std::time::Duration::from_secs(1));
+        let told = &harness.heard[&client];
         assert!(told.iter().all(|message| matches!(message, StepMgrToCommand::Groups { .. })), "{told:?}");
         assert!(
             matches!(told.last(), Some(StepMgrToCommand::Groups { counts, groups, .. }) if counts.done == 2 && groups.is_empty()),
             "{told:?}"
         );
-        company.exit(garrick_model::ids::StepKey::BATCH, ExitStatus::SUCCESS);
-        company.settle();
-        assert!(matches!(company.last(client), Some(StepMgrToCommand::Drained { .. })));
+        harness.exit(garrick_model::ids::StepKey::BATCH, ExitStatus::SUCCESS);
+        harness.settle();
+        assert!(matches!(harness.last(client), Some(StepMgrToCommand::Drained { .. })));
     }
 }

@@ -62,10 +62,10 @@ pub mod watch;
 #[cfg(test)]
 pub(crate) mod builders;
 #[cfg(test)]
-#[allow(clippy::unwrap_used, missing_docs)]
-pub(crate) mod company;
-#[cfg(test)]
 mod failing_test;
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, missing_docs)]
+pub mod harness;
 #[cfg(test)]
 mod parts_test;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::stepmgr::{
     StepMgrConfig,
     builders::{exact, run, step},
-    company::Company,
+    harness::Harness,
     messages::ClientId,
 };
 use garrick_model::{
@@ -15,8 +15,8 @@ use garrick_model::{
     state::{ExitStatus, StepState},
 };
 
-fn company() -> Company {
-    Company::ready(run(JobKind::Allocation, &[4]), StepMgrConfig::default())
+fn harness() -> Harness {
+    Harness::ready(run(JobKind::Allocation, &[4]), StepMgrConfig::default())
 }
 
 /// Behind two tasks on one node of another component.
@@ -29,37 +29,37 @@ fn whole() -> WholeStep {
     WholeStep { nodes: vec!["m1".to_owned(), "n1".to_owned()], tasks_per_node: vec![2, 2] }
 }
 
-fn reserve(company: &mut Company, client: ClientId, at_least: u32) -> Option<u32> {
-    company.say(client, CommandToStepMgr::ReserveStep { at_least });
-    company.settle();
-    match company.last(client) {
+fn reserve(harness: &mut Harness, client: ClientId, at_least: u32) -> Option<u32> {
+    harness.say(client, CommandToStepMgr::ReserveStep { at_least });
+    harness.settle();
+    match harness.last(client) {
         Some(StepMgrToCommand::Reserved { step }) => step.key().step.number(),
         other => panic!("{other:?}"),
     }
 }
 
-fn launch(company: &mut Company, client: ClientId, spec: StepSpec) {
-    let request = company.request();
-    company.say(client, CommandToStepMgr::Launch { request, spec: Box::new(spec), descriptors: [false; 3] });
-    company.settle();
+fn launch(harness: &mut Harness, client: ClientId, spec: StepSpec) {
+    let request = harness.request();
+    harness.say(client, CommandToStepMgr::Launch { request, spec: Box::new(spec), descriptors: [false; 3] });
+    harness.settle();
 }
 
 #[test]
 fn a_part_is_placed_waits_for_the_others_and_is_numbered_behind_them() {
-    let mut company = company();
-    let client = company.connect();
-    assert_eq!(reserve(&mut company, client, 0), Some(0));
-    assert_eq!(reserve(&mut company, client, 3), Some(3));
-    launch(&mut company, client, part(2));
+    let mut harness = harness();
+    let client = harness.connect();
+    assert_eq!(reserve(&mut harness, client, 0), Some(0));
+    assert_eq!(reserve(&mut harness, client, 3), Some(3));
+    launch(&mut harness, client, part(2));
     let layout = StepLayout { nodes: vec!["n1".to_owned()], ranks: vec![vec![2, 3]], handed: [false; 3] };
-    assert_eq!(company.last(client), Some(&StepMgrToCommand::Placed(layout.clone())));
-    assert!(company.running().is_empty());
-    company.say(client, CommandToStepMgr::StartPart(whole()));
-    company.settle();
-    assert!(company.heard[&client].contains(&StepMgrToCommand::Started(layout)));
-    let ranks: Vec<(StepKey, u32)> = company.running().into_iter().map(|(_, _, key, rank)| (key, rank)).collect();
+    assert_eq!(harness.last(client), Some(&StepMgrToCommand::Placed(layout.clone())));
+    assert!(harness.running().is_empty());
+    harness.say(client, CommandToStepMgr::StartPart(whole()));
+    harness.settle();
+    assert!(harness.heard[&client].contains(&StepMgrToCommand::Started(layout)));
+    let ranks: Vec<(StepKey, u32)> = harness.running().into_iter().map(|(_, _, key, rank)| (key, rank)).collect();
     assert_eq!(ranks, [(StepKey::number(3), 2), (StepKey::number(3), 3)]);
-    let plan = company.steps[&StepKey::number(3)].plan();
+    let plan = harness.steps[&StepKey::number(3)].plan();
     let set: Vec<String> = plan
         .env
         .iter()
@@ -82,71 +82,71 @@ fn a_part_is_placed_waits_for_the_others_and_is_numbered_behind_them() {
     ] {
         assert!(set.iter().any(|entry| entry == variable), "{variable} is not in {set:?}");
     }
-    company.exit_code(3, 5);
-    assert_eq!(company.finished(client), Some((StepState::Failed, ExitStatus { code: 5, signal: None })));
+    harness.exit_code(3, 5);
+    assert_eq!(harness.finished(client), Some((StepState::Failed, ExitStatus { code: 5, signal: None })));
     // The numbers that were passed over stay free of steps.
-    let next = company.srun(step("next"));
-    company.settle();
+    let next = harness.srun(step("next"));
+    harness.settle();
     assert!(
-        matches!(&company.heard[&next][0], StepMgrToCommand::Accepted { step, .. } if step.key() == StepKey::number(4))
+        matches!(&harness.heard[&next][0], StepMgrToCommand::Accepted { step, .. } if step.key() == StepKey::number(4))
     );
 }
 
 #[test]
 fn a_part_that_is_not_started_gives_its_place_back_when_its_command_goes() {
-    let mut company = company();
-    let client = company.connect();
-    launch(&mut company, client, part(4));
-    let waiting = company.srun(exact("next", 1));
-    company.settle();
-    assert!(matches!(company.last(waiting), Some(StepMgrToCommand::Queued { .. })));
-    company.hang_up(client);
-    company.settle();
-    assert_eq!(company.running_steps(), [1]);
-    company.core.check().unwrap();
+    let mut harness = harness();
+    let client = harness.connect();
+    launch(&mut harness, client, part(4));
+    let waiting = harness.srun(exact("next", 1));
+    harness.settle();
+    assert!(matches!(harness.last(waiting), Some(StepMgrToCommand::Queued { .. })));
+    harness.hang_up(client);
+    harness.settle();
+    assert_eq!(harness.running_steps(), [1]);
+    harness.core.check().unwrap();
 }
 
 #[test]
 fn a_part_that_is_cancelled_before_it_starts_says_so() {
-    let mut company = company();
-    let client = company.connect();
-    launch(&mut company, client, part(1));
-    company.say(client, CommandToStepMgr::Cancel);
-    company.say(client, CommandToStepMgr::StartPart(whole()));
-    company.settle();
-    assert_eq!(company.finished(client), Some((StepState::Cancelled, ExitStatus::SUCCESS)));
-    assert!(company.running().is_empty());
+    let mut harness = harness();
+    let client = harness.connect();
+    launch(&mut harness, client, part(1));
+    harness.say(client, CommandToStepMgr::Cancel);
+    harness.say(client, CommandToStepMgr::StartPart(whole()));
+    harness.settle();
+    assert_eq!(harness.finished(client), Some((StepState::Cancelled, ExitStatus::SUCCESS)));
+    assert!(harness.running().is_empty());
 }
 
-fn refused(company: &Company, client: ClientId) -> bool {
-    matches!(company.last(client), Some(StepMgrToCommand::Refused(Refusal::InvalidUpdate(_))))
+fn refused(harness: &Harness, client: ClientId) -> bool {
+    matches!(harness.last(client), Some(StepMgrToCommand::Refused(Refusal::InvalidUpdate(_))))
 }
 
 #[test]
 fn a_part_does_not_wait_in_the_queue_and_is_not_behind_more_than_there_can_be() {
-    let mut company = company();
-    company.enqueue(vec![part(1)]);
-    company.settle();
-    assert!(company.running_steps().is_empty());
-    let client = company.connect();
+    let mut harness = harness();
+    harness.enqueue(vec![part(1)]);
+    harness.settle();
+    assert!(harness.running_steps().is_empty());
+    let client = harness.connect();
     let behind = Some(PartsBefore { tasks: u32::MAX - 1, nodes: 1 });
-    launch(&mut company, client, StepSpec { het: Some(HetPart { leader: JobId(501), behind }), ..exact("a", 1) });
-    assert!(refused(&company, client));
-    company.core.check().unwrap();
+    launch(&mut harness, client, StepSpec { het: Some(HetPart { leader: JobId(501), behind }), ..exact("a", 1) });
+    assert!(refused(&harness, client));
+    harness.core.check().unwrap();
 }
 
 #[test]
 fn numbers_that_are_passed_over_come_to_an_end_and_those_that_are_used_do_not_count() {
-    let mut company = company();
-    let greedy = company.connect();
-    let first = reserve(&mut company, greedy, u32::MAX).unwrap();
+    let mut harness = harness();
+    let greedy = harness.connect();
+    let first = reserve(&mut harness, greedy, u32::MAX).unwrap();
     assert_eq!(first, (1 << 24) - 1);
-    let next = company.connect();
-    company.say(next, CommandToStepMgr::ReserveStep { at_least: 0 });
-    company.settle();
-    assert!(refused(&company, next));
+    let next = harness.connect();
+    harness.say(next, CommandToStepMgr::ReserveStep { at_least: 0 });
+    harness.settle();
+    assert!(refused(&harness, next));
     // What was reserved may still be launched, and makes room for another.
-    launch(&mut company, greedy, part(1));
-    let other = company.connect();
-    assert_eq!(reserve(&mut company, other, 0), Some(1 << 24));
+    launch(&mut harness, greedy, part(1));
+    let other = harness.connect();
+    assert_eq!(reserve(&mut harness, other, 0), Some(1 << 24));
 }

@@ -1,4 +1,4 @@
-//! Rules that hold whatever happens, in whatever order messages arrive: after every message [`Company`] recounts that no
+//! Rules that hold whatever happens, in whatever order messages arrive: after every message [`Harness`] recounts that no
 //! CPU or megabyte is held twice; here, that every step ends exactly once, that the journal replays to what lives, that
 //! every run ends and reports so once, and that no step waits for ever.
 #![allow(clippy::unwrap_used)]
@@ -6,7 +6,7 @@
 use crate::stepmgr::{
     Ledger, RunFacts, StepEvent, StepMgrConfig,
     builders::{run, step},
-    company::Company,
+    harness::Harness,
     messages::ClientId,
     state::RunPhase,
 };
@@ -198,94 +198,94 @@ fn trouble() -> impl Strategy<Value = Op> {
 }
 
 /// One of the nodes besides the batch host.
-fn other(company: &Company, n: u8) -> Option<usize> {
-    let others = company.nodes.len() - 1;
-    (others > 0).then(|| 1 + usize::from(n) % others).filter(|node| !company.nodes[*node].lost)
+fn other(harness: &Harness, n: u8) -> Option<usize> {
+    let others = harness.nodes.len() - 1;
+    (others > 0).then(|| 1 + usize::from(n) % others).filter(|node| !harness.nodes[*node].lost)
 }
 
-fn fault(company: &mut Company, node: usize, fault: Fault) {
+fn fault(harness: &mut Harness, node: usize, fault: Fault) {
     // Whatever dies with the shepherd, its link breaks first, and is made again if it was there.
-    let linked = !company.nodes[node].away;
+    let linked = !harness.nodes[node].away;
     if linked && matches!(fault, Fault::Shepherd | Fault::Both) {
-        company.away(node);
+        harness.away(node);
     }
     match fault {
-        Fault::Shepherd => company.adopt(node),
-        Fault::Both => company.forget_node(node),
-        Fault::Launcher => company.lose_launcher(node),
-        Fault::Agent => company.end_by_agent(node),
+        Fault::Shepherd => harness.adopt(node),
+        Fault::Both => harness.forget_node(node),
+        Fault::Launcher => harness.lose_launcher(node),
+        Fault::Agent => harness.end_by_agent(node),
     }
-    if linked && company.nodes[node].away {
-        company.back(node);
+    if linked && harness.nodes[node].away {
+        harness.back(node);
     }
 }
 
-fn apply(company: &mut Company, clients: &mut Vec<ClientId>, op: &Op) {
+fn apply(harness: &mut Harness, clients: &mut Vec<ClientId>, op: &Op) {
     let pick = |clients: &[ClientId], n: u8| clients.get(usize::from(n) % clients.len().max(1)).copied();
     match op {
-        Op::Srun(shape) => clients.push(company.srun(shape.spec())),
-        Op::Enqueue(shapes) => clients.push(company.enqueue(shapes.iter().map(Shape::spec).collect())),
+        Op::Srun(shape) => clients.push(harness.srun(shape.spec())),
+        Op::Enqueue(shapes) => clients.push(harness.enqueue(shapes.iter().map(Shape::spec).collect())),
         Op::Array(shape, count, limit) => {
             let tasks = ArraySpec { ranges: vec![(1, *count, 1)], limit: *limit };
             let batch = StepBatch { specs: vec![shape.spec()], members: BatchMembers::Array(tasks) };
-            clients.push(company.enqueue_batch(batch));
+            clients.push(harness.enqueue_batch(batch));
         }
-        Op::Wait => clients.push(company.wait(&[], 1000)),
+        Op::Wait => clients.push(harness.wait(&[], 1000)),
         Op::Exit(n, code) => {
-            let running: Vec<_> = company.running().into_iter().filter(|r| r.2 != StepKey::BATCH).collect();
+            let running: Vec<_> = harness.running().into_iter().filter(|r| r.2 != StepKey::BATCH).collect();
             if let Some((node, token, ..)) = running.get(usize::from(*n) % running.len().max(1)) {
-                company.end_process(*node, *token, ExitStatus { code: *code, signal: None });
+                harness.end_process(*node, *token, ExitStatus { code: *code, signal: None });
             }
         }
         Op::HangUp(n) => {
             if let Some(client) = pick(clients, *n) {
                 clients.retain(|c| *c != client);
-                company.hang_up(client);
+                harness.hang_up(client);
             }
         }
         Op::Cancel(n) => {
             if let Some(client) = pick(clients, *n) {
-                company.say(client, CommandToStepMgr::Cancel);
+                harness.say(client, CommandToStepMgr::Cancel);
             }
         }
         Op::CancelStep(n) => {
             let steps = WhichSteps::one(StepKey::number(u32::from(*n % 10)));
-            company.tell(NodeToStepd::SignalSteps { steps, pending_only: *n > 200, signal: None, by: None });
+            harness.tell(NodeToStepd::SignalSteps { steps, pending_only: *n > 200, signal: None, by: None });
         }
         Op::GiveBack(n) => {
-            let node = usize::from(*n) % company.nodes.len();
-            company.give_back(node);
+            let node = usize::from(*n) % harness.nodes.len();
+            harness.give_back(node);
         }
         Op::Lose(n) => {
-            if let Some(node) = other(company, *n) {
-                company.lose(node);
+            if let Some(node) = other(harness, *n) {
+                harness.lose(node);
             }
         }
-        Op::Link(n) => match other(company, *n) {
-            Some(node) if company.nodes[node].away => company.back(node),
-            Some(node) => company.away(node),
+        Op::Link(n) => match other(harness, *n) {
+            Some(node) if harness.nodes[node].away => harness.back(node),
+            Some(node) => harness.away(node),
             None => {}
         },
         Op::GiveUp(n) => {
-            if let Some(node) = other(company, *n).filter(|node| company.nodes[*node].away) {
-                company.give_up(node);
+            if let Some(node) = other(harness, *n).filter(|node| harness.nodes[*node].away) {
+                harness.give_up(node);
             }
         }
         Op::Fault(n, what) => {
-            if let Some(node) = other(company, *n) {
-                fault(company, node, *what);
+            if let Some(node) = other(harness, *n) {
+                fault(harness, node, *what);
             }
         }
         Op::TakeOver(words) => {
             // Conversations are gone, and with them steps that waited with their commands.
             clients.clear();
-            company.heard.clear();
-            company.restart_process(usize::from(*words));
+            harness.heard.clear();
+            harness.restart_process(usize::from(*words));
         }
-        Op::Advance(secs) => company.advance(Duration::from_secs(u64::from(*secs))),
+        Op::Advance(secs) => harness.advance(Duration::from_secs(u64::from(*secs))),
         Op::Deliver(n, times) => {
             for i in 0..*times {
-                company.deliver(usize::from(*n).wrapping_mul(31).wrapping_add(usize::from(i)));
+                harness.deliver(usize::from(*n).wrapping_mul(31).wrapping_add(usize::from(i)));
             }
         }
     }
@@ -323,16 +323,16 @@ fn accepted(journal: &[StepEvent]) -> Vec<StepKey> {
 }
 
 /// No task has more processes than its step may have tries.
-fn check_tries(company: &Company) -> Result<(), String> {
+fn check_tries(harness: &Harness) -> Result<(), String> {
     let mut tries = BTreeMap::new();
-    for event in &company.journal {
+    for event in &harness.journal {
         let StepEvent::Accepted { first, batch, .. } = event else { continue };
         for member in batch.all() {
             let retries = batch.spec_of(member).and_then(|spec| spec.retry.as_ref()).map_or(0, |retry| retry.count);
             tries.insert(batch.key(*first, member), 1 + retries);
         }
     }
-    for ((key, rank), n) in &company.spawned {
+    for ((key, rank), n) in &harness.spawned {
         let most = tries.get(key).copied().unwrap_or(1);
         if *n > most {
             return Err(format!("task {rank} of step {key} was started {n} times, {most} allowed"));
@@ -354,17 +354,17 @@ fn with_gpus(kind: JobKind, cpus: &[u32], no_kill: bool) -> RunFacts {
 }
 
 /// The run is over, and so is everything of it.
-fn check_over(company: &Company, clients: &[ClientId]) -> Result<(), TestCaseError> {
-    prop_assert_eq!(company.core.phase(), RunPhase::Gone);
-    prop_assert!(company.exited);
+fn check_over(harness: &Harness, clients: &[ClientId]) -> Result<(), TestCaseError> {
+    prop_assert_eq!(harness.core.phase(), RunPhase::Gone);
+    prop_assert!(harness.exited);
     // Whatever was accepted has ended, and whoever stayed with a step knows.
-    let counts = company.core.counts();
+    let counts = harness.core.counts();
     prop_assert_eq!((counts.queued, counts.running), (0, 0));
-    prop_assert_eq!(&Ledger::replay(company.journal.iter().cloned()), company.core.ledger());
-    let ends = ends(&company.journal);
+    prop_assert_eq!(&Ledger::replay(harness.journal.iter().cloned()), harness.core.ledger());
+    let ends = ends(&harness.journal);
     prop_assert!(ends.values().all(|n| *n == 1), "a step ended twice");
-    prop_assert!(accepted(&company.journal).iter().all(|key| ends.contains_key(key)));
-    for (client, heard) in &company.heard {
+    prop_assert!(accepted(&harness.journal).iter().all(|key| ends.contains_key(key)));
+    for (client, heard) in &harness.heard {
         for message in heard {
             if let StepMgrToCommand::Accepted { step, .. } = message {
                 prop_assert!(ends.contains_key(&step.key()));
@@ -374,23 +374,23 @@ fn check_over(company: &Company, clients: &[ClientId]) -> Result<(), TestCaseErr
         }
     }
     // One that is out of reach for all that time ends its own by itself.
-    for node in company.nodes.iter().filter(|node| !node.away) {
+    for node in harness.nodes.iter().filter(|node| !node.away) {
         prop_assert!(node.processes.values().all(|p| p.ended), "a process outlived its job");
     }
     Ok(())
 }
 
-fn end_run(company: &mut Company) {
-    links_back(company);
-    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
-    company.settle();
-    company.advance(Duration::from_secs(300));
+fn end_run(harness: &mut Harness) {
+    links_back(harness);
+    harness.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    harness.settle();
+    harness.advance(Duration::from_secs(300));
 }
 
-fn links_back(company: &mut Company) {
-    for node in 0..company.nodes.len() {
-        if company.nodes[node].away {
-            company.back(node);
+fn links_back(harness: &mut Harness) {
+    for node in 0..harness.nodes.len() {
+        if harness.nodes[node].away {
+            harness.back(node);
         }
     }
 }
@@ -413,19 +413,19 @@ proptest! {
     ) {
         let facts = with_gpus(JobKind::Batch, &cpus, no_kill);
         let config = StepMgrConfig { max_bypass: 4, bypass_per_cpu: 1, lookahead: 5, ..config(lines) };
-        let mut company = Company::new(facts, config);
+        let mut harness = Harness::new(facts, config);
         for node in 0..cpus.len() {
-            company.shepherd_up(node);
+            harness.shepherd_up(node);
         }
         let mut clients = Vec::new();
         for op in &ops {
-            apply(&mut company, &mut clients, op);
-            prop_assert!(ends(&company.journal).values().all(|n| *n == 1), "a step ended twice");
+            apply(&mut harness, &mut clients, op);
+            prop_assert!(ends(&harness.journal).values().all(|n| *n == 1), "a step ended twice");
         }
-        end_run(&mut company);
-        let ended = company.job_reports().iter().filter(|r| matches!(r, StepdReport::Ended { .. })).count();
+        end_run(&mut harness);
+        let ended = harness.job_reports().iter().filter(|r| matches!(r, StepdReport::Ended { .. })).count();
         prop_assert_eq!(ended, 1);
-        check_over(&company, &clients)?;
+        check_over(&harness, &clients)?;
     }
 
     #[test]
@@ -435,27 +435,27 @@ proptest! {
     ) {
         let facts = run(JobKind::Batch, &cpus);
         let config = StepMgrConfig { max_bypass: 3, bypass_per_cpu: 1, lookahead: 4, ..config(true) };
-        let mut company = Company::ready(facts, config);
+        let mut harness = Harness::ready(facts, config);
         for (attended, shape) in &shapes {
             let spec = StepSpec { time_limit: None, kill_on_bad_exit: false, dependency: None, ..shape.spec() };
             if *attended {
-                company.srun(spec);
+                harness.srun(spec);
             } else {
-                company.enqueue(vec![spec]);
+                harness.enqueue(vec![spec]);
             }
-            company.settle();
+            harness.settle();
         }
         // One process ends at a time, the newest step's first, which is the worst for large steps.
         for _ in 0..2000 {
-            let running = company.running();
+            let running = harness.running();
             match running.iter().filter(|r| r.2 != StepKey::BATCH).max_by_key(|r| r.2) {
-                Some((node, token, ..)) => company.end_process(*node, *token, ExitStatus::SUCCESS),
-                None if company.core.counts().queued > 0 => company.advance(Duration::from_secs(2)),
+                Some((node, token, ..)) => harness.end_process(*node, *token, ExitStatus::SUCCESS),
+                None if harness.core.counts().queued > 0 => harness.advance(Duration::from_secs(2)),
                 None => break,
             }
-            company.settle();
+            harness.settle();
         }
-        let counts = company.core.counts();
+        let counts = harness.core.counts();
         prop_assert_eq!((counts.queued, counts.running), (0, 0));
     }
 
@@ -465,31 +465,31 @@ proptest! {
         lines in any::<bool>(),
         ops in prop::collection::vec(prop_oneof![3 => op(), 2 => trouble()], 1..100),
     ) {
-        let mut company = Company::ready(with_gpus(JobKind::Batch, &cpus, true), config(lines));
+        let mut harness = Harness::ready(with_gpus(JobKind::Batch, &cpus, true), config(lines));
         let mut clients = Vec::new();
         for op in &ops {
-            apply(&mut company, &mut clients, op);
+            apply(&mut harness, &mut clients, op);
         }
-        links_back(&mut company);
-        company.settle();
-        let promised = accepted(&company.journal);
-        company.restart_process(usize::MAX);
-        company.settle();
+        links_back(&mut harness);
+        harness.settle();
+        let promised = accepted(&harness.journal);
+        harness.restart_process(usize::MAX);
+        harness.settle();
         for _ in 0..2000 {
-            let running = company.running();
-            let counts = company.core.counts();
+            let running = harness.running();
+            let counts = harness.core.counts();
             match running.iter().find(|r| r.2 != StepKey::BATCH) {
-                Some((node, token, ..)) => company.end_process(*node, *token, ExitStatus::SUCCESS),
-                None if counts.queued + counts.running > 0 => company.advance(Duration::from_secs(2)),
+                Some((node, token, ..)) => harness.end_process(*node, *token, ExitStatus::SUCCESS),
+                None if counts.queued + counts.running > 0 => harness.advance(Duration::from_secs(2)),
                 None => break,
             }
-            company.settle();
+            harness.settle();
         }
-        let ends = ends(&company.journal);
+        let ends = ends(&harness.journal);
         prop_assert!(promised.iter().all(|s| ends.get(s) == Some(&1)), "{:?}", ends);
-        prop_assert_eq!(&Ledger::replay(company.journal.iter().cloned()), company.core.ledger());
-        prop_assert_eq!(check_tries(&company), Ok(()));
-        prop_assert_eq!(company.core.phase(), RunPhase::Running);
+        prop_assert_eq!(&Ledger::replay(harness.journal.iter().cloned()), harness.core.ledger());
+        prop_assert_eq!(check_tries(&harness), Ok(()));
+        prop_assert_eq!(harness.core.phase(), RunPhase::Running);
     }
 
     #[test]
@@ -500,20 +500,20 @@ proptest! {
         ops in prop::collection::vec(prop_oneof![2 => op(), 2 => trouble()], 1..80),
         more in prop::collection::vec(trouble(), 0..60),
     ) {
-        let mut company = Company::ready(with_gpus(JobKind::Batch, &cpus, no_kill), config(lines));
+        let mut harness = Harness::ready(with_gpus(JobKind::Batch, &cpus, no_kill), config(lines));
         let mut clients = Vec::new();
         for op in ops.iter().map(Some).chain([None]).chain(more.iter().map(Some)) {
             match op {
-                _ if company.exited => break,
-                Some(op) => apply(&mut company, &mut clients, op),
-                None => company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() }),
+                _ if harness.exited => break,
+                Some(op) => apply(&mut harness, &mut clients, op),
+                None => harness.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() }),
             }
         }
-        if !company.exited {
-            end_run(&mut company);
+        if !harness.exited {
+            end_run(&mut harness);
         }
-        company.settle();
-        check_over(&company, &clients)?;
-        prop_assert_eq!(check_tries(&company), Ok(()));
+        harness.settle();
+        check_over(&harness, &clients)?;
+        prop_assert_eq!(check_tries(&harness), Ok(()));
     }
 }

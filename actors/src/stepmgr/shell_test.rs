@@ -87,7 +87,7 @@ impl ShepherdPort for Node {
     }
 }
 
-async fn company(system: &System) -> (Address<StepMgrMsg>, Receiver<(ClientId, StepMgrToCommand)>) {
+async fn harness(system: &System) -> (Address<StepMgrMsg>, Receiver<(ClientId, StepMgrToCommand)>) {
     let (manager, shepherd) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
     let (told, hear) = channel();
     let told = Arc::new(Mutex::new(told));
@@ -137,7 +137,7 @@ async fn hear_until(
 #[test]
 fn a_step_runs_through_its_actors_and_they_are_gone_afterwards() {
     let paths = System::run(SystemConfig::default(), async |system| {
-        let (manager, hear) = company(&system).await;
+        let (manager, hear) = harness(&system).await;
         let client = open(&manager, 1).await;
         let launch = CommandToStepMgr::Launch {
             request: RequestId(1, 1),
@@ -163,7 +163,7 @@ fn a_step_runs_through_its_actors_and_they_are_gone_afterwards() {
 #[test]
 fn hundreds_of_steps_sent_together_all_run() {
     System::run(SystemConfig::default(), async |system| {
-        let (manager, hear) = company(&system).await;
+        let (manager, hear) = harness(&system).await;
         let client = open(&manager, 1).await;
         let specs = (0..500).map(|_| exact("a", 1)).collect();
         let batch = StepBatch { specs, members: BatchMembers::Each };

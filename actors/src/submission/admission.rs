@@ -1,6 +1,6 @@
 //! What a submission must fulfil, and what it comes to with defaults filled in; and the same of a change of a job that waits,
-//! whose patched specification is judged by the same function. Pure: the picture of the cluster, the configuration, and who
-//! the user is are arguments. Called by the front for `SubmitJob`, `TestJob` and `UpdateJob`.
+//! whose patched specification is judged by the same function. Pure: the snapshot of the cluster, the configuration, and who
+//! the user is are arguments. Called by the frontend for `SubmitJob`, `TestJob` and `UpdateJob`.
 //!
 //! What a change leaves as it was is not judged again: the site may have changed since, or an administrator let the job be
 //! where its user may not put it. Beyond that, a change differs from a submission in this:
@@ -17,9 +17,9 @@ use crate::{
     messages::job::{Authority, JobSite, Revise},
     records::job::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
     scheduler::{
-        picture::{constraint::Wish, extra::Extra},
         plan::probe::{Feasibility, Infeasible},
         rules::{limits::longer, priority},
+        snapshot::{constraint::Wish, extra::Extra},
     },
 };
 use garrick_model::{

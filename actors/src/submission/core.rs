@@ -29,7 +29,7 @@ const QUEUE_FULL: Duration = Duration::from_secs(5);
 /// (a few KB each) the default MaxJobCount is reached long before; administrators have no such limit.
 const SHARE_OF_USER: u64 = 1 << 30;
 
-/// When a front failed over a submission that the log had not taken, try again after this.
+/// When a frontend failed over a submission that the log had not taken, try again after this.
 const NOT_TAKEN: Duration = Duration::from_secs(1);
 
 /// What is submitted.

@@ -21,12 +21,12 @@ use std::{sync::Arc, time::Duration};
 const ROOM: Room = Room { known: 0, most: 10, ids: (1, 1_000) };
 const ID: RequestId = RequestId(1, 7);
 
-struct Front {
+struct Frontend {
     core: Submissions,
     ids: CountingIds,
 }
 
-impl Front {
+impl Frontend {
     fn new() -> Self {
         Self { core: Submissions::default(), ids: CountingIds { job: 0, sluid: 0 } }
     }
@@ -83,77 +83,78 @@ fn judges(out: &[EffectOf<Submissions>]) -> bool {
 
 #[test]
 fn whoever_repeats_a_submission_gets_the_first_answer() {
-    let mut front = Front::new();
-    assert!(judges(&front.asked(1, ROOM)));
-    assert_eq!(front.judged(1, good(1)), [JobId(1)]);
+    let mut frontend = Frontend::new();
+    assert!(judges(&frontend.asked(1, ROOM)));
+    assert_eq!(frontend.judged(1, good(1)), [JobId(1)]);
     // While it is being saved nobody is answered, and nothing is judged again.
-    assert!(front.asked(2, ROOM).is_empty());
-    let out = front.settled(&[JobId(1)], Ok(Position(1)));
+    assert!(frontend.asked(2, ROOM).is_empty());
+    let out = frontend.settled(&[JobId(1)], Ok(Position(1)));
     assert!(matches!(out[0], Effect::Do(SubmissionErrand::Begin(JobId(1)))));
     let first = Ok((JobId(1), vec!["of the hook".to_owned()]));
     assert_eq!(answers(&out), [(1, first.clone()), (2, first.clone())]);
     // Even where there is no room by now.
     let none = Room { known: 10, ..ROOM };
-    assert_eq!(answers(&front.asked(3, none)), [(3, first)]);
+    assert_eq!(answers(&frontend.asked(3, none)), [(3, first)]);
 }
 
 #[test]
 fn what_is_refused_uses_up_no_id_and_may_come_again() {
-    let mut front = Front::new();
-    let full = answers(&front.asked(1, Room { known: 10, ..ROOM }));
+    let mut frontend = Frontend::new();
+    let full = answers(&frontend.asked(1, Room { known: 10, ..ROOM }));
     assert!(matches!(&full[..], [(1, Err(Refusal::Full { limit, .. }))] if limit.contains("MaxJobCount")), "{full:?}");
-    let full = answers(&front.asked(1, Room { known: 3, ids: (1, 3), ..ROOM }));
+    let full = answers(&frontend.asked(1, Room { known: 3, ids: (1, 3), ..ROOM }));
     assert!(matches!(&full[..], [(1, Err(Refusal::Full { limit, .. }))] if limit.contains("MaxJobId")), "{full:?}");
-    assert!(judges(&front.asked(2, ROOM)));
+    assert!(judges(&frontend.asked(2, ROOM)));
     let judged = Err(Refusal::InvalidArray);
-    let refused = front.told(SubmissionInput::Judged { request: 2, id: ID, judged });
+    let refused = frontend.told(SubmissionInput::Judged { request: 2, id: ID, judged });
     assert_eq!(answers(&refused), [(2, Err(Refusal::InvalidArray))]);
     let mut much = good(1);
     let environment = Arc::new(vec![vec![b'x'; 1 << 21].into()]);
     much.records = vec![record(0, JobSpec { environment, ..spec() })];
     much.held = Some((1 << 30) - (1 << 20));
     let judged = Ok(Box::new(much.clone()));
-    let full = answers(&front.told(SubmissionInput::Judged { request: 3, id: ID, judged }));
+    let full = answers(&frontend.told(SubmissionInput::Judged { request: 3, id: ID, judged }));
     assert!(matches!(&full[..], [(3, Err(Refusal::Full { limit, .. }))] if limit.contains("1024 MiB")), "{full:?}");
     // An administrator has no such limit.
     much.held = None;
-    assert_eq!(front.judged(4, much), [JobId(1)]);
+    assert_eq!(frontend.judged(4, much), [JobId(1)]);
     // A log that is busy takes nothing; the next try is another submission of the same name.
     let after = Duration::from_secs(2);
-    let busy = answers(&front.settled(&[], Err(AppendError::Busy { after })));
+    let busy = answers(&frontend.settled(&[], Err(AppendError::Busy { after })));
     assert_eq!(busy, [(4, Err(Refusal::RetryAfter { after }))]);
-    assert!(judges(&front.asked(5, ROOM)));
+    assert!(judges(&frontend.asked(5, ROOM)));
 }
 
 #[test]
 fn components_have_ids_in_a_row() {
-    let mut front = Front::new();
-    assert_eq!(front.judged(1, good(3)), [JobId(1), JobId(2), JobId(3)]);
-    assert_eq!((front.ids.job, front.ids.sluid), (3, 3));
+    let mut frontend = Frontend::new();
+    assert_eq!(frontend.judged(1, good(3)), [JobId(1), JobId(2), JobId(3)]);
+    assert_eq!((frontend.ids.job, frontend.ids.sluid), (3, 3));
 }
 
 #[test]
 fn a_life_that_failed_leaves_its_submissions_to_the_next() {
-    let mut front = Front::new();
+    let mut frontend = Frontend::new();
     let (known, lost) = (RequestId(1, 1), RequestId(1, 2));
     let entering = vec![ID, lost];
-    let out = front.told(SubmissionInput::Begun { answered: vec![(known, JobId(5))], entering, clock: Duration::ZERO });
+    let out =
+        frontend.told(SubmissionInput::Begun { answered: vec![(known, JobId(5))], entering, clock: Duration::ZERO });
     let heard = |effect: &EffectOf<Submissions>| match effect {
         Effect::Do(SubmissionErrand::Hear(id)) => *id,
         other => panic!("{other:?}"),
     };
     assert_eq!(out.iter().map(heard).collect::<Vec<_>>(), [ID, lost]);
     // A repeat waits for the log too.
-    assert!(front.asked(1, ROOM).is_empty());
-    let out = front.settled(&[JobId(6)], Ok(Position(9)));
+    assert!(frontend.asked(1, ROOM).is_empty());
+    let out = frontend.settled(&[JobId(6)], Ok(Position(9)));
     assert_eq!(answers(&out), [(1, Ok((JobId(6), Vec::new())))]);
     // Nothing of the other one is there.
-    let out = front.told(SubmissionInput::Settled {
+    let out = frontend.told(SubmissionInput::Settled {
         id: lost,
         jobs: Vec::new(),
         result: Ok(Position(9)),
         clock: Duration::ZERO,
     });
     assert!(out.is_empty());
-    assert!(judges(&front.asked_as(2, lost, ROOM)));
+    assert!(judges(&frontend.asked_as(2, lost, ROOM)));
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     records::job::{JobRecord, Resolved},
-    scheduler::{gather::partition_facts, picture::facts::PartitionFacts, rules::limits::longer},
+    scheduler::{gather::partition_facts, rules::limits::longer, snapshot::facts::PartitionFacts},
 };
 use garrick_model::{
     config::{Config, EnforcePartLimits},

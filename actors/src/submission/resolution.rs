@@ -8,7 +8,7 @@ use crate::{
     records::{job::Resolved, job_event::cpus_asked},
     scheduler::{
         gather::partition_facts,
-        picture::{
+        snapshot::{
             constraint::Wish,
             request::{NodeUse, default_memory},
         },

@@ -101,7 +101,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// Takes a number of variable length off the front; `None` for one that ends too early or is too long.
+/// Takes a number of variable length off the frontend; `None` for one that ends too early or is too long.
 pub(crate) fn take_varint(from: &mut &[u8]) -> Option<u64> {
     let mut n = 0u64;
     for shift in (0..64).step_by(7) {

@@ -13,7 +13,7 @@ use crate::links::{
 };
 use actix_rt::Arbiter;
 use garrick_actors::controller::{
-    front::{CROWDED, turnstile},
+    frontend::{CROWDED, fair_queue},
     messages::ControllerMsg,
     shells::{env::Env, ports::ReplySink},
 };
@@ -49,7 +49,7 @@ pub struct Door {
 #[derive(Clone)]
 pub struct DoorWorld {
     /// Where requests go.
-    pub front: Address<ControllerMsg>,
+    pub frontend: Address<ControllerMsg>,
     /// For relays.
     pub endpoint: Arc<Endpoint>,
     /// Where nodes are.
@@ -198,7 +198,7 @@ async fn command(conn: DoorConn, world: DoorWorld) {
                 let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
                 world.names.prepare(&questions_of(&caller, &request.msg)).await;
                 let (bytes, request) = (encoded_bytes(&request.msg), Box::new(request.msg));
-                let under_way = guest.set_out(turnstile::goes_ahead(&request), bytes).await;
+                let under_way = guest.set_out(fair_queue::goes_ahead(&request), bytes).await;
                 let crowded = under_way.is_none();
                 let (sender, gone) = (sender.clone(), Arc::clone(&gone));
                 let mut replies = Box::new(DoorReplies { sender, gone, answered: false, under_way });
@@ -207,7 +207,7 @@ async fn command(conn: DoorConn, world: DoorWorld) {
                     replies.send(CommandReply::Refused(Refusal::RetryAfter { after: CROWDED }));
                 } else {
                     let caller = caller.clone();
-                    tell(&world.front, cx, ControllerMsg::command(caller, request, bytes, replies)).await;
+                    tell(&world.frontend, cx, ControllerMsg::command(caller, request, bytes, replies)).await;
                 }
                 // Of a connection on which many have arrived one is read, and then others have their turn.
                 tokio::task::yield_now().await;

@@ -10,7 +10,7 @@ use crate::{
     kernel::users,
 };
 use garrick_actors::controller::{
-    front::{CROWDED, shell::FrontGift},
+    frontend::{CROWDED, shell::FrontendGift},
     messages::ControllerMsg,
     shells::ports::{Host, ReplySink},
 };
@@ -30,12 +30,12 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// This process, for the front.
+/// This process, for the frontend.
 pub struct ThisProcess {
     /// Where it belongs.
     pub cluster: Cluster,
-    /// The front, once it runs.
-    pub front: Arc<OnceLock<Address<ControllerMsg>>>,
+    /// The frontend, once it runs.
+    pub frontend: Arc<OnceLock<Address<ControllerMsg>>>,
     /// Who is who.
     pub names: Names,
     /// Makes tokens.
@@ -55,22 +55,22 @@ pub struct ThisProcess {
 }
 
 impl ThisProcess {
-    /// Reads the configuration again and hands it to the front; an unusable one changes nothing. Waits for files and the name
+    /// Reads the configuration again and hands it to the frontend; an unusable one changes nothing. Waits for files and the name
     /// service.
     pub fn read_again(&self) {
         self.reader().read(None);
     }
 
     fn reader(&self) -> Reader {
-        let (cluster, front, warned) = (self.cluster.clone(), Arc::clone(&self.front), Arc::clone(&self.warned));
-        Reader { cluster, front, warned }
+        let (cluster, frontend, warned) = (self.cluster.clone(), Arc::clone(&self.frontend), Arc::clone(&self.warned));
+        Reader { cluster, frontend, warned }
     }
 }
 
 /// Reads the configuration, on whatever thread.
 struct Reader {
     cluster: Cluster,
-    front: Arc<OnceLock<Address<ControllerMsg>>>,
+    frontend: Arc<OnceLock<Address<ControllerMsg>>>,
     warned: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -86,7 +86,7 @@ impl Reader {
         }
     }
 
-    /// Who waits is answered: here where the file cannot be used, by the front where all is done.
+    /// Who waits is answered: here where the file cannot be used, by the frontend where all is done.
     fn read(&self, mut replies: Option<Box<dyn ReplySink>>) {
         let mut refuse = |refusal| {
             if let Some(replies) = &mut replies {
@@ -109,10 +109,10 @@ impl Reader {
                 }
                 logging::set_levels(&self.cluster.log_levels_of(&config, None));
                 tracing::info!(file = %path.display(), "configuration read again");
-                let Some(front) = self.front.get() else { return };
+                let Some(frontend) = self.frontend.get() else { return };
                 let changed = ControllerMsg::config_changed(Arc::new(config), replies);
-                if let Some(ControllerMsg::Hand { gift: FrontGift::Replies(mut replies), .. }) =
-                    try_tell(front, TraceContext::root(), changed)
+                if let Some(ControllerMsg::Hand { gift: FrontendGift::Replies(mut replies), .. }) =
+                    try_tell(frontend, TraceContext::root(), changed)
                 {
                     replies.send(CommandReply::Refused(Refusal::RetryAfter { after: CROWDED }));
                 }
@@ -126,7 +126,7 @@ impl Reader {
     }
 }
 
-/// Answers from another thread than that of the front, which serves everybody: the authority waits for the log.
+/// Answers from another thread than that of the frontend, which serves everybody: the authority waits for the log.
 fn apart(mut replies: Box<dyn ReplySink>, work: impl FnOnce() -> CommandReply + Send + 'static) {
     tokio::task::spawn_blocking(move || replies.send(work()));
 }
@@ -142,7 +142,7 @@ impl Host for ThisProcess {
 
     fn reconfigure(&self, replies: Box<dyn ReplySink>) {
         let reader = self.reader();
-        // Not on the thread of the front, which serves everybody.
+        // Not on the thread of the frontend, which serves everybody.
         tokio::task::spawn_blocking(move || reader.read(Some(replies)));
     }
 

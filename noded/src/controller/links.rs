@@ -2,7 +2,7 @@
 
 use garrick_actors::{
     controller::{
-        front::messages::FrontInput,
+        frontend::messages::FrontendInput,
         messages::ControllerMsg,
         shells::{
             env::Env,
@@ -65,7 +65,7 @@ impl AgentLink for Link {
 /// Serves until the endpoint is closed.
 pub async fn serve(
     endpoint: Arc<Endpoint>,
-    front: Address<ControllerMsg>,
+    frontend: Address<ControllerMsg>,
     env: Arc<Env>,
     names: Names,
     trust: Arc<Trust>,
@@ -74,7 +74,7 @@ pub async fn serve(
     while let Some(arrived) = endpoint.accept().await {
         match arrived {
             Ok(connection) => {
-                let world = (front.clone(), Arc::clone(&env), names.clone());
+                let world = (frontend.clone(), Arc::clone(&env), names.clone());
                 let (number, trust) = (numbers.fetch_add(1, Ordering::Relaxed), Arc::clone(&trust));
                 actix_rt::spawn(converse(connection, number, world, trust));
             }
@@ -88,12 +88,12 @@ pub async fn serve(
     }
 }
 
-/// How long whoever has something for the front waits where too much is before it.
+/// How long whoever has something for the frontend waits where too much is before it.
 const ROOM_PAUSE: Duration = Duration::from_millis(2);
 
-/// Hands a message to the front; its inputs all keep their order. Where the front has too many it is given back.
-pub fn try_tell(front: &Address<ControllerMsg>, cx: TraceContext, message: ControllerMsg) -> Option<ControllerMsg> {
-    match front.deliver(cx, Lane::Control, message) {
+/// Hands a message to the frontend; its inputs all keep their order. Where the frontend has too many it is given back.
+pub fn try_tell(frontend: &Address<ControllerMsg>, cx: TraceContext, message: ControllerMsg) -> Option<ControllerMsg> {
+    match frontend.deliver(cx, Lane::Control, message) {
         Ok(()) => None,
         Err(SendError::Full(message)) => Some(message),
         Err(e) => {
@@ -105,8 +105,8 @@ pub fn try_tell(front: &Address<ControllerMsg>, cx: TraceContext, message: Contr
 }
 
 /// As [`try_tell`], and waits until there is room. Whoever sends on the connection behind it waits too.
-pub async fn tell(front: &Address<ControllerMsg>, cx: TraceContext, mut message: ControllerMsg) {
-    while let Some(back) = try_tell(front, cx, message) {
+pub async fn tell(frontend: &Address<ControllerMsg>, cx: TraceContext, mut message: ControllerMsg) {
+    while let Some(back) = try_tell(frontend, cx, message) {
         message = back;
         tokio::time::sleep(ROOM_PAUSE).await;
     }
@@ -137,24 +137,26 @@ const MOST_ASKED_FOR: usize = 256;
 
 /// Hands a command over once the name service said what it will need, or had its time. What else the agent says goes on.
 fn tell_prepared(
-    front: &Address<ControllerMsg>,
+    frontend: &Address<ControllerMsg>,
     names: &Names,
     cx: TraceContext,
     message: ControllerMsg,
 ) -> Option<ControllerMsg> {
     static TURNS: Semaphore = Semaphore::const_new(MOST_ASKED_FOR);
-    let ControllerMsg::Input(FrontInput::AgentSaid { message: command, .. }) = &message else { return Some(message) };
+    let ControllerMsg::Input(FrontendInput::AgentSaid { message: command, .. }) = &message else {
+        return Some(message);
+    };
     let NodeToController::Command { caller, request, .. } = &**command else { return Some(message) };
     let questions = questions_of(caller, request);
     if names.are_fresh(&questions) {
         return Some(message);
     }
     let Ok(turn) = TURNS.try_acquire() else { return Some(message) };
-    let (front, names) = (front.clone(), names.clone());
+    let (frontend, names) = (frontend.clone(), names.clone());
     actix_rt::spawn(async move {
         names.prepare(&questions).await;
         drop(turn);
-        tell(&front, cx, message).await;
+        tell(&frontend, cx, message).await;
     });
     None
 }
@@ -197,7 +199,7 @@ async fn of_certificates(
 async fn converse(
     mut connection: Connection,
     number: u64,
-    (front, env, names): (Address<ControllerMsg>, Arc<Env>, Names),
+    (frontend, env, names): (Address<ControllerMsg>, Arc<Env>, Names),
     trust: Arc<Trust>,
 ) {
     if connection.link != LinkKind::ControllerNode || connection.peer.role != Role::Node {
@@ -236,7 +238,7 @@ async fn converse(
     let registration = Box::new(Registration { conn: number, facts: *facts, runs, released, incarnation, load });
     let joining = joining.map(|joining| (joining, address));
     let connected = ControllerMsg::agent_connected(node.clone(), registration, link, joining);
-    tell(&front, if cx.trace == 0 { TraceContext::root() } else { cx }, connected).await;
+    tell(&frontend, if cx.trace == 0 { TraceContext::root() } else { cx }, connected).await;
     loop {
         let arrived = tokio::select! {
             arrived = frames.recv() => arrived,
@@ -265,8 +267,8 @@ async fn converse(
                     continue;
                 }
                 let message = ControllerMsg::agent_message(node.clone(), number, message);
-                if let Some(message) = tell_prepared(&front, &names, cx, message) {
-                    tell(&front, cx, message).await;
+                if let Some(message) = tell_prepared(&frontend, &names, cx, message) {
+                    tell(&frontend, cx, message).await;
                 }
             }
             Ok(None) => break,
@@ -277,5 +279,5 @@ async fn converse(
         }
     }
     handle.close("over");
-    tell(&front, TraceContext::root(), ControllerMsg::agent_gone(node, number)).await;
+    tell(&frontend, TraceContext::root(), ControllerMsg::agent_gone(node, number)).await;
 }

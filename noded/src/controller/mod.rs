@@ -2,8 +2,8 @@
 //!
 //! | task | input | output |
 //! |---|---|---|
-//! | door, on a thread of its own | commands on this host, nodes of this host that join | messages to the front |
-//! | peers | QUIC connections of node agents | messages to the front |
+//! | door, on a thread of its own | commands on this host, nodes of this host that join | messages to the frontend |
+//! | peers | QUIC connections of node agents | messages to the frontend |
 //! | names | questions to the name service | answers that are kept |
 //! | journal | events in groups | answers once they are on disk |
 

@@ -106,8 +106,8 @@ pub struct RunningController {
     // Closed before the state folder is given up.
     _door: Door,
     _tenure: Tenure,
-    /// Its front.
-    pub front: Address<ControllerMsg>,
+    /// Its frontend.
+    pub frontend: Address<ControllerMsg>,
 }
 
 impl RunningController {
@@ -463,7 +463,7 @@ pub async fn start(
     let process = Arc::new(ThisProcess {
         names: names.clone(),
         cluster: cluster.clone(),
-        front: Arc::new(OnceLock::new()),
+        frontend: Arc::new(OnceLock::new()),
         join: Arc::clone(&join),
         trust: Arc::clone(&trust),
         exit,
@@ -486,14 +486,14 @@ pub async fn start(
     forgotten.map_or_else(|e| unanswered(&e), |answer| answer.unwrap_or_else(|e| unanswered(&e)))?;
     let jobs = ports.log.value().jobs().len();
     let random = || u32::try_from(garrick_model::ids::RequestId::random().0 >> 32).unwrap_or(0);
-    let setup::Controller { front, epoch, env } = setup::start(system, Arc::clone(&cluster.config), ports, random);
+    let setup::Controller { frontend, epoch, env } = setup::start(system, Arc::clone(&cluster.config), ports, random);
     let nodes = env.config().nodes.len();
     let _ = actors.set(Arc::clone(&env));
     nodes_are_known.send_replace(true);
-    let _ = process.front.set(front.clone());
-    actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone(), Arc::clone(&env), names.clone(), trust));
+    let _ = process.frontend.set(frontend.clone());
+    actix_rt::spawn(links::serve(Arc::clone(&endpoint), frontend.clone(), Arc::clone(&env), names.clone(), trust));
     let world = DoorWorld {
-        front: front.clone(),
+        frontend: frontend.clone(),
         endpoint: Arc::clone(&endpoint),
         env,
         names,
@@ -511,5 +511,5 @@ pub async fn start(
         door = %door_path.display(),
         "the controller serves"
     );
-    Ok(RunningController { process, _door: door, _tenure: tenure, front })
+    Ok(RunningController { process, _door: door, _tenure: tenure, frontend })
 }

@@ -2,7 +2,7 @@
 //! stand before everybody else's in the mailbox of whoever serves them.
 
 use crate::kernel::rlimits;
-use garrick_actors::controller::front::turnstile::{MOST_BYTES_OF_USER, MOST_OF_USER};
+use garrick_actors::controller::frontend::fair_queue::{MOST_BYTES_OF_USER, MOST_OF_USER};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
@@ -112,7 +112,7 @@ impl Guests {
 impl Guest {
     /// For one more request, so many bytes long: waits until few enough of the same user's are on their way, whichever
     /// connections they came by. While he has that many, nobody else waits for him. `ahead`: of those that go ahead of the rest,
-    /// which have a row of their own. `None`: too many wait, or too much; the limits are those of the turnstile.
+    /// which have a row of their own. `None`: too many wait, or too much; the limits are those of the fair queue.
     pub async fn set_out(&self, ahead: bool, bytes: usize) -> Option<UnderWay> {
         let (place, _in_row) = {
             let mut of = self.guests.lock();

@@ -171,7 +171,7 @@ fn a_pipe_ends_for_its_reader_with_the_tasks_and_with_a_withdrawn_step() {
 
 #[test]
 fn interrupts_reach_commands_wherever_the_tests_were_started() {
-    crate::support::interrupts::passes_in_the_background(
+    garrick_testing::interrupts::passes_in_the_background(
         "handed_streams::a_pipe_ends_for_its_reader_with_the_tasks_and_with_a_withdrawn_step",
     );
 }

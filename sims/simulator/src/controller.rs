@@ -217,7 +217,7 @@ impl World {
             self.is_on_disk(&append);
             match append.owner {
                 Writer::Start => {}
-                Writer::Front(id) => self.submission_is_on_disk(id, append.batch, append.events),
+                Writer::Frontend(id) => self.submission_is_on_disk(id, append.batch, append.events),
                 owner => self.send(Place::Disk, Happening::Saved(owner, append.batch)),
             }
         }
@@ -257,11 +257,11 @@ impl World {
             Writer::Reservations => self.reservations_are_saved(batch),
             Writer::Partition(partition) => self.partition_is_saved(partition, batch),
             Writer::Roster => self.roster_is_saved(batch),
-            Writer::Front(_) | Writer::Start => {}
+            Writer::Frontend(_) | Writer::Start => {}
         }
     }
 
-    /// A change as the controller's front passes it on.
+    /// A change as the controller's frontend passes it on.
     pub(super) fn judged(&mut self, by: Authority, job: JobId, change: JobChange) -> Result<JobCommand, Refusal> {
         match self.jobs.get(&job).map(|core| core.record().clone()) {
             Some(record) if matches!(record.phase, Phase::Pending) && record.may_act(by.uid, by.admin) => {

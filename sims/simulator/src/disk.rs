@@ -21,7 +21,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writer {
     /// Somebody who submits.
-    Front(RequestId),
+    Frontend(RequestId),
     /// A job's owner.
     Job(JobId),
     /// A node's owner.
@@ -181,7 +181,7 @@ impl Disk {
             true => framed(&events),
             false => framed(&[ControllerEvent::from(events.clone())]),
         };
-        if matches!(owner, Writer::Front(_)) {
+        if matches!(owner, Writer::Frontend(_)) {
             self.entering.extend(events.iter().filter_map(about));
         }
         self.waiting.push(Append { owner, batch, events, bytes });
@@ -202,7 +202,7 @@ impl Disk {
         for append in &done {
             self.image.extend_from_slice(&append.bytes);
             self.events += append.events.len();
-            if matches!(append.owner, Writer::Front(_)) {
+            if matches!(append.owner, Writer::Frontend(_)) {
                 for job in append.events.iter().filter_map(about) {
                     self.entering.remove(&job);
                 }

@@ -15,7 +15,7 @@ use garrick_actors::{
     node::core::NodeCore,
     node_agent::RunKey,
     records::job::Phase,
-    scheduler::{gather::partition_facts, picture::facts::ClusterView, plan::plan, policy::policy},
+    scheduler::{gather::partition_facts, plan::plan, policy::policy, snapshot::facts::ClusterView},
 };
 use garrick_model::{
     gres::GresCount,
@@ -289,8 +289,8 @@ impl World {
 
     /// A step manager dies, one of its other nodes is lost or hangs while the next one asks around, and that dies as well.
     fn take_over_amid_loss(&mut self) {
-        let wide = self.crews.iter().filter(|(_, crew)| crew.nodes.len() > 1 && !crew.dead);
-        let wide: Vec<(RunKey, Vec<usize>)> = wide.map(|(run, crew)| (*run, crew.nodes.clone())).collect();
+        let wide = self.step_sides.iter().filter(|(_, step_side)| step_side.nodes.len() > 1 && !step_side.dead);
+        let wide: Vec<(RunKey, Vec<usize>)> = wide.map(|(run, step_side)| (*run, step_side.nodes.clone())).collect();
         let Some((run, nodes)) = self.random.pick(&wide).cloned() else { return };
         self.meets_job("step manager killed amid a loss", run.job);
         let other = self.random.pick(&nodes[1..]).copied().unwrap_or(nodes[0]);
@@ -378,7 +378,7 @@ impl World {
     fn update_node(&mut self, node: usize, state: NodeStateChange) {
         let change = NodeChange { state: Some(state), reason: Some("made up".to_owned()), ..NodeChange::default() };
         let update = NodeInput::Update { request: 0, by: (0, "root".to_owned()), change };
-        self.send(Place::Front, Happening::Node(node, update));
+        self.send(Place::Frontend, Happening::Node(node, update));
     }
 
     fn command(&mut self, job: JobId, tasks: Option<Vec<(u32, u32, u32)>>, command: JobCommand) {
@@ -403,7 +403,7 @@ impl World {
         };
         let Ok(command) = judged else { return };
         let input = JobInput::Command { request, by, tasks, command };
-        self.send(Place::Front, Happening::Job(job, input));
+        self.send(Place::Frontend, Happening::Job(job, input));
     }
 
     fn command_some(&mut self, name: &'static str, command: JobCommand) {

@@ -9,7 +9,7 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::{
-    controller::front::vouching::{takes_itself_out, vouched},
+    controller::frontend::vouching::{takes_itself_out, vouched},
     job::effects::JobEffect,
     messages::{
         job::{Authority, JobAnswer, JobCommand, JobInput},

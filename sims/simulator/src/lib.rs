@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`world`] | the clock, the queue of what happens, and who is there |
 //! | `controller` | carries out what job and node cores want; submission, restart from the journal |
-//! | `passes` | carries out what the scheduler's core wants: pictures, plans that take time, proposals |
+//! | `passes` | carries out what the scheduler's core wants: snapshots, plans that take time, proposals |
 //! | `proposals` | whether what the scheduler says is as it should be |
 //! | `dependencies` | whether a job that starts was allowed to |
 //! | `heterogeneous` | jobs of several components, and whether these stay together |
@@ -16,7 +16,7 @@
 //! | `site` | the configuration file, and what is changed in it |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
 //! | `follower` | somebody who follows the log by name |
-//! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
+//! | `step side` | what runs inside a run: its step manager, steps, shepherds, users |
 //! | `machine` | carries out what agents want |
 //! | `stepds`, `stepd_life` | `stepd`s that start, work, report, die |
 //! | `network` | links that break, machines that are cut off |
@@ -47,11 +47,7 @@
 //!
 //! The accounting service, several controllers, nodes that are made before their daemons come.
 
-#[path = "../../../actors/src/stepmgr/company.rs"]
-#[allow(dead_code, missing_docs, clippy::unwrap_used)]
-mod company;
 mod controller;
-mod crew;
 mod dependencies;
 mod disk;
 mod faults;
@@ -75,6 +71,7 @@ mod reservations;
 mod roster;
 pub mod rules;
 mod site;
+mod step_side;
 mod stepd_life;
 mod stepds;
 pub mod story;
@@ -82,7 +79,6 @@ mod submissions;
 pub mod world;
 
 // The people and processes of a run are the same in the tests of its step manager, whose names these are.
-use garrick_actors::{shepherd, step, stepmgr};
 use mutation::Mutation;
 use random::Random;
 use rules::Violation;

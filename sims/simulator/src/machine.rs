@@ -201,8 +201,8 @@ impl World {
         machine.life += 1;
         for (run, folder) in std::mem::take(&mut machine.spool) {
             if folder.batch_host {
-                self.crews.remove(&run);
-            } else if let Some(batch_host) = self.crews.get(&run).map(|crew| crew.nodes[0]) {
+                self.step_sides.remove(&run);
+            } else if let Some(batch_host) = self.step_sides.get(&run).map(|step_side| step_side.nodes[0]) {
                 // Its step manager waits for it for a while.
                 self.after(60_000, Happening::Stepd(batch_host, run, ToStepd::PeerLost(node)));
             }

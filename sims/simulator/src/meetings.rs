@@ -76,7 +76,7 @@ impl World {
         let run = record.phase.run();
         let nodes = run.map_or(0, |run| run.allocation.nodes.len());
         let key = RunKey { job: record.id, sluid: record.sluid };
-        let steps = self.crews.contains_key(&key);
+        let steps = self.step_sides.contains_key(&key);
         let is = [
             spec.kind == JobKind::Batch,
             record.is_array_record() || record.array_task.is_some(),

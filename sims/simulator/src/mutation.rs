@@ -17,7 +17,7 @@ use garrick_actors::{
     records::{job::TaskOutcome, job_event::JobEvent},
     scheduler::{
         messages::{SchedulerEffect, SchedulerTimer},
-        picture::{
+        snapshot::{
             bounds::Bounds,
             facts::{ClusterView, in_service},
         },
@@ -102,7 +102,7 @@ pub enum Mutation {
     RefusedRequestsAreDone,
     /// A job's owner does what any user asks.
     OwnersAreNotLookedAt,
-    /// The front takes a node's word for root's.
+    /// The frontend takes a node's word for root's.
     NodesSpeakForRoot,
     /// A node begins a shepherd for whoever asks.
     CredentialsAreNotLookedAt,
@@ -110,8 +110,8 @@ pub enum Mutation {
     PurgingOvertakesFollowers,
     /// What the log refuses is saved all the same.
     SubmissionsAreKeptThoughRefused,
-    /// A front that begins does not know what earlier ones answered.
-    FrontsForgetTheirAnswers,
+    /// A frontend that begins does not know what earlier ones answered.
+    FrontendsForgetTheirAnswers,
     /// An assertion of a job's owner fails now and then.
     AssertionsFail,
     /// The scheduler now and then proposes a start twice.
@@ -183,7 +183,7 @@ impl Mutation {
         (Self::JournalsAreDamaged, "the_journal_can_be_read_after_every_crash"),
         (Self::PurgingOvertakesFollowers, "whoever_follows_the_log_sees_each_event_once_and_in_order"),
         (Self::SubmissionsAreKeptThoughRefused, "a_submission_that_is_refused_leaves_nothing_behind"),
-        (Self::FrontsForgetTheirAnswers, "a_submission_that_is_repeated_gets_the_first_answer"),
+        (Self::FrontendsForgetTheirAnswers, "a_submission_that_is_repeated_gets_the_first_answer"),
         (Self::AnyNodeIsBelieved, "a_forger_changes_nobody_elses_job"),
         (Self::RepeatsAreNews, "a_repeated_report_changes_nothing"),
         (Self::RefusedRequestsAreDone, "a_refused_request_changes_nothing"),

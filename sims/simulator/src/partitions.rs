@@ -134,7 +134,7 @@ impl World {
         let fields = vec![("State".to_owned(), state.to_owned())];
         let update = PartitionUpdate { fields, config: Arc::clone(&self.config) };
         let input = PartitionInput::Update { request: self.requests, update };
-        self.send(Place::Front, Happening::Partition(partition, input));
+        self.send(Place::Frontend, Happening::Partition(partition, input));
     }
 
     /// A run is given nodes: of its partition, and for no longer than that allows, where that has been shown for some time.

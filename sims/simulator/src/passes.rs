@@ -10,14 +10,14 @@ use garrick_actors::{
     scheduler::{
         core::SchedulerCore,
         gather::{self, People, Shown},
-        messages::{Picture, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
-        picture::{facts::Policy, qos::QosTable},
+        messages::{SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot},
         plan::kept::{
             Kept,
             planning::{Planning, Way, anybody_waits},
         },
         policy::policy,
         rules::priority,
+        snapshot::{facts::Policy, qos::QosTable},
     },
 };
 use garrick_model::{messages::command::CommandReply, state::PartitionState, time::Timestamp, view::NodeView};
@@ -154,7 +154,7 @@ impl World {
     }
 
     /// What is shown of nodes may be older than what their owners have.
-    fn picture(&mut self) -> Picture {
+    fn snapshot(&mut self) -> Snapshot {
         let stale = !self.is_calm() && self.random.one_in_thousand(200);
         let mut seen = self.scheduler.shown;
         seen.nodes = seen.nodes.saturating_sub(u64::from(stale));
@@ -177,7 +177,7 @@ impl World {
         };
         let began = self.passed();
         let view = gather::cluster_view(self.scheduler.core.policy().clone(), &shown, &Anybody, self.clock());
-        Picture { seen, began, view, jobs, partitions: self.partitions.clone(), config: Arc::clone(&self.config) }
+        Snapshot { seen, began, view, jobs, partitions: self.partitions.clone(), config: Arc::clone(&self.config) }
     }
 }
 
@@ -197,16 +197,16 @@ impl Stage<SchedulerCore> for SchedulerStage<'_> {
         match errand {
             SchedulerErrand::Look => {
                 world.against_priorities();
-                let mut picture = Box::new(world.picture());
+                let mut snapshot = Box::new(world.snapshot());
                 world.scheduler.look = Some(Look {
                     as_of: world.clock(),
-                    began: picture.began,
-                    nodes: picture.view.nodes.clone(),
+                    began: snapshot.began,
+                    nodes: snapshot.view.nodes.clone(),
                     partitions: world.partitions.iter().map(|p| (p.config.name.clone(), p.state)).collect(),
-                    waits: anybody_waits(&picture.view),
+                    waits: anybody_waits(&snapshot.view),
                 });
-                world.as_scheduler_sees(&mut picture.view);
-                again.push_back(SchedulerInput::Picture(picture));
+                world.as_scheduler_sees(&mut snapshot.view);
+                again.push_back(SchedulerInput::Snapshot(snapshot));
             }
             SchedulerErrand::Watch(seen) => {
                 world.scheduler.watched = Some(seen);

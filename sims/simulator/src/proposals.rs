@@ -5,7 +5,7 @@ use super::{passes::Look, rules::ensure, world::World};
 use garrick_actors::{
     messages::{job::JobInput, letter::Letter},
     owner::Effect,
-    scheduler::{messages::SchedulerEffect, picture::facts::in_service, proposals::StartProposal, rules::priority},
+    scheduler::{messages::SchedulerEffect, proposals::StartProposal, rules::priority, snapshot::facts::in_service},
 };
 use garrick_model::{
     ids::JobId,

@@ -14,7 +14,7 @@ use garrick_actors::{
     records::job::Run,
     reservation::{
         core::{Changed, ReservationsCore},
-        owner::{Picture, ReservationAsk, ReservationErrand, ReservationInput, ReservationTimer},
+        owner::{ReservationAsk, ReservationErrand, ReservationInput, ReservationTimer, Snapshot},
     },
 };
 use garrick_model::{
@@ -95,7 +95,7 @@ impl Stage<ReservationsCore> for ReservationStage<'_> {
     fn run(&mut self, errand: ReservationErrand) {
         let ReservationErrand::Look { jobs } = errand;
         let world = &*self.0;
-        let seen = Picture {
+        let seen = Snapshot {
             nodes: world.shown_nodes.values().cloned().collect(),
             partitions: world.partitions.clone(),
             licenses: world.licenses.totals().clone(),
@@ -247,7 +247,7 @@ impl World {
         };
         self.requests += 1;
         let request = self.requests;
-        self.send(Place::Front, Happening::Reservations(ReservationInput::Asked { request, ask }));
+        self.send(Place::Frontend, Happening::Reservations(ReservationInput::Asked { request, ask }));
     }
 
     fn some_node(&mut self) -> String {

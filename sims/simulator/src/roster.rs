@@ -432,7 +432,7 @@ impl World {
             && let Some(Retiring { deletions, gone, stay, .. }) = self.members.retiring.remove(&request)
         {
             let input = RosterInput::Retired { request, asked: deletions, gone, stay };
-            self.send(Place::Front, Happening::Roster(Box::new(input)));
+            self.send(Place::Frontend, Happening::Roster(Box::new(input)));
         }
     }
 
@@ -464,7 +464,7 @@ impl World {
                     self.broken = Some((ON_DISK, format!("{name} is welcome, and is not on disk")));
                 }
                 if self.machines[node].link == Some(registration.conn) && !self.has(Mutation::JoinsAreForgotten) {
-                    self.send(Place::Front, Happening::Node(node, NodeInput::Registered(registration)));
+                    self.send(Place::Frontend, Happening::Node(node, NodeInput::Registered(registration)));
                 }
             }
             Err(refusal) => {
@@ -550,7 +550,7 @@ impl World {
     fn ask_roster(&mut self, ask: RosterAsk) -> u64 {
         self.requests += 1;
         let request = self.requests;
-        self.send(Place::Front, Happening::Roster(Box::new(RosterInput::Asked { request, ask })));
+        self.send(Place::Frontend, Happening::Roster(Box::new(RosterInput::Asked { request, ask })));
         request
     }
 

@@ -1,9 +1,9 @@
 //! How made-up `stepd`s start, die, hang, are started again and look for each other.
 
 use super::{
-    crew::{Crew, FIRST_TURN},
     mutation::Mutation,
     roster::machine_of,
+    step_side::{FIRST_TURN, StepSide},
     stepds::{Folder, Launch, Stepd, ToStepd, others},
     world::{Happening, Place, World},
 };
@@ -28,7 +28,7 @@ impl World {
             let failure = if prolog { PrepareFailure::Prolog(what) } else { PrepareFailure::Start(what) };
             return self.agent(node, AgentInput::Prepared { run, result: Err(failure) });
         }
-        if self.crews.get(&run).is_some_and(|crew| crew.had_shepherd(node)) {
+        if self.step_sides.get(&run).is_some_and(|step_side| step_side.had_shepherd(node)) {
             let what =
                 format!("job {}: another shepherd is begun on n{node}, which had lost the one before", run.job.0);
             self.broken = Some(("a_shepherd_is_begun_once", what));
@@ -77,22 +77,24 @@ impl World {
             if folder.is_none_or(Folder::is_over) {
                 self.leave(node, run);
             }
-            let dead = self.crews.get(&run).is_some_and(|crew| crew.dead);
-            self.with_crew(run, node, |company, slot| match (company.nodes[slot].lost, company.nodes[slot].away) {
-                (true, _) => {}
-                (false, true) => company.back(slot),
-                (false, false) if dead => company.launcher_up(slot),
-                (false, false) => company.shepherd_up(slot),
+            let dead = self.step_sides.get(&run).is_some_and(|step_side| step_side.dead);
+            self.with_step_side(run, node, |harness, slot| {
+                match (harness.nodes[slot].lost, harness.nodes[slot].away) {
+                    (true, _) => {}
+                    (false, true) => harness.back(slot),
+                    (false, false) if dead => harness.launcher_up(slot),
+                    (false, false) => harness.shepherd_up(slot),
+                }
             });
             return;
         }
         if self.random.one_in_thousand(self.mix.with_steps) {
             self.ledger.counts.add("run with steps");
             let knows_limit = !self.has(Mutation::LimitsAreForgotten);
-            self.crews.insert(run, Crew::new(self.now, &launch, knows_limit));
+            self.step_sides.insert(run, StepSide::new(self.now, &launch, knows_limit));
             let first = u64::try_from(FIRST_TURN.as_millis()).unwrap_or(100);
-            self.after(first, Happening::Crew(run));
-            self.after_crew(run);
+            self.after(first, Happening::StepSide(run));
+            self.after_step_side(run);
         } else {
             self.stepd_reports(node, run, StepdReport::Started);
         }
@@ -153,10 +155,12 @@ impl World {
         let Some(stepd) = folder.stepd.take() else { return false };
         folder.journal = Some(Stepd { conn: None, hung: false, ..stepd });
         let life = self.machines[node].life;
-        if let Some(crew) = self.crews.get_mut(&run) {
-            match crew.slot(node) {
-                Some(0) => crew.dead = true,
-                Some(slot) if crew.company.nodes[slot].up && !crew.company.nodes[slot].lost => crew.company.away(slot),
+        if let Some(step_side) = self.step_sides.get_mut(&run) {
+            match step_side.slot(node) {
+                Some(0) => step_side.dead = true,
+                Some(slot) if step_side.harness.nodes[slot].up && !step_side.harness.nodes[slot].lost => {
+                    step_side.harness.away(slot)
+                }
                 Some(_) | None => {}
             }
         }
@@ -182,7 +186,7 @@ impl World {
         };
         let batch_host = stepd.launch.credential.nodes.first().and_then(|n| machine_of(&n.name));
         if stepd.launch.manager.is_none() {
-            self.crews.remove(&run);
+            self.step_sides.remove(&run);
             for other in others(&stepd.launch, node) {
                 self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
             }
@@ -212,9 +216,9 @@ impl World {
         if let Some(folder) = self.machines[node].spool.get_mut(&run) {
             folder.stepd = Some(stepd);
         }
-        if batch_host && let Some(crew) = self.crews.get_mut(&run) {
+        if batch_host && let Some(step_side) = self.step_sides.get_mut(&run) {
             self.ledger.counts.add("step manager taken over");
-            crew.take_over(self.now, self.random.between(0, 30) as usize);
+            step_side.take_over(self.now, self.random.between(0, 30) as usize);
         }
         self.later(node, life, 500, AgentInput::Restarted { run, result: Ok(1) });
         self.send(Place::Machine(node), Happening::StepdConnects(node, run));
@@ -243,8 +247,8 @@ impl World {
             let folder = self.machines[other].spool.get(&run);
             let dead = folder.is_none_or(|folder| folder.stepd.is_none());
             let returns = folder.is_some_and(|folder| folder.stepd.is_none() && folder.journal.is_some());
-            if let Some(crew) = self.crews.get(&run) {
-                let (misses, begun) = (dead && !crew.has_lost(other), crew.had_shepherd(other));
+            if let Some(step_side) = self.step_sides.get(&run) {
+                let (misses, begun) = (dead && !step_side.has_lost(other), step_side.had_shepherd(other));
                 again |= misses;
                 if self.hangs(other, run) {
                     self.wait_for_silent(node, run, other);

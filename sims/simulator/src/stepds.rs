@@ -1,8 +1,8 @@
 //! `stepd`s, which are made up: what they hear, work at and report. How they start and end is in `stepd_life`.
 
 use super::{
-    crew::Crew,
     roster::machine_of,
+    step_side::StepSide,
     world::{Happening, Place, World},
 };
 use garrick_actors::node_agent::{AgentInput, RunKey};
@@ -118,8 +118,8 @@ impl World {
     pub(super) fn tell_stepd(&mut self, node: usize, run: RunKey, what: ToStepd) {
         let Some(stepd) = self.stepd(node, run).filter(|stepd| !stepd.hung) else { return };
         let batch_host = stepd.launch.manager.is_none();
-        if batch_host && self.crews.contains_key(&run) {
-            return self.tell_crewed(node, run, what);
+        if batch_host && self.step_sides.contains_key(&run) {
+            return self.tell_with_steps(node, run, what);
         }
         let now = self.now;
         let Some(stepd) = self.stepd(node, run) else { return };
@@ -180,33 +180,33 @@ impl World {
     }
 
     /// As [`Self::tell_stepd`], for the batch host of a run with steps.
-    pub(super) fn tell_crewed(&mut self, node: usize, run: RunKey, what: ToStepd) {
+    pub(super) fn tell_with_steps(&mut self, node: usize, run: RunKey, what: ToStepd) {
         let allocation = self.stepd(node, run).is_some_and(|s| s.launch.order.spec.kind == JobKind::Allocation);
         match what {
-            ToStepd::Agent(message) => self.tell_crew(run, message),
-            ToStepd::WorkDone(state) if self.crews.get(&run).is_some_and(Crew::stands_still) => {
+            ToStepd::Agent(message) => self.tell_step_side(run, message),
+            ToStepd::WorkDone(state) if self.step_sides.get(&run).is_some_and(StepSide::stands_still) => {
                 self.after(5_000, Happening::Stepd(node, run, ToStepd::WorkDone(state)));
             }
             ToStepd::WorkDone(state) => {
                 if allocation {
                     self.finish_allocation(run);
-                } else if let Some(crew) = self.crews.get_mut(&run) {
-                    crew.end_script(u8::from(state == JobState::Failed));
+                } else if let Some(step_side) = self.step_sides.get_mut(&run) {
+                    step_side.end_script(u8::from(state == JobState::Failed));
                 }
                 self.after(60_000, Happening::Stepd(node, run, ToStepd::WorkDone(state)));
             }
-            ToStepd::PeerLost(other) => self.with_crew(run, other, |company, slot| {
-                if !company.nodes[slot].lost {
-                    company.lose(slot);
+            ToStepd::PeerLost(other) => self.with_step_side(run, other, |harness, slot| {
+                if !harness.nodes[slot].lost {
+                    harness.lose(slot);
                 }
             }),
-            ToStepd::PeerSilent(other) if self.hangs(other, run) => self.with_crew(run, other, |company, slot| {
-                let (lost, away) = (company.nodes[slot].lost, company.nodes[slot].away);
+            ToStepd::PeerSilent(other) if self.hangs(other, run) => self.with_step_side(run, other, |harness, slot| {
+                let (lost, away) = (harness.nodes[slot].lost, harness.nodes[slot].away);
                 if !lost && !away {
-                    company.away(slot);
+                    harness.away(slot);
                 }
                 if !lost {
-                    company.give_up(slot);
+                    harness.give_up(slot);
                 }
             }),
             ToStepd::PeerSilent(_) => {}

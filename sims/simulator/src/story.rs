@@ -177,11 +177,11 @@ mod tests {
         let text = story.text();
         assert_eq!(text.lines().count(), 3, "{text}");
         for time in 5..8 {
-            story.tell(format!("{time} crew of job 7"), None);
+            story.tell(format!("{time} step_side of job 7"), None);
         }
         story.tell("9 job 7 Ended".to_owned(), None);
         let last: Vec<String> = story.text().lines().skip(3).map(|line| line.trim().to_owned()).collect();
-        assert_eq!(last, ["5 crew of job 7", "... 2 times again", "9 job 7 Ended"]);
+        assert_eq!(last, ["5 step_side of job 7", "... 2 times again", "9 job 7 Ended"]);
         assert!(!text.contains("job 8"), "{text}");
     }
 

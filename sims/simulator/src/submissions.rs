@@ -34,7 +34,7 @@ use std::{
 /// Thousandths of submissions before which somebody repeats one that was answered.
 const REPEATS: u32 = 50;
 
-/// Thousandths of submissions before which the front fails.
+/// Thousandths of submissions before which the frontend fails.
 const FRONT_FAILS: u32 = 10;
 
 /// So many answers are remembered by those who got them.
@@ -85,7 +85,7 @@ impl World {
             return;
         }
         if !self.is_calm() && self.random.one_in_thousand(FRONT_FAILS) {
-            self.front_fails();
+            self.frontend_fails();
         }
         if self.random.one_in_thousand(REPEATS) {
             self.repeat_some();
@@ -145,8 +145,8 @@ impl World {
     }
 
     /// Begins a life of the core. Its earlier lives' submissions are answered for; whoever waited for them asks again.
-    fn front_fails(&mut self) {
-        self.ledger.counts.add("front failed");
+    fn frontend_fails(&mut self) {
+        self.ledger.counts.add("frontend failed");
         self.begin_submissions();
     }
 
@@ -159,7 +159,7 @@ impl World {
         let of = |(job, record): (&JobId, &JobRecord)| Some((record.request?, *job));
         let there = |(_, job): &(RequestId, JobId)| self.saved.jobs.contains_key(job);
         let mut answered: Vec<(RequestId, JobId)> = self.replayed.jobs.iter().filter_map(of).filter(there).collect();
-        if self.has(Mutation::FrontsForgetTheirAnswers) {
+        if self.has(Mutation::FrontendsForgetTheirAnswers) {
             answered.clear();
         }
         let entering = self.submissions.entering.requests();
@@ -173,7 +173,7 @@ impl World {
         self.begin_submissions();
     }
 
-    /// A write of the front's is over.
+    /// A write of the frontend's is over.
     pub(super) fn submission_is_on_disk(&mut self, id: RequestId, life: u64, events: Vec<ControllerEvent>) {
         for event in events {
             if let ControllerEvent::Job { job, event } = event
@@ -186,7 +186,7 @@ impl World {
         self.send(Place::Disk, Happening::SubmissionSaved(id, life));
     }
 
-    /// The front hears of it.
+    /// The frontend hears of it.
     pub(super) fn submission_is_saved(&mut self, id: RequestId, life: u64) {
         if life != self.submissions.life {
             return;
@@ -196,7 +196,7 @@ impl World {
         self.tell_submissions(SubmissionInput::Settled { id, jobs, result: Ok(Position(1)), clock: self.passed() });
     }
 
-    /// Judged by the same rules as the controller's front, without ids.
+    /// Judged by the same rules as the controller's frontend, without ids.
     fn judge_submission(&mut self, id: RequestId, submission: Submission) -> Result<Box<Judged>, Refusal> {
         let Submission { caller, specs, heterogeneous, .. } = submission;
         let mut records = Vec::with_capacity(specs.len());
@@ -244,7 +244,7 @@ impl World {
         let events: Vec<ControllerEvent> = records.iter().map(submitted).collect();
         let one_by_one = self.has(Mutation::ComponentsAreAcceptedOneByOne);
         for write in events.chunks(if one_by_one { 1 } else { events.len().max(1) }) {
-            self.append(Writer::Front(id), self.submissions.life, write.to_vec());
+            self.append(Writer::Frontend(id), self.submissions.life, write.to_vec());
         }
         if records.len() > 1 {
             self.ledger.counts.add("heterogeneous job");
@@ -303,7 +303,7 @@ struct SubmissionStage<'w>(&'w mut World, &'w mut VecDeque<SubmissionInput>);
 
 impl Stage<Submissions> for SubmissionStage<'_> {
     fn tell(&mut self, letter: Letter) {
-        self.0.post(Place::Front, letter);
+        self.0.post(Place::Frontend, letter);
     }
 
     fn run(&mut self, errand: SubmissionErrand) {
@@ -323,7 +323,7 @@ impl Stage<Submissions> for SubmissionStage<'_> {
                     });
                 }
             }
-            SubmissionErrand::Hear(id) => world.append(Writer::Front(id), world.submissions.life, Vec::new()),
+            SubmissionErrand::Hear(id) => world.append(Writer::Frontend(id), world.submissions.life, Vec::new()),
             SubmissionErrand::Begin(job) => {
                 if let Some(record) = world.submissions.saved.remove(&job) {
                     world.start_job(record);

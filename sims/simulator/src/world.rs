@@ -4,7 +4,6 @@
 use super::{
     Outcome, Setup,
     controller::Outboxes,
-    crew::Crew,
     disk::{Disk, Writer},
     follower::Accountant,
     forgers::Forgers,
@@ -20,6 +19,7 @@ use super::{
     roster::Members,
     rules::{RULES, Scope, Violation},
     site::{self, Draw},
+    step_side::StepSide,
     stepds::{Launch, ToStepd},
     story::{Story, Subjects},
     submissions::Submitting,
@@ -42,9 +42,9 @@ use garrick_actors::{
     scheduler::{
         gather,
         messages::{SchedulerInput, SchedulerTimer},
-        picture::facts::ClusterView,
         plan::probe::Feasibility,
         policy::policy,
+        snapshot::facts::ClusterView,
     },
 };
 use garrick_model::{
@@ -73,7 +73,7 @@ const SWEEP: u64 = 1_000;
 /// One end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    Front,
+    Frontend,
     /// What owners show.
     Boards,
     /// The supervisor of jobs.
@@ -114,7 +114,7 @@ pub(super) enum Happening {
     Written,
     /// An owner's events are on disk.
     Saved(Writer, u64),
-    /// A submission is on disk; for that life of the front.
+    /// A submission is on disk; for that life of the frontend.
     SubmissionSaved(RequestId, u64),
     /// A frame of the controller, on a connection.
     Frame(usize, u64, ControllerToNode),
@@ -122,7 +122,7 @@ pub(super) enum Happening {
     Agent(usize, u64, AgentInput),
     AgentTimer(usize, u64, AgentTimer),
     /// Inside a run.
-    Crew(RunKey),
+    StepSide(RunKey),
     Prepared(usize, u64, Box<Launch>),
     StepdConnects(usize, RunKey),
     Stepd(usize, RunKey, ToStepd),
@@ -168,7 +168,7 @@ impl Happening {
                 (Place::Partition(*partition), true)
             }
             Self::Saved(Writer::Roster, _) | Self::Roster(_) => (Place::Roster, true),
-            Self::Joins(..) => (Place::Front, true),
+            Self::Joins(..) => (Place::Frontend, true),
             Self::Written | Self::Saved(..) | Self::SubmissionSaved(..) => (Place::Disk, true),
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
             Self::Prepared(node, ..)
@@ -182,12 +182,12 @@ impl Happening {
             Self::Join(_)
             | Self::Close(..)
             | Self::PartitionUp(_)
-            | Self::Crew(_)
+            | Self::StepSide(_)
             | Self::Submit
             | Self::Fault
             | Self::Forge
             | Self::Crash
-            | Self::Operator => (Place::Front, false),
+            | Self::Operator => (Place::Frontend, false),
         }
     }
 
@@ -267,7 +267,7 @@ pub struct World {
     pub(super) watch: Watch,
     pub(super) machines: Vec<Machine>,
     /// What runs inside runs that have steps.
-    pub(super) crews: BTreeMap<RunKey, Crew>,
+    pub(super) step_sides: BTreeMap<RunKey, StepSide>,
     /// By when a run that gives way is to be told to end, in time that passes, and when that was recorded.
     giving_way: BTreeMap<Sluid, (Timestamp, Timestamp)>,
     /// Steps of such runs that are over, as their step managers counted them.
@@ -376,7 +376,7 @@ impl World {
             shown_nodes: BTreeMap::new(),
             scheduler: Scheduler::new(policy),
             watch: Watch::default(),
-            crews: BTreeMap::new(),
+            step_sides: BTreeMap::new(),
             giving_way: BTreeMap::new(),
             tallies: BTreeMap::new(),
             timed_out: BTreeSet::new(),
@@ -544,7 +544,7 @@ impl World {
             Happening::Prepared(node, life, launch) => self.prepared(node, life, *launch),
             Happening::StepdConnects(node, run) => self.stepd_connects(node, run),
             Happening::Stepd(node, run, what) => self.tell_stepd(node, run, what),
-            Happening::Crew(run) => self.crew_turn(run),
+            Happening::StepSide(run) => self.step_side_turn(run),
             Happening::Submit => self.submit_some(),
             Happening::Fault => self.fault(),
             Happening::Forge => self.forge(),
@@ -620,7 +620,7 @@ impl World {
         let on_link = matches!(happening, Happening::Frame(..)) || matches!(from, Place::Agent(_));
         let (usual, late, times) = if on_link { (200, 8_000, 30) } else { (20, 9_000, 50) };
         let repeatable = matches!(happening, Happening::Frame(..) | Happening::Job(..) | Happening::Node(..))
-            && !matches!(from, Place::Front);
+            && !matches!(from, Place::Frontend);
         let copies = if !self.is_calm() && repeatable && self.random.one_in_thousand(self.mix.twice) { 2 } else { 1 };
         let from = match &happening {
             // Orders that must get through have a stream of their own: they overtake the others.
@@ -670,7 +670,7 @@ impl World {
         }
     }
 
-    /// What was under way to a node's owner that has ended. Agents' frames are the front's first.
+    /// What was under way to a node's owner that has ended. Agents' frames are the frontend's first.
     pub(super) fn lose_messages_to_owner(&mut self, node: usize) {
         let lost = |happening: &Happening| match happening {
             Happening::Node(to, NodeInput::Frame { .. } | NodeInput::Registered(_) | NodeInput::LinkGone { .. }) => {

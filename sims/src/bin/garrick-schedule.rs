@@ -17,7 +17,7 @@ const HELP: &str = "Usage: garrick-schedule [WAITING...]
        garrick-schedule --growth FILE.svg
        garrick-schedule --memory-of nodes|cores WAITING
 First plans over 15000 nodes for queues of these lengths (1000 10000 100000), repairs of them, and the memory they take; or
-how the time that a plan takes grows, as a table and a picture; or the bytes of memory that one plan takes at most and while
+how the time that a plan takes grows, as a table and a snapshot; or the bytes of memory that one plan takes at most and while
 it is kept. Build it with --release.
 ";
 

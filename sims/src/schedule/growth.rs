@@ -1,4 +1,4 @@
-//! How the cost of a plan grows: with nodes, with waiting jobs, with running jobs. A table, and a picture of it.
+//! How the cost of a plan grows: with nodes, with waiting jobs, with running jobs. A table, and a snapshot of it.
 
 use super::{
     measure,
@@ -54,7 +54,7 @@ impl Growth {
         found
     }
 
-    /// As a picture (SVG) with logarithmic axes.
+    /// As a snapshot (SVG) with logarithmic axes.
     pub fn svg(&self) -> Result<String, Box<dyn Error>> {
         const COLOURS: [RGBColor; 6] = [
             RGBColor(0, 90, 180),

@@ -32,7 +32,7 @@ pub enum MemoryError {
     Failed(String),
 }
 
-/// Bytes for one plan, its picture of the cluster left out.
+/// Bytes for one plan, its snapshot of the cluster left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanMemory {
     /// At most, while it was made.
@@ -94,7 +94,7 @@ pub fn memory(program: &Path, nodes: u32, queues: &[u32]) -> Result<Findings, Me
         }
     }
     found.table(
-        format!("Memory of a first plan over {nodes} nodes, beside the picture of the cluster that it is made from"),
+        format!("Memory of a first plan over {nodes} nodes, beside the snapshot of the cluster that it is made from"),
         &["waiting jobs", "how many", "MiB at most", "bytes a job", "MiB while it is kept"],
         rows,
     );

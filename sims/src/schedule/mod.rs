@@ -11,8 +11,8 @@ pub use memory::{MemoryError, PlanMemory, memory, of_one};
 
 use crate::minibatch::figures::Findings;
 use garrick_actors::scheduler::{
-    picture::facts::{ClusterView, UNLIMITED_FOR_PLANNING},
     plan::{kept::plan_to_keep, plan},
+    snapshot::facts::{ClusterView, UNLIMITED_FOR_PLANNING},
 };
 use garrick_model::{ids::JobId, view::JobView};
 use garrick_replay::cluster::Choice;
@@ -136,9 +136,9 @@ pub fn repairs(nodes: u32, queues: &[u32]) -> Findings {
                 let mut times = Vec::new();
                 for round in 0..5 {
                     view = change.happens(&view, round);
-                    let picture = view.clone();
+                    let snapshot = view.clone();
                     let began = Instant::now();
-                    let Ok((made, next)) = kept.repair(picture, NOW) else { return found };
+                    let Ok((made, next)) = kept.repair(snapshot, NOW) else { return found };
                     times.push(began.elapsed().as_secs_f64());
                     worst = worst.max(times[times.len() - 1]);
                     (starts, moved) = (starts + made.starts.len(), moved + made.expected.len());

@@ -2,7 +2,7 @@
 //! who holds what of it then. The floor that plans are compared with.
 
 use super::workload::CORES;
-use garrick_actors::scheduler::picture::facts::ClusterView;
+use garrick_actors::scheduler::snapshot::facts::ClusterView;
 use garrick_model::{spec::Sharing, time::Timestamp};
 
 struct Held {

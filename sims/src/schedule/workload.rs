@@ -1,6 +1,6 @@
 //! A full cluster with a queue, always the same one.
 
-use garrick_actors::scheduler::{picture::facts::ClusterView, proposals::StartProposal};
+use garrick_actors::scheduler::{proposals::StartProposal, snapshot::facts::ClusterView};
 use garrick_model::{
     ids::{JobId, Sluid},
     node_shape::NodeShare,

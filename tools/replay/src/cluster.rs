@@ -3,14 +3,14 @@
 use fixedbitset::FixedBitSet;
 use garrick_actors::scheduler::{
     gather,
-    picture::{
+    policy::policy,
+    snapshot::{
         caps::CpuCaps,
         facts::{
             AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, UNLIMITED_FOR_PLANNING,
         },
         preempt::Yielding,
     },
-    policy::policy,
 };
 use garrick_model::{
     config::Config,

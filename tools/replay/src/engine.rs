@@ -6,9 +6,9 @@ use crate::{
     idle::{self, Idle},
 };
 use garrick_actors::scheduler::{
-    picture::{facts::ClusterView, request::run_limit},
     plan::{Plan, plan, probe::Feasibility},
     proposals::StartProposal,
+    snapshot::{facts::ClusterView, request::run_limit},
 };
 use garrick_model::{
     ids::{JobId, Sluid},

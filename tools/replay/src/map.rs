@@ -63,7 +63,7 @@ pub fn place(config: &Config, jobs: Vec<JobSpec>) -> Vec<Placed> {
 }
 
 fn job(
-    view: &garrick_actors::scheduler::picture::facts::ClusterView,
+    view: &garrick_actors::scheduler::snapshot::facts::ClusterView,
     spec: JobSpec,
     number: u32,
     count: u32,

@@ -117,6 +117,7 @@ fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
     };
     match request {
         CommandRequest::Ping => vec![CommandReply::Pong { host: "host1".to_owned(), version: "0".to_owned() }],
+        CommandRequest::ListJobs { jobs, .. } if !jobs.is_empty() => vec![CommandReply::Refused(Refusal::InvalidJobId)],
         CommandRequest::ListJobs { .. } => vec![CommandReply::Jobs { jobs: Vec::new(), at: Timestamp(0), more: false }],
         CommandRequest::ListSteps { .. } => {
             vec![CommandReply::Steps { steps: Vec::new(), missing: Vec::new(), left_out: 0 }]

@@ -341,7 +341,7 @@ fn who_interrupts_is_told_what_was_accepted() {
 
 #[test]
 fn interrupts_reach_commands_wherever_the_tests_were_started() {
-    crate::fake_door::interrupts::passes_in_the_background("minibatch::who_interrupts_is_told_what_was_accepted");
+    garrick_testing::interrupts::passes_in_the_background("minibatch::who_interrupts_is_told_what_was_accepted");
 }
 
 #[test]

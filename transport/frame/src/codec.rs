@@ -236,14 +236,14 @@ impl Decoder {
         }
     }
 
-    /// Length of the frame at the front, once its prefix is here and within the limit.
+    /// Length of the frame at the frontend, once its prefix is here and within the limit.
     fn size(&self) -> Result<Option<usize>, FrameError> {
         let Some(prefix) = self.buffered().first_chunk::<PREFIX>() else { return Ok(None) };
         let size = u32::from_be_bytes(*prefix) as usize;
         if size > self.limit { Err(FrameError::TooLarge { size, limit: self.limit }) } else { Ok(Some(size)) }
     }
 
-    /// Bytes that the frame at the front still lacks.
+    /// Bytes that the frame at the frontend still lacks.
     fn missing(&self) -> Option<usize> {
         let size = self.size().ok()??;
         (PREFIX + size).checked_sub(self.buffered().len())

@@ -446,7 +446,7 @@ pub enum JobAction {
     Suspend,
     /// Continue them.
     Resume,
-    /// To the front of their user's queue, in this order.
+    /// To the frontend of their user's queue, in this order.
     Top,
 }
 

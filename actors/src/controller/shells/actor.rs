@@ -100,7 +100,7 @@ pub trait Shell: Owner {
 
 /// Messages of an owner.
 pub enum OwnerMsg<O: Shell> {
-    /// Plain inputs: from other owners, the front and timers.
+    /// Plain inputs: from other owners, the frontend and timers.
     Input(O::Input),
     /// Somebody asks. The answer leaves when what it promises is on disk.
     Ask {

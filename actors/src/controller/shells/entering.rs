@@ -1,5 +1,5 @@
 //! Jobs that are being saved. Nobody is shown one before it is in the log, and one that the log refuses leaves nothing behind but
-//! a number that is not used again. Here and not with the front, so that one that fails meanwhile takes none of them with it.
+//! a number that is not used again. Here and not with the frontend, so that one that fails meanwhile takes none of them with it.
 
 use crate::records::job::JobRecord;
 use garrick_model::{
@@ -21,7 +21,7 @@ struct State {
     jobs: BTreeSet<JobId>,
     /// Bytes of scripts, environments and arguments in them by user.
     bytes: BTreeMap<u32, u64>,
-    /// Submissions that the log has answered for, until their front has heard of it: the jobs that are there.
+    /// Submissions that the log has answered for, until their frontend has heard of it: the jobs that are there.
     settled: BTreeMap<RequestId, Vec<JobId>>,
 }
 
@@ -67,12 +67,12 @@ impl Entering {
         state.settled.insert(request, there);
     }
 
-    /// The front hears what became of a submission. `None`: it is being saved, or nobody knows of it.
+    /// The frontend hears what became of a submission. `None`: it is being saved, or nobody knows of it.
     pub fn take(&self, request: RequestId) -> Option<Vec<JobId>> {
         self.lock().settled.remove(&request)
     }
 
-    /// Submissions that the front has not heard the last of.
+    /// Submissions that the frontend has not heard the last of.
     pub fn requests(&self) -> Vec<RequestId> {
         let state = self.lock();
         state.saving.keys().chain(state.settled.keys()).copied().collect()

@@ -118,16 +118,16 @@ fn who_does_not_lead_takes_nothing_new_and_answers_questions() {
     });
 }
 
-/// It was shown from the start, so that the next front had it; now the log's answer finds it wherever the front is.
+/// It was shown from the start, so that the next frontend had it; now the log's answer finds it wherever the frontend is.
 #[test]
-fn a_front_that_fails_takes_no_submission_with_it() {
+fn a_frontend_that_fails_takes_no_submission_with_it() {
     with_system(async |system| {
         let rig = rig(&system, TWO_NODES);
         rig.until_nodes(2).await;
         rig.journal.hold();
         let mut first = rig.ask_stream(1001, submission(1));
         rig.journal.held().await;
-        rig.front().try_send(ControllerMsg::PanicForTests(ReplyTo::channel().0)).unwrap();
+        rig.frontend().try_send(ControllerMsg::PanicForTests(ReplyTo::channel().0)).unwrap();
         assert_eq!(first.recv().await, None, "whoever waited is told that it failed");
         let mut repeat = rig.ask_stream(1001, submission(1));
         assert_eq!(shown(&rig).await, 0);

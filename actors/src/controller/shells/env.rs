@@ -28,7 +28,7 @@ use crate::{
     partition::messages::PartitionInput,
     records::{job::JobRecord, job_event::JobEvent},
     roster::nodes::Roster,
-    scheduler::{messages::SchedulerInput, picture::qos::QosTable, policy::policy, rules::priority},
+    scheduler::{messages::SchedulerInput, policy::policy, rules::priority, snapshot::qos::QosTable},
     topology::Topologies,
 };
 use garrick_model::{
@@ -68,7 +68,7 @@ pub struct Boards {
     pub reservations: BoardMap<String, Reservation>,
 }
 
-/// The open link to each node's agent, kept here so that neither the front nor a node's owner loses it in a panic.
+/// The open link to each node's agent, kept here so that neither the frontend nor a node's owner loses it in a panic.
 #[derive(Clone, Default)]
 pub struct Links(Arc<Mutex<BTreeMap<String, OpenLink>>>);
 
@@ -515,7 +515,7 @@ impl Env {
         Some(mail(&supervisor, JobsMsg::Deliver { key: job, message: Box::new(message) }))
     }
 
-    /// An agent's word that its node is there and how busy, straight to the node's owner: whatever users ask of the front,
+    /// An agent's word that its node is there and how busy, straight to the node's owner: whatever users ask of the frontend,
     /// nodes are not taken for silent. A connection that the owner does not know, or knows no more, says nothing to it.
     pub fn heartbeat(&self, cx: TraceContext, node: &str, conn: u64, frame: Box<NodeToController>) {
         let Some(owner) = self.node(node) else { return };

@@ -1,4 +1,4 @@
-//! Fresh job ids and runs, shared by the front and by arrays that split.
+//! Fresh job ids and runs, shared by the frontend and by arrays that split.
 
 use crate::owner::FreshIds;
 use garrick_model::{

@@ -89,7 +89,7 @@ impl JobMsg {
     }
 }
 
-/// From the front: the newest view after every change, until the job is over or the receiver is gone.
+/// From the frontend: the newest view after every change, until the job is over or the receiver is gone.
 pub type JobWatcher = tokio::sync::watch::Sender<Watched>;
 
 /// What whoever watches a job sees.

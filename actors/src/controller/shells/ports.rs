@@ -53,7 +53,7 @@ pub trait ReplySink: Send + 'static {
 /// What of a command concerns the process rather than its actors. It must not block: what waits for the log or
 /// for the disk answers through its sink when it is done.
 pub trait Host: Send + Sync + 'static {
-    /// Reads the configuration again and sends it to the front as [`crate::controller::messages::ControllerMsg::config_changed`], which
+    /// Reads the configuration again and sends it to the frontend as [`crate::controller::messages::ControllerMsg::config_changed`], which
     /// answers `Done`; or answers a refusal.
     fn reconfigure(&self, replies: Box<dyn ReplySink>);
     /// Changes this process's log, until the configuration is read again.
@@ -89,7 +89,7 @@ pub trait AuditPort: Send + Sync + 'static {
     fn keep(&self, record: AuditRecord);
 }
 
-/// All of them, as the front hands them on.
+/// All of them, as the frontend hands them on.
 #[derive(Clone)]
 pub struct Ports {
     /// Log.

@@ -8,7 +8,7 @@ use crate::{
     owner::{Out, Owner},
     reservation::{
         core::{Changed, ReservationsCore},
-        owner::{Picture, ReservationAsk, ReservationErrand, ReservationInput, ReservationTimer},
+        owner::{ReservationAsk, ReservationErrand, ReservationInput, ReservationTimer, Snapshot},
     },
 };
 use garrick_model::{
@@ -27,8 +27,8 @@ pub(crate) fn over_run(config: &Config) -> Option<Duration> {
     config.resv_over_run.minutes().map(|minutes| Duration::from_secs(minutes * 60))
 }
 
-fn picture(env: &Env, jobs: bool) -> Picture {
-    Picture {
+fn snapshot(env: &Env, jobs: bool) -> Snapshot {
+    Snapshot {
         nodes: env.boards.nodes.list(),
         partitions: env.boards.partitions.list(),
         licenses: env.licenses.lock().totals().clone(),
@@ -79,7 +79,7 @@ impl Shell for ReservationsCore {
 
     fn run(&self, (): &mut (), env: &Env, errand: ReservationErrand) -> Came<ReservationInput> {
         let ReservationErrand::Look { jobs } = errand;
-        Came::Input(ReservationInput::Seen(Box::new(picture(env, jobs))))
+        Came::Input(ReservationInput::Seen(Box::new(snapshot(env, jobs))))
     }
 
     fn publish(&self, (): &mut (), env: &Env, changed: Changed) {

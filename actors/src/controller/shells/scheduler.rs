@@ -10,9 +10,9 @@ use crate::{
     scheduler::{
         core::SchedulerCore,
         gather::{self, People, Shown},
-        messages::{Picture, SchedulerAsk, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen},
-        picture::facts::{ClusterView, Policy},
+        messages::{SchedulerAsk, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot},
         plan::kept::Kept,
+        snapshot::facts::{ClusterView, Policy},
     },
 };
 use garrick_model::{
@@ -85,7 +85,7 @@ impl Shell for SchedulerCore {
         let clock = || began.elapsed();
         match errand {
             SchedulerErrand::Look => {
-                Came::Input(SchedulerInput::Picture(Box::new(picture(self.policy().clone(), env, clock()))))
+                Came::Input(SchedulerInput::Snapshot(Box::new(snapshot(self.policy().clone(), env, clock()))))
             }
             SchedulerErrand::Watch(seen) => Came::Later(Box::pin(changed(env.boards.clone(), seen))),
             SchedulerErrand::Plan(planning) => {
@@ -129,7 +129,7 @@ impl People for Env {
     }
 }
 
-fn picture(policy: Policy, env: &Env, began: Duration) -> Picture {
+fn snapshot(policy: Policy, env: &Env, began: Duration) -> Snapshot {
     let boards = &env.boards;
     let seen = Seen {
         jobs: boards.jobs.generation(),
@@ -139,10 +139,10 @@ fn picture(policy: Policy, env: &Env, began: Duration) -> Picture {
     };
     let jobs = boards.jobs.live();
     let view = view_of(policy, env, &jobs);
-    Picture { seen, began, view, jobs, partitions: boards.partitions.list(), config: env.config() }
+    Snapshot { seen, began, view, jobs, partitions: boards.partitions.list(), config: env.config() }
 }
 
-/// The boards as a plan's picture.
+/// The boards as a plan's snapshot.
 pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     view_of(policy, env, &env.boards.jobs.live())
 }

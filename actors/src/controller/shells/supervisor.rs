@@ -97,7 +97,7 @@ pub trait Kind: Sized + 'static {
     fn forget(env: &Env, key: &Self::Key);
 }
 
-/// Messages of a supervisor, from the front and from other actors of the controller.
+/// Messages of a supervisor, from the frontend and from other actors of the controller.
 pub enum SupervisorMsg<K: Kind> {
     /// That one is to live.
     Start {

@@ -1,9 +1,9 @@
-//! What further bounds change in a plan ([`crate::scheduler::picture::bounds`]). Without them each of these is one look at an `Option`.
+//! What further bounds change in a plan ([`crate::scheduler::snapshot::bounds`]). Without them each of these is one look at an `Option`.
 
 use super::{Asked, Pass, order::Entry};
 use crate::scheduler::{
-    picture::bounds::Bounds,
     rules::arrays::{NextTask, PendingTasks},
+    snapshot::bounds::Bounds,
 };
 use garrick_model::{state::JobState, view::JobView};
 

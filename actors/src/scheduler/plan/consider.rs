@@ -2,11 +2,6 @@
 
 use super::pass::{Asked, Pass};
 use crate::scheduler::{
-    picture::{
-        facts::UNLIMITED_FOR_PLANNING,
-        request::{Request, run_limit},
-        reservations::Eyes,
-    },
     room::hres,
     rules::{
         arrays::{NextTask, PendingTasks},
@@ -15,6 +10,11 @@ use crate::scheduler::{
         expedited::Own,
         het::Trial,
         licenses, limits,
+    },
+    snapshot::{
+        facts::UNLIMITED_FOR_PLANNING,
+        request::{Request, run_limit},
+        reservations::Eyes,
     },
 };
 use fixedbitset::FixedBitSet;

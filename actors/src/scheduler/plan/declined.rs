@@ -2,11 +2,6 @@
 
 use super::{Asked, Pass};
 use crate::scheduler::{
-    picture::{
-        facts::Backfill,
-        licenses::reason as no_licenses,
-        request::{NodeUse, Request},
-    },
     room::{
         hres::{self, Room},
         machine::Machine,
@@ -18,6 +13,11 @@ use crate::scheduler::{
         het::Trial,
         preempt::Fees,
         reasons::weight_of,
+    },
+    snapshot::{
+        facts::Backfill,
+        licenses::reason as no_licenses,
+        request::{NodeUse, Request},
     },
 };
 use garrick_model::{

@@ -8,18 +8,18 @@
 use super::{Key, Pass};
 use crate::scheduler::rules::reservations;
 use crate::scheduler::{
-    picture::{facts::Backfill, request::Request},
     proposals::StartProposal,
     room::reserved::Reservation,
     rules::{
         het::{Trial, not_ready},
         reasons::{waits_for_room, weight_of},
     },
+    snapshot::{facts::Backfill, request::Request},
 };
 use garrick_model::{spec::Sharing, state::Reason, time::Timestamp, view::JobView};
 use std::{cmp::Reverse, sync::Arc};
 
-/// Most groups that are looked at in a pass: each look copies the picture.
+/// Most groups that are looked at in a pass: each look copies the snapshot.
 const MOST_GROUPS: usize = 64;
 /// Most times that are tried for one group. Each is one at which one more of them finds room.
 const MOST_TIMES: usize = 32;

@@ -14,13 +14,13 @@
 
 use super::{Future, Key, Pass, Plan, ledger::Ledger, plan_noting};
 use crate::scheduler::{
-    picture::{
+    room::{horizon::Planned, machine::Machine},
+    rules,
+    snapshot::{
         changes::{Follows, Minds},
         facts::{ClusterView, NEVER},
         reservations::{Closing, Eyes},
     },
-    room::{horizon::Planned, machine::Machine},
-    rules,
 };
 use garrick_model::{ids::JobId, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
@@ -127,7 +127,7 @@ impl Kept {
         Machine::renewed(&self.view, self.future.floor.clone(), &[]).into_floor()
     }
 
-    /// Repairs the plan for what is now. `Err`: a new one has to be made from this picture.
+    /// Repairs the plan for what is now. `Err`: a new one has to be made from this snapshot.
     pub fn repair(self, view: ClusterView, now: Timestamp) -> Result<(Plan, Self), Box<ClusterView>> {
         let Self { view: before, future, ledger, proposed: touched, left, stale, first_end, minds } = self;
         let Future { floor, mut horizon } = future;

@@ -1,6 +1,6 @@
 //! What a plan has found out already, and how much more it may look for.
 
-use crate::scheduler::picture::request::{Request, without_limit};
+use crate::scheduler::snapshot::request::{Request, without_limit};
 use garrick_model::{state::Reason, time::Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 

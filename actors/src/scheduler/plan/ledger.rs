@@ -3,9 +3,9 @@
 
 use super::Key;
 use crate::scheduler::{
-    picture::request::{Matters, NodeUse, Request},
     room::{horizon::Planned, reserved::Promise},
     rules::reasons::{waits_for_room, weight_of},
+    snapshot::request::{Matters, NodeUse, Request},
 };
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;

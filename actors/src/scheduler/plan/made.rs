@@ -2,10 +2,10 @@
 
 use super::obstacle::Obstacle;
 use crate::scheduler::{
-    picture::request::NodeUse,
     proposals::{PreemptProposal, ResumeProposal, StartProposal},
     room::reserved::Reservation,
     rules::resume::Given,
+    snapshot::request::NodeUse,
 };
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::AllocatedNode};
 

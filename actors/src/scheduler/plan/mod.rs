@@ -1,4 +1,4 @@
-//! `plan`: which pending jobs start now, where, and why the others do not. Pure: the same picture and time give the same
+//! `plan`: which pending jobs start now, where, and why the others do not. Pure: the same snapshot and time give the same
 //! plan. Owners may refuse any part of it.
 //!
 //! Jobs that are expedited go first, whatever their partition, in the order of their submission. The nodes that are kept
@@ -54,8 +54,8 @@ use self::{
     whole::costs_others,
 };
 use crate::scheduler::{
-    picture::facts::{Backfill, ClusterView},
     room::{horizon::Horizon, machine::Floor},
+    snapshot::facts::{Backfill, ClusterView},
 };
 use garrick_model::{ids::JobId, time::Timestamp};
 

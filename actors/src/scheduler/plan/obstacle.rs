@@ -2,8 +2,8 @@
 //! each room that it reserves, so that the answer is there when somebody asks.
 
 use crate::scheduler::{
-    picture::facts::ClusterView,
     room::{horizon::Horizon, node::free::Amount, reserved::Reservation},
+    snapshot::facts::ClusterView,
 };
 use garrick_model::{
     hostlist,
@@ -51,7 +51,7 @@ impl Ends {
         });
         let ahead = || Some((Blocker::Ahead(*self.0.get(&(*node, at))?), at));
         let reserved = || {
-            let ends = |r: &&crate::scheduler::picture::reservations::ReservationFacts| {
+            let ends = |r: &&crate::scheduler::snapshot::reservations::ReservationFacts| {
                 r.nodes.contains(*node) && r.times.iter().any(|(_, end)| horizon.round(*end) == at)
             };
             let found = view.reservations.list.iter().find(ends)?;

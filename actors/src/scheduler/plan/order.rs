@@ -1,6 +1,6 @@
 //! The order in which jobs are tried.
 
-use crate::scheduler::{picture::facts::ClusterView, rules::whole::waits_already};
+use crate::scheduler::{rules::whole::waits_already, snapshot::facts::ClusterView};
 use garrick_model::{ids::JobId, state::JobState, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
@@ -29,14 +29,14 @@ impl Key {
     }
 }
 
-/// The same with the job's place in the picture.
+/// The same with the job's place in the snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     pub key: Key,
     pub job: usize,
 }
 
-/// Makes keys of the jobs of a picture.
+/// Makes keys of the jobs of a snapshot.
 pub(in crate::scheduler) struct Keys<'a> {
     pub(super) view: &'a ClusterView,
     pub(super) partitions: HashMap<&'a str, usize>,

@@ -8,16 +8,16 @@ use super::{
     order::{Entry, Key, Keys},
 };
 use crate::scheduler::{
-    picture::{
-        facts::{ClusterView, UNLIMITED_FOR_PLANNING},
-        preempt::Claim,
-        request::{Matters, Request, run_limit},
-    },
     proposals::StartProposal,
     room::{horizon::Horizon, machine::Machine, reservations::seen, reserved::Promise, space::Space},
     rules::{
         arrays::Starts, backfill::Queue, bounds::Bounded, features::Features, het::Trial, preempt::Preemption,
         reservations, resume, whole::Patience,
+    },
+    snapshot::{
+        facts::{ClusterView, UNLIMITED_FOR_PLANNING},
+        preempt::Claim,
+        request::{Matters, Request, run_limit},
     },
 };
 use fixedbitset::FixedBitSet;

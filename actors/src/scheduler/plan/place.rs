@@ -2,13 +2,13 @@
 
 use super::{Asked, Pass};
 use crate::scheduler::{
-    picture::{facts::Backfill, request::Request},
     room::{
         hres::{self, Room},
         reservations::taken,
         select::Bound,
     },
     rules::{caps, het::Trial, preempt::Fees},
+    snapshot::{facts::Backfill, request::Request},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{resources::CpuSet, spec_text::licenses::Licenses, time::Timestamp, view::AllocatedNode};

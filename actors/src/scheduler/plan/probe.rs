@@ -2,10 +2,6 @@
 
 use super::{Plan, plan_minding};
 use crate::scheduler::{
-    picture::{
-        facts::{Backfill, ClusterView, NEVER, UNLIMITED_FOR_PLANNING},
-        request::{MemoryNeed, NodeUse, Owner, Request, run_limit, without_limit},
-    },
     proposals::StartProposal,
     room::{
         hres::{self, Room},
@@ -19,6 +15,10 @@ use crate::scheduler::{
         expedited::earliest,
         features::{Features, node_names},
         limits,
+    },
+    snapshot::{
+        facts::{Backfill, ClusterView, NEVER, UNLIMITED_FOR_PLANNING},
+        request::{MemoryNeed, NodeUse, Owner, Request, run_limit, without_limit},
     },
 };
 use fixedbitset::FixedBitSet;
@@ -79,7 +79,7 @@ impl Feasibility {
         Self { view, names, known: HashMap::new() }
     }
 
-    /// The picture that answers come from.
+    /// The snapshot that answers come from.
     pub const fn view(&self) -> &ClusterView {
         &self.view
     }
@@ -312,7 +312,7 @@ pub fn would_start_together(view: &ClusterView, members: &[JobView], now: Timest
     })
 }
 
-/// The same picture in which runs without a time limit end, too, and give their licenses back then.
+/// The same snapshot in which runs without a time limit end, too, and give their licenses back then.
 fn with_all_ends(view: &ClusterView, now: Timestamp) -> ClusterView {
     let mut view = view.clone();
     let end = now.plus(UNLIMITED_FOR_PLANNING);

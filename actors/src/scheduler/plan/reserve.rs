@@ -2,7 +2,6 @@
 
 use super::{Asked, Pass, obstacle::Obstacle};
 use crate::scheduler::{
-    picture::facts::{NEVER, UNLIMITED_FOR_PLANNING},
     room::{
         horizon::is_kept_for,
         hres::{self, Room},
@@ -12,6 +11,7 @@ use crate::scheduler::{
         topology,
     },
     rules::{caps, expedited::earliest, het::Trial},
+    snapshot::facts::{NEVER, UNLIMITED_FOR_PLANNING},
 };
 use garrick_model::{
     outlook::Blocker, resources::CpuSet, spec_text::licenses::Licenses, time::Timestamp, view::AllocatedNode,

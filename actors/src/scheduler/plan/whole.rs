@@ -9,13 +9,13 @@
 use super::{Asked, Pass, Plan};
 use crate::{
     scheduler::{
-        picture::facts::Backfill,
         room::{
             horizon::Slot,
             select::{self, Bound},
             topology,
         },
         rules::whole::waits_already,
+        snapshot::facts::Backfill,
     },
     topology::Topology,
 };

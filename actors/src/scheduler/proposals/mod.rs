@@ -1,6 +1,6 @@
 //! What a plan proposes to the owners of jobs, who may refuse any of it.
 
-use super::picture::{caps::CpuCaps, request::NodeUse};
+use super::snapshot::{caps::CpuCaps, request::NodeUse};
 use garrick_model::{
     config::PreemptMode,
     ids::{JobId, Sluid},

@@ -5,7 +5,7 @@ use super::node::{
     free::{Amount, Free, amount},
     room::{Step, futures},
 };
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     facts::{ClusterView, NEVER, cpus_per_unit, in_service},
     request::{Matters, NodeUse, Part, Request},
 };
@@ -65,7 +65,7 @@ struct Class {
 struct Index {
     room: Room,
     length: Duration,
-    /// In parts, of which copies of the picture copy what they change.
+    /// In parts, of which copies of the snapshot copy what they change.
     slots: Vec<Rc<Vec<Vec<u32>>>>,
 }
 
@@ -122,7 +122,7 @@ pub struct Horizon {
 }
 
 impl Horizon {
-    /// What the nodes of that picture hold, and until when. What is kept for a job counts as held for ever.
+    /// What the nodes of that snapshot hold, and until when. What is kept for a job counts as held for ever.
     pub fn new(view: &ClusterView, now: Timestamp) -> Self {
         let resolution = i64::try_from(view.policy.resolution.as_millis()).unwrap_or(1).max(1);
         let mut horizon = Self {

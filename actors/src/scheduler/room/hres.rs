@@ -15,7 +15,7 @@ use super::{
     select::{self, Besides, Bound},
     sizes,
 };
-use crate::scheduler::picture::{hres::HresAsk, request::Request};
+use crate::scheduler::snapshot::{hres::HresAsk, request::Request};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::{Hres, HresLayer, HresMode, HresResource},

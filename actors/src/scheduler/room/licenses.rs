@@ -2,7 +2,7 @@
 //! [`crate::scheduler::plan`], which holds here whatever it starts or keeps room for, so that no license is promised twice at any time.
 
 use super::hres::Room;
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     licenses::LicenseFacts,
     reservations::{Eyes, Reservations},
 };

@@ -5,7 +5,7 @@ use super::node::{
     free::whole_units,
     room::{Remains, Room},
 };
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     caps::CpuCaps,
     facts::ClusterView,
     request::{NodeUse, Owner, Request},
@@ -57,7 +57,7 @@ pub struct Machine<'a> {
     promised: BTreeMap<usize, u32>,
 }
 
-/// The same without the picture that it was built from, to go on with in a later one.
+/// The same without the snapshot that it was built from, to go on with in a later one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Floor {
     rooms: Vec<Room>,
@@ -73,7 +73,7 @@ pub struct Floor {
     restricted: bool,
     /// What jobs of partitions with limits of CPUs have: by node and partition.
     of_partitions: BTreeMap<(usize, usize), CpuSet>,
-    /// Nodes of which something was taken that the picture does not show.
+    /// Nodes of which something was taken that the snapshot does not show.
     taken: Vec<usize>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Machine<'a> {
         request.caps.count(request.usage).then(held)
     }
 
-    /// The picture that this was built from.
+    /// The snapshot that this was built from.
     pub const fn view(&self) -> &'a ClusterView {
         self.view
     }

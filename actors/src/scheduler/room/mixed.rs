@@ -5,7 +5,7 @@ use super::{
     machine::Machine,
     select::{self, Bound},
 };
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     constraint::{Choice, Mix},
     request::Request,
 };

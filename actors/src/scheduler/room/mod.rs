@@ -1,4 +1,4 @@
-//! What is free, now and later, and which nodes a request gets of it. Knows the picture, and no rules of who goes first.
+//! What is free, now and later, and which nodes a request gets of it. Knows the snapshot, and no rules of who goes first.
 //!
 //! | file | what it is |
 //! |---|---|

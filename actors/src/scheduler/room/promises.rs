@@ -1,7 +1,7 @@
 //! What is reserved for jobs of partitions with limits of CPUs ([`CpuCaps`]), and what they have.
 
 use super::{machine::PlannedHold, node::free::Amount};
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     caps::CpuCaps,
     facts::{ClusterView, NEVER},
 };

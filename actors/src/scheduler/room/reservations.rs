@@ -1,7 +1,7 @@
 //! The future of nodes as those see it who look with the eyes of a reservation ([`Eyes`]).
 
 use super::{horizon::Horizon, machine::Machine, node::free::Amount, node::free::whole_node, select};
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     facts::ClusterView,
     request::Request,
     reservations::{Closing, Eyes, Reservations},

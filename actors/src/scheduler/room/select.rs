@@ -17,7 +17,7 @@ use super::{
     node::free::Capacity,
     sizes, topology,
 };
-use crate::scheduler::picture::request::{NodeUse, Part, Request};
+use crate::scheduler::snapshot::request::{NodeUse, Part, Request};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     gres::{GresAmounts, Totals},

@@ -1,6 +1,6 @@
 //! Requests for one of several numbers of nodes (`--nodes=1-15:4`).
 
-use crate::scheduler::picture::request::Request;
+use crate::scheduler::snapshot::request::Request;
 use garrick_model::view::AllocatedNode;
 
 /// Most numbers that are tried one by one, each of which is a search of its own; then the least is.

@@ -9,7 +9,7 @@ use super::{
     reservations::Futures,
     topology::rest_of_units,
 };
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     facts::ClusterView,
     request::{NodeUse, Request},
     reservations::Eyes,

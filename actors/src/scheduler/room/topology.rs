@@ -8,7 +8,7 @@ use super::{
     select::{self, Besides, Bound},
 };
 use crate::{
-    scheduler::picture::{
+    scheduler::snapshot::{
         facts::{ClusterView, NEVER},
         request::{Near, NodeUse, Part, Request},
     },

@@ -1,6 +1,6 @@
 //! The tasks of an array in a plan: no more of them run at a time than its limit says.
 
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     changes::{Fact, Reads},
     facts::ClusterView,
 };

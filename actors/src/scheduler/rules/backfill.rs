@@ -1,7 +1,7 @@
 //! Who is behind others that wait, and for whom room is reserved. Nobody who is behind delays those who have room reserved;
 //! how many of them are looked at is bounded (`bf_max_job_test`).
 
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     changes::{Fact, Reads},
     facts::{Backfill, ClusterView},
 };

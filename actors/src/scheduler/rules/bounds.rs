@@ -1,6 +1,6 @@
 //! How many jobs a plan looks at and starts, within [`Bounds`].
 
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     bounds::Bounds,
     changes::{Fact, Reads},
     facts::ClusterView,

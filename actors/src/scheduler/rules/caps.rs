@@ -2,12 +2,12 @@
 //! of the partition counts while a run lasts.
 
 use crate::scheduler::{
-    picture::{
+    room::promises::Promises,
+    snapshot::{
         caps::CpuCaps,
         changes::{Fact, Reads},
         request::Request,
     },
-    room::promises::Promises,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::time::Timestamp;

@@ -1,15 +1,15 @@
 //! Jobs that are expedited: the nodes that are kept for one are free to it and taken to all others.
 
-use crate::scheduler::picture::changes::{Fact, Follows, Reads};
+use crate::scheduler::snapshot::changes::{Fact, Follows, Reads};
 use crate::scheduler::{
-    picture::{
-        facts::{ClusterView, NEVER, UNLIMITED_FOR_PLANNING},
-        request::Request,
-    },
     room::{
         hres::{self, Room},
         machine::{Machine, PlannedHold},
         select,
+    },
+    snapshot::{
+        facts::{ClusterView, NEVER, UNLIMITED_FOR_PLANNING},
+        request::Request,
     },
 };
 use fixedbitset::FixedBitSet;

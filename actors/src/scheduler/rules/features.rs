@@ -1,6 +1,6 @@
 //! Which nodes a request could ever use.
 
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     changes::{Fact, Reads},
     constraint::Wish,
     extra::Extra,

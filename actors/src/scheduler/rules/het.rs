@@ -1,6 +1,6 @@
 //! Heterogeneous jobs: all components start together, or none does.
 
-use crate::scheduler::picture::changes::{Fact, Follows, Reads};
+use crate::scheduler::snapshot::changes::{Fact, Follows, Reads};
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use std::sync::Arc;
 

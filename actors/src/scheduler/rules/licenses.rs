@@ -1,12 +1,12 @@
 //! Licenses: who asks for more than there are waits for them, whatever is free.
 
 use crate::scheduler::{
-    picture::{
+    room::licenses::LicensePlan,
+    snapshot::{
         changes::{Fact, Reads},
         licenses::reason,
         request::Request,
     },
-    room::licenses::LicensePlan,
 };
 use garrick_model::state::Reason;
 

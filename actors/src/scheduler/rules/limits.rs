@@ -1,6 +1,6 @@
 //! Does a partition take jobs such as this one? Its state, accounts, QOS, time limit and numbers of nodes.
 
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     changes::{Fact, Reads},
     facts::PartitionFacts,
     request::run_limit,

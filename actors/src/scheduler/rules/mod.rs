@@ -1,4 +1,4 @@
-//! The rules of a plan, one file each: who may go on (its `gate`), which nodes it leaves to whom, and what of the picture
+//! The rules of a plan, one file each: who may go on (its `gate`), which nodes it leaves to whom, and what of the snapshot
 //! it reads, by which a kept plan is known to stand (`RULES`). The order in which a plan goes over them is that of
 //! `plan/consider.rs`.
 //!
@@ -21,7 +21,7 @@
 //! | [`priority`] | priorities of several factors |
 //! | [`reasons`] | which reason says most |
 
-use super::picture::{
+use super::snapshot::{
     changes::{Fact, Follows, Minds, Reads},
     facts::ClusterView,
 };
@@ -60,7 +60,7 @@ pub(in crate::scheduler) const RULES: [&Reads; 12] = [
     &preempt::READS,
 ];
 
-/// Are plans for such a picture repaired, if all that wait are followed?
+/// Are plans for such a snapshot repaired, if all that wait are followed?
 pub(in crate::scheduler) fn allow_repairs(view: &ClusterView) -> bool {
     RULES.iter().all(|rule| (rule.at_site)(view))
 }

@@ -1,4 +1,4 @@
-//! Which running jobs give way to one that waits. Pure: reads the picture of a plan and names runs; their owners dispose.
+//! Which running jobs give way to one that waits. Pure: reads the snapshot of a plan and names runs; their owners dispose.
 //!
 //! Who may preempt whom is [`PreemptRules::way`]'s to say; whoever asked to overlap reservations gives way to their jobs. Of those that may be, as few as possible are named:
 //!
@@ -19,13 +19,13 @@ mod search;
 
 pub(in crate::scheduler) use crate::scheduler::rules::preempt::search::{Fees, Room};
 use crate::scheduler::{
-    picture::{
+    room::{machine::PlannedHold, reserved::Reservation},
+    snapshot::{
         changes::{Fact, Reads},
         facts::{ClusterView, UNLIMITED_FOR_PLANNING},
         preempt::{Claim, Rank},
         request::Request,
     },
-    room::{machine::PlannedHold, reserved::Reservation},
 };
 
 use self::search::Search;

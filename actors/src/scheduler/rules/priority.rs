@@ -1,12 +1,12 @@
 //! `priority/multifactor`: a job's factors and the number that they come to, as Slurm's page on the plugin describes it
 //! (`priority_multifactor.html`); where the page leaves a formula open, Slurm 22.05's `sprio` was asked. Pure: what is
 //! known of the job, the site's rules and the time of the calculation are arguments. Called by the scheduler for jobs that
-//! wait, by admission for a first value, and by the front for `sprio`.
+//! wait, by admission for a first value, and by the frontend for `sprio`.
 //!
 //! All jobs are calculated as of the same moment, [`Rules::as_of`], which moves every `PriorityCalcPeriod`: between two
 //! such moments a priority changes only when its job or the rules do.
 
-use crate::scheduler::picture::qos::QosTable;
+use crate::scheduler::snapshot::qos::QosTable;
 use garrick_model::{
     config::{PrioritySettings, WeighedTres, amount},
     resources::MemoryRequest,

@@ -1,6 +1,6 @@
 //! Advance reservations: who may use which, and whose nodes are closed to whom.
 
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     changes::{Fact, Follows, Reads},
     facts::ClusterView,
     reservations::Eyes,

@@ -1,4 +1,4 @@
-//! Which runs that were suspended for others go on. Pure: reads the picture of a plan and names runs; their owners ask the
+//! Which runs that were suspended for others go on. Pure: reads the snapshot of a plan and names runs; their owners ask the
 //! nodes, which give nobody's CPUs away.
 //!
 //! One goes on when nobody else has its CPUs, or gets them or has them kept in the plan. Those of higher tiers go first, then
@@ -9,13 +9,13 @@
 //! on its nodes, for [`LEFT_TO_OTHERS`]. Where every plan stops so it would else never go on.
 
 use crate::scheduler::{
-    picture::{
+    proposals::ResumeProposal,
+    snapshot::{
         caps::CpuCaps,
         facts::{ClusterView, PartitionSharing},
         preempt::Claim,
         request::{NodeUse, Owner},
     },
-    proposals::ResumeProposal,
 };
 use garrick_model::{
     resources::CpuSet,

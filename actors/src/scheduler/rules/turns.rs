@@ -1,4 +1,4 @@
-//! Gang scheduling: jobs that share CPUs take turns. Pure: reads the picture of a plan and names runs that stand still until
+//! Gang scheduling: jobs that share CPUs take turns. Pure: reads the snapshot of a plan and names runs that stand still until
 //! their turn comes and runs whose turn it is; their owners stop and continue them.
 //!
 //! Time is divided into slices of `SchedulerTimeSlice`, the same for all. Jobs are looked at one after the other, and each has
@@ -18,8 +18,8 @@
 //! or cleaned up.
 
 use crate::scheduler::{
-    picture::{facts::ClusterView, preempt::Claim},
     proposals::TurnProposal,
+    snapshot::{facts::ClusterView, preempt::Claim},
 };
 use garrick_model::{
     config::PreemptMode, ids::JobId, resources::CpuSet, spec::Sharing, state::JobState, time::Timestamp, view::JobView,

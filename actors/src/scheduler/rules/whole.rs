@@ -1,7 +1,7 @@
 //! Large blocks stay whole (`topology_patience`): a job that would break up one that is idle waits for a broken one, within
 //! its patience.
 
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     changes::{Fact, Reads},
     facts::ClusterView,
 };

@@ -4,14 +4,14 @@
 use super::plan_test::{NOW, wide};
 use crate::scheduler::{
     fixtures::{array, cluster, hold, job, node, partition, spec},
-    picture::{
+    plan::{Plan, plan, plan_until},
+    policy::policy,
+    rules::bounds::Quota,
+    snapshot::{
         bounds::{Bounds, HetPriority, soften},
         facts::{Backfill, ClusterView},
         reservations::Reservations,
     },
-    plan::{Plan, plan, plan_until},
-    policy::policy,
-    rules::bounds::Quota,
 };
 use garrick_model::{
     config,
@@ -287,7 +287,7 @@ fn nothing_starts_while_nodes_of_a_job_that_just_ended_are_cleaned() {
         partitions[0].nodes.grow(2);
         let wait = Duration::from_secs(32);
         let bounds = Bounds { complete_wait: wait, complete_wait_nearby: nearby, ..Bounds::default() };
-        let policy = crate::scheduler::picture::facts::Policy { bounds: Some(Arc::new(bounds)), ..Default::default() };
+        let policy = crate::scheduler::snapshot::facts::Policy { bounds: Some(Arc::new(bounds)), ..Default::default() };
         plan(&ClusterView::new(policy, &jobs, &nodes, partitions), NOW)
     };
     let frozen = made(99_990, false);

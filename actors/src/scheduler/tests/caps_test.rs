@@ -3,13 +3,13 @@
 
 use crate::scheduler::{
     fixtures::{cluster, hold, job, node, partition, spec},
-    picture::{
+    plan::{Plan, plan, probe::Feasibility},
+    room::{node::free::Amount, promises::Promises},
+    snapshot::{
         caps::CpuCaps,
         facts::{Backfill, ClusterView, PartitionSharing},
         request::{NodeUse, Owner},
     },
-    plan::{Plan, plan, probe::Feasibility},
-    room::{node::free::Amount, promises::Promises},
 };
 use garrick_model::{
     node_shape::NodeShare,

@@ -3,11 +3,11 @@
 
 use crate::scheduler::{
     fixtures::{cluster, hold, job, node, spec},
-    picture::{
+    plan::{Plan, plan},
+    snapshot::{
         facts::{AllocationUnit, Backfill, ClusterView},
         reservations::Reservations,
     },
-    plan::{Plan, plan},
 };
 use garrick_model::{
     ids::JobId,
@@ -46,7 +46,7 @@ fn reserved(name: &str, cores: &[(u32, &str)], (from, until): (u64, u64), flags:
     }
 }
 
-fn picture(nodes: Vec<NodeView>, jobs: Vec<JobView>, list: Vec<Reservation>) -> ClusterView {
+fn snapshot(nodes: Vec<NodeView>, jobs: Vec<JobView>, list: Vec<Reservation>) -> ClusterView {
     let mut view = cluster(nodes, jobs);
     let shown: Vec<Arc<Reservation>> = list.into_iter().map(Arc::new).collect();
     view.reservations = Reservations::new(&shown, &view.nodes, vec![0], NOW, &TimeZone::UTC);
@@ -86,12 +86,12 @@ fn others_have_the_other_cores_and_those_it_is_for_have_these() {
         asking(3, None, 1, 600),
         asking(4, Some("two"), 1, 600),
     ];
-    let made = plan(&picture(vec![node(0, 4)], jobs, list()), NOW);
+    let made = plan(&snapshot(vec![node(0, 4)], jobs, list()), NOW);
     assert_eq!(started(&made), [start(1, "n0", "4-7"), start(2, "n0", "0-3")]);
     assert_eq!((expected(&made, 3), expected(&made, 4)), (Some(at(600)), Some(at(600))));
     // Nobody gets more than is his.
     let jobs = vec![asking(1, None, 5, 600), asking(2, Some("two"), 5, 600)];
-    let made = plan(&picture(vec![node(0, 4)], jobs, list()), NOW);
+    let made = plan(&snapshot(vec![node(0, 4)], jobs, list()), NOW);
     assert_eq!(started(&made), []);
     let may_be_reserved = Reason::Other("ReqNodeNotAvail, May be reserved for other job".to_owned());
     assert_eq!(made.reasons, [(JobId(1), may_be_reserved), (JobId(2), Reason::BadConstraints)]);
@@ -99,7 +99,7 @@ fn others_have_the_other_cores_and_those_it_is_for_have_these() {
     // Alone on a node is nobody of whose node a part is reserved.
     let mut alone = asking(1, None, 1, 600);
     (alone.sharing, alone.spec) = (Sharing::Exclusive, Arc::new(JobSpec { sharing: Sharing::Exclusive, ..spec() }));
-    let made = plan(&picture(vec![node(0, 4)], vec![alone], list()), NOW);
+    let made = plan(&snapshot(vec![node(0, 4)], vec![alone], list()), NOW);
     assert_eq!((started(&made), expected(&made, 1)), (vec![], Some(at(4000))));
 }
 
@@ -107,12 +107,12 @@ fn others_have_the_other_cores_and_those_it_is_for_have_these() {
 fn a_job_that_would_run_into_reserved_cores_has_others_or_waits() {
     let list = || vec![reserved("soon", &[(0, "0-1")], (1000, 4000), &[])];
     let jobs = vec![asking(1, None, 4, 2000), asking(2, None, 4, 1000), asking(3, None, 1, 2000)];
-    let made = plan(&picture(vec![node(0, 4)], jobs, list()), NOW);
+    let made = plan(&snapshot(vec![node(0, 4)], jobs, list()), NOW);
     assert_eq!(started(&made), [start(1, "n0", "4-7"), start(2, "n0", "0-3")]);
     assert_eq!(expected(&made, 3), Some(at(2000)));
-    let made = plan(&picture(vec![node(0, 4)], vec![asking(1, None, 6, 1001)], list()), NOW);
+    let made = plan(&snapshot(vec![node(0, 4)], vec![asking(1, None, 6, 1001)], list()), NOW);
     assert_eq!((started(&made), expected(&made, 1)), (vec![], Some(at(4000))));
-    let made = plan(&picture(vec![node(0, 4)], vec![asking(1, Some("soon"), 4, 1000)], list()), NOW);
+    let made = plan(&snapshot(vec![node(0, 4)], vec![asking(1, Some("soon"), 4, 1000)], list()), NOW);
     assert_eq!((started(&made), expected(&made, 1)), (vec![], Some(at(1000))));
 }
 
@@ -123,7 +123,7 @@ fn room_is_the_same_cpus_all_the_time() {
     busy.holds.push(hold(9, 4..8, 100, Some(NOW.secs() + 900)));
     let list = vec![reserved("soon", &[(0, "0-1")], (1200, 4000), &[])];
     let jobs = vec![asking(1, None, 4, 2000), asking(2, None, 2, 1200), asking(3, None, 4, 2000)];
-    let made = plan(&picture(vec![busy], jobs, list), NOW);
+    let made = plan(&snapshot(vec![busy], jobs, list), NOW);
     assert_eq!(started(&made), [start(2, "n0", "0-1")]);
     assert_eq!((expected(&made, 1), expected(&made, 3)), (Some(at(900)), Some(at(2900))));
     assert_eq!(made.reservations[0].nodes[0].1.named, Some("4-7".parse().unwrap()));
@@ -136,15 +136,15 @@ fn flags_say_whose_cores_are_shared() {
         vec![reserved("a", &[(0, "0-1")], (0, 4000), &[]), reserved("b", &[(0, "1-2")], (0, 4000), flag)]
     };
     let jobs = || vec![asking(1, Some("a"), 4, 600)];
-    assert_eq!(started(&plan(&picture(vec![node(0, 4)], jobs(), both(&[Overlap])), NOW)), [start(1, "n0", "0-3")]);
-    let made = plan(&picture(vec![node(0, 4)], jobs(), both(&[Maint])), NOW);
+    assert_eq!(started(&plan(&snapshot(vec![node(0, 4)], jobs(), both(&[Overlap])), NOW)), [start(1, "n0", "0-3")]);
+    let made = plan(&snapshot(vec![node(0, 4)], jobs(), both(&[Maint])), NOW);
     assert_eq!((started(&made), made.reasons.len()), (vec![], 1));
     // Its jobs may have what nobody else has too.
     let flex = || reserved("a", &[(0, "0")], (500, 4000), &[Flex]);
-    assert_eq!(started(&plan(&picture(vec![node(0, 4)], jobs(), vec![flex()]), NOW)), [start(1, "n0", "0-3")]);
-    // Found by random pictures: what it shares with one that has the whole node is its own cores.
+    assert_eq!(started(&plan(&snapshot(vec![node(0, 4)], jobs(), vec![flex()]), NOW)), [start(1, "n0", "0-3")]);
+    // Found by random snapshots: what it shares with one that has the whole node is its own cores.
     let all = reserved("b", &[(0, "")], (0, 4000), &[Overlap]);
-    assert_eq!(started(&plan(&picture(vec![node(0, 4)], jobs(), vec![flex(), all]), NOW)), []);
+    assert_eq!(started(&plan(&snapshot(vec![node(0, 4)], jobs(), vec![flex(), all]), NOW)), []);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn whole_sockets_are_others_as_soon_as_a_core_is() {
     let list = vec![reserved("one", &[(0, "0")], (0, 4000), &[])];
     let mut sockets = node(0, 4);
     (sockets.shape.sockets, sockets.shape.cores_per_socket) = (2, 2);
-    let mut view = picture(vec![sockets], vec![asking(1, None, 1, 600), asking(2, None, 1, 600)], list);
+    let mut view = snapshot(vec![sockets], vec![asking(1, None, 1, 600), asking(2, None, 1, 600)], list);
     view.policy.unit = AllocationUnit::Socket;
     let made = plan(&view, NOW);
     assert_eq!((started(&made), expected(&made, 2)), (vec![start(1, "n0", "4-7")], Some(at(600))));
@@ -283,7 +283,7 @@ proptest! {
                 holds.push(hold(number, cpus, 100, Some(NOW.secs() + end)));
             }
         }
-        let mut view = picture(nodes, jobs.clone(), list.clone());
+        let mut view = snapshot(nodes, jobs.clone(), list.clone());
         (view.policy.backfill, view.policy.unit) = (backfill, unit);
         let made = plan(&view, NOW);
 

@@ -3,8 +3,8 @@
 
 use crate::scheduler::{
     fixtures::{cluster, hold, job, node, spec},
-    picture::facts::{Backfill, ClusterView},
     plan::{Plan, plan, probe::Feasibility},
+    snapshot::facts::{Backfill, ClusterView},
 };
 use garrick_model::{
     gres::{DevicePlace, GPU, GresAmounts, GresBinding, GresCount, GresEntry, GresPool, GresRequest, SHARD, list},

@@ -4,11 +4,11 @@
 use super::plan_test::{NOW, any_node, any_spec, nodes_of_kind, overbooked, overbooked_later, wide};
 use crate::scheduler::{
     fixtures::{cluster, hold, job, node, partition, spec},
-    picture::facts::{Backfill, ClusterView},
     plan::{
         Plan, plan,
         probe::{Feasibility, would_start_together},
     },
+    snapshot::facts::{Backfill, ClusterView},
 };
 use garrick_model::{
     ids::JobId,
@@ -79,7 +79,7 @@ fn would_start_asks_for_all_of_it_behind_the_queue() {
     endless.iter_mut().for_each(|node| node.holds.push(hold(90, 0..2, 0, None)));
     let hour = || JobSpec { time_limit: Some(TimeLimit::Secs(3600)), ..whole(1) };
     let found = would_start_together(&cluster(endless, vec![]), &group(20, vec![hour(), hour()]), NOW).unwrap();
-    let year = i64::try_from(crate::scheduler::picture::facts::UNLIMITED_FOR_PLANNING.as_secs()).unwrap();
+    let year = i64::try_from(crate::scheduler::snapshot::facts::UNLIMITED_FOR_PLANNING.as_secs()).unwrap();
     assert!(found.iter().all(|start| start.at.secs() - NOW.secs() == year), "{found:?}");
     let too_much = would_start_together(&view, &group(20, vec![whole(1), whole(4)]), NOW);
     assert_eq!(too_much, None);

@@ -6,10 +6,6 @@ use crate::{
     license::account::LicenseAccount,
     scheduler::{
         fixtures::{Layer, cluster, hres, job, node, spec},
-        picture::{
-            facts::ClusterView,
-            licenses::{self, LicenseFacts},
-        },
         plan::{
             Plan,
             kept::plan_to_keep,
@@ -17,6 +13,10 @@ use crate::{
             probe::{Feasibility, Infeasible, would_start},
         },
         room::hres::places,
+        snapshot::{
+            facts::ClusterView,
+            licenses::{self, LicenseFacts},
+        },
     },
 };
 use garrick_model::{
@@ -55,7 +55,7 @@ fn held(what: &[(&str, u32)]) -> Licenses {
 type Layers = &'static [Layer];
 
 /// Four nodes in two racks.
-fn picture(mode: &str, layers: Layers, specs: Vec<JobSpec>) -> ClusterView {
+fn snapshot(mode: &str, layers: Layers, specs: Vec<JobSpec>) -> ClusterView {
     let jobs = specs.into_iter().zip(1..).map(|(spec, id)| job(id, spec)).collect();
     let mut view = cluster((0..4).map(|index| node(index, 8)).collect(), jobs);
     view.licenses = LicenseFacts { hres: hres(4, &[("r", mode, layers)]), ..LicenseFacts::default() };
@@ -75,7 +75,7 @@ fn reasons(plan: &Plan) -> Vec<(u32, Reason)> {
 fn mode_1_takes_all_of_one_layer_the_smallest_that_has_enough() {
     let layers: Layers = &[(0..4, 50, 0), (0..2, 100, 0), (2..4, 100, 0)];
     let jobs = vec![on(1, "r:100"), on(1, "r:100"), on(1, "r:60"), on(2, "r:50")];
-    let made = plan(&picture("MODE_1", layers, jobs), NOW);
+    let made = plan(&snapshot("MODE_1", layers, jobs), NOW);
     let want = [
         (1, vec![0], "r(n[0-1]):100".to_owned()),
         (2, vec![2], "r(n[2-3]):100".to_owned()),
@@ -88,7 +88,7 @@ fn mode_1_takes_all_of_one_layer_the_smallest_that_has_enough() {
 #[test]
 fn mode_1_is_content_with_one_node_where_there_is_enough() {
     let layers: Layers = &[(0..1, 5, 0), (1..4, 1, 0)];
-    let made = plan(&picture("MODE_1", layers, vec![on(3, "r:5")]), NOW);
+    let made = plan(&snapshot("MODE_1", layers, vec![on(3, "r:5")]), NOW);
     assert_eq!(started(&made)[0].2, "r(n0):5");
     assert!(started(&made)[0].1.contains(&0));
 }
@@ -96,7 +96,7 @@ fn mode_1_is_content_with_one_node_where_there_is_enough() {
 #[test]
 fn mode_2_takes_of_every_layer_and_a_layer_without_any_closes_its_nodes() {
     let layers: Layers = &[(0..4, 24, 0), (0..2, 16, 0), (2..4, 16, 0), (2..3, 0, 0)];
-    let made = plan(&picture("MODE_2", layers, vec![on(1, "r:12"), on(1, "r:12"), on(1, "r:1"), on(3, "r:1")]), NOW);
+    let made = plan(&snapshot("MODE_2", layers, vec![on(1, "r:12"), on(1, "r:12"), on(1, "r:1"), on(3, "r:1")]), NOW);
     let want =
         [(1, vec![0], "r(n[0-1]):12,r(n[0-3]):12".to_owned()), (2, vec![3], "r(n[2-3]):12,r(n[0-3]):12".to_owned())];
     assert_eq!(started(&made), want);
@@ -108,21 +108,22 @@ fn mode_2_takes_of_every_layer_and_a_layer_without_any_closes_its_nodes() {
 fn mode_3_sums_up_what_each_node_takes_over_what_is_always_in_use() {
     let layers: Layers = &[(0..4, 4000, 500), (0..2, 2000, 0), (2..4, 2000, 500)];
     // Two nodes of the second rack would take 2000 of the 1500 that it has.
-    let made = plan(&picture("MODE_3", layers, vec![on(3, "r:1000")]), NOW);
+    let made = plan(&snapshot("MODE_3", layers, vec![on(3, "r:1000")]), NOW);
     let want = (1, vec![0, 1, 2], "r(n[0-1]):2000,r(n[2-3]):1000,r(n[0-3]):3000".to_owned());
     assert_eq!(started(&made), [want]);
-    let made = plan(&picture("MODE_3", layers, vec![on(4, "r:750"), on(4, "r:751"), on(1, "r:1")]), NOW);
+    let made = plan(&snapshot("MODE_3", layers, vec![on(4, "r:750"), on(4, "r:751"), on(1, "r:1")]), NOW);
     assert_eq!(started(&made).iter().map(|s| s.0).collect::<Vec<_>>(), [1]);
     assert_eq!(reasons(&made), [(2, licenses::reason()), (3, licenses::reason())]);
     // A power cap: what fits on nodes does not all start.
-    let made = plan(&picture("MODE_3", layers, (0..8).map(|_| on(1, "r:600")).collect()), NOW);
+    let made = plan(&snapshot("MODE_3", layers, (0..8).map(|_| on(1, "r:600")).collect()), NOW);
     assert_eq!(made.starts.len(), 5, "three in one rack, two in the other");
 }
 
 #[test]
 fn room_is_kept_for_when_amounts_come_back() {
     let layers: Layers = &[(0..4, 3000, 0), (0..2, 2000, 0), (2..4, 2000, 0)];
-    let mut view = picture("MODE_3", layers, vec![on(2, "r:1000"), short(on(1, "r:500"), 100), on(1, "r:500"), spec()]);
+    let mut view =
+        snapshot("MODE_3", layers, vec![on(2, "r:1000"), short(on(1, "r:500"), 100), on(1, "r:500"), spec()]);
     let has = held(&[("r(n[0-1])", 2000), ("r(n[0-3])", 2000)]);
     view.licenses.held = vec![(JobId(9), has, Some(at(600)))];
     let made = plan(&view, NOW);
@@ -135,7 +136,7 @@ fn room_is_kept_for_when_amounts_come_back() {
 
 #[test]
 fn what_could_never_be_is_refused_and_without_end_is_no_bound() {
-    let mut view = picture("MODE_3", &[(0..4, 3000, 0), (0..2, 1000, 0), (2..4, 2000, 0)], Vec::new());
+    let mut view = snapshot("MODE_3", &[(0..4, 3000, 0), (0..2, 1000, 0), (2..4, 2000, 0)], Vec::new());
     let mut feasibility = Feasibility::new(view.clone());
     assert_eq!(feasibility.check(&job(1, on(3, "r:1000"))), Ok(()));
     assert_eq!(feasibility.check(&job(1, on(4, "r:1000"))), Err(Infeasible::Nodes));
@@ -150,18 +151,18 @@ fn what_could_never_be_is_refused_and_without_end_is_no_bound() {
 fn neighbours_go_where_their_racks_have_enough() {
     let layers: Layers = &[(0..4, 3000, 0), (0..2, 1000, 0), (2..4, 2000, 0)];
     let contiguous = JobSpec { contiguous: true, ..on(2, "r:1000") };
-    let made = plan(&picture("MODE_3", layers, vec![contiguous]), NOW);
+    let made = plan(&snapshot("MODE_3", layers, vec![contiguous]), NOW);
     assert_eq!(started(&made)[0].1, [2, 3]);
     // Only over the border of the racks.
     let layers: Layers = &[(0..4, 3000, 0), (0..2, 1000, 0), (2..4, 1000, 0)];
     let contiguous = JobSpec { contiguous: true, ..on(2, "r:1000") };
-    assert_eq!(started(&plan(&picture("MODE_3", layers, vec![contiguous]), NOW))[0].1, [1, 2]);
+    assert_eq!(started(&plan(&snapshot("MODE_3", layers, vec![contiguous]), NOW))[0].1, [1, 2]);
 }
 
 #[test]
 fn plans_are_not_repaired_when_others_take_of_layers() {
     let layers: Layers = &[(0..4, 3000, 0), (0..2, 2000, 0), (2..4, 2000, 0)];
-    let view = picture("MODE_3", layers, vec![on(4, "r:1000"), on(2, "r:100")]);
+    let view = snapshot("MODE_3", layers, vec![on(4, "r:1000"), on(2, "r:100")]);
     let kept = || plan_to_keep(view.clone(), NOW).1.unwrap();
     let mut later = view.clone();
     later.pending.truncate(1);
@@ -176,7 +177,7 @@ fn plans_are_not_repaired_when_others_take_of_layers() {
 #[test]
 fn of_two_resources_each_layer_is_minded() {
     let jobs = vec![on(2, "a:5,b:5"), on(1, "b:1")];
-    let mut view = picture("MODE_3", &[(0..4, 1, 0)], jobs);
+    let mut view = snapshot("MODE_3", &[(0..4, 1, 0)], jobs);
     let a: Layers = &[(0..4, 100, 0), (0..2, 5, 0), (2..4, 100, 0)];
     let b: Layers = &[(0..4, 10, 0), (0..2, 10, 0), (2..4, 5, 0)];
     view.licenses.hres = hres(4, &[("a", "MODE_3", a), ("b", "MODE_3", b)]);

@@ -5,18 +5,18 @@
 use super::plan_test::{any_spec, overbooked, overbooked_later};
 use crate::scheduler::{
     fixtures::{cluster, job, node, partition, spec},
-    picture::{
-        facts::{Backfill, ClusterView, NEVER},
-        preempt::PreemptRules,
-        request::{Label, Owner},
-        reservations::Reservations,
-    },
     plan::{
         Plan,
         kept::{Kept, plan_to_keep},
     },
     proposals::StartProposal,
     room::{horizon::Horizon, machine::Machine, node::free::Amount, reservations::seen, reserved::Reservation},
+    snapshot::{
+        facts::{Backfill, ClusterView, NEVER},
+        preempt::PreemptRules,
+        request::{Label, Owner},
+        reservations::Reservations,
+    },
 };
 use garrick_model::{
     config::{PreemptMode, PreemptType},
@@ -271,7 +271,7 @@ impl World {
         let mut horizon = seen(&self.view, None, self.now);
         for (_, start) in all_starts(plan) {
             let until = start.time_limit.duration().map_or(NEVER, |limit| self.now.plus(limit));
-            let until = until.min(self.now.plus(crate::scheduler::picture::facts::UNLIMITED_FOR_PLANNING));
+            let until = until.min(self.now.plus(crate::scheduler::snapshot::facts::UNLIMITED_FOR_PLANNING));
             let job = self.view.pending.iter().find(|job| job.id == start.job).unwrap();
             let label = Label::of(job.spec.mcs_label.as_deref());
             let owner = Owner { user: job.uid, label }.where_matters(self.view.matters());

@@ -4,8 +4,8 @@
 use super::plan_test::NOW;
 use crate::scheduler::{
     fixtures::{cluster, hold, job, node, spec},
-    picture::facts::{AllocationUnit, ClusterView},
     plan::{plan, probe::Feasibility},
+    snapshot::facts::{AllocationUnit, ClusterView},
 };
 use garrick_model::{
     spec::{CpuOrder, Distribution, JobSpec, LayoutRequest, NodeCount, Sharing, WithinNode},

@@ -3,11 +3,11 @@
 
 use crate::scheduler::{
     fixtures::{array, cluster, hold, job, node, spec},
-    picture::{
+    plan::{Plan, plan, probe::would_start},
+    snapshot::{
         facts::{Backfill, ClusterView},
         licenses::{self, LicenseFacts},
     },
-    plan::{Plan, plan, probe::would_start},
 };
 use garrick_model::{
     ids::JobId,
@@ -46,7 +46,7 @@ fn reasons(plan: &Plan) -> Vec<(u32, Reason)> {
     plan.reasons.iter().map(|(job, reason)| (job.0, reason.clone())).collect()
 }
 
-fn picture(specs: Vec<JobSpec>, facts: LicenseFacts) -> ClusterView {
+fn snapshot(specs: Vec<JobSpec>, facts: LicenseFacts) -> ClusterView {
     let jobs = specs.into_iter().zip(1..).map(|(spec, id)| job(id, spec)).collect();
     let mut view = cluster(vec![node(0, 8), node(1, 8)], jobs);
     view.licenses = facts;
@@ -56,7 +56,7 @@ fn picture(specs: Vec<JobSpec>, facts: LicenseFacts) -> ClusterView {
 #[test]
 fn a_job_starts_when_its_licenses_are_free_and_holds_back_no_other() {
     let view =
-        picture(vec![with("foo:2"), with("foo:3"), spec(), with("bar|foo")], site("foo:4,bar:1", &[(9, "bar", None)]));
+        snapshot(vec![with("foo:2"), with("foo:3"), spec(), with("bar|foo")], site("foo:4,bar:1", &[(9, "bar", None)]));
     let plan_of = plan(&view, NOW);
     assert_eq!(started(&plan_of), [(1, "foo:2".into()), (3, String::new()), (4, "foo:1".into())]);
     assert_eq!(reasons(&plan_of), [(2, licenses::reason())]);
@@ -66,7 +66,7 @@ fn a_job_starts_when_its_licenses_are_free_and_holds_back_no_other() {
 fn room_is_kept_for_when_they_come_back() {
     let mut second = with("foo:2");
     second.time_limit = Some(TimeLimit::Secs(100));
-    let view = picture(vec![with("foo:4"), second, with("foo:2")], site("foo:4", &[(9, "foo:2", Some(600))]));
+    let view = snapshot(vec![with("foo:4"), second, with("foo:2")], site("foo:4", &[(9, "foo:2", Some(600))]));
     let plan_of = plan(&view, NOW);
     // The second is over before the first gets its licenses; the third would not be.
     assert_eq!(started(&plan_of), [(2, "foo:2".into())]);
@@ -82,7 +82,7 @@ fn nodes_and_licenses_come_together() {
     wide.nodes = Some(NodeCount { min: 2, max: None });
     wide.sharing = garrick_model::spec::Sharing::Exclusive;
     for (node_end, license_end, both) in [(50, 70, 70), (90, 70, 90)] {
-        let mut view = picture(vec![wide.clone()], site("foo:1", &[(9, "foo", Some(license_end))]));
+        let mut view = snapshot(vec![wide.clone()], site("foo:1", &[(9, "foo", Some(license_end))]));
         let mut busy = node(0, 8);
         busy.holds.push(hold(9, 0..16, 100, Some(at(node_end).secs())));
         view.nodes[0] = busy.into();
@@ -95,7 +95,7 @@ fn nodes_and_licenses_come_together() {
 
 #[test]
 fn what_never_can_be_had_holds_nothing() {
-    let view = picture(vec![with("foo:5"), with("foo:4")], site("foo:4", &[]));
+    let view = snapshot(vec![with("foo:5"), with("foo:4")], site("foo:4", &[]));
     let plan_of = plan(&view, NOW);
     assert_eq!(started(&plan_of), [(2, "foo:4".into())]);
     assert_eq!((reasons(&plan_of), plan_of.reservations.len()), (vec![(1, licenses::reason())], 0));
@@ -103,7 +103,7 @@ fn what_never_can_be_had_holds_nothing() {
 
 #[test]
 fn each_task_of_an_array_has_its_own() {
-    let view = picture(vec![JobSpec { array: Some(array(1, 5, None)), ..with("foo:2") }], site("foo:5", &[]));
+    let view = snapshot(vec![JobSpec { array: Some(array(1, 5, None)), ..with("foo:2") }], site("foo:5", &[]));
     let plan_of = plan(&view, NOW);
     assert_eq!(plan_of.starts.len(), 2);
     assert_eq!(reasons(&plan_of), [(1, licenses::reason())]);
@@ -138,7 +138,7 @@ proptest! {
         let texts: Vec<(u32, String, Option<u64>)> =
             running.iter().zip(900..).map(|((n, end), id)| (id, format!("foo:{n}"), *end)).collect();
         let held: Vec<(u32, &str, Option<u64>)> = texts.iter().map(|(id, t, end)| (*id, t.as_str(), *end)).collect();
-        let mut view = picture(specs.collect(), site("foo:4,bar:2", &held));
+        let mut view = snapshot(specs.collect(), site("foo:4,bar:2", &held));
         view.policy.backfill = backfill;
         let plan_of = plan(&view, NOW);
         let never = Timestamp(i64::MAX);

@@ -4,11 +4,11 @@
 use super::plan_test::NOW;
 use crate::scheduler::{
     fixtures::{cluster, job, node, partition, spec},
-    picture::facts::{ClusterView, PartitionSharing},
     plan::{
         plan,
         probe::{Feasibility, Infeasible},
     },
+    snapshot::facts::{ClusterView, PartitionSharing},
 };
 use garrick_model::{
     config::MemoryPer,

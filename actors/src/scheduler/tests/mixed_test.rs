@@ -4,8 +4,8 @@
 use super::plan_test::NOW;
 use crate::scheduler::{
     fixtures::{cluster, hold, job, node, spec},
-    picture::facts::ClusterView,
     plan::{Plan, plan, probe::Feasibility},
+    snapshot::facts::ClusterView,
 };
 use garrick_model::{
     ids::JobId,

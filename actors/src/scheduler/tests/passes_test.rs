@@ -10,12 +10,12 @@ use crate::{
     scheduler::{
         core::SchedulerCore,
         fixtures::{cluster, hold, job, node, spec},
-        messages::{Picture, SchedulerEffect, SchedulerErrand, SchedulerInput, SchedulerTimer, Seen},
-        picture::{
+        messages::{SchedulerEffect, SchedulerErrand, SchedulerInput, SchedulerTimer, Seen, Snapshot},
+        plan::kept::{Kept, planning::Planning},
+        snapshot::{
             bounds::Bounds,
             facts::{ClusterView, Policy},
         },
-        plan::kept::{Kept, planning::Planning},
     },
 };
 use garrick_model::{
@@ -78,7 +78,7 @@ impl Stage {
 
     /// What is said before a plan is made, and from what it is to be made.
     fn begin(&mut self, view: ClusterView, reservations: u64) -> (Vec<SchedulerEffect>, Planning) {
-        let picture = Picture {
+        let snapshot = Snapshot {
             seen: Seen { reservations, ..Seen::default() },
             began: self.clock.get(),
             jobs: view.pending.clone(),
@@ -86,7 +86,7 @@ impl Stage {
             partitions: Vec::new(),
             config: Arc::clone(&self.config),
         };
-        let mut said = self.tell(SchedulerInput::Picture(Box::new(picture)));
+        let mut said = self.tell(SchedulerInput::Snapshot(Box::new(snapshot)));
         let Some(Effect::Do(SchedulerErrand::Plan(planning))) = said.pop() else { panic!("no plan: {said:?}") };
         (said, *planning)
     }

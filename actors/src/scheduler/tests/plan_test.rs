@@ -3,15 +3,15 @@
 
 use crate::scheduler::{
     fixtures::{array, cluster, hold, job, node, partition, spec},
-    picture::{
-        facts::{AllocationUnit, Backfill, ClusterView, PartitionSharing, Policy},
-        request::{Label, NodeUse, Owner},
-    },
     plan::{
         Plan,
         obstacle::Obstacle,
         plan,
         probe::{Feasibility, Infeasible, would_start},
+    },
+    snapshot::{
+        facts::{AllocationUnit, Backfill, ClusterView, PartitionSharing, Policy},
+        request::{Label, NodeUse, Owner},
     },
 };
 use fixedbitset::FixedBitSet;
@@ -644,7 +644,7 @@ proptest! {
                 prop_assert_eq!(place(&plan_of), place(&plan(&without, NOW)));
             }
         }
-        // The same picture gives the same plan.
+        // The same snapshot gives the same plan.
         prop_assert_eq!(&plan_of, &plan(&view, NOW));
         for start in &plan_of.starts {
             let job = jobs.iter().find(|j| j.id == start.job).unwrap();

@@ -3,12 +3,12 @@
 
 use crate::scheduler::{
     fixtures::{Layer, cluster, hold, hres, job, node, partition, spec},
-    picture::{
+    plan::{Plan, plan, probe::would_start_together},
+    snapshot::{
         facts::{AllocationUnit, ClusterView},
         preempt::{PreemptRules, Yielding},
         qos::{Qos, QosTable},
     },
-    plan::{Plan, plan, probe::would_start_together},
 };
 use garrick_model::{
     config::{PreemptMode, PreemptType},

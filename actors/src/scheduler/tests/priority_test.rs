@@ -3,8 +3,8 @@
 
 use crate::scheduler::{
     fixtures::{job, node, spec},
-    picture::qos::{Qos, QosTable},
     rules::priority::{Factors, Rules, Standing, news},
+    snapshot::qos::{Qos, QosTable},
 };
 use garrick_model::{
     config::{PartitionConfig, PriorityFlags, PrioritySettings, WeighedTres},

@@ -3,13 +3,13 @@
 
 use crate::scheduler::{
     fixtures::{cluster, hold, job, node, spec},
-    picture::{
+    plan::{Plan, plan, probe::would_start},
+    snapshot::{
         bounds::Bounds,
         facts::{Backfill, ClusterView},
         preempt::PreemptRules,
         reservations::Reservations,
     },
-    plan::{Plan, plan, probe::would_start},
 };
 use garrick_model::{
     config::{PreemptMode, PreemptType},
@@ -51,7 +51,7 @@ fn reserved(
     }
 }
 
-fn picture(nodes: u32, jobs: Vec<JobView>, list: Vec<Reservation>) -> ClusterView {
+fn snapshot(nodes: u32, jobs: Vec<JobView>, list: Vec<Reservation>) -> ClusterView {
     let mut view = cluster((0..nodes).map(|n| node(n, 4)).collect(), jobs);
     reserve(&mut view, list);
     view
@@ -104,7 +104,7 @@ fn others_keep_off_and_those_it_is_for_go_in() {
         of(5, "bob", asking(&["gone"], 1, 600)),
         of(6, "bob", asking(&["class"], 1, 5000)),
     ];
-    let view = picture(3, jobs, list());
+    let view = snapshot(3, jobs, list());
     let made = plan(&view, NOW);
     assert_eq!(started(&made), [(3, "n0", Some("class")), (4, "n2", None)]);
     assert_eq!(reason(&made, 1), MAY_BE_RESERVED);
@@ -121,7 +121,7 @@ fn a_job_that_would_run_into_a_reservation_does_not_start_there() {
         of(2, "alice", asking(&[], 1, 1000)),
         of(3, "bob", asking(&["soon"], 1, 3000)),
     ];
-    let view = picture(1, jobs, list);
+    let view = snapshot(1, jobs, list);
     let made = plan(&view, NOW);
     assert_eq!(started(&made), [(2, "n0", None)]);
     assert_eq!((reason(&made, 1), reason(&made, 3)), (MAY_BE_RESERVED.into(), "Reservation".into()));
@@ -146,7 +146,7 @@ fn jobs_that_leave_soon_enough_when_told_may_be_in_the_way_of_a_reservation() {
     let starts = |reservation: Reservation, guests: bool| {
         let jobs =
             vec![of(1, "alice", asking(&[], 1, 2000)), warned(2, "alice", 2000, 61), warned(3, "alice", 2000, 60)];
-        let mut view = picture(1, jobs, vec![reservation]);
+        let mut view = snapshot(1, jobs, vec![reservation]);
         view.reservations.guests = guests;
         started(&plan(&view, NOW)).into_iter().map(|(job, ..)| job).collect::<Vec<_>>()
     };
@@ -190,7 +190,7 @@ fn jobs_of_a_reservation_have_guests_leave_and_nobody_else() {
 fn jobs_that_are_drawn_have_room_reserved_there_where_the_site_says_so() {
     let rooms = |bounds: Option<Bounds>| {
         let pull = reserved("pull", "bob", &[1], (0, 9000), &[ReservationFlag::Magnetic]);
-        let mut view = picture(2, vec![of(1, "bob", asking(&[], 1, 600))], vec![pull]);
+        let mut view = snapshot(2, vec![of(1, "bob", asking(&[], 1, 600))], vec![pull]);
         for node in &mut view.nodes {
             Arc::make_mut(node).holds.push(hold(90, 0..8, 0, Some(103_600)));
         }
@@ -212,18 +212,18 @@ fn flags_say_who_goes_where() {
     let jobs = || {
         vec![of(1, "bob", asking(&[], 1, 600)), of(2, "bob", asking(&[], 1, 600)), of(3, "alice", asking(&[], 1, 600))]
     };
-    let made = plan(&picture(2, jobs(), draws), NOW);
+    let made = plan(&snapshot(2, jobs(), draws), NOW);
     assert_eq!(started(&made), [(1, "n1", Some("pull")), (2, "n0", None)]);
     // Its jobs begin before, and elsewhere.
     let flex = vec![reserved("flex", "bob", &[0], (500, 600), &[Flex])];
     let jobs = vec![of(1, "bob", asking(&["flex"], 2, 9000)), of(2, "alice", asking(&[], 1, 9000))];
-    assert_eq!(started(&plan(&picture(2, jobs, flex), NOW)), [(1, "n0", Some("flex"))]);
+    assert_eq!(started(&plan(&snapshot(2, jobs, flex), NOW)), [(1, "n0", Some("flex"))]);
     // Maintenance holds against all; overlapping ones share.
     let both =
         |flag| vec![reserved("a", "bob", &[0], (0, 4000), &[]), reserved("b", "alice", &[0], (0, 4000), &[flag])];
     let inside = || vec![of(1, "bob", asking(&["a"], 1, 600))];
-    assert_eq!(started(&plan(&picture(1, inside(), both(Maint)), NOW)), []);
-    assert_eq!(started(&plan(&picture(1, inside(), both(Overlap)), NOW)), [(1, "n0", Some("a"))]);
+    assert_eq!(started(&plan(&snapshot(1, inside(), both(Maint)), NOW)), []);
+    assert_eq!(started(&plan(&snapshot(1, inside(), both(Overlap)), NOW)), [(1, "n0", Some("a"))]);
 }
 
 #[test]
@@ -231,15 +231,15 @@ fn expedited_jobs_keep_off_too() {
     let mut urgent = of(1, "alice", asking(&[], 1, 600));
     urgent.state = JobState::Expediting;
     let list = vec![reserved("class", "bob", &[0], (300, 4000), &[])];
-    assert_eq!(started(&plan(&picture(2, vec![urgent.clone()], list.clone()), NOW)), [(1, "n1", None)]);
-    assert_eq!(started(&plan(&picture(1, vec![urgent], list), NOW)), []);
+    assert_eq!(started(&plan(&snapshot(2, vec![urgent.clone()], list.clone()), NOW)), [(1, "n1", None)]);
+    assert_eq!(started(&plan(&snapshot(1, vec![urgent], list), NOW)), []);
 }
 
 #[test]
 fn who_waits_for_a_reservation_holds_back_nobody_else() {
     let list = vec![reserved("class", "bob", &[0], (0, 4000), &[])];
     let jobs = vec![of(1, "alice", asking(&[], 2, 600)), of(2, "alice", asking(&[], 1, 600))];
-    let mut view = picture(2, jobs, list);
+    let mut view = snapshot(2, jobs, list);
     view.policy.backfill = Backfill::Off;
     assert_eq!(started(&plan(&view, NOW)), [(2, "n1", None)]);
 }
@@ -268,7 +268,7 @@ fn reserved_licenses_are_for_jobs_of_the_reservation() {
         of(3, "alice", licensed(&[], "abc:2", 1000)),
         of(4, "bob", licensed(&["lic"], "abc:2", 600)),
     ];
-    let made = plan(&with_licenses(picture(4, jobs, list()), "abc:4"), NOW);
+    let made = plan(&with_licenses(snapshot(4, jobs, list()), "abc:4"), NOW);
     assert_eq!(started(&made), [(2, "n0", None), (3, "n1", None)]);
     assert_eq!((reason(&made, 1), reason(&made, 4)), ("Licenses".into(), "Licenses".into()));
     let expected: Vec<(u32, Timestamp)> = made.expected.iter().map(|(job, when)| (job.0, *when)).collect();
@@ -282,7 +282,7 @@ fn reserved_licenses_are_for_jobs_of_the_reservation() {
         of(4, "bob", licensed(&["lic"], "abc:1", 600)),
         of(5, "bob", licensed(&["lic"], "abc:1", 600)),
     ];
-    let mut view = with_licenses(picture(5, jobs, list), "abc:5");
+    let mut view = with_licenses(snapshot(5, jobs, list), "abc:5");
     view.licenses.held = vec![(JobId(90), "abc".parse().unwrap(), Some(at(500)))];
     assert_eq!(started(&plan(&view, NOW)), [(1, "n0", Some("lic")), (3, "n1", None), (4, "n2", Some("lic"))]);
     // The one that has one already has it in the reservation.
@@ -297,11 +297,11 @@ fn partitions_and_qos_say_who_may_use_one() {
         ..reserved("class", "bob", &[0], (0, 4000), &[])
     };
     let jobs = || vec![of(1, "bob", asking(&["class"], 1, 600))];
-    let name = picture(1, jobs(), vec![]).partitions[0].name.clone();
-    assert_eq!(started(&plan(&picture(1, jobs(), vec![only(&name)]), NOW)), [(1, "n0", Some("class"))]);
-    assert_eq!(started(&plan(&picture(1, jobs(), vec![only(&format!("-{name}"))]), NOW)), []);
+    let name = snapshot(1, jobs(), vec![]).partitions[0].name.clone();
+    assert_eq!(started(&plan(&snapshot(1, jobs(), vec![only(&name)]), NOW)), [(1, "n0", Some("class"))]);
+    assert_eq!(started(&plan(&snapshot(1, jobs(), vec![only(&format!("-{name}"))]), NOW)), []);
     let high = Reservation { qos: AccessList::parse("high").unwrap(), ..only("") };
-    assert_eq!(started(&plan(&picture(1, jobs(), vec![high]), NOW)), []);
+    assert_eq!(started(&plan(&snapshot(1, jobs(), vec![high]), NOW)), []);
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn one_that_goes_with_the_time_keeps_long_jobs_off_and_nobody_runs_in_it() {
         of(2, "bob", asking(&["float"], 1, 60)),
         of(3, "alice", asking(&[], 1, 3600)),
     ];
-    let view = picture(1, jobs, vec![float]);
+    let view = snapshot(1, jobs, vec![float]);
     let made = plan(&view, NOW);
     assert_eq!((started(&made), reason(&made, 2)), (vec![(3, "n0", None)], "Reservation".into()));
     let later = Reservations::new(
@@ -333,13 +333,13 @@ fn groups_count_as_they_are_when_the_reservation_is_used() {
         view.reservations.groups = groups.iter().map(|(uid, group)| (*uid, vec![(*group).to_owned()])).collect();
     };
     let asks = || vec![of(1, "alice", asking(&["chem"], 1, 600)), of(2, "bob", asking(&["chem"], 1, 600))];
-    let mut view = picture(2, asks(), vec![chem(&[])]);
+    let mut view = snapshot(2, asks(), vec![chem(&[])]);
     assert!(view.pending.iter().all(|job| view.reservations.ask_for_groups(job)));
     is_in(&mut view, &[(1001, "users"), (1002, "chem")]);
     let made = plan(&view, NOW);
     assert_eq!((started(&made), reason(&made, 1)), (vec![(2, "n0", Some("chem"))], "Reservation".into()));
     // It draws members and nobody else.
-    let mut view = picture(
+    let mut view = snapshot(
         2,
         vec![of(1, "alice", asking(&[], 1, 600)), of(2, "bob", asking(&[], 1, 600))],
         vec![chem(&[ReservationFlag::Magnetic])],

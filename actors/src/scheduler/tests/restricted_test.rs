@@ -3,8 +3,8 @@
 
 use crate::scheduler::{
     fixtures::{cluster, hold, job, node, spec},
-    picture::facts::{Backfill, ClusterView},
     plan::{Plan, plan, probe::Feasibility},
+    snapshot::facts::{Backfill, ClusterView},
 };
 use garrick_model::{
     gres::{DevicePlace, GPU, GresBinding, GresCount, GresEntry, GresRequest, GresShare, devices_in},
@@ -162,7 +162,7 @@ fn wrong(view: &ClusterView, plan: &Plan) -> Option<String> {
             let limit = node.shape.common_cpu_count();
             let whole = later()
                 .flat_map(|r| &r.nodes)
-                .any(|(_, a)| a.usage == crate::scheduler::picture::request::NodeUse::Whole);
+                .any(|(_, a)| a.usage == crate::scheduler::snapshot::request::NodeUse::Whole);
             if !whole && taken > limit {
                 return Some(format!("{}: {taken} of {limit} CPUs at {at:?}", node.name));
             }

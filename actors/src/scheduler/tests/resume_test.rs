@@ -3,13 +3,13 @@
 
 use crate::scheduler::{
     fixtures::{cluster, hold, job, node, partition, spec},
-    picture::{
+    plan::{Plan, plan, plan_until},
+    rules::resume::LEFT_TO_OTHERS,
+    snapshot::{
         caps::CpuCaps,
         facts::{AllocationUnit, ClusterView},
         preempt::PreemptRules,
     },
-    plan::{Plan, plan, plan_until},
-    rules::resume::LEFT_TO_OTHERS,
 };
 use garrick_model::{
     config::{PreemptMode, PreemptType},

@@ -3,11 +3,11 @@
 use super::plan_test::NOW;
 use crate::scheduler::{
     fixtures::{cluster, job, node, spec},
-    picture::{
+    rules::{self, RULES, follow, read_the_same},
+    snapshot::{
         changes::{Fact, Follows, Minds},
         facts::{Backfill, ClusterView},
     },
-    rules::{self, RULES, follow, read_the_same},
 };
 use garrick_model::{ids::JobId, spec::JobSpec, spec_text::licenses::Licenses, state::JobState, view::JobView};
 use std::{collections::BTreeSet, time::Duration};

@@ -7,10 +7,10 @@ use crate::{
     scheduler::{
         fixtures::{hold, job, node, spec},
         gather::partition_facts,
-        picture::facts::ClusterView,
         plan::{Plan, plan, probe::Feasibility},
         policy::policy,
         rules::priority::{Rules, Standing},
+        snapshot::facts::ClusterView,
     },
 };
 use garrick_model::{

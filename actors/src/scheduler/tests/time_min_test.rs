@@ -4,14 +4,14 @@
 use super::plan_test::{NOW, wide};
 use crate::scheduler::{
     fixtures::{array, cluster, hold, job, node, spec},
-    picture::{
-        bounds::Bounds,
-        facts::{Backfill, ClusterView},
-        reservations::Reservations,
-    },
     plan::{
         Plan, plan,
         probe::{declined, would_start},
+    },
+    snapshot::{
+        bounds::Bounds,
+        facts::{Backfill, ClusterView},
+        reservations::Reservations,
     },
 };
 use garrick_model::{

@@ -5,11 +5,11 @@ use super::plan_test::{NOW, overbooked, overbooked_later};
 use crate::{
     scheduler::{
         fixtures::{cluster, hold, job, node, spec},
-        picture::facts::ClusterView,
         plan::{
             Plan, plan,
             probe::{Feasibility, would_start},
         },
+        snapshot::facts::ClusterView,
     },
     topology::{Topologies, Topology},
 };

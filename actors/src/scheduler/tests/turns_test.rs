@@ -3,12 +3,12 @@
 
 use crate::scheduler::{
     fixtures::{cluster, hold, job, node, partition, spec},
-    picture::{
+    policy::policy,
+    rules::turns::{Turns, turns},
+    snapshot::{
         facts::{ClusterView, PartitionSharing},
         preempt::PreemptRules,
     },
-    policy::policy,
-    rules::turns::{Turns, turns},
 };
 use garrick_model::{
     config::{self, PreemptMode, PreemptType},

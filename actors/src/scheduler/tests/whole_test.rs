@@ -8,8 +8,8 @@ use super::{
 };
 use crate::scheduler::{
     fixtures::job,
-    picture::facts::{Backfill, ClusterView},
     plan::{Plan, plan},
+    snapshot::facts::{Backfill, ClusterView},
 };
 use garrick_model::{
     ids::JobId,

@@ -3,8 +3,6 @@
 
 #![allow(dead_code, clippy::unwrap_used, missing_docs)]
 
-pub mod interrupts;
-
 use std::{
     ffi::OsStr,
     os::unix::fs::symlink,
@@ -189,7 +187,7 @@ impl Cluster {
             .env("TZ", "UTC")
             .current_dir(&self.work)
             .stdin(Stdio::null());
-        interrupts::interruptible(&mut c);
+        garrick_testing::interrupts::interruptible(&mut c);
         c
     }
 
@@ -215,7 +213,7 @@ impl Cluster {
                 None => c.env_remove(k),
             };
         }
-        interrupts::interruptible(&mut c);
+        garrick_testing::interrupts::interruptible(&mut c);
         answer(c.arg("-c").arg(line).current_dir(&self.work).stdin(Stdio::null()))
     }
 

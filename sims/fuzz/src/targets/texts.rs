@@ -2,7 +2,7 @@
 
 use super::{choice, chosen, plain, text};
 use crate::target::Target;
-use garrick_actors::scheduler::picture::{constraint::Wish, extra::Extra};
+use garrick_actors::scheduler::snapshot::{constraint::Wish, extra::Extra};
 use garrick_model::{
     batch::{RetryOn, StepCgroup, StepDependencies},
     date,

@@ -1,8 +1,6 @@
 //! A cluster of one door, played by the test: a configuration, a run folder, and a Unix socket behind which a closure
 //! answers. The commands under test are the real program.
 
-#[path = "../../../../noded/tests/clusters/support/interrupts.rs"]
-pub mod interrupts;
 pub mod views;
 
 use garrick_frame::{Decoder, Hello, HelloReply, PROTOCOL, Traced, encode, limits};
@@ -112,7 +110,7 @@ impl FakeCluster {
             .env("TZ", "UTC")
             .current_dir(&self.home)
             .stdin(Stdio::null());
-        interrupts::interruptible(&mut command);
+        garrick_testing::interrupts::interruptible(&mut command);
         command
     }
 

@@ -1,12 +1,12 @@
-//! What has changed between two pictures, and whether a plan for the first can be repaired for the second.
+//! What has changed between two snapshots, and whether a plan for the first can be repaired for the second.
 
 use crate::scheduler::{
-    picture::{
+    rules,
+    snapshot::{
         changes::{Follows, Minds},
         facts::{ClusterView, NEVER, in_service},
         request::Matters,
     },
-    rules,
 };
 use garrick_model::{
     ids::JobId,
@@ -52,7 +52,7 @@ fn waits_the_same(a: &Arc<JobView>, b: &Arc<JobView>) -> bool {
 /// A job as it was, and as it is.
 pub(super) type Changed<'v> = (Option<&'v Arc<JobView>>, Option<&'v Arc<JobView>>);
 
-/// Jobs that are not the very same in both pictures. Both are in about the same order, and most jobs are not looked at.
+/// Jobs that are not the very same in both snapshots. Both are in about the same order, and most jobs are not looked at.
 pub(super) fn changed_jobs<'v>(before: &'v [Arc<JobView>], now: &'v [Arc<JobView>]) -> Vec<Changed<'v>> {
     let mut changed: BTreeMap<JobId, Changed<'v>> = BTreeMap::new();
     let (mut old, mut new) = (before.iter().peekable(), now.iter().peekable());

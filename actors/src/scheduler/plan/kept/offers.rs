@@ -2,11 +2,11 @@
 
 use super::Repair;
 use crate::scheduler::{
-    picture::{facts::Backfill, request::Request},
     plan::{
         Key,
         ledger::{Group, Row},
     },
+    snapshot::{facts::Backfill, request::Request},
 };
 use garrick_model::time::Timestamp;
 use std::{collections::BTreeSet, time::Duration};

@@ -3,9 +3,9 @@
 
 use super::{Kept, plan_to_keep};
 use crate::scheduler::{
-    picture::facts::ClusterView,
     plan::{Plan, plan, plan_until},
     rules::resume,
+    snapshot::facts::ClusterView,
 };
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -5,13 +5,13 @@ use super::{
     changes::{Changed, asks_the_same},
 };
 use crate::scheduler::{
-    picture::{
+    plan::{Key, Pass, ledger::Ledger},
+    room::{horizon::Planned, node::free::Amount, reserved::Promise},
+    snapshot::{
         facts::{Backfill, ClusterView, NEVER},
         request::Request,
         reservations::Eyes,
     },
-    plan::{Key, Pass, ledger::Ledger},
-    room::{horizon::Planned, node::free::Amount, reserved::Promise},
 };
 use garrick_model::{state::Reason, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;

@@ -2,11 +2,11 @@
 
 use super::{Horizon, index};
 use crate::scheduler::{
-    picture::facts::NEVER,
     room::node::{
         free::{Amount, Free},
         room::Step,
     },
+    snapshot::facts::NEVER,
 };
 use garrick_model::{resources::CpuSet, time::Timestamp};
 use std::rc::Rc;

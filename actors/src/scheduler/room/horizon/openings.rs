@@ -1,7 +1,7 @@
 //! When single nodes have room: for requests that not any nodes will do for.
 
 use super::{Eyes, Horizon, Sought, first_window};
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     facts::NEVER,
     request::{Part, Request},
 };

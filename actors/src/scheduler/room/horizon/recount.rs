@@ -2,11 +2,11 @@
 
 use super::{Eyes, Horizon, Kind, Sought, index, less, levels};
 use crate::scheduler::{
-    picture::{facts::NEVER, request::Request},
     room::{
         node::free::whole_node,
         node::{free::Amount, room::Step},
     },
+    snapshot::{facts::NEVER, request::Request},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{time::Timestamp, view::NodeView};

@@ -5,11 +5,11 @@ use super::{
     window::{Room, Sought, common_cpus, counts_by_gpus},
 };
 use crate::scheduler::{
-    picture::{
+    room::node::free::Capacity,
+    snapshot::{
         facts::NEVER,
         request::{Part, Request},
     },
-    room::node::free::Capacity,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{gres::Totals, time::Timestamp};

@@ -3,13 +3,13 @@
 
 use super::{Class, Eyes, Kind};
 use crate::scheduler::{
-    picture::{
-        facts::NEVER,
-        request::{NodeUse, Part, Request},
-    },
     room::node::{
         free::{Free, common_cpus_of_part, cpus_of_part},
         room::Step,
+    },
+    snapshot::{
+        facts::NEVER,
+        request::{NodeUse, Part, Request},
     },
 };
 use garrick_model::{gres::Totals, time::Timestamp};

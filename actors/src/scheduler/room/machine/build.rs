@@ -1,15 +1,15 @@
-//! Machines of pictures: as they are, as they were planned to be, or with some holds gone.
+//! Machines of snapshots: as they are, as they were planned to be, or with some holds gone.
 
 use super::{Floor, Machine, PlannedHold, Room, WeightClass};
 use crate::scheduler::{
-    picture::{
-        caps::CpuCaps,
-        facts::{ClusterView, cpus_per_unit, in_service},
-        request::{NodeUse, Owner},
-    },
     room::{
         horizon::Horizon,
         node::{free::Free, room::Remains},
+    },
+    snapshot::{
+        caps::CpuCaps,
+        facts::{ClusterView, cpus_per_unit, in_service},
+        request::{NodeUse, Owner},
     },
 };
 use fixedbitset::FixedBitSet;
@@ -171,7 +171,7 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// As it is now, from what an earlier picture of the same nodes in the same service came to: only those are looked at that
+    /// As it is now, from what an earlier snapshot of the same nodes in the same service came to: only those are looked at that
     /// `changed`, and those of which something was taken that was only planned.
     pub fn renewed(view: &'a ClusterView, floor: Floor, changed: &[usize]) -> Self {
         let mut machine = Self { view, floor, closed: BTreeMap::new(), promised: BTreeMap::new() };
@@ -194,7 +194,7 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// What is left when the picture is gone.
+    /// What is left when the snapshot is gone.
     pub fn into_floor(self) -> Floor {
         self.floor
     }

@@ -2,12 +2,12 @@
 
 use super::Machine;
 use crate::scheduler::{
-    picture::request::{NodeUse, Part, Request, is_strict},
     room::node::{
         binding,
         free::{Capacity, cpus_of_part, cpus_of_task, greatest, memory_of},
         sockets,
     },
+    snapshot::request::{NodeUse, Part, Request, is_strict},
 };
 use garrick_model::{
     gres::{GPU, GresAmounts, GresRequest, GresShare, Totals, devices_in},

@@ -1,7 +1,7 @@
 //! Which CPUs and GPUs of a node go together: as few sockets as will do, with CPUs near to the GPUs, as `Cores` of
 //! `gres.conf` says (`--gres-flags`, `--gpus-per-socket`).
 
-use crate::scheduler::picture::request::is_strict;
+use crate::scheduler::snapshot::request::is_strict;
 use garrick_model::{
     gres::{
         GPU, GresAmounts, GresBinding, GresCount, GresEntry, GresPool, GresRequest, GresShare, devices_in, near_cpus,

@@ -1,7 +1,7 @@
 //! What is free on one node at one time, in amounts, and how many tasks of a request fit into that. One rule for what is
 //! free now and for what will be.
 
-use crate::scheduler::picture::request::{ANYBODY, Label, MemoryNeed, NodeUse, Owner, Part, Request};
+use crate::scheduler::snapshot::request::{ANYBODY, Label, MemoryNeed, NodeUse, Owner, Part, Request};
 use garrick_model::{
     gres::{GPU, GresAmounts, GresRequest, GresTaken, Totals},
     node_shape::{NodeShape, NodeShare},

@@ -1,7 +1,7 @@
 //! What is free on one node, to the CPU and to the device, now and as what is held of it ends.
 
 use super::free::{Door, Free, whole_units};
-use crate::scheduler::picture::{
+use crate::scheduler::snapshot::{
     facts::NEVER,
     request::{Label, NodeUse, Owner},
 };

@@ -1,17 +1,17 @@
 //! One look for those that give way to a job: where it would fit without them, and whom of them to spare.
 
 use crate::scheduler::{
-    picture::{
-        facts::ClusterView,
-        preempt::{Claim, Way},
-        request::{NodeUse, Owner, Request},
-    },
     proposals::PreemptProposal,
     room::{
         hres,
         licenses::LicensePlan,
         machine::{Machine, PlannedHold},
         node::room::Remains,
+    },
+    snapshot::{
+        facts::ClusterView,
+        preempt::{Claim, Way},
+        request::{NodeUse, Owner, Request},
     },
 };
 use fixedbitset::FixedBitSet;

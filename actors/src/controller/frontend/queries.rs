@@ -1,0 +1,263 @@
+//! Questions: from boards at once, and by owners.
+
+use super::{
+    core::{FrontendCore, Reply, Then, Turn},
+    messages::{Ask, FrontendErrand, Passed},
+    selection::may_act,
+};
+use crate::{
+    messages::{
+        job::{Authority, JobAsk},
+        letter::Letter,
+        node::NodeInput,
+        steps::StepsAsk,
+    },
+    scheduler::messages::SchedulerAsk,
+};
+use garrick_model::{
+    ids::{ArrayTask, JobId, Sluid},
+    job_query::JobQuery,
+    messages::{
+        command::{CommandReply, JobMilestone, JobSelector},
+        node::ControllerToNode,
+        records::RecordsPlace,
+    },
+    packed_steps::StepTally,
+    refusal::Refusal,
+    time::Timestamp,
+    view::{JobView, PartitionView},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// For a job that starts, before who asks for its step manager is told to ask again: commands wait twice as long.
+pub(super) const LONGEST_START: Duration = Duration::from_secs(5);
+
+/// Puts the newest numbers into a view.
+fn count_steps(view: &mut Arc<JobView>, tally: StepTally) {
+    if view.steps != tally {
+        Arc::make_mut(view).steps = tally;
+    }
+}
+
+/// All partitions that it may run in, or the one that it runs in, are hidden.
+fn is_hidden(view: &JobView, hidden: &[String]) -> bool {
+    if hidden.is_empty() {
+        return false;
+    }
+    match &view.allocation {
+        Some(allocation) => hidden.contains(&allocation.partition),
+        None => view.partitions.iter().all(|name| hidden.contains(name)),
+    }
+}
+
+impl FrontendCore {
+    /// Names of partitions that are not shown to somebody who does not ask for all.
+    pub(super) fn hidden_from(&self, by: Authority, partitions: &[Arc<PartitionView>]) -> Vec<String> {
+        let restricted = partitions.iter().any(|p| p.config.allow_groups.is_some());
+        let user = if by.admin || !restricted { None } else { self.sight.users().user(by.uid) };
+        let is_in = |group: &String| user.iter().flat_map(|user| &user.groups).any(|(_, name)| name == group);
+        let is_for = |p: &PartitionView| {
+            by.admin || p.config.allow_groups.as_ref().is_none_or(|groups| groups.iter().any(is_in))
+        };
+        let hidden = partitions.iter().filter(|p| p.config.hidden || !is_for(p));
+        hidden.map(|p| p.config.name.clone()).collect()
+    }
+
+    pub(super) fn list_jobs(
+        &self,
+        by: Authority,
+        at: Timestamp,
+        selectors: &[JobSelector],
+        which: &JobQuery,
+        (after, most): (Option<JobId>, Option<u32>),
+        hide: bool,
+    ) -> Reply {
+        let most = most.map_or(usize::MAX, |most| most as usize);
+        let mut hidden = Vec::new();
+        if hide {
+            hidden = self.hidden_from(by, &self.sight.boards().partitions.list());
+        }
+        let mut jobs: Vec<Arc<JobView>> = if selectors.is_empty() {
+            self.sight.boards().jobs.such(which, after, most.saturating_add(1), |view| !is_hidden(view, &hidden))
+        } else {
+            let mut selection = self.selection();
+            let mut found: BTreeMap<JobId, Arc<JobView>> = BTreeMap::new();
+            for selector in selectors {
+                let views = selection.find(selector)?;
+                found.extend(views.into_iter().map(|view| (view.id, view)));
+            }
+            if found.is_empty() {
+                return Err(Refusal::InvalidJobId);
+            }
+            let shown = |view: &Arc<JobView>| {
+                after.is_none_or(|after| view.id > after) && which.takes(view) && !is_hidden(view, &hidden)
+            };
+            found.into_values().filter(shown).collect()
+        };
+        let more = jobs.len() > most;
+        jobs.truncate(most);
+        for view in &mut jobs {
+            if let Some(tally) = self.sight.boards().steps.get(&view.id) {
+                count_steps(view, *tally);
+            }
+        }
+        Ok(Some(CommandReply::Jobs { jobs, at, more }))
+    }
+
+    pub(super) fn list_licenses(&self, at: Timestamp) -> CommandReply {
+        let mut licenses = self.sight.license_views();
+        let reservations = self.sight.boards().reservations.list();
+        for one in licenses.iter_mut().filter(|one| one.layer.is_none()) {
+            let active = reservations.iter().filter(|reservation| reservation.is_active(at));
+            one.reserved = active.fold(0, |sum, reservation| sum.saturating_add(reservation.licenses.count(&one.name)));
+        }
+        CommandReply::Licenses { licenses, at }
+    }
+
+    pub(super) fn list_reservations(&self, at: Timestamp) -> CommandReply {
+        let (mut reservations, zone) = (self.sight.boards().reservations.list(), self.sight.zone());
+        for one in reservations.iter_mut().filter(|one| one.floating.is_some()) {
+            *one = one.as_of(at, &zone).map_or_else(|| Arc::clone(one), Arc::new);
+        }
+        CommandReply::Reservations { reservations, at }
+    }
+
+    pub(super) fn wait(&mut self, turn: &mut Turn<'_>, request: u64, job: JobId, until: JobMilestone, tries: u32) {
+        let asks = vec![Ask::Job(job, JobAsk::Wait(until))];
+        self.ask(turn, request, asks, Then::Reached { job, until, tries });
+    }
+
+    /// A job that is there, and the caller's.
+    fn own(&self, by: Authority, job: JobId) -> Result<(), Refusal> {
+        let view = self.sight.boards().jobs.get(&job).ok_or(Refusal::InvalidJobId)?;
+        if may_act(by, &view) { Ok(()) } else { Err(Refusal::AccessDenied) }
+    }
+
+    pub(super) fn script(&mut self, turn: &mut Turn<'_>, request: u64, by: Authority, job: JobId) -> Reply {
+        self.own(by, job)?;
+        self.ask(turn, request, vec![Ask::Job(job, JobAsk::Script)], Then::OfJob);
+        Ok(None)
+    }
+
+    pub(super) fn locate(&mut self, turn: &mut Turn<'_>, request: u64, by: Authority, job: JobId) -> Reply {
+        self.own(by, job)?;
+        self.ask_within(turn, request, vec![Ask::Job(job, JobAsk::Locate)], Then::OfJob, Some(LONGEST_START));
+        Ok(None)
+    }
+
+    /// What keeps a job waiting.
+    pub(super) fn explain(&mut self, turn: &mut Turn<'_>, request: u64, job: JobId) -> Reply {
+        let to = Passed::Scheduler(SchedulerAsk::Explain(job), CommandReply::Outlook(None));
+        turn.run(FrontendErrand::Pass { request, to });
+        Ok(None)
+    }
+
+    /// Where a node's daemon listens.
+    pub(super) fn address_of(&self, node: &str) -> String {
+        self.sight.config().node(node).map(|known| format!("{}:{}", known.address, known.port)).unwrap_or_default()
+    }
+
+    pub(super) fn list_steps(&mut self, turn: &mut Turn<'_>, request: u64, job: Option<JobId>, ended: bool) -> Reply {
+        let views = match job {
+            None if ended => self.sight.boards().jobs.list(),
+            None => self.sight.boards().jobs.live(),
+            Some(job) => self.selection().find(&job.into())?,
+        };
+        if job.is_some() && views.is_empty() {
+            return Err(Refusal::InvalidJobId);
+        }
+        let mut by_node: BTreeMap<String, Vec<JobId>> = BTreeMap::new();
+        for view in &views {
+            let batch_host = view.allocation.as_ref().and_then(|a| a.nodes.first());
+            if let Some(node) = batch_host.filter(|_| view.state.works() || !view.completing_nodes.is_empty()) {
+                by_node.entry(node.name.clone()).or_default().push(view.id);
+            }
+        }
+        let (ask, away): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            by_node.into_iter().partition(|(node, _)| self.sight.link(node).is_some());
+        let ended = if ended { views.iter().map(|view| view.id).collect() } else { Vec::new() };
+        let (query, missing) = (self.sight.next_query(), away.into_keys().collect());
+        let to = Passed::Steps(StepsAsk::List { query, ended, ask, missing });
+        turn.run(FrontendErrand::Pass { request, to });
+        Ok(None)
+    }
+
+    /// Where records of a job's steps are. Of a job that is known here that is its batch host; for one that is not, every node is
+    /// asked.
+    pub(super) fn find_records(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
+        by: Authority,
+        (job, run, task): (JobId, Option<Sluid>, Option<ArrayTask>),
+    ) -> Reply {
+        let view = match (run, task) {
+            (Some(run), _) if job == JobId::OF_A_RUN => self.sight.boards().jobs.run(run),
+            (None, Some(task)) if job == JobId::OF_A_RUN => self.sight.boards().jobs.task(task),
+            _ => self.sight.boards().jobs.get(&job),
+        };
+        if view.as_ref().is_some_and(|view| !by.admin && by.uid != view.uid) {
+            return Err(Refusal::AccessDenied);
+        }
+        let view = view.filter(|view| run.is_none_or(|run| run == view.sluid));
+        let batch_host = view.as_ref().and_then(|view| view.allocation.as_ref()?.nodes.first());
+        if let Some((view, node)) = view.as_ref().zip(batch_host) {
+            let (node, address) = (node.name.clone(), self.address_of(&node.name));
+            let place = RecordsPlace { job: view.id, sluid: view.sluid, node, address };
+            return Ok(Some(CommandReply::RecordPlaces { places: vec![place], missing: Vec::new() }));
+        }
+        let nodes = self.sight.boards().nodes.list();
+        let (ask, missing): (BTreeSet<String>, BTreeSet<String>) =
+            nodes.iter().map(|node| node.name.clone()).partition(|name| self.sight.link(name).is_some());
+        let (query, missing) = (self.sight.next_query(), missing.into_iter().collect());
+        let to = Passed::Steps(StepsAsk::Find { query, by: by.uid, job, run, task, ask, missing });
+        turn.run(FrontendErrand::Pass { request, to });
+        Ok(None)
+    }
+
+    /// Whoever may see the traces of actors may see what they handled.
+    pub(super) fn may_trace(&self, by: Authority, prefixes: &[String]) -> bool {
+        let own = |path: &String| self.job_of_path(path).is_some_and(|view| view.uid == by.uid);
+        by.admin || (!prefixes.is_empty() && prefixes.iter().all(own))
+    }
+
+    /// Trace records of this process and of the nodes that the prefixes lead to.
+    pub(super) fn trace(
+        &self,
+        turn: &mut Turn<'_>,
+        request: u64,
+        by: Authority,
+        prefixes: Vec<String>,
+        follow: bool,
+    ) -> Reply {
+        if !self.may_trace(by, &prefixes) {
+            return Err(Refusal::AccessDenied);
+        }
+        let mut nodes: BTreeSet<String> = BTreeSet::new();
+        for prefix in &prefixes {
+            if let Some(allocation) = self.job_of_path(prefix).as_ref().and_then(|v| v.allocation.as_ref()) {
+                nodes.extend(allocation.nodes.iter().map(|n| n.name.clone()));
+            } else if let Some(node) = prefix.strip_prefix("/node/") {
+                nodes.extend(node.split('/').next().map(str::to_owned));
+            }
+        }
+        nodes.retain(|node| self.sight.link(node).is_some());
+        let nodes: Vec<String> = nodes.into_iter().collect();
+        let query = (follow || !nodes.is_empty()).then(|| self.sight.next_query());
+        turn.run(FrontendErrand::Trace { request, query, prefixes: prefixes.clone(), follow, nodes: nodes.clone() });
+        for (node, query) in nodes.into_iter().zip(query.into_iter().cycle()) {
+            let frame = ControllerToNode::Trace { query, prefixes: prefixes.clone(), follow };
+            turn.tell(Letter::Node(node, NodeInput::Send(Box::new(frame))));
+        }
+        Ok(None)
+    }
+
+    fn job_of_path(&self, path: &str) -> Option<Arc<JobView>> {
+        let id = path.strip_prefix("/job/")?.split('/').next()?.parse().ok()?;
+        self.sight.boards().jobs.get(&JobId(id))
+    }
+}

@@ -1,0 +1,175 @@
+//! Where a request goes, and who may make it.
+
+use super::{
+    core::{FrontendCore, Reply, Then, Turn},
+    members::RosterAsked,
+    messages::{Ask, FrontendErrand, HostAsk},
+};
+use crate::{roster::core::RosterAsk, submission::core::Submission};
+use garrick_model::{
+    config::LogChange,
+    messages::command::{Caller, CommandReply, CommandRequest},
+    refusal::Refusal,
+};
+use std::time::Duration;
+
+impl FrontendCore {
+    /// Its turn has come.
+    pub(super) fn command(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
+        caller: &Caller,
+        command: CommandRequest,
+    ) -> Reply {
+        let by = self.authority(caller);
+        let now = turn.now;
+        let submission = |specs, heterogeneous| {
+            let caller = caller.clone();
+            Box::new(Submission { caller, by, specs, heterogeneous })
+        };
+        let mut host = |ask| {
+            turn.run(FrontendErrand::Host(request, ask));
+            Ok(None)
+        };
+        match command {
+            CommandRequest::Ping => host(HostAsk::Identity),
+            CommandRequest::SubmitJob { request: id, spec } => {
+                self.submit(turn, request, id, submission(vec![*spec], false));
+                Ok(None)
+            }
+            CommandRequest::SubmitHetJob { request: id, specs } => {
+                self.submit(turn, request, id, submission(specs, true));
+                Ok(None)
+            }
+            CommandRequest::TestJob { spec } => self.test(turn, request, caller, by, *spec),
+            CommandRequest::TestHetJob { specs } => self.test_het(turn, request, caller, by, specs),
+            CommandRequest::WaitJob { job, until } => {
+                self.wait(turn, request, job, until, 0);
+                Ok(None)
+            }
+            CommandRequest::Watch { job } => {
+                turn.run(FrontendErrand::Watch { request, job });
+                Ok(None)
+            }
+            CommandRequest::ListJobs { jobs, which, after, most, hide } => {
+                self.list_jobs(by, now, &jobs, &which, (after, most), hide)
+            }
+            CommandRequest::ListNodes => Ok(Some(CommandReply::Nodes { nodes: self.nodes_shown(now), at: now })),
+            CommandRequest::ListPartitions => {
+                let (partitions, nodes) = (self.sight.boards().partitions.list(), self.nodes_shown(now));
+                let hidden = self.hidden_from(by, &partitions);
+                Ok(Some(CommandReply::Partitions { partitions, nodes, at: now, hidden }))
+            }
+            CommandRequest::ListLicenses => Ok(Some(self.list_licenses(now))),
+            CommandRequest::NameNodes(names) => {
+                self.nodes_named(names).map(|named| Some(CommandReply::NodesNamed(named)))
+            }
+            CommandRequest::Explain { job } => self.explain(turn, request, job),
+            CommandRequest::ListReservations => Ok(Some(self.list_reservations(now))),
+            CommandRequest::ListTopologies => {
+                let config = self.sight.config();
+                let mut topologies = config.topologies.clone();
+                topologies.sort_by_key(|t| config.default_topology().is_none_or(|default| default.name != t.name));
+                Ok(Some(CommandReply::Topologies { topologies }))
+            }
+            CommandRequest::ListSteps { job, ended } => self.list_steps(turn, request, job, ended),
+            CommandRequest::CountMessages { prefixes } => match self.may_trace(by, &prefixes) {
+                true => host(HostAsk::CountMessages(prefixes)),
+                false => Err(Refusal::AccessDenied),
+            },
+            CommandRequest::ListPriorities => Ok(Some(self.list_priorities())),
+            CommandRequest::ShowConfig => host(HostAsk::ShowConfig),
+            CommandRequest::ShowScript { job } => self.script(turn, request, by, job),
+            CommandRequest::LocateStepManager { job } => self.locate(turn, request, by, job),
+            CommandRequest::FindRecords { job, run, task } => self.find_records(turn, request, by, (job, run, task)),
+            // An agent answers that for itself: it is about what is on its node.
+            CommandRequest::AskRun { .. } => {
+                Err(Refusal::NotSupported("asking the controller for a run on a node".to_owned()))
+            }
+            CommandRequest::Cancel(cancel) => self.cancel(turn, request, by, cancel),
+            CommandRequest::ControlJob { jobs, action } => self.control(turn, request, by, jobs, action),
+            CommandRequest::UpdateJob { jobs, change } => self.update_job(turn, request, by, jobs, *change),
+            CommandRequest::FinishAllocation { job, exit } => self.finish_allocation(turn, request, by, job, exit),
+            CommandRequest::Trace { prefixes, follow } => self.trace(turn, request, by, prefixes, follow),
+            CommandRequest::ListDaemons => host(HostAsk::Daemons),
+            CommandRequest::UpdateNode { .. }
+            | CommandRequest::CreateNodes { .. }
+            | CommandRequest::DeleteNodes { .. }
+            | CommandRequest::UpdatePartition { .. }
+            | CommandRequest::CreateReservation(_)
+            | CommandRequest::UpdateReservation(_)
+            | CommandRequest::Reconfigure
+            | CommandRequest::SetLogLevel(_)
+            | CommandRequest::ChangeLog { .. }
+            | CommandRequest::Shutdown { .. }
+            | CommandRequest::CreateJoinToken { .. }
+            | CommandRequest::ListCerts
+            | CommandRequest::RevokeCerts { .. }
+            | CommandRequest::RenewCerts { .. }
+            | CommandRequest::RotateAuthority { .. }
+                if !by.admin =>
+            {
+                Err(Refusal::AccessDenied)
+            }
+            CommandRequest::UpdateNode { nodes, change } => self.update_nodes(turn, request, by, nodes, change),
+            CommandRequest::CreateNodes { names, line } => {
+                self.ask_roster(turn, request, RosterAsk::Create { names, line }, RosterAsked::Answer);
+                Ok(None)
+            }
+            CommandRequest::DeleteNodes { nodes } => self.delete_nodes(turn, request, nodes),
+            CommandRequest::UpdatePartition { partition, fields } => {
+                self.update_partition(turn, request, partition, fields)
+            }
+            CommandRequest::CreateReservation(change) => self.create_reservation(turn, request, by, change),
+            CommandRequest::UpdateReservation(change) => self.update_reservation(turn, request, change),
+            CommandRequest::DeleteReservation { name } => self.delete_reservation(turn, request, by, name),
+            CommandRequest::Reconfigure => host(HostAsk::Reconfigure),
+            CommandRequest::SetLogLevel(level) => {
+                turn.run(FrontendErrand::ChangeLog(LogChange::Level(level)));
+                Ok(Some(CommandReply::Done))
+            }
+            CommandRequest::ChangeLog { change, nodes } => self.change_log(turn, request, change, nodes),
+            CommandRequest::Shutdown { controller_only } => {
+                if !controller_only {
+                    turn.run(FrontendErrand::ShutAgentsDown);
+                }
+                turn.run(FrontendErrand::Host(request, HostAsk::Shutdown));
+                Ok(None)
+            }
+            CommandRequest::ListCerts => host(HostAsk::Certs),
+            CommandRequest::RevokeCerts { nodes } => {
+                let nodes = self.nodes_named(nodes)?;
+                self.ask(turn, request, vec![Ask::Revoke(nodes.clone())], Then::Revoked { nodes, by });
+                Ok(None)
+            }
+            CommandRequest::RenewCerts { nodes } => {
+                let nodes = if nodes.is_empty() { nodes } else { self.nodes_named(nodes)? };
+                host(HostAsk::RenewCerts(nodes))
+            }
+            CommandRequest::RotateAuthority { leave_behind } => {
+                tracing::warn!(leave_behind, uid = by.uid, "certs.rotate");
+                host(HostAsk::RotateAuthority { leave_behind })
+            }
+            CommandRequest::CreateJoinToken { lifetime_secs, node } => {
+                host(HostAsk::JoinToken { lifetime: Duration::from_secs(lifetime_secs), node })
+            }
+        }
+    }
+
+    /// Of this process, or of nodes' daemons.
+    fn change_log(&mut self, turn: &mut Turn<'_>, request: u64, change: LogChange, nodes: Vec<String>) -> Reply {
+        if nodes.is_empty() {
+            turn.run(FrontendErrand::ChangeLog(change));
+            return Ok(Some(CommandReply::Done));
+        }
+        let nodes = self.nodes_named(nodes)?;
+        if let Some(unknown) = nodes.iter().find(|node| !self.feasibility().knows_node(node)) {
+            return Err(Refusal::InvalidNode(unknown.clone()));
+        }
+        let told = |node: &String| Ask::ChangeLog { node: node.clone(), change: change.clone() };
+        let asks = nodes.iter().map(told).collect();
+        self.ask(turn, request, asks, Then::LogChanged(nodes));
+        Ok(None)
+    }
+}

@@ -1,0 +1,194 @@
+//! `scontrol update` of jobs: what each job would ask for then is judged as a submission of its owner's, and sent to the job.
+
+use super::{
+    commands::{tasks_of, told},
+    core::{FrontendCore, OfSelectors, Reply, Then, Turn},
+    gather::{self, Answers, Asked, Heard},
+    messages::Said,
+    selection::{Named, may_act},
+};
+use crate::{
+    messages::job::{Authority, CHANGED_MEANWHILE, JobCommand},
+    records::job::{JobRecord, Phase},
+    submission::{
+        admission::{Change, Submitter},
+        dependency_cycles::Awaited,
+        texts,
+    },
+};
+use garrick_model::{
+    config::McsPlugin,
+    ids::JobId,
+    messages::command::{Caller, CommandReply, JobChange, JobSelector},
+    refusal::Refusal,
+    time::Timestamp,
+    view::JobView,
+};
+
+/// So often a change is judged again whose job has changed meanwhile; whoever asked is then told to come again.
+const MOST_TRIES: u32 = 64;
+
+/// A change of jobs that is under way.
+pub(super) struct Update {
+    by: Authority,
+    change: JobChange,
+    asked: OfSelectors,
+    /// Jobs that are asked now, in that order, and where their answers go: by selector, and among those that it means.
+    under_way: Vec<(JobId, (usize, usize))>,
+    /// Times that these were judged.
+    tries: u32,
+}
+
+impl FrontendCore {
+    pub(super) fn update_job(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
+        by: Authority,
+        jobs: Vec<JobSelector>,
+        mut change: JobChange,
+    ) -> Reply {
+        // Others' jobs are not his to ask about: nothing is looked up for them.
+        let is_own = |(_, views): &Named| views.iter().any(|view| may_act(by, view));
+        let (own, others): (Vec<Named>, Vec<Named>) = self.named(jobs)?.into_iter().partition(is_own);
+        let mut asked = Vec::with_capacity(own.len() + others.len());
+        for (selector, views) in others {
+            let refused = views.iter().map(|view| Asked::refused(view, &selector, Refusal::AccessDenied)).collect();
+            asked.push((selector, refused));
+        }
+        // Only the controller says how nodes are shared.
+        change.sharing = None;
+        if self.sight.config().mcs.plugin == McsPlugin::None {
+            change.mcs_label = None;
+        }
+        let checked = texts::check_change(&change).and_then(|()| self.check_cycles(&own, &change));
+        if let Err(refusal) = checked {
+            let own = own.into_iter().map(|(job, _)| job);
+            let refused = own.chain(asked.into_iter().map(|(job, _)| job)).map(|job| (job, Err(refusal.clone())));
+            return Ok(Some(CommandReply::PerJob(refused.collect())));
+        }
+        let (mut asks, mut under_way) = (Vec::new(), Vec::new());
+        for (selector, views) in own {
+            let mut judged = Vec::with_capacity(views.len());
+            for view in &views {
+                let may = if may_act(by, view) { Ok(()) } else { Err(Refusal::AccessDenied) };
+                judged.push(may.and_then(|()| self.judged(turn.now, view, by, &change)));
+            }
+            // What is wrong for all of them is told of what was named.
+            if let Some(refusal) = same_refusal(&judged) {
+                asked.push((selector, vec![Asked::of_all(Some(Err(refusal)))]));
+                continue;
+            }
+            let mut sent = Vec::with_capacity(views.len());
+            for (view, judged) in views.iter().zip(judged) {
+                sent.push(match judged {
+                    Ok(command) => {
+                        under_way.push((view.id, (asked.len(), sent.len())));
+                        asks.push(told(view.id, by, tasks_of(view, &selector), command));
+                        Asked::waiting(view, &selector)
+                    }
+                    Err(refusal) => Asked::refused(view, &selector, refusal),
+                });
+            }
+            asked.push((selector, sent));
+        }
+        let update = Update { by, change, asked, under_way, tries: 1 };
+        self.ask(turn, request, asks, Then::Update(Box::new(update)));
+        Ok(None)
+    }
+
+    /// Jobs' owners answered. `None`: some of them are asked again.
+    pub(super) fn updated(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
+        mut update: Box<Update>,
+        said: impl Iterator<Item = Said>,
+    ) -> Option<Answers> {
+        let (mut asks, mut again) = (Vec::new(), Vec::new());
+        for ((job, place), said) in std::mem::take(&mut update.under_way).into_iter().zip(said) {
+            let result = said.done();
+            let has_changed = result == Some(Err(CHANGED_MEANWHILE)) && update.tries < MOST_TRIES;
+            let view = self.sight.boards().jobs.get(&job).filter(|_| has_changed);
+            let Some((selector, means)) = update.asked.get_mut(place.0) else { continue };
+            let Some(one) = means.get_mut(place.1) else { continue };
+            one.heard = match view.map(|view| (self.judged(turn.now, &view, update.by, &update.change), view)) {
+                Some((Ok(command), view)) => {
+                    again.push((job, place));
+                    asks.push(told(job, update.by, tasks_of(&view, selector), command));
+                    Heard::Asked
+                }
+                Some((Err(refusal), _)) => Heard::Is(Err(refusal)),
+                // One that was forgotten meanwhile takes the question with it.
+                None => result.map_or(Heard::Nothing, Heard::Is),
+            };
+        }
+        if again.is_empty() {
+            return Some(gather::per_task(update.asked, std::iter::empty()));
+        }
+        update.under_way = again;
+        update.tries += 1;
+        self.ask(turn, request, asks, Then::Update(update));
+        None
+    }
+
+    /// What the job is told: of one that waits, what it comes to.
+    fn judged(
+        &mut self,
+        now: Timestamp,
+        view: &JobView,
+        by: Authority,
+        change: &JobChange,
+    ) -> Result<JobCommand, Refusal> {
+        let plain = || JobCommand::Update(Box::new(change.clone()));
+        let Some(record) = self.sight.committed().job(view.id) else { return Ok(plain()) };
+        // What an array knows of its tasks is long, and nothing that is judged.
+        let record = JobRecord { array: None, ..record };
+        if !matches!(record.phase, Phase::Pending) || !record.may_act(by.uid, by.admin) {
+            return Ok(plain());
+        }
+        let caller =
+            Caller { uid: record.owner.uid, gid: record.owner.gid, pid: 0, host: record.spec.submit_host.clone() };
+        let admin = self.sight.administrators().contains(&record.owner.uid);
+        // Who else is asked for nothing need not be known.
+        let of_user = change.partitions.is_some()
+            || change.account.is_some()
+            || change.reservations.is_some()
+            || change.mcs_label.is_some()
+            || change.request.qos.is_some();
+        let users = self.sight.users();
+        let user = if of_user { self.user_now(caller.uid)? } else { users.user(caller.uid) };
+        let owner = Submitter { caller: &caller, user, group: users.group_name(caller.gid), admin };
+        let asked = Change { record: &record, change, by };
+        let (revise, warnings) = self.with_rules(now, |rules| rules.revise(&owner, asked))?;
+        for warning in warnings {
+            tracing::info!(job_id = view.id.0, by = by.uid, warning, "job.update_warned");
+        }
+        Ok(JobCommand::Revise(Box::new(revise)))
+    }
+
+    /// No job may wait for itself.
+    fn check_cycles(&self, jobs: &[Named], change: &JobChange) -> Result<(), Refusal> {
+        let Some(dependencies) = change.dependencies.as_ref().filter(|d| d.list.iter().any(|d| d.job.is_some())) else {
+            return Ok(());
+        };
+        let awaited = Awaited::with(&self.sight.boards().jobs.list(), dependencies);
+        let circular = jobs.iter().any(|(selector, _)| {
+            match self.sight.boards().jobs.get(&selector.job).and_then(|view| view.array_task) {
+                // A task by the id of its own record.
+                Some(task) if selector.tasks.is_none() && task.array_job != selector.job => {
+                    let tasks = Some(vec![(task.index, task.index, 1)]);
+                    awaited.has(&JobSelector { job: task.array_job, tasks, het: None, run: None })
+                }
+                _ => awaited.has(selector),
+            }
+        });
+        if circular { Err(Refusal::CircularDependency) } else { Ok(()) }
+    }
+}
+
+/// The refusal that all of them are.
+fn same_refusal<T>(judged: &[Result<T, Refusal>]) -> Option<Refusal> {
+    let first = judged.first()?.as_ref().err()?;
+    judged.iter().all(|one| one.as_ref().err() == Some(first)).then(|| first.clone())
+}

@@ -1,0 +1,39 @@
+//! In whose name a node may speak. The frontend asks before it serves what a node's daemon passes on.
+
+use garrick_model::{
+    config::Config,
+    messages::command::{Caller, CommandRequest, NodeChange, NodeStateChange},
+};
+
+/// Who is served for this request of a node. The node says which user asks; where that user is, its certificate says.
+/// `administrator`: the caller that it names is one.
+///
+/// # Errors
+///
+/// The node may not speak for administrators (`SlurmctldParameters=admin_hosts=`), and the request changes something. The
+/// caller is given back for the audit log.
+pub fn vouched(
+    config: &Config,
+    node: &str,
+    mut caller: Caller,
+    administrator: bool,
+    request: &CommandRequest,
+) -> Result<Caller, Caller> {
+    node.clone_into(&mut caller.host);
+    if !administrator || takes_itself_out(request, node) || config.admin_host(node) {
+        Ok(caller)
+    } else if request.only_asks() {
+        // It is told what everybody may know.
+        Ok(caller.as_nobody())
+    } else {
+        Err(caller)
+    }
+}
+
+/// Does a node ask to be given no more work, as health checks do?
+pub fn takes_itself_out(request: &CommandRequest, node: &str) -> bool {
+    use NodeStateChange::{Down, Drain, Fail};
+    let CommandRequest::UpdateNode { nodes, change } = request else { return false };
+    let only = NodeChange { state: change.state, reason: change.reason.clone(), ..NodeChange::default() };
+    matches!(change.state, Some(Down | Drain | Fail)) && *change == only && matches!(&nodes[..], [one] if one == node)
+}

@@ -1,0 +1,3 @@
+//! What tests of several crates have in common.
+
+pub mod interrupts;
