@@ -439,7 +439,7 @@ impl JobCore {
         self.end_without_word(turn);
     }
 
-    /// Ends a run whose batch host has nothing of it any more and said nothing of its end.
+    /// Ends a run that its batch host no longer knows, and whose end it did not report.
     pub(super) fn end_without_word(&mut self, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         if !run.released.contains(run.batch_host()) {

@@ -2,7 +2,7 @@
 //! idle between two of them, some of those that are next in the queue are handed to the node ahead of time: each takes over
 //! the place of the step before it the moment that one ends. They are steps of the same row, so place and share are the same.
 //!
-//! How many: as much as lasts for [`AHEAD`], by how long the row's steps took of late; none where they take longer than
+//! How many: as much as lasts for [`AHEAD`], by how long the latest steps of the row took; none where they take longer than
 //! [`SHORT`]. So what arrives with a higher priority waits no longer for them than it would for a step that runs. Should a
 //! step take long after all, its launcher gives those behind it back, and they wait like the others.
 //!
@@ -35,7 +35,7 @@ const SHORT: Duration = Duration::from_millis(4);
 /// A line lasts about so long.
 const AHEAD: Duration = Duration::from_millis(5);
 
-/// How long the steps of a row took of late.
+/// How long the latest steps of a row took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     since: Option<Timestamp>,

@@ -58,7 +58,7 @@ pub(super) struct Submitting {
     waiting: BTreeMap<u64, RequestId>,
     /// To be asked again.
     again: Vec<RequestId>,
-    /// Answers of late, with what was submitted.
+    /// The latest answers, with what was submitted.
     answered: VecDeque<(RequestId, JobId, u32, Vec<JobSpec>)>,
 }
 
