@@ -33,6 +33,27 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<(), File
     sync_folder(folder_of(path))
 }
 
+/// The same without the sync of the folder, for a file whose name is made to last later: until then a crash of the machine may
+/// take it away, but its contents are on the disk.
+pub fn replace_for_good(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+    replace_with(path, bytes, mode, true)
+}
+
+/// Makes a name that a crash of the machine does not take away, and that nothing but its being there matters of. It is another
+/// one of `file`, which costs less than a new file; where that cannot be had, an empty file's.
+pub fn mark(path: &Path, file: &Path) -> Result<(), FileError> {
+    let made = fs::hard_link(file, path).or_else(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => Err(e),
+        _ => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop),
+    });
+    match made {
+        // There is nothing in it to be synced.
+        Ok(()) => sync_folder(folder_of(path)),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(failed("create", path)(e)),
+    }
+}
+
 /// The same for what need not survive a crash of the machine: nothing is synced.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
     replace_with(path, bytes, mode, false)
@@ -167,6 +188,21 @@ pub fn keep_private(path: &Path) -> Result<bool, FileError> {
     }
     fs::set_permissions(path, fs::Permissions::from_mode(found.mode() & 0o7700)).map_err(failed("chmod", path))?;
     Ok(true)
+}
+
+/// Removes all that is in a folder but what has these names.
+pub fn empty_folder(path: &Path, but: &[&str]) -> Result<(), FileError> {
+    for entry in fs::read_dir(path).map_err(failed("list", path))? {
+        let entry = entry.map_err(failed("list", path))?;
+        if entry.file_name().to_str().is_some_and(|name| but.contains(&name)) {
+            continue;
+        }
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let removed = if is_folder { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.map_err(failed("remove", &path))?;
+    }
+    Ok(())
 }
 
 /// Removes a folder with all that is in it; one that is not there is no error.

@@ -142,16 +142,30 @@ impl Spool {
     fn keep_records(&self, run: RunKey, now: Timestamp) -> Result<(), SpoolError> {
         let folder = self.run(run);
         let journal = folder.join(JOURNAL);
-        if journal.exists()
-            && let Some(orders) = StepdOrders::begun(&folder)?
-        {
-            let records = self.ended().join(format!("{}.{}", run.job, run.sluid));
+        if !journal.exists() {
+            return Ok(());
+        }
+        let Some(orders) = StepdOrders::begun(&folder)? else { return Ok(()) };
+        let (ended, name) = (self.ended(), format!("{}.{}", run.job, run.sluid));
+        let records = ended.join(name);
+        let note = rmp_serde::to_vec_named(&note_of(&orders, Some(now)))
+            .map_err(|e| OrdersError::Form { path: records.join(NOTE), cause: e.to_string() })?;
+        // The run's folder becomes that of its records, which is less work than to make another.
+        files::replace(&folder.join(NOTE), &note, 0o600)?;
+        files::keep_folder(&ended, 0o755)?;
+        if std::fs::rename(&folder, &records).is_ok() {
             files::keep_folder(&records, 0o700)?;
-            let note = rmp_serde::to_vec_named(&note_of(&orders, Some(now)))
-                .map_err(|e| OrdersError::Form { path: records.join(NOTE), cause: e.to_string() })?;
-            files::replace(&records.join(NOTE), &note, 0o600)?;
-            let path = records.join(JOURNAL);
-            std::fs::rename(&journal, &path).map_err(|cause| FileError { operation: "rename to", path, cause })?;
+            return Ok(files::empty_folder(&records, &[NOTE, JOURNAL])?);
+        }
+        // There is something of that name already.
+        files::keep_folder(&records, 0o700)?;
+        for name in [NOTE, JOURNAL] {
+            let path = records.join(name);
+            std::fs::rename(folder.join(name), &path).map_err(|cause| FileError {
+                operation: "rename to",
+                path,
+                cause,
+            })?;
         }
         Ok(())
     }

@@ -7,8 +7,7 @@
 //!               /over              runs that are over here, and until when their credentials are good
 //!               /runs/SLUID/orders what its stepd was told
 //!                          /life   locked for as long as a stepd of it lives
-//!                          /stepd  process id and start time of its stepd, written by that itself
-//!                          /begun  a stepd began to serve it: the next one takes over
+//!                          /stepd  process id and start time of its stepd, written by that itself: the next one takes over
 //!                          /port   UDP port of the step manager, and the key of its endpoint's resets
 //!                          /steps  the step manager's journal
 //!                          /clean  its processes are gone, and the controller knows how it ended
@@ -196,7 +195,8 @@ impl Spool {
 
     /// Notes that no process of a run is left.
     pub fn mark_clean(&self, run: RunKey) -> Result<(), SpoolError> {
-        Ok(files::write_atomically(&self.run(run).join("clean"), b"", 0o600)?)
+        let folder = self.run(run);
+        Ok(files::mark(&folder.join("clean"), &folder.join(folder::LIFE))?)
     }
 
     /// Notes what the controller said last of starting the run again elsewhere: for the next agent, and for shepherds that are

@@ -15,7 +15,6 @@ pub const LIFE: &str = "life";
 /// The step manager's journal, in the folder of a run and in that of its records.
 pub const JOURNAL: &str = "steps";
 const NOTE: &str = "stepd";
-const BEGUN: &str = "begun";
 const PORT: &str = "port";
 
 /// Which process the run's latest `stepd` is, as it noted itself.
@@ -42,18 +41,15 @@ pub fn noted(folder: &Path) -> Option<Noted> {
     Some(Noted { pid: pid.parse().ok()?, start: start.parse().ok()? })
 }
 
-/// Notes this process as the run's `stepd`. True when there was one before that began to serve: this one takes over.
+/// Notes this process as the run's `stepd`, before anything is started that the next one would have to take over. True when there
+/// was one before: this one takes over.
 pub fn enter(folder: &Path) -> Result<bool, FileError> {
     let pid = std::process::id();
     let start = Process::read(Path::new(PROC), pid).map_or(0, |p| p.start_time);
-    files::replace(&folder.join(NOTE), format!("{pid} {start}\n").as_bytes(), 0o600)?;
-    let begun = folder.join(BEGUN);
-    if begun.exists() {
-        return Ok(true);
-    }
-    // Before anything is started that the next one would have to take over.
-    files::replace(&begun, b"", 0o600)?;
-    Ok(false)
+    let note = folder.join(NOTE);
+    let takes_over = note.exists();
+    files::replace(&note, format!("{pid} {start}\n").as_bytes(), 0o600)?;
+    Ok(takes_over)
 }
 
 /// Where an endpoint was bound, and the key with which a later one tells its peers that it is a new one.

@@ -153,12 +153,17 @@ impl StepdOrders {
 
     /// Writes the file into a run's folder.
     pub fn save(&self, folder: &Path) -> Result<(), OrdersError> {
-        self.write(folder.join(Self::FILE))
+        let path = folder.join(Self::FILE);
+        let bytes = self.encoded(&path)?;
+        Ok(crate::kernel::files::write_atomically(&path, &bytes, 0o600)?)
     }
 
-    /// Writes it, not to be followed before [`Self::confirm`]: where there is no room, that is known before the prolog.
+    /// Writes it, not to be followed before [`Self::confirm`]: where there is no room, that is known before the prolog. After a crash
+    /// of the machine before that nobody looks for it.
     pub fn draft(&self, folder: &Path) -> Result<(), OrdersError> {
-        self.write(folder.join(Self::DRAFT))
+        let path = folder.join(Self::DRAFT);
+        let bytes = self.encoded(&path)?;
+        Ok(crate::kernel::files::replace_for_good(&path, &bytes, 0o600)?)
     }
 
     /// From now on the run is to be here.
@@ -183,11 +188,8 @@ impl StepdOrders {
         Ok(crate::kernel::files::sync_folder(folder)?)
     }
 
-    fn write(&self, path: PathBuf) -> Result<(), OrdersError> {
-        let bytes = rmp_serde::to_vec_named(self)
-            .map_err(|e| OrdersError::Form { path: path.clone(), cause: e.to_string() })?;
-        crate::kernel::files::write_atomically(&path, &bytes, 0o600)?;
-        Ok(())
+    fn encoded(&self, path: &Path) -> Result<Vec<u8>, OrdersError> {
+        rmp_serde::to_vec_named(self).map_err(|e| OrdersError::Form { path: path.to_owned(), cause: e.to_string() })
     }
 
     /// Reads it back.
