@@ -143,6 +143,7 @@ impl RunWorld {
             let gres = std::mem::take(&mut settings.shape.gres);
             settings.shape = NodeShape { gres, ..shape };
         }
+        settings.cgroups = self.tracking.cgroups().cloned();
         settings.launcher = self.launcher.get_or_init(|| self.unreadable_copy()).clone();
         let orders = StepdOrders {
             launch,

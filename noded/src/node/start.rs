@@ -242,6 +242,7 @@ pub async fn start(
         devices: config.gres.devices(node, &detected),
         gpu_variables: config.gres.variables(&node.name),
         constrain_devices: config.gres.constrain_devices,
+        cgroups: None,
         verbosity: cluster.verbosity,
         log: StepdLog {
             file: cluster.log_file(Some(&node.name)),

@@ -1,6 +1,7 @@
 //! What an agent hands to a `stepd` it starts: one file in the run's folder, so that the `stepd` needs neither the
 //! configuration nor the controller, and can be started again from it.
 
+use crate::kernel::cgroup::Cgroups;
 use garrick_model::{
     config::{DebugFlags, GpuVariables, GresDevice, LogLevel, PropagatePriority},
     messages::node::{JobCredential, JobLaunch},
@@ -68,6 +69,9 @@ pub struct StepdSettings {
     /// ConstrainDevices: a job can open the devices that it was given and no others.
     #[serde(default)]
     pub constrain_devices: bool,
+    /// The node's cgroups, as its agent found them; `None`: there are none, or they are to be looked for.
+    #[serde(default)]
+    pub cgroups: Option<Cgroups>,
     /// Verbosity of the log, for what [`Self::log`] does not say.
     pub verbosity: u8,
     /// Its log.

@@ -140,7 +140,10 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
     let topology = Topology::read(Path::new("/"), allowed.as_ref()).map_err(|e| e.to_string())?;
     let cpus = CpuMap::new(&topology, &settings.shape, settings.first_cpu);
     let constraints = Constraints { cores: true, memory: share.memory.is_some(), devices: settings.constrain_devices };
-    let tracking = Tracking::detect(&settings.cluster_id, &orders.node, constraints);
+    let tracking = match settings.cgroups.clone() {
+        Some(cgroups) => Tracking::Cgroups(cgroups.only(constraints)),
+        None => Tracking::detect(&settings.cluster_id, &orders.node, constraints),
+    };
     let sluid = credential.sluid.to_string();
     let cgroup = match tracking.cgroups() {
         Some(cgroups) => Some(cgroups.job(credential.job.0, &sluid).map_err(|e| e.to_string())?),

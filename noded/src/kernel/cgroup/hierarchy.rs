@@ -10,6 +10,7 @@ use crate::kernel::{
     reap::reap,
     spawn::{SpawnSpec, spawn},
 };
+use serde::{Deserialize, Serialize};
 use std::{
     borrow::Cow,
     fs, io,
@@ -18,7 +19,7 @@ use std::{
 };
 
 /// Which versions are in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Version 2 for everything.
     V2,
@@ -50,8 +51,8 @@ pub struct Constraints {
     pub devices: bool,
 }
 
-/// This node's folders. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// This node's folders. Cheap to clone. The agent hands them to each `stepd` with its orders.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroups {
     kind: Kind,
     /// `garrick/<cluster>/<node>` in the hierarchy that tracks.
@@ -121,6 +122,11 @@ impl Cgroups {
             }
         };
         let cpuset = limit(constraints.cores, &mounts.cpuset, "cpuset");
+        if let Some(cpuset) = &cpuset {
+            // New cgroups have the CPUs and memory of that above them from the beginning, which costs the kernel less than to be
+            // told. Where it cannot be had they are told.
+            let _ = fs::write(cpuset.join("cgroup.clone_children"), "1");
+        }
         let memory = limit(constraints.memory, &mounts.memory, "memory");
         let devices = limit(constraints.devices, &mounts.devices, "devices");
         Ok(Self { kind, core, cpuset, memory, devices, missing })
@@ -163,6 +169,16 @@ impl Cgroups {
             }
         };
         Ok(Self { kind: Kind::V2, core, cpuset, memory, devices, missing })
+    }
+
+    /// Without the hierarchies of what nobody shall be held to.
+    pub fn only(self, constraints: Constraints) -> Self {
+        Self {
+            cpuset: self.cpuset.filter(|_| constraints.cores),
+            memory: self.memory.filter(|_| constraints.memory),
+            devices: self.devices.filter(|_| constraints.devices),
+            ..self
+        }
     }
 
     /// Versions in use.
