@@ -4,6 +4,7 @@
 use garrick_model::{state::ExitStatus, usage::TaskUsage};
 use nix::{errno::Errno, sys::signal::SigmaskHow};
 use std::{
+    ffi::CStr,
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     time::Duration,
@@ -30,6 +31,19 @@ pub fn become_undumpable() -> io::Result<()> {
     // SAFETY: no memory is involved.
     let rc = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Others of the same user may attach to this process.
+pub fn is_dumpable() -> bool {
+    // SAFETY: no memory is involved.
+    let rc = unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
+    rc == 1
+}
+
+/// The name that `ps` shows of this thread, cut to 15 bytes.
+pub fn name_process(name: &CStr) {
+    // SAFETY: the name is terminated, and copied. Cannot fail.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 
 /// `waitid` as the kernel offers it: with the resource usage.

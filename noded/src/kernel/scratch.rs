@@ -122,6 +122,7 @@ extern "C" fn before_main() {
             let arguments = crate::launcher::Arguments::parse(&words).expect("as the launcher's starter has it");
             crate::launcher::main(&arguments)
         }
+        Ok("ahead") => crate::launcher::ahead_entry(),
         Ok("background") => super::daemonise::background_entry(),
         _ => {}
     }

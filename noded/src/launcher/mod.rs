@@ -42,7 +42,8 @@
 //! connection is closed. `stepd` in turn goes on only with a peer of the job's user: the launcher itself makes the socket
 //! listen, so that is who the kernel names.
 //!
-//! [`start`] and [`adopt`] are called by `stepd`, [`main`] by `stepd launcher`.
+//! [`start_ahead`], [`start`] and [`adopt`] are called by `stepd`, [`main`] by `stepd launcher` and by the copy of a `stepd` that
+//! the first of these makes.
 
 mod connection;
 mod ends;
@@ -57,7 +58,7 @@ mod settings;
 mod unasked;
 
 pub use connection::{ADOPTION_LIMIT, Listener};
-pub use process::{LauncherError, LauncherHandle, LauncherSpec, adopt, start};
+pub use process::{LauncherAhead, LauncherError, LauncherHandle, LauncherSpec, adopt, start, start_ahead};
 pub use service::{ServiceError, Serving, serve};
 
 use crate::kernel::{reap, sockets};
@@ -127,3 +128,5 @@ fn prepare(arguments: &Arguments) -> Result<Serving, String> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::ahead::entry as ahead_entry;

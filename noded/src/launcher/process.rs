@@ -1,7 +1,8 @@
 //! Starting a launcher, or finding the one that a former `stepd` of the run started. Both from `stepd`.
 
+use super::Arguments;
 use crate::kernel::{
-    signals, sockets,
+    reap, signals, sockets,
     spawn::{self, Identity, Session, SpawnSpec, Spawned, cstring},
 };
 use garrick_frame::{FdChannel, FdError, limits};
@@ -111,6 +112,67 @@ impl LauncherError {
 
 /// Starts a launcher in its cgroup, with its user's ids and nothing else of the caller's.
 pub fn start(spec: LauncherSpec<'_>) -> Result<LauncherHandle, LauncherError> {
+    let (channel, Spawned { pid, pidfd }) = start_with(spec, |spec, _| spawn::spawn(&spec))?;
+    Ok(LauncherHandle { channel, pid, pidfd })
+}
+
+/// A launcher that may still be on its way.
+#[derive(Debug)]
+pub struct LauncherAhead {
+    channel: FdChannel,
+    child: spawn::Divided,
+    listens_at: Option<PathBuf>,
+}
+
+impl LauncherAhead {
+    /// Waits until it has its user's ids and nothing else of the caller's.
+    pub fn ready(self) -> Result<LauncherHandle, LauncherError> {
+        match self.child.arranged() {
+            Ok(Spawned { pid, pidfd }) => Ok(LauncherHandle { channel: self.channel, pid, pidfd }),
+            Err(e) => {
+                remove_socket(self.listens_at.as_deref());
+                Err(e.into())
+            }
+        }
+    }
+}
+
+/// The run's first launcher, as a copy of this process that goes on as [`super::main`]: no program is loaded once more, and it is on
+/// its way while this process goes on. Its memory has what this one's has now, and its user cannot read it: this process is not
+/// dumpable, its copy is not either, and a change of ids makes no process dumpable where `fs.suid_dumpable` is not 1, which is
+/// refused. To be called while this process has one thread, and no key in its memory.
+pub fn start_ahead(spec: LauncherSpec<'_>) -> Result<LauncherAhead, LauncherError> {
+    let refused = |what: &'static str| LauncherError::Prepare { what, cause: io::ErrorKind::Unsupported.into() };
+    if reap::is_dumpable() {
+        return Err(refused("a copy of a process that can be dumped"));
+    }
+    let suid_dumpable = fs::read("/proc/sys/fs/suid_dumpable");
+    if spec.user.is_some() && suid_dumpable.is_ok_and(|value| value.starts_with(b"1")) {
+        return Err(refused("fs.suid_dumpable is 1"));
+    }
+    let listens_at = spec.listen_at.map(Path::to_owned);
+    let (channel, child) = start_with(spec, |spec, arguments| {
+        spawn::divide(spec, move || {
+            // What this process logs to is closed in its copy.
+            let _quiet = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
+            reap::name_process(c"launcher");
+            super::main(&arguments)
+        })
+    })?;
+    Ok(LauncherAhead { channel, child, listens_at })
+}
+
+fn remove_socket(path: Option<&Path>) {
+    if let Some(path) = path {
+        // Made for nobody.
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn start_with<R>(
+    spec: LauncherSpec<'_>,
+    start: impl FnOnce(SpawnSpec<'_>, Arguments) -> Result<R, spawn::SpawnError>,
+) -> Result<(FdChannel, R), LauncherError> {
     let failed = |what: &'static str| move |cause| LauncherError::Prepare { what, cause };
     let text = |bytes: &OsStr| cstring(bytes.as_bytes()).map_err(failed("arguments"));
     let (channel, its_end) = FdChannel::pair(limits::LAUNCHER)?;
@@ -126,7 +188,12 @@ pub fn start(spec: LauncherSpec<'_>) -> Result<LauncherHandle, LauncherError> {
     if spec.successor {
         argv.push(Cow::Borrowed(c"--successor"));
     }
-    let spawned = spawn::spawn(&SpawnSpec {
+    let arguments = Arguments {
+        fd: 3,
+        listen: spec.listen_at.filter(|_| listener.is_some()).map(|path| (4, path.to_owned())),
+        successor: spec.successor,
+    };
+    let order = SpawnSpec {
         programs: spec.programs.iter().map(|program| text(program.as_os_str())).collect::<Result<_, _>>()?,
         argv,
         env: spec.env.iter().map(|e| Cow::Borrowed(e.as_c_str())).collect(),
@@ -140,14 +207,11 @@ pub fn start(spec: LauncherSpec<'_>) -> Result<LauncherHandle, LauncherError> {
         cgroup_procs: spec.cgroup_procs.iter().map(AsFd::as_fd).collect(),
         into_cgroup: spec.into_cgroup.as_ref().map(AsFd::as_fd),
         ..SpawnSpec::default()
-    });
-    match spawned {
-        Ok(Spawned { pid, pidfd }) => Ok(LauncherHandle { channel, pid, pidfd }),
+    };
+    match start(order, arguments) {
+        Ok(started) => Ok((channel, started)),
         Err(e) => {
-            if let Some(path) = spec.listen_at {
-                // Made above, for nobody.
-                let _ = fs::remove_file(path);
-            }
+            remove_socket(spec.listen_at);
             Err(e.into())
         }
     }

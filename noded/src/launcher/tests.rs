@@ -24,6 +24,7 @@ use std::{
 };
 
 mod adoption;
+pub(crate) mod ahead;
 mod packs;
 mod unasked;
 

@@ -12,7 +12,7 @@ use crate::{
         reap::ended,
         signals,
     },
-    launcher::{self, LauncherHandle, LauncherSpec},
+    launcher::{self, LauncherAhead, LauncherHandle, LauncherSpec},
 };
 use garrick_actors::shepherd::{ShepherdInput, ShepherdMsg};
 use garrick_model::{
@@ -108,12 +108,8 @@ pub async fn obtain(
     tell(&shepherd, TraceContext::root(), input);
 }
 
-fn start(
-    place: &ShepherdPlace,
-    first: bool,
-    shepherd: &Address<ShepherdMsg>,
-    kills: &KillsSeen,
-) -> Result<Launcher, String> {
+/// How the run's launcher is started. `first`: nothing was killed in its cgroup yet.
+fn spec(place: &ShepherdPlace, first: bool) -> Result<LauncherSpec<'_>, String> {
     let mut spec = LauncherSpec::new(place.user.clone());
     if let Some(cgroup) = &place.cgroup {
         let main = cgroup.main();
@@ -127,7 +123,30 @@ fn start(
     if let Some(unreadable) = place.launcher.clone() {
         spec.programs.insert(0, unreadable);
     }
-    let handle = launcher::start(spec).map_err(|e| e.to_string())?;
+    Ok(spec)
+}
+
+/// The run's first launcher, before it is needed: see [`launcher::start_ahead`]. `None`: it is started when it is.
+pub fn start_ahead(place: &ShepherdPlace) -> Option<LauncherAhead> {
+    let started = spec(place, true).and_then(|spec| launcher::start_ahead(spec).map_err(|e| e.to_string()));
+    started.inspect_err(|e| tracing::debug!(error = e, "no launcher ahead of time")).ok()
+}
+
+fn start(
+    place: &ShepherdPlace,
+    first: bool,
+    shepherd: &Address<ShepherdMsg>,
+    kills: &KillsSeen,
+) -> Result<Launcher, String> {
+    let ahead = place.ahead.lock().unwrap_or_else(PoisonError::into_inner).take().filter(|_| first);
+    let ready = ahead.map(LauncherAhead::ready).transpose().unwrap_or_else(|e| {
+        tracing::info!(error = %e, "a launcher is started by executing it");
+        None
+    });
+    let handle = match ready {
+        Some(handle) => handle,
+        None => launcher::start(spec(place, first)?).map_err(|e| e.to_string())?,
+    };
     let (told, pid) = (shepherd.clone(), handle.pid);
     let deliver = move |message| tell(&told, TraceContext::root(), ShepherdInput::Launcher(message));
     let link =

@@ -8,6 +8,7 @@ use crate::{
         spawn::Identity,
         topology::CpuMap,
     },
+    launcher::LauncherAhead,
     stepd::{
         handed::{HandedStreams, TaskFd},
         launching::{self, KillsSeen, Launcher, RunSignals},
@@ -25,7 +26,14 @@ use garrick_model::{
 };
 use garrick_runtime::{Address, TraceContext};
 use serde_bytes::ByteBuf;
-use std::{cell::RefCell, collections::HashMap, path::PathBuf, rc::Rc, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 /// What a shepherd's world consists of.
 #[derive(Clone)]
@@ -48,6 +56,8 @@ pub struct ShepherdPlace {
     pub launcher_socket: PathBuf,
     /// A copy of this program that its user cannot read.
     pub launcher: Option<PathBuf>,
+    /// The run's first launcher, where it was started before it was needed.
+    pub ahead: Arc<Mutex<Option<LauncherAhead>>>,
     /// How long killing goes on before the rest is given up and named.
     pub sweep_limit: Duration,
     /// A `stepd` served this run here before: its launcher may live, its steps' cgroups may be there.

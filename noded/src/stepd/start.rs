@@ -4,6 +4,7 @@ use super::{
     agent_link::{AgentLink, OwnTraces},
     door,
     handed::HandedStreams,
+    launching,
     light::Asks,
     manager_link::{ManagerLink, ManagerPlace, tell_shepherd},
     manager_port::{Clients, ManagerWorld, tell_manager},
@@ -51,7 +52,7 @@ use std::{
     cell::{Cell, RefCell},
     path::{Path, PathBuf},
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -76,10 +77,15 @@ pub fn main(folder: &Path) -> Result<(), String> {
     if takes_over {
         tracing::warn!(job_id = orders.credential.job.0, "taking over from a stepd that died");
     }
+    let here = Here::new(&orders, folder, takes_over)?;
+    if !takes_over {
+        // While this process has one thread and nothing in its memory that the job's user may not have.
+        *here.place.ahead.lock().unwrap_or_else(PoisonError::into_inner) = launching::start_ahead(&here.place);
+    }
     // One thread for everything of one job: its actors talk to each other all the time.
     let config = SystemConfig { arbiters: 0, ..SystemConfig::default() };
     let served = System::run(config, async |system| {
-        let outcome = serve(orders, folder.to_owned(), takes_over, &system).await;
+        let outcome = serve(orders, folder.to_owned(), takes_over, here, &system).await;
         system.shutdown(Duration::from_secs(2)).await;
         outcome
     });
@@ -100,17 +106,38 @@ struct Run {
     over: Rc<Notify>,
 }
 
-async fn serve(orders: StepdOrders, folder: PathBuf, takes_over: bool, system: &System) -> Result<(), String> {
-    signals::catch_for_stepd().map_err(|e| e.to_string())?;
-    let credential = &orders.credential;
-    let own = users::effective_uid();
-    if !users::can_run_as(own, credential.uid) {
-        return Err(format!("this stepd runs as uid {own} and cannot run a job of uid {}", credential.uid));
+/// What a run has on this node.
+struct Here {
+    slot: usize,
+    share: NodeShare,
+    place: ShepherdPlace,
+}
+
+impl Here {
+    fn new(orders: &StepdOrders, folder: &Path, takes_over: bool) -> Result<Self, String> {
+        let credential = &orders.credential;
+        let own = users::effective_uid();
+        if !users::can_run_as(own, credential.uid) {
+            return Err(format!("this stepd runs as uid {own} and cannot run a job of uid {}", credential.uid));
+        }
+        let slot =
+            credential.nodes.iter().position(|n| n.name == orders.node).ok_or("this node is not in the credential")?;
+        let share = credential.nodes[slot].share.clone();
+        let place = place(orders, folder, &share, takes_over)?;
+        Ok(Self { slot, share, place })
     }
-    let slot =
-        credential.nodes.iter().position(|n| n.name == orders.node).ok_or("this node is not in the credential")?;
-    let share = credential.nodes[slot].share.clone();
-    let place = place(&orders, &folder, &share, takes_over)?;
+}
+
+async fn serve(
+    orders: StepdOrders,
+    folder: PathBuf,
+    takes_over: bool,
+    here: Here,
+    system: &System,
+) -> Result<(), String> {
+    signals::catch_for_stepd().map_err(|e| e.to_string())?;
+    let Here { slot, share, place } = here;
+    let credential = &orders.credential;
     let process = format!("stepd/{}/{}", credential.job, orders.node);
     let run = Run {
         slot,
@@ -172,6 +199,7 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
         marks: [format!("SLURM_JOB_ID={}", credential.job), format!("SLURM_JOB_SLUID={sluid}")],
         launcher_socket: launcher_socket(&orders.door),
         launcher: settings.launcher.clone().filter(|_| root),
+        ahead: Arc::default(),
         sweep_limit: settings.sweep_limit(),
         restarted,
     })

@@ -183,8 +183,8 @@ impl Plan {
         self.cgroup_procs.push(procs);
     }
 
-    /// The child. Returns only if it failed.
-    fn launch(&self) -> Result<Infallible, Failure> {
+    /// Everything of the plan but its program: cgroups, session, ids, descriptors, folder, limits.
+    fn arrange(&self, rest: Rest) -> Result<(), Failure> {
         let fail = |stage, index| move |errno| Failure { stage, index, errno };
         for (i, fd) in (0..).zip(&self.cgroup_procs) {
             let zero = b"0";
@@ -227,7 +227,7 @@ impl Plan {
             call(libc::SYS_dup3, [*source as usize, *target as usize, 0, 0])
                 .map_err(fail(Stage::Descriptors, *target as u32))?;
         }
-        self.close_the_rest();
+        self.close_the_rest(rest);
         if self.session == Session::OwnTerminal {
             call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0]).map_err(fail(Stage::Terminal, 0))?;
         }
@@ -239,6 +239,12 @@ impl Plan {
             call(libc::SYS_prlimit64, [0, limit.resource as usize, value as usize, 0])
                 .map_err(fail(Stage::Rlimit, limit.index))?;
         }
+        Ok(())
+    }
+
+    /// The child. Returns only if it failed.
+    fn launch(&self) -> Result<Infallible, Failure> {
+        self.arrange(Rest::ClosedByExec)?;
         self.say();
         reset_signals(&self.signals);
         let mut errno = libc::ENOENT;
@@ -274,14 +280,114 @@ impl Plan {
         let _ = call(libc::SYS_writev, [2, parts.as_ptr() as usize, parts.len(), 0]);
     }
 
-    fn close_the_rest(&self) {
+    fn close_the_rest(&self, rest: Rest) {
         // CLOSE_RANGE_CLOEXEC; the exec closes them, and an exec that fails has lost nothing.
-        if call(libc::SYS_close_range, [self.floor as usize, u32::MAX as usize, 4, 0]).is_err() {
+        let flags = match rest {
+            Rest::ClosedByExec => 4,
+            Rest::ClosedHere => 0,
+        };
+        if call(libc::SYS_close_range, [self.floor as usize, u32::MAX as usize, flags, 0]).is_err() {
             for fd in self.floor..self.ceiling {
-                let _ = call(libc::SYS_fcntl, [fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0]);
+                let _ = match rest {
+                    Rest::ClosedByExec => {
+                        call(libc::SYS_fcntl, [fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0])
+                    }
+                    Rest::ClosedHere => call(libc::SYS_close, [fd as usize, 0, 0, 0]),
+                };
             }
         }
     }
+
+    /// The arguments as `/proc/PID/cmdline` has them: each with its zero byte, one behind the other.
+    fn arguments(&self) -> &[u8] {
+        let count = |s: &&*const c_char| !s.is_null();
+        // SAFETY: all but the last of them point to terminated strings in `strings`.
+        let bytes = self.argv.iter().take_while(count).map(|s| unsafe { CStr::from_ptr(*s) }.count_bytes() + 1).sum();
+        &self.strings[..bytes]
+    }
+}
+
+/// What becomes of descriptors that the child is not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    /// An exec follows.
+    ClosedByExec,
+    /// None does.
+    ClosedHere,
+}
+
+/// Where the parts of a process are in its memory: the kernel's `struct prctl_mm_map`.
+#[repr(C)]
+struct MemoryMap {
+    start_code: u64,
+    end_code: u64,
+    start_data: u64,
+    end_data: u64,
+    start_brk: u64,
+    brk: u64,
+    start_stack: u64,
+    arg_start: u64,
+    arg_end: u64,
+    env_start: u64,
+    env_end: u64,
+    auxv: u64,
+    auxv_size: u32,
+    exe_fd: u32,
+}
+
+/// Shows other arguments of this process than it was started with, and no environment (`PR_SET_MM_MAP`, which takes no right where
+/// the kernel has it). The memory stays as it is for as long as the process lives.
+fn show_arguments(arguments: &[u8]) -> io::Result<()> {
+    let text = std::fs::read_to_string("/proc/self/stat")?;
+    // As proc(5) numbers the fields; the third is the first behind the name.
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let field = |number: usize| {
+        let value = fields.get(number - 3).and_then(|f| f.parse::<u64>().ok());
+        value.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    };
+    let arg_start = arguments.as_ptr() as u64;
+    let arg_end = arg_start + arguments.len() as u64;
+    // SAFETY: nothing is changed.
+    let brk = unsafe { libc::sbrk(0) } as u64;
+    let map = MemoryMap {
+        start_code: field(26)?,
+        end_code: field(27)?,
+        start_data: field(45)?,
+        end_data: field(46)?,
+        start_brk: field(47)?,
+        brk,
+        start_stack: field(28)?,
+        arg_start,
+        arg_end,
+        env_start: arg_end,
+        env_end: arg_end,
+        auxv: 0,
+        auxv_size: 0,
+        exe_fd: u32::MAX,
+    };
+    let (place, bytes) = (&raw const map, size_of::<MemoryMap>());
+    // SAFETY: the kernel reads the structure, and only notes where things are.
+    let rc = unsafe { libc::prctl(libc::PR_SET_MM, libc::PR_SET_MM_MAP, place, bytes, 0_usize) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Where a child with its own memory begins, until it goes on with what it was made for ([`super::divide`]). Its descriptors
+/// are as planned then, its signals let through as they were in the parent.
+pub(super) fn begin(orders: &Orders) {
+    // SAFETY: a shared mapping that the parent keeps longer than this.
+    let report = unsafe { orders.report.as_ref() };
+    let unshown =
+        |e: io::Error| Failure { stage: Stage::Prepare, index: 0, errno: e.raw_os_error().unwrap_or(libc::EINVAL) };
+    let shown = show_arguments(orders.plan.arguments()).map_err(unshown);
+    if let Err(failure) = shown.and_then(|()| orders.plan.arrange(Rest::ClosedHere)) {
+        report.leave(&failure);
+        loop {
+            let _ = call(libc::SYS_exit_group, [127, 0, 0, 0]);
+        }
+    }
+    let none = 0_u64;
+    let none: *const u64 = &none;
+    let _ = call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, none as usize, 0, 8]);
 }
 
 /// Whatever keeps the daemon from being killed where memory is short (`OOMScoreAdjust=` of its unit) is not for tasks. Where it

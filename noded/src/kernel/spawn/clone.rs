@@ -91,6 +91,9 @@ impl Drop for SignalsBlocked {
     }
 }
 
+/// `CLONE_INTO_CGROUP`: above 32 bits, where libc's constant is cut off.
+const INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// A child, with a descriptor for it where one was asked for.
 pub(super) type Child = (u32, Option<OwnedFd>);
 
@@ -126,9 +129,7 @@ pub(super) fn clone3(
     // 64 bytes are the structure's first version; later fields are sent only when used, for older kernels.
     let mut size = 64;
     if let Some(cgroup) = cgroup {
-        // Above 32 bits, where libc's constant is cut off.
-        const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-        args.flags |= CLONE_INTO_CGROUP;
+        args.flags |= INTO_CGROUP;
         args.cgroup = u64::try_from(cgroup.as_raw_fd()).unwrap_or_default();
         size = size_of::<libc::clone_args>();
     }
@@ -145,6 +146,33 @@ pub(super) fn clone3(
     // SAFETY: the kernel stored a new descriptor there, as it was asked to.
     let pidfd = with_pidfd.then(|| unsafe { OwnedFd::from_raw_fd(pidfd) });
     Ok((u32::try_from(rc).unwrap_or_default(), pidfd))
+}
+
+/// A child with a copy of this process's memory, born in that cgroup, which goes on where this one does: `None` is the child. Not by
+/// glibc's `fork`, which cannot do that; so only for a process of one thread, where no lock of glibc's can be held.
+pub(super) fn divide(cgroup: Option<BorrowedFd<'_>>) -> io::Result<Option<(u32, OwnedFd)>> {
+    let mut pidfd: c_int = -1;
+    // SAFETY: all zero is a valid `clone_args`.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = libc::CLONE_PIDFD as u64;
+    args.pidfd = (&raw mut pidfd) as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    let mut size = 64;
+    if let Some(cgroup) = cgroup {
+        args.flags |= INTO_CGROUP;
+        args.cgroup = u64::try_from(cgroup.as_raw_fd()).unwrap_or_default();
+        size = size_of::<libc::clone_args>();
+    }
+    // SAFETY: without CLONE_VM the child has memory of its own, its stack among it, as after `fork`.
+    match unsafe { libc::syscall(libc::SYS_clone3, &mut args, size) } {
+        0 => Ok(None),
+        pid if pid > 0 => {
+            // SAFETY: the kernel stored a new descriptor there, as it was asked to.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Some((u32::try_from(pid).unwrap_or_default(), pidfd)))
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// `clone3`; the child calls `run(arg)` on its stack. Returns the child's process id or a negative error number.

@@ -7,6 +7,8 @@
 //!
 //! Where `clone3` is refused (old kernels, sandboxes) a plain `fork` does the same, at the cost of copying page tables.
 //!
+//! A part of this very program needs no exec ([`divide`]): the child goes on with a copy of the memory.
+//!
 //! Called by the launcher for tasks, by `stepd` for its launcher, and by the agent for `stepd`, prolog and epilog.
 //!
 //! On user switches: until its exec the child shares the caller's memory under the user's ids. The kernel clears the
@@ -27,7 +29,7 @@ use clone::{Child, Mapping};
 use std::{
     ffi::c_int,
     fmt, io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
     ptr::NonNull,
 };
 
@@ -376,6 +378,62 @@ fn open_at(dir: RawFd, name: &std::ffi::CStr) -> io::Result<OwnedFd> {
     }
     // SAFETY: just opened, owned by nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A child that goes on in this program ([`divide`]), on its way to where it begins.
+#[derive(Debug)]
+pub struct Divided {
+    child: Spawned,
+    /// Closed by the child when it is there, or by its end.
+    arranged: io::PipeReader,
+    room: Room,
+    name: String,
+}
+
+impl Divided {
+    /// Waits until it is where it begins. One that did not get there is reaped.
+    pub fn arranged(mut self) -> Result<Spawned, SpawnError> {
+        let mut byte = [0];
+        while matches!(io::Read::read(&mut self.arranged, &mut byte), Err(e) if e.kind() == io::ErrorKind::Interrupted)
+        {
+        }
+        let Some((stage, index, errno)) = self.room.failure() else { return Ok(self.child) };
+        let _ = super::reap::reap(self.child.pidfd.as_fd());
+        Err(SpawnError {
+            stage: Stage::from_word(stage).unwrap_or(Stage::Prepare),
+            subject: self.name,
+            index: index as usize,
+            cause: io::Error::from_raw_os_error(errno),
+        })
+    }
+}
+
+/// A child that goes on in this program, with a copy of its memory, instead of executing one: the loader, its relocations and the
+/// first touch of every page are saved. It calls `run` once it is as `spec` says, and ends where that returns: nothing of the
+/// caller's is dropped in it. Its arguments are shown in place of this process's; its programs, environment and last words are of no
+/// account. To be called while this process has one thread.
+pub fn divide(spec: SpawnSpec<'_>, run: impl FnOnce()) -> Result<Divided, SpawnError> {
+    let name = spec.name();
+    let failed = |stage, cause| SpawnError { stage, subject: name.clone(), index: 0, cause };
+    let (arranged, childs_end) = io::pipe().map_err(|e| failed(Stage::Prepare, e))?;
+    // The last of its descriptors.
+    let told_by = spec.descriptor_floor();
+    let mut spec = spec;
+    spec.passed.push(childs_end.as_fd());
+    let mut room = Room::new(&[])?;
+    room.report().clear(false);
+    let lifted = room.orders.plan.prepare(&spec)?;
+    let blocked = clone::SignalsBlocked::new();
+    let made = clone::divide(spec.into_cgroup).map_err(|e| failed(Stage::Clone, e))?;
+    let Some((pid, pidfd)) = made else {
+        child::begin(&room.orders);
+        // SAFETY: the plan put it there, and nobody else knows it.
+        drop(unsafe { OwnedFd::from_raw_fd(told_by) });
+        run();
+        std::process::exit(0)
+    };
+    drop((blocked, lifted));
+    Ok(Divided { child: Spawned { pid, pidfd }, arranged, room, name })
 }
 
 /// Starts one program with a spawner of its own.
