@@ -1,4 +1,5 @@
-//! `garrick`: the commands of a cluster, a site and its users that Slurm does not have.
+//! `garrick`: the commands of a cluster and a site that Slurm does not have, and every other command by its name (`garrick
+//! squeue`).
 
 use crate::{
     graph, journal,

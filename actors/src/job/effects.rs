@@ -1,7 +1,5 @@
 //! What a job causes: what it shows, and what it has done at the controller's ports.
 
-#[allow(unused_imports, reason = "named in docs")]
-use crate::{messages::job::JobInput, records::job::JobRecord};
 use crate::{
     messages::{
         job::{JobAnswer, JobTimer},
@@ -39,7 +37,8 @@ pub enum JobShown {
 pub enum JobErrand {
     /// Sign a launch and send it to the batch host.
     Launch(Box<LaunchOrder>),
-    /// Find the jobs that hold up a singleton ([`JobRecord::holds_up_singleton`]). Answered by [`JobInput::Siblings`].
+    /// Find the jobs that hold up a singleton ([`holds_up_singleton`](crate::records::job::JobRecord::holds_up_singleton)).
+    /// Answered by [`JobInput::Siblings`](crate::messages::job::JobInput::Siblings).
     FindSiblings,
 }
 

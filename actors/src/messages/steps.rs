@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What the frontend asks, in somebody's name. The answer is what he is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepsAsk {
-    /// A list: [`CommandReply::Steps`].
+    /// A list: `CommandReply::Steps`.
     List {
         /// Number of the question to agents.
         query: u64,
@@ -21,7 +21,7 @@ pub enum StepsAsk {
         /// Nodes that cannot be asked.
         missing: Vec<String>,
     },
-    /// Where the records of a job are that nobody knows here: [`CommandReply::RecordPlaces`].
+    /// Where the records of a job are that nobody knows here: `CommandReply::RecordPlaces`.
     Find {
         /// Number of the question to agents.
         query: u64,
@@ -85,7 +85,7 @@ pub enum StepsInput {
     },
     /// That node answers nothing any more.
     NodeGone(String),
-    /// Of the jobs that [`StepsErrand::WhichAreKnown`] named, these are known.
+    /// Of the jobs that [`WhichAreKnown`](crate::steps::effects::StepsErrand::WhichAreKnown) named, these are known.
     Known(BTreeSet<JobId>),
     /// A question took too long.
     Late(StepsTimer),

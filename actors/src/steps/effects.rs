@@ -1,7 +1,5 @@
 //! What the owner of steps causes.
 
-#[allow(unused_imports, reason = "named in docs")]
-use crate::messages::steps::StepsInput;
 use crate::{messages::steps::StepsTimer, owner::Effect};
 use garrick_model::{ids::JobId, messages::command::CommandReply};
 use std::convert::Infallible;
@@ -9,7 +7,7 @@ use std::convert::Infallible;
 /// What the owner of steps has done at the controller's ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepsErrand {
-    /// Say which of these jobs are known. Answered by [`StepsInput::Known`].
+    /// Say which of these jobs are known. Answered by [`StepsInput::Known`](crate::messages::steps::StepsInput::Known).
     WhichAreKnown(Vec<JobId>),
 }
 

@@ -5,7 +5,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`targets`] | the targets |
-//! | [`target`] | one of them: how it is run, and within which caps |
+//! | [`mod@target`] | one of them: how it is run, and within which caps |
 //! | [`corpus`] | inputs that are kept, a file of lines for each target |
 //! | [`requests`] | such requests, sent to a real daemon |
 //! | [`forms`] | valid messages with hostile values, made from the forms of the message types |

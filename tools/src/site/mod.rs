@@ -1,5 +1,5 @@
-//! `garrick`: the embedded cluster of one machine (`up`, `down`, `status`, `run`), a site's files (`init`, `check`,
-//! `install`), and every other command by its name (`garrick squeue`).
+//! What `garrick` does for a cluster and a site: the embedded cluster of one machine (`up`, `down`, `status`, `run`) and a site's
+//! files (`init`, `check`, `install`).
 //!
 //! | module | what it does |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | [`processes`] | which of its processes run: started, found, ended |
 //! | [`up`], [`down`], [`status`] | start, end, list them |
 //! | [`run`] | submit a script and stay with it |
-//! | [`follow`], [`progress`] | its output files and the line about its steps |
+//! | [`follow`] | its output files; the line about its steps is in [`crate::reach::progress`] |
 //! | [`init`], [`check`], [`install`] | keys, configuration check, files of an installation |
 //! | [`topology`] | where jobs would go in a topology, as a picture |
 //! | [`token`] | how a node joins |

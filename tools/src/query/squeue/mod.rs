@@ -5,7 +5,7 @@
 //! | [`options`] | what was typed and set, read into a request |
 //! | [`fields`] | letters, names and headings |
 //! | [`cells`] | what a row shows in a field |
-//! | [`rows`] | rows from job views: arrays, choice, order |
+//! | [`sort`] | the order of rows; rows themselves are in [`crate::query::job_rows`] |
 
 pub mod cells;
 pub mod fields;

@@ -237,7 +237,7 @@ impl PartitionConfig {
 
     /// Sets a field from a `Key=Value` pair of `slurm.conf` or of an update. `Ok(Some(..))`: accepted, but without (full)
     /// effect, and why. `Nodes` only changes [`Self::nodes_text`]: resolve it with the cluster's nodes afterwards
-    /// ([`super::Config::resolve_nodes`]).
+    /// ([`crate::config::Config::resolve_nodes`]).
     pub fn set(&mut self, key: &str, value: &str) -> Result<Option<SettingError>, SettingError> {
         let Some(known) = keys::find(keys::PARTITION, key) else {
             let wrong = SettingError::new(format!("unknown key {key}"));
