@@ -334,16 +334,24 @@ fn nobody_reads_what_is_not_theirs_in_any_file_of_the_daemons() {
     site.await_that("it runs", || {
         site.as_user(ALICE, "squeue", &["-h", "-o", "%T", "-j", &job]).out.trim() == "RUNNING"
     });
-    // The launcher, which has sockets of root's making, was never one that its user could trace: the file that it executes
-    // cannot be read.
-    let spool = site.work.join("spool-n1");
-    let program = crate::support::pids().into_iter().find_map(|pid| {
+    // The launcher, which has sockets of root's making and a copy of its stepd's memory, is none that its user can trace.
+    let launcher = crate::support::pids().into_iter().find(|pid| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let hers = words.starts_with(b"stepd\0launcher\0") && uid_of_status(pid) == Some(ALICE.1);
-        std::fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|program| hers && program.starts_with(&spool))
+        words.starts_with(b"stepd\0launcher\0") && uid_of_status(*pid) == Some(ALICE.1)
     });
-    let program = program.expect("the launcher of her job executes a file of the spool");
-    assert_eq!(std::fs::metadata(&program).unwrap().mode() & 0o7777, 0o711);
+    let launcher = launcher.expect("her job has a launcher");
+    for secret in ["environ", "maps", "mem", "exe"] {
+        let mut look = Command::new(if secret == "exe" { "readlink" } else { "cat" });
+        look.arg(format!("/proc/{launcher}/{secret}")).env_clear().stdin(Stdio::null());
+        let seen = answer(look.uid(ALICE.1).gid(ALICE.1));
+        assert!(seen.code != 0 && seen.out.is_empty(), "{secret}: {seen:?}");
+    }
+    // One that is started later executes a file that cannot be read.
+    let spool = site.work.join("spool-n1");
+    let is_program = |file: &PathBuf| std::fs::metadata(file).is_ok_and(|found| found.mode() & 0o7777 == 0o711);
+    let programs: Vec<PathBuf> = files_below(&spool).into_iter().filter(is_program).collect();
+    assert_eq!(programs.len(), 1, "{programs:?}");
+    let program = &programs[0];
     let folders = ["state", "spool-n1"].map(|name| site.work.join(name));
     let has = |text: &str| {
         let found = folders.iter().flat_map(|folder| files_below(folder));
@@ -356,7 +364,7 @@ fn nobody_reads_what_is_not_theirs_in_any_file_of_the_daemons() {
     assert_eq!(found.out, "", "{}", found.err);
     // The authority's certificate is for everybody.
     let public = |file: &PathBuf| file.ends_with("ca/ca.crt");
-    let copy = |file: &PathBuf| *file == program;
+    let copy = |file: &PathBuf| file == program;
     for file in folders.iter().flat_map(|folder| files_below(folder)).filter(|file| !public(file) && !copy(file)) {
         let Ok(found) = std::fs::symlink_metadata(&file) else { continue };
         let mode = found.mode();
