@@ -65,7 +65,49 @@ impl JobStates {
     }
 }
 
+/// Longest list of a question: each job is compared with all that is in it.
+pub const MOST_LISTED: usize = 256;
+
 impl JobQuery {
+    /// Lengths of its lists.
+    fn lengths(&self) -> [usize; 9] {
+        let states = if let JobStates::Only(states) = &self.states { states.len() } else { 0 };
+        let lists =
+            [&self.partitions, &self.names, &self.accounts, &self.qos, &self.licenses, &self.reservations, &self.nodes];
+        let [partitions, names, accounts, qos, licenses, reservations, nodes] = lists.map(Vec::len);
+        [states, self.users.len(), partitions, names, accounts, qos, licenses, reservations, nodes]
+    }
+
+    /// Is none of its lists longer than [`MOST_LISTED`]?
+    pub fn is_short(&self) -> bool {
+        self.lengths().iter().all(|length| *length <= MOST_LISTED)
+    }
+
+    /// One that [`Self::is_short`] and takes all jobs that this one takes, and maybe others: whoever asks chooses among them.
+    #[must_use]
+    pub fn coarse(&self) -> Self {
+        let mut coarse = self.clone();
+        let lists = [
+            &mut coarse.partitions,
+            &mut coarse.names,
+            &mut coarse.accounts,
+            &mut coarse.qos,
+            &mut coarse.licenses,
+            &mut coarse.reservations,
+            &mut coarse.nodes,
+        ];
+        for list in lists.into_iter().filter(|list| list.len() > MOST_LISTED) {
+            list.clear();
+        }
+        if coarse.users.len() > MOST_LISTED {
+            coarse.users.clear();
+        }
+        if matches!(&coarse.states, JobStates::Only(states) if states.len() > MOST_LISTED) {
+            coarse.states = JobStates::All;
+        }
+        coarse
+    }
+
     /// Jobs that wait, run or are being cleaned up.
     pub fn live() -> Self {
         Self { states: JobStates::Live, ..Self::default() }
@@ -109,5 +151,21 @@ impl JobQuery {
             JobState::Completing => job.completing_nodes.iter().any(|n| self.nodes.contains(n)),
             _ => allocation.nodes.iter().any(|n| self.nodes.contains(&n.name)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_left_to_whoever_asks() {
+        let names: Vec<String> = (0..=MOST_LISTED).map(|n| n.to_string()).collect();
+        let query = JobQuery { names: names[1..].to_vec(), users: vec![1], ..JobQuery::live() };
+        assert!(query.is_short());
+        assert_eq!(query.coarse(), query);
+        let long = JobQuery { names: names.clone(), nodes: names, ..query };
+        assert!(!long.is_short());
+        assert_eq!(long.coarse(), JobQuery { users: vec![1], ..JobQuery::live() });
     }
 }

@@ -152,10 +152,9 @@ pub fn start_ahead(spec: LauncherSpec<'_>) -> Result<LauncherAhead, LauncherErro
     }
     let listens_at = spec.listen_at.map(Path::to_owned);
     let (channel, child) = start_with(spec, |spec, arguments| {
-        spawn::divide(spec, move || {
+        spawn::divide(spec, c"launcher", move || {
             // What this process logs to is closed in its copy.
             let _quiet = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
-            reap::name_process(c"launcher");
             super::main(&arguments)
         })
     })?;

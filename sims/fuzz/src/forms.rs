@@ -6,6 +6,7 @@ use garrick_model::{
     config::{DebugFlag, LogChange, LogLevel, MemoryPer, OverSubscribe, OverTime, SelectUnit},
     gres::{GpuBind, GresBinding},
     ids::StepNum,
+    job_query::JobStates,
     messages::{
         command::{CommandReply, CommandRequest, JobAction, JobMilestone, NodeStateChange, RunStanding},
         launcher::{FdSource, FileMode, FromLauncher, ToLauncher},
@@ -115,6 +116,7 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         JobKind,
         JobMilestone,
         JobState,
+        JobStates,
         JoinWay,
         LaunchRef,
         Layout,

@@ -133,7 +133,7 @@ fn ask(cluster: &Cluster) -> Result<(), ClusterError> {
     if let CommandReply::Jobs { jobs, .. } = daemon.ask(&CommandRequest::list_such_jobs(JobQuery::live()))? {
         let running: Vec<JobSelector> = jobs
             .iter()
-            .filter(|j| j.allocation.is_some())
+            .filter(|j| j.allocation.is_some() && j.state.is_live())
             .map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None })
             .collect();
         if !running.is_empty() {

@@ -16,7 +16,7 @@ use crate::{
 };
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
-    job_query::JobQuery,
+    job_query::{JobQuery, MOST_LISTED},
     messages::{
         command::{CommandReply, JobMilestone, JobSelector},
         node::ControllerToNode,
@@ -76,6 +76,10 @@ impl FrontendCore {
         (after, most): (Option<JobId>, Option<u32>),
         hide: bool,
     ) -> Reply {
+        if !which.is_short() {
+            let said = format!("more than {MOST_LISTED} users, names or nodes: name fewer at a time");
+            return Err(Refusal::TooLarge(said));
+        }
         let most = most.map_or(usize::MAX, |most| most as usize);
         let mut hidden = Vec::new();
         if hide {

@@ -109,9 +109,10 @@ impl Selection {
         let all = [(0, u32::MAX, 1)];
         let ranges = selector.tasks.as_deref().unwrap_or(&all).iter().filter(|(first, last, _)| first <= last);
         for &(first, last, _) in ranges {
-            let tasks = self.jobs.tasks(selector.job, first, last);
-            let index = |view: &JobView| view.array_task.map_or(0, |task| task.index);
-            found.extend(tasks.into_iter().filter(|view| selector.tasks.is_none() || selector.has_task(index(view))));
+            let wanted = |index: u32| selector.tasks.is_none() || selector.has_task(index);
+            let (tasks, looked_at) = self.jobs.tasks(selector.job, (first, last), wanted);
+            self.spend(looked_at / TASKS_FOR_ONE as usize)?;
+            found.extend(tasks);
         }
         Ok(found)
     }

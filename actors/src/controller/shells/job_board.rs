@@ -80,35 +80,39 @@ impl Deref for JobBoard {
 }
 
 impl JobBoard {
+    /// For whoever holds `indexing`.
     fn change(&self, change: impl FnOnce(&mut Index)) {
-        let indexing = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut index = Index::clone(&self.index.load());
         change(&mut index);
         self.index.store(Arc::new(index));
-        drop(indexing);
     }
 
     /// As [`BoardMap::publish`].
     pub fn publish(&self, job: JobId, view: Arc<JobView>) -> u64 {
         let before = self.views.get(&job);
-        if before.as_ref().is_some_and(|before| alike(before, &view)) {
+        if before.is_some_and(|before| alike(&before, &view)) {
             return self.views.publish(job, view);
         }
+        let indexing = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.views.get(&job);
         self.change(|index| index.add(&view));
         let generation = self.views.publish(job, Arc::clone(&view));
         if let Some(before) = before {
             self.change(|index| index.drop_old(&before, Some(&view)));
         }
+        drop(indexing);
         generation
     }
 
     /// As [`BoardMap::remove`].
     pub fn remove(&self, job: &JobId) -> bool {
+        let indexing = self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.views.get(job);
         let was_there = self.views.remove(job);
         if let Some(before) = before {
             self.change(|index| index.drop_old(&before, None));
         }
+        drop(indexing);
         was_there
     }
 
@@ -145,12 +149,22 @@ impl JobBoard {
         self.such(&JobQuery::live(), None, usize::MAX, |_| true)
     }
 
-    /// Tasks of an array that have a record of their own, by index.
-    pub fn tasks(&self, array: JobId, first: u32, last: u32) -> Vec<Arc<JobView>> {
+    /// Tasks of an array that have a record of their own, by index: those of a range whose indices are wanted. And how many
+    /// indices were looked at.
+    pub fn tasks(
+        &self,
+        array: JobId,
+        (first, last): (u32, u32),
+        wanted: impl Fn(u32) -> bool,
+    ) -> (Vec<Arc<JobView>>, usize) {
         let index = self.index.load_full();
-        let ids: Vec<JobId> = index.tasks.range((array, first)..=(array, last)).map(|(_, id)| *id).collect();
-        let is_task = |view: &Arc<JobView>| view.array_task.is_some_and(|task| task.array_job == array);
-        ids.iter().filter_map(|id| self.views.get(id)).filter(is_task).collect()
+        let (mut tasks, mut looked_at) = (Vec::new(), 0);
+        for ((_, task), id) in index.tasks.range((array, first)..=(array, last)) {
+            looked_at += 1;
+            let is_task = |view: &Arc<JobView>| view.array_task.is_some_and(|task| task.array_job == array);
+            tasks.extend(Some(id).filter(|_| wanted(*task)).and_then(|id| self.views.get(id)).filter(is_task));
+        }
+        (tasks, looked_at)
     }
 
     /// A task of an array that has a record of its own.
@@ -241,7 +255,7 @@ mod tests {
                 let mut of_array = all.clone();
                 of_array.retain(|view| view.array_task.is_some_and(|task| task.array_job.0 == array));
                 of_array.sort_by_key(|view| view.array_task.unwrap().index);
-                prop_assert_eq!(ids(&board.tasks(JobId(array), 0, u32::MAX)), ids(&of_array));
+                prop_assert_eq!(ids(&board.tasks(JobId(array), (0, u32::MAX), |_| true).0), ids(&of_array));
             }
             let index = board.index.load();
             let live = all.iter().filter(|view| view.state.is_live()).count();

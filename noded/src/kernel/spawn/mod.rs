@@ -27,7 +27,7 @@ pub use spec::{Identity, Session, SpawnSpec, cstring, path_candidates};
 use child::{Orders, Plan, Report};
 use clone::{Child, Mapping};
 use std::{
-    ffi::c_int,
+    ffi::{CStr, c_int},
     fmt, io,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
     ptr::NonNull,
@@ -370,7 +370,7 @@ fn fork(spec: &SpawnSpec<'_>, orders: &mut Orders, with_pidfd: bool) -> Result<C
     clone::fork(orders, spec.descriptor_floor(), with_pidfd).map_err(failed)
 }
 
-fn open_at(dir: RawFd, name: &std::ffi::CStr) -> io::Result<OwnedFd> {
+fn open_at(dir: RawFd, name: &CStr) -> io::Result<OwnedFd> {
     // SAFETY: `dir` is open for the duration of the call and `name` is terminated.
     let fd = unsafe { libc::openat(dir, name.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
     if fd < 0 {
@@ -411,8 +411,8 @@ impl Divided {
 /// A child that goes on in this program, with a copy of its memory, instead of executing one: the loader, its relocations and the
 /// first touch of every page are saved. It calls `run` once it is as `spec` says, and ends where that returns: nothing of the
 /// caller's is dropped in it. Its arguments are shown in place of this process's; its programs, environment and last words are of no
-/// account. To be called while this process has one thread.
-pub fn divide(spec: SpawnSpec<'_>, run: impl FnOnce()) -> Result<Divided, SpawnError> {
+/// account. `ps` shows it as `called`. To be called while this process has one thread.
+pub fn divide(spec: SpawnSpec<'_>, called: &CStr, run: impl FnOnce()) -> Result<Divided, SpawnError> {
     let name = spec.name();
     let failed = |stage, cause| SpawnError { stage, subject: name.clone(), index: 0, cause };
     let (arranged, childs_end) = io::pipe().map_err(|e| failed(Stage::Prepare, e))?;
@@ -427,6 +427,7 @@ pub fn divide(spec: SpawnSpec<'_>, run: impl FnOnce()) -> Result<Divided, SpawnE
     let made = clone::divide(spec.into_cgroup).map_err(|e| failed(Stage::Clone, e))?;
     let Some((pid, pidfd)) = made else {
         child::begin(&room.orders);
+        super::reap::name_process(called);
         // SAFETY: the plan put it there, and nobody else knows it.
         drop(unsafe { OwnedFd::from_raw_fd(told_by) });
         run();

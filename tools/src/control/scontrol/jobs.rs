@@ -16,12 +16,14 @@ fn named(session: &mut Session, words: &[String]) -> Result<Vec<JobSelector>, i3
         match word.split_once('=') {
             Some((key, name)) if key.eq_ignore_ascii_case("jobname") || key.eq_ignore_ascii_case("name") => {
                 let such = JobQuery { names: vec![name.to_owned()], ..JobQuery::live() };
-                let found = session.cluster().and_then(|c| match c.ask(&CommandRequest::list_such_jobs(such))? {
-                    CommandReply::Jobs { jobs, .. } => Ok(jobs),
-                    other => Err(c.unexpected(&other)),
-                });
+                let found =
+                    session.cluster().and_then(|c| match c.ask(&CommandRequest::list_such_jobs(such.clone()))? {
+                        CommandReply::Jobs { jobs, .. } => Ok(jobs),
+                        other => Err(c.unexpected(&other)),
+                    });
                 let found = found.map_err(|e| session.failed("slurm_load_jobs", &e))?;
-                jobs.extend(found.iter().map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None }));
+                let found = found.iter().filter(|job| such.takes(job));
+                jobs.extend(found.map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None }));
                 if jobs.is_empty() {
                     return Err(session.plain_error(format_args!("Job name {name} not found")));
                 }

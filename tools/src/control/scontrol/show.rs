@@ -162,11 +162,10 @@ fn daemons(session: &Session) -> i32 {
     session.print(|out| writeln!(out, "{}", names.join(" ")))
 }
 
-/// The named ones, with all tasks of their arrays; all when nobody is named. None that is known: an empty list.
+/// The named ones; all when nobody is named. None that is known: an empty list.
 fn load_jobs(session: &mut Session, named: &[JobSelector]) -> Asked<Vec<Arc<JobView>>> {
     let cluster = session.cluster()?;
-    let whole = named.iter().map(|named| JobSelector { tasks: None, ..named.clone() });
-    match cluster.ask(&CommandRequest::list_jobs(whole.collect())) {
+    match cluster.ask(&CommandRequest::list_jobs(named.to_vec())) {
         Ok(CommandReply::Jobs { jobs, .. }) => Ok(jobs),
         Ok(other) => Err(cluster.unexpected(&other)),
         Err(AskError::Refused(Refusal::InvalidJobId)) => Ok(Vec::new()),

@@ -45,7 +45,7 @@ use garrick_model::{
 };
 use options::{Request, Subject};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     io::{self, Write},
     sync::Arc,
@@ -181,17 +181,28 @@ fn steps(request: &Request, named: &[StepsSelector], console: &Console) -> i32 {
 }
 
 fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>>> {
-    // A task that an array has not is no error.
-    let jobs: Vec<JobSelector> =
-        request.choice.jobs.iter().map(|named| JobSelector { tasks: None, ..named.clone() }).collect();
-    // One id that is unknown is an error; in a list it is passed over.
+    // One id that is unknown is an error, a task that an array has not is none; in a list both are passed over.
+    let jobs = match request.choice.jobs.as_slice() {
+        [one] => vec![JobSelector { tasks: None, ..one.clone() }],
+        list => list.to_vec(),
+    };
     let is_list = jobs.len() > 1;
     // `-v` says how many records there are.
-    let which = if request.verbose { JobQuery::default() } else { request.choice.such.clone() };
+    let which = if request.verbose { JobQuery::default() } else { request.choice.such.coarse() };
     match cluster.ask(&CommandRequest::ListJobs { jobs, which, after: None, most: None, hide: !request.hidden }) {
         Ok(CommandReply::Jobs { jobs, .. }) => Ok(jobs),
         Ok(other) => Err(cluster.unexpected(&other)),
         Err(AskError::Refused(Refusal::InvalidJobId)) if is_list => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The jobs of an answer; none where none of those that are named is known.
+fn known_jobs(cluster: &mut Contact, request: &CommandRequest) -> Asked<Vec<Arc<JobView>>> {
+    match cluster.ask(request) {
+        Ok(CommandReply::Jobs { jobs, .. }) => Ok(jobs),
+        Ok(other) => Err(cluster.unexpected(&other)),
+        Err(AskError::Refused(Refusal::InvalidJobId)) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
@@ -268,10 +279,15 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         None if ended => CommandRequest::list_jobs(Vec::new()),
         None => CommandRequest::list_such_jobs(JobQuery::live()),
     };
-    let jobs = match cluster.ask(&of_jobs)? {
-        CommandReply::Jobs { jobs, .. } => jobs,
-        other => return Err(cluster.unexpected(&other)),
-    };
+    let mut jobs = known_jobs(cluster, &of_jobs)?;
+    // A job may have ended between the two questions.
+    let known: BTreeSet<JobId> = jobs.iter().map(|job| job.id).collect();
+    let ended_since: BTreeSet<JobId> =
+        steps.iter().map(|step| step.id.job).filter(|job| !known.contains(job)).collect();
+    if !ended_since.is_empty() {
+        let named = ended_since.into_iter().map(JobSelector::from).collect();
+        jobs.extend(known_jobs(cluster, &CommandRequest::list_jobs(named))?);
+    }
     let mut missing = Vec::new();
     if ended {
         let meant = |job: &&Arc<JobView>| {
