@@ -69,18 +69,9 @@ impl JobStates {
 pub const MOST_LISTED: usize = 256;
 
 impl JobQuery {
-    /// Lengths of its lists.
-    fn lengths(&self) -> [usize; 9] {
-        let states = if let JobStates::Only(states) = &self.states { states.len() } else { 0 };
-        let lists =
-            [&self.partitions, &self.names, &self.accounts, &self.qos, &self.licenses, &self.reservations, &self.nodes];
-        let [partitions, names, accounts, qos, licenses, reservations, nodes] = lists.map(Vec::len);
-        [states, self.users.len(), partitions, names, accounts, qos, licenses, reservations, nodes]
-    }
-
     /// Is none of its lists longer than [`MOST_LISTED`]?
     pub fn is_short(&self) -> bool {
-        self.lengths().iter().all(|length| *length <= MOST_LISTED)
+        *self == self.coarse()
     }
 
     /// One that [`Self::is_short`] and takes all jobs that this one takes, and maybe others: whoever asks chooses among them.

@@ -8,14 +8,14 @@ use crate::{
     node_shape::SpecCores,
     node_sizes::NodeSizes,
     resources::MemoryRequest,
-    sharing::{Shared, share_with},
+    sharing::Shared,
     time::{TimeLimit, Timestamp},
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_bytes::ByteBuf;
 use std::{
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock},
 };
 
 /// Minimum and maximum node count, `-N min[-max]`.
@@ -436,32 +436,18 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+static ENVIRONMENTS: LazyLock<Shared<Vec<EnvEntry>>> = LazyLock::new(Shared::default);
+static SCRIPTS: LazyLock<Shared<ByteBuf>> = LazyLock::new(Shared::default);
+
 fn environment_of_many<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Vec<EnvEntry>>, D::Error> {
-    let mut environment = Arc::deserialize(from)?;
-    share_with(&ENVIRONMENTS, &mut environment);
-    Ok(environment)
+    Arc::deserialize(from).map(|environment| ENVIRONMENTS.share(environment))
 }
 
 fn script_of_many<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<ByteBuf>>, D::Error> {
-    let mut script = Option::deserialize(from)?;
-    if let Some(script) = &mut script {
-        share_with(&SCRIPTS, script);
-    }
-    Ok(script)
+    Option::deserialize(from).map(|script: Option<_>| script.map(|script| SCRIPTS.share(script)))
 }
 
-static ENVIRONMENTS: Mutex<Option<Shared<Vec<EnvEntry>>>> = Mutex::new(None);
-static SCRIPTS: Mutex<Option<Shared<ByteBuf>>> = Mutex::new(None);
-
 impl JobSpec {
-    /// Has its environment and its script in common with other jobs of this process that have the same.
-    pub fn share_work(&mut self) {
-        share_with(&ENVIRONMENTS, &mut self.environment);
-        if let Some(script) = &mut self.script {
-            share_with(&SCRIPTS, script);
-        }
-    }
-
     /// Bytes of its script, environment and arguments: nearly all that a job takes in memory.
     pub fn work_bytes(&self) -> u64 {
         let of_all = |list: &[ByteBuf]| list.iter().map(|one| one.len()).sum::<usize>();
@@ -790,4 +776,24 @@ pub struct MultiProg {
     pub tasks: Vec<(u32, u32)>,
     /// Program and arguments; `%t` is the task's number, `%o` its offset in the range.
     pub argv: Vec<ByteBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn jobs_that_are_read_have_equal_environments_and_scripts_in_common() {
+        let read = |name: &str, script: &str| {
+            let environment = Arc::new(vec![ByteBuf::from("TOGETHER=yes")]);
+            let script = Some(Arc::new(ByteBuf::from(script)));
+            let spec = JobSpec { name: name.to_owned(), environment, script, ..JobSpec::default() };
+            rmp_serde::from_slice::<JobSpec>(&rmp_serde::to_vec_named(&spec).unwrap()).unwrap()
+        };
+        let (one, two, other) = (read("one", "#!same"), read("two", "#!same"), read("other", "#!other"));
+        assert!(Arc::ptr_eq(&one.environment, &two.environment) && Arc::ptr_eq(&one.environment, &other.environment));
+        assert!(Arc::ptr_eq(one.script.as_ref().unwrap(), two.script.as_ref().unwrap()));
+        assert_ne!(one.script, other.script);
+    }
 }

@@ -268,7 +268,6 @@ fn named(now: Timestamp, ids: &mut dyn FreshIds, judged: Judged) -> Result<(Vec<
     for (offset, record) in (0..size).zip(&mut records) {
         record.id = first;
         record.sluid = ids.sluid(now);
-        Arc::make_mut(&mut record.spec).share_work();
         if heterogeneous {
             join(record, first, offset, size);
         }

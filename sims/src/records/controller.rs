@@ -3,11 +3,13 @@
 use super::{Fallible, client};
 use crate::minibatch::cluster::{ClusterError, beside, fresh_home, run, without_cluster};
 use garrick_actors::{log::event::ControllerEvent, records::job_event::JobEvent};
+use garrick_frame::DoorClient;
 use garrick_model::{
     config,
     job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest},
     spec::JobSpec,
+    view::JobView,
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -18,12 +20,13 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-/// Longest until it answers.
 /// Jobs asked for at a time.
 const PAGE: u32 = 4_000;
+/// Longest until it answers.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// It runs until it is taken down.
@@ -163,27 +166,36 @@ impl Controller {
 
     /// Jobs that it lists.
     pub fn count_jobs(&self) -> Fallible<usize> {
+        let mut count = 0;
+        self.each_page(&JobQuery::default(), |_, jobs| {
+            count += jobs.len();
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
+    /// Jobs that are such, so many at a time, with the connection on which they were asked for.
+    pub fn each_page(
+        &self,
+        which: &JobQuery,
+        mut page: impl FnMut(&mut DoorClient, &[Arc<JobView>]) -> Fallible<()>,
+    ) -> Fallible<()> {
         let mut client = client(&self.door)?;
-        let (mut count, mut after) = (0, None);
-        loop {
-            client.send(&CommandRequest::ListJobs {
-                jobs: Vec::new(),
-                which: JobQuery::default(),
-                after,
-                most: Some(PAGE),
-                hide: false,
-            })?;
-            match client.recv()? {
-                CommandReply::Jobs { jobs, more, .. } => {
-                    count += jobs.len();
-                    after = jobs.last().map(|view| view.id);
-                    if !more {
-                        return Ok(count);
-                    }
+        let (mut after, mut more) = (None, true);
+        while more {
+            let (jobs, which) = (Vec::new(), which.clone());
+            client.send(&CommandRequest::ListJobs { jobs, which, after, most: Some(PAGE), hide: false })?;
+            let jobs = match client.recv()? {
+                CommandReply::Jobs { jobs, more: others, .. } => {
+                    more = others;
+                    jobs
                 }
                 other => return Err(format!("asked for jobs: {other:?}").into()),
-            }
+            };
+            after = jobs.last().map(|view| view.id);
+            page(&mut client, &jobs)?;
         }
+        Ok(())
     }
 
     fn status(&self, field: &str) -> Fallible<f64> {

@@ -1,7 +1,7 @@
 //! What a question costs whatever the controller remembers: commands whose answers have ten lines at most, beside `/bin/true`
 //! started in the same way, with few jobs, with many that wait, and with as many that were cancelled.
 
-use super::{Fallible, client, controller::Controller, submit, submit_together};
+use super::{Fallible, controller::Controller, submit, submit_together};
 use crate::minibatch::{cluster::run, figures::Findings};
 use garrick_model::{
     job_query::JobQuery,
@@ -36,21 +36,15 @@ fn times(controller: &Controller, commands: &[Vec<String>]) -> Fallible<Vec<f64>
 }
 
 fn cancel_all_others(controller: &Controller) -> Fallible<()> {
-    let mut client = client(controller.door())?;
-    let (mut after, mut more) = (None, true);
-    while more {
-        let (jobs, which) = (Vec::new(), JobQuery::live());
-        client.send(&CommandRequest::ListJobs { jobs, which, after, most: Some(2_000), hide: false })?;
-        let CommandReply::Jobs { jobs, more: others, .. } = client.recv()? else { return Err("asked for jobs".into()) };
-        (after, more) = (jobs.last().map(|view| view.id), others);
-        let jobs: Vec<JobSelector> =
-            jobs.iter().filter(|view| view.spec.name != NAMED).map(|view| view.id.into()).collect();
+    controller.each_page(&JobQuery::live(), |client, jobs| {
+        let others = jobs.iter().filter(|view| view.spec.name != NAMED);
+        let jobs: Vec<JobSelector> = others.map(|view| view.id.into()).collect();
         if !jobs.is_empty() {
             client.send(&CommandRequest::Cancel(CancelRequest { jobs, ..CancelRequest::default() }))?;
             let _: CommandReply = client.recv()?;
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Latencies of commands beside `jobs` jobs.

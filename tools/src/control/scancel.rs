@@ -6,7 +6,7 @@ use crate::{
     output::{Console, Verbosity},
     query::{
         arguments::{self, Arguments, Outcome, Table, option},
-        asking::{AskError, Asked, Contact, Tell as _, hints, named_nodes},
+        asking::{self, AskError, Contact, Tell as _, hints, named_nodes},
         choices,
         runs::{self, NoRun},
     },
@@ -217,7 +217,7 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
     if request.filter.chooses() || request.interactive || arrays {
         // A task of an array is found after its end too.
         let such = if arrays { JobQuery::default() } else { request.filter.such() };
-        let jobs = list(&mut cluster, such)?;
+        let jobs = asking::jobs(&mut cluster, &CommandRequest::list_such_jobs(such))?;
         let chosen = choose(&request, &jobs);
         if request.interactive {
             request.jobs = chosen.into_iter().filter(|(_, job)| confirmed(job)).map(|(s, _)| s).collect();
@@ -247,13 +247,6 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
         Ok(other) => Err(cluster.unexpected(&other)),
         Err(AskError::Refused(Refusal::InvalidJobId | Refusal::AlreadyDone)) => Ok(0),
         Err(error) => Err(error),
-    }
-}
-
-fn list(cluster: &mut Contact, such: JobQuery) -> Asked<Vec<Arc<JobView>>> {
-    match cluster.ask(&CommandRequest::list_such_jobs(such))? {
-        CommandReply::Jobs { jobs, .. } => Ok(jobs),
-        other => Err(cluster.unexpected(&other)),
     }
 }
 

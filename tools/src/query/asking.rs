@@ -8,8 +8,10 @@ use crate::{
 use garrick_model::{
     config,
     messages::command::{CommandReply, CommandRequest},
+    refusal::Refusal,
     reservation::Reservation,
     time::Timestamp,
+    view::JobView,
 };
 use std::sync::Arc;
 
@@ -105,6 +107,22 @@ pub fn resolve_nodes(names: &mut Vec<String>, console: &Console) -> Asked<()> {
         *names = named_nodes(&mut Contact::open(console)?, names)?;
     }
     Ok(())
+}
+
+/// Jobs, as [`CommandRequest::ListJobs`] asks for them. Where some are named and none of them is known, that is refused.
+pub fn jobs(cluster: &mut Contact, request: &CommandRequest) -> Asked<Vec<Arc<JobView>>> {
+    match cluster.ask(request)? {
+        CommandReply::Jobs { jobs, .. } => Ok(jobs),
+        other => Err(cluster.unexpected(&other)),
+    }
+}
+
+/// The same; none where none of those that are named is known.
+pub fn known_jobs(cluster: &mut Contact, request: &CommandRequest) -> Asked<Vec<Arc<JobView>>> {
+    match jobs(cluster, request) {
+        Err(AskError::Refused(Refusal::InvalidJobId)) => Ok(Vec::new()),
+        answer => answer,
+    }
 }
 
 /// All reservations, and when they were asked for.

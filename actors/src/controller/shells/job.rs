@@ -21,9 +21,7 @@ use crate::{
 };
 #[cfg(test)]
 use garrick_model::messages::command::JobMilestone;
-use garrick_model::{
-    ids::JobId, packed_steps::StepTally, refusal::Refusal, state::JobState, time::Timestamp, view::JobView,
-};
+use garrick_model::{ids::JobId, packed_steps::StepTally, refusal::Refusal, time::Timestamp, view::JobView};
 #[cfg(test)]
 use garrick_runtime::{AskError, ReplyTo};
 use garrick_runtime::{Placement, TimerKey};
@@ -231,9 +229,7 @@ fn forget(env: &Env, job: JobId) {
 
 /// Will its view not change any more?
 pub fn is_over(view: &JobView) -> bool {
-    let works =
-        matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing);
-    !works && !view.state.waits()
+    !view.state.is_live()
 }
 
 /// Messages of the supervisor of jobs, at `/job`. What one begins with is what it is told first.

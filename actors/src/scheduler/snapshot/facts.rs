@@ -246,10 +246,7 @@ impl ClusterView {
         let mut completing = Vec::new();
         let waits_for_them = policy.bounds.as_ref().is_some_and(|bounds| !bounds.complete_wait.is_zero());
         let mut places = OnceCell::new();
-        use JobState::{Completing, Configuring, Running, Suspended};
-        // Most jobs on the board are over.
-        let counts = |state: JobState| state.waits() || matches!(state, Configuring | Running | Suspended | Completing);
-        for job in jobs.iter().filter(|job| counts(job.state)) {
+        for job in jobs.iter().filter(|job| job.state.is_live()) {
             let job = &in_place(job, &nodes, &mut places);
             match job.state {
                 state if state.waits() => pending.push(Arc::clone(job)),
@@ -259,7 +256,7 @@ impl ClusterView {
                         working.insert(job.id, Arc::clone(job));
                     }
                     if waits_for_them
-                        && job.state == Completing
+                        && job.state == JobState::Completing
                         && let (Some(end), Some(allocation)) = (job.end_time, &job.allocation)
                     {
                         completing.push((end, allocation.partition.clone()));

@@ -5,7 +5,6 @@ use garrick_model::{
     ids::JobId,
     node_shape::NodeShare,
     spec::Sharing,
-    state::JobState,
     view::{JobView, NodeHold},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -15,9 +14,7 @@ pub(in crate::scheduler) fn close_units(view: &mut ClusterView, jobs: &[Arc<JobV
     if view.policy.topologies.is_empty() {
         return;
     }
-    let has_nodes = |job: &JobView| {
-        matches!(job.state, JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing)
-    };
+    let has_nodes = |job: &JobView| job.state.is_live() && !job.state.waits();
     let mut closing: BTreeMap<JobId, usize> = BTreeMap::new();
     for job in jobs.iter().filter(|job| has_nodes(job)) {
         let Some(place) = job

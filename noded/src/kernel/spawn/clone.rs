@@ -97,6 +97,20 @@ const INTO_CGROUP: u64 = 0x2_0000_0000;
 /// A child, with a descriptor for it where one was asked for.
 pub(super) type Child = (u32, Option<OwnedFd>);
 
+/// What each child is made with, born in that cgroup, and how many bytes of it the kernel is given.
+fn arguments(cgroup: Option<BorrowedFd<'_>>) -> (libc::clone_args, usize) {
+    // SAFETY: all zero is a valid `clone_args`.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.exit_signal = libc::SIGCHLD as u64;
+    let Some(cgroup) = cgroup else {
+        // The structure's first version; later fields are sent only when used, for older kernels.
+        return (args, 64);
+    };
+    args.flags = INTO_CGROUP;
+    args.cgroup = u64::try_from(cgroup.as_raw_fd()).unwrap_or_default();
+    (args, size_of::<libc::clone_args>())
+}
+
 /// Runs the child on `stack`. With `wait` it returns once the child has executed its program or ended; without, at once, and
 /// stack and orders have to stay as they are until [`Report::is_read`] says no.
 ///
@@ -109,9 +123,8 @@ pub(super) fn clone3(
     wait: bool,
 ) -> io::Result<Child> {
     let mut pidfd: c_int = -1;
-    // SAFETY: all zero is a valid `clone_args`.
-    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = libc::CLONE_VM as u64;
+    let (mut args, size) = arguments(cgroup);
+    args.flags |= libc::CLONE_VM as u64;
     if wait {
         args.flags |= libc::CLONE_VFORK as u64;
     } else {
@@ -123,16 +136,8 @@ pub(super) fn clone3(
         args.flags |= libc::CLONE_PIDFD as u64;
         args.pidfd = (&raw mut pidfd) as u64;
     }
-    args.exit_signal = libc::SIGCHLD as u64;
     args.stack = stack.base as u64;
     args.stack_size = stack.bytes as u64;
-    // 64 bytes are the structure's first version; later fields are sent only when used, for older kernels.
-    let mut size = 64;
-    if let Some(cgroup) = cgroup {
-        args.flags |= INTO_CGROUP;
-        args.cgroup = u64::try_from(cgroup.as_raw_fd()).unwrap_or_default();
-        size = size_of::<libc::clone_args>();
-    }
     let orders: *const Orders = orders;
     let rc = {
         let _blocked = SignalsBlocked::new();
@@ -152,17 +157,9 @@ pub(super) fn clone3(
 /// glibc's `fork`, which cannot do that; so only for a process of one thread, where no lock of glibc's can be held.
 pub(super) fn divide(cgroup: Option<BorrowedFd<'_>>) -> io::Result<Option<(u32, OwnedFd)>> {
     let mut pidfd: c_int = -1;
-    // SAFETY: all zero is a valid `clone_args`.
-    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = libc::CLONE_PIDFD as u64;
+    let (mut args, size) = arguments(cgroup);
+    args.flags |= libc::CLONE_PIDFD as u64;
     args.pidfd = (&raw mut pidfd) as u64;
-    args.exit_signal = libc::SIGCHLD as u64;
-    let mut size = 64;
-    if let Some(cgroup) = cgroup {
-        args.flags |= INTO_CGROUP;
-        args.cgroup = u64::try_from(cgroup.as_raw_fd()).unwrap_or_default();
-        size = size_of::<libc::clone_args>();
-    }
     // SAFETY: without CLONE_VM the child has memory of its own, its stack among it, as after `fork`.
     match unsafe { libc::syscall(libc::SYS_clone3, &mut args, size) } {
         0 => Ok(None),

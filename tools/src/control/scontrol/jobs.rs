@@ -1,7 +1,10 @@
 //! `scontrol hold`, `uhold`, `release`, `requeue`, `requeuehold`, `suspend`, `resume`, `top` and `write batch_script`.
 
 use super::{Session, full_word, too_few, too_many};
-use crate::query::{asking::AskError, choices, runs};
+use crate::query::{
+    asking::{self, AskError},
+    choices, runs,
+};
 use garrick_model::{
     job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobAction, JobSelector},
@@ -16,11 +19,8 @@ fn named(session: &mut Session, words: &[String]) -> Result<Vec<JobSelector>, i3
         match word.split_once('=') {
             Some((key, name)) if key.eq_ignore_ascii_case("jobname") || key.eq_ignore_ascii_case("name") => {
                 let such = JobQuery { names: vec![name.to_owned()], ..JobQuery::live() };
-                let found =
-                    session.cluster().and_then(|c| match c.ask(&CommandRequest::list_such_jobs(such.clone()))? {
-                        CommandReply::Jobs { jobs, .. } => Ok(jobs),
-                        other => Err(c.unexpected(&other)),
-                    });
+                let request = CommandRequest::list_such_jobs(such.clone());
+                let found = session.cluster().and_then(|cluster| asking::jobs(cluster, &request));
                 let found = found.map_err(|e| session.failed("slurm_load_jobs", &e))?;
                 let found = found.iter().filter(|job| such.takes(job));
                 jobs.extend(found.map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None }));

@@ -164,13 +164,7 @@ fn daemons(session: &Session) -> i32 {
 
 /// The named ones; all when nobody is named. None that is known: an empty list.
 fn load_jobs(session: &mut Session, named: &[JobSelector]) -> Asked<Vec<Arc<JobView>>> {
-    let cluster = session.cluster()?;
-    match cluster.ask(&CommandRequest::list_jobs(named.to_vec())) {
-        Ok(CommandReply::Jobs { jobs, .. }) => Ok(jobs),
-        Ok(other) => Err(cluster.unexpected(&other)),
-        Err(AskError::Refused(Refusal::InvalidJobId)) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    asking::known_jobs(session.cluster()?, &CommandRequest::list_jobs(named.to_vec()))
 }
 
 fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {

@@ -19,7 +19,7 @@ use crate::{
     output::{self, Console},
     query::{
         arguments::{self, Outcome},
-        asking::{AskError, Asked, Contact, Tell as _, resolve_nodes},
+        asking::{self, Asked, Contact, Tell as _, resolve_nodes},
         choices,
         job_rows::{Arrays, JobRow, has_ended_steps, node_names},
         records::views::complete,
@@ -39,7 +39,6 @@ use garrick_model::{
     ids::JobId,
     job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobSelector},
-    refusal::Refusal,
     step_selector::StepsSelector,
     view::{JobView, StepView},
 };
@@ -186,25 +185,10 @@ fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>
         [one] => vec![JobSelector { tasks: None, ..one.clone() }],
         list => list.to_vec(),
     };
-    let is_list = jobs.len() > 1;
     // `-v` says how many records there are.
     let which = if request.verbose { JobQuery::default() } else { request.choice.such.coarse() };
-    match cluster.ask(&CommandRequest::ListJobs { jobs, which, after: None, most: None, hide: !request.hidden }) {
-        Ok(CommandReply::Jobs { jobs, .. }) => Ok(jobs),
-        Ok(other) => Err(cluster.unexpected(&other)),
-        Err(AskError::Refused(Refusal::InvalidJobId)) if is_list => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
-/// The jobs of an answer; none where none of those that are named is known.
-fn known_jobs(cluster: &mut Contact, request: &CommandRequest) -> Asked<Vec<Arc<JobView>>> {
-    match cluster.ask(request) {
-        Ok(CommandReply::Jobs { jobs, .. }) => Ok(jobs),
-        Ok(other) => Err(cluster.unexpected(&other)),
-        Err(AskError::Refused(Refusal::InvalidJobId)) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    let load = if jobs.len() > 1 { asking::known_jobs } else { asking::jobs };
+    load(cluster, &CommandRequest::ListJobs { jobs, which, after: None, most: None, hide: !request.hidden })
 }
 
 /// What some columns and orders need beside the jobs.
@@ -279,14 +263,14 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         None if ended => CommandRequest::list_jobs(Vec::new()),
         None => CommandRequest::list_such_jobs(JobQuery::live()),
     };
-    let mut jobs = known_jobs(cluster, &of_jobs)?;
+    let mut jobs = asking::known_jobs(cluster, &of_jobs)?;
     // A job may have ended between the two questions.
     let known: BTreeSet<JobId> = jobs.iter().map(|job| job.id).collect();
     let ended_since: BTreeSet<JobId> =
         steps.iter().map(|step| step.id.job).filter(|job| !known.contains(job)).collect();
     if !ended_since.is_empty() {
         let named = ended_since.into_iter().map(JobSelector::from).collect();
-        jobs.extend(known_jobs(cluster, &CommandRequest::list_jobs(named))?);
+        jobs.extend(asking::known_jobs(cluster, &CommandRequest::list_jobs(named))?);
     }
     let mut missing = Vec::new();
     if ended {

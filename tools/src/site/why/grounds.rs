@@ -2,7 +2,7 @@
 
 use super::reserving::Reserving;
 use crate::{
-    query::asking::{Asked, Contact, reservations},
+    query::asking::{self, Asked, Contact, reservations},
     render::{node_state, words},
 };
 use garrick_model::{
@@ -40,10 +40,7 @@ pub struct Around {
 impl Around {
     /// Asks for all of it.
     pub fn ask(cluster: &mut Contact) -> Asked<Self> {
-        let jobs = match cluster.ask(&CommandRequest::list_jobs(Vec::new()))? {
-            CommandReply::Jobs { jobs, .. } => jobs,
-            other => return Err(cluster.unexpected(&other)),
-        };
+        let jobs = asking::jobs(cluster, &CommandRequest::list_jobs(Vec::new()))?;
         let Self { partitions, nodes, .. } = Self::nodes_alone(cluster)?;
         let (reservations, at) = reservations(cluster)?;
         let reserving = match cluster.ask(&CommandRequest::ShowConfig)? {

@@ -15,7 +15,7 @@ use crate::{
     output::{self, Console},
     query::{
         arguments::{self, Outcome, Table, option},
-        asking::Contact,
+        asking::{self, Contact},
         choices, records,
     },
     render::words,
@@ -77,13 +77,11 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
     let mut jobs = Vec::new();
     for selector in asked {
         let text = selector.to_string();
-        match cluster.ask(&CommandRequest::list_jobs(vec![selector]))? {
-            CommandReply::Jobs { jobs: found, .. } if found.is_empty() => {
-                return Err(SiteError::Cluster(format!("Invalid job id specified: {text}")));
-            }
-            CommandReply::Jobs { jobs: found, .. } => jobs.extend(found),
-            other => return Err(cluster.unexpected(&other).into()),
+        let found = asking::jobs(&mut cluster, &CommandRequest::list_jobs(vec![selector]))?;
+        if found.is_empty() {
+            return Err(SiteError::Cluster(format!("Invalid job id specified: {text}")));
         }
+        jobs.extend(found);
     }
     let mut told: Vec<(Arc<JobView>, Option<Outlook>)> = Vec::new();
     for job in jobs {
