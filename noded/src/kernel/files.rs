@@ -47,10 +47,9 @@ pub fn mark(path: &Path, file: &Path) -> Result<(), FileError> {
         _ => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop),
     });
     match made {
-        // There is nothing in it to be synced.
-        Ok(()) => sync_folder(folder_of(path)),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(failed("create", path)(e)),
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(failed("create", path)(e)),
+        // There is nothing in it to be synced. One that is there already may have been made just before a crash of this program.
+        _ => sync_folder(folder_of(path)),
     }
 }
 

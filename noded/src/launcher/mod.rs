@@ -23,7 +23,7 @@
 //!
 //! `stepd` runs as root (or as the one user of an unprivileged cluster). It holds the node's key, the journal and the
 //! cgroups, makes pipes and terminals, writes scripts, and decides what runs. The user is switched once for a job: when
-//! its launcher is started, between clone and exec, with all ids and supplementary groups set; the launcher has no way
+//! its launcher is started, before it serves, with all ids and supplementary groups set; the launcher has no way
 //! back. It gets two sockets and nothing else of root's: no environment, no key, no folder. Tasks are its children with
 //! its own ids, so nothing that a task gets depends on a check of ours: files are opened, folders entered and programs
 //! executed by the kernel's rules for that user. It is not dumpable, so that tasks of the same user cannot read its
@@ -61,10 +61,13 @@ pub use connection::{ADOPTION_LIMIT, Listener};
 pub use process::{LauncherAhead, LauncherError, LauncherHandle, LauncherSpec, adopt, start, start_ahead};
 pub use service::{ServiceError, Serving, serve};
 
-use crate::kernel::{reap, sockets};
+use crate::kernel::{
+    reap, sockets,
+    spawn::{self, Identity},
+};
 use garrick_frame::{FdChannel, limits};
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     io::Write,
     os::fd::RawFd,
     path::{Path, PathBuf},
@@ -79,6 +82,8 @@ pub struct Arguments {
     pub listen: Option<(RawFd, PathBuf)>,
     /// `--successor`: the run had a launcher before.
     pub successor: bool,
+    /// `--as UID:GID:GROUP,...`: whose ids it takes before it does anything else.
+    pub user: Option<Identity>,
 }
 
 impl Arguments {
@@ -92,11 +97,36 @@ impl Arguments {
                 "--fd" => arguments.fd = number(words.next()?)?,
                 "--listen" => arguments.listen = Some((number(words.next()?)?, Path::new(words.next()?).to_owned())),
                 "--successor" => arguments.successor = true,
+                "--as" => arguments.user = Some(parse_identity(words.next()?.to_str()?)?),
                 _ => return None,
             }
         }
         (arguments.fd > 0).then_some(arguments)
     }
+
+    /// The words that [`Self::parse`] reads. The listening socket's path among them is what a run without cgroups is known by.
+    fn words(&self) -> Vec<OsString> {
+        let mut words = vec!["--fd".into(), self.fd.to_string().into()];
+        if let Some((fd, path)) = &self.listen {
+            words.extend(["--listen".into(), fd.to_string().into(), path.as_os_str().to_owned()]);
+        }
+        if self.successor {
+            words.push("--successor".into());
+        }
+        if let Some(Identity { uid, gid, groups }) = &self.user {
+            let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
+            words.extend(["--as".into(), format!("{uid}:{gid}:{}", groups.join(",")).into()]);
+        }
+        words
+    }
+}
+
+fn parse_identity(text: &str) -> Option<Identity> {
+    let mut parts = text.split(':');
+    let mut number = || parts.next()?.parse().ok();
+    let (uid, gid) = (number()?, number()?);
+    let groups = parts.next()?.split(',').filter(|word| !word.is_empty());
+    Some(Identity { uid, gid, groups: groups.map(|word| word.parse().ok()).collect::<Option<_>>()? })
 }
 
 /// The program `stepd launcher`.
@@ -115,7 +145,13 @@ pub fn main(arguments: &Arguments) -> ! {
 
 fn prepare(arguments: &Arguments) -> Result<Serving, String> {
     // First of all: other processes of this user must not get at the sockets.
-    reap::become_undumpable().map_err(|e| format!("PR_SET_DUMPABLE: {e}"))?;
+    let undumpable = || reap::become_undumpable().map_err(|e| format!("PR_SET_DUMPABLE: {e}"));
+    undumpable()?;
+    if let Some(user) = &arguments.user {
+        spawn::become_user(user).map_err(|e| e.to_string())?;
+        // Where fs.suid_dumpable is 1 a change of ids has made it so again.
+        undumpable()?;
+    }
     reap::become_subreaper().map_err(|e| format!("PR_SET_CHILD_SUBREAPER: {e}"))?;
     let inherited = |fd: RawFd| sockets::inherited(fd).map_err(|e| format!("descriptor {fd}: {e}"));
     let channel = FdChannel::new(inherited(arguments.fd)?, limits::LAUNCHER);

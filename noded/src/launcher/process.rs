@@ -33,11 +33,6 @@ pub struct LauncherSpec<'a> {
     pub successor: bool,
     /// Where its complaints go; `None`: nowhere.
     pub log: Option<BorrowedFd<'a>>,
-    /// The program: the first of these that the user can execute. This one, whatever its file is called by now, and whether the
-    /// user may reach the file or not, behind a copy of it that the user cannot read: the kernel makes a process that executes
-    /// such a file not dumpable from the beginning (`execve(2)`, `PR_SET_DUMPABLE(2const)`), so that nobody of the same user can
-    /// trace it and take its sockets before it has said so itself.
-    pub programs: Vec<PathBuf>,
     /// Its environment: nothing. Tasks get theirs by message.
     pub env: Vec<CString>,
 }
@@ -52,7 +47,6 @@ impl LauncherSpec<'_> {
             listen_at: None,
             successor: false,
             log: None,
-            programs: vec![PathBuf::from("/proc/self/exe")],
             env: Vec::new(),
         }
     }
@@ -110,9 +104,10 @@ impl LauncherError {
     }
 }
 
-/// Starts a launcher in its cgroup, with its user's ids and nothing else of the caller's.
+/// Starts a launcher in its cgroup, with its user's ids and nothing else of the caller's. It executes this program as the caller's
+/// user and changes its ids itself, once it is not dumpable: the caller's memory is never shared with a process of the job's user.
 pub fn start(spec: LauncherSpec<'_>) -> Result<LauncherHandle, LauncherError> {
-    let (channel, Spawned { pid, pidfd }) = start_with(spec, |spec, _| spawn::spawn(&spec))?;
+    let (channel, Spawned { pid, pidfd }) = start_with(spec, Switch::Itself, |spec, _| spawn::spawn(&spec))?;
     Ok(LauncherHandle { channel, pid, pidfd })
 }
 
@@ -139,19 +134,19 @@ impl LauncherAhead {
 
 /// The run's first launcher, as a copy of this process that goes on as [`super::main`]: no program is loaded once more, and it is on
 /// its way while this process goes on. Its memory has what this one's has now, and its user cannot read it: this process is not
-/// dumpable, its copy is not either, and a change of ids makes no process dumpable where `fs.suid_dumpable` is not 1, which is
-/// refused. To be called while this process has one thread, and no key in its memory.
+/// dumpable, its copy is not either, and a change of ids makes no process dumpable where `fs.suid_dumpable` is 0 or 2; anything else
+/// is refused. To be called while this process has one thread, and no key in its memory.
 pub fn start_ahead(spec: LauncherSpec<'_>) -> Result<LauncherAhead, LauncherError> {
     let refused = |what: &'static str| LauncherError::Prepare { what, cause: io::ErrorKind::Unsupported.into() };
     if reap::is_dumpable() {
         return Err(refused("a copy of a process that can be dumped"));
     }
-    let suid_dumpable = fs::read("/proc/sys/fs/suid_dumpable");
-    if spec.user.is_some() && suid_dumpable.is_ok_and(|value| value.starts_with(b"1")) {
-        return Err(refused("fs.suid_dumpable is 1"));
+    let suid_dumpable = fs::read("/proc/sys/fs/suid_dumpable").unwrap_or_default();
+    if spec.user.is_some() && !matches!(suid_dumpable.trim_ascii(), b"0" | b"2") {
+        return Err(refused("fs.suid_dumpable is neither 0 nor 2"));
     }
     let listens_at = spec.listen_at.map(Path::to_owned);
-    let (channel, child) = start_with(spec, |spec, arguments| {
+    let (channel, child) = start_with(spec, Switch::OnItsWay, |spec, arguments| {
         spawn::divide(spec, c"launcher", move || {
             // What this process logs to is closed in its copy.
             let _quiet = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
@@ -168,8 +163,17 @@ fn remove_socket(path: Option<&Path>) {
     }
 }
 
+/// Where a launcher gets its user's ids.
+enum Switch {
+    /// Before it begins.
+    OnItsWay,
+    /// It is told to.
+    Itself,
+}
+
 fn start_with<R>(
     spec: LauncherSpec<'_>,
+    switch: Switch,
     start: impl FnOnce(SpawnSpec<'_>, Arguments) -> Result<R, spawn::SpawnError>,
 ) -> Result<(FdChannel, R), LauncherError> {
     let failed = |what: &'static str| move |cause| LauncherError::Prepare { what, cause };
@@ -177,31 +181,34 @@ fn start_with<R>(
     let (channel, its_end) = FdChannel::pair(limits::LAUNCHER)?;
     let listener = spec.listen_at.map(sockets::bind_private).transpose().map_err(failed("its own socket"))?;
     let null = File::options().read(true).write(true).open("/dev/null").map_err(failed("/dev/null"))?;
-    let mut argv = [c"stepd", c"launcher", c"--fd", c"3"].map(Cow::Borrowed).to_vec();
     let mut passed = vec![its_end.as_fd()];
-    if let (Some(listener), Some(path)) = (&listener, spec.listen_at) {
-        // Its path among the arguments is what a run without cgroups is known by.
-        argv.extend([Cow::Borrowed(c"--listen"), Cow::Borrowed(c"4"), Cow::Owned(text(path.as_os_str())?)]);
-        passed.push(listener.as_fd());
-    }
-    if spec.successor {
-        argv.push(Cow::Borrowed(c"--successor"));
-    }
+    passed.extend(listener.as_ref().map(AsFd::as_fd));
+    let (user, told) = match switch {
+        Switch::OnItsWay => (spec.user, None),
+        Switch::Itself => (None, spec.user),
+    };
     let arguments = Arguments {
         fd: 3,
-        listen: spec.listen_at.filter(|_| listener.is_some()).map(|path| (4, path.to_owned())),
+        listen: spec.listen_at.map(|path| (4, path.to_owned())),
         successor: spec.successor,
+        user: told,
     };
+    let words = arguments.words().into_iter().map(|word| Ok(Cow::Owned(text(&word)?)));
     let order = SpawnSpec {
-        programs: spec.programs.iter().map(|program| text(program.as_os_str())).collect::<Result<_, _>>()?,
-        argv,
+        // This one, whatever its file is called by now.
+        programs: vec![c"/proc/self/exe".to_owned()],
+        argv: [c"stepd", c"launcher"]
+            .map(|word| Ok(Cow::Borrowed(word)))
+            .into_iter()
+            .chain(words)
+            .collect::<Result<_, LauncherError>>()?,
         env: spec.env.iter().map(|e| Cow::Borrowed(e.as_c_str())).collect(),
         work_dir: Some(c"/".to_owned()),
         stdio: [Some(null.as_fd()), Some(null.as_fd()), Some(spec.log.unwrap_or(null.as_fd()))],
         passed,
         // Out of reach of the terminal's signals.
         session: Session::OwnSession,
-        user: spec.user,
+        user,
         umask: Some(0o022),
         cgroup_procs: spec.cgroup_procs.iter().map(AsFd::as_fd).collect(),
         into_cgroup: spec.into_cgroup.as_ref().map(AsFd::as_fd),

@@ -36,6 +36,57 @@ fn started(user: Option<Identity>, listen_at: Option<&Path>) -> LauncherHandle {
     start(spec).unwrap()
 }
 
+/// Of a process of user and group 65534 that cannot do more than others.
+const NOBODYS: &str = "65534 65534 65534 65534, 65534 65534 65534 65534, [65530 65534], 0, 0, 0, 0";
+
+/// Ids of user, group and groups of a process; its inheritable, permitted, effective and ambient capabilities.
+fn ids_and_capabilities(pid: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let words = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let capabilities = ["CapInh", "CapPrm", "CapEff", "CapAmb"].map(|name| {
+        let set = u64::from_str_radix(&words(name), 16).unwrap();
+        format!("{set:x}")
+    });
+    format!("{}, {}, [{}], {}", words("Uid"), words("Gid"), words("Groups"), capabilities.join(", "))
+}
+
+#[test]
+fn a_launcher_reads_the_words_that_it_is_started_with() {
+    let user = Some(Identity { uid: 1, gid: 2, groups: vec![3, 4] });
+    let listen = Some((4, Path::new("/a b").to_owned()));
+    for arguments in [
+        Arguments { fd: 3, ..Arguments::default() },
+        Arguments { fd: 3, listen, successor: true, user },
+        Arguments { fd: 3, user: Some(Identity { uid: 1, gid: 2, groups: Vec::new() }), ..Arguments::default() },
+    ] {
+        let words = arguments.words();
+        assert_eq!(Arguments::parse(&words.iter().map(|word| word.as_os_str()).collect::<Vec<_>>()), Some(arguments));
+    }
+    for wrong in ["1", "1:2", "1:x:", "1:2:3,y"] {
+        assert_eq!(Arguments::parse(&["--fd", "3", "--as", wrong].map(OsStr::new)), None, "{wrong}");
+    }
+}
+
+#[test]
+fn a_launcher_that_is_executed_changes_its_ids_itself() {
+    if !root_or_skip("a_launcher_that_is_executed_changes_its_ids_itself") {
+        return;
+    }
+    let mut rig = Rig::new(Some(nobody()));
+    let (_read, write) = pipe();
+    rig.spawn(task(1, "exit 7"), &[write.as_fd()]);
+    rig.spawned();
+    assert_eq!(rig.exited(), (1, 7, None));
+    assert_eq!(ids_and_capabilities(rig.launcher.pid), NOBODYS);
+    // proc_pid(5): what cannot be dumped is root's.
+    let owner = std::fs::metadata(format!("/proc/{}/environ", rig.launcher.pid)).unwrap().uid();
+    assert_eq!(owner, 0);
+    rig.finish();
+}
+
 struct Rig {
     launcher: LauncherHandle,
 }

@@ -153,8 +153,8 @@ impl Spool {
         // The run's folder becomes that of its records, which is less work than to make another.
         files::replace(&folder.join(NOTE), &note, 0o600)?;
         files::keep_folder(&ended, 0o755)?;
+        files::keep_folder(&folder, 0o700)?;
         if std::fs::rename(&folder, &records).is_ok() {
-            files::keep_folder(&records, 0o700)?;
             return Ok(files::empty_folder(&records, &[NOTE, JOURNAL])?);
         }
         // There is something of that name already.
@@ -168,6 +168,15 @@ impl Spool {
             })?;
         }
         Ok(())
+    }
+
+    /// Removes what a run had besides its records, where the agent before ended between the two.
+    pub fn finish_records(&self) {
+        for entry in std::fs::read_dir(self.ended()).into_iter().flatten().flatten() {
+            if let Err(e) = files::empty_folder(&entry.path(), &[NOTE, JOURNAL]) {
+                tracing::warn!(error = %e, "removing what a run had besides its records");
+            }
+        }
     }
 
     /// Removes records that are too old, or too many. Blocks.

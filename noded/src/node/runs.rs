@@ -12,7 +12,6 @@ use crate::{
         lock::LifeLock,
         proc_tree::{self, ProcessTable},
         spawn::{self, Session, SpawnSpec, Spawned, cstring},
-        users,
     },
     run::{
         folder::launcher_socket,
@@ -52,8 +51,6 @@ pub struct RunWorld {
     pub tracking: Tracking,
     /// The program.
     pub stepd: PathBuf,
-    /// The copy of it that users cannot read, for launchers: made for the first run. `None` inside: there is none.
-    pub launcher: Arc<OnceLock<Option<PathBuf>>>,
     /// Processes can be started in new cgroups: found out for the first run.
     pub births: Arc<OnceLock<bool>>,
     /// Its settings.
@@ -117,15 +114,6 @@ impl RunWorld {
         self.counts_as.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None`, and said in the log, where it cannot be made: launchers then are out of their user's reach a moment later.
-    fn unreadable_copy(&self) -> Option<PathBuf> {
-        if users::effective_uid() != 0 {
-            return None;
-        }
-        let made = self.spool.launcher_program(&self.stepd);
-        made.inspect_err(|e| tracing::warn!(error = %e, "no copy of stepd that users cannot read")).ok()
-    }
-
     /// Folder, prolog, cgroup, process.
     pub async fn prepare(
         &self,
@@ -144,7 +132,6 @@ impl RunWorld {
             settings.shape = NodeShape { gres, ..shape };
         }
         settings.cgroups = self.tracking.cgroups().cloned();
-        settings.launcher = self.launcher.get_or_init(|| self.unreadable_copy()).clone();
         let orders = StepdOrders {
             launch,
             credential,

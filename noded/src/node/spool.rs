@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! SlurmdSpoolDir/identity/         this node's certificate and key
-//!               /launcher-*     copy of stepd that users cannot read
 //!               /credential.key    key that credentials are checked with
 //!               /over              runs that are over here, and until when their credentials are good
 //!               /runs/SLUID/orders what its stepd was told
@@ -32,7 +31,7 @@ use garrick_model::{ids::JobId, messages::node::RequeuePolicy, time::Timestamp};
 use std::{
     fs::OpenOptions,
     io::Write as _,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -108,40 +107,6 @@ impl Spool {
         self.root.join("credential.key")
     }
 
-    /// A copy of a program that others can execute and not read (mode 0711), made where there is none of this version of it.
-    /// Copies of other versions are removed.
-    pub fn launcher_program(&self, program: &Path) -> Result<PathBuf, FileError> {
-        let failed = |operation: &'static str, path: &Path| {
-            let path = path.to_owned();
-            move |cause| FileError { operation, path, cause }
-        };
-        let found = std::fs::metadata(program).map_err(failed("examine", program))?;
-        let name = format!("launcher-{}-{}-{}", found.ino(), found.mtime(), found.len());
-        let path = self.root.join(&name);
-        let usable = |path: &Path| {
-            std::fs::symlink_metadata(path).is_ok_and(|copy| copy.len() == found.len() && copy.mode() & 0o7777 == 0o711)
-        };
-        if usable(&path) {
-            return Ok(path);
-        }
-        for entry in std::fs::read_dir(&self.root).into_iter().flatten().flatten() {
-            if entry.file_name().to_str().is_some_and(|name| name.starts_with("launcher-")) {
-                // Launchers that run from it have it open.
-                let _ = std::fs::remove_file(entry.path());
-            }
-        }
-        let draft = self.root.join(format!("launcher-{}.new", std::process::id()));
-        let make = || {
-            std::fs::copy(program, &draft).map_err(failed("copy to", &draft))?;
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-            std::fs::set_permissions(&draft, mode).map_err(failed("chmod", &draft))?;
-            std::fs::rename(&draft, &path).map_err(failed("rename to", &path))
-        };
-        // Half a copy must not keep a disk full on which the job itself has room. One that was never begun is no loss.
-        make().inspect_err(|_| drop(std::fs::remove_file(&draft)))?;
-        Ok(path)
-    }
-
     /// Folder of a run.
     pub fn run(&self, run: RunKey) -> PathBuf {
         self.root.join("runs").join(run.sluid.to_string())
@@ -213,9 +178,11 @@ impl Spool {
         std::fs::read_dir(self.root.join("runs")).is_ok_and(|mut entries| entries.next().is_some())
     }
 
-    /// Removes a run's folder.
+    /// Removes a run's folder, its orders first: what is left of it when this breaks off is no run.
     pub fn remove_run(&self, run: RunKey) -> Result<(), SpoolError> {
-        Ok(files::remove_folder(&self.run(run))?)
+        let folder = self.run(run);
+        StepdOrders::forget(&folder)?;
+        Ok(files::remove_folder(&folder)?)
     }
 
     /// Remembers that a run is over here. A crash of the machine may forget the last ones.
@@ -340,25 +307,6 @@ mod tests {
         let path = scratch.join("over");
         std::fs::write(&path, [std::fs::read(&path).unwrap(), b"10 cut".to_vec()].concat()).unwrap();
         assert_eq!(spool.over(Timestamp(100)).unwrap(), [(run(8), Timestamp(200)), (run(9), Timestamp(300))]);
-    }
-
-    /// What there was room for stayed, so that there was none for any job.
-    #[test]
-    fn a_copy_of_a_program_that_cannot_be_finished_leaves_nothing() {
-        let root = std::env::temp_dir().join(format!("garrick-spool-copy-{}", std::process::id()));
-        let spool = Spool::open(&root).unwrap();
-        let program = root.join("program");
-        std::fs::write(&program, "bytes").unwrap();
-        let made = spool.launcher_program(&program).unwrap();
-        assert_eq!(std::fs::read(&made).unwrap(), b"bytes");
-        // In its place, something that a file cannot replace.
-        std::fs::remove_file(&made).unwrap();
-        std::fs::create_dir_all(made.join("inside")).unwrap();
-        spool.launcher_program(&program).unwrap_err();
-        let names = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let left: Vec<String> = names.filter(|name| name.ends_with(".new")).collect();
-        assert_eq!(left, Vec::<String>::new());
-        std::fs::remove_dir_all(&root).unwrap();
     }
 
     /// Orders of a controller of an earlier version, which said nothing; then what a later one says.

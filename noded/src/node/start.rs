@@ -238,7 +238,6 @@ pub async fn start(
         shape: shape.clone(),
         doors: cluster.doors.clone(),
         slurm_uid: cluster.slurm_uid,
-        launcher: None,
         devices: config.gres.devices(node, &detected),
         gpu_variables: config.gres.variables(&node.name),
         constrain_devices: config.gres.constrain_devices,
@@ -256,7 +255,6 @@ pub async fn start(
         spool: spool.clone(),
         tracking: tracking.clone(),
         stepd: programs::beside("stepd")?,
-        launcher: Arc::default(),
         births: Arc::default(),
         sweep_limit: settings.sweep_limit(),
         settings,
@@ -276,6 +274,7 @@ pub async fn start(
         counts_as: Arc::default(),
     });
     world.spool.remove_unfinished()?;
+    world.spool.finish_records();
     if options.clean {
         clean_up(&world);
     }

@@ -54,9 +54,6 @@ pub struct StepdSettings {
     pub first_cpu: u32,
     /// The run folder of doors.
     pub doors: PathBuf,
-    /// A copy of `stepd` that no user can read, for launchers.
-    #[serde(default)]
-    pub launcher: Option<PathBuf>,
     /// `SlurmUser`, who may act on every job.
     #[serde(default)]
     pub slurm_uid: Option<u32>,
@@ -190,6 +187,17 @@ impl StepdOrders {
             cause,
         })?;
         Ok(crate::kernel::files::sync_folder(folder)?)
+    }
+
+    /// What is left in the folder is no run's any more.
+    pub fn forget(folder: &Path) -> Result<(), OrdersError> {
+        let path = folder.join(Self::FILE);
+        match std::fs::remove_file(&path) {
+            Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+                Err(crate::kernel::files::FileError { operation: "remove", path, cause }.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn encoded(&self, path: &Path) -> Result<Vec<u8>, OrdersError> {

@@ -120,9 +120,6 @@ fn spec(place: &ShepherdPlace, first: bool) -> Result<LauncherSpec<'_>, String> 
     }
     spec.listen_at = Some(&place.launcher_socket);
     spec.successor = !first;
-    if let Some(unreadable) = place.launcher.clone() {
-        spec.programs.insert(0, unreadable);
-    }
     Ok(spec)
 }
 

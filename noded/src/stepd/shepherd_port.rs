@@ -54,8 +54,6 @@ pub struct ShepherdPlace {
     pub marks: [String; 2],
     /// Where the run's launcher is found again.
     pub launcher_socket: PathBuf,
-    /// A copy of this program that its user cannot read.
-    pub launcher: Option<PathBuf>,
     /// The run's first launcher, where it was started before it was needed.
     pub ahead: Arc<Mutex<Option<LauncherAhead>>>,
     /// How long killing goes on before the rest is given up and named.

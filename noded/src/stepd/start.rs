@@ -198,7 +198,6 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
         cpus,
         marks: [format!("SLURM_JOB_ID={}", credential.job), format!("SLURM_JOB_SLUID={sluid}")],
         launcher_socket: launcher_socket(&orders.door),
-        launcher: settings.launcher.clone().filter(|_| root),
         ahead: Arc::default(),
         sweep_limit: settings.sweep_limit(),
         restarted,

@@ -209,15 +209,7 @@ impl Plan {
             call(libc::SYS_setpriority, [0, 0, nice as usize, 0]).map_err(fail(Stage::Nice, 0))?;
         }
         if let Some(user) = &self.user {
-            be_killed_like_others();
-            let (uid, gid) = (user.uid as usize, user.gid as usize);
-            call(libc::SYS_setgroups, [user.groups.len(), user.groups.as_ptr() as usize, 0, 0])
-                .map_err(fail(Stage::SetGroups, 0))?;
-            call(libc::SYS_setresgid, [gid, gid, gid, 0]).map_err(fail(Stage::SetResGid, 0))?;
-            call(libc::SYS_setresuid, [uid, uid, uid, 0]).map_err(fail(Stage::SetResUid, 0))?;
-            // A new session keyring, empty and the user's (keyctl(2): KEYCTL_JOIN_SESSION_KEYRING is 1): what the daemon has in
-            // its own is not for tasks. Kernels without keys have none to keep.
-            let _ = call(libc::SYS_keyctl, [1, 0, 0, 0]);
+            become_user(user).map_err(|(stage, errno)| Failure { stage, index: 0, errno })?;
         }
         if let Some(umask) = self.umask {
             // Cannot fail.
@@ -388,6 +380,38 @@ pub(super) fn begin(orders: &Orders) {
     let none = 0_u64;
     let none: *const u64 = &none;
     let _ = call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, none as usize, 0, 8]);
+}
+
+/// The ids of that user, and nothing that goes with the daemon's own: groups, capabilities, keys, its place when memory is short.
+pub(super) fn become_user(user: &Identity) -> Result<(), (Stage, c_int)> {
+    be_killed_like_others();
+    let fail = |stage| move |errno| (stage, errno);
+    let (uid, gid) = (user.uid as usize, user.gid as usize);
+    call(libc::SYS_setgroups, [user.groups.len(), user.groups.as_ptr() as usize, 0, 0])
+        .map_err(fail(Stage::SetGroups))?;
+    call(libc::SYS_setresgid, [gid, gid, gid, 0]).map_err(fail(Stage::SetResGid))?;
+    call(libc::SYS_setresuid, [uid, uid, uid, 0]).map_err(fail(Stage::SetResUid))?;
+    if uid != 0 {
+        drop_capabilities().map_err(fail(Stage::Capabilities))?;
+    }
+    // A new session keyring, empty and the user's (keyctl(2): KEYCTL_JOIN_SESSION_KEYRING is 1): what the daemon has in
+    // its own is not for tasks. Kernels without keys have none to keep.
+    let _ = call(libc::SYS_keyctl, [1, 0, 0, 0]);
+    Ok(())
+}
+
+/// A change of ids takes them away, but for those that a process can pass on, and not where the daemon's unit says
+/// `SecureBits=no-setuid-fixup` (capabilities(7)).
+fn drop_capabilities() -> Result<(), c_int> {
+    // `_LINUX_CAPABILITY_VERSION_3`, this process; two words each of effective, permitted and inheritable ones.
+    let (header, none) = ([0x2008_0522_u32, 0], [0_u32; 6]);
+    call(libc::SYS_capset, [header.as_ptr() as usize, none.as_ptr() as usize, 0, 0])?;
+    let clear = libc::PR_CAP_AMBIENT_CLEAR_ALL as usize;
+    match call(libc::SYS_prctl, [libc::PR_CAP_AMBIENT as usize, clear, 0, 0]) {
+        // Kernels before 4.3 have none.
+        Err(libc::EINVAL) => Ok(()),
+        outcome => outcome.map(drop),
+    }
 }
 
 /// Whatever keeps the daemon from being killed where memory is short (`OOMScoreAdjust=` of its unit) is not for tasks. Where it

@@ -11,10 +11,10 @@
 //!
 //! Called by the launcher for tasks, by `stepd` for its launcher, and by the agent for `stepd`, prolog and epilog.
 //!
-//! On user switches: until its exec the child shares the caller's memory under the user's ids. The kernel clears the
-//! dumpable flag of that memory at the switch, so the user cannot attach to it, and every signal that can be blocked is.
-//! What remains is that the user may stop the child there, which suspends the calling thread; so only a process that
-//! serves this user alone (`stepd`) should ask for a switch this way.
+//! On user switches: until its exec the child shares the caller's memory under the user's ids. Whether the user can then attach
+//! to it is up to `fs.suid_dumpable`, and the user may stop the child there, which suspends the calling thread. So nothing that
+//! has secrets in its memory asks for a switch this way: the copy of [`divide`] has memory of its own, which is made to hold none,
+//! and a program that is executed as root switches by itself ([`become_user`]).
 
 mod child;
 mod clone;
@@ -53,6 +53,8 @@ pub enum Stage {
     SetResGid,
     /// `setresuid`.
     SetResUid,
+    /// `capset`.
+    Capabilities,
     /// `sched_setaffinity`.
     Affinity,
     /// Descriptors 0 to 2, and those passed.
@@ -70,7 +72,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Prepare,
         Self::Clone,
         Self::Cgroup,
@@ -79,6 +81,7 @@ impl Stage {
         Self::SetGroups,
         Self::SetResGid,
         Self::SetResUid,
+        Self::Capabilities,
         Self::Affinity,
         Self::Descriptors,
         Self::Terminal,
@@ -103,6 +106,7 @@ impl Stage {
             Self::SetGroups => "setgroups",
             Self::SetResGid => "setresgid",
             Self::SetResUid => "setresuid",
+            Self::Capabilities => "capset",
             Self::Affinity => "sched_setaffinity",
             Self::Descriptors => "dup",
             Self::Terminal => "controlling terminal",
@@ -384,7 +388,7 @@ fn open_at(dir: RawFd, name: &CStr) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub struct Divided {
     child: Spawned,
-    /// Closed by the child when it is there, or by its end.
+    /// The child writes a byte when it is there.
     arranged: io::PipeReader,
     room: Room,
     name: String,
@@ -394,10 +398,18 @@ impl Divided {
     /// Waits until it is where it begins. One that did not get there is reaped.
     pub fn arranged(mut self) -> Result<Spawned, SpawnError> {
         let mut byte = [0];
-        while matches!(io::Read::read(&mut self.arranged, &mut byte), Err(e) if e.kind() == io::ErrorKind::Interrupted)
-        {
-        }
-        let Some((stage, index, errno)) = self.room.failure() else { return Ok(self.child) };
+        let told = loop {
+            match io::Read::read(&mut self.arranged, &mut byte) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                outcome => break outcome.unwrap_or_default(),
+            }
+        };
+        let (stage, index, errno) = match self.room.failure() {
+            Some(failure) => failure,
+            None if told == 1 => return Ok(self.child),
+            // It was killed on its way.
+            None => (Stage::Prepare as u32, 0, libc::ESRCH),
+        };
         let _ = super::reap::reap(self.child.pidfd.as_fd());
         Err(SpawnError {
             stage: Stage::from_word(stage).unwrap_or(Stage::Prepare),
@@ -429,12 +441,27 @@ pub fn divide(spec: SpawnSpec<'_>, called: &CStr, run: impl FnOnce()) -> Result<
         child::begin(&room.orders);
         super::reap::name_process(called);
         // SAFETY: the plan put it there, and nobody else knows it.
-        drop(unsafe { OwnedFd::from_raw_fd(told_by) });
-        run();
-        std::process::exit(0)
+        let mut told = io::PipeWriter::from(unsafe { OwnedFd::from_raw_fd(told_by) });
+        // A parent that has ended is found out by other means.
+        let _ = io::Write::write(&mut told, &[1]);
+        drop(told);
+        // Nothing below this frame is the child's.
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        std::process::exit(if outcome.is_ok() { 0 } else { 101 })
     };
     drop((blocked, lifted));
     Ok(Divided { child: Spawned { pid, pidfd }, arranged, room, name })
+}
+
+/// This process gets the ids of that user for good, and keeps nothing that goes with its own: no group, capability or key. For a
+/// process of one thread.
+pub fn become_user(user: &Identity) -> Result<(), SpawnError> {
+    child::become_user(user).map_err(|(stage, errno)| SpawnError {
+        stage,
+        subject: format!("uid {}", user.uid),
+        index: 0,
+        cause: io::Error::from_raw_os_error(errno),
+    })
 }
 
 /// Starts one program with a spawner of its own.

@@ -88,7 +88,7 @@ impl SpawnSpec<'_> {
         match stage {
             Stage::Prepare | Stage::Clone | Stage::SetSid | Stage::SetPgid | Stage::Exec => self.name(),
             Stage::Cgroup => format!("cgroup {index} of {}", self.cgroup_procs.len()),
-            Stage::SetGroups | Stage::SetResUid => format!("user {}", id(|u| u.uid)),
+            Stage::SetGroups | Stage::SetResUid | Stage::Capabilities => format!("user {}", id(|u| u.uid)),
             Stage::SetResGid => format!("group {}", id(|u| u.gid)),
             Stage::Affinity => format!("CPUs {}", crate::kernel::cpu_list::CpuList::from_iter(self.affinity.clone())),
             Stage::Descriptors => match index {

@@ -365,35 +365,16 @@ fn a_user_gets_neither_the_daemons_keys_nor_its_protection_from_kills_for_memory
 }
 
 #[test]
-fn who_executes_what_the_user_cannot_read_is_not_dumpable_from_the_beginning() {
-    if !root_or_skip("a user switch") {
-        return;
-    }
-    let dir = Scratch::new("unreadable");
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    for (mode, owner) in [(0o755, 65534), (0o711, 0)] {
-        let program = dir.join(&format!("sleep-{mode:o}"));
-        // By another process: what this one has open for writing, the child of another test has too until it executes.
-        let copied = std::process::Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap();
-        assert!(copied.success());
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
-        let mut spec = shell("");
-        spec.programs = vec![CString::new(program.to_str().unwrap()).unwrap()];
-        spec.argv = [c"sleep", c"1000"].map(Cow::Borrowed).to_vec();
-        spec.user = Some(Identity { uid: 65534, gid: 65534, groups: vec![] });
-        let child = KillOnDrop::new(start(Method::Clone3, &spec).unwrap());
-        let pid = child.child().unwrap().pid;
-        while std::fs::read_link(format!("/proc/{pid}/exe")).unwrap() != program {
-            std::thread::yield_now();
-        }
-        // proc_pid(5): what is not dumpable is root's. The other one becomes its user's within its first moments.
-        let owner_is_right = || {
-            let found = std::fs::metadata(format!("/proc/{pid}/environ")).unwrap();
-            std::os::unix::fs::MetadataExt::uid(&found) == owner
-        };
-        let tries = if owner == 0 { 1 } else { 1_000_000 };
-        assert!((0..tries).any(|_| owner_is_right()), "mode {mode:o}");
-    }
+fn a_copy_that_is_killed_before_it_begins_is_an_error_and_reaped() {
+    let child = start(Method::Clone3, &shell("exit 0")).unwrap();
+    let pid = child.pid;
+    // Nobody ever wrote to it.
+    let (arranged, _) = io::pipe().unwrap();
+    let room = Room::new(&[]).unwrap();
+    room.report().clear(false);
+    let e = Divided { child, arranged, room, name: "copy".to_owned() }.arranged().unwrap_err();
+    assert_eq!((e.subject.as_str(), e.errno()), ("copy", libc::ESRCH));
+    assert_eq!(reap::reap_pid(pid).unwrap_err().raw_os_error(), Some(libc::ECHILD));
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn only_the_user_that_started_a_launcher_may_take_it_over() {
     let rig = rig.left();
     // Somebody let everybody in: the launcher looks at who comes.
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-    let stranger = crate::kernel::spawn::spawn(&crate::kernel::spawn::SpawnSpec {
+    let stranger = spawn::spawn(&spawn::SpawnSpec {
         programs: vec![c"/usr/bin/python3".to_owned()],
         argv: ["python3", "-c", CONNECT, path.to_str().unwrap()]
             .map(|a| std::borrow::Cow::Owned(cstring(a).unwrap()))

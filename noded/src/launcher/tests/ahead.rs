@@ -20,7 +20,7 @@ pub(crate) fn entry() -> ! {
     let of = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", handle.pid)).unwrap();
     println!("{}", of("cmdline").replace('\0', " "));
     println!("{} [{}]", of("comm").trim(), of("environ"));
-    println!("{}", of("status").lines().find(|line| line.starts_with("Uid:")).unwrap());
+    println!("{}", ids_and_capabilities(handle.pid));
     let open = fs::read_dir(format!("/proc/{}/fd", handle.pid)).unwrap();
     let open: BTreeSet<_> = open.map(|fd| fs::read_link(fd.unwrap().path()).unwrap()).collect();
     println!("{}", open.contains(&folder.join("secret")));
@@ -47,7 +47,7 @@ fn a_launcher_that_is_a_copy_of_its_starter_has_nothing_of_it_but_its_sockets() 
         "true".to_owned(),
         format!("stepd launcher --fd 3 --listen 4 {} ", socket.display()),
         "launcher []".to_owned(),
-        "Uid:\t65534\t65534\t65534\t65534".to_owned(),
+        NOBODYS.to_owned(),
         "false".to_owned(),
         "(1, 7, None)".to_owned(),
     ];
