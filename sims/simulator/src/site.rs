@@ -62,8 +62,15 @@ pub(super) fn config(nodes: u32, mix: &Mix, draw: &Draw) -> Config {
         (mode("REQUEUE"), mode("CANCEL"), mode("SUSPEND"), mode("SUSPEND,GANG"), mode("OFF"));
     let preempt =
         if mix.preempts { "PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG" } else { "PreemptMode=GANG" };
-    let starts =
-        mix.starts.map(|most| format!(",bf_max_job_start={most},sched_max_job_start={most}")).unwrap_or_default();
+    // Bounds within which plans are repaired.
+    let bounds = |most| {
+        format!(
+            ",bf_max_job_start={most},sched_max_job_start={most},bf_max_job_user={},bf_max_job_part={}",
+            most * 2,
+            most * 3
+        )
+    };
+    let starts = mix.starts.map(bounds).unwrap_or_default();
     let text = format!(
         "ClusterName=sim\nSlurmctldHost=head\nMaxNodeCount={most}\nLicenses=solver:5,viewer:2\nGresTypes=gpu,probe\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
          SchedulerParameters=sched_min_interval={}{starts}\nSlurmdTimeout={}\nReturnToService=1\nSlurmctldParameters=enable_expedited_requeue\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\

@@ -104,7 +104,7 @@ impl<'a> Pass<'a> {
         }
         let least = self.shortest(asked).unwrap_or(length);
         if let Some(ledger) = &mut self.ledger {
-            ledger.asks(request, length, least);
+            ledger.asks(request, (length, least), standing.behind);
         }
         if standing.behind {
             self.count_behind(asked);

@@ -40,6 +40,9 @@ const MOST_EARLIER: usize = 32;
 /// Jobs that a repair must plan, at most: for more, a new plan is the better way.
 const MOST_DUE: usize = 2_000;
 
+/// Jobs of which as many of the like were looked at as may be, at most, that a repair passes over to find the next to look at.
+const MOST_PASSED_OVER: usize = 100;
+
 /// A plan with what it takes to repair it.
 #[derive(Debug)]
 pub struct Kept {
@@ -114,6 +117,13 @@ impl Kept {
     #[cfg(test)]
     pub(in crate::scheduler) fn news(&self, job: JobId) -> (Option<garrick_model::state::Reason>, Option<Timestamp>) {
         self.ledger.news(job)
+    }
+
+    /// For whom room was looked for, by partition, and whether behind others.
+    #[cfg(test)]
+    pub(in crate::scheduler) fn looked(&self) -> std::collections::BTreeMap<(JobId, usize), bool> {
+        let looked = self.ledger.rows().filter(|(_, row)| row.group.is_some());
+        looked.map(|(key, row)| ((row.job.id, key.partition), row.behind)).collect()
     }
 
     #[cfg(test)]

@@ -24,6 +24,8 @@ pub(in crate::scheduler) struct Row {
     pub reason: Option<Reason>,
     /// Those that ask for the same; `None`: room for it was not looked for.
     pub group: Option<usize>,
+    /// It was behind others when room for it was looked for.
+    pub behind: bool,
     /// A start was proposed, of all of it or of some of its tasks.
     pub started: bool,
     /// What it has reserved.
@@ -122,7 +124,7 @@ impl Ledger {
         self.drop_row(key);
         self.components += usize::from(job.spec.het.is_some());
         self.of_job.entry(job.id).or_default().push(key);
-        let row = Row { job: Arc::clone(job), reason: None, group: None, started: false, promise: None };
+        let row = Row { job: Arc::clone(job), reason: None, group: None, behind: false, started: false, promise: None };
         self.rows.insert(key, row);
     }
 
@@ -131,15 +133,15 @@ impl Ledger {
         Some((key, self.rows.get_mut(&key)?))
     }
 
-    /// Room is looked for.
-    pub fn asks(&mut self, request: &Request, length: Duration, least: Duration) {
+    /// Room is looked for, for so long, or at least so long.
+    pub fn asks(&mut self, request: &Request, (length, least): (Duration, Duration), behind: bool) {
         let groups = self.groups.len();
         let group = *self.by_request.entry((alike(request), least)).or_insert(groups);
         if group == groups {
             self.groups.push(Group { request: alike(request), length, least, members: BTreeSet::new() });
         }
         if let Some((key, row)) = self.current() {
-            row.group = Some(group);
+            (row.group, row.behind) = (Some(group), behind);
             self.groups[group].members.insert(key);
         }
     }
@@ -278,9 +280,15 @@ impl Ledger {
         self.waiting.iter().map(|(partition, keys)| (*partition, keys))
     }
 
-    /// The first for whom there was no time.
-    pub fn first_unlooked(&self) -> Option<Key> {
-        self.unlooked.first().copied()
+    /// Those for whom there was no time, in order.
+    pub fn unlooked(&self) -> impl Iterator<Item = Key> + '_ {
+        self.unlooked.iter().copied()
+    }
+
+    /// Those who were looked at, behind others, in no order.
+    pub fn behind(&self) -> impl Iterator<Item = (Key, &Row)> {
+        let members = self.groups.iter().flat_map(|group| &group.members);
+        members.filter_map(|key| Some((*key, self.rows.get(key).filter(|row| row.behind)?)))
     }
 
     /// How many were looked at.

@@ -16,7 +16,11 @@ use std::{sync::Arc, time::Duration};
 
 /// What it reads.
 pub(in crate::scheduler) const READS: Reads =
-    Reads { at_site: |view| view.policy.bounds.is_none(), ..Reads::only("bounds", |_| &[Fact::Policy]) };
+    Reads { at_site: allow_repairs, ..Reads::only("bounds", |_| &[Fact::Policy]) };
+
+fn allow_repairs(view: &ClusterView) -> bool {
+    view.policy.bounds.as_ref().is_none_or(|bounds| bounds.allow_repairs())
+}
 
 /// What a plan has done so far, as far as bounds are about it.
 #[derive(Clone, Debug, Default)]
@@ -134,6 +138,8 @@ fn association(job: &JobView) -> (u32, Option<String>) {
 pub(in crate::scheduler) struct Bounded {
     /// How many of whom.
     pub tally: Tally,
+    /// Who is looked at was before: it is counted already.
+    pub looks_again: bool,
     /// Until when nothing starts in partitions that were asked about.
     frozen: FxHashMap<usize, Option<Timestamp>>,
 }
@@ -148,12 +154,13 @@ impl Bounded {
 
     /// Were as many such jobs looked at, behind others, as may be?
     pub fn has_seen_enough_like(&self, view: &ClusterView, job: &JobView, partition: usize) -> bool {
-        view.policy.bounds.as_ref().is_some_and(|bounds| self.tally.is_full(bounds, job, partition))
+        let bounds = view.policy.bounds.as_ref().filter(|_| !self.looks_again);
+        bounds.is_some_and(|bounds| self.tally.is_full(bounds, job, partition))
     }
 
     /// One that is behind others is looked at.
     pub fn count_behind(&mut self, view: &ClusterView, job: &JobView, partition: usize) {
-        if let Some(bounds) = &view.policy.bounds {
+        if let Some(bounds) = view.policy.bounds.as_ref().filter(|_| !self.looks_again) {
             self.tally.look(bounds, job, partition);
         }
     }

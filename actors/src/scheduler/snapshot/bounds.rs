@@ -1,6 +1,6 @@
 //! Bounds of a plan that few sites set (`SchedulerParameters`, `CompleteWait`): how many jobs of whom are looked at, how many
-//! start, who has no room reserved, how long a plan may take. Where none is set, nothing here is asked, and only then are
-//! plans repaired ([`crate::scheduler::plan::kept`]).
+//! start, who has no room reserved, how long a plan may take. Where none is set, nothing here is asked. Plans are repaired
+//! ([`crate::scheduler::plan::kept`]) with those of how many are looked at and how many start.
 
 use super::facts::ClusterView;
 use garrick_model::{
@@ -108,6 +108,31 @@ impl Bounds {
             complete_wait_nearby: words.has("reduce_completing_frag") && config.complete_wait_secs > 0,
         };
         (bounds != Self::default()).then(|| Arc::new(bounds))
+    }
+
+    /// Without those that repairs of plans keep to.
+    fn others(&self) -> Self {
+        Self {
+            of_user: None,
+            of_partition: None,
+            of_user_in_partition: None,
+            of_association: None,
+            backfilled: None,
+            in_order: None,
+            ..self.clone()
+        }
+    }
+
+    /// Are plans repaired with such bounds?
+    pub fn allow_repairs(&self) -> bool {
+        self.others() == Self::default()
+    }
+
+    /// The same but for how many may start still, which is less after every start?
+    pub fn are_as(&self, other: &Self) -> bool {
+        let kinds = |bounds: &Self| (bounds.backfilled.is_some(), bounds.in_order.is_some());
+        let without = |bounds: &Self| Self { backfilled: None, in_order: None, ..bounds.clone() };
+        kinds(self) == kinds(other) && without(self) == without(other)
     }
 
     /// The same for a plan that is to say when one job starts, however many are before it.

@@ -1,6 +1,6 @@
 //! Parts of a snapshot that rules read, and whether they are the same in two snapshots: by that a kept plan is known to stand.
 
-use super::facts::{Backfill, ClusterView};
+use super::facts::{Backfill, ClusterView, Policy};
 use garrick_model::{time::Timestamp, view::JobView};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Fact {
     /// Is it the same in both snapshots, as it counts now?
     pub fn is_the_same(self, before: &ClusterView, view: &ClusterView, now: Timestamp) -> bool {
         match self {
-            Self::Policy => before.policy == view.policy,
+            Self::Policy => is_same_policy(&before.policy, &view.policy),
             Self::Partitions => before.partitions == view.partitions,
             Self::Licenses => {
                 before.licenses.totals == view.licenses.totals && before.licenses.hres == view.licenses.hres
@@ -36,6 +36,12 @@ impl Fact {
             Self::Reservations => before.reservations.are_the_same(&view.reservations),
         }
     }
+}
+
+fn is_same_policy(before: &Policy, policy: &Policy) -> bool {
+    before == policy
+        || before.bounds.as_ref().zip(policy.bounds.as_ref()).is_some_and(|(a, b)| a.are_as(b))
+            && Policy { bounds: None, ..before.clone() } == Policy { bounds: None, ..policy.clone() }
 }
 
 /// What of a snapshot those who wait ask for, which rules read for them only.

@@ -11,7 +11,9 @@ use crate::scheduler::{
     },
     proposals::StartProposal,
     room::{horizon::Horizon, machine::Machine, node::free::Amount, reservations::seen, reserved::Reservation},
+    rules::bounds::Quota,
     snapshot::{
+        bounds::Bounds,
         facts::{Backfill, ClusterView, NEVER},
         preempt::PreemptRules,
         request::{Label, Owner},
@@ -73,6 +75,8 @@ struct World {
     now: Timestamp,
     next: u32,
     refuse: bool,
+    bounds: Option<Arc<Bounds>>,
+    quota: Quota,
 }
 
 impl World {
@@ -83,7 +87,38 @@ impl World {
         let mut view = cluster(nodes, jobs);
         view.policy.backfill = backfill;
         view.policy.backfill_depth = 12;
-        Self { view, now: BEGIN, next, refuse: false }
+        Self { view, now: BEGIN, next, refuse: false, bounds: None, quota: Quota::default() }
+    }
+
+    /// Within these bounds, with jobs of several users.
+    fn bounded(mut self, bounds: Bounds) -> Self {
+        self.bounds = Some(Arc::new(bounds));
+        self.view.pending = self.view.pending.iter().map(|job| Arc::new(of_several((**job).clone()))).collect();
+        self
+    }
+
+    /// What is left of the bounds for the next plan.
+    fn within_quota(&mut self) {
+        let left = self.bounds.as_ref().map(|bounds| self.quota.left(bounds, self.now, Duration::from_secs(600)));
+        self.view.policy.bounds = left;
+    }
+
+    /// No more of a user are looked at, behind others, than may be, and no more start than may.
+    fn keeps_bounds(&self, plan: &Plan, (before, after): (&Looked, &Looked), repaired: bool) -> bool {
+        let Some(bounds) = &self.view.policy.bounds else { return true };
+        let user = |job: JobId| self.view.pending.iter().find(|waits| waits.id == job).map(|waits| waits.uid);
+        let count = |users: &[Option<u32>], of: u32| users.iter().filter(|user| **user == Some(of)).count();
+        let is_new = |who: &(JobId, usize)| !repaired || !before.contains_key(who);
+        let new: Vec<_> =
+            after.iter().filter(|(who, behind)| **behind && is_new(who)).map(|(who, _)| user(who.0)).collect();
+        let known: Vec<_> =
+            before.iter().filter(|(_, behind)| **behind && repaired).map(|(who, _)| user(who.0)).collect();
+        let within = |most: u32| (0..3).all(|of| count(&new, of) <= (most as usize).saturating_sub(count(&known, of)));
+        // Components start together or not at all, so the last may be more than one.
+        let together = u32::try_from(plan.starts.iter().map(|start| start.others.len()).sum::<usize>()).unwrap();
+        bounds.of_user.is_none_or(within)
+            && bounds.in_order.is_none_or(|most| plan.in_order <= most + together)
+            && bounds.backfilled.is_none_or(|most| plan.backfilled <= most + together)
     }
 
     /// With a second partition `high` of a higher tier over the first half of its nodes.
@@ -142,6 +177,9 @@ impl World {
         match event {
             Event::Submit(spec, favour) => {
                 let mut new = job(self.next, (**spec).clone());
+                if self.bounds.is_some() {
+                    new = of_several(new);
+                }
                 new.priority += u32::from(*favour) * 3;
                 self.next += 1;
                 self.view.pending.push(Arc::new(new));
@@ -294,6 +332,24 @@ fn all_starts(plan: &Plan) -> impl Iterator<Item = (JobId, &StartProposal)> {
     plan.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others).map(|one| (start.job, one)))
 }
 
+/// For whom room was looked for, and whether behind others.
+type Looked = BTreeMap<(JobId, usize), bool>;
+
+fn of_several(job: JobView) -> JobView {
+    JobView { uid: job.id.0 % 3, ..job }
+}
+
+fn any_bounds() -> impl Strategy<Value = Bounds> {
+    let most = || prop::option::weighted(0.6, 1u32..5);
+    (most(), most(), most(), most()).prop_map(|(of_user, of_partition, backfilled, in_order)| Bounds {
+        of_user,
+        of_partition,
+        backfilled,
+        in_order,
+        ..Bounds::default()
+    })
+}
+
 fn times(reservations: &[Reservation]) -> BTreeMap<(JobId, usize), Timestamp> {
     reservations.iter().map(|r| ((r.job, r.partition), r.from)).collect()
 }
@@ -331,6 +387,7 @@ proptest! {
         nodes in 1u32..8,
         preempts in prop::bool::weighted(0.3),
         group in prop::option::weighted(0.4, any::<usize>()),
+        bounds in prop::option::weighted(0.4, any_bounds()),
         backfill in prop_oneof![(1u32..3).prop_map(Backfill::First), Just(Backfill::Conservative)],
         events in prop::collection::vec(any_event(), 1..25),
         reservations in prop::collection::vec((0u32..8, 0u64..10_000, 1u64..5_000, any::<bool>()), 0..3),
@@ -338,17 +395,24 @@ proptest! {
         let mut world = World::new(nodes, specs, backfill);
         world = if preempts { world.with_preemption() } else { world.with_high() };
         world = if let Some(which) = group { world.with_group(which) } else { world };
+        world = if let Some(bounds) = bounds { world.bounded(bounds) } else { world };
         world.view.reservations = reserved(&world.view, &reservations);
+        world.within_quota();
         let (mut plan, mut kept, _) = world.plan(None);
+        world.quota.spend((plan.in_order, plan.backfilled));
         world.obey(&plan);
         for event in events {
+            let looked = kept.as_ref().map(Kept::looked).unwrap_or_default();
             let before = kept.as_ref().map(|kept| times(&kept.reservations())).unwrap_or_default();
             let may_lose = world.happens(&event) || before.values().any(|from| *from < world.now);
+            world.within_quota();
             let repaired;
             (plan, kept, repaired) = world.plan(kept);
+            world.quota.spend((plan.in_order, plan.backfilled));
             prop_assert!(!repaired || crate::scheduler::plan::plan(&world.view, world.now).preemptions.is_empty());
             prop_assert_eq!(overbooked(&world.view, &plan), None);
             if let Some(kept) = &kept {
+                prop_assert!(world.keeps_bounds(&plan, (&looked, &kept.looked()), repaired));
                 let reservations = kept.reservations();
                 let whole = Plan { reservations: reservations.clone(), ..plan.clone() };
                 prop_assert_eq!(overbooked_later(&world.view, &whole, world.now), None);
@@ -520,6 +584,60 @@ fn who_submits_for_a_reservation_takes_a_new_plan() {
     world.happens(&Event::Submit(Box::new(guest), 0));
     let (_, kept, repaired) = world.plan(kept);
     assert!(!repaired && kept.is_some());
+}
+
+#[test]
+fn of_each_user_so_many_are_looked_at_in_repairs_too() {
+    let bounds = Bounds { of_user: Some(1), ..Bounds::default() };
+    let specs = vec![wide(2, 60), wide(2, 60), wide(2, 60), wide(2, 60)];
+    let mut world = World::new(2, specs, Backfill::Conservative).bounded(bounds);
+    // The first of all that wait is behind nobody.
+    world.within_quota();
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    let hour = |n: u64| BEGIN.plus(Duration::from_secs(3600 * n));
+    let reserved = |kept: &Option<Kept>| -> Vec<(u32, Timestamp)> {
+        times(&kept.as_ref().unwrap().reservations()).into_iter().map(|((job, _), at)| (job.0, at)).collect()
+    };
+    assert_eq!(reserved(&kept), [(2, hour(1)), (3, hour(2)), (4, hour(3))]);
+    // Those of users 2 and 0, and one of user 1, who has one behind others already.
+    for _ in 0..3 {
+        world.happens(&Event::Submit(Box::new(wide(2, 60)), 0));
+    }
+    let (plan, kept, repaired) = world.plan(kept);
+    assert!(repaired && plan.starts.is_empty());
+    assert_eq!(reserved(&kept), [(2, hour(1)), (3, hour(2)), (4, hour(3)), (5, hour(4))]);
+    assert_eq!(kept.as_ref().unwrap().news(JobId(7)), (Some(Reason::Priority), None));
+    // One goes, and the next of his is looked at.
+    let place = world.view.pending.iter().position(|job| job.id == JobId(4)).unwrap();
+    world.happens(&Event::Cancel(place));
+    let (_, kept, repaired) = world.plan(kept);
+    assert!(repaired);
+    assert_eq!(reserved(&kept), [(2, hour(1)), (3, hour(2)), (5, hour(4)), (7, hour(3))]);
+}
+
+#[test]
+fn no_more_start_in_repairs_of_an_interval_than_may() {
+    let bounds = Bounds { backfilled: Some(1), ..Bounds::default() };
+    let specs = vec![wide(2, 60), wide(3, 60)];
+    let mut world = World::new(4, specs, Backfill::Conservative).bounded(bounds);
+    world.within_quota();
+    let (plan, mut kept, _) = world.plan(None);
+    world.quota.spend((plan.in_order, plan.backfilled));
+    world.obey(&plan);
+    let mut started = Vec::new();
+    for wait in [1, 1, 600] {
+        world.happens(&Event::Submit(Box::new(wide(1, 10)), 0));
+        world.happens(&Event::Wait(wait));
+        world.within_quota();
+        let (plan, now_kept, repaired) = world.plan(kept);
+        assert!(repaired, "{wait}");
+        kept = now_kept;
+        world.quota.spend((plan.in_order, plan.backfilled));
+        world.obey(&plan);
+        started.push(plan.starts.iter().map(|start| start.job.0).collect::<Vec<_>>());
+    }
+    assert_eq!(started, [vec![3], vec![], vec![4]]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Whom freed room may help.
 
-use super::Repair;
+use super::{MOST_PASSED_OVER, Repair};
 use crate::scheduler::{
     plan::{
         Key,
@@ -105,7 +105,14 @@ impl Repair<'_, '_> {
                 self.due.extend(next);
             }
         }
-        if let Some(next) = self.ledger.first_unlooked()
+        self.pass.bounds.looks_again = false;
+        let view = self.pass.view;
+        let is_open = |key: &Key| {
+            let row = self.ledger.row(*key);
+            row.is_some_and(|row| !self.pass.bounds.has_seen_enough_like(view, &row.job, key.partition))
+        };
+        let most = if view.policy.bounds.is_some() { MOST_PASSED_OVER } else { 1 };
+        if let Some(next) = self.ledger.unlooked().take(most).find(is_open)
             && self.ledger.looked() < self.pass.view.policy.backfill_depth
             && !self.looked_at(next)
         {

@@ -113,7 +113,7 @@ impl Planning {
         let began = clock();
         let took = || clock().saturating_sub(began);
         let (made, kept) = match &view.policy.bounds {
-            Some(bounds) => {
+            Some(bounds) if !keeps || !bounds.allow_repairs() => {
                 let most = bounds.plan_time;
                 let late = || most.is_some_and(|most| took() >= most);
                 let made = plan_until(&view, now, Some(&late));
@@ -122,11 +122,11 @@ impl Planning {
                 }
                 (made, None)
             }
-            None if keeps => {
+            _ if keeps => {
                 let (made, kept) = plan_to_keep(view, now);
                 (made, kept.ok())
             }
-            None => (plan(&view, now), None),
+            _ => (plan(&view, now), None),
         };
         (made, kept, Way::Anew { began, took: took() })
     }

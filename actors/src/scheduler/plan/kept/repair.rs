@@ -67,6 +67,11 @@ impl<'p, 'v> Repair<'p, 'v> {
         }
         self.hold_licenses();
         self.licenses_held = true;
+        if view.policy.bounds.is_some() {
+            for (key, row) in self.ledger.behind() {
+                self.pass.bounds.count_behind(view, &row.job, key.partition);
+            }
+        }
         let classes: BTreeMap<usize, usize> =
             changed.iter().map(|node| (*node, self.pass.space.horizon.class_of(*node))).collect();
         for node in &changed {
@@ -267,6 +272,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         let pass = &mut *self.pass;
         pass.known.forget_searches();
         // Who has been looked at may be again.
+        pass.bounds.looks_again = group.is_some();
         pass.queue.tried_behind = if group.is_some() { 0 } else { self.ledger.looked() };
         pass.queue.blocked.clear();
         pass.queue.reserved.clear();
