@@ -13,35 +13,24 @@
 //! | [`messages`] | what owners of the controller say to each other |
 //! | [`node`] | the controller's record of one node and the owner of its free resources |
 //! | [`owner`] | what all owners of the controller's state have in common |
-//! | [`node_agent`] | a node's side: starts, adopts and ends the `stepd`s of runs, reports to the controller |
 //! | [`records`] | what lasts of jobs, nodes and partitions, and the events that change it |
 //! | [`partition`] | one partition's settings and state |
 //! | [`scheduler`] | plans over published views |
-//! | [`shepherd`] | one node's part of a run: tasks launched, relayed and counted out |
-//! | [`step`] | one running step |
 //! | [`steps`] | steps as the controller knows them: reports, and lists of them |
 //! | [`topology`] | which nodes are near each other, and which of them a job may get for that |
-//! | [`trace_line`] | trace records as they travel |
-//! | [`stepmgr`] | the owner of what runs inside one run of a job |
 
 pub mod controller;
-pub mod env_entry;
 pub mod job;
 pub mod license;
 pub mod log;
 pub mod messages;
 pub mod node;
-pub mod node_agent;
 pub mod owner;
 pub mod partition;
 pub mod records;
 pub mod reservation;
 pub mod roster;
 pub mod scheduler;
-pub mod shepherd;
-pub mod step;
-pub mod stepmgr;
 pub mod steps;
 pub mod submission;
 pub mod topology;
-pub mod trace_line;

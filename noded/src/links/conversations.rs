@@ -1,7 +1,7 @@
 //! Who is connected at the moment and how to answer them: shared by the agent's port and the tasks that read connections,
 //! whichever thread they run on. Locks are held for a map access or a non-blocking send, never across an await.
 
-use garrick_actors::node_agent::{AgentInput, AgentMsg, RunKey};
+use garrick_agent::{AgentInput, AgentMsg, RunKey};
 use garrick_frame::Traced;
 use garrick_model::messages::{
     command::CommandReply,

@@ -5,9 +5,7 @@
 //! | [`conversations`] | commands under way whose replies come over another link |
 //! | [`relay`] | conversations that go on with another daemon |
 //! | [`guests`] | how many connections and requests of a user there may be at a door |
-//! | [`traces`] | who is told what this process traces |
 
 pub mod conversations;
 pub mod guests;
 pub mod relay;
-pub mod traces;

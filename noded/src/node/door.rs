@@ -9,7 +9,7 @@ use crate::{
         relay,
     },
 };
-use garrick_actors::node_agent::{AgentInput, AgentMsg, RunKey};
+use garrick_agent::{AgentInput, AgentMsg, RunKey};
 use garrick_frame::LinkKind;
 use garrick_model::messages::{
     command::{CommandReply, CommandRequest},

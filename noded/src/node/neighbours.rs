@@ -2,7 +2,7 @@
 //! is cut off.
 
 use crate::links::conversations::traced;
-use garrick_actors::node_agent::PeersSaid;
+use garrick_agent::PeersSaid;
 use garrick_frame::LinkKind;
 use garrick_model::{
     config::Config,

@@ -9,7 +9,7 @@ use crate::{
     },
     run::orders::StepdOrders,
 };
-use garrick_actors::node_agent::{
+use garrick_agent::{
     AgentInput, AgentMsg, RunKey, StartOrder,
     belief::{is_from_batch_host, is_valid},
 };

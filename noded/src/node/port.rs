@@ -4,20 +4,16 @@ use super::{neighbours::Neighbours, records::Sought, runs::RunWorld};
 use crate::{
     daemon::logging,
     kernel::{inventory, proc_tree, reap::ended},
-    links::{
-        conversations::{Conversations, tell_agent},
-        traces::Traces,
-    },
+    links::conversations::{Conversations, tell_agent},
 };
-use garrick_actors::node_agent::{
-    AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, Leftover, RunKey, StepdState,
-};
+use garrick_agent::{AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, Leftover, RunKey, StepdState};
 use garrick_model::{
     messages::node::NodeToController,
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };
 use garrick_runtime::{Address, TraceContext};
+use garrick_traces::answers::Traces;
 use garrick_transport::identity::VerifyKey;
 use std::{
     os::{fd::OwnedFd, unix::ffi::OsStrExt},

@@ -15,19 +15,17 @@ use crate::{
         orders::{OrdersError, StepdOrders},
     },
 };
-use garrick_actors::{
-    node_agent::RunKey,
-    stepmgr::{
-        StepEvent,
-        history::{History, Told},
-    },
-};
+use garrick_agent::RunKey;
 use garrick_journal::{JournalError, Reader};
 use garrick_model::{
     config::Config,
     ids::{ArrayTask, JobId, Sluid},
     messages::records::{RecordedOrigin, RecordedRun, RecordedStep, RecordsReply, WantedRecords},
     time::Timestamp,
+};
+use garrick_run::stepmgr::{
+    StepEvent,
+    history::{History, Told},
 };
 use std::{
     cmp::Reverse,
@@ -414,7 +412,7 @@ mod tests {
         let folder = crate::kernel::scratch::Scratch::new("following");
         let path = folder.path().join(JOURNAL);
         let ended = |number: u32, state| StepEvent::Ended {
-            result: garrick_actors::step::StepResult {
+            result: garrick_run::step::StepResult {
                 step: garrick_model::ids::StepId::of(JobId(7), garrick_model::ids::StepKey::number(number)),
                 state,
                 exit: garrick_model::state::ExitStatus::SUCCESS,

@@ -18,7 +18,7 @@ use crate::{
         orders::{StepdOrders, StepdSettings},
     },
 };
-use garrick_actors::node_agent::{Leftover, PrepareFailure, RunKey};
+use garrick_agent::{Leftover, PrepareFailure, RunKey};
 use garrick_model::{
     doors,
     messages::node::{JobCredential, JobLaunch},

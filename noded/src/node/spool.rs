@@ -26,7 +26,7 @@ use crate::{
         orders::{OrdersError, StepdOrders},
     },
 };
-use garrick_actors::node_agent::{FoundRun, RunKey, StepdState};
+use garrick_agent::{FoundRun, RunKey, StepdState};
 use garrick_model::{ids::JobId, messages::node::RequeuePolicy, time::Timestamp};
 use std::{
     fs::OpenOptions,

@@ -22,10 +22,10 @@ use crate::{
         inventory::{self, Machine},
         users,
     },
-    links::{conversations::Conversations, guests::Guests, traces::Traces},
+    links::{conversations::Conversations, guests::Guests},
     run::orders::{StepdLog, StepdSettings},
 };
-use garrick_actors::node_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
+use garrick_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
 use garrick_model::{
     config::{Config, NodeConfig},
     messages::node::Joining,
@@ -34,6 +34,7 @@ use garrick_model::{
     view::NodeFacts,
 };
 use garrick_runtime::{Address, ChildSpec, System};
+use garrick_traces::answers::Traces;
 use garrick_transport::{
     DoorListener, Endpoint, EndpointOptions, IdentityStore, JoinError, any_address,
     identity::{VerifyKey, files::read_secret},
@@ -511,9 +512,7 @@ async fn identity(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_actors::node_agent::{
-        AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, RunKey, StepdState,
-    };
+    use garrick_agent::{AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, RunKey, StepdState};
     use garrick_model::{
         config,
         ids::{JobId, Sluid},

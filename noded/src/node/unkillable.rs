@@ -5,7 +5,7 @@ use crate::{
     kernel::cgroup::CgroupError,
     node::scripts::{self, Moment, ScriptFailure},
 };
-use garrick_actors::node_agent::{Leftover, RunKey};
+use garrick_agent::{Leftover, RunKey};
 use std::{
     path::{Path, PathBuf},
     time::Duration,

@@ -2,7 +2,7 @@
 
 use super::{membership::Membership, peers::PeerWorld};
 use crate::links::conversations::tell_agent;
-use garrick_actors::node_agent::{AgentInput, StartOrder};
+use garrick_agent::{AgentInput, StartOrder};
 use garrick_frame::LinkKind;
 use garrick_model::messages::node::{ControllerToNode, NodeToController};
 use garrick_runtime::TraceContext;

@@ -1,9 +1,10 @@
 //! The link from a `stepd` to its node's agent: kept up with backoff for as long as the run lasts.
 
-use crate::links::{conversations::traced, traces::Traces};
+use crate::links::conversations::traced;
 use garrick_frame::LinkKind;
 use garrick_model::messages::stepd::{NodeToStepd, StepdToNode};
 use garrick_runtime::{System, TraceContext};
+use garrick_traces::answers::Traces;
 use garrick_transport::{Backoff, DoorConn, Sender};
 use std::{
     path::PathBuf,

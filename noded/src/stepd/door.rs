@@ -6,7 +6,6 @@ use super::{
     manager_port::{Clients, tell_manager},
 };
 use crate::links::relay::{RelayHeader, caller_of};
-use garrick_actors::stepmgr::{StepMgrInput, StepMgrMsg};
 use garrick_frame::LinkKind;
 use garrick_model::{
     ids::JobId,
@@ -16,6 +15,7 @@ use garrick_model::{
     },
 };
 use garrick_options::light::Asked;
+use garrick_run::stepmgr::{StepMgrInput, StepMgrMsg};
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{DoorConn, DoorListener, LinkHandle, Receiver, Sender};
 use std::{cell::RefCell, rc::Rc};

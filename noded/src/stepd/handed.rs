@@ -8,8 +8,8 @@
 //! A stream ends for its reader when the last copy is closed, so what is here goes as soon as it is not needed: with the
 //! last task that it was passed for, when the step starts without it, or with the conversation.
 
-use garrick_actors::stepmgr::ClientId;
 use garrick_model::{ids::StepId, messages::step::StepMgrToCommand};
+use garrick_run::stepmgr::ClientId;
 use garrick_transport::{HandedFd, close_together};
 use std::{
     cell::RefCell,

@@ -14,11 +14,11 @@ use crate::{
     },
     launcher::{self, LauncherAhead, LauncherHandle, LauncherSpec},
 };
-use garrick_actors::shepherd::{ShepherdInput, ShepherdMsg};
 use garrick_model::{
     ids::StepId,
     messages::launcher::{FromLauncher, TaskHeld, TaskOver, ToLauncher},
 };
+use garrick_run::shepherd::{ShepherdInput, ShepherdMsg};
 use garrick_runtime::{Address, Lane, TraceContext};
 use std::{
     cell::{Cell, RefCell},

@@ -7,12 +7,12 @@ use super::{
     link_end::LinkEnd,
 };
 use crate::run::orders::{OrdersError, StepdOrders};
-use garrick_actors::shepherd::{ShepherdInput, ShepherdMsg};
 use garrick_frame::{LinkKind, Traced};
 use garrick_model::messages::{
     shepherd::{ShepherdToStepMgr, StepMgrToShepherd},
     shepherd_link::LinkFrame,
 };
+use garrick_run::shepherd::{ShepherdInput, ShepherdMsg};
 use garrick_runtime::{Address, Lane, TraceContext};
 use garrick_transport::{
     Backoff, Endpoint, LinkError, LinkHandle, Receiver,

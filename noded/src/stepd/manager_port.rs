@@ -10,14 +10,14 @@ use crate::{
     journal::{JournalError, Log, Written},
     links::conversations::traced,
 };
-use garrick_actors::{
-    shepherd::{ShepherdInput, ShepherdMsg},
-    step::NodeSlot,
-    stepmgr::{ClientId, StepEvent, StepMgrEffect, StepMgrInput, StepMgrMsg, shell::StepMgrPort},
-};
 use garrick_model::messages::{
     shepherd::StepMgrToShepherd,
     step::{LightReply, StepMgrToCommand},
+};
+use garrick_run::{
+    shepherd::{ShepherdInput, ShepherdMsg},
+    step::NodeSlot,
+    stepmgr::{ClientId, StepEvent, StepMgrEffect, StepMgrInput, StepMgrMsg, shell::StepMgrPort},
 };
 use garrick_runtime::{Address, Lane, TraceContext};
 use garrick_transport::Sender;

@@ -10,10 +10,6 @@ use super::{
     manager_port::{Clients, tell_manager},
 };
 use crate::links::{conversations::traced, relay::RelayHeader};
-use garrick_actors::{
-    step::NodeSlot,
-    stepmgr::{StepMgrInput, StepMgrMsg},
-};
 use garrick_frame::{LinkKind, Traced, limits};
 use garrick_model::{
     messages::{
@@ -24,6 +20,10 @@ use garrick_model::{
     },
     refusal::Refusal,
     state::ExitStatus,
+};
+use garrick_run::{
+    step::NodeSlot,
+    stepmgr::{StepMgrInput, StepMgrMsg},
 };
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{

@@ -15,7 +15,6 @@ use crate::{
         streams::{ReadNow, Streams, read_later, write_all},
     },
 };
-use garrick_actors::shepherd::{PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, shell::ShepherdPort};
 use garrick_model::{
     ids::StepId,
     messages::{
@@ -24,6 +23,7 @@ use garrick_model::{
         shepherd::{ShepherdToStepMgr, StepNodeShare},
     },
 };
+use garrick_run::shepherd::{PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, shell::ShepherdPort};
 use garrick_runtime::{Address, TraceContext};
 use serde_bytes::ByteBuf;
 use std::{

@@ -31,11 +31,6 @@ use crate::{
         orders::StepdOrders,
     },
 };
-use garrick_actors::{
-    shepherd::{ShepherdConfig, ShepherdInput, ShepherdMsg, gpus::GpuSight, shell::Shepherd},
-    step::NodeSlot,
-    stepmgr::{Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, StepMgrMsg, shell::StepMgr},
-};
 use garrick_model::{
     config::LogLevel,
     gres::devices_used,
@@ -45,6 +40,11 @@ use garrick_model::{
     },
     node_shape::NodeShare,
     time::system_zone,
+};
+use garrick_run::{
+    shepherd::{ShepherdConfig, ShepherdInput, ShepherdMsg, gpus::GpuSight, shell::Shepherd},
+    step::NodeSlot,
+    stepmgr::{Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, StepMgrMsg, shell::StepMgr},
 };
 use garrick_runtime::{ActorPath, Address, System, SystemConfig, TraceContext};
 use garrick_transport::{DoorListener, Endpoint, EndpointOptions, IdentityStore, ResetKey, any_address};

@@ -16,11 +16,11 @@ use garrick_actors::{
         letter::Letter,
         node::{NodeInput, Registration},
     },
-    node_agent::{
-        AgentEffect, AgentInput, RunKey, StartOrder,
-        belief::{is_from_batch_host, is_valid},
-    },
     records::job::JobRecord,
+};
+use garrick_agent::{
+    AgentEffect, AgentInput, RunKey, StartOrder,
+    belief::{is_from_batch_host, is_valid},
 };
 use garrick_model::{
     ids::{JobId, Sluid},

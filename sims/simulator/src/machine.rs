@@ -5,12 +5,9 @@ use super::{
     stepds::{Folder, Launch, ToStepd, others},
     world::{Happening, PATIENCE, Place, World},
 };
-use garrick_actors::{
-    messages::node::{NodeInput, Registration},
-    node_agent::{
-        AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, RunKey, StartOrder, StepdState,
-        lease_of,
-    },
+use garrick_actors::messages::node::{NodeInput, Registration};
+use garrick_agent::{
+    AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, RunKey, StartOrder, StepdState, lease_of,
 };
 use garrick_model::{
     config::NodeConfig,

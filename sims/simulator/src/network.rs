@@ -4,10 +4,8 @@ use super::{
     stepds::Stepd,
     world::{Happening, PATIENCE, Place, World},
 };
-use garrick_actors::{
-    messages::node::NodeInput,
-    node_agent::{AgentInput, PeersSaid, RunKey, lease_of},
-};
+use garrick_actors::messages::node::NodeInput;
+use garrick_agent::{AgentInput, PeersSaid, RunKey, lease_of};
 use garrick_model::ids::{JobId, Sluid};
 use std::time::Duration;
 

@@ -9,10 +9,7 @@ use super::{
     stepds::Launch,
     world::{Happening, World},
 };
-use garrick_actors::{
-    node_agent::RunKey,
-    stepmgr::{ClientId, Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, harness::Harness},
-};
+use garrick_agent::RunKey;
 use garrick_model::{
     batch::{BatchMembers, RetryPolicy, StepBatch},
     ids::StepKey,
@@ -28,6 +25,7 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::StepCounts,
 };
+use garrick_run::stepmgr::{ClientId, Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, harness::Harness};
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, time::Duration};
 

@@ -7,7 +7,7 @@ use super::{
     stepds::{Folder, Launch, Stepd, ToStepd, others},
     world::{Happening, Place, World},
 };
-use garrick_actors::node_agent::{AgentInput, PrepareFailure, RunKey, StartOrder};
+use garrick_agent::{AgentInput, PrepareFailure, RunKey, StartOrder};
 use garrick_model::{messages::stepd::StepdReport, state::JobState, time::Timestamp};
 
 /// A shepherd that says nothing is waited for so long: the idle limit of its link and `SHEPHERD_AWAY_LIMIT` of `stepd`, in

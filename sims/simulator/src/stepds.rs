@@ -5,7 +5,7 @@ use super::{
     step_side::StepSide,
     world::{Happening, Place, World},
 };
-use garrick_actors::node_agent::{AgentInput, RunKey};
+use garrick_agent::{AgentInput, RunKey};
 use garrick_model::{
     messages::{
         node::{JobCredential, JobLaunch, RequeuePolicy, SignalScope},

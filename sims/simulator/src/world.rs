@@ -34,7 +34,6 @@ use garrick_actors::{
         node::{NodeInput, NodeSite, NodeTimer, Registration},
     },
     node::{core::NodeCore, settings::node_settings},
-    node_agent::{AgentInput, AgentTimer, RunKey},
     partition::{core::PartitionCore, messages::PartitionInput},
     records::job_event::JobEvent,
     reservation::{core::ReservationsCore, owner::ReservationInput},
@@ -47,6 +46,7 @@ use garrick_actors::{
         snapshot::facts::ClusterView,
     },
 };
+use garrick_agent::{AgentInput, AgentTimer, RunKey};
 use garrick_model::{
     config::Config,
     ids::{JobId, NodeIndex, RequestId, Sluid},

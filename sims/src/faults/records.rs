@@ -1,17 +1,17 @@
 //! What Garrick says in the end: the controller's journal, and the step journals that epilogs kept of every run.
 
 use super::witness::StepRef;
-use garrick_actors::{
-    log::event::Replayed,
-    step::state::{StepEnd, StepResult},
-    stepmgr::StepEvent,
-};
+use garrick_actors::log::event::Replayed;
 use garrick_journal::{JournalError, Reader};
 use garrick_model::{
     ids::{StepKey, StepNum},
     state::{ExitStatus, StepState},
 };
 use garrick_noded::{controller::start::Unread, journal::series};
+use garrick_run::{
+    step::state::{StepEnd, StepResult},
+    stepmgr::StepEvent,
+};
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// Records cannot be read.

@@ -9,15 +9,14 @@ use super::{
 };
 use garrick_actors::{
     log::event::Replayed,
-    node_agent,
     records::job::{JobRecord, Phase},
-    step::state::StepEnd,
 };
 use garrick_model::state::{ExitStatus, JobState, Reason, StepState};
+use garrick_run::step::state::StepEnd;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Starts of a step manager that are allowed after the first, before a run is given up.
-const RESTARTS: u32 = node_agent::RESTARTS as u32;
+const RESTARTS: u32 = garrick_agent::RESTARTS as u32;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

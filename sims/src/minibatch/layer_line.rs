@@ -2,13 +2,6 @@
 //! one thread with a made-up launcher: what production runs, without its sockets and mailboxes, with a meter at each.
 
 use super::layer_meter::Meter;
-use garrick_actors::{
-    shepherd::{ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput},
-    step::{NodeSlot, StepCore, StepEffect, StepInput, StepPlan},
-    stepmgr::{
-        ClientId, Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrTimer,
-    },
-};
 use garrick_frame::{Decoder, FrameError, codec, limits};
 use garrick_model::{
     batch::{BatchMembers, CommandList, StepBatch},
@@ -29,6 +22,13 @@ use garrick_model::{
     view::AllocatedNode,
 };
 use garrick_noded::journal::{JournalError, Log};
+use garrick_run::{
+    shepherd::{ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput},
+    step::{NodeSlot, StepCore, StepEffect, StepInput, StepPlan},
+    stepmgr::{
+        ClientId, Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrTimer,
+    },
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_bytes::ByteBuf;
 use std::{

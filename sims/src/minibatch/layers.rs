@@ -10,8 +10,8 @@ use super::{
     spent::Spent,
 };
 use crate::spawn_floor::{Way, spawn_rate};
-use garrick_actors::stepmgr::StepEvent;
 use garrick_noded::journal::{self, Log};
+use garrick_run::stepmgr::StepEvent;
 use nix::sys::{
     resource::{Usage, UsageWho, getrusage},
     time::TimeValLike,

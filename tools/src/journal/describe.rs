@@ -9,6 +9,9 @@ use garrick_actors::{
         job_event::{JobEvent, Revision},
         node::SavedNode,
     },
+};
+use garrick_model::{hostlist, spec::ArraySpec};
+use garrick_run::{
     step::StepResult,
     stepmgr::{
         StepEvent,
@@ -16,7 +19,6 @@ use garrick_actors::{
         journal::Place,
     },
 };
-use garrick_model::{hostlist, spec::ArraySpec};
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt::Write as _};
 

@@ -103,13 +103,13 @@ mod tests {
         },
         submit::test_views::job_view,
     };
-    use garrick_actors::stepmgr::{RunFacts, env::batch_environment};
     use garrick_model::{
         ids::JobId,
         spec::{JobKind, JobSpec},
         state::JobState,
         time::Timestamp,
     };
+    use garrick_run::stepmgr::{RunFacts, env::batch_environment};
 
     fn value(set: &[(&'static str, String)], name: &str) -> Option<String> {
         set.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone())

@@ -9,7 +9,6 @@ use crate::{
         ports::ReplySink,
     },
     steps::core::PATIENCE,
-    trace_line::trace_line,
 };
 use garrick_model::{
     ids::JobId,
@@ -20,6 +19,7 @@ use garrick_model::{
     refusal::Refusal,
 };
 use garrick_runtime::TraceRecord;
+use garrick_traces::line::trace_line;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},

@@ -1,16 +1,14 @@
 //! Bytes of every version, with the events of either kind: they read back for ever.
 
 use crate::{controller_events, step_events};
-use garrick_actors::{
-    log::event::{ControllerEvent, Replayed},
-    stepmgr::{Ledger, StepEvent, state::Motion},
-};
+use garrick_actors::log::event::{ControllerEvent, Replayed};
 use garrick_journal::{Form, Reader, replace};
 use garrick_model::{
     ids::{RequestId, StepKey},
     resources::MemoryRequest,
     time::TimeLimit,
 };
+use garrick_run::stepmgr::{Ledger, StepEvent, state::Motion};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 

@@ -1,14 +1,5 @@
 //! What is in a step manager's sample.
 
-use garrick_actors::{
-    step::{StepEnd, StepResult},
-    stepmgr::{
-        StepEvent,
-        batch::{StoredBatch, StoredMembers},
-        journal::Place,
-        state::Motion,
-    },
-};
 use garrick_model::{
     batch::{
         CommandList, FailBound, FailLimit, RetryOn, RetryPolicy, StepCgroup, StepDependencies, StepDependency,
@@ -25,6 +16,15 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     usage::TaskUsage,
     view::StepOrigin,
+};
+use garrick_run::{
+    step::{StepEnd, StepResult},
+    stepmgr::{
+        StepEvent,
+        batch::{StoredBatch, StoredMembers},
+        journal::Place,
+        state::Motion,
+    },
 };
 use serde_bytes::ByteBuf;
 use std::sync::Arc;

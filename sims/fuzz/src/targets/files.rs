@@ -2,10 +2,11 @@
 
 use super::choice;
 use crate::target::Target;
-use garrick_actors::{log::event::ControllerEvent, stepmgr::journal::StepEvent};
+use garrick_actors::log::event::ControllerEvent;
 use garrick_journal::{Form, Reader};
 use garrick_model::ids::{JobId, StepId, StepNum};
 use garrick_pack::{PackReader, PackWriter, Selection, Stream, TaskRun};
+use garrick_run::stepmgr::journal::StepEvent;
 use std::{
     cell::RefCell,
     fs,

@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use garrick_actors::{log::event::ControllerEvent, stepmgr::StepEvent};
+use garrick_actors::log::event::ControllerEvent;
 use garrick_journal::Reader;
+use garrick_run::stepmgr::StepEvent;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{

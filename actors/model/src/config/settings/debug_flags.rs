@@ -30,12 +30,7 @@ const FLAGS: &[(DebugFlag, &str, &[&str])] = &[
     (
         DebugFlag::Agent,
         "Agent",
-        &[
-            "garrick_actors::node",
-            "garrick_actors::node_agent",
-            "garrick_noded::node",
-            "garrick_noded::controller::links",
-        ],
+        &["garrick_actors::node", "garrick_agent", "garrick_noded::node", "garrick_noded::controller::links"],
     ),
     (DebugFlag::AuditRpcs, "AuditRPCs", &[AUDIT_RPCS]),
     (DebugFlag::Backfill, "Backfill", &["garrick_actors::scheduler"]),
@@ -45,7 +40,7 @@ const FLAGS: &[(DebugFlag, &str, &[&str])] = &[
     (
         DebugFlag::Steps,
         "Steps",
-        &["garrick_actors::stepmgr", "garrick_actors::step", "garrick_actors::shepherd", "garrick_noded::stepd"],
+        &["garrick_run::stepmgr", "garrick_run::step", "garrick_run::shepherd", "garrick_noded::stepd"],
     ),
     (DebugFlag::TraceJobs, "TraceJobs", &["garrick_actors::job"]),
 ];

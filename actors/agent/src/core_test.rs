@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use crate::node_agent::{
+use crate::{
     AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, Leftover, NodeAgentCore, PeersSaid, PrepareFailure,
     RESTART_PAUSES, RESTART_WINDOW, RESTARTS, RunKey, StartOrder, StepdState, lease_of,
 };

@@ -1,7 +1,7 @@
 //! The agent's actor: inputs into the core, effects to the port. The port does what needs files, processes and sockets;
 //! what takes time comes back as a message.
 
-use crate::node_agent::{
+use crate::{
     core::{AgentConfig, NodeAgentCore},
     messages::{AgentEffect, AgentInput, AgentMsg, AgentTimer, controller_message_name},
 };

@@ -1,6 +1,6 @@
 //! Questions that fan out to the `stepd`s of this node, and commands that pass through its door.
 
-use crate::node_agent::{
+use crate::{
     core::NodeAgentCore,
     messages::{AgentEffect, AgentTimer, RunKey},
     state::{Run, RunPhase},

@@ -1,6 +1,6 @@
 //! A run's life on this node: prepared, awaited, held, swept, epilog, released.
 
-use crate::node_agent::{
+use crate::{
     core::{NodeAgentCore, log_info, log_warning},
     messages::{AgentEffect, AgentTimer, Leftover, PrepareFailure, RunKey, StartOrder},
     state::{Run, RunPhase},

@@ -7,7 +7,7 @@
 //! nobody has been given anything: all goes on, and the question is asked again later. The clock decides only when the question is asked; what the
 //! controller starts elsewhere has a new SLUID, and whoever comes back late is told by `Welcome` what is still its own.
 
-use crate::node_agent::{
+use crate::{
     core::{NodeAgentCore, log_info, log_warning},
     messages::{AgentEffect, AgentTimer, PeersSaid, RunKey},
 };

@@ -10,6 +10,16 @@
 //! released. What a `stepd` reports it acknowledges only when the controller has: after a crash of the agent the `stepd`
 //! repeats it. A `stepd` that dies it starts again from the run's folder ([`RESTARTS`] times in [`RESTART_WINDOW`]), and
 //! tells it what was ordered meanwhile.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`core`](NodeAgentCore) | decides |
+//! | `state`, `runs`, `lease`, `restart` | the runs of this node: their phases, how long they may be here, `stepd`s started again |
+//! | [`belief`] | whose word on a run is taken |
+//! | `messages` | what it is told and what it wants done |
+//! | `outbox` | reports that the controller has not acknowledged |
+//! | `queries` | questions passed on to `stepd`s |
+//! | [`shell`](NodeAgent) | the actor |
 
 pub mod belief;
 mod core;

@@ -1,7 +1,7 @@
 //! Decisions of the agent: registration, heartbeats, orders, reports. Runs are in `runs.rs`, what happens when a `stepd` dies
 //! in `restart.rs`, listings in `queries.rs`.
 
-use crate::node_agent::{
+use crate::{
     messages::{AgentEffect, AgentInput, AgentTimer, FoundRun, RunKey},
     outbox::Outbox,
     queries::Queries,

@@ -3,7 +3,7 @@
 //! or when the `stepd` was killed because it did not end the run, the run is given up: the controller is told, and what is
 //! left here is killed.
 
-use crate::node_agent::{
+use crate::{
     core::{NodeAgentCore, log_info, log_warning},
     messages::{AgentEffect, AgentTimer, FoundRun, RunKey, StepdState},
     state::{Run, RunPhase},

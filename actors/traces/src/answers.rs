@@ -1,6 +1,6 @@
 //! Trace records of this process, as they travel.
 
-use garrick_actors::trace_line::trace_line;
+use crate::line::trace_line;
 use garrick_model::messages::command::TraceLine;
 use garrick_runtime::System;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Reports on their way to the controller: numbered, in order, kept until acknowledged. At one time no more of them are under
 //! way than the link's queue holds, so that none is refused there; the next ones go when earlier ones are acknowledged.
 
-use crate::node_agent::messages::RunKey;
+use crate::messages::RunKey;
 use garrick_model::messages::node::{AgentReport, ReleasedRun};
 use std::collections::VecDeque;
 
