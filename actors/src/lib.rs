@@ -13,7 +13,6 @@
 //! | [`messages`] | what owners of the controller say to each other |
 //! | [`node`] | the controller's record of one node and the owner of its free resources |
 //! | [`owner`] | what all owners of the controller's state have in common |
-//! | [`records`] | what lasts of jobs, nodes and partitions, and the events that change it |
 //! | [`partition`] | one partition's settings and state |
 //! | [`scheduler`] | plans over published views |
 //! | [`steps`] | steps as the controller knows them: reports, and lists of them |
@@ -27,7 +26,6 @@ pub mod messages;
 pub mod node;
 pub mod owner;
 pub mod partition;
-pub mod records;
 pub mod reservation;
 pub mod roster;
 pub mod scheduler;

@@ -23,6 +23,7 @@
 //! | [`refusal`] | why something was declined, as data |
 //! | [`config`] | `slurm.conf`, read and checked |
 //! | [`env_vars`] | every environment variable read or written |
+//! | `testing` | specs and views with good defaults, with the feature of that name |
 //! | [`messages`] | one enum per direction of each link |
 
 pub mod batch;
@@ -52,6 +53,8 @@ pub mod spec_text;
 pub mod state;
 pub mod step_listing;
 pub mod step_selector;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod time;
 pub mod topology;
 pub mod usage;

@@ -6,13 +6,10 @@ use crate::{
     job::{
         core::{JobCore, Leftover},
         effects::{JobEffect, JobErrand, JobShown},
-        fixtures::{CountingIds, ROOT, record},
+        fixtures::{CountingIds, ROOT},
     },
     license::account::LicenseAccount,
-    log::{
-        committed::Committed,
-        event::{ControllerEvent, Replayed},
-    },
+    log::committed::Committed,
     messages::{
         het::HetMessage,
         job::{JobAnswer, JobCommand, JobInput, JobSite, JobTimer},
@@ -25,12 +22,8 @@ use crate::{
         effects::{KeptHold, NodeEffect, NodeErrand},
     },
     owner::{Stage, Turn, perform},
-    records::{
-        job::{JobRecord, Phase, TaskOutcome, waits_for},
-        job_event::JobEvent,
-    },
     scheduler::{
-        fixtures::{array, depends_on, partition, spec},
+        fixtures::partition,
         plan::plan,
         snapshot::{
             facts::{ClusterView, Policy},
@@ -39,6 +32,15 @@ use crate::{
         },
     },
 };
+use garrick_events::{
+    event::{ControllerEvent, Replayed},
+    records::{
+        job::{JobRecord, Phase, TaskOutcome, waits_for},
+        job_event::JobEvent,
+    },
+    testing::record,
+};
+use garrick_model::testing::{array, depends_on, spec};
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},
@@ -761,7 +763,7 @@ impl World {
 /// A resource of each mode on the nodes; what is always in use leaves less than all nodes could take.
 fn site_hres() -> Arc<garrick_model::config::Hres> {
     let half = NODES / 2;
-    crate::scheduler::fixtures::hres(
+    garrick_model::testing::hres(
         NODES,
         &[
             ("any", "MODE_1", &[(0..half, 2, 0), (0..NODES, 1, 0)]),

@@ -6,11 +6,9 @@ use super::{
     messages::ControllerMsg,
     shells::actor::OwnerMsg,
 };
-use crate::{
-    log::event::ControllerEvent,
-    roster::{core::RosterInput, nodes::Roster},
-    scheduler::fixtures::spec,
-};
+use crate::roster::{core::RosterInput, nodes::Roster};
+use garrick_events::event::ControllerEvent;
+use garrick_model::testing::spec;
 use garrick_model::{
     config::{Config, DynamicNode, read_files},
     ids::JobId,

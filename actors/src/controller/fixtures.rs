@@ -9,24 +9,24 @@ use super::{
     },
 };
 use crate::{
-    log::{
-        AppendError, Appended, FollowError, Follower, Log, Position,
-        event::{ControllerEvent, Replayed},
-        memory::MemoryLog,
-    },
+    log::{AppendError, Appended, FollowError, Follower, Log, memory::MemoryLog},
     messages::{
         job::{Authority, Revise},
         node::Registration,
     },
     node::{core::NodeCore, settings::node_settings},
     partition::core::PartitionCore,
-    records::job::JobRecord,
     scheduler::{gather::partition_facts, plan::probe::Feasibility, policy::policy, snapshot::facts::ClusterView},
     submission::{
         admission::{Admitted, Change, Identity, Rules, Submitter},
         job_submit::{JobSubmit, NoJobSubmit},
         users::{User, UserDirectory},
     },
+};
+use garrick_events::{
+    event::{ControllerEvent, Replayed},
+    progress::Position,
+    records::job::JobRecord,
 };
 use garrick_model::{
     config::{self, Config},

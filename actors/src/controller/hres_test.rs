@@ -5,7 +5,7 @@ use super::{
     fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, config_of, with_system},
     messages::ControllerMsg,
 };
-use crate::scheduler::fixtures::spec;
+use garrick_model::testing::spec;
 use garrick_model::{
     config::{self, Config},
     messages::command::{CommandReply, CommandRequest, JobMilestone},

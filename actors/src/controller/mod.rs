@@ -40,7 +40,7 @@
 //!
 //! - Nothing that an owner promises or causes overtakes the journal: effects of a turn, and all later ones of that owner,
 //!   wait until the turn's events are on disk ([`crate::owner::outbox`]).
-//! - The same `apply` makes records live, as they are committed and in recovery ([`crate::log::event::Replayed`],
+//! - The same `apply` makes records live, as they are committed and in recovery ([`garrick_events::event::Replayed`],
 //!   [`crate::log::committed`], [`setup`]).
 //! - A run is named by its SLUID everywhere; what is said about an older run changes nothing but gives its nodes back.
 //! - An actor that panics is built anew from what is committed, once all that it had appended is ([`crate::log::committed`]); an allocation

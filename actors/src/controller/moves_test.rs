@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::fixtures::{Rig, with_rig};
-use crate::scheduler::fixtures::spec;
+use garrick_model::testing::spec;
 use garrick_model::{
     ids::JobId,
     messages::{
@@ -354,7 +354,7 @@ fn one_user_has_a_share_of_the_memory_for_scripts_and_environments() {
         let environment: std::sync::Arc<Vec<_>> = vec![vec![b'x'; 20 << 20].into()].into();
         for id in 5000..5051 {
             let large = JobSpec { environment: environment.clone(), script: None, ..spec() };
-            let mut record = crate::job::fixtures::record(id, large);
+            let mut record = garrick_events::testing::record(id, large);
             record.owner.uid = 1001;
             rig.controller.env.committed.put(record);
         }

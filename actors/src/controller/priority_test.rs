@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::fixtures::{Rig, with_rig};
-use crate::scheduler::fixtures::spec;
+use garrick_model::testing::spec;
 use garrick_model::{
     ids::JobId,
     messages::command::{CommandReply, CommandRequest, JobAction, JobChange, JobSelector},

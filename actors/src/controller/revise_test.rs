@@ -10,21 +10,23 @@ use crate::{
         effects::JobEffect,
         fixtures::{ALICE, Bench, ROOT},
     },
-    log::event::ControllerEvent,
     messages::{
         job::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand},
         letter::Letter,
     },
-    records::{
-        job::JobRecord,
-        job_event::{JobEvent, Revision},
-    },
-    scheduler::fixtures::{array, spec},
     submission::{
         admission::Submitter,
         job_submit::{JobSubmit, NoJobSubmit},
     },
 };
+use garrick_events::{
+    event::ControllerEvent,
+    records::{
+        job::JobRecord,
+        job_event::{JobEvent, Revision},
+    },
+};
+use garrick_model::testing::{array, spec};
 use garrick_model::{
     ids::JobId,
     messages::{

@@ -20,10 +20,9 @@ use super::{
 };
 use crate::{
     license::account::counted_now,
-    log::{AppendError, Log, Position, event::ControllerEvent},
+    log::{AppendError, Log},
     messages::job::JobInput,
     node::{core::NodeCore, effects::KeptHold},
-    records::job::JobRecord,
     reservation::core::ReservationsCore,
     roster::nodes::Roster,
     scheduler::{
@@ -34,6 +33,7 @@ use crate::{
     },
     steps::core::StepsCore,
 };
+use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{config::Config, time::Timestamp, view::NodeHold};
 use garrick_runtime::{Address, ChildSpec, PendingReply, Placement, ReplyTo, System};
 use std::{collections::BTreeMap, sync::Arc};

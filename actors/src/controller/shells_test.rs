@@ -8,13 +8,11 @@ use super::{
     setup::{Recover, forget},
 };
 use crate::{
-    log::{Log as _, event::ControllerEvent, memory::MemoryLog},
-    records::partition::SavedPartition,
-    scheduler::{
-        fixtures::{array, spec},
-        snapshot::licenses,
-    },
+    log::{Log as _, memory::MemoryLog},
+    scheduler::snapshot::licenses,
 };
+use garrick_events::{event::ControllerEvent, records::partition::SavedPartition};
+use garrick_model::testing::{array, spec};
 use garrick_model::{
     ids::{JobId, RequestId},
     job_query::{JobQuery, JobStates},
@@ -874,7 +872,7 @@ fn who_asks_a_job_that_was_saved_a_moment_ago_has_an_answer() {
     with_system(async |system| {
         let (rig, _agents) = rig(&system);
         let env = &rig.controller.env;
-        env.committed.put(crate::job::fixtures::record(5000, spec()));
+        env.committed.put(garrick_events::testing::record(5000, spec()));
         let (reply, script) = ReplyTo::channel();
         let message = Box::new(crate::controller::shells::job::JobMsg::script(reply));
         let supervisor = env.jobs_supervisor().unwrap();

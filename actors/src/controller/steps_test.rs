@@ -2,11 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, with_system};
-use crate::{
-    job::fixtures::ended_row,
-    log::{ACCOUNTING, Log as _, event::ControllerEvent},
-    scheduler::fixtures::spec,
-};
+use crate::log::{ACCOUNTING, Log as _};
+use garrick_events::{event::ControllerEvent, testing::ended_row};
+use garrick_model::testing::spec;
 use garrick_model::{
     ids::{JobId, Sluid, StepId, StepKey},
     messages::{

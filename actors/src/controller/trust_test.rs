@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, with_system};
-use crate::scheduler::fixtures::spec;
+use garrick_model::testing::spec;
 use garrick_model::{
     ids::RequestId,
     messages::{

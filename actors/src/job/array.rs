@@ -6,16 +6,18 @@ use super::{
     effects::JobEffect,
 };
 use crate::{
-    log::event::ControllerEvent,
     messages::{
         job::{JobFact, JobInput, TaskChoice},
         letter::Letter,
     },
+    scheduler::proposals::StartProposal,
+};
+use garrick_events::{
+    event::ControllerEvent,
     records::{
         job::{Afterwards, End, JobRecord, Phase, TaskOutcome},
         job_event::JobEvent,
     },
-    scheduler::proposals::StartProposal,
 };
 use garrick_model::{
     ids::{ArrayTask, JobId},

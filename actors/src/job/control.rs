@@ -5,15 +5,13 @@ use super::{
     effects::JobEffect,
     told,
 };
-use crate::{
-    messages::{
-        job::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand, JobInput, Revise, TaskChoice},
-        node::NodeInput,
-    },
-    records::{
-        job::{HeldBy, Phase, Resolved},
-        job_event::{JobEvent, Revision, shifted},
-    },
+use crate::messages::{
+    job::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand, JobInput, Revise, TaskChoice},
+    node::NodeInput,
+};
+use garrick_events::records::{
+    job::{HeldBy, Phase, Resolved},
+    job_event::{JobEvent, Revision, shifted},
 };
 use garrick_model::{
     messages::{

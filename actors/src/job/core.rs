@@ -10,7 +10,6 @@ use super::{
     told, view,
 };
 use crate::{
-    log::event::ControllerEvent,
     messages::{
         job::{JobAnswer, JobInput, JobSite, JobTimer},
         letter::Letter,
@@ -18,11 +17,14 @@ use crate::{
         node::NodeInput,
     },
     owner::{FreshIds, Out, Owner},
+    scheduler::proposals::StartProposal,
+};
+use garrick_events::{
+    event::ControllerEvent,
     records::{
         job::{JobRecord, Phase},
         job_event::JobEvent,
     },
-    scheduler::proposals::StartProposal,
 };
 use garrick_model::{
     ids::JobId,

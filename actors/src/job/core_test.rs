@@ -3,25 +3,26 @@
 
 use super::{
     effects::{JobEffect, JobErrand, JobShown},
-    fixtures::{ALICE, Bench, ROOT, begun, ended_row, event_of, proposal, record},
+    fixtures::{ALICE, Bench, ROOT, begun, event_of, proposal},
 };
 use crate::{
-    log::event::ControllerEvent,
     messages::{
         job::{Authority, JobAnswer, JobCommand, JobFact, JobInput, JobSite, JobTimer},
         letter::{Letter, end_lost},
         license::LicenseInput,
         node::{NodeInput, ReserveRefusal},
     },
+    scheduler::proposals::StartProposal,
+};
+use garrick_events::testing::{ended_row, record};
+use garrick_events::{
+    event::ControllerEvent,
     records::{
         job::{HeldBy, JobRecord, Phase, TaskOutcome},
         job_event::JobEvent,
     },
-    scheduler::{
-        fixtures::{array, depends_on as depends, spec},
-        proposals::StartProposal,
-    },
 };
+use garrick_model::testing::{array, depends_on as depends, spec};
 use garrick_model::{
     ids::{JobId, Sluid, StepKey},
     messages::{
@@ -244,7 +245,7 @@ fn who_waits_for_a_job_is_known_from_the_records() {
         },
         ..spec()
     };
-    let waits = |id, spec| crate::records::job::waits_for(&record(id, spec), &record(7, self::spec()));
+    let waits = |id, spec| garrick_events::records::job::waits_for(&record(id, spec), &record(7, self::spec()));
     assert!(waits(8, on(DependencyKind::AfterOk, Some(JobId(7)))));
     assert!(!waits(8, on(DependencyKind::AfterOk, Some(JobId(6)))));
     assert!(waits(8, on(DependencyKind::Singleton, None)));

@@ -7,12 +7,10 @@ use super::{
     core::{JobCore, Turn},
     effects::{JobEffect, JobErrand},
 };
-use crate::{
-    messages::job::{JobFact, JobInput, JobTimer},
-    records::{
-        job::{Afterwards, Phase, TaskOutcome},
-        job_event::JobEvent,
-    },
+use crate::messages::job::{JobFact, JobInput, JobTimer};
+use garrick_events::records::{
+    job::{Afterwards, Phase, TaskOutcome},
+    job_event::JobEvent,
 };
 use garrick_model::{
     ids::JobId,

@@ -37,7 +37,7 @@ pub enum JobShown {
 pub enum JobErrand {
     /// Sign a launch and send it to the batch host.
     Launch(Box<LaunchOrder>),
-    /// Find the jobs that hold up a singleton ([`holds_up_singleton`](crate::records::job::JobRecord::holds_up_singleton)).
+    /// Find the jobs that hold up a singleton ([`holds_up_singleton`](garrick_events::records::job::JobRecord::holds_up_singleton)).
     /// Answered by [`JobInput::Siblings`](crate::messages::job::JobInput::Siblings).
     FindSiblings,
 }

@@ -5,16 +5,14 @@ use super::{
     effects::{JobEffect, JobShown},
     fencing::GivenUpBy,
 };
-use crate::{
-    messages::{
-        job::{JobAnswer, JobInput, JobTimer},
-        letter::{Letter, end_lost},
-        node::NodeInput,
-    },
-    records::{
-        job::{Afterwards, EarlierHold, End, Ending, HeldBy, Phase},
-        job_event::{JobEvent, requeues},
-    },
+use crate::messages::{
+    job::{JobAnswer, JobInput, JobTimer},
+    letter::{Letter, end_lost},
+    node::NodeInput,
+};
+use garrick_events::records::{
+    job::{Afterwards, EarlierHold, End, Ending, HeldBy, Phase},
+    job_event::{JobEvent, requeues},
 };
 use garrick_model::{
     messages::node::ControllerToNode,

@@ -6,12 +6,10 @@
 //! the node has said so or the controller has given it up too.
 
 use super::core::{JobCore, Turn};
-use crate::{
-    messages::node::NodeInput,
-    records::{
-        job::{Run, Unfenced},
-        job_event::JobEvent,
-    },
+use crate::messages::node::NodeInput;
+use garrick_events::records::{
+    job::{Run, Unfenced},
+    job_event::JobEvent,
 };
 use garrick_model::{
     ids::Sluid,

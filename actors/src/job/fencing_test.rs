@@ -4,18 +4,17 @@
 use super::{
     core::{JobCore, Leftover},
     effects::{JobEffect, JobErrand},
-    fixtures::{Bench, proposal, record},
+    fixtures::{Bench, proposal},
 };
-use crate::{
-    messages::{
-        het::HetMessage,
-        job::{JobCommand, JobInput, JobSite, JobTimer},
-        letter::Letter,
-        node::NodeInput,
-    },
-    records::job::{Afterwards, Unfenced},
-    scheduler::fixtures::spec,
+use crate::messages::{
+    het::HetMessage,
+    job::{JobCommand, JobInput, JobSite, JobTimer},
+    letter::Letter,
+    node::NodeInput,
 };
+use garrick_events::records::job::{Afterwards, Unfenced};
+use garrick_events::testing::record;
+use garrick_model::testing::spec;
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
@@ -273,7 +272,7 @@ fn component_running(requeue: bool) -> (Bench, Vec<JobEffect>) {
         _ => None,
     });
     let run = run.unwrap();
-    job.saved.push(crate::records::job_event::JobEvent::Allocated(run.clone()));
+    job.saved.push(garrick_events::records::job_event::JobEvent::Allocated(run.clone()));
     let granted = HetMessage::Granted { sluid: job.core.record().sluid, run };
     let out = job.send(JobInput::Het { from: JobId(7), message: Box::new(granted) });
     job.started();

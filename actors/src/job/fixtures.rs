@@ -1,4 +1,4 @@
-//! Builders for tests: a record with good defaults, and a bench that drives one core.
+//! Builders for tests: a proposal with good defaults, and a bench that drives one core.
 
 use super::{
     core::{JobCore, Leftover},
@@ -6,35 +6,36 @@ use super::{
 };
 use crate::{
     controller::fixtures::Site,
-    log::event::ControllerEvent,
     messages::{
         job::{Authority, JobAnswer, JobCommand, JobInput, JobSite, TaskChoice},
         letter::Letter,
     },
     owner::FreshIds,
-    records::{
-        job::{Afterwards, ArrayRecord, End, JobRecord, Owner, Phase, Resolved, Run, indices_of},
-        job_event::JobEvent,
-    },
     scheduler::{
-        fixtures,
         proposals::StartProposal,
         snapshot::{caps::CpuCaps, request::NodeUse},
     },
 };
+use garrick_events::testing::record;
+use garrick_events::{
+    event::ControllerEvent,
+    records::{
+        job::{JobRecord, Phase, Run},
+        job_event::JobEvent,
+    },
+};
 use garrick_model::{
-    ids::{JobId, NodeIndex, Sluid, StepKey},
+    ids::{JobId, NodeIndex, Sluid},
     messages::node::AgentReport,
     node_shape::NodeShare,
     refusal::Refusal,
     resources::{CpuSet, MemoryMib},
     spec::JobSpec,
-    state::{ExitStatus, JobState, Reason, StepState},
+    state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
-    usage::TaskUsage,
-    view::{AllocatedNode, JobView, StepRow},
+    view::{AllocatedNode, JobView},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// Ids that count up.
 #[derive(Clone, Debug)]
@@ -58,79 +59,6 @@ impl FreshIds for CountingIds {
     }
     fn submission(&mut self) -> u64 {
         0
-    }
-}
-
-/// The end of a job that was cancelled before it started.
-pub fn cancelled() -> End {
-    let (state, reason, exit) = (JobState::Cancelled, Reason::None, ExitStatus::SUCCESS);
-    End { state, reason, exit, derived: exit, at: Timestamp(1), then: Afterwards::Over, cause: None }
-}
-
-/// A step of one CPU that is over.
-pub fn ended_row(key: StepKey) -> StepRow {
-    StepRow {
-        key,
-        origin: 0,
-        state: StepState::Completed,
-        nodelist: "n0".into(),
-        nodes: 1,
-        cpus: 1,
-        start_time: Some(Timestamp(1)),
-        end_time: Some(Timestamp(2)),
-        exit: ExitStatus::SUCCESS,
-        attempt: 0,
-        usage: TaskUsage::default(),
-        all_of: None,
-        reason: Default::default(),
-    }
-}
-
-/// A record as submission makes it.
-pub fn record(id: u32, spec: JobSpec) -> JobRecord {
-    let view = fixtures::job(id, spec.clone());
-    JobRecord {
-        id: JobId(id),
-        sluid: Sluid(u64::from(id)),
-        request: None,
-        owner: Owner { uid: 1001, gid: 1001, user: "alice".to_owned(), group: "alice".to_owned(), groups: vec![1001] },
-        resolved: Resolved {
-            partitions: view.partitions,
-            time_limit: view.time_limit,
-            tasks: view.tasks,
-            cpus_per_task: view.cpus_per_task,
-            min_nodes: view.min_nodes,
-            max_nodes: view.max_nodes,
-            cpus: view.cpus,
-            memory: view.memory,
-            sharing: view.sharing,
-            requeue: spec.requeue.unwrap_or(true),
-        },
-        submit_time: Timestamp::from_secs(1000),
-        priority: 1_000_000 - id,
-        terms: garrick_model::view::PriorityTerms::default(),
-        hold: spec.hold.then_some(crate::records::job::HeldBy::User),
-        begin: spec.begin,
-        dependencies: spec.dependencies.clone(),
-        dependency_failed: false,
-        eligible_time: None,
-        array: spec.array.as_ref().map(|a| ArrayRecord {
-            pending: indices_of(&a.ranges),
-            limit: a.limit,
-            tasks: BTreeMap::new(),
-        }),
-        array_task: None,
-        restarts: 0,
-        requeues_unasked: 0,
-        admin_comment: None,
-        steps: garrick_model::packed_steps::StepTally::default(),
-        earlier: Vec::new(),
-        unfenced: Vec::new(),
-        expediting: None,
-        last_exit: None,
-        last_cause: None,
-        phase: Phase::Pending,
-        spec: Arc::new(spec),
     }
 }
 

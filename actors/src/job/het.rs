@@ -15,9 +15,9 @@ use crate::{
         het::HetMessage,
         job::{JobCommand, JobInput},
     },
-    records::job::{Phase, Run},
     scheduler::proposals::StartProposal,
 };
+use garrick_events::records::job::{Phase, Run};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::HetComponent,

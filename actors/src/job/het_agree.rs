@@ -8,7 +8,6 @@ use super::{
     view,
 };
 use crate::{
-    log::event::ControllerEvent,
     messages::{
         het::HetMessage,
         job::{JobInput, JobTimer},
@@ -16,11 +15,14 @@ use crate::{
         license::LicenseInput,
         node::NodeInput,
     },
+    scheduler::proposals::StartProposal,
+};
+use garrick_events::{
+    event::ControllerEvent,
     records::{
         job::{Phase, Run},
         job_event::JobEvent,
     },
-    scheduler::proposals::StartProposal,
 };
 use garrick_model::{
     ids::{JobId, Sluid},

@@ -2,12 +2,10 @@
 //! launched last, and they end together.
 
 use super::core::{JobCore, Turn};
-use crate::{
-    messages::{het::HetMessage, job::JobInput},
-    records::{
-        job::{Afterwards, End, Ending, HeldBy, Phase, PreemptMark},
-        job_event::JobEvent,
-    },
+use crate::messages::{het::HetMessage, job::JobInput};
+use garrick_events::records::{
+    job::{Afterwards, End, Ending, HeldBy, Phase, PreemptMark},
+    job_event::JobEvent,
 };
 use garrick_model::{
     ids::{JobId, Sluid},

@@ -5,7 +5,7 @@
 use super::{
     core::JobCore,
     effects::JobEffect,
-    fixtures::{ALICE, Bench, proposal, record},
+    fixtures::{ALICE, Bench, proposal},
 };
 use crate::{
     messages::{
@@ -14,9 +14,11 @@ use crate::{
         letter::Letter,
         node::NodeInput,
     },
-    records::job::{Afterwards, JobRecord, Phase, PreemptMark, Run},
-    scheduler::{fixtures::spec, proposals::StartProposal},
+    scheduler::proposals::StartProposal,
 };
+use garrick_events::records::job::{Afterwards, JobRecord, Phase, PreemptMark, Run};
+use garrick_events::testing::record;
+use garrick_model::testing::spec;
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::HetComponent,
@@ -301,7 +303,7 @@ fn a_component_that_asks_hears_what_has_come_of_its_leader() {
     let times = PreemptTimes { eligible: at, at, ends: at };
     let mark = PreemptMark { times, then: AGAIN, by: JobId(3) };
     let mut preempted = leader.core.record().clone();
-    preempted.apply(&crate::records::job_event::JobEvent::Preempted(mark.clone())).unwrap();
+    preempted.apply(&garrick_events::records::job_event::JobEvent::Preempted(mark.clone())).unwrap();
     let mut gives_way = Bench::new(preempted).0;
     assert_eq!(asked(&mut gives_way), [HetMessage::GiveWay { mark: Box::new(mark) }, HetMessage::Ask]);
 

@@ -1,6 +1,6 @@
 //! The owner of one job's state, from submission until it is forgotten.
 //!
-//! What lasts of a job, and the events that change it, are in [`crate::records`].
+//! What lasts of a job, and the events that change it, are in [`garrick_events::records`].
 //!
 //! | file | what it is |
 //! |---|---|

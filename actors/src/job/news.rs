@@ -27,10 +27,8 @@ use super::{
     core::{JobCore, Turn},
     effects::JobEffect,
 };
-use crate::{
-    messages::job::{JobInput, JobTimer},
-    records::job::Phase,
-};
+use crate::messages::job::{JobInput, JobTimer};
+use garrick_events::records::job::Phase;
 use std::time::Duration;
 
 /// After so long it asks again, and a little later for some, so that not all ask at once.

@@ -6,13 +6,10 @@ use super::{
     core::{JobCore, Turn},
     effects::JobEffect,
 };
-use crate::{
-    messages::job::JobTimer,
-    records::{
-        job::{Afterwards, Ending, Phase, PreemptMark},
-        job_event::JobEvent,
-    },
-    scheduler::proposals::PreemptProposal,
+use crate::{messages::job::JobTimer, scheduler::proposals::PreemptProposal};
+use garrick_events::records::{
+    job::{Afterwards, Ending, Phase, PreemptMark},
+    job_event::JobEvent,
 };
 use garrick_model::{
     config::PreemptMode,

@@ -12,9 +12,10 @@ use crate::{
         letter::Letter,
         node::NodeInput,
     },
-    records::job::{Afterwards, Phase},
-    scheduler::{fixtures::spec, proposals::PreemptProposal},
+    scheduler::proposals::PreemptProposal,
 };
+use garrick_events::records::job::{Afterwards, Phase};
+use garrick_model::testing::spec;
 use garrick_model::{
     config::PreemptMode,
     ids::{JobId, Sluid},

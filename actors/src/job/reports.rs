@@ -6,15 +6,15 @@ use super::{
     effects::{JobEffect, JobShown},
     fencing::GivenUpBy,
 };
-use crate::{
-    log::event::ControllerEvent,
-    messages::{
-        job::JobTimer,
-        letter::{Letter, end_lost},
-        license::LicenseInput,
-        node::NodeInput,
-        released::Trouble,
-    },
+use crate::messages::{
+    job::JobTimer,
+    letter::{Letter, end_lost},
+    license::LicenseInput,
+    node::NodeInput,
+    released::Trouble,
+};
+use garrick_events::{
+    event::ControllerEvent,
     records::{
         job::{Afterwards, EarlierHold, End, HeldBy, Phase},
         job_event::JobEvent,

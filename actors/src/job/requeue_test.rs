@@ -3,20 +3,19 @@
 
 use super::{
     effects::{JobEffect, JobErrand},
-    fixtures::{Bench, ROOT, record},
+    fixtures::{Bench, ROOT},
 };
-use crate::{
-    messages::{
-        job::{JobCommand, JobInput, JobSite, JobTimer},
-        letter::Letter,
-        node::NodeInput,
-    },
-    records::{
-        job::{Afterwards, EarlierHold, End, Ending},
-        job_event::JobEvent,
-    },
-    scheduler::fixtures::spec,
+use crate::messages::{
+    job::{JobCommand, JobInput, JobSite, JobTimer},
+    letter::Letter,
+    node::NodeInput,
 };
+use garrick_events::records::{
+    job::{Afterwards, EarlierHold, End, Ending},
+    job_event::JobEvent,
+};
+use garrick_events::testing::record;
+use garrick_model::testing::spec;
 use garrick_model::{
     config::Config,
     ids::Sluid,

@@ -12,11 +12,11 @@ use crate::{
         license::LicenseInput,
         node::{NodeInput, ReserveAsk, ReserveRefusal},
     },
-    records::{
-        job::{ArrayRecord, Phase, Run},
-        job_event::JobEvent,
-    },
     scheduler::{proposals::StartProposal, snapshot::request::NodeUse},
+};
+use garrick_events::records::{
+    job::{ArrayRecord, Phase, Run},
+    job_event::JobEvent,
 };
 use garrick_model::{
     messages::node::{ArrayFacts, JobCredential, RequeuePolicy},
@@ -319,7 +319,7 @@ impl JobCore {
 }
 
 fn array_facts(spec: &ArraySpec) -> ArrayFacts {
-    let indices = crate::records::job::indices_of(&spec.ranges);
+    let indices = garrick_events::records::job::indices_of(&spec.ranges);
     let first = indices.first().copied().unwrap_or(0);
     ArrayFacts {
         count: u32::try_from(indices.len()).unwrap_or(u32::MAX),

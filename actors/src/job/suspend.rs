@@ -14,11 +14,11 @@ use crate::{
         letter::Letter,
         node::NodeInput,
     },
-    records::{
-        job::{Phase, Run, Suspended, Yielded},
-        job_event::JobEvent,
-    },
     scheduler::proposals::{PreemptProposal, ResumeProposal, TurnProposal},
+};
+use garrick_events::records::{
+    job::{Phase, Run, Suspended, Yielded},
+    job_event::JobEvent,
 };
 use garrick_model::{
     messages::node::{ControllerToNode, SignalScope},

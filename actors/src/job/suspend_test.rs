@@ -12,12 +12,10 @@ use crate::{
         letter::Letter,
         node::NodeInput,
     },
-    records::job_event::JobEvent,
-    scheduler::{
-        fixtures::spec,
-        proposals::{PreemptProposal, ResumeProposal, TurnProposal},
-    },
+    scheduler::proposals::{PreemptProposal, ResumeProposal, TurnProposal},
 };
+use garrick_events::records::job_event::JobEvent;
+use garrick_model::testing::spec;
 use garrick_model::{
     config::PreemptMode,
     ids::{JobId, Sluid},

@@ -1,11 +1,9 @@
 //! What an operator's log says of a job: one line for each step of its life, and for each that somebody asked for.
 
-use crate::{
-    messages::job::{Authority, JobCommand},
-    records::{
-        job::{JobRecord, Run},
-        job_event::JobEvent,
-    },
+use crate::messages::job::{Authority, JobCommand};
+use garrick_events::records::{
+    job::{JobRecord, Run},
+    job_event::JobEvent,
 };
 use garrick_model::hostlist;
 

@@ -1,7 +1,7 @@
 //! What others see of a job.
 
 use super::core::JobCore;
-use crate::records::job::{HeldBy, JobRecord, Phase};
+use garrick_events::records::job::{HeldBy, JobRecord, Phase};
 use garrick_model::{
     config::Billed,
     gres::{GresCount, Totals},
@@ -80,7 +80,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
             .array
             .as_ref()
             .filter(|a| record.array_task.is_none() && !a.pending.is_empty())
-            .map(crate::records::job::ArrayRecord::pending_spec),
+            .map(garrick_events::records::job::ArrayRecord::pending_spec),
         array_task: record.array_task,
         array_running,
         priority: if held { 0 } else { core.priority() },
@@ -100,7 +100,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         end_time: match run.and_then(|r| r.ending.as_ref()) {
             _ if end.is_some() => end.map(|e| e.at),
             Some(ending) => ending.at,
-            None => run.and_then(crate::records::job::Run::expected_end),
+            None => run.and_then(garrick_events::records::job::Run::expected_end),
         },
         last_sched_eval: core.last_eval,
         allocation: run.map(|r| Arc::clone(&r.allocation)),

@@ -10,8 +10,8 @@
 use crate::{
     messages::{job::JobInput, letter::Letter, license::LicenseInput},
     owner::{Effect, FreshIds, Out, Owner},
-    records::job::JobRecord,
 };
+use garrick_events::records::job::JobRecord;
 use garrick_model::{
     config::{Config, Hres},
     ids::JobId,

@@ -2,14 +2,14 @@
 //! which advances it as it commits, before anybody hears of it. A controller starts with what was replayed; an owner that failed is
 //! built anew from it, whatever is to be known of a job beyond its view is read here, and snapshots are made of it.
 
-use super::{
-    beside::Pieces,
-    event::{ControllerEvent, Replayed},
-};
-use crate::records::{
+use garrick_events::records::{
     job::{JobRecord, waits_for},
     node::SavedNode,
     partition::SavedPartition,
+};
+use garrick_events::{
+    beside::Pieces,
+    event::{ControllerEvent, Replayed},
 };
 use garrick_model::{config::DynamicNode, ids::JobId, reservation::Reservation};
 use std::{
@@ -149,7 +149,7 @@ impl Committed {
 }
 
 #[cfg(test)]
-use crate::records::job_event::JobEvent;
+use garrick_events::records::job_event::JobEvent;
 
 #[cfg(test)]
 impl Committed {
@@ -162,7 +162,7 @@ impl Committed {
     /// It is over and forgotten.
     pub fn purge(&self, job: JobId) {
         if let Some(record) = self.lock().replayed.jobs.get_mut(&job) {
-            record.phase = crate::records::job::Phase::Over(None, crate::job::fixtures::cancelled());
+            record.phase = garrick_events::records::job::Phase::Over(None, garrick_events::testing::cancelled());
         }
         self.advance(&[ControllerEvent::Job { job, event: Box::new(JobEvent::Purged) }]);
     }
@@ -172,11 +172,11 @@ impl Committed {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{
-        job::fixtures::{cancelled, record},
+    use garrick_events::{
         records::job::{ArrayRecord, Phase, TaskMark, TaskOutcome},
-        scheduler::fixtures::spec,
+        testing::{cancelled, record},
     };
+    use garrick_model::testing::spec;
     use garrick_model::{ids::ArrayTask, spec::JobSpec};
 
     fn no_tasks() -> ArrayRecord {

@@ -1,11 +1,12 @@
 //! What a log promises (`docs/log.md`), as tests for any implementation: a [`Bench`] says how one is opened, made to wait, crashed
 //! and purged, and each function here is a promise. A bench may put events of its own in between.
 
-use super::{
-    AppendError, FollowError, Follower, Log, Position,
+use crate::log::{AppendError, FollowError, Follower, Log};
+use garrick_events::records::partition::SavedPartition;
+use garrick_events::{
     event::{ControllerEvent, Replayed},
+    progress::Position,
 };
-use crate::records::partition::SavedPartition;
 use garrick_runtime::ReplyTo;
 use std::sync::{
     Arc,

@@ -1,8 +1,12 @@
 //! What was committed last, for those who follow a log: implementations tell the feed of each batch when it is committed, and say
 //! where older events are read. While nobody follows, nothing is kept.
 
-use super::{FollowError, Position, Progress, event::ControllerEvent};
-use crate::records::job_event::JobEvent;
+use crate::log::FollowError;
+use garrick_events::records::job_event::JobEvent;
+use garrick_events::{
+    event::ControllerEvent,
+    progress::{Position, Progress},
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{

@@ -1,10 +1,12 @@
 //! A log in memory that does what its driver says, for tests and for the simulator: it commits when it is told how much, is busy,
 //! loses its leadership and dies at the points that its driver chooses. Nothing in it depends on time or on threads.
 
-use super::{
-    AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, Position, Progress,
-    committed::Committed as Value,
+use crate::log::{
+    AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, committed::Committed as Value,
+};
+use garrick_events::{
     event::{ControllerEvent, Replayed},
+    progress::{Position, Progress},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -240,7 +242,7 @@ mod tests {
         super::contract::{self, Bench, Opened},
         *,
     };
-    use crate::log::event::Replayed;
+    use garrick_events::event::Replayed;
     use garrick_runtime::ReplyTo;
 
     #[derive(Default)]

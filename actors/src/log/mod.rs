@@ -1,34 +1,30 @@
-//! The log of what was decided: the one order of the controller's events, saved before anything that follows from them leaves.
+//! The log of what was decided: the one order of the controller's events ([`garrick_events`]), saved before anything that follows from them leaves.
 //! A file on this host is one ([`Log`] of `noded`), a log kept by several controllers is to be another. What an implementation
 //! promises stands in `docs/log.md`; [`contract`] tests it.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `mod` | the trait |
-//! | [`event`] | the events, and how a controller is rebuilt from them |
 //! | [`committed`] | what all that is saved comes to |
-//! | [`progress`] | which events have positions, and how far followers are |
 //! | [`feed`] | what was committed last, kept for those who follow: shared by implementations |
-//! | [`beside`] | what is kept beside the log: which version of each piece counts |
 //! | [`memory`] | an implementation in memory that fails as it is told |
 //! | [`contract`] | tests for any implementation |
 
-pub mod beside;
 pub mod committed;
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
-pub mod event;
+#[cfg(test)]
+mod event_test;
 pub mod feed;
 pub mod memory;
-pub mod progress;
 
-use self::{
-    committed::Committed as Value,
-    event::{ControllerEvent, Following},
-};
+use self::committed::Committed as Value;
 pub use feed::{Committed, Feed, Follower, Past};
+use garrick_events::{
+    event::{ControllerEvent, Following},
+    progress::Position,
+};
 use garrick_runtime::{AskError, ReplyTo};
-pub use progress::{Position, Progress};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Where a new leader is found by then, or this controller is one again: while nobody leads, try again after this.

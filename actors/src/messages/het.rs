@@ -1,9 +1,7 @@
 //! What components of a heterogeneous job say to each other: how that goes is told where they decide, in `job/het.rs`.
 
-use crate::{
-    records::job::{Afterwards, PreemptMark, Run},
-    scheduler::proposals::StartProposal,
-};
+use crate::scheduler::proposals::StartProposal;
+use garrick_events::records::job::{Afterwards, PreemptMark, Run};
 use garrick_model::{
     ids::Sluid,
     messages::node::HetComponent,

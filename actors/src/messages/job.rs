@@ -1,10 +1,8 @@
 //! What is said to a job's owner, and what it answers.
 
 use super::{het::HetMessage, names::report_name, node::ReserveRefusal};
-use crate::{
-    records::job::{JobRecord, Resolved, TaskOutcome},
-    scheduler::proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal},
-};
+use crate::scheduler::proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal};
+use garrick_events::records::job::{JobRecord, Resolved, TaskOutcome};
 use garrick_model::{
     config::{BillingWeights, ExitCodes},
     ids::{JobId, Sluid},

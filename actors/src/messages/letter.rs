@@ -7,7 +7,7 @@ use super::{
     released::Trouble,
     steps::StepsInput,
 };
-use crate::records::job::JobRecord;
+use garrick_events::records::job::JobRecord;
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode},

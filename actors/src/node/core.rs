@@ -11,13 +11,15 @@ use super::{
     view,
 };
 use crate::{
-    log::event::ControllerEvent,
     messages::{
         job::JobInput,
         letter::Letter,
         node::{InitialState, NodeInput, NodeSettings, NodeSite, NodeTimer, ReserveAsk, ReserveRefusal},
     },
     owner::{FreshIds, Out, Owner},
+};
+use garrick_events::{
+    event::ControllerEvent,
     records::node::{DownCause, SavedNode},
 };
 use garrick_model::{

@@ -7,7 +7,6 @@ use super::{
 };
 use crate::{
     controller::fixtures::config_of,
-    log::event::ControllerEvent,
     messages::{
         job::JobInput,
         letter::Letter,
@@ -16,12 +15,9 @@ use crate::{
             ReturnToService,
         },
     },
-    records::node::DownCause,
-    scheduler::{
-        self, fixtures,
-        snapshot::{caps::CpuCaps, request::NodeUse},
-    },
+    scheduler::snapshot::{caps::CpuCaps, request::NodeUse},
 };
+use garrick_events::{event::ControllerEvent, records::node::DownCause};
 use garrick_model::{
     gres::{GresEntry, GresShare},
     ids::{JobId, NodeIndex, Sluid},
@@ -44,7 +40,7 @@ pub(crate) fn settings(index: u32) -> NodeSettings {
     NodeSettings {
         name: format!("n{index}"),
         index: NodeIndex(index),
-        shape: fixtures::node(index, 4).shape,
+        shape: garrick_model::testing::node(index, 4).shape,
         features: Vec::new(),
         weight: 1,
         address: format!("n{index}"),
@@ -63,7 +59,7 @@ pub(crate) fn registration(conn: u64, runs: Vec<HeldRun>) -> Registration {
         conn,
         facts: NodeFacts {
             hostname: "n0".to_owned(),
-            shape: fixtures::node(0, 4).shape,
+            shape: garrick_model::testing::node(0, 4).shape,
             arch: "x86_64".to_owned(),
             os: "Linux".to_owned(),
             version: "0.1.0".to_owned(),
@@ -517,11 +513,11 @@ fn a_node_gets_nothing_new_while_a_run_that_was_given_up_is_ended_there() {
     let given_up = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new(), requeue: None };
     core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![given_up]))), &mut Vec::new());
     let flags = core.view().flags;
-    assert!(flags.completing && !scheduler::snapshot::facts::in_service(&core.view()));
+    assert!(flags.completing && !crate::scheduler::snapshot::facts::in_service(&core.view()));
     let refused = reserve(&mut core, ask(2, 0..2, 0));
     assert_eq!(refused, Err(ReserveRefusal::OutOfService("ending runs that were given up")));
     report(&mut core, 1);
-    assert!(!core.view().flags.completing && scheduler::snapshot::facts::in_service(&core.view()));
+    assert!(!core.view().flags.completing && crate::scheduler::snapshot::facts::in_service(&core.view()));
     reserve(&mut core, ask(2, 0..2, 0)).unwrap();
 }
 

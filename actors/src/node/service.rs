@@ -4,13 +4,11 @@ use super::{
     core::{Link, NOT_RESPONDING, NodeCore, to_job},
     effects::{NodeEffect, NodeErrand},
 };
-use crate::{
-    messages::{
-        job::JobInput,
-        node::{NodeSettings, NodeSite, NodeTimer, Registration, ReturnToService},
-    },
-    records::node::{DownCause, SavedNode},
+use crate::messages::{
+    job::JobInput,
+    node::{NodeSettings, NodeSite, NodeTimer, Registration, ReturnToService},
 };
+use garrick_events::records::node::{DownCause, SavedNode};
 use garrick_model::{
     gres::GresEntry,
     messages::{

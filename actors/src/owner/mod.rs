@@ -23,7 +23,8 @@ mod tests;
 
 pub use stage::{Stage, Turn, perform};
 
-use crate::{log::event::ControllerEvent, messages::letter::Letter};
+use crate::messages::letter::Letter;
+use garrick_events::event::ControllerEvent;
 use garrick_model::{
     ids::{JobId, Sluid},
     time::Timestamp,

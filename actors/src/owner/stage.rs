@@ -2,7 +2,8 @@
 //! actor, a test, the simulator) says in a [`Stage`] what each verb is there.
 
 use super::{Effect, EffectOf, Owner, outbox::Outbox};
-use crate::{log::event::ControllerEvent, messages::letter::Letter};
+use crate::messages::letter::Letter;
+use garrick_events::event::ControllerEvent;
 use garrick_model::time::Timestamp;
 
 /// What the verbs of one owner come to. Saving is apart: see [`Turn`].

@@ -4,13 +4,13 @@
 use super::{Effect, EffectOf, FreshIds, Out, Owner, Stage, Turn, outbox::Outbox, perform};
 use crate::{
     job::fixtures::{CountingIds, proposal},
-    log::event::ControllerEvent,
     messages::{
         job::JobInput,
         letter::Letter,
         node::{NodeInput, ReserveRefusal},
     },
 };
+use garrick_events::event::ControllerEvent;
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode},

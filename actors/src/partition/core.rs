@@ -1,11 +1,8 @@
 //! Decides about one partition: settings as configured with updates over them, and its members.
 
 use super::messages::{PartitionEffect, PartitionInput, PartitionUpdate};
-use crate::{
-    log::event::ControllerEvent,
-    owner::{Effect, FreshIds, Out, Owner},
-    records::partition::SavedPartition,
-};
+use crate::owner::{Effect, FreshIds, Out, Owner};
+use garrick_events::{event::ControllerEvent, records::partition::SavedPartition};
 use garrick_model::{
     config::{Config, PartitionConfig},
     hostlist::HostList,

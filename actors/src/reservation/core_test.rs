@@ -1,9 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::{
-    controller::{fixtures::config_of, shells::reservation::over_run},
-    scheduler::fixtures::{hold, node},
-};
+use crate::controller::{fixtures::config_of, shells::reservation::over_run};
+use garrick_model::testing::{hold, node};
 use garrick_model::{
     config::PartitionConfig,
     ids::NodeIndex,

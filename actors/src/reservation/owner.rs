@@ -3,10 +3,10 @@
 
 use super::core::{Changed, ReservationsCore, Site};
 use crate::{
-    log::event::ControllerEvent,
     messages::{job::JobInput, letter::Letter},
     owner::{Effect, FreshIds, Out, Owner},
 };
+use garrick_events::event::ControllerEvent;
 use garrick_model::{
     refusal::Refusal,
     reservation::{Reservation, ReservationChange},

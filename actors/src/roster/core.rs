@@ -3,10 +3,10 @@
 
 use super::nodes::{Roster, Spoken};
 use crate::{
-    log::event::ControllerEvent,
     messages::letter::{ConfigNews, Letter},
     owner::{Effect, FreshIds, Out, Owner},
 };
+use garrick_events::event::ControllerEvent;
 use garrick_model::{
     config::{Config, DynamicNode, NodeConfig},
     messages::node::Joining,

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     job::fixtures::CountingIds,
-    log::event::ControllerEvent,
     messages::letter::{ConfigNews, Letter},
     owner::{Owner, Stage, Turn, outbox::Outbox, perform},
 };
+use garrick_events::event::ControllerEvent;
 use garrick_model::{
     config::{Config, read_files},
     messages::node::Joining,

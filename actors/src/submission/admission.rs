@@ -15,13 +15,13 @@ use super::{job_submit::JobSubmit, labels, texts, users::User};
 use crate::{
     job::core::JobCore,
     messages::job::{Authority, JobSite, Revise},
-    records::job::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
     scheduler::{
         plan::probe::{Feasibility, Infeasible},
         rules::{limits::longer, priority},
         snapshot::{constraint::Wish, extra::Extra},
     },
 };
+use garrick_events::records::job::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of};
 use garrick_model::{
     config::{Config, function},
     ids::{JobId, RequestId, Sluid},

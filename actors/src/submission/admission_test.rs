@@ -2,11 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::admission::Admitted;
-use crate::{
-    controller::fixtures::Site,
-    records::job::Resolved,
-    scheduler::fixtures::{array, depends_on, spec},
-};
+use crate::controller::fixtures::Site;
+use garrick_events::records::job::Resolved;
+use garrick_model::testing::{array, depends_on, spec};
 use garrick_model::{
     gres::{GresBinding, GresCount, GresRequest},
     ids::JobId,
@@ -36,7 +34,7 @@ fn refusal(spec: JobSpec) -> Refusal {
     submit(SITE, 1001, spec).unwrap_err()
 }
 
-fn accepted(spec: JobSpec) -> crate::records::job::JobRecord {
+fn accepted(spec: JobSpec) -> garrick_events::records::job::JobRecord {
     submit(SITE, 1001, spec).unwrap().record
 }
 

@@ -5,8 +5,8 @@ use crate::{
     log::Saved,
     messages::job::Authority,
     owner::{Effect, FreshIds, Out, Owner},
-    records::job::JobRecord,
 };
+use garrick_events::records::job::JobRecord;
 use garrick_model::{
     ids::{JobId, RequestId},
     messages::command::Caller,

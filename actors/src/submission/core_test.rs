@@ -3,12 +3,13 @@
 
 use super::core::{Judged, Room, Submission, SubmissionAnswer, SubmissionErrand, SubmissionInput, Submissions};
 use crate::{
-    job::fixtures::{CountingIds, record},
-    log::{AppendError, Position},
+    job::fixtures::CountingIds,
+    log::AppendError,
     messages::job::Authority,
     owner::{Effect, EffectOf, Owner},
-    scheduler::fixtures::spec,
 };
+use garrick_events::{progress::Position, testing::record};
+use garrick_model::testing::spec;
 use garrick_model::{
     ids::{JobId, RequestId},
     messages::command::Caller,

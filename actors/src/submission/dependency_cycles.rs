@@ -54,7 +54,7 @@ impl Awaited {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::fixtures::{array, depends_on, job, spec};
+    use garrick_model::testing::{array, depends_on, job, spec};
     use garrick_model::{
         ids::ArrayTask,
         spec::{Dependency, DependencyKind, JobSpec},

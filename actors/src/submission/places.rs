@@ -4,10 +4,8 @@ use super::{
     admission::{Purpose, Rules, Submitter},
     users::group_names,
 };
-use crate::{
-    records::job::{JobRecord, Resolved},
-    scheduler::{gather::partition_facts, rules::limits::longer, snapshot::facts::PartitionFacts},
-};
+use crate::scheduler::{gather::partition_facts, rules::limits::longer, snapshot::facts::PartitionFacts};
+use garrick_events::records::job::{JobRecord, Resolved};
 use garrick_model::{
     config::{Config, EnforcePartLimits},
     refusal::Refusal,

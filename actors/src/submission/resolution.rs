@@ -4,16 +4,14 @@ use super::{
     admission::{Change, Purpose, Rules},
     gpu_counts,
 };
-use crate::{
-    records::{job::Resolved, job_event::cpus_asked},
-    scheduler::{
-        gather::partition_facts,
-        snapshot::{
-            constraint::Wish,
-            request::{NodeUse, default_memory},
-        },
+use crate::scheduler::{
+    gather::partition_facts,
+    snapshot::{
+        constraint::Wish,
+        request::{NodeUse, default_memory},
     },
 };
+use garrick_events::records::{job::Resolved, job_event::cpus_asked};
 use garrick_model::{
     config::MemoryPer,
     gres::{GPU, GresBinding, GresCount, GresRequest, Totals, list},

@@ -126,7 +126,7 @@ pub fn check_change(change: &JobChange) -> Result<(), Refusal> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::scheduler::fixtures::spec;
+    use garrick_model::testing::spec;
 
     fn named(name: String) -> JobSpec {
         JobSpec { name, ..spec() }

@@ -12,8 +12,8 @@
 //! by the next start. What else differs was changed by hand, and the start says so and ends.
 
 use crate::kernel::files::{self, FileError};
-use garrick_actors::log::{
-    AppendError, Log,
+use garrick_actors::log::{AppendError, Log};
+use garrick_events::{
     beside::{self, Piece, Pieces},
     event::ControllerEvent,
 };

@@ -3,7 +3,8 @@
 
 use super::beside::{Beside, BesideError};
 use crate::{daemon::reset_key, kernel::scratch::Scratch};
-use garrick_actors::log::{Log, event::ControllerEvent, memory::MemoryLog};
+use garrick_actors::log::{Log, memory::MemoryLog};
+use garrick_events::event::ControllerEvent;
 use garrick_transport::{
     CertAuthority, IdentityError, JoinServer, Role,
     identity::{Change, Keep, KeepError, Rotation, request_for},

@@ -3,8 +3,12 @@
 
 use crate::journal::{Close, JournalError, JournalWriter, Segments, Standing};
 use garrick_actors::log::{
-    AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, Position, Progress,
-    committed::Committed as Value, event::ControllerEvent, feed::bytes_of, progress::Unpacked,
+    AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, committed::Committed as Value,
+    feed::bytes_of,
+};
+use garrick_events::{
+    event::ControllerEvent,
+    progress::{Position, Progress, Unpacked},
 };
 use garrick_journal::Reader;
 use garrick_model::messages::encoded_bytes;

@@ -6,12 +6,13 @@ use crate::{
     journal::{JournalError, JournalWriter, series},
     kernel::scratch::Scratch,
 };
-use garrick_actors::{
-    log::{
-        Log, Position,
-        contract::{self, Bench, Opened},
-        event::{ControllerEvent, Replayed},
-    },
+use garrick_actors::log::{
+    Log,
+    contract::{self, Bench, Opened},
+};
+use garrick_events::{
+    event::{ControllerEvent, Replayed},
+    progress::Position,
     records::{job::JobRecord, job_event::JobEvent, node::SavedNode},
 };
 use garrick_journal::{Form, Reader};

@@ -27,13 +27,10 @@ use garrick_actors::{
         setup,
         shells::{env::Env, ports::Ports},
     },
-    log::{
-        AppendError, Feed, Log as _,
-        committed::Committed,
-        event::{ControllerEvent, ReplayError, Replayed},
-    },
+    log::{AppendError, Feed, Log as _, committed::Committed},
     submission::job_submit::NoJobSubmit,
 };
+use garrick_events::event::{ControllerEvent, ReplayError, Replayed};
 use garrick_model::{
     config::{self, Config},
     time::Timestamp,

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use crate::support::{Answer, answer, built, is_root, open_to_all, scratch};
-use garrick_actors::log::event::ControllerEvent;
+use garrick_events::event::ControllerEvent;
 use garrick_noded::journal::Form;
 use std::{
     io::Write as _,

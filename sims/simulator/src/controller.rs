@@ -15,7 +15,6 @@ use garrick_actors::{
         effects::{JobEffect, JobErrand, JobShown},
     },
     license::account::LicenseAccount,
-    log::event::{ControllerEvent, Replayed},
     messages::{
         job::{Authority, JobAnswer, JobCommand, JobInput, JobTimer},
         letter::Letter,
@@ -27,15 +26,18 @@ use garrick_actors::{
     },
     owner::{Stage, Turn, outbox::Outbox, perform},
     partition::messages::PartitionEffect,
-    records::{
-        job::{JobRecord, Phase, waits_for},
-        node::SavedNode,
-    },
     reservation::owner::ReservationEffect,
     submission::{
         admission::{Change, Rules, Submitter},
         job_submit::NoJobSubmit,
         users::User,
+    },
+};
+use garrick_events::{
+    event::{ControllerEvent, Replayed},
+    records::{
+        job::{JobRecord, Phase, waits_for},
+        node::SavedNode,
     },
 };
 use garrick_model::{

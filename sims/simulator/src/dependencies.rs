@@ -5,7 +5,7 @@ use super::{
     ledger::{JobNote, Ledger},
     world::World,
 };
-use garrick_actors::records::job_event::JobEvent;
+use garrick_events::records::job_event::JobEvent;
 use garrick_model::{
     ids::JobId,
     spec::{Dependencies, Dependency, DependencyKind},
@@ -118,7 +118,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use garrick_actors::log::event::ControllerEvent;
+    use garrick_events::event::ControllerEvent;
 
     const ARRAY: JobId = JobId(16);
     const WAITS: JobId = JobId(57);

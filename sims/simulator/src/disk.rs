@@ -6,10 +6,8 @@
 //! again.
 
 use super::{follower::Followed, random::Random};
-use garrick_actors::log::{
-    ACCOUNTING, AppendError,
-    event::{ControllerEvent, Following},
-};
+use garrick_actors::log::{ACCOUNTING, AppendError};
+use garrick_events::event::{ControllerEvent, Following};
 use garrick_journal::{JournalError, Reader, frame, header};
 use garrick_model::{
     ids::{JobId, RequestId},

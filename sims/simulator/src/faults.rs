@@ -13,10 +13,10 @@ use garrick_actors::{
         node::NodeInput,
     },
     node::core::NodeCore,
-    records::job::Phase,
     scheduler::{gather::partition_facts, plan::plan, policy::policy, snapshot::facts::ClusterView},
 };
 use garrick_agent::RunKey;
+use garrick_events::records::job::Phase;
 use garrick_model::{
     gres::GresCount,
     ids::JobId,

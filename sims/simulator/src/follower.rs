@@ -2,9 +2,10 @@
 //! far it is, and after a crash goes on from what the log knows of it.
 
 use super::{mutation::Mutation, world::World};
-use garrick_actors::log::{
-    ACCOUNTING, Committed, Feed, FollowError, Follower, Past, Position, Progress,
+use garrick_actors::log::{ACCOUNTING, Committed, Feed, FollowError, Follower, Past};
+use garrick_events::{
     event::{ControllerEvent, Following},
+    progress::{Position, Progress},
 };
 use std::{
     collections::VecDeque,

@@ -16,12 +16,12 @@ use garrick_actors::{
         letter::Letter,
         node::{NodeInput, Registration},
     },
-    records::job::JobRecord,
 };
 use garrick_agent::{
     AgentEffect, AgentInput, RunKey, StartOrder,
     belief::{is_from_batch_host, is_valid},
 };
+use garrick_events::records::job::JobRecord;
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::{

@@ -2,12 +2,10 @@
 //! and end with their leader.
 
 use super::world::{Happening, PATIENCE, World};
-use garrick_actors::{
-    job::core::JobCore,
-    records::{
-        job::{Afterwards, JobRecord, Phase},
-        job_event::JobEvent,
-    },
+use garrick_actors::job::core::JobCore;
+use garrick_events::records::{
+    job::{Afterwards, JobRecord, Phase},
+    job_event::JobEvent,
 };
 use garrick_model::{
     ids::{JobId, Sluid},

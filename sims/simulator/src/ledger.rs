@@ -1,8 +1,8 @@
 //! What the journal has promised so far: which jobs were accepted, which runs there were and how often each ended.
 //! Written from events alone, so that rules compare cores with something that is not theirs.
 
-use garrick_actors::{
-    log::event::ControllerEvent,
+use garrick_events::{
+    event::ControllerEvent,
     records::{
         job::{Afterwards, Phase, indices_of},
         job_event::JobEvent,

@@ -4,10 +4,13 @@
 
 use super::disk::{Disk, Offered, Writer};
 use garrick_actors::log::{
-    AppendError, Appended, FollowError, Follower, Log, Position,
+    AppendError, Appended, FollowError, Follower, Log,
     committed::Committed,
     contract::{self, Bench, Opened},
+};
+use garrick_events::{
     event::{ControllerEvent, Replayed},
+    progress::Position,
 };
 use garrick_model::time::Timestamp;
 use std::{

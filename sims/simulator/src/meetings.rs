@@ -1,8 +1,9 @@
 //! Which kinds of jobs each fault met: a fault that never hits a job of some kind tries nothing on it.
 
 use super::world::World;
-use garrick_actors::{job::core::JobCore, records::job::Phase};
+use garrick_actors::job::core::JobCore;
 use garrick_agent::RunKey;
+use garrick_events::records::job::Phase;
 use garrick_model::{
     ids::JobId,
     spec::{JobKind, Sharing},

@@ -4,7 +4,6 @@
 use super::{PANICS, forgers::is_replayed, roster::machine_of, rules::DRAINS, world::World};
 use garrick_actors::{
     job::effects::JobEffect,
-    log::event::ControllerEvent,
     messages::{
         het::HetMessage,
         job::{Authority, JobAnswer, JobCommand, JobFact, JobInput, JobTimer},
@@ -14,7 +13,6 @@ use garrick_actors::{
     },
     node::{core::NodeCore, effects::NodeEffect},
     owner::Effect,
-    records::{job::TaskOutcome, job_event::JobEvent},
     scheduler::{
         messages::{SchedulerEffect, SchedulerTimer},
         snapshot::{
@@ -22,6 +20,10 @@ use garrick_actors::{
             facts::{ClusterView, in_service},
         },
     },
+};
+use garrick_events::{
+    event::ControllerEvent,
+    records::{job::TaskOutcome, job_event::JobEvent},
 };
 use garrick_model::{
     ids::JobId,

@@ -13,8 +13,8 @@ use garrick_actors::{
         core::PartitionCore,
         messages::{PartitionInput, PartitionUpdate},
     },
-    records::job::Run,
 };
+use garrick_events::records::job::Run;
 use garrick_model::{ids::JobId, refusal::Refusal, state::PartitionState, time::Timestamp, view::PartitionView};
 use std::{convert::Infallible, sync::Arc};
 

@@ -11,12 +11,12 @@ use super::{
 use garrick_actors::{
     messages::letter::Letter,
     owner::{Owner, Stage, Turn, outbox::Outbox, perform},
-    records::job::Run,
     reservation::{
         core::{Changed, ReservationsCore},
         owner::{ReservationAsk, ReservationErrand, ReservationInput, ReservationTimer, Snapshot},
     },
 };
+use garrick_events::records::job::Run;
 use garrick_model::{
     ids::JobId,
     refusal::Refusal,

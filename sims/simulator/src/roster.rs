@@ -12,7 +12,6 @@ use super::{
 };
 use garrick_actors::{
     controller::shells::sites::job_site,
-    log::event::ControllerEvent,
     messages::{
         job::JobInput,
         letter::{ConfigNews, Letter},
@@ -21,13 +20,13 @@ use garrick_actors::{
     node::core::NodeCore,
     owner::{EffectOf, Owner, Stage, Turn, outbox::Outbox, perform},
     partition::messages::PartitionInput,
-    records::node::SavedNode,
     roster::{
         core::{RosterAsk, RosterCore, RosterErrand, RosterInput, RosterShown, RosterTimer},
         nodes::{Roster, Spoken, reserved, spoken_of},
     },
     scheduler::{messages::SchedulerInput, policy::policy},
 };
+use garrick_events::{event::ControllerEvent, records::node::SavedNode};
 use garrick_model::{
     config::{self, Config, DynamicNode},
     ids::NodeIndex,

@@ -9,14 +9,18 @@ use super::{
 use garrick_actors::{
     controller::shells::entering::{Entering, Entrant},
     job::core::JobCore,
-    log::{AppendError, Position, event::ControllerEvent},
+    log::AppendError,
     messages::{job::Authority, letter::Letter},
     owner::{Owner, Stage, perform},
-    records::{job::JobRecord, job_event::JobEvent},
     submission::{
         admission::Identity,
         core::{Judged, Room, Submission, SubmissionAnswer, SubmissionErrand, SubmissionInput, Submissions},
     },
+};
+use garrick_events::{
+    event::ControllerEvent,
+    progress::Position,
+    records::{job::JobRecord, job_event::JobEvent},
 };
 use garrick_model::{
     ids::{JobId, RequestId, Sluid},

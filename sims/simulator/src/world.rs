@@ -28,14 +28,12 @@ use garrick_actors::{
     controller::shells::ids::IdSource,
     job::core::JobCore,
     license::account::LicenseAccount,
-    log::event::{ControllerEvent, Replayed},
     messages::{
         job::{JobInput, JobTimer},
         node::{NodeInput, NodeSite, NodeTimer, Registration},
     },
     node::{core::NodeCore, settings::node_settings},
     partition::{core::PartitionCore, messages::PartitionInput},
-    records::job_event::JobEvent,
     reservation::{core::ReservationsCore, owner::ReservationInput},
     roster::core::{RosterAsk, RosterInput},
     scheduler::{
@@ -47,6 +45,10 @@ use garrick_actors::{
     },
 };
 use garrick_agent::{AgentInput, AgentTimer, RunKey};
+use garrick_events::{
+    event::{ControllerEvent, Replayed},
+    records::job_event::JobEvent,
+};
 use garrick_model::{
     config::Config,
     ids::{JobId, NodeIndex, RequestId, Sluid},

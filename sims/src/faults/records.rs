@@ -1,7 +1,7 @@
 //! What Garrick says in the end: the controller's journal, and the step journals that epilogs kept of every run.
 
 use super::witness::StepRef;
-use garrick_actors::log::event::Replayed;
+use garrick_events::event::Replayed;
 use garrick_journal::{JournalError, Reader};
 use garrick_model::{
     ids::{StepKey, StepNum},

@@ -7,8 +7,8 @@ use super::{
     witness::{RunSeen, StepRef, StepSeen, Witness},
     work::{JobPlan, step_code},
 };
-use garrick_actors::{
-    log::event::Replayed,
+use garrick_events::{
+    event::Replayed,
     records::job::{JobRecord, Phase},
 };
 use garrick_model::state::{ExitStatus, JobState, Reason, StepState};

@@ -2,7 +2,7 @@
 
 use super::{Fallible, client};
 use crate::minibatch::cluster::{ClusterError, beside, fresh_home, run, without_cluster};
-use garrick_actors::{log::event::ControllerEvent, records::job_event::JobEvent};
+use garrick_events::{event::ControllerEvent, records::job_event::JobEvent};
 use garrick_frame::DoorClient;
 use garrick_model::{
     config,

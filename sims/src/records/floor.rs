@@ -1,7 +1,7 @@
 //! What the machine does at best.
 
 use super::Fallible;
-use garrick_actors::log::event::ControllerEvent;
+use garrick_events::event::ControllerEvent;
 use std::{
     fs::{self, File},
     io::Write,

@@ -2,8 +2,8 @@
 //! Jobs that a snapshot has forgotten (`MinJobAge`) are not in it; of one that was requeued the last run counts.
 
 use crate::{TraceJob, swf::Trace};
-use garrick_actors::{
-    log::event::ControllerEvent,
+use garrick_events::{
+    event::ControllerEvent,
     records::{
         job::{JobRecord, Run},
         job_event::JobEvent,

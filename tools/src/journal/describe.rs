@@ -2,8 +2,8 @@
 
 use super::events::Event;
 use crate::render::words;
-use garrick_actors::{
-    log::event::{ControllerEvent, Following},
+use garrick_events::{
+    event::{ControllerEvent, Following},
     records::{
         job::{End, JobRecord, Resolved, Run},
         job_event::{JobEvent, Revision},

@@ -1,6 +1,6 @@
 //! The records of a journal as what they mean, one by one. The file does not say whose it is; its first record does.
 
-use garrick_actors::{log::event::ControllerEvent, records::job_event::JobEvent};
+use garrick_events::{event::ControllerEvent, records::job_event::JobEvent};
 use garrick_journal::{JournalError, Reader, Record};
 use garrick_model::{ids::JobId, time::Timestamp};
 use garrick_run::stepmgr::StepEvent;

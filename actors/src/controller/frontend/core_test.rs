@@ -13,7 +13,7 @@ use crate::{
         shells::{entering::Entering, env::Boards},
     },
     job::fixtures::CountingIds,
-    log::{Position, committed::Committed},
+    log::committed::Committed,
     messages::{
         job::{CHANGED_MEANWHILE, JobAnswer, JobAsk, JobCommand, JobSite},
         letter::Letter,
@@ -22,18 +22,16 @@ use crate::{
     },
     owner::{Effect, EffectOf, Owner},
     partition::core::PartitionCore,
-    records::node::SavedNode,
     roster::{core::RosterAsk, nodes::Roster},
-    scheduler::{
-        fixtures::{array, job, spec},
-        rules::priority,
-    },
+    scheduler::rules::priority,
     submission::{
         core::SubmissionErrand,
         job_submit::{JobSubmit, NoJobSubmit},
         users::UserDirectory,
     },
 };
+use garrick_events::{progress::Position, records::node::SavedNode};
+use garrick_model::testing::{array, job, spec};
 use garrick_model::{
     ids::{ArrayTask, JobId, RequestId},
     messages::{

@@ -2,7 +2,7 @@
 //! named.
 
 use super::{core::OfSelectors, messages::Said};
-use crate::records::job::ranges_of;
+use garrick_events::records::job::ranges_of;
 use garrick_model::{messages::command::JobSelector, refusal::Refusal, view::JobView};
 use std::collections::BTreeSet;
 

@@ -153,8 +153,8 @@ impl FrontendCore {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::scheduler::fixtures::{array, job, spec};
     use garrick_model::spec::{ArraySpec, JobSpec};
+    use garrick_model::testing::{array, job, spec};
 
     fn board() -> JobBoard {
         let board = JobBoard::default();

@@ -26,11 +26,11 @@ use crate::{
     log::{committed::Committed, log_outcome},
     messages::{job::JobSite, names::request_name, node::Registration},
     owner::{Out, Owner},
-    records::node::SavedNode,
     roster::nodes::Roster,
     scheduler::{policy::policy, rules::priority},
     submission::{core::SubmissionErrand, job_submit::JobSubmit, users::UserDirectory},
 };
+use garrick_events::records::node::SavedNode;
 use garrick_model::{
     config::{AUDIT_RPCS, Config},
     ids::JobId,

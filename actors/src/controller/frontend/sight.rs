@@ -4,11 +4,11 @@ use crate::{
     controller::shells::{entering::Entering, env::Boards},
     log::committed::Committed,
     messages::job::JobSite,
-    records::node::SavedNode,
     roster::nodes::Roster,
     scheduler::rules::priority,
     submission::{job_submit::JobSubmit, users::UserDirectory},
 };
+use garrick_events::records::node::SavedNode;
 use garrick_model::{config::Config, ids::JobId, view::LicenseView};
 use jiff::tz::TimeZone;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -8,7 +8,6 @@ use crate::{
     job::core::JobCore,
     messages::job::Authority,
     owner::{Effect, Owner},
-    records::job::JobRecord,
     scheduler::{
         plan::probe::{WouldStart, declined, would_start, would_start_together},
         snapshot::facts::ClusterView,
@@ -18,6 +17,7 @@ use crate::{
         core::{Judged, Room, Submission, SubmissionErrand, SubmissionInput},
     },
 };
+use garrick_events::records::job::JobRecord;
 use garrick_model::{
     hostlist,
     ids::{JobId, RequestId, Sluid},

@@ -4,9 +4,9 @@ use super::core::{FrontendCore, Reply, Turn};
 use crate::{
     job::core::JobCore,
     messages::job::Authority,
-    records::job::JobRecord,
     submission::{admission::Identity, core::join},
 };
+use garrick_events::records::job::JobRecord;
 use garrick_model::{
     ids::{RequestId, Sluid},
     messages::command::Caller,

@@ -9,13 +9,13 @@ use super::{
 };
 use crate::{
     messages::job::{Authority, CHANGED_MEANWHILE, JobCommand},
-    records::job::{JobRecord, Phase},
     submission::{
         admission::{Change, Submitter},
         dependency_cycles::Awaited,
         texts,
     },
 };
+use garrick_events::records::job::{JobRecord, Phase};
 use garrick_model::{
     config::McsPlugin,
     ids::JobId,

@@ -6,10 +6,11 @@
 
 use super::env::Env;
 use crate::{
-    log::{AppendError, Saved, event::ControllerEvent, log_outcome},
+    log::{AppendError, Saved, log_outcome},
     messages::letter::Letter,
     owner::{EffectOf, Out, Owner, Stage, Turn, outbox::Outbox, perform},
 };
+use garrick_events::event::ControllerEvent;
 use garrick_model::time::Timestamp;
 use garrick_runtime::{Actor, Context, Message, ReplyTo, TimerKey, TraceContext};
 use std::{

@@ -1,7 +1,7 @@
 //! Jobs that are being saved. Nobody is shown one before it is in the log, and one that the log refuses leaves nothing behind but
 //! a number that is not used again. Here and not with the frontend, so that one that fails meanwhile takes none of them with it.
 
-use crate::records::job::JobRecord;
+use garrick_events::records::job::JobRecord;
 use garrick_model::{
     ids::{JobId, RequestId},
     view::JobView,
@@ -97,10 +97,9 @@ impl Entering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        job::{core::JobCore, fixtures::record},
-        scheduler::fixtures::spec,
-    };
+    use crate::job::core::JobCore;
+    use garrick_events::testing::record;
+    use garrick_model::testing::spec;
     use garrick_model::{spec::JobSpec, time::Timestamp};
 
     fn entrant(job: u32) -> Entrant {

@@ -1,15 +1,12 @@
 #![allow(clippy::unwrap_used)]
 //! Submissions on their way to the log.
 
-use crate::{
-    controller::{
-        fixtures::{MemoryJournal, Rig, TWO_NODES, with_system},
-        messages::ControllerMsg,
-    },
-    log::event::ControllerEvent,
-    records::job_event::JobEvent,
-    scheduler::fixtures::spec,
+use crate::controller::{
+    fixtures::{MemoryJournal, Rig, TWO_NODES, with_system},
+    messages::ControllerMsg,
 };
+use garrick_events::{event::ControllerEvent, records::job_event::JobEvent};
+use garrick_model::testing::spec;
 use garrick_model::{
     ids::{JobId, RequestId},
     messages::command::{CommandReply, CommandRequest},

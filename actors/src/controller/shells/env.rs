@@ -18,7 +18,7 @@ use super::{
 use crate::{
     job::core::JobCore,
     license::account::LicenseOffice,
-    log::{ACCOUNTING, Saved, committed::Committed, event::ControllerEvent, log_outcome},
+    log::{ACCOUNTING, Saved, committed::Committed, log_outcome},
     messages::{
         job::{JobInput, JobSite},
         letter::{ConfigNews, Letter},
@@ -26,10 +26,13 @@ use crate::{
     },
     node::core::NodeCore,
     partition::messages::PartitionInput,
-    records::{job::JobRecord, job_event::JobEvent},
     roster::nodes::Roster,
     scheduler::{messages::SchedulerInput, policy::policy, rules::priority, snapshot::qos::QosTable},
     topology::Topologies,
+};
+use garrick_events::{
+    event::ControllerEvent,
+    records::{job::JobRecord, job_event::JobEvent},
 };
 use garrick_model::{
     config::Config,

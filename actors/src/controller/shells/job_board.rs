@@ -185,7 +185,7 @@ impl JobBoard {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::scheduler::fixtures::{job, spec};
+    use garrick_model::testing::{job, spec};
     use garrick_model::{job_query::JobStates, state::JobState};
     use proptest::prelude::*;
 

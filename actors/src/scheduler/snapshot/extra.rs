@@ -210,9 +210,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::scheduler::{
-        fixtures::{cluster, job, node, spec},
+        fixtures::cluster,
         plan::{Plan, plan},
     };
+    use garrick_model::testing::{job, node, spec};
     use garrick_model::{spec::JobSpec, state::Reason, time::Timestamp};
     use proptest::prelude::*;
     use serde_json::json;

@@ -3,7 +3,7 @@
 
 use super::plan_test::{NOW, wide};
 use crate::scheduler::{
-    fixtures::{array, cluster, hold, job, node, partition, spec},
+    fixtures::{cluster, partition},
     plan::{Plan, plan, plan_until},
     policy::policy,
     rules::bounds::Quota,
@@ -13,6 +13,7 @@ use crate::scheduler::{
         reservations::Reservations,
     },
 };
+use garrick_model::testing::{array, hold, job, node, spec};
 use garrick_model::{
     config,
     ids::JobId,

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::scheduler::{
-    fixtures::{cluster, hold, job, node, partition, spec},
+    fixtures::{cluster, partition},
     plan::{Plan, plan, probe::Feasibility},
     room::{node::free::Amount, promises::Promises},
     snapshot::{
@@ -11,6 +11,7 @@ use crate::scheduler::{
         request::{NodeUse, Owner},
     },
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     node_shape::NodeShare,
     resources::{CpuSet, MemoryMib, MemoryRequest},

@@ -2,13 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::scheduler::{
-    fixtures::{cluster, hold, job, node, spec},
+    fixtures::cluster,
     plan::{Plan, plan},
     snapshot::{
         facts::{AllocationUnit, Backfill, ClusterView},
         reservations::Reservations,
     },
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     reservation::{AccessList, Reservation, ReservationFlag},
@@ -266,7 +267,7 @@ proptest! {
             let mut job = asking(id, name.as_deref(), tasks.max(nodes), secs);
             let nodes = Some(NodeCount { min: nodes, max: None });
             let spec = JobSpec { sharing, nodes, ..(*job.spec).clone() };
-            job = JobView { user: job.user, uid: job.uid, ..crate::scheduler::fixtures::job(id, spec) };
+            job = JobView { user: job.user, uid: job.uid, ..garrick_model::testing::job(id, spec) };
             if urgent {
                 job.state = JobState::Expediting;
             }

@@ -3,13 +3,14 @@
 
 use super::plan_test::{NOW, any_node, any_spec, nodes_of_kind, overbooked, overbooked_later, wide};
 use crate::scheduler::{
-    fixtures::{cluster, hold, job, node, partition, spec},
+    fixtures::{cluster, partition},
     plan::{
         Plan, plan,
         probe::{Feasibility, would_start_together},
     },
     snapshot::facts::{Backfill, ClusterView},
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     spec::{JobSpec, Sharing},

@@ -5,7 +5,7 @@ use super::topology_test;
 use crate::{
     license::account::LicenseAccount,
     scheduler::{
-        fixtures::{Layer, cluster, hres, job, node, spec},
+        fixtures::cluster,
         plan::{
             Plan,
             kept::plan_to_keep,
@@ -19,6 +19,7 @@ use crate::{
         },
     },
 };
+use garrick_model::testing::{Layer, hres, job, node, spec};
 use garrick_model::{
     config::{Hres, HresMode},
     ids::JobId,

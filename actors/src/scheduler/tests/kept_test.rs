@@ -4,7 +4,7 @@
 
 use super::plan_test::{any_spec, overbooked, overbooked_later};
 use crate::scheduler::{
-    fixtures::{cluster, job, node, partition, spec},
+    fixtures::{cluster, partition},
     plan::{
         Plan,
         kept::{Kept, plan_to_keep},
@@ -20,6 +20,7 @@ use crate::scheduler::{
         reservations::Reservations,
     },
 };
+use garrick_model::testing::{job, node, spec};
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},

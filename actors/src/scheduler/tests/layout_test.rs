@@ -3,10 +3,11 @@
 
 use super::plan_test::NOW;
 use crate::scheduler::{
-    fixtures::{cluster, hold, job, node, spec},
+    fixtures::cluster,
     plan::{plan, probe::Feasibility},
     snapshot::facts::{AllocationUnit, ClusterView},
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     spec::{CpuOrder, Distribution, JobSpec, LayoutRequest, NodeCount, Sharing, WithinNode},
     view::NodeView,

@@ -2,13 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::scheduler::{
-    fixtures::{array, cluster, hold, job, node, spec},
+    fixtures::cluster,
     plan::{Plan, plan, probe::would_start},
     snapshot::{
         facts::{Backfill, ClusterView},
         licenses::{self, LicenseFacts},
     },
 };
+use garrick_model::testing::{array, hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     spec::{JobSpec, NodeCount},

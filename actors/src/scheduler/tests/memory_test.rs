@@ -3,13 +3,14 @@
 
 use super::plan_test::NOW;
 use crate::scheduler::{
-    fixtures::{cluster, job, node, partition, spec},
+    fixtures::{cluster, partition},
     plan::{
         plan,
         probe::{Feasibility, Infeasible},
     },
     snapshot::facts::{ClusterView, PartitionSharing},
 };
+use garrick_model::testing::{job, node, spec};
 use garrick_model::{
     config::MemoryPer,
     resources::{MemoryMib, MemoryRequest},

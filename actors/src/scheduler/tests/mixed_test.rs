@@ -3,10 +3,11 @@
 
 use super::plan_test::NOW;
 use crate::scheduler::{
-    fixtures::{cluster, hold, job, node, spec},
+    fixtures::cluster,
     plan::{Plan, plan, probe::Feasibility},
     snapshot::facts::ClusterView,
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     spec::{JobSpec, NodeCount},

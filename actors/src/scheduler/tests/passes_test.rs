@@ -9,7 +9,7 @@ use crate::{
     owner::{Effect, Owner},
     scheduler::{
         core::SchedulerCore,
-        fixtures::{cluster, hold, job, node, spec},
+        fixtures::cluster,
         messages::{SchedulerEffect, SchedulerErrand, SchedulerInput, SchedulerTimer, Seen, Snapshot},
         plan::kept::{Kept, planning::Planning},
         snapshot::{
@@ -18,6 +18,7 @@ use crate::{
         },
     },
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{self, Config},
     ids::JobId,

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::scheduler::{
-    fixtures::{array, cluster, hold, job, node, partition, spec},
+    fixtures::{cluster, partition},
     plan::{
         Plan,
         obstacle::Obstacle,
@@ -15,6 +15,7 @@ use crate::scheduler::{
     },
 };
 use fixedbitset::FixedBitSet;
+use garrick_model::testing::{array, hold, job, node, spec};
 use garrick_model::{
     config::PartitionConfig,
     ids::{ArrayTask, JobId},

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::scheduler::{
-    fixtures::{Layer, cluster, hold, hres, job, node, partition, spec},
+    fixtures::{cluster, partition},
     plan::{Plan, plan, probe::would_start_together},
     snapshot::{
         facts::{AllocationUnit, ClusterView},
@@ -10,6 +10,7 @@ use crate::scheduler::{
         qos::{Qos, QosTable},
     },
 };
+use garrick_model::testing::{Layer, hold, hres, job, node, spec};
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, NodeIndex, Sluid},
@@ -193,7 +194,7 @@ fn two_jobs_do_not_count_on_the_same_room() {
 fn tasks_of_an_array_have_room_made_together() {
     let runs = [running(50, "low", 1000, &[(0, 0..8)]), running(51, "low", 1000, &[(1, 0..8)])];
     let mut array = asks(1, "high", 1, 8);
-    let spec = crate::scheduler::fixtures::array(1, 5, None);
+    let spec = garrick_model::testing::array(1, 5, None);
     array.array_pending = Some(spec.clone());
     Arc::make_mut(&mut array.spec).array = Some(spec);
     assert_eq!(named(&plan(&site(2, &runs, vec![array]), NOW)), [50, 51]);

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::scheduler::{
-    fixtures::{job, node, spec},
     rules::priority::{Factors, Rules, Standing, news},
     snapshot::qos::{Qos, QosTable},
 };
+use garrick_model::testing::{job, node, spec};
 use garrick_model::{
     config::{PartitionConfig, PriorityFlags, PrioritySettings, WeighedTres},
     ids::NodeIndex,

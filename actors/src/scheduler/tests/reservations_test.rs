@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::scheduler::{
-    fixtures::{cluster, hold, job, node, spec},
+    fixtures::cluster,
     plan::{Plan, plan, probe::would_start},
     snapshot::{
         bounds::Bounds,
@@ -11,6 +11,7 @@ use crate::scheduler::{
         reservations::Reservations,
     },
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, NodeIndex},

@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::scheduler::{
-    fixtures::{cluster, hold, job, node, spec},
+    fixtures::cluster,
     plan::{Plan, plan, probe::Feasibility},
     snapshot::facts::{Backfill, ClusterView},
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     gres::{DevicePlace, GPU, GresBinding, GresCount, GresEntry, GresRequest, GresShare, devices_in},
     ids::JobId,

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::scheduler::{
-    fixtures::{cluster, hold, job, node, partition, spec},
+    fixtures::{cluster, partition},
     plan::{Plan, plan, plan_until},
     rules::resume::LEFT_TO_OTHERS,
     snapshot::{
@@ -11,6 +11,7 @@ use crate::scheduler::{
         preempt::PreemptRules,
     },
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, NodeIndex, Sluid},

@@ -2,13 +2,14 @@
 
 use super::plan_test::NOW;
 use crate::scheduler::{
-    fixtures::{cluster, job, node, spec},
+    fixtures::cluster,
     rules::{self, RULES, follow, read_the_same},
     snapshot::{
         changes::{Fact, Follows, Minds},
         facts::{Backfill, ClusterView},
     },
 };
+use garrick_model::testing::{job, node, spec};
 use garrick_model::{ids::JobId, spec::JobSpec, spec_text::licenses::Licenses, state::JobState, view::JobView};
 use std::{collections::BTreeSet, time::Duration};
 

@@ -5,7 +5,6 @@ use super::plan_test::NOW;
 use crate::{
     partition::core::PartitionCore,
     scheduler::{
-        fixtures::{hold, job, node, spec},
         gather::partition_facts,
         plan::{Plan, plan, probe::Feasibility},
         policy::policy,
@@ -13,6 +12,7 @@ use crate::{
         snapshot::facts::ClusterView,
     },
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{self, Config},
     spec::{JobSpec, NodeCount, Sharing},

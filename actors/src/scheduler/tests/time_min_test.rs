@@ -3,7 +3,7 @@
 
 use super::plan_test::{NOW, wide};
 use crate::scheduler::{
-    fixtures::{array, cluster, hold, job, node, spec},
+    fixtures::cluster,
     plan::{
         Plan, plan,
         probe::{declined, would_start},
@@ -14,6 +14,7 @@ use crate::scheduler::{
         reservations::Reservations,
     },
 };
+use garrick_model::testing::{array, hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     reservation::Reservation,

@@ -4,7 +4,7 @@
 use super::plan_test::{NOW, overbooked, overbooked_later};
 use crate::{
     scheduler::{
-        fixtures::{cluster, hold, job, node, spec},
+        fixtures::cluster,
         plan::{
             Plan, plan,
             probe::{Feasibility, would_start},
@@ -13,6 +13,7 @@ use crate::{
     },
     topology::{Topologies, Topology},
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     ids::{JobId, NodeIndex},
     spec::{JobSpec, NodeCount, Sharing, TopologyRequest},

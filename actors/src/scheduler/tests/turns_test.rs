@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::scheduler::{
-    fixtures::{cluster, hold, job, node, partition, spec},
+    fixtures::{cluster, partition},
     policy::policy,
     rules::turns::{Turns, turns},
     snapshot::{
@@ -10,6 +10,7 @@ use crate::scheduler::{
         preempt::PreemptRules,
     },
 };
+use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{self, PreemptMode, PreemptType},
     ids::{JobId, NodeIndex},

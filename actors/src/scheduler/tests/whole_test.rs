@@ -7,10 +7,10 @@ use super::{
     topology_test::{any_layout, any_spec, any_switches, blocks, places, wide, with},
 };
 use crate::scheduler::{
-    fixtures::job,
     plan::{Plan, plan},
     snapshot::facts::{Backfill, ClusterView},
 };
+use garrick_model::testing::job;
 use garrick_model::{
     ids::JobId,
     spec::JobSpec,

@@ -1,11 +1,9 @@
 //! What is in a controller's sample.
 
-use garrick_actors::{
-    log::{
-        Position,
-        beside::Piece,
-        event::{ControllerEvent, Following},
-    },
+use garrick_events::{
+    beside::Piece,
+    event::{ControllerEvent, Following},
+    progress::Position,
     records::{
         job::{
             Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, PreemptMark, Resolved,

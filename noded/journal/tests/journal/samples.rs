@@ -1,7 +1,7 @@
 //! Bytes of every version, with the events of either kind: they read back for ever.
 
 use crate::{controller_events, step_events};
-use garrick_actors::log::event::{ControllerEvent, Replayed};
+use garrick_events::event::{ControllerEvent, Replayed};
 use garrick_journal::{Form, Reader, replace};
 use garrick_model::{
     ids::{RequestId, StepKey},

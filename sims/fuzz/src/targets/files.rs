@@ -2,7 +2,7 @@
 
 use super::choice;
 use crate::target::Target;
-use garrick_actors::log::event::ControllerEvent;
+use garrick_events::event::ControllerEvent;
 use garrick_journal::{Form, Reader};
 use garrick_model::ids::{JobId, StepId, StepNum};
 use garrick_pack::{PackReader, PackWriter, Selection, Stream, TaskRun};

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use garrick_actors::log::event::ControllerEvent;
+use garrick_events::event::ControllerEvent;
 use garrick_journal::Reader;
 use garrick_run::stepmgr::StepEvent;
 use serde::{Serialize, de::DeserializeOwned};

@@ -4,7 +4,7 @@
 //!
 //! This module decides, at a start, what is as the log says, what is to be recorded, and what is wrong.
 //!
-//! [`ControllerEvent::Beside`]: crate::log::event::ControllerEvent::Beside
+//! [`ControllerEvent::Beside`]: crate::event::ControllerEvent::Beside
 
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};

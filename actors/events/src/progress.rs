@@ -1,7 +1,7 @@
 //! Positions: which of a log's records have them, and how far those are who follow it by name. The same rule counts live,
 //! in replay, and where files are read back.
 
-use super::event::{ControllerEvent, Following};
+use crate::event::{ControllerEvent, Following};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
@@ -66,7 +66,7 @@ impl Progress {
     }
 
     /// So many events passed.
-    pub(super) const fn pass(&mut self, events: u64) {
+    pub const fn pass(&mut self, events: u64) {
         self.position.0 += events;
     }
 

@@ -1,5 +1,5 @@
 //! What lasts of jobs, nodes and partitions: what a restarted controller must know. Owners change it by events that the
-//! [log](crate::log) saves first.
+//! log saves first.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -119,7 +119,8 @@ impl fmt::Debug for Records {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{job::fixtures::record, scheduler::fixtures::spec};
+    use crate::testing::record;
+    use garrick_model::testing::spec;
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]

@@ -96,7 +96,7 @@ impl Revision {
 }
 
 /// A priority when the nice value that is in it becomes another one.
-pub(crate) fn shifted(priority: u32, before: i32, after: i32) -> u32 {
+pub fn shifted(priority: u32, before: i32, after: i32) -> u32 {
     if before == after {
         return priority;
     }

@@ -1,0 +1,87 @@
+//! Records with good defaults, as submission makes them: a test shows only what matters.
+
+use crate::records::job::{Afterwards, ArrayRecord, End, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of};
+use garrick_model::{
+    ids::{JobId, Sluid, StepKey},
+    packed_steps::StepTally,
+    spec::JobSpec,
+    state::{ExitStatus, JobState, Reason, StepState},
+    testing::job,
+    time::Timestamp,
+    usage::TaskUsage,
+    view::{PriorityTerms, StepRow},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The end of a job that was cancelled before it started.
+pub fn cancelled() -> End {
+    let (state, reason, exit) = (JobState::Cancelled, Reason::None, ExitStatus::SUCCESS);
+    End { state, reason, exit, derived: exit, at: Timestamp(1), then: Afterwards::Over, cause: None }
+}
+
+/// A step of one CPU that is over.
+pub fn ended_row(key: StepKey) -> StepRow {
+    StepRow {
+        key,
+        origin: 0,
+        state: StepState::Completed,
+        nodelist: "n0".into(),
+        nodes: 1,
+        cpus: 1,
+        start_time: Some(Timestamp(1)),
+        end_time: Some(Timestamp(2)),
+        exit: ExitStatus::SUCCESS,
+        attempt: 0,
+        usage: TaskUsage::default(),
+        all_of: None,
+        reason: Default::default(),
+    }
+}
+
+/// A record as submission makes it.
+pub fn record(id: u32, spec: JobSpec) -> JobRecord {
+    let view = job(id, spec.clone());
+    JobRecord {
+        id: JobId(id),
+        sluid: Sluid(u64::from(id)),
+        request: None,
+        owner: Owner { uid: 1001, gid: 1001, user: "alice".to_owned(), group: "alice".to_owned(), groups: vec![1001] },
+        resolved: Resolved {
+            partitions: view.partitions,
+            time_limit: view.time_limit,
+            tasks: view.tasks,
+            cpus_per_task: view.cpus_per_task,
+            min_nodes: view.min_nodes,
+            max_nodes: view.max_nodes,
+            cpus: view.cpus,
+            memory: view.memory,
+            sharing: view.sharing,
+            requeue: spec.requeue.unwrap_or(true),
+        },
+        submit_time: Timestamp::from_secs(1000),
+        priority: 1_000_000 - id,
+        terms: PriorityTerms::default(),
+        hold: spec.hold.then_some(HeldBy::User),
+        begin: spec.begin,
+        dependencies: spec.dependencies.clone(),
+        dependency_failed: false,
+        eligible_time: None,
+        array: spec.array.as_ref().map(|a| ArrayRecord {
+            pending: indices_of(&a.ranges),
+            limit: a.limit,
+            tasks: BTreeMap::new(),
+        }),
+        array_task: None,
+        restarts: 0,
+        requeues_unasked: 0,
+        admin_comment: None,
+        steps: StepTally::default(),
+        earlier: Vec::new(),
+        unfenced: Vec::new(),
+        expediting: None,
+        last_exit: None,
+        last_cause: None,
+        phase: Phase::Pending,
+        spec: Arc::new(spec),
+    }
+}

@@ -1,0 +1,236 @@
+//! Specs, views and what else there is of a job and a node, with good defaults: a test shows only what matters.
+
+use crate::{
+    config::{self, Hres},
+    gres::GresRequest,
+    ids::{JobId, NodeIndex, Sluid},
+    node_shape::{NodeShape, NodeShare},
+    resources::{CpuSet, MemoryMib, MemoryRequest},
+    spec::{
+        ArraySpec, Dependencies, Dependency, DependencyKind, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode, Sharing,
+        TopologyRequest,
+    },
+    state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
+    time::{TimeLimit, Timestamp},
+    view::{JobView, NodeHold, NodeLoad, NodeView},
+};
+use std::sync::Arc;
+
+/// A spec of one task with an hour's limit and 100 MiB.
+pub fn spec() -> JobSpec {
+    JobSpec {
+        kind: JobKind::Batch,
+        name: "test".to_owned(),
+        account: None,
+        qos: None,
+        comment: None,
+        extra: None,
+        wckey: None,
+        partitions: Vec::new(),
+        nodes: None,
+        node_sizes: Default::default(),
+        delay_boot_secs: None,
+        tasks: None,
+        tasks_per_node: None,
+        cpus_per_task: None,
+        min_cpus_per_node: None,
+        memory: MemoryRequest::PerNode(MemoryMib(100)),
+        tmp_disk_mib: 0,
+        time_limit: Some(TimeLimit::Secs(3600)),
+        time_min: None,
+        constraint: None,
+        prefer: None,
+        licenses: None,
+        reservations: Vec::new(),
+        gres: GresRequest::default(),
+        nodelist: Vec::new(),
+        exclude: Vec::new(),
+        sharing: Sharing::Default,
+        mcs_label: None,
+        contiguous: false,
+        topology: TopologyRequest::default(),
+        layout: crate::spec::LayoutRequest::default(),
+        array: None,
+        dependencies: Dependencies::default(),
+        begin: None,
+        deadline: None,
+        hold: false,
+        priority: None,
+        nice: 0,
+        requeue: None,
+        expedite: false,
+        no_kill: false,
+        kill_on_invalid_dep: None,
+        immediate_secs: None,
+        work_dir: "/tmp".to_owned(),
+        stdin: None,
+        stdout: None,
+        stderr: None,
+        open_mode: OpenMode::Default,
+        environment: Arc::default(),
+        script: Some(Arc::new(serde_bytes_buf(b"#!/bin/sh\n"))),
+        argv: Vec::new(),
+        umask: 0o022,
+        process_nice: 0,
+        rlimits: Vec::new(),
+        signal: None,
+        submit_host: "login".to_owned(),
+        alloc_sid: 1,
+        submit_line: "sbatch job.sh".to_owned(),
+        command: Some("/tmp/job.sh".to_owned()),
+        het: None,
+        het_size: 0,
+        array_task: None,
+    }
+}
+
+fn serde_bytes_buf(bytes: &[u8]) -> EnvEntry {
+    EnvEntry::from(bytes.to_vec())
+}
+
+/// A spec that depends on one job.
+pub fn depends_on(kind: DependencyKind, job: u32) -> JobSpec {
+    let one = Dependency { kind, job: Some(JobId(job)), array_index: None, failed: false };
+    JobSpec { dependencies: Dependencies { any: false, list: vec![one] }, ..spec() }
+}
+
+/// A pending job's view from its spec, with defaults filled in as submission does.
+pub fn job(id: u32, spec: JobSpec) -> JobView {
+    let nodes = spec.nodes.unwrap_or(NodeCount { min: 1, max: None });
+    let min_nodes = nodes.min.max(u32::try_from(spec.nodelist.len()).unwrap_or(0));
+    let tasks = spec.tasks.unwrap_or(min_nodes * spec.tasks_per_node.unwrap_or(1));
+    let max_nodes = nodes.max.unwrap_or(if spec.nodes.is_some() { min_nodes } else { tasks.max(min_nodes) });
+    let cpus_per_task = spec.cpus_per_task.unwrap_or(1);
+    JobView {
+        id: JobId(id),
+        generation: 1,
+        sluid: Sluid(u64::from(id)),
+        uid: 1001,
+        gid: 1001,
+        user: "alice".to_owned(),
+        group: "alice".to_owned(),
+        state: JobState::Pending,
+        ending: None,
+        reason: Reason::None,
+        array_pending: spec.array.clone(),
+        array_task: None,
+        array_running: 0,
+        priority: 1_000_000 - id,
+        dependencies: Dependencies::default(),
+        eligible: true,
+        partitions: if spec.partitions.is_empty() { vec!["debug".to_owned()] } else { spec.partitions.clone() },
+        time_limit: spec.time_limit.unwrap_or(TimeLimit::Unlimited),
+        submit_time: Timestamp::from_secs(i64::from(id)),
+        eligible_time: None,
+        start_time: None,
+        end_time: None,
+        last_sched_eval: None,
+        allocation: None,
+        completing_nodes: Vec::new(),
+        exit: ExitStatus::SUCCESS,
+        derived_exit: ExitStatus::SUCCESS,
+        restarts: 0,
+        requeue: true,
+        cpus_per_task,
+        tasks,
+        min_nodes,
+        max_nodes,
+        cpus: tasks * cpus_per_task,
+        memory: spec.memory,
+        sharing: spec.sharing,
+        stdout_path: None,
+        stderr_path: None,
+        stdin_path: None,
+        admin_comment: None,
+        system_comment: None,
+        steps: crate::packed_steps::StepTally::default(),
+        terms: crate::view::PriorityTerms::default(),
+        preempted: None,
+        leave_by: None,
+        suspended: None,
+        billing: None,
+        spec: Arc::new(spec),
+    }
+}
+
+/// A node of `cores` cores of two threads with 1000 MiB, in service and idle.
+pub fn node(index: u32, cores: u32) -> NodeView {
+    NodeView {
+        name: format!("n{index}"),
+        index: NodeIndex(index),
+        generation: 7,
+        base: NodeBase::Up,
+        flags: NodeFlags::default(),
+        reason: None,
+        shape: NodeShape {
+            cpus: cores * 2,
+            boards: 1,
+            sockets: 1,
+            cores_per_socket: cores,
+            threads_per_core: 2,
+            memory: MemoryMib(1000),
+            tmp_disk_mib: 0,
+            gres: Vec::new(),
+            reserved_cpus: Default::default(),
+            gpu_cpus: Vec::new(),
+            reserved_memory: Default::default(),
+        },
+        holds: Vec::new(),
+        features: Vec::new(),
+        weight: 1,
+        address: format!("n{index}:6818"),
+        hostname: format!("n{index}"),
+        port: 6818,
+        registration: None,
+        load: NodeLoad::default(),
+        last_busy: None,
+        comment: None,
+        extra: None,
+    }
+}
+
+/// What another job has on a node, to end at `end` seconds.
+pub fn hold(job: u32, cpus: std::ops::Range<u32>, memory: u64, end: Option<i64>) -> NodeHold {
+    NodeHold {
+        job: JobId(job),
+        sluid: Sluid(u64::from(job)),
+        uid: 1002,
+        share: NodeShare { cpus: CpuSet::from(cpus), memory: Some(MemoryMib(memory)), tasks: 1, gres: Vec::new() },
+        sharing: Sharing::Default,
+        mcs_label: None,
+        partition: None,
+        expected_end: end.map(Timestamp::from_secs),
+        completing: false,
+        kept: false,
+        parked: false,
+    }
+}
+
+/// `--array=first-last%limit`.
+pub fn array(first: u32, last: u32, limit: Option<u32>) -> ArraySpec {
+    ArraySpec { ranges: vec![(first, last, 1)], limit }
+}
+
+/// Nodes of a layer, what they have, and what is always in use.
+pub type Layer = (std::ops::Range<u32>, u32, u32);
+
+/// Hierarchical resources over nodes `n0` to `n(count-1)`: name, mode, and the layers with their nodes, what they have and
+/// what is always in use.
+pub fn hres(count: u32, resources: &[(&str, &str, &[Layer])]) -> Arc<Hres> {
+    let mut text = String::from("---\n");
+    for (name, mode, layers) in resources {
+        text += &format!("- resource: {name}\n  mode: {mode}\n  layers:\n");
+        for (nodes, total, base) in *layers {
+            let (first, last) = (nodes.start, nodes.end - 1);
+            text += &format!("  - nodes: ['n[{first}-{last}]']\n    count: {total}\n");
+            text += &format!("    base: [{{name: other, value: {base}}}]\n");
+        }
+    }
+    let slurm = format!(
+        "ClusterName=c\nSlurmctldHost=a\nNodeName=n[0-{}]\nPartitionName=debug Nodes=ALL Default=YES\n",
+        count - 1
+    );
+    let files = [("/e/slurm.conf", slurm.as_str()), ("/e/resources.yaml", text.as_str())];
+    let (config, report) = config::read_files(std::path::Path::new("/e/slurm.conf"), &files);
+    config.unwrap_or_else(|| panic!("{report}")).hres
+}
