@@ -14,9 +14,8 @@
 //! | [`node`] | the controller's record of one node and the owner of its free resources |
 //! | [`owner`] | what all owners of the controller's state have in common |
 //! | [`partition`] | one partition's settings and state |
-//! | [`scheduler`] | plans over published views |
+//! | [`scheduler`] | when plans are made over what owners show |
 //! | [`steps`] | steps as the controller knows them: reports, and lists of them |
-//! | [`topology`] | which nodes are near each other, and which of them a job may get for that |
 
 pub mod controller;
 pub mod job;
@@ -31,4 +30,3 @@ pub mod roster;
 pub mod scheduler;
 pub mod steps;
 pub mod submission;
-pub mod topology;

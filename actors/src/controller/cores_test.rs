@@ -22,15 +22,6 @@ use crate::{
         effects::{KeptHold, NodeEffect, NodeErrand},
     },
     owner::{Stage, Turn, perform},
-    scheduler::{
-        fixtures::partition,
-        plan::plan,
-        snapshot::{
-            facts::{ClusterView, Policy},
-            licenses::LicenseFacts,
-            preempt::PreemptRules,
-        },
-    },
 };
 use garrick_events::{
     event::{ControllerEvent, Replayed},
@@ -51,6 +42,15 @@ use garrick_model::{
     state::{ExitStatus, JobState, NodeBase, Reason},
     time::Timestamp,
     view::{NodeHold, NodeView},
+};
+use garrick_plan::{
+    fixtures::partition,
+    plan::plan,
+    snapshot::{
+        facts::{ClusterView, Policy},
+        licenses::LicenseFacts,
+        preempt::PreemptRules,
+    },
 };
 use proptest::prelude::*;
 use std::{
@@ -797,7 +797,7 @@ fn kept(record: &JobRecord, node: &str) -> Vec<KeptHold> {
             parked: held.parked,
         },
         most_holders: 1,
-        caps: crate::scheduler::snapshot::caps::CpuCaps::NONE,
+        caps: garrick_plan::snapshot::caps::CpuCaps::NONE,
     })
     .collect()
 }

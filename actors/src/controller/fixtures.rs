@@ -16,7 +16,7 @@ use crate::{
     },
     node::{core::NodeCore, settings::node_settings},
     partition::core::PartitionCore,
-    scheduler::{gather::partition_facts, plan::probe::Feasibility, policy::policy, snapshot::facts::ClusterView},
+    scheduler::gather::partition_facts,
     submission::{
         admission::{Admitted, Change, Identity, Rules, Submitter},
         job_submit::{JobSubmit, NoJobSubmit},
@@ -42,6 +42,7 @@ use garrick_model::{
     time::Timestamp,
     view::{NodeFacts, NodeLoad, NodeView, PartitionView},
 };
+use garrick_plan::{plan::probe::Feasibility, policy::policy, snapshot::facts::ClusterView};
 use garrick_runtime::{Address, BoardMap, ReplyTo, System, SystemConfig};
 use std::{
     collections::BTreeMap,
@@ -513,8 +514,7 @@ impl Rig {
 
     /// Waits until a node is in service.
     pub async fn until_up(&self, name: &str) {
-        self.nodes(|nodes| nodes.iter().any(|n| n.name == name && crate::scheduler::snapshot::facts::in_service(n)))
-            .await;
+        self.nodes(|nodes| nodes.iter().any(|n| n.name == name && garrick_plan::snapshot::facts::in_service(n))).await;
     }
 }
 

@@ -25,16 +25,15 @@ use crate::{
     node::{core::NodeCore, effects::KeptHold},
     reservation::core::ReservationsCore,
     roster::nodes::Roster,
-    scheduler::{
-        core::SchedulerCore,
-        gather::partition_facts,
-        policy::policy,
-        snapshot::{caps::CpuCaps, request::NodeUse},
-    },
+    scheduler::{core::SchedulerCore, gather::partition_facts},
     steps::core::StepsCore,
 };
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{config::Config, time::Timestamp, view::NodeHold};
+use garrick_plan::{
+    policy::policy,
+    snapshot::{caps::CpuCaps, request::NodeUse},
+};
 use garrick_runtime::{Address, ChildSpec, PendingReply, Placement, ReplyTo, System};
 use std::{collections::BTreeMap, sync::Arc};
 

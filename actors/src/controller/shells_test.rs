@@ -7,10 +7,7 @@ use super::{
     messages::ControllerMsg,
     setup::{Recover, forget},
 };
-use crate::{
-    log::{Log as _, memory::MemoryLog},
-    scheduler::snapshot::licenses,
-};
+use crate::log::{Log as _, memory::MemoryLog};
 use garrick_events::{event::ControllerEvent, records::partition::SavedPartition};
 use garrick_model::testing::{array, spec};
 use garrick_model::{
@@ -29,6 +26,7 @@ use garrick_model::{
     spec::{Dependencies, Dependency, DependencyKind, JobSpec, NodeCount},
     state::{JobState, PartitionState, Reason},
 };
+use garrick_plan::snapshot::licenses;
 use garrick_runtime::{ReplyTo, System, TraceContext};
 use std::{collections::BTreeMap, future::Future};
 

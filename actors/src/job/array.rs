@@ -5,12 +5,9 @@ use super::{
     core::{JobCore, Turn},
     effects::JobEffect,
 };
-use crate::{
-    messages::{
-        job::{JobFact, JobInput, TaskChoice},
-        letter::Letter,
-    },
-    scheduler::proposals::StartProposal,
+use crate::messages::{
+    job::{JobFact, JobInput, TaskChoice},
+    letter::Letter,
 };
 use garrick_events::{
     event::ControllerEvent,
@@ -27,6 +24,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
 };
+use garrick_plan::proposals::StartProposal;
 use std::{collections::BTreeSet, sync::Arc};
 
 impl JobCore {

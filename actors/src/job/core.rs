@@ -17,7 +17,6 @@ use crate::{
         node::NodeInput,
     },
     owner::{FreshIds, Out, Owner},
-    scheduler::proposals::StartProposal,
 };
 use garrick_events::{
     event::ControllerEvent,
@@ -39,6 +38,7 @@ use garrick_model::{
     time::Timestamp,
     view::JobView,
 };
+use garrick_plan::proposals::StartProposal;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -5,14 +5,11 @@ use super::{
     effects::{JobEffect, JobErrand, JobShown},
     fixtures::{ALICE, Bench, ROOT, begun, event_of, proposal},
 };
-use crate::{
-    messages::{
-        job::{Authority, JobAnswer, JobCommand, JobFact, JobInput, JobSite, JobTimer},
-        letter::{Letter, end_lost},
-        license::LicenseInput,
-        node::{NodeInput, ReserveRefusal},
-    },
-    scheduler::proposals::StartProposal,
+use crate::messages::{
+    job::{Authority, JobAnswer, JobCommand, JobFact, JobInput, JobSite, JobTimer},
+    letter::{Letter, end_lost},
+    license::LicenseInput,
+    node::{NodeInput, ReserveRefusal},
 };
 use garrick_events::testing::{ended_row, record};
 use garrick_events::{
@@ -39,6 +36,7 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::{StepCounts, StepRows},
 };
+use garrick_plan::proposals::StartProposal;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 fn releases(out: &[JobEffect]) -> Vec<&str> {

@@ -11,10 +11,6 @@ use crate::{
         letter::Letter,
     },
     owner::FreshIds,
-    scheduler::{
-        proposals::StartProposal,
-        snapshot::{caps::CpuCaps, request::NodeUse},
-    },
 };
 use garrick_events::testing::record;
 use garrick_events::{
@@ -34,6 +30,10 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, JobView},
+};
+use garrick_plan::{
+    proposals::StartProposal,
+    snapshot::{caps::CpuCaps, request::NodeUse},
 };
 use std::sync::Arc;
 

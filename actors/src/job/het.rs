@@ -10,12 +10,9 @@
 //! end; what follows its end follows theirs. What a lost word would be asked for again by is in [`super::news`].
 
 use super::core::{JobCore, Turn};
-use crate::{
-    messages::{
-        het::HetMessage,
-        job::{JobCommand, JobInput},
-    },
-    scheduler::proposals::StartProposal,
+use crate::messages::{
+    het::HetMessage,
+    job::{JobCommand, JobInput},
 };
 use garrick_events::records::job::{Phase, Run};
 use garrick_model::{
@@ -23,6 +20,7 @@ use garrick_model::{
     messages::node::HetComponent,
     refusal::Refusal,
 };
+use garrick_plan::proposals::StartProposal;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

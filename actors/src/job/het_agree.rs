@@ -7,15 +7,12 @@ use super::{
     start::COMMIT_LIMIT,
     view,
 };
-use crate::{
-    messages::{
-        het::HetMessage,
-        job::{JobInput, JobTimer},
-        letter::Letter,
-        license::LicenseInput,
-        node::NodeInput,
-    },
-    scheduler::proposals::StartProposal,
+use crate::messages::{
+    het::HetMessage,
+    job::{JobInput, JobTimer},
+    letter::Letter,
+    license::LicenseInput,
+    node::NodeInput,
 };
 use garrick_events::{
     event::ControllerEvent,
@@ -28,6 +25,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::HetComponent,
 };
+use garrick_plan::proposals::StartProposal;
 use std::sync::Arc;
 
 impl JobCore {

@@ -7,14 +7,11 @@ use super::{
     effects::JobEffect,
     fixtures::{ALICE, Bench, proposal},
 };
-use crate::{
-    messages::{
-        het::HetMessage,
-        job::{JobCommand, JobInput, JobTimer},
-        letter::Letter,
-        node::NodeInput,
-    },
-    scheduler::proposals::StartProposal,
+use crate::messages::{
+    het::HetMessage,
+    job::{JobCommand, JobInput, JobTimer},
+    letter::Letter,
+    node::NodeInput,
 };
 use garrick_events::records::job::{Afterwards, JobRecord, Phase, PreemptMark, Run};
 use garrick_events::testing::record;
@@ -28,6 +25,7 @@ use garrick_model::{
     time::Timestamp,
     view::PreemptTimes,
 };
+use garrick_plan::proposals::StartProposal;
 use std::time::Duration;
 
 const LEADER: JobId = JobId(7);

@@ -6,7 +6,7 @@ use super::{
     core::{JobCore, Turn},
     effects::JobEffect,
 };
-use crate::{messages::job::JobTimer, scheduler::proposals::PreemptProposal};
+use crate::messages::job::JobTimer;
 use garrick_events::records::{
     job::{Afterwards, Ending, Phase, PreemptMark},
     job_event::JobEvent,
@@ -18,6 +18,7 @@ use garrick_model::{
     state::{JobState, Reason},
     view::PreemptTimes,
 };
+use garrick_plan::proposals::PreemptProposal;
 use std::time::Duration;
 
 impl JobCore {

@@ -5,14 +5,11 @@ use super::{
     effects::JobEffect,
     fixtures::{ALICE, Bench},
 };
-use crate::{
-    messages::{
-        het::HetMessage,
-        job::{JobCommand, JobInput, JobSite, JobTimer},
-        letter::Letter,
-        node::NodeInput,
-    },
-    scheduler::proposals::PreemptProposal,
+use crate::messages::{
+    het::HetMessage,
+    job::{JobCommand, JobInput, JobSite, JobTimer},
+    letter::Letter,
+    node::NodeInput,
 };
 use garrick_events::records::job::{Afterwards, Phase};
 use garrick_model::testing::spec;
@@ -24,6 +21,7 @@ use garrick_model::{
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
 };
+use garrick_plan::proposals::PreemptProposal;
 use std::{sync::Arc, time::Duration};
 
 fn tell(job: &mut Bench, mode: PreemptMode, grace: u64) -> Vec<JobEffect> {

@@ -5,14 +5,11 @@ use super::{
     core::{Commit, JobCore, Turn},
     effects::{JobEffect, JobErrand, LaunchOrder},
 };
-use crate::{
-    messages::{
-        job::JobTimer,
-        letter::Letter,
-        license::LicenseInput,
-        node::{NodeInput, ReserveAsk, ReserveRefusal},
-    },
-    scheduler::{proposals::StartProposal, snapshot::request::NodeUse},
+use crate::messages::{
+    job::JobTimer,
+    letter::Letter,
+    license::LicenseInput,
+    node::{NodeInput, ReserveAsk, ReserveRefusal},
 };
 use garrick_events::records::{
     job::{ArrayRecord, Phase, Run},
@@ -24,6 +21,7 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::Allocation,
 };
+use garrick_plan::{proposals::StartProposal, snapshot::request::NodeUse};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

@@ -8,13 +8,10 @@ use super::{
     effects::JobEffect,
     start::COMMIT_LIMIT,
 };
-use crate::{
-    messages::{
-        job::{JobAnswer, JobTimer},
-        letter::Letter,
-        node::NodeInput,
-    },
-    scheduler::proposals::{PreemptProposal, ResumeProposal, TurnProposal},
+use crate::messages::{
+    job::{JobAnswer, JobTimer},
+    letter::Letter,
+    node::NodeInput,
 };
 use garrick_events::records::{
     job::{Phase, Run, Suspended, Yielded},
@@ -27,6 +24,7 @@ use garrick_model::{
     time::TimeLimit,
     view::PreemptTimes,
 };
+use garrick_plan::proposals::{PreemptProposal, ResumeProposal, TurnProposal};
 use std::{collections::BTreeSet, time::Duration};
 
 /// A run asks its nodes for its CPUs.

@@ -6,13 +6,10 @@ use super::{
     effects::JobEffect,
     fixtures::{ALICE, Bench, ROOT},
 };
-use crate::{
-    messages::{
-        job::{JobAnswer, JobCommand, JobInput, JobSite, JobTimer},
-        letter::Letter,
-        node::NodeInput,
-    },
-    scheduler::proposals::{PreemptProposal, ResumeProposal, TurnProposal},
+use crate::messages::{
+    job::{JobAnswer, JobCommand, JobInput, JobSite, JobTimer},
+    letter::Letter,
+    node::NodeInput,
 };
 use garrick_events::records::job_event::JobEvent;
 use garrick_model::testing::spec;
@@ -25,6 +22,7 @@ use garrick_model::{
     state::JobState,
     time::{TimeLimit, Timestamp},
 };
+use garrick_plan::proposals::{PreemptProposal, ResumeProposal, TurnProposal};
 use std::{sync::Arc, time::Duration};
 
 fn secs(n: u64) -> Duration {

@@ -5,3 +5,6 @@
 //! there is no mailbox to wait in, no turn that a crash could cut in two, and no second place that says who has what.
 
 pub mod account;
+
+#[cfg(test)]
+mod plan_test;

@@ -1,12 +1,12 @@
 //! What components of a heterogeneous job say to each other: how that goes is told where they decide, in `job/het.rs`.
 
-use crate::scheduler::proposals::StartProposal;
 use garrick_events::records::job::{Afterwards, PreemptMark, Run};
 use garrick_model::{
     ids::Sluid,
     messages::node::HetComponent,
     state::{JobState, Reason},
 };
+use garrick_plan::proposals::StartProposal;
 
 /// What the leader of a heterogeneous job and the owners of its other components say to each other. All may come twice.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,6 @@
 //! What is said to a job's owner, and what it answers.
 
 use super::{het::HetMessage, names::report_name, node::ReserveRefusal};
-use crate::scheduler::proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal};
 use garrick_events::records::job::{JobRecord, Resolved, TaskOutcome};
 use garrick_model::{
     config::{BillingWeights, ExitCodes},
@@ -16,6 +15,7 @@ use garrick_model::{
     time::Timestamp,
     view::JobView,
 };
+use garrick_plan::proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal};
 use serde_bytes::ByteBuf;
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,6 @@
 //! What is said to a node's owner.
 
 use super::names::agent_message_name;
-use crate::scheduler::snapshot::{caps::CpuCaps, request::NodeUse};
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
@@ -12,6 +11,7 @@ use garrick_model::{
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };
+use garrick_plan::snapshot::{caps::CpuCaps, request::NodeUse};
 use std::{sync::Arc, time::Duration};
 
 /// A node as configured.

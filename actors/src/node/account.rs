@@ -6,10 +6,7 @@
 //! unless it keeps the node for its user. It gets its CPUs back when nobody has them.
 
 use super::effects::KeptHold;
-use crate::{
-    messages::node::ReserveAsk,
-    scheduler::snapshot::{caps::CpuCaps, request::NodeUse},
-};
+use crate::messages::node::ReserveAsk;
 use garrick_model::{
     gres::{GPU, GresPool, GresShare, SHARD, devices_used, place_of},
     ids::{JobId, Sluid},
@@ -19,6 +16,7 @@ use garrick_model::{
     time::Timestamp,
     view::NodeHold,
 };
+use garrick_plan::snapshot::{caps::CpuCaps, request::NodeUse};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

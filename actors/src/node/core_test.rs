@@ -15,7 +15,6 @@ use crate::{
             ReturnToService,
         },
     },
-    scheduler::snapshot::{caps::CpuCaps, request::NodeUse},
 };
 use garrick_events::{event::ControllerEvent, records::node::DownCause};
 use garrick_model::{
@@ -31,6 +30,7 @@ use garrick_model::{
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };
+use garrick_plan::snapshot::{caps::CpuCaps, request::NodeUse};
 use proptest::prelude::*;
 use std::{sync::Arc, time::Duration};
 
@@ -513,11 +513,11 @@ fn a_node_gets_nothing_new_while_a_run_that_was_given_up_is_ended_there() {
     let given_up = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new(), requeue: None };
     core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![given_up]))), &mut Vec::new());
     let flags = core.view().flags;
-    assert!(flags.completing && !crate::scheduler::snapshot::facts::in_service(&core.view()));
+    assert!(flags.completing && !garrick_plan::snapshot::facts::in_service(&core.view()));
     let refused = reserve(&mut core, ask(2, 0..2, 0));
     assert_eq!(refused, Err(ReserveRefusal::OutOfService("ending runs that were given up")));
     report(&mut core, 1);
-    assert!(!core.view().flags.completing && crate::scheduler::snapshot::facts::in_service(&core.view()));
+    assert!(!core.view().flags.completing && garrick_plan::snapshot::facts::in_service(&core.view()));
     reserve(&mut core, ask(2, 0..2, 0)).unwrap();
 }
 

@@ -1,11 +1,12 @@
 //! What a node causes, and what it begins with.
 
-use crate::{messages::node::NodeTimer, owner::Effect, scheduler::snapshot::caps::CpuCaps};
+use crate::{messages::node::NodeTimer, owner::Effect};
 use garrick_model::{
     messages::node::ControllerToNode,
     refusal::Refusal,
     view::{NodeHold, NodeView},
 };
+use garrick_plan::snapshot::caps::CpuCaps;
 use std::sync::Arc;
 
 /// What a node causes. It shows its view.

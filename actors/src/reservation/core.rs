@@ -5,13 +5,13 @@ use super::{
     change::{Terms, count, float, people, settled, source, special, times},
     owner::ReservationAsk,
 };
-use crate::scheduler::snapshot::facts::in_service;
 use garrick_model::{
     refusal::Refusal,
     reservation::{AccessList, NodesWanted, RECURRING, Reservation, ReservationChange, ReservationFlag},
     time::Timestamp,
     view::{NodeView, PartitionView},
 };
+use garrick_plan::snapshot::facts::in_service;
 use jiff::tz::TimeZone;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

@@ -5,7 +5,6 @@ use super::{
     change::Terms,
     core::{ReservationsCore, Site, TIMES_COMPARED, ignores_jobs, may_share, meet},
 };
-use crate::scheduler::snapshot::facts::in_service;
 use garrick_model::{
     node_shape::NodeShape,
     refusal::Refusal,
@@ -14,6 +13,7 @@ use garrick_model::{
     spec::Sharing,
     view::NodeView,
 };
+use garrick_plan::snapshot::facts::in_service;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

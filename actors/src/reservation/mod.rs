@@ -9,7 +9,7 @@
 //! | `replace` | the part of it about nodes that make way for others |
 //! | [`owner`] | what it is told, and what it has happen |
 //!
-//! Who starts where is the scheduler's to plan: [`crate::scheduler::snapshot::reservations`].
+//! Who starts where is the scheduler's to plan: [`garrick_plan::snapshot::reservations`].
 
 mod change;
 pub mod core;

@@ -6,13 +6,13 @@ use super::{
     core::{Changed, ReservationsCore, Site},
     cores::own_cores,
 };
-use crate::scheduler::snapshot::facts::in_service;
 use garrick_model::{
     reservation::{Reservation, ReservationFlag},
     resources::CpuSet,
     state::NodeBase,
     view::NodeView,
 };
+use garrick_plan::snapshot::facts::in_service;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 impl ReservationsCore {

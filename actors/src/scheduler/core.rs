@@ -2,24 +2,11 @@
 //! answers are awaited, how many may start in an interval, what priorities are calculated by, and who is told what. An owner as
 //! the others are, of nothing that would be saved.
 //!
-//! A pass is a look at the boards, an errand that makes a plan of it ([`crate::scheduler::plan::kept::planning`]), and what is told of that. One is
+//! A pass is a look at the boards, an errand that makes a plan of it ([`garrick_plan::plan::kept::planning`]), and what is told of that. One is
 //! under way at a time, and the next waits until every proposal of the last one was answered, so that boards show what was
 //! taken.
 
-use super::{
-    messages::{SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot},
-    plan::{
-        Plan,
-        kept::planning::{Considered, Made, Outline, Planning, Way, anybody_waits},
-        obstacle::{Obstacle, Waits},
-    },
-    rules::{
-        bounds::Quota,
-        priority,
-        turns::{self, Turns},
-    },
-    snapshot::facts::{ClusterView, Policy},
-};
+use crate::scheduler::messages::{SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot};
 use crate::{
     messages::{job::JobInput, letter::Letter},
     owner::{Effect, FreshIds, Out, Owner},
@@ -31,6 +18,19 @@ use garrick_model::{
     outlook::Outlook,
     time::Timestamp,
     view::{JobView, NodeView},
+};
+use garrick_plan::{
+    plan::{
+        Plan,
+        kept::planning::{Considered, Made, Outline, Planning, Way, anybody_waits},
+        obstacle::{Obstacle, Waits},
+    },
+    rules::{
+        bounds::Quota,
+        priority,
+        turns::{self, Turns},
+    },
+    snapshot::facts::{ClusterView, Policy},
 };
 use rustc_hash::FxHashMap;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

@@ -1,18 +1,7 @@
 //! What a plan is made from, put together from what owners show. The scheduler's actor reads boards and calls this, and so does
 //! whoever has other boards.
 
-use crate::{
-    license::account::LicenseAccount,
-    scheduler::snapshot::{
-        bounds,
-        caps::CpuCaps,
-        facts::{ClusterView, PartitionFacts, PartitionSharing, Policy, node_places},
-        licenses::LicenseFacts,
-        preempt::Yielding,
-        qos::QosTable,
-        reservations::Reservations,
-    },
-};
+use crate::license::account::LicenseAccount;
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::{OverSubscribe, PreemptWords},
@@ -20,6 +9,15 @@ use garrick_model::{
     reservation::Reservation,
     time::Timestamp,
     view::{JobView, NodeView, PartitionView},
+};
+use garrick_plan::snapshot::{
+    bounds,
+    caps::CpuCaps,
+    facts::{ClusterView, PartitionFacts, PartitionSharing, Policy, node_places},
+    licenses::LicenseFacts,
+    preempt::Yielding,
+    qos::QosTable,
+    reservations::Reservations,
 };
 use jiff::tz::TimeZone;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

@@ -1,16 +1,16 @@
 //! What the scheduler is told and what it has done.
 
-use super::{
-    plan::kept::planning::{Made, Planning},
-    rules::priority,
-    snapshot::facts::{ClusterView, Policy},
-};
 use crate::owner::Effect;
 use garrick_model::{
     config::Config,
     ids::JobId,
     messages::command::CommandReply,
     view::{JobView, PartitionView},
+};
+use garrick_plan::{
+    plan::kept::planning::{Made, Planning},
+    rules::priority,
+    snapshot::facts::{ClusterView, Policy},
 };
 use std::{sync::Arc, time::Duration};
 

@@ -15,11 +15,6 @@ use super::{job_submit::JobSubmit, labels, texts, users::User};
 use crate::{
     job::core::JobCore,
     messages::job::{Authority, JobSite, Revise},
-    scheduler::{
-        plan::probe::{Feasibility, Infeasible},
-        rules::{limits::longer, priority},
-        snapshot::{constraint::Wish, extra::Extra},
-    },
 };
 use garrick_events::records::job::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of};
 use garrick_model::{
@@ -33,6 +28,11 @@ use garrick_model::{
     spec_text::licenses::{LicenseCount, LicenseRequest, with_numbers},
     time::Timestamp,
     view::{JobView, PartitionView, PriorityTerms},
+};
+use garrick_plan::{
+    plan::probe::{Feasibility, Infeasible},
+    rules::{limits::longer, priority},
+    snapshot::{constraint::Wish, extra::Extra},
 };
 use std::{collections::BTreeMap, sync::Arc};
 

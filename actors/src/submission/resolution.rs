@@ -4,13 +4,7 @@ use super::{
     admission::{Change, Purpose, Rules},
     gpu_counts,
 };
-use crate::scheduler::{
-    gather::partition_facts,
-    snapshot::{
-        constraint::Wish,
-        request::{NodeUse, default_memory},
-    },
-};
+use crate::scheduler::gather::partition_facts;
 use garrick_events::records::{job::Resolved, job_event::cpus_asked};
 use garrick_model::{
     config::MemoryPer,
@@ -19,6 +13,10 @@ use garrick_model::{
     resources::{MemoryMib, MemoryRequest},
     spec::{JobKind, JobSpec},
     view::PartitionView,
+};
+use garrick_plan::snapshot::{
+    constraint::Wish,
+    request::{NodeUse, default_memory},
 };
 use std::sync::Arc;
 

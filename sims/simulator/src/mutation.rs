@@ -13,13 +13,7 @@ use garrick_actors::{
     },
     node::{core::NodeCore, effects::NodeEffect},
     owner::Effect,
-    scheduler::{
-        messages::{SchedulerEffect, SchedulerTimer},
-        snapshot::{
-            bounds::Bounds,
-            facts::{ClusterView, in_service},
-        },
-    },
+    scheduler::messages::{SchedulerEffect, SchedulerTimer},
 };
 use garrick_events::{
     event::ControllerEvent,
@@ -37,6 +31,10 @@ use garrick_model::{
     state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason},
     time::TimeLimit,
     view::NodeView,
+};
+use garrick_plan::snapshot::{
+    bounds::Bounds,
+    facts::{ClusterView, in_service},
 };
 use std::sync::Arc;
 

@@ -11,16 +11,18 @@ use garrick_actors::{
         core::SchedulerCore,
         gather::{self, People, Shown},
         messages::{SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot},
-        plan::kept::{
-            Kept,
-            planning::{Planning, Way, anybody_waits},
-        },
-        policy::policy,
-        rules::priority,
-        snapshot::{facts::Policy, qos::QosTable},
     },
 };
 use garrick_model::{messages::command::CommandReply, state::PartitionState, time::Timestamp, view::NodeView};
+use garrick_plan::{
+    plan::kept::{
+        Kept,
+        planning::{Planning, Way, anybody_waits},
+    },
+    policy::policy,
+    rules::priority,
+    snapshot::{facts::Policy, qos::QosTable},
+};
 use jiff::tz::TimeZone;
 use std::{cell::Cell, collections::VecDeque, sync::Arc, time::Duration};
 

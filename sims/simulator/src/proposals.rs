@@ -5,13 +5,14 @@ use super::{passes::Look, rules::ensure, world::World};
 use garrick_actors::{
     messages::{job::JobInput, letter::Letter},
     owner::Effect,
-    scheduler::{messages::SchedulerEffect, proposals::StartProposal, rules::priority, snapshot::facts::in_service},
+    scheduler::messages::SchedulerEffect,
 };
 use garrick_model::{
     ids::JobId,
     state::{JobState, PartitionState},
     time::Timestamp,
 };
+use garrick_plan::{proposals::StartProposal, rules::priority, snapshot::facts::in_service};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

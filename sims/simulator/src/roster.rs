@@ -24,7 +24,7 @@ use garrick_actors::{
         core::{RosterAsk, RosterCore, RosterErrand, RosterInput, RosterShown, RosterTimer},
         nodes::{Roster, Spoken, reserved, spoken_of},
     },
-    scheduler::{messages::SchedulerInput, policy::policy},
+    scheduler::messages::SchedulerInput,
 };
 use garrick_events::{event::ControllerEvent, records::node::SavedNode};
 use garrick_model::{
@@ -36,6 +36,7 @@ use garrick_model::{
     state::NodeBase,
     time::Timestamp,
 };
+use garrick_plan::policy::policy;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,

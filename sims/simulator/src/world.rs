@@ -39,9 +39,6 @@ use garrick_actors::{
     scheduler::{
         gather,
         messages::{SchedulerInput, SchedulerTimer},
-        plan::probe::Feasibility,
-        policy::policy,
-        snapshot::facts::ClusterView,
     },
 };
 use garrick_agent::{AgentInput, AgentTimer, RunKey};
@@ -59,6 +56,7 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, NodeView, PartitionView, StepCounts},
 };
+use garrick_plan::{plan::probe::Feasibility, policy::policy, snapshot::facts::ClusterView};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

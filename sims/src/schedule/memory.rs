@@ -6,7 +6,7 @@ use crate::minibatch::{
     figures::Findings,
     processes::{self, ProcError},
 };
-use garrick_actors::scheduler::plan::kept::plan_to_keep;
+use garrick_plan::plan::kept::plan_to_keep;
 use garrick_replay::cluster::Choice;
 use std::{
     io,

@@ -10,11 +10,11 @@ pub use growth::{Growth, growth};
 pub use memory::{MemoryError, PlanMemory, memory, of_one};
 
 use crate::minibatch::figures::Findings;
-use garrick_actors::scheduler::{
+use garrick_model::{ids::JobId, view::JobView};
+use garrick_plan::{
     plan::{kept::plan_to_keep, plan},
     snapshot::facts::{ClusterView, UNLIMITED_FOR_PLANNING},
 };
-use garrick_model::{ids::JobId, view::JobView};
 use garrick_replay::cluster::Choice;
 use std::{
     sync::Arc,

@@ -2,8 +2,8 @@
 //! who holds what of it then. The floor that plans are compared with.
 
 use super::workload::CORES;
-use garrick_actors::scheduler::snapshot::facts::ClusterView;
 use garrick_model::{spec::Sharing, time::Timestamp};
+use garrick_plan::snapshot::facts::ClusterView;
 
 struct Held {
     from: Timestamp,

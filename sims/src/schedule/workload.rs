@@ -1,6 +1,5 @@
 //! A full cluster with a queue, always the same one.
 
-use garrick_actors::scheduler::{proposals::StartProposal, snapshot::facts::ClusterView};
 use garrick_model::{
     ids::{JobId, Sluid},
     node_shape::NodeShare,
@@ -9,6 +8,7 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, NodeHold},
 };
+use garrick_plan::{proposals::StartProposal, snapshot::facts::ClusterView};
 use garrick_replay::{
     TraceJob,
     cluster::{self, Choice},

@@ -1,17 +1,7 @@
 //! The cluster of a replay: so many one-CPU places, or the nodes and partitions of a `slurm.conf`.
 
 use fixedbitset::FixedBitSet;
-use garrick_actors::scheduler::{
-    gather,
-    policy::policy,
-    snapshot::{
-        caps::CpuCaps,
-        facts::{
-            AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, UNLIMITED_FOR_PLANNING,
-        },
-        preempt::Yielding,
-    },
-};
+use garrick_actors::scheduler::gather;
 use garrick_model::{
     config::Config,
     ids::NodeIndex,
@@ -20,6 +10,16 @@ use garrick_model::{
     state::{NodeBase, NodeFlags, PartitionState},
     time::TimeLimit,
     view::{NodeLoad, NodeView, PartitionView},
+};
+use garrick_plan::{
+    policy::policy,
+    snapshot::{
+        caps::CpuCaps,
+        facts::{
+            AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, UNLIMITED_FOR_PLANNING,
+        },
+        preempt::Yielding,
+    },
 };
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 

@@ -5,11 +5,6 @@ use crate::{
     TraceJob,
     idle::{self, Idle},
 };
-use garrick_actors::scheduler::{
-    plan::{Plan, plan, probe::Feasibility},
-    proposals::StartProposal,
-    snapshot::{facts::ClusterView, request::run_limit},
-};
 use garrick_model::{
     ids::{JobId, Sluid},
     packed_steps::StepTally,
@@ -18,6 +13,11 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeHold},
+};
+use garrick_plan::{
+    plan::{Plan, plan, probe::Feasibility},
+    proposals::StartProposal,
+    snapshot::{facts::ClusterView, request::run_limit},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -276,7 +276,7 @@ fn too_wide(view: &ClusterView, job: &JobView) -> bool {
         view.partition(name).is_some_and(|(_, partition)| {
             let cpus: u64 = partition.nodes.ones().map(|n| u64::from(view.nodes[n].shape.cpus)).sum();
             u64::from(job.cpus) <= cpus
-                && garrick_actors::scheduler::rules::limits::longer(partition.max_time, run_limit(job, partition))
+                && garrick_plan::rules::limits::longer(partition.max_time, run_limit(job, partition))
                 || (u64::from(job.cpus) <= cpus && partition.max_time == run_limit(job, partition))
         })
     })

@@ -1,6 +1,6 @@
 //! How much of blocks or leaf switches is idle altogether: what large jobs need.
 
-use garrick_actors::scheduler::snapshot::facts::ClusterView;
+use garrick_plan::snapshot::facts::ClusterView;
 
 /// What is idle at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

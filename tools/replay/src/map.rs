@@ -5,7 +5,6 @@ use crate::{
     cluster::{self, Choice},
     engine::{Estimates, job_view},
 };
-use garrick_actors::scheduler::plan::plan;
 use garrick_model::{
     config::Config,
     hostlist::HostList,
@@ -16,6 +15,7 @@ use garrick_model::{
     topology::{Layout, NamedTopology},
     view::JobView,
 };
+use garrick_plan::plan::plan;
 use plotters::prelude::{Circle, Color as _, IntoDrawingArea as _, RGBColor, Rectangle, SVGBackend, Text, WHITE};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -62,12 +62,7 @@ pub fn place(config: &Config, jobs: Vec<JobSpec>) -> Vec<Placed> {
     (1..=count).map(placed).collect()
 }
 
-fn job(
-    view: &garrick_actors::scheduler::snapshot::facts::ClusterView,
-    spec: JobSpec,
-    number: u32,
-    count: u32,
-) -> JobView {
+fn job(view: &garrick_plan::snapshot::facts::ClusterView, spec: JobSpec, number: u32, count: u32) -> JobView {
     let least = spec.nodes.map_or(1, |n| n.min);
     let tasks = spec.tasks.unwrap_or(least * spec.tasks_per_node.unwrap_or(1));
     let most = spec.nodes.map_or(tasks, |n| n.max.unwrap_or(n.min)).max(least);

@@ -1,12 +1,12 @@
 //! Small workloads whose answers can be worked out by hand.
 #![allow(clippy::unwrap_used)]
 
-use garrick_actors::topology::Topologies;
 use garrick_model::{
     ids::{JobId, NodeIndex},
     time::Timestamp,
     topology::{Layout, NamedTopology, Unit},
 };
+use garrick_plan::topology::Topologies;
 use garrick_replay::{
     cluster::{self, Choice},
     engine::{Estimates, Replay, replay},

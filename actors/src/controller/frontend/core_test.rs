@@ -23,7 +23,6 @@ use crate::{
     owner::{Effect, EffectOf, Owner},
     partition::core::PartitionCore,
     roster::{core::RosterAsk, nodes::Roster},
-    scheduler::rules::priority,
     submission::{
         core::SubmissionErrand,
         job_submit::{JobSubmit, NoJobSubmit},
@@ -46,6 +45,7 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, LicenseView},
 };
+use garrick_plan::rules::priority;
 use garrick_runtime::AskError;
 use jiff::tz::TimeZone;
 use std::{

@@ -1,7 +1,6 @@
 //! What `sprio` asks: the factors behind the priorities of jobs that wait.
 
 use super::core::FrontendCore;
-use crate::scheduler::rules::priority::{self, Factors};
 use garrick_model::{
     config::PrioritySettings,
     messages::{
@@ -10,6 +9,7 @@ use garrick_model::{
     },
     view::JobView,
 };
+use garrick_plan::rules::priority::{self, Factors};
 
 impl FrontendCore {
     pub(super) fn list_priorities(&self) -> CommandReply {

@@ -4,10 +4,7 @@ use super::{
     core::{FrontendCore, Reply, Then, Turn},
     messages::Ask,
 };
-use crate::{
-    messages::job::Authority, reservation::owner::ReservationAsk, scheduler::snapshot::facts::AllocationUnit,
-    submission::users::group_names,
-};
+use crate::{messages::job::Authority, reservation::owner::ReservationAsk, submission::users::group_names};
 use garrick_model::{
     config::function,
     messages::command::CommandReply,
@@ -16,6 +13,7 @@ use garrick_model::{
     time::Timestamp,
     view::NodeView,
 };
+use garrick_plan::snapshot::facts::AllocationUnit;
 use std::{collections::BTreeSet, sync::Arc};
 
 impl FrontendCore {

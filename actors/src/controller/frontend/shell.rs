@@ -27,7 +27,6 @@ use crate::{
     messages::{job::JobSite, names::request_name, node::Registration},
     owner::{Out, Owner},
     roster::nodes::Roster,
-    scheduler::{policy::policy, rules::priority},
     submission::{core::SubmissionErrand, job_submit::JobSubmit, users::UserDirectory},
 };
 use garrick_events::records::node::SavedNode;
@@ -42,6 +41,7 @@ use garrick_model::{
     time::{Timestamp, system_zone},
     view::{JobView, LicenseView},
 };
+use garrick_plan::{policy::policy, rules::priority};
 use garrick_runtime::{AskError, ReplyTo, TimerKey, TraceContext};
 use jiff::tz::TimeZone;
 use std::{

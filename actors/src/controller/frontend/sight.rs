@@ -5,11 +5,11 @@ use crate::{
     log::committed::Committed,
     messages::job::JobSite,
     roster::nodes::Roster,
-    scheduler::rules::priority,
     submission::{job_submit::JobSubmit, users::UserDirectory},
 };
 use garrick_events::records::node::SavedNode;
 use garrick_model::{config::Config, ids::JobId, view::LicenseView};
+use garrick_plan::rules::priority;
 use jiff::tz::TimeZone;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -8,10 +8,6 @@ use crate::{
     job::core::JobCore,
     messages::job::Authority,
     owner::{Effect, Owner},
-    scheduler::{
-        plan::probe::{WouldStart, declined, would_start, would_start_together},
-        snapshot::facts::ClusterView,
-    },
     submission::{
         admission::{Admitted, Identity, Rules, Submitter},
         core::{Judged, Room, Submission, SubmissionErrand, SubmissionInput},
@@ -27,6 +23,10 @@ use garrick_model::{
     state::Reason,
     time::Timestamp,
     view::JobView,
+};
+use garrick_plan::{
+    plan::probe::{WouldStart, declined, would_start, would_start_together},
+    snapshot::facts::ClusterView,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

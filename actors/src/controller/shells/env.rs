@@ -27,8 +27,7 @@ use crate::{
     node::core::NodeCore,
     partition::messages::PartitionInput,
     roster::nodes::Roster,
-    scheduler::{messages::SchedulerInput, policy::policy, rules::priority, snapshot::qos::QosTable},
-    topology::Topologies,
+    scheduler::messages::SchedulerInput,
 };
 use garrick_events::{
     event::ControllerEvent,
@@ -43,6 +42,7 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, NodeView, PartitionView},
 };
+use garrick_plan::{policy::policy, rules::priority, snapshot::qos::QosTable, topology::Topologies};
 use garrick_runtime::{
     Actor, ActorPath, Address, Board, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError, System,
     TraceContext,

@@ -11,8 +11,6 @@ use crate::{
         core::SchedulerCore,
         gather::{self, People, Shown},
         messages::{SchedulerAsk, SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot},
-        plan::kept::Kept,
-        snapshot::facts::{ClusterView, Policy},
     },
 };
 use garrick_model::{
@@ -20,6 +18,10 @@ use garrick_model::{
     refusal::Refusal,
     time::{Timestamp, system_zone},
     view::JobView,
+};
+use garrick_plan::{
+    plan::kept::Kept,
+    snapshot::facts::{ClusterView, Policy},
 };
 use garrick_runtime::TimerKey;
 use std::{

@@ -2,7 +2,6 @@
 
 use super::{choice, chosen, plain, text};
 use crate::target::Target;
-use garrick_actors::scheduler::snapshot::{constraint::Wish, extra::Extra};
 use garrick_model::{
     batch::{RetryOn, StepCgroup, StepDependencies},
     date,
@@ -19,6 +18,7 @@ use garrick_model::{
     step_selector::{StepsSelector, WhichSteps},
     time::{self, TimeLimit, Timestamp},
 };
+use garrick_plan::snapshot::{constraint::Wish, extra::Extra};
 use garrick_runtime::ActorPath;
 use jiff::tz::TimeZone;
 use std::{fmt, str::FromStr};

@@ -1,0 +1,197 @@
+//! One job in one partition, in stages: the rules say whether it goes on, then room is looked for, task by task.
+
+use super::pass::{Asked, Pass};
+use crate::{
+    room::hres,
+    rules::{
+        arrays::{NextTask, PendingTasks},
+        backfill::Standing,
+        bounds,
+        expedited::Own,
+        het::Trial,
+        licenses, limits,
+    },
+    snapshot::{
+        facts::UNLIMITED_FOR_PLANNING,
+        request::{Request, run_limit},
+        reservations::Eyes,
+    },
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    spec_text::licenses::Licenses,
+    state::{JobState, Reason},
+    time::TimeLimit,
+    view::{AllocatedNode, JobView},
+};
+use std::time::Duration;
+
+/// What a job would rather have, `--prefer`: that request, and nodes for it.
+type Preferred = Option<(Request, FixedBitSet)>;
+
+/// Where one starts.
+struct Found {
+    nodes: Vec<AllocatedNode>,
+    licenses: Licenses,
+    length: Duration,
+    limit: TimeLimit,
+    /// On room that nobody has, suspended runs neither.
+    is_free: bool,
+}
+
+impl<'a> Pass<'a> {
+    /// Tries one job in one partition; for an array, as many of its tasks as fit.
+    pub(super) fn consider(&mut self, job: &JobView, place: usize, eyes: Eyes) -> Result<(), Reason> {
+        let view = self.view;
+        let partition = &view.partitions[place];
+        limits::gate(job, partition)?;
+        self.bounds.gate(view, job, place)?;
+        let mut request = self.request(job, place, eyes);
+        self.space.look(eyes);
+        licenses::gate(&mut self.space.licenses, &request)?;
+        let candidates = self.open_candidates(&request);
+        let mut tasks = self.arrays.gate(view, job)?;
+        let preferred = self.preferred(job, &request);
+        let nodes = [Some(&candidates), preferred.as_ref().map(|(_, nodes)| nodes)];
+        let behind = nodes.into_iter().flatten().any(|nodes| self.queue.is_behind(nodes));
+        let enough = || self.bounds.has_seen_enough_like(view, job, place);
+        let standing = self.queue.gate(view, job, behind, enough)?;
+        let limit = run_limit(job, partition);
+        let most = |limit: Option<Duration>| limit.unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
+        let (length, longest) = (most(bounds::length(view, job, limit)), most(limit.duration()));
+        request.taken_secs = (length < longest).then_some(length.as_secs());
+        // It did not ask for a reservation that draws it: if it does not start there now, it waits elsewhere.
+        let drawn = view.reservations.name(eyes).is_some() && job.spec.reservations.is_empty();
+        let asked = Asked { job, request: &request, candidates: &candidates, length, longest, behind, drawn };
+        self.try_asked(&asked, &preferred, &mut tasks, standing)
+    }
+
+    /// What it asks for, seen with these eyes.
+    fn request(&self, job: &JobView, place: usize, eyes: Eyes) -> Request {
+        let mut request = Request::new(self.view, job, place, &|name| self.features.index(name)).as_of(self.now);
+        request.reservation = eyes;
+        request.owner = request.owner.where_matters(self.matters);
+        request
+    }
+
+    /// Nodes with all that is asked for, in the reservation with whose eyes it is looked.
+    fn open_candidates(&mut self, request: &Request) -> FixedBitSet {
+        let mut candidates = self.features.candidates(request);
+        self.view.reservations.restrict(request.reservation, &mut candidates);
+        candidates
+    }
+
+    fn preferred(&mut self, job: &JobView, request: &Request) -> Preferred {
+        let text = job.spec.prefer.as_deref().filter(|text| !text.is_empty())?;
+        let request = request.with_constraint(text);
+        let candidates = self.open_candidates(&request);
+        Some((request, candidates))
+    }
+
+    /// The rules that go by what it asks for in all.
+    fn try_asked(
+        &mut self,
+        asked: &Asked<'_>,
+        preferred: &Preferred,
+        tasks: &mut PendingTasks,
+        standing: Standing,
+    ) -> Result<(), Reason> {
+        let Asked { job, request, length, .. } = *asked;
+        let frozen = self.is_frozen(request.partition) || Trial::is_later(self.trial) || standing.passes_by;
+        let expedited = job.state == JobState::Expediting;
+        if !expedited && preferred.is_none() {
+            self.known.gate(request)?;
+        }
+        let least = self.shortest(asked).unwrap_or(length);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.asks(request, (length, least), standing.behind);
+        }
+        if standing.behind {
+            self.count_behind(asked);
+            if !expedited && self.is_starved(asked) {
+                return Err(self.waits(asked, tasks));
+            }
+        }
+        let own = expedited.then(|| {
+            Own::of(self.view, self.now, (job, request), asked.candidates, asked.longest, &self.space.planned)
+        });
+        self.start_tasks(asked, preferred, own.as_ref(), tasks, frozen)
+    }
+
+    /// One more is looked at that is behind others.
+    fn count_behind(&mut self, asked: &Asked<'_>) {
+        self.queue.tried_behind += 1;
+        self.bounds.count_behind(self.view, asked.job, asked.request.partition);
+    }
+
+    /// Is nothing reserved for it, and does it need more than is left?
+    fn is_starved(&mut self, asked: &Asked<'_>) -> bool {
+        let place = asked.request.partition;
+        !self.view.has_parked && !self.reserves(place) && self.space.machine.is_short_for(asked.request)
+    }
+
+    /// Starts it, or as many of its tasks as fit.
+    fn start_tasks(
+        &mut self,
+        asked: &Asked<'_>,
+        preferred: &Preferred,
+        own: Option<&Own<'_>>,
+        tasks: &mut PendingTasks,
+        frozen: bool,
+    ) -> Result<(), Reason> {
+        loop {
+            let array_index = match tasks.next() {
+                NextTask::Whole => None,
+                NextTask::Index(index) => Some(index),
+                NextTask::LimitReached => return Err(Reason::JobArrayTaskLimit),
+                NextTask::Exhausted => return Ok(()),
+            };
+            let barred = frozen || self.has_started_its_kind(asked.behind);
+            let found = if barred { None } else { self.find(asked, preferred, own) };
+            let Some(found) = found else { return Err(self.waits(asked, tasks)) };
+            let asked = Asked { length: found.length, ..*asked };
+            // Where the CPUs of suspended runs are taken, nothing is idle.
+            let kept = if found.is_free { self.keep_whole(&asked, found.nodes) } else { Some(found.nodes) };
+            let Some(nodes) = kept else { return Err(Reason::Fragmentation) };
+            self.start(&asked, array_index, (nodes, found.licenses), found.limit);
+            if array_index.is_none() || self.has_started_all() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Room now, in the order in which it is rather had: all that is asked for, room of suspended runs, a shorter limit.
+    fn find(&mut self, asked: &Asked<'_>, preferred: &Preferred, own: Option<&Own<'_>>) -> Option<Found> {
+        if let Some(found) = self.find_as_asked(asked, preferred, own) {
+            return Some(found);
+        }
+        // What is kept for one is not shared out by length.
+        if own.is_some() {
+            return None;
+        }
+        let (nodes, licenses, secs) = self.place_shortened(asked)?;
+        Some(Found { nodes, licenses, length: Duration::from_secs(secs), limit: TimeLimit::Secs(secs), is_free: true })
+    }
+
+    fn find_as_asked(&mut self, asked: &Asked<'_>, preferred: &Preferred, own: Option<&Own<'_>>) -> Option<Found> {
+        let Asked { job, request, length, .. } = *asked;
+        let licenses = self.space.licenses.at(request.licenses.as_deref(), self.now, length)?;
+        let free = match own {
+            Some(own) => own.place(job, request, self.room(request, self.now, length).as_ref()),
+            None => self.place_preferred(asked, preferred).or_else(|| self.place_now(asked)),
+        };
+        let is_free = free.is_some();
+        let nodes = match (free, own) {
+            (None, None) => self.place_over_suspended(asked)?,
+            (free, _) => free?,
+        };
+        let licenses = self.with_layers(licenses, request, &hres::places(&nodes), self.now, length)?;
+        let limit = run_limit(job, &self.view.partitions[request.partition]);
+        Some(Found { nodes, licenses, length, limit, is_free })
+    }
+
+    fn place_preferred(&mut self, asked: &Asked<'_>, preferred: &Preferred) -> Option<Vec<AllocatedNode>> {
+        let (request, candidates) = preferred.as_ref()?;
+        self.place_now(&Asked { request, candidates, ..*asked })
+    }
+}

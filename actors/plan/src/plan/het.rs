@@ -1,0 +1,242 @@
+//! Heterogeneous jobs in a plan: all components start together, or room is reserved for all of them at one time, or nothing
+//! is done for any. They are looked at when their leader's turn comes.
+//!
+//! A group is tried on a copy of the pass, one component after the other as any job would be, and the copy takes the place
+//! of the pass only when all of them found room. Others give way to a group where all of it has room then: what fits without them
+//! is kept for it too.
+
+use super::{Key, Pass};
+use crate::rules::reservations;
+use crate::{
+    proposals::StartProposal,
+    room::reserved::Reservation,
+    rules::{
+        het::{Trial, not_ready},
+        reasons::{waits_for_room, weight_of},
+    },
+    snapshot::{facts::Backfill, request::Request},
+};
+use garrick_model::{spec::Sharing, state::Reason, time::Timestamp, view::JobView};
+use std::{cmp::Reverse, sync::Arc};
+
+/// Most groups that are looked at in a pass: each look copies the snapshot.
+const MOST_GROUPS: usize = 64;
+/// Most times that are tried for one group. Each is one at which one more of them finds room.
+const MOST_TIMES: usize = 32;
+
+impl Pass<'_> {
+    /// Tries all components of a heterogeneous job, in the turn of its leader.
+    pub(super) fn try_group(&mut self, key: Key, leader: &Arc<JobView>) {
+        // Its turn comes once for each of its partitions, of which all are tried at the first.
+        if self.groups.contains(&leader.id) {
+            return;
+        }
+        self.groups.insert(leader.id);
+        let members = self.members(leader);
+        // Copies are made of the pass, and this would be the most of each.
+        let ledger = self.ledger.take();
+        let reasons = self.try_members(key, leader, &members);
+        self.ledger = ledger;
+        for (member, reason) in members.iter().zip(reasons) {
+            self.note_component(member, reason);
+        }
+    }
+
+    /// Writes down what came of one component.
+    fn note_component(&mut self, member: &Arc<JobView>, reason: Option<Reason>) {
+        if let Some(mut ledger) = self.ledger.take() {
+            for key in self.keys().of(member) {
+                ledger.turn_to(key, member);
+                let reserved =
+                    self.of_groups.iter().position(|(job, place, _)| (*job, *place) == (member.id, key.partition));
+                if let Some(place) = reserved {
+                    ledger.promise(self.of_groups.swap_remove(place).2);
+                }
+                reason.iter().for_each(|reason| ledger.declines(reason));
+            }
+            ledger.turn_from();
+            self.ledger = Some(ledger);
+        }
+        if let Some(reason) = reason {
+            self.decline(member.id, reason);
+        }
+    }
+
+    /// Starts all of them, or has room reserved for all. Answers why they wait, in their order.
+    fn try_members(&mut self, key: Key, leader: &Arc<JobView>, members: &[Arc<JobView>]) -> Vec<Option<Reason>> {
+        if let Some(reason) = not_ready(leader, members) {
+            return members.iter().map(|member| member.eligible.then(|| reason.clone())).collect();
+        }
+        if self.groups.len() > MOST_GROUPS && !self.queue.minds(leader) {
+            return vec![Some(Reason::Priority); members.len()];
+        }
+        let spent = self.has_started_its_kind(self.is_behind(key.partition));
+        if !spent && self.starts_together(members) {
+            return Vec::new();
+        }
+        if !spent && self.has_others_go(members) {
+            return vec![Some(Reason::Resources); members.len()];
+        }
+        let reasons = self.wait_together(members);
+        // Others are behind the leader only.
+        let first = reasons.first() == Some(&Reason::Resources);
+        let of_leader = |reason: Reason| if first && reason == Reason::Priority { Reason::Resources } else { reason };
+        reasons.into_iter().map(|reason| Some(of_leader(reason))).collect()
+    }
+
+    /// Those components of the leader's job that wait, it first.
+    fn members(&self, leader: &JobView) -> Vec<Arc<JobView>> {
+        let mut members: Vec<Arc<JobView>> = self
+            .view
+            .pending
+            .iter()
+            .filter(|job| job.spec.het.is_some_and(|(of, _)| of == leader.id))
+            .map(Arc::clone)
+            .collect();
+        members.sort_by_key(|job| job.id);
+        members
+    }
+
+    fn starts_together(&mut self, members: &[Arc<JobView>]) -> bool {
+        let found = self.all_now(members.iter()).or_else(|| {
+            // One that could go anywhere may have taken what another named.
+            let order = self.most_particular_first(members);
+            let is_another = !order.iter().copied().eq(0..members.len());
+            is_another.then(|| self.all_now(order.iter().map(|place| &members[*place]))).flatten()
+        });
+        let Some(mut trial) = found else { return false };
+        let mut starts = trial.plan.starts.split_off(self.plan.starts.len());
+        starts.sort_by_key(|start| start.job);
+        let others = starts.split_off(1);
+        trial.plan.starts.extend(starts.into_iter().map(|leader| StartProposal { others: others.clone(), ..leader }));
+        trial.trial = None;
+        *self = trial;
+        true
+    }
+
+    /// The places of those that name nodes first, then of those for whom fewest nodes would do, that want generic resources,
+    /// that want nodes for themselves, that want many.
+    fn most_particular_first(&mut self, members: &[Arc<JobView>]) -> Vec<usize> {
+        let view = self.view;
+        let mut open = Vec::with_capacity(members.len());
+        for job in members {
+            let mut most = None;
+            for (place, _) in job.partitions.iter().filter_map(|name| view.partition(name)) {
+                let request = Request::new(view, job, place, &|name| self.features.index(name));
+                most = most.max(Some(self.features.candidates(&request).count_ones(..)));
+            }
+            open.push(most);
+        }
+        let mut order: Vec<usize> = (0..members.len()).collect();
+        order.sort_by_key(|place| {
+            let (job, spec) = (&members[*place], &members[*place].spec);
+            let whole = spec.sharing == Sharing::Exclusive;
+            (spec.nodelist.is_empty(), open[*place], spec.gres.is_empty(), !whole, Reverse(job.min_nodes))
+        });
+        order
+    }
+
+    /// The pass in which all of them start, tried in that order.
+    fn all_now<'j>(&self, mut members: impl Iterator<Item = &'j Arc<JobView>>) -> Option<Self> {
+        let mut trial = self.clone();
+        trial.trial = Some(Trial::Now);
+        members.all(|member| trial.try_member(member).is_ok()).then_some(trial)
+    }
+
+    /// Has others make room for those that have none, and keeps it for all. False: that is not enough.
+    fn has_others_go(&mut self, members: &[Arc<JobView>]) -> bool {
+        if !self.view.policy.preempt.is_on() {
+            return false;
+        }
+        let mut trial = self.clone();
+        trial.trial = Some(Trial::Giving);
+        let has_room = |trial: &mut Pass<'_>, member: &Arc<JobView>| {
+            let before = trial.plan.kept_for_preempting.len();
+            trial.try_member(member).is_ok() || trial.plan.kept_for_preempting.len() > before
+        };
+        if !members.iter().all(|member| has_room(&mut trial, member)) {
+            return false;
+        }
+        trial.trial = None;
+        trial.bounds.tally.take_starts_of(&self.bounds.tally);
+        // What fits now waits for the rest.
+        for start in trial.plan.starts.split_off(self.plan.starts.len()) {
+            trial.arrays.started.remove(&start.job);
+            trial.plan.kept_for_preempting.extend(start.nodes.into_iter().map(|node| (node, start.usage)));
+        }
+        *self = trial;
+        true
+    }
+
+    /// Reserves room for all at the earliest time at which all have it. Answers why each waits.
+    fn wait_together(&mut self, members: &[Arc<JobView>]) -> Vec<Reason> {
+        let partition = |job: &JobView| job.partitions.iter().find_map(|name| Some(self.view.partition(name)?.0));
+        let reserves = members.iter().filter_map(|job| partition(job)).all(|place| self.reserves(place));
+        let mut from = self.now;
+        let mut reasons = Vec::new();
+        let order = self.most_particular_first(members);
+        for _ in 0..MOST_TIMES {
+            let mut trial = self.clone();
+            trial.trial = Some(Trial::Later { from, reserves });
+            let mut why = |job| {
+                // They are not behind one another.
+                let blocked = std::mem::replace(&mut trial.queue.blocked, self.queue.blocked.clone());
+                let reason = trial.try_member(job).err().unwrap_or(Reason::Resources);
+                trial.queue.blocked.union_with(&blocked);
+                reason
+            };
+            reasons = vec![Reason::Resources; members.len()];
+            order.iter().for_each(|place| reasons[*place] = why(&members[*place]));
+            trial.trial = None;
+            // What could never be had keeps all of them, and they hold nobody back.
+            if let Some(reason) = reasons.iter().find(|reason| !waits_for_room(reason)) {
+                return vec![reason.clone(); members.len()];
+            }
+            let made = &trial.plan.reservations[self.plan.reservations.len()..];
+            if made.len() < members.len() {
+                if self.view.policy.backfill != Backfill::Conservative {
+                    self.queue.blocked = trial.queue.blocked;
+                }
+                return reasons;
+            }
+            let latest = made.iter().map(|reservation| reservation.from).fold(from, Timestamp::max);
+            if made.iter().all(|Reservation { from, .. }| *from == latest) {
+                // What was not looked at before `from` says nothing about others.
+                trial.known.not_before = std::mem::take(&mut self.known.not_before);
+                *self = trial;
+                return reasons;
+            }
+            from = latest;
+        }
+        reasons
+    }
+
+    /// One component in any of its partitions.
+    fn try_member(&mut self, job: &Arc<JobView>) -> Result<(), Reason> {
+        let kept = |pass: &Self| pass.plan.reservations.len() + pass.plan.kept_for_preempting.len();
+        let before = kept(self);
+        let mut why = None;
+        for name in &job.partitions {
+            let Some((place, _)) = self.view.partition(name) else { continue };
+            let eyes = match reservations::gate(self.view, job, name, self.now) {
+                Ok(eyes) => eyes,
+                Err(reason) => {
+                    why.get_or_insert(reason);
+                    continue;
+                }
+            };
+            for eyes in eyes {
+                match self.consider(job, place, eyes) {
+                    Ok(()) => return Ok(()),
+                    Err(reason) if kept(self) > before => return Err(reason),
+                    Err(reason) => {
+                        if why.as_ref().is_none_or(|known| weight_of(known) < weight_of(&reason)) {
+                            why = Some(reason);
+                        }
+                    }
+                }
+            }
+        }
+        Err(why.unwrap_or(Reason::Resources))
+    }
+}

@@ -1,0 +1,325 @@
+//! A repair under way: who is gone is taken out, what changed is counted anew, and those are planned again whom it concerns.
+
+use super::{
+    MOST_DUE, MOST_EARLIER, MOST_NOW, Offer, Repair,
+    changes::{Changed, asks_the_same},
+};
+use crate::{
+    plan::{Key, Pass, ledger::Ledger},
+    room::{horizon::Planned, node::free::Amount, reserved::Promise},
+    snapshot::{
+        facts::{Backfill, ClusterView, NEVER},
+        request::Request,
+        reservations::Eyes,
+    },
+};
+use garrick_model::{state::Reason, time::Timestamp, view::JobView};
+use rustc_hash::FxHashMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+impl<'p, 'v> Repair<'p, 'v> {
+    pub(super) fn new(pass: &'p mut Pass<'v>, ledger: Ledger, left: BTreeSet<Key>, stale: bool) -> Self {
+        let guests = ledger.guests().map(|group| group.request.reservation);
+        let eyes: BTreeSet<Eyes> = std::iter::once(None).chain(guests).collect();
+        let closings = eyes.into_iter().map(|eyes| (eyes, pass.view.reservations.closings(eyes, pass.now))).collect();
+        Self {
+            pass,
+            ledger,
+            closings,
+            due: left,
+            now: BTreeSet::new(),
+            earlier: BTreeSet::new(),
+            offered: (0, 0),
+            looked: BTreeSet::new(),
+            begun: FxHashMap::default(),
+            noted: 0,
+            licenses_held: false,
+            stale,
+        }
+    }
+
+    /// Takes out who is gone, counts anew what changed, and lists whom that concerns. False: make a new plan.
+    pub(super) fn prepare(&mut self, before: &ClusterView, jobs: &[Changed<'_>], changed: BTreeSet<usize>) -> bool {
+        let mut freed: BTreeMap<usize, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
+        let new = self.note_changes(jobs, &mut freed);
+        let ledger = &self.ledger;
+        self.due.retain(|key| ledger.row(*key).is_some());
+        self.due.extend(ledger.started());
+        let more = |key: &Key| ledger.row(*key).is_some_and(|row| self.has_other_tasks(before, &row.job));
+        self.due.extend(ledger.limited().filter(more).collect::<Vec<_>>());
+        let last = self.ledger.last_looked();
+        for (key, job) in new {
+            if last.is_some_and(|last| key < last) {
+                if self.pass.view.policy.backfill != Backfill::Conservative {
+                    return false;
+                }
+                self.stale = true;
+            }
+            self.ledger.enter(key, job);
+            self.due.insert(key);
+        }
+        let view = self.pass.view;
+        if !view.policy.preempt.is_moot(view, self.ledger.first().map(|key| key.tier())) {
+            return false;
+        }
+        self.hold_licenses();
+        self.licenses_held = true;
+        if view.policy.bounds.is_some() {
+            for (key, row) in self.ledger.behind() {
+                self.pass.bounds.count_behind(view, &row.job, key.partition);
+            }
+        }
+        let classes: BTreeMap<usize, usize> =
+            changed.iter().map(|node| (*node, self.pass.space.horizon.class_of(*node))).collect();
+        for node in &changed {
+            freed.remove(node);
+            for lost in self.recount(*node, (Timestamp(i64::MIN), NEVER)) {
+                self.release(lost, &mut freed);
+                self.due.insert(lost);
+            }
+        }
+        // What was proposed and is there now is no news.
+        let mut gained: BTreeSet<usize> = changed
+            .into_iter()
+            .filter(|node| classes.get(node) != Some(&self.pass.space.horizon.class_of(*node)))
+            .collect();
+        // A node that was counted may have lost somebody to another one's count.
+        while let Some((node, times)) = freed.pop_first() {
+            for time in times {
+                for lost in self.recount(node, time) {
+                    self.release(lost, &mut freed);
+                    self.due.insert(lost);
+                }
+            }
+            gained.insert(node);
+        }
+        self.whose_time_has_come();
+        if self.due.iter().any(|key| self.only_keeps(*key)) {
+            return false;
+        }
+        // Heterogeneous jobs are offered nothing.
+        self.stale |= !gained.is_empty() && self.ledger.components() > 0;
+        self.stale |= self.may_help_guests(&gained);
+        self.offer_to_groups(&gained);
+        self.offer_to_neighbours(&gained);
+        self.next_in_line();
+        self.due.len() <= MOST_DUE
+    }
+
+    /// Takes out of the ledger what is gone, and puts in what jobs show now. Answers who comes to wait.
+    fn note_changes<'j>(
+        &mut self,
+        jobs: &[Changed<'j>],
+        freed: &mut BTreeMap<usize, Vec<(Timestamp, Timestamp)>>,
+    ) -> Vec<(Key, &'j Arc<JobView>)> {
+        let keys = self.pass.keys();
+        let mut new = Vec::new();
+        for (old, job) in jobs {
+            let known = old.map(|old| self.ledger.of_job(old.id).to_vec()).unwrap_or_default();
+            let wanted = job.map(|job| keys.of(job)).unwrap_or_default();
+            for key in &known {
+                let Some(job) = job.filter(|_| wanted.contains(key)) else {
+                    // The others of its group have no more use for their room.
+                    self.stale |= self.is_of_group(*key);
+                    self.release(*key, freed);
+                    self.ledger.drop_row(*key);
+                    continue;
+                };
+                let Some(row) = self.ledger.row(*key) else { continue };
+                let (same, tasks) = (asks_the_same(&row.job, job), row.job.array_pending == job.array_pending);
+                if same {
+                    self.ledger.renew(*key, job);
+                } else {
+                    self.release(*key, freed);
+                    self.ledger.enter(*key, job);
+                }
+                if !same || !tasks {
+                    self.due.insert(*key);
+                }
+            }
+            let other = wanted.into_iter().filter(|key| !known.contains(key));
+            new.extend(job.iter().flat_map(|job| other.clone().map(move |key| (key, *job))));
+        }
+        new
+    }
+
+    fn is_of_group(&self, key: Key) -> bool {
+        self.ledger.row(key).is_some_and(|row| row.job.spec.het.is_some())
+    }
+
+    /// Does it keep what it has, and is looked at by new plans only?
+    fn only_keeps(&self, key: Key) -> bool {
+        self.is_of_group(key) || self.ledger.row(key).is_some_and(|row| !row.job.spec.reservations.is_empty())
+    }
+
+    /// Is room that was freed for those who wait for reservations? They are offered nothing.
+    fn may_help_guests(&mut self, gained: &BTreeSet<usize>) -> bool {
+        let requests: Vec<Request> = self.ledger.guests().map(|group| group.request.clone()).collect();
+        requests.iter().any(|request| {
+            let mut candidates = self.pass.candidates(request);
+            self.pass.view.reservations.restrict(request.reservation, &mut candidates);
+            gained.iter().any(|node| candidates.contains(*node))
+        })
+    }
+
+    /// Do more or fewer tasks of its array run than before?
+    fn has_other_tasks(&self, before: &ClusterView, job: &JobView) -> bool {
+        let array = job.array_task.map_or(job.id, |task| task.array_job);
+        before.array_running.get(&array) != self.pass.view.array_running.get(&array)
+    }
+
+    fn hold_licenses(&mut self) {
+        for promise in self.ledger.licensed() {
+            self.pass.space.licenses.hold(&promise.licenses, promise.from.max(self.pass.now), promise.until);
+        }
+    }
+
+    /// Gives up what is reserved for one, and notes where.
+    fn release(&mut self, key: Key, freed: &mut BTreeMap<usize, Vec<(Timestamp, Timestamp)>>) {
+        let Some(promise) = self.ledger.give_up(key) else { return };
+        if self.licenses_held {
+            self.pass.space.licenses.release(&promise.licenses, promise.from.max(self.pass.now), promise.until);
+        }
+        for (node, _) in &promise.nodes {
+            freed.entry(*node).or_default().push((promise.from, promise.until));
+        }
+    }
+
+    /// The same, and what is free there is counted anew. Answers on which nodes.
+    pub(super) fn vacate(&mut self, key: Key) -> BTreeSet<usize> {
+        let mut freed = BTreeMap::new();
+        self.release(key, &mut freed);
+        for (node, times) in &freed {
+            for time in times {
+                self.recount(*node, *time);
+            }
+        }
+        freed.into_keys().collect()
+    }
+
+    /// Counts anew what is free on a node. Answers who finds no room there any more.
+    fn recount(&mut self, node: usize, (from, until): (Timestamp, Timestamp)) -> Vec<Key> {
+        let until = if until == NEVER { NEVER } else { self.pass.space.horizon.round(until) };
+        let round = |at: Timestamp| self.pass.space.horizon.round(at);
+        let planned = self.ledger.planned(node, |begin, end| begin < until && round(end) > from);
+        let begun = self.begun.get(&node).map_or(&[][..], Vec::as_slice);
+        let sees = |key: Key| {
+            let group = self.ledger.row(key).and_then(|row| row.group);
+            let eyes = group.and_then(|group| self.ledger.groups()[group].request.reservation);
+            self.closings.iter().position(|(known, _)| *known == eyes).unwrap_or(0)
+        };
+        let reserved = planned.iter().map(|(key, one)| (one, sees(*key)));
+        let of_node: Vec<(&Planned, usize)> = begun.iter().map(|one| (one, 0)).chain(reserved).collect();
+        let seen = of_node.iter().map(|(_, sees)| sees + 1).max().unwrap_or(1);
+        let closed = self.closings[..seen].iter();
+        let closed: Vec<Vec<(Timestamp, Timestamp)>> =
+            closed.map(|(_, list)| list.iter().filter_map(|closing| closing.of_node(node)).collect()).collect();
+        let misfits = self.pass.space.horizon.recount(&self.pass.view.nodes[node], (from, until), &closed, &of_node);
+        misfits.into_iter().filter_map(|number| Some(planned.get(number.checked_sub(begun.len())?)?.0)).collect()
+    }
+
+    fn whose_time_has_come(&mut self) {
+        let soon = self.pass.space.horizon.round(self.pass.now);
+        self.due.extend(self.ledger.begins().take_while(|(from, _)| *from <= soon).map(|(_, key)| key));
+    }
+
+    pub(super) fn go(&mut self) {
+        while let Some((key, offer)) = self.next() {
+            let helps = match offer {
+                None => true,
+                Some(Offer::Now) => {
+                    self.offered.0 += 1;
+                    self.offered.0 <= MOST_NOW && self.could_start(key)
+                }
+                Some(Offer::Earlier) => {
+                    self.offered.1 += 1;
+                    self.offered.1 <= MOST_EARLIER && self.could_be_earlier(key)
+                }
+            };
+            self.stale |= self.offered.0 > MOST_NOW || self.offered.1 > MOST_EARLIER;
+            if !helps {
+                continue;
+            }
+            if self.pass.is_full() {
+                self.due.insert(key);
+                self.stale = true;
+                return;
+            }
+            self.look(key);
+            self.next_in_line();
+        }
+    }
+
+    /// The first in order of those who must be looked at or could start now; when there are none, of those who could start
+    /// earlier.
+    fn next(&mut self) -> Option<(Key, Option<Offer>)> {
+        let first = [self.due.first(), self.now.first()].into_iter().flatten().min().or(self.earlier.first());
+        let key = first.copied()?;
+        let (due, now) = (self.due.remove(&key), self.now.remove(&key));
+        self.earlier.remove(&key);
+        Some((key, if due { None } else { Some(if now { Offer::Now } else { Offer::Earlier }) }))
+    }
+
+    /// Plans one anew.
+    fn look(&mut self, key: Key) {
+        let Some(row) = self.ledger.row(key) else { return };
+        let (job, before) = (Arc::clone(&row.job), row.promise.clone());
+        let (reason, group) = (row.reason.clone(), row.group);
+        let freed = self.vacate(key);
+        let pass = &mut *self.pass;
+        pass.known.forget_searches();
+        // Who has been looked at may be again.
+        pass.bounds.looks_again = group.is_some();
+        pass.queue.tried_behind = if group.is_some() { 0 } else { self.ledger.looked() };
+        pass.queue.blocked.clear();
+        pass.queue.reserved.clear();
+        for (partition, waiting) in self.ledger.partitions() {
+            if waiting.first().is_some_and(|first| *first < key) {
+                pass.queue.block(&pass.view.partitions[partition].nodes);
+            }
+            pass.queue.reserved.insert(partition, self.ledger.promised(partition));
+        }
+        pass.ledger = Some(std::mem::take(&mut self.ledger));
+        pass.try_job(key, &job);
+        self.ledger = pass.ledger.take().unwrap_or_default();
+        for hold in &pass.space.planned[self.noted..] {
+            let what = Amount::of_share(&pass.view.nodes[hold.node].shape, &hold.share, hold.usage, hold.owner);
+            self.begun.entry(hold.node).or_default().push(Planned { from: pass.now, until: hold.end, what });
+        }
+        self.noted = pass.space.planned.len();
+        self.looked.insert(job.id);
+        let (started, at) =
+            self.ledger.row(key).map_or((false, None), |row| (row.started, row.promise.as_ref().map(|p| p.from)));
+        if let Some(before) =
+            before.as_ref().filter(|p| !started && p.from >= self.pass.now && at.is_none_or(|at| at > p.from))
+        {
+            self.restore(key, before.clone(), reason);
+        }
+        let now = self.ledger.row(key).and_then(|row| row.promise.as_ref());
+        let moved = match (&before, now) {
+            (Some(before), Some(now)) => before.from != now.from || before.nodes != now.nodes,
+            (before, now) => before.is_some() != now.is_some(),
+        };
+        if moved {
+            self.offer_to_neighbours(&freed);
+        }
+        if (moved || started)
+            && let Some(group) = group.and_then(|group| self.ledger.groups().get(group))
+        {
+            let next = group.members.range(key..).find(|next| **next != key && !self.looked_at(**next));
+            let next = next.copied().filter(|next| self.improvable(*next).is_some());
+            if started { self.now.extend(next) } else { self.earlier.extend(next) }
+        }
+    }
+    /// A search takes even parts of a request; what it had before may be a mixture that it does not find again.
+    fn restore(&mut self, key: Key, promise: Promise, reason: Option<Reason>) {
+        self.vacate(key);
+        self.pass.space.horizon.hold(&promise.nodes, promise.from, promise.until);
+        self.pass.space.licenses.hold(&promise.licenses, promise.from, promise.until);
+        self.ledger.promise(promise);
+        self.ledger.declines(&reason.unwrap_or(Reason::Priority));
+    }
+}

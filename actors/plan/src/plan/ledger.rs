@@ -1,0 +1,348 @@
+//! What a plan did for whom: each job in each of its partitions with the room that is reserved for it, and who has what
+//! of each node. Written while a plan is made ([`crate::plan`]), read when it is repaired ([`crate::plan::kept`]).
+
+use super::Key;
+use crate::{
+    room::{horizon::Planned, reserved::Promise},
+    rules::reasons::{waits_for_room, weight_of},
+    snapshot::request::{Matters, NodeUse, Request},
+};
+use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
+use rustc_hash::FxHashMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A job in one of its partitions.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// The job as it was looked at.
+    pub job: Arc<JobView>,
+    /// Why it waits, as of its last look.
+    pub reason: Option<Reason>,
+    /// Those that ask for the same; `None`: room for it was not looked for.
+    pub group: Option<usize>,
+    /// It was behind others when room for it was looked for.
+    pub behind: bool,
+    /// A start was proposed, of all of it or of some of its tasks.
+    pub started: bool,
+    /// What it has reserved.
+    pub promise: Option<Promise>,
+}
+
+/// When one has room on a node.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    key: Key,
+    from: Timestamp,
+    until: Timestamp,
+}
+
+/// Jobs that ask for the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// What they ask for.
+    pub request: Request,
+    /// For how long.
+    pub length: Duration,
+    /// For how long at least: it is less where a start may lower the limit.
+    pub least: Duration,
+    /// Who.
+    pub members: BTreeSet<Key>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    rows: BTreeMap<Key, Row>,
+    of_job: FxHashMap<JobId, Vec<Key>>,
+    on_node: Vec<Vec<Stay>>,
+    groups: Vec<Group>,
+    by_request: FxHashMap<(Request, Duration), usize>,
+    /// Jobs for which there was no time.
+    unlooked: BTreeSet<Key>,
+    /// Those who wait for room, by partition.
+    waiting: BTreeMap<usize, BTreeSet<Key>>,
+    /// How many have room reserved, by partition.
+    promised: BTreeMap<usize, u32>,
+    /// When those begin who have room reserved.
+    begins: BTreeSet<(Timestamp, Key)>,
+    /// Those of them who have licenses too.
+    licensed: BTreeSet<Key>,
+    /// Of whom a start was proposed.
+    started: BTreeSet<Key>,
+    /// Of whose arrays as many tasks run as may.
+    limited: BTreeSet<Key>,
+    /// How many are components of heterogeneous jobs.
+    components: usize,
+    current: Option<Key>,
+}
+
+/// Whose user asks makes a difference only where nodes are kept to one. Labels are few, and matter to all on nodes that are kept
+/// to them.
+fn alike(request: &Request) -> Request {
+    let matters = Matters { users: request.usage == NodeUse::User, labels: true };
+    Request { owner: request.owner.where_matters(matters), ..request.clone() }
+}
+
+impl Ledger {
+    /// An empty one, over so many nodes.
+    pub fn new(nodes: usize) -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            of_job: FxHashMap::default(),
+            on_node: vec![Vec::new(); nodes],
+            groups: Vec::new(),
+            by_request: FxHashMap::default(),
+            unlooked: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            promised: BTreeMap::new(),
+            begins: BTreeSet::new(),
+            licensed: BTreeSet::new(),
+            started: BTreeSet::new(),
+            limited: BTreeSet::new(),
+            components: 0,
+            current: None,
+        }
+    }
+
+    /// What follows is about this one.
+    pub fn turn_to(&mut self, key: Key, job: &Arc<JobView>) {
+        self.current = Some(key);
+        self.enter(key, job);
+    }
+
+    /// What follows is about nobody.
+    pub const fn turn_from(&mut self) {
+        self.current = None;
+    }
+
+    /// It waits, and was not looked at yet.
+    pub fn enter(&mut self, key: Key, job: &Arc<JobView>) {
+        self.drop_row(key);
+        self.components += usize::from(job.spec.het.is_some());
+        self.of_job.entry(job.id).or_default().push(key);
+        let row = Row { job: Arc::clone(job), reason: None, group: None, behind: false, started: false, promise: None };
+        self.rows.insert(key, row);
+    }
+
+    fn current(&mut self) -> Option<(Key, &mut Row)> {
+        let key = self.current?;
+        Some((key, self.rows.get_mut(&key)?))
+    }
+
+    /// Room is looked for, for so long, or at least so long.
+    pub fn asks(&mut self, request: &Request, (length, least): (Duration, Duration), behind: bool) {
+        let groups = self.groups.len();
+        let group = *self.by_request.entry((alike(request), least)).or_insert(groups);
+        if group == groups {
+            self.groups.push(Group { request: alike(request), length, least, members: BTreeSet::new() });
+        }
+        if let Some((key, row)) = self.current() {
+            (row.group, row.behind) = (Some(group), behind);
+            self.groups[group].members.insert(key);
+        }
+    }
+
+    /// The job shows something new, and asks for the same.
+    pub fn renew(&mut self, key: Key, job: &Arc<JobView>) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.job = Arc::clone(job);
+        }
+    }
+
+    /// A start is proposed.
+    pub fn starts(&mut self) {
+        if let Some((key, row)) = self.current() {
+            row.started = true;
+            self.started.insert(key);
+        }
+    }
+
+    /// Room is reserved.
+    pub fn promise(&mut self, mut promise: Promise) {
+        promise.nodes.sort_unstable_by_key(|(node, _)| *node);
+        let Some(key) = self.current.filter(|key| self.rows.contains_key(key)) else { return };
+        *self.promised.entry(key.partition).or_insert(0) += 1;
+        let stay = Stay { key, from: promise.from, until: promise.until };
+        for (node, _) in &promise.nodes {
+            self.on_node[*node].push(stay);
+        }
+        self.begins.insert((promise.from, key));
+        if !promise.licenses.is_empty() {
+            self.licensed.insert(key);
+        }
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.promise = Some(promise);
+        }
+    }
+
+    /// It does not start.
+    pub fn declines(&mut self, reason: &Reason) {
+        let Some((key, row)) = self.current() else { return };
+        row.reason = Some(reason.clone());
+        let looked = row.group.is_some() || row.promise.is_some();
+        if looked && waits_for_room(reason) {
+            self.waiting.entry(key.partition).or_default().insert(key);
+        } else if !looked
+            && *reason == Reason::Priority
+            && row.job.spec.het.is_none()
+            && row.job.spec.reservations.is_empty()
+        {
+            self.unlooked.insert(key);
+        }
+        if *reason == Reason::JobArrayTaskLimit {
+            self.limited.insert(key);
+        }
+    }
+
+    /// One of them.
+    pub fn row(&self, key: Key) -> Option<&Row> {
+        self.rows.get(&key)
+    }
+
+    /// The first in order.
+    pub fn first(&self) -> Option<Key> {
+        self.rows.keys().next().copied()
+    }
+
+    /// All, in order.
+    #[cfg(test)]
+    pub fn rows(&self) -> impl Iterator<Item = (&Key, &Row)> {
+        self.rows.iter()
+    }
+
+    /// Those who have room reserved, and from when on, the earliest first.
+    pub fn begins(&self) -> impl Iterator<Item = (Timestamp, Key)> + '_ {
+        self.begins.iter().copied()
+    }
+
+    /// What is reserved for those who have licenses with it.
+    pub fn licensed(&self) -> impl Iterator<Item = &Promise> {
+        self.licensed.iter().filter_map(|key| self.rows.get(key)?.promise.as_ref())
+    }
+
+    /// How many are components of heterogeneous jobs, each in each of its partitions.
+    pub const fn components(&self) -> usize {
+        self.components
+    }
+
+    /// Of whom a start was proposed.
+    pub fn started(&self) -> impl Iterator<Item = Key> + '_ {
+        self.started.iter().copied()
+    }
+
+    /// Of whose arrays as many tasks run as may.
+    pub fn limited(&self) -> impl Iterator<Item = Key> + '_ {
+        self.limited.iter().copied()
+    }
+
+    /// A job in all of its partitions.
+    pub fn of_job(&self, job: JobId) -> &[Key] {
+        self.of_job.get(&job).map_or(&[], Vec::as_slice)
+    }
+
+    /// Those who have room on a node reserved, in no order.
+    pub fn on_node(&self, node: usize) -> impl Iterator<Item = Key> + '_ {
+        self.on_node[node].iter().map(|stay| stay.key)
+    }
+
+    /// What is reserved on a node for those whose times (beginning and end) are asked for, in their order.
+    pub fn planned(&self, node: usize, times: impl Fn(Timestamp, Timestamp) -> bool) -> Vec<(Key, Planned)> {
+        let mut stays: Vec<&Stay> = self.on_node[node].iter().filter(|stay| times(stay.from, stay.until)).collect();
+        stays.sort_unstable_by_key(|stay| stay.key);
+        let planned = |stay: &Stay| {
+            let what = self.rows.get(&stay.key)?.promise.as_ref()?.share(node)?.clone();
+            Some((stay.key, Planned { from: stay.from, until: stay.until, what }))
+        };
+        stays.into_iter().filter_map(planned).collect()
+    }
+
+    /// Those who ask for the same.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// Those who ask for room in advance reservations.
+    pub fn guests(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().filter(|group| group.request.reservation.is_some() && !group.members.is_empty())
+    }
+
+    /// How many of a partition have room reserved.
+    pub fn promised(&self, partition: usize) -> u32 {
+        self.promised.get(&partition).copied().unwrap_or(0)
+    }
+
+    /// Partitions in which somebody waits for room.
+    pub fn partitions(&self) -> impl Iterator<Item = (usize, &BTreeSet<Key>)> {
+        self.waiting.iter().map(|(partition, keys)| (*partition, keys))
+    }
+
+    /// Those for whom there was no time, in order.
+    pub fn unlooked(&self) -> impl Iterator<Item = Key> + '_ {
+        self.unlooked.iter().copied()
+    }
+
+    /// Those who were looked at, behind others, in no order.
+    pub fn behind(&self) -> impl Iterator<Item = (Key, &Row)> {
+        let members = self.groups.iter().flat_map(|group| &group.members);
+        members.filter_map(|key| Some((*key, self.rows.get(key).filter(|row| row.behind)?)))
+    }
+
+    /// How many were looked at.
+    pub fn looked(&self) -> usize {
+        self.groups.iter().map(|group| group.members.len()).sum()
+    }
+
+    /// The last one who was looked at.
+    pub fn last_looked(&self) -> Option<Key> {
+        let promised = self.begins.iter().map(|(_, key)| *key);
+        self.groups.iter().filter_map(|group| group.members.last().copied()).chain(promised).max()
+    }
+
+    /// What is reserved for one of them is free again.
+    pub fn give_up(&mut self, key: Key) -> Option<Promise> {
+        let promise = self.rows.get_mut(&key)?.promise.take()?;
+        for (node, _) in &promise.nodes {
+            self.on_node[*node].retain(|stay| stay.key != key);
+        }
+        self.begins.remove(&(promise.from, key));
+        self.licensed.remove(&key);
+        if let Some(promised) = self.promised.get_mut(&key.partition) {
+            *promised -= 1;
+        }
+        Some(promise)
+    }
+
+    /// One of them is gone; what was reserved for it has to be given up before.
+    pub fn drop_row(&mut self, key: Key) {
+        let Some(row) = self.rows.remove(&key) else { return };
+        self.components -= usize::from(row.job.spec.het.is_some());
+        if let Some(group) = row.group {
+            self.groups[group].members.remove(&key);
+        }
+        self.unlooked.remove(&key);
+        self.started.remove(&key);
+        self.limited.remove(&key);
+        if let Some(waiting) = self.waiting.get_mut(&key.partition) {
+            waiting.remove(&key);
+        }
+        if let Some(keys) = self.of_job.get_mut(&row.job.id) {
+            keys.retain(|other| *other != key);
+            if keys.is_empty() {
+                self.of_job.remove(&row.job.id);
+            }
+        }
+    }
+
+    /// What a job is told: why it waits, and when it is expected to start.
+    pub fn news(&self, job: JobId) -> (Option<Reason>, Option<Timestamp>) {
+        let rows = || self.of_job(job).iter().filter_map(|key| self.rows.get(key));
+        let reason = rows()
+            .filter_map(|row| row.reason.clone())
+            .reduce(|a, b| if weight_of(&b) > weight_of(&a) { b } else { a });
+        (reason, rows().filter_map(|row| row.promise.as_ref().map(|promise| promise.from)).min())
+    }
+}

@@ -1,0 +1,307 @@
+//! The making of a plan: jobs are tried one after the other, in their order.
+
+use super::{
+    Future, Plan,
+    known::Known,
+    ledger::Ledger,
+    obstacle::Ends,
+    order::{Entry, Key, Keys},
+};
+use crate::{
+    proposals::StartProposal,
+    room::{horizon::Horizon, machine::Machine, reservations::seen, reserved::Promise, space::Space},
+    rules::{
+        arrays::Starts, backfill::Queue, bounds::Bounded, features::Features, het::Trial, preempt::Preemption,
+        reservations, resume, whole::Patience,
+    },
+    snapshot::{
+        facts::{ClusterView, UNLIMITED_FOR_PLANNING},
+        preempt::Claim,
+        request::{Matters, Request, run_limit},
+    },
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    ids::JobId,
+    spec_text::licenses::Licenses,
+    state::Reason,
+    time::{TimeLimit, Timestamp},
+    view::{AllocatedNode, JobView},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The making of a plan.
+#[derive(Clone)]
+pub(super) struct Pass<'a> {
+    pub view: &'a ClusterView,
+    pub now: Timestamp,
+    pub matters: Matters,
+    /// Free room.
+    pub space: Space<'a>,
+    /// What the rules go by.
+    pub features: Features<'a>,
+    pub queue: Queue,
+    pub bounds: Bounded,
+    pub arrays: Starts,
+    pub preemption: Preemption,
+    /// Who waits for blocks that are broken already.
+    pub patience: Patience,
+    /// What was found out.
+    pub known: Known,
+    pub ends: Ends,
+    pub reasons: BTreeMap<JobId, Reason>,
+    /// Heterogeneous jobs that were looked at.
+    pub groups: BTreeSet<JobId>,
+    /// A component of one of them is being looked at, on a copy.
+    pub trial: Option<Trial>,
+    /// What was reserved for components, with their partitions.
+    pub of_groups: Vec<(JobId, usize, Promise)>,
+    /// Says when there is no more time.
+    pub late: Option<&'a dyn Fn() -> bool>,
+    /// Whom it did not come to.
+    pub unlooked: Vec<Entry>,
+    /// Where it is noted what was done for whom, if the plan is to be kept.
+    pub ledger: Option<Ledger>,
+    pub plan: Plan,
+}
+
+/// A job in one of its partitions, as it is looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'j> {
+    pub job: &'j JobView,
+    pub request: &'j Request,
+    pub candidates: &'j FixedBitSet,
+    /// How long it is taken to run.
+    pub length: Duration,
+    /// How long it may.
+    pub longest: Duration,
+    /// Others go before it on some of its nodes.
+    pub behind: bool,
+    /// It did not ask for the reservation with whose eyes it looks.
+    pub drawn: bool,
+}
+
+impl<'a> Pass<'a> {
+    pub fn new(view: &'a ClusterView, now: Timestamp) -> Self {
+        Self::on(view, now, Machine::now(view), seen(view, None, now))
+    }
+
+    /// One that goes on from there.
+    pub fn on(view: &'a ClusterView, now: Timestamp, machine: Machine<'a>, horizon: Horizon) -> Self {
+        Self {
+            view,
+            now,
+            matters: horizon.matters(),
+            space: Space::on(view, now, machine, horizon),
+            features: Features::new(view),
+            queue: Queue::new(view.nodes.len()),
+            bounds: Bounded::default(),
+            arrays: Starts::default(),
+            preemption: Preemption::default(),
+            patience: Patience::default(),
+            known: Known::default(),
+            ends: Ends::default(),
+            reasons: BTreeMap::new(),
+            groups: BTreeSet::new(),
+            trial: None,
+            of_groups: Vec::new(),
+            late: None,
+            unlooked: Vec::new(),
+            ledger: None,
+            plan: Plan::default(),
+        }
+    }
+
+    /// Nodes that could ever do.
+    pub fn candidates(&mut self, request: &Request) -> FixedBitSet {
+        self.features.candidates(request)
+    }
+
+    /// Is there room for that now, as far as amounts say?
+    pub fn has_room_now(&mut self, request: &Request, candidates: &FixedBitSet, length: Duration) -> bool {
+        self.space.horizon.room_now(request, candidates, length, &mut self.space.limits)
+    }
+
+    /// Nobody is asked to give way.
+    pub fn preempt_nobody(&mut self) {
+        self.preemption = Preemption::spent();
+    }
+
+    /// The jobs that are tried, each in its partitions, in no order.
+    fn entries(&self) -> impl Iterator<Item = Entry> + use<'a> {
+        let keys = self.keys();
+        let jobs = self.view.pending.iter().enumerate();
+        jobs.flat_map(move |(job, waiting)| keys.of(waiting).into_iter().map(move |key| Entry { key, job }))
+    }
+
+    /// By what jobs are ordered.
+    pub fn keys(&self) -> Keys<'a> {
+        let view = self.view;
+        Keys {
+            view,
+            partitions: view.partitions.iter().enumerate().map(|(place, facts)| (facts.name.as_str(), place)).collect(),
+            groups: view.policy.bounds.as_ref().map(|bounds| bounds.het_priorities(view)).unwrap_or_default(),
+        }
+    }
+
+    /// Tries all of them.
+    pub fn run(&mut self) {
+        let mut behind = Vec::new();
+        let mut entries: Vec<Entry> = self.entries().collect();
+        entries.sort_unstable();
+        for (done, entry) in entries.iter().copied().enumerate() {
+            if self.is_full() || self.is_late(entries.len() - done + behind.len()) {
+                self.leave_out(&entries, done);
+                self.unlooked.append(&mut behind);
+                return;
+            }
+            if self.view.policy.shortest_first.is_some()
+                && self.is_behind(entry.key.partition)
+                && !self.reserves(entry.key.partition)
+            {
+                behind.push(entry);
+            } else {
+                self.try_entry(entry);
+            }
+        }
+        let patience = self.view.policy.shortest_first.unwrap_or_default();
+        behind.sort_by_cached_key(|entry| {
+            let limit = run_limit(&self.view.pending[entry.job], &self.view.partitions[entry.key.partition]);
+            let patient = entry.key.ordinary && self.now.since(entry.key.submit) <= patience;
+            let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING);
+            (patient.then_some(length), *entry)
+        });
+        for (done, entry) in behind.iter().copied().enumerate() {
+            if self.is_full() || self.is_late(behind.len() - done) {
+                self.leave_out(&behind, done);
+                return;
+            }
+            self.try_entry(entry);
+        }
+    }
+
+    fn try_entry(&mut self, entry: Entry) {
+        let job = Arc::clone(&self.view.pending[entry.job]);
+        self.try_job(entry.key, &job);
+    }
+
+    /// Tries one job in one of its partitions.
+    pub fn try_job(&mut self, key: Key, job: &Arc<JobView>) {
+        // Components are noted when all of them were looked at.
+        if let Some(ledger) = self.ledger.as_mut().filter(|_| job.spec.het.is_none()) {
+            ledger.turn_to(key, job);
+        }
+        if job.array_pending.is_none() && self.arrays.started.contains_key(&job.id) {
+            return;
+        }
+        match job.spec.het {
+            None => {}
+            Some((_, 0)) => return self.try_group(key, job),
+            // With its leader.
+            Some(_) => return,
+        }
+        let partition = &self.view.partitions[key.partition].name;
+        match reservations::gate(self.view, job, partition, self.now) {
+            Err(reason) => self.decline(job.id, reason),
+            Ok(eyes) => {
+                for eyes in eyes {
+                    match self.consider(job, key.partition, eyes) {
+                        Ok(()) => break,
+                        Err(reason) => self.decline(job.id, reason),
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn is_full(&mut self) -> bool {
+        self.plan.truncated = self.has_started_all();
+        self.plan.truncated
+    }
+
+    pub fn is_behind(&self, partition: usize) -> bool {
+        self.queue.is_behind(&self.view.partitions[partition].nodes)
+    }
+
+    /// Is room reserved for the next job of the partition that does not fit?
+    pub fn reserves(&self, partition: usize) -> bool {
+        match self.trial {
+            Some(Trial::Later { reserves, .. }) => reserves,
+            _ => self.queue.reserves(self.view.policy.backfill, partition),
+        }
+    }
+
+    /// The job starts on these nodes, or the task.
+    pub fn start(
+        &mut self,
+        asked: &Asked<'_>,
+        array_index: Option<u32>,
+        (nodes, licenses): (Vec<AllocatedNode>, Licenses),
+        time_limit: TimeLimit,
+    ) {
+        let Asked { job, request, length, .. } = *asked;
+        let end = self.now.plus(length);
+        let generations = nodes.iter().map(|node| self.view.nodes[node.index.0 as usize].generation).collect();
+        self.occupy(asked, &nodes, end);
+        self.space.licenses.hold(&licenses, self.now, end);
+        self.arrays.note(job, array_index);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.starts();
+        }
+        self.bounds.tally.start(asked.behind);
+        self.plan.starts.push(StartProposal {
+            pass: 0,
+            job: job.id,
+            array_index,
+            job_generation: job.generation,
+            partition: self.view.partitions[request.partition].name.clone(),
+            nodes,
+            generations,
+            usage: request.usage,
+            caps: request.caps,
+            time_limit,
+            licenses,
+            reservation: self.view.reservations.name(request.reservation),
+            others: Vec::new(),
+        });
+    }
+
+    /// From now until `end` nobody else gets that.
+    pub fn occupy(&mut self, asked: &Asked<'_>, nodes: &[AllocatedNode], end: Timestamp) {
+        self.space.occupy(asked.request, nodes, end);
+        let places = nodes.iter().map(|node| node.index.0 as usize);
+        self.ends.note(asked.job.id, places, self.space.horizon.round(end));
+    }
+
+    pub fn finish(mut self) -> (Plan, Future, Option<Ledger>) {
+        // What is kept is what those see who are for no reservation.
+        if self.ledger.is_some() {
+            self.space.look_at_nodes(None);
+        }
+        self.plan.again = self.patience.next;
+        (self.plan.in_order, self.plan.backfilled) = self.bounds.tally.started();
+        let started = self.arrays.started;
+        // It starts in another of its partitions after all.
+        self.plan.preemptions.retain(|one| started.get(&one.by).is_none_or(|tasks| !tasks.is_empty()));
+        let array_rest = |reason: &Reason| {
+            use Reason::{Fragmentation, JobArrayTaskLimit, Other, Priority, Resources};
+            matches!(reason, JobArrayTaskLimit | Resources | Priority | Fragmentation | Other(_))
+        };
+        self.plan.reasons = self
+            .reasons
+            .into_iter()
+            .filter(|(job, reason)| started.get(job).is_none_or(|tasks| !tasks.is_empty() && array_rest(reason)))
+            .collect();
+        // Who was not looked at yet may want the CPUs.
+        let pending = &self.view.pending;
+        let claim = |entry: &Entry| Claim { job: &pending[entry.job], partition: entry.key.partition, eyes: None };
+        self.plan.resumptions =
+            resume::resumptions(self.view, self.now, self.plan.given(), self.unlooked.iter().map(claim));
+        let Space { machine, horizon, .. } = self.space;
+        (self.plan, Future { floor: machine.into_floor(), horizon }, self.ledger)
+    }
+}

@@ -1,0 +1,61 @@
+//! When single nodes have room: for requests that not any nodes will do for.
+
+use super::{Eyes, Horizon, Sought, first_window};
+use crate::snapshot::{
+    facts::NEVER,
+    request::{Part, Request},
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::time::Timestamp;
+use std::time::Duration;
+
+/// Nodes that have room for some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// From when on, for as long as was asked for.
+    pub begin: Timestamp,
+    /// Since when others have left them that room.
+    pub since: Timestamp,
+    /// Their weight.
+    pub weight: u32,
+    /// Nodes, by place, ascending.
+    pub nodes: Vec<usize>,
+}
+
+impl Horizon {
+    /// From when on, between `from` and `until`, each of the candidates has room for `level` for `length`. What has
+    /// none is left out; what has it at one time may have lost it at a later one.
+    pub fn openings(
+        &self,
+        request: &Request,
+        candidates: &FixedBitSet,
+        level: Part,
+        (from, until): (Timestamp, Timestamp),
+        length: Duration,
+    ) -> Vec<Opening> {
+        let eyes = Eyes { request, candidates, length };
+        let mut openings = Vec::new();
+        for class in self.classes.iter().filter(|class| !class.members.is_empty()) {
+            let kind = &self.kinds[class.kind as usize];
+            if !Self::takes(kind, &eyes) {
+                continue;
+            }
+            if let Some((begin, since)) = Sought::on(kind, &eyes, level).window(class, (from, until)) {
+                let members = class.members.iter().map(|node| *node as usize).filter(|node| candidates.contains(*node));
+                openings.push(Opening { begin, since, weight: kind.weight, nodes: members.collect() });
+            }
+        }
+        openings
+    }
+
+    /// From when on, not before `from`, nobody is on the node for `length`.
+    pub fn idle_from(&self, node: usize, from: Timestamp, length: Duration) -> Option<Timestamp> {
+        let brief = &self.classes[self.class_of(node)].brief;
+        first_window(brief, |place| brief[place].is_idle(), (from, NEVER), length).map(|(begin, _)| begin)
+    }
+
+    /// When what was made begins.
+    pub const fn begins(&self) -> Timestamp {
+        self.now
+    }
+}

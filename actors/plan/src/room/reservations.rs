@@ -1,0 +1,112 @@
+//! The future of nodes as those see it who look with the eyes of a reservation ([`Eyes`]).
+
+use super::{horizon::Horizon, machine::Machine, node::free::Amount, node::free::whole_node, select};
+use crate::snapshot::{
+    facts::ClusterView,
+    request::Request,
+    reservations::{Closing, Eyes, Reservations},
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::{resources::CpuSet, state::Reason, time::Timestamp};
+use std::{collections::BTreeMap, time::Duration};
+
+/// What of which nodes, from when until when.
+type Held = (Vec<(usize, Amount)>, Timestamp, Timestamp);
+
+/// The futures that a pass plans with: one for each pair of eyes, made when first needed. What is held in one is held in
+/// all.
+#[derive(Clone, Debug, Default)]
+pub struct Futures {
+    current: Eyes,
+    /// The others, and how much of what is held each knows.
+    parked: BTreeMap<Eyes, (Horizon, usize)>,
+    held: Vec<Held>,
+}
+
+impl Futures {
+    /// Puts the future as seen with those eyes in the place of `horizon`.
+    pub fn look(&mut self, horizon: &mut Horizon, eyes: Eyes, view: &ClusterView, now: Timestamp) {
+        if eyes == self.current {
+            return;
+        }
+        let (mut next, known) = self.parked.remove(&eyes).unwrap_or_else(|| (seen(view, eyes, now), 0));
+        for (nodes, from, until) in &self.held[known..] {
+            next.hold(nodes, *from, *until);
+        }
+        let before = std::mem::replace(horizon, next);
+        self.parked.insert(self.current, (before, self.held.len()));
+        self.current = eyes;
+    }
+
+    /// Somebody has that, in all futures.
+    pub fn hold(
+        &mut self,
+        horizon: &mut Horizon,
+        view: &ClusterView,
+        nodes: Vec<(usize, Amount)>,
+        (from, until): (Timestamp, Timestamp),
+    ) {
+        horizon.hold(&nodes, from, until);
+        if !view.reservations.list.is_empty() {
+            self.held.push((nodes, from, until));
+        }
+    }
+}
+
+/// The future of the nodes for those who look with these eyes.
+pub fn seen(view: &ClusterView, eyes: Eyes, now: Timestamp) -> Horizon {
+    let mut horizon = Horizon::new(view, now);
+    let whole = whole_node();
+    for Closing { nodes, parts, from, until } in view.reservations.closings(eyes, now) {
+        let closed: Vec<(usize, Amount)> = nodes.ones().map(|place| (place, whole.clone())).collect();
+        horizon.hold(&closed, from.max(now), until);
+        let parts: Vec<(usize, CpuSet)> = parts.into_iter().collect();
+        horizon.close(&parts, from.max(now), until);
+    }
+    horizon
+}
+
+/// Why a job waits where it is for reservations that it waits: for its own to begin, or because nodes that are free now are
+/// or soon will be reserved for others.
+pub fn reason(
+    machine: &mut Machine<'_>,
+    request: &Request,
+    candidates: &FixedBitSet,
+    now: Timestamp,
+    length: Duration,
+) -> Option<Reason> {
+    let reservations = &machine.view().reservations;
+    if reservations.list.is_empty() {
+        return None;
+    }
+    if reservations.awaits(request.reservation, now) {
+        return Some(Reason::Other("Reservation".to_owned()));
+    }
+    let closed = reservations.closed(request.reservation, now, now, now.plus(length));
+    let mut open = candidates.clone();
+    open.difference_with(&closed);
+    let parts = reservations.closed_cpus(request.reservation, now, now, now.plus(length));
+    if open == *candidates && parts.is_empty() {
+        return None;
+    }
+    machine.close(BTreeMap::new());
+    let without = select::place(machine, request, candidates).is_some();
+    machine.close(parts);
+    let stands_in_the_way = without && select::place(machine, request, &open).is_none();
+    machine.close(BTreeMap::new());
+    stands_in_the_way.then(|| Reason::Other("ReqNodeNotAvail, May be reserved for other job".to_owned()))
+}
+
+/// CPUs that are not free all the time between, of nodes of which a part is reserved.
+pub fn taken(
+    reservations: &Reservations,
+    horizon: &Horizon,
+    from: Timestamp,
+    until: Timestamp,
+) -> BTreeMap<usize, CpuSet> {
+    let taken = |node: usize| {
+        let free = horizon.named(node, from, until).unwrap_or_default();
+        (node, horizon.shape(node).common_cpus().difference(&free))
+    };
+    reservations.parted().map(taken).collect()
+}

@@ -1,0 +1,178 @@
+//! How many jobs a plan looks at and starts, within [`Bounds`].
+
+use crate::snapshot::{
+    bounds::Bounds,
+    changes::{Fact, Reads},
+    facts::ClusterView,
+};
+use garrick_model::{
+    ids::JobId,
+    state::Reason,
+    time::{TimeLimit, Timestamp},
+    view::JobView,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::{sync::Arc, time::Duration};
+
+/// What it reads.
+pub(crate) const READS: Reads = Reads { at_site: allow_repairs, ..Reads::only("bounds", |_| &[Fact::Policy]) };
+
+fn allow_repairs(view: &ClusterView) -> bool {
+    view.policy.bounds.as_ref().is_none_or(|bounds| bounds.allow_repairs())
+}
+
+/// What a plan has done so far, as far as bounds are about it.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    of_user: FxHashMap<u32, u32>,
+    of_partition: FxHashMap<usize, u32>,
+    of_user_in_partition: FxHashMap<(u32, usize), u32>,
+    of_association: FxHashMap<(u32, Option<String>), u32>,
+    in_partition: FxHashMap<usize, u32>,
+    entered: Option<(JobId, usize)>,
+    backfilled: u32,
+    in_order: u32,
+    /// Who has room reserved.
+    pub booked: FxHashSet<JobId>,
+}
+
+impl Tally {
+    /// Were as many of the like looked at as may be?
+    pub fn is_full(&self, bounds: &Bounds, job: &JobView, partition: usize) -> bool {
+        fn reached<K: std::hash::Hash + Eq>(
+            known: &FxHashMap<K, u32>,
+            most: Option<u32>,
+            key: impl FnOnce() -> K,
+        ) -> bool {
+            most.is_some_and(|most| known.get(&key()).copied().unwrap_or(0) >= most)
+        }
+        reached(&self.of_user, bounds.of_user, || job.uid)
+            || reached(&self.of_partition, bounds.of_partition, || partition)
+            || reached(&self.of_user_in_partition, bounds.of_user_in_partition, || (job.uid, partition))
+            || reached(&self.of_association, bounds.of_association, || association(job))
+    }
+
+    /// One that is behind others is looked at.
+    pub fn look(&mut self, bounds: &Bounds, job: &JobView, partition: usize) {
+        *self.of_user.entry(job.uid).or_insert(0) += 1;
+        *self.of_partition.entry(partition).or_insert(0) += 1;
+        *self.of_user_in_partition.entry((job.uid, partition)).or_insert(0) += 1;
+        if bounds.of_association.is_some() {
+            *self.of_association.entry(association(job)).or_insert(0) += 1;
+        }
+    }
+
+    /// One more of that partition is looked at. False: it is one too many.
+    pub fn enters(&mut self, bounds: &Bounds, job: JobId, partition: usize) -> bool {
+        let Some(most) = bounds.in_partition else { return true };
+        let looked = self.in_partition.entry(partition).or_insert(0);
+        // One that a reservation draws is looked at there and outside of it.
+        *looked += u32::from(self.entered.replace((job, partition)) != Some((job, partition)));
+        *looked <= most
+    }
+
+    /// One starts.
+    pub const fn start(&mut self, behind: bool) {
+        if behind { self.backfilled += 1 } else { self.in_order += 1 }
+    }
+
+    /// No more started than there.
+    pub const fn take_starts_of(&mut self, other: &Self) {
+        (self.in_order, self.backfilled) = (other.in_order, other.backfilled);
+    }
+
+    /// Did as many of that kind start as may?
+    pub fn has_started_all(&self, bounds: &Bounds, behind: bool) -> bool {
+        let (most, started) =
+            if behind { (bounds.backfilled, self.backfilled) } else { (bounds.in_order, self.in_order) };
+        most.is_some_and(|most| started >= most)
+    }
+
+    /// How many started in their order, and how many behind others.
+    pub const fn started(&self) -> (u32, u32) {
+        (self.in_order, self.backfilled)
+    }
+}
+
+/// What plans of the same interval started already: a start makes for a new plan at once, and bounds of starts hold for all
+/// plans of an interval together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quota {
+    since: Option<Timestamp>,
+    in_order: u32,
+    backfilled: u32,
+}
+
+impl Quota {
+    /// The bounds of the next plan.
+    pub fn left(&mut self, bounds: &Arc<Bounds>, now: Timestamp, interval: Duration) -> Arc<Bounds> {
+        if bounds.backfilled.is_none() && bounds.in_order.is_none() {
+            return Arc::clone(bounds);
+        }
+        if self.since.is_none_or(|since| now < since || now >= since.plus(interval)) {
+            *self = Self { since: Some(now), ..Self::default() };
+        }
+        let left = |most: Option<u32>, started: u32| most.map(|most| most.saturating_sub(started));
+        Arc::new(Bounds {
+            in_order: left(bounds.in_order, self.in_order),
+            backfilled: left(bounds.backfilled, self.backfilled),
+            ..(**bounds).clone()
+        })
+    }
+
+    /// A plan started so many.
+    pub const fn spend(&mut self, (in_order, backfilled): (u32, u32)) {
+        self.in_order = self.in_order.saturating_add(in_order);
+        self.backfilled = self.backfilled.saturating_add(backfilled);
+    }
+}
+
+/// There is no accounting database yet: who runs what on whose account is what jobs say.
+fn association(job: &JobView) -> (u32, Option<String>) {
+    (job.uid, job.spec.account.clone())
+}
+
+/// What a plan under way has done within the bounds. Without them each of these is one look at an `Option`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bounded {
+    /// How many of whom.
+    pub tally: Tally,
+    /// Who is looked at was before: it is counted already.
+    pub looks_again: bool,
+    /// Until when nothing starts in partitions that were asked about.
+    frozen: FxHashMap<usize, Option<Timestamp>>,
+}
+
+impl Bounded {
+    /// Is one more job of that partition looked at?
+    pub fn gate(&mut self, view: &ClusterView, job: &JobView, partition: usize) -> Result<(), Reason> {
+        let bounds = view.policy.bounds.as_deref();
+        let enters = bounds.is_none_or(|bounds| self.tally.enters(bounds, job.id, partition));
+        if enters { Ok(()) } else { Err(Reason::Priority) }
+    }
+
+    /// Were as many such jobs looked at, behind others, as may be?
+    pub fn has_seen_enough_like(&self, view: &ClusterView, job: &JobView, partition: usize) -> bool {
+        let bounds = view.policy.bounds.as_ref().filter(|_| !self.looks_again);
+        bounds.is_some_and(|bounds| self.tally.is_full(bounds, job, partition))
+    }
+
+    /// One that is behind others is looked at.
+    pub fn count_behind(&mut self, view: &ClusterView, job: &JobView, partition: usize) {
+        if let Some(bounds) = view.policy.bounds.as_ref().filter(|_| !self.looks_again) {
+            self.tally.look(bounds, job, partition);
+        }
+    }
+
+    /// Until when nothing starts in that partition.
+    pub fn frozen_until(&mut self, view: &ClusterView, partition: usize, now: Timestamp) -> Option<Timestamp> {
+        let bounds = view.policy.bounds.as_ref()?;
+        *self.frozen.entry(partition).or_insert_with(|| bounds.frozen_until(view, partition, now))
+    }
+}
+
+/// How long a run is taken to last: no longer than its `--time-min` where that counts as its limit.
+pub(crate) fn length(view: &ClusterView, job: &JobView, limit: TimeLimit) -> Option<Duration> {
+    let soft = view.policy.bounds.as_ref().filter(|bounds| bounds.soft_limits).and(job.spec.time_min);
+    soft.map_or(limit, |soft| soft.min(limit)).duration()
+}

@@ -1,0 +1,51 @@
+//! Does a partition take jobs such as this one? Its state, accounts, QOS, time limit and numbers of nodes.
+
+use crate::snapshot::{
+    changes::{Fact, Reads},
+    facts::PartitionFacts,
+    request::run_limit,
+};
+use garrick_model::{
+    state::{PartitionState, Reason},
+    time::TimeLimit,
+    view::JobView,
+};
+
+/// What it reads.
+pub(crate) const READS: Reads = Reads::only("limits", |_| &[Fact::Partitions]);
+
+/// Does it?
+pub(crate) fn gate(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
+    match partition.state {
+        PartitionState::Up | PartitionState::Drain => {}
+        PartitionState::Down => return Err(Reason::PartitionDown),
+        PartitionState::Inactive => return Err(Reason::PartitionInactive),
+    }
+    if let Some(config) = &partition.takes {
+        if !config.allows_account(job.spec.account.as_deref()) {
+            return Err(Reason::AccountNotAllowed);
+        }
+        // As in Slurm, root's jobs have any QOS.
+        if job.uid != 0 && !config.allows_qos(job.spec.qos.as_deref()) {
+            return Err(Reason::QosNotAllowed);
+        }
+    }
+    if longer(run_limit(job, partition), partition.max_time) {
+        return Err(Reason::PartitionTimeLimit);
+    }
+    let most = partition.max_nodes.unwrap_or(u32::MAX);
+    let sizes = &job.spec.node_sizes;
+    // None has no task.
+    let most_of_sizes = job.spec.tasks.map_or(most, |tasks| most.min(tasks));
+    let none =
+        !sizes.is_empty() && sizes.ascending(partition.min_nodes.max(job.min_nodes), most_of_sizes).next().is_none();
+    if none || job.min_nodes > most || job.max_nodes < partition.min_nodes {
+        return Err(Reason::PartitionNodeLimit);
+    }
+    Ok(())
+}
+
+/// Is limit `a` longer than `b`?
+pub fn longer(a: TimeLimit, b: TimeLimit) -> bool {
+    a != b && a.min(b) == b
+}

@@ -1,0 +1,318 @@
+//! `priority/multifactor`: a job's factors and the number that they come to, as Slurm's page on the plugin describes it
+//! (`priority_multifactor.html`); where the page leaves a formula open, Slurm 22.05's `sprio` was asked. Pure: what is
+//! known of the job, the site's rules and the time of the calculation are arguments. Called by the scheduler for jobs that
+//! wait, by admission for a first value, and by the frontend for `sprio`.
+//!
+//! All jobs are calculated as of the same moment, [`Rules::as_of`], which moves every `PriorityCalcPeriod`: between two
+//! such moments a priority changes only when its job or the rules do.
+
+use crate::snapshot::qos::QosTable;
+use garrick_model::{
+    config::{PrioritySettings, WeighedTres, amount},
+    resources::MemoryRequest,
+    time::{TimeLimit, Timestamp},
+    view::{JobView, NodeView, PartitionView},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// What is known of a partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rank {
+    /// `PriorityJobFactor`.
+    pub job_factor: u32,
+    /// Nodes.
+    pub nodes: u32,
+    /// CPUs.
+    pub cpus: u64,
+    /// Memory, MiB.
+    pub memory_mib: u64,
+    /// `TRESBillingWeights`, by MiB for memory; empty: CPUs are billed.
+    pub billing: Vec<(WeighedTres, f64)>,
+}
+
+/// What priorities are calculated by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// Weights and flags.
+    pub settings: PrioritySettings,
+    /// Partitions by name.
+    pub partitions: BTreeMap<String, Rank>,
+    /// Greatest `PriorityJobFactor`.
+    pub highest_factor: u32,
+    /// Nodes of the cluster.
+    pub nodes: u32,
+    /// CPUs of the cluster.
+    pub cpus: u64,
+    /// Moment that the calculation is made for.
+    pub as_of: Timestamp,
+    /// What is known of QOS.
+    pub qos: Arc<QosTable>,
+}
+
+/// What accounting knows of a job's user, each as a factor. Without accounting all are 0, as in Slurm.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// Fair share, 0 to 1.
+    pub fairshare: f64,
+    /// The association's priority by the greatest one (or itself with `NO_NORMAL_ASSOC`).
+    pub assoc: f64,
+    /// The QOS's priority by the greatest one (or itself with `NO_NORMAL_QOS`).
+    pub qos: f64,
+}
+
+/// A job's factors in one partition, before weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Factors {
+    /// How long it was eligible, 0 to 1.
+    pub age: f64,
+    /// Association.
+    pub assoc: f64,
+    /// Fair share.
+    pub fairshare: f64,
+    /// Size, 0 to 1.
+    pub job_size: f64,
+    /// Partition, 0 to 1 (or `PriorityJobFactor` with `NO_NORMAL_PART`).
+    pub partition: f64,
+    /// QOS.
+    pub qos: f64,
+    /// CPUs, memory, nodes, billing: shares of the partition (or amounts with `NO_NORMAL_TRES`).
+    pub tres: [f64; 4],
+    /// `SiteFactor`, added as it is.
+    pub site: i32,
+    /// Nice, taken off as it is.
+    pub nice: i32,
+}
+
+impl Rank {
+    fn of(view: &PartitionView, nodes: &[Arc<NodeView>]) -> Self {
+        let mut rank = Self {
+            job_factor: u32::from(view.config.priority_job_factor),
+            billing: view.config.billing_weights.as_deref().map(billing_weights).unwrap_or_default(),
+            ..Self::default()
+        };
+        for node in view.nodes.iter().filter_map(|index| nodes.get(index.0 as usize)) {
+            rank.nodes += 1;
+            rank.cpus += u64::from(node.shape.cpus);
+            rank.memory_mib += node.shape.memory.0;
+        }
+        rank
+    }
+
+    fn billed(&self, cpus: f64, memory_mib: f64, nodes: f64, greatest: bool) -> f64 {
+        if self.billing.is_empty() {
+            return cpus;
+        }
+        let terms = self.billing.iter().map(|(kind, weight)| match kind {
+            WeighedTres::Cpu => weight * cpus,
+            WeighedTres::Mem => weight * memory_mib,
+            WeighedTres::Node => weight * nodes,
+            WeighedTres::Billing => 0.0,
+        });
+        if greatest { terms.fold(0.0, f64::max) } else { terms.sum() }
+    }
+}
+
+/// `CPU=1.0,Mem=0.25G`: a unit after a weight for memory says of how much; without one it is of a MiB.
+fn billing_weights(text: &str) -> Vec<(WeighedTres, f64)> {
+    let mut weights = Vec::new();
+    for (name, number) in text.split(',').filter_map(|part| part.split_once('=')) {
+        match name.trim().to_ascii_lowercase().as_str() {
+            "cpu" => weights.extend(amount(number).map(|weight| (WeighedTres::Cpu, weight))),
+            "node" => weights.extend(amount(number).map(|weight| (WeighedTres::Node, weight))),
+            "mem" => {
+                let plain = number.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic());
+                let unit_mib = match number.trim()[plain.len()..].to_ascii_uppercase().as_str() {
+                    "K" => 1.0 / 1024.0,
+                    "G" => 1024.0,
+                    "T" => 1024.0 * 1024.0,
+                    "P" => 1024.0 * 1024.0 * 1024.0,
+                    _ => 1.0,
+                };
+                weights.extend(amount(plain).map(|weight| (WeighedTres::Mem, weight / unit_mib)));
+            }
+            _ => {}
+        }
+    }
+    weights
+}
+
+impl Rules {
+    /// Is it time for another calculation (`PriorityCalcPeriod`)? A clock that was set back is a reason too.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        let period = Duration::from_secs(self.settings.calc_period_secs);
+        self.as_of > now || now.since(self.as_of) >= period
+    }
+
+    /// From boards and configuration. Nodes are in the order of their indices.
+    pub fn new(
+        settings: &PrioritySettings,
+        partitions: &[Arc<PartitionView>],
+        nodes: &[Arc<NodeView>],
+        as_of: Timestamp,
+    ) -> Self {
+        let ranks: BTreeMap<String, Rank> =
+            partitions.iter().map(|view| (view.config.name.clone(), Rank::of(view, nodes))).collect();
+        Self {
+            settings: settings.clone(),
+            highest_factor: ranks.values().map(|rank| rank.job_factor).max().unwrap_or(0),
+            partitions: ranks,
+            nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            cpus: nodes.iter().map(|node| u64::from(node.shape.cpus)).sum(),
+            as_of,
+            qos: Arc::default(),
+        }
+    }
+
+    /// The same where that is known of QOS.
+    #[must_use]
+    pub fn with_qos(self, qos: Arc<QosTable>) -> Self {
+        Self { qos, ..self }
+    }
+
+    /// What is known of a job's user and QOS.
+    pub fn standing(&self, job: &JobView) -> Standing {
+        Standing { qos: self.qos.factor(job, !self.settings.flags.no_normal_qos), ..Standing::default() }
+    }
+
+    /// The priority of a job that nobody fixed: in the partition where it is highest. At least 1, since 0 means held.
+    pub fn priority(&self, job: &JobView, standing: Standing) -> u32 {
+        let nowhere = || Rank { job_factor: 0, ..Rank::default() };
+        let of = |rank: &Rank| self.number(&self.factors(job, rank, standing));
+        let best = job.partitions.iter().filter_map(|name| self.partitions.get(name)).map(of).max();
+        best.unwrap_or_else(|| of(&nowhere()))
+    }
+
+    /// A job's factors in a partition.
+    pub fn factors(&self, job: &JobView, rank: &Rank, standing: Standing) -> Factors {
+        let settings = &self.settings;
+        let cpus = f64::from(job.cpus);
+        // Without a number of nodes the job will need as many as its CPUs fill.
+        let filled = share(cpus * f64::from(rank.nodes), wide(rank.cpus)).ceil();
+        let nodes = match &job.allocation {
+            Some(allocation) if !job.state.waits() => count(allocation.nodes.len()),
+            _ => f64::from(job.min_nodes).max(filled),
+        };
+        let memory = match job.memory {
+            MemoryRequest::PerNode(mib) => wide(mib.0) * nodes,
+            MemoryRequest::PerCpu(mib) => wide(mib.0) * cpus,
+            MemoryRequest::Default | MemoryRequest::All => share(wide(rank.memory_mib), f64::from(rank.nodes)) * nodes,
+        };
+        let billing = rank.billed(cpus, memory, nodes, settings.flags.max_tres);
+        let all_billing =
+            rank.billed(wide(rank.cpus), wide(rank.memory_mib), f64::from(rank.nodes), settings.flags.max_tres);
+        let tres = if settings.flags.no_normal_tres {
+            [cpus, memory, nodes, billing]
+        } else {
+            [
+                share(cpus, wide(rank.cpus)).min(1.0),
+                share(memory, wide(rank.memory_mib)).min(1.0),
+                share(nodes, f64::from(rank.nodes)).min(1.0),
+                share(billing, all_billing).min(1.0),
+            ]
+        };
+        Factors {
+            age: self.age(job),
+            assoc: standing.assoc,
+            fairshare: standing.fairshare,
+            job_size: self.job_size(job, cpus, nodes),
+            partition: if settings.flags.no_normal_part {
+                f64::from(rank.job_factor)
+            } else {
+                share(f64::from(rank.job_factor), f64::from(self.highest_factor))
+            },
+            qos: standing.qos,
+            tres,
+            site: job.terms.site,
+            nice: job.spec.nice,
+        }
+    }
+
+    /// The weighted sum.
+    pub fn number(&self, factors: &Factors) -> u32 {
+        let weights = &self.settings;
+        let mut sum = f64::from(factors.site) - f64::from(factors.nice);
+        sum += factors.age * f64::from(weights.age);
+        sum += factors.assoc * f64::from(weights.assoc);
+        sum += factors.fairshare * f64::from(weights.fairshare);
+        sum += factors.job_size * f64::from(weights.job_size);
+        sum += factors.partition * f64::from(weights.partition);
+        sum += factors.qos * f64::from(weights.qos);
+        sum += weights.tres.iter().map(|(kind, weight)| factors.tres[place(*kind)] * weight).sum::<f64>();
+        // A float beyond an integer's range becomes its end. The least above "held" is 1.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range")]
+        let number = sum.clamp(1.0, f64::from(u32::MAX)) as u32;
+        number
+    }
+
+    fn age(&self, job: &JobView) -> f64 {
+        let since = match (self.settings.flags.accrue_always, job.eligible_time) {
+            (true, _) => job.submit_time,
+            (false, Some(at)) if job.eligible || !job.state.waits() => at,
+            _ => return 0.0,
+        };
+        // What runs does not wait any more.
+        let until = job.start_time.filter(|_| !job.state.waits()).unwrap_or(self.as_of);
+        let waited = until.since(since).as_secs();
+        share(wide(waited), wide(self.settings.max_age_secs)).min(1.0)
+    }
+
+    /// The mean of the shares of nodes and CPUs; with `SMALL_RELATIVE_TO_TIME` the greater of them by the minutes of the
+    /// time limit.
+    fn job_size(&self, job: &JobView, cpus: f64, nodes: f64) -> f64 {
+        let of_nodes = share(nodes, f64::from(self.nodes));
+        let of_cpus = share(cpus, wide(self.cpus));
+        let size = if self.settings.flags.small_relative_to_time {
+            match job.time_limit {
+                TimeLimit::Unlimited => 0.0,
+                TimeLimit::Secs(secs) => of_nodes.max(of_cpus) / (wide(secs) / 60.0).max(1.0),
+            }
+        } else {
+            f64::midpoint(of_nodes, of_cpus)
+        };
+        let size = size.clamp(0.0, 1.0);
+        if self.settings.favor_small { 1.0 - size } else { size }
+    }
+}
+
+/// Where a kind of TRES stands in [`Factors::tres`].
+pub const fn place(kind: WeighedTres) -> usize {
+    match kind {
+        WeighedTres::Cpu => 0,
+        WeighedTres::Mem => 1,
+        WeighedTres::Node => 2,
+        WeighedTres::Billing => 3,
+    }
+}
+
+/// Jobs whose priorities change by themselves: those that wait and, where the site wants that, those that run.
+pub fn is_calculated(settings: &PrioritySettings, job: &JobView) -> bool {
+    let held = job.priority == 0;
+    let runs = job.state.works();
+    !job.terms.fixed && !held && (job.state.waits() || (settings.flags.calculate_running && runs))
+}
+
+/// The priority that a job should have now, if that is another one than it shows.
+pub fn news(rules: &Rules, job: &JobView, standing: Standing) -> Option<u32> {
+    if !is_calculated(&rules.settings, job) {
+        return None;
+    }
+    let mut priority = rules.priority(job, standing);
+    if rules.settings.flags.incr_only {
+        priority = priority.max(job.priority);
+    }
+    (priority != job.priority).then_some(priority)
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// Counts of CPUs, MiB and seconds are far below 2^53.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+const fn wide(number: u64) -> f64 {
+    number as f64
+}
+
+fn count(number: usize) -> f64 {
+    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
+}

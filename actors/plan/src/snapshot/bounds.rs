@@ -1,0 +1,212 @@
+//! Bounds of a plan that few sites set (`SchedulerParameters`, `CompleteWait`): how many jobs of whom are looked at, how many
+//! start, who has no room reserved, how long a plan may take. Where none is set, nothing here is asked. Plans are repaired
+//! ([`crate::plan::kept`]) with those of how many are looked at and how many start.
+
+use super::facts::ClusterView;
+use garrick_model::{
+    config::Config,
+    ids::JobId,
+    state::{JobState, NodeBase},
+    time::Timestamp,
+    view::JobView,
+};
+use rustc_hash::FxHashMap;
+use std::{sync::Arc, time::Duration};
+
+/// Which priority of its components a heterogeneous job goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HetPriority {
+    /// The lowest.
+    Least,
+    /// The mean.
+    Mean,
+    /// The highest.
+    Most,
+}
+
+impl HetPriority {
+    fn of(self, values: &[u32]) -> u32 {
+        let sum: u64 = values.iter().copied().map(u64::from).sum();
+        let mean = sum / values.len().max(1) as u64;
+        match self {
+            Self::Least => values.iter().copied().min().unwrap_or(0),
+            Self::Mean => u32::try_from(mean).unwrap_or(u32::MAX),
+            Self::Most => values.iter().copied().max().unwrap_or(0),
+        }
+    }
+}
+
+/// The bounds. `None`: there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Jobs behind waiting ones that are looked at, of each user (`bf_max_job_user`).
+    pub of_user: Option<u32>,
+    /// The same of each partition (`bf_max_job_part`).
+    pub of_partition: Option<u32>,
+    /// The same of each user in each partition (`bf_max_job_user_part`).
+    pub of_user_in_partition: Option<u32>,
+    /// The same of each user with each account (`bf_max_job_assoc`).
+    pub of_association: Option<u32>,
+    /// Jobs of each partition that are looked at where nothing is backfilled (`partition_job_depth`).
+    pub in_partition: Option<u32>,
+    /// Starts of jobs behind waiting ones (`bf_max_job_start`).
+    pub backfilled: Option<u32>,
+    /// Starts of others (`sched_max_job_start`).
+    pub in_order: Option<u32>,
+    /// Tasks of an array that have room reserved (`bf_max_job_array_resv`); 1 where nothing is said.
+    pub array_tasks: Option<u32>,
+    /// Who has been waiting for less has no room reserved, and nobody waits for him (`bf_min_age_reserve`).
+    pub min_age: Duration,
+    /// The same for those of lower priority (`bf_min_prio_reserve`).
+    pub min_priority: u64,
+    /// A job has room reserved in one of its partitions only (`bf_one_resv_per_job`).
+    pub one_per_job: bool,
+    /// Jobs that a reservation draws have room reserved there (`bf_allow_magnetic_slot`).
+    pub magnetic: bool,
+    /// `bf_hetjob_prio`.
+    pub het_priority: Option<HetPriority>,
+    /// Jobs are taken to end at their `--time-min` (`time_min_as_soft_limit`).
+    pub soft_limits: bool,
+    /// How long a plan may take (`bf_max_time`; `max_sched_time` where nothing is backfilled).
+    pub plan_time: Option<Duration>,
+    /// For so long after a job ended nothing starts while its nodes are cleaned (`CompleteWait`).
+    pub complete_wait: Duration,
+    /// That is so in partitions only that share nodes with its own (`reduce_completing_frag`).
+    pub complete_wait_nearby: bool,
+}
+
+impl Bounds {
+    /// Those of a configuration; `None`: it sets none.
+    pub fn of(config: &Config) -> Option<Arc<Self>> {
+        let words = &config.scheduler_parameters;
+        let number = |name: &str| words.value(name).and_then(|text| text.parse::<u64>().ok());
+        let most = |name: &str| number(name).filter(|n| *n > 0).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        let seconds = |name: &str| number(name).map(Duration::from_secs);
+        let backfills = config.backfill();
+        let bounds = Self {
+            of_user: most("bf_max_job_user"),
+            of_partition: most("bf_max_job_part"),
+            of_user_in_partition: most("bf_max_job_user_part"),
+            of_association: most("bf_max_job_assoc"),
+            in_partition: most("partition_job_depth").filter(|_| !backfills),
+            backfilled: most("bf_max_job_start"),
+            in_order: most("sched_max_job_start"),
+            array_tasks: number("bf_max_job_array_resv").map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+            min_age: seconds("bf_min_age_reserve").unwrap_or_default(),
+            min_priority: number("bf_min_prio_reserve").unwrap_or(0),
+            one_per_job: words.has("bf_one_resv_per_job"),
+            magnetic: words.has("bf_allow_magnetic_slot"),
+            het_priority: match words.value("bf_hetjob_prio") {
+                Some("min") => Some(HetPriority::Least),
+                Some("avg") => Some(HetPriority::Mean),
+                Some("max") => Some(HetPriority::Most),
+                _ => None,
+            },
+            soft_limits: words.has("time_min_as_soft_limit"),
+            plan_time: seconds(if backfills { "bf_max_time" } else { "max_sched_time" }),
+            complete_wait: Duration::from_secs(config.complete_wait_secs.into()),
+            complete_wait_nearby: words.has("reduce_completing_frag") && config.complete_wait_secs > 0,
+        };
+        (bounds != Self::default()).then(|| Arc::new(bounds))
+    }
+
+    /// Without those that repairs of plans keep to.
+    fn others(&self) -> Self {
+        Self {
+            of_user: None,
+            of_partition: None,
+            of_user_in_partition: None,
+            of_association: None,
+            backfilled: None,
+            in_order: None,
+            ..self.clone()
+        }
+    }
+
+    /// Are plans repaired with such bounds?
+    pub fn allow_repairs(&self) -> bool {
+        self.others() == Self::default()
+    }
+
+    /// The same but for how many may start still, which is less after every start?
+    pub fn are_as(&self, other: &Self) -> bool {
+        let kinds = |bounds: &Self| (bounds.backfilled.is_some(), bounds.in_order.is_some());
+        let without = |bounds: &Self| Self { backfilled: None, in_order: None, ..bounds.clone() };
+        kinds(self) == kinds(other) && without(self) == without(other)
+    }
+
+    /// The same for a plan that is to say when one job starts, however many are before it.
+    pub fn looking_at_all(&self) -> Self {
+        Self {
+            of_user: None,
+            of_partition: None,
+            of_user_in_partition: None,
+            of_association: None,
+            in_partition: None,
+            backfilled: None,
+            in_order: None,
+            plan_time: None,
+            ..self.clone()
+        }
+    }
+
+    /// Has a job that waits no right to have others wait for it?
+    pub fn is_modest(&self, job: &JobView, now: Timestamp) -> bool {
+        let waits_since = job.eligible_time.unwrap_or(job.submit_time).max(job.submit_time);
+        u64::from(job.priority) < self.min_priority || now.since(waits_since) < self.min_age
+    }
+
+    /// What the components of a heterogeneous job count as, by the id of its leader: tier and priority.
+    pub fn het_priorities(&self, view: &ClusterView) -> FxHashMap<JobId, (u32, u32)> {
+        let Some(kind) = self.het_priority else { return FxHashMap::default() };
+        let mut groups: FxHashMap<JobId, (Vec<u32>, Vec<u32>)> = FxHashMap::default();
+        for job in &view.pending {
+            let Some((leader, _)) = job.spec.het else { continue };
+            let tier = job.partitions.iter().find_map(|name| view.partition(name)).map_or(1, |(_, p)| p.tier);
+            let (tiers, priorities) = groups.entry(leader).or_default();
+            tiers.push(tier);
+            priorities.push(job.priority);
+        }
+        groups
+            .into_iter()
+            .map(|(leader, (tiers, priorities))| (leader, (kind.of(&tiers), kind.of(&priorities))))
+            .collect()
+    }
+
+    /// Until when nothing starts in a partition, for jobs that ended a short time ago.
+    pub fn frozen_until(&self, view: &ClusterView, partition: usize, now: Timestamp) -> Option<Timestamp> {
+        if self.complete_wait.is_zero() {
+            return None;
+        }
+        let near = |name: &str| {
+            let nodes = view.partition(name).map(|(_, facts)| &facts.nodes);
+            nodes.is_some_and(|nodes| !nodes.is_disjoint(&view.partitions[partition].nodes))
+        };
+        let counts = |name: &str| !self.complete_wait_nearby || near(name);
+        let ends = view.completing.iter().filter(|(_, name)| counts(name));
+        ends.map(|(end, _)| end.plus(self.complete_wait)).filter(|until| *until > now).max()
+    }
+}
+
+/// With soft limits, runs are taken to end at their `--time-min`, until that is over.
+pub fn soften(view: &mut ClusterView, jobs: &[Arc<JobView>], now: Timestamp) {
+    if view.policy.bounds.as_ref().is_none_or(|bounds| !bounds.soft_limits) {
+        return;
+    }
+    let soft_end = |job: &Arc<JobView>| {
+        let soft = job.spec.time_min.and_then(|limit| limit.duration())?;
+        let end = job.start_time.filter(|_| job.state == JobState::Running)?.plus(soft);
+        (end > now).then_some((job.id, end))
+    };
+    let ends: FxHashMap<JobId, Timestamp> = jobs.iter().filter_map(soft_end).collect();
+    let concerns = |node: &garrick_model::view::NodeView| {
+        node.base != NodeBase::Down && node.holds.iter().any(|hold| ends.contains_key(&hold.job))
+    };
+    for node in view.nodes.iter_mut().filter(|node| concerns(node)) {
+        for hold in &mut Arc::make_mut(node).holds {
+            if let Some(end) = ends.get(&hold.job) {
+                hold.expected_end = Some(hold.expected_end.map_or(*end, |hard| hard.min(*end)));
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Who may preempt whom, and how jobs give way.
+
+use super::{facts::ClusterView, reservations::Eyes};
+use garrick_model::{
+    config::{Config, McsSelect, PreemptMode, PreemptType},
+    spec::Sharing,
+    view::JobView,
+};
+use std::{collections::BTreeSet, time::Duration};
+
+/// Who may preempt whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PreemptRules {
+    /// `PreemptType`.
+    pub kind: PreemptType,
+    /// `PreemptMode`: of partitions that have none of their own.
+    pub mode: PreemptMode,
+    /// `WITHIN` and `PRIORITY` of that.
+    pub within: bool,
+    /// Likewise.
+    pub by_priority: bool,
+    /// `PreemptExemptTime`: runs are left alone for so long.
+    pub exempt: Duration,
+    /// `min_exempt_priority`: jobs of this priority and above are left alone.
+    pub exempt_from: Option<u32>,
+    /// `youngest_first`: of one tier, runs that started last go first.
+    pub youngest_first: bool,
+    /// `suspend_grace_time`: for runs that are only suspended, from being told to standing still.
+    pub suspend_grace: Duration,
+    /// `reclaim_licenses`: jobs give way for their licenses too.
+    pub reclaim_licenses: bool,
+    /// `reorder_count`: so many other orders are tried for fewer that give way.
+    pub reorders: u32,
+    /// `strict_order`: in those orders whoever was found to be needed last comes first.
+    pub strict_order: bool,
+    /// `MCSParameters=select`: jobs of different MCS labels leave each other alone, however they use their nodes.
+    pub by_label: bool,
+    /// `SchedulerTimeSlice`, where jobs that share CPUs take turns (`GANG`).
+    pub time_slice: Option<Duration>,
+}
+
+/// How the jobs of a partition, or of a QOS, give way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Yielding {
+    /// `PreemptMode`; `None`: the cluster's.
+    pub mode: Option<PreemptMode>,
+    /// `WITHIN` of that: to jobs of the same QOS too. Counts besides the cluster's.
+    pub within: bool,
+    /// `PRIORITY` of that: only to jobs of a higher priority. Counts besides the cluster's.
+    pub by_priority: bool,
+    /// `GraceTime`: from being told to the end.
+    pub grace: Duration,
+}
+
+/// How a certain job gives way to a certain other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Lower ones go first.
+    pub rank: u32,
+    /// How. Never [`PreemptMode::Off`].
+    pub mode: PreemptMode,
+    /// From being told to the end.
+    pub grace: Duration,
+    /// From its start until it may be preempted.
+    pub exempt: Duration,
+}
+
+/// Who asks others to give way: a job that waits, in one of its partitions.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'c> {
+    /// Job.
+    pub job: &'c JobView,
+    /// Place of the partition.
+    pub partition: usize,
+    /// With whose eyes it looks at nodes.
+    pub eyes: Eyes,
+}
+
+/// What makes two claims the same besides what they ask for.
+pub(crate) type Rank = (Option<String>, Option<u32>);
+
+impl PreemptRules {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            kind: config.preempt.kind,
+            mode: config.preempt.mode.mode.unwrap_or_default(),
+            within: config.preempt.mode.within,
+            by_priority: config.preempt.mode.by_priority,
+            exempt_from: config.preempt.exempt_from(),
+            exempt: Duration::from_secs(config.preempt.exempt_secs),
+            youngest_first: config.preempt.youngest_first(),
+            suspend_grace: Duration::from_secs(config.preempt.suspend_grace_secs()),
+            reclaim_licenses: config.preempt.reclaims_licenses(),
+            reorders: config.preempt.reorders(),
+            strict_order: config.preempt.is_strict_order(),
+            by_label: config.mcs.select == McsSelect::Always,
+            time_slice: (config.preempt.is_gang())
+                .then(|| Duration::from_secs(u64::from(config.preempt.time_slice_secs()))),
+        }
+    }
+
+    /// Somebody may preempt somebody.
+    pub fn is_on(&self) -> bool {
+        self.kind != PreemptType::None
+    }
+
+    /// How a job that has nodes gives way to one that waits; `None`: it does not.
+    pub fn way(&self, view: &ClusterView, claim: Claim<'_>, runs: &JobView) -> Option<Way> {
+        let (_, runs_in) = view.partition(&runs.allocation.as_ref()?.partition)?;
+        let kept = |job: &JobView| job.spec.sharing == Sharing::Mcs || self.by_label && job.spec.mcs_label.is_some();
+        if (kept(claim.job) || kept(runs)) && claim.job.spec.mcs_label != runs.spec.mcs_label {
+            return None;
+        }
+        if let Some(grace) = view.reservations.grace_of_guest(claim.eyes, runs).filter(|_| self.is_on()) {
+            return Some(Way { rank: 0, mode: PreemptMode::Requeue, grace, exempt: Duration::ZERO });
+        }
+        let tier = view.partitions[claim.partition].tier;
+        let (rank, yielding, exempt) = match self.kind {
+            PreemptType::None => return None,
+            PreemptType::PartitionPrio => {
+                (runs_in.tier < tier).then_some((runs_in.tier, &runs_in.yielding, self.exempt))?
+            }
+            PreemptType::Qos => {
+                let ((own, asks), (name, gives)) = (view.qos.of(claim.job)?, view.qos.of(runs)?);
+                let within = own == name && (gives.yielding.within || self.within);
+                let may = within || asks.preempts.contains(name);
+                may.then_some((gives.priority, &gives.yielding, gives.exempt.unwrap_or(self.exempt)))?
+            }
+        };
+        let mode = yielding.mode.unwrap_or(self.mode);
+        // With QOS, as in Slurm: to one in the same partition, or in one of a higher tier.
+        let near = || runs_in.tier < tier || runs_in.name == view.partitions[claim.partition].name;
+        let never = match mode {
+            PreemptMode::Off => true,
+            PreemptMode::Suspend => !near(),
+            PreemptMode::Cancel | PreemptMode::Requeue => false,
+        };
+        let by_priority = self.by_priority || yielding.by_priority;
+        let outranked = by_priority && runs.priority >= claim.job.priority;
+        let spared = self.exempt_from.is_some_and(|least| runs.priority >= least);
+        let grace = if mode == PreemptMode::Suspend { self.suspend_grace } else { yielding.grace };
+        (!never && !outranked && !spared).then_some(Way { rank, mode, grace, exempt })
+    }
+
+    /// Does nobody who has nodes give way to anybody who waits, whatever they are and want? `highest`: of the tiers of those
+    /// who wait. True is certain, false is not.
+    pub fn is_moot(&self, view: &ClusterView, highest: Option<u32>) -> bool {
+        // How those go who stand aside already is not asked here.
+        if !self.is_on() || view.has_parked || view.reservations.may_have_guests() {
+            return !self.is_on();
+        }
+        let mode = |yielding: &Yielding| yielding.mode.unwrap_or(self.mode);
+        match self.kind {
+            PreemptType::None => true,
+            PreemptType::PartitionPrio => view.working.values().all(|job| {
+                let runs_in = job.allocation.as_ref().and_then(|allocation| view.partition(&allocation.partition));
+                runs_in.is_none_or(|(_, runs_in)| {
+                    mode(&runs_in.yielding) == PreemptMode::Off || highest.is_none_or(|highest| highest <= runs_in.tier)
+                })
+            }),
+            PreemptType::Qos => {
+                let yields = |job: &JobView| {
+                    let (name, gives) = view.qos.of(job)?;
+                    (mode(&gives.yielding) != PreemptMode::Off)
+                        .then(|| (name.to_owned(), gives.yielding.within || self.within))
+                };
+                let running: BTreeSet<(String, bool)> = view.working.values().filter_map(|job| yields(job)).collect();
+                let takes = |job: &JobView| {
+                    let known = view.qos.of(job);
+                    known.is_some_and(|(own, asks)| {
+                        running.iter().any(|(name, within)| asks.preempts.contains(name) || *within && own == name)
+                    })
+                };
+                running.is_empty() || view.pending.iter().all(|job| !job.eligible || !takes(job))
+            }
+        }
+    }
+
+    /// Might anybody give way to it at all?
+    pub(crate) fn may_preempt(&self, view: &ClusterView, claim: Claim<'_>) -> bool {
+        if self.is_on() && view.reservations.may_have_guests() && claim.eyes.is_some() {
+            return true;
+        }
+        match self.kind {
+            PreemptType::None => false,
+            PreemptType::PartitionPrio => {
+                let tier = view.partitions[claim.partition].tier;
+                let gives = |mode: Option<PreemptMode>| mode.unwrap_or(self.mode) != PreemptMode::Off;
+                view.partitions.iter().any(|other| other.tier < tier && gives(other.yielding.mode))
+            }
+            PreemptType::Qos => view
+                .qos
+                .of(claim.job)
+                .is_some_and(|(_, qos)| !qos.preempts.is_empty() || qos.yielding.within || self.within),
+        }
+    }
+
+    /// What of a claim decides who gives way to it, besides its partition.
+    pub(crate) fn rank(&self, view: &ClusterView, claim: Claim<'_>) -> Rank {
+        let minds_priority = self.by_priority
+            || view.partitions.iter().any(|partition| partition.yielding.by_priority)
+            || view.qos.all().any(|qos| qos.yielding.by_priority);
+        let qos = (self.kind == PreemptType::Qos).then(|| view.qos.of(claim.job)).flatten();
+        (qos.map(|(name, _)| name.to_owned()), minds_priority.then_some(claim.job.priority))
+    }
+}

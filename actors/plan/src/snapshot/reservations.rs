@@ -1,0 +1,376 @@
+//! Advance reservations in a plan: which of them a job may use, and when its nodes are closed to whom. Called by
+//! [`crate::plan`], which looks at the future once with the eyes of each reservation that somebody wants to use and once with
+//! those of everybody else, and closes here what is not theirs.
+//!
+//! One for maintenance holds against all others; one that overlaps others shares with them the nodes that they have in
+//! common.
+
+use super::facts::NEVER;
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    reservation::{Applicant, Reservation, ReservationFlag},
+    resources::CpuSet,
+    spec_text::licenses::Licenses,
+    state::Reason,
+    time::Timestamp,
+    view::{JobView, NodeView},
+};
+use jiff::tz::TimeZone;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Times of a recurring reservation that are looked at one by one; from the last of them on its nodes are closed to others,
+/// so that a plan stays short. With `HOURLY` that is more than two days from now.
+const MOST_TIMES: usize = 64;
+
+/// A reservation as a plan's snapshot has it.
+#[derive(Clone, Debug)]
+pub struct ReservationFacts {
+    /// What is reserved, and for whom.
+    pub reservation: Arc<Reservation>,
+    /// Its nodes, by place.
+    pub nodes: FixedBitSet,
+    /// Of one of cores: which CPUs of each of its nodes.
+    pub parts: BTreeMap<usize, CpuSet>,
+    /// The others of those nodes.
+    rest: BTreeMap<usize, CpuSet>,
+    /// When it holds, in order.
+    pub times: Vec<(Timestamp, Timestamp)>,
+}
+
+/// All reservations, as a plan's snapshot has them.
+#[derive(Clone, Debug, Default)]
+pub struct Reservations {
+    /// In name order.
+    pub list: Vec<ReservationFacts>,
+    /// Users who may use all of them.
+    pub administrators: Vec<u32>,
+    /// Groups of users, by uid, where reservations are for groups. Of a user who is not there they were looked at when
+    /// the job asked.
+    pub groups: BTreeMap<u32, Vec<String>>,
+    /// Jobs with `--signal=R:` may be in the way of others', since they can be preempted.
+    pub guests: bool,
+    /// Each `MaxStartDelay` that one of them has, seconds, in order.
+    delays: Vec<u64>,
+    /// Nodes of which a part is reserved at some time: plans say there which CPUs they mean.
+    parted: FixedBitSet,
+}
+
+/// What is closed from when until when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Closing {
+    /// Whole nodes, by place.
+    pub nodes: FixedBitSet,
+    /// CPUs of others.
+    pub parts: BTreeMap<usize, CpuSet>,
+    /// Beginning.
+    pub from: Timestamp,
+    /// End.
+    pub until: Timestamp,
+}
+
+/// With whose eyes a job looks at nodes: those of a reservation, by its place in [`Reservations::list`], or of none. Places
+/// beyond the list are those of guests: jobs that may overlap all reservations with as long a `MaxStartDelay`.
+pub type Eyes = Option<usize>;
+
+impl Closing {
+    /// A node as a whole: from when until when?
+    pub fn of_node(&self, node: usize) -> Option<(Timestamp, Timestamp)> {
+        self.nodes.contains(node).then_some((self.from, self.until))
+    }
+}
+
+impl Reservations {
+    /// From what their owner shows, over these nodes.
+    pub fn new(
+        shown: &[Arc<Reservation>],
+        nodes: &[Arc<NodeView>],
+        administrators: Vec<u32>,
+        now: Timestamp,
+        zone: &TimeZone,
+    ) -> Self {
+        if shown.is_empty() {
+            return Self::default();
+        }
+        let places: HashMap<&str, usize> =
+            nodes.iter().enumerate().map(|(place, n)| (n.name.as_str(), place)).collect();
+        let list = shown.iter().map(|reservation| {
+            let mut own = FixedBitSet::with_capacity(nodes.len());
+            own.extend(reservation.nodes.iter().filter_map(|name| places.get(name.as_str()).copied()));
+            let part = |(name, cores): (&String, &CpuSet)| {
+                let place = *places.get(name.as_str())?;
+                let shape = &nodes[place].shape;
+                Some((place, cores.iter().flat_map(|core| shape.cpus_of_core(core)).collect()))
+            };
+            let parts: BTreeMap<usize, CpuSet> = reservation.core_ids.iter().filter_map(part).collect();
+            let rest = |(place, cpus): (&usize, &CpuSet)| (*place, nodes[*place].shape.common_cpus().difference(cpus));
+            ReservationFacts {
+                rest: parts.iter().map(rest).collect(),
+                parts,
+                reservation: Arc::clone(reservation),
+                nodes: own,
+                times: reservation.times(now, MOST_TIMES, zone),
+            }
+        });
+        let list: Vec<ReservationFacts> = list.collect();
+        let mut parted = FixedBitSet::with_capacity(nodes.len());
+        parted.extend(list.iter().flat_map(|r| r.parts.keys().copied()));
+        let delays: BTreeSet<u64> = list.iter().filter_map(|r| r.reservation.max_start_delay_secs).collect();
+        let delays = delays.into_iter().collect();
+        Self { list, administrators, groups: BTreeMap::new(), guests: false, delays, parted }
+    }
+
+    /// With whose eyes a job may look, in the order in which they are tried. None: what it asked for is not there, or is
+    /// not for it.
+    pub fn eyes(&self, job: &JobView, partition: &str, now: Timestamp) -> Vec<Eyes> {
+        if self.list.is_empty() && job.spec.reservations.is_empty() {
+            return vec![None];
+        }
+        let (account, qos) = (job.spec.account.as_deref(), job.spec.qos.as_deref());
+        let known = self.groups.get(&job.uid);
+        let groups: Option<Vec<&str>> = known.map(|names| names.iter().map(String::as_str).collect());
+        let groups = groups.as_deref();
+        let who = |admin| Applicant { admin, user: &job.user, account, qos, partition: Some(partition), groups };
+        let places = self.list.iter().enumerate();
+        if !job.spec.reservations.is_empty() {
+            let admin = self.administrators.contains(&job.uid);
+            let named = job.spec.reservations.iter().filter_map(|name| {
+                let usable =
+                    |r: &ReservationFacts| r.reservation.floating.is_none() && r.reservation.admits(who(admin));
+                places.clone().find(|(_, r)| r.reservation.name == *name && usable(r))
+            });
+            return named.map(|(place, _)| Some(place)).collect();
+        }
+        let draws = |r: &ReservationFacts| {
+            let open = r.reservation.is_active(now) || r.has(ReservationFlag::Flex);
+            let floats = r.reservation.floating.is_some();
+            // It did not ask, so nobody has looked at its groups.
+            let who = Applicant { groups: Some(groups.unwrap_or_default()), ..who(false) };
+            open && !floats && r.has(ReservationFlag::Magnetic) && r.reservation.admits(who)
+        };
+        places.filter(|(_, r)| draws(r)).map(|(place, _)| Some(place)).chain([self.guest(job)]).collect()
+    }
+
+    /// The eyes of a job that asked for no reservation, and may overlap some if it asked for that.
+    fn guest(&self, job: &JobView) -> Eyes {
+        let warned = job.spec.signal.filter(|warning| warning.overlaps && self.guests)?;
+        let class = self.delays.iter().position(|delay| *delay >= u64::from(warned.before_secs))?;
+        Some(self.list.len() + class)
+    }
+
+    /// The longest time that those of a reservation whose eyes are these wait for their nodes, where such a guest is there.
+    pub fn grace_of_guest(&self, eyes: Eyes, runs: &JobView) -> Option<Duration> {
+        let own = self.list.get(eyes?)?;
+        let warned = runs.spec.signal.filter(|warning| warning.overlaps && self.guests)?;
+        let inside = runs.allocation.as_ref().and_then(|a| a.reservation.as_ref()) == Some(&own.reservation.name);
+        // Elsewhere it is in nobody's way.
+        let mut places = runs.allocation.iter().flat_map(|a| &a.nodes).map(|node| node.index.0 as usize);
+        let there = places.any(|place| own.nodes.contains(place));
+        let secs = u64::from(warned.before_secs);
+        (there && !inside && own.stands_guests(secs)).then(|| Duration::from_secs(secs))
+    }
+
+    /// Might anybody of a reservation have guests leave?
+    pub fn may_have_guests(&self) -> bool {
+        self.guests && !self.delays.is_empty()
+    }
+
+    /// Does it matter in which groups the user of that job is?
+    pub fn ask_for_groups(&self, job: &JobView) -> bool {
+        let asked = &job.spec.reservations;
+        let concerns = |r: &ReservationFacts| match asked.as_slice() {
+            [] => r.has(ReservationFlag::Magnetic),
+            names => names.contains(&r.reservation.name),
+        };
+        self.list.iter().any(|r| !r.reservation.groups.is_empty() && concerns(r))
+    }
+
+    /// Why a job waits that may look with nobody's eyes.
+    pub fn refused(&self, job: &JobView) -> Reason {
+        let there = self.list.iter().any(|r| job.spec.reservations.contains(&r.reservation.name));
+        Reason::Other(if there { "Reservation" } else { "ReservationDeleted" }.to_owned())
+    }
+
+    /// Name of the reservation with whose eyes one looks.
+    pub fn name(&self, eyes: Eyes) -> Option<String> {
+        self.list.get(eyes?).map(|r| r.reservation.name.clone())
+    }
+
+    /// Leaves of `candidates` those that may be used at some time.
+    pub fn restrict(&self, eyes: Eyes, candidates: &mut FixedBitSet) {
+        let bound = |r: &&ReservationFacts| !r.has(ReservationFlag::Flex) && !r.has(ReservationFlag::AnyNodes);
+        if let Some(own) = eyes.and_then(|place| self.list.get(place)).filter(bound) {
+            candidates.intersect_with(&own.nodes);
+        }
+    }
+
+    /// Is a part of that node reserved at some time?
+    pub fn is_parted(&self, node: usize) -> bool {
+        self.parted.contains(node)
+    }
+
+    /// Do they no more than to close whole nodes, as long as nobody asks for them by name?
+    pub fn only_close_nodes(&self) -> bool {
+        let plain = |r: &ReservationFacts| !r.has(ReservationFlag::Magnetic) && r.reservation.licenses.is_empty();
+        !self.may_have_guests() && self.parted.is_clear() && self.list.iter().all(plain)
+    }
+
+    /// Do the same jobs have the same use of them?
+    pub fn are_the_same(&self, other: &Self) -> bool {
+        let each = |facts: &ReservationFacts, other: &ReservationFacts| {
+            Arc::ptr_eq(&facts.reservation, &other.reservation) || facts.reservation == other.reservation
+        };
+        self.list.len() == other.list.len()
+            && self.list.iter().zip(&other.list).all(|(one, other)| each(one, other))
+            && self.administrators == other.administrators
+            && self.groups == other.groups
+    }
+
+    /// What is closed from when until when.
+    pub fn closings(&self, eyes: Eyes, now: Timestamp) -> Vec<Closing> {
+        let own = eyes.and_then(|place| self.list.get(place));
+        let guest_secs = eyes.and_then(|place| self.delays.get(place.checked_sub(self.list.len())?)).copied();
+        let mut closings = Vec::new();
+        for (place, other) in self.list.iter().enumerate() {
+            if eyes == Some(place) {
+                closings.extend(self.outside(other, now));
+                continue;
+            }
+            if guest_secs.is_some_and(|secs| other.stands_guests(secs)) {
+                continue;
+            }
+            let (mut nodes, mut parts) = (other.nodes.clone(), other.parts.clone());
+            if let Some(own) = own.filter(|own| own.shares_with(other)) {
+                // Of a node that the other has, a reservation of cores has those.
+                parts.extend(
+                    own.rest
+                        .iter()
+                        .filter(|(node, _)| nodes.contains(**node) && !other.parts.contains_key(node))
+                        .map(|(node, rest)| (*node, rest.clone())),
+                );
+                nodes.difference_with(&own.nodes);
+                for (node, cpus) in &mut parts {
+                    match own.parts.get(node) {
+                        Some(shared) => cpus.subtract(shared),
+                        None if own.nodes.contains(*node) => *cpus = CpuSet::new(),
+                        None => {}
+                    }
+                }
+            }
+            other.parts.keys().for_each(|node| nodes.set(*node, false));
+            parts.retain(|_, cpus| !cpus.is_empty());
+            let closing = |(from, until)| Closing { nodes: nodes.clone(), parts: parts.clone(), from, until };
+            closings.extend(other.times_closed().map(closing));
+        }
+        closings.retain(|closing| closing.from.max(now) < closing.until);
+        closings
+    }
+
+    /// What is closed to jobs of a reservation: its nodes when it does not hold, and CPUs that are not its own.
+    fn outside(&self, own: &ReservationFacts, now: Timestamp) -> Vec<Closing> {
+        if own.has(ReservationFlag::Flex) {
+            return Vec::new();
+        }
+        let mut nodes = own.nodes.clone();
+        if own.has(ReservationFlag::AnyNodes) {
+            nodes.insert_range(..);
+        }
+        let ends = [now].into_iter().chain(own.times.iter().map(|(_, end)| *end));
+        let starts = own.times.iter().map(|(start, _)| *start).chain([NEVER]);
+        let whole = |(from, until)| Closing { nodes: nodes.clone(), parts: BTreeMap::new(), from, until };
+        let rest = Closing { nodes: FixedBitSet::new(), parts: own.rest.clone(), from: now, until: NEVER };
+        ends.zip(starts).map(whole).chain((!own.parts.is_empty()).then_some(rest)).collect()
+    }
+
+    /// Nodes that are closed at any time of these.
+    pub fn closed(&self, eyes: Eyes, now: Timestamp, from: Timestamp, until: Timestamp) -> FixedBitSet {
+        let mut closed = FixedBitSet::new();
+        for closing in self.closings(eyes, now) {
+            if closing.from < until && from < closing.until {
+                closed.union_with(&closing.nodes);
+            }
+        }
+        closed
+    }
+
+    /// CPUs of nodes of which a part is reserved that are closed at any time of these.
+    pub fn closed_cpus(
+        &self,
+        eyes: Eyes,
+        now: Timestamp,
+        from: Timestamp,
+        until: Timestamp,
+    ) -> BTreeMap<usize, CpuSet> {
+        let mut closed: BTreeMap<usize, CpuSet> = BTreeMap::new();
+        if self.parted.is_clear() {
+            return closed;
+        }
+        for closing in self.closings(eyes, now) {
+            if closing.from < until && from < closing.until {
+                closing.parts.iter().for_each(|(node, cpus)| closed.entry(*node).or_default().add(cpus));
+            }
+        }
+        closed
+    }
+
+    /// CPUs that those who look with these eyes never get.
+    pub fn never_open(&self, eyes: Eyes) -> BTreeMap<usize, CpuSet> {
+        let own = eyes.and_then(|place| self.list.get(place));
+        own.filter(|own| !own.has(ReservationFlag::Flex)).map(|own| own.rest.clone()).unwrap_or_default()
+    }
+
+    /// Nodes of which a part is reserved at some time.
+    pub fn parted(&self) -> impl Iterator<Item = usize> {
+        self.parted.ones()
+    }
+
+    /// Licenses that are kept for jobs of reservations: with whose eyes those look, which, and when.
+    pub fn licenses(&self) -> impl Iterator<Item = (Eyes, &Licenses, Timestamp, Timestamp)> {
+        let kept = self.list.iter().enumerate().filter(|(_, r)| !r.reservation.licenses.is_empty());
+        kept.flat_map(|(place, r)| {
+            r.times_closed().map(move |(from, until)| (Some(place), &r.reservation.licenses, from, until))
+        })
+    }
+
+    /// With whose eyes jobs of that reservation look.
+    pub fn eyes_of(&self, name: &str) -> Eyes {
+        self.list.iter().position(|r| r.reservation.name == name)
+    }
+
+    /// Does a reservation that a job asked for not hold yet?
+    pub(crate) fn awaits(&self, eyes: Eyes, now: Timestamp) -> bool {
+        let own = eyes.and_then(|place| self.list.get(place));
+        own.is_some_and(|r| !r.has(ReservationFlag::Flex) && !r.reservation.is_active(now))
+    }
+}
+
+impl ReservationFacts {
+    fn has(&self, flag: ReservationFlag) -> bool {
+        self.reservation.has(flag)
+    }
+
+    /// May others be in the way that leave within so many seconds? Not of maintenance.
+    fn stands_guests(&self, secs: u64) -> bool {
+        self.reservation.max_start_delay_secs.is_some_and(|delay| secs <= delay) && !self.has(ReservationFlag::Maint)
+    }
+
+    /// When it holds for others: from the last time on that is looked at for good.
+    fn times_closed(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        let last = self.times.len().saturating_sub(1);
+        let recurs = self.reservation.recurs();
+        let times = self.times.iter().enumerate();
+        times.map(move |(number, (start, end))| (*start, if number == last && recurs { NEVER } else { *end }))
+    }
+
+    /// Jobs of this one may use nodes that both have.
+    fn shares_with(&self, other: &Self) -> bool {
+        match (self.has(ReservationFlag::Maint), other.has(ReservationFlag::Maint)) {
+            (false, true) => false,
+            (true, _) => true,
+            (false, false) => self.has(ReservationFlag::Overlap) || other.has(ReservationFlag::Overlap),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! When plans are made, whose answers are awaited, and what is told: the scheduler's core.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::{
+    job::fixtures::CountingIds,
+    messages::{job::JobInput, letter::Letter},
+    owner::{Effect, Owner},
+    scheduler::{
+        core::SchedulerCore,
+        messages::{SchedulerEffect, SchedulerErrand, SchedulerInput, SchedulerTimer, Seen, Snapshot},
+    },
+};
+use garrick_model::testing::{hold, job, node, spec};
+use garrick_model::{
+    config::{self, Config},
+    ids::JobId,
+    messages::command::CommandReply,
+    state::Reason,
+    time::Timestamp,
+    view::{JobView, NodeView},
+};
+use garrick_plan::{
+    fixtures::cluster,
+    plan::kept::{Kept, planning::Planning},
+    snapshot::{
+        bounds::Bounds,
+        facts::{ClusterView, Policy},
+    },
+};
+use std::{cell::Cell, path::Path, sync::Arc, time::Duration};
+
+const NOW: Timestamp = Timestamp::from_secs(100_000);
+
+/// Boards that stand still but for what a test changes, and a clock that goes on with each look.
+struct Stage {
+    core: SchedulerCore,
+    clock: Cell<Duration>,
+    step: Duration,
+    reservations: u64,
+    shown: Vec<Arc<JobView>>,
+    config: Arc<Config>,
+    now: Timestamp,
+    kept: Option<Kept>,
+}
+
+impl Stage {
+    fn new(policy: Policy) -> Self {
+        let config =
+            Arc::new(read("ClusterName=c\nSlurmctldHost=h\nNodeName=n0 CPUs=4\nPartitionName=debug Nodes=n0\n"));
+        Self {
+            core: SchedulerCore::new(policy),
+            clock: Cell::new(Duration::ZERO),
+            step: Duration::from_micros(1),
+            reservations: 0,
+            shown: Vec::new(),
+            config,
+            now: NOW,
+            kept: None,
+        }
+    }
+
+    fn tell(&mut self, input: SchedulerInput) -> Vec<SchedulerEffect> {
+        let mut out = Vec::new();
+        self.core.handle(self.now, &mut CountingIds { job: 1, sluid: 1 }, input, &mut out);
+        out
+    }
+
+    /// The timer of a pass goes off, and these are the boards.
+    fn pass(&mut self, view: ClusterView) -> Vec<SchedulerEffect> {
+        let asked = self.tell(SchedulerInput::Timer(SchedulerTimer::Pass));
+        assert!(matches!(asked[..], [Effect::Do(SchedulerErrand::Look)]));
+        self.show(view, 0)
+    }
+
+    /// All that is said, with the plan made at once.
+    fn show(&mut self, view: ClusterView, reservations: u64) -> Vec<SchedulerEffect> {
+        let (mut said, planning) = self.begin(view, reservations);
+        said.extend(self.end(planning));
+        said
+    }
+
+    /// What is said before a plan is made, and from what it is to be made.
+    fn begin(&mut self, view: ClusterView, reservations: u64) -> (Vec<SchedulerEffect>, Planning) {
+        let snapshot = Snapshot {
+            seen: Seen { reservations, ..Seen::default() },
+            began: self.clock.get(),
+            jobs: view.pending.clone(),
+            view,
+            partitions: Vec::new(),
+            config: Arc::clone(&self.config),
+        };
+        let mut said = self.tell(SchedulerInput::Snapshot(Box::new(snapshot)));
+        let Some(Effect::Do(SchedulerErrand::Plan(planning))) = said.pop() else { panic!("no plan: {said:?}") };
+        (said, *planning)
+    }
+
+    fn end(&mut self, planning: Planning) -> Vec<SchedulerEffect> {
+        let clock = || {
+            self.clock.set(self.clock.get() + self.step);
+            self.clock.get()
+        };
+        let made = planning.make(&mut self.kept, &clock, &|job| self.shown.iter().find(|view| view.id == job).cloned());
+        self.tell(SchedulerInput::Planned { made: Box::new(made), reservations: self.reservations })
+    }
+
+    fn later(&mut self, after: Duration) {
+        self.now = self.now.plus(after);
+        self.clock.set(self.clock.get() + after);
+    }
+}
+
+fn read(text: &str) -> Config {
+    config::read_text(Path::new("slurm.conf"), text).0.unwrap()
+}
+
+fn started(effects: &[SchedulerEffect]) -> Vec<(u32, u64)> {
+    let start = |effect: &SchedulerEffect| match effect {
+        Effect::Tell(Letter::Job(job, JobInput::Start(start))) => Some((job.0, start.pass)),
+        _ => None,
+    };
+    effects.iter().filter_map(start).collect()
+}
+
+fn sets(effects: &[SchedulerEffect], timer: SchedulerTimer) -> Option<Timestamp> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::SetTimer { timer: set, at } if *set == timer => Some(*at),
+        _ => None,
+    })
+}
+
+fn watches(effects: &[SchedulerEffect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::Do(SchedulerErrand::Watch(_))))
+}
+
+fn two_jobs() -> ClusterView {
+    cluster(vec![node(0, 4)], vec![job(1, spec()), job(2, spec())])
+}
+
+#[test]
+fn the_next_pass_waits_for_all_answers_to_the_last() {
+    let mut stage = Stage::new(Policy::default());
+    assert!(sets(&stage.tell(SchedulerInput::Started), SchedulerTimer::Pass).is_some());
+    let made = stage.pass(two_jobs());
+    assert_eq!(started(&made), [(1, 1), (2, 1)]);
+    assert!(sets(&made, SchedulerTimer::Patience).is_some() && !watches(&made));
+    // Whatever happens: nobody looks.
+    assert!(stage.tell(SchedulerInput::Timer(SchedulerTimer::Interval)).is_empty());
+    assert!(stage.tell(SchedulerInput::Outcome { pass: 0, accepted: true }).is_empty(), "an earlier pass");
+    assert!(stage.tell(SchedulerInput::Outcome { pass: 1, accepted: false }).is_empty());
+    let answered = stage.tell(SchedulerInput::Outcome { pass: 1, accepted: true });
+    assert!(matches!(answered[0], Effect::ClearTimer(SchedulerTimer::Patience)) && watches(&answered));
+    assert!(stage.tell(SchedulerInput::Outcome { pass: 1, accepted: true }).is_empty(), "one too many");
+    // A change is looked at soon.
+    assert!(sets(&stage.tell(SchedulerInput::Changed), SchedulerTimer::Pass).is_some());
+    assert_eq!(started(&stage.pass(two_jobs())), [(1, 2), (2, 2)]);
+}
+
+/// Something may come while a plan is made, however long that takes.
+#[test]
+fn a_look_that_is_due_while_a_plan_is_made_comes_after_it() {
+    let mut stage = Stage::new(Policy::default());
+    stage.tell(SchedulerInput::Timer(SchedulerTimer::Pass));
+    let busy = NodeView { holds: vec![hold(90, 0..8, 0, None)], ..node(0, 4) };
+    let (said, planning) = stage.begin(cluster(vec![busy], vec![job(1, spec())]), 0);
+    assert!(sets(&said, SchedulerTimer::Interval).is_some(), "before the plan is made");
+    stage.later(Duration::from_secs(40));
+    assert!(stage.tell(SchedulerInput::Timer(SchedulerTimer::Interval)).is_empty(), "one plan at a time");
+    let policy = SchedulerInput::Policy(Box::default());
+    assert!(sets(&stage.tell(policy), SchedulerTimer::Pass).is_some());
+    let answered = stage.tell(SchedulerInput::Explain { request: 3, job: JobId(1) });
+    assert!(matches!(answered[..], [Effect::Answer { request: 3, answer: CommandReply::Outlook(None) }]));
+    let made = stage.end(planning);
+    assert_eq!(sets(&made, SchedulerTimer::Pass), Some(stage.now.plus(Duration::from_secs(1))), "it took long");
+    assert_eq!(started(&stage.pass(two_jobs())), [(1, 2), (2, 2)]);
+}
+
+#[test]
+fn who_does_not_answer_is_not_waited_for_for_ever() {
+    let mut stage = Stage::new(Policy::default());
+    stage.pass(two_jobs());
+    let over = stage.tell(SchedulerInput::Timer(SchedulerTimer::Patience));
+    assert!(watches(&over));
+    assert!(stage.tell(SchedulerInput::Outcome { pass: 1, accepted: true }).is_empty(), "it comes too late");
+    assert_eq!(started(&stage.pass(two_jobs())).len(), 2);
+}
+
+#[test]
+fn a_plan_that_a_new_reservation_is_not_in_is_thrown_away() {
+    let mut stage = Stage::new(Policy::default());
+    stage.reservations = 1;
+    let made = stage.pass(two_jobs());
+    assert_eq!(started(&made), []);
+    assert!(sets(&made, SchedulerTimer::Pass).is_some(), "it looks again");
+    assert_eq!(started(&stage.show(two_jobs(), 1)).len(), 2);
+}
+
+#[test]
+fn a_reason_is_told_until_it_is_shown() {
+    let busy = || NodeView { holds: vec![hold(90, 0..8, 0, None)], ..node(0, 4) };
+    let view = || cluster(vec![busy()], vec![job(1, spec())]);
+    let told = |made: &[SchedulerEffect]| {
+        let reason = |effect: &SchedulerEffect| match effect {
+            Effect::Tell(Letter::Job(JobId(1), JobInput::Considered { reason, .. })) => Some(reason.clone()),
+            _ => None,
+        };
+        made.iter().find_map(reason)
+    };
+    let mut stage = Stage::new(Policy::default());
+    let first = told(&stage.pass(view())).unwrap();
+    assert_eq!(first, Reason::Resources);
+    stage.shown = vec![Arc::new(JobView { reason: first, ..job(1, spec()) })];
+    assert_eq!(told(&stage.pass(view())), None);
+}
+
+#[test]
+fn a_plan_that_takes_long_is_repaired_until_a_new_one_is_due() {
+    let busy = || NodeView { holds: vec![hold(90, 0..8, 0, Some(103_600))], ..node(0, 4) };
+    let view = |jobs: std::ops::RangeInclusive<u32>| cluster(vec![busy()], jobs.map(|id| job(id, spec())).collect());
+    let interval = Duration::from_secs(30);
+    for (step, repairs) in [(Duration::from_millis(30), true), (Duration::from_micros(30), false)] {
+        let mut stage = Stage::new(Policy { interval: Some(interval), ..Policy::default() });
+        stage.step = step;
+        let planned = |stage: &Stage, id| stage.core.outlook(JobId(id)).map(|outlook| outlook.planned);
+        stage.pass(view(1..=1));
+        stage.later(Duration::from_secs(1));
+        let kept = stage.pass(view(1..=1));
+        assert_eq!(sets(&kept, SchedulerTimer::Kept).is_some(), repairs, "{step:?}");
+        let first = stage.now;
+        assert_eq!(planned(&stage, 1), Some(first));
+        stage.later(Duration::from_secs(1));
+        stage.pass(view(1..=2));
+        assert_eq!(planned(&stage, 1), Some(if repairs { first } else { stage.now }), "{step:?}");
+        assert_eq!(planned(&stage, 2), Some(stage.now));
+        stage.later(interval);
+        stage.pass(view(1..=2));
+        assert_eq!(planned(&stage, 1), Some(stage.now), "a new one is due");
+    }
+}
+
+#[test]
+fn bounds_of_starts_hold_for_all_plans_of_an_interval() {
+    let bounds = Arc::new(Bounds { in_order: Some(1), ..Bounds::default() });
+    let interval = Duration::from_secs(60);
+    let policy = Policy { interval: Some(interval), bounds: Some(bounds), ..Policy::default() };
+    let mut stage = Stage::new(policy.clone());
+    let view = || ClusterView { policy: policy.clone(), ..two_jobs() };
+    assert_eq!(started(&stage.pass(view())), [(1, 1)]);
+    stage.tell(SchedulerInput::Outcome { pass: 1, accepted: true });
+    stage.later(Duration::from_secs(30));
+    assert_eq!(started(&stage.pass(view())), []);
+    stage.later(Duration::from_secs(30));
+    assert_eq!(started(&stage.pass(view())).len(), 1);
+}
+
+#[test]
+fn new_priorities_are_told_to_those_who_do_not_start() {
+    let busy = NodeView { holds: vec![hold(90, 0..6, 0, None)], ..node(0, 4) };
+    let mut stage = Stage::new(Policy::default());
+    stage.config = Arc::new(read(
+        "ClusterName=c\nSlurmctldHost=h\nNodeName=n0 CPUs=4\nPartitionName=debug Nodes=n0\nPriorityType=priority/multifactor\n\
+         PriorityWeightAge=1000\nPriorityWeightJobSize=1000\n",
+    ));
+    let made = stage.pass(cluster(vec![busy], (1..=3).map(|id| job(id, spec())).collect()));
+    assert!(made.iter().any(|effect| matches!(effect, Effect::Publish(Some(_)))));
+    let told = |effect: &SchedulerEffect| match effect {
+        Effect::Tell(Letter::Job(job, JobInput::Priority(_))) => Some(job.0),
+        _ => None,
+    };
+    let (started, told): (Vec<u32>, Vec<u32>) =
+        (started(&made).into_iter().map(|(job, _)| job).collect(), made.iter().filter_map(told).collect());
+    assert_eq!((started.len(), told.len()), (1, 2));
+    assert!(!told.contains(&started[0]));
+    // Nobody calculates any more.
+    stage.tell(SchedulerInput::Timer(SchedulerTimer::Patience));
+    stage.config = Arc::new(read(
+        "ClusterName=c\nSlurmctldHost=h\nNodeName=n0 CPUs=4\nPartitionName=debug Nodes=n0\nPriorityType=priority/basic\n",
+    ));
+    assert!(stage.pass(two_jobs()).iter().any(|effect| matches!(effect, Effect::Publish(None))));
+}
