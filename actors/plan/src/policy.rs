@@ -1,14 +1,19 @@
 //! The rules of the site for the scheduler, from its configuration.
 
-use super::snapshot::{
-    bounds::Bounds,
-    facts::{AllocationUnit, Backfill, Policy},
-    preempt::PreemptRules,
+use crate::{
+    snapshot::{
+        bounds::Bounds,
+        caps::CpuCaps,
+        facts::{AllocationUnit, Backfill, PartitionFacts, PartitionSharing, Policy},
+        preempt::{PreemptRules, Yielding},
+    },
+    topology::Topologies,
 };
-use crate::topology::Topologies;
+use fixedbitset::FixedBitSet;
 use garrick_model::{
-    config::{Config, SelectUnit},
+    config::{Config, OverSubscribe, PreemptWords, SelectUnit},
     spec::CpuOrder,
+    view::PartitionView,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -73,5 +78,45 @@ pub fn policy(config: &Config) -> Policy {
         },
         least_pause: number("sched_min_interval")
             .map_or(default.least_pause, |micros| Duration::from_micros(micros as u64).max(default.least_pause)),
+    }
+}
+
+/// A partition as scheduling sees it, among that many nodes.
+pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
+    let config = &view.config;
+    let words = config.preempt_mode.as_deref().map(PreemptWords::of).unwrap_or_default();
+    let mut members = FixedBitSet::with_capacity(nodes);
+    for index in view.nodes.iter().map(|n| n.0 as usize).filter(|i| *i < nodes) {
+        members.insert(index);
+    }
+    PartitionFacts {
+        name: config.name.clone(),
+        state: view.state,
+        tier: u32::from(config.priority_tier),
+        nodes: members,
+        default_time: config.default_time,
+        max_time: config.max_time,
+        min_nodes: config.min_nodes,
+        max_nodes: config.max_nodes,
+        caps: CpuCaps { per_node: config.max_cpus_per_node, per_socket: config.max_cpus_per_socket },
+        def_memory: config.def_memory,
+        max_memory: config.max_memory,
+        sharing: match config.over_subscribe {
+            OverSubscribe::No => PartitionSharing::No,
+            OverSubscribe::Exclusive => PartitionSharing::Exclusive,
+            OverSubscribe::Yes(most) => PartitionSharing::Yes(u32::from(most)),
+            OverSubscribe::Force(most) => PartitionSharing::Force(u32::from(most)),
+        },
+        exclusive_user: config.exclusive_user,
+        least_loaded: config.least_loaded,
+        topology: config.topology.clone(),
+        exclusive_topo: config.exclusive_topo,
+        yielding: Yielding {
+            mode: words.mode,
+            within: words.within,
+            by_priority: words.by_priority,
+            grace: Duration::from_secs(u64::from(config.grace_secs)),
+        },
+        takes: config.is_choosy().then(|| Arc::clone(config)),
     }
 }

@@ -16,7 +16,6 @@ use crate::{
     },
     node::{core::NodeCore, settings::node_settings},
     partition::core::PartitionCore,
-    scheduler::gather::partition_facts,
     submission::{
         admission::{Admitted, Change, Identity, Rules, Submitter},
         job_submit::{JobSubmit, NoJobSubmit},
@@ -42,6 +41,7 @@ use garrick_model::{
     time::Timestamp,
     view::{NodeFacts, NodeLoad, NodeView, PartitionView},
 };
+use garrick_plan::policy::partition_facts;
 use garrick_plan::{plan::probe::Feasibility, policy::policy, snapshot::facts::ClusterView};
 use garrick_runtime::{Address, BoardMap, ReplyTo, System, SystemConfig};
 use std::{

@@ -25,11 +25,12 @@ use crate::{
     node::{core::NodeCore, effects::KeptHold},
     reservation::core::ReservationsCore,
     roster::nodes::Roster,
-    scheduler::{core::SchedulerCore, gather::partition_facts},
+    scheduler::core::SchedulerCore,
     steps::core::StepsCore,
 };
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{config::Config, time::Timestamp, view::NodeHold};
+use garrick_plan::policy::partition_facts;
 use garrick_plan::{
     policy::policy,
     snapshot::{caps::CpuCaps, request::NodeUse},

@@ -2,25 +2,24 @@
 //! whoever has other boards.
 
 use crate::license::account::LicenseAccount;
-use fixedbitset::FixedBitSet;
 use garrick_model::{
-    config::{OverSubscribe, PreemptWords},
     ids::JobId,
     reservation::Reservation,
     time::Timestamp,
     view::{JobView, NodeView, PartitionView},
 };
-use garrick_plan::snapshot::{
-    bounds,
-    caps::CpuCaps,
-    facts::{ClusterView, PartitionFacts, PartitionSharing, Policy, node_places},
-    licenses::LicenseFacts,
-    preempt::Yielding,
-    qos::QosTable,
-    reservations::Reservations,
+use garrick_plan::{
+    policy::partition_facts,
+    snapshot::{
+        bounds,
+        facts::{ClusterView, Policy, node_places},
+        licenses::LicenseFacts,
+        qos::QosTable,
+        reservations::Reservations,
+    },
 };
 use jiff::tz::TimeZone;
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Who people are.
 pub trait People {
@@ -81,45 +80,5 @@ fn license_facts(shown: &Shown<'_>) -> LicenseFacts {
         inside: account.holds().filter(|_| reserved).filter_map(|(job, _)| inside(job)).collect(),
         held: account.holds().map(|(job, licenses)| (job, licenses.clone(), end(job))).collect(),
         hres: Arc::clone(account.hres()),
-    }
-}
-
-/// A partition as scheduling sees it, among that many nodes.
-pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
-    let config = &view.config;
-    let words = config.preempt_mode.as_deref().map(PreemptWords::of).unwrap_or_default();
-    let mut members = FixedBitSet::with_capacity(nodes);
-    for index in view.nodes.iter().map(|n| n.0 as usize).filter(|i| *i < nodes) {
-        members.insert(index);
-    }
-    PartitionFacts {
-        name: config.name.clone(),
-        state: view.state,
-        tier: u32::from(config.priority_tier),
-        nodes: members,
-        default_time: config.default_time,
-        max_time: config.max_time,
-        min_nodes: config.min_nodes,
-        max_nodes: config.max_nodes,
-        caps: CpuCaps { per_node: config.max_cpus_per_node, per_socket: config.max_cpus_per_socket },
-        def_memory: config.def_memory,
-        max_memory: config.max_memory,
-        sharing: match config.over_subscribe {
-            OverSubscribe::No => PartitionSharing::No,
-            OverSubscribe::Exclusive => PartitionSharing::Exclusive,
-            OverSubscribe::Yes(most) => PartitionSharing::Yes(u32::from(most)),
-            OverSubscribe::Force(most) => PartitionSharing::Force(u32::from(most)),
-        },
-        exclusive_user: config.exclusive_user,
-        least_loaded: config.least_loaded,
-        topology: config.topology.clone(),
-        exclusive_topo: config.exclusive_topo,
-        yielding: Yielding {
-            mode: words.mode,
-            within: words.within,
-            by_priority: words.by_priority,
-            grace: Duration::from_secs(u64::from(config.grace_secs)),
-        },
-        takes: config.is_choosy().then(|| Arc::clone(config)),
     }
 }

@@ -1,7 +1,7 @@
 //! What keys of `slurm.conf` change in plans and priorities, from the text of the file on.
 #![allow(clippy::unwrap_used)]
 
-use crate::{partition::core::PartitionCore, scheduler::gather::partition_facts};
+use crate::partition::core::PartitionCore;
 use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{self, Config},
@@ -9,6 +9,7 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, NodeHold, NodeView, PartitionView},
 };
+use garrick_plan::policy::partition_facts;
 use garrick_plan::{
     plan::{Plan, plan, probe::Feasibility},
     policy::policy,

@@ -4,7 +4,6 @@ use super::{
     admission::{Purpose, Rules, Submitter},
     users::group_names,
 };
-use crate::scheduler::gather::partition_facts;
 use garrick_events::records::job::{JobRecord, Resolved};
 use garrick_model::{
     config::{Config, EnforcePartLimits},
@@ -15,6 +14,7 @@ use garrick_model::{
     time::TimeLimit,
     view::PartitionView,
 };
+use garrick_plan::policy::partition_facts;
 use garrick_plan::{rules::limits::longer, snapshot::facts::PartitionFacts};
 use std::sync::Arc;
 

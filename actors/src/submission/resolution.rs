@@ -4,7 +4,6 @@ use super::{
     admission::{Change, Purpose, Rules},
     gpu_counts,
 };
-use crate::scheduler::gather::partition_facts;
 use garrick_events::records::{job::Resolved, job_event::cpus_asked};
 use garrick_model::{
     config::MemoryPer,
@@ -14,6 +13,7 @@ use garrick_model::{
     spec::{JobKind, JobSpec},
     view::PartitionView,
 };
+use garrick_plan::policy::partition_facts;
 use garrick_plan::snapshot::{
     constraint::Wish,
     request::{NodeUse, default_memory},

@@ -13,7 +13,6 @@ use garrick_actors::{
         node::NodeInput,
     },
     node::core::NodeCore,
-    scheduler::gather::partition_facts,
 };
 use garrick_agent::RunKey;
 use garrick_events::records::job::Phase;
@@ -27,6 +26,7 @@ use garrick_model::{
     time::TimeLimit,
     view::{JobView, NodeView},
 };
+use garrick_plan::policy::partition_facts;
 use garrick_plan::{plan::plan, policy::policy, snapshot::facts::ClusterView};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -36,10 +36,7 @@ use garrick_actors::{
     partition::{core::PartitionCore, messages::PartitionInput},
     reservation::{core::ReservationsCore, owner::ReservationInput},
     roster::core::{RosterAsk, RosterInput},
-    scheduler::{
-        gather,
-        messages::{SchedulerInput, SchedulerTimer},
-    },
+    scheduler::messages::{SchedulerInput, SchedulerTimer},
 };
 use garrick_agent::{AgentInput, AgentTimer, RunKey};
 use garrick_events::{
@@ -56,7 +53,11 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, NodeView, PartitionView, StepCounts},
 };
-use garrick_plan::{plan::probe::Feasibility, policy::policy, snapshot::facts::ClusterView};
+use garrick_plan::{
+    plan::probe::Feasibility,
+    policy::{partition_facts, policy},
+    snapshot::facts::ClusterView,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -909,7 +910,7 @@ impl World {
 fn feasibility(config: &Config, partitions: &[Arc<PartitionView>]) -> Feasibility {
     let first = |node| Arc::new(NodeCore::new(BEGIN, node_settings(node), Arc::default(), None, []).view());
     let nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(first).collect();
-    let facts = partitions.iter().map(|p| gather::partition_facts(p, config.node_places())).collect();
+    let facts = partitions.iter().map(|p| partition_facts(p, config.node_places())).collect();
     Feasibility::new(ClusterView::new(policy(config), &[], &nodes, facts))
 }
 

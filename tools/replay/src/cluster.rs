@@ -1,7 +1,6 @@
 //! The cluster of a replay: so many one-CPU places, or the nodes and partitions of a `slurm.conf`.
 
 use fixedbitset::FixedBitSet;
-use garrick_actors::scheduler::gather;
 use garrick_model::{
     config::Config,
     ids::NodeIndex,
@@ -11,6 +10,7 @@ use garrick_model::{
     time::TimeLimit,
     view::{NodeLoad, NodeView, PartitionView},
 };
+use garrick_plan::policy::partition_facts;
 use garrick_plan::{
     policy::policy,
     snapshot::{
@@ -152,7 +152,7 @@ pub fn configured(config: &Config, choice: Choice) -> ClusterView {
         let members = config.resolve_nodes(&mut settings).unwrap_or_default();
         let state = settings.state;
         let view = PartitionView { generation: 1, config: Arc::new(settings), state, nodes: members };
-        gather::partition_facts(&view, nodes.len())
+        partition_facts(&view, nodes.len())
     });
     let policy = Policy { max_starts: usize::MAX, ..policy(config) };
     ClusterView::new(choice.over(policy), &[], &nodes, partitions.collect())

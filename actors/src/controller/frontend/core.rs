@@ -18,7 +18,6 @@ use crate::{
     owner::{Effect, FreshIds, Out, Owner},
     partition::core::PartitionCore,
     roster::core::RosterAsk,
-    scheduler::gather::partition_facts,
     submission::{
         core::{SubmissionInput, Submissions},
         users::User,
@@ -33,6 +32,7 @@ use garrick_model::{
     time::Timestamp,
     view::NodeView,
 };
+use garrick_plan::policy::partition_facts;
 use garrick_plan::{plan::probe::Feasibility, policy::policy, snapshot::facts::ClusterView};
 use std::{
     collections::{BTreeMap, HashMap},
