@@ -33,10 +33,10 @@ const FLAGS: &[(DebugFlag, &str, &[&str])] = &[
         &["garrick_actors::node", "garrick_agent", "garrick_noded::node", "garrick_noded::controller::links"],
     ),
     (DebugFlag::AuditRpcs, "AuditRPCs", &[AUDIT_RPCS]),
-    (DebugFlag::Backfill, "Backfill", &["garrick_actors::scheduler"]),
+    (DebugFlag::Backfill, "Backfill", &["garrick_actors::scheduler", "garrick_plan"]),
     (DebugFlag::Network, "Network", &["garrick_transport"]),
     (DebugFlag::NoConfHash, "NO_CONF_HASH", &[]),
-    (DebugFlag::SelectType, "SelectType", &["garrick_actors::scheduler"]),
+    (DebugFlag::SelectType, "SelectType", &["garrick_actors::scheduler", "garrick_plan"]),
     (
         DebugFlag::Steps,
         "Steps",
