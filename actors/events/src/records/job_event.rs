@@ -325,6 +325,46 @@ impl JobRecord {
     /// Applies one event. The only way in which a record changes.
     pub fn apply(&mut self, event: &JobEvent) -> Result<(), IllegalMove> {
         let illegal = IllegalMove { job: self.id.0, event: event.name(), phase: self.phase.name() };
+        let done = match event {
+            JobEvent::Submitted(_)
+            | JobEvent::SubmittedLike { .. }
+            | JobEvent::Held(_)
+            | JobEvent::Released { .. }
+            | JobEvent::Updated(_)
+            | JobEvent::Revised(_)
+            | JobEvent::DependenciesLeft { .. }
+            | JobEvent::Eligible { .. }
+            | JobEvent::EarlierReleased { .. }
+            | JobEvent::NotExpedited
+            | JobEvent::Fenced { .. } => self.apply_to_request(event),
+            JobEvent::TaskSplit { .. } | JobEvent::BecameTask { .. } | JobEvent::TaskNews { .. } => {
+                self.apply_to_array(event)
+            }
+            JobEvent::Allocated(_)
+            | JobEvent::Started { .. }
+            | JobEvent::Suspended
+            | JobEvent::Resumed
+            | JobEvent::Stopped { .. }
+            | JobEvent::Continued { .. }
+            | JobEvent::Ending(_)
+            | JobEvent::Ended(_)
+            | JobEvent::Requeued { .. }
+            | JobEvent::Purged => self.apply_to_phase(event),
+            JobEvent::LimitChanged(_)
+            | JobEvent::StepsCounted(_)
+            | JobEvent::NodeReleased { .. }
+            | JobEvent::NodeKept { .. }
+            | JobEvent::NodesLost { .. }
+            | JobEvent::RequeueSet(_)
+            | JobEvent::Unfenced { .. }
+            | JobEvent::Preempted(_)
+            | JobEvent::LeaveBy(_) => self.apply_to_run(event),
+        };
+        done.ok_or(illegal)
+    }
+
+    /// What is asked for, and what it waits for. `None`: not now.
+    fn apply_to_request(&mut self, event: &JobEvent) -> Option<()> {
         match event {
             JobEvent::Submitted(record) => *self = (**record).clone(),
             JobEvent::SubmittedLike { record, .. } => {
@@ -341,181 +381,171 @@ impl JobRecord {
                 self.terms.fixed = false;
             }
             JobEvent::Updated(change) => self.update(change),
-            JobEvent::Revised(revision) => match self.phase {
-                Phase::Pending => self.revise(revision),
-                _ => return Err(illegal),
-            },
+            JobEvent::Revised(revision) if matches!(self.phase, Phase::Pending) => self.revise(revision),
             JobEvent::DependenciesLeft { left, failed } => {
                 self.dependencies = left.clone();
                 self.dependency_failed = *failed;
             }
             JobEvent::Eligible { at } => self.eligible_time = Some(*at),
+            JobEvent::EarlierReleased { sluid, node } => {
+                self.earlier.retain(|hold| hold.sluid != *sluid || hold.node.name != *node);
+            }
+            JobEvent::NotExpedited => self.expediting = None,
+            JobEvent::Fenced { sluid, node } => {
+                self.unfenced.retain(|left| left.sluid != *sluid || left.node != *node);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// What became of tasks of an array.
+    fn apply_to_array(&mut self, event: &JobEvent) -> Option<()> {
+        let array = self.array.as_mut()?;
+        match event {
             JobEvent::TaskSplit { index, job } => {
-                let array = self.array.as_mut().ok_or(illegal.clone())?;
-                if !array.pending.remove(index) {
-                    return Err(illegal);
-                }
+                array.pending.remove(index).then_some(())?;
                 array.tasks.insert(*index, TaskMark { job: *job, started: None, over: None });
             }
             JobEvent::BecameTask { index } => {
-                let array = self.array.as_mut().ok_or(illegal.clone())?;
-                if !array.pending.remove(index) {
-                    return Err(illegal);
-                }
+                array.pending.remove(index).then_some(())?;
                 let task = ArrayTask { array_job: self.id, index: *index };
                 self.array_task = Some(task);
                 Arc::make_mut(&mut self.spec).array_task = Some(task);
             }
             JobEvent::TaskNews { index, started, over } => {
-                let mark = self.array.as_mut().and_then(|a| a.tasks.get_mut(index)).ok_or(illegal)?;
+                let mark = array.tasks.get_mut(index)?;
                 mark.started = mark.started.or(*started);
                 mark.over = *over;
             }
-            JobEvent::Allocated(run) => match self.phase {
-                Phase::Pending => {
-                    // What was kept is part of the run now, or was given back.
-                    self.earlier.retain(|hold| !hold.kept);
-                    self.expediting = None;
-                    self.phase = Phase::Starting((**run).clone());
-                }
-                _ => return Err(illegal),
-            },
-            JobEvent::Started { at, door } => match &mut self.phase {
-                Phase::Starting(run) => {
-                    run.started = Some(*at);
-                    run.door.clone_from(door);
-                    self.phase = Phase::Running(run.clone());
-                }
-                _ => return Err(illegal),
-            },
-            JobEvent::LimitChanged(limit) => {
-                self.working_run().ok_or(illegal)?.time_limit = *limit;
-                self.resolved.time_limit = *limit;
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// From waiting to its end, and to waiting again.
+    fn apply_to_phase(&mut self, event: &JobEvent) -> Option<()> {
+        match (event, &mut self.phase) {
+            (JobEvent::Allocated(run), Phase::Pending) => {
+                // What was kept is part of the run now, or was given back.
+                self.earlier.retain(|hold| !hold.kept);
+                self.expediting = None;
+                self.phase = Phase::Starting((**run).clone());
             }
-            JobEvent::Suspended => match &self.phase {
-                Phase::Running(run) => self.phase = Phase::Suspended(run.clone()),
-                _ => return Err(illegal),
-            },
-            JobEvent::Resumed => match &self.phase {
-                Phase::Suspended(run) => self.phase = Phase::Running(Run { continued: true, ..run.clone() }),
-                _ => return Err(illegal),
-            },
-            JobEvent::Stopped { at, by_admin, yielded, waits_turn } => {
-                let (mut run, still) = match &self.phase {
-                    Phase::Running(run) => (run.clone(), false),
-                    Phase::Suspended(run) => (run.clone(), true),
-                    _ => return Err(illegal),
-                };
+            (JobEvent::Started { at, door }, Phase::Starting(run)) => {
+                run.started = Some(*at);
+                run.door.clone_from(door);
+                self.phase = Phase::Running(run.clone());
+            }
+            (JobEvent::Suspended, Phase::Running(run)) => self.phase = Phase::Suspended(run.clone()),
+            (JobEvent::Resumed, Phase::Suspended(run)) => {
+                self.phase = Phase::Running(Run { continued: true, ..run.clone() });
+            }
+            (JobEvent::Stopped { at, by_admin, yielded, waits_turn }, Phase::Running(_) | Phase::Suspended(_)) => {
+                let still = matches!(self.phase, Phase::Suspended(_));
+                let mut run = self.phase.run()?.clone();
                 let since = run.suspended.get_or_insert_with(|| Suspended { at: *at, ..Suspended::default() });
                 since.at = if still { since.at } else { *at };
                 (since.by_admin, since.yielded) = (*by_admin, yielded.clone());
                 since.waits_turn = *waits_turn;
                 self.phase = Phase::Suspended(run);
             }
-            JobEvent::Continued { at } => match &self.phase {
-                Phase::Suspended(run) => {
-                    let suspended = Some(Suspended { at: *at, stood_ms: stood(run, *at), ..Suspended::default() });
-                    self.phase = Phase::Running(Run { continued: true, suspended, ..run.clone() });
-                }
-                _ => return Err(illegal),
-            },
-            JobEvent::Ending(ending) => match &mut self.phase {
-                Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => run.ending = Some(ending.clone()),
-                // Being cleaned already: only what follows can still change.
-                Phase::Completing(_, end) => {
-                    end.then = ending.then;
-                    self.settle();
-                }
-                Phase::Pending | Phase::Over(..) => return Err(illegal),
-            },
-            JobEvent::Ended(end) => {
-                let unasked =
-                    self.phase.working().is_some_and(|run| run.ending.as_ref().is_none_or(|ending| ending.unasked));
-                match &self.phase {
-                    Phase::Pending => {
-                        self.expediting = None;
-                        self.phase = Phase::Over(None, end.clone());
-                    }
-                    Phase::Starting(run) | Phase::Running(run) => {
-                        self.phase = Phase::Completing(run.clone(), end.clone());
-                        self.settle();
-                    }
-                    Phase::Suspended(run) => {
-                        let mut run = run.clone();
-                        let stood_ms = stood(&run, end.at);
-                        if let Some(suspended) = &mut run.suspended {
-                            suspended.stood_ms = stood_ms;
-                        }
-                        self.phase = Phase::Completing(run, end.clone());
-                        self.settle();
-                    }
-                    Phase::Completing(..) | Phase::Over(..) => return Err(illegal),
-                }
-                if unasked && matches!(end.then, Afterwards::Requeue { .. }) {
-                    self.requeues_unasked = self.requeues_unasked.saturating_add(1);
-                }
+            (JobEvent::Continued { at }, Phase::Suspended(run)) => {
+                let suspended = Some(Suspended { at: *at, stood_ms: stood(run, *at), ..Suspended::default() });
+                self.phase = Phase::Running(Run { continued: true, suspended, ..run.clone() });
             }
-            JobEvent::StepsCounted(tally) => match self.phase {
-                Phase::Completing(..) | Phase::Over(..) => self.steps = *tally,
-                _ => return Err(illegal),
-            },
+            (JobEvent::Ending(ending), Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run)) => {
+                run.ending = Some(ending.clone());
+            }
+            // Being cleaned already: only what follows can still change.
+            (JobEvent::Ending(ending), Phase::Completing(_, end)) => {
+                end.then = ending.then;
+                self.settle();
+            }
+            (JobEvent::Ended(end), Phase::Pending) => {
+                self.expediting = None;
+                self.phase = Phase::Over(None, end.clone());
+            }
+            (JobEvent::Ended(end), Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_)) => self.end(end)?,
+            (JobEvent::Requeued { sluid, hold, begin, expedited }, Phase::Over(..)) => {
+                self.wait_again(*sluid, *expedited);
+                (self.hold, self.begin) = (*hold, *begin);
+            }
+            (JobEvent::Purged, Phase::Over(..)) => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// A run has ended: what it has is cleaned.
+    fn end(&mut self, end: &End) -> Option<()> {
+        let mut run = self.phase.working()?.clone();
+        let unasked = run.ending.as_ref().is_none_or(|ending| ending.unasked);
+        if matches!(self.phase, Phase::Suspended(_)) {
+            let stood_ms = stood(&run, end.at);
+            if let Some(suspended) = &mut run.suspended {
+                suspended.stood_ms = stood_ms;
+            }
+        }
+        self.phase = Phase::Completing(run, end.clone());
+        self.settle();
+        if unasked && matches!(end.then, Afterwards::Requeue { .. }) {
+            self.requeues_unasked = self.requeues_unasked.saturating_add(1);
+        }
+        Some(())
+    }
+
+    /// One that is over waits as another run.
+    fn wait_again(&mut self, sluid: Sluid, expedited: bool) {
+        let Phase::Over(run, end) = std::mem::replace(&mut self.phase, Phase::Pending) else { return };
+        self.expediting = expedited.then_some(end.at);
+        self.last_exit = Some(end.exit);
+        self.last_cause = end.cause;
+        if expedited {
+            self.earlier.extend(run.map(|run| left_behind(&run, self.sluid)).unwrap_or_default());
+        }
+        self.sluid = sluid;
+        self.eligible_time = None;
+        self.steps = StepTally::default();
+        self.restarts = self.restarts.saturating_add(1);
+    }
+
+    /// What is known of its run, and of the nodes that it has.
+    fn apply_to_run(&mut self, event: &JobEvent) -> Option<()> {
+        match event {
+            JobEvent::LimitChanged(limit) => {
+                self.working_run()?.time_limit = *limit;
+                self.resolved.time_limit = *limit;
+            }
+            JobEvent::StepsCounted(tally) if matches!(self.phase, Phase::Completing(..) | Phase::Over(..)) => {
+                self.steps = *tally;
+            }
             JobEvent::NodeReleased { node, epilog_failed } => {
-                let run = self.unfinished_run().ok_or(illegal)?;
+                let run = self.unfinished_run()?;
                 run.released.insert(node.clone());
                 run.kept.remove(node);
                 run.epilog_failed |= epilog_failed;
                 self.settle();
             }
             JobEvent::NodeKept { node } => {
-                let run = self.unfinished_run().ok_or(illegal)?;
-                run.kept.insert(node.clone());
+                self.unfinished_run()?.kept.insert(node.clone());
                 self.settle();
             }
             JobEvent::NodesLost { nodes } => {
-                let run = self.unfinished_run().ok_or(illegal)?;
-                run.lost.extend(nodes.iter().cloned());
+                self.unfinished_run()?.lost.extend(nodes.iter().cloned());
                 self.settle();
             }
-            JobEvent::EarlierReleased { sluid, node } => {
-                self.earlier.retain(|hold| hold.sluid != *sluid || hold.node.name != *node);
-            }
-            JobEvent::NotExpedited => self.expediting = None,
-            JobEvent::Requeued { sluid, hold, begin, expedited } => match &self.phase {
-                Phase::Over(run, end) => {
-                    let left = run.as_ref().map(|run| left_behind(run, self.sluid)).unwrap_or_default();
-                    self.expediting = expedited.then_some(end.at);
-                    self.last_exit = Some(end.exit);
-                    self.last_cause.clone_from(&end.cause);
-                    if *expedited {
-                        self.earlier.extend(left);
-                    }
-                    self.sluid = *sluid;
-                    self.hold = *hold;
-                    self.begin = *begin;
-                    self.eligible_time = None;
-                    self.steps = StepTally::default();
-                    self.restarts = self.restarts.saturating_add(1);
-                    self.phase = Phase::Pending;
-                }
-                _ => return Err(illegal),
-            },
-            JobEvent::RequeueSet(policy) => self.working_run().ok_or(illegal)?.requeue = Some(*policy),
+            JobEvent::RequeueSet(policy) => self.working_run()?.requeue = Some(*policy),
             JobEvent::Unfenced { node, ends_when_cut_off } => {
-                self.phase.run().ok_or(illegal)?;
+                self.phase.run()?;
                 let (sluid, node, ends_when_cut_off) = (self.sluid, node.clone(), *ends_when_cut_off);
                 self.unfenced.push(Unfenced { sluid, node, ends_when_cut_off });
             }
-            JobEvent::Fenced { sluid, node } => {
-                self.unfenced.retain(|left| left.sluid != *sluid || left.node != *node);
-            }
-            JobEvent::Preempted(mark) => self.working_run().ok_or(illegal)?.preempted = Some(mark.clone()),
-            JobEvent::LeaveBy(at) => self.working_run().ok_or(illegal)?.leave_by = Some(*at),
-            JobEvent::Purged => match self.phase {
-                Phase::Over(..) => {}
-                _ => return Err(illegal),
-            },
+            JobEvent::Preempted(mark) => self.working_run()?.preempted = Some(mark.clone()),
+            JobEvent::LeaveBy(at) => self.working_run()?.leave_by = Some(*at),
+            _ => return None,
         }
-        Ok(())
+        Some(())
     }
 
     /// Completing ends when no node is left to clean, but for those that nobody waits for.
@@ -558,6 +588,13 @@ impl JobRecord {
 
     /// What changes said until [`JobEvent::Revised`] said what they come to, and say of jobs that do not wait.
     fn update(&mut self, change: &JobChange) {
+        self.update_place(change);
+        self.update_amounts(change);
+        self.update_wishes(change);
+    }
+
+    /// Its place in the queue, and what it is called.
+    fn update_place(&mut self, change: &JobChange) {
         let spec = Arc::make_mut(&mut self.spec);
         if let Some(limit) = change.time_limit {
             spec.time_limit = Some(limit);
@@ -595,6 +632,32 @@ impl JobRecord {
         if let Some(comment) = &change.admin_comment {
             self.admin_comment = Some(comment.clone());
         }
+        if let Some(begin) = change.begin {
+            spec.begin = Some(begin);
+            self.begin = Some(begin);
+        }
+        if let Some(dependencies) = &change.dependencies {
+            spec.dependencies = dependencies.clone();
+            self.dependencies = dependencies.clone();
+            self.dependency_failed = false;
+        }
+        if let Some(account) = &change.account {
+            spec.account = Some(account.clone());
+        }
+        if let Some(requeue) = change.requeue {
+            self.resolved.requeue = requeue;
+        }
+        if let Some(limit) = change.array_limit {
+            let limit = (limit > 0).then_some(limit);
+            // Tasks with records of their own go by what they were submitted with.
+            self.array.iter_mut().for_each(|array| array.limit = limit);
+            spec.array.iter_mut().for_each(|array| array.limit = limit);
+        }
+    }
+
+    /// How much of what.
+    fn update_amounts(&mut self, change: &JobChange) {
+        let spec = Arc::make_mut(&mut self.spec);
         if let Some(nodes) = change.nodes {
             spec.nodes = Some(nodes);
             spec.node_sizes.clone_from(&change.node_sizes);
@@ -644,6 +707,11 @@ impl JobRecord {
             spec.memory = memory;
             self.resolved.memory = memory;
         }
+    }
+
+    /// Which nodes, with what, beside whom.
+    fn update_wishes(&mut self, change: &JobChange) {
+        let spec = Arc::make_mut(&mut self.spec);
         if let Some((most, wait_secs)) = change.switches {
             spec.topology.switches = Some(most).filter(|most| *most > 0);
             // `wait-for-switch` may say it too.
@@ -664,37 +732,11 @@ impl JobRecord {
         if let Some(licenses) = &change.licenses {
             spec.licenses = Some(licenses.clone()).filter(|l| !l.is_empty());
         }
-        if let Some(begin) = change.begin {
-            spec.begin = Some(begin);
-            self.begin = Some(begin);
-        }
-        if let Some(dependencies) = &change.dependencies {
-            spec.dependencies = dependencies.clone();
-            self.dependencies = dependencies.clone();
-            self.dependency_failed = false;
-        }
         if let Some(nodelist) = &change.nodelist {
             spec.nodelist.clone_from(nodelist);
         }
         if let Some(exclude) = &change.exclude {
             spec.exclude.clone_from(exclude);
-        }
-        if let Some(requeue) = change.requeue {
-            self.resolved.requeue = requeue;
-        }
-        if let Some(limit) = change.array_limit
-            && let Some(array) = &mut self.array
-        {
-            array.limit = (limit > 0).then_some(limit);
-        }
-        // Tasks with records of their own go by what they were submitted with.
-        if let Some(limit) = change.array_limit
-            && let Some(array) = &mut spec.array
-        {
-            array.limit = (limit > 0).then_some(limit);
-        }
-        if let Some(account) = &change.account {
-            spec.account = Some(account.clone());
         }
         if let Some(label) = &change.mcs_label {
             spec.mcs_label = Some(label.clone()).filter(|label| !label.is_empty());
