@@ -4,8 +4,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | `syntax` | how the files are written: pairs of keys and values with their places, YAML, numbers, times, lists |
-//! | [`settings`] | what is set, typed, and every key of Slurm |
-//! | `apply` | keys that stand alone, into [`Config`] |
+//! | [`settings`] | what is set, typed, and every key of Slurm: tables of which a row says all there is to say of a key |
 //! | `dynamic` | nodes that are not of the file: [`DynamicNode`], [`Config::with_dynamic`] |
 //! | [`places`] | nodes put into topologies |
 //! | `read` | all of it in order: [`read`], [`read_reporting`], [`check`] |
@@ -15,7 +14,6 @@
 //! | `cluster` | the cluster's id and run folders; `%n` and `%h` in paths |
 //! | [`locate`] | which file is meant |
 
-mod apply;
 mod cluster;
 mod doubts;
 mod dynamic;
@@ -45,7 +43,8 @@ pub use settings::node::{ConfiguredState, InitialState, NodeConfig, NodeSettings
 pub use settings::partition::{OverSubscribe, OverTime, PartitionConfig};
 pub use settings::preempt::{PreemptMode, PreemptSettings, PreemptType, PreemptWords};
 pub use settings::priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
-pub use show::{ShowFacts, show_config};
+pub use settings::row::ShowFacts;
+pub use show::show_config;
 pub use syntax::nearest::nearest;
 pub use syntax::report::{ConfigReport, Place, Problem, SettingError, Severity};
 pub use syntax::values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit};

@@ -2,13 +2,14 @@
 //! nothing about them, `garrick check` prints what [`check`] finds.
 
 use super::{
-    apply, hres,
+    hres,
     settings::{
         config::{Config, NodeSet},
+        global::{GLOBAL, LINES},
         gres,
-        keys::{self, Class},
-        node::{NodeConfig, NodeReader, known_key},
+        node::{NodeConfig, NodeReader},
         partition::PartitionConfig,
+        row::{self, Class},
     },
     show,
     syntax::{
@@ -107,17 +108,6 @@ struct Reader {
     partitions: Vec<(Place, Place)>,
 }
 
-/// Keys of which there may be several lines.
-const REPEATED: &[&str] = &["SlurmctldHost", "Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld"];
-
-/// Keys of which slurm.conf(5) wants one at most.
-const EXCLUDED: [(&str, &str); 4] = [
-    ("DefMemPerCPU", "DefMemPerNode"),
-    ("DefMemPerNode", "DefMemPerCPU"),
-    ("MaxMemPerCPU", "MaxMemPerNode"),
-    ("MaxMemPerNode", "MaxMemPerCPU"),
-];
-
 fn both(other: &str, before: &Place) -> SettingError {
     let cause = format!("{other} at {before} and this exclude each other; this one counts");
     SettingError::new(cause).suggest("keep one of them")
@@ -154,33 +144,31 @@ impl Reader {
     }
 
     fn global(&mut self, pair: &Pair, report: &mut ConfigReport) {
-        let Some(key) = keys::find(keys::GLOBAL, &pair.key) else {
-            known_key(keys::GLOBAL, pair, report);
-            return;
+        let Some(row) = row::find(GLOBAL, &pair.key) else {
+            return report.error(&pair.place, pair.what(), row::unknown(GLOBAL, LINES, &pair.key));
         };
-        if let Some(before) = self.seen.insert(key.name, pair.place.clone())
-            && !REPEATED.contains(&key.name)
+        if let Some(before) = self.seen.insert(row.name, pair.place.clone())
+            && !row.repeated
         {
-            let wrong = SettingError::new(format!("{} is already set at {before}; this one counts", key.name));
+            let wrong = SettingError::new(format!("{} is already set at {before}; this one counts", row.name));
             report.warning(&pair.place, pair.what(), wrong.suggest("keep one of them"));
         }
-        let other = EXCLUDED.iter().find(|(name, _)| *name == key.name).map(|(_, other)| *other);
-        if let Some((other, before)) = other.and_then(|other| self.seen.get_key_value(other)) {
+        if let Some((other, before)) = row.excludes.and_then(|other| self.seen.get_key_value(other)) {
             report.warning(&pair.place, pair.what(), both(other, before));
         }
-        match apply::set(&mut self.config, key.name, &pair.value) {
+        match row.read.map(|read| read(&mut self.config, &pair.value)) {
             Some(Ok(None)) => {}
             Some(Ok(Some(note))) => report.warning(&pair.place, pair.what(), note),
             Some(Err(wrong)) => return report.error(&pair.place, pair.what(), wrong),
-            None => match key.class {
-                Class::NotYet if show::is_default(key.name, &pair.value) => {}
-                Class::NotYet => report.warning(&pair.place, pair.what(), not_yet(key.name)),
-                Class::Dropped => report.warning(&pair.place, pair.what(), dropped(key.name)),
-                Class::Honoured | Class::OwnWay => {}
+            None => match row.class {
+                Class::NotYet if show::is_default(row, &pair.value) => {}
+                Class::NotYet => report.warning(&pair.place, pair.what(), not_yet(row.name)),
+                Class::Dropped => report.warning(&pair.place, pair.what(), dropped(row.name)),
+                Class::Honoured | Class::OwnWay | Class::Fact => {}
             },
         }
-        let kept = self.config.other.entry(key.name).or_default();
-        if REPEATED.contains(&key.name) && !kept.is_empty() {
+        let kept = self.config.other.entry(row.name).or_default();
+        if row.repeated && !kept.is_empty() {
             kept.push(',');
         } else {
             kept.clear();
@@ -206,7 +194,7 @@ impl Reader {
         let mut partition = self.partition_defaults.clone();
         let mut nodes_place = head.place.clone();
         for (at, pair) in rest.iter().enumerate() {
-            let other = EXCLUDED.iter().find(|(name, _)| pair.is(name)).map(|(_, other)| *other);
+            let other = row::find(GLOBAL, &pair.key).and_then(|row| row.excludes);
             if let Some(before) = other.and_then(|other| rest[..at].iter().find(|before| before.is(other))) {
                 report.warning(&pair.place, pair.what(), both(&before.key, &before.place));
             }

@@ -7,7 +7,7 @@ use crate::{
 };
 use garrick_model::testing::{job, node, spec};
 use garrick_model::{
-    config::{PartitionConfig, PriorityFlags, PrioritySettings, WeighedTres},
+    config::{Config, PartitionConfig, PriorityFlags, PrioritySettings, WeighedTres},
     ids::NodeIndex,
     resources::{MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount},
@@ -44,7 +44,7 @@ fn asked() -> PrioritySettings {
         partition: 1000,
         tres: vec![(WeighedTres::Cpu, 1000.0), (WeighedTres::Mem, 2000.0)],
         max_age_secs: 3600,
-        ..PrioritySettings::default()
+        ..Config::default().priority
     }
 }
 
@@ -193,7 +193,7 @@ fn settings() -> impl Strategy<Value = PrioritySettings> {
                 small_relative_to_time: d,
                 ..PriorityFlags::default()
             },
-            ..PrioritySettings::default()
+            ..Config::default().priority
         },
     )
 }

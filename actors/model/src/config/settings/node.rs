@@ -1,9 +1,6 @@
 //! Nodes as configured: what `NodeName` and `DownNodes` lines come to.
 
-use super::{
-    config::host_and_port,
-    keys::{self, Class},
-};
+use super::{config::host_and_port, keys, row::Class};
 use crate::{
     config::syntax::{
         report::{ConfigReport, Place, SettingError, dropped, not_yet},
@@ -477,7 +474,7 @@ pub(in crate::config) fn known_key(table: &'static [keys::Key], pair: &Pair, rep
     match key.class {
         Class::NotYet => report.warning(&pair.place, pair.what(), not_yet(key.name)),
         Class::Dropped => report.warning(&pair.place, pair.what(), dropped(key.name)),
-        Class::Honoured | Class::OwnWay => {}
+        Class::Honoured | Class::OwnWay | Class::Fact => {}
     }
     true
 }

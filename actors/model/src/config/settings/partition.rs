@@ -1,12 +1,7 @@
 //! Partitions as configured, and the one place where their `Key=Value` pairs are read: from `slurm.conf` and from
 //! `scontrol update PartitionName=`.
 
-use super::{
-    billing::BillingWeights,
-    job_defaults::JobDefaults,
-    keys::{self, Class},
-    preempt,
-};
+use super::{billing::BillingWeights, job_defaults::JobDefaults, keys, preempt, row::Class};
 use crate::{
     config::syntax::{
         report::{SettingError, dropped, not_yet},
@@ -214,6 +209,12 @@ pub enum OverTime {
     Unlimited,
 }
 
+impl Default for OverTime {
+    fn default() -> Self {
+        Self::Minutes(0)
+    }
+}
+
 impl OverTime {
     pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let minutes = values::number_or_unlimited(text, 0, 65_533)?;
@@ -315,7 +316,7 @@ impl PartitionConfig {
             Class::NotYet if self.has_no_effect(known.name) => None,
             Class::NotYet => Some(not_yet(known.name)),
             Class::Dropped => Some(dropped(known.name)),
-            Class::Honoured | Class::OwnWay => None,
+            Class::Honoured | Class::OwnWay | Class::Fact => None,
         })
     }
 

@@ -1,6 +1,6 @@
 //! Preemption: `PreemptType`, `PreemptMode` and what else says who gives way to whom.
 
-use super::priority::days_and_time;
+use super::kinds::NULL;
 use crate::{
     config::syntax::{
         report::SettingError,
@@ -139,43 +139,38 @@ impl PreemptSettings {
         self.mode_text.as_deref().is_some_and(|text| text.split(',').any(|word| word == "GANG"))
     }
 
-    /// Sets a key by its usual spelling. `None`: not a key that is read here.
-    pub(in crate::config) fn set(&mut self, key: &str, value: &str) -> Value<Option<Option<SettingError>>> {
-        let mut note = None;
-        match key {
-            "PreemptExemptTime" => self.exempt_secs = exempt_time(value)?,
-            "PreemptMode" => {
-                let (mode, text) = mode(value)?;
-                if mode.mode == Some(PreemptMode::Suspend) && !text.contains("GANG") {
-                    return Err(SettingError::new("PreemptMode=SUSPEND needs GANG, which resumes what was suspended")
-                        .suggest("PreemptMode=SUSPEND,GANG"));
-                }
-                self.mode = mode;
-                self.mode_text = Some(text);
-            }
-            "PreemptParameters" => self.parameters = parameters(value)?,
-            "SchedulerTimeSlice" => {
-                self.time_slice_secs = Some(values::number(value, TIME_SLICES.0, TIME_SLICES.1)?);
-            }
-            "PreemptType" => {
-                let words = ["preempt/none", "preempt/partition_prio", "preempt/qos"];
-                let word = values::choice(value, &words)?;
-                self.kind = match word {
-                    "preempt/partition_prio" => PreemptType::PartitionPrio,
-                    "preempt/qos" => PreemptType::Qos,
-                    _ => PreemptType::None,
-                };
-                self.kind_text = Some(word.to_owned());
-                if word == "preempt/qos" {
-                    note = Some(
-                        SettingError::new("there is no accounting database that knows any QOS: nobody is preempted")
-                            .suggest("preempt/partition_prio goes by the PriorityTier of partitions"),
-                    );
-                }
-            }
-            _ => return Ok(None),
+    /// Takes a `PreemptMode`.
+    pub(super) fn set_mode(&mut self, text: &str) -> Value<()> {
+        let (mode, text) = mode(text)?;
+        if mode.mode == Some(PreemptMode::Suspend) && !text.contains("GANG") {
+            return Err(SettingError::new("PreemptMode=SUSPEND needs GANG, which resumes what was suspended")
+                .suggest("PreemptMode=SUSPEND,GANG"));
         }
-        Ok(Some(note))
+        self.mode = mode;
+        self.mode_text = Some(text);
+        Ok(())
+    }
+
+    /// Takes a `PreemptType`. Inside, what there is to say about it.
+    pub(super) fn set_kind(&mut self, text: &str) -> Value<Option<SettingError>> {
+        let words = ["preempt/none", "preempt/partition_prio", "preempt/qos"];
+        let word = values::choice(text, &words)?;
+        self.kind = match word {
+            "preempt/partition_prio" => PreemptType::PartitionPrio,
+            "preempt/qos" => PreemptType::Qos,
+            _ => PreemptType::None,
+        };
+        self.kind_text = Some(word.to_owned());
+        Ok((self.kind == PreemptType::Qos).then(|| {
+            SettingError::new("there is no accounting database that knows any QOS: nobody is preempted")
+                .suggest("preempt/partition_prio goes by the PriorityTier of partitions")
+        }))
+    }
+
+    /// Takes a `SchedulerTimeSlice`.
+    pub(super) fn set_time_slice(&mut self, text: &str) -> Value<()> {
+        self.time_slice_secs = Some(values::number(text, TIME_SLICES.0, TIME_SLICES.1)?);
+        Ok(())
     }
 
     /// What does not go together, by the key that it is about.
@@ -204,20 +199,15 @@ impl PreemptSettings {
         self.mode_text.as_deref().filter(|_| preempts)
     }
 
-    /// As `scontrol show config` has it.
-    pub(in crate::config) fn shown(&self, key: &str) -> Option<String> {
-        Some(match key {
-            "PreemptExemptTime" => days_and_time(self.exempt_secs),
-            "PreemptMode" => self.mode_text.clone().unwrap_or_else(|| "OFF".to_owned()),
-            "PreemptParameters" if self.parameters.0.is_empty() => "(null)".to_owned(),
-            "PreemptParameters" => self.parameters.to_string(),
-            "SchedulerTimeSlice" => format!("{} sec", self.time_slice_secs()),
-            "PreemptType" => match self.kind_text.as_deref() {
-                Some(text) if text != "preempt/none" => text.to_owned(),
-                _ => "(null)".to_owned(),
-            },
-            _ => return None,
-        })
+    /// `PreemptMode` as `scontrol show config` has it.
+    pub(super) fn shown_mode(&self) -> String {
+        self.mode_text.clone().unwrap_or_else(|| "OFF".to_owned())
+    }
+
+    /// `PreemptType` as `scontrol show config` has it.
+    pub(super) fn shown_kind(&self) -> String {
+        let kind = self.kind_text.as_deref().filter(|kind| *kind != "preempt/none");
+        kind.unwrap_or(NULL).to_owned()
     }
 }
 
@@ -255,7 +245,7 @@ pub(in crate::config) fn mode(text: &str) -> Value<(PreemptWords, String)> {
     Ok((read, if words.is_empty() { "OFF".to_owned() } else { words.join(",") }))
 }
 
-fn parameters(text: &str) -> Value<Parameters> {
+pub(super) fn parameters(text: &str) -> Value<Parameters> {
     let known: Vec<&'static str> = PARAMETERS.iter().map(|(name, _)| *name).collect();
     let given = values::optional(text).map(|text| values::list(&text)).unwrap_or_default();
     for word in &given {
@@ -270,7 +260,7 @@ fn parameters(text: &str) -> Value<Parameters> {
 }
 
 /// As a time limit; -1 is 0.
-fn exempt_time(text: &str) -> Value<u64> {
+pub(super) fn exempt_time(text: &str) -> Value<u64> {
     if text.trim() == "-1" {
         return Ok(0);
     }
@@ -297,25 +287,25 @@ mod tests {
         }
         assert_eq!(mode("SUSPEND").unwrap(), (way(PreemptMode::Suspend), "SUSPEND".to_owned()), "of a partition");
         let mut settings = PreemptSettings::default();
-        assert!(settings.set("PreemptMode", "SUSPEND").is_err(), "the cluster's needs GANG");
+        assert!(settings.set_mode("SUSPEND").is_err(), "the cluster's needs GANG");
         assert_eq!(mode("REQUEUE,GANG").unwrap(), (way(PreemptMode::Requeue), "GANG,REQUEUE".to_owned()));
         let (words, text) = mode("CANCEL,WITHIN,PRIORITY").unwrap();
         assert_eq!((words.mode, words.within, words.by_priority), (Some(PreemptMode::Cancel), true, true));
         assert_eq!(PreemptWords::of(&text), words);
         assert_eq!(mode("PRIORITY").unwrap().0.mode, None, "how is the cluster's to say");
-        settings.set("PreemptMode", "GANG").unwrap();
+        settings.set_mode("GANG").unwrap();
         assert!(settings.is_gang() && settings.conflict().is_none(), "with PreemptType=preempt/none");
-        assert_eq!(settings.shown("PreemptMode").as_deref(), Some("GANG"));
+        assert_eq!(settings.shown_mode(), "GANG");
     }
 
     #[test]
     fn a_time_slice_has_at_least_five_seconds() {
         let mut settings = PreemptSettings::default();
-        assert_eq!(settings.shown("SchedulerTimeSlice").as_deref(), Some("30 sec"));
-        settings.set("SchedulerTimeSlice", "5").unwrap();
-        assert_eq!((settings.time_slice_secs(), settings.shown("SchedulerTimeSlice").as_deref()), (5, Some("5 sec")));
+        assert_eq!(settings.time_slice_secs(), 30);
+        settings.set_time_slice("5").unwrap();
+        assert_eq!(settings.time_slice_secs(), 5);
         for wrong in ["4", "65534", "soon"] {
-            assert!(settings.set("SchedulerTimeSlice", wrong).is_err(), "{wrong}");
+            assert!(settings.set_time_slice(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -323,14 +313,14 @@ mod tests {
     fn the_time_from_the_first_signal_to_the_stop_is_a_number() {
         let mut settings = PreemptSettings::default();
         assert_eq!(settings.suspend_grace_secs(), 2);
-        settings.set("PreemptParameters", "youngest_first,suspend_grace_time=30").unwrap();
+        settings.parameters = parameters("youngest_first,suspend_grace_time=30").unwrap();
         assert_eq!(settings.suspend_grace_secs(), 30);
-        settings.set("PreemptParameters", "min_exempt_priority=500,reorder_count=3,strict_order").unwrap();
+        settings.parameters = parameters("min_exempt_priority=500,reorder_count=3,strict_order").unwrap();
         assert_eq!((settings.exempt_from(), settings.reorders(), settings.is_strict_order()), (Some(500), 3, true));
         for wrong in
             ["suspend_grace_time", "suspend_grace_time=soon", "min_exempt_priority", "reorder_count=-1", "other"]
         {
-            assert!(settings.set("PreemptParameters", wrong).is_err(), "{wrong}");
+            assert!(parameters(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -339,7 +329,11 @@ mod tests {
         let with = |pairs: &[(&str, &str)]| {
             let mut settings = PreemptSettings::default();
             for (key, value) in pairs {
-                settings.set(key, value).unwrap();
+                if *key == "PreemptMode" {
+                    settings.set_mode(value).unwrap();
+                } else {
+                    settings.set_kind(value).unwrap();
+                }
             }
             settings.conflict().map(|(key, _)| key)
         };

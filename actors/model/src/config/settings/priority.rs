@@ -1,5 +1,6 @@
 //! What `priority/multifactor` goes by: `PriorityWeight...`, `PriorityFlags` and the like.
 
+use super::kinds::{Kind, Number, number};
 use crate::{
     config::syntax::{
         report::SettingError,
@@ -109,7 +110,7 @@ impl PriorityFlags {
         Ok((flags, later))
     }
 
-    fn words(self) -> String {
+    pub(super) fn words(self) -> String {
         let all = self.no_normal_assoc && self.no_normal_part && self.no_normal_qos && self.no_normal_tres;
         let given = [
             (self.accrue_always, "ACCRUE_ALWAYS"),
@@ -127,9 +128,9 @@ impl PriorityFlags {
     }
 }
 
-/// Settings of `priority/multifactor`. Weights are what a factor of 1.0 adds to a job's priority; 0, the default, leaves
-/// the factor out.
-#[derive(Clone, Debug, PartialEq)]
+/// Settings of `priority/multifactor`. Weights are what a factor of 1.0 adds to a job's priority; 0 leaves the factor out.
+/// Defaults are those of [`Config`](super::config::Config); by itself this has none.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PrioritySettings {
     /// `PriorityWeightAge`.
     pub age: u32,
@@ -147,92 +148,52 @@ pub struct PrioritySettings {
     pub tres: Vec<(WeighedTres, f64)>,
     /// That, as written.
     pub tres_text: Option<String>,
-    /// `PriorityMaxAge`, seconds of waiting that make the age factor 1.0; default a week.
+    /// `PriorityMaxAge`, seconds of waiting that make the age factor 1.0.
     pub max_age_secs: u64,
-    /// `PriorityCalcPeriod`, seconds (in minutes in the file) between calculations for all jobs; default 5 minutes. A
-    /// shorter one costs a message to each waiting job whose priority changed.
+    /// `PriorityCalcPeriod`, seconds (in minutes in the file) between calculations for all jobs. A shorter
+    /// one costs a message to each waiting job whose priority changed.
     pub calc_period_secs: u64,
-    /// `PriorityFavorSmall`, default no.
+    /// `PriorityFavorSmall`.
     pub favor_small: bool,
     /// `PriorityFlags`.
     pub flags: PriorityFlags,
 }
 
-impl Default for PrioritySettings {
-    fn default() -> Self {
-        Self {
-            age: 0,
-            assoc: 0,
-            fairshare: 0,
-            job_size: 0,
-            partition: 0,
-            qos: 0,
-            tres: Vec::new(),
-            tres_text: None,
-            max_age_secs: 7 * DAY,
-            calc_period_secs: 5 * MINUTE,
-            favor_small: false,
-            flags: PriorityFlags::default(),
-        }
-    }
-}
-
 impl PrioritySettings {
-    /// Sets a key by its usual spelling. `None`: not one of these. Inside, what there is to say about the value.
-    pub(in crate::config) fn set(&mut self, key: &str, value: &str) -> Value<Option<Option<SettingError>>> {
-        let weight = || values::number(value, 0, u32::MAX);
-        let mut note = None;
-        match key {
-            "PriorityCalcPeriod" => {
-                self.calc_period_secs = MINUTE * u64::from(values::number(value, 1, PERIOD_LIMIT)?);
-            }
-            "PriorityFavorSmall" => self.favor_small = values::yes_no(value)?,
-            "PriorityFlags" => (self.flags, note) = PriorityFlags::parse(value)?,
-            "PriorityMaxAge" => self.max_age_secs = max_age(value)?,
-            "PriorityWeightAge" => self.age = weight()?,
-            "PriorityWeightAssoc" => (self.assoc, note) = without_accounting(weight()?),
-            "PriorityWeightFairshare" => (self.fairshare, note) = without_accounting(weight()?),
-            "PriorityWeightJobSize" => self.job_size = weight()?,
-            "PriorityWeightPartition" => self.partition = weight()?,
-            "PriorityWeightQOS" => (self.qos, note) = without_accounting(weight()?),
-            "PriorityWeightTRES" => {
-                (self.tres, note) = tres_weights(value)?;
-                self.tres_text = values::optional(value);
-            }
-            _ => return Ok(None),
-        }
-        Ok(Some(note))
+    /// Takes `PriorityFlags`. Inside, what there is to say about them.
+    pub(super) fn set_flags(&mut self, text: &str) -> Value<Option<SettingError>> {
+        let (flags, note) = PriorityFlags::parse(text)?;
+        self.flags = flags;
+        Ok(note)
     }
 
-    /// As `scontrol show config` has it.
-    pub(in crate::config) fn shown(&self, key: &str) -> Option<String> {
-        Some(match key {
-            "PriorityCalcPeriod" => days_and_time(self.calc_period_secs),
-            "PriorityFavorSmall" => if self.favor_small { "Yes" } else { "No" }.to_owned(),
-            "PriorityFlags" => self.flags.words(),
-            "PriorityMaxAge" => days_and_time(self.max_age_secs),
-            "PriorityWeightAge" => self.age.to_string(),
-            "PriorityWeightAssoc" => self.assoc.to_string(),
-            "PriorityWeightFairShare" => self.fairshare.to_string(),
-            "PriorityWeightJobSize" => self.job_size.to_string(),
-            "PriorityWeightPartition" => self.partition.to_string(),
-            "PriorityWeightQOS" => self.qos.to_string(),
-            "PriorityWeightTRES" => self.tres_text.clone().unwrap_or_else(|| "(null)".to_owned()),
-            _ => return None,
-        })
+    /// Takes a `PriorityWeightTRES`. Inside, what there is to say about it.
+    pub(super) fn set_tres(&mut self, text: &str) -> Value<Option<SettingError>> {
+        let (weights, note) = tres_weights(text)?;
+        self.tres = weights;
+        self.tres_text = values::optional(text);
+        Ok(note)
     }
 }
+
+/// What a factor counts.
+pub(super) const WEIGHT: Number<u32> = number(0, u32::MAX);
 
 /// Weights of what only accounting knows: kept, and the factor is 0 until there is some.
-fn without_accounting(weight: u32) -> (u32, Option<SettingError>) {
-    let note = (weight > 0).then(|| {
+pub(super) fn without_accounting(field: &mut u32, text: &str) -> Value<Option<SettingError>> {
+    *field = WEIGHT.read(text)?;
+    Ok((*field > 0).then(|| {
         SettingError::new("there is no accounting yet, so this factor is 0 for every job")
             .suggest("the other factors are not changed by it")
-    });
-    (weight, note)
+    }))
 }
 
-fn max_age(text: &str) -> Value<u64> {
+/// Minutes, in seconds.
+pub(super) fn period(text: &str) -> Value<u64> {
+    Ok(MINUTE * u64::from(values::number(text, 1, PERIOD_LIMIT)?))
+}
+
+pub(super) fn max_age(text: &str) -> Value<u64> {
     match parse_duration_secs(text) {
         Ok(Some(secs)) if secs > 0 => Ok(secs),
         _ => Err(SettingError::new(format!("\"{text}\" is not an age"))
@@ -302,24 +263,33 @@ pub(in crate::config) fn days_and_time(secs: u64) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
+    use super::{
+        super::{config::Config, global::GLOBAL, row},
+        *,
+    };
 
     fn set(key: &str, value: &str) -> Value<(PrioritySettings, Option<SettingError>)> {
-        let mut settings = PrioritySettings::default();
-        let note = settings.set(key, value)?.unwrap();
-        Ok((settings, note))
+        let mut config = Config::default();
+        let note = row::find(GLOBAL, key).and_then(|row| row.read).unwrap()(&mut config, value)?;
+        Ok((config.priority, note))
     }
 
     #[test]
     fn settings_are_shown_as_slurm_shows_them() {
-        let shown = |key: &str, value: &str| set(key, value).unwrap().0.shown(key).unwrap();
-        assert_eq!(shown("PriorityMaxAge", "0-1"), "01:00:00");
-        assert_eq!(shown("PriorityMaxAge", "7-0"), "7-00:00:00");
-        assert_eq!(shown("PriorityCalcPeriod", "5"), "00:05:00");
-        assert_eq!(shown("PriorityFavorSmall", "yes"), "Yes");
-        assert_eq!(shown("PriorityFlags", "no_normal_all,max_tres"), "MAX_TRES,NO_NORMAL_ALL");
-        assert_eq!(shown("PriorityWeightTRES", "CPU=1000,Mem=2000"), "CPU=1000,Mem=2000");
-        assert_eq!(PrioritySettings::default().shown("PriorityWeightTRES").unwrap(), "(null)");
+        for (key, value, want) in [
+            ("PriorityMaxAge", "0-1", "01:00:00"),
+            ("PriorityMaxAge", "7-0", "7-00:00:00"),
+            ("PriorityCalcPeriod", "5", "00:05:00"),
+            ("PriorityFavorSmall", "yes", "Yes"),
+            ("PriorityFlags", "no_normal_all,max_tres", "MAX_TRES,NO_NORMAL_ALL"),
+            ("PriorityWeightTRES", "CPU=1000,Mem=2000", "CPU=1000,Mem=2000"),
+            ("PriorityWeightTRES", "", "(null)"),
+        ] {
+            let row = row::find(GLOBAL, key).unwrap();
+            let config = Config { priority: set(key, value).unwrap().0, ..Config::default() };
+            let row::Show::Value(shown) = row.show else { panic!("{key} is not shown") };
+            assert_eq!(shown(&config), want, "{key}={value}");
+        }
     }
 
     #[test]

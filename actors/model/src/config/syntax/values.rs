@@ -105,7 +105,7 @@ pub(in crate::config) fn list_or_all(text: &str) -> Option<Vec<String>> {
 }
 
 /// A port, or a range of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PortRange {
     /// First port.
     pub first: u16,
@@ -191,7 +191,7 @@ impl Display for ExitCodes {
 }
 
 /// How much is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LogLevel(u8);
 
 const LEVELS: &[&str] =

@@ -1,0 +1,672 @@
+//! Keys of `slurm.conf` that stand alone: every one that `slurm.conf(5)` documents up to 26.05, older ones included, in the
+//! order of `scontrol show config`.
+
+use super::{
+    config::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, PropagatePriority, ReturnToService},
+    debug_flags::DebugFlags,
+    health::HealthStates,
+    job_defaults::JobDefaults,
+    kinds::{
+        AbsolutePath, BIT, Codes, Kind, Level, Limit, Minutes, NULL, Number, Numbered, OneOf, Own, Plugin, Text, Words,
+        YES_NO, number, or_null, secs,
+    },
+    preempt,
+    priority::{self, WEIGHT, days_and_time, without_accounting},
+    row::{Row, Show, key, with_defaults},
+    scheduling,
+};
+use crate::{
+    config::{
+        dynamic::MOST_NODES,
+        syntax::{
+            report::SettingError,
+            values::{self, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
+        },
+    },
+    spec_text::licenses::{Licenses, LicensesError},
+};
+use std::sync::LazyLock;
+
+/// Greatest `MaxJobId` (`slurm.conf(5)`): the upper bits are kept for job arrays of federations.
+const JOB_ID_LIMIT: u32 = 67_108_863;
+/// Greatest `MaxArraySize` (`slurm.conf(5)`).
+const ARRAY_LIMIT: u32 = 4_000_001;
+/// Greatest number of seconds of Slurm's 16-bit times.
+const SECS: u32 = 65_533;
+
+const ENFORCE: OneOf<EnforcePartLimits> = OneOf(&[
+    ("NO", EnforcePartLimits::No),
+    ("YES", EnforcePartLimits::All),
+    ("ALL", EnforcePartLimits::All),
+    ("ANY", EnforcePartLimits::Any),
+]);
+const NICE: Numbered<PropagatePriority> =
+    Numbered(&[PropagatePriority::No, PropagatePriority::AsAsked, PropagatePriority::BelowDaemon]);
+const RETURN: Numbered<ReturnToService> =
+    Numbered(&[ReturnToService::Never, ReturnToService::NonResponding, ReturnToService::Always]);
+const TOPOLOGY: Plugin = Plugin("topology/", &["default", "flat", "none", "tree", "block", "ring", "torus3d"]);
+
+/// Keys that begin a line of their own kind.
+pub(in crate::config) const LINES: &[&str] =
+    &["NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "FrontEndNode"];
+
+type Key = Row<Config>;
+
+/// Keys that stand alone.
+#[rustfmt::skip]
+pub(in crate::config) static GLOBAL: &[Key] = &[
+    Key::not_yet("AccountingStorageBackupHost", NULL),
+    Key::not_yet("AccountingStorageEnforce", "none"),
+    Key::not_yet("AccountingStorageHost", "localhost"),
+    Key::not_yet("AccountingStorageExternalHost", NULL),
+    Key::not_yet("AccountingStorageParameters", NULL),
+    Key::not_yet("AccountingStoragePass", "").shown(Show::Hidden),
+    Key::not_yet("AccountingStoragePort", "0"),
+    Key::not_yet("AccountingStorageTRES", "cpu,mem,energy,node,billing,fs/disk,vmem,pages"),
+    Key::honoured("AccountingStorageType", NULL, |_, text| Ok(only_known(text, "accounting_storage/")),
+        "what records jobs for accounting: `none` is known")
+        .shown(Show::AsWritten),
+    Key::not_yet("AccountingStorageUser", "").shown(Show::Hidden),
+    Key::not_yet("AccountingStoreFlags", NULL),
+    Key::own_way("AcctGatherEnergyType", NULL),
+    Key::own_way("AcctGatherFilesystemType", NULL),
+    Key::own_way("AcctGatherInterconnectType", NULL),
+    Key::own_way("AcctGatherNodeFreq", "0 sec"),
+    Key::own_way("AcctGatherProfileType", NULL),
+    key!("AllowSpecResourcesUsage", "no", allow_spec_resources: YES_NO,
+        "jobs may say how many cores are left to the system"),
+    Key::not_yet("AuthAltTypes", NULL),
+    Key::not_yet("AuthAltParameters", NULL),
+    Key::own_way("AuthInfo", NULL),
+    Key::own_way("AuthType", "auth/munge"),
+    Key::dropped("BackupAddr"),
+    Key::dropped("BackupController"),
+    key!("BatchStartTimeout", "10", batch_start_timeout_secs: secs(0, SECS),
+        "how long a job may take to start on its nodes"),
+    Key::not_yet("BcastExclude", "/lib,/usr/lib,/lib64,/usr/lib64"),
+    Key::not_yet("BcastParameters", NULL),
+    Key::fact("BOOT_TIME", Show::With(|_, facts| facts.boot_time.text(facts.zone))),
+    Key::not_yet("BurstBufferType", NULL),
+    Key::dropped("CacheGroups"),
+    Key::own_way("CertgenParameters", NULL),
+    Key::own_way("CertgenType", NULL),
+    Key::own_way("CertmgrParameters", NULL),
+    Key::own_way("CertmgrType", NULL),
+    Key::dropped("CheckpointType"),
+    Key::not_yet("CliFilterParameters", NULL),
+    Key::not_yet("CliFilterPlugins", NULL),
+    key!("ClusterName", "", cluster_name: Own(cluster_name, String::clone), "the name of the cluster"),
+    Key::own_way("CommunicationParameters", NULL),
+    key!("CompleteWait", "0", complete_wait_secs: secs(0, SECS),
+        "how long nothing starts after a job ended whose nodes are being cleaned"),
+    Key::honoured("ControlAddr", "", control_addr, "an older name of the address in `SlurmctldHost`"),
+    Key::honoured("ControlMachine", "", control_machine, "an older name of `SlurmctldHost`"),
+    Key::dropped("CoreSpecPlugin"),
+    Key::not_yet("CpuFreqDef", "Unknown"),
+    Key::not_yet("CpuFreqGovernors", "OnDemand,Performance,UserSpace"),
+    Key::own_way("CredType", "auth/munge"),
+    Key::dropped("CryptoType"),
+    Key::own_way("DataParserParameters", NULL),
+    Key::honoured("DebugFlags", "", debug_flags, "topics of which all daemons log more")
+        .shown(Show::Value(|c| or_null(&c.debug_flags))),
+    Key::honoured("DefCpuPerGPU", "", |c, text| c.job_defaults.set("DefCpuPerGPU", text).map(|()| None),
+        "CPUs with each GPU of a job that does not say"),
+    Key::honoured("DefMemPerCPU", "", |c, text| memory(&mut c.def_memory, MemoryPer::Cpu, text),
+        "memory with each CPU of a job that does not say")
+        .excludes("DefMemPerNode"),
+    Key::honoured("DefMemPerGPU", "", |c, text| c.job_defaults.set("DefMemPerGPU", text).map(|()| None),
+        "memory with each GPU of a job that does not say, MiB"),
+    Key::honoured("DefMemPerNode", "", |c, text| memory(&mut c.def_memory, MemoryPer::Node, text),
+        "memory on each node of a job that does not say")
+        .excludes("DefMemPerCPU"),
+    Key::fact("DefMem", Show::Lines(|c| vec![shown_memory("Def", c.def_memory)])),
+    key!("DependencyParameters", "", dependency_parameters: Words, "how dependencies of jobs are handled"),
+    key!("DisableRootJobs", "no", disable_root_jobs: YES_NO, "root submits no jobs"),
+    Key::own_way("EioTimeout", "60"),
+    key!("EnforcePartLimits", "NO", enforce_part_limits: ENFORCE,
+        "jobs beyond the limits of their partitions are refused"),
+    Key::honoured("Epilog", "", |c, text| add(&mut c.epilog, text), "a program that runs on each node after a job")
+        .shown(Show::Lines(|c| shown_programs("Epilog", &c.epilog)))
+        .repeated(),
+    Key::own_way("EpilogMsgTime", "2000 usec"),
+    Key::not_yet("EpilogSlurmctld", NULL).repeated(),
+    key!("EpilogTimeout", "UNLIMITED", epilog_timeout_secs: Limit(0, SECS, "65534"),
+        "how long Epilogs may run, seconds"),
+    Key::dropped("ExtSensorsFreq"),
+    Key::dropped("ExtSensorsType"),
+    Key::not_yet("FairShareDampeningFactor", "1"),
+    Key::dropped("FastSchedule"),
+    Key::not_yet("FederationParameters", NULL),
+    key!("FirstJobId", "1", first_job_id: number(1, JOB_ID_LIMIT), "the id of the first job"),
+    Key::own_way("GetEnvTimeout", "2 sec"),
+    Key::not_yet("GpuFreqDef", NULL),
+    Key::honoured("GresTypes", "", gres_types, "generic resources that there are"),
+    Key::own_way("GroupUpdateForce", "1"),
+    Key::own_way("GroupUpdateTime", "600 sec"),
+    Key::fact("HASH_VAL", Show::Value(|_| "Match".to_owned())),
+    Key::own_way("HashPlugin", "hash/k12"),
+    key!("HealthCheckInterval", "0", health.interval_secs: secs(0, SECS),
+        "how often nodes are checked; 0: when their daemon starts"),
+    key!("HealthCheckNodeState", "ANY", health.states: Own(HealthStates::parse, HealthStates::to_string),
+        "which nodes are checked"),
+    key!("HealthCheckProgram", "", health.program: Text(NULL), "the program that checks a node"),
+    Key::own_way("HttpParserType", "http_parser/libhttp_parser"),
+    Key::not_yet("InactiveLimit", "0 sec"),
+    Key::not_yet("InteractiveStepOptions", "--interactive --preserve-env --pty $SHELL"),
+    Key::own_way("JobAcctGatherFrequency", "30"),
+    Key::own_way("JobAcctGatherType", NULL),
+    Key::dropped("JobCheckpointDir"),
+    Key::own_way("JobAcctGatherParams", NULL),
+    Key::not_yet("JobCompHost", "localhost"),
+    Key::not_yet("JobCompLoc", NULL),
+    Key::not_yet("JobCompParams", NULL),
+    Key::not_yet("JobCompPass", "").shown(Show::Hidden),
+    Key::not_yet("JobCompPassScript", "").shown(Show::Hidden),
+    Key::not_yet("JobCompPort", "0"),
+    Key::honoured("JobCompType", NULL, |_, text| Ok(only_known(text, "jobcomp/")),
+        "what records jobs that ended: `none` is known")
+        .shown(Show::AsWritten),
+    Key::not_yet("JobCompUser", "root"),
+    Key::not_yet("JobContainerType", "").shown(Show::Hidden),
+    Key::own_way("JobCredentialPrivateKey", "").shown(Show::Hidden),
+    Key::own_way("JobCredentialPublicCertificate", "").shown(Show::Hidden),
+    key!("JobDefaults", "", job_defaults: Own(JobDefaults::parse, or_null), "`DefCpuPerGPU` and `DefMemPerGPU` in one"),
+    key!("JobFileAppend", "no", job_file_append: BIT, "output is added to files that are there"),
+    key!("JobRequeue", "yes", job_requeue: BIT, "jobs may be requeued that do not say"),
+    Key::not_yet("JobSubmitPlugins", NULL),
+    Key::dropped("KeepAliveTime"),
+    key!("KillOnBadExit", "no", kill_on_bad_exit: BIT, "a step ends when one of its tasks fails"),
+    key!("KillWait", "30", kill_wait_secs: secs(0, SECS), "time from SIGTERM to SIGKILL"),
+    Key::not_yet("LaunchParameters", NULL),
+    Key::dropped("LaunchType"),
+    Key::honoured("Licenses", "", read_licenses, "how many there are of each license")
+        .shown(Show::Value(|c| or_null(&c.licenses))),
+    Key::own_way("LogTimeFormat", "iso8601_ms"),
+    Key::not_yet("MailDomain", NULL),
+    Key::not_yet("MailProg", "/bin/mail"),
+    key!("MaxArraySize", "1001", max_array_size: number(0, ARRAY_LIMIT), "one above the greatest index of an array"),
+    key!("MaxBatchRequeue", "5", max_batch_requeue: number(0, u32::MAX),
+        "how often a job is requeued unasked before it is held"),
+    Key::not_yet("MaxDBDMsgs", "20024"),
+    key!("MaxJobCount", "10000", max_job_count: number(1, 200_000_000), "jobs known at a time"),
+    key!("MaxJobId", "67043328", max_job_id: number(1, JOB_ID_LIMIT), "after this id jobs begin at `FirstJobId` again"),
+    Key::honoured("MaxMemPerCPU", "", |c, text| memory(&mut c.max_memory, MemoryPer::Cpu, text),
+        "most memory with each CPU of a job")
+        .excludes("MaxMemPerNode"),
+    Key::honoured("MaxMemPerNode", "", |c, text| memory(&mut c.max_memory, MemoryPer::Node, text),
+        "most memory on each node of a job")
+        .excludes("MaxMemPerCPU"),
+    Key::fact("MaxMem", Show::Lines(|c| vec![shown_memory("Max", c.max_memory)])),
+    Key::honoured("MaxNodeCount", "", |c, text| some(&mut c.max_node_count, number(1, MOST_NODES), text),
+        "most nodes at a time, with those that come at run time")
+        .shown(Show::Value(|c| c.most_nodes().to_string())),
+    Key::honoured("MaxStepCount", "", |c, text| some(&mut c.max_step_count, number(1, u32::MAX), text),
+        "most steps of a job")
+        .shown(Show::Value(|c| Limit(1, u32::MAX, "UNLIMITED").show(&c.max_step_count))),
+    key!("MaxTasksPerNode", "512", max_tasks_per_node: number(1, 65_533), "most tasks of a step on a node"),
+    Key::honoured("MCSPlugin", NULL, |c, text| c.mcs.set_plugin(text).map(|()| None), "what label a job has")
+        .shown(Show::AsWritten),
+    Key::dropped("MemLimitEnforce"),
+    Key::honoured("MCSParameters", NULL, mcs_parameters,
+        "which jobs have labels, and whether nodes are kept to them")
+        .shown(Show::AsWritten),
+    key!("MessageTimeout", "10", message_timeout_secs: secs(1, SECS), "how long daemons wait for answers"),
+    Key::not_yet("MetricsAuthUsers", "").shown(Show::Hidden),
+    Key::not_yet("MetricsType", NULL),
+    key!("MinJobAge", "300", min_job_age_secs: secs(0, u32::MAX), "how long a job that ended stays known; 0: for ever"),
+    Key::not_yet("MpiDefault", "none"),
+    Key::own_way("MpiParams", NULL),
+    Key::fact("MULTIPLE_SLURMD", Show::Value(|_| "Yes".to_owned())),
+    Key::not_yet("NamespaceType", NULL),
+    Key::fact("NEXT_JOB_ID", Show::With(|_, facts| facts.next_job_id.to_string())),
+    Key::not_yet("NodeFeaturesPlugins", NULL),
+    key!("OverTimeLimit", "0", over_time_limit: Minutes, "how long jobs may outlive their limits, minutes"),
+    Key::own_way("PluginDir", NULL),
+    Key::not_yet("PlugStackConfig", NULL),
+    Key::dropped("PowerParameters"),
+    Key::dropped("PowerPlugin"),
+    Key::honoured("PreemptMode", "", |c, text| c.preempt.set_mode(text).map(|()| None), "how jobs give way to others")
+        .shown(Show::Value(|c| c.preempt.shown_mode())),
+    key!("PreemptParameters", "", preempt.parameters: Own(preempt::parameters, or_null),
+        "which jobs give way, and how long they have"),
+    Key::honoured("PreemptType", "", |c, text| c.preempt.set_kind(text), "which jobs give way to others")
+        .shown(Show::Value(|c| c.preempt.shown_kind())),
+    key!("PreemptExemptTime", "", preempt.exempt_secs: Own(preempt::exempt_time, |secs| days_and_time(*secs)),
+        "how long a job runs before it may be preempted"),
+    Key::own_way("PrEpParameters", NULL),
+    Key::own_way("PrEpPlugins", "prep/script"),
+    Key::not_yet("PriorityParameters", NULL),
+    Key::not_yet("PrioritySiteFactorParameters", NULL),
+    Key::not_yet("PrioritySiteFactorPlugin", NULL),
+    Key::not_yet("PriorityDecayHalfLife", "7-00:00:00").shown_if(Config::multifactor),
+    key!("PriorityCalcPeriod", "5", priority.calc_period_secs: Own(priority::period, |secs| days_and_time(*secs)),
+        "time between calculations of all priorities, minutes").shown_if(Config::multifactor),
+    key!("PriorityFavorSmall", "no", priority.favor_small: YES_NO, "small jobs go first").shown_if(Config::multifactor),
+    Key::honoured("PriorityFlags", "", |c, text| c.priority.set_flags(text), "how factors are calculated")
+        .shown(Show::Value(|c| c.priority.flags.words()))
+        .shown_if(Config::multifactor),
+    key!("PriorityMaxAge", "7-0", priority.max_age_secs: Own(priority::max_age, |secs| days_and_time(*secs)),
+        "how long a job waits for the full age factor").shown_if(Config::multifactor),
+    Key::not_yet("PriorityUsageResetPeriod", "NONE").shown_if(Config::multifactor),
+    key!("PriorityType", "basic", priority_type: Plugin("priority/", &["basic", "multifactor"]),
+        "in what order jobs are considered"),
+    key!("PriorityWeightAge", "0", priority.age: WEIGHT, "what waiting counts").shown_if(Config::multifactor),
+    Key::honoured("PriorityWeightAssoc", "", |c, text| without_accounting(&mut c.priority.assoc, text), "")
+        .not_yet_but_read()
+        .shown(Show::Value(|c| WEIGHT.show(&c.priority.assoc)))
+        .shown_if(Config::multifactor),
+    Key::honoured("PriorityWeightFairshare", "", |c, text| without_accounting(&mut c.priority.fairshare, text), "")
+        .not_yet_but_read()
+        .shown(Show::Lines(|c| vec![("PriorityWeightFairShare".to_owned(), WEIGHT.show(&c.priority.fairshare))]))
+        .shown_if(Config::multifactor),
+    key!("PriorityWeightJobSize", "0", priority.job_size: WEIGHT, "what size counts").shown_if(Config::multifactor),
+    key!("PriorityWeightPartition", "0", priority.partition: WEIGHT,
+        "what the partition counts").shown_if(Config::multifactor),
+    Key::honoured("PriorityWeightQOS", "", |c, text| without_accounting(&mut c.priority.qos, text), "")
+        .not_yet_but_read()
+        .shown(Show::Value(|c| WEIGHT.show(&c.priority.qos)))
+        .shown_if(Config::multifactor),
+    Key::honoured("PriorityWeightTRES", "", |c, text| c.priority.set_tres(text),
+        "what CPUs, memory, nodes and billing count")
+        .shown(Show::Value(|c| Text(NULL).show(&c.priority.tres_text)))
+        .shown_if(Config::multifactor),
+    Key::not_yet("PrivateData", "none"),
+    Key::own_way("ProctrackType", "proctrack/cgroup"),
+    Key::honoured("Prolog", "", |c, text| add(&mut c.prolog, text), "a program that runs on each node before a job")
+        .shown(Show::Lines(|c| shown_programs("Prolog", &c.prolog)))
+        .repeated(),
+    Key::honoured("PrologEpilogTimeout", "", prolog_epilog_timeout, "both `PrologTimeout` and `EpilogTimeout`"),
+    Key::not_yet("PrologSlurmctld", NULL).repeated(),
+    key!("PrologTimeout", "UNLIMITED", prolog_timeout_secs: Limit(0, SECS, "65534"),
+        "how long Prologs may run, seconds"),
+    Key::not_yet("PrologFlags", NULL),
+    key!("PropagatePrioProcess", "0", propagate_priority: NICE, "tasks are as nice as the command that asks for them"),
+    Key::honoured("PropagateResourceLimits", "", |c, text| set_limits(c, text, false),
+        "limits of the submitting shell that tasks have too")
+        .shown(Show::Value(|c| shown_limits(&c.propagate_limits, false))),
+    Key::honoured("PropagateResourceLimitsExcept", "", |c, text| set_limits(c, text, true),
+        "limits of the submitting shell that tasks do not have")
+        .shown(Show::Value(|c| shown_limits(&c.propagate_limits, true))),
+    Key::not_yet("RebootProgram", NULL),
+    key!("ReconfigFlags", "", reconfig_flags: Words, "which updates outlast the next reading of the file"),
+    key!("RequeueExit", "", requeue_exit: Codes, "exit codes that requeue a job"),
+    key!("RequeueExitHold", "", requeue_exit_hold: Codes, "exit codes that requeue a job and hold it"),
+    Key::not_yet("ResumeFailProgram", NULL),
+    Key::not_yet("ResumeProgram", NULL),
+    Key::not_yet("ResumeRate", "300 nodes/min"),
+    Key::not_yet("ResumeTimeout", "60 sec"),
+    Key::not_yet("ResvEpilog", NULL),
+    key!("ResvOverRun", "0", resv_over_run: Minutes, "how long jobs may outlive their reservation, minutes"),
+    Key::not_yet("ResvProlog", NULL),
+    key!("ReturnToService", "0", return_to_service: RETURN, "when a node that was DOWN is used again"),
+    Key::dropped("RoutePlugin"),
+    Key::not_yet("SallocDefaultCommand", "").shown(Show::Hidden),
+    Key::not_yet("SbcastParameters", "").shown(Show::Hidden),
+    Key::honoured("SchedulerParameters", "", scheduler_parameters, "how the scheduler plans")
+        .shown(Show::Value(|c| Words.show(&c.scheduler_parameters))),
+    Key::honoured("SchedulerTimeSlice", "", |c, text| c.preempt.set_time_slice(text).map(|()| None),
+        "how long a job has CPUs that it shares in turns")
+        .shown(Show::Value(|c| format!("{} sec", c.preempt.time_slice_secs()))),
+    key!("SchedulerType", "backfill", scheduler_type: Plugin("sched/", &["backfill", "builtin"]),
+        "whether later jobs may start before earlier ones"),
+    Key::not_yet("ScronParameters", NULL),
+    Key::honoured("SelectType", "select/cons_tres", select_type, "what jobs are given: parts of nodes, or whole ones")
+        .shown(Show::Value(|c| c.select_type.clone())),
+    Key::honoured("SelectTypeParameters", "", select_type_parameters,
+        "the unit that jobs do not share, and whether memory counts")
+        .shown(Show::Value(|c| c.select.text.clone())),
+    Key::honoured("SlurmUser", "root", |c, text| set_user(&mut c.slurm_user, text), "the user of the controller")
+        .shown(Show::With(|c, facts| shown_user(&c.slurm_user, facts.slurm_uid))),
+    key!("SlurmctldAddr", "", slurmctld_addr: Text(NULL), "one address for all controllers"),
+    key!("SlurmctldDebug", "info", slurmctld_debug: Level, "how much the controller logs"),
+    Key::honoured("SlurmctldHost", "", slurmctld_host, "the host of the controller, and its address in brackets")
+        .shown(Show::Lines(shown_hosts))
+        .repeated(),
+    key!("SlurmctldLogFile", "", slurmctld_log_file: Text(NULL), "the log file of the controller"),
+    key!("SlurmctldPort", "6817", slurmctld_port: Own(PortRange::parse, PortRange::to_string),
+        "the port of the controller"),
+    key!("SlurmctldSyslogDebug", "", slurmctld_syslog_debug: Level, "how much of that goes to the system's log"),
+    Key::not_yet("SlurmctldPrimaryOffProg", NULL),
+    Key::not_yet("SlurmctldPrimaryOnProg", NULL),
+    Key::not_yet("SlurmctldTimeout", "120 sec"),
+    key!("SlurmctldParameters", "", slurmctld_parameters: Words, "further settings of the controller"),
+    key!("SlurmdDebug", "info", slurmd_debug: Level, "how much the node daemons log"),
+    key!("SlurmdLogFile", "", slurmd_log_file: Text(NULL), "the log file of the node daemons"),
+    key!("SlurmdParameters", "", slurmd_parameters: Own(slurmd_parameters, or_null),
+        "further settings of the node daemons"),
+    key!("SlurmdPidFile", "/var/run/slurmd.pid", slurmd_pid_file: AbsolutePath,
+        "where the node daemons keep their process ids"),
+    key!("SlurmdPort", "6818", slurmd_port: number(1, u16::MAX), "the port of the node daemons"),
+    key!("SlurmdSpoolDir", "/var/spool/slurmd", slurmd_spool_dir: AbsolutePath, "where node daemons keep their state"),
+    key!("SlurmdSyslogDebug", "", slurmd_syslog_debug: Level, "how much of that goes to the system's log"),
+    key!("SlurmdTimeout", "300", slurmd_timeout_secs: secs(0, SECS), "after how long a silent node is DOWN; 0: never"),
+    Key::honoured("SlurmdUser", "root", |c, text| set_user(&mut c.slurmd_user, text), "the user of the node daemons")
+        .shown(Show::With(|c, facts| shown_user(&c.slurmd_user, facts.slurmd_uid))),
+    Key::not_yet("SlurmSchedLogFile", NULL),
+    Key::not_yet("SlurmSchedLogLevel", "0"),
+    key!("SlurmctldPidFile", "/var/run/slurmctld.pid", slurmctld_pid_file: AbsolutePath,
+        "where the controller keeps its process id"),
+    Key::dropped("SlurmctldPlugstack"),
+    Key::fact("SLURM_CONF", Show::Value(|c| c.path.display().to_string())),
+    Key::fact("SLURM_VERSION", Show::With(|_, facts| facts.version.to_owned())),
+    Key::not_yet("SrunEpilog", NULL),
+    Key::own_way("SrunPortRange", "0-0"),
+    Key::not_yet("SrunProlog", NULL),
+    key!("StateSaveLocation", "/var/spool", state_save_location: AbsolutePath, "where the controller keeps its state"),
+    Key::not_yet("SuspendExcNodes", NULL),
+    Key::not_yet("SuspendExcParts", NULL),
+    Key::not_yet("SuspendExcStates", NULL),
+    Key::not_yet("SuspendProgram", NULL),
+    Key::not_yet("SuspendRate", "60 nodes/min"),
+    Key::not_yet("SuspendTime", "INFINITE"),
+    Key::not_yet("SuspendTimeout", "30 sec"),
+    Key::own_way("SwitchParameters", NULL),
+    Key::own_way("SwitchType", NULL),
+    Key::not_yet("TaskEpilog", NULL),
+    Key::own_way("TaskPlugin", "task/affinity"),
+    Key::own_way("TaskPluginParam", "(null type)"),
+    Key::not_yet("TaskProlog", NULL),
+    Key::own_way("TCPTimeout", "2 sec"),
+    Key::own_way("TLSParameters", NULL),
+    Key::own_way("TLSType", NULL),
+    key!("TmpFS", "/tmp", tmp_fs: AbsolutePath, "the folder for temporary files on nodes"),
+    Key::honoured("TopologyParam", "", topology_param, "whom the topology binds, and whether it orders nodes")
+        .shown(Show::Value(|c| Words.show(&c.topology_param))),
+    key!("TopologyPlugin", "flat", topology_type: TOPOLOGY, "how the nodes are connected")
+        .shown(Show::Value(|c| format!("topology/{}", c.topology_plugin()))),
+    Key::not_yet("TrackWCKey", "No"),
+    Key::own_way("TreeWidth", "16"),
+    key!("UnkillableStepProgram", "", unkillable_step_program: AbsolutePath,
+        "what runs where processes of a job cannot be killed"),
+    key!("UnkillableStepTimeout", "60", unkillable_step_timeout_secs: secs(0, SECS),
+        "how long killing is tried before that"),
+    Key::own_way("UrlParserType", "url_parser/libhttp_parser"),
+    Key::not_yet("UsePAM", "No"),
+    Key::not_yet("VSizeFactor", "0 percent"),
+    key!("WaitTime", "0", wait_time_secs: secs(0, SECS),
+        "how long the other tasks of a step have after the first ends; 0: for ever"),
+    Key::not_yet("X11Parameters", NULL),
+];
+
+static DEFAULTS: LazyLock<Config> = LazyLock::new(|| with_defaults(GLOBAL, Config::blank()));
+
+impl Default for Config {
+    fn default() -> Self {
+        DEFAULTS.clone()
+    }
+}
+
+/// What there is to say about a value that was accepted.
+type Note = Option<SettingError>;
+
+fn note(cause: impl Into<String>, suggestion: &str) -> Note {
+    Some(SettingError::new(cause).suggest(suggestion))
+}
+
+/// What of it is not honoured, if anything.
+fn rest_counts(not_yet: &[&str]) -> Note {
+    if not_yet.is_empty() {
+        return None;
+    }
+    note(format!("{} is not supported yet", not_yet.join(", ")), "the rest counts")
+}
+
+/// `none` is the one plugin that Garrick has under the same name.
+fn only_known(value: &str, kind: &str) -> Note {
+    let lower = value.to_ascii_lowercase();
+    if lower.strip_prefix(kind).unwrap_or(&lower) == "none" {
+        return None;
+    }
+    note(format!("{value} is not supported yet"), "nothing is recorded")
+}
+
+/// A number that is not set by itself.
+fn some(field: &mut Option<u32>, kind: Number<u32>, text: &str) -> Value<Note> {
+    *field = Some(kind.read(text)?);
+    Ok(None)
+}
+
+fn memory(field: &mut Option<MemoryPer>, per: fn(crate::resources::MemoryMib) -> MemoryPer, text: &str) -> Value<Note> {
+    *field = values::memory_limit(text)?.map(per);
+    Ok(None)
+}
+
+fn shown_memory(what: &str, amount: Option<MemoryPer>) -> (String, String) {
+    match amount {
+        None => (format!("{what}MemPerNode"), "UNLIMITED".to_owned()),
+        Some(MemoryPer::Node(m)) => (format!("{what}MemPerNode"), m.0.to_string()),
+        Some(MemoryPer::Cpu(m)) => (format!("{what}MemPerCPU"), m.0.to_string()),
+    }
+}
+
+fn cluster_name(text: &str) -> Value<String> {
+    let fits = !text.is_empty() && text.len() <= 40 && !text.contains([' ', '/', ',', '%']);
+    if fits {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(SettingError::new(format!(
+            "\"{text}\" is not a name of 1 to 40 characters without blanks, commas and slashes"
+        )))
+    }
+}
+
+/// `host` or `host(address)`.
+fn controller(text: &str) -> Value<ControllerHost> {
+    let wrong =
+        || SettingError::new(format!("\"{text}\" is not a host")).suggest("NAME or NAME(ADDRESS), one on each line");
+    let (name, address) = match text.split_once('(') {
+        Some((name, rest)) => (name, Some(rest.strip_suffix(')').ok_or_else(wrong)?)),
+        None => (text, None),
+    };
+    if name.is_empty() || address == Some("") || text.contains([',', ' ', '/']) {
+        return Err(wrong());
+    }
+    Ok(ControllerHost { name: name.to_owned(), address: address.map(str::to_owned) })
+}
+
+fn slurmctld_host(config: &mut Config, text: &str) -> Value<Note> {
+    config.controllers.push(controller(text)?);
+    Ok(match &config.controllers[..] {
+        [first, .., second] => note(
+            format!("a second controller is not supported yet: {} takes nothing over", second.name),
+            &format!("{} alone is the controller", first.name),
+        ),
+        _ => None,
+    })
+}
+
+fn shown_hosts(config: &Config) -> Vec<(String, String)> {
+    let shown = |(n, controller): (usize, &ControllerHost)| {
+        let address = controller.address.as_ref().map(|a| format!("({a})")).unwrap_or_default();
+        (format!("SlurmctldHost[{n}]"), format!("{}{address}", controller.name))
+    };
+    config.controllers.iter().enumerate().map(shown).collect()
+}
+
+fn control_machine(config: &mut Config, text: &str) -> Value<Note> {
+    config.controllers.insert(0, controller(text)?);
+    Ok(note("ControlMachine is an older name", "write SlurmctldHost=NAME(ADDRESS)"))
+}
+
+fn control_addr(config: &mut Config, text: &str) -> Value<Note> {
+    let primary = config.controllers.first_mut();
+    let primary = primary.ok_or_else(|| SettingError::new("there is no ControlMachine above it"))?;
+    primary.address = values::optional(text);
+    Ok(note("ControlAddr is an older name", "write SlurmctldHost=NAME(ADDRESS)"))
+}
+
+fn set_user(field: &mut String, text: &str) -> Value<Note> {
+    if text.is_empty() || text.contains([' ', ':', '/']) {
+        return Err(SettingError::new(format!("\"{text}\" is not a user's name or number")));
+    }
+    // `scontrol show config` writes it as name(number).
+    *field = text.split_once('(').map_or(text, |(name, _)| name).to_owned();
+    Ok(None)
+}
+
+fn shown_user(name: &str, uid: Option<u32>) -> String {
+    uid.map_or_else(|| name.to_owned(), |uid| format!("{name}({uid})"))
+}
+
+fn add(programs: &mut Vec<String>, text: &str) -> Value<Note> {
+    programs.extend(values::optional(text));
+    Ok(None)
+}
+
+fn shown_programs(name: &str, programs: &[String]) -> Vec<(String, String)> {
+    if programs.is_empty() {
+        return vec![(name.to_owned(), NULL.to_owned())];
+    }
+    programs.iter().enumerate().map(|(n, path)| (format!("{name}[{n}]"), path.clone())).collect()
+}
+
+fn prolog_epilog_timeout(config: &mut Config, text: &str) -> Value<Note> {
+    let limit = values::number_or_unlimited(text, 0, 65_534)?.filter(|&n| n <= SECS);
+    (config.prolog_timeout_secs, config.epilog_timeout_secs) = (limit, limit);
+    Ok(None)
+}
+
+fn debug_flags(config: &mut Config, text: &str) -> Value<Note> {
+    let (flags, not_yet) = DebugFlags::parse(text)?;
+    config.debug_flags = flags;
+    Ok(rest_counts(&not_yet))
+}
+
+fn gres_types(config: &mut Config, text: &str) -> Value<Note> {
+    config.gres.types = values::list_or_none(text);
+    Ok(None)
+}
+
+fn read_licenses(config: &mut Config, text: &str) -> Value<Note> {
+    let wrong = |e: LicensesError| SettingError::new(e.to_string()).suggest("NAME:COUNT,NAME:COUNT");
+    config.licenses = match values::optional(text) {
+        Some(text) => text.parse().map_err(wrong)?,
+        None => Licenses::default(),
+    };
+    if values::list(text).len() > config.licenses.0.len() {
+        return Ok(note("a license is given more than once", "its counts are added up"));
+    }
+    Ok(None)
+}
+
+fn mcs_parameters(config: &mut Config, text: &str) -> Value<Note> {
+    let without = config.mcs.set_parameters(text)?;
+    let instead = "users see jobs and nodes of all labels";
+    Ok(without.and_then(|word| note(format!("{word} is not supported yet"), instead)))
+}
+
+fn scheduler_parameters(config: &mut Config, text: &str) -> Value<Note> {
+    let (parameters, note) = scheduling::parameters(text)?;
+    config.scheduler_parameters = parameters;
+    Ok(note)
+}
+
+fn select_type(config: &mut Config, text: &str) -> Value<Note> {
+    let words = ["select/cons_tres", "select/cons_res", "select/linear", "select/cray_aries"];
+    config.select_type = values::choice(text, &words)?.to_owned();
+    match config.select_type.as_str() {
+        "select/linear" => {
+            config.select.unit = SelectUnit::Node;
+            Ok(None)
+        }
+        "select/cray_aries" => Ok(note(format!("{text} is not supported"), "select/cons_tres is used")),
+        _ => Ok(None),
+    }
+}
+
+fn select_type_parameters(config: &mut Config, text: &str) -> Value<Note> {
+    config.select = SelectParameters::parse(text)?;
+    Ok(config.select.not_yet())
+}
+
+/// Options of `TopologyParam` that are acted on.
+const TOPOLOGY_PARAM: &[&str] = &["BlockAsNodeRank", "SwitchAsNodeRank", "TopoOptional"];
+/// Options that Slurm has besides.
+const TOPOLOGY_PARAM_NOT_YET: &[&str] = &["Dragonfly", "RoutePart", "RouteTree", "TopoMaxSizeUnroll"];
+
+fn topology_param(config: &mut Config, text: &str) -> Value<Note> {
+    let known = [TOPOLOGY_PARAM, TOPOLOGY_PARAM_NOT_YET].concat();
+    let mut not_yet = Vec::new();
+    let mut taken = Vec::new();
+    for word in values::list(text) {
+        let name = values::choice(word.split('=').next().unwrap_or(&word), &known)?;
+        if TOPOLOGY_PARAM.contains(&name) {
+            taken.push(name.to_owned());
+        } else {
+            not_yet.push(name);
+            taken.push(word);
+        }
+    }
+    config.topology_param = Parameters(taken);
+    Ok(rest_counts(&not_yet))
+}
+
+const LIMITS: &[&str] = &[
+    "ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NICE", "NOFILE", "NPROC", "RSS", "RTPRIO", "STACK",
+];
+
+fn limits(text: &str, except: bool) -> Value<PropagateLimits> {
+    let names: Vec<String> = values::list(text)
+        .iter()
+        .map(|word| values::choice(word.strip_prefix("RLIMIT_").unwrap_or(word), LIMITS).map(str::to_owned))
+        .collect::<Value<Vec<_>>>()?;
+    let has = |word: &str| names.iter().any(|n| n == word);
+    Ok(match (except, has("ALL"), has("NONE")) {
+        (false, true, _) | (true, _, true) => PropagateLimits::All,
+        (false, _, true) | (true, true, _) => PropagateLimits::None,
+        (false, false, false) => PropagateLimits::Only(names),
+        (true, false, false) => PropagateLimits::Except(names),
+    })
+}
+
+fn set_limits(config: &mut Config, text: &str, except: bool) -> Value<Note> {
+    config.propagate_limits = limits(text, except)?;
+    Ok(None)
+}
+
+fn shown_limits(limits: &PropagateLimits, except: bool) -> String {
+    match (limits, except) {
+        (PropagateLimits::All, false) => "ALL".to_owned(),
+        (PropagateLimits::None, false) => "NONE".to_owned(),
+        (PropagateLimits::Only(names), false) | (PropagateLimits::Except(names), true) => names.join(","),
+        _ => NULL.to_owned(),
+    }
+}
+
+/// Words, of which two of our own are numbers: how long records of steps stay.
+fn slurmd_parameters(text: &str) -> Value<Parameters> {
+    let parameters = Parameters::parse(text);
+    for name in ["step_records_days", "step_records_mib"] {
+        if let Some(number) = parameters.value(name) {
+            values::number(number, 0, u32::MAX)?;
+        }
+    }
+    Ok(parameters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_travel_as_told() {
+        assert_eq!(limits("ALL", false), Ok(PropagateLimits::All));
+        assert_eq!(limits("NONE", false), Ok(PropagateLimits::None));
+        assert_eq!(limits("ALL", true), Ok(PropagateLimits::None));
+        assert_eq!(
+            limits("nofile,RLIMIT_CORE", false),
+            Ok(PropagateLimits::Only(vec!["NOFILE".into(), "CORE".into()]))
+        );
+        assert!(limits("NOFILES", false).is_err());
+    }
+
+    #[test]
+    fn controllers_have_names_and_addresses() {
+        let read = |text: &str| controller(text).map(|c| (c.name, c.address));
+        assert_eq!(read("a"), Ok(("a".to_owned(), None)));
+        assert_eq!(read("a(10.0.0.1)"), Ok(("a".to_owned(), Some("10.0.0.1".to_owned()))));
+        for text in ["", "a(", "a()", "a,b", "(x)", "a(b)c"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

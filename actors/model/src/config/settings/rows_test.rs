@@ -1,0 +1,102 @@
+//! What holds for the rows of every table, and the page of docs that is made of them.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    config::Config,
+    global::GLOBAL,
+    kinds::NULL,
+    row::{Class, Row, Show},
+};
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
+
+/// Weights of what only accounting knows: kept for `sprio -w`, and warned of where they are not 0.
+const KEPT: [&str; 3] = ["PriorityWeightAssoc", "PriorityWeightFairshare", "PriorityWeightQOS"];
+
+/// Honoured, and shown with another key or not at all.
+const SHOWN_ELSEWHERE: [&str; 10] = [
+    "ControlAddr",
+    "ControlMachine",
+    "DefCpuPerGPU",
+    "DefMemPerCPU",
+    "DefMemPerGPU",
+    "DefMemPerNode",
+    "GresTypes",
+    "MaxMemPerCPU",
+    "MaxMemPerNode",
+    "PrologEpilogTimeout",
+];
+
+fn check<S: Clone>(table: &'static [Row<S>], defaults: &S) {
+    let names: BTreeSet<String> = table.iter().map(|row| row.name.to_ascii_lowercase()).collect();
+    assert_eq!(names.len(), table.len(), "a key is in two rows");
+    for row in table {
+        let Row { name, class, default, what, read, .. } = row;
+        let honoured = *class == Class::Honoured;
+        assert_eq!(honoured, !what.is_empty(), "{name}: what it does is said of honoured keys only");
+        assert_eq!(read.is_some(), honoured || KEPT.contains(name), "{name}: exactly the honoured keys are read");
+        if let Some(read) = read.filter(|_| !matches!(*default, "" | NULL)) {
+            assert_eq!(read(&mut defaults.clone(), default), Ok(None), "{name}: its default can be written");
+        }
+        if let Some(other) = row.excludes {
+            let back = table.iter().find(|row| row.name == other).and_then(|row| row.excludes);
+            assert_eq!(back, Some(*name), "{name} and {other} exclude each other");
+        }
+    }
+}
+
+#[test]
+fn every_key_has_one_row_with_its_effect() {
+    check(GLOBAL, &Config::default());
+}
+
+#[test]
+fn every_honoured_key_is_shown() {
+    let hidden = GLOBAL.iter().filter(|row| row.class == Class::Honoured && matches!(row.show, Show::Hidden));
+    let hidden: Vec<&str> = hidden.map(|row| row.name).collect();
+    assert_eq!(hidden, SHOWN_ELSEWHERE);
+}
+
+/// A table of the honoured keys, and lists of the others.
+fn page_of<S>(page: &mut String, table: &[Row<S>], defaults: &S) {
+    page.push_str("| Key | Unless set | What it does |\n|---|---|---|\n");
+    let mut rows: Vec<&Row<S>> = table.iter().collect();
+    rows.sort_by_key(|row| row.name.to_ascii_lowercase());
+    for row in rows.iter().filter(|row| row.class == Class::Honoured) {
+        let shown = match row.show {
+            Show::Value(shown) if row.default.is_empty() => shown(defaults),
+            _ => row.default.to_owned(),
+        };
+        let unset = if matches!(shown.as_str(), "" | NULL | "0") && row.default != "0" { "" } else { &shown };
+        let unset = if unset.is_empty() { String::new() } else { format!("`{unset}`") };
+        writeln!(page, "| `{}` | {unset} | {} |", row.name, row.what).unwrap();
+    }
+    for (class, says) in [
+        (
+            Class::OwnWay,
+            "Accepted in silence: Garrick does the same its own way, or the value only names a part of Slurm",
+        ),
+        (Class::NotYet, "Warned of: Garrick does not act on these yet"),
+        (Class::Dropped, "Warned of: Slurm itself has dropped these"),
+    ] {
+        let names: Vec<String> =
+            rows.iter().filter(|row| row.class == class).map(|row| format!("`{}`", row.name)).collect();
+        if !names.is_empty() {
+            writeln!(page, "\n{says}: {}.", names.join(", ")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_page_of_settings_says_what_the_tables_say() {
+    let mut page = "# Keys of slurm.conf\n\n\
+        What becomes of each key that `slurm.conf(5)` of Slurm 26.05 documents. This page is made from the tables in\n\
+        `actors/model/src/config/settings`; a test compares them, and writes the page anew where `GARRICK_WRITE_DOCS` is set.\n\n\
+        ## Keys that stand alone\n\n"
+        .to_owned();
+    page_of(&mut page, GLOBAL, &Config::default());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
+    if std::env::var_os("GARRICK_WRITE_DOCS").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), page, "run it with GARRICK_WRITE_DOCS=1");
+}
