@@ -251,9 +251,10 @@ impl ExitStatus {
 }
 
 /// State of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PartitionState {
     /// UP
+    #[default]
     Up,
     /// DOWN: accepts, does not start.
     Down,

@@ -40,9 +40,10 @@ impl Timestamp {
 }
 
 /// A run-time limit. Slurm counts limits in minutes; on the wire they are seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TimeLimit {
     /// `UNLIMITED`, `INFINITE`
+    #[default]
     Unlimited,
     /// Seconds of wall-clock time.
     Secs(u64),

@@ -8,12 +8,12 @@ use super::{
         global::{GLOBAL, LINES},
         gres,
         node::{NodeConfig, NodeReader},
-        partition::PartitionConfig,
+        partition::{PARTITION, PartitionConfig},
         row::{self, Class},
     },
     show,
     syntax::{
-        report::{ConfigReport, Place, SettingError, dropped, not_yet},
+        report::{ConfigReport, Place, SettingError},
         text::{self, Pair, ReadFile},
         values,
     },
@@ -156,16 +156,12 @@ impl Reader {
         if let Some((other, before)) = row.excludes.and_then(|other| self.seen.get_key_value(other)) {
             report.warning(&pair.place, pair.what(), both(other, before));
         }
-        match row.read.map(|read| read(&mut self.config, &pair.value)) {
-            Some(Ok(None)) => {}
-            Some(Ok(Some(note))) => report.warning(&pair.place, pair.what(), note),
-            Some(Err(wrong)) => return report.error(&pair.place, pair.what(), wrong),
-            None => match row.class {
-                Class::NotYet if show::is_default(row, &pair.value) => {}
-                Class::NotYet => report.warning(&pair.place, pair.what(), not_yet(row.name)),
-                Class::Dropped => report.warning(&pair.place, pair.what(), dropped(row.name)),
-                Class::Honoured | Class::OwnWay | Class::Fact => {}
-            },
+        match row.set(&mut self.config, &pair.value) {
+            // What is not honoured need not be said of what a key has anyhow.
+            Ok(Some(_)) if row.read.is_none() && row.class == Class::NotYet && show::is_default(row, &pair.value) => {}
+            Ok(Some(note)) => report.warning(&pair.place, pair.what(), note),
+            Ok(None) => {}
+            Err(wrong) => return report.error(&pair.place, pair.what(), wrong),
         }
         let kept = self.config.other.entry(row.name).or_default();
         if row.repeated && !kept.is_empty() {
@@ -194,7 +190,7 @@ impl Reader {
         let mut partition = self.partition_defaults.clone();
         let mut nodes_place = head.place.clone();
         for (at, pair) in rest.iter().enumerate() {
-            let other = row::find(GLOBAL, &pair.key).and_then(|row| row.excludes);
+            let other = row::find(PARTITION, &pair.key).and_then(|row| row.excludes);
             if let Some(before) = other.and_then(|other| rest[..at].iter().find(|before| before.is(other))) {
                 report.warning(&pair.place, pair.what(), both(&before.key, &before.place));
             }

@@ -4,6 +4,7 @@
 use super::{Session, full_word, jobs, reservations, too_few, update_request};
 use crate::{options::getopt, query::choices};
 use garrick_model::{
+    config::PartitionConfig,
     date, hostlist,
     messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodeStateChange},
     resources::{MemoryMib, MemoryRequest},
@@ -213,7 +214,7 @@ const JOB_KEYS: &[&str] = &[
     "workdir",
 ];
 
-fn unknown(pair: &Pair, known: &[&'static str]) -> UpdateError {
+fn unknown(pair: &Pair, known: &[&str]) -> UpdateError {
     let hint = getopt::nearest(&pair.key.to_ascii_lowercase(), known.iter().copied())
         .map(|k| format!(" (did you mean {k}?)"))
         .unwrap_or_default();
@@ -395,56 +396,21 @@ fn node_state(value: &str) -> Result<NodeStateChange, UpdateError> {
     })
 }
 
-const PARTITION_KEYS: &[&str] = &[
-    "allocnodes",
-    "allowaccounts",
-    "allowgroups",
-    "allowqos",
-    "alternate",
-    "default",
-    "defaulttime",
-    "defmempercpu",
-    "defmempernode",
-    "denyaccounts",
-    "denyqos",
-    "disablerootjobs",
-    "exclusiveuser",
-    "gracetime",
-    "hidden",
-    "lln",
-    "maxcpuspernode",
-    "maxmempercpu",
-    "maxmempernode",
-    "maxnodes",
-    "maxtime",
-    "minnodes",
-    "nodes",
-    "oversubscribe",
-    "overtimelimit",
-    "preemptmode",
-    "priority",
-    "priorityjobfactor",
-    "prioritytier",
-    "qos",
-    "reqresv",
-    "rootonly",
-    "shared",
-    "state",
-    "tresbillingweights",
-];
-
 fn partition_change(partition: &str, pairs: &[&Pair]) -> Result<Update, UpdateError> {
     if pairs.is_empty() {
         return Err(UpdateError::Nothing);
     }
+    let mut keys: Vec<String> = PartitionConfig::update_keys().map(str::to_ascii_lowercase).collect();
+    keys.sort_unstable();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let fields = pairs
         .iter()
         .map(|pair| {
-            let known = PARTITION_KEYS.contains(&pair.key.to_ascii_lowercase().as_str());
+            let known = keys.contains(&pair.key.to_ascii_lowercase().as_str());
             if known && pair.operator == Operator::Set {
                 Ok((pair.key.clone(), pair.value.clone()))
             } else {
-                Err(unknown(pair, PARTITION_KEYS))
+                Err(unknown(pair, &keys))
             }
         })
         .collect::<Result<_, _>>()?;

@@ -60,13 +60,8 @@ pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> 
         (config.power_down_on_idle, "PDOI"),
     ];
     p["flags"] = json!(flags.iter().filter(|f| f.0).map(|f| f.1).collect::<Vec<_>>());
-    let exclusive = match (config.exclusive_user, config.exclusive_topo) {
-        (true, _) => "USER",
-        (false, true) => "TOPO",
-        (false, false) => "NO",
-    };
     p["partition"] = json!({
-        "exclusive": exclusive,
+        "exclusive": config.exclusive(),
         "oversubscribe": config.over_subscribe.to_string(),
         "state": [view.state.to_string()],
     });

@@ -8,7 +8,7 @@ use super::{
     job_defaults::JobDefaults,
     kinds::{
         AbsolutePath, BIT, Codes, Kind, Level, Limit, Minutes, NULL, Number, Numbered, OneOf, Own, Plugin, Text, Words,
-        YES_NO, number, or_null, secs,
+        YES_NO, number, or_null, secs, set_memory, shown_memory,
     },
     preempt,
     priority::{self, WEIGHT, days_and_time, without_accounting},
@@ -111,12 +111,12 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         .shown(Show::Value(|c| or_null(&c.debug_flags))),
     Key::honoured("DefCpuPerGPU", "", |c, text| c.job_defaults.set("DefCpuPerGPU", text).map(|()| None),
         "CPUs with each GPU of a job that does not say"),
-    Key::honoured("DefMemPerCPU", "", |c, text| memory(&mut c.def_memory, MemoryPer::Cpu, text),
+    Key::honoured("DefMemPerCPU", "", |c, text| set_memory(&mut c.def_memory, MemoryPer::Cpu, text),
         "memory with each CPU of a job that does not say")
         .excludes("DefMemPerNode"),
     Key::honoured("DefMemPerGPU", "", |c, text| c.job_defaults.set("DefMemPerGPU", text).map(|()| None),
         "memory with each GPU of a job that does not say, MiB"),
-    Key::honoured("DefMemPerNode", "", |c, text| memory(&mut c.def_memory, MemoryPer::Node, text),
+    Key::honoured("DefMemPerNode", "", |c, text| set_memory(&mut c.def_memory, MemoryPer::Node, text),
         "memory on each node of a job that does not say")
         .excludes("DefMemPerCPU"),
     Key::fact("DefMem", Show::Lines(|c| vec![shown_memory("Def", c.def_memory)])),
@@ -190,10 +190,10 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("MaxDBDMsgs", "20024"),
     key!("MaxJobCount", "10000", max_job_count: number(1, 200_000_000), "jobs known at a time"),
     key!("MaxJobId", "67043328", max_job_id: number(1, JOB_ID_LIMIT), "after this id jobs begin at `FirstJobId` again"),
-    Key::honoured("MaxMemPerCPU", "", |c, text| memory(&mut c.max_memory, MemoryPer::Cpu, text),
+    Key::honoured("MaxMemPerCPU", "", |c, text| set_memory(&mut c.max_memory, MemoryPer::Cpu, text),
         "most memory with each CPU of a job")
         .excludes("MaxMemPerNode"),
-    Key::honoured("MaxMemPerNode", "", |c, text| memory(&mut c.max_memory, MemoryPer::Node, text),
+    Key::honoured("MaxMemPerNode", "", |c, text| set_memory(&mut c.max_memory, MemoryPer::Node, text),
         "most memory on each node of a job")
         .excludes("MaxMemPerCPU"),
     Key::fact("MaxMem", Show::Lines(|c| vec![shown_memory("Max", c.max_memory)])),
@@ -252,18 +252,18 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "in what order jobs are considered"),
     key!("PriorityWeightAge", "0", priority.age: WEIGHT, "what waiting counts").shown_if(Config::multifactor),
     Key::honoured("PriorityWeightAssoc", "", |c, text| without_accounting(&mut c.priority.assoc, text), "")
-        .not_yet_but_read()
+        .without_effect(|_| false)
         .shown(Show::Value(|c| WEIGHT.show(&c.priority.assoc)))
         .shown_if(Config::multifactor),
     Key::honoured("PriorityWeightFairshare", "", |c, text| without_accounting(&mut c.priority.fairshare, text), "")
-        .not_yet_but_read()
+        .without_effect(|_| false)
         .shown(Show::Lines(|c| vec![("PriorityWeightFairShare".to_owned(), WEIGHT.show(&c.priority.fairshare))]))
         .shown_if(Config::multifactor),
     key!("PriorityWeightJobSize", "0", priority.job_size: WEIGHT, "what size counts").shown_if(Config::multifactor),
     key!("PriorityWeightPartition", "0", priority.partition: WEIGHT,
         "what the partition counts").shown_if(Config::multifactor),
     Key::honoured("PriorityWeightQOS", "", |c, text| without_accounting(&mut c.priority.qos, text), "")
-        .not_yet_but_read()
+        .without_effect(|_| false)
         .shown(Show::Value(|c| WEIGHT.show(&c.priority.qos)))
         .shown_if(Config::multifactor),
     Key::honoured("PriorityWeightTRES", "", |c, text| c.priority.set_tres(text),
@@ -325,7 +325,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     key!("SlurmctldLogFile", "", slurmctld_log_file: Text(NULL), "the log file of the controller"),
     key!("SlurmctldPort", "6817", slurmctld_port: Own(PortRange::parse, PortRange::to_string),
         "the port of the controller"),
-    key!("SlurmctldSyslogDebug", "", slurmctld_syslog_debug: Level, "how much of that goes to the system's log"),
+    key!("SlurmctldSyslogDebug", "", slurmctld_syslog_debug: Level, "what the system's log has of it"),
     Key::not_yet("SlurmctldPrimaryOffProg", NULL),
     Key::not_yet("SlurmctldPrimaryOnProg", NULL),
     Key::not_yet("SlurmctldTimeout", "120 sec"),
@@ -338,7 +338,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "where the node daemons keep their process ids"),
     key!("SlurmdPort", "6818", slurmd_port: number(1, u16::MAX), "the port of the node daemons"),
     key!("SlurmdSpoolDir", "/var/spool/slurmd", slurmd_spool_dir: AbsolutePath, "where node daemons keep their state"),
-    key!("SlurmdSyslogDebug", "", slurmd_syslog_debug: Level, "how much of that goes to the system's log"),
+    key!("SlurmdSyslogDebug", "", slurmd_syslog_debug: Level, "what the system's log has of it"),
     key!("SlurmdTimeout", "300", slurmd_timeout_secs: secs(0, SECS), "after how long a silent node is DOWN; 0: never"),
     Key::honoured("SlurmdUser", "root", |c, text| set_user(&mut c.slurmd_user, text), "the user of the node daemons")
         .shown(Show::With(|c, facts| shown_user(&c.slurmd_user, facts.slurmd_uid))),
@@ -424,19 +424,6 @@ fn only_known(value: &str, kind: &str) -> Note {
 fn some(field: &mut Option<u32>, kind: Number<u32>, text: &str) -> Value<Note> {
     *field = Some(kind.read(text)?);
     Ok(None)
-}
-
-fn memory(field: &mut Option<MemoryPer>, per: fn(crate::resources::MemoryMib) -> MemoryPer, text: &str) -> Value<Note> {
-    *field = values::memory_limit(text)?.map(per);
-    Ok(None)
-}
-
-fn shown_memory(what: &str, amount: Option<MemoryPer>) -> (String, String) {
-    match amount {
-        None => (format!("{what}MemPerNode"), "UNLIMITED".to_owned()),
-        Some(MemoryPer::Node(m)) => (format!("{what}MemPerNode"), m.0.to_string()),
-        Some(MemoryPer::Cpu(m)) => (format!("{what}MemPerCPU"), m.0.to_string()),
-    }
 }
 
 fn cluster_name(text: &str) -> Value<String> {

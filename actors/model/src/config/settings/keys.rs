@@ -4,7 +4,7 @@
 use super::row::Class;
 use crate::config::syntax::nearest::nearest;
 
-use Class::{Dropped, Honoured, NotYet};
+use Class::{Honoured, NotYet};
 
 /// A key in its usual spelling.
 #[derive(Clone, Copy, Debug)]
@@ -51,58 +51,6 @@ pub const NODE: &[Key] = &[
     key(Honoured, "Weight"),
 ];
 
-/// Keys on a `PartitionName` line.
-pub const PARTITION: &[Key] = &[
-    key(Honoured, "PartitionName"),
-    key(Honoured, "AllocNodes"),
-    key(Honoured, "AllowAccounts"),
-    key(Honoured, "AllowGroups"),
-    key(Honoured, "AllowQos"),
-    key(Honoured, "Alternate"),
-    key(NotYet, "CpuBind"),
-    key(Honoured, "Default"),
-    key(Honoured, "DefaultTime"),
-    key(Honoured, "DefCpuPerGPU"),
-    key(Honoured, "DefMemPerCPU"),
-    key(Honoured, "DefMemPerGPU"),
-    key(Honoured, "DefMemPerNode"),
-    key(Honoured, "DenyAccounts"),
-    key(Honoured, "DenyQos"),
-    key(Honoured, "DisableRootJobs"),
-    key(Honoured, "ExclusiveTopo"),
-    key(Honoured, "ExclusiveUser"),
-    key(Honoured, "GraceTime"),
-    key(Honoured, "Hidden"),
-    key(Honoured, "JobDefaults"),
-    key(Honoured, "LLN"),
-    key(Honoured, "MaxCPUsPerNode"),
-    key(Honoured, "MaxCPUsPerSocket"),
-    key(Honoured, "MaxMemPerCPU"),
-    key(Honoured, "MaxMemPerNode"),
-    key(Honoured, "MaxNodes"),
-    key(Honoured, "MaxTime"),
-    key(Honoured, "MinNodes"),
-    key(Honoured, "Nodes"),
-    key(Honoured, "OverSubscribe"),
-    key(Honoured, "OverTimeLimit"),
-    key(NotYet, "PowerDownOnIdle"),
-    key(Honoured, "PreemptMode"),
-    key(Dropped, "Priority"),
-    key(Honoured, "PriorityJobFactor"),
-    key(Honoured, "PriorityTier"),
-    key(NotYet, "QOS"),
-    key(Honoured, "ReqResv"),
-    key(NotYet, "ResumeTimeout"),
-    key(Honoured, "RootOnly"),
-    key(NotYet, "SelectTypeParameters"),
-    key(Honoured, "Shared"),
-    key(Honoured, "State"),
-    key(NotYet, "SuspendTime"),
-    key(NotYet, "SuspendTimeout"),
-    key(Honoured, "Topology"),
-    key(Honoured, "TRESBillingWeights"),
-];
-
 /// The key of a table, in any case.
 pub fn find(table: &'static [Key], name: &str) -> Option<&'static Key> {
     table.iter().find(|k| k.name.eq_ignore_ascii_case(name))
@@ -125,7 +73,7 @@ mod tests {
 
     #[test]
     fn no_key_is_listed_twice() {
-        for table in [NODE, PARTITION] {
+        for table in [NODE] {
             let names: BTreeSet<String> = table.iter().map(|k| k.name.to_ascii_lowercase()).collect();
             assert_eq!(names.len(), table.len());
         }

@@ -1,7 +1,10 @@
 //! Every honoured key beside the test that shows its effect. A key that does nothing misleads whoever sets it.
 #![allow(clippy::unwrap_used)]
 
-use super::{super::global::GLOBAL, Class, NODE, PARTITION};
+use super::{
+    super::{global::GLOBAL, partition::PARTITION, row::Row},
+    Class, NODE,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -207,12 +210,11 @@ fn tests_below(folder: &Path, found: &mut BTreeSet<String>) {
 fn every_honoured_key_has_a_test_of_its_effect() {
     let mut tests = BTreeSet::new();
     tests_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &mut tests);
-    let honoured_keys = GLOBAL.iter().filter(|row| row.class == Class::Honoured).map(|row| row.name).collect();
-    let of = |table: &'static [super::Key]| {
-        table.iter().filter(|key| key.class == Class::Honoured).map(|key| key.name).collect::<BTreeSet<&str>>()
-    };
-    for (honoured, effects) in
-        [(honoured_keys, GLOBAL_EFFECTS), (of(NODE), NODE_EFFECTS), (of(PARTITION), PARTITION_EFFECTS)]
+    fn of<S>(table: &'static [Row<S>]) -> BTreeSet<&'static str> {
+        table.iter().filter(|row| row.class == Class::Honoured).map(|row| row.name).collect()
+    }
+    let nodes = NODE.iter().filter(|key| key.class == Class::Honoured).map(|key| key.name).collect();
+    for (honoured, effects) in [(of(GLOBAL), GLOBAL_EFFECTS), (nodes, NODE_EFFECTS), (of(PARTITION), PARTITION_EFFECTS)]
     {
         let mut listed = BTreeMap::new();
         for (key, test) in effects {

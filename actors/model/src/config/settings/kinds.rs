@@ -1,11 +1,14 @@
 //! Kinds of values: how each is read and shown.
 
-use crate::config::{
-    settings::partition::OverTime,
-    syntax::{
-        report::SettingError,
-        values::{self, ExitCodes, LogLevel, Parameters, Value},
+use crate::{
+    config::{
+        settings::partition::OverTime,
+        syntax::{
+            report::SettingError,
+            values::{self, ExitCodes, LogLevel, MemoryPer, Parameters, Value},
+        },
     },
+    resources::MemoryMib,
 };
 use std::{
     fmt::Display,
@@ -243,4 +246,23 @@ impl<T> Kind<T> for Own<T> {
 pub(super) fn or_null(value: &impl Display) -> String {
     let text = value.to_string();
     if text.is_empty() { NULL.to_owned() } else { text }
+}
+
+/// Takes an amount of memory of each node or CPU; 0 and `UNLIMITED` are none.
+pub(super) fn set_memory(
+    field: &mut Option<MemoryPer>,
+    per: fn(MemoryMib) -> MemoryPer,
+    text: &str,
+) -> Value<Option<SettingError>> {
+    *field = values::memory_limit(text)?.map(per);
+    Ok(None)
+}
+
+/// Under the name of the key that says it: `what` is `Def` or `Max`.
+pub(super) fn shown_memory(what: &str, amount: Option<MemoryPer>) -> (String, String) {
+    match amount {
+        None => (format!("{what}MemPerNode"), "UNLIMITED".to_owned()),
+        Some(MemoryPer::Node(m)) => (format!("{what}MemPerNode"), m.0.to_string()),
+        Some(MemoryPer::Cpu(m)) => (format!("{what}MemPerCPU"), m.0.to_string()),
+    }
 }

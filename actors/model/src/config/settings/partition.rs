@@ -1,10 +1,16 @@
 //! Partitions as configured, and the one place where their `Key=Value` pairs are read: from `slurm.conf` and from
 //! `scontrol update PartitionName=`.
 
-use super::{billing::BillingWeights, job_defaults::JobDefaults, keys, preempt, row::Class};
+use super::{
+    billing::BillingWeights,
+    job_defaults::JobDefaults,
+    kinds::{Kind, Limit, NULL, OneOf, Own, Text, YesNo, number, or_null, set_memory, shown_memory},
+    preempt,
+    row::{self, Row, Show, key, settings_with_rows, with_defaults},
+};
 use crate::{
     config::syntax::{
-        report::{SettingError, dropped, not_yet},
+        report::SettingError,
         values::{self, MemoryPer, SelectParameters, Value},
     },
     hostlist::HostList,
@@ -12,150 +18,216 @@ use crate::{
     time::TimeLimit,
 };
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, sync::LazyLock};
 
-/// A partition as configured, or as updated since.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PartitionConfig {
-    /// Name.
-    pub name: String,
-    /// `Nodes`, as written: node names, names of node sets, or `ALL`.
-    pub nodes_text: String,
-    /// Members, in configuration order.
-    pub nodes: HostList,
-    /// Node sets (and `ALL`) named in `Nodes`, shown as `NodeSets=`.
-    pub node_sets: Vec<String>,
-    /// `Default`: for jobs that name no partition.
-    pub default: bool,
-    /// `State`.
-    pub state: PartitionState,
-    /// `MaxTime`, default UNLIMITED.
-    pub max_time: TimeLimit,
-    /// `DefaultTime`; `None`: MaxTime.
-    pub default_time: Option<TimeLimit>,
-    /// `MinNodes`, default 0.
-    pub min_nodes: u32,
-    /// `MaxNodes`; `None`: no limit.
-    pub max_nodes: Option<u32>,
-    /// `MaxCPUsPerNode`: CPUs that this partition's jobs may use together on a node; `None`: no limit.
-    pub max_cpus_per_node: Option<u32>,
-    /// `MaxCPUsPerSocket`; `None`: no limit.
-    pub max_cpus_per_socket: Option<u32>,
-    /// `DefMemPerNode`, `DefMemPerCPU`; `None`: the cluster's.
-    pub def_memory: Option<MemoryPer>,
-    /// `MaxMemPerNode`, `MaxMemPerCPU`; `None`: the cluster's.
-    pub max_memory: Option<MemoryPer>,
-    /// `OverSubscribe`.
-    pub over_subscribe: OverSubscribe,
-    /// `ExclusiveUser`: nodes are shared by jobs of one user only.
-    pub exclusive_user: bool,
-    /// `ExclusiveTopo`
-    pub exclusive_topo: bool,
-    /// `PriorityTier`, default 1: jobs of a higher tier are considered first.
-    pub priority_tier: u16,
-    /// `PriorityJobFactor`, default 1.
-    pub priority_job_factor: u16,
-    /// `AllowGroups`; `None`: all.
-    pub allow_groups: Option<Vec<String>>,
-    /// `AllowAccounts`; `None`: all.
-    pub allow_accounts: Option<Vec<String>>,
-    /// `AllowQos`; `None`: all.
-    pub allow_qos: Option<Vec<String>>,
-    /// `DenyAccounts`
-    pub deny_accounts: Vec<String>,
-    /// `DenyQos`
-    pub deny_qos: Vec<String>,
-    /// `AllocNodes`: hosts from which jobs may come, host list form; `None`: all.
-    pub alloc_nodes: Option<String>,
-    /// `Hidden`: not shown unless asked for.
-    pub hidden: bool,
-    /// `RootOnly`: only root may submit (for others).
-    pub root_only: bool,
-    /// `DisableRootJobs`; `None`: the cluster's.
-    pub disable_root_jobs: Option<bool>,
-    /// `LLN`: least loaded nodes first.
-    pub least_loaded: bool,
-    /// `GraceTime`, seconds, default 0.
-    pub grace_secs: u32,
-    /// `PreemptMode`, in Slurm's words; `None`: the cluster's.
-    pub preempt_mode: Option<String>,
-    /// `OverTimeLimit`, minutes beyond a job's limit; `None`: the cluster's.
-    pub over_time_limit: Option<OverTime>,
-    /// `QOS`
-    pub qos: Option<String>,
-    /// `ReqResv`
-    pub require_reservation: bool,
-    /// `SelectTypeParameters`; `None`: the cluster's.
-    pub select: Option<SelectParameters>,
-    /// `TRESBillingWeights`, as written.
-    pub billing_weights: Option<String>,
-    /// `Alternate`
-    pub alternate: Option<String>,
-    /// `CpuBind`
-    pub cpu_bind: Option<String>,
-    /// `DefCpuPerGPU`, `DefMemPerGPU`, as `JobDefaults=` shows them; [`Self::job_defaults`] has the numbers.
-    pub job_defaults: Vec<String>,
-    /// `PowerDownOnIdle`
-    pub power_down_on_idle: bool,
-    /// `SuspendTime`, as written.
-    pub suspend_time: Option<String>,
-    /// `SuspendTimeout`, as written.
-    pub suspend_timeout: Option<String>,
-    /// `ResumeTimeout`, as written.
-    pub resume_timeout: Option<String>,
-    /// `Topology`
-    pub topology: Option<String>,
+settings_with_rows! {
+    /// A partition as configured, or as updated since. Its defaults are those of the table of keys.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct PartitionConfig {
+        /// Name.
+        pub name: String,
+        /// `Nodes`, as written: node names, names of node sets, or `ALL`.
+        pub nodes_text: String,
+        /// Members, in configuration order.
+        pub nodes: HostList,
+        /// Node sets (and `ALL`) named in `Nodes`, shown as `NodeSets=`.
+        pub node_sets: Vec<String>,
+        /// `Default`: for jobs that name no partition.
+        pub default: bool,
+        /// `State`.
+        pub state: PartitionState,
+        /// `MaxTime`.
+        pub max_time: TimeLimit,
+        /// `DefaultTime`; `None`: MaxTime.
+        pub default_time: Option<TimeLimit>,
+        /// `MinNodes`
+        pub min_nodes: u32,
+        /// `MaxNodes`; `None`: no limit.
+        pub max_nodes: Option<u32>,
+        /// `MaxCPUsPerNode`: CPUs that this partition's jobs may use together on a node; `None`: no limit.
+        pub max_cpus_per_node: Option<u32>,
+        /// `MaxCPUsPerSocket`; `None`: no limit.
+        pub max_cpus_per_socket: Option<u32>,
+        /// `DefMemPerNode`, `DefMemPerCPU`; `None`: the cluster's.
+        pub def_memory: Option<MemoryPer>,
+        /// `MaxMemPerNode`, `MaxMemPerCPU`; `None`: the cluster's.
+        pub max_memory: Option<MemoryPer>,
+        /// `OverSubscribe`.
+        pub over_subscribe: OverSubscribe,
+        /// `ExclusiveUser`: nodes are shared by jobs of one user only.
+        pub exclusive_user: bool,
+        /// `ExclusiveTopo`
+        pub exclusive_topo: bool,
+        /// `PriorityTier`: jobs of a higher tier are considered first.
+        pub priority_tier: u16,
+        /// `PriorityJobFactor`
+        pub priority_job_factor: u16,
+        /// `AllowGroups`; `None`: all.
+        pub allow_groups: Option<Vec<String>>,
+        /// `AllowAccounts`; `None`: all.
+        pub allow_accounts: Option<Vec<String>>,
+        /// `AllowQos`; `None`: all.
+        pub allow_qos: Option<Vec<String>>,
+        /// `DenyAccounts`
+        pub deny_accounts: Vec<String>,
+        /// `DenyQos`
+        pub deny_qos: Vec<String>,
+        /// `AllocNodes`: hosts from which jobs may come, host list form; `None`: all.
+        pub alloc_nodes: Option<String>,
+        /// `Hidden`: not shown unless asked for.
+        pub hidden: bool,
+        /// `RootOnly`: only root may submit (for others).
+        pub root_only: bool,
+        /// `DisableRootJobs`; `None`: the cluster's.
+        pub disable_root_jobs: Option<bool>,
+        /// `LLN`: least loaded nodes first.
+        pub least_loaded: bool,
+        /// `GraceTime`, seconds.
+        pub grace_secs: u32,
+        /// `PreemptMode`, in Slurm's words; `None`: the cluster's.
+        pub preempt_mode: Option<String>,
+        /// `OverTimeLimit`, minutes beyond a job's limit; `None`: the cluster's.
+        pub over_time_limit: Option<OverTime>,
+        /// `QOS`
+        pub qos: Option<String>,
+        /// `ReqResv`
+        pub require_reservation: bool,
+        /// `SelectTypeParameters`; `None`: the cluster's.
+        pub select: Option<SelectParameters>,
+        /// `TRESBillingWeights`, as written.
+        pub billing_weights: Option<String>,
+        /// `Alternate`
+        pub alternate: Option<String>,
+        /// `CpuBind`
+        pub cpu_bind: Option<String>,
+        /// `DefCpuPerGPU`, `DefMemPerGPU`, as `JobDefaults=` shows them; [`Self::job_defaults`] has the numbers.
+        pub job_defaults: Vec<String>,
+        /// `PowerDownOnIdle`
+        pub power_down_on_idle: bool,
+        /// `SuspendTime`, as written.
+        pub suspend_time: Option<String>,
+        /// `SuspendTimeout`, as written.
+        pub suspend_timeout: Option<String>,
+        /// `ResumeTimeout`, as written.
+        pub resume_timeout: Option<String>,
+        /// `Topology`
+        pub topology: Option<String>,
+    }
 }
+
+const YES_NO: YesNo = YesNo("NO", "YES");
+const OVER_SUBSCRIBE: Own<OverSubscribe> = Own(OverSubscribe::parse, OverSubscribe::to_string);
+const STATE: OneOf<PartitionState> = OneOf(&[
+    ("UP", PartitionState::Up),
+    ("DOWN", PartitionState::Down),
+    ("DRAIN", PartitionState::Drain),
+    ("INACTIVE", PartitionState::Inactive),
+]);
+/// More than any partition has.
+const MANY: u32 = u32::MAX - 3;
+
+type Key = Row<PartitionConfig>;
+
+/// Keys on a `PartitionName` line.
+#[rustfmt::skip]
+pub(in crate::config) static PARTITION: &[Key] = &[
+    Key::honoured("PartitionName", "", |_, _| Ok(None), "its name; `DEFAULT` has what the lines below it begin with")
+        .shown(Show::Value(|p| p.name.clone())).file_only(),
+    Key::honoured("AllocNodes", "", |p, text| set(&mut p.alloc_nodes, host_text(text)), "hosts from which jobs may come")
+        .shown(Show::Value(|p| Text("ALL").show(&p.alloc_nodes))),
+    key!("AllowGroups", "", allow_groups: Own(names, shown_names), "groups whose users may submit jobs"),
+    Key::honoured("AllowAccounts", "", |p, text| set(&mut p.allow_accounts, names(text)),
+        "accounts that jobs may have")
+        .shown(Show::Lines(|p| vec![shown_either("Accounts", &p.allow_accounts, &p.deny_accounts)])),
+    Key::honoured("AllowQos", "", |p, text| set(&mut p.allow_qos, names(text)), "QOS that jobs may have")
+        .shown(Show::Lines(|p| vec![shown_either("Qos", &p.allow_qos, &p.deny_qos)])),
+    key!("Alternate", "", alternate: Text(NULL), "the partition that has the jobs while this one is closed")
+        .shown_if(|p| p.alternate.is_some()),
+    Key::honoured("CpuBind", "", |p, text| set(&mut p.cpu_bind, Text(NULL).read(text)), "")
+        .without_effect(|_| true).file_only(),
+    key!("Default", "no", default: YES_NO, "it has the jobs that name no partition"),
+    key!("DefaultTime", "NONE", default_time: Own(default_time, shown_default_time),
+        "the limit of jobs that name none; `NONE`: `MaxTime`"),
+    Key::honoured("DefCpuPerGPU", "", |p, text| p.set_job_default("DefCpuPerGPU", text),
+        "CPUs with each GPU of a job that does not say").file_only(),
+    Key::honoured("DefMemPerGPU", "", |p, text| p.set_job_default("DefMemPerGPU", text),
+        "memory with each GPU of a job that does not say, MiB").file_only(),
+    key!("JobDefaults", "", job_defaults: Own(|text| Ok(JobDefaults::parse(text)?.words()), |words| or_null(&words.join(","))),
+        "`DefCpuPerGPU` and `DefMemPerGPU` in one").file_only(),
+    Key::honoured("DefMemPerCPU", "", |p, text| set_memory(&mut p.def_memory, MemoryPer::Cpu, text),
+        "memory with each CPU of a job that does not say; unless set, the cluster's").excludes("DefMemPerNode"),
+    Key::honoured("DefMemPerNode", "", |p, text| set_memory(&mut p.def_memory, MemoryPer::Node, text),
+        "memory on each node of a job that does not say; unless set, the cluster's").excludes("DefMemPerCPU"),
+    Key::fact("DefMem", Show::Lines(|p| vec![shown_memory("Def", p.def_memory)])),
+    Key::honoured("DenyAccounts", "", |p, text| set(&mut p.deny_accounts, Ok(values::list_or_none(text))),
+        "accounts that jobs may not have"),
+    Key::honoured("DenyQos", "", |p, text| set(&mut p.deny_qos, Ok(values::list_or_none(text))),
+        "QOS that jobs may not have"),
+    key!("DisableRootJobs", "", disable_root_jobs: Own(|text| values::yes_no(text).map(Some), shown_root),
+        "root submits no jobs; unless set, the cluster's"),
+    Key::honoured("ExclusiveTopo", "no", |p, text| set(&mut p.exclusive_topo, YES_NO.read(text)),
+        "jobs have the topology's units to themselves").file_only(),
+    Key::honoured("ExclusiveUser", "no", |p, text| set(&mut p.exclusive_user, YES_NO.read(text)),
+        "nodes are shared by jobs of one user only"),
+    Key::fact("Exclusive", Show::Value(|p| p.exclusive().to_owned())),
+    key!("GraceTime", "0", grace_secs: Own(grace, u32::to_string), "how long a job has that gives way, seconds"),
+    key!("Hidden", "no", hidden: YES_NO, "it is not shown unless asked for"),
+    key!("LLN", "no", least_loaded: YES_NO, "least loaded nodes first"),
+    key!("MaxCPUsPerNode", "UNLIMITED", max_cpus_per_node: Own(cpu_limit, shown_limit),
+        "CPUs that all its jobs may use together on a node"),
+    key!("MaxCPUsPerSocket", "UNLIMITED", max_cpus_per_socket: Own(cpu_limit, shown_limit),
+        "CPUs that all its jobs may use together on a socket").file_only(),
+    Key::honoured("MaxMemPerCPU", "", |p, text| set_memory(&mut p.max_memory, MemoryPer::Cpu, text),
+        "most memory with each CPU of a job; unless set, the cluster's").excludes("MaxMemPerNode"),
+    Key::honoured("MaxMemPerNode", "", |p, text| set_memory(&mut p.max_memory, MemoryPer::Node, text),
+        "most memory on each node of a job; unless set, the cluster's").excludes("MaxMemPerCPU"),
+    Key::fact("MaxMem", Show::Lines(|p| vec![shown_memory("Max", p.max_memory)])),
+    key!("MaxNodes", "UNLIMITED", max_nodes: Limit(0, MANY, "UNLIMITED"), "most nodes of a job"),
+    key!("MaxTime", "UNLIMITED", max_time: Own(values::time_limit, |limit| limit.scontrol_text()),
+        "the longest limit of a job"),
+    key!("MinNodes", "0", min_nodes: number(0, MANY), "fewest nodes of a job"),
+    Key::fact("NodeSets", Show::Value(|p| p.node_sets.join(","))).shown_if(|p| !p.node_sets.is_empty()),
+    Key::honoured("Nodes", "", |p, text| set(&mut p.nodes_text, Ok(nodes_text(text))),
+        "its nodes, by their names or those of node sets, or `ALL`"),
+    key!("OverSubscribe", "NO", over_subscribe: OVER_SUBSCRIBE, "whether jobs share resources, and how many do"),
+    Key::honoured("Shared", "", |p, text| set(&mut p.over_subscribe, OVER_SUBSCRIBE.read(text)),
+        "an older name of `OverSubscribe`"),
+    key!("OverTimeLimit", "", over_time_limit: Own(over_time, shown_over_time),
+        "how long jobs may outlive their limits, minutes; unless set, the cluster's"),
+    Key::honoured("PowerDownOnIdle", "", |p, text| set(&mut p.power_down_on_idle, YES_NO.read(text)), "")
+        .without_effect(|p| p.power_down_on_idle).file_only(),
+    key!("PreemptMode", "", preempt_mode: Own(|text| Ok(Some(preempt::mode(text)?.1)), |mode| Text("OFF").show(mode)),
+        "how its jobs give way to others; unless set, the cluster's"),
+    Key::dropped("Priority"),
+    key!("PriorityJobFactor", "1", priority_job_factor: number(0, 65_533), "what `PriorityWeightPartition` multiplies"),
+    key!("PriorityTier", "1", priority_tier: number(0, 65_533), "jobs of a higher tier go first, and may preempt others"),
+    Key::honoured("QOS", "", |p, text| set(&mut p.qos, Ok(values::optional(text).filter(|qos| qos != "N/A"))), "")
+        .without_effect(|p| p.qos.is_some())
+        .shown(Show::Lines(|p| vec![("QoS".to_owned(), Text("N/A").show(&p.qos))])),
+    key!("ReqResv", "no", require_reservation: YES_NO, "it is for jobs in reservations"),
+    Key::honoured("ResumeTimeout", "", |p, text| set(&mut p.resume_timeout, secs_text(text)), "")
+        .without_effect(|_| true).file_only(),
+    key!("RootOnly", "no", root_only: YES_NO, "only root submits jobs, for others"),
+    // Said once the cluster's own is known, where it is another.
+    Key::honoured("SelectTypeParameters", "", |p, text| set(&mut p.select, select(text)), "")
+        .without_effect(|_| false)
+        .shown(Show::Value(|p| p.select.as_ref().map_or("NONE", |select| &select.text).to_owned())).file_only(),
+    key!("State", "UP", state: STATE, "whether jobs are accepted, and start"),
+    Key::honoured("SuspendTime", "", |p, text| set(&mut p.suspend_time, secs_text(text)), "")
+        .without_effect(|_| true).file_only(),
+    Key::honoured("SuspendTimeout", "", |p, text| set(&mut p.suspend_timeout, secs_text(text)), "")
+        .without_effect(|_| true).file_only(),
+    key!("Topology", "", topology: Text(NULL), "the topology of its nodes, of `topology.yaml`").file_only(),
+    key!("TRESBillingWeights", "", billing_weights: Own(billing_weights, |text| Text(NULL).show(text)),
+        "what a job is billed for its CPUs, memory, nodes and the like").shown_if(|p| p.billing_weights.is_some()),
+];
+
+static DEFAULTS: LazyLock<PartitionConfig> = LazyLock::new(|| with_defaults(PARTITION, PartitionConfig::blank()));
 
 impl Default for PartitionConfig {
     fn default() -> Self {
-        Self {
-            name: String::new(),
-            nodes_text: String::new(),
-            nodes: HostList::new(),
-            node_sets: Vec::new(),
-            default: false,
-            state: PartitionState::Up,
-            max_time: TimeLimit::Unlimited,
-            default_time: None,
-            min_nodes: 0,
-            max_nodes: None,
-            max_cpus_per_node: None,
-            max_cpus_per_socket: None,
-            def_memory: None,
-            max_memory: None,
-            over_subscribe: OverSubscribe::No,
-            exclusive_user: false,
-            exclusive_topo: false,
-            priority_tier: 1,
-            priority_job_factor: 1,
-            allow_groups: None,
-            allow_accounts: None,
-            allow_qos: None,
-            deny_accounts: Vec::new(),
-            deny_qos: Vec::new(),
-            alloc_nodes: None,
-            hidden: false,
-            root_only: false,
-            disable_root_jobs: None,
-            least_loaded: false,
-            grace_secs: 0,
-            preempt_mode: None,
-            over_time_limit: None,
-            qos: None,
-            require_reservation: false,
-            select: None,
-            billing_weights: None,
-            alternate: None,
-            cpu_bind: None,
-            job_defaults: Vec::new(),
-            power_down_on_idle: false,
-            suspend_time: None,
-            suspend_timeout: None,
-            resume_timeout: None,
-            topology: None,
-        }
+        DEFAULTS.clone()
     }
 }
 
@@ -240,84 +312,33 @@ impl PartitionConfig {
     /// effect, and why. `Nodes` only changes [`Self::nodes_text`]: resolve it with the cluster's nodes afterwards
     /// ([`crate::config::Config::resolve_nodes`]).
     pub fn set(&mut self, key: &str, value: &str) -> Result<Option<SettingError>, SettingError> {
-        let Some(known) = keys::find(keys::PARTITION, key) else {
-            let wrong = SettingError::new(format!("unknown key {key}"));
-            return Err(match keys::meant(keys::PARTITION, key) {
-                Some(name) => wrong.suggest(format!("did you mean {name}?")),
-                None => wrong,
-            });
-        };
-        let yes_no = values::yes_no;
-        let limit = |text: &str| values::number_or_unlimited(text, 0, u32::MAX - 3);
-        let secs = |text: &str| values::number_or_unlimited(text, 0, 65_533u32).map(|_| Some(text.to_owned()));
-        match known.name {
-            "PartitionName" => {}
-            "AllocNodes" => self.alloc_nodes = host_text(value)?,
-            "AllowAccounts" => self.allow_accounts = values::list_or_all(value),
-            "AllowGroups" => self.allow_groups = values::list_or_all(value),
-            "AllowQos" => self.allow_qos = values::list_or_all(value),
-            "Alternate" => self.alternate = values::optional(value),
-            "CpuBind" => self.cpu_bind = values::optional(value),
-            "Default" => self.default = yes_no(value)?,
-            "DefaultTime" => self.default_time = default_time(value)?,
-            "DefCpuPerGPU" | "DefMemPerGPU" => {
-                let mut defaults = self.job_defaults();
-                defaults.set(known.name, value)?;
-                self.job_defaults = defaults.words();
-            }
-            "JobDefaults" => self.job_defaults = JobDefaults::parse(value)?.words(),
-            "DefMemPerCPU" => self.def_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
-            "DefMemPerNode" => self.def_memory = values::memory_limit(value)?.map(MemoryPer::Node),
-            "DenyAccounts" => self.deny_accounts = values::list_or_none(value),
-            "DenyQos" => self.deny_qos = values::list_or_none(value),
-            "DisableRootJobs" => self.disable_root_jobs = Some(yes_no(value)?),
-            "ExclusiveTopo" => self.exclusive_topo = yes_no(value)?,
-            "ExclusiveUser" => self.exclusive_user = yes_no(value)?,
-            "GraceTime" => self.grace_secs = grace(value)?,
-            "Hidden" => self.hidden = yes_no(value)?,
-            "LLN" => self.least_loaded = yes_no(value)?,
-            "MaxCPUsPerNode" => self.max_cpus_per_node = limit(value)?.filter(|&n| n > 0),
-            "MaxCPUsPerSocket" => self.max_cpus_per_socket = limit(value)?.filter(|&n| n > 0),
-            "MaxMemPerCPU" => self.max_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
-            "MaxMemPerNode" => self.max_memory = values::memory_limit(value)?.map(MemoryPer::Node),
-            "MaxNodes" => self.max_nodes = limit(value)?,
-            "MaxTime" => self.max_time = values::time_limit(value)?,
-            "MinNodes" => self.min_nodes = values::number(value, 0, u32::MAX - 3)?,
-            "Nodes" => self.nodes_text = nodes_text(value),
-            "OverSubscribe" | "Shared" => self.over_subscribe = OverSubscribe::parse(value)?,
-            "OverTimeLimit" => {
-                self.over_time_limit = values::optional(value).map(|v| OverTime::parse(&v)).transpose()?
-            }
-            "PowerDownOnIdle" => self.power_down_on_idle = yes_no(value)?,
-            "PreemptMode" => {
-                let (_, words) = preempt::mode(value)?;
-                self.preempt_mode = Some(words);
-            }
-            "PriorityJobFactor" => self.priority_job_factor = values::number(value, 0, 65_533)?,
-            "PriorityTier" => self.priority_tier = values::number(value, 0, 65_533)?,
-            "QOS" => self.qos = values::optional(value).filter(|q| q != "N/A"),
-            "ReqResv" => self.require_reservation = yes_no(value)?,
-            "RootOnly" => self.root_only = yes_no(value)?,
-            "SelectTypeParameters" => {
-                self.select = values::optional(value).map(|v| SelectParameters::parse(&v)).transpose()?;
-            }
-            "State" => self.state = state(value)?,
-            "ResumeTimeout" => self.resume_timeout = secs(value)?,
-            "SuspendTime" => self.suspend_time = secs(value)?,
-            "SuspendTimeout" => self.suspend_timeout = secs(value)?,
-            "Topology" => self.topology = values::optional(value),
-            "TRESBillingWeights" => {
-                self.billing_weights = values::optional(value);
-                self.billing_weights.as_deref().map(BillingWeights::parse).transpose()?;
-            }
-            _ => {}
+        row::find(PARTITION, key).ok_or_else(|| row::unknown(PARTITION, &[], key))?.set(self, value)
+    }
+
+    /// A key as `scontrol show partition` has it, `MaxNodes=4`; `None`: there is nothing to show of it.
+    pub fn shown(&self, key: &str) -> Option<String> {
+        PARTITION.iter().find(|row| row.name == key)?.words(self)
+    }
+
+    /// Keys that `scontrol update` takes.
+    pub fn update_keys() -> impl Iterator<Item = &'static str> {
+        row::keys(PARTITION).filter(|row| !row.file_only).map(|row| row.name)
+    }
+
+    fn set_job_default(&mut self, name: &str, text: &str) -> Value<Option<SettingError>> {
+        let mut defaults = self.job_defaults();
+        defaults.set(name, text)?;
+        self.job_defaults = defaults.words();
+        Ok(None)
+    }
+
+    /// Whom nodes are kept to, in Slurm's word.
+    pub const fn exclusive(&self) -> &'static str {
+        match (self.exclusive_user, self.exclusive_topo) {
+            (true, _) => "USER",
+            (false, true) => "TOPO",
+            (false, false) => "NO",
         }
-        Ok(match known.class {
-            Class::NotYet if self.has_no_effect(known.name) => None,
-            Class::NotYet => Some(not_yet(known.name)),
-            Class::Dropped => Some(dropped(known.name)),
-            Class::Honoured | Class::OwnWay | Class::Fact => None,
-        })
     }
 
     /// What jobs get with each GPU.
@@ -342,17 +363,6 @@ impl PartitionConfig {
             || self.allow_qos.is_some()
             || !self.deny_accounts.is_empty()
             || !self.deny_qos.is_empty()
-    }
-
-    /// Settings that are not honoured but were given the value that they have anyhow: nothing to warn of.
-    fn has_no_effect(&self, key: &str) -> bool {
-        match key {
-            "PowerDownOnIdle" => !self.power_down_on_idle,
-            "QOS" => self.qos.is_none(),
-            // Said once the cluster's own is known, where it is another.
-            "SelectTypeParameters" => true,
-            _ => false,
-        }
     }
 }
 
@@ -394,23 +404,79 @@ fn grace(text: &str) -> Value<u32> {
     values::number(text, 0, u32::MAX - 3)
 }
 
-fn state(text: &str) -> Value<PartitionState> {
-    Ok(match values::choice(text, &["UP", "DOWN", "DRAIN", "INACTIVE"])? {
-        "UP" => PartitionState::Up,
-        "DOWN" => PartitionState::Down,
-        "DRAIN" => PartitionState::Drain,
-        _ => PartitionState::Inactive,
-    })
+fn set<T>(field: &mut T, value: Value<T>) -> Value<Option<SettingError>> {
+    *field = value?;
+    Ok(None)
+}
+
+fn names(text: &str) -> Value<Option<Vec<String>>> {
+    Ok(values::list_or_all(text))
+}
+
+fn shown_names(names: &Option<Vec<String>>) -> String {
+    names.as_ref().map_or_else(|| "ALL".to_owned(), |names| names.join(","))
+}
+
+/// `AllowQos=ALL`, or `DenyQos=...` where some are kept out.
+fn shown_either(what: &str, allowed: &Option<Vec<String>>, denied: &[String]) -> (String, String) {
+    match allowed {
+        None if !denied.is_empty() => (format!("Deny{what}"), denied.join(",")),
+        _ => (format!("Allow{what}"), shown_names(allowed)),
+    }
+}
+
+fn shown_default_time(limit: &Option<TimeLimit>) -> String {
+    limit.map_or_else(|| "NONE".to_owned(), TimeLimit::scontrol_text)
+}
+
+fn shown_root(disabled: &Option<bool>) -> String {
+    YES_NO.show(&disabled.unwrap_or(false))
+}
+
+/// 0 is no limit.
+fn cpu_limit(text: &str) -> Value<Option<u32>> {
+    Ok(values::number_or_unlimited(text, 0, MANY)?.filter(|&n| n > 0))
+}
+
+fn shown_limit(limit: &Option<u32>) -> String {
+    limit.map_or_else(|| "UNLIMITED".to_owned(), |n| n.to_string())
+}
+
+fn over_time(text: &str) -> Value<Option<OverTime>> {
+    values::optional(text).map(|text| OverTime::parse(&text)).transpose()
+}
+
+fn shown_over_time(limit: &Option<OverTime>) -> String {
+    match limit {
+        None => "NONE".to_owned(),
+        Some(OverTime::Minutes(n)) => n.to_string(),
+        Some(OverTime::Unlimited) => "UNLIMITED".to_owned(),
+    }
+}
+
+/// Seconds, kept as they are written.
+fn secs_text(text: &str) -> Value<Option<String>> {
+    values::number_or_unlimited(text, 0, 65_533_u32).map(|_| Some(text.to_owned()))
+}
+
+fn select(text: &str) -> Value<Option<SelectParameters>> {
+    values::optional(text).map(|text| SelectParameters::parse(&text)).transpose()
+}
+
+fn billing_weights(text: &str) -> Value<Option<String>> {
+    let text = values::optional(text);
+    text.as_deref().map(BillingWeights::parse).transpose()?;
+    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
+    use super::{super::row::Class, *};
 
     #[test]
     fn every_key_of_the_table_can_be_set_to_something() {
-        for key in keys::PARTITION {
+        for key in row::keys(PARTITION) {
             let value = match key.name {
                 "State" => "UP",
                 "OverSubscribe" | "Shared" => "FORCE:2",

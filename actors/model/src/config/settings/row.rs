@@ -2,7 +2,11 @@
 
 use super::kinds::NULL;
 use crate::{
-    config::syntax::{nearest::nearest, report::SettingError, values::Value},
+    config::syntax::{
+        nearest::nearest,
+        report::{SettingError, dropped, not_yet},
+        values::Value,
+    },
     time::Timestamp,
 };
 use jiff::tz::TimeZone;
@@ -77,11 +81,17 @@ pub struct Row<S: 'static> {
     pub(in crate::config) repeated: bool,
     /// The key that it cannot stand beside.
     pub(in crate::config) excludes: Option<&'static str>,
+    /// `scontrol update` does not take it.
+    pub(in crate::config) file_only: bool,
+    /// It is read and does nothing yet: whether that is to be said of what is set.
+    pub(in crate::config) in_vain: Option<fn(&S) -> bool>,
 }
 
 impl<S> Row<S> {
     const fn new(class: Class, name: &'static str, default: &'static str, show: Show<S>) -> Self {
-        Self { name, class, default, what: "", read: None, show, shown_if: None, repeated: false, excludes: None }
+        let (what, read, shown_if, in_vain) = ("", None, None, None);
+        let (repeated, file_only, excludes) = (false, false, None);
+        Self { name, class, default, what, read, show, shown_if, in_vain, repeated, file_only, excludes }
     }
     /// A key that is read and acted on.
     pub(super) const fn honoured(name: &'static str, default: &'static str, read: Read<S>, what: &'static str) -> Self {
@@ -102,9 +112,9 @@ impl<S> Row<S> {
     pub(super) const fn fact(name: &'static str, show: Show<S>) -> Self {
         Self::new(Class::Fact, name, "", show)
     }
-    /// It has no effect yet, and is kept.
-    pub(super) const fn not_yet_but_read(self) -> Self {
-        Self { class: Class::NotYet, ..self }
+    /// It is kept and does nothing yet, which is said where this holds of what is set.
+    pub(super) const fn without_effect(self, said_if: fn(&S) -> bool) -> Self {
+        Self { class: Class::NotYet, in_vain: Some(said_if), ..self }
     }
     pub(super) const fn shown(self, show: Show<S>) -> Self {
         Self { show, ..self }
@@ -115,8 +125,36 @@ impl<S> Row<S> {
     pub(super) const fn repeated(self) -> Self {
         Self { repeated: true, ..self }
     }
+    pub(super) const fn file_only(self) -> Self {
+        Self { file_only: true, ..self }
+    }
     pub(super) const fn excludes(self, other: &'static str) -> Self {
         Self { excludes: Some(other), ..self }
+    }
+}
+
+impl<S> Row<S> {
+    /// Takes a value. Inside, what there is to say about it.
+    pub(in crate::config) fn set(&self, settings: &mut S, text: &str) -> Value<Option<SettingError>> {
+        let said = self.read.map_or(Ok(None), |read| read(settings, text))?;
+        Ok(said.or_else(|| match self.class {
+            Class::NotYet => self.in_vain.is_none_or(|holds| holds(settings)).then(|| not_yet(self.name)),
+            Class::Dropped => Some(dropped(self.name)),
+            Class::Honoured | Class::OwnWay | Class::Fact => None,
+        }))
+    }
+
+    /// `Key=value` as `scontrol show` has it; `None`: there is nothing to show.
+    pub(super) fn words(&self, settings: &S) -> Option<String> {
+        if self.shown_if.is_some_and(|holds| !holds(settings)) {
+            return None;
+        }
+        let pairs = match self.show {
+            Show::Value(shown) => vec![(self.name.to_owned(), shown(settings))],
+            Show::Lines(shown) => shown(settings),
+            Show::Hidden | Show::AsWritten | Show::With(_) => return None,
+        };
+        Some(pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" "))
     }
 }
 
