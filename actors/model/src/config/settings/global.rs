@@ -7,8 +7,8 @@ use super::{
     health::HealthStates,
     job_defaults::JobDefaults,
     kinds::{
-        AbsolutePath, BIT, Codes, Kind, Level, Limit, Minutes, NULL, Number, Numbered, OneOf, Own, Plugin, Text, Words,
-        YES_NO, number, or_null, secs, set_memory, shown_memory,
+        AbsolutePath, BIT, Codes, Kind, Level, Limit, Minutes, NULL, Numbered, OneOf, Own, Plugin, Text, Words, YES_NO,
+        number, or_null, secs, set_memory, shown_memory, some,
     },
     preempt,
     priority::{self, WEIGHT, days_and_time, without_accounting},
@@ -197,10 +197,10 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "most memory on each node of a job")
         .excludes("MaxMemPerCPU"),
     Key::fact("MaxMem", Show::Lines(|c| vec![shown_memory("Max", c.max_memory)])),
-    Key::honoured("MaxNodeCount", "", |c, text| some(&mut c.max_node_count, number(1, MOST_NODES), text),
+    Key::honoured("MaxNodeCount", "", |c, text| some(&mut c.max_node_count, &number(1, MOST_NODES), text),
         "most nodes at a time, with those that come at run time")
         .shown(Show::Value(|c| c.most_nodes().to_string())),
-    Key::honoured("MaxStepCount", "", |c, text| some(&mut c.max_step_count, number(1, u32::MAX), text),
+    Key::honoured("MaxStepCount", "", |c, text| some(&mut c.max_step_count, &number(1, u32::MAX), text),
         "most steps of a job")
         .shown(Show::Value(|c| Limit(1, u32::MAX, "UNLIMITED").show(&c.max_step_count))),
     key!("MaxTasksPerNode", "512", max_tasks_per_node: number(1, 65_533), "most tasks of a step on a node"),
@@ -418,12 +418,6 @@ fn only_known(value: &str, kind: &str) -> Note {
         return None;
     }
     note(format!("{value} is not supported yet"), "nothing is recorded")
-}
-
-/// A number that is not set by itself.
-fn some(field: &mut Option<u32>, kind: Number<u32>, text: &str) -> Value<Note> {
-    *field = Some(kind.read(text)?);
-    Ok(None)
 }
 
 fn cluster_name(text: &str) -> Value<String> {

@@ -248,6 +248,12 @@ pub(super) fn or_null(value: &impl Display) -> String {
     if text.is_empty() { NULL.to_owned() } else { text }
 }
 
+/// Takes a value where there may be none.
+pub(super) fn some<T>(field: &mut Option<T>, kind: &impl Kind<T>, text: &str) -> Value<Option<SettingError>> {
+    *field = Some(kind.read(text)?);
+    Ok(None)
+}
+
 /// Takes an amount of memory of each node or CPU; 0 and `UNLIMITED` are none.
 pub(super) fn set_memory(
     field: &mut Option<MemoryPer>,

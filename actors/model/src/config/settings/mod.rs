@@ -10,7 +10,6 @@ pub(super) mod gres;
 pub(super) mod health;
 pub(super) mod hres;
 pub(super) mod job_defaults;
-pub mod keys;
 pub(super) mod kinds;
 pub(super) mod mcs;
 pub(super) mod node;
@@ -21,5 +20,7 @@ mod restricted;
 pub mod row;
 pub(super) mod scheduling;
 
+#[cfg(test)]
+mod effects_test;
 #[cfg(test)]
 mod rows_test;

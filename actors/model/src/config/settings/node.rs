@@ -1,14 +1,18 @@
 //! Nodes as configured: what `NodeName` and `DownNodes` lines come to.
 
-use super::{config::host_and_port, keys, row::Class};
+use super::{
+    config::host_and_port,
+    kinds::{Kind, Number, OneOf, Own, number, some},
+    row::{self, Row, Show, key, settings_with_rows, with_defaults},
+};
 use crate::{
     config::syntax::{
-        report::{ConfigReport, Place, SettingError, dropped, not_yet},
+        report::{ConfigReport, Place, SettingError},
         text::Pair,
         values::{self, Value},
     },
     gres::GresEntry,
-    hostlist::HostList,
+    hostlist::{HostList, HostListError},
     ids::NodeIndex,
     node_shape::NodeShape,
     resources::{CpuSet, MemoryMib, ResourceTextError},
@@ -92,20 +96,6 @@ pub enum ConfiguredState {
     Cloud,
 }
 
-impl ConfiguredState {
-    fn parse(text: &str) -> Value<Self> {
-        let words = ["UNKNOWN", "IDLE", "DOWN", "DRAIN", "FAIL", "FAILING", "FUTURE", "CLOUD"];
-        Ok(match values::choice(text, &words)? {
-            "DOWN" => Self::Down,
-            "DRAIN" => Self::Drain,
-            "FAIL" | "FAILING" => Self::Fail,
-            "FUTURE" => Self::Future,
-            "CLOUD" => Self::Cloud,
-            _ => Self::Unknown,
-        })
-    }
-}
-
 /// What `NodeName` lines have said so far.
 #[derive(Default)]
 pub(in crate::config) struct NodeReader {
@@ -116,74 +106,127 @@ pub(in crate::config) struct NodeReader {
     portless: Vec<usize>,
 }
 
-/// Values on one line, over those of `DEFAULT` lines.
-#[derive(Clone, Default)]
-struct Written {
-    cpus: Option<u32>,
-    boards: Option<u32>,
-    sockets: Option<u32>,
-    sockets_per_board: Option<u32>,
-    cores: Option<u32>,
-    threads: Option<u32>,
-    memory: Option<MemoryMib>,
-    tmp_disk: Option<u64>,
-    features: Vec<String>,
-    weight: Option<u32>,
-    memory_reserved: Option<MemoryMib>,
-    reserved_cores: Option<u32>,
-    /// `SchedulerParameters=spec_cores_first`.
-    spec_cores_first: bool,
-    reserved_list: Option<CpuSet>,
-    restricted_cores: u32,
-    gres: Option<String>,
-    gres_entries: Vec<GresEntry>,
-    topology: Option<String>,
-    state: ConfiguredState,
-    reason: Option<String>,
-    hostnames: Option<HostList>,
-    addresses: Option<HostList>,
-    ports: Option<Vec<u16>>,
+settings_with_rows! {
+    /// Values on one line, over those of `DEFAULT` lines.
+    #[derive(Clone)]
+    pub struct Written {
+        cpus: Option<u32>,
+        boards: Option<u32>,
+        sockets: Option<u32>,
+        sockets_per_board: Option<u32>,
+        cores: Option<u32>,
+        threads: Option<u32>,
+        memory: Option<MemoryMib>,
+        tmp_disk: u64,
+        features: Vec<String>,
+        weight: u32,
+        memory_reserved: Option<MemoryMib>,
+        reserved_cores: Option<u32>,
+        /// `SchedulerParameters=spec_cores_first`.
+        spec_cores_first: bool,
+        reserved_list: Option<CpuSet>,
+        restricted_cores: u32,
+        gres: Option<String>,
+        gres_entries: Vec<GresEntry>,
+        topology: Option<String>,
+        state: ConfiguredState,
+        reason: Option<String>,
+        hostnames: Option<HostList>,
+        addresses: Option<HostList>,
+        ports: Option<Vec<u16>>,
+    }
+}
+
+const COUNT: Number<u32> = number(1, 65_535);
+const MIB: Number<u64> = number(0, u64::MAX / 2);
+
+type Key = Row<Written>;
+
+/// Keys on a `NodeName` line.
+#[rustfmt::skip]
+pub(in crate::config) static NODE: &[Key] = &[
+    Key::honoured("NodeName", "", |_, _| Ok(None), "its name; `DEFAULT` has what the lines below it begin with"),
+    Key::not_yet("BcastAddr", ""),
+    Key::honoured("Boards", "", |n, text| some(&mut n.boards, &COUNT, text), "boards; 1 unless set"),
+    Key::honoured("CoreSpecCount", "", |n, text| some(&mut n.reserved_cores, &number(0, 65_535), text),
+        "cores that are left to the system"),
+    Key::honoured("CoresPerSocket", "", |n, text| some(&mut n.cores, &COUNT, text), "cores of a socket; 1 unless set"),
+    Key::not_yet("CpuBind", ""),
+    Key::honoured("CPUs", "", |n, text| some(&mut n.cpus, &COUNT, text), "CPUs; unless set, all threads"),
+    Key::honoured("Procs", "", |n, text| some(&mut n.cpus, &COUNT, text), "an older name of `CPUs`"),
+    Key::honoured("CpuSpecList", "", cpu_spec_list, "CPUs whose cores are left to the system"),
+    key!("Feature", "", features: LIST, "an older name of `Features`"),
+    key!("Features", "", features: LIST, "what jobs may ask for with `--constraint`"),
+    Key::honoured("Gres", "", gres, "generic resources: `NAME:TYPE:COUNT`"),
+    Key::honoured("MemSpecLimit", "", |n, text| mib(&mut n.memory_reserved, text),
+        "memory that is left to the system, MiB"),
+    Key::honoured("NodeAddr", "", |n, text| hosts(&mut n.addresses, text),
+        "name or address to connect to; unless set, the host name"),
+    Key::honoured("NodeHostname", "", |n, text| hosts(&mut n.hostnames, text),
+        "the machine's own name; unless set, the node's name"),
+    Key::not_yet("Parameters", ""),
+    Key::honoured("Port", "", |n, text| some(&mut n.ports, &Own(ports, |_| String::new()), text),
+        "the port of its daemon; unless set, `SlurmdPort`"),
+    Key::honoured("RealMemory", "", |n, text| mib(&mut n.memory, text), "memory, MiB; 1 unless set"),
+    Key::honoured("Reason", "", |n, text| some(&mut n.reason, &ANY, text), "why it is in that `State`"),
+    key!("RestrictedCoresPerGPU", "0", restricted_cores: number(0, 65_535),
+        "cores for each GPU that only jobs with GPUs get"),
+    Key::honoured("Sockets", "", |n, text| some(&mut n.sockets, &COUNT, text),
+        "sockets; unless set, as many as `CPUs` needs"),
+    Key::honoured("SocketsPerBoard", "", |n, text| some(&mut n.sockets_per_board, &COUNT, text),
+        "sockets of a board, in place of `Sockets`"),
+    key!("State", "UNKNOWN", state: STATE, "the state that it starts in"),
+    Key::honoured("ThreadsPerCore", "", |n, text| some(&mut n.threads, &COUNT, text), "threads of a core; 1 unless set"),
+    key!("TmpDisk", "0", tmp_disk: MIB, "room for temporary files, MiB"),
+    Key::honoured("Topology", "", |n, text| some(&mut n.topology, &ANY, text), "its place: `TOPOLOGY:UNIT`"),
+    Key::not_yet("TRESWeights", ""),
+    key!("Weight", "1", weight: number(0, u32::MAX - 2), "nodes of lower weight are used first"),
+];
+
+const LIST: Own<Vec<String>> = Own(|text| Ok(values::list(text)), |list| list.join(","));
+/// Kept as it is.
+const ANY: Own<String> = Own(|text| Ok(text.to_owned()), String::clone);
+const STATE: OneOf<ConfiguredState> = OneOf(&[
+    ("UNKNOWN", ConfiguredState::Unknown),
+    ("IDLE", ConfiguredState::Unknown),
+    ("DOWN", ConfiguredState::Down),
+    ("DRAIN", ConfiguredState::Drain),
+    ("FAIL", ConfiguredState::Fail),
+    ("FAILING", ConfiguredState::Fail),
+    ("FUTURE", ConfiguredState::Future),
+    ("CLOUD", ConfiguredState::Cloud),
+]);
+
+impl Default for Written {
+    fn default() -> Self {
+        with_defaults(NODE, Self::blank())
+    }
+}
+
+fn mib(field: &mut Option<MemoryMib>, text: &str) -> Value<Option<SettingError>> {
+    *field = Some(MemoryMib(MIB.read(text)?));
+    Ok(None)
+}
+
+fn hosts(field: &mut Option<HostList>, text: &str) -> Value<Option<SettingError>> {
+    *field = Some(text.parse().map_err(|e: HostListError| SettingError::new(e.to_string()))?);
+    Ok(None)
+}
+
+fn cpu_spec_list(node: &mut Written, text: &str) -> Value<Option<SettingError>> {
+    let list = text.parse().map_err(|e: ResourceTextError| SettingError::new(e.to_string()))?;
+    node.reserved_list = Some(list);
+    Ok(None)
+}
+
+fn gres(node: &mut Written, text: &str) -> Value<Option<SettingError>> {
+    node.gres = values::optional(text);
+    let entries = node.gres.as_deref().map(gres_text::entries).transpose();
+    node.gres_entries = entries.map_err(|e| SettingError::new(e.to_string()))?.unwrap_or_default();
+    Ok(None)
 }
 
 impl Written {
-    fn set(&mut self, key: &str, value: &str) -> Value<()> {
-        let count = |text: &str| values::number(text, 1, 65_535).map(Some);
-        let mib = |text: &str| values::number(text, 0, u64::MAX / 2);
-        let hosts = |text: &str| text.parse::<HostList>().map(Some).map_err(|e| SettingError::new(e.to_string()));
-        match key.to_ascii_lowercase().as_str() {
-            "cpus" | "procs" => self.cpus = count(value)?,
-            "boards" => self.boards = count(value)?,
-            "sockets" => self.sockets = count(value)?,
-            "socketsperboard" => self.sockets_per_board = count(value)?,
-            "corespersocket" => self.cores = count(value)?,
-            "threadspercore" => self.threads = count(value)?,
-            "realmemory" => self.memory = Some(MemoryMib(mib(value)?)),
-            "tmpdisk" => self.tmp_disk = Some(mib(value)?),
-            "memspeclimit" => self.memory_reserved = Some(MemoryMib(mib(value)?)),
-            "feature" | "features" => self.features = values::list(value),
-            "corespeccount" => self.reserved_cores = Some(values::number(value, 0, 65_535)?),
-            "restrictedcorespergpu" => self.restricted_cores = values::number(value, 0, 65_535)?,
-            "cpuspeclist" => {
-                self.reserved_list =
-                    Some(value.parse().map_err(|e: ResourceTextError| SettingError::new(e.to_string()))?);
-            }
-            "weight" => self.weight = Some(values::number(value, 0, u32::MAX - 2)?),
-            "gres" => {
-                self.gres = values::optional(value);
-                let entries = self.gres.as_deref().map(gres_text::entries).transpose();
-                self.gres_entries = entries.map_err(|e| SettingError::new(e.to_string()))?.unwrap_or_default();
-            }
-            "state" => self.state = ConfiguredState::parse(value)?,
-            "topology" => self.topology = Some(value.to_owned()),
-            "reason" => self.reason = Some(value.to_owned()),
-            "nodehostname" => self.hostnames = hosts(value)?,
-            "nodeaddr" => self.addresses = hosts(value)?,
-            "port" => self.ports = Some(ports(value)?),
-            _ => {}
-        }
-        Ok(())
-    }
-
     /// Slurm's defaults and its rules about counts that contradict each other. The second part is a warning.
     fn shape(&self) -> Value<(NodeShape, Option<SettingError>)> {
         let boards = self.boards.unwrap_or(1);
@@ -223,7 +266,7 @@ impl Written {
             cores_per_socket: cores,
             threads_per_core: threads,
             memory: self.memory.unwrap_or(MemoryMib(1)),
-            tmp_disk_mib: self.tmp_disk.unwrap_or(0),
+            tmp_disk_mib: self.tmp_disk,
             gres: self.gres_entries.clone(),
             reserved_cpus: CpuSet::new(),
             gpu_cpus: Vec::new(),
@@ -283,13 +326,14 @@ impl NodeReader {
         let mut written = self.defaults.clone();
         let mut usable = true;
         for pair in rest {
-            if known_key(keys::NODE, pair, report) {
-                if let Err(wrong) = written.set(&pair.key, &pair.value) {
+            let row = row::find(NODE, &pair.key).ok_or_else(|| row::unknown(NODE, &[], &pair.key));
+            match row.and_then(|row| row.set(&mut written, &pair.value)) {
+                Ok(None) => {}
+                Ok(Some(note)) => report.warning(&pair.place, pair.what(), note),
+                Err(wrong) => {
                     report.error(&pair.place, pair.what(), wrong);
                     usable = false;
                 }
-            } else {
-                usable = false;
             }
         }
         // A line that replaces the default's way to count sockets must not clash with it.
@@ -358,7 +402,7 @@ impl NodeReader {
         let settings = Arc::new(NodeSettings {
             shape,
             features: written.features.clone(),
-            weight: written.weight.unwrap_or(1),
+            weight: written.weight,
             memory_reserved: written.memory_reserved.unwrap_or_default(),
             restricted_cores: written.restricted_cores,
             gres: written.gres.clone(),
@@ -395,7 +439,7 @@ impl NodeReader {
         let mut down = InitialState { state: ConfiguredState::Down, reason: None };
         for pair in rest {
             match pair.key.to_ascii_lowercase().as_str() {
-                "state" => match ConfiguredState::parse(&pair.value) {
+                "state" => match STATE.read(&pair.value) {
                     Ok(state) => down.state = state,
                     Err(wrong) => report.error(&pair.place, pair.what(), wrong),
                 },
@@ -458,23 +502,4 @@ impl<T: Clone> OneOrEach<T> {
         self.1 += 1;
         value.cloned()
     }
-}
-
-/// Reports a key that its table does not have or that is not honoured; true when its value is to be read.
-pub(in crate::config) fn known_key(table: &'static [keys::Key], pair: &Pair, report: &mut ConfigReport) -> bool {
-    let Some(key) = keys::find(table, &pair.key) else {
-        let wrong = SettingError::new(format!("unknown key {}", pair.key));
-        let wrong = match keys::meant(table, &pair.key) {
-            Some(name) => wrong.suggest(format!("did you mean {name}?")),
-            None => wrong,
-        };
-        report.error(&pair.place, pair.what(), wrong);
-        return false;
-    };
-    match key.class {
-        Class::NotYet => report.warning(&pair.place, pair.what(), not_yet(key.name)),
-        Class::Dropped => report.warning(&pair.place, pair.what(), dropped(key.name)),
-        Class::Honoured | Class::OwnWay | Class::Fact => {}
-    }
-    true
 }

@@ -5,6 +5,7 @@ use super::{
     config::Config,
     global::GLOBAL,
     kinds::NULL,
+    node::{NODE, Written},
     partition::{PARTITION, PartitionConfig},
     row::{Class, Row, Show},
 };
@@ -62,6 +63,7 @@ fn check<S: Clone>(table: &'static [Row<S>], defaults: &S) {
 fn every_key_has_one_row_with_its_effect() {
     check(GLOBAL, &Config::default());
     check(PARTITION, &PartitionConfig::default());
+    check(NODE, &Written::default());
 }
 
 fn hidden<S>(table: &'static [Row<S>]) -> Vec<&'static str> {
@@ -118,6 +120,8 @@ fn the_page_of_settings_says_what_the_tables_say() {
     page_of(&mut page, GLOBAL, &Config::default());
     page.push_str("\n## Keys of a partition\n\nOn a line that begins with `PartitionName`.\n\n");
     page_of(&mut page, PARTITION, &PartitionConfig::default());
+    page.push_str("\n## Keys of nodes\n\nOn a line that begins with `NodeName`.\n\n");
+    page_of(&mut page, NODE, &Written::default());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
     if std::env::var_os("GARRICK_WRITE_DOCS").is_some() {
         fs::write(&path, &page).unwrap();

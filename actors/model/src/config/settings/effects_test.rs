@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    super::{global::GLOBAL, partition::PARTITION, row::Row},
-    Class, NODE,
+    global::GLOBAL,
+    node::NODE,
+    partition::PARTITION,
+    row::{Class, Row},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -213,8 +215,8 @@ fn every_honoured_key_has_a_test_of_its_effect() {
     fn of<S>(table: &'static [Row<S>]) -> BTreeSet<&'static str> {
         table.iter().filter(|row| row.class == Class::Honoured).map(|row| row.name).collect()
     }
-    let nodes = NODE.iter().filter(|key| key.class == Class::Honoured).map(|key| key.name).collect();
-    for (honoured, effects) in [(of(GLOBAL), GLOBAL_EFFECTS), (nodes, NODE_EFFECTS), (of(PARTITION), PARTITION_EFFECTS)]
+    for (honoured, effects) in
+        [(of(GLOBAL), GLOBAL_EFFECTS), (of(NODE), NODE_EFFECTS), (of(PARTITION), PARTITION_EFFECTS)]
     {
         let mut listed = BTreeMap::new();
         for (key, test) in effects {
