@@ -30,31 +30,69 @@ pub(crate) enum WordError {
     NoName,
 }
 
-const KEYS: &[&str] = &[
-    "accounts",
-    "allowedpartitions",
-    "comment",
-    "corecnt",
-    "duration",
-    "endtime",
-    "features",
-    "flags",
-    "groups",
-    "licenses",
-    "maxstartdelay",
-    "nodecnt",
-    "nodes",
-    "partitionname",
-    "qos",
-    "reservationname",
-    "skip",
-    "starttime",
-    "tres",
-    "users",
-];
+/// What stands after a key.
+struct Given<'w> {
+    key: &'static str,
+    value: &'w str,
+    /// `+` of `+=`, `-` of `-=`.
+    sign: Option<char>,
+    now: Timestamp,
+    zone: &'w TimeZone,
+}
 
-/// Keys that Slurm has and Garrick has not yet.
-const NOT_YET: &[&str] = &["burstbuffer", "trespernode", "watts"];
+type Read = fn(&mut ReservationChange, &Given<'_>) -> Result<(), WordError>;
+
+/// A key of a reservation.
+struct Key {
+    name: &'static str,
+    /// `+=` and `-=` are taken too.
+    signed: bool,
+    /// `None`: Slurm has it and Garrick has not yet.
+    read: Option<Read>,
+}
+
+const fn key(name: &'static str, read: Read) -> Key {
+    Key { name, signed: false, read: Some(read) }
+}
+
+const fn signed(name: &'static str, read: Read) -> Key {
+    Key { name, signed: true, read: Some(read) }
+}
+
+const fn not_yet(name: &'static str) -> Key {
+    Key { name, signed: false, read: None }
+}
+
+/// Keys in the order of the alphabet; the beginning of one will do.
+#[rustfmt::skip]
+const KEYS: &[Key] = &[
+    signed("accounts", |c, given| one_of_three(&mut c.accounts, &mut c.accounts_more, &mut c.accounts_less, given)),
+    key("allowedpartitions", |c, given| set(&mut c.partitions, given.people())),
+    not_yet("burstbuffer"),
+    key("comment", |c, given| set(&mut c.comment, given.text())),
+    key("corecnt", |c, given| set(&mut c.cores, given.counts(given.value).map(CoresWanted::Cores))),
+    signed("duration", duration),
+    key("endtime", |c, given| set(&mut c.end, given.time())),
+    key("features", |c, given| set(&mut c.features, given.text())),
+    signed("flags", flags),
+    key("groups", |c, given| set(&mut c.groups, Ok(parts(given.value).map(str::to_owned).collect()))),
+    key("licenses", |c, given| set(&mut c.licenses, given.licenses(given.value))),
+    key("maxstartdelay", |c, given| {
+        let secs = given.secs(given.value)?.ok_or_else(|| given.wrong("a length; 0 for none"))?;
+        set(&mut c.max_start_delay_secs, Ok(secs.div_ceil(60) * 60))
+    }),
+    signed("nodecnt", node_count),
+    signed("nodes", nodes),
+    key("partitionname", |c, given| set(&mut c.partition, given.text())),
+    key("qos", |c, given| set(&mut c.qos, given.people())),
+    key("reservationname", name),
+    key("skip", |c, _| { c.skip = true; Ok(()) }),
+    key("starttime", |c, given| set(&mut c.start, given.time())),
+    key("tres", tres),
+    not_yet("trespernode"),
+    signed("users", |c, given| one_of_three(&mut c.users, &mut c.users_more, &mut c.users_less, given)),
+    not_yet("watts"),
+];
 
 /// Runs `create`: reservations only.
 pub fn create(session: &mut Session, words: &[String]) -> i32 {
@@ -153,7 +191,7 @@ pub(crate) fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<
     for word in words {
         let unknown = |key: &str| WordError::Unknown {
             word: word.clone(),
-            hint: getopt::nearest(&key.to_ascii_lowercase(), KEYS.iter().copied())
+            hint: getopt::nearest(&key.to_ascii_lowercase(), KEYS.iter().filter(|k| k.read.is_some()).map(|k| k.name))
                 .map(|k| format!(" (did you mean {k}=?)"))
                 .unwrap_or_default(),
         };
@@ -165,163 +203,163 @@ pub(crate) fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<
             (_, Some(key)) => (key, Some('-')),
             _ => (key, None),
         };
-        let lower = key.to_ascii_lowercase();
-        let names = [KEYS, NOT_YET].concat();
-        let full = match lower.as_str() {
-            "partition" => "partitionname",
-            "reservation" => "reservationname",
-            "node" => "nodes",
-            // Slurm names these in the singular too.
-            "user" => "users",
-            "account" => "accounts",
-            "group" => "groups",
-            "license" => "licenses",
-            other => full_word(other, &names).ok_or_else(|| unknown(key))?,
-        };
-        if NOT_YET.contains(&full) {
-            return Err(WordError::NotSupported(format!("{key}= of a reservation")));
+        // Slurm names it in the singular too.
+        let full = if key.eq_ignore_ascii_case("node") { "nodes" } else { key };
+        let names: Vec<&'static str> = KEYS.iter().map(|known| known.name).collect();
+        let known = full_word(full, &names).and_then(|name| KEYS.iter().find(|known| known.name == name));
+        let known = known.ok_or_else(|| unknown(key))?;
+        match (known.read, sign) {
+            (None, _) => return Err(WordError::NotSupported(format!("{key}= of a reservation"))),
+            (_, Some(sign)) if !known.signed => {
+                return Err(WordError::NotSupported(format!("{key}{sign}= of a reservation")));
+            }
+            (Some(read), sign) => read(&mut change, &Given { key: known.name, value, sign, now, zone })?,
         }
-        let signed = ["flags", "users", "accounts", "nodes", "nodecnt", "duration"];
-        if sign.is_some() && !signed.contains(&full) {
-            return Err(WordError::NotSupported(format!("{key}{}= of a reservation", sign.unwrap_or_default())));
-        }
-        set(&mut change, full, value, sign, now, zone)?;
     }
     Ok(change)
 }
 
-const CORES: &str = "one number above 0, or one for each node with commas between";
-
-fn counts(text: &str) -> Option<Vec<u32>> {
-    text.split(',').map(|word| word.parse().ok().filter(|count| *count > 0)).collect()
+impl Given<'_> {
+    fn wrong(&self, why: impl std::fmt::Display) -> WordError {
+        WordError::Value { key: self.key, value: self.value.to_owned(), why: why.to_string() }
+    }
+    fn text(&self) -> Result<String, WordError> {
+        Ok(self.value.to_owned())
+    }
+    fn time(&self) -> Result<Timestamp, WordError> {
+        date::parse_date(self.value, self.now, self.zone).map_err(|e| self.wrong(e))
+    }
+    /// Seconds; `None`: without end.
+    fn secs(&self, text: &str) -> Result<Option<u64>, WordError> {
+        parse_duration_secs(text).map_err(|e| self.wrong(e))
+    }
+    fn people(&self) -> Result<AccessList, WordError> {
+        AccessList::parse(self.value).ok_or_else(|| self.wrong("names, or names with - before each"))
+    }
+    fn licenses(&self, text: &str) -> Result<Licenses, WordError> {
+        if text.is_empty() { Ok(Licenses::default()) } else { text.parse().map_err(|_| self.wrong("licenses")) }
+    }
+    fn node_count(&self, text: &str) -> Result<u32, WordError> {
+        text.parse().map_err(|_| self.wrong("one number of nodes"))
+    }
+    fn counts(&self, text: &str) -> Result<Vec<u32>, WordError> {
+        let counts = text.split(',').map(|word| word.parse().ok().filter(|count| *count > 0)).collect::<Option<_>>();
+        counts.ok_or_else(|| self.wrong("one number above 0, or one for each node with commas between"))
+    }
 }
 
-fn set(
-    change: &mut ReservationChange,
-    key: &'static str,
-    value: &str,
-    sign: Option<char>,
-    now: Timestamp,
-    zone: &TimeZone,
+fn set<T>(field: &mut Option<T>, value: Result<T, WordError>) -> Result<(), WordError> {
+    *field = Some(value?);
+    Ok(())
+}
+
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').filter(|part| !part.is_empty())
+}
+
+/// `=`, `+=` or `-=`.
+fn one_of_three(
+    all: &mut Option<AccessList>,
+    more: &mut Option<AccessList>,
+    less: &mut Option<AccessList>,
+    given: &Given<'_>,
 ) -> Result<(), WordError> {
-    let wrong = |why: String| WordError::Value { key, value: value.to_owned(), why };
-    let time = || date::parse_date(value, now, zone).map_err(|e| wrong(e.to_string()));
-    let people = || AccessList::parse(value).ok_or_else(|| wrong("names, or names with - before each".to_owned()));
-    let nodes = || garrick_model::hostlist::expand(value).map_err(|e| wrong(e.to_string()));
-    let licenses = |text: &str| -> Result<Licenses, WordError> {
-        if text.is_empty() { Ok(Licenses::default()) } else { text.parse().map_err(|_| wrong("licenses".to_owned())) }
+    let field = match given.sign {
+        None => all,
+        Some('+') => more,
+        Some(_) => less,
     };
-    match key {
-        "reservationname" if value.is_empty() || value.contains([',', ' ']) => {
-            return Err(wrong("a name without commas and blanks".to_owned()));
+    set(field, given.people())
+}
+
+fn name(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+    if given.value.is_empty() || given.value.contains([',', ' ']) {
+        return Err(given.wrong("a name without commas and blanks"));
+    }
+    set(&mut change.name, given.text())
+}
+
+fn duration(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+    let secs = given.secs(given.value)?;
+    let Some(sign) = given.sign else {
+        // Slurm counts UNLIMITED as a year too.
+        return set(&mut change.duration_secs, Ok(secs.unwrap_or(365 * 86_400)));
+    };
+    let secs = secs.and_then(|secs| i64::try_from(secs).ok()).ok_or_else(|| given.wrong("a length"))?;
+    set(&mut change.duration_delta_secs, Ok(if sign == '-' { -secs } else { secs }))
+}
+
+fn nodes(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+    if given.value.eq_ignore_ascii_case("all") {
+        return set(&mut change.nodes, Ok(NodesWanted::All));
+    }
+    let nodes = garrick_model::hostlist::expand(given.value).map_err(|e| given.wrong(e))?;
+    change.nodes = Some(match given.sign {
+        None => NodesWanted::Named(nodes),
+        Some('+') => NodesWanted::With(nodes),
+        Some(_) => NodesWanted::Without(nodes),
+    });
+    Ok(())
+}
+
+fn node_count(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+    let count = given.node_count(given.value)?;
+    change.nodes = Some(match given.sign {
+        None => NodesWanted::Count(count),
+        Some('+') => NodesWanted::More(count),
+        Some(_) => NodesWanted::Fewer(count),
+    });
+    Ok(())
+}
+
+/// Nodes, licenses and CPUs in other words.
+fn tres(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+    let (mut kept, mut cpus) = (Vec::new(), Vec::new());
+    for part in parts(given.value) {
+        // As with CoreCnt, one number for each node.
+        let (name, count) = match part.split_once('=') {
+            None if !cpus.is_empty() => ("cpu", part),
+            pair => pair.ok_or_else(|| given.wrong(format_args!("{part} has no number")))?,
+        };
+        match name.split_once('/').map_or((name, None), |(kind, name)| (kind, Some(name))) {
+            ("node", None) => change.nodes = Some(NodesWanted::Count(given.node_count(count)?)),
+            ("license", Some(name)) => kept.push(format!("{name}:{count}")),
+            ("cpu", None) => cpus.extend(given.counts(count)?),
+            ("bb", _) => return Err(WordError::NotSupported(format!("TRES={name}= of a reservation"))),
+            _ => return Err(given.wrong(format_args!("{name} cannot be reserved"))),
         }
-        "reservationname" => change.name = Some(value.to_owned()),
-        "starttime" => change.start = Some(time()?),
-        "endtime" => change.end = Some(time()?),
-        "duration" if sign.is_some() => {
-            let secs = parse_duration_secs(value).map_err(|e| wrong(e.to_string()))?;
-            let secs = secs.and_then(|secs| i64::try_from(secs).ok()).ok_or_else(|| wrong("a length".to_owned()))?;
-            change.duration_delta_secs = Some(if sign == Some('-') { -secs } else { secs });
-        }
-        "duration" => {
-            // Slurm counts UNLIMITED as a year too.
-            let secs = parse_duration_secs(value).map_err(|e| wrong(e.to_string()))?;
-            change.duration_secs = Some(secs.unwrap_or(365 * 86_400));
-        }
-        "maxstartdelay" => {
-            let secs = parse_duration_secs(value).map_err(|e| wrong(e.to_string()))?;
-            let secs = secs.ok_or_else(|| wrong("a length; 0 for none".to_owned()))?;
-            change.max_start_delay_secs = Some(secs.div_ceil(60) * 60);
-        }
-        "nodes" if value.eq_ignore_ascii_case("all") => change.nodes = Some(NodesWanted::All),
-        "nodes" => {
-            change.nodes = Some(match sign {
-                None => NodesWanted::Named(nodes()?),
-                Some('+') => NodesWanted::With(nodes()?),
-                Some(_) => NodesWanted::Without(nodes()?),
-            });
-        }
-        "nodecnt" => {
-            let count = value.parse().map_err(|_| wrong("one number of nodes".to_owned()))?;
-            change.nodes = Some(match sign {
-                None => NodesWanted::Count(count),
-                Some('+') => NodesWanted::More(count),
-                Some(_) => NodesWanted::Fewer(count),
-            });
-        }
-        "corecnt" => change.cores = Some(CoresWanted::Cores(counts(value).ok_or_else(|| wrong(CORES.to_owned()))?)),
-        "partitionname" => change.partition = Some(value.to_owned()),
-        "features" => change.features = Some(value.to_owned()),
-        "users" | "accounts" => {
-            let slot = match (key, sign) {
-                ("users", None) => &mut change.users,
-                ("users", Some('+')) => &mut change.users_more,
-                ("users", _) => &mut change.users_less,
-                (_, None) => &mut change.accounts,
-                (_, Some('+')) => &mut change.accounts_more,
-                _ => &mut change.accounts_less,
-            };
-            *slot = Some(people()?);
-        }
-        "groups" => change.groups = Some(value.split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect()),
-        "qos" => change.qos = Some(people()?),
-        "allowedpartitions" => change.partitions = Some(people()?),
-        "licenses" => change.licenses = Some(licenses(value)?),
-        "skip" => change.skip = true,
-        "tres" => {
-            // The same in other words.
-            let (mut kept, mut cpus) = (Vec::new(), Vec::new());
-            for part in value.split(',').filter(|w| !w.is_empty()) {
-                // As with CoreCnt, one number for each node.
-                let (name, count) = match part.split_once('=') {
-                    None if !cpus.is_empty() => ("cpu", part),
-                    pair => pair.ok_or_else(|| wrong(format!("{part} has no number")))?,
-                };
-                match name.split_once('/').map_or((name, None), |(kind, name)| (kind, Some(name))) {
-                    ("node", None) => {
-                        let count = count.parse().map_err(|_| wrong("one number of nodes".to_owned()))?;
-                        change.nodes = Some(NodesWanted::Count(count));
-                    }
-                    ("license", Some(name)) => kept.push(format!("{name}:{count}")),
-                    ("cpu", None) => cpus.extend(counts(count).ok_or_else(|| wrong(CORES.to_owned()))?),
-                    ("bb", _) => {
-                        return Err(WordError::NotSupported(format!("TRES={name}= of a reservation")));
-                    }
-                    _ => return Err(wrong(format!("{name} cannot be reserved"))),
-                }
+    }
+    if !cpus.is_empty() {
+        change.cores = Some(CoresWanted::Cpus(cpus));
+    }
+    if !kept.is_empty() {
+        change.licenses = Some(given.licenses(&kept.join(","))?);
+    }
+    Ok(())
+}
+
+fn flags(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+    for word in parts(given.value) {
+        let (word, minus) = match (word.strip_prefix('-'), word.strip_prefix('+')) {
+            (Some(word), _) => (word, true),
+            (_, Some(word)) => (word, false),
+            _ => (word, given.sign == Some('-')),
+        };
+        let (word, time) = word.split_once('=').map_or((word, None), |(word, time)| (word, Some(time)));
+        let flag: ReservationFlag = word.parse()?;
+        match time {
+            None => {}
+            Some(time) if flag == ReservationFlag::PurgeComp => {
+                let secs = given.secs(time)?.ok_or_else(|| given.wrong("a length"))?;
+                change.purge_secs = Some(secs);
             }
-            if !cpus.is_empty() {
-                change.cores = Some(CoresWanted::Cpus(cpus));
-            }
-            if !kept.is_empty() {
-                change.licenses = Some(licenses(&kept.join(","))?);
-            }
+            Some(_) => return Err(given.wrong(format_args!("{flag} has no value"))),
         }
-        "comment" => change.comment = Some(value.to_owned()),
-        _ => {
-            for word in value.split(',').filter(|w| !w.is_empty()) {
-                let (word, minus) = match (word.strip_prefix('-'), word.strip_prefix('+')) {
-                    (Some(word), _) => (word, true),
-                    (_, Some(word)) => (word, false),
-                    _ => (word, sign == Some('-')),
-                };
-                let (word, time) = word.split_once('=').map_or((word, None), |(word, time)| (word, Some(time)));
-                let flag: ReservationFlag = word.parse()?;
-                match time {
-                    None => {}
-                    Some(time) if flag == ReservationFlag::PurgeComp => {
-                        let secs = parse_duration_secs(time).map_err(|e| wrong(e.to_string()))?;
-                        change.purge_secs = Some(secs.ok_or_else(|| wrong("a length".to_owned()))?);
-                    }
-                    Some(_) => return Err(wrong(format!("{flag} has no value"))),
-                }
-                if minus {
-                    change.clear.insert(flag)
-                } else {
-                    change.set.insert(flag)
-                };
-            }
-        }
+        if minus {
+            change.clear.insert(flag)
+        } else {
+            change.set.insert(flag)
+        };
     }
     Ok(())
 }
@@ -336,6 +374,11 @@ mod tests {
     fn read_line(line: &str) -> Result<ReservationChange, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         read(&words, NOW, &TimeZone::UTC).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn no_key_is_in_two_rows() {
+        assert!(KEYS.is_sorted_by(|one, next| one.name < next.name));
     }
 
     #[test]

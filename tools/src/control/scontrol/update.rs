@@ -346,27 +346,42 @@ fn node_count(value: &str) -> Result<NodeCount, UpdateError> {
     Ok(NodeCount { min, max })
 }
 
-const NODE_KEYS: &[&str] =
-    &["activefeatures", "availablefeatures", "comment", "extra", "features", "reason", "state", "topology", "weight"];
+/// A key of a node, and what it changes.
+type NodeKey = (&'static str, fn(&mut NodeChange, &str) -> Result<(), UpdateError>);
+
+/// Keys of nodes; the beginning of one will do.
+const NODE_KEYS: &[NodeKey] = &[
+    ("activefeatures", features),
+    ("availablefeatures", features),
+    ("comment", |change, value| set(&mut change.comment, Ok(value.to_owned()))),
+    ("extra", |change, value| set(&mut change.extra, Ok(value.to_owned()))),
+    ("features", features),
+    ("reason", |change, value| set(&mut change.reason, Ok(value.to_owned()))),
+    ("state", |change, value| set(&mut change.state, node_state(value))),
+    ("topology", |change, value| set(&mut change.topology, Ok(value.to_owned()))),
+    ("weight", |change, value| set(&mut change.weight, number("Weight", value))),
+];
 const NODE_STATES: &[&str] = &["drain", "undrain", "down", "resume", "idle", "fail"];
+
+fn set<T>(field: &mut Option<T>, value: Result<T, UpdateError>) -> Result<(), UpdateError> {
+    *field = Some(value?);
+    Ok(())
+}
+
+fn features(change: &mut NodeChange, value: &str) -> Result<(), UpdateError> {
+    set(&mut change.features, Ok(choices::words(value)))
+}
 
 fn node_change(pairs: &[&Pair]) -> Result<NodeChange, UpdateError> {
     if pairs.is_empty() {
         return Err(UpdateError::Nothing);
     }
+    let names: Vec<&'static str> = NODE_KEYS.iter().map(|(name, _)| *name).collect();
     let mut change = NodeChange::default();
     for pair in pairs {
-        let value = pair.value.as_str();
-        match full_word(&pair.key, NODE_KEYS) {
-            Some("state") => change.state = Some(node_state(value)?),
-            Some("reason") => change.reason = Some(value.to_owned()),
-            Some("weight") => change.weight = Some(number("Weight", value)?),
-            Some("topology") => change.topology = Some(value.to_owned()),
-            Some("comment") => change.comment = Some(value.to_owned()),
-            Some("extra") => change.extra = Some(value.to_owned()),
-            Some(_) => change.features = Some(choices::words(value)),
-            None => return Err(unknown(pair, NODE_KEYS)),
-        }
+        let known = full_word(&pair.key, &names).and_then(|name| NODE_KEYS.iter().find(|(known, _)| *known == name));
+        let (_, change_it) = known.ok_or_else(|| unknown(pair, &names))?;
+        change_it(&mut change, &pair.value)?;
     }
     let no_reason = change.reason.as_ref().is_none_or(|r| r.trim().is_empty());
     match change.state {

@@ -69,7 +69,3 @@ fn or_null(text: Option<&str>) -> &str {
         _ => "(null)",
     }
 }
-
-fn yes_no(yes: bool) -> &'static str {
-    if yes { "YES" } else { "NO" }
-}
