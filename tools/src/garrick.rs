@@ -15,18 +15,18 @@ const HELP: &str = "\
 Usage: garrick COMMAND [OPTIONS]
 
 The cluster of this machine (its files are under GARRICK_HOME):
-  up [--nodes N] [--cpus C] [--memory M]   start it: one process, or a controller and N nodes
-  down                                     end it and every job in it
-  status [--json]                          its processes
+  up [--nodes N] [--cpus C] [--memory M]   start the cluster: one process, or a controller and N nodes
+  down                                     end the cluster and every job in it
+  status [--json]                          list its processes
   run [--keep] [SBATCH OPTIONS] SCRIPT [ARGUMENTS]
                                            submit a script, follow its output, exit with its exit code;
-                                           starts the cluster if none runs, and ends what it started
+                                           starts the cluster if none runs, and then ends it again
 
-Jobs that wait:
-  why JOB[.STEP]...                        what stands first in their way, what would move that, and when;
+Waiting jobs:
+  why JOB[.STEP]...                        the first obstacle, what would remove it, and when;
                                            why a step ended as it did
 
-Steps, also of jobs that are over:
+Steps, also of ended jobs:
   steps JOB[.STEP]... [--failed] [--summary] [--json] [--joblog FILE]
                                            every step: how it ended, where, how long it took, where its output is
 
@@ -34,21 +34,21 @@ Steps, also of jobs that are over:
 
 Output of steps:
   cat FILE... [--step LIST] [--stderr] [--list] [--follow]
-                                           print what steps wrote to an output pack
+                                           print the output of steps from an output pack
 
 A site:
-  init [DIR|--home]                        write a configuration and make the cluster's keys
-  check FILE                               every problem of a slurm.conf, with line, cause and suggestion
-  install --prefix DIR                     lay out bin/ and sbin/ with every name
-  token [--lifetime MINUTES] [--node NAME] a one-time token for a node to join with (slurmd --token-file FILE)
-  certs list|revoke NODES|renew [NODES]    who has a certificate of the cluster, and until when; cut nodes off
-  journal show|verify|export FILE          read the journal of a controller or of a job's step manager
+  init [DIR|--home]                        write a configuration and create the cluster's keys
+  check FILE                               list all problems of a slurm.conf, with line, cause and suggestion
+  install --prefix DIR                     create bin/ and sbin/ with all programs
+  token [--lifetime MINUTES] [--node NAME] a one-time token with which a node joins (slurmd --token-file FILE)
+  certs list|revoke NODES|renew [NODES]    list certificates and their expiry; exclude nodes; renew certificates
+  journal show|verify|export FILE          read the journal of a controller or of a step manager
   sim --trace FILE [--conf FILE] [--policy LIST]
                                            replay a workload: what would the scheduler have done with it?
   topology [FILE] [--job OPTIONS]... [--picture FILE]
-                                           where jobs would go on the empty cluster of a slurm.conf
+                                           which nodes jobs would get on the empty cluster of a slurm.conf
 
-Any other command by its name: sbatch srun salloc sattach squeue sinfo scancel scontrol stail swait
+All other commands by their names: sbatch srun salloc sattach squeue sinfo scancel scontrol stail swait
 ";
 
 const COMMANDS: [&str; 16] = [

@@ -22,8 +22,8 @@ use std::{
 
 static TABLE: Table = Table {
     program: "garrick sim",
-    purpose: "Replay a workload through the scheduler: what would this cluster, with these rules, have done with these jobs?\n\
-              A trace is in the Standard Workload Format, compressed by gzip or not. Its processors are CPUs here; its queue\n\
+    purpose: "Replay a workload through the scheduler: what would a cluster with this configuration have done with these jobs?\n\
+              A trace is in the Standard Workload Format, optionally compressed by gzip. Its processors are CPUs here; its queue\n\
               numbers are partitions in the order of the configuration.",
     operands: "",
     options: &[
@@ -38,30 +38,30 @@ static TABLE: Table = Table {
             "conf",
             None,
             Arg::Required("FILE"),
-            "nodes, partitions and rules of a slurm.conf; again for another one",
+            "nodes, partitions and settings of this slurm.conf; repeat for another one",
         ),
         option(
             "nodes",
             None,
             Arg::Required("N"),
-            "that many nodes in one partition instead (default: MaxProcs of the trace)",
+            "this number of nodes in one partition instead (default: MaxProcs of the trace)",
         ),
         option("cpus", None, Arg::Required("N"), "CPUs of each of them (default: 1)"),
         option(
             "policy",
             None,
             Arg::Required("LIST"),
-            "fcfs, easy[:N], easy-sjbf[:N] (N jobs have room reserved), conservative, default; a list for several",
+            "fcfs, easy[:N], easy-sjbf[:N] (resources are reserved for N jobs), conservative, default; or a list of these",
         ),
         option(
             "estimates",
             None,
             Arg::Required("WHICH"),
-            "requested (default) or exact: the run time is known beforehand",
+            "requested (default), or exact: run times are known beforehand",
         ),
-        option("json", None, Arg::None, "print a JSON object; an array where there are several"),
+        option("json", None, Arg::None, "print a JSON object, or an array if there are several"),
         option("picture", None, Arg::Required("FILE"), "draw queue and utilisation over time (SVG)"),
-        option("by", None, Arg::Required("WHAT"), "a table by user or by partition, too"),
+        option("by", None, Arg::Required("WHAT"), "also print a table by user or by partition"),
     ],
     misuse: 1,
 };

@@ -98,27 +98,27 @@ pub enum OptionError {
 /// Help text for one of the program's names.
 pub fn help(program: &str) -> String {
     let roles = if program == "noded" {
-        "  --role ROLES       controller, node, or controller,node (the default)\n  init               make the cluster's keys and identities, then end\n"
+        "  --role ROLES       controller, node, or controller,node (the default)\n  init               create the cluster's keys and identities, then end\n"
     } else {
         ""
     };
     format!(
         "Usage: {program} [OPTIONS]\n{roles}  \
-           -f FILE            configuration file (else SLURM_CONF, GARRICK_HOME, PREFIX/etc/slurm.conf, /etc/slurm/slurm.conf)\n  \
-           -N NAME            node name (else the one whose NodeHostname is this host)\n  \
+           -f FILE            configuration file (default: SLURM_CONF, GARRICK_HOME, PREFIX/etc/slurm.conf, /etc/slurm/slurm.conf)\n  \
+           -N NAME            node name (default: the node whose NodeHostname is this host)\n  \
            -D                 stay in the foreground, log to standard error\n  \
-           -c                 controller: start without saved state; node: end what earlier runs left behind\n  \
-           -i                 controller: go on although saved state cannot be read\n  \
-           -r, -R             controller: partitions as in slurm.conf (-r, the default), or also as they were changed (-R)\n  \
+           -c                 controller: start without saved state; node: end what earlier runs have left\n  \
+           -i                 controller: start although saved state cannot be read\n  \
+           -r, -R             controller: use the partitions of slurm.conf (-r, the default), or keep their later changes (-R)\n  \
            -L FILE            log file\n  \
-           -v                 more detail (repeat for more)\n  \
-           -C                 print what this machine has, as a NodeName= line\n  \
-           -Z                 node: join as one that slurm.conf does not have, by its host's name or -N\n  \
-           --conf PARAMETERS  with -Z: what it is (\"CPUs=4 Feature=f1 Topology=topo1:s1\"), where not what is found\n  \
-           -b                 node: say that the machine was started anew\n  \
+           -v                 more detailed log (repeat for more)\n  \
+           -C                 print this machine's hardware as a NodeName= line\n  \
+           -Z                 node: join as a node that is not in slurm.conf, named by -N or the host name\n  \
+           --conf PARAMETERS  with -Z: parameters (\"CPUs=4 Feature=f1 Topology=topo1:s1\") in place of detected ones\n  \
+           -b                 node: report that the machine was rebooted\n  \
            -G                 print the node's generic resources and their device files\n  \
            --token-file FILE  join the cluster with the one-time token in that file (garrick token)\n  \
-           --token TOKEN      the same on the command line, where process lists show it\n  \
+           --token TOKEN      the same on the command line (visible in process lists)\n  \
            --home DIR         folder of an embedded cluster\n  \
            -V, -h             print versions, this help\n"
     )

@@ -7,12 +7,12 @@ use garrick_sims::{
 use std::{io::Write, process::ExitCode};
 
 const HELP: &str = "Usage: garrick-records COMMAND [--jobs N]
-What durability and planning cost, on a real controller (needs root, and programs built with --release):
+Measures the cost of durability and planning on a real controller (needs root, and programs built with --release):
   rates     submissions a second, beside raw fdatasync and a disk in memory (50000 jobs)
-  restart   a controller killed with so many jobs, until it answers for them (100000 jobs)
-  queries   commands with short answers beside so many jobs, and /bin/true (20000 jobs)
-  planning  questions and submissions while plans over so many different jobs are made (10000 jobs)
-  crowd     one user's single submissions beside another's so many at once (10000 jobs)
+  restart   time from the kill of a controller with this number of jobs until it answers for them (100000 jobs)
+  queries   commands with short answers beside this number of jobs, and /bin/true (20000 jobs)
+  planning  queries and submissions while plans for this number of different jobs are made (10000 jobs)
+  crowd     one user's single submissions beside this number of another user's at once (10000 jobs)
 ";
 
 fn main() -> ExitCode {

@@ -16,9 +16,9 @@ const NODES: u32 = 15_000;
 const HELP: &str = "Usage: garrick-schedule [WAITING...]
        garrick-schedule --growth FILE.svg
        garrick-schedule --memory-of nodes|cores WAITING
-First plans over 15000 nodes for queues of these lengths (1000 10000 100000), repairs of them, and the memory they take; or
-how the time that a plan takes grows, as a table and a snapshot; or the bytes of memory that one plan takes at most and while
-it is kept. Build it with --release.
+Measures first plans for 15000 nodes and queues of these lengths (1000 10000 100000), repairs of these plans, and their memory;
+or how the time for a plan grows, as a table and a picture; or the peak memory of one plan in bytes, and its memory while it is
+kept. Build it with --release.
 ";
 
 fn main() -> ExitCode {

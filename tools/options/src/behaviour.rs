@@ -45,7 +45,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Arg::None,
         JOB,
-        "say when and where the job would start, no submission",
+        "print when and where the job would start, without submitting it",
         |t, _| {
             t.test_only = true;
             Ok(())
@@ -61,7 +61,7 @@ pub const OPTIONS: &[OptionDef] = &[
     }),
     OptionDef::other("ignore-pbs", None, Arg::None, BATCH, "ignore #PBS lines (they always are)", Effect::Silent)
         .env(&["SBATCH_IGNORE_PBS"]),
-    OptionDef::new("no-shell", None, Arg::None, ALLOC, "exit after the allocation, leaving it in place", |t, _| {
+    OptionDef::new("no-shell", None, Arg::None, ALLOC, "exit when the allocation is made, and keep it", |t, _| {
         t.no_shell = true;
         Ok(())
     }),
@@ -126,7 +126,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Arg::None,
         RUN,
-        "the program is a file of programs for ranges of tasks",
+        "the executable is a file that lists programs for ranges of tasks",
         |t, _| {
             t.multi_prog = true;
             Ok(())
@@ -137,7 +137,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Some('K'),
         Optional("0|1"),
         RUN,
-        "kill the step if any task ends with other than 0",
+        "kill the step if any task ends with an exit code other than 0",
         |t, g| {
             t.kill_on_bad_exit = Some(match g.text()? {
                 "" | "1" => true,
@@ -148,10 +148,17 @@ pub const OPTIONS: &[OptionDef] = &[
         },
     )
     .env(&["SLURM_KILL_BAD_EXIT"]),
-    OptionDef::new("wait", Some('W'), Required("sec"), RUN, "seconds to wait after the first task ended", |t, g| {
-        t.wait_secs = Some(g.number(0)?);
-        Ok(())
-    })
+    OptionDef::new(
+        "wait",
+        Some('W'),
+        Required("sec"),
+        RUN,
+        "seconds to wait for other tasks after the first one ended",
+        |t, g| {
+            t.wait_secs = Some(g.number(0)?);
+            Ok(())
+        },
+    )
     .env(&["SLURM_WAIT"]),
     OptionDef::new(
         "disable-status",
@@ -191,7 +198,7 @@ pub const OPTIONS: &[OptionDef] = &[
     ),
     OptionDef::other("msg-timeout", None, Required("secs"), RUN, "message timeout (no effect)", Effect::Silent),
     OptionDef::other("treewidth", None, Required("n"), JOB, "width of the launch tree (no effect)", Effect::Silent),
-    OptionDef::new("conf", None, Required("file"), EVERY, "slurm.conf of the cluster meant", |t, g| {
+    OptionDef::new("conf", None, Required("file"), EVERY, "slurm.conf of the cluster to use", |t, g| {
         t.conf = g.value.map(std::path::PathBuf::from);
         Ok(())
     }),

@@ -26,7 +26,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Some('B'),
         Required("S[:C[:T]]"),
         JOB,
-        "least sockets, cores and threads of the nodes",
+        "minimum sockets, cores and threads of the nodes",
         |t, g| {
             let mut counts = g.text()?.split(':').map(|word| count_or_any(word, g));
             let (sockets, cores, threads) = (counts.next(), counts.next(), counts.next());
@@ -55,15 +55,29 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_THREAD_SPEC", "SALLOC_THREAD_SPEC", "SLURM_THREAD_SPEC"]),
-    OptionDef::new("ntasks-per-socket", None, Required("n"), JOB, "most tasks to invoke on each socket", |t, g| {
-        t.layout.tasks_per_socket = g.sourced(g.number(1)?);
-        Ok(())
-    })
+    OptionDef::new(
+        "ntasks-per-socket",
+        None,
+        Required("n"),
+        JOB,
+        "maximum number of tasks to invoke on each socket",
+        |t, g| {
+            t.layout.tasks_per_socket = g.sourced(g.number(1)?);
+            Ok(())
+        },
+    )
     .env(&["SLURM_NTASKS_PER_SOCKET"]),
-    OptionDef::new("ntasks-per-core", None, Required("n"), JOB, "most tasks to invoke on each core", |t, g| {
-        t.layout.tasks_per_core = g.sourced(g.number(1)?);
-        Ok(())
-    })
+    OptionDef::new(
+        "ntasks-per-core",
+        None,
+        Required("n"),
+        JOB,
+        "maximum number of tasks to invoke on each core",
+        |t, g| {
+            t.layout.tasks_per_core = g.sourced(g.number(1)?);
+            Ok(())
+        },
+    )
     .env(&["SLURM_NTASKS_PER_CORE"]),
     OptionDef::new(
         "hint",

@@ -98,11 +98,11 @@ pub static LABEL: OptionDef =
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
-    OptionDef::new("async", None, Arg::None, RUN, "hand the step to the job's step manager and return", |t, _| {
+    OptionDef::new("async", None, Arg::None, RUN, "submit the step to the job's step manager and return", |t, _| {
         t.asynchronous = true;
         Ok(())
     }),
-    OptionDef::new("batch", None, Arg::None, RUN, "hand a script to the job's step manager and return", |t, _| {
+    OptionDef::new("batch", None, Arg::None, RUN, "submit a script to the job's step manager and return", |t, _| {
         t.batch = true;
         Ok(())
     }),
@@ -111,7 +111,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Some('a'),
         Required("indexes"),
         RUN,
-        "with async or batch: a step array, 0-9999%64; one task each unless asked for",
+        "with async or batch: a step array, 0-9999%64; by default one task for each index",
         |t, g| {
             let invalid = |error: ArrayTextError| OptionError::Text(format!("Invalid --array: {error}"));
             t.array = Some(g.text()?.parse().map_err(invalid)?);
@@ -123,7 +123,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("file|-"),
         RUN,
-        "with async: a step for every line of a file, [options --] command; one task each unless asked for",
+        "with async: a step for every line of a file, [options --] command; by default one task each",
         |t, g| {
             t.from_file = g.value.map(std::ffi::OsStr::to_owned);
             Ok(())
@@ -134,7 +134,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("file|-"),
         BATCH_RUN,
-        "a job of the steps that a file describes; srun, in a job: those steps, waited for unless with async",
+        "run the steps that a file describes as a job; srun: in the current job, and wait for them unless with async",
         |t, g| {
             t.graph = g.value.map(std::ffi::OsStr::to_owned);
             Ok(())
@@ -172,7 +172,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("[name=]values"),
         RUN,
-        "with async: a step for every value in place of {name}, 1..100, 0..1..0.1, a,b or @file; several: all with all",
+        "with async: a step for every value for {name}: 1..100, 0..1..0.1, a,b or @file; several: all combinations",
         |t, g| {
             t.each.push(EachOption::Values(g.text()?.to_owned()));
             Ok(())
@@ -189,16 +189,23 @@ pub const OPTIONS: &[OptionDef] = &[
             Ok(())
         },
     ),
-    OptionDef::new("zip", None, Arg::None, RUN, "with several each: side by side, not all with all", |t, _| {
-        t.zip = true;
-        Ok(())
-    }),
+    OptionDef::new(
+        "zip",
+        None,
+        Arg::None,
+        RUN,
+        "with several each: pair their values instead of combining all",
+        |t, _| {
+            t.zip = true;
+            Ok(())
+        },
+    ),
     OptionDef::new(
         "rerun-failed",
         None,
         Required("job[.step]"),
         RUN,
-        "with async: hand over once more the steps of a job that failed, as they were",
+        "with async: submit the failed steps of a job again, unchanged",
         |t, g| {
             t.again = Some((Again::Failed, g.text()?.to_owned()));
             Ok(())
@@ -209,7 +216,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("job[.step]"),
         RUN,
-        "with async: hand over once more all steps that did not end well, also those that were cancelled or never began",
+        "with async: submit again all steps that did not complete, including those that were cancelled or never started",
         |t, g| {
             t.again = Some((Again::Unfinished, g.text()?.to_owned()));
             Ok(())
@@ -220,7 +227,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Some('d'),
         Required("type:id[,...]"),
         RUN,
-        "defer until conditions on jobs hold; of steps in a job: on other steps, afterok:3,after:7_*",
+        "defer until conditions on other jobs hold; in a job: on other steps, afterok:3,after:7_*",
         |t, g| {
             let text = g.text()?;
             t.dependency = if text.is_empty() { None } else { g.sourced(text.to_owned()) };
@@ -233,7 +240,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("n"),
         RUN,
-        "among the job's waiting steps the greater number goes first; default 0",
+        "among the job's waiting steps the one with the greater number starts first; default 0",
         |t, g| {
             let text = g.text()?;
             t.step_priority =
@@ -247,7 +254,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("n"),
         RUN,
-        "with async or batch: try a step that failed again, at most so often",
+        "with async or batch: try a failed step again, at most this number of times",
         |t, g| {
             t.retries = Some(g.number(0)?);
             Ok(())
@@ -271,7 +278,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("list"),
         RUN,
-        "try again only after these: exit codes (1-3,75), NODE_FAIL, TIMEOUT, OUT_OF_MEMORY, SIGKILL",
+        "try again only after these ends: exit codes (1-3,75), NODE_FAIL, TIMEOUT, OUT_OF_MEMORY, SIGKILL",
         |t, g| {
             t.retry_on =
                 retry::retry_list(g.text()?).map_err(|e| OptionError::Text(format!("Invalid --retry-on: {e}")))?;
@@ -284,7 +291,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("n|p%[,kill]"),
         RUN,
-        "with array, from-file, each or graph: start no more of them once so many failed; kill: end those that run too",
+        "with array, from-file, each or graph: start no more steps when this number failed; kill: also end running ones",
         |t, g| {
             let limit = retry::fail_limit(g.text()?);
             t.max_fails = Some(limit.map_err(|e| OptionError::Text(format!("Invalid --max-fails: {e}")))?);
@@ -296,7 +303,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("file"),
         RUN,
-        "with async or batch: outputs and exit records into one file per node (garrick cat reads it)",
+        "with async or batch: write outputs and exit records to one file per node (garrick cat reads it)",
         |t, g| {
             t.output_pack = g.string()?.filter(|file| !file.is_empty());
             Ok(())
@@ -308,7 +315,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("auto|always"),
         RUN,
-        "a cgroup for the step: where its limits need one (default), or in any case",
+        "create a cgroup for the step: if its limits need one (auto, the default), or always",
         |t, g| {
             t.step_cgroup = g.checked(g.text()?.parse().ok())?;
             Ok(())

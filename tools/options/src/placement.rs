@@ -32,10 +32,17 @@ pub const OPTIONS: &[OptionDef] = &[
         t.comment = g.string()?;
         Ok(())
     }),
-    OptionDef::new("extra", None, Required("text"), JOB, "arbitrary text, by which nodes may be filtered", |t, g| {
-        t.extra = g.string()?;
-        Ok(())
-    }),
+    OptionDef::new(
+        "extra",
+        None,
+        Required("text"),
+        JOB,
+        "arbitrary text, or a constraint on values of nodes",
+        |t, g| {
+            t.extra = g.string()?;
+            Ok(())
+        },
+    ),
     OptionDef::new("job-name", Some('J'), Required("jobname"), JOB, "name of job", |t, g| {
         t.job_name = g.string()?;
         Ok(())
@@ -175,7 +182,7 @@ pub const OPTIONS: &[OptionDef] = &[
             Ok(())
         },
     ),
-    OptionDef::new("exact", None, Arg::None, RUN, "give the step only the resources it asks for", |t, _| {
+    OptionDef::new("exact", None, Arg::None, RUN, "give the step only the resources that it requests", |t, _| {
         t.exact = true;
         Ok(())
     })
@@ -185,15 +192,8 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SLURM_OVERLAP"]),
-    OptionDef::new(
-        "external-launcher",
-        None,
-        Arg::None,
-        RUN,
-        "a step for a launcher of another kind (mpirun)",
-        |t, _| {
-            t.overlap = true;
-            Ok(())
-        },
-    ),
+    OptionDef::new("external-launcher", None, Arg::None, RUN, "a step for another launcher (mpirun)", |t, _| {
+        t.overlap = true;
+        Ok(())
+    }),
 ];

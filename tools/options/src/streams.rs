@@ -53,7 +53,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("file|fd"),
         BATCH,
-        "environment from a file of NUL-ended NAME=value",
+        "read the environment from a file of NUL-terminated NAME=value",
         |t, g| {
             t.export_file = g.string()?;
             Ok(())

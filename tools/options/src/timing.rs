@@ -78,7 +78,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Some('d'),
         Required("type:jobid[:time]"),
         BATCH_ALLOC,
-        "defer until conditions on jobs hold",
+        "defer until conditions on other jobs hold",
         |t, g| {
             let text = g.text()?;
             t.dependencies = match text {
@@ -127,7 +127,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("yes|no"),
         BATCH,
-        "terminate job if a dependency can never hold",
+        "terminate the job if a dependency can never be satisfied",
         |t, g| {
             t.kill_on_invalid_dep = match g.text()? {
                 "yes" => Some(true),

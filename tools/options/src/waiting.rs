@@ -12,7 +12,7 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("time"),
         WAIT,
-        "give up after that many seconds (0.5, 90, 1:30), with exit code 1",
+        "give up after this time (0.5, 90, 1:30) with exit code 1",
         |t, g| {
             t.timeout = Some(g.checked(values::duration(g.text()?))?);
             Ok(())
@@ -22,11 +22,11 @@ pub const OPTIONS: &[OptionDef] = &[
         t.steps = g.string()?;
         Ok(())
     }),
-    OptionDef::new("any", None, Arg::None, WAIT, "wait until the first of them ends", |t, _| {
+    OptionDef::new("any", None, Arg::None, WAIT, "wait until the first one ends", |t, _| {
         t.any = true;
         Ok(())
     }),
-    OptionDef::new("exit-status", None, Arg::None, WAIT, "exit with the worst of their exit codes", |t, _| {
+    OptionDef::new("exit-status", None, Arg::None, WAIT, "exit with the worst exit code of the steps", |t, _| {
         t.exit_status = true;
         Ok(())
     }),

@@ -22,15 +22,20 @@ use std::{
 
 static TABLE: Table = Table {
     program: "garrick graph",
-    purpose: "Check a graph of steps: labels, options, files, circles. All that is wrong is said, with its line.\n\
-              sbatch --graph FILE runs it as a job, srun --graph FILE in the job around.\n\
-              Exit code: 0, 1 if something is wrong.",
+    purpose: "Check a graph of steps: labels, options, files, cycles. All errors are printed with their lines.\n\
+              sbatch --graph FILE runs it as a job; srun --graph FILE runs it in the current job.\n\
+              Exit code: 0, or 1 if there are errors.",
     operands: "FILE",
     options: &[
-        option("svg", None, Arg::Required("FILE"), "draw it (SVG; - is standard output, instead of the summary)"),
-        option("json", None, Arg::None, "every step with what it waits for, as JSON"),
-        option("resume-from", None, Arg::Required("JOB[,...]"), "say how much of it completed in these jobs"),
-        option("chdir", Some('D'), Arg::Required("DIR"), "where names of files begin; default: here"),
+        option(
+            "svg",
+            None,
+            Arg::Required("FILE"),
+            "draw the graph (SVG; -: to standard output, in place of the summary)",
+        ),
+        option("json", None, Arg::None, "all steps with their dependencies, as JSON"),
+        option("resume-from", None, Arg::Required("JOB[,...]"), "print how much of the graph completed in these jobs"),
+        option("chdir", Some('D'), Arg::Required("DIR"), "folder for relative file names; default: the current one"),
     ],
     misuse: 1,
 };

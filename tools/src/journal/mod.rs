@@ -29,16 +29,16 @@ use std::{ffi::OsString, path::Path};
 static TABLE: Table = Table {
     program: "garrick journal",
     purpose: "Read a journal: of a controller (StateSaveLocation/journal) or of a run's step manager\n\
-              (SlurmdSpoolDir/runs/SLUID/steps). The file is not changed, also while a daemon has it open.\n\n  \
-              show     a line for each record: offset, time, whose, event, essentials\n  \
-              verify   read all of it and say whether it is whole\n  \
+              (SlurmdSpoolDir/runs/SLUID/steps). The file is only read; a daemon may have it open.\n\n  \
+              show     a line for each record: offset, time, owner, event, main fields\n  \
+              verify   read the whole file and print whether it is intact\n  \
               export   a JSON object for each record\n\n\
-              Exit code 0, also with a torn last record; 1 when it is damaged before its end; 2 when it is no journal\n\
+              Exit code 0, also if the last record is incomplete; 1 if it is damaged before its end; 2 if it is not a journal\n\
               of this version, cannot be read, or the command line is wrong.",
     operands: "show|verify|export FILE",
     options: &[
         option("job", Some('j'), Arg::Required("N"), "show: only records about this job"),
-        option("lines", Some('n'), Arg::Required("N"), "show: only the last N of the lines"),
+        option("lines", Some('n'), Arg::Required("N"), "show: only the last N lines"),
     ],
     misuse: MISUSE,
 };

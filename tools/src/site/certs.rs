@@ -17,8 +17,8 @@ use std::{ffi::OsString, io::Write};
 
 static TABLE: Table = Table {
     program: "garrick certs",
-    purpose: "list: who has a certificate and until when. revoke NODES: cut nodes off. renew [NODES]: make new ones now.\n\
-              rotate: replace the authority itself, step by step; list tells how far that is.",
+    purpose: "list: all certificates and their expiry. revoke NODES: exclude nodes. renew [NODES]: make new certificates now.\n\
+              rotate: replace the certificate authority, step by step; list shows the progress.",
     operands: "list | revoke NODES | renew [NODES] | rotate",
     options: &[option(
         "leave-behind",

@@ -16,7 +16,7 @@ use std::{
 
 static TABLE: Table = Table {
     program: "garrick check",
-    purpose: "List every problem of a configuration. Exit code 1 when it cannot be used.",
+    purpose: "List all problems of a configuration. Exit code 1 if it cannot be used.",
     operands: "[FILE]",
     options: &[],
     misuse: 1,

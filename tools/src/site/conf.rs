@@ -9,7 +9,7 @@ use std::{fmt::Write as _, io, net::UdpSocket, ops::Range, path::Path};
 pub struct Shape {
     /// `--nodes`: separate processes, this many nodes. `None`: controller and one node in one process.
     pub nodes: Option<u32>,
-    /// `--cpus`: CPUs of each node, else the machine's.
+    /// `--cpus`: CPUs of each node (default: the machine's).
     pub cpus: Option<u32>,
     /// `--memory`: MiB of each node, else the machine's.
     pub memory_mib: Option<u64>,

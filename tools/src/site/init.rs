@@ -16,9 +16,9 @@ use std::{
 
 static TABLE: Table = Table {
     program: "garrick init",
-    purpose: "Write a configuration, where there is none, and make the cluster's keys and identities.",
+    purpose: "Write a configuration, if there is none, and create the cluster's keys and identities.",
     operands: "[DIR]",
-    options: &[option("home", None, Arg::None, "of the embedded cluster under GARRICK_HOME (also without DIR)")],
+    options: &[option("home", None, Arg::None, "for the embedded cluster under GARRICK_HOME (also without DIR)")],
     misuse: 1,
 };
 

@@ -17,7 +17,7 @@ use std::{
 
 static TABLE: Table = Table {
     program: "garrick install",
-    purpose: "Lay out bin/, sbin/ and etc/ with every program under its names.",
+    purpose: "Create bin/, sbin/ and etc/ with all programs under all their names.",
     operands: "",
     options: &[option("prefix", None, Arg::Required("DIR"), "folder to install in")],
     misuse: 1,

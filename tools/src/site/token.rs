@@ -12,10 +12,10 @@ use std::ffi::OsString;
 
 static TABLE: Table = Table {
     program: "garrick token",
-    purpose: "Print a one-time token for a node to join with: slurmd --token-file FILE -N NAME.",
+    purpose: "Print a one-time token with which a node joins: slurmd --token-file FILE -N NAME.",
     operands: "",
     options: &[
-        option("lifetime", None, Arg::Required("MINUTES"), "valid for so long (default 60)"),
+        option("lifetime", None, Arg::Required("MINUTES"), "time for which it is valid (default 60)"),
         option("node", None, Arg::Required("NAME"), "the only node that may use it (default any)"),
     ],
     misuse: 1,

@@ -29,15 +29,15 @@ use std::{
 
 static TABLE: Table = Table {
     program: "garrick topology",
-    purpose: "Where would these jobs go on the empty cluster of a slurm.conf, in its topology? They take whole nodes,\n\
-              in the order given. Exit code 1 when one of them does not start.",
+    purpose: "Show which nodes these jobs would get on the empty cluster of a slurm.conf, by its topology. They use whole nodes,\n\
+              in the given order. Exit code 1 if one of them does not start.",
     operands: "[FILE]",
     options: &[
         option(
             "job",
             None,
             Arg::Required("OPTIONS"),
-            "options of sbatch, for example \"-N16 --segment=8\"; again for more",
+            "options of sbatch, for example \"-N16 --segment=8\"; repeat for more jobs",
         ),
         option("topology", None, Arg::Required("NAME"), "the topology to draw (default: the cluster's)"),
         option("picture", None, Arg::Required("FILE"), "draw its units and the jobs in them (SVG)"),

@@ -33,12 +33,17 @@ use std::{
 
 static TABLE: Table = Table {
     program: "garrick up",
-    purpose: "Start the cluster of this machine under GARRICK_HOME.",
+    purpose: "Start a cluster on this machine under GARRICK_HOME.",
     operands: "",
     options: &[
-        option("nodes", None, Arg::Required("count"), "a controller and so many nodes, each its own process"),
-        option("cpus", None, Arg::Required("count"), "CPUs of each node, else the machine's"),
-        option("memory", None, Arg::Required("size"), "memory of each node in MB (or 4G), else the machine's"),
+        option(
+            "nodes",
+            None,
+            Arg::Required("count"),
+            "a controller and this number of nodes, each a process of its own",
+        ),
+        option("cpus", None, Arg::Required("count"), "CPUs of each node (default: the machine's)"),
+        option("memory", None, Arg::Required("size"), "memory of each node in MB (or 4G; default: the machine's)"),
     ],
     misuse: 1,
 };

@@ -39,9 +39,9 @@ static TABLE: Table = Table {
             Arg::None,
             "how many messages each actor of the controller handled; without names, all of them",
         ),
-        option("follow", Some('f'), Arg::None, "go on as they come"),
-        option("json", None, Arg::None, "one JSON object a line"),
-        option("lines", Some('n'), Arg::Required("count"), "only so many of the last ones"),
+        option("follow", Some('f'), Arg::None, "continue with new messages as they come"),
+        option("json", None, Arg::None, "one JSON object on each line"),
+        option("lines", Some('n'), Arg::Required("count"), "only this number of the latest ones"),
     ],
     misuse: 1,
 };

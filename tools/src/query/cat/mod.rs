@@ -29,21 +29,21 @@ use std::{
 
 pub(crate) static TABLE: Table = Table {
     program: "garrick cat",
-    purpose: "Print what steps wrote to an output pack (srun --output-pack=FILE), in the order in which it was written.\n\
-              Where there is no FILE, but one for each node, FILE.NODE, those are read.",
+    purpose: "Print the output of steps from an output pack (srun --output-pack=FILE), in the order in which it was written.\n\
+              If there is no FILE, but a FILE.NODE for each node, these are read.",
     operands: "FILE...",
     options: &[
         option(
             "step",
             None,
             Arg::Required("LIST"),
-            "only these steps: 7, 7_3, 7_[1-10], 3-9, batch, 5609.7, and lists of them",
+            "only these steps: 7, 7_3, 7_[1-10], 3-9, batch, 5609.7, and comma-separated lists of these",
         ),
         option("stderr", None, Arg::None, "standard error instead of standard output"),
-        option("all", None, Arg::None, "both, each to its own stream"),
+        option("all", None, Arg::None, "standard output and standard error, each to its own stream"),
         option("label", Some('l'), Arg::None, "put the step's id before each line, with #ATTEMPT and -RANK if not 0"),
-        option("list", None, Arg::None, "a line for each task of each step instead of what it wrote"),
-        option("follow", Some('f'), Arg::None, "go on as the files grow, until their writers have closed them"),
+        option("list", None, Arg::None, "a line for each task of each step instead of its output"),
+        option("follow", Some('f'), Arg::None, "continue while the files grow, until their writers have closed them"),
     ],
     misuse: 1,
 };

@@ -45,7 +45,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 static TABLE: Table = Table {
     program: "garrick steps",
-    purpose: "Print every step of a job that runs or is over: how it ended, how long it took, where its output is.\n\
+    purpose: "Print every step of a running or ended job: how it ended, how long it took, where its output is.\n\
               Exit code: 0, 1 if the records cannot be read, 2 if some of them are missing.",
     operands: "JOB[.STEP]...",
     options: &[
@@ -55,17 +55,22 @@ static TABLE: Table = Table {
             "tries",
             None,
             Arg::None,
-            "a line for each try of steps that were tried again (STEP#N: the N-th before)",
+            "a line for each try of steps that were tried again (STEP#N: the try after N earlier ones)",
         ),
         option(
             "sort",
             None,
             Arg::Required("KEY"),
-            "step, end, start, elapsed, cputime, maxrss or exit; -KEY turns it round. Without: as they ended",
+            "step, end, start, elapsed, cputime, maxrss or exit; -KEY reverses the order. Default: by time of end",
         ),
         option("format", Some('o'), Arg::Required("FIELDS"), "columns, NAME[:[.]WIDTH],...; \"help\" lists them"),
         option("noheader", Some('h'), Arg::None, "no headings"),
-        option("json", None, Arg::Optional("lines"), "as a JSON array of objects, or an object a line (--json=lines)"),
+        option(
+            "json",
+            None,
+            Arg::Optional("lines"),
+            "as a JSON array of objects, or one object on each line (--json=lines)",
+        ),
         option(
             "follow",
             Some('f'),
@@ -75,7 +80,7 @@ static TABLE: Table = Table {
              nothing is left to do. Ctrl-C ends it (130)",
         ),
         option("summary", Some('s'), Arg::None, "counts, percentiles, the ten slowest, how busy the job's CPUs were"),
-        option("svg", None, Arg::Required("FILE"), "how busy the job's CPUs were, as a picture in this file"),
+        option("svg", None, Arg::Required("FILE"), "draw how busy the job's CPUs were, to this file (SVG)"),
         option(
             "joblog",
             None,

@@ -17,7 +17,7 @@ use garrick_model::messages::{command::JobSelector, priority::JobPriority};
 /// Options of `sprio`.
 pub static TABLE: Table = Table {
     program: "sprio",
-    purpose: "Show what the priorities of waiting jobs are made of.",
+    purpose: "Show the factors of the priorities of waiting jobs.",
     operands: "",
     options: &[
         option("clusters", Some('M'), Arg::Required("cluster"), "another cluster (not supported yet)"),
@@ -26,13 +26,18 @@ pub static TABLE: Table = Table {
         option("jobs", Some('j'), Arg::Optional("job(s)"), "only these jobs"),
         option("local", None, Arg::None, "jobs of the local cluster (always so here)"),
         option("long", Some('l'), Arg::None, "all factors"),
-        option("norm", Some('n'), Arg::None, "factors before their weights"),
+        option("norm", Some('n'), Arg::None, "factors without their weights"),
         option("format", Some('o'), Arg::Required("format"), "fields by letters, %[.][size]letter"),
         option("partition", Some('p'), Arg::Required("partition(s)"), "only jobs in these partitions"),
         option("sibling", None, Arg::None, "siblings in a federation (none here)"),
-        option("sort", Some('S'), Arg::Required("fields"), "order by letters of -o, - before one for descending"),
+        option(
+            "sort",
+            Some('S'),
+            Arg::Required("fields"),
+            "order by letters of -o; - before a letter for descending order",
+        ),
         option("user", Some('u'), Arg::Required("user(s)"), "only jobs of these users"),
-        option("verbose", Some('v'), Arg::None, "say more"),
+        option("verbose", Some('v'), Arg::None, "more messages"),
         option("weights", Some('w'), Arg::None, "the weights instead of jobs"),
     ],
     misuse: 1,

@@ -36,8 +36,8 @@ use std::{ffi::OsString, sync::Arc};
 
 static TABLE: Table = Table {
     program: "garrick why",
-    purpose: "Say what keeps jobs and steps waiting: what stands first in their way, what would move that, and when;\n\
-              and of steps that are over, why they ended as they did.",
+    purpose: "Explain why jobs and steps wait: the first obstacle, what would remove it, and when;\n\
+              and why ended steps ended as they did.",
     operands: "JOB[.STEP]...",
     options: &[option("json", None, Arg::None, "as a JSON array of objects")],
     misuse: 1,

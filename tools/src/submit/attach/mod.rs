@@ -47,7 +47,7 @@ use watched::{Effect, Filters, Watched};
 
 pub(crate) static TABLE: Table = Table {
     program: "sattach",
-    purpose: "Watch the output of a running job step: what srun relays, and the files or output packs it goes to.",
+    purpose: "Show the output of a running job step: as srun relays it, or from its files or output packs.",
     operands: "JOB.STEP",
     options: &[
         option("help", Some('h'), Arg::None, "show this help"),
@@ -59,7 +59,7 @@ pub(crate) static TABLE: Table = Table {
         option("pty", None, Arg::None, "run task zero in a pseudo terminal (not supported yet)"),
         option("quiet", Some('Q'), Arg::None, "only errors"),
         option("usage", Some('u'), Arg::None, "show a short usage"),
-        option("verbose", Some('v'), Arg::None, "say more"),
+        option("verbose", Some('v'), Arg::None, "more messages"),
     ],
     misuse: 255,
 };
