@@ -184,7 +184,7 @@ settings_with_rows! {
         pub first_job_id: u32,
         /// `MaxJobId`: after it ids start again at FirstJobId.
         pub max_job_id: u32,
-        /// `MaxJobCount`: jobs known at a time.
+        /// `MaxJobCount`: largest number of jobs that the controller keeps.
         pub max_job_count: u32,
         /// `MaxArraySize`: one above the greatest index.
         pub max_array_size: u32,
@@ -225,7 +225,7 @@ settings_with_rows! {
         pub kill_wait_secs: u32,
         /// `OverTimeLimit`, minutes.
         pub over_time_limit: OverTime,
-        /// `ResvOverRun`: how long jobs may outlive their reservation, minutes.
+        /// `ResvOverRun`: how long jobs may run after the end of their reservation, minutes.
         pub resv_over_run: OverTime,
         /// `WaitTime`, seconds until a step is ended after its first task; 0: never.
         pub wait_time_secs: u32,

@@ -52,7 +52,7 @@ pub(in crate::config) const LINES: &[&str] =
 
 type Key = Row<Config>;
 
-/// Keys that stand alone.
+/// Keys on their own lines.
 #[rustfmt::skip]
 pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("AccountingStorageBackupHost", NULL),
@@ -64,7 +64,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("AccountingStoragePort", "0"),
     Key::not_yet("AccountingStorageTRES", "cpu,mem,energy,node,billing,fs/disk,vmem,pages"),
     Key::honoured("AccountingStorageType", NULL, |_, text| Ok(only_known(text, "accounting_storage/")),
-        "what records jobs for accounting: `none` is known")
+        "the plugin that records jobs for accounting: only `none` is supported")
         .shown(Show::AsWritten),
     Key::not_yet("AccountingStorageUser", "").shown(Show::Hidden),
     Key::not_yet("AccountingStoreFlags", NULL),
@@ -74,7 +74,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::own_way("AcctGatherNodeFreq", "0 sec"),
     Key::own_way("AcctGatherProfileType", NULL),
     key!("AllowSpecResourcesUsage", "no", allow_spec_resources: YES_NO,
-        "jobs may say how many cores are left to the system"),
+        "jobs may set how many cores are kept for the system"),
     Key::not_yet("AuthAltTypes", NULL),
     Key::not_yet("AuthAltParameters", NULL),
     Key::own_way("AuthInfo", NULL),
@@ -98,7 +98,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     key!("ClusterName", "", cluster_name: Own(cluster_name, String::clone), "the name of the cluster"),
     Key::own_way("CommunicationParameters", NULL),
     key!("CompleteWait", "0", complete_wait_secs: secs(0, SECS),
-        "how long nothing starts after a job ended whose nodes are being cleaned"),
+        "for how long no job starts while the nodes of an ended job are being cleaned"),
     Key::honoured("ControlAddr", "", control_addr, "an older name of the address in `SlurmctldHost`"),
     Key::honoured("ControlMachine", "", control_machine, "an older name of `SlurmctldHost`"),
     Key::dropped("CoreSpecPlugin"),
@@ -107,24 +107,24 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::own_way("CredType", "auth/munge"),
     Key::dropped("CryptoType"),
     Key::own_way("DataParserParameters", NULL),
-    Key::honoured("DebugFlags", "", debug_flags, "topics of which all daemons log more")
+    Key::honoured("DebugFlags", "", debug_flags, "topics that all daemons log in more detail")
         .shown(Show::Value(|c| or_null(&c.debug_flags))),
     Key::honoured("DefCpuPerGPU", "", |c, text| c.job_defaults.set("DefCpuPerGPU", text).map(|()| None),
-        "CPUs with each GPU of a job that does not say"),
+        "CPUs for each GPU of a job that requests none"),
     Key::honoured("DefMemPerCPU", "", |c, text| set_memory(&mut c.def_memory, MemoryPer::Cpu, text),
-        "memory with each CPU of a job that does not say")
+        "memory for each CPU of a job that requests none")
         .excludes("DefMemPerNode"),
     Key::honoured("DefMemPerGPU", "", |c, text| c.job_defaults.set("DefMemPerGPU", text).map(|()| None),
-        "memory with each GPU of a job that does not say, MiB"),
+        "memory for each GPU of a job that requests none, MiB"),
     Key::honoured("DefMemPerNode", "", |c, text| set_memory(&mut c.def_memory, MemoryPer::Node, text),
-        "memory on each node of a job that does not say")
+        "memory on each node of a job that requests none")
         .excludes("DefMemPerCPU"),
     Key::fact("DefMem", Show::Lines(|c| vec![shown_memory("Def", c.def_memory)])),
     key!("DependencyParameters", "", dependency_parameters: Words, "how dependencies of jobs are handled"),
-    key!("DisableRootJobs", "no", disable_root_jobs: YES_NO, "root submits no jobs"),
+    key!("DisableRootJobs", "no", disable_root_jobs: YES_NO, "root may not submit jobs"),
     Key::own_way("EioTimeout", "60"),
     key!("EnforcePartLimits", "NO", enforce_part_limits: ENFORCE,
-        "jobs beyond the limits of their partitions are refused"),
+        "whether jobs beyond the limits of their partitions are refused"),
     Key::honoured("Epilog", "", |c, text| add(&mut c.epilog, text), "a program that runs on each node after a job")
         .shown(Show::Lines(|c| shown_programs("Epilog", &c.epilog)))
         .repeated(),
@@ -140,13 +140,13 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     key!("FirstJobId", "1", first_job_id: number(1, JOB_ID_LIMIT), "the id of the first job"),
     Key::own_way("GetEnvTimeout", "2 sec"),
     Key::not_yet("GpuFreqDef", NULL),
-    Key::honoured("GresTypes", "", gres_types, "generic resources that there are"),
+    Key::honoured("GresTypes", "", gres_types, "names of the generic resources"),
     Key::own_way("GroupUpdateForce", "1"),
     Key::own_way("GroupUpdateTime", "600 sec"),
     Key::fact("HASH_VAL", Show::Value(|_| "Match".to_owned())),
     Key::own_way("HashPlugin", "hash/k12"),
     key!("HealthCheckInterval", "0", health.interval_secs: secs(0, SECS),
-        "how often nodes are checked; 0: when their daemon starts"),
+        "how often nodes are checked; 0: only when their daemon starts"),
     key!("HealthCheckNodeState", "ANY", health.states: Own(HealthStates::parse, HealthStates::to_string),
         "which nodes are checked"),
     key!("HealthCheckProgram", "", health.program: Text(NULL), "the program that checks a node"),
@@ -164,72 +164,72 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("JobCompPassScript", "").shown(Show::Hidden),
     Key::not_yet("JobCompPort", "0"),
     Key::honoured("JobCompType", NULL, |_, text| Ok(only_known(text, "jobcomp/")),
-        "what records jobs that ended: `none` is known")
+        "the plugin that records ended jobs: only `none` is supported")
         .shown(Show::AsWritten),
     Key::not_yet("JobCompUser", "root"),
     Key::not_yet("JobContainerType", "").shown(Show::Hidden),
     Key::own_way("JobCredentialPrivateKey", "").shown(Show::Hidden),
     Key::own_way("JobCredentialPublicCertificate", "").shown(Show::Hidden),
     key!("JobDefaults", "", job_defaults: Own(JobDefaults::parse, or_null), "`DefCpuPerGPU` and `DefMemPerGPU` in one"),
-    key!("JobFileAppend", "no", job_file_append: BIT, "output is added to files that are there"),
-    key!("JobRequeue", "yes", job_requeue: BIT, "jobs may be requeued that do not say"),
+    key!("JobFileAppend", "no", job_file_append: BIT, "output is appended to existing files"),
+    key!("JobRequeue", "yes", job_requeue: BIT, "jobs without an option for it may be requeued"),
     Key::not_yet("JobSubmitPlugins", NULL),
     Key::dropped("KeepAliveTime"),
     key!("KillOnBadExit", "no", kill_on_bad_exit: BIT, "a step ends when one of its tasks fails"),
     key!("KillWait", "30", kill_wait_secs: secs(0, SECS), "time from SIGTERM to SIGKILL"),
     Key::not_yet("LaunchParameters", NULL),
     Key::dropped("LaunchType"),
-    Key::honoured("Licenses", "", read_licenses, "how many there are of each license")
+    Key::honoured("Licenses", "", read_licenses, "licenses and their numbers")
         .shown(Show::Value(|c| or_null(&c.licenses))),
     Key::own_way("LogTimeFormat", "iso8601_ms"),
     Key::not_yet("MailDomain", NULL),
     Key::not_yet("MailProg", "/bin/mail"),
     key!("MaxArraySize", "1001", max_array_size: number(0, ARRAY_LIMIT), "one above the greatest index of an array"),
     key!("MaxBatchRequeue", "5", max_batch_requeue: number(0, u32::MAX),
-        "how often a job is requeued unasked before it is held"),
+        "how often a job is requeued automatically before it is held"),
     Key::not_yet("MaxDBDMsgs", "20024"),
-    key!("MaxJobCount", "10000", max_job_count: number(1, 200_000_000), "jobs known at a time"),
-    key!("MaxJobId", "67043328", max_job_id: number(1, JOB_ID_LIMIT), "after this id jobs begin at `FirstJobId` again"),
+    key!("MaxJobCount", "10000", max_job_count: number(1, 200_000_000), "largest number of jobs that the controller keeps"),
+    key!("MaxJobId", "67043328", max_job_id: number(1, JOB_ID_LIMIT), "after this id, job ids begin at `FirstJobId` again"),
     Key::honoured("MaxMemPerCPU", "", |c, text| set_memory(&mut c.max_memory, MemoryPer::Cpu, text),
-        "most memory with each CPU of a job")
+        "largest memory for each CPU of a job")
         .excludes("MaxMemPerNode"),
     Key::honoured("MaxMemPerNode", "", |c, text| set_memory(&mut c.max_memory, MemoryPer::Node, text),
-        "most memory on each node of a job")
+        "largest memory of a job on each node")
         .excludes("MaxMemPerCPU"),
     Key::fact("MaxMem", Show::Lines(|c| vec![shown_memory("Max", c.max_memory)])),
     Key::honoured("MaxNodeCount", "", |c, text| some(&mut c.max_node_count, &number(1, MOST_NODES), text),
-        "most nodes at a time, with those that come at run time")
+        "largest number of nodes at a time, including those that join at run time")
         .shown(Show::Value(|c| c.most_nodes().to_string())),
     Key::honoured("MaxStepCount", "", |c, text| some(&mut c.max_step_count, &number(1, u32::MAX), text),
-        "most steps of a job")
+        "largest number of steps of a job")
         .shown(Show::Value(|c| Limit(1, u32::MAX, "UNLIMITED").show(&c.max_step_count))),
-    key!("MaxTasksPerNode", "512", max_tasks_per_node: number(1, 65_533), "most tasks of a step on a node"),
-    Key::honoured("MCSPlugin", NULL, |c, text| c.mcs.set_plugin(text).map(|()| None), "what label a job has")
+    key!("MaxTasksPerNode", "512", max_tasks_per_node: number(1, 65_533), "largest number of tasks of a step on a node"),
+    Key::honoured("MCSPlugin", NULL, |c, text| c.mcs.set_plugin(text).map(|()| None), "which label a job gets")
         .shown(Show::AsWritten),
     Key::dropped("MemLimitEnforce"),
     Key::honoured("MCSParameters", NULL, mcs_parameters,
-        "which jobs have labels, and whether nodes are kept to them")
+        "which jobs have labels, and whether nodes are reserved for a label")
         .shown(Show::AsWritten),
     key!("MessageTimeout", "10", message_timeout_secs: secs(1, SECS), "how long daemons wait for answers"),
     Key::not_yet("MetricsAuthUsers", "").shown(Show::Hidden),
     Key::not_yet("MetricsType", NULL),
-    key!("MinJobAge", "300", min_job_age_secs: secs(0, u32::MAX), "how long a job that ended stays known; 0: for ever"),
+    key!("MinJobAge", "300", min_job_age_secs: secs(0, u32::MAX), "how long the controller keeps an ended job; 0: for ever"),
     Key::not_yet("MpiDefault", "none"),
     Key::own_way("MpiParams", NULL),
     Key::fact("MULTIPLE_SLURMD", Show::Value(|_| "Yes".to_owned())),
     Key::not_yet("NamespaceType", NULL),
     Key::fact("NEXT_JOB_ID", Show::With(|_, facts| facts.next_job_id.to_string())),
     Key::not_yet("NodeFeaturesPlugins", NULL),
-    key!("OverTimeLimit", "0", over_time_limit: Minutes, "how long jobs may outlive their limits, minutes"),
+    key!("OverTimeLimit", "0", over_time_limit: Minutes, "how long jobs may exceed their time limits, minutes"),
     Key::own_way("PluginDir", NULL),
     Key::not_yet("PlugStackConfig", NULL),
     Key::dropped("PowerParameters"),
     Key::dropped("PowerPlugin"),
-    Key::honoured("PreemptMode", "", |c, text| c.preempt.set_mode(text).map(|()| None), "how jobs give way to others")
+    Key::honoured("PreemptMode", "", |c, text| c.preempt.set_mode(text).map(|()| None), "how jobs are preempted")
         .shown(Show::Value(|c| c.preempt.shown_mode())),
     key!("PreemptParameters", "", preempt.parameters: Own(preempt::parameters, or_null),
-        "which jobs give way, and how long they have"),
-    Key::honoured("PreemptType", "", |c, text| c.preempt.set_kind(text), "which jobs give way to others")
+        "further settings of preemption"),
+    Key::honoured("PreemptType", "", |c, text| c.preempt.set_kind(text), "which jobs may be preempted by others")
         .shown(Show::Value(|c| c.preempt.shown_kind())),
     key!("PreemptExemptTime", "", preempt.exempt_secs: Own(preempt::exempt_time, |secs| days_and_time(*secs)),
         "how long a job runs before it may be preempted"),
@@ -241,7 +241,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("PriorityDecayHalfLife", "7-00:00:00").shown_if(Config::multifactor),
     key!("PriorityCalcPeriod", "5", priority.calc_period_secs: Own(priority::period, |secs| days_and_time(*secs)),
         "time between calculations of all priorities, minutes").shown_if(Config::multifactor),
-    key!("PriorityFavorSmall", "no", priority.favor_small: YES_NO, "small jobs go first").shown_if(Config::multifactor),
+    key!("PriorityFavorSmall", "no", priority.favor_small: YES_NO, "small jobs get higher priorities").shown_if(Config::multifactor),
     Key::honoured("PriorityFlags", "", |c, text| c.priority.set_flags(text), "how factors are calculated")
         .shown(Show::Value(|c| c.priority.flags.words()))
         .shown_if(Config::multifactor),
@@ -249,8 +249,8 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "how long a job waits for the full age factor").shown_if(Config::multifactor),
     Key::not_yet("PriorityUsageResetPeriod", "NONE").shown_if(Config::multifactor),
     key!("PriorityType", "basic", priority_type: Plugin("priority/", &["basic", "multifactor"]),
-        "in what order jobs are considered"),
-    key!("PriorityWeightAge", "0", priority.age: WEIGHT, "what waiting counts").shown_if(Config::multifactor),
+        "how priorities of jobs are calculated"),
+    key!("PriorityWeightAge", "0", priority.age: WEIGHT, "weight of the age factor").shown_if(Config::multifactor),
     Key::honoured("PriorityWeightAssoc", "", |c, text| without_accounting(&mut c.priority.assoc, text), "")
         .without_effect(|_| false)
         .shown(Show::Value(|c| WEIGHT.show(&c.priority.assoc)))
@@ -259,15 +259,15 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         .without_effect(|_| false)
         .shown(Show::Lines(|c| vec![("PriorityWeightFairShare".to_owned(), WEIGHT.show(&c.priority.fairshare))]))
         .shown_if(Config::multifactor),
-    key!("PriorityWeightJobSize", "0", priority.job_size: WEIGHT, "what size counts").shown_if(Config::multifactor),
+    key!("PriorityWeightJobSize", "0", priority.job_size: WEIGHT, "weight of the job size factor").shown_if(Config::multifactor),
     key!("PriorityWeightPartition", "0", priority.partition: WEIGHT,
-        "what the partition counts").shown_if(Config::multifactor),
+        "weight of the partition factor").shown_if(Config::multifactor),
     Key::honoured("PriorityWeightQOS", "", |c, text| without_accounting(&mut c.priority.qos, text), "")
         .without_effect(|_| false)
         .shown(Show::Value(|c| WEIGHT.show(&c.priority.qos)))
         .shown_if(Config::multifactor),
     Key::honoured("PriorityWeightTRES", "", |c, text| c.priority.set_tres(text),
-        "what CPUs, memory, nodes and billing count")
+        "weights of CPUs, memory, nodes and billing")
         .shown(Show::Value(|c| Text(NULL).show(&c.priority.tres_text)))
         .shown_if(Config::multifactor),
     Key::not_yet("PrivateData", "none"),
@@ -280,15 +280,15 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     key!("PrologTimeout", "UNLIMITED", prolog_timeout_secs: Limit(0, SECS, "65534"),
         "how long Prologs may run, seconds"),
     Key::not_yet("PrologFlags", NULL),
-    key!("PropagatePrioProcess", "0", propagate_priority: NICE, "tasks are as nice as the command that asks for them"),
+    key!("PropagatePrioProcess", "0", propagate_priority: NICE, "tasks get the nice value of the command that submits them"),
     Key::honoured("PropagateResourceLimits", "", |c, text| set_limits(c, text, false),
-        "limits of the submitting shell that tasks have too")
+        "resource limits of the submitting shell that tasks get")
         .shown(Show::Value(|c| shown_limits(&c.propagate_limits, false))),
     Key::honoured("PropagateResourceLimitsExcept", "", |c, text| set_limits(c, text, true),
-        "limits of the submitting shell that tasks do not have")
+        "resource limits of the submitting shell that tasks do not get")
         .shown(Show::Value(|c| shown_limits(&c.propagate_limits, true))),
     Key::not_yet("RebootProgram", NULL),
-    key!("ReconfigFlags", "", reconfig_flags: Words, "which updates outlast the next reading of the file"),
+    key!("ReconfigFlags", "", reconfig_flags: Words, "which updates are kept when the file is read again"),
     key!("RequeueExit", "", requeue_exit: Codes, "exit codes that requeue a job"),
     key!("RequeueExitHold", "", requeue_exit_hold: Codes, "exit codes that requeue a job and hold it"),
     Key::not_yet("ResumeFailProgram", NULL),
@@ -296,7 +296,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("ResumeRate", "300 nodes/min"),
     Key::not_yet("ResumeTimeout", "60 sec"),
     Key::not_yet("ResvEpilog", NULL),
-    key!("ResvOverRun", "0", resv_over_run: Minutes, "how long jobs may outlive their reservation, minutes"),
+    key!("ResvOverRun", "0", resv_over_run: Minutes, "how long jobs may run after the end of their reservation, minutes"),
     Key::not_yet("ResvProlog", NULL),
     key!("ReturnToService", "0", return_to_service: RETURN, "when a node that was DOWN is used again"),
     Key::dropped("RoutePlugin"),
@@ -305,12 +305,12 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::honoured("SchedulerParameters", "", scheduler_parameters, "how the scheduler plans")
         .shown(Show::Value(|c| Words.show(&c.scheduler_parameters))),
     Key::honoured("SchedulerTimeSlice", "", |c, text| c.preempt.set_time_slice(text).map(|()| None),
-        "how long a job has CPUs that it shares in turns")
+        "length of a time slice of jobs that share CPUs")
         .shown(Show::Value(|c| format!("{} sec", c.preempt.time_slice_secs()))),
     key!("SchedulerType", "backfill", scheduler_type: Plugin("sched/", &["backfill", "builtin"]),
         "whether later jobs may start before earlier ones"),
     Key::not_yet("ScronParameters", NULL),
-    Key::honoured("SelectType", "select/cons_tres", select_type, "what jobs are given: parts of nodes, or whole ones")
+    Key::honoured("SelectType", "select/cons_tres", select_type, "what is allocated to jobs: parts of nodes, or whole nodes")
         .shown(Show::Value(|c| c.select_type.clone())),
     Key::honoured("SelectTypeParameters", "", select_type_parameters,
         "the unit that jobs do not share, and whether memory counts")
@@ -325,7 +325,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     key!("SlurmctldLogFile", "", slurmctld_log_file: Text(NULL), "the log file of the controller"),
     key!("SlurmctldPort", "6817", slurmctld_port: Own(PortRange::parse, PortRange::to_string),
         "the port of the controller"),
-    key!("SlurmctldSyslogDebug", "", slurmctld_syslog_debug: Level, "what the system's log has of it"),
+    key!("SlurmctldSyslogDebug", "", slurmctld_syslog_debug: Level, "what also goes to the system log"),
     Key::not_yet("SlurmctldPrimaryOffProg", NULL),
     Key::not_yet("SlurmctldPrimaryOnProg", NULL),
     Key::not_yet("SlurmctldTimeout", "120 sec"),
@@ -338,7 +338,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "where the node daemons keep their process ids"),
     key!("SlurmdPort", "6818", slurmd_port: number(1, u16::MAX), "the port of the node daemons"),
     key!("SlurmdSpoolDir", "/var/spool/slurmd", slurmd_spool_dir: AbsolutePath, "where node daemons keep their state"),
-    key!("SlurmdSyslogDebug", "", slurmd_syslog_debug: Level, "what the system's log has of it"),
+    key!("SlurmdSyslogDebug", "", slurmd_syslog_debug: Level, "what also goes to the system log"),
     key!("SlurmdTimeout", "300", slurmd_timeout_secs: secs(0, SECS), "after how long a silent node is DOWN; 0: never"),
     Key::honoured("SlurmdUser", "root", |c, text| set_user(&mut c.slurmd_user, text), "the user of the node daemons")
         .shown(Show::With(|c, facts| shown_user(&c.slurmd_user, facts.slurmd_uid))),
@@ -370,21 +370,21 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::own_way("TLSParameters", NULL),
     Key::own_way("TLSType", NULL),
     key!("TmpFS", "/tmp", tmp_fs: AbsolutePath, "the folder for temporary files on nodes"),
-    Key::honoured("TopologyParam", "", topology_param, "whom the topology binds, and whether it orders nodes")
+    Key::honoured("TopologyParam", "", topology_param, "which jobs the topology applies to, and whether it orders nodes")
         .shown(Show::Value(|c| Words.show(&c.topology_param))),
     key!("TopologyPlugin", "flat", topology_type: TOPOLOGY, "how the nodes are connected")
         .shown(Show::Value(|c| format!("topology/{}", c.topology_plugin()))),
     Key::not_yet("TrackWCKey", "No"),
     Key::own_way("TreeWidth", "16"),
     key!("UnkillableStepProgram", "", unkillable_step_program: AbsolutePath,
-        "what runs where processes of a job cannot be killed"),
+        "a program that runs on a node where processes of a job cannot be killed"),
     key!("UnkillableStepTimeout", "60", unkillable_step_timeout_secs: secs(0, SECS),
-        "how long killing is tried before that"),
+        "how long killing is tried before `UnkillableStepProgram` runs"),
     Key::own_way("UrlParserType", "url_parser/libhttp_parser"),
     Key::not_yet("UsePAM", "No"),
     Key::not_yet("VSizeFactor", "0 percent"),
     key!("WaitTime", "0", wait_time_secs: secs(0, SECS),
-        "how long the other tasks of a step have after the first ends; 0: for ever"),
+        "how long other tasks of a step may run after the first one ends; 0: for ever"),
     Key::not_yet("X11Parameters", NULL),
 ];
 

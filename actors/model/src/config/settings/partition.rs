@@ -73,7 +73,7 @@ settings_with_rows! {
         pub deny_accounts: Vec<String>,
         /// `DenyQos`
         pub deny_qos: Vec<String>,
-        /// `AllocNodes`: hosts from which jobs may come, host list form; `None`: all.
+        /// `AllocNodes`: hosts from which jobs may be submitted, host list form; `None`: all.
         pub alloc_nodes: Option<String>,
         /// `Hidden`: not shown unless asked for.
         pub hidden: bool,
@@ -132,83 +132,83 @@ type Key = Row<PartitionConfig>;
 /// Keys on a `PartitionName` line.
 #[rustfmt::skip]
 pub(in crate::config) static PARTITION: &[Key] = &[
-    Key::honoured("PartitionName", "", |_, _| Ok(None), "its name; `DEFAULT` has what the lines below it begin with")
+    Key::honoured("PartitionName", "", |_, _| Ok(None), "its name; `DEFAULT` sets defaults for the lines below it")
         .shown(Show::Value(|p| p.name.clone())).file_only(),
-    Key::honoured("AllocNodes", "", |p, text| set(&mut p.alloc_nodes, host_text(text)), "hosts from which jobs may come")
+    Key::honoured("AllocNodes", "", |p, text| set(&mut p.alloc_nodes, host_text(text)), "hosts from which jobs may be submitted")
         .shown(Show::Value(|p| Text("ALL").show(&p.alloc_nodes))),
     key!("AllowGroups", "", allow_groups: Own(names, shown_names), "groups whose users may submit jobs"),
     Key::honoured("AllowAccounts", "", |p, text| set(&mut p.allow_accounts, names(text)),
-        "accounts that jobs may have")
+        "accounts that its jobs may have")
         .shown(Show::Lines(|p| vec![shown_either("Accounts", &p.allow_accounts, &p.deny_accounts)])),
-    Key::honoured("AllowQos", "", |p, text| set(&mut p.allow_qos, names(text)), "QOS that jobs may have")
+    Key::honoured("AllowQos", "", |p, text| set(&mut p.allow_qos, names(text)), "QOS that its jobs may have")
         .shown(Show::Lines(|p| vec![shown_either("Qos", &p.allow_qos, &p.deny_qos)])),
-    key!("Alternate", "", alternate: Text(NULL), "the partition that has the jobs while this one is closed")
+    key!("Alternate", "", alternate: Text(NULL), "the partition that gets new jobs while this one is closed")
         .shown_if(|p| p.alternate.is_some()),
     Key::honoured("CpuBind", "", |p, text| set(&mut p.cpu_bind, Text(NULL).read(text)), "")
         .without_effect(|_| true).file_only(),
-    key!("Default", "no", default: YES_NO, "it has the jobs that name no partition"),
+    key!("Default", "no", default: YES_NO, "jobs that name no partition go here"),
     key!("DefaultTime", "NONE", default_time: Own(default_time, shown_default_time),
-        "the limit of jobs that name none; `NONE`: `MaxTime`"),
+        "the time limit of jobs that request none; `NONE`: `MaxTime`"),
     Key::honoured("DefCpuPerGPU", "", |p, text| p.set_job_default("DefCpuPerGPU", text),
-        "CPUs with each GPU of a job that does not say").file_only(),
+        "CPUs for each GPU of a job that requests none").file_only(),
     Key::honoured("DefMemPerGPU", "", |p, text| p.set_job_default("DefMemPerGPU", text),
-        "memory with each GPU of a job that does not say, MiB").file_only(),
+        "memory for each GPU of a job that requests none, MiB").file_only(),
     key!("JobDefaults", "", job_defaults: Own(|text| Ok(JobDefaults::parse(text)?.words()), |words| or_null(&words.join(","))),
         "`DefCpuPerGPU` and `DefMemPerGPU` in one").file_only(),
     Key::honoured("DefMemPerCPU", "", |p, text| set_memory(&mut p.def_memory, MemoryPer::Cpu, text),
-        "memory with each CPU of a job that does not say; unless set, the cluster's").excludes("DefMemPerNode"),
+        "memory for each CPU of a job that requests none; unless set, the cluster's").excludes("DefMemPerNode"),
     Key::honoured("DefMemPerNode", "", |p, text| set_memory(&mut p.def_memory, MemoryPer::Node, text),
-        "memory on each node of a job that does not say; unless set, the cluster's").excludes("DefMemPerCPU"),
+        "memory on each node of a job that requests none; unless set, the cluster's").excludes("DefMemPerCPU"),
     Key::fact("DefMem", Show::Lines(|p| vec![shown_memory("Def", p.def_memory)])),
     Key::honoured("DenyAccounts", "", |p, text| set(&mut p.deny_accounts, Ok(values::list_or_none(text))),
-        "accounts that jobs may not have"),
+        "accounts that its jobs may not have"),
     Key::honoured("DenyQos", "", |p, text| set(&mut p.deny_qos, Ok(values::list_or_none(text))),
-        "QOS that jobs may not have"),
+        "QOS that its jobs may not have"),
     key!("DisableRootJobs", "", disable_root_jobs: Own(|text| values::yes_no(text).map(Some), shown_root),
-        "root submits no jobs; unless set, the cluster's"),
+        "root may not submit jobs; unless set, the cluster's"),
     Key::honoured("ExclusiveTopo", "no", |p, text| set(&mut p.exclusive_topo, YES_NO.read(text)),
-        "jobs have the topology's units to themselves").file_only(),
+        "jobs get units of the topology exclusively").file_only(),
     Key::honoured("ExclusiveUser", "no", |p, text| set(&mut p.exclusive_user, YES_NO.read(text)),
         "nodes are shared by jobs of one user only"),
     Key::fact("Exclusive", Show::Value(|p| p.exclusive().to_owned())),
-    key!("GraceTime", "0", grace_secs: Own(grace, u32::to_string), "how long a job has that gives way, seconds"),
-    key!("Hidden", "no", hidden: YES_NO, "it is not shown unless asked for"),
+    key!("GraceTime", "0", grace_secs: Own(grace, u32::to_string), "time that a preempted job has before it is ended, seconds"),
+    key!("Hidden", "no", hidden: YES_NO, "commands show it only on request"),
     key!("LLN", "no", least_loaded: YES_NO, "least loaded nodes first"),
     key!("MaxCPUsPerNode", "UNLIMITED", max_cpus_per_node: Own(cpu_limit, shown_limit),
         "CPUs that all its jobs may use together on a node"),
     key!("MaxCPUsPerSocket", "UNLIMITED", max_cpus_per_socket: Own(cpu_limit, shown_limit),
         "CPUs that all its jobs may use together on a socket").file_only(),
     Key::honoured("MaxMemPerCPU", "", |p, text| set_memory(&mut p.max_memory, MemoryPer::Cpu, text),
-        "most memory with each CPU of a job; unless set, the cluster's").excludes("MaxMemPerNode"),
+        "largest memory for each CPU of a job; unless set, the cluster's").excludes("MaxMemPerNode"),
     Key::honoured("MaxMemPerNode", "", |p, text| set_memory(&mut p.max_memory, MemoryPer::Node, text),
-        "most memory on each node of a job; unless set, the cluster's").excludes("MaxMemPerCPU"),
+        "largest memory of a job on each node; unless set, the cluster's").excludes("MaxMemPerCPU"),
     Key::fact("MaxMem", Show::Lines(|p| vec![shown_memory("Max", p.max_memory)])),
-    key!("MaxNodes", "UNLIMITED", max_nodes: Limit(0, MANY, "UNLIMITED"), "most nodes of a job"),
+    key!("MaxNodes", "UNLIMITED", max_nodes: Limit(0, MANY, "UNLIMITED"), "largest number of nodes of a job"),
     key!("MaxTime", "UNLIMITED", max_time: Own(values::time_limit, |limit| limit.scontrol_text()),
-        "the longest limit of a job"),
-    key!("MinNodes", "0", min_nodes: number(0, MANY), "fewest nodes of a job"),
+        "longest time limit of a job"),
+    key!("MinNodes", "0", min_nodes: number(0, MANY), "smallest number of nodes of a job"),
     Key::fact("NodeSets", Show::Value(|p| p.node_sets.join(","))).shown_if(|p| !p.node_sets.is_empty()),
     Key::honoured("Nodes", "", |p, text| set(&mut p.nodes_text, Ok(nodes_text(text))),
         "its nodes, by their names or those of node sets, or `ALL`"),
-    key!("OverSubscribe", "NO", over_subscribe: OVER_SUBSCRIBE, "whether jobs share resources, and how many do"),
+    key!("OverSubscribe", "NO", over_subscribe: OVER_SUBSCRIBE, "whether jobs share resources, and how many jobs may"),
     Key::honoured("Shared", "", |p, text| set(&mut p.over_subscribe, OVER_SUBSCRIBE.read(text)),
         "an older name of `OverSubscribe`"),
     key!("OverTimeLimit", "", over_time_limit: Own(over_time, shown_over_time),
-        "how long jobs may outlive their limits, minutes; unless set, the cluster's"),
+        "how long jobs may exceed their time limits, minutes; unless set, the cluster's"),
     Key::honoured("PowerDownOnIdle", "", |p, text| set(&mut p.power_down_on_idle, YES_NO.read(text)), "")
         .without_effect(|p| p.power_down_on_idle).file_only(),
     key!("PreemptMode", "", preempt_mode: Own(|text| Ok(Some(preempt::mode(text)?.1)), |mode| Text("OFF").show(mode)),
-        "how its jobs give way to others; unless set, the cluster's"),
+        "how its jobs are preempted; unless set, the cluster's"),
     Key::dropped("Priority"),
-    key!("PriorityJobFactor", "1", priority_job_factor: number(0, 65_533), "what `PriorityWeightPartition` multiplies"),
-    key!("PriorityTier", "1", priority_tier: number(0, 65_533), "jobs of a higher tier go first, and may preempt others"),
+    key!("PriorityJobFactor", "1", priority_job_factor: number(0, 65_533), "the factor that `PriorityWeightPartition` multiplies"),
+    key!("PriorityTier", "1", priority_tier: number(0, 65_533), "jobs of a higher tier are considered first, and may preempt others"),
     Key::honoured("QOS", "", |p, text| set(&mut p.qos, Ok(values::optional(text).filter(|qos| qos != "N/A"))), "")
         .without_effect(|p| p.qos.is_some())
         .shown(Show::Lines(|p| vec![("QoS".to_owned(), Text("N/A").show(&p.qos))])),
-    key!("ReqResv", "no", require_reservation: YES_NO, "it is for jobs in reservations"),
+    key!("ReqResv", "no", require_reservation: YES_NO, "only jobs in reservations may use it"),
     Key::honoured("ResumeTimeout", "", |p, text| set(&mut p.resume_timeout, secs_text(text)), "")
         .without_effect(|_| true).file_only(),
-    key!("RootOnly", "no", root_only: YES_NO, "only root submits jobs, for others"),
+    key!("RootOnly", "no", root_only: YES_NO, "only root may submit jobs, for other users"),
     // Said once the cluster's own is known, where it is another.
     Key::honoured("SelectTypeParameters", "", |p, text| set(&mut p.select, select(text)), "")
         .without_effect(|_| false)
@@ -220,7 +220,7 @@ pub(in crate::config) static PARTITION: &[Key] = &[
         .without_effect(|_| true).file_only(),
     key!("Topology", "", topology: Text(NULL), "the topology of its nodes, of `topology.yaml`").file_only(),
     key!("TRESBillingWeights", "", billing_weights: Own(billing_weights, |text| Text(NULL).show(text)),
-        "what a job is billed for its CPUs, memory, nodes and the like").shown_if(|p| p.billing_weights.is_some()),
+        "weights for billing a job's CPUs, memory, nodes and other resources").shown_if(|p| p.billing_weights.is_some()),
 ];
 
 static DEFAULTS: LazyLock<PartitionConfig> = LazyLock::new(|| with_defaults(PARTITION, PartitionConfig::blank()));

@@ -97,10 +97,10 @@ fn page_of<S>(page: &mut String, table: &[Row<S>], defaults: &S) {
     for (class, says) in [
         (
             Class::OwnWay,
-            "Accepted in silence: Garrick does the same its own way, or the value only names a part of Slurm",
+            "Accepted without a warning, since Garrick does the same in its own way, or the value only names a part of Slurm",
         ),
-        (Class::NotYet, "Warned of: Garrick does not act on these yet"),
-        (Class::Dropped, "Warned of: Slurm itself has dropped these"),
+        (Class::NotYet, "Accepted with a warning, since they have no effect in Garrick yet"),
+        (Class::Dropped, "Accepted with a warning, since Slurm itself has removed them"),
     ] {
         let names: Vec<String> =
             rows.iter().filter(|row| row.class == class).map(|row| format!("`{}`", row.name)).collect();
@@ -113,9 +113,9 @@ fn page_of<S>(page: &mut String, table: &[Row<S>], defaults: &S) {
 #[test]
 fn the_page_of_settings_says_what_the_tables_say() {
     let mut page = "# Keys of slurm.conf\n\n\
-        What becomes of each key that `slurm.conf(5)` of Slurm 26.05 documents. This page is made from the tables in\n\
-        `actors/model/src/config/settings`; a test compares them, and writes the page anew where `GARRICK_WRITE_DOCS` is set.\n\n\
-        ## Keys that stand alone\n\n"
+        How Garrick treats each key that `slurm.conf(5)` of Slurm 26.05 documents. This page is generated from the tables in\n\
+        `actors/model/src/config/settings`; a test compares them, and writes the page again if `GARRICK_WRITE_DOCS` is set.\n\n\
+        ## Keys on their own lines\n\n"
         .to_owned();
     page_of(&mut page, GLOBAL, &Config::default());
     page.push_str("\n## Keys of a partition\n\nOn a line that begins with `PartitionName`.\n\n");
