@@ -3,19 +3,21 @@
 use crate::{
     controller,
     daemon::{
-        logging,
         options::{Action, Options, Roles},
         place::Cluster,
-        signals::{Meaning, Signals},
         slurm_user,
-        versions::versions,
-    },
-    kernel::{
-        daemonise::{self, PidFile, Readiness, Side},
-        inventory::{self, Machine},
-        rlimits, users,
     },
     node::{self, joining, start::own_node},
+};
+use garrick_daemon::{
+    logging,
+    signals::{Meaning, Signals},
+    versions::versions,
+};
+use garrick_kernel::{
+    daemonise::{self, PidFile, Readiness, Side},
+    inventory::{self, Machine},
+    rlimits, users,
 };
 use garrick_model::{
     config::{self, Config, locate},

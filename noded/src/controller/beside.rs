@@ -11,12 +11,12 @@
 //! A crash before 2 leaves a version that nobody was told of: the next start removes it. One after 2 leaves the change to be finished
 //! by the next start. What else differs was changed by hand, and the start says so and ends.
 
-use crate::kernel::files::{self, FileError};
 use garrick_actors::log::{AppendError, Log};
 use garrick_events::{
     beside::{self, Piece, Pieces},
     event::ControllerEvent,
 };
+use garrick_kernel::files::{self, FileError};
 use garrick_runtime::ReplyTo;
 use garrick_transport::{
     IdentityError,

@@ -2,9 +2,10 @@
 //! What is beside the log, killed between any two of its steps.
 
 use super::beside::{Beside, BesideError};
-use crate::{daemon::reset_key, kernel::scratch::Scratch};
+use crate::daemon::reset_key;
 use garrick_actors::log::{Log, memory::MemoryLog};
 use garrick_events::event::ControllerEvent;
+use garrick_kernel::scratch::Scratch;
 use garrick_transport::{
     CertAuthority, IdentityError, JoinServer, Role,
     identity::{Change, Keep, KeepError, Rotation, request_for},

@@ -6,17 +6,15 @@ use super::{
     names::{Names, questions_of},
     start::ControllerStartError,
 };
-use crate::links::{
-    conversations::traced,
-    guests::{self, Guests, UnderWay},
-    relay,
-};
+use crate::guests::{self, Guests, UnderWay};
+use crate::relay;
 use actix_rt::Arbiter;
 use garrick_actors::controller::{
     frontend::{CROWDED, fair_queue},
     messages::ControllerMsg,
     shells::{env::Env, ports::ReplySink},
 };
+use garrick_daemon::links::{caller_of, traced};
 use garrick_frame::{FrameError, LinkKind};
 use garrick_model::{
     config::NodeConfig,
@@ -188,7 +186,7 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
 
 async fn command(conn: DoorConn, world: DoorWorld) {
     let Some(guest) = world.guests.enter(conn.peer.uid) else { return guests::turn_away(conn).await };
-    let caller = relay::caller_of(&conn, &world.host);
+    let caller = caller_of(&conn, &world.host);
     let (sender, mut requests) = conn.split::<CommandReply, CommandRequest>();
     let gone = Arc::new(AtomicBool::new(false));
     loop {

@@ -6,14 +6,15 @@ use crate::{
         names::Names,
         trust::{Trust, internal},
     },
-    daemon::{logging, place::Cluster},
-    kernel::users,
+    daemon::place::Cluster,
 };
 use garrick_actors::controller::{
     frontend::{CROWDED, shell::FrontendGift},
     messages::ControllerMsg,
     shells::ports::{Host, ReplySink},
 };
+use garrick_daemon::logging;
+use garrick_kernel::users;
 use garrick_model::{
     config::{self, Config, ConfigReport, LogChange, ShowFacts},
     ids::JobId,
@@ -204,7 +205,7 @@ impl Host for ThisProcess {
             next_job_id: next_job.0,
             slurm_uid: uid(&config.slurm_user),
             slurmd_uid: uid(&config.slurmd_user),
-            version: crate::daemon::versions::COMPATIBILITY,
+            version: garrick_daemon::versions::COMPATIBILITY,
             zone: &system_zone(),
         };
         config::show_config(config, &facts)

@@ -28,7 +28,7 @@ use super::{
     names::{Names, questions_of},
     trust::{Trust, TrustOrder, later},
 };
-use crate::links::conversations::traced;
+use garrick_daemon::links::traced;
 use tokio::sync::{Semaphore, broadcast::error::RecvError, mpsc};
 
 /// The sending side of a link to an agent.

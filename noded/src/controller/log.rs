@@ -1,11 +1,12 @@
-//! The controller's log in files of this host ([`crate::journal::series`]): what was answered is on disk, group by group. Who follows
+//! The controller's log in files of this host ([`garrick_daemon::journal::series`]): what was answered is on disk, group by group. Who follows
 //! reads the last events from memory and earlier ones from the files, as long as these are there.
 
-use crate::journal::{Close, JournalError, JournalWriter, Segments, Standing};
+use super::start::Saved;
 use garrick_actors::log::{
     AppendError, Appended, Committed, Feed, FollowError, Follower, Log, Past, committed::Committed as Value,
     feed::bytes_of,
 };
+use garrick_daemon::journal::{Close, JournalError, JournalWriter, Segments, Standing};
 use garrick_events::{
     event::ControllerEvent,
     progress::{Position, Progress, Unpacked},
@@ -46,7 +47,10 @@ pub struct FileLog {
 /// answered had the value advanced before.
 pub(super) fn standing(value: &Value, folder: &Path, epoch: u64) -> Close {
     let (value, folder) = (value.clone(), folder.to_owned());
-    Box::new(move || Standing::of(value.copy().map_err(|e| e.to_string())?, &folder, epoch).map_err(|e| e.to_string()))
+    Box::new(move || {
+        let saved = Saved(value.copy().map_err(|e| e.to_string())?);
+        Standing::of(saved, &folder, epoch).map_err(|e| e.to_string())
+    })
 }
 
 impl FileLog {

@@ -1,21 +1,22 @@
 #![allow(clippy::unwrap_used)]
 //! The log in files against what a log promises, and what is particular to files.
 
-use super::{log::FileLog, start::start_log};
-use crate::{
-    journal::{JournalError, JournalWriter, series},
-    kernel::scratch::Scratch,
+use super::{
+    log::FileLog,
+    start::{Saved, start_log},
 };
 use garrick_actors::log::{
     Log,
     contract::{self, Bench, Opened},
 };
+use garrick_daemon::journal::{JournalError, JournalWriter, series};
 use garrick_events::{
-    event::{ControllerEvent, Replayed},
+    event::ControllerEvent,
     progress::Position,
     records::{job::JobRecord, job_event::JobEvent, node::SavedNode},
 };
 use garrick_journal::{Form, Reader};
+use garrick_kernel::scratch::Scratch;
 use garrick_model::messages::encoded_bytes;
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -76,10 +77,10 @@ impl InFiles {
 
 /// A log in that folder, begun.
 pub(super) fn in_files(folder: &Path) -> (Arc<FileLog>, JoinHandle<()>) {
-    let mut replayed = Replayed::default();
-    let mut series = series::open(folder, &mut replayed).unwrap();
-    series.begin(folder, &mut replayed, 0).unwrap();
-    let (log, thread) = start_log(folder, series, replayed, u64::MAX, Box::new(|| Ok(())), unexpected).unwrap();
+    let mut saved = Saved::default();
+    let mut series = series::open(folder, &mut saved).unwrap();
+    series.begin(folder, &mut saved, 0).unwrap();
+    let (log, thread) = start_log(folder, series, saved.0, u64::MAX, Box::new(|| Ok(())), unexpected).unwrap();
     (Arc::new(log), thread)
 }
 
@@ -102,21 +103,21 @@ impl Bench for InFiles {
     fn open(&mut self) -> Opened {
         self.end();
         let folder = self.folder.path().to_owned();
-        let mut replayed = Replayed::default();
-        let mut series = series::open(&folder, &mut replayed).unwrap();
-        self.epoch = series.begin(&folder, &mut replayed, 0).unwrap();
+        let mut saved = Saved::default();
+        let mut series = series::open(&folder, &mut saved).unwrap();
+        self.epoch = series.begin(&folder, &mut saved, 0).unwrap();
         if !series.says_position() {
-            series.leave_behind(&folder, &replayed).unwrap();
+            series.leave_behind(&folder, &saved).unwrap();
         }
         let gate = Arc::clone(&self.gate);
         let fence = Box::new(move || {
             gate.pass();
             Ok(())
         });
-        let (log, thread) = start_log(&folder, series, replayed.clone(), self.floor, fence, unexpected).unwrap();
+        let (log, thread) = start_log(&folder, series, saved.0.clone(), self.floor, fence, unexpected).unwrap();
         let log = Arc::new(log);
         self.running = Some((Arc::clone(&log), thread));
-        Opened { log, replayed }
+        Opened { log, replayed: saved.0 }
     }
 
     fn settle(&mut self) {
@@ -364,15 +365,17 @@ fn snapshots_of_many_jobs() {
     let value = bench.log().value();
     for round in 0..5 {
         // As it was made before: of what the closed files say.
-        let (began, mut read) = (Instant::now(), Replayed::default());
+        let (began, mut read) = (Instant::now(), Saved::default());
         series::open(&folder, &mut read).unwrap();
         let reading = began.elapsed();
-        let bytes = crate::journal::replace_as(&folder.join("before"), Form::Epoch(1), read.into_events()).unwrap();
+        let bytes =
+            garrick_daemon::journal::replace_as(&folder.join("before"), Form::Epoch(1), read.0.into_events()).unwrap();
         let (before, began) = (began.elapsed(), Instant::now());
         let copy = value.copy().unwrap();
         let pause = began.elapsed();
         let began = Instant::now();
-        let same = crate::journal::replace_as(&folder.join("now"), Form::Epoch(1), copy.into_events()).unwrap();
+        let same =
+            garrick_daemon::journal::replace_as(&folder.join("now"), Form::Epoch(1), copy.into_events()).unwrap();
         let now = began.elapsed();
         assert_eq!(fs::read(folder.join("before")).unwrap().len(), fs::read(folder.join("now")).unwrap().len());
         assert_eq!((bytes, jobs as usize), (same, value.jobs().len()));
@@ -428,9 +431,9 @@ fn appends_per_second() {
         let alone = {
             let mut bench = InFiles::new();
             let folder = bench.folder.path().to_owned();
-            let mut replayed = Replayed::default();
-            let mut series = series::open(&folder, &mut replayed).unwrap();
-            series.begin(&folder, &mut replayed, 0).unwrap();
+            let mut saved = Saved::default();
+            let mut series = series::open(&folder, &mut saved).unwrap();
+            series.begin(&folder, &mut saved, 0).unwrap();
             let (path, fence) = (series::path(&folder), Box::new(|| Ok(())));
             let (writer, thread) = JournalWriter::start(&path, series.into(), None, fence).unwrap();
             let rate = rate(APPENDS, |events, tell| {

@@ -5,8 +5,8 @@
 //! What is known is looked up again when it is used and older than [`FRESH`]. Until there is a newer answer the older one
 //! counts: a name service that is away makes no user unknown.
 
-use crate::kernel::users::{self, UserError};
 use garrick_actors::submission::users::{User, UserDirectory};
+use garrick_kernel::users::{self, UserError};
 use garrick_model::{
     messages::command::{Caller, CommandRequest},
     reservation::ReservationChange,

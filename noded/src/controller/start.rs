@@ -14,12 +14,7 @@ use super::{
 };
 use crate::{
     daemon::{options::Options, place::Cluster, reset_key},
-    journal::{self, Fold, Form, JournalError, JournalWriter, Series, Shortener, series},
-    kernel::{
-        files::{self, FileError},
-        inventory, users,
-    },
-    links::guests::Guests,
+    guests::Guests,
 };
 use garrick_actors::{
     controller::{
@@ -30,7 +25,12 @@ use garrick_actors::{
     log::{AppendError, Feed, Log as _, committed::Committed},
     submission::job_submit::NoJobSubmit,
 };
+use garrick_daemon::journal::{self, Fold, Form, JournalError, JournalWriter, Series, Shortener, series};
 use garrick_events::event::{ControllerEvent, ReplayError, Replayed};
+use garrick_kernel::{
+    files::{self, FileError},
+    inventory, users,
+};
 use garrick_model::{
     config::{self, Config},
     time::Timestamp,
@@ -183,12 +183,16 @@ pub fn init(cluster: &Cluster) -> Result<String, ControllerStartError> {
     ))
 }
 
-impl Fold for Replayed {
+/// What is read back of the journal, and kept of it.
+#[derive(Clone, Debug, Default)]
+pub struct Saved(pub Replayed);
+
+impl Fold for Saved {
     type Record = ControllerEvent;
     type Error = Unread;
 
     fn fold(&mut self, event: ControllerEvent) -> Result<(), Unread> {
-        Ok(self.apply(&event)?)
+        Ok(self.0.apply(&event)?)
     }
 
     fn began(epoch: u64) -> ControllerEvent {
@@ -196,15 +200,15 @@ impl Fold for Replayed {
     }
 
     fn shortest(self) -> impl Iterator<Item = ControllerEvent> {
-        self.into_events()
+        self.0.into_events()
     }
 
     fn position(&self) -> u64 {
-        self.progress.position.0
+        self.0.progress.position.0
     }
 
     fn head(&self) -> Option<ControllerEvent> {
-        Some(self.progress.base(0))
+        Some(self.0.progress.base(0))
     }
 
     fn says_position(record: &ControllerEvent) -> Option<u64> {
@@ -215,7 +219,7 @@ impl Fold for Replayed {
     }
 
     fn slowest(&self) -> Option<(String, u64)> {
-        self.progress.slowest().map(|(name, upto)| (name.to_owned(), upto.0))
+        self.0.progress.slowest().map(|(name, upto)| (name.to_owned(), upto.0))
     }
 }
 
@@ -250,19 +254,19 @@ impl Fold for Forgiving {
     }
 
     fn began(epoch: u64) -> ControllerEvent {
-        Replayed::began(epoch)
+        Saved::began(epoch)
     }
 
     fn shortest(self) -> impl Iterator<Item = ControllerEvent> {
-        self.replayed.shortest()
+        self.replayed.into_events()
     }
 
     fn position(&self) -> u64 {
-        self.replayed.position()
+        self.replayed.progress.position.0
     }
 
     fn says_position(record: &ControllerEvent) -> Option<u64> {
-        Replayed::says_position(record)
+        Saved::says_position(record)
     }
 }
 
@@ -281,12 +285,12 @@ fn open_journal(cluster: &Cluster, options: &Options, tenure: &mut Tenure) -> Re
     {
         tracing::warn!(kept = %kept.display(), "started with -c: saved jobs and node states were put aside");
     }
-    let mut replayed = Replayed::default();
+    let mut saved = Saved::default();
     let mut opened = if options.ignore_errors {
         let mut forgiving = Forgiving::default();
         match series::open(&folder, &mut forgiving) {
             Ok(opened) if forgiving.left_out == 0 => {
-                replayed = forgiving.replayed;
+                saved.0 = forgiving.replayed;
                 opened
             }
             outcome => {
@@ -301,27 +305,27 @@ fn open_journal(cluster: &Cluster, options: &Options, tenure: &mut Tenure) -> Re
                     }
                 }
                 let form = Form::Epoch(forgiving.replayed.epoch);
-                journal::replace_as(&path, form, forgiving.replayed.shortest())?;
-                series::open(&folder, &mut replayed).map_err(|cause| unread(cause, &path))?
+                journal::replace_as(&path, form, forgiving.replayed.into_events())?;
+                series::open(&folder, &mut saved).map_err(|cause| unread(cause, &path))?
             }
         }
     } else {
-        series::open(&folder, &mut replayed).map_err(|cause| unread(cause, &path))?
+        series::open(&folder, &mut saved).map_err(|cause| unread(cause, &path))?
     };
     if opened.torn_bytes > 0 {
         tracing::warn!(bytes = opened.torn_bytes, file = %path.display(), "a torn last record was cut off the journal");
     }
-    let least = tenure.epoch().max(replayed.epoch + 1);
-    let epoch = opened.begin(&folder, &mut replayed, least).map_err(|cause| unread(cause, &path))?;
+    let least = tenure.epoch().max(saved.0.epoch + 1);
+    let epoch = opened.begin(&folder, &mut saved, least).map_err(|cause| unread(cause, &path))?;
     if let Some(late) = &opened.late.first {
         tracing::warn!(records = opened.late.records, "{late}");
     }
     tenure.hold(epoch)?;
     // The controller's own count goes on from the one before.
-    replayed.epoch = epoch - 1;
+    saved.0.epoch = epoch - 1;
     let mark = journal::failure_mark(&path);
     if (tenure.after_another_host || mark.exists() || !opened.says_position())
-        && let Err(why) = opened.leave_behind(&folder, &replayed)
+        && let Err(why) = opened.leave_behind(&folder, &saved)
     {
         tracing::warn!(
             why,
@@ -333,7 +337,7 @@ fn open_journal(cluster: &Cluster, options: &Options, tenure: &mut Tenure) -> Re
             tracing::warn!(file = %mark.display(), error = %e, "removing the mark of that");
         }
     }
-    let (log, _thread) = start_log(&folder, opened, replayed, SNAPSHOT_FLOOR, fence_of(tenure), end_with_the_log)
+    let (log, _thread) = start_log(&folder, opened, saved.0, SNAPSHOT_FLOOR, fence_of(tenure), end_with_the_log)
         .map_err(ControllerStartError::Thread)?;
     Ok(log)
 }

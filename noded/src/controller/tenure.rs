@@ -2,7 +2,7 @@
 //! process ends, and writes its name into `writer`. Where a lock does not reach (a folder that two hosts mount without locks),
 //! the name decides: a controller that finds another's there ends before it answers anybody.
 
-use crate::kernel::{
+use garrick_kernel::{
     files::{self, FileError},
     lock::LifeLock,
 };
@@ -146,7 +146,7 @@ impl Fence {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::kernel::scratch::Scratch;
+    use garrick_kernel::scratch::Scratch;
 
     /// Children that other tests start in this moment have a copy of the lock that was dropped until they execute.
     fn take_again(folder: &Path, host: &str) -> Tenure {

@@ -1,6 +1,7 @@
 //! The cluster's authority at work: what it issued, what is revoked, who gets a new certificate, and when.
 
-use crate::{daemon::place::Cluster, kernel::inventory};
+use crate::daemon::place::Cluster;
+use garrick_kernel::inventory;
 use garrick_model::{
     messages::{
         command::{CertView, CommandReply, RotationView},

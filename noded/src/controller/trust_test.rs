@@ -2,7 +2,7 @@
 //! What comes of a step, or of a revocation, when the log has no room amid it.
 
 use super::trust::{Trust, TrustOrder};
-use crate::kernel::scratch::Scratch;
+use garrick_kernel::scratch::Scratch;
 use garrick_model::refusal::Refusal;
 use garrick_transport::{
     CertAuthority, IdentityError, IdentityStore,

@@ -1,7 +1,7 @@
 //! Which cluster this daemon belongs to and where its parts are: configuration, run folder, doors, addresses, logs.
 
-use super::logging::LogLevels;
-use crate::kernel::{files, inventory, users};
+use garrick_daemon::logging::LogLevels;
+use garrick_kernel::{files, inventory, users};
 use garrick_model::{
     config::{Config, DebugFlags, LogLevel, NodeConfig},
     doors, env_vars,

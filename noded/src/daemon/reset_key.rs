@@ -1,7 +1,7 @@
 //! The key with which a daemon that was killed and started again tells its peers so at once: they would else wait for its
 //! answer until nothing was heard for ten seconds, and a controller that was started again would have no nodes for so long.
 
-use crate::kernel::files;
+use garrick_kernel::files;
 use garrick_transport::ResetKey;
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub fn kept(folder: &Path) -> Option<ResetKey> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::kernel::scratch::Scratch;
+    use garrick_kernel::scratch::Scratch;
 
     #[test]
     fn the_next_process_has_the_same_key() {

@@ -1,12 +1,10 @@
 //! The controller runs as `SlurmUser` (slurm.conf(5)), started so or by root. Root's start makes what SlurmUser cannot make,
 //! gives what an earlier controller left as root's to SlurmUser, and steps down before anything else is done.
 
-use crate::{
-    daemon::options::{Action, Options, Roles},
-    kernel::{
-        files::{self, FileError},
-        users::{self, Account},
-    },
+use crate::daemon::options::{Action, Options, Roles};
+use garrick_kernel::{
+    files::{self, FileError},
+    users::{self, Account},
 };
 use garrick_model::config::Config;
 use nix::unistd::{Gid, Uid, initgroups, setgid, setuid};
@@ -140,7 +138,7 @@ fn give_below(folder: &File, named: &dyn Fn(&str) -> bool, user: &Account, depth
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::kernel::scratch::Scratch;
+    use garrick_kernel::scratch::Scratch;
 
     #[test]
     fn only_what_a_controller_left_is_handed_over() {

@@ -1,16 +1,15 @@
 //! The node's door: commands of users on this host, the `stepd`s of its runs, and relays to step managers elsewhere.
 
 use super::{neighbours::Neighbours, records_link::RecordsWorld};
+use crate::relay;
 use crate::{
-    kernel::users,
-    links::{
-        conversations::{Conversations, tell_agent},
-        guests::{self, Guests},
-        relay,
-    },
+    guests::{self, Guests},
+    node::conversations::{Conversations, tell_agent},
 };
 use garrick_agent::{AgentInput, AgentMsg, RunKey};
+use garrick_daemon::links::caller_of;
 use garrick_frame::LinkKind;
+use garrick_kernel::users;
 use garrick_model::messages::{
     command::{CommandReply, CommandRequest},
     stepd::{NodeToStepd, StepdToNode},
@@ -62,7 +61,7 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
             let Some(_guest) = world.guests.enter(conn.peer.uid) else {
                 return conn.refuse("busy: too many connections of this user are open, try again");
             };
-            let caller = relay::caller_of(&conn, &world.node);
+            let caller = caller_of(&conn, &world.node);
             world.records.at_door(conn, caller).await;
         }
         _ if relay::wants_relay(&conn.hello) => {
@@ -75,7 +74,7 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
 
 async fn command(conn: DoorConn, world: DoorWorld) {
     let Some(_guest) = world.guests.enter(conn.peer.uid) else { return guests::turn_away(conn).await };
-    let caller = relay::caller_of(&conn, &world.node);
+    let caller = caller_of(&conn, &world.node);
     let (replies, mut requests) = conn.split::<CommandReply, CommandRequest>();
     let mut open = Vec::new();
     loop {

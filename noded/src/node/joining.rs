@@ -1,7 +1,7 @@
 //! `slurmd -Z`: a node that `slurm.conf` does not have says what it is: what is found on its machine, and what `--conf` says
 //! in its place.
 
-use crate::kernel::inventory;
+use garrick_kernel::inventory;
 use garrick_model::{
     config::{self, Config, DynamicNode, Unfit},
     node_shape::NodeShape,

@@ -7,6 +7,7 @@
 //! | peers | QUIC connections of step managers and of other daemons' relays | agent's inputs; relays to `stepd`s here |
 //! | watchers | process descriptors of `stepd`s | `StepdExited` |
 
+pub mod conversations;
 pub mod door;
 pub mod health;
 pub mod joining;

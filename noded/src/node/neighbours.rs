@@ -1,8 +1,8 @@
 //! Other nodes of the cluster, asked whether they have the controller: how a node that does not finds out which of the two
 //! is cut off.
 
-use crate::links::conversations::traced;
 use garrick_agent::PeersSaid;
+use garrick_daemon::links::traced;
 use garrick_frame::LinkKind;
 use garrick_model::{
     config::Config,

@@ -2,16 +2,15 @@
 //! other hosts to the step managers here.
 
 use super::{membership::Membership, records_link::RecordsWorld, runs::RunWorld};
-use crate::{
-    links::{
-        conversations::{Conversations, tell_agent, traced},
-        relay::{self, RelayHeader},
-    },
-    run::orders::StepdOrders,
-};
+use crate::node::conversations::{Conversations, tell_agent};
+use crate::relay;
 use garrick_agent::{
     AgentInput, AgentMsg, RunKey, StartOrder,
     belief::{is_from_batch_host, is_valid},
+};
+use garrick_daemon::{
+    links::{RelayHeader, traced},
+    run::orders::StepdOrders,
 };
 use garrick_frame::{LinkKind, decode_body};
 use garrick_model::{

@@ -1,12 +1,10 @@
 //! What the agent wants done, done.
 
 use super::{neighbours::Neighbours, records::Sought, runs::RunWorld};
-use crate::{
-    daemon::logging,
-    kernel::{inventory, proc_tree, reap::ended},
-    links::conversations::{Conversations, tell_agent},
-};
+use crate::node::conversations::{Conversations, tell_agent};
 use garrick_agent::{AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, Leftover, RunKey, StepdState};
+use garrick_daemon::logging;
+use garrick_kernel::{inventory, proc_tree, reap::ended};
 use garrick_model::{
     messages::node::NodeToController,
     time::Timestamp,
@@ -162,7 +160,7 @@ impl AgentPort for NodePort {
             AgentEffect::TrustKey { key, id } => match VerifyKey::from_bytes(&key) {
                 Ok(verify) => {
                     if let Err(e) =
-                        crate::kernel::files::write_atomically(&self.world.spool.credential_key(), &key, 0o600)
+                        garrick_kernel::files::write_atomically(&self.world.spool.credential_key(), &key, 0o600)
                     {
                         tracing::error!(error = %e, "keeping the credential key");
                     }

@@ -8,15 +8,13 @@
 //! ```
 
 use super::spool::{Spool, SpoolError};
-use crate::{
-    kernel::files::{self, FileError},
-    run::{
-        folder::JOURNAL,
-        orders::{OrdersError, StepdOrders},
-    },
-};
 use garrick_agent::RunKey;
+use garrick_daemon::run::{
+    folder::JOURNAL,
+    orders::{OrdersError, StepdOrders},
+};
 use garrick_journal::{JournalError, Reader};
+use garrick_kernel::files::{self, FileError};
 use garrick_model::{
     config::Config,
     ids::{ArrayTask, JobId, Sluid},
@@ -409,7 +407,7 @@ mod tests {
 
     #[test]
     fn records_are_read_on_from_the_last_whole_one_and_stay_whole_when_a_torn_one_is_written_anew() {
-        let folder = crate::kernel::scratch::Scratch::new("following");
+        let folder = garrick_kernel::scratch::Scratch::new("following");
         let path = folder.path().join(JOURNAL);
         let ended = |number: u32, state| StepEvent::Ended {
             result: garrick_run::step::StepResult {
@@ -424,8 +422,8 @@ mod tests {
         };
         use garrick_model::state::StepState::{Completed, Failed};
         let write = |event: &StepEvent| {
-            let opened = crate::journal::open::<StepEvent>(&path).unwrap();
-            crate::journal::Log::start(&path, opened.file).unwrap().write(event).unwrap();
+            let opened = garrick_daemon::journal::open::<StepEvent>(&path).unwrap();
+            garrick_daemon::journal::Log::start(&path, opened.file).unwrap().write(event).unwrap();
         };
         std::fs::write(&path, "").unwrap();
         let run = RecordedRun {

@@ -4,15 +4,10 @@ use super::{
     records::{self, Following, Found, Sought},
     spool::Spool,
 };
-use crate::{
-    kernel::users,
-    links::{
-        conversations::traced,
-        guests::{Guest, Guests},
-        relay::RelayHeader,
-    },
-};
+use crate::guests::{Guest, Guests};
+use garrick_daemon::links::{RelayHeader, traced};
 use garrick_frame::limits;
+use garrick_kernel::users;
 use garrick_model::{
     config::Config,
     messages::{

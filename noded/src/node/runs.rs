@@ -6,19 +6,17 @@ use super::{
     spool::Spool,
     unkillable,
 };
-use crate::{
-    kernel::{
-        cgroup::{CgroupError, Entry, JobCgroup, Tracking},
-        lock::LifeLock,
-        proc_tree::{self, ProcessTable},
-        spawn::{self, Session, SpawnSpec, Spawned, cstring},
-    },
-    run::{
-        folder::launcher_socket,
-        orders::{StepdOrders, StepdSettings},
-    },
-};
 use garrick_agent::{Leftover, PrepareFailure, RunKey};
+use garrick_daemon::run::{
+    folder::launcher_socket,
+    orders::{StepdOrders, StepdSettings},
+};
+use garrick_kernel::{
+    cgroup::{CgroupError, Entry, JobCgroup, Tracking},
+    lock::LifeLock,
+    proc_tree::{self, ProcessTable},
+    spawn::{self, Session, SpawnSpec, Spawned, cstring},
+};
 use garrick_model::{
     doors,
     messages::node::{JobCredential, JobLaunch},

@@ -188,7 +188,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("garrick-scripts-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join(name);
-        crate::kernel::scratch::put_program(&path, text);
+        garrick_kernel::scratch::put_program(&path, text);
         path
     }
 

@@ -3,12 +3,10 @@
 //! as long as it lives. One that comes again gets the CPUs that it had, where nobody took them meanwhile: its jobs may
 //! still be on them.
 
-use crate::{
-    daemon::place::Cluster,
-    kernel::{
-        files::{self, FileError},
-        lock::LifeLock,
-    },
+use crate::daemon::place::Cluster;
+use garrick_kernel::{
+    files::{self, FileError},
+    lock::LifeLock,
 };
 use garrick_model::config::NodeConfig;
 use nix::fcntl::{Flock, FlockArg};
@@ -109,7 +107,7 @@ fn place(
 mod tests {
     #![allow(clippy::unwrap_used, clippy::single_range_in_vec_init)]
     use super::*;
-    use crate::kernel::scratch::Scratch;
+    use garrick_kernel::scratch::Scratch;
 
     #[test]
     fn nodes_lie_beside_each_other_as_long_as_there_is_room() {

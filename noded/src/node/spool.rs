@@ -15,18 +15,16 @@
 //!
 //! A folder without orders is one that was being made when the agent died; nothing was started from it.
 
-use crate::{
-    kernel::{
-        files::{self, FileError},
-        inventory,
-        lock::LifeLock,
-    },
-    run::{
-        folder,
-        orders::{OrdersError, StepdOrders},
-    },
-};
 use garrick_agent::{FoundRun, RunKey, StepdState};
+use garrick_daemon::run::{
+    folder,
+    orders::{OrdersError, StepdOrders},
+};
+use garrick_kernel::{
+    files::{self, FileError},
+    inventory,
+    lock::LifeLock,
+};
 use garrick_model::{ids::JobId, messages::node::RequeuePolicy, time::Timestamp};
 use std::{
     fs::OpenOptions,
@@ -294,7 +292,7 @@ mod tests {
 
     #[test]
     fn runs_that_are_over_are_remembered_as_long_as_it_matters() {
-        let scratch = crate::kernel::scratch::Scratch::new("spool-over");
+        let scratch = garrick_kernel::scratch::Scratch::new("spool-over");
         let spool = Spool::open(scratch.path()).unwrap();
         let run = |job: u32| RunKey { job: JobId(job), sluid: Sluid(u64::from(job) << 20) };
         assert_eq!(spool.over(Timestamp(0)).unwrap(), []);

@@ -17,15 +17,16 @@ use super::{
 };
 use crate::{
     daemon::{options::Options, place::Cluster, programs, reset_key},
-    kernel::{
-        cgroup::{Constraints, Tracking},
-        inventory::{self, Machine},
-        users,
-    },
-    links::{conversations::Conversations, guests::Guests},
-    run::orders::{StepdLog, StepdSettings},
+    guests::Guests,
+    node::conversations::Conversations,
 };
 use garrick_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
+use garrick_daemon::run::orders::{StepdLog, StepdSettings};
+use garrick_kernel::{
+    cgroup::{Constraints, Tracking},
+    inventory::{self, Machine},
+    users,
+};
 use garrick_model::{
     config::{Config, NodeConfig},
     messages::node::Joining,
@@ -289,7 +290,7 @@ pub async fn start(
         arch: machine.arch.clone(),
         os: machine.os.clone(),
         // What client programs of Slurm expect to see of a node.
-        version: crate::daemon::versions::COMPATIBILITY.into(),
+        version: garrick_daemon::versions::COMPATIBILITY.into(),
         boot_time: if options.rebooted { Timestamp::now() } else { inventory::boot_time(Path::new("/"))? },
         agent_start: Timestamp::now(),
         tracking: tracking.name().into(),
@@ -397,8 +398,8 @@ fn made_up_boot() -> String {
 }
 
 fn saved_key(spool: &Spool) -> Result<Option<VerifyKey>, NodeStartError> {
-    let bytes =
-        crate::kernel::files::read_if_there(&spool.credential_key()).map_err(|e| NodeStartError::Key(e.to_string()))?;
+    let bytes = garrick_kernel::files::read_if_there(&spool.credential_key())
+        .map_err(|e| NodeStartError::Key(e.to_string()))?;
     bytes.map(|b| VerifyKey::from_bytes(&b).map_err(|e| NodeStartError::Key(e.to_string()))).transpose()
 }
 

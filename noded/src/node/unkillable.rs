@@ -1,11 +1,9 @@
 //! What is left of a run that was killed, and the site's program for that (slurm.conf(5), UnkillableStepProgram): it tells
 //! people, or does what this daemon cannot. The node is drained whatever it does.
 
-use crate::{
-    kernel::cgroup::CgroupError,
-    node::scripts::{self, Moment, ScriptFailure},
-};
+use crate::node::scripts::{self, Moment, ScriptFailure};
 use garrick_agent::{Leftover, RunKey};
+use garrick_kernel::cgroup::CgroupError;
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -64,7 +62,7 @@ mod tests {
             "#!/bin/sh\necho \"$SLURM_JOB_ID $SLURMD_NODENAME $SLURM_CONF\" > {}\necho paged >&2\nexit 3\n",
             told.display()
         );
-        crate::kernel::scratch::put_program(&program, &text);
+        garrick_kernel::scratch::put_program(&program, &text);
         let failure = run(&program, RUN, "n1", Path::new("/etc/slurm.conf")).await.unwrap_err().to_string();
         assert_eq!(std::fs::read_to_string(&told).unwrap(), "7 n1 /etc/slurm.conf\n");
         assert!(failure.contains("UnkillableStep") && failure.contains("exit code 3") && failure.contains("paged"));

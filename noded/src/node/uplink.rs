@@ -1,7 +1,7 @@
 //! The link to the controller: kept up with backoff, its frames handed to the agent.
 
 use super::{membership::Membership, peers::PeerWorld};
-use crate::links::conversations::tell_agent;
+use crate::node::conversations::tell_agent;
 use garrick_agent::{AgentInput, StartOrder};
 use garrick_frame::LinkKind;
 use garrick_model::messages::node::{ControllerToNode, NodeToController};

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use crate::support::{Answer, answer, built, is_root, open_to_all, scratch};
+use garrick_daemon::journal::Form;
 use garrick_events::event::ControllerEvent;
-use garrick_noded::journal::Form;
 use std::{
     io::Write as _,
     os::unix::{

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use crate::support::Cluster;
-use garrick_noded::daemon::signals::{self, Meaning};
+use garrick_daemon::signals::{self, Meaning};
 use std::path::PathBuf;
 
 fn one_node(name: &str) -> Cluster {

@@ -7,6 +7,7 @@ use super::{
     scene::{ALICE, BOB, CTL, N1, ROOT, STOLEN, Scene},
     user::{id, is_refused, selector, spec, submission},
 };
+use garrick_daemon::{links::RelayHeader, run::orders::StepdOrders};
 use garrick_frame::{LinkKind, Traced, limits};
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -20,7 +21,6 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
 };
-use garrick_noded::{links::relay::RelayHeader, run::orders::StepdOrders};
 use garrick_transport::{IdentityStore, identity::ExpectPeer};
 use serde_bytes::ByteBuf;
 use std::{fs, sync::Arc};

@@ -1,13 +1,14 @@
 //! What Garrick says in the end: the controller's journal, and the step journals that epilogs kept of every run.
 
 use super::witness::StepRef;
+use garrick_daemon::journal::series;
 use garrick_events::event::Replayed;
 use garrick_journal::{JournalError, Reader};
 use garrick_model::{
     ids::{StepKey, StepNum},
     state::{ExitStatus, StepState},
 };
-use garrick_noded::{controller::start::Unread, journal::series};
+use garrick_noded::controller::start::{Saved, Unread};
 use garrick_run::{
     step::state::{StepEnd, StepResult},
     stepmgr::StepEvent,
@@ -141,7 +142,7 @@ pub fn of_runs(folder: &Path) -> Result<BTreeMap<String, RunRecords>, RecordsErr
 
 /// What a controller's journal comes to. A torn end is cut off: give it a copy.
 pub fn of_controller(folder: &Path) -> Result<Replayed, RecordsError> {
-    let mut replayed = Replayed::default();
-    series::open(folder, &mut replayed)?;
-    Ok(replayed)
+    let mut saved = Saved::default();
+    series::open(folder, &mut saved)?;
+    Ok(saved.0)
 }

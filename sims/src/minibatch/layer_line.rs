@@ -2,6 +2,7 @@
 //! one thread with a made-up launcher: what production runs, without its sockets and mailboxes, with a meter at each.
 
 use super::layer_meter::Meter;
+use garrick_daemon::journal::{JournalError, Log};
 use garrick_frame::{Decoder, FrameError, codec, limits};
 use garrick_model::{
     batch::{BatchMembers, CommandList, StepBatch},
@@ -21,7 +22,6 @@ use garrick_model::{
     usage::TaskUsage,
     view::AllocatedNode,
 };
-use garrick_noded::journal::{JournalError, Log};
 use garrick_run::{
     shepherd::{ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput},
     step::{NodeSlot, StepCore, StepEffect, StepInput, StepPlan},
@@ -417,7 +417,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("garrick-line-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("journal");
-        let opened = garrick_noded::journal::open::<StepEvent>(&path).unwrap();
+        let opened = garrick_daemon::journal::open::<StepEvent>(&path).unwrap();
         let mut line = Line::new(Log::start(&path, opened.file).unwrap()).unwrap();
         line.run(200, 50, false).unwrap();
         line.run(10, 1, true).unwrap();
@@ -426,7 +426,7 @@ mod tests {
             assert!(line.meter.micros_each(layer, 210) > 0.0, "{layer:?}");
         }
         line.end().unwrap();
-        let written = garrick_noded::journal::open::<StepEvent>(&path).unwrap().records;
+        let written = garrick_daemon::journal::open::<StepEvent>(&path).unwrap().records;
         let ends = written.iter().filter(|e| matches!(e, StepEvent::Ended { .. })).count();
         assert_eq!(ends, 210);
         std::fs::remove_dir_all(&dir).unwrap();

@@ -10,7 +10,7 @@ use super::{
     spent::Spent,
 };
 use crate::spawn_floor::{Way, spawn_rate};
-use garrick_noded::journal::{self, Log};
+use garrick_daemon::journal::{self, Log};
 use garrick_run::stepmgr::StepEvent;
 use nix::sys::{
     resource::{Usage, UsageWho, getrusage},

@@ -2,7 +2,7 @@
 
 use super::{choice, chosen, plain};
 use crate::target::Target;
-use garrick_noded::kernel::{cgroup::Mounts, cpu_list::CpuList, proc_tree::Process};
+use garrick_kernel::{cgroup::Mounts, cpu_list::CpuList, proc_tree::Process};
 
 /// `/proc/self/mountinfo`: users mount file systems where they like.
 pub(super) const MOUNTS: Target = Target {

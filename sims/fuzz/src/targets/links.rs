@@ -2,6 +2,7 @@
 
 use super::choice;
 use crate::{forms, target::Target};
+use garrick_daemon::run::orders::StepdOrders;
 use garrick_frame::{
     Decoder, FdChannel, Hello, HelloReply, Traced, codec::encode_into, decode_body, hello::Accompanied, limits,
 };
@@ -18,7 +19,6 @@ use garrick_model::{
     packed_steps::PackedSteps,
     view::StepRows,
 };
-use garrick_noded::run::orders::StepdOrders;
 use garrick_transport::join::exchange::{JoinReply, JoinRequest};
 use nix::sys::socket::MsgFlags;
 use serde::{Serialize, de::DeserializeOwned};

@@ -40,7 +40,7 @@ const FLAGS: &[(DebugFlag, &str, &[&str])] = &[
     (
         DebugFlag::Steps,
         "Steps",
-        &["garrick_run::stepmgr", "garrick_run::step", "garrick_run::shepherd", "garrick_noded::stepd"],
+        &["garrick_run::stepmgr", "garrick_run::step", "garrick_run::shepherd", "garrick_stepd"],
     ),
     (DebugFlag::TraceJobs, "TraceJobs", &["garrick_actors::job"]),
 ];

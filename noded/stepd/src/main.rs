@@ -1,0 +1,29 @@
+//! `stepd`: one per job on every node of the job, started by the node's agent (`stepd run FOLDER`); and the launcher that it
+//! starts in turn (`stepd launcher --fd N ...`).
+
+use garrick_stepd::launcher;
+use std::{ffi::OsStr, io::Write, path::Path, process::ExitCode};
+
+fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args_os().skip(1).collect();
+    let words: Vec<&OsStr> = args.iter().map(AsRef::as_ref).collect();
+    let complain = |text: &str| {
+        let _ = writeln!(std::io::stderr(), "stepd: {text}");
+        ExitCode::FAILURE
+    };
+    match words[..] {
+        [verb, folder] if verb == "run" => match garrick_stepd::start::main(Path::new(folder)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => complain(&e),
+        },
+        [verb, ref words @ ..] if verb == "launcher" => match launcher::Arguments::parse(words) {
+            Some(arguments) => launcher::main(&arguments),
+            None => complain("is started by stepd: stepd launcher --fd N [--listen N PATH] [--successor]"),
+        },
+        [verb] if verb == "-V" || verb == "--version" => {
+            let _ = std::io::stdout().write_all(garrick_daemon::versions::versions().as_bytes());
+            ExitCode::SUCCESS
+        }
+        _ => complain("is started by a node's agent: stepd run FOLDER"),
+    }
+}

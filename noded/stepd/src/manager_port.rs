@@ -1,0 +1,259 @@
+//! What the step manager wants done, done: journal, shepherds, commands, agent.
+
+use super::{
+    agent_link::AgentLink,
+    handed::HandedStreams,
+    light::{Asks, Kept, Told},
+    shepherd_links::ShepherdLinks,
+};
+use garrick_daemon::{
+    journal::{JournalError, Log, Written},
+    links::traced,
+};
+use garrick_model::messages::{
+    shepherd::StepMgrToShepherd,
+    step::{LightReply, StepMgrToCommand},
+};
+use garrick_run::{
+    shepherd::{ShepherdInput, ShepherdMsg},
+    step::NodeSlot,
+    stepmgr::{ClientId, StepEvent, StepMgrEffect, StepMgrInput, StepMgrMsg, shell::StepMgrPort},
+};
+use garrick_runtime::{Address, Lane, TraceContext};
+use garrick_transport::Sender;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+    time::Duration,
+};
+
+/// How often a full disk is tried again.
+const ROOM_ASKED_EVERY: Duration = Duration::from_secs(1);
+
+/// Hands an input to the step manager under a trace. One lane, so that the order of each sender is kept.
+pub fn tell_manager(manager: &Address<StepMgrMsg>, cx: TraceContext, input: StepMgrInput) {
+    if let Err(e) = manager.deliver(cx, Lane::Control, StepMgrMsg(input)) {
+        tracing::error!(error = %e, "the step manager does not take messages");
+    }
+}
+
+/// The way to a command.
+struct Line {
+    sender: Sender<StepMgrToCommand>,
+    /// A light `srun`.
+    kept: Option<Kept>,
+}
+
+impl Line {
+    /// What the step manager says in one go reaches the command in one go.
+    fn post(&self, message: StepMgrToCommand) {
+        if let Err(e) = self.sender.try_post(&traced(message)) {
+            tracing::debug!(error = %e, "a command did not take a message");
+        }
+    }
+
+    fn say(&mut self, message: StepMgrToCommand) {
+        let Some(kept) = &mut self.kept else { return self.post(message) };
+        match kept.hear(message) {
+            Told::Nothing => {}
+            Told::Line(text) => self.post(StepMgrToCommand::Light(LightReply::Say(text))),
+            Told::Done => self.post(StepMgrToCommand::Light(LightReply::Done)),
+            Told::TakeOver(messages) => self.take_over(messages),
+        }
+    }
+
+    fn take_over(&mut self, messages: Vec<StepMgrToCommand>) {
+        self.kept = None;
+        self.post(StepMgrToCommand::Light(LightReply::TakeOver));
+        messages.into_iter().for_each(|message| self.post(message));
+    }
+}
+
+/// The commands that are connected.
+pub struct Clients {
+    next: Cell<u64>,
+    /// Whose steps light ones ask for.
+    pub asks: Asks,
+    lines: RefCell<HashMap<ClientId, Line>>,
+    /// Descriptors that they handed over.
+    pub handed: Rc<HandedStreams>,
+}
+
+impl Clients {
+    /// Nobody is.
+    pub fn new(asks: Asks) -> Self {
+        Self { next: Cell::default(), asks, lines: RefCell::default(), handed: Rc::default() }
+    }
+
+    /// A new conversation.
+    pub fn open(&self, sender: Sender<StepMgrToCommand>) -> ClientId {
+        self.next.set(self.next.get() + 1);
+        let client = ClientId(self.next.get());
+        self.lines.borrow_mut().insert(client, Line { sender, kept: None });
+        client
+    }
+
+    /// It is over: what was sent still goes out.
+    pub fn forget(&self, client: ClientId) {
+        self.lines.borrow_mut().remove(&client);
+        self.handed.forget(client);
+    }
+
+    /// A step manager that starts anew knows none of them.
+    fn close_all(&self) {
+        self.lines.borrow_mut().clear();
+        self.handed.forget_all();
+    }
+
+    fn send(&self, client: ClientId, message: StepMgrToCommand) {
+        self.handed.told(client, &message);
+        if let Some(line) = self.lines.borrow_mut().get_mut(&client) {
+            line.say(message);
+        }
+    }
+
+    /// It is a light `srun`, whose request was read.
+    pub fn attend_lightly(&self, client: ClientId, kept: Kept, warnings: &[String]) {
+        if let Some(line) = self.lines.borrow_mut().get_mut(&client) {
+            for warning in warnings {
+                line.post(StepMgrToCommand::Light(LightReply::Say(format!("srun: warning: {warning}\n"))));
+            }
+            line.kept = Some(kept);
+        }
+    }
+
+    /// It is a light `srun`, whose request is not for it.
+    pub fn needs_whole(&self, client: ClientId) {
+        if let Some(line) = self.lines.borrow().get(&client) {
+            line.post(StepMgrToCommand::Light(LightReply::Whole));
+        }
+    }
+
+    /// It was a light `srun`, and is the whole one now.
+    pub fn take_over(&self, client: ClientId) {
+        if let Some(line) = self.lines.borrow_mut().get_mut(&client) {
+            let missed = line.kept.as_mut().map(Kept::take);
+            missed.into_iter().for_each(|messages| line.take_over(messages));
+        }
+    }
+}
+
+/// The world of a step manager. Lives on its thread.
+pub struct ManagerWorld {
+    /// For answers.
+    pub manager: Address<StepMgrMsg>,
+    /// The journal of accepted steps.
+    pub journal: Rc<Log<StepEvent>>,
+    /// It is being tried whether there is room for what the journal holds back.
+    pub catching_up: Rc<Cell<bool>>,
+    /// This node's own shepherd.
+    pub own_shepherd: Address<ShepherdMsg>,
+    /// Those of other nodes.
+    pub shepherds: Rc<ShepherdLinks>,
+    /// Commands.
+    pub clients: Rc<Clients>,
+    /// The node's agent.
+    pub agent: AgentLink,
+    /// Called once everything is over and told.
+    pub exit: Rc<dyn Fn()>,
+    /// Lives of the step manager before this one.
+    pub lives: u32,
+}
+
+impl ManagerWorld {
+    fn write(&self, event: StepEvent, durable: Option<u64>) {
+        let manager = self.manager.clone();
+        let cx = TraceContext::current();
+        let Some(record) = durable else {
+            match self.journal.write(&event) {
+                Ok(Written::Done) => {}
+                Ok(Written::Kept(e)) => self.fall_behind(&e),
+                Err(e) => tell_manager(&manager, cx, StepMgrInput::JournalFailed { detail: e.to_string() }),
+            }
+            return;
+        };
+        let done = move |outcome: Result<(), JournalError>| {
+            let input = match outcome {
+                Ok(()) => StepMgrInput::Journaled { upto: record },
+                // After a failed sync nobody knows what is on the disk.
+                Err(e @ JournalError::Io { op: "sync", .. }) => StepMgrInput::JournalFailed { detail: e.to_string() },
+                Err(e) => StepMgrInput::JournalRefused { record, detail: e.to_string() },
+            };
+            tell_manager(&manager, cx, input);
+        };
+        self.journal.append(&event, Box::new(done));
+        if let Some(e) = self.journal.failure() {
+            tell_manager(&self.manager, cx, StepMgrInput::JournalFailed { detail: e.to_string() });
+        }
+    }
+
+    /// The disk is full: the step manager starts nothing until what waits for room is written.
+    fn fall_behind(&self, why: &JournalError) {
+        tell_manager(&self.manager, TraceContext::root(), StepMgrInput::JournalBehind { detail: why.to_string() });
+        if self.catching_up.replace(true) {
+            return;
+        }
+        let (journal, manager, catching_up) =
+            (Rc::clone(&self.journal), self.manager.clone(), Rc::clone(&self.catching_up));
+        actix_rt::spawn(async move {
+            loop {
+                tokio::time::sleep(ROOM_ASKED_EVERY).await;
+                if journal.catch_up() {
+                    catching_up.set(false);
+                    return tell_manager(&manager, TraceContext::root(), StepMgrInput::JournalCaughtUp);
+                }
+                if let Some(e) = journal.failure() {
+                    let detail = e.to_string();
+                    return tell_manager(&manager, TraceContext::root(), StepMgrInput::JournalFailed { detail });
+                }
+            }
+        });
+    }
+
+    fn to_shepherd(&self, node: NodeSlot, message: StepMgrToShepherd) {
+        if node.0 == 0 {
+            let own = ShepherdMsg(ShepherdInput::Manager(message));
+            if let Err(e) = self.own_shepherd.deliver(TraceContext::current(), Lane::Control, own) {
+                tracing::error!(error = %e, "this node's shepherd does not take messages");
+            }
+        } else {
+            self.shepherds.send(node, message);
+        }
+    }
+}
+
+impl StepMgrPort for ManagerWorld {
+    fn perform(&mut self, effect: StepMgrEffect) {
+        match effect {
+            StepMgrEffect::Journal { event, durable } => self.write(event, durable),
+            StepMgrEffect::StartShepherd { node, again } => self.shepherds.start(node, again, &self.manager),
+            StepMgrEffect::ToShepherd { node, message } => self.to_shepherd(node, message),
+            StepMgrEffect::ToClient { client, message } => self.clients.send(client, message),
+            StepMgrEffect::CloseClient { client } => self.clients.forget(client),
+            StepMgrEffect::OpenAgent => self.agent.open(),
+            StepMgrEffect::ToAgent(message) => self.agent.send(message),
+            StepMgrEffect::Exit => (self.exit)(),
+            // The shell keeps steps, timers and the log.
+            StepMgrEffect::StartStep { .. }
+            | StepMgrEffect::ResumeStep { .. }
+            | StepMgrEffect::ToStep { .. }
+            | StepMgrEffect::SetTimer { .. }
+            | StepMgrEffect::ClearTimer(_)
+            | StepMgrEffect::Log { .. } => {}
+        }
+    }
+
+    fn standing(&mut self) -> Vec<StepMgrInput> {
+        if self.lives == 0 {
+            return Vec::new();
+        }
+        self.clients.close_all();
+        let mut standing = vec![StepMgrInput::ShepherdUp { node: NodeSlot(0) }];
+        standing.extend(self.shepherds.connected().into_iter().map(|node| StepMgrInput::ShepherdUp { node }));
+        if self.agent.is_up() {
+            standing.push(StepMgrInput::AgentUp);
+        }
+        standing
+    }
+}

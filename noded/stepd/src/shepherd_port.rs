@@ -1,0 +1,327 @@
+//! What the shepherd wants done, done: launcher, task descriptors, cgroups, scripts, kills.
+
+use crate::{
+    handed::{HandedStreams, TaskFd},
+    launcher::LauncherAhead,
+    launching::{self, KillsSeen, Launcher, RunSignals},
+    streams::{ReadNow, Streams, read_later, write_all},
+};
+use garrick_kernel::{
+    cgroup::{Group, JobCgroup, MemoryLimit, Swap},
+    files,
+    pty::{self, WindowSize},
+    spawn::Identity,
+    topology::CpuMap,
+};
+use garrick_model::{
+    ids::StepId,
+    messages::{
+        launch_failure::LaunchFailure,
+        launcher::{FromLauncher, ToLauncher},
+        shepherd::{ShepherdToStepMgr, StepNodeShare},
+    },
+};
+use garrick_run::shepherd::{PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, shell::ShepherdPort};
+use garrick_runtime::{Address, TraceContext};
+use serde_bytes::ByteBuf;
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// What a shepherd's world consists of.
+#[derive(Clone)]
+pub struct ShepherdPlace {
+    /// Owner, with groups; `None`: this process's own user.
+    pub user: Option<Identity>,
+    /// Uid and gid of the owner, for files.
+    pub owner: (u32, u32),
+    /// The run's folder.
+    pub folder: PathBuf,
+    /// The job's cgroup, where there are cgroups.
+    pub cgroup: Option<JobCgroup>,
+    /// The kernel keeps the job from devices that it was not given.
+    pub devices_limited: bool,
+    /// The node's CPUs.
+    pub cpus: CpuMap,
+    /// Marks in the environment of everything of the run.
+    pub marks: [String; 2],
+    /// Where the run's launcher is found again.
+    pub launcher_socket: PathBuf,
+    /// The run's first launcher, where it was started before it was needed.
+    pub ahead: Arc<Mutex<Option<LauncherAhead>>>,
+    /// How long killing goes on before the rest is given up and named.
+    pub sweep_limit: Duration,
+    /// A `stepd` served this run here before: its launcher may live, its steps' cgroups may be there.
+    pub restarted: bool,
+}
+
+/// Where messages to the step manager go.
+pub type ToManager = Rc<dyn Fn(ShepherdToStepMgr)>;
+
+/// The world of a shepherd. Lives on its thread.
+pub struct ShepherdWorld {
+    place: ShepherdPlace,
+    shepherd: Address<ShepherdMsg>,
+    to_manager: ToManager,
+    finished: Box<dyn FnMut()>,
+    launcher: Rc<RefCell<Option<Launcher>>>,
+    had_launcher: bool,
+    streams: Streams,
+    handed: Rc<HandedStreams>,
+    steps: HashMap<StepId, Group>,
+    kills: KillsSeen,
+    run_signals: Arc<RunSignals>,
+}
+
+impl ShepherdWorld {
+    /// `finished` is called when nothing of the job is left here. `handed` is what commands of this host handed over.
+    pub fn new(
+        place: ShepherdPlace,
+        shepherd: Address<ShepherdMsg>,
+        to_manager: ToManager,
+        finished: Box<dyn FnMut()>,
+        handed: Rc<HandedStreams>,
+    ) -> Self {
+        Self {
+            place,
+            shepherd,
+            to_manager,
+            finished,
+            launcher: Rc::default(),
+            had_launcher: false,
+            streams: Streams::default(),
+            handed,
+            steps: HashMap::new(),
+            kills: KillsSeen::default(),
+            run_signals: Arc::default(),
+        }
+    }
+
+    fn later(&self, work: impl Future<Output = ShepherdInput> + 'static) {
+        let (shepherd, cx) = (self.shepherd.clone(), TraceContext::current());
+        actix_rt::spawn(async move {
+            let input = work.await;
+            launching::tell(&shepherd, cx, input);
+        });
+    }
+
+    fn now(&self, input: ShepherdInput) {
+        launching::tell(&self.shepherd, TraceContext::current(), input);
+    }
+
+    fn start_launcher(&mut self) {
+        let first = !std::mem::replace(&mut self.had_launcher, true);
+        let (place, shepherd) = (self.place.clone(), self.shepherd.clone());
+        actix_rt::spawn(launching::obtain(place, first, shepherd, Rc::clone(&self.launcher), self.kills.clone()));
+    }
+
+    fn launcher_pid(&self) -> Option<u32> {
+        self.launcher.borrow().as_ref().map(|launcher| launcher.pid)
+    }
+
+    fn to_launcher(&mut self, message: ToLauncher, passed: &[PassedFd]) {
+        let mut fds = Vec::with_capacity(passed.len());
+        for one in passed {
+            if let Err(e) = self.make(one, &mut fds) {
+                tracing::error!(error = %e, "descriptors for a task");
+                if let ToLauncher::Spawn(task) = &message {
+                    let failure = match e.raw_os_error() {
+                        Some(errno) => LaunchFailure::new("pipe", "its descriptors", errno),
+                        None => LaunchFailure::new("its descriptors", e.to_string(), 0),
+                    };
+                    let token = task.token;
+                    self.now(ShepherdInput::Launcher(FromLauncher::SpawnFailed { token, failure }));
+                }
+                return;
+            }
+        }
+        if let Some(launcher) = self.launcher.borrow().as_ref() {
+            launcher.link.send(message, fds);
+        }
+    }
+
+    fn make(&mut self, one: &PassedFd, fds: &mut Vec<TaskFd>) -> std::io::Result<()> {
+        match one {
+            PassedFd::Input { token } => fds.push(TaskFd::Own(self.streams.input(*token)?)),
+            PassedFd::Output { token, stream } => fds.push(TaskFd::Own(self.streams.output(*token, *stream)?)),
+            PassedFd::Handed { step, fd } => fds.push(TaskFd::Handed(self.handed.pass(*step, *fd)?)),
+            PassedFd::Terminal { token, rows, cols } => {
+                let size = WindowSize { rows: *rows, cols: *cols };
+                let owner = self.place.user.as_ref().map(|u| u.uid);
+                let pair = pty::open(size, owner).map_err(|e| e.cause)?;
+                self.streams.terminal(*token, pair.master)?;
+                fds.push(TaskFd::Own(pair.terminal));
+            }
+            PassedFd::Cgroup { step } => {
+                if let Some(group) = self.step_group(*step) {
+                    let entries = group.entries().map_err(|e| std::io::Error::other(e.to_string()))?;
+                    fds.extend(entries.into_iter().map(TaskFd::Own));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare(
+        &mut self,
+        step: StepId,
+        script: Option<ByteBuf>,
+        share: Option<StepNodeShare>,
+    ) -> Result<Option<String>, String> {
+        if let (Some(share), Some(job)) = (share, &self.place.cgroup) {
+            let group = job.create_step(&step_name(step)).map_err(|e| e.to_string())?;
+            group.set_cpus(&self.place.cpus.machine_cpus(share.cpus.iter())).map_err(|e| e.to_string())?;
+            if let Some(mib) = share.memory_mib {
+                let limit = MemoryLimit { bytes: mib << 20, swap: Swap::Within };
+                group.set_memory(limit).map_err(|e| e.to_string())?;
+            }
+            self.steps.insert(step, group);
+        }
+        let Some(text) = script else { return Ok(None) };
+        let folder = self.place.folder.join("scripts");
+        files::keep_folder(&folder, 0o711).map_err(|e| e.to_string())?;
+        let own = folder.join(step_name(step));
+        files::keep_folder(&own, 0o711).map_err(|e| e.to_string())?;
+        let path = own.join("slurm_script");
+        // Written anew should the machine crash: nothing runs then.
+        files::replace(&path, &text, 0o500).map_err(|e| e.to_string())?;
+        let (uid, gid) = self.place.owner;
+        files::give_to(&path, uid, gid).map_err(|e| e.to_string())?;
+        Ok(Some(path.to_string_lossy().into_owned()))
+    }
+
+    /// A step's own cgroup. One that a former `stepd` made is found by its name.
+    fn step_group(&self, step: StepId) -> Option<Group> {
+        let made_before = || {
+            let job = self.place.cgroup.as_ref().filter(|_| self.place.restarted)?;
+            job.step(&step_name(step)).ok().filter(Group::exists)
+        };
+        self.steps.get(&step).cloned().or_else(made_before)
+    }
+
+    /// True when the cgroup counted more kills than when it was last asked. Steps without a cgroup share the job's, where
+    /// a kill is that of the one which ends next.
+    fn oom(&mut self, step: Option<StepId>) -> bool {
+        let count = match (step.and_then(|s| self.step_group(s)), &self.place.cgroup) {
+            (Some(group), _) => group.oom_kills(),
+            (None, Some(job)) => job.main().own_oom_kills(),
+            (None, None) => return false,
+        };
+        self.kills.are_more(step, count)
+    }
+
+    fn sweep_step(&mut self, step: StepId) {
+        let Some(group) = self.step_group(step) else { return self.now(ShepherdInput::Swept { step }) };
+        self.steps.remove(&step);
+        self.kills.forget(step);
+        let limit = self.place.sweep_limit;
+        self.later(async move {
+            let swept = tokio::task::spawn_blocking(move || {
+                let left = group.kill_until_empty(limit)?;
+                if left.is_empty() { group.remove_within(limit) } else { Ok(()) }
+            });
+            if let Ok(Err(e)) = swept.await {
+                tracing::warn!(step_id = %step, error = %e, "removing a step's cgroup");
+            }
+            ShepherdInput::Swept { step }
+        });
+    }
+
+    fn sweep_job(&self) {
+        let (place, launcher) = (self.place.clone(), self.launcher_pid());
+        let limit = place.sweep_limit;
+        self.later(async move {
+            let swept = tokio::task::spawn_blocking(move || launching::sweep_tasks(&place, launcher)).await;
+            if let Ok(left) = swept
+                && !left.is_empty()
+            {
+                tracing::error!(after = ?limit, "processes cannot be killed: {left:?}");
+            }
+            ShepherdInput::JobSwept
+        });
+    }
+
+    fn kill_groups(&self, groups: Vec<u32>) {
+        let (place, launcher) = (self.place.clone(), self.launcher_pid());
+        // Not waited for.
+        drop(tokio::task::spawn_blocking(move || launching::kill_groups(&place, launcher, &groups)));
+    }
+
+    fn signal_run(&self, signal: i32) {
+        let Some(launcher) = self.launcher_pid() else { return };
+        let (place, signals, number) = (self.place.clone(), Arc::clone(&self.run_signals), self.run_signals.next());
+        // Not waited for.
+        drop(tokio::task::spawn_blocking(move || {
+            launching::signal_run(&place, launcher, signal, &signals, number);
+        }));
+    }
+
+    /// Nothing is left here: nobody has to find a launcher of this run again.
+    fn finish(&mut self) {
+        if let Err(e) = std::fs::remove_file(&self.place.launcher_socket)
+            && e.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(error = %e, "removing {}", self.place.launcher_socket.display());
+        }
+        (self.finished)();
+    }
+}
+
+/// `7`, or `7_123` for a task of a step array.
+fn step_name(step: StepId) -> String {
+    step.key().to_string()
+}
+
+impl ShepherdPort for ShepherdWorld {
+    fn perform(&mut self, effect: ShepherdEffect) {
+        match effect {
+            ShepherdEffect::ToManager(message) => (self.to_manager)(message),
+            ShepherdEffect::ToLauncher { message, passed } => self.to_launcher(message, &passed),
+            ShepherdEffect::StartLauncher => self.start_launcher(),
+            ShepherdEffect::Prepare { step, script, cgroup } => {
+                let result = self.prepare(step, script, cgroup);
+                self.now(ShepherdInput::Prepared { step, result });
+            }
+            ShepherdEffect::Read { token, stream } => match self.streams.read(token, stream) {
+                ReadNow::Done(data) => self.now(ShepherdInput::Data { token, stream, data: ByteBuf::from(data) }),
+                ReadNow::Later(watch) => self.later(async move {
+                    let data = ByteBuf::from(read_later(watch).await);
+                    ShepherdInput::Data { token, stream, data }
+                }),
+            },
+            ShepherdEffect::Write { token, data } => match self.streams.input_of(token) {
+                Some(watch) => self.later(async move {
+                    let taken = write_all(watch, &data).await;
+                    ShepherdInput::Written { token, taken }
+                }),
+                None => self.now(ShepherdInput::Written { token, taken: false }),
+            },
+            ShepherdEffect::CloseInput { token } => self.streams.close_input(token),
+            ShepherdEffect::Close { token } => self.streams.close(token),
+            ShepherdEffect::Resize { token, rows, cols } => {
+                if let Some(terminal) = self.streams.terminal_of(token)
+                    && let Err(e) =
+                        pty::set_size(std::os::fd::AsFd::as_fd(terminal.get_ref()), WindowSize { rows, cols })
+                {
+                    tracing::debug!(error = %e, "resizing a terminal");
+                }
+            }
+            ShepherdEffect::AskOom { token, step } => {
+                let killed = self.oom(step);
+                self.now(ShepherdInput::Oom { token, killed });
+            }
+            ShepherdEffect::SignalRun { signal } => self.signal_run(signal),
+            ShepherdEffect::KillGroups { pids } => self.kill_groups(pids),
+            ShepherdEffect::Sweep { step } => self.sweep_step(step),
+            ShepherdEffect::SweepJob => self.sweep_job(),
+            ShepherdEffect::Finished => self.finish(),
+            // The shell keeps timers and the log.
+            ShepherdEffect::SetTimer { .. } | ShepherdEffect::Log { .. } => {}
+        }
+    }
+}
