@@ -6,10 +6,9 @@ use crate::{
     options::getopt,
     output::{self, Console},
     query::{cat, records},
-    sim,
-    site::{SiteError, certs, check, down, init, install, run, status, token, topology, up, why},
+    site::{SiteError, certs, check, down, init, install, programs, run, status, token, up, why},
 };
-use std::ffi::OsString;
+use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command};
 
 const HELP: &str = "\
 Usage: garrick COMMAND [OPTIONS]
@@ -75,12 +74,11 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("graph") => return graph::command::main(&rest, &Console::new("garrick graph")),
         Some("steps") => return records::main(&rest, &Console::new("garrick steps")),
         Some("journal") => return journal::main(&rest, &Console::new("garrick journal")),
-        Some("sim") => return sim::main(&rest, &Console::new("garrick sim")),
         Some("check") => check::main(&rest, &console),
         Some("install") => install::main(&rest, &console),
         Some("certs") => certs::main(&rest, &console),
         Some("token") => token::main(&rest, &console),
-        Some("topology") => topology::main(&rest, &console),
+        Some(name @ ("sim" | "topology")) => become_planning(name, &rest),
         Some("why") => why::main(&rest, &console),
         Some("help" | "--help" | "-h" | "--usage") => {
             return output::finish(&console, output::stdout(|out| out.write_all(HELP.as_bytes())), 0);
@@ -94,6 +92,18 @@ pub fn main(args: Vec<OsString>) -> i32 {
             Err(SiteError::Usage(format!("unknown command '{typed}'{hint}")))
         }
     };
+    ended(outcome, &console)
+}
+
+/// Goes on as the program of the commands that plan.
+fn become_planning(command: &str, rest: &[OsString]) -> Result<i32, SiteError> {
+    let program = programs::find(programs::PLANNING)?;
+    let error = Command::new(&program).arg(command).args(rest).exec();
+    Err(SiteError::Other(format!("cannot execute {}: {error}", program.display())))
+}
+
+/// The exit code of a command. Why it could not do its work is said.
+pub fn ended(outcome: Result<i32, SiteError>, console: &Console) -> i32 {
     match outcome {
         Ok(code) => code,
         Err(error) => {

@@ -11,7 +11,6 @@
 //! | [`reach`] | the way to a job's step manager, and what a command does while it waits |
 //! | [`mod@garrick`], [`site`] | `garrick`, and its commands for a cluster and a site |
 //! | [`journal`] | `garrick journal` |
-//! | [`sim`] | `garrick sim` |
 //! | [`render`] | views as columns, records and JSON |
 //! | [`accounts`] | users and groups |
 //! | [`cluster`] | finding a cluster and talking to its doors |
@@ -27,15 +26,19 @@ pub mod grammar;
 mod graph;
 mod journal;
 use garrick_options as options;
-mod output;
+pub mod output;
 mod query;
 mod reach;
 mod render;
-mod sim;
 mod site;
 mod step_lists;
 mod submit;
 
+pub use cluster::Cluster;
+pub use garrick::ended;
+pub use query::arguments;
+pub use render::words;
+pub use site::SiteError;
 use std::{
     ffi::{OsStr, OsString},
     path::Path,

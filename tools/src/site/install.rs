@@ -45,14 +45,15 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         return Err(SiteError::Usage("install needs --prefix DIR".to_owned()));
     };
     let own = env::current_exe().map_err(|e| SiteError::Other(format!("cannot find this program: {e}")))?;
-    let daemon = |name: &str| programs::find(name);
-    let done = install(Path::new(&prefix), &own, &daemon("noded")?, &daemon("stepd")?)?;
+    let found = [programs::PLANNING, "noded", "stepd"].map(programs::find);
+    let [planning, noded, stepd] = found;
+    let done = install(Path::new(&prefix), &own, [&planning?, &noded?, &stepd?])?;
     let written = output::stdout(|out| done.iter().try_for_each(|line| writeln!(out, "{line}")));
     Ok(output::finish(console, written, 0))
 }
 
-/// Installs; returns what was done, line by line.
-fn install(prefix: &Path, own: &Path, noded: &Path, stepd: &Path) -> Result<Vec<String>, SiteError> {
+/// Installs this program and those; returns what was done, line by line.
+fn install(prefix: &Path, own: &Path, [planning, noded, stepd]: [&Path; 3]) -> Result<Vec<String>, SiteError> {
     let mut done = Vec::new();
     let [bin, sbin, etc] = ["bin", "sbin", "etc"].map(|name| prefix.join(name));
     for folder in [&bin, &sbin, &etc] {
@@ -67,6 +68,7 @@ fn install(prefix: &Path, own: &Path, noded: &Path, stepd: &Path) -> Result<Vec<
             None => link(&program, &bin.join(name))?,
         }
     }
+    copy(planning, &bin.join(programs::PLANNING))?;
     done.push(format!("{}: {}", bin.display(), COMMANDS.join(" ")));
     for (name, program) in DAEMONS {
         copy(if program == "stepd" { stepd } else { noded }, &sbin.join(name))?;
@@ -162,12 +164,12 @@ mod tests {
             fs::write(&path, name).unwrap();
             path
         };
-        let (own, noded, stepd) = (source("g"), source("n"), source("s"));
+        let (own, planning, noded, stepd) = (source("g"), source("p.planning"), source("n"), source("s"));
         let prefix = root.join("p");
-        install(&prefix, &own, &noded, &stepd).unwrap();
+        install(&prefix, &own, [&planning, &noded, &stepd]).unwrap();
         let inode = |name: &str| prefix.join(name).metadata().unwrap().ino();
         assert_eq!(inode("bin/squeue"), inode("bin/garrick"));
-        assert_eq!(COMMANDS.len(), fs::read_dir(prefix.join("bin")).unwrap().count());
+        assert_eq!(COMMANDS.len() + 1, fs::read_dir(prefix.join("bin")).unwrap().count());
         let mut daemons = DAEMONS.map(|d| inode(&format!("sbin/{}", d.0))).to_vec();
         daemons.sort_unstable();
         daemons.dedup();
@@ -176,7 +178,7 @@ mod tests {
         assert!(prefix.join("etc/slurm.conf.example").exists());
 
         fs::write(prefix.join("etc/slurm.conf"), "x").unwrap();
-        let again = install(&prefix, &own, &noded, &stepd).unwrap();
+        let again = install(&prefix, &own, [&planning, &noded, &stepd]).unwrap();
         assert!(again.last().unwrap().ends_with("etc/slurm.conf: left as it is"));
         assert_eq!(fs::read(prefix.join("etc/slurm.conf")).unwrap(), b"x");
         fs::remove_dir_all(&root).unwrap();

@@ -6,13 +6,12 @@
 //! | [`home`] | where an embedded cluster's files are |
 //! | [`conf`] | the `slurm.conf` that is written for it |
 //! | [`doors`] | one daemon asked at its own door |
-//! | [`programs`] | where the daemons' executables are |
+//! | [`programs`] | where other programs of Garrick are |
 //! | [`processes`] | which of its processes run: started, found, ended |
 //! | [`up`], [`down`], [`status`] | start, end, list them |
 //! | [`run`] | submit a script and stay with it |
 //! | [`follow`] | its output files; the line about its steps is in [`crate::reach::progress`] |
 //! | [`init`], [`check`], [`install`] | keys, configuration check, files of an installation |
-//! | [`topology`] | where jobs would go in a topology, as a picture |
 //! | [`token`] | how a node joins |
 //! | [`why`] | what keeps jobs waiting |
 
@@ -30,7 +29,6 @@ pub mod programs;
 pub mod run;
 pub mod status;
 pub mod token;
-pub mod topology;
 pub mod up;
 pub mod why;
 

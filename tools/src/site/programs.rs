@@ -1,4 +1,4 @@
-//! Where the daemons' executables are: next to this one, in `../sbin` of an installation, or on `PATH`.
+//! Where other programs of Garrick are: next to this one, in `../sbin` of an installation, or on `PATH`.
 
 use std::{
     env,
@@ -6,6 +6,9 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
+
+/// The program of the commands that plan.
+pub const PLANNING: &str = "garrick-planning";
 
 /// A program that is nowhere.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,7 +18,7 @@ pub struct ProgramError {
     looked: String,
 }
 
-/// Finds `noded` or `stepd`.
+/// Finds `noded`, `stepd` or [`PLANNING`].
 pub fn find(name: &str) -> Result<PathBuf, ProgramError> {
     let own = env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
     find_in(name, own.as_deref(), env::var_os("PATH").as_deref())

@@ -41,7 +41,7 @@ impl Answer {
 }
 
 /// The files of an installation. Other commands are names of `garrick`, other daemons of `noded`.
-pub const PROGRAMS: [&str; 4] = ["garrick", "srun", "noded", "stepd"];
+pub const PROGRAMS: [&str; 5] = ["garrick", "garrick-planning", "srun", "noded", "stepd"];
 
 /// Folder with the built binaries.
 pub fn built() -> PathBuf {

@@ -1,26 +1,25 @@
 //! `garrick topology`: jobs put onto the empty cluster of a configuration by the scheduler itself, and a picture of where
 //! they went.
 
-use super::SiteError;
-use crate::{
-    cluster::Cluster,
-    options::{
-        sources::{self, SourceError},
-        table::{Arg, Command},
-        typed::Typed,
-    },
-    output::{self, Console},
-    query::arguments::{self, Arguments, Outcome, Table, option},
-    render::words,
-    sim,
-};
+use crate::sim;
 use garrick_model::{
     config::{self, Config},
     hostlist,
     spec::{JobSpec, NodeCount},
     time::Timestamp,
 };
+use garrick_options::{
+    sources::{self, SourceError},
+    table::{Arg, Command},
+    typed::Typed,
+};
 use garrick_replay::map;
+use garrick_tools::{
+    Cluster, SiteError,
+    arguments::{self, Arguments, Outcome, Table, option},
+    output::{self, Console},
+    words,
+};
 use std::{
     ffi::OsString,
     fmt::Write as _,
@@ -165,7 +164,7 @@ mod tests {
     use super::*;
 
     fn asked(words: &[&str]) -> Result<(String, i32), SiteError> {
-        let conf = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/topology/torus/slurm.conf");
+        let conf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/topology/torus/slurm.conf");
         let args: Vec<OsString> = [conf].iter().chain(words).map(OsString::from).collect();
         answer(&arguments::parse(&TABLE, &args).unwrap())
     }

@@ -1,17 +1,17 @@
 //! `garrick sim`: a workload replayed through the scheduler, on a cluster of so many places or of a `slurm.conf`, under one
 //! policy or several side by side.
 
-use crate::{
-    options::table::Arg,
-    output::{self, Console},
-    query::arguments::{self, Arguments, Outcome, Table, option},
-};
 use garrick_model::config::{self, Config};
+use garrick_options::table::Arg;
 use garrick_replay::{
     cluster::{self, Choice},
     engine::{Estimates, Replay, replay},
     figures::{Blocks, Figures, Summary},
     journal, picture, swf,
+};
+use garrick_tools::{
+    arguments::{self, Arguments, Outcome, Table, option},
+    output::{self, Console},
 };
 use std::{
     ffi::OsString,
