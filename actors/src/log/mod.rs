@@ -1,5 +1,5 @@
-//! The log of what was decided: the one order of the controller's events ([`garrick_events`]), saved before anything that follows from them leaves.
-//! A file on this host is one ([`Log`] of `noded`), a log kept by several controllers is to be another. What an implementation
+//! The log of what was decided: the one order of the controller's [events](garrick_events::event), saved before anything that
+//! follows from them leaves. A file on this host is one ([`Log`] of `noded`), a log kept by several controllers is to be another. What an implementation
 //! promises stands in `docs/log.md`; [`contract`] tests it.
 //!
 //! | file | what it is |

@@ -1,5 +1,5 @@
 //! The append-only file behind every promise: the controller's events and a step manager's accepted steps. This crate knows
-//! the file; what writes to it with which syncs is the daemons' (`noded/src/journal`), what the records mean is the actors'.
+//! the file; what writes to it with which syncs is the daemons' (`noded/daemon/src/journal`), what the records mean is the actors'.
 //!
 //! A file is a header (`GARRICKJ`, a version byte, seven zero bytes) and records: length of the payload (4 bytes, big-endian), CRC-32C
 //! (4 bytes, big-endian), in version 2 the epoch of the writer (8 bytes, big-endian), payload (MessagePack with named fields). The
