@@ -83,7 +83,7 @@ pub struct Row<S: 'static> {
     pub(in crate::config) excludes: Option<&'static str>,
     /// `scontrol update` does not take it.
     pub(in crate::config) file_only: bool,
-    /// It is read and does nothing yet: whether that is to be said of what is set.
+    /// It is read and has no effect yet: whether what is set deserves a warning.
     pub(in crate::config) in_vain: Option<fn(&S) -> bool>,
 }
 
@@ -112,7 +112,7 @@ impl<S> Row<S> {
     pub(super) const fn fact(name: &'static str, show: Show<S>) -> Self {
         Self::new(Class::Fact, name, "", show)
     }
-    /// It is kept and does nothing yet, which is said where this holds of what is set.
+    /// The value is kept and has no effect yet. There is a warning where this holds of what is set.
     pub(super) const fn without_effect(self, said_if: fn(&S) -> bool) -> Self {
         Self { class: Class::NotYet, in_vain: Some(said_if), ..self }
     }
