@@ -1,6 +1,6 @@
 //! What is set, typed: [`Config`](config::Config) and its parts, each with the words that it is read from. A new key is a
 //! row of its table (`global`, `partition`, `node`) and a field: the row has its name, default, kind (how it is read and
-//! shown) and effect. [`row`] says what a row has, `kinds` are the kinds of values there are.
+//! shown) and effect. `row` says what a row has, `kinds` are the kinds of values there are.
 
 pub(super) mod billing;
 pub(super) mod config;
@@ -17,7 +17,7 @@ pub(super) mod partition;
 pub(super) mod preempt;
 pub(super) mod priority;
 mod restricted;
-pub mod row;
+pub(super) mod row;
 pub(super) mod scheduling;
 
 #[cfg(test)]

@@ -129,7 +129,7 @@ impl PriorityFlags {
 }
 
 /// Settings of `priority/multifactor`. Weights are what a factor of 1.0 adds to a job's priority; 0 leaves the factor out.
-/// Defaults are those of [`Config`](super::config::Config); by itself this has none.
+/// Defaults are those of [`Config`](crate::config::Config); by itself this has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PrioritySettings {
     /// `PriorityWeightAge`.
