@@ -5,13 +5,14 @@ use crate::{
     fixtures::cluster,
     rules::{self, RULES, follow, read_the_same},
     snapshot::{
+        bounds::Bounds,
         changes::{Fact, Follows, Minds},
         facts::{Backfill, ClusterView},
     },
 };
 use garrick_model::testing::{job, node, spec};
 use garrick_model::{ids::JobId, spec::JobSpec, spec_text::licenses::Licenses, state::JobState, view::JobView};
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 const NOBODY: Minds = Minds { licenses: false, reservations: false };
 
@@ -74,7 +75,11 @@ fn plans_are_not_repaired_where_a_rule_is_in_use_that_repairs_do_not_follow() {
         rules::allow_repairs(&view)
     };
     assert!(allowed(&|_| {}));
-    assert!(!allowed(&|view| view.policy.bounds = Some(Default::default())));
+    let within =
+        |bounds: Bounds| allowed(&|view: &mut ClusterView| view.policy.bounds = Some(Arc::new(bounds.clone())));
+    assert!(within(Bounds { of_user: Some(1), of_partition: Some(2), backfilled: Some(3), ..Bounds::default() }));
+    assert!(!within(Bounds { min_age: Duration::from_secs(1), ..Bounds::default() }));
+    assert!(!within(Bounds { of_user: Some(1), plan_time: Some(Duration::from_secs(1)), ..Bounds::default() }));
     assert!(!allowed(&|view| view.policy.shortest_first = Some(Duration::ZERO)));
     assert!(!allowed(&|view| view.policy.topology_patience = Some(Duration::ZERO)));
     assert!(!allowed(&|view| view.partitions[0].caps.per_node = Some(2)));
