@@ -9,8 +9,7 @@ use crate::scratch::ENTRY;
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
 extern "C" fn before_main() {
-    match std::env::var(ENTRY).as_deref() {
-        Ok("background") => crate::daemonise::background_entry(),
-        _ => {}
+    if std::env::var(ENTRY).is_ok_and(|entry| entry == "background") {
+        crate::daemonise::background_entry();
     }
 }

@@ -2,6 +2,7 @@
 
 use garrick_imports::{circle, imports};
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -10,13 +11,17 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The crates of the workspace with the files of their roots.
-fn roots() -> Vec<(String, PathBuf)> {
+/// The folders of the workspace's crates.
+fn members() -> Vec<String> {
     let text = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace has a manifest");
     let line = text.lines().find(|line| line.starts_with("members")).expect("the manifest lists members");
-    let members = line.split('"').skip(1).step_by(2);
-    let files = members.flat_map(|member| {
-        ["lib.rs", "main.rs"].map(|file| (member.to_owned(), workspace().join(member).join("src").join(file)))
+    line.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The crates of the workspace with the files of their roots.
+fn roots() -> Vec<(String, PathBuf)> {
+    let files = members().into_iter().flat_map(|member| {
+        ["lib.rs", "main.rs"].map(|file| (member.clone(), workspace().join(&member).join("src").join(file)))
     });
     files.filter(|(_, file)| file.is_file()).collect()
 }
@@ -43,6 +48,53 @@ fn folders_import_from_one_another_in_one_direction() {
          Move the type or function that the lower folder needs down to it (a `pub use` changes nothing), or hand it in as \
          an argument or behind a trait of the lower folder's own.",
         wrong.join("\n")
+    );
+}
+
+/// The crates of this workspace that each of them is built with, tests apart.
+fn built_with() -> BTreeMap<String, BTreeSet<String>> {
+    let mut crates = BTreeMap::new();
+    for member in members() {
+        let manifest = workspace().join(&member).join("Cargo.toml");
+        let text = fs::read_to_string(manifest).unwrap_or_else(|error| panic!("{member}: {error}"));
+        let section = |name: &str| text.split("\n[").find_map(|part| part.strip_prefix(name)).unwrap_or_default();
+        let own = text.lines().find_map(|line| line.strip_prefix("name = "));
+        let own = own.unwrap_or_else(|| panic!("{member} has no name")).trim_matches('"').to_owned();
+        let names = section("dependencies]").lines().filter_map(|line| line.split(['.', ' ']).next());
+        crates.insert(own, names.filter(|name| name.starts_with("garrick-")).map(str::to_owned).collect());
+    }
+    crates
+}
+
+/// That crate, and all that it is built with.
+fn all_of<'c>(crates: &'c BTreeMap<String, BTreeSet<String>>, program: &'c str) -> BTreeSet<&'c str> {
+    let (mut found, mut next) = (BTreeSet::new(), vec![program]);
+    while let Some(name) = next.pop() {
+        if found.insert(name) {
+            next.extend(crates[name].iter().map(String::as_str));
+        }
+    }
+    found
+}
+
+/// A change in the scheduler leaves the programs alone that run steps and those that ask.
+#[test]
+fn the_scheduler_is_in_the_controller_and_in_what_plans_only() {
+    let crates = built_with();
+    for program in ["garrick-noded", "garrick-planning", "garrick-simulator"] {
+        assert!(all_of(&crates, program).contains("garrick-plan"), "{program}");
+    }
+    for program in ["garrick-stepd", "garrick-tools", "garrick-light", "garrick-events", "garrick-run", "garrick-agent"]
+    {
+        let found = all_of(&crates, program);
+        for other in ["garrick-plan", "garrick-actors"] {
+            assert!(!found.contains(other), "{program} is built with {other}: {found:?}");
+        }
+    }
+    assert_eq!(
+        all_of(&crates, "garrick-plan"),
+        BTreeSet::from(["garrick-model", "garrick-plan"]),
+        "plans are pure functions"
     );
 }
 
