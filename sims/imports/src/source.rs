@@ -105,9 +105,13 @@ impl Reader {
                 }
                 TokenTree::Punct(sign) if sign.as_char() == ':' => colons += 1,
                 TokenTree::Group(group) => {
+                    // `pub(in crate::a)` imports nothing.
+                    let visibility = colons == 0 && path.last().is_some_and(|name| name == "pub");
                     self.written(std::mem::take(&mut path), line);
                     colons = 0;
-                    self.tokens(group.stream());
+                    if !visibility {
+                        self.tokens(group.stream());
+                    }
                 }
                 _ => {
                     self.written(std::mem::take(&mut path), line);

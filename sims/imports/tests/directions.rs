@@ -147,7 +147,7 @@ fn what_a_feature_brings_counts_and_a_file_of_another_name_is_read() {
     );
     write("b/mod.rs", "#[path = \"other.rs\"]\nmod named;\npub struct One;\n");
     write("b/other.rs", "fn f() { println!(\"{}\", crate::c::TWO); }\n");
-    write("c/mod.rs", "pub(in crate::c) struct Three;\npub const TWO: u32 = 2;\n");
+    write("c/mod.rs", "pub(in crate::c) struct Three;\npub const TWO: u32 = 2;\nm! { pub(in crate::a) struct F; }\n");
     let sample = imports(&folder.join("src/lib.rs")).expect("the sample can be read");
     let edges: Vec<(String, String)> = sample.between_folders().into_keys().collect();
     let edge = |from: &str, to: &str| (from.to_owned(), to.to_owned());

@@ -22,9 +22,6 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-/// Most nodes that Slurm has (`MaxNodeCount` in slurm.conf(5)).
-pub const MOST_NODES: u32 = 65_536;
-
 /// Where the line stands, in messages about it.
 const LINE: &str = "node parameters";
 

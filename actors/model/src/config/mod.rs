@@ -27,7 +27,7 @@ mod syntax;
 mod topology;
 
 pub use cluster::expand_path;
-pub use dynamic::{DynamicNode, MOST_NODES, Unfit, Whereabouts, parameters, read_line, said_place, state_of, written};
+pub use dynamic::{DynamicNode, Unfit, Whereabouts, parameters, read_line, said_place, state_of, written};
 pub use read::{check, read, read_files, read_reporting, read_text};
 pub use settings::billing::{Billed, BillingWeights};
 pub use settings::config::{

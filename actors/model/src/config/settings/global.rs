@@ -16,12 +16,9 @@ use super::{
     scheduling,
 };
 use crate::{
-    config::{
-        dynamic::MOST_NODES,
-        syntax::{
-            report::SettingError,
-            values::{self, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
-        },
+    config::syntax::{
+        report::SettingError,
+        values::{self, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
     },
     spec_text::licenses::{Licenses, LicensesError},
 };
@@ -29,6 +26,8 @@ use std::sync::LazyLock;
 
 /// Greatest `MaxJobId` (`slurm.conf(5)`): the upper bits are kept for job arrays of federations.
 const JOB_ID_LIMIT: u32 = 67_108_863;
+/// Greatest `MaxNodeCount` (`slurm.conf(5)`).
+const MOST_NODES: u32 = 65_536;
 /// Greatest `MaxArraySize` (`slurm.conf(5)`).
 const ARRAY_LIMIT: u32 = 4_000_001;
 /// Greatest number of seconds of Slurm's 16-bit times.
