@@ -84,6 +84,12 @@ impl Spool {
         for run in std::fs::read_dir(&runs).into_iter().flatten().flatten() {
             corrected += close_run(&run.path())?;
         }
+        for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(|name| name.starts_with("launcher-")) {
+                // A copy of `stepd` that an earlier version made. A launcher that runs from it has it open.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
         if corrected > 0 {
             tracing::warn!(spool = %root.display(), corrected, "others could read what jobs have in the spool: closed");
         }

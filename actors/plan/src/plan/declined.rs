@@ -33,6 +33,7 @@ impl<'a> Pass<'a> {
             return Reason::Resources;
         }
         let spent = self.has_started_its_kind(asked.behind);
+        self.plan.barred |= spent;
         let passes_by = self.queue.in_order && asked.behind;
         let barred = Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || spent || passes_by;
         if barred || !self.preempt(asked) {

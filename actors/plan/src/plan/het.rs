@@ -71,6 +71,7 @@ impl Pass<'_> {
             return vec![Some(Reason::Priority); members.len()];
         }
         let spent = self.has_started_its_kind(self.is_behind(key.partition));
+        self.plan.barred |= spent;
         if !spent && self.starts_together(members) {
             return Vec::new();
         }

@@ -163,6 +163,10 @@ impl Kept {
             return Err(Box::new(view));
         }
         repair.go();
+        // A new plan says who goes before whom among those who wait for the next starts.
+        if repair.pass.plan.barred {
+            return Err(Box::new(view));
+        }
         let Repair { ledger, looked, stale, due: left, .. } = repair;
         let (mut plan, future, _) = pass.finish();
         let wholly: BTreeSet<JobId> = plan.starts.iter().filter(|s| s.array_index.is_none()).map(|s| s.job).collect();

@@ -30,6 +30,8 @@ pub struct Plan {
     pub obstacles: Vec<(JobId, Obstacle)>,
     /// The pass stopped at its limit of starts: make another one soon.
     pub truncated: bool,
+    /// Somebody waits only because as many started as may: such a plan is not repaired.
+    pub barred: bool,
     /// How many starts are of jobs that are behind nobody.
     pub in_order: u32,
     /// How many are of those behind waiting ones.

@@ -109,7 +109,7 @@ pub(super) fn plan_noting(view: &ClusterView, now: Timestamp, notes: bool) -> (P
     pass.run();
     let (plan, future, ledger) = pass.finish();
     // What is kept for those who have others go is not noted.
-    let whole = !plan.truncated && plan.kept_for_preempting.is_empty();
+    let whole = !plan.truncated && !plan.barred && plan.kept_for_preempting.is_empty();
     (plan, ledger.filter(|_| whole).map(|ledger| (future, ledger)))
 }
 

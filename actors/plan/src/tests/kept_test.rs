@@ -617,28 +617,46 @@ fn of_each_user_so_many_are_looked_at_in_repairs_too() {
     assert_eq!(reserved(&kept), [(2, hour(1)), (3, hour(2)), (5, hour(4)), (7, hour(3))]);
 }
 
-#[test]
-fn no_more_start_in_repairs_of_an_interval_than_may() {
-    let bounds = Bounds { backfilled: Some(1), ..Bounds::default() };
-    let specs = vec![wide(2, 60), wide(3, 60)];
+/// Starts of plans as jobs are submitted that could all start, and whether each plan was repaired.
+fn starts_within(bounds: Bounds, specs: Vec<JobSpec>, submitted: usize) -> Vec<(Vec<u32>, bool)> {
     let mut world = World::new(4, specs, Backfill::Conservative).bounded(bounds);
     world.within_quota();
     let (plan, mut kept, _) = world.plan(None);
     world.quota.spend((plan.in_order, plan.backfilled));
     world.obey(&plan);
-    let mut started = Vec::new();
+    let mut all = Vec::new();
     for wait in [1, 1, 600] {
-        world.happens(&Event::Submit(Box::new(wide(1, 10)), 0));
+        for _ in 0..submitted {
+            world.happens(&Event::Submit(Box::new(wide(1, 10)), 0));
+        }
         world.happens(&Event::Wait(wait));
         world.within_quota();
         let (plan, now_kept, repaired) = world.plan(kept);
-        assert!(repaired, "{wait}");
         kept = now_kept;
         world.quota.spend((plan.in_order, plan.backfilled));
         world.obey(&plan);
-        started.push(plan.starts.iter().map(|start| start.job.0).collect::<Vec<_>>());
+        all.push((plan.starts.iter().map(|start| start.job.0).collect(), repaired));
     }
-    assert_eq!(started, [vec![3], vec![], vec![4]]);
+    all
+}
+
+#[test]
+fn no_more_start_in_repairs_of_an_interval_than_may() {
+    let behind = Bounds { backfilled: Some(1), ..Bounds::default() };
+    let started = starts_within(behind, vec![wide(2, 60), wide(3, 60)], 1);
+    assert_eq!(started, [(vec![3], true), (vec![], false), (vec![4], false)]);
+}
+
+/// Who waits only for the next starts let those behind him go first.
+#[test]
+fn who_waits_for_the_next_starts_is_not_passed_by_in_repairs() {
+    let in_order = Bounds { in_order: Some(2), ..Bounds::default() };
+    let started = starts_within(in_order, vec![wide(1, 60)], 1);
+    assert_eq!(started, [(vec![2], true), (vec![], false), (vec![3, 4], false)]);
+    // Several in one repair.
+    let in_order = Bounds { in_order: Some(2), ..Bounds::default() };
+    let started = starts_within(in_order, vec![wide(1, 60)], 3);
+    assert_eq!(started, [(vec![2], false), (vec![], false), (vec![3, 4], false)]);
 }
 
 #[test]

@@ -404,14 +404,9 @@ pub(super) fn become_user(user: &Identity) -> Result<(), (Stage, c_int)> {
 /// `SecureBits=no-setuid-fixup` (capabilities(7)).
 fn drop_capabilities() -> Result<(), c_int> {
     // `_LINUX_CAPABILITY_VERSION_3`, this process; two words each of effective, permitted and inheritable ones.
+    // Ambient ones go with those.
     let (header, none) = ([0x2008_0522_u32, 0], [0_u32; 6]);
-    call(libc::SYS_capset, [header.as_ptr() as usize, none.as_ptr() as usize, 0, 0])?;
-    let clear = libc::PR_CAP_AMBIENT_CLEAR_ALL as usize;
-    match call(libc::SYS_prctl, [libc::PR_CAP_AMBIENT as usize, clear, 0, 0]) {
-        // Kernels before 4.3 have none.
-        Err(libc::EINVAL) => Ok(()),
-        outcome => outcome.map(drop),
-    }
+    call(libc::SYS_capset, [header.as_ptr() as usize, none.as_ptr() as usize, 0, 0]).map(drop)
 }
 
 /// Whatever keeps the daemon from being killed where memory is short (`OOMScoreAdjust=` of its unit) is not for tasks. Where it

@@ -107,15 +107,15 @@ impl Arguments {
     /// The words that [`Self::parse`] reads. The listening socket's path among them is what a run without cgroups is known by.
     fn words(&self) -> Vec<OsString> {
         let mut words = vec!["--fd".into(), self.fd.to_string().into()];
-        if let Some((fd, path)) = &self.listen {
-            words.extend(["--listen".into(), fd.to_string().into(), path.as_os_str().to_owned()]);
+        if let Some(Identity { uid, gid, groups }) = &self.user {
+            let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
+            words.extend(["--as".into(), format!("{uid}:{gid}:{}", groups.join(",")).into()]);
         }
         if self.successor {
             words.push("--successor".into());
         }
-        if let Some(Identity { uid, gid, groups }) = &self.user {
-            let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
-            words.extend(["--as".into(), format!("{uid}:{gid}:{}", groups.join(",")).into()]);
+        if let Some((fd, path)) = &self.listen {
+            words.extend(["--listen".into(), fd.to_string().into(), path.as_os_str().to_owned()]);
         }
         words
     }

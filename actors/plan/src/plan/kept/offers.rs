@@ -112,11 +112,14 @@ impl Repair<'_, '_> {
             row.is_some_and(|row| !self.pass.bounds.has_seen_enough_like(view, &row.job, key.partition))
         };
         let most = if view.policy.bounds.is_some() { MOST_PASSED_OVER } else { 1 };
-        if let Some(next) = self.ledger.unlooked().take(most).find(is_open)
-            && self.ledger.looked() < self.pass.view.policy.backfill_depth
-            && !self.looked_at(next)
-        {
-            self.due.insert(next);
+        if self.ledger.looked() >= view.policy.backfill_depth {
+            return;
+        }
+        match self.ledger.unlooked().take(most).find(is_open) {
+            Some(next) if !self.looked_at(next) => _ = self.due.insert(next),
+            Some(_) => {}
+            // A new plan asks all of them.
+            None => self.stale |= self.ledger.unlooked().nth(most).is_some(),
         }
     }
 

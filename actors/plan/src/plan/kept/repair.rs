@@ -249,6 +249,9 @@ impl<'p, 'v> Repair<'p, 'v> {
                 return;
             }
             self.look(key);
+            if self.pass.plan.barred {
+                return;
+            }
             self.next_in_line();
         }
     }
