@@ -1,18 +1,18 @@
-//! Plans of the scheduler, as pure functions: who starts where, and why the others wait. Nothing here is an actor; when plans
-//! are made, and from whose words, the controller decides, or a simulator.
+//! Plans of the scheduler, as pure functions: which jobs start on which nodes, and why the others wait. Nothing here is an actor.
+//! The controller (or a simulator) decides when a plan is made and takes the snapshot that it is made from.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`topology`] | which nodes are near each other, and which of them a job may get for that |
+//! | [`topology`] | which nodes are near each other, and which of them a job may get because of that |
 //! | [`snapshot`] | what a plan is made from: facts only |
 //! | [`proposals`] | what a plan proposes to the owners of jobs |
-//! | [`room`] | what is free, now and later |
-//! | [`rules`] | who may start, one file a rule |
-//! | [`plan`] | who starts, and why the others do not; a plan that is kept, and repaired |
+//! | [`room`] | free resources, now and later |
+//! | [`rules`] | which jobs may start, one file a rule |
+//! | [`plan`] | which jobs start, and why the others do not; kept plans and their repair |
 //! | [`policy`] | the site's rules, from its configuration |
 //! | `fixtures` | clusters with good defaults, with the feature `testing` |
 //!
-//! Each knows those above it only (`garrick-imports` sees to that).
+//! A module uses only those above it in this table (the tool `garrick-imports` checks that).
 
 pub mod plan;
 pub mod policy;

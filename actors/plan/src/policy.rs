@@ -23,7 +23,7 @@ const SCHED_INTERVAL: Duration = Duration::from_secs(60);
 /// Default of `bf_resolution`, as in Slurm's slurm.conf(5).
 const BF_RESOLUTION: Duration = Duration::from_secs(60);
 
-/// How long a job waits at most while shorter ones are tried before it, unless `bf_patience` (minutes) says otherwise.
+/// Default of `bf_patience` (minutes): how long a job waits at most while shorter ones are tried before it.
 const BF_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// The site's rules, from its configuration.
@@ -81,7 +81,7 @@ pub fn policy(config: &Config) -> Policy {
     }
 }
 
-/// A partition as scheduling sees it, among that many nodes.
+/// A partition in the form that the scheduler uses, in a cluster of that many nodes.
 pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
     let config = &view.config;
     let words = config.preempt_mode.as_deref().map(PreemptWords::of).unwrap_or_default();

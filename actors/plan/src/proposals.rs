@@ -17,7 +17,7 @@ pub struct StartProposal {
     pub pass: u64,
     /// Job, or the record of an array.
     pub job: JobId,
-    /// Which task of the array is to be split off and started.
+    /// The index of the array's task to split off and start.
     pub array_index: Option<u32>,
     /// Generation of the job's view.
     pub job_generation: u64,
@@ -25,11 +25,11 @@ pub struct StartProposal {
     pub partition: String,
     /// Nodes in configuration order, the batch host first.
     pub nodes: Vec<AllocatedNode>,
-    /// Generation of each node's view, in the same order.
+    /// Generation of each node's view, in the same order as `nodes`.
     pub generations: Vec<u64>,
     /// How the nodes are used.
     pub usage: NodeUse,
-    /// Most CPUs of each that its partition has.
+    /// The limits on CPUs of a node in its partition.
     pub caps: CpuCaps,
     /// The run's limit in this partition.
     pub time_limit: TimeLimit,
@@ -37,51 +37,51 @@ pub struct StartProposal {
     pub licenses: Licenses,
     /// Reservation that it starts in.
     pub reservation: Option<String>,
-    /// Of the leader of a heterogeneous job: its other components, which start with it or not at all.
+    /// For the leader of a heterogeneous job: its other components, which start with it or not at all.
     pub others: Vec<Self>,
 }
 
-/// A run that has to give way, as proposed to the job's owner.
+/// A run to preempt, as proposed to the job's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreemptProposal {
     /// Number of the pass, set when proposals are sent; answers name it.
     pub pass: u64,
-    /// Whose.
+    /// The job to preempt.
     pub job: JobId,
-    /// Which run: a later one is not meant.
+    /// Its run: a later run is not meant.
     pub sluid: Sluid,
-    /// To whom.
+    /// The job that preempts it.
     pub by: JobId,
-    /// How. Never [`PreemptMode::Off`].
+    /// The mode. Never [`PreemptMode::Off`].
     pub mode: PreemptMode,
-    /// From being told to the end.
+    /// Time from the request to the end.
     pub grace: Duration,
-    /// From when on it could be preempted.
+    /// Since when the run may be preempted.
     pub eligible: Timestamp,
-    /// When the other is expected to end.
+    /// When the preempting job is expected to end.
     pub until: Option<Timestamp>,
 }
 
-/// A run that may go on, as proposed to the job's owner.
+/// A suspended run to resume, as proposed to the job's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumeProposal {
     /// Number of the pass, set when proposals are sent; answers name it.
     pub pass: u64,
-    /// Whose.
+    /// The job.
     pub job: JobId,
-    /// Which run.
+    /// Its run.
     pub sluid: Sluid,
 }
 
-/// A run that is to stand still until its turn comes, or whose turn it is, as proposed to the job's owner.
+/// Gang scheduling: a run to stop until its turn comes, or to continue, as proposed to the job's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnProposal {
     /// Number of the pass, set when proposals are sent; answers name it.
     pub pass: u64,
-    /// Whose.
+    /// The job.
     pub job: JobId,
-    /// Which run.
+    /// Its run.
     pub sluid: Sluid,
-    /// It is its turn; else it stands still.
+    /// True: it is the run's turn; false: it stops.
     pub on: bool,
 }

@@ -1,4 +1,4 @@
-//! One job in one partition, in stages: the rules say whether it goes on, then room is looked for, task by task.
+//! Considers one job in one partition, in stages: the rules decide whether it goes on, then resources are searched, task by task.
 
 use super::pass::{Asked, Pass};
 use crate::{
@@ -26,16 +26,16 @@ use garrick_model::{
 };
 use std::time::Duration;
 
-/// What a job would rather have, `--prefer`: that request, and nodes for it.
+/// The preferred request of `--prefer`, and nodes for it.
 type Preferred = Option<(Request, FixedBitSet)>;
 
-/// Where one starts.
+/// Where a job can start.
 struct Found {
     nodes: Vec<AllocatedNode>,
     licenses: Licenses,
     length: Duration,
     limit: TimeLimit,
-    /// On room that nobody has, suspended runs neither.
+    /// On free resources, without those of suspended runs.
     is_free: bool,
 }
 
@@ -60,13 +60,13 @@ impl<'a> Pass<'a> {
         let most = |limit: Option<Duration>| limit.unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
         let (length, longest) = (most(bounds::length(view, job, limit)), most(limit.duration()));
         request.taken_secs = (length < longest).then_some(length.as_secs());
-        // It did not ask for a reservation that draws it: if it does not start there now, it waits elsewhere.
+        // The job did not ask for this (magnetic) reservation: if it does not start here now, it waits outside of it.
         let drawn = view.reservations.name(eyes).is_some() && job.spec.reservations.is_empty();
         let asked = Asked { job, request: &request, candidates: &candidates, length, longest, behind, drawn };
         self.try_asked(&asked, &preferred, &mut tasks, standing)
     }
 
-    /// What it asks for, seen with these eyes.
+    /// The job's request under this view of reservations.
     fn request(&self, job: &JobView, place: usize, eyes: Eyes) -> Request {
         let mut request = Request::new(self.view, job, place, &|name| self.features.index(name)).as_of(self.now);
         request.reservation = eyes;
@@ -74,7 +74,7 @@ impl<'a> Pass<'a> {
         request
     }
 
-    /// Nodes with all that is asked for, in the reservation with whose eyes it is looked.
+    /// Nodes with all that is requested, within the reservation of this view.
     fn open_candidates(&mut self, request: &Request) -> FixedBitSet {
         let mut candidates = self.features.candidates(request);
         self.view.reservations.restrict(request.reservation, &mut candidates);
@@ -88,7 +88,7 @@ impl<'a> Pass<'a> {
         Some((request, candidates))
     }
 
-    /// The rules that go by what it asks for in all.
+    /// Applies the rules that depend on the whole request.
     fn try_asked(
         &mut self,
         asked: &Asked<'_>,
@@ -118,19 +118,19 @@ impl<'a> Pass<'a> {
         self.start_tasks(asked, preferred, own.as_ref(), tasks, frozen)
     }
 
-    /// One more is looked at that is behind others.
+    /// Counts one more job that is looked at behind others.
     fn count_behind(&mut self, asked: &Asked<'_>) {
         self.queue.tried_behind += 1;
         self.bounds.count_behind(self.view, asked.job, asked.request.partition);
     }
 
-    /// Is nothing reserved for it, and does it need more than is left?
+    /// Is nothing reserved for the job, and does it need more than is left?
     fn is_starved(&mut self, asked: &Asked<'_>) -> bool {
         let place = asked.request.partition;
         !self.view.has_parked && !self.reserves(place) && self.space.machine.is_short_for(asked.request)
     }
 
-    /// Starts it, or as many of its tasks as fit.
+    /// Starts the job, or as many of its array's tasks as fit.
     fn start_tasks(
         &mut self,
         asked: &Asked<'_>,
@@ -150,7 +150,7 @@ impl<'a> Pass<'a> {
             let found = if barred { None } else { self.find(asked, preferred, own) };
             let Some(found) = found else { return Err(self.waits(asked, tasks)) };
             let asked = Asked { length: found.length, ..*asked };
-            // Where the CPUs of suspended runs are taken, nothing is idle.
+            // Where CPUs of suspended runs are taken, no block is idle.
             let kept = if found.is_free { self.keep_whole(&asked, found.nodes) } else { Some(found.nodes) };
             let Some(nodes) = kept else { return Err(Reason::Fragmentation) };
             self.start(&asked, array_index, (nodes, found.licenses), found.limit);
@@ -160,12 +160,13 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Room now, in the order in which it is rather had: all that is asked for, room of suspended runs, a shorter limit.
+    /// Searches resources for a start now, in order of preference: for the full request, from suspended runs, with a shorter time
+    /// limit.
     fn find(&mut self, asked: &Asked<'_>, preferred: &Preferred, own: Option<&Own<'_>>) -> Option<Found> {
         if let Some(found) = self.find_as_asked(asked, preferred, own) {
             return Some(found);
         }
-        // What is kept for one is not shared out by length.
+        // Time limits are not shortened for resources that are kept for one job.
         if own.is_some() {
             return None;
         }

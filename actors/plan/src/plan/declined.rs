@@ -1,4 +1,4 @@
-//! A job that does not start now: who gives way for it, what is reserved for it, and why it waits.
+//! A job that does not start now: which runs are preempted for it, what is reserved for it, and why it waits.
 
 use super::{Asked, Pass};
 use crate::{
@@ -27,7 +27,7 @@ use garrick_model::{
 };
 
 impl<'a> Pass<'a> {
-    /// What becomes of a job that does not start now, and of the tasks behind it: others make room for them, or they wait.
+    /// Handles a job that does not start now, and its remaining tasks: runs are preempted for them, or they wait.
     pub(super) fn waits(&mut self, asked: &Asked<'_>, tasks: &mut PendingTasks) -> Reason {
         if self.trial == Some(Trial::Now) {
             return Reason::Resources;
@@ -38,11 +38,11 @@ impl<'a> Pass<'a> {
         let barred = Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || spent || passes_by;
         if barred || !self.preempt(asked) {
             if self.trial == Some(Trial::Giving) {
-                // What is done for one component is done only if it is for all.
+                // What is done for one component only counts if it is done for all.
                 return Reason::Resources;
             }
             let before = self.plan.reservations.len();
-            // Who only has to wait for the next plan leaves those after him in order.
+            // A job that only has to wait for the next plan does not put later jobs behind it.
             let blocked = spent.then(|| self.queue.blocked.clone());
             let reason = self.did_not_fit(asked);
             self.queue.blocked = blocked.unwrap_or_else(|| std::mem::take(&mut self.queue.blocked));
@@ -60,13 +60,13 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Has others make room, and keeps it. False: nobody does.
+    /// Preempts runs for the job and keeps their resources for it. False: no preemption helps.
     pub(super) fn preempt(&mut self, asked: &Asked<'_>) -> bool {
         let Asked { job, request, length, .. } = *asked;
         if !self.view.policy.preempt.is_on() || job.state == JobState::Expediting {
             return false;
         }
-        // Nobody gives way for room that others have reserved.
+        // No run is preempted on resources that are reserved for others.
         let closed = |until| self.view.reservations.closed(request.reservation, self.now, self.now, until);
         let open = self.open_to(asked, self.now.plus(asked.longest));
         let wish = (job, request, &open);
@@ -84,7 +84,7 @@ impl<'a> Pass<'a> {
         if room.nodes.iter().any(is_closed) {
             return false;
         }
-        // CPUs that others have until they go cannot be shared meanwhile.
+        // CPUs that others hold until they end cannot be shared before that.
         let usage = if matches!(request.usage, NodeUse::Oversubscribe(_)) { NodeUse::Cpus } else { request.usage };
         let alone = Request { usage, ..request.clone() };
         self.occupy(&Asked { request: &alone, ..*asked }, &room.nodes, end);
@@ -98,7 +98,7 @@ impl<'a> Pass<'a> {
         true
     }
 
-    /// Why the job does not start now. Where it is for room, that is reserved if the policy gives it any.
+    /// Why the job does not start now. If it waits for resources, they are reserved for it if the policy says so.
     pub(super) fn did_not_fit(&mut self, asked: &Asked<'_>) -> Reason {
         if asked.drawn {
             if self.reserves_where_drawn() && self.reserves(asked.request.partition) {
@@ -122,13 +122,13 @@ impl<'a> Pass<'a> {
                 return reason;
             }
         }
-        // Nobody who wants other things waits for it either.
+        // No job with other requests waits behind it either.
         let reserved =
             reserved_for_others(&mut self.space.machine, asked.request, asked.candidates, self.now, asked.length);
         if let Some(reason) = reserved.filter(|_| !short && !expedited) {
             return reason;
         }
-        // It holds back nobody who wants other things, but where nobody may go ahead of anybody.
+        // It does not hold back jobs with other requests, except where no job may go ahead of another.
         if short && self.view.policy.backfill != Backfill::Off {
             no_licenses()
         } else if asked.behind {
@@ -141,7 +141,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Do layers of hierarchical resources have too little now, on whatever nodes, or would it start if they had no end?
+    /// Do layers of hierarchical resources have too little free now, whatever the nodes? Or would the job start if they were
+    /// unlimited?
     pub(super) fn is_short_of_layers(&mut self, asked: &Asked<'_>) -> bool {
         let Some(room) = self.room(asked.request, self.now, asked.length) else { return false };
         if !room.bears(asked.request, asked.candidates) {
@@ -151,7 +152,7 @@ impl<'a> Pass<'a> {
         self.place_now(&Asked { request: &without, ..*asked }).is_some()
     }
 
-    /// Would it start if nobody else were there?
+    /// Would the job start on an empty cluster?
     pub(super) fn could_start(&mut self, asked: &Asked<'_>) -> Result<(), Reason> {
         let view = self.view;
         let Asked { request, candidates, .. } = *asked;
@@ -184,7 +185,7 @@ impl<'a> Pass<'a> {
         })
     }
 
-    /// Keeps the reason that says most of the partitions that declined a job.
+    /// Of the reasons that a job's partitions gave for declining it, keeps the most informative one.
     pub(super) fn decline(&mut self, job: JobId, reason: Reason) {
         if let Some(ledger) = &mut self.ledger {
             ledger.declines(&reason);

@@ -1,8 +1,8 @@
-//! Heterogeneous jobs in a plan: all components start together, or room is reserved for all of them at one time, or nothing
-//! is done for any. They are looked at when their leader's turn comes.
+//! Heterogeneous jobs in a plan: all components start together, or resources are reserved for all of them at one time, or nothing
+//! is done for any of them. They are considered in their leader's turn.
 //!
-//! A group is tried on a copy of the pass, one component after the other as any job would be, and the copy takes the place
-//! of the pass only when all of them found room. Others give way to a group where all of it has room then: what fits without them
+//! A group is tried on a copy of the pass, one component after the other as any job would be. The copy replaces the pass only if
+//! all components found resources. Runs are preempted for a group only if all of it fits afterwards; what fits without preemption
 //! is kept for it too.
 
 use super::{Key, Pass};
@@ -19,21 +19,21 @@ use crate::{
 use garrick_model::{spec::Sharing, state::Reason, time::Timestamp, view::JobView};
 use std::{cmp::Reverse, sync::Arc};
 
-/// Most groups that are looked at in a pass: each look copies the snapshot.
+/// Most groups that one pass considers: each copies the snapshot.
 const MOST_GROUPS: usize = 64;
-/// Most times that are tried for one group. Each is one at which one more of them finds room.
+/// Most times that are tried for one group. At each of them, one more component finds resources.
 const MOST_TIMES: usize = 32;
 
 impl Pass<'_> {
     /// Tries all components of a heterogeneous job, in the turn of its leader.
     pub(super) fn try_group(&mut self, key: Key, leader: &Arc<JobView>) {
-        // Its turn comes once for each of its partitions, of which all are tried at the first.
+        // The leader has a turn in each of its partitions; the first turn tries all of them.
         if self.groups.contains(&leader.id) {
             return;
         }
         self.groups.insert(leader.id);
         let members = self.members(leader);
-        // Copies are made of the pass, and this would be the most of each.
+        // The pass is copied below, and the ledger is its largest part.
         let ledger = self.ledger.take();
         let reasons = self.try_members(key, leader, &members);
         self.ledger = ledger;
@@ -42,7 +42,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Writes down what came of one component.
+    /// Notes the result for one component.
     fn note_component(&mut self, member: &Arc<JobView>, reason: Option<Reason>) {
         if let Some(mut ledger) = self.ledger.take() {
             for key in self.keys().of(member) {
@@ -62,7 +62,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Starts all of them, or has room reserved for all. Answers why they wait, in their order.
+    /// Starts all components, or reserves for all. Returns why they wait, in their order.
     fn try_members(&mut self, key: Key, leader: &Arc<JobView>, members: &[Arc<JobView>]) -> Vec<Option<Reason>> {
         if let Some(reason) = not_ready(leader, members) {
             return members.iter().map(|member| member.eligible.then(|| reason.clone())).collect();
@@ -79,13 +79,13 @@ impl Pass<'_> {
             return vec![Some(Reason::Resources); members.len()];
         }
         let reasons = self.wait_together(members);
-        // Others are behind the leader only.
+        // Other jobs wait behind the leader only.
         let first = reasons.first() == Some(&Reason::Resources);
         let of_leader = |reason: Reason| if first && reason == Reason::Priority { Reason::Resources } else { reason };
         reasons.into_iter().map(|reason| Some(of_leader(reason))).collect()
     }
 
-    /// Those components of the leader's job that wait, it first.
+    /// The waiting components of the leader's job, the leader first.
     fn members(&self, leader: &JobView) -> Vec<Arc<JobView>> {
         let mut members: Vec<Arc<JobView>> = self
             .view
@@ -100,7 +100,7 @@ impl Pass<'_> {
 
     fn starts_together(&mut self, members: &[Arc<JobView>]) -> bool {
         let found = self.all_now(members.iter()).or_else(|| {
-            // One that could go anywhere may have taken what another named.
+            // A component that could go anywhere may have taken a node that another one names.
             let order = self.most_particular_first(members);
             let is_another = !order.iter().copied().eq(0..members.len());
             is_another.then(|| self.all_now(order.iter().map(|place| &members[*place]))).flatten()
@@ -115,8 +115,8 @@ impl Pass<'_> {
         true
     }
 
-    /// The places of those that name nodes first, then of those for whom fewest nodes would do, that want generic resources,
-    /// that want nodes for themselves, that want many.
+    /// The order in which components are tried: first those that name nodes, then those that fewest nodes suit, that request
+    /// generic resources, that request whole nodes, that request many nodes.
     fn most_particular_first(&mut self, members: &[Arc<JobView>]) -> Vec<usize> {
         let view = self.view;
         let mut open = Vec::with_capacity(members.len());
@@ -144,7 +144,7 @@ impl Pass<'_> {
         members.all(|member| trial.try_member(member).is_ok()).then_some(trial)
     }
 
-    /// Has others make room for those that have none, and keeps it for all. False: that is not enough.
+    /// Preempts runs for components that do not fit, and keeps the resources for all. False: that is not enough.
     fn has_others_go(&mut self, members: &[Arc<JobView>]) -> bool {
         if !self.view.policy.preempt.is_on() {
             return false;
@@ -169,7 +169,7 @@ impl Pass<'_> {
         true
     }
 
-    /// Reserves room for all at the earliest time at which all have it. Answers why each waits.
+    /// Reserves resources for all at the earliest time at which all fit. Returns why each waits.
     fn wait_together(&mut self, members: &[Arc<JobView>]) -> Vec<Reason> {
         let partition = |job: &JobView| job.partitions.iter().find_map(|name| Some(self.view.partition(name)?.0));
         let reserves = members.iter().filter_map(|job| partition(job)).all(|place| self.reserves(place));
@@ -180,7 +180,7 @@ impl Pass<'_> {
             let mut trial = self.clone();
             trial.trial = Some(Trial::Later { from, reserves });
             let mut why = |job| {
-                // They are not behind one another.
+                // Components do not wait behind one another.
                 let blocked = std::mem::replace(&mut trial.queue.blocked, self.queue.blocked.clone());
                 let reason = trial.try_member(job).err().unwrap_or(Reason::Resources);
                 trial.queue.blocked.union_with(&blocked);
@@ -189,7 +189,7 @@ impl Pass<'_> {
             reasons = vec![Reason::Resources; members.len()];
             order.iter().for_each(|place| reasons[*place] = why(&members[*place]));
             trial.trial = None;
-            // What could never be had keeps all of them, and they hold nobody back.
+            // If one component can never fit, all of them wait for that, and they hold no other job back.
             if let Some(reason) = reasons.iter().find(|reason| !waits_for_room(reason)) {
                 return vec![reason.clone(); members.len()];
             }
@@ -202,7 +202,7 @@ impl Pass<'_> {
             }
             let latest = made.iter().map(|reservation| reservation.from).fold(from, Timestamp::max);
             if made.iter().all(|Reservation { from, .. }| *from == latest) {
-                // What was not looked at before `from` says nothing about others.
+                // Searches of the trial began at `from`, so their results say nothing about other jobs.
                 trial.known.not_before = std::mem::take(&mut self.known.not_before);
                 *self = trial;
                 return reasons;
@@ -212,7 +212,7 @@ impl Pass<'_> {
         reasons
     }
 
-    /// One component in any of its partitions.
+    /// Tries one component in each of its partitions.
     fn try_member(&mut self, job: &Arc<JobView>) -> Result<(), Reason> {
         let kept = |pass: &Self| pass.plan.reservations.len() + pass.plan.kept_for_preempting.len();
         let before = kept(self);

@@ -1,16 +1,16 @@
-//! A plan that is kept, and repaired when something changes instead of being made anew.
+//! A kept plan: it is repaired when something changes, instead of being made anew.
 //!
-//! What was reserved stays reserved, so that nobody's reserved start moves later, unless the room is gone (a node is held
-//! longer than was expected, or by somebody else): who loses it so is planned again where there is room. What became free
-//! is offered, in the usual order, to those whose time has come, to those who wait behind it on the same nodes, and to the
-//! first of each kind of request whom it could help; who moves leaves room in turn. Jobs that are new are planned behind
-//! what is reserved.
+//! Reservations stay, so that no job's reserved start moves later. The exception is when the resources are gone (a node is held
+//! longer than was expected, or by another job): then the job that loses them is planned again. Freed resources are offered, in
+//! the usual order, to jobs whose reserved start has come, to jobs that wait behind them on the same nodes, and to the first of
+//! each kind of request that they could help; a job that moves frees resources in turn. New jobs are planned behind what is
+//! reserved.
 //!
-//! A repair gives room to the first who can use it, where a new plan would ask everybody again in order. So a new plan is
-//! due from time to time, and at once where what a plan stands on has changed: the policy, partitions, nodes in service,
-//! advance reservations. Where an expedited job waits plans are not repaired; with preemption, only while nobody who waits
-//! may preempt anybody who runs. Heterogeneous jobs and those for advance reservations keep what they have reserved, and have
-//! a new plan made when it is their turn.
+//! A repair gives resources to the first job that can use them, where a new plan would ask all jobs again in order. So a new plan
+//! is due from time to time, and at once when a base of the plan has changed: the policy, partitions, nodes in service, advance
+//! reservations. While an expedited job waits, plans are not repaired; with preemption, they are repaired only while no waiting
+//! job may preempt a running one. Heterogeneous jobs and jobs for advance reservations keep what they have reserved; when their
+//! turn comes, a new plan is made.
 
 use super::{Future, Key, Pass, Plan, ledger::Ledger, plan_noting};
 use crate::{
@@ -33,17 +33,18 @@ mod repair;
 
 use self::changes::{changed_jobs, changed_nodes, first_end, matters, stands};
 
-/// Jobs to which a repair offers freed room, at most: to start now, and to start earlier than was planned. A new plan asks
-/// all of them.
+/// Most jobs to which one repair offers freed resources: to start now, and to start earlier than was planned. A new plan asks all
+/// jobs.
 const MOST_NOW: usize = 512;
 const MOST_EARLIER: usize = 32;
-/// Jobs that a repair must plan, at most: for more, a new plan is the better way.
+/// Most jobs that a repair plans because it must: if there are more, a new plan is cheaper.
 const MOST_DUE: usize = 2_000;
 
-/// Jobs of which as many of the like were looked at as may be, at most, that a repair passes over to find the next to look at.
+/// Most jobs that a repair passes over because their kind has reached its bound (`bf_max_job_*`), to find the next one to look
+/// at.
 const MOST_PASSED_OVER: usize = 100;
 
-/// A plan with what it takes to repair it.
+/// A plan, with all that is needed to repair it.
 #[derive(Debug)]
 pub struct Kept {
     view: ClusterView,
@@ -51,16 +52,16 @@ pub struct Kept {
     ledger: Ledger,
     /// Nodes on which the last plan proposed starts: owners may have refused them.
     proposed: Vec<usize>,
-    /// Who was to be looked at, and was not.
+    /// Jobs that should have been looked at, and were not.
     left: BTreeSet<Key>,
-    /// Something was left out that a new plan would look at.
+    /// The last repair left out something that a new plan would look at.
     stale: bool,
-    /// When the first of those who have nodes is expected to end.
+    /// When the first of the running jobs is expected to end.
     first_end: Timestamp,
     minds: Minds,
 }
 
-/// A plan, kept. `Err`: it stopped at its limit of starts, and the next one goes on, or it is such that it is not repaired.
+/// Makes a plan to be kept. `Err`: it cannot be repaired, or it stopped at its limit of starts and the next plan goes on.
 pub fn plan_to_keep(view: ClusterView, now: Timestamp) -> (Plan, Result<Kept, ClusterView>) {
     let fits = |job: &Arc<JobView>| rules::follow(&view, job) <= Follows::Keeps;
     let (plan, noted) = plan_noting(&view, now, rules::allow_repairs(&view) && view.pending.iter().all(fits));
@@ -69,7 +70,7 @@ pub fn plan_to_keep(view: ClusterView, now: Timestamp) -> (Plan, Result<Kept, Cl
     let kept = Kept {
         proposed: proposed(&plan),
         left: BTreeSet::new(),
-        // Components that are refused are not looked at again by repairs.
+        // Repairs do not consider components again whose start was refused.
         stale: plan.starts.iter().any(|start| !start.others.is_empty()),
         first_end: view.nodes.iter().map(|node| first_end(node)).min().unwrap_or(NEVER),
         minds: Minds::of(view.pending.iter()),
@@ -86,12 +87,12 @@ fn proposed(plan: &Plan) -> Vec<usize> {
 }
 
 impl Kept {
-    /// Did the last repair leave out what a new plan would look at?
+    /// Did the last repair leave out something that a new plan would look at?
     pub const fn is_stale(&self) -> bool {
         self.stale
     }
 
-    /// When the first of those that have room reserved is to start.
+    /// The earliest reserved start.
     pub fn next_start(&self) -> Option<Timestamp> {
         self.ledger.begins().next().map(|(from, _)| from)
     }
@@ -113,13 +114,13 @@ impl Kept {
         self.ledger.rows().filter_map(kept).collect()
     }
 
-    /// Why a job waits, and when it is expected to start, as of its last look.
+    /// Why a job waits, and when it is expected to start, as of its last consideration.
     #[cfg(test)]
     pub(crate) fn news(&self, job: JobId) -> (Option<garrick_model::state::Reason>, Option<Timestamp>) {
         self.ledger.news(job)
     }
 
-    /// For whom room was looked for, by partition, and whether behind others.
+    /// Jobs for which resources were searched, by partition, and whether they were behind others.
     #[cfg(test)]
     pub(crate) fn looked(&self) -> std::collections::BTreeMap<(JobId, usize), bool> {
         let looked = self.ledger.rows().filter(|(_, row)| row.group.is_some());
@@ -131,13 +132,13 @@ impl Kept {
         &self.future.horizon
     }
 
-    /// What is free now, without what was only proposed.
+    /// What is free now, without starts that were only proposed.
     #[cfg(test)]
     pub(crate) fn floor(&self) -> crate::room::machine::Floor {
         Machine::renewed(&self.view, self.future.floor.clone(), &[]).into_floor()
     }
 
-    /// Repairs the plan for what is now. `Err`: a new one has to be made from this snapshot.
+    /// Repairs the plan for the current snapshot. `Err`: a new plan has to be made from this snapshot.
     pub fn repair(self, view: ClusterView, now: Timestamp) -> Result<(Plan, Self), Box<ClusterView>> {
         let Self { view: before, future, ledger, proposed: touched, left, stale, first_end, minds } = self;
         let Future { floor, mut horizon } = future;
@@ -182,29 +183,29 @@ impl Kept {
     }
 }
 
-/// What freed room is offered for.
+/// For what freed resources are offered.
 #[derive(Clone, Copy)]
 enum Offer {
     Now,
     Earlier,
 }
 
-/// A repair under way.
+/// A repair in progress.
 struct Repair<'p, 'v> {
     pass: &'p mut Pass<'v>,
     ledger: Ledger,
-    /// Nodes that are reserved for others, as those see it who look with these eyes: first of all with those of no reservation.
+    /// Nodes that are reserved for others, for each view of reservations; the view of no reservation comes first.
     closings: Vec<(Eyes, Vec<Closing>)>,
-    /// Who is to be looked at: those who must be, and those whom freed room may help.
+    /// Jobs to look at: those that must be, and those that freed resources may help.
     due: BTreeSet<Key>,
     now: BTreeSet<Key>,
     earlier: BTreeSet<Key>,
     offered: (usize, usize),
     looked: BTreeSet<JobId>,
-    /// What starts of this repair take of nodes, and how many of the pass's are in it.
+    /// What this repair's starts take of each node, and how many of the pass's starts are counted in it.
     begun: FxHashMap<usize, Vec<Planned>>,
     noted: usize,
-    /// Are the licenses of those who have room reserved counted yet?
+    /// Are the licenses of jobs with reserved resources counted yet?
     licenses_held: bool,
     stale: bool,
 }

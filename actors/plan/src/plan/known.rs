@@ -1,28 +1,28 @@
-//! What a plan has found out already, and how much more it may look for.
+//! What a plan has found out already, and how many more searches it may do.
 
 use crate::snapshot::request::{Request, without_limit};
 use garrick_model::{state::Reason, time::Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Times at which a request for named or neighbouring nodes, or for so many of each kind, is tried in a pass, at most. Each
-/// is a look at every node.
+/// Most times that one pass tries for requests for named or neighbouring nodes, or with counts of features. Each try looks at
+/// every node.
 const MOST_LOOKS_AHEAD: usize = 200;
-/// The same for those of whom amounts say most: they have another way when it is spent.
+/// The same for requests that are mostly decided by amounts: when these are used up, there is another way.
 const MOST_LOOKS_BY_AMOUNTS: usize = 50;
 
-/// It.
+/// What is known.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    /// Requests that found no room now. Room only shrinks while a pass goes on.
+    /// Requests that did not fit now. Free resources only shrink during a pass.
     pub failed: FxHashSet<Request>,
-    /// Before that time they find none later either.
+    /// Requests do not fit before these times.
     pub not_before: FxHashMap<Request, Timestamp>,
-    /// Whether requests, whatever their time limit, would find room if nobody else were there, and why not.
+    /// Whether requests, whatever their time limit, would fit on an empty cluster, and why not.
     possible: FxHashMap<Request, Result<(), Reason>>,
     looks_left: usize,
-    /// The same for those of whom amounts say when they fit at the earliest.
+    /// The same for requests whose amounts tell when they fit at the earliest.
     pub looks_left_by_amounts: usize,
-    /// Times at which hierarchical resources alone said no.
+    /// Times at which hierarchical resources alone ruled a start out.
     pub glances_ahead: usize,
 }
 
@@ -40,13 +40,13 @@ impl Default for Known {
 }
 
 impl Known {
-    /// Room is looked for anew.
+    /// Forgets results of searches for resources.
     pub fn forget_searches(&mut self) {
         self.failed.clear();
         self.not_before.clear();
     }
 
-    /// Is it known that it would find no room on an idle cluster?
+    /// Fails if it is known that the request does not fit on an idle cluster.
     pub fn gate(&self, request: &Request) -> Result<(), Reason> {
         if self.possible.is_empty() {
             return Ok(());
@@ -59,12 +59,12 @@ impl Known {
         self.possible.get(&without_limit(request)).cloned()
     }
 
-    /// That is so.
+    /// Notes that result.
     pub fn note_possible(&mut self, request: &Request, could: Result<(), Reason>) {
         self.possible.insert(without_limit(request), could);
     }
 
-    /// How many more times are tried in this pass for such as it.
+    /// How many more times this pass tries for such a request.
     pub fn looks_left(&mut self, request: &Request) -> &mut usize {
         if request.fits_by_amounts_first() { &mut self.looks_left_by_amounts } else { &mut self.looks_left }
     }

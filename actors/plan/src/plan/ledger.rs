@@ -1,5 +1,5 @@
-//! What a plan did for whom: each job in each of its partitions with the room that is reserved for it, and who has what
-//! of each node. Written while a plan is made ([`crate::plan`]), read when it is repaired ([`crate::plan::kept`]).
+//! The ledger of a kept plan: each job in each of its partitions with the resources reserved for it, and which jobs have what of
+//! each node. It is written while a plan is made ([`crate::plan`]) and read when it is repaired ([`crate::plan::kept`]).
 
 use super::Key;
 use crate::{
@@ -18,21 +18,21 @@ use std::{
 /// A job in one of its partitions.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// The job as it was looked at.
+    /// The job as it was when it was considered.
     pub job: Arc<JobView>,
-    /// Why it waits, as of its last look.
+    /// Why it waits, as of its last consideration.
     pub reason: Option<Reason>,
-    /// Those that ask for the same; `None`: room for it was not looked for.
+    /// The group of jobs with the same request; `None`: no resources were searched for it.
     pub group: Option<usize>,
-    /// It was behind others when room for it was looked for.
+    /// It was behind others when resources were searched for it.
     pub behind: bool,
-    /// A start was proposed, of all of it or of some of its tasks.
+    /// A start of the job, or of some of its tasks, was proposed.
     pub started: bool,
-    /// What it has reserved.
+    /// What is reserved for it.
     pub promise: Option<Promise>,
 }
 
-/// When one has room on a node.
+/// The time for which a job has resources of a node.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     key: Key,
@@ -40,20 +40,20 @@ struct Stay {
     until: Timestamp,
 }
 
-/// Jobs that ask for the same.
+/// Jobs with the same request.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
-    /// What they ask for.
+    /// The request.
     pub request: Request,
-    /// For how long.
+    /// Run time.
     pub length: Duration,
-    /// For how long at least: it is less where a start may lower the limit.
+    /// Least run time: it is less than `length` where a start may lower the time limit.
     pub least: Duration,
-    /// Who.
+    /// The jobs.
     pub members: BTreeSet<Key>,
 }
 
-/// All of it.
+/// The ledger of a plan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     rows: BTreeMap<Key, Row>,
@@ -61,34 +61,34 @@ pub(crate) struct Ledger {
     on_node: Vec<Vec<Stay>>,
     groups: Vec<Group>,
     by_request: FxHashMap<(Request, Duration), usize>,
-    /// Jobs for which there was no time.
+    /// Jobs that the plan had no time to consider.
     unlooked: BTreeSet<Key>,
-    /// Those who wait for room, by partition.
+    /// Jobs that wait for resources, by partition.
     waiting: BTreeMap<usize, BTreeSet<Key>>,
-    /// How many have room reserved, by partition.
+    /// How many jobs have resources reserved, by partition.
     promised: BTreeMap<usize, u32>,
-    /// When those begin who have room reserved.
+    /// Reserved starts.
     begins: BTreeSet<(Timestamp, Key)>,
-    /// Those of them who have licenses too.
+    /// Those whose reservation includes licenses.
     licensed: BTreeSet<Key>,
-    /// Of whom a start was proposed.
+    /// Jobs whose start was proposed.
     started: BTreeSet<Key>,
-    /// Of whose arrays as many tasks run as may.
+    /// Arrays that run as many tasks as their limit allows.
     limited: BTreeSet<Key>,
-    /// How many are components of heterogeneous jobs.
+    /// Number of components of heterogeneous jobs.
     components: usize,
     current: Option<Key>,
 }
 
-/// Whose user asks makes a difference only where nodes are kept to one. Labels are few, and matter to all on nodes that are kept
-/// to them.
+/// The request without differences that do not matter. The user matters only where nodes are kept to one user. MCS labels are
+/// kept: they are few, and nodes that are kept to a label matter to all jobs.
 fn alike(request: &Request) -> Request {
     let matters = Matters { users: request.usage == NodeUse::User, labels: true };
     Request { owner: request.owner.where_matters(matters), ..request.clone() }
 }
 
 impl Ledger {
-    /// An empty one, over so many nodes.
+    /// An empty ledger for so many nodes.
     pub fn new(nodes: usize) -> Self {
         Self {
             rows: BTreeMap::new(),
@@ -108,18 +108,18 @@ impl Ledger {
         }
     }
 
-    /// What follows is about this one.
+    /// Later notes are about this job.
     pub fn turn_to(&mut self, key: Key, job: &Arc<JobView>) {
         self.current = Some(key);
         self.enter(key, job);
     }
 
-    /// What follows is about nobody.
+    /// Later notes are about no job.
     pub const fn turn_from(&mut self) {
         self.current = None;
     }
 
-    /// It waits, and was not looked at yet.
+    /// Notes that the job waits and was not considered yet.
     pub fn enter(&mut self, key: Key, job: &Arc<JobView>) {
         self.drop_row(key);
         self.components += usize::from(job.spec.het.is_some());
@@ -133,7 +133,7 @@ impl Ledger {
         Some((key, self.rows.get_mut(&key)?))
     }
 
-    /// Room is looked for, for so long, or at least so long.
+    /// Notes that resources are searched for this run time, and for at least `least`.
     pub fn asks(&mut self, request: &Request, (length, least): (Duration, Duration), behind: bool) {
         let groups = self.groups.len();
         let group = *self.by_request.entry((alike(request), least)).or_insert(groups);
@@ -146,14 +146,14 @@ impl Ledger {
         }
     }
 
-    /// The job shows something new, and asks for the same.
+    /// Notes a changed view of a job whose request is the same.
     pub fn renew(&mut self, key: Key, job: &Arc<JobView>) {
         if let Some(row) = self.rows.get_mut(&key) {
             row.job = Arc::clone(job);
         }
     }
 
-    /// A start is proposed.
+    /// Notes that a start is proposed.
     pub fn starts(&mut self) {
         if let Some((key, row)) = self.current() {
             row.started = true;
@@ -161,7 +161,7 @@ impl Ledger {
         }
     }
 
-    /// Room is reserved.
+    /// Notes that resources are reserved.
     pub fn promise(&mut self, mut promise: Promise) {
         promise.nodes.sort_unstable_by_key(|(node, _)| *node);
         let Some(key) = self.current.filter(|key| self.rows.contains_key(key)) else { return };
@@ -179,7 +179,7 @@ impl Ledger {
         }
     }
 
-    /// It does not start.
+    /// Notes that the job does not start.
     pub fn declines(&mut self, reason: &Reason) {
         let Some((key, row)) = self.current() else { return };
         row.reason = Some(reason.clone());
@@ -198,58 +198,58 @@ impl Ledger {
         }
     }
 
-    /// One of them.
+    /// The row of a job in a partition.
     pub fn row(&self, key: Key) -> Option<&Row> {
         self.rows.get(&key)
     }
 
-    /// The first in order.
+    /// The first row in order.
     pub fn first(&self) -> Option<Key> {
         self.rows.keys().next().copied()
     }
 
-    /// All, in order.
+    /// All rows, in order.
     #[cfg(test)]
     pub fn rows(&self) -> impl Iterator<Item = (&Key, &Row)> {
         self.rows.iter()
     }
 
-    /// Those who have room reserved, and from when on, the earliest first.
+    /// Jobs with resources reserved and their starts, the earliest first.
     pub fn begins(&self) -> impl Iterator<Item = (Timestamp, Key)> + '_ {
         self.begins.iter().copied()
     }
 
-    /// What is reserved for those who have licenses with it.
+    /// Reservations that include licenses.
     pub fn licensed(&self) -> impl Iterator<Item = &Promise> {
         self.licensed.iter().filter_map(|key| self.rows.get(key)?.promise.as_ref())
     }
 
-    /// How many are components of heterogeneous jobs, each in each of its partitions.
+    /// Number of components of heterogeneous jobs, each counted in each of its partitions.
     pub const fn components(&self) -> usize {
         self.components
     }
 
-    /// Of whom a start was proposed.
+    /// Jobs whose start was proposed.
     pub fn started(&self) -> impl Iterator<Item = Key> + '_ {
         self.started.iter().copied()
     }
 
-    /// Of whose arrays as many tasks run as may.
+    /// Arrays that run as many tasks as their limit allows.
     pub fn limited(&self) -> impl Iterator<Item = Key> + '_ {
         self.limited.iter().copied()
     }
 
-    /// A job in all of its partitions.
+    /// The rows of a job in all of its partitions.
     pub fn of_job(&self, job: JobId) -> &[Key] {
         self.of_job.get(&job).map_or(&[], Vec::as_slice)
     }
 
-    /// Those who have room on a node reserved, in no order.
+    /// Jobs with resources of a node reserved, in no order.
     pub fn on_node(&self, node: usize) -> impl Iterator<Item = Key> + '_ {
         self.on_node[node].iter().map(|stay| stay.key)
     }
 
-    /// What is reserved on a node for those whose times (beginning and end) are asked for, in their order.
+    /// Reservations on a node whose times (begin and end) satisfy `times`, in order.
     pub fn planned(&self, node: usize, times: impl Fn(Timestamp, Timestamp) -> bool) -> Vec<(Key, Planned)> {
         let mut stays: Vec<&Stay> = self.on_node[node].iter().filter(|stay| times(stay.from, stay.until)).collect();
         stays.sort_unstable_by_key(|stay| stay.key);
@@ -260,49 +260,49 @@ impl Ledger {
         stays.into_iter().filter_map(planned).collect()
     }
 
-    /// Those who ask for the same.
+    /// Groups of jobs with the same request.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// Those who ask for room in advance reservations.
+    /// Groups that request an advance reservation.
     pub fn guests(&self) -> impl Iterator<Item = &Group> {
         self.groups.iter().filter(|group| group.request.reservation.is_some() && !group.members.is_empty())
     }
 
-    /// How many of a partition have room reserved.
+    /// How many jobs of a partition have resources reserved.
     pub fn promised(&self, partition: usize) -> u32 {
         self.promised.get(&partition).copied().unwrap_or(0)
     }
 
-    /// Partitions in which somebody waits for room.
+    /// Partitions in which jobs wait for resources, with those jobs.
     pub fn partitions(&self) -> impl Iterator<Item = (usize, &BTreeSet<Key>)> {
         self.waiting.iter().map(|(partition, keys)| (*partition, keys))
     }
 
-    /// Those for whom there was no time, in order.
+    /// Jobs that the plan had no time to consider, in order.
     pub fn unlooked(&self) -> impl Iterator<Item = Key> + '_ {
         self.unlooked.iter().copied()
     }
 
-    /// Those who were looked at, behind others, in no order.
+    /// Jobs that were considered behind others, in no order.
     pub fn behind(&self) -> impl Iterator<Item = (Key, &Row)> {
         let members = self.groups.iter().flat_map(|group| &group.members);
         members.filter_map(|key| Some((*key, self.rows.get(key).filter(|row| row.behind)?)))
     }
 
-    /// How many were looked at.
+    /// How many jobs were considered.
     pub fn looked(&self) -> usize {
         self.groups.iter().map(|group| group.members.len()).sum()
     }
 
-    /// The last one who was looked at.
+    /// The last job that was considered.
     pub fn last_looked(&self) -> Option<Key> {
         let promised = self.begins.iter().map(|(_, key)| *key);
         self.groups.iter().filter_map(|group| group.members.last().copied()).chain(promised).max()
     }
 
-    /// What is reserved for one of them is free again.
+    /// Frees what is reserved for a job.
     pub fn give_up(&mut self, key: Key) -> Option<Promise> {
         let promise = self.rows.get_mut(&key)?.promise.take()?;
         for (node, _) in &promise.nodes {
@@ -316,7 +316,7 @@ impl Ledger {
         Some(promise)
     }
 
-    /// One of them is gone; what was reserved for it has to be given up before.
+    /// Removes a row; its reservation has to be given up before.
     pub fn drop_row(&mut self, key: Key) {
         let Some(row) = self.rows.remove(&key) else { return };
         self.components -= usize::from(row.job.spec.het.is_some());

@@ -1,4 +1,4 @@
-//! What comes of a pass.
+//! The result of a pass.
 
 use super::obstacle::Obstacle;
 use crate::{
@@ -9,47 +9,46 @@ use crate::{
 };
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::AllocatedNode};
 
-/// What came of a pass.
+/// The result of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Starts, in the order decided.
     pub starts: Vec<StartProposal>,
-    /// Runs that give way to jobs that do not start yet.
+    /// Runs that are preempted for jobs that do not start yet.
     pub preemptions: Vec<PreemptProposal>,
-    /// What is kept for those jobs meanwhile.
+    /// What is kept for those jobs until then.
     pub kept_for_preempting: Vec<(AllocatedNode, NodeUse)>,
-    /// Runs that were suspended for others and go on.
+    /// Suspended runs that are resumed.
     pub resumptions: Vec<ResumeProposal>,
-    /// Why eligible jobs that were looked at do not start.
+    /// Why eligible jobs that were considered do not start.
     pub reasons: Vec<(JobId, Reason)>,
-    /// Expected starts of jobs that have nodes reserved.
+    /// Expected starts of jobs with nodes reserved.
     pub expected: Vec<(JobId, Timestamp)>,
     /// What is reserved, in the order decided.
     pub reservations: Vec<Reservation>,
-    /// What stands in the way of those who have room reserved, where that is known.
+    /// What jobs with reserved resources wait for, where that is known.
     pub obstacles: Vec<(JobId, Obstacle)>,
     /// The pass stopped at its limit of starts: make another one soon.
     pub truncated: bool,
-    /// Somebody waits only because as many started as may: such a plan is not repaired.
+    /// A job waits only because the limit of starts is reached: such a plan is not repaired.
     pub barred: bool,
-    /// How many starts are of jobs that are behind nobody.
+    /// Starts of jobs that are not behind a waiting one.
     pub in_order: u32,
-    /// How many are of those behind waiting ones.
+    /// Starts of jobs behind waiting ones (backfill).
     pub backfilled: u32,
-    /// It stopped at its limit of time: so many jobs in their partitions were not looked at.
+    /// The pass stopped at its time limit: so many jobs, counted in each of their partitions, were not considered.
     pub left_out: usize,
-    /// When the first of those is to start who could start now but wait for blocks that are broken already: make another
-    /// one then.
+    /// The earliest start of jobs that could start now but wait for blocks that are already broken up: make another plan then.
     pub again: Option<Timestamp>,
 }
 
 impl Plan {
-    /// All starts, those of components with them.
+    /// All starts, with those of components.
     pub(crate) fn all_starts(&self) -> impl Iterator<Item = &StartProposal> {
         self.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others))
     }
 
-    /// What it gives and keeps of nodes.
+    /// What the plan gives to jobs, or keeps for them, of nodes.
     pub(crate) fn given(&self) -> impl Iterator<Item = Given<'_>> {
         let starts = self
             .all_starts()

@@ -1,34 +1,34 @@
-//! `plan`: which pending jobs start now, where, and why the others do not. Pure: the same snapshot and time give the same
-//! plan. Owners may refuse any part of it.
+//! `plan`: which pending jobs start now, on which nodes, and why the others do not. It is pure: the same snapshot and time give
+//! the same plan. Owners may refuse any part of it.
 //!
-//! Jobs that are expedited go first, whatever their partition, in the order of their submission. The nodes that are kept
-//! for such a job are free to it and taken to all others.
+//! Expedited jobs go first, whatever their partition, in the order of their submission. The nodes that are kept for such a job
+//! are free to it and taken to all others.
 //!
-//! The others are taken by their partition's tier, then priority, then submission, then id. The first job that does not fit in
-//! a partition waits for `Resources`; what is behind it and shares nodes with that partition waits for `Priority`, and may
-//! start only where that delays nobody who has room reserved. Who has: with [`Backfill::Conservative`] every job that was
-//! looked at, with [`Backfill::First`] the first ones of each partition, with [`Backfill::Off`] nobody, and nothing starts
-//! behind a waiting job. A job that could not start on an idle cluster (nodes down, limits of the partition) holds nobody
-//! back.
+//! The others are ordered by their partition's tier, then priority, then submission, then id. The first job that does not fit in
+//! a partition waits for `Resources`. Jobs behind it that share nodes with that partition wait for `Priority`; they may start
+//! only if that delays no job with reserved resources. With [`Backfill::Conservative`] every job that was considered has
+//! resources reserved, with [`Backfill::First`] the first ones of each partition. With [`Backfill::Off`] no job has, and nothing
+//! starts behind a waiting job. A job that could not start on an idle cluster (nodes down, limits of the partition) holds no
+//! other job back.
 //!
-//! A job that does not start may have others make room for it ([`crate::rules::preempt`]); that room is nobody else's meanwhile.
+//! Runs may be preempted for a job that does not start ([`crate::rules::preempt`]); meanwhile no other job gets those resources.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `order` | in which order jobs are tried |
-//! | `pass` | a plan under way: jobs are tried one after the other |
-//! | `consider` | one job in one partition: the rules in their order, then room |
-//! | `place` | room now |
-//! | `reserve` | room later, which is reserved |
-//! | `declined` | who gives way, what is reserved, and why it waits |
+//! | `order` | the order in which jobs are tried |
+//! | `pass` | a plan in progress: jobs are tried one after the other |
+//! | `consider` | one job in one partition: the rules in their order, then resources |
+//! | `place` | resources now |
+//! | `reserve` | resources later, which are reserved |
+//! | `declined` | preemption, reservation and reason of a job that does not start |
 //! | `whole` | blocks that stay whole |
 //! | `het` | components that start together |
-//! | `bounded` | where further bounds end a plan |
+//! | `bounded` | optional bounds that end a plan |
 //! | `known` | what was found out already |
-//! | `made` | what comes of it |
-//! | [`obstacle`] | what stands in the way of those who wait |
-//! | `ledger`, [`kept`] | a plan that is kept, and repaired when something changes |
-//! | [`probe`] | could it ever run, when would it start |
+//! | `made` | the result |
+//! | [`obstacle`] | what waiting jobs wait for |
+//! | `ledger`, [`kept`] | a kept plan, which is repaired when something changes |
+//! | [`probe`] | could a job ever run, when would it start |
 
 mod bounded;
 mod consider;
@@ -64,7 +64,7 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     plan_until(view, now, None)
 }
 
-/// Makes a plan that looks at nobody any more once `late` says so.
+/// Makes a plan; it considers no further job once `late` returns true.
 pub fn plan_until(view: &ClusterView, now: Timestamp, late: Option<&dyn Fn() -> bool>) -> Plan {
     let with = |most: usize| {
         let mut pass = Pass::new(view, now);
@@ -89,8 +89,8 @@ pub fn plan_until(view: &ClusterView, now: Timestamp, late: Option<&dyn Fn() -> 
     made
 }
 
-/// Makes a plan in which that job is looked at in any case, and has room reserved however far ahead it is. Where nobody may go
-/// ahead of anybody ([`Backfill::Off`]), all have room reserved, none before those before it.
+/// Makes a plan that considers this job in any case and reserves resources for it however far ahead. With [`Backfill::Off`],
+/// where no job may go ahead of another, all jobs have resources reserved, none before those ahead of it.
 pub(super) fn plan_minding(view: &ClusterView, now: Timestamp, job: JobId) -> Plan {
     let mut pass = Pass::new(view, now);
     pass.queue.minded = Some(job);
@@ -99,7 +99,7 @@ pub(super) fn plan_minding(view: &ClusterView, now: Timestamp, job: JobId) -> Pl
     pass.finish().0
 }
 
-/// Makes a plan, and what it takes to repair it, where that is wanted and the plan did not stop at its limit.
+/// Makes a plan; with `notes`, also what is needed to repair it, unless the plan stopped at its limit.
 pub(super) fn plan_noting(view: &ClusterView, now: Timestamp, notes: bool) -> (Plan, Option<(Future, Ledger)>) {
     if !notes {
         return (plan(view, now), None);
@@ -108,12 +108,12 @@ pub(super) fn plan_noting(view: &ClusterView, now: Timestamp, notes: bool) -> (P
     pass.ledger = Some(Ledger::new(view.nodes.len()));
     pass.run();
     let (plan, future, ledger) = pass.finish();
-    // What is kept for those who have others go is not noted.
+    // What is kept for preempting jobs is not in the ledger.
     let whole = !plan.truncated && !plan.barred && plan.kept_for_preempting.is_empty();
     (plan, ledger.filter(|_| whole).map(|ledger| (future, ledger)))
 }
 
-/// What a plan came to on the nodes: free room to the single CPU now, and in amounts from now on.
+/// Free resources as a plan leaves them: by single CPU now, and in amounts from now on.
 #[derive(Debug)]
 pub(super) struct Future {
     pub floor: Floor,

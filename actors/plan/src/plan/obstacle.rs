@@ -1,5 +1,5 @@
-//! What stands in the way of a job that has room reserved: what ends when its time comes. Called by [`crate::plan`] for
-//! each room that it reserves, so that the answer is there when somebody asks.
+//! What a job with reserved resources waits for: what ends when its time comes. [`crate::plan`] finds it for each reservation, so
+//! that the answer is there when somebody asks.
 
 use crate::{
     room::{horizon::Horizon, node::free::Amount, reserved::Reservation},
@@ -15,28 +15,28 @@ use garrick_model::{
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Who stands in the way of somebody.
+/// What a job waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// Who or what.
+    /// The job or other cause.
     pub by: Blocker,
-    /// The node, by place; none for licenses.
+    /// The node, by index; none for licenses.
     pub node: Option<usize>,
-    /// When that is expected to be out of the way.
+    /// When that is expected to end.
     pub until: Timestamp,
 }
 
-/// What is planned to end when on which node.
+/// Which job is planned to end on which node, and when.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends(FxHashMap<(usize, Timestamp), JobId>);
 
 impl Ends {
-    /// A job is planned to leave these nodes then.
+    /// Notes that a job is planned to leave these nodes then.
     pub fn note(&mut self, job: JobId, nodes: impl Iterator<Item = usize>, until: Timestamp) {
         self.0.extend(nodes.map(|node| ((node, until), job)));
     }
 
-    /// What ends at `at` on the first of the nodes that have no room before.
+    /// What ends at `at` on the first of the nodes that has no resources before.
     pub fn obstacle(
         &self,
         view: &ClusterView,
@@ -62,19 +62,19 @@ impl Ends {
     }
 }
 
-/// Room reserved for a job, and what is in the way until then.
+/// Resources reserved for a job, and what it waits for until then.
 #[derive(Clone, Debug)]
 pub struct Waits {
-    /// The room.
+    /// The resources.
     pub room: Reservation,
-    /// What is in the way.
+    /// What it waits for.
     pub obstacle: Option<Obstacle>,
     /// When that was planned.
     pub planned: Timestamp,
 }
 
 impl Waits {
-    /// In words, with the names of nodes and partitions by their places.
+    /// The same for display, with names of nodes and partitions in place of indices.
     pub fn outlook(&self, nodes: &[Arc<NodeView>], partitions: &[String]) -> Outlook {
         let name = |place: usize| nodes.get(place).map_or("", |node| node.name.as_str());
         let obstacle = self.obstacle.as_ref();

@@ -8,16 +8,16 @@ use std::collections::HashMap;
 /// A job in one of its partitions, ordered as they are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
-    /// False sorts first.
+    /// False (expedited jobs) sorts first.
     pub(super) ordinary: bool,
-    /// True sorts first: it waits for blocks that are broken already, and would be running if it did not.
+    /// True sorts first: the job waits for blocks that are already broken up, and would be running otherwise.
     pub(super) patient: std::cmp::Reverse<bool>,
     pub(super) tier: std::cmp::Reverse<u32>,
     pub(super) priority: std::cmp::Reverse<u32>,
     pub(super) submit: Timestamp,
-    /// Tasks that were split off an array go before those that its record still stands for.
+    /// Tasks that were split off an array go before those that are still part of its record.
     pub(super) id: (JobId, bool, JobId),
-    /// Order of the partitions in the job's own list.
+    /// Position of the partition in the job's own list.
     pub(super) choice: usize,
     pub partition: usize,
 }
@@ -29,14 +29,14 @@ impl Key {
     }
 }
 
-/// The same with the job's place in the snapshot.
+/// A key with the job's index in the snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     pub key: Key,
     pub job: usize,
 }
 
-/// Makes keys of the jobs of a snapshot.
+/// Makes the keys of a snapshot's jobs.
 pub(crate) struct Keys<'a> {
     pub(super) view: &'a ClusterView,
     pub(super) partitions: HashMap<&'a str, usize>,
@@ -45,7 +45,7 @@ pub(crate) struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// Of one job: in each of its partitions, where it may start at all.
+    /// The keys of a job: one for each partition in which it may start at all.
     pub fn of(&self, job: &JobView) -> Vec<Key> {
         if !job.eligible {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The making of a plan: jobs are tried one after the other, in their order.
+//! A pass: jobs are tried one after the other, in their order.
 
 use super::{
     Future, Plan,
@@ -34,54 +34,54 @@ use std::{
     time::Duration,
 };
 
-/// The making of a plan.
+/// A pass in progress.
 #[derive(Clone)]
 pub(super) struct Pass<'a> {
     pub view: &'a ClusterView,
     pub now: Timestamp,
     pub matters: Matters,
-    /// Free room.
+    /// Free resources.
     pub space: Space<'a>,
-    /// What the rules go by.
+    /// What each constraint needs to find its nodes.
     pub features: Features<'a>,
     pub queue: Queue,
     pub bounds: Bounded,
     pub arrays: Starts,
     pub preemption: Preemption,
-    /// Who waits for blocks that are broken already.
+    /// Jobs that wait for blocks that are already broken up.
     pub patience: Patience,
     /// What was found out.
     pub known: Known,
     pub ends: Ends,
     pub reasons: BTreeMap<JobId, Reason>,
-    /// Heterogeneous jobs that were looked at.
+    /// Heterogeneous jobs that were considered.
     pub groups: BTreeSet<JobId>,
-    /// A component of one of them is being looked at, on a copy.
+    /// Set while a component of one is considered, on a copy.
     pub trial: Option<Trial>,
     /// What was reserved for components, with their partitions.
     pub of_groups: Vec<(JobId, usize, Promise)>,
-    /// Says when there is no more time.
+    /// Returns true when there is no more time.
     pub late: Option<&'a dyn Fn() -> bool>,
-    /// Whom it did not come to.
+    /// Jobs that the pass had no time for.
     pub unlooked: Vec<Entry>,
-    /// Where it is noted what was done for whom, if the plan is to be kept.
+    /// Notes for repairs, if the plan is to be kept.
     pub ledger: Option<Ledger>,
     pub plan: Plan,
 }
 
-/// A job in one of its partitions, as it is looked at.
+/// A job in one of its partitions while it is considered.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'j> {
     pub job: &'j JobView,
     pub request: &'j Request,
     pub candidates: &'j FixedBitSet,
-    /// How long it is taken to run.
+    /// How long it is expected to run.
     pub length: Duration,
-    /// How long it may.
+    /// How long it may run.
     pub longest: Duration,
-    /// Others go before it on some of its nodes.
+    /// Other waiting jobs go before it on some of its nodes.
     pub behind: bool,
-    /// It did not ask for the reservation with whose eyes it looks.
+    /// It did not ask for the reservation that it is considered in.
     pub drawn: bool,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Pass<'a> {
         Self::on(view, now, Machine::now(view), seen(view, None, now))
     }
 
-    /// One that goes on from there.
+    /// A pass that begins from this state.
     pub fn on(view: &'a ClusterView, now: Timestamp, machine: Machine<'a>, horizon: Horizon) -> Self {
         Self {
             view,
@@ -116,29 +116,29 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Nodes that could ever do.
+    /// Nodes that could ever satisfy the request.
     pub fn candidates(&mut self, request: &Request) -> FixedBitSet {
         self.features.candidates(request)
     }
 
-    /// Is there room for that now, as far as amounts say?
+    /// Do amounts say that the request fits now?
     pub fn has_room_now(&mut self, request: &Request, candidates: &FixedBitSet, length: Duration) -> bool {
         self.space.horizon.room_now(request, candidates, length, &mut self.space.limits)
     }
 
-    /// Nobody is asked to give way.
+    /// Switches preemption off.
     pub fn preempt_nobody(&mut self) {
         self.preemption = Preemption::spent();
     }
 
-    /// The jobs that are tried, each in its partitions, in no order.
+    /// The jobs to try, each in its partitions, in no order.
     fn entries(&self) -> impl Iterator<Item = Entry> + use<'a> {
         let keys = self.keys();
         let jobs = self.view.pending.iter().enumerate();
         jobs.flat_map(move |(job, waiting)| keys.of(waiting).into_iter().map(move |key| Entry { key, job }))
     }
 
-    /// By what jobs are ordered.
+    /// What orders the jobs.
     pub fn keys(&self) -> Keys<'a> {
         let view = self.view;
         Keys {
@@ -148,7 +148,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Tries all of them.
+    /// Tries all jobs.
     pub fn run(&mut self) {
         let mut behind = Vec::new();
         let mut entries: Vec<Entry> = self.entries().collect();
@@ -191,7 +191,7 @@ impl<'a> Pass<'a> {
 
     /// Tries one job in one of its partitions.
     pub fn try_job(&mut self, key: Key, job: &Arc<JobView>) {
-        // Components are noted when all of them were looked at.
+        // Components are noted after all of them were considered.
         if let Some(ledger) = self.ledger.as_mut().filter(|_| job.spec.het.is_none()) {
             ledger.turn_to(key, job);
         }
@@ -201,7 +201,7 @@ impl<'a> Pass<'a> {
         match job.spec.het {
             None => {}
             Some((_, 0)) => return self.try_group(key, job),
-            // With its leader.
+            // It is considered with its leader.
             Some(_) => return,
         }
         let partition = &self.view.partitions[key.partition].name;
@@ -227,7 +227,7 @@ impl<'a> Pass<'a> {
         self.queue.is_behind(&self.view.partitions[partition].nodes)
     }
 
-    /// Is room reserved for the next job of the partition that does not fit?
+    /// Does the next job of the partition that does not fit get resources reserved?
     pub fn reserves(&self, partition: usize) -> bool {
         match self.trial {
             Some(Trial::Later { reserves, .. }) => reserves,
@@ -235,7 +235,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The job starts on these nodes, or the task.
+    /// Starts the job, or one of its array's tasks, on these nodes.
     pub fn start(
         &mut self,
         asked: &Asked<'_>,
@@ -270,7 +270,7 @@ impl<'a> Pass<'a> {
         });
     }
 
-    /// From now until `end` nobody else gets that.
+    /// Takes these resources from now until `end`.
     pub fn occupy(&mut self, asked: &Asked<'_>, nodes: &[AllocatedNode], end: Timestamp) {
         self.space.occupy(asked.request, nodes, end);
         let places = nodes.iter().map(|node| node.index.0 as usize);
@@ -278,14 +278,14 @@ impl<'a> Pass<'a> {
     }
 
     pub fn finish(mut self) -> (Plan, Future, Option<Ledger>) {
-        // What is kept is what those see who are for no reservation.
+        // The ledger keeps amounts in the view of no reservation.
         if self.ledger.is_some() {
             self.space.look_at_nodes(None);
         }
         self.plan.again = self.patience.next;
         (self.plan.in_order, self.plan.backfilled) = self.bounds.tally.started();
         let started = self.arrays.started;
-        // It starts in another of its partitions after all.
+        // The job starts in another of its partitions after all.
         self.plan.preemptions.retain(|one| started.get(&one.by).is_none_or(|tasks| !tasks.is_empty()));
         let array_rest = |reason: &Reason| {
             use Reason::{Fragmentation, JobArrayTaskLimit, Other, Priority, Resources};
@@ -296,7 +296,7 @@ impl<'a> Pass<'a> {
             .into_iter()
             .filter(|(job, reason)| started.get(job).is_none_or(|tasks| !tasks.is_empty() && array_rest(reason)))
             .collect();
-        // Who was not looked at yet may want the CPUs.
+        // Jobs that were not considered yet may need the CPUs.
         let pending = &self.view.pending;
         let claim = |entry: &Entry| Claim { job: &pending[entry.job], partition: entry.key.partition, eyes: None };
         self.plan.resumptions =

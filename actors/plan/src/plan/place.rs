@@ -1,4 +1,4 @@
-//! Room now: where a job starts such that nobody who has room reserved is delayed.
+//! Resources now: where a job starts without delaying a job that has resources reserved.
 
 use super::{Asked, Pass};
 use crate::{
@@ -14,11 +14,11 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{resources::CpuSet, spec_text::licenses::Licenses, time::Timestamp, view::AllocatedNode};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Limits have whole minutes.
+/// A time limit has whole minutes.
 const MINUTE: u64 = 60;
 
 impl<'a> Pass<'a> {
-    /// Nodes that the request gets now, such that nobody who has room reserved is delayed.
+    /// Nodes that the request gets now without delaying a job that has resources reserved.
     pub(super) fn place_now(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
         let Asked { request, candidates, length, .. } = *asked;
         let run = (self.now, self.now.plus(length));
@@ -49,14 +49,14 @@ impl<'a> Pass<'a> {
         placed
     }
 
-    /// With `--time-min`: the shortest that its limit may be made for a start now. Limits have whole minutes.
+    /// With `--time-min`: the shortest time limit, in whole minutes, to which a start now may lower it.
     pub(super) fn shortest(&self, asked: &Asked<'_>) -> Option<Duration> {
         let least = asked.job.spec.time_min?.duration()?;
         let may = least < asked.length && self.view.policy.backfill != Backfill::Off && self.trial.is_none();
         may.then(|| Duration::from_secs(least.as_secs().div_ceil(MINUTE).max(1) * MINUTE))
     }
 
-    /// Nodes that the request gets now if its limit is lowered, and the longest such limit, in seconds.
+    /// Nodes that the request gets now if its time limit is lowered, and the longest such limit, in seconds.
     pub(super) fn place_shortened(&mut self, asked: &Asked<'_>) -> Option<(Vec<AllocatedNode>, Licenses, u64)> {
         let mut fits = self.shortest(asked)?.as_secs() / MINUTE;
         let mut too_long = asked.length.as_secs().div_ceil(MINUTE);
@@ -71,7 +71,7 @@ impl<'a> Pass<'a> {
         Some((best.0, best.1, fits * MINUTE))
     }
 
-    /// Nodes and licenses that the request gets now for so long.
+    /// Nodes and licenses that the request gets now for this run time.
     pub(super) fn place_for(&mut self, asked: &Asked<'_>, secs: u64) -> Option<(Vec<AllocatedNode>, Licenses)> {
         let length = Duration::from_secs(secs);
         let request = Request { limit_secs: Some(secs), taken_secs: None, ..asked.request.clone() };
@@ -81,7 +81,7 @@ impl<'a> Pass<'a> {
         Some((nodes, licenses))
     }
 
-    /// Nodes that the request gets now from runs that are suspended for such as it.
+    /// Nodes that the request gets now from runs that are suspended for jobs like it.
     pub(super) fn place_over_suspended(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
         let Asked { job, request, length, longest, .. } = *asked;
         if !self.view.has_parked || Trial::is_later(self.trial) {
@@ -93,25 +93,25 @@ impl<'a> Pass<'a> {
         self.preemption.room_over_suspended(self.view, self.now, (job, request, &open), taken, fees)
     }
 
-    /// Candidates that are not others' by reservation until `end`.
+    /// Candidates that no advance reservation keeps for other jobs until `end`.
     pub(super) fn open_to(&self, asked: &Asked<'_>, end: Timestamp) -> FixedBitSet {
         let mut open = asked.candidates.clone();
         open.difference_with(&self.view.reservations.closed(asked.request.reservation, self.now, self.now, end));
         open
     }
 
-    /// CPUs that are others' by reservation at some time while it runs from `from` on.
+    /// CPUs that reservations keep for other jobs at some time while it runs from `from` on.
     pub(super) fn closed_cpus(&self, asked: &Asked<'_>, from: Timestamp) -> BTreeMap<usize, CpuSet> {
         let until = from.plus(asked.longest);
         self.view.reservations.closed_cpus(asked.request.reservation, self.now, from, until)
     }
 
-    /// What is free of hierarchical resources that the request names, from then on for so long.
+    /// What is free of the requested hierarchical resources from then on for this run time.
     pub(super) fn room(&self, request: &Request, from: Timestamp, length: Duration) -> Option<Room<'a>> {
         Room::within(&self.view.licenses.hres, &self.space.licenses, request, from, length)
     }
 
-    /// Licenses, and what goes with these nodes of hierarchical resources. `None`: too little of it is free.
+    /// Adds to the licenses what these nodes need of hierarchical resources. `None`: too little is free.
     pub(super) fn with_layers(
         &self,
         mut licenses: Licenses,

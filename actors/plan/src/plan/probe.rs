@@ -38,14 +38,14 @@ use std::{
     sync::Arc,
 };
 
-/// What of a request no configured nodes could give.
+/// What part of a request no configured node could satisfy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Infeasible {
-    /// More CPUs on a node than any has.
+    /// More CPUs on a node than any node has.
     Cpus,
     /// More memory than any node has.
     Memory,
-    /// More of everything than there is, features that no node has, nodes that are not in the partition.
+    /// More in all than there is, features that no node has, nodes that are not in the partition.
     Nodes,
 }
 
@@ -60,8 +60,8 @@ impl Infeasible {
     }
 }
 
-/// Answers "could this ever run" for submissions, from shapes and features alone. Answers are remembered by request, since
-/// queues are full of jobs of few kinds; make a new one when the configuration or a node's features change.
+/// Answers "could this ever run" for submissions, from node shapes and features alone. Answers are cached by request, since
+/// queues have many jobs of few kinds. Make a new one when the configuration or a node's features change.
 #[derive(Debug)]
 pub struct Feasibility {
     view: ClusterView,
@@ -69,11 +69,11 @@ pub struct Feasibility {
     known: HashMap<Request, Result<(), Infeasible>>,
 }
 
-/// Remembered answers; then all are forgotten.
+/// Most cached answers; when it is reached, all are dropped.
 const MOST_KNOWN: usize = 4096;
 
 impl Feasibility {
-    /// Over these nodes and partitions; the view's jobs do not matter.
+    /// For the nodes and partitions of this view; its jobs do not matter.
     pub fn new(view: ClusterView) -> Self {
         let names = view.nodes.iter().map(|n| (n.name.clone(), n.index)).collect();
         Self { view, names, known: HashMap::new() }
@@ -89,7 +89,7 @@ impl Feasibility {
         self.names.contains_key(name)
     }
 
-    /// Nodes that have that feature now.
+    /// Nodes that have this feature now.
     pub fn nodes_with_feature(&self, feature: &str) -> HostList {
         let has = |node: &&Arc<NodeView>| node.features.iter().any(|f| f == feature);
         self.view.nodes.iter().filter(has).map(|node| node.name.as_str()).collect()
@@ -100,8 +100,8 @@ impl Feasibility {
         self.view.nodes.iter().any(|n| n.features.iter().any(|f| f == feature))
     }
 
-    /// Could the job run in one of its partitions if every node were idle? More nodes than a partition has is not asked
-    /// here: such a job may wait with `PartitionNodeLimit`.
+    /// Could the job run in one of its partitions if every node were idle? A request for more nodes than a partition has is not
+    /// refused here: such a job may wait with `PartitionNodeLimit`.
     pub fn check(&mut self, job: &JobView) -> Result<(), Infeasible> {
         let mut worst = Infeasible::Nodes;
         for request in self.requests(job) {
@@ -118,20 +118,20 @@ impl Feasibility {
         Err(worst)
     }
 
-    /// Is the answer for both the same, whatever it is, since they ask for the same in the same partitions?
+    /// Do both jobs get the same answer, because they request the same in the same partitions?
     pub fn ask_alike(&self, one: &JobView, other: &JobView) -> bool {
         self.requests(one) == self.requests(other)
     }
 
-    /// What the job asks for, in each of its partitions.
+    /// The job's request in each of its partitions.
     fn requests(&self, job: &JobView) -> Vec<Request> {
         let in_partition = |name: &String| {
             let (place, partition) = self.view.partition(name)?;
             let request = Request::new(&self.view, job, place, &|name| self.names.get(name).copied());
             let mut request = without_limit(&request);
-            // Nobody is there who could keep a node to himself or to a label.
+            // On an empty cluster no node is kept to a user or a label.
             request.owner = Owner::ANYBODY;
-            // What nodes say of themselves changes, and licenses are not about nodes.
+            // A node's `Extra` data changes, and licenses are not about nodes.
             (request.extra, request.licenses) = (None, None);
             let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
             if request.min_nodes > members && members > 0 {
@@ -146,9 +146,9 @@ impl Feasibility {
         job.partitions.iter().filter_map(in_partition).collect()
     }
 
-    /// Could all components of a heterogeneous job, each of which could run alone, run at one time if every node were idle
-    /// and every license free? Only what is certain counts: more licenses than there are, more nodes of their own than all
-    /// of them may use, a named node that one wants whole and another wants too.
+    /// Could all components of a heterogeneous job, each of which could run alone, run at one time if every node were idle and
+    /// every license free? Only certain conflicts count: more licenses than there are, more exclusive nodes than all components
+    /// may use together, a node that one component names and needs whole while another needs it too.
     pub fn check_together(&self, members: &[JobView]) -> Result<(), Infeasible> {
         if self.licenses_exceed(members) {
             return Err(Infeasible::Nodes);
@@ -163,7 +163,7 @@ impl Feasibility {
             for request in &requests {
                 own.union_with(&features.candidates(request));
             }
-            // Where it does not fit alone, it waits for what may come.
+            // If it does not fit alone, it waits for nodes that may come.
             if own.count_ones(..) < job.min_nodes as usize {
                 return Ok(());
             }
@@ -207,7 +207,7 @@ fn could_run(view: &ClusterView, request: &Request) -> Result<(), Infeasible> {
     if let Some(room) = &room
         && select::place(&machine, request, &candidates).is_some()
     {
-        // Where not every choice of nodes is tried, what was not found may be there.
+        // If the search does not try every choice of nodes, one that it did not find may exist.
         let might = !room.is_sought_everywhere(request) && room.bears(request, &candidates);
         return if might { Ok(()) } else { Err(Infeasible::Nodes) };
     }
@@ -224,7 +224,7 @@ fn could_run(view: &ClusterView, request: &Request) -> Result<(), Infeasible> {
 /// When and where a job would start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WouldStart {
-    /// When.
+    /// Start time.
     pub at: Timestamp,
     /// Partition.
     pub partition: String,
@@ -232,8 +232,8 @@ pub struct WouldStart {
     pub nodes: Vec<AllocatedNode>,
 }
 
-/// Why a job, or one component of one, gets no room however long it waits: what its partitions do not take, or else what a
-/// plan says of it.
+/// Why a job, or a component, gets no resources however long it waits: what its partitions refuse, or else the reason that a plan
+/// gives.
 pub fn declined(view: &ClusterView, members: &[JobView], now: Timestamp) -> Reason {
     let Some(first) = members.first().map(|job| job.id) else { return Reason::BadConstraints };
     if let Some(reason) = members.iter().find_map(|job| barred(view, job)) {
@@ -245,7 +245,7 @@ pub fn declined(view: &ClusterView, members: &[JobView], now: Timestamp) -> Reas
     plan.reasons.into_iter().find(|(job, _)| *job == first).map_or(Reason::BadConstraints, |(_, reason)| reason)
 }
 
-/// Why the job cannot start in any of its partitions, whatever is free; `None`: it can in one of them.
+/// Why no partition of the job takes it, whatever is free; `None`: one does.
 fn barred(view: &ClusterView, job: &JobView) -> Option<Reason> {
     let mut why = None;
     for (_, partition) in job.partitions.iter().filter_map(|name| view.partition(name)) {
@@ -254,9 +254,9 @@ fn barred(view: &ClusterView, job: &JobView) -> Option<Reason> {
     why
 }
 
-/// Puts the job into the queue in thought and makes a plan: when and where it starts, or has room reserved, behind all
-/// that go before it, however many those are and however far ahead that is. Where a plan reserves nothing for it, the
-/// earliest time at which running jobs leave enough room counts. `None`: no end in sight (nodes down, limits).
+/// Adds the job to the queue of the snapshot and makes a plan. Returns when and where it starts or has resources reserved, behind
+/// all jobs that go before it, however many and however far ahead. If the plan reserves nothing for it, the answer is the
+/// earliest time at which running jobs leave enough resources. `None`: no end in sight (nodes down, limits).
 pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<WouldStart> {
     let mut job = job.clone();
     job.eligible = true;
@@ -296,15 +296,15 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     best
 }
 
-/// The same of a heterogeneous job, the leader first: when all of it starts. Where a plan reserves nothing for it, what it
-/// would get without preempting anybody counts, then what it would get if nobody else waited.
+/// The same for a heterogeneous job, the leader first: when all of it starts. If a plan reserves nothing for it, the answer is
+/// what it would get without preemption, then what it would get if no other job waited.
 pub fn would_start_together(view: &ClusterView, members: &[JobView], now: Timestamp) -> Option<Vec<WouldStart>> {
     let mut members = members.to_vec();
     members.iter_mut().for_each(|job| job.eligible = true);
     let view = &with_all_ends(view, now);
     let queue = || view.pending.clone();
     in_the_queue(view, queue(), &members, now).or_else(|| {
-        // Where others would give way to it, a plan waits for them and reserves nothing.
+        // A plan that preempts runs for the job waits for them and reserves nothing.
         let mut peaceful = view.clone();
         peaceful.policy.preempt.kind = PreemptType::None;
         let behind_others = in_the_queue(&peaceful, queue(), &members, now);
@@ -312,7 +312,7 @@ pub fn would_start_together(view: &ClusterView, members: &[JobView], now: Timest
     })
 }
 
-/// The same snapshot in which runs without a time limit end, too, and give their licenses back then.
+/// The same snapshot, but runs without a time limit end too, and return their licenses then.
 fn with_all_ends(view: &ClusterView, now: Timestamp) -> ClusterView {
     let mut view = view.clone();
     let end = now.plus(UNLIMITED_FOR_PLANNING);
@@ -325,7 +325,7 @@ fn with_all_ends(view: &ClusterView, now: Timestamp) -> ClusterView {
     view
 }
 
-/// What a plan starts, or has room reserved for, of one job or of all components of one, behind those that wait.
+/// What a plan starts or reserves for a job, or for all components of one, behind the waiting jobs.
 fn in_the_queue(
     view: &ClusterView,
     mut waiting: Vec<Arc<JobView>>,
@@ -353,7 +353,7 @@ fn in_the_queue(
 fn reserved(view: &ClusterView, kept: &Reservation) -> WouldStart {
     let mut nodes: Vec<&(usize, Amount)> = kept.nodes.iter().collect();
     nodes.sort_unstable_by_key(|(place, _)| *place);
-    // Which CPUs is not known that far ahead: the lowest stand for as many.
+    // Which CPUs they are is not known that far ahead: the lowest ones stand for them.
     let node = |(place, what): &(usize, Amount)| {
         let node = &view.nodes[*place];
         let lowest = || CpuSet::from(0..what.cpus + what.with_gpus);

@@ -1,4 +1,4 @@
-//! Room later: from when on a job that cannot start now has some, and what is kept for it.
+//! Resources later: from when on a job that cannot start now fits, and what is reserved for it.
 
 use super::{Asked, Pass, obstacle::Obstacle};
 use crate::{
@@ -18,17 +18,17 @@ use garrick_model::{
 };
 use std::time::Duration;
 
-/// Times at which hierarchical resources alone say no, at most in a pass. Each is a look at every layer.
+/// Most times per pass at which hierarchical resources alone rule a start out. Each check looks at every layer.
 const MOST_GLANCES_AHEAD: usize = 2_000;
 
-/// How far ahead a plan looks for the job for whose sake it is made: past all that wait without a time limit.
+/// How far ahead a plan looks for the job it is made for: past all waiting jobs without a time limit.
 const AS_FAR_AS_CAN_BE: Duration = Duration::from_secs(100 * UNLIMITED_FOR_PLANNING.as_secs());
 
-/// When room was found, what of which nodes, and licenses.
+/// A time, amounts of nodes at that time, and licenses.
 type Found = (Timestamp, Vec<(usize, Amount)>, Licenses);
 
 impl<'a> Pass<'a> {
-    /// Keeps room for a job from the earliest time at which it would fit.
+    /// Reserves resources for a job at the earliest time at which it fits.
     pub(super) fn reserve(&mut self, asked: &Asked<'_>) -> bool {
         let request = asked.request;
         if request.unknown_nodes {
@@ -37,21 +37,21 @@ impl<'a> Pass<'a> {
         let from = self.space.horizon.round(Trial::from(self.trial, self.now));
         let mut from = self.known.not_before.get(request).map_or(from, |known| from.max(*known));
         let minded = self.queue.minds(asked.job);
-        // Those that it goes behind may be beyond the window, too.
+        // Jobs ahead of it may be beyond the window, too.
         let window = if self.queue.minded.is_some() { AS_FAR_AS_CAN_BE } else { self.view.policy.backfill_window };
         let until = self.now.plus(window);
         if minded {
-            // Others looked less far.
+            // For other jobs the search did not go so far.
             from = self.space.horizon.round(Trial::from(self.trial, self.now));
         }
-        // No sooner than those before it.
+        // Not before the jobs ahead of it.
         let shares = |place: usize| !self.view.partitions[place].nodes.is_disjoint(asked.candidates);
         from = self.queue.turns.iter().filter(|(place, _)| shares(*place)).fold(from, |from, (_, at)| from.max(*at));
         if from > until {
             return false;
         }
         let found = self.first_room(asked, (from, until));
-        // Reservations count as long as it may run.
+        // Reservations count for as long as the job may run.
         let closed = found.as_ref().is_some_and(|(at, nodes, _)| self.closes_later(asked, *at, nodes));
         let asked = &if closed { Asked { length: asked.longest, ..*asked } } else { *asked };
         let found = if closed { self.first_room(asked, (from, until)) } else { found };
@@ -64,10 +64,10 @@ impl<'a> Pass<'a> {
         true
     }
 
-    /// When and where it has room for its length, and licenses.
+    /// When and where the job fits for its run time, and its licenses.
     pub(super) fn first_room(&mut self, asked: &Asked<'_>, (mut from, until): (Timestamp, Timestamp)) -> Option<Found> {
         let Asked { request, length, .. } = *asked;
-        // Nodes and licenses in turn, until both are free at one time.
+        // Search nodes and licenses in turn, until both are free at one time.
         loop {
             let found = if request.fits_by_amounts_first() {
                 self.first_by_amounts(asked, (from, until))
@@ -92,7 +92,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Would one that is taken to run for less time than it may still be there when a reservation closes those nodes?
+    /// A job that is expected to run for less time than it may: could it still be there when a reservation closes those nodes?
     pub(super) fn closes_later(&self, asked: &Asked<'_>, at: Timestamp, nodes: &[(usize, Amount)]) -> bool {
         if asked.longest <= asked.length {
             return false;
@@ -108,7 +108,7 @@ impl<'a> Pass<'a> {
         nodes.iter().any(ends)
     }
 
-    /// The earliest time at which amounts say that it fits, and what of which nodes.
+    /// The earliest time at which amounts say that it fits, and the amounts of each node.
     pub(super) fn earliest_by_amounts(
         &mut self,
         asked: &Asked<'_>,
@@ -126,8 +126,8 @@ impl<'a> Pass<'a> {
         Some((slot.at, self.space.horizon.amounts(request, &slot.nodes, slot.at, length)))
     }
 
-    /// The same within the limits of its partition's CPUs, and of one of its numbers of nodes. Where too many times were tried in this pass, amounts have to do:
-    /// owners see to the limits when it starts.
+    /// The same within the CPU limits of its partition, for one of its numbers of nodes. If too many times were tried in this
+    /// pass, amounts have to do: owners check the limits when it starts.
     pub(super) fn first_by_amounts(
         &mut self,
         asked: &Asked<'_>,
@@ -144,7 +144,7 @@ impl<'a> Pass<'a> {
     pub(super) fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
         let until = from.plus(asked.length);
         let obstacle = self.ends.obstacle(self.view, &self.space.horizon, &nodes, from).or_else(|| {
-            // With all nodes free before, it is for their neighbourhood that it waits.
+            // If all nodes were free before, the job waits for its nodes to be near each other.
             let wish = asked.request.near.as_ref().and_then(|near| near.switches);
             if let Some((most, until)) = wish.filter(|(_, until)| *until <= from) {
                 return Some(Obstacle { by: Blocker::Switches(most), node: None, until });
@@ -183,7 +183,7 @@ impl<'a> Pass<'a> {
         self.plan.reservations.push(Reservation { job, partition, from, until, nodes, licenses });
     }
 
-    /// Tries times one by one: for named nodes, neighbours and nodes chosen by what they are together.
+    /// Tries times one by one: for named nodes, neighbours and nodes that are chosen by counts of features.
     pub(super) fn look_ahead(
         &mut self,
         asked: &Asked<'_>,
@@ -198,7 +198,7 @@ impl<'a> Pass<'a> {
             changes.sort_unstable();
             changes.dedup();
         }
-        // On any switches once its patience ends, whatever else changes then.
+        // When its wait for switches ends, any switches will do, even if nothing else changes then.
         let over =
             asked.request.near.as_ref().and_then(|near| near.switches).map(|(_, over)| self.space.horizon.round(over));
         if let Some(over) = over.filter(|over| *over > after) {
@@ -236,8 +236,7 @@ impl<'a> Pass<'a> {
         None
     }
 
-    /// The same for a job that has nodes kept for it: those are there for nobody else, and only running jobs stand in its
-    /// way.
+    /// The same for a job that has nodes kept for it: no other job gets those, so it waits only for running jobs.
     pub(super) fn reserve_expedited(&mut self, asked: &Asked<'_>) -> bool {
         let Asked { job, request, candidates, .. } = *asked;
         let mut open = candidates.clone();

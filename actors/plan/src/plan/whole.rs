@@ -1,10 +1,9 @@
-//! Large blocks stay whole (`topology_patience`): a start that would break up blocks or leaf switches that are idle
-//! altogether goes to broken ones where those have room. Where they will have it soon, the job waits for them: until its
-//! patience ends, counted from when it might start, and never past the start that it was told of.
+//! Large blocks stay whole (`topology_patience`): a start that would break up idle blocks or leaf switches goes to ones that are
+//! already broken up if those have free resources. If they will have them soon, the job waits for them: until its patience ends,
+//! counted from when it might start, and never past the expected start that it was told.
 //!
-//! Nobody else pays for that: a plan in which jobs begin to wait is compared with the one in which they do not, and made
-//! again with fewer of them where anybody would start later. A job that waits so goes before all that came later, since it
-//! could be running.
+//! No other job pays for that: a plan in which jobs begin to wait is compared with one in which they do not, and made again with
+//! fewer of them if any job would start later. A job that waits so goes before all that came later, since it could be running.
 
 use super::{Asked, Pass, Plan};
 use crate::{
@@ -24,7 +23,7 @@ use std::{
     sync::Arc,
 };
 
-/// Does anybody start later than in the other plan, but those?
+/// Does any job, except for `but`, start later than in the other plan?
 pub(super) fn costs_others(plan: &Plan, other: &Plan, but: &[JobId]) -> bool {
     let (ours, theirs) = (starts(plan), starts(other));
     let late = |(job, (count, first)): (&JobId, &(usize, Option<Timestamp>))| {
@@ -47,8 +46,8 @@ fn starts(plan: &Plan) -> BTreeMap<JobId, (usize, Option<Timestamp>)> {
     all
 }
 
-/// What is to stay whole: blocks or leaf switches by level, the smallest first, as far as they are idle and nobody has room
-/// reserved there, or has reserved them, within the time that is planned.
+/// Blocks or leaf switches that are idle, by level, the smallest first: no job has resources there, now or reserved within the
+/// planned time.
 pub(super) struct Wholes(Vec<Vec<Vec<usize>>>);
 
 impl Wholes {
@@ -66,8 +65,8 @@ impl Wholes {
         Self(topology.wholes().into_iter().map(|level| level.into_iter().filter_map(&mut whole).collect()).collect())
     }
 
-    /// Levels at which these nodes break something up, the smallest first, and how many nodes are no part of something
-    /// whole any more, levels added up.
+    /// Levels at which these nodes break up something idle, the smallest first, and how many nodes stop being part of something
+    /// whole, added over all levels.
     fn broken_by(&self, nodes: &BTreeSet<usize>) -> (Vec<usize>, usize) {
         let (mut levels, mut cost) = (Vec::new(), 0);
         for (level, areas) in self.0.iter().enumerate() {
@@ -84,7 +83,7 @@ impl Wholes {
         (levels, cost)
     }
 
-    /// Nodes of what is whole on that level and those above it, but for what `nodes` have all of.
+    /// Nodes of whole blocks on that level and above, except for blocks that `nodes` fill.
     fn from_level(&self, level: usize, nodes: &BTreeSet<usize>, count: usize) -> FixedBitSet {
         let mut all = FixedBitSet::with_capacity(count);
         let kept = self.0[level..].iter().flatten().filter(|area| !area.iter().all(|node| nodes.contains(node)));
@@ -94,7 +93,7 @@ impl Wholes {
 }
 
 impl Pass<'_> {
-    /// Where a job that could start on these nodes does so. `None`: it waits for others, and has room reserved there.
+    /// Where a job that could start on these nodes starts. `None`: it waits for others, and has them reserved.
     pub(super) fn keep_whole(&mut self, asked: &Asked<'_>, nodes: Vec<AllocatedNode>) -> Option<Vec<AllocatedNode>> {
         let Some(topology) = self.may_wait(asked) else { return Some(nodes) };
         let wholes = Wholes::new(topology.as_ref(), self);
@@ -137,14 +136,14 @@ impl Pass<'_> {
         self.patience.next = Some(self.patience.next.map_or(slot.at, |known| known.min(slot.at)));
         let amounts = self.space.horizon.amounts(asked.request, &slot.nodes, slot.at, asked.length);
         self.keep(asked, slot.at, amounts, Default::default());
-        // It could start: it is none of those for whom there is no room.
+        // The job could start, so it is not one that lacks resources.
         if let Some(reserved) = self.queue.reserved.get_mut(&asked.request.partition) {
             *reserved -= 1;
         }
         None
     }
 
-    /// The topology, where there is one and the job is such that it has a choice.
+    /// The topology, if there is one and the job has a choice of nodes.
     fn may_wait(&self, asked: &Asked<'_>) -> Option<Arc<dyn Topology>> {
         let Asked { job, request, .. } = *asked;
         self.view.policy.topology_patience?;
@@ -160,7 +159,7 @@ impl Pass<'_> {
         self.view.topology(request.partition).filter(|_| chooses && ordinary).cloned()
     }
 
-    /// Room apart from those nodes before the job's patience ends.
+    /// Resources outside of those nodes before the job's patience ends.
     fn soon(&mut self, asked: &Asked<'_>, topology: &Arc<dyn Topology>, spared: &FixedBitSet) -> Option<Slot> {
         let Asked { job, request, candidates, length, .. } = *asked;
         let patience = self.view.policy.topology_patience.filter(|patience| !patience.is_zero())?;
@@ -173,7 +172,7 @@ impl Pass<'_> {
         let mut open = candidates.clone();
         open.difference_with(spared);
         let within = (from, until);
-        // Nodes of one kind and one future do not all answer alike where some are left out.
+        // Nodes of one kind and one future do not all answer alike if some are left out.
         let mut apart = request.clone();
         apart.exclude.extend(spared.ones().map(|node| self.view.nodes[node].index));
         apart.exclude.sort_unstable();

@@ -1,5 +1,5 @@
-//! Free room on all nodes from now on, in amounts: what running jobs hold until their limit, and what is planned. Nodes
-//! whose future is the same are one class, and are looked at once: a cluster has far fewer classes than nodes.
+//! Free resources on all nodes from now on, in amounts: less what running jobs hold until their time limit, and what is planned.
+//! Nodes with the same future form one class and are examined once: a cluster has far fewer classes than nodes.
 
 use super::node::{
     free::{Amount, Free, amount},
@@ -34,13 +34,13 @@ use window::{Brief, Room, Sought, common, first_window, room};
 struct Kind {
     shape: NodeShape,
     unit: u32,
-    /// A part of each is reserved at some time: futures say which CPUs.
+    /// A part of each node is reserved at some time, so futures say which CPUs are free.
     parted: bool,
-    /// Its GPUs can be had in shards, and all shards of a job are of one GPU: that has to be the same all the time.
+    /// Its GPUs can be given in shards, and all shards of a job are of one GPU, which has to stay the same all the time.
     sharded: bool,
     weight: u32,
     usable: bool,
-    /// One of them: for questions that all answer alike.
+    /// One of the nodes: for questions that all of them answer alike.
     sample: usize,
     indexes: Vec<Index>,
 }
@@ -50,43 +50,43 @@ struct Kind {
 struct Class {
     kind: u32,
     steps: Rc<[Step]>,
-    /// Of the same steps.
+    /// A short form of the same steps.
     brief: Box<[Brief]>,
     members: BTreeSet<u32>,
     /// Slot in each index of its kind.
     slots: Vec<u16>,
-    /// Number of the last search that came by.
+    /// Number of the last search that visited it.
     visited: u32,
 }
 
-/// Classes by the first time at which they have some room for some time. A search for as much or more looks at none of
-/// those whose time comes after what it has found. What a slot holds may be out of date: the class knows its slot.
+/// Classes, by the first time at which some amount is free for some time. A search for as much or more skips classes whose time
+/// is later than what it has found. An entry of a slot may be outdated: the class knows its slot.
 #[derive(Clone, Debug)]
 struct Index {
     room: Room,
     length: Duration,
-    /// In parts, of which copies of the snapshot copy what they change.
+    /// In parts: a copy of the snapshot copies only the parts that it changes.
     slots: Vec<Rc<Vec<Vec<u32>>>>,
 }
 
-/// Length of a slot, milliseconds, and how many there are: four weeks, and all that is later.
+/// Length of a slot in milliseconds. The slots cover four weeks; the last one has all that is later.
 const SLOT: i64 = 600_000;
 const SLOTS: usize = PARTS * PART;
 const PARTS: usize = 63;
 const PART: usize = 64;
-/// Lengths that have an index, minutes: each search uses the longest that is not longer than its own.
+/// Run times that have an index, in minutes: a search uses the longest that is not longer than its own.
 const LENGTHS: [u64; 12] = [0, 10, 30, 60, 120, 240, 480, 960, 1440, 2880, 5760, 11_520];
 
-/// A place in the future for a request.
+/// A time and nodes for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// When.
+    /// Start time.
     pub at: Timestamp,
-    /// Which nodes, and what of the request on each.
+    /// The nodes, and the part of the request on each.
     pub nodes: Vec<(usize, Part)>,
 }
 
-/// Where the request may look.
+/// Where the request may be placed.
 #[derive(Clone, Copy)]
 struct Eyes<'r> {
     request: &'r Request,
@@ -94,7 +94,7 @@ struct Eyes<'r> {
     length: Duration,
 }
 
-/// A class that has the room from `begin` on; others left it at `since`.
+/// A class that has enough free from `begin` on; it became free at `since`.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     begin: Timestamp,
@@ -102,15 +102,15 @@ struct Found {
     class: u32,
 }
 
-/// Free room from now on.
+/// Free resources from now on.
 #[derive(Clone, Debug)]
 pub struct Horizon {
     /// When it was made: futures and indexes begin there.
     origin: Timestamp,
     now: Timestamp,
-    /// Milliseconds: times are rounded up to whole ones of these.
+    /// Milliseconds: times are rounded up to a multiple of this.
     resolution: i64,
-    /// What of the owners of jobs matters to it.
+    /// Whether users and MCS labels of jobs matter.
     matters: Matters,
     kinds: Vec<Kind>,
     classes: Vec<Class>,
@@ -122,7 +122,7 @@ pub struct Horizon {
 }
 
 impl Horizon {
-    /// What the nodes of that snapshot hold, and until when. What is kept for a job counts as held for ever.
+    /// From what the nodes of the snapshot hold, and until when. Nodes that are kept for a job count as held for ever.
     pub fn new(view: &ClusterView, now: Timestamp) -> Self {
         let resolution = i64::try_from(view.policy.resolution.as_millis()).unwrap_or(1).max(1);
         let mut horizon = Self {
@@ -140,7 +140,7 @@ impl Horizon {
         };
         let mut kinds = FxHashMap::default();
         let mut steps = Vec::new();
-        // What candidates are chosen by: nodes of a kind are in the same of these.
+        // What candidates are chosen by: nodes of one kind are members of the same sets.
         let reserved = view.reservations.list.iter().map(|r| &r.nodes);
         let sets = view.partitions.iter().map(|p| &p.nodes).chain(reserved);
         for (place, node) in view.nodes.iter().enumerate() {
@@ -171,7 +171,7 @@ impl Horizon {
         horizon
     }
 
-    /// What a node has free from the beginning on, as it shows.
+    /// What the node has free over time, from what its view shows.
     fn futures(&self, node: &NodeView, parts: (u32, bool), steps: &mut Vec<Step>) {
         steps.clear();
         futures(node, parts, |end| self.round(end), self.origin, steps);
@@ -185,7 +185,7 @@ impl Horizon {
         }
     }
 
-    /// A time as it is planned with: not before the next whole resolution after now.
+    /// Rounds a time for planning: to the next multiple of the resolution after now.
     pub fn round(&self, at: Timestamp) -> Timestamp {
         if at == NEVER {
             return NEVER;
@@ -194,12 +194,12 @@ impl Horizon {
         Timestamp(at.saturating_add(self.resolution - 1).div_euclid(self.resolution).saturating_mul(self.resolution))
     }
 
-    /// What of the owners of jobs matters to it.
+    /// Whether users and MCS labels of jobs matter.
     pub const fn matters(&self) -> Matters {
         self.matters
     }
 
-    /// How many classes there are.
+    /// Number of classes.
     pub fn classes(&self) -> usize {
         self.classes.len() - self.vacant.len()
     }
@@ -237,7 +237,7 @@ impl Horizon {
         place
     }
 
-    /// What the node has to give.
+    /// The shape of a node.
     pub fn shape(&self, node: usize) -> &NodeShape {
         &self.kinds[self.classes[self.class_of(node)].kind as usize].shape
     }
@@ -247,7 +247,7 @@ impl Horizon {
         self.class_of[node] as usize
     }
 
-    /// When something changes on nodes that the request could use, after `after`, in order.
+    /// Times after `after`, in order, at which something changes on nodes that the request could use.
     pub fn changes(&self, request: &Request, candidates: &FixedBitSet, after: Timestamp) -> Vec<Timestamp> {
         let eyes = Eyes { request, candidates, length: Duration::ZERO };
         let classes = self.classes.iter().filter(|class| Self::takes(&self.kinds[class.kind as usize], &eyes));
@@ -259,14 +259,14 @@ impl Horizon {
         times.into_iter().collect()
     }
 
-    /// What is free on a node all the time between: the least of each.
+    /// What is free on a node during the whole interval: the minimum of each amount.
     pub fn during(&self, node: usize, from: Timestamp, until: Timestamp) -> Vec<Free> {
         let steps = &self.classes[self.class_of(node)].steps;
         let begin = steps.partition_point(|s| s.from <= from).saturating_sub(1);
         steps[begin..].iter().take_while(|s| s.from < until || s.from <= from).map(|s| s.free.clone()).collect()
     }
 
-    /// Could what is free when all has ended be enough for the request?
+    /// Is enough free for the request once everything has ended?
     pub fn suffices_finally(&self, request: &Request, candidates: &FixedBitSet) -> bool {
         let eyes = Eyes { request, candidates, length: Duration::ZERO };
         let mut open: Vec<(Part, u32)> = Vec::new();
@@ -283,15 +283,15 @@ impl Horizon {
                 open.push((part, count));
             }
         }
-        // As many nodes as it may have, the widest ones.
+        // As many nodes as it may have, those with most free first.
         open.sort_unstable_by_key(|(part, _)| std::cmp::Reverse((part.total.sum(), part.tasks)));
-        // Which nodes are best for one of several types is not known by the sum of all.
+        // With several types, the sum over all types does not say which nodes are best for one of them.
         let several = request.gres.as_ref().is_some_and(|gres| gres.total.len() > 1);
         let mut widest = Together { several, ..Together::default() };
         open.into_iter().any(|(part, count)| widest.add(part, count, request))
     }
 
-    /// What a request takes of nodes with a part of it on each, from a time on for so long.
+    /// What a request takes of these nodes, with its part on each, from `at` on for its run time.
     pub fn amounts(
         &self,
         request: &Request,
@@ -317,25 +317,25 @@ impl Horizon {
         nodes.iter().map(of).collect()
     }
 
-    /// Which CPUs of a node of which a part is reserved are free all the time between.
+    /// Which CPUs of a partly reserved node are free during the whole interval.
     pub fn named(&self, node: usize, from: Timestamp, until: Timestamp) -> Option<CpuSet> {
         let during = self.during(node, from, until);
         common(during.iter()).and_then(|free| free.named)
     }
 }
 
-/// What nodes have room for together.
+/// How much of a request several nodes hold together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Together {
     nodes: u64,
     tasks: u64,
     total: Totals,
-    /// Of generic resources, those on nodes beyond what it may have count too.
+    /// Several types of generic resources are requested: those on nodes beyond its maximum count too.
     several: bool,
 }
 
 impl Together {
-    /// With so many nodes more that have room for that each, as many as the request may have. True when it is enough for it.
+    /// Adds so many nodes with this part each, up to the request's maximum. True when it is enough.
     fn add(&mut self, part: Part, count: u32, request: &Request) -> bool {
         let taken = u64::from(count).min(u64::from(request.max_nodes) - self.nodes);
         self.nodes += taken;
@@ -361,7 +361,7 @@ impl Index {
         &mut Rc::make_mut(&mut self.slots[usize::from(slot) / PART])[usize::from(slot) % PART]
     }
 
-    /// Where a class with these steps belongs.
+    /// The slot for a class with these steps.
     fn slot(&self, brief: &[Brief], origin: Timestamp) -> u16 {
         let first = first_window(brief, |place| self.room.is_in(&brief[place]), (origin, NEVER), self.length);
         let after = first.map_or(i64::MAX, |(at, _)| (at.0 - origin.0) / SLOT);
@@ -373,7 +373,7 @@ fn index(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// For the owners of what is kept: nothing here is theirs. See [`crate::plan`].
+/// Is the node kept for this job? It is free to that job only. See [`crate::plan`].
 pub fn is_kept_for(view: &ClusterView, node: usize, job: JobId) -> bool {
     view.nodes[node].holds.iter().any(|hold| hold.kept && hold.job == job)
 }

@@ -1,12 +1,12 @@
-//! Hierarchical resources in the choice of nodes: which nodes leave every layer within its amount, and what they count for.
+//! Hierarchical resources in the choice of nodes: which nodes keep every layer within its amount, and how much they count for.
 //!
-//! Amounts over time are those of [`crate::room::licenses`], which counts each layer as a license of its own. Called by
-//! [`crate::plan`] and [`crate::plan::probe`]; nothing here holds anything.
+//! [`crate::room::licenses`] keeps the amounts over time; it counts each layer as a license of its own. Called by [`crate::plan`]
+//! and [`crate::plan::probe`]; nothing here holds resources.
 //!
-//! What is answered never takes more of a layer than is free. For one resource, and a request that says nothing of its nodes'
-//! neighbourhood, the search finds nodes whenever some would do: layers that have too little are left out (mode 2), and of
-//! the others the roomiest nodes stay, as many as every layer can bear (mode 3; sets of nodes within nested bounds are a
-//! matroid, so that nothing roomier is missed). Otherwise some ways are tried, not all: several resources of mode 3, mode 1
+//! A result never takes more of a layer than is free. For one resource, and a request without conditions on its nodes'
+//! neighbourhood, the search finds nodes whenever some exist: layers that have too little are left out (mode 2), and of the
+//! others the nodes with most free resources stay, as many as every layer allows (mode 3; sets of nodes within nested bounds are
+//! a matroid, so no better set is missed). In other cases some choices are tried, not all: several resources of mode 3, mode 1
 //! where only some nodes of a job can be in a layer that has enough, neighbours, switches, counts of features.
 
 use super::{
@@ -26,7 +26,7 @@ use garrick_model::{
 };
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
-/// What is free of a layer; `None`: there is no end to it.
+/// What is free of a layer; `None`: unlimited.
 type Free = Option<u64>;
 
 struct Wanted<'h> {
@@ -51,7 +51,7 @@ impl Wanted<'_> {
         nodes
     }
 
-    /// No more of those nodes than this can have what is asked for on each: layers that are equally deep share no nodes.
+    /// The most of those nodes that can each have what is requested: layers of equal depth share no nodes.
     fn most_nodes(&self, open: &FixedBitSet) -> u64 {
         let mut by_depth: BTreeMap<usize, u64> = BTreeMap::new();
         for (layer, free) in self.resource.layers.iter().zip(&self.free) {
@@ -94,13 +94,13 @@ impl Wanted<'_> {
     }
 }
 
-/// What is free of the resources that a request names, all the time that it would run.
+/// What is free of the resources that a request names, for the whole time that it would run.
 pub struct Room<'h> {
     wanted: Vec<Wanted<'h>>,
 }
 
 impl<'h> Room<'h> {
-    /// Free from `from` on for so long; `None`: the request names none.
+    /// What is free from `from` on for this time; `None`: the request names no such resource.
     pub fn within(
         hres: &'h Hres,
         licenses: &LicensePlan,
@@ -112,7 +112,7 @@ impl<'h> Room<'h> {
         Self::with(hres, request, used)
     }
 
-    /// If nobody else had any.
+    /// What would be free if no job held any.
     pub fn whole(hres: &'h Hres, request: &Request) -> Option<Self> {
         Self::with(hres, request, |_| 0)
     }
@@ -128,14 +128,14 @@ impl<'h> Room<'h> {
         Some(Self { wanted: asks.iter().filter_map(wanted).collect() })
     }
 
-    /// What a job on these nodes, by place, takes of the layers; `None`: too little is free.
+    /// What a job on these nodes, by index, takes of the layers; `None`: too little is free.
     pub fn share(&self, nodes: &[usize]) -> Option<Licenses> {
         let mut licenses = Vec::new();
         self.wanted.iter().try_for_each(|wanted| wanted.share(nodes, &mut licenses))?;
         Some(Licenses(licenses))
     }
 
-    /// Leaves the nodes that could have what is asked for at all.
+    /// Removes nodes that could not have what is requested.
     fn restrict(&self, open: &mut FixedBitSet) {
         for wanted in &self.wanted {
             open.intersect_with(&wanted.resource.members());
@@ -147,7 +147,7 @@ impl<'h> Room<'h> {
         }
     }
 
-    /// Those of the nodes that could have what is asked for if nobody else had any.
+    /// Those of the nodes that could have what is requested if no job held any.
     fn ever(&self, candidates: &FixedBitSet) -> FixedBitSet {
         let mut ever = candidates.clone();
         for Wanted { resource, count, .. } in &self.wanted {
@@ -160,13 +160,13 @@ impl<'h> Room<'h> {
         ever
     }
 
-    /// Does the search find nodes for it whenever some would do?
+    /// Does the search find nodes for the request whenever some exist?
     pub fn is_sought_everywhere(&self, request: &Request) -> bool {
         let plain = !request.contiguous && request.near.is_none() && request.mix.is_none();
         plain && matches!(self.wanted.as_slice(), [one] if one.resource.mode != HresMode::One)
     }
 
-    /// Leaves the nodes that are in a layer which has enough by itself, of each resource of mode 1.
+    /// Keeps the nodes in a layer that has enough by itself, for each resource of mode 1.
     fn restrict_to_rich(&self, open: &mut FixedBitSet) {
         for wanted in self.wanted.iter().filter(|wanted| wanted.resource.mode == HresMode::One) {
             open.intersect_with(&wanted.layers_with(u64::from(wanted.count)));
@@ -178,7 +178,7 @@ impl<'h> Room<'h> {
         self.wanted.iter().filter(|wanted| wanted.resource.mode == HresMode::Three)
     }
 
-    /// Leaves the roomiest nodes, as many as every layer can bear.
+    /// Keeps the nodes with most free resources, as many as every layer allows.
     fn thin(
         &self,
         open: &FixedBitSet,
@@ -202,7 +202,7 @@ impl<'h> Room<'h> {
         bearable(&three, order.into_iter().map(|(_, _, node)| node), open.len())
     }
 
-    /// False: fewer of those nodes than it needs could have what is asked for, whatever else is there. A quick look.
+    /// A quick check. False: fewer of those nodes than needed could have what is requested, whatever else holds.
     pub fn bears(&self, request: &Request, candidates: &FixedBitSet) -> bool {
         let mut open = candidates.clone();
         self.restrict(&mut open);
@@ -221,8 +221,7 @@ impl<'h> Room<'h> {
     }
 }
 
-/// The first of those nodes whose layers can bear them together. Of one resource these are as many as could be, in whatever
-/// order.
+/// The first of those nodes that their layers allow together. For one resource these are as many as possible, in any order.
 fn bearable(wanted: &[&Wanted<'_>], order: impl Iterator<Item = usize>, nodes: usize) -> FixedBitSet {
     let mut left: Vec<Vec<Free>> = wanted.iter().map(|wanted| wanted.free.clone()).collect();
     let mut kept = FixedBitSet::with_capacity(nodes);
@@ -251,18 +250,18 @@ fn is_named(request: &Request, node: usize) -> bool {
     request.nodelist.iter().any(|index| index.0 as usize == node)
 }
 
-/// Places of nodes.
+/// Indices of nodes.
 pub fn places(nodes: &[AllocatedNode]) -> Vec<usize> {
     nodes.iter().map(|node| node.index.0 as usize).collect()
 }
 
-/// Most runs of neighbours that are tried for one request, each of which is a search of its own.
+/// Most runs of neighbours that are tried for one request; each is a search of its own.
 const MOST_WINDOWS: usize = 256;
-/// Most nodes of rich layers that are tried as one of the job's.
+/// Most nodes of layers with enough that are tried as one of the job's nodes.
 const MOST_FORCED: usize = 16;
 
-/// Nodes for the request out of `candidates` such that every layer of its resources has enough; as [`select::place_within`]
-/// where `room` is `None`.
+/// Nodes for the request out of `candidates` such that every layer of its resources has enough; as [`select::place_within`] if
+/// `room` is `None`.
 pub fn place(
     machine: &Machine<'_>,
     request: &Request,
@@ -319,7 +318,7 @@ fn place_sized(
     })
 }
 
-/// For those that want nodes near each other: within one layer, or one run of neighbours, after the other.
+/// For requests that want nodes near each other: tries one layer, or one run of neighbours, after the other.
 fn neighbours(
     request: &Request,
     room: &Room<'_>,

@@ -1,5 +1,5 @@
-//! Licenses in a plan: what running jobs have, what planned ones will have, and when enough are free. Called by
-//! [`crate::plan`], which holds here whatever it starts or keeps room for, so that no license is promised twice at any time.
+//! Licenses in a plan: what running jobs hold, what planned ones will hold, and when enough are free. [`crate::plan`] enters all
+//! that it starts or reserves, so that no license is promised twice at any time.
 
 use super::hres::Room;
 use crate::snapshot::{
@@ -18,10 +18,10 @@ use std::{
     time::Duration,
 };
 
-/// The end of what has no known end.
+/// The end of a hold without a known end.
 const FOR_EVER: Timestamp = Timestamp(i64::MAX);
 
-/// A job that should be over still has them now.
+/// A job that should be over still holds them now.
 fn held_until(end: Option<Timestamp>, now: Timestamp) -> Timestamp {
     end.map_or(FOR_EVER, |end| end.max(Timestamp(now.0 + 1)))
 }
@@ -60,7 +60,7 @@ impl Line {
                 break;
             }
             if used > room {
-                // The last step has what never ends.
+                // The last step holds what never ends.
                 start = *steps.peek()?.0;
             }
         }
@@ -71,12 +71,12 @@ impl Line {
 /// Licenses of one name that a reservation keeps for its jobs, over time.
 #[derive(Clone, Debug)]
 struct Kept {
-    /// With whose eyes its jobs look.
+    /// The view of its jobs.
     eyes: Eyes,
     name: String,
-    /// How many it keeps.
+    /// How many the reservation keeps.
     kept: Line,
-    /// How many its jobs have.
+    /// How many its jobs hold.
     used: Line,
 }
 
@@ -84,16 +84,16 @@ struct Kept {
 #[derive(Clone, Debug)]
 pub struct LicensePlan {
     lines: BTreeMap<String, Line>,
-    /// With whose eyes it is looked at now.
+    /// The current view.
     eyes: Eyes,
-    /// What of them reservations keep.
+    /// What reservations keep.
     kept: Vec<Kept>,
-    /// Requests by their text; `None`: it is not one.
+    /// Parsed requests by their text; `None`: malformed.
     known: HashMap<String, Option<LicenseRequest>>,
 }
 
 impl LicensePlan {
-    /// What running jobs have, from now on.
+    /// What running jobs hold, from now on.
     pub fn new(facts: &LicenseFacts, now: Timestamp) -> Self {
         let line = |(name, total): (&String, &u32)| {
             (name.clone(), Line { total: u64::from(*total), steps: BTreeMap::from([(now, 0)]) })
@@ -106,7 +106,7 @@ impl LicensePlan {
         plan
     }
 
-    /// The same where reservations keep some of them for their jobs.
+    /// The same with reservations that keep some for their jobs.
     pub fn among(facts: &LicenseFacts, reservations: &Reservations, now: Timestamp) -> Self {
         let none =
             LicenseFacts { totals: facts.totals.clone(), hres: Arc::clone(&facts.hres), ..LicenseFacts::default() };
@@ -134,12 +134,12 @@ impl LicensePlan {
         self.look(None);
     }
 
-    /// From now on jobs look and hold with these eyes: those of their reservation get what it keeps.
+    /// Sets the view of later calls: jobs of a reservation get what it keeps.
     pub const fn look(&mut self, eyes: Eyes) {
         self.eyes = eyes;
     }
 
-    /// A license as those who look now see it: what reservations of others keep, and their jobs do not have yet, is in use.
+    /// A license in the current view: what other reservations keep, and their jobs do not hold yet, counts as in use.
     fn line(&self, name: &str) -> Option<Cow<'_, Line>> {
         let line = self.lines.get(name)?;
         let others: Vec<&Kept> = self.kept.iter().filter(|k| k.name == name && k.eyes != self.eyes).collect();
@@ -156,7 +156,7 @@ impl LicensePlan {
         Some(Cow::Owned(seen))
     }
 
-    /// Somebody has them then.
+    /// Marks them as in use for this time.
     pub fn hold(&mut self, licenses: &Licenses, from: Timestamp, until: Timestamp) {
         for license in &licenses.0 {
             if let Some(line) = self.lines.get_mut(&license.name) {
@@ -167,12 +167,12 @@ impl LicensePlan {
         }
     }
 
-    /// A job that has them now gives them back.
+    /// A running job returns what it holds now.
     pub fn give_back(&mut self, licenses: &Licenses, end: Option<Timestamp>, now: Timestamp) {
         self.release(licenses, now, held_until(end, now));
     }
 
-    /// Somebody who was to have them then will not.
+    /// A planned use for this time is cancelled.
     pub fn release(&mut self, licenses: &Licenses, from: Timestamp, until: Timestamp) {
         if from >= until {
             return;
@@ -184,8 +184,8 @@ impl LicensePlan {
         }
     }
 
-    /// When from `from` on these are free for so long, and with them what goes with these nodes of hierarchical resources if
-    /// nobody else had any; of several layers that would do the smallest.
+    /// When, from `from` on, these licenses are free for the time, together with what these nodes need of hierarchical resources
+    /// if no job held any; of several layers that would do, the smallest.
     pub fn with_layers_of(
         &self,
         room: Option<&Room<'_>>,
@@ -209,7 +209,7 @@ impl LicensePlan {
         self.known.get(request).and_then(Option::as_ref).map_or(&[], |r| &r.alternatives)
     }
 
-    /// Could it be fulfilled if nobody had any?
+    /// Could the request be satisfied if no job held any?
     pub fn is_possible(&mut self, request: Option<&str>) -> bool {
         let Some(text) = request else { return true };
         let alternatives = self.alternatives(text).to_vec();
@@ -217,12 +217,13 @@ impl LicensePlan {
         alternatives.iter().any(|a| a.0.iter().all(|l| u64::from(l.count) <= there(&l.name)))
     }
 
-    /// What is given to a request that gets them at that time for so long; none for one that wants none.
+    /// What a request gets at that time for this long; no licenses if it requests none.
     pub fn at(&mut self, request: Option<&str>, at: Timestamp, length: Duration) -> Option<Licenses> {
         self.earliest(request, at, length).filter(|(first, _)| *first == at).map(|(_, licenses)| licenses)
     }
 
-    /// When from `from` on a request gets them for so long, and what: of several choices the one that is free first.
+    /// When, from `from` on, a request gets its licenses for this long, and which: of several alternatives the one that is free
+    /// first.
     pub fn earliest(
         &mut self,
         request: Option<&str>,
@@ -242,19 +243,19 @@ impl LicensePlan {
         best
     }
 
-    /// The most of it that is in use at any time from `from` until `until`; nothing of what is not counted.
+    /// The most that is in use at any time from `from` until `until`; 0 for a name that is not counted.
     pub(crate) fn most_used(&self, name: &str, from: Timestamp, until: Timestamp) -> u64 {
         let Some(line) = self.lines.get(name) else { return 0 };
         line.steps.range(from..until).map(|(_, used)| *used).chain([line.used_at(from)]).max().unwrap_or(0)
     }
 
-    /// Times after `after` at which what is in use of it changes.
+    /// Times after `after` at which the number in use changes.
     pub(crate) fn changes(&self, name: &str, after: Timestamp) -> impl Iterator<Item = Timestamp> + '_ {
         let steps = self.lines.get(name).map(|line| line.steps.range(Timestamp(after.0.saturating_add(1))..));
         steps.into_iter().flatten().map(|(at, _)| *at)
     }
 
-    /// When from `from` on all of these are free for so long.
+    /// When, from `from` on, all of these are free for this long.
     fn all_free(&self, licenses: &Licenses, from: Timestamp, length: Duration) -> Option<Timestamp> {
         let mut at = from;
         loop {

@@ -1,5 +1,5 @@
-//! Free room on every node while a plan is made: a working copy that starts and reservations are taken from. Nodes are
-//! indexed by weight and by free CPUs, so that a place is found without looking at every node.
+//! Free resources on every node while a plan is made: a working copy, from which starts and reservations are taken. Nodes are
+//! indexed by weight and by free CPUs, so that a search does not examine every node.
 
 use super::node::{
     free::whole_units,
@@ -24,11 +24,11 @@ pub struct PlannedHold {
     pub node: usize,
     /// Share.
     pub share: NodeShare,
-    /// How it is used.
+    /// How the node is used.
     pub usage: NodeUse,
     /// Owner.
     pub owner: Owner,
-    /// Place of the partition in the view.
+    /// Index of the partition in the view.
     pub partition: usize,
     /// Expected end.
     pub end: Timestamp,
@@ -46,39 +46,39 @@ impl Remains {
     }
 }
 
-/// Free room on the cluster's nodes.
+/// Free resources on the cluster's nodes.
 #[derive(Clone, Debug)]
 pub struct Machine<'a> {
     view: &'a ClusterView,
     floor: Floor,
-    /// CPUs that are not for whom a place is looked for.
+    /// CPUs that the current search must not use.
     closed: BTreeMap<usize, CpuSet>,
-    /// What has been promised to others of the partition for which a place is looked for: CPUs by node.
+    /// CPUs, by node, that are reserved for other jobs of the partition of the current search.
     promised: BTreeMap<usize, u32>,
 }
 
-/// The same without the snapshot that it was built from, to go on with in a later one.
+/// The same without its snapshot, to be continued with a later one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Floor {
     rooms: Vec<Room>,
     /// Nodes that may get work.
     usable: FixedBitSet,
-    /// Nodes that nobody holds anything of.
+    /// Nodes without any hold.
     idle: FixedBitSet,
     /// Free CPUs of usable nodes, in whole units.
     free_cpus: u64,
-    /// Ascending weight.
+    /// Ascending by weight.
     classes: Vec<WeightClass>,
     /// Some node has CPUs that come with GPUs.
     restricted: bool,
-    /// What jobs of partitions with limits of CPUs have: by node and partition.
+    /// What jobs of partitions with CPU limits hold, by node and partition.
     of_partitions: BTreeMap<(usize, usize), CpuSet>,
     /// Nodes of which something was taken that the snapshot does not show.
     taken: Vec<usize>,
 }
 
 impl<'a> Machine<'a> {
-    /// Counts what is free on a node among what is free in all.
+    /// Adds the node to the totals.
     pub(crate) fn enter(&mut self, node: usize) {
         let count = self.view.nodes.len();
         let Room { class, free_cpus, holders, .. } = self.floor.rooms[node];
@@ -90,7 +90,7 @@ impl<'a> Machine<'a> {
         by_free.entry(free_cpus).or_insert_with(|| FixedBitSet::with_capacity(count)).insert(node);
     }
 
-    /// Counts it no longer.
+    /// Removes the node from the totals.
     pub(crate) fn leave(&mut self, node: usize) {
         let Room { class, free_cpus, .. } = self.floor.rooms[node];
         if self.floor.usable.contains(node) {
@@ -105,32 +105,32 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Takes what a planned start has.
+    /// Takes the resources of a planned start.
     pub fn take_planned(&mut self, hold: &PlannedHold) {
         self.take(hold.node, &hold.share, hold.usage, hold.owner);
         let limited = self.view.partitions[hold.partition].caps != CpuCaps::NONE;
         self.count(limited.then_some(hold.partition), hold.node, &hold.share);
     }
 
-    /// Counts a share to those of its partition, where that has limits.
+    /// Counts a share for its partition, if that has limits.
     pub(crate) fn count(&mut self, partition: Option<usize>, node: usize, share: &NodeShare) {
         if let Some(partition) = partition {
             self.floor.of_partitions.entry((node, partition)).or_default().add(&share.cpus);
         }
     }
 
-    /// From now on places are looked for beside what has been promised to others of the partition.
+    /// Sets the CPUs that are reserved for other jobs of the partition in later searches.
     pub fn promise(&mut self, promised: BTreeMap<usize, u32>) {
         self.promised = promised;
     }
 
-    /// How many CPUs more the request's partition may have of a node.
+    /// How many more CPUs of a node the request's partition may have.
     pub(crate) fn left(&self, node: usize, request: &Request, held: &CpuSet) -> u32 {
         let promised = self.promised.get(&node).copied().unwrap_or(0);
         request.caps.left(&self.view.nodes[node].shape, held, promised)
     }
 
-    /// What jobs of the request's partition have of a node, where that matters to it.
+    /// What jobs of the request's partition hold of a node, if its limits make that matter.
     fn held_by_partition(&self, node: usize, request: &Request) -> Option<CpuSet> {
         let held = || self.floor.of_partitions.get(&(node, request.partition)).cloned().unwrap_or_default();
         request.caps.count(request.usage).then(held)
@@ -141,7 +141,7 @@ impl<'a> Machine<'a> {
         self.view
     }
 
-    /// From now on places are looked for without these CPUs of nodes of which a part is reserved.
+    /// Excludes these CPUs of partly reserved nodes from later searches.
     pub fn close(&mut self, cpus: BTreeMap<usize, CpuSet>) {
         self.closed = cpus;
     }
@@ -164,7 +164,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The same for that request.
+    /// The same for this request.
     fn open_to(&self, node: usize, request: &Request) -> CpuSet {
         let shape = &self.view.nodes[node].shape;
         match self.held_by_partition(node, request) {
@@ -176,7 +176,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Of the CPUs that the request could share with so many others, those that its partition may have.
+    /// CPUs that the request could share (at most `most` holders) and that its partition may have.
     fn shareable_to(&self, node: usize, request: &Request, most: u32) -> CpuSet {
         let (room, shape) = (&self.floor.rooms[node], &self.view.nodes[node].shape);
         let all: CpuSet = room.shareable(shape.cpus, most).collect();
@@ -188,7 +188,7 @@ impl<'a> Machine<'a> {
         own.union(&more)
     }
 
-    /// The same with those that come with these GPUs.
+    /// The same, with those that come with these GPUs.
     fn open_with(&self, node: usize, request: &Request, gpus: impl Fn(u32) -> bool) -> CpuSet {
         let (room, shape) = (&self.floor.rooms[node], &self.view.nodes[node].shape);
         if room.restricted.is_empty() {
@@ -203,7 +203,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// May CPUs of the node be shared? Not where a part of it is reserved.
+    /// How many may share a CPU of the node. Partly reserved nodes are not shared.
     fn shares(&self, node: usize, usage: NodeUse) -> Option<u32> {
         match usage {
             NodeUse::Oversubscribe(most) if !self.view.reservations.is_parted(node) => Some(most),
@@ -211,7 +211,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Leaves of `set` the nodes that may get work of this kind at all.
+    /// Keeps in `set` the nodes that may get work of this kind at all.
     pub fn restrict(&self, set: &mut FixedBitSet, usage: NodeUse) {
         set.intersect_with(&self.floor.usable);
         if usage == NodeUse::Whole {
@@ -219,7 +219,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Fewer CPUs are free in all than the request needs: no use in looking for nodes.
+    /// Are fewer CPUs free in all than the request needs? Then no search is needed.
     pub fn is_short_for(&self, request: &Request) -> bool {
         let overcommit = request.layout.is_some_and(|layout| layout.overcommit);
         let tasks = if overcommit { request.min_nodes } else { request.total_tasks().max(request.min_nodes) };
@@ -229,17 +229,17 @@ impl<'a> Machine<'a> {
         counted && tasks * u64::from(request.cpus_per_task) > self.floor.free_cpus
     }
 
-    /// Free CPUs of nodes do not say what the request finds there: some come with GPUs.
+    /// The number of free CPUs of a node does not say what the request gets there: some come with GPUs.
     pub fn counts_by_gpus(&self, request: &Request) -> bool {
         self.floor.restricted && (request.gres.is_some() || request.usage == NodeUse::Whole)
     }
 
-    /// True when nobody holds anything of the node.
+    /// Is the node without any hold?
     pub fn is_idle(&self, node: usize) -> bool {
         self.floor.idle.contains(node)
     }
 
-    /// True when the node may get work at all.
+    /// May the node get work at all?
     pub fn is_usable(&self, node: usize) -> bool {
         self.floor.usable.contains(node)
     }
@@ -263,8 +263,8 @@ impl<'a> Machine<'a> {
         self.floor.rooms[node].class
     }
 
-    /// Nodes of a class within `set`, those with the fewest free CPUs (but at least `least`) first, in configuration order
-    /// among equals. For requests that share CPUs the number of free CPUs means nothing: configuration order.
+    /// Nodes of a class within `set`, those with the fewest free CPUs (but at least `least`) first, in configuration order among
+    /// equals. For requests that share CPUs the number of free CPUs does not matter: configuration order.
     pub fn tightest_first<'s>(
         &'s self,
         class: usize,
@@ -279,7 +279,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Nodes of a class within `set` that have so many CPUs free.
+    /// Nodes of a class within `set` with at least this many free CPUs.
     pub fn with_free(&self, class: usize, least: u32, set: &FixedBitSet) -> FixedBitSet {
         let mut with = FixedBitSet::with_capacity(self.view.nodes.len());
         self.floor.classes[class].by_free.range(least..).for_each(|(_, nodes)| with.union_with(nodes));

@@ -1,5 +1,5 @@
-//! Nodes for a request that says something of its nodes together: so many with this feature and so many with that, or all
-//! alike in one of several ways. Nodes that the counts need are found first and then stand as if they had been named.
+//! Nodes for a request with conditions on its nodes together: so many with one feature and so many with another, or all alike in
+//! one of several ways. Nodes for the counts are found first and then treated as if the job had named them.
 
 use super::{
     machine::Machine,
@@ -13,7 +13,7 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{ids::NodeIndex, view::AllocatedNode};
 use std::cmp::Reverse;
 
-/// Nodes out of those that are `open`, by the first choice that has some.
+/// Nodes out of `open`, for the first choice that can be satisfied.
 pub(crate) fn place(
     machine: &Machine<'_>,
     request: &Request,
@@ -39,26 +39,26 @@ pub(crate) fn place(
     })
 }
 
-/// Which nodes are rather taken.
+/// Which nodes are preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Those of low weight that hold an even share.
+    /// Nodes of low weight that hold an even share.
     Light,
-    /// Those with most room.
+    /// Nodes with most free resources.
     Wide,
 }
 
-/// A node that counts could use.
+/// A node that could be used for the counts.
 struct Place {
     node: usize,
     tasks: u32,
-    /// By count: would it do?
+    /// For each count: does the node satisfy it?
     fits: Vec<bool>,
 }
 
 struct Search<'s, 'a> {
     machine: &'s Machine<'a>,
-    /// On as many nodes as the counts come to, at least.
+    /// With at least as many nodes as the counts add up to.
     request: Request,
     choice: &'s Choice,
     bound: Option<Bound<'s>>,
@@ -109,7 +109,7 @@ impl<'s, 'a> Search<'s, 'a> {
         select::place_open(self.machine, &request, (members, open.clone()), self.bound, None)
     }
 
-    /// Neighbours: tried from each node on.
+    /// Consecutive nodes: tried from each node on.
     fn windows(&self, members: &FixedBitSet, open: &FixedBitSet) -> Option<Vec<AllocatedNode>> {
         let (least, most) = (self.request.min_nodes as usize, self.request.max_nodes as usize);
         let sizes = if most > least { vec![least, most] } else { vec![least] };
@@ -123,7 +123,7 @@ impl<'s, 'a> Search<'s, 'a> {
         })
     }
 
-    /// A node for each of what is counted: a matching by augmenting paths, nodes of the order first.
+    /// A node for each unit of the counts: a matching by augmenting paths, preferred nodes first.
     fn counted(&self, open: &FixedBitSet, order: Order) -> Option<Vec<usize>> {
         let even = self.request.total_tasks().div_ceil(self.request.min_nodes.max(1));
         let named = |node: usize| self.request.nodelist.binary_search(&NodeIndex(index(node))).is_ok();
@@ -141,7 +141,7 @@ impl<'s, 'a> Search<'s, 'a> {
         for (kind, (_, count)) in self.choice.counts.iter().enumerate() {
             let mut next = 0;
             for _ in 0..*count {
-                // What is taken once never gets free again, so that none before `next` has to be looked at.
+                // A place that is taken never becomes free again, so places before `next` need not be tested again.
                 let free = (next..places.len()).find(|at| taken[*at].is_none() && places[*at].fits[kind]);
                 if let Some(at) = free {
                     taken[at] = Some(kind);
@@ -159,9 +159,9 @@ impl<'s, 'a> Search<'s, 'a> {
     }
 }
 
-/// Finds one more node for a kind; those who have it already may move. Without recursion: counts come from users.
+/// Finds one more node for a kind; nodes that are assigned already may be reassigned. No recursion: counts come from users.
 fn seat(kind: usize, places: &[&Place], taken: &mut [Option<usize>], seen: &mut FixedBitSet) -> bool {
-    // Which place each was reached from, breadth first.
+    // Breadth first: from which place each was reached.
     let mut from: Vec<(usize, Option<usize>)> = Vec::new();
     let mut at = 0;
     let mut wanted = (kind, None);
@@ -181,7 +181,7 @@ fn seat(kind: usize, places: &[&Place], taken: &mut [Option<usize>], seen: &mut 
     }
 }
 
-/// The last place reached gets who was in the one before it, and so on; the first gets the new one.
+/// Shifts the assignments along the path: each place passes its kind to the next, and the first gets the new kind.
 fn move_along(kind: usize, from: &[(usize, Option<usize>)], taken: &mut [Option<usize>]) -> bool {
     let mut here = from.len() - 1;
     while let (place, Some(before)) = from[here] {

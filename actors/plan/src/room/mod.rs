@@ -1,20 +1,20 @@
-//! What is free, now and later, and which nodes a request gets of it. Knows the snapshot, and no rules of who goes first.
+//! Free resources, now and later, and which of them a request gets. It knows the snapshot, but no rules about the order of jobs.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`node`] | what is free on one node, and what fits into it |
-//! | [`machine`] | free room now, to the single CPU |
-//! | [`horizon`] | free room from now on, in amounts |
-//! | [`space`] | all of it, as a plan under way goes by it |
+//! | [`machine`] | free resources now, by single CPU |
+//! | [`horizon`] | free resources from now on, in amounts |
+//! | [`space`] | all of it together, for a plan in progress |
 //! | [`licenses`] | licenses from now on |
-//! | [`reservations`] | the future as those see it who may use a reservation |
-//! | `promises` | what partitions with limits of CPUs have, and have reserved |
-//! | [`reserved`] | room that is reserved |
+//! | [`reservations`] | the future as jobs see it that may use an advance reservation |
+//! | `promises` | what jobs of partitions with CPU limits hold, and have reserved |
+//! | [`reserved`] | reserved resources |
 //! | [`select`] | which nodes, how many tasks on each |
-//! | `sizes` | one of several numbers of nodes |
+//! | `sizes` | requests for one of several numbers of nodes |
 //! | `mixed` | nodes for an expression that is about nodes together |
-//! | [`hres`] | nodes that leave hierarchical resources within their amounts |
-//! | [`topology`] | which nodes where there is a network topology |
+//! | [`hres`] | nodes that keep hierarchical resources within their amounts |
+//! | [`topology`] | choice of nodes with a network topology |
 
 pub mod horizon;
 pub mod hres;

@@ -1,4 +1,4 @@
-//! What is reserved for jobs of partitions with limits of CPUs ([`CpuCaps`]), and what they have.
+//! What jobs of partitions with CPU limits ([`CpuCaps`]) hold, and what is reserved for them.
 
 use super::{machine::PlannedHold, node::free::Amount};
 use crate::snapshot::{
@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// CPUs of one node over time: from when, until when, how many.
 type Spans = Vec<(Timestamp, Timestamp, u32)>;
 
-/// What jobs of partitions with limits have of each node, and what is reserved there for others of them.
+/// What jobs of partitions with limits hold of each node, and what is reserved there for others of them.
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
-    /// Places of the partitions that have limits.
+    /// Indices of the partitions that have limits.
     limited: BTreeSet<usize>,
     /// By partition and node.
     held: FxHashMap<(usize, usize), Vec<(Timestamp, u32)>>,
@@ -25,7 +25,7 @@ pub struct Promises {
 }
 
 impl Promises {
-    /// What runs now.
+    /// From what runs now.
     pub fn of(view: &ClusterView) -> Self {
         let limited = view.partitions.iter().enumerate().filter(|(_, partition)| partition.caps != CpuCaps::NONE);
         let names: BTreeMap<&str, usize> = limited.map(|(place, facts)| (facts.name.as_str(), place)).collect();
@@ -41,7 +41,7 @@ impl Promises {
         promises
     }
 
-    /// One more has that from now on.
+    /// Adds a start.
     pub fn take(&mut self, hold: &PlannedHold) {
         if self.limited.contains(&hold.partition) {
             let held = self.held.entry((hold.partition, hold.node)).or_default();
@@ -49,7 +49,7 @@ impl Promises {
         }
     }
 
-    /// One more of that partition is to have that.
+    /// Adds a reservation.
     pub fn reserve(&mut self, partition: usize, nodes: &[(usize, Amount)], (from, until): (Timestamp, Timestamp)) {
         if !self.limited.contains(&partition) {
             return;
@@ -60,8 +60,8 @@ impl Promises {
         }
     }
 
-    /// How many CPUs of each candidate jobs of the partition will have at some time of the window beyond those that they
-    /// have at its beginning: what is reserved for them meanwhile, less what ends by then.
+    /// How many CPUs of each candidate jobs of the partition will hold at some time of the interval beyond those that they hold
+    /// at its beginning: what is reserved for them in it, less what ends by then.
     pub fn within(
         &self,
         partition: usize,
@@ -72,7 +72,7 @@ impl Promises {
         let mut promised = BTreeMap::new();
         for (node, spans) in reserved.filter(|(node, _)| candidates.contains(**node)) {
             let spans = spans.iter().filter(|(begin, end, _)| *begin < until && *end > from);
-            // At one time, what ends goes before what begins.
+            // At equal times, ends go before begins.
             let mut changes: Vec<(Timestamp, bool, u32)> = spans
                 .flat_map(|(begin, end, cpus)| [((*begin).max(from), true, *cpus), (*end, false, *cpus)])
                 .collect();

@@ -1,4 +1,4 @@
-//! The future of nodes as those see it who look with the eyes of a reservation ([`Eyes`]).
+//! The future of nodes in the view of an advance reservation ([`Eyes`]).
 
 use super::{horizon::Horizon, machine::Machine, node::free::Amount, node::free::whole_node, select};
 use crate::snapshot::{
@@ -10,21 +10,21 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{resources::CpuSet, state::Reason, time::Timestamp};
 use std::{collections::BTreeMap, time::Duration};
 
-/// What of which nodes, from when until when.
+/// Amounts by node, begin, end.
 type Held = (Vec<(usize, Amount)>, Timestamp, Timestamp);
 
-/// The futures that a pass plans with: one for each pair of eyes, made when first needed. What is held in one is held in
-/// all.
+/// The futures that a pass plans with: one for each view of reservations, made when it is first needed. What is held in one is
+/// held in all.
 #[derive(Clone, Debug, Default)]
 pub struct Futures {
     current: Eyes,
-    /// The others, and how much of what is held each knows.
+    /// The others, and how much of what is held each has included.
     parked: BTreeMap<Eyes, (Horizon, usize)>,
     held: Vec<Held>,
 }
 
 impl Futures {
-    /// Puts the future as seen with those eyes in the place of `horizon`.
+    /// Replaces `horizon` by the future in this view.
     pub fn look(&mut self, horizon: &mut Horizon, eyes: Eyes, view: &ClusterView, now: Timestamp) {
         if eyes == self.current {
             return;
@@ -38,7 +38,7 @@ impl Futures {
         self.current = eyes;
     }
 
-    /// Somebody has that, in all futures.
+    /// Holds that, in all futures.
     pub fn hold(
         &mut self,
         horizon: &mut Horizon,
@@ -53,7 +53,7 @@ impl Futures {
     }
 }
 
-/// The future of the nodes for those who look with these eyes.
+/// The future of the nodes in this view.
 pub fn seen(view: &ClusterView, eyes: Eyes, now: Timestamp) -> Horizon {
     let mut horizon = Horizon::new(view, now);
     let whole = whole_node();
@@ -66,8 +66,8 @@ pub fn seen(view: &ClusterView, eyes: Eyes, now: Timestamp) -> Horizon {
     horizon
 }
 
-/// Why a job waits where it is for reservations that it waits: for its own to begin, or because nodes that are free now are
-/// or soon will be reserved for others.
+/// Why a job waits, if reservations are the cause: its own reservation has not begun, or nodes that are free now are reserved for
+/// others now or soon.
 pub fn reason(
     machine: &mut Machine<'_>,
     request: &Request,
@@ -97,7 +97,7 @@ pub fn reason(
     stands_in_the_way.then(|| Reason::Other("ReqNodeNotAvail, May be reserved for other job".to_owned()))
 }
 
-/// CPUs that are not free all the time between, of nodes of which a part is reserved.
+/// CPUs of partly reserved nodes that are not free during the whole interval.
 pub fn taken(
     reservations: &Reservations,
     horizon: &Horizon,

@@ -1,4 +1,4 @@
-//! Which nodes a request gets, and how many tasks go on each. The rule, in order:
+//! Which nodes a request gets, and how many tasks go on each. The rules, in order:
 //!
 //! 1. nodes named by `--nodelist`, all of them;
 //! 2. nodes of lower `Weight` before nodes of higher;
@@ -6,9 +6,10 @@
 //!    where no node holds an even share, the node with the most free CPUs;
 //! 4. among those, configuration order.
 //!
-//! With `LLN` the node with the most free CPUs goes first in place of rule 3. When all that runs into the most nodes allowed, the widest nodes are tried regardless of weight before giving up. Tasks
-//! then fill the chosen nodes in configuration order, every node keeping at least one; over whole nodes they go evenly unless
-//! they are packed, and with `-m arbitrary` as a list says.
+//! With `LLN` the node with the most free CPUs goes first in place of rule 3. If the job would need more nodes than it may have,
+//! the nodes with most free CPUs are tried regardless of weight before giving up. Tasks then fill the chosen nodes in
+//! configuration order, with at least one on every node. On whole nodes they are distributed evenly unless they are packed, and
+//! with `-m arbitrary` as a list says.
 
 use super::{
     horizon::{Horizon, Limits},
@@ -30,22 +31,22 @@ use garrick_model::{
 struct Pick {
     node: usize,
     capacity: u32,
-    /// Of what is asked for on all nodes together.
+    /// Of what is requested for all nodes together.
     total: Totals,
 }
 
-/// What is planned for later bounds what may start now: tasks that fit on a node all the time.
+/// What is planned for later limits what may start now: tasks that fit on a node during the whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound<'b> {
     /// The plan so far.
     pub horizon: &'b Horizon,
     /// Tasks by class.
     pub limits: &'b Limits,
-    /// From when until when a start now would run.
+    /// Begin and end of a run that starts now.
     pub run: (Timestamp, Timestamp),
 }
 
-/// Nodes for the request out of `candidates`, laid out; `None` when it does not fit.
+/// Nodes for the request out of `candidates`, with their shares; `None` if it does not fit.
 pub fn place(machine: &Machine<'_>, request: &Request, candidates: &FixedBitSet) -> Option<Vec<AllocatedNode>> {
     place_within(machine, request, candidates, None)
 }
@@ -76,7 +77,7 @@ fn place_sized(
     }
 }
 
-/// The same without those nodes, which still count where it matters how large a block is.
+/// The same without the nodes of `apart`, which still count for the size of a block.
 pub(crate) fn place_apart(
     machine: &Machine<'_>,
     request: &Request,
@@ -88,16 +89,16 @@ pub(crate) fn place_apart(
     place_open(machine, request, (candidates, open), Some(bound), None)
 }
 
-/// What has to be true of nodes besides, where a topology offers several choices of them.
+/// Further conditions on the nodes, for topologies that offer several choices.
 #[derive(Clone, Copy)]
 pub(crate) struct Besides<'b> {
-    /// Will these do?
+    /// Are these nodes acceptable?
     pub fits: &'b dyn Fn(&Vec<AllocatedNode>) -> bool,
-    /// Leaves fewer nodes, of which more will do.
+    /// Reduces a set of nodes to one that is more likely to be acceptable.
     pub thin: &'b dyn Fn(&FixedBitSet) -> FixedBitSet,
 }
 
-/// The same out of `some` of the nodes that it could ever use, all of which count where it matters how large a block is.
+/// The same out of `some` of the candidates; all candidates count for the size of a block.
 pub(crate) fn place_some(
     machine: &Machine<'_>,
     request: &Request,
@@ -116,7 +117,7 @@ pub(crate) fn place_some(
     nodes.filter(besides.fits)
 }
 
-/// Nodes out of those that are `open`, whatever their features.
+/// Nodes out of `open`, whatever their features.
 pub(crate) fn place_open(
     machine: &Machine<'_>,
     request: &Request,
@@ -132,7 +133,7 @@ pub(crate) fn place_open(
     }
 }
 
-/// Nodes that may be looked at.
+/// Nodes that may be considered.
 fn open(machine: &Machine<'_>, request: &Request, candidates: &FixedBitSet, bound: Option<Bound<'_>>) -> FixedBitSet {
     let mut open = candidates.clone();
     machine.restrict(&mut open, request.usage);
@@ -159,7 +160,7 @@ pub(crate) fn place_among(
     lay_out(machine, request, &picks, bound)
 }
 
-/// What of the request the node could do, within what others have reserved.
+/// How much of the request the node can hold, within what is reserved for others.
 fn capacity_within(
     machine: &Machine<'_>,
     request: &Request,
@@ -220,9 +221,9 @@ struct Search<'m, 'a> {
     bound: Option<Bound<'m>>,
     open: FixedBitSet,
     picks: Vec<Pick>,
-    /// Tasks that have no node yet.
+    /// Tasks without a node so far.
     missing: u32,
-    /// What of all that is asked for on all nodes together comes from no node yet.
+    /// What is still missing of the total for all nodes together.
     missing_total: Totals,
 }
 
@@ -260,7 +261,7 @@ impl Search<'_, '_> {
         tasks.saturating_mul(self.request.cpus_per_task).max(self.request.min_cpus).max(1)
     }
 
-    /// The first node of a class that has room for at least `part`. Nodes found useless are not looked at again.
+    /// The first node of a class that has room for at least `part`. Nodes that are found to be useless are not examined again.
     fn find(&mut self, class: usize, part: Part, widest: bool) -> Option<(usize, Capacity)> {
         let least = self.cpus_for(part.tasks);
         let mut useless = Vec::new();
@@ -312,7 +313,7 @@ impl Search<'_, '_> {
         if !self.enough() {
             return None;
         }
-        // A range of nodes was asked for: as many as are free.
+        // A range of numbers of nodes was requested: as many as are free.
         let most = match self.request.tasks {
             Some(tasks) => self.request.want_nodes.min(tasks),
             None => self.request.want_nodes,
@@ -328,7 +329,7 @@ impl Search<'_, '_> {
         Some(self.picks)
     }
 
-    /// The last node that has room, of those of the lowest weight.
+    /// The last node with room, among those of the lowest weight.
     fn last(mut self) -> Option<Vec<Pick>> {
         for class in 0..self.machine.classes() {
             let nodes = self.machine.with_free(class, 1, &self.open);
@@ -357,7 +358,7 @@ impl Search<'_, '_> {
         self.enough().then_some(self.picks)
     }
 
-    /// The first run of consecutive nodes that is enough and has all named nodes in it.
+    /// The first run of consecutive nodes that is enough and includes all named nodes.
     fn contiguous(self) -> Option<Vec<Pick>> {
         let named: Vec<Pick> = self.picks.clone();
         let mut open = self.open.clone();
@@ -409,7 +410,7 @@ fn lay_out(
     let all = request.total_gres();
     let fixed = each.times(nodes.into());
     let mut spare_total = if all.holds(&fixed) { all.less(fixed) } else { return None };
-    // Whole nodes have room for more than the tasks: those go evenly over them.
+    // Whole nodes have room for more than the tasks, which are distributed evenly.
     let even = (request.usage == NodeUse::Whole && !request.packs) || request.layout.is_some_and(|layout| layout.even);
     let mut in_turn = even.then(|| in_turn(picks, least, spare).into_iter());
     picks
@@ -421,7 +422,7 @@ fn lay_out(
                 None => spare.min(pick.capacity.saturating_sub(least)),
             };
             spare -= more;
-            // Fewer tasks than nodes (a long node list): the last nodes have none.
+            // Fewer tasks than nodes (a long node list): the last nodes get none.
             let tasks = (least + more).min(left);
             left -= tasks;
             let more = spare_total.min(pick.total.less(each));
@@ -435,7 +436,7 @@ fn lay_out(
         .collect()
 }
 
-/// How many more than the least each node gets when they get tasks in turn.
+/// How many more than the minimum each node gets when tasks are dealt in turn.
 fn in_turn(picks: &[Pick], least: u32, mut spare: u32) -> Vec<u32> {
     let mut more = vec![0; picks.len()];
     let room = |pick: &Pick, more: u32| pick.capacity.saturating_sub(least).saturating_sub(more);
@@ -454,8 +455,8 @@ fn in_turn(picks: &[Pick], least: u32, mut spare: u32) -> Vec<u32> {
     }
 }
 
-/// The least that is planned to be free of a node's generic resources while a start now would run: which type somebody gets
-/// who named none must not be one that is kept for others.
+/// The minimum that is planned to be free of a node's generic resources while a start now would run: a job that names no type
+/// must not get a type that is reserved for others.
 fn planned_gres(node: usize, request: &Request, bound: Option<Bound<'_>>) -> Option<GresAmounts> {
     let Bound { horizon, run: (from, until), .. } = bound.filter(|_| request.gres.is_some())?;
     horizon.during(node, from, until).into_iter().map(|free| free.gres).reduce(|a, b| a.least(&b))

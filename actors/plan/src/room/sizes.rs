@@ -3,11 +3,11 @@
 use crate::snapshot::request::Request;
 use garrick_model::view::AllocatedNode;
 
-/// Most numbers that are tried one by one, each of which is a search of its own; then the least is.
+/// Most numbers that are tried one by one (each is a search of its own); after that the least one is tried.
 const MOST_SIZES: usize = 64;
 
-/// What the search finds for the best of the request's numbers of nodes: the greatest that has room, or with
-/// `--use-min-nodes` the least.
+/// What the search finds for the best of the request's numbers of nodes: the greatest that fits, or with `--use-min-nodes` the
+/// least.
 pub(crate) fn of_sizes(
     request: &Request,
     search: &dyn Fn(&Request) -> Option<Vec<AllocatedNode>>,
@@ -27,7 +27,7 @@ pub(crate) fn of_sizes(
         return ascending.take(MOST_SIZES).find_map(exactly);
     }
     let least = ascending.next()?;
-    // Any number in between says how many there are at most.
+    // A search for any number in the range gives an upper limit.
     let any = search(&Request { node_sizes: Default::default(), max_nodes: most, ..request.clone() })?;
     let count = u32::try_from(any.len()).unwrap_or(u32::MAX);
     if sizes.contains(count) {

@@ -1,4 +1,4 @@
-//! All free room that a plan under way goes by: now and later, on nodes and of licenses. What is taken of one is taken of all.
+//! All free resources for a plan in progress: now and later, on nodes and of licenses. What is taken from one is taken from all.
 
 use super::{
     horizon::{Horizon, Limits},
@@ -16,32 +16,32 @@ use crate::snapshot::{
 };
 use garrick_model::{node_shape::NodeShare, time::Timestamp, view::AllocatedNode};
 
-/// It.
+/// All free resources.
 #[derive(Clone)]
 pub(crate) struct Space<'a> {
     view: &'a ClusterView,
     now: Timestamp,
-    /// Room now, to the single CPU.
+    /// Now, by single CPU.
     pub machine: Machine<'a>,
-    /// Room from now on, in amounts, as those see it who look now.
+    /// From now on, in amounts, in the current view of reservations.
     pub horizon: Horizon,
     futures: Futures,
     /// Licenses from now on.
     pub licenses: LicensePlan,
     /// Bounds of searches in the horizon that are known already.
     pub limits: Limits,
-    /// If nobody had anything; built when first needed.
+    /// An empty cluster; built when it is first needed.
     pub idle: Option<Machine<'a>>,
-    /// If all nodes were in service besides; built when first needed.
+    /// The same with all nodes in service; built when it is first needed.
     pub ideal: Option<Machine<'a>>,
-    /// What starts of this plan have.
+    /// Resources of this plan's starts.
     pub planned: Vec<PlannedHold>,
-    /// What partitions with limits of CPUs have.
+    /// What jobs of partitions with CPU limits hold.
     pub promises: Promises,
 }
 
 impl<'a> Space<'a> {
-    /// From that on.
+    /// From this state.
     pub fn on(view: &'a ClusterView, now: Timestamp, machine: Machine<'a>, horizon: Horizon) -> Self {
         Self {
             view,
@@ -58,7 +58,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// From now on it is looked at with these eyes.
+    /// Sets the current view of reservations.
     pub fn look(&mut self, eyes: Eyes) {
         self.look_at_nodes(eyes);
         self.licenses.look(eyes);
@@ -69,7 +69,7 @@ impl<'a> Space<'a> {
         self.futures.look(&mut self.horizon, eyes, self.view, self.now);
     }
 
-    /// Somebody has that from then until then.
+    /// Holds amounts of nodes between these times.
     pub fn hold(&mut self, nodes: Vec<(usize, Amount)>, from: Timestamp, until: Timestamp) {
         self.futures.hold(&mut self.horizon, self.view, nodes, (from, until));
     }
@@ -80,7 +80,7 @@ impl<'a> Space<'a> {
         self.planned.push(hold);
     }
 
-    /// From now until `end` nobody else gets these nodes, nor what is closed to others with them.
+    /// Takes these nodes from now until `end`, with all that is closed to others because of them.
     pub fn occupy(&mut self, request: &Request, nodes: &[AllocatedNode], end: Timestamp) {
         let of = |node, share, usage| {
             let Request { owner, partition, .. } = *request;
@@ -97,7 +97,7 @@ impl<'a> Space<'a> {
         self.hold(self.amounts(nodes, request), self.now, end);
     }
 
-    /// What nodes given to a request come to in amounts.
+    /// The amounts of nodes given to a request.
     pub fn amounts(&self, nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {
         let amount = |node: &AllocatedNode| {
             let place = node.index.0 as usize;

@@ -1,5 +1,5 @@
-//! Placing where there is a network topology: asks [`crate::topology`] which of the nodes with room a request may have, now
-//! and at the earliest time to come, and keeps others out of what `--exclusive=topo` took.
+//! Placement with a network topology: asks [`crate::topology`] which of the nodes with free resources a request may have, now and
+//! at the earliest later time, and keeps others out of what `--exclusive=topo` took.
 
 use super::{
     horizon::{Horizon, Opening, Slot},
@@ -23,14 +23,14 @@ use std::{
     time::Duration,
 };
 
-/// Counts of nodes that a request with a range of them is tried with, at most.
+/// Most numbers of nodes that are tried for a request with a range of them.
 const MOST_COUNTS: usize = 64;
-/// Offers that are looked at where more has to be true of nodes than the topology knows of.
+/// Most offers that are examined if nodes have to meet conditions that the topology does not know.
 const MOST_OFFERS: usize = 256;
-/// Times that a search for the earliest one looks at, at most.
+/// Most times that a search for the earliest one examines.
 const MOST_TIMES: usize = 200;
 
-/// Nodes for the request out of those `candidates` that are open, as the topology will have it.
+/// Nodes for the request out of the open `candidates`, as the topology allows.
 pub(crate) fn place(
     topology: &dyn Topology,
     machine: &Machine<'_>,
@@ -148,8 +148,8 @@ fn want(near: &Near, nodes: u32, tasks: u64) -> Want {
     }
 }
 
-/// Counts of nodes to try, with the tasks that each of them must hold, where no node holds more than `largest`: as few as
-/// will do, or as many as are wanted and `open`.
+/// Numbers of nodes to try, with the tasks that each node must hold, if no node holds more than `largest`: as few as possible, or
+/// as many as are wanted and `open`.
 fn counts(
     topology: &dyn Topology,
     request: &Request,
@@ -194,10 +194,10 @@ fn counts(
     all
 }
 
-/// The earliest time from `from` to `until` at which the request could run for `length` on nodes that the topology lets it
-/// have, and those: out of those candidates that are `open`. Named nodes are not looked for here.
+/// The earliest time from `from` to `until` at which the request could run for `length` on nodes that the topology allows, and
+/// those nodes, out of the `open` candidates. Named nodes are handled elsewhere.
 ///
-/// Nodes are taken with even numbers of tasks, as in [`Horizon::earliest`].
+/// Each node gets an equal number of tasks, as in [`Horizon::earliest`].
 pub(crate) fn earliest(
     horizon: &mut Horizon,
     topology: &Arc<dyn Topology>,
@@ -209,7 +209,7 @@ pub(crate) fn earliest(
     let Some((_, over)) = request.near.as_ref().and_then(|near| near.switches) else {
         return earliest_as_is(horizon, topology, request, (candidates, open), (from, until), length);
     };
-    // On few switches before its patience ends, on any from then on.
+    // On few switches before its wait for them ends, on any from then on.
     let few = earliest_as_is(horizon, topology, request, (candidates, open), (from, until.min(over)), length);
     if few.as_ref().is_some_and(|slot| slot.at <= over) {
         return few;
@@ -249,7 +249,7 @@ struct Asked<'a> {
     request: &'a Request,
     near: &'a Near,
     candidates: &'a FixedBitSet,
-    /// Those that it may have now.
+    /// Nodes that it may have now.
     open: &'a FixedBitSet,
     nodes: u32,
     level: Part,
@@ -265,7 +265,7 @@ impl Asked<'_> {
                 self.wait_for_units(horizon, &mut openings, from, until);
             }
             openings.sort_by_key(|o| o.begin);
-            // As if what opens stayed open: no time before the one that is found can do.
+            // Assume that nodes stay open once they open: no time before the one found so can do.
             let mut nodes = 0;
             let mut times: Vec<usize> = Vec::new();
             for (at, opening) in openings.iter().enumerate() {
@@ -282,7 +282,7 @@ impl Asked<'_> {
                 let nodes = self.offered(&openings[..end])?;
                 return Some(Slot { at: from, nodes: self.lay_out(nodes, &openings[..end]) });
             }
-            // Those that had room before may have none any more.
+            // Nodes that had room before may have none any more.
             from = at;
         }
         None
@@ -300,7 +300,7 @@ impl Asked<'_> {
         offered
     }
 
-    /// Nobody may be on any node of the units that it gets: a node opens when all of its unit do.
+    /// No other job may be on any node of the units that it gets: a node opens when all of its unit do.
     fn wait_for_units(&self, horizon: &Horizon, openings: &mut Vec<Opening>, from: Timestamp, until: Timestamp) {
         let units = self.topology.units();
         let mut known: BTreeMap<usize, Option<Timestamp>> = BTreeMap::new();
@@ -318,7 +318,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Rather those nodes that others leave last, so that what is free now stays so.
+    /// Prefers nodes that others leave last, so that what is free now stays free.
     fn lay_out(&self, offer: Offer, openings: &[Opening]) -> Vec<(usize, Part)> {
         let mut nodes: Vec<usize> = match offer {
             Offer::These(nodes) => nodes,
@@ -348,7 +348,7 @@ impl Asked<'_> {
     }
 }
 
-/// Leaves of `open` the nodes whose units are free altogether.
+/// Keeps in `open` the nodes whose units are completely free.
 fn keep_whole_units(topology: &dyn Topology, open: &mut FixedBitSet, is_free: impl Fn(usize) -> bool) {
     let units = topology.units();
     let free: Vec<bool> = (0..units.len()).map(|unit| units.nodes(unit).iter().all(|node| is_free(*node))).collect();
@@ -359,7 +359,7 @@ fn keep_whole_units(topology: &dyn Topology, open: &mut FixedBitSet, is_free: im
     }
 }
 
-/// Nobody has room reserved there while a start now would run.
+/// Is nothing reserved on the node while a start now would run?
 fn idle_for_now(bound: Option<Bound<'_>>, request: &Request, node: usize) -> bool {
     let Some(Bound { horizon, .. }) = bound else { return true };
     let now = horizon.begins();
@@ -367,7 +367,7 @@ fn idle_for_now(bound: Option<Bound<'_>>, request: &Request, node: usize) -> boo
     horizon.during(node, now, until).iter().all(|free| free.idle)
 }
 
-/// What a request for units of its own keeps others out of besides its nodes.
+/// What a request for exclusive units keeps others out of, besides its nodes.
 pub(crate) fn rest_of_units(
     view: &ClusterView,
     request: &Request,

@@ -1,4 +1,4 @@
-//! The tasks of an array in a plan: no more of them run at a time than its limit says.
+//! The tasks of an array in a plan: at most as many run at a time as its limit allows.
 
 use crate::snapshot::{
     changes::{Fact, Reads},
@@ -7,7 +7,7 @@ use crate::snapshot::{
 use garrick_model::{ids::JobId, state::Reason, view::JobView};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads = Reads::only("arrays", |_| &[Fact::Policy]);
 
 /// What started in a plan.
@@ -15,12 +15,12 @@ pub(crate) const READS: Reads = Reads::only("arrays", |_| &[Fact::Policy]);
 pub(crate) struct Starts {
     /// Jobs, and which tasks of arrays.
     pub started: BTreeMap<JobId, BTreeSet<u32>>,
-    /// Tasks of each array, those that were split off before with them.
+    /// Tasks of each array that started, including those that were split off before.
     array_started: BTreeMap<JobId, u32>,
 }
 
 impl Starts {
-    /// The job starts, or a task of it.
+    /// Notes that the job, or a task of it, starts.
     pub fn note(&mut self, job: &JobView, array_index: Option<u32>) {
         self.started.entry(job.id).or_default().extend(array_index);
         if let Some(array) = array_index.map(|_| job.id).or(job.array_task.map(|t| t.array_job)) {
@@ -28,14 +28,14 @@ impl Starts {
         }
     }
 
-    /// What of a job may start. `Err`: as many of its array run as may.
+    /// The parts of a job that may start. `Err`: its array runs as many tasks as it may.
     pub fn gate(&self, view: &ClusterView, job: &JobView) -> Result<PendingTasks, Reason> {
         let tasks = PendingTasks::new(view, job, self.started.get(&job.id), &self.array_started);
         if tasks.room == Some(0) { Err(Reason::JobArrayTaskLimit) } else { Ok(tasks) }
     }
 }
 
-/// What may start next of a job.
+/// The next part of a job that may start.
 pub(crate) enum NextTask {
     Whole,
     Index(u32),
@@ -43,7 +43,7 @@ pub(crate) enum NextTask {
     Exhausted,
 }
 
-/// The tasks of a job that may still start in this pass: itself, or indices of an array under its limit.
+/// The tasks of a job that may still start in this pass: the job itself, or indices of an array under its limit.
 pub(crate) struct PendingTasks {
     indices: Option<std::vec::IntoIter<u32>>,
     room: Option<u32>,
@@ -57,7 +57,7 @@ impl PendingTasks {
         array_started: &BTreeMap<JobId, u32>,
     ) -> Self {
         let array = job.array_pending.as_ref().map(|a| (a, job.id)).or_else(|| {
-            // A task that was split off earlier and waits again is still bound by its array's limit.
+            // A task that was split off earlier and waits again still counts for its array's limit.
             job.array_task.and_then(|t| job.spec.array.as_ref().map(|a| (a, t.array_job)))
         });
         let room = array.and_then(|(spec, id)| {

@@ -1,5 +1,5 @@
-//! Who is behind others that wait, and for whom room is reserved. Nobody who is behind delays those who have room reserved;
-//! how many of them are looked at is bounded (`bf_max_job_test`).
+//! Which jobs are behind waiting ones, and for which jobs resources are reserved. A job behind others must not delay a job with
+//! reserved resources. The number of jobs behind others that a plan considers is bounded (`bf_max_job_test`).
 
 use crate::snapshot::{
     changes::{Fact, Reads},
@@ -9,40 +9,40 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use std::collections::BTreeMap;
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads = Reads {
     at_site: |view| view.policy.shortest_first.is_none(),
     ..Reads::only("backfill", |_| &[Fact::Policy, Fact::Partitions])
 };
 
-/// Those who wait, as far as a plan has come.
+/// The waiting jobs, as far as a plan has come.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     /// Nodes of partitions in which a job is blocked.
     pub blocked: FixedBitSet,
-    /// How many jobs of each partition have room reserved.
+    /// How many jobs of each partition have resources reserved.
     pub reserved: BTreeMap<usize, u32>,
-    /// How many were looked at that are behind others.
+    /// How many jobs behind others were considered.
     pub tried_behind: usize,
-    /// A job that is looked at whatever the policy's bounds say.
+    /// A job that is considered whatever the policy's bounds say.
     pub minded: Option<JobId>,
-    /// Nobody goes ahead of anybody, and all have room reserved.
+    /// No job may go ahead of another, and all have resources reserved.
     pub in_order: bool,
-    /// What was reserved that way: in which partition, from when on.
+    /// Reservations that were made that way: partition and begin.
     pub turns: Vec<(usize, Timestamp)>,
 }
 
-/// Where one stands.
+/// A job's position relative to waiting jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// Others that wait go before it on some of its nodes.
+    /// Waiting jobs go before it on some of its nodes.
     pub behind: bool,
-    /// It would pass them by, which nobody may.
+    /// It would pass them, although no job may.
     pub passes_by: bool,
 }
 
 impl Queue {
-    /// Nobody waits, over so many nodes.
+    /// No job waits; for so many nodes.
     pub fn new(nodes: usize) -> Self {
         Self {
             blocked: FixedBitSet::with_capacity(nodes),
@@ -54,12 +54,12 @@ impl Queue {
         }
     }
 
-    /// Does somebody on these nodes go before those who are looked at now?
+    /// Does a waiting job on these nodes go before the jobs that are considered now?
     pub fn is_behind(&self, nodes: &FixedBitSet) -> bool {
         !self.blocked.is_disjoint(nodes)
     }
 
-    /// Is room reserved for the next job of the partition that does not fit?
+    /// Does the next job of the partition that does not fit get resources reserved?
     pub fn reserves(&self, policy: Backfill, partition: usize) -> bool {
         match policy {
             Backfill::Off => self.in_order,
@@ -68,12 +68,12 @@ impl Queue {
         }
     }
 
-    /// The plan is made for the sake of that job, or of all components of its leader's.
+    /// Is the plan made for this job, or for a component of the same heterogeneous job?
     pub fn minds(&self, job: &JobView) -> bool {
         self.minded.is_some_and(|minded| minded == job.id || job.spec.het.is_some_and(|(leader, _)| leader == minded))
     }
 
-    /// Is one looked at that is behind others, or is not? `enough`: as many of the like were looked at as may be.
+    /// May a job behind others, or one that is not, be considered? `enough`: its kind has reached its bound.
     pub fn gate(
         &self,
         view: &ClusterView,
@@ -89,7 +89,7 @@ impl Queue {
         Ok(Standing { behind, passes_by })
     }
 
-    /// Nobody goes ahead of those who wait on these nodes, but as backfill lets them.
+    /// Puts later jobs on these nodes behind waiting ones: they start only as backfill allows.
     pub fn block(&mut self, nodes: &FixedBitSet) {
         self.blocked.union_with(nodes);
     }

@@ -1,4 +1,4 @@
-//! How many jobs a plan looks at and starts, within [`Bounds`].
+//! How many jobs a plan considers and starts, within [`Bounds`].
 
 use crate::snapshot::{
     bounds::Bounds,
@@ -14,14 +14,14 @@ use garrick_model::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::{sync::Arc, time::Duration};
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads = Reads { at_site: allow_repairs, ..Reads::only("bounds", |_| &[Fact::Policy]) };
 
 fn allow_repairs(view: &ClusterView) -> bool {
     view.policy.bounds.as_ref().is_none_or(|bounds| bounds.allow_repairs())
 }
 
-/// What a plan has done so far, as far as bounds are about it.
+/// What a plan has done so far, as far as bounds limit it.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     of_user: FxHashMap<u32, u32>,
@@ -32,12 +32,12 @@ pub struct Tally {
     entered: Option<(JobId, usize)>,
     backfilled: u32,
     in_order: u32,
-    /// Who has room reserved.
+    /// Jobs with reserved resources.
     pub booked: FxHashSet<JobId>,
 }
 
 impl Tally {
-    /// Were as many of the like looked at as may be?
+    /// Have as many jobs of this kind been considered as the bounds allow?
     pub fn is_full(&self, bounds: &Bounds, job: &JobView, partition: usize) -> bool {
         fn reached<K: std::hash::Hash + Eq>(
             known: &FxHashMap<K, u32>,
@@ -52,7 +52,7 @@ impl Tally {
             || reached(&self.of_association, bounds.of_association, || association(job))
     }
 
-    /// One that is behind others is looked at.
+    /// Counts a job that is considered behind others.
     pub fn look(&mut self, bounds: &Bounds, job: &JobView, partition: usize) {
         *self.of_user.entry(job.uid).or_insert(0) += 1;
         *self.of_partition.entry(partition).or_insert(0) += 1;
@@ -62,39 +62,39 @@ impl Tally {
         }
     }
 
-    /// One more of that partition is looked at. False: it is one too many.
+    /// Counts one more job of that partition. False: it exceeds the bound.
     pub fn enters(&mut self, bounds: &Bounds, job: JobId, partition: usize) -> bool {
         let Some(most) = bounds.in_partition else { return true };
         let looked = self.in_partition.entry(partition).or_insert(0);
-        // One that a reservation draws is looked at there and outside of it.
+        // A job that a magnetic reservation attracts is considered there and outside of it.
         *looked += u32::from(self.entered.replace((job, partition)) != Some((job, partition)));
         *looked <= most
     }
 
-    /// One starts.
+    /// Counts a start.
     pub const fn start(&mut self, behind: bool) {
         if behind { self.backfilled += 1 } else { self.in_order += 1 }
     }
 
-    /// No more started than there.
+    /// Takes over the number of starts.
     pub const fn take_starts_of(&mut self, other: &Self) {
         (self.in_order, self.backfilled) = (other.in_order, other.backfilled);
     }
 
-    /// Did as many of that kind start as may?
+    /// Have as many jobs of that kind started as may?
     pub fn has_started_all(&self, bounds: &Bounds, behind: bool) -> bool {
         let (most, started) =
             if behind { (bounds.backfilled, self.backfilled) } else { (bounds.in_order, self.in_order) };
         most.is_some_and(|most| started >= most)
     }
 
-    /// How many started in their order, and how many behind others.
+    /// How many started in order, and how many behind others.
     pub const fn started(&self) -> (u32, u32) {
         (self.in_order, self.backfilled)
     }
 }
 
-/// What plans of the same interval started already: a start makes for a new plan at once, and bounds of starts hold for all
+/// What plans of the same interval have started already. Each start causes a new plan at once, and bounds of starts hold for all
 /// plans of an interval together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quota {
@@ -120,44 +120,44 @@ impl Quota {
         })
     }
 
-    /// A plan started so many.
+    /// Counts the starts of a plan.
     pub const fn spend(&mut self, (in_order, backfilled): (u32, u32)) {
         self.in_order = self.in_order.saturating_add(in_order);
         self.backfilled = self.backfilled.saturating_add(backfilled);
     }
 }
 
-/// There is no accounting database yet: who runs what on whose account is what jobs say.
+/// There is no accounting database yet: an association is the user and account that a job names.
 fn association(job: &JobView) -> (u32, Option<String>) {
     (job.uid, job.spec.account.clone())
 }
 
-/// What a plan under way has done within the bounds. Without them each of these is one look at an `Option`.
+/// What a plan in progress has done within the bounds. Without bounds, each method only tests an `Option`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bounded {
-    /// How many of whom.
+    /// The counts.
     pub tally: Tally,
-    /// Who is looked at was before: it is counted already.
+    /// The current job was considered before: it is counted already.
     pub looks_again: bool,
-    /// Until when nothing starts in partitions that were asked about.
+    /// Until when nothing starts, for the partitions that were asked about.
     frozen: FxHashMap<usize, Option<Timestamp>>,
 }
 
 impl Bounded {
-    /// Is one more job of that partition looked at?
+    /// May one more job of that partition be considered?
     pub fn gate(&mut self, view: &ClusterView, job: &JobView, partition: usize) -> Result<(), Reason> {
         let bounds = view.policy.bounds.as_deref();
         let enters = bounds.is_none_or(|bounds| self.tally.enters(bounds, job.id, partition));
         if enters { Ok(()) } else { Err(Reason::Priority) }
     }
 
-    /// Were as many such jobs looked at, behind others, as may be?
+    /// Have as many such jobs been considered behind others as may be?
     pub fn has_seen_enough_like(&self, view: &ClusterView, job: &JobView, partition: usize) -> bool {
         let bounds = view.policy.bounds.as_ref().filter(|_| !self.looks_again);
         bounds.is_some_and(|bounds| self.tally.is_full(bounds, job, partition))
     }
 
-    /// One that is behind others is looked at.
+    /// Counts a job that is considered behind others.
     pub fn count_behind(&mut self, view: &ClusterView, job: &JobView, partition: usize) {
         if let Some(bounds) = view.policy.bounds.as_ref().filter(|_| !self.looks_again) {
             self.tally.look(bounds, job, partition);
@@ -171,7 +171,7 @@ impl Bounded {
     }
 }
 
-/// How long a run is taken to last: no longer than its `--time-min` where that counts as its limit.
+/// How long a run is expected to last: no longer than its `--time-min` if that counts as its limit.
 pub(crate) fn length(view: &ClusterView, job: &JobView, limit: TimeLimit) -> Option<Duration> {
     let soft = view.policy.bounds.as_ref().filter(|bounds| bounds.soft_limits).and(job.spec.time_min);
     soft.map_or(limit, |soft| soft.min(limit)).duration()

@@ -1,5 +1,5 @@
-//! CPUs that jobs of a partition have together of a node (`MaxCPUsPerNode`, `MaxCPUsPerSocket`): what is reserved for others
-//! of the partition counts while a run lasts.
+//! CPUs that jobs of a partition may have together on a node (`MaxCPUsPerNode`, `MaxCPUsPerSocket`). What is reserved for other
+//! jobs of the partition during the run counts too.
 
 use crate::{
     room::promises::Promises,
@@ -13,13 +13,13 @@ use fixedbitset::FixedBitSet;
 use garrick_model::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads = Reads {
     at_site: |view| view.partitions.iter().all(|partition| partition.caps == CpuCaps::NONE),
     ..Reads::only("caps", |_| &[Fact::Partitions])
 };
 
-/// What is reserved meanwhile for others of the partition, by node.
+/// What is reserved for other jobs of the partition during the run, by node.
 pub(crate) fn promised(
     promises: &Promises,
     request: &Request,

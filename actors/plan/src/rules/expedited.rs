@@ -1,4 +1,4 @@
-//! Jobs that are expedited: the nodes that are kept for one are free to it and taken to all others.
+//! Expedited jobs: the nodes that are kept for such a job are free to it and taken to all others.
 
 use crate::snapshot::changes::{Fact, Follows, Reads};
 use crate::{
@@ -21,20 +21,20 @@ use garrick_model::{
 };
 use std::time::Duration;
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads = Reads {
     with_job: |_, job| if job.state == JobState::Expediting { Follows::No } else { Follows::Wholly },
     ..Reads::only("expedited", |_| &[Fact::Closings])
 };
 
-/// Room as one that is expedited has it: now, on the nodes that are kept for it too.
+/// Free resources for an expedited job now, including the nodes that are kept for it.
 pub(crate) struct Own<'a> {
     machine: Machine<'a>,
     open: FixedBitSet,
 }
 
 impl<'a> Own<'a> {
-    /// Besides what starts of this plan have. `longest`: how long it may run, in which nobody else's reservation begins.
+    /// Without the resources of this plan's starts. `longest`: how long it may run; no other reservation may begin in that time.
     pub fn of(
         view: &'a ClusterView,
         now: Timestamp,
@@ -56,7 +56,7 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Rather on the nodes that are kept for the job than on others.
+/// Prefers the nodes that are kept for the job.
 fn place_expedited(
     machine: &Machine<'_>,
     job: &JobView,
@@ -76,7 +76,7 @@ fn place_expedited(
     room.then(|| place(&on_kept)).flatten().or_else(|| place(request))
 }
 
-/// The earliest time at which the request fits when running jobs end as expected, and where.
+/// The earliest time at which the request fits if running jobs end as expected, and where.
 pub(crate) fn earliest(
     view: &ClusterView,
     now: Timestamp,
@@ -96,7 +96,7 @@ pub(crate) fn earliest(
     ends.sort_unstable();
     ends.dedup();
     let closed = view.reservations.closed_cpus(request.reservation, now, now, NEVER);
-    // Room only grows with time here, so the first time that fits can be searched for by halves.
+    // Free resources only grow with time here, so the first time that fits is found by binary search.
     let fits = |at: Timestamp| {
         let machine = if at >= far { Machine::idle(view) } else { Machine::at(view, at, planned, job) };
         select::place(&machine.without_cpus(closed.clone()), request, candidates)

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads = Reads::only("features", |_| &[Fact::Policy, Fact::Partitions]);
 
 pub(crate) fn node_names(view: &ClusterView) -> HashMap<&str, NodeIndex> {
@@ -30,7 +30,7 @@ pub(crate) struct Features<'a> {
     by_feature: BTreeMap<String, FixedBitSet>,
     known: HashMap<String, Option<FixedBitSet>>,
     by_extra: HashMap<String, FixedBitSet>,
-    /// What each node says of itself, read when somebody first asks.
+    /// Each node's `Extra` data, parsed when it is first needed.
     said: OnceCell<Rc<Vec<Option<Value>>>>,
     /// Made when a job first names a node.
     names: OnceCell<HashMap<&'a str, NodeIndex>>,
@@ -67,7 +67,7 @@ impl<'a> Features<'a> {
         self.names.get_or_init(|| node_names(self.view)).get(name).copied()
     }
 
-    /// Nodes of the partition that the request could ever use. An expression that is not one has no nodes.
+    /// Nodes of the partition that the request could ever use. A malformed expression matches no node.
     pub fn candidates(&mut self, request: &Request) -> FixedBitSet {
         let mut nodes = self.with_features(request);
         if let Some(text) = &request.extra {

@@ -4,24 +4,24 @@ use crate::snapshot::changes::{Fact, Follows, Reads};
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use std::sync::Arc;
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads = Reads {
     with_job: |view, job| if job.spec.het.is_some() { Follows::if_it_keeps(view) } else { Follows::Wholly },
     ..Reads::only("het", |_| &[Fact::Policy])
 };
 
-/// How one component is looked at while all are.
+/// How a component is considered while its whole group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trial {
-    /// Now, or not at all.
+    /// It starts now, or the group fails.
     Now,
-    /// Now, or when others have gone for it.
+    /// It starts now, or after runs are preempted for it.
     Giving,
-    /// Not now.
+    /// It does not start now.
     Later {
-        /// Not before this.
+        /// Not before this time.
         from: Timestamp,
-        /// Room is reserved for it.
+        /// Resources are reserved for it.
         reserves: bool,
     },
 }
@@ -40,7 +40,7 @@ impl Trial {
     }
 }
 
-/// Why a group cannot be looked at: a component is held, waits for something, or is not back in the queue yet.
+/// Why a group cannot be considered: a component is held, has a dependency, or is not back in the queue yet.
 pub(crate) fn not_ready(leader: &JobView, members: &[Arc<JobView>]) -> Option<Reason> {
     if let Some(waits) = members.iter().find(|member| !member.eligible) {
         return Some(waits.reason.clone()).filter(|reason| *reason != Reason::None).or(Some(Reason::Resources));

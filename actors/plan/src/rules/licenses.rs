@@ -1,4 +1,4 @@
-//! Licenses: who asks for more than there are waits for them, whatever is free.
+//! Licenses: a job that requests more than exist waits for them, whatever is free.
 
 use crate::{
     room::licenses::LicensePlan,
@@ -10,7 +10,7 @@ use crate::{
 };
 use garrick_model::state::Reason;
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads =
     Reads::only(
         "licenses",
@@ -19,7 +19,7 @@ pub(crate) const READS: Reads =
         },
     );
 
-/// Could it have its licenses if nobody had any?
+/// Could the job get its licenses if no job held any?
 pub(crate) fn gate(licenses: &mut LicensePlan, request: &Request) -> Result<(), Reason> {
     if licenses.is_possible(request.licenses.as_deref()) { Ok(()) } else { Err(reason()) }
 }

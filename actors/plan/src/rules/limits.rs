@@ -1,4 +1,4 @@
-//! Does a partition take jobs such as this one? Its state, accounts, QOS, time limit and numbers of nodes.
+//! Does a partition accept a job? Checks its state, accounts, QOS, time limit and numbers of nodes.
 
 use crate::snapshot::{
     changes::{Fact, Reads},
@@ -11,10 +11,10 @@ use garrick_model::{
     view::JobView,
 };
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads = Reads::only("limits", |_| &[Fact::Partitions]);
 
-/// Does it?
+/// Does the partition accept the job?
 pub(crate) fn gate(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
     match partition.state {
         PartitionState::Up | PartitionState::Drain => {}
@@ -25,7 +25,7 @@ pub(crate) fn gate(job: &JobView, partition: &PartitionFacts) -> Result<(), Reas
         if !config.allows_account(job.spec.account.as_deref()) {
             return Err(Reason::AccountNotAllowed);
         }
-        // As in Slurm, root's jobs have any QOS.
+        // As in Slurm, root's jobs may use any QOS.
         if job.uid != 0 && !config.allows_qos(job.spec.qos.as_deref()) {
             return Err(Reason::QosNotAllowed);
         }
@@ -35,7 +35,7 @@ pub(crate) fn gate(job: &JobView, partition: &PartitionFacts) -> Result<(), Reas
     }
     let most = partition.max_nodes.unwrap_or(u32::MAX);
     let sizes = &job.spec.node_sizes;
-    // None has no task.
+    // No node is without a task.
     let most_of_sizes = job.spec.tasks.map_or(most, |tasks| most.min(tasks));
     let none =
         !sizes.is_empty() && sizes.ascending(partition.min_nodes.max(job.min_nodes), most_of_sizes).next().is_none();

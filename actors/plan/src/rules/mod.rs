@@ -1,25 +1,25 @@
-//! The rules of a plan, one file each: who may go on (its `gate`), which nodes it leaves to whom, and what of the snapshot
-//! it reads, by which a kept plan is known to stand (`RULES`). The order in which a plan goes over them is that of
-//! `plan/consider.rs`.
+//! The rules of a plan, one file each. A rule says which jobs may go on (its `gate`), which nodes it leaves to which jobs, and
+//! what of the snapshot it reads (`RULES`): a kept plan is still valid while that is unchanged. `plan/consider.rs` applies the
+//! rules and sets their order.
 //!
 //! | file | rule |
 //! |---|---|
-//! | [`limits`] | does the partition take such jobs? |
-//! | [`bounds`] | how many are looked at and started, of whom |
-//! | [`licenses`] | are there as many licenses as are asked for? |
-//! | [`reservations`] | nodes that are others' by advance reservation |
-//! | [`features`] | nodes with what is asked for by `-C`, `--prefer` and `--extra` |
+//! | [`limits`] | does the partition accept such jobs? |
+//! | [`bounds`] | how many jobs are considered and started, for each user, partition and so on |
+//! | [`licenses`] | are there as many licenses as are requested? |
+//! | [`reservations`] | nodes that advance reservations keep for other jobs |
+//! | [`features`] | nodes that satisfy `-C`, `--prefer` and `--extra` |
 //! | [`arrays`] | how many tasks of an array run |
-//! | [`backfill`] | who is behind whom, and for whom room is reserved |
+//! | [`backfill`] | which jobs are behind others, and which have resources reserved |
 //! | [`expedited`] | nodes that are kept for one job |
-//! | [`caps`] | CPUs that jobs of a partition have together of a node |
+//! | [`caps`] | CPUs that jobs of a partition may have together on a node |
 //! | [`whole`] | blocks of nodes that stay whole |
 //! | [`het`] | components that start together |
-//! | [`preempt`] | who gives way |
-//! | [`resume`] | which runs that were suspended for others go on |
-//! | [`turns`] | which of the jobs that share CPUs run, and which wait for their turn |
-//! | [`priority`] | priorities of several factors |
-//! | [`reasons`] | which reason says most |
+//! | [`preempt`] | which runs are preempted |
+//! | [`resume`] | which suspended runs are resumed |
+//! | [`turns`] | gang scheduling: which of the jobs that share CPUs run |
+//! | [`priority`] | multifactor priority |
+//! | [`reasons`] | which reason is the most informative |
 
 use super::snapshot::{
     changes::{Fact, Follows, Minds, Reads},
@@ -44,7 +44,7 @@ pub mod resume;
 pub mod turns;
 pub mod whole;
 
-/// All rules on which it depends whether a kept plan stands.
+/// All rules that decide whether a kept plan is still valid.
 pub(crate) const RULES: [&Reads; 12] = [
     &limits::READS,
     &bounds::READS,
@@ -60,12 +60,12 @@ pub(crate) const RULES: [&Reads; 12] = [
     &preempt::READS,
 ];
 
-/// Are plans for such a snapshot repaired, if all that wait are followed?
+/// Can plans for such a snapshot be repaired, if repairs can handle all waiting jobs?
 pub(crate) fn allow_repairs(view: &ClusterView) -> bool {
     RULES.iter().all(|rule| (rule.at_site)(view))
 }
 
-/// How a repair goes on with such a job. One that keeps its room for two reasons has a new plan made.
+/// How a repair treats such a job. A job that keeps its reservation because of two rules needs a new plan.
 pub(crate) fn follow(view: &ClusterView, job: &JobView) -> Follows {
     let both = |all: Follows, rule: &&Reads| match (all, (rule.with_job)(view, job)) {
         (Follows::Keeps, Follows::Keeps) => Follows::No,
@@ -74,7 +74,7 @@ pub(crate) fn follow(view: &ClusterView, job: &JobView) -> Follows {
     RULES.iter().fold(Follows::Wholly, both)
 }
 
-/// Is all the same that rules read when a kept plan was made?
+/// Is everything that rules read unchanged since the kept plan was made?
 pub(crate) fn read_the_same(before: &ClusterView, view: &ClusterView, minds: Minds, now: Timestamp) -> bool {
     let mut known: Vec<Fact> = Vec::new();
     let mut is_the_same = |fact: &Fact| {

@@ -1,18 +1,20 @@
-//! Which running jobs give way to one that waits. Pure: reads the snapshot of a plan and names runs; their owners dispose.
+//! Which running jobs are preempted for one that waits. Pure: it reads the snapshot of a plan and names runs; their owners
+//! decide.
 //!
-//! Who may preempt whom is [`PreemptRules::way`]'s to say; whoever asked to overlap reservations gives way to their jobs. Of those that may be, as few as possible are named:
+//! [`PreemptRules::way`] says which jobs may preempt which. Jobs that asked to overlap reservations may also be preempted by the
+//! reservations' jobs. As few runs as possible are named:
 //!
-//! 1. what ends anyhow (runs that are being cleaned up or were told to go) counts as gone, and where that is enough nobody
-//!    is named;
-//! 2. jobs of the lowest tier go first, among them with `youngest_first` those that started last, then those with more
-//!    CPUs, then by id: the shortest beginning of that list that makes room;
-//! 3. of those, in the opposite order, everyone is spared without whom there is room all the same.
+//! 1. runs that end anyhow (they are being cleaned up or were told to end) count as gone; if that is enough, no run is named;
+//! 2. candidates are ordered: the lowest tier first, then with `youngest_first` those that started last, then those with more
+//!    CPUs, then by id; the shortest beginning of that list that frees enough is taken;
+//! 3. of those, in the opposite order, every run is spared that is not needed.
 //!
-//! Who is only suspended makes room of CPUs alone. His CPUs are free to all jobs that he gives way to, also to those that come
-//! later, and taken to all others: see [`crate::rules::resume`].
+//! A suspended run frees its CPUs only. They are free to all jobs that may preempt it, also to later ones, and taken to all
+//! others: see [`crate::rules::resume`].
 //!
-//! Nodes on which room is reserved for a job that goes before are left alone. Licenses, and amounts of hierarchical resources, are
-//! nobody's to make room of unless `reclaim_licenses` says so. A heterogeneous job gives way as a whole or not at all, and has
+//! Nodes that are reserved for a job ahead of this one are left alone. No run is preempted for its licenses or hierarchical
+//! resources unless `reclaim_licenses` says so. A heterogeneous job is preempted as a whole or not at all, and runs are preempted
+//! for all of its components or for none.
 //! room made for all of its components or for none.
 
 mod search;
@@ -40,36 +42,36 @@ use garrick_model::{
 use rustc_hash::FxHashSet;
 use std::{collections::BTreeMap, time::Duration};
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads = Reads {
     at_site: |view| !(view.policy.preempt.is_on() && view.has_parked),
     ..Reads::only("preempt", |_| &[Fact::Policy, Fact::Partitions, Fact::Closings])
 };
 
-/// Jobs for which a pass looks for others that give way, at most: each look is several at every node.
+/// Most jobs per pass for which preemption is tried: each try examines every node several times.
 const MOST_TRIED: usize = 100;
 
-/// What is decided on preemption in one pass.
+/// The preemption decisions of one pass.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Preemption {
-    /// Named in this pass, and how they go.
+    /// Runs that were named in this pass, and how they are preempted.
     named: BTreeMap<JobId, PreemptMode>,
-    /// Requests for which nobody's end makes room.
+    /// Requests for which preemption does not help.
     failed: FxHashSet<(Request, Rank)>,
-    /// Requests for which those that are suspended leave no room.
+    /// Requests that do not fit on resources of suspended runs.
     failed_over_suspended: FxHashSet<(Request, Rank)>,
     tried: usize,
     tried_over_suspended: usize,
 }
 
 impl Preemption {
-    /// One in which nobody is looked for any more.
+    /// One that tries no further preemption.
     pub(crate) fn spent() -> Self {
         Self { tried: MOST_TRIED, tried_over_suspended: MOST_TRIED, ..Self::default() }
     }
 
-    /// Room for a job that did not fit, within `candidates` but for nodes reserved for jobs before it; `None`: nobody's end
-    /// helps, or it need not.
+    /// Resources for a job that did not fit, within `candidates` without nodes reserved for jobs ahead of it; `None`: preemption
+    /// does not help, or is not needed.
     pub(crate) fn room(
         &mut self,
         view: &ClusterView,
@@ -101,7 +103,7 @@ impl Preemption {
         found
     }
 
-    /// Room that a job gets at once of runs that stand still for such as it, likewise.
+    /// Resources that a job gets at once from runs that are suspended for jobs like it, within the same candidates.
     pub(crate) fn room_over_suspended(
         &mut self,
         view: &ClusterView,
@@ -144,7 +146,7 @@ fn end_of(now: Timestamp, request: &Request) -> Timestamp {
     now.plus(request.limit_secs.map_or(UNLIMITED_FOR_PLANNING, Duration::from_secs))
 }
 
-/// Leaves out nodes of which others have room reserved before it would end.
+/// Without nodes on which resources are reserved for others before it would end.
 fn without_reserved(
     now: Timestamp,
     request: &Request,

@@ -1,10 +1,10 @@
-//! `priority/multifactor`: a job's factors and the number that they come to, as Slurm's page on the plugin describes it
-//! (`priority_multifactor.html`); where the page leaves a formula open, Slurm 22.05's `sprio` was asked. Pure: what is
-//! known of the job, the site's rules and the time of the calculation are arguments. Called by the scheduler for jobs that
-//! wait, by admission for a first value, and by the frontend for `sprio`.
+//! `priority/multifactor`: a job's factors and the resulting number, as Slurm's page on the plugin describes it
+//! (`priority_multifactor.html`); where the page leaves a formula open, the output of Slurm 22.05's `sprio` decided. Pure: the
+//! job, the site's rules and the time of the calculation are arguments. Called by the scheduler for waiting jobs, by admission
+//! for a first value, and by the frontend for `sprio`.
 //!
-//! All jobs are calculated as of the same moment, [`Rules::as_of`], which moves every `PriorityCalcPeriod`: between two
-//! such moments a priority changes only when its job or the rules do.
+//! All jobs are calculated for the same moment, [`Rules::as_of`], which moves every `PriorityCalcPeriod`. Between two such
+//! moments a priority changes only if its job or the rules change.
 
 use crate::snapshot::qos::QosTable;
 use garrick_model::{
@@ -15,7 +15,7 @@ use garrick_model::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// What is known of a partition.
+/// The values of a partition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rank {
     /// `PriorityJobFactor`.
@@ -26,11 +26,11 @@ pub struct Rank {
     pub cpus: u64,
     /// Memory, MiB.
     pub memory_mib: u64,
-    /// `TRESBillingWeights`, by MiB for memory; empty: CPUs are billed.
+    /// `TRESBillingWeights`, memory per MiB; empty: CPUs are billed.
     pub billing: Vec<(WeighedTres, f64)>,
 }
 
-/// What priorities are calculated by.
+/// All that priorities are calculated from, besides the job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// Weights and flags.
@@ -43,9 +43,9 @@ pub struct Rules {
     pub nodes: u32,
     /// CPUs of the cluster.
     pub cpus: u64,
-    /// Moment that the calculation is made for.
+    /// The moment that the calculation is made for.
     pub as_of: Timestamp,
-    /// What is known of QOS.
+    /// The qualities of service.
     pub qos: Arc<QosTable>,
 }
 
@@ -54,9 +54,9 @@ pub struct Rules {
 pub struct Standing {
     /// Fair share, 0 to 1.
     pub fairshare: f64,
-    /// The association's priority by the greatest one (or itself with `NO_NORMAL_ASSOC`).
+    /// The association's priority divided by the greatest one (or itself with `NO_NORMAL_ASSOC`).
     pub assoc: f64,
-    /// The QOS's priority by the greatest one (or itself with `NO_NORMAL_QOS`).
+    /// The QOS's priority divided by the greatest one (or itself with `NO_NORMAL_QOS`).
     pub qos: f64,
 }
 
@@ -77,9 +77,9 @@ pub struct Factors {
     pub qos: f64,
     /// CPUs, memory, nodes, billing: shares of the partition (or amounts with `NO_NORMAL_TRES`).
     pub tres: [f64; 4],
-    /// `SiteFactor`, added as it is.
+    /// `SiteFactor`, added unchanged.
     pub site: i32,
-    /// Nice, taken off as it is.
+    /// Nice, subtracted unchanged.
     pub nice: i32,
 }
 
@@ -112,7 +112,7 @@ impl Rank {
     }
 }
 
-/// `CPU=1.0,Mem=0.25G`: a unit after a weight for memory says of how much; without one it is of a MiB.
+/// `CPU=1.0,Mem=0.25G`: a unit after a memory weight says what it is per; without a unit it is per MiB.
 fn billing_weights(text: &str) -> Vec<(WeighedTres, f64)> {
     let mut weights = Vec::new();
     for (name, number) in text.split(',').filter_map(|part| part.split_once('=')) {
@@ -137,7 +137,7 @@ fn billing_weights(text: &str) -> Vec<(WeighedTres, f64)> {
 }
 
 impl Rules {
-    /// Is it time for another calculation (`PriorityCalcPeriod`)? A clock that was set back is a reason too.
+    /// Is another calculation due (`PriorityCalcPeriod`)? Also if the clock was set back.
     pub fn is_due(&self, now: Timestamp) -> bool {
         let period = Duration::from_secs(self.settings.calc_period_secs);
         self.as_of > now || now.since(self.as_of) >= period
@@ -163,18 +163,18 @@ impl Rules {
         }
     }
 
-    /// The same where that is known of QOS.
+    /// The same with these qualities of service.
     #[must_use]
     pub fn with_qos(self, qos: Arc<QosTable>) -> Self {
         Self { qos, ..self }
     }
 
-    /// What is known of a job's user and QOS.
+    /// The factors of a job's user and QOS.
     pub fn standing(&self, job: &JobView) -> Standing {
         Standing { qos: self.qos.factor(job, !self.settings.flags.no_normal_qos), ..Standing::default() }
     }
 
-    /// The priority of a job that nobody fixed: in the partition where it is highest. At least 1, since 0 means held.
+    /// The priority of a job without a fixed one: in the partition where it is highest. At least 1, since 0 means held.
     pub fn priority(&self, job: &JobView, standing: Standing) -> u32 {
         let nowhere = || Rank { job_factor: 0, ..Rank::default() };
         let of = |rank: &Rank| self.number(&self.factors(job, rank, standing));
@@ -238,7 +238,7 @@ impl Rules {
         sum += factors.partition * f64::from(weights.partition);
         sum += factors.qos * f64::from(weights.qos);
         sum += weights.tres.iter().map(|(kind, weight)| factors.tres[place(*kind)] * weight).sum::<f64>();
-        // A float beyond an integer's range becomes its end. The least above "held" is 1.
+        // The conversion saturates. The least value above "held" is 1.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range")]
         let number = sum.clamp(1.0, f64::from(u32::MAX)) as u32;
         number
@@ -250,13 +250,13 @@ impl Rules {
             (false, Some(at)) if job.eligible || !job.state.waits() => at,
             _ => return 0.0,
         };
-        // What runs does not wait any more.
+        // A running job no longer waits.
         let until = job.start_time.filter(|_| !job.state.waits()).unwrap_or(self.as_of);
         let waited = until.since(since).as_secs();
         share(wide(waited), wide(self.settings.max_age_secs)).min(1.0)
     }
 
-    /// The mean of the shares of nodes and CPUs; with `SMALL_RELATIVE_TO_TIME` the greater of them by the minutes of the
+    /// The mean of the shares of nodes and CPUs; with `SMALL_RELATIVE_TO_TIME` the greater of them divided by the minutes of the
     /// time limit.
     fn job_size(&self, job: &JobView, cpus: f64, nodes: f64) -> f64 {
         let of_nodes = share(nodes, f64::from(self.nodes));
@@ -274,7 +274,7 @@ impl Rules {
     }
 }
 
-/// Where a kind of TRES stands in [`Factors::tres`].
+/// The position of a kind of TRES in [`Factors::tres`].
 pub const fn place(kind: WeighedTres) -> usize {
     match kind {
         WeighedTres::Cpu => 0,
@@ -284,14 +284,14 @@ pub const fn place(kind: WeighedTres) -> usize {
     }
 }
 
-/// Jobs whose priorities change by themselves: those that wait and, where the site wants that, those that run.
+/// Jobs whose priorities change by themselves: waiting ones and, if the site wants that, running ones.
 pub fn is_calculated(settings: &PrioritySettings, job: &JobView) -> bool {
     let held = job.priority == 0;
     let runs = job.state.works();
     !job.terms.fixed && !held && (job.state.waits() || (settings.flags.calculate_running && runs))
 }
 
-/// The priority that a job should have now, if that is another one than it shows.
+/// The priority that a job should have now, if it differs from the one that it shows.
 pub fn news(rules: &Rules, job: &JobView, standing: Standing) -> Option<u32> {
     if !is_calculated(&rules.settings, job) {
         return None;

@@ -1,8 +1,8 @@
-//! Which of the reasons why a job waits says most.
+//! Which of the reasons why a job waits is the most informative.
 
 use garrick_model::state::Reason;
 
-/// A job that could start soon says so rather than naming a partition that will never take it.
+/// A higher weight is more informative: that a job could start soon matters more than a partition that will never accept it.
 pub(crate) fn weight_of(reason: &Reason) -> u8 {
     match reason {
         reason if reason.is_unavailable_nodes() => 3,
@@ -17,7 +17,7 @@ pub(crate) fn weight_of(reason: &Reason) -> u8 {
     }
 }
 
-/// Waits for room, or for others to have theirs. What is out of service is no such room: nobody knows when it returns.
+/// Does the job wait for resources, or behind jobs that do? Nodes out of service do not count: nobody knows when they return.
 pub(crate) fn waits_for_room(reason: &Reason) -> bool {
     matches!(reason, Reason::Resources | Reason::Priority | Reason::Other(_)) && !reason.is_unavailable_nodes()
 }

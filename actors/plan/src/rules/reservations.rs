@@ -1,4 +1,4 @@
-//! Advance reservations: who may use which, and whose nodes are closed to whom.
+//! Advance reservations: which jobs may use which, and for which jobs their nodes are closed.
 
 use crate::snapshot::{
     changes::{Fact, Follows, Reads},
@@ -7,7 +7,7 @@ use crate::snapshot::{
 };
 use garrick_model::{state::Reason, time::Timestamp, view::JobView};
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads = Reads {
     at_site: |view| view.reservations.only_close_nodes(),
     with_job: |view, job| match job.spec.reservations.len() {
@@ -20,8 +20,8 @@ pub(crate) const READS: Reads = Reads {
     })
 };
 
-/// With whose eyes a job may look at nodes, in the order in which they are tried. `Err`: it may use none of those that it
-/// asked for.
+/// The views of reservations in which a job may be placed, in the order in which they are tried. `Err`: it may use none of the
+/// reservations that it requested.
 pub(crate) fn gate(view: &ClusterView, job: &JobView, partition: &str, now: Timestamp) -> Result<Vec<Eyes>, Reason> {
     let eyes = view.reservations.eyes(job, partition, now);
     if eyes.is_empty() { Err(view.reservations.refused(job)) } else { Ok(eyes) }

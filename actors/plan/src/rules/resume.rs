@@ -1,12 +1,12 @@
-//! Which runs that were suspended for others go on. Pure: reads the snapshot of a plan and names runs; their owners ask the
-//! nodes, which give nobody's CPUs away.
+//! Which suspended runs are resumed. Pure: it reads the snapshot of a plan and names runs. Their owners ask the nodes, which
+//! never give away CPUs that another job holds.
 //!
-//! One goes on when nobody else has its CPUs, or gets them or has them kept in the plan. Those of higher tiers go first, then
-//! those that started first. Who waits in the queue without being allowed to preempt it comes after it: to him the CPUs of
+//! A run is resumed when its CPUs are not held by another job and the plan neither gives nor keeps them. Runs of higher tiers go
+//! first, then those that started first. A waiting job that may not preempt the run comes after it: to that job, CPUs of
 //! suspended runs are taken.
 //!
-//! A plan that stopped before it had looked at everybody leaves a run's CPUs to those who were not looked at and may preempt it
-//! on its nodes, for [`LEFT_TO_OTHERS`]. Where every plan stops so it would else never go on.
+//! A plan that stopped before it had considered all jobs leaves a run's CPUs to the remaining jobs that may preempt it on its
+//! nodes, for [`LEFT_TO_OTHERS`]. Without this limit, the run would never be resumed where every plan stops early.
 
 use crate::{
     proposals::ResumeProposal,
@@ -30,26 +30,26 @@ use std::{
     time::Duration,
 };
 
-/// So long after a run was suspended its CPUs are left to those who may have them and were not looked at. It goes on then; whoever
-/// it is may preempt it again when he is looked at.
+/// For this long after a run was suspended, its CPUs are left to jobs that may preempt it and were not considered. Then it is
+/// resumed; such a job may preempt it again when it is considered.
 pub(crate) const LEFT_TO_OTHERS: Duration = Duration::from_secs(300);
 
-/// Somebody who has CPUs of a node, or is to have them.
+/// A job that holds CPUs of a node, or will.
 struct Awake<'v> {
     cpus: &'v CpuSet,
     sharing: Sharing,
-    /// Whose; `None`: not known here.
+    /// Owner; `None`: not known here.
     owner: Option<Owner>,
-    /// Most that share a CPU with him.
+    /// The most holders that it allows on a CPU.
     most: u32,
-    /// In which partition; `None`: not known here.
+    /// Partition; `None`: not known here.
     partition: Option<&'v str>,
 }
 
-/// What a plan gives to somebody of a node, or keeps: how, and in which partition where that is known.
+/// What a plan gives to a job of a node, or keeps for it: the share, its use, and the partition if known.
 pub(crate) type Given<'v> = (&'v AllocatedNode, NodeUse, Option<&'v str>);
 
-/// Runs that go on besides what is given; `unlooked`: those that the plan did not come to.
+/// Runs to resume, beside what is given; `unlooked`: jobs that the plan did not consider.
 pub(crate) fn resumptions<'v>(
     view: &'v ClusterView,
     now: Timestamp,
@@ -99,7 +99,7 @@ pub(crate) fn resumptions<'v>(
     proposals
 }
 
-/// Of those that may preempt the same the one of the highest priority.
+/// Of the claims that may preempt the same runs, the one of the highest priority.
 fn strongest<'v>(view: &'v ClusterView, claims: impl Iterator<Item = Claim<'v>>) -> Vec<Claim<'v>> {
     let mut strongest: BTreeMap<_, Claim<'v>> = BTreeMap::new();
     for claim in claims {
@@ -137,7 +137,7 @@ fn awake<'v>(view: &ClusterView, hold: &'v NodeHold) -> Awake<'v> {
     }
 }
 
-/// What the run has on its nodes.
+/// The run's holds on its nodes.
 fn holds_of<'v>(view: &'v ClusterView, job: &'v JobView) -> impl Iterator<Item = (usize, &'v NodeHold)> {
     let nodes = job.allocation.iter().flat_map(|allocation| &allocation.nodes).map(|node| node.index.0 as usize);
     nodes.filter_map(|place| {
@@ -146,7 +146,7 @@ fn holds_of<'v>(view: &'v ClusterView, job: &'v JobView) -> impl Iterator<Item =
     })
 }
 
-/// How many share a CPU with that at most.
+/// The most holders that share a CPU with this hold.
 fn most_holders(view: &ClusterView, hold: &NodeHold) -> u32 {
     if hold.sharing != Sharing::Oversubscribe {
         return 1;
@@ -158,7 +158,7 @@ fn most_holders(view: &ClusterView, hold: &NodeHold) -> u32 {
     }
 }
 
-/// May its partition have its CPUs besides those that it has?
+/// Do the limits of its partition allow its CPUs, besides those that the partition's jobs hold?
 fn caps_allow(view: &ClusterView, place: usize, own: &NodeHold, others: &[&[Awake<'_>]]) -> bool {
     let Some((_, partition)) = own.partition.as_deref().and_then(|name| view.partition(name)) else { return true };
     if own.sharing == Sharing::Exclusive || partition.caps == CpuCaps::NONE {
@@ -170,7 +170,7 @@ fn caps_allow(view: &ClusterView, place: usize, own: &NodeHold, others: &[&[Awak
     partition.caps.allow(&view.nodes[place].shape, &cpus)
 }
 
-/// Do those leave it its CPUs? No more is granted than the node's own account grants.
+/// Do the other jobs leave it its CPUs? No more is granted than the node's own account grants.
 fn may_wake(own: &NodeHold, most: u32, others: &[&[Awake<'_>]]) -> bool {
     let others = || others.iter().copied().flatten();
     let owner = Owner::of(own);

@@ -1,21 +1,21 @@
-//! Gang scheduling: jobs that share CPUs take turns. Pure: reads the snapshot of a plan and names runs that stand still until
-//! their turn comes and runs whose turn it is; their owners stop and continue them.
+//! Gang scheduling: jobs that share CPUs take turns. Pure: it reads the snapshot of a plan and names runs to stop until their
+//! turn comes, and runs whose turn it is; their owners stop and continue them.
 //!
-//! Time is divided into slices of `SchedulerTimeSlice`, the same for all. Jobs are looked at one after the other, and each has
-//! its turn that shares no CPU with one that was looked at before:
+//! Time is divided into slices of `SchedulerTimeSlice`, the same for all. Jobs are considered one after the other, in the
+//! following order; a job has its turn if it shares no CPU with one that was considered before and has its turn:
 //!
-//! 1. jobs that cannot stand still (parts of heterogeneous jobs, and those that were told to end for another);
-//! 2. those whose turn began in this slice;
-//! 3. those that have waited since an earlier slice, the longest wait first;
-//! 4. those whose turn began earlier;
-//! 5. those that came in this slice, or were stopped in it.
+//! 1. jobs that cannot be stopped (components of heterogeneous jobs, and runs that are ending because of a preemption);
+//! 2. jobs whose turn began in this slice;
+//! 3. jobs that have waited since an earlier slice, the longest wait first;
+//! 4. jobs whose turn began earlier;
+//! 5. jobs that started in this slice, or were stopped in it.
 //!
-//! So who waits is passed over at the beginning of a slice only for one that waited longer and shares a CPU with it, once for
-//! each of those: it waits for as many slices at most as others share CPUs with it.
+//! So at the beginning of a slice, a waiting job is passed over only for one that waited longer and shares a CPU with it, once
+//! for each such job: it waits for at most as many slices as other jobs share CPUs with it.
 //!
-//! Jobs of different tiers take no turns with each other: where the lower one's mode is SUSPEND it waits for the other's end,
-//! else both run. Who was suspended by an administrator or for another job is left out, and so are jobs that are being launched
-//! or cleaned up.
+//! Jobs of different tiers take no turns with each other: if the lower one's mode is SUSPEND it waits for the other's end,
+//! otherwise both run. Jobs that an administrator suspended, or that are suspended for another job, are left out, and so are jobs
+//! that are being launched or cleaned up.
 
 use crate::{
     proposals::TurnProposal,
@@ -29,13 +29,13 @@ use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 /// Whose turn it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
-    /// Runs that stop and runs that go on.
+    /// Runs to stop and runs to continue.
     pub proposals: Vec<TurnProposal>,
-    /// When the next slice begins, if somebody waits for his turn.
+    /// When the next slice begins, if a job waits for its turn.
     pub again: Option<Timestamp>,
 }
 
-/// In which order jobs of one tier have their turn.
+/// The order in which jobs of one tier have their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
     CannotStop,
@@ -48,7 +48,7 @@ enum Standing {
 /// A run that may take turns.
 struct Player<'v> {
     job: &'v JobView,
-    /// Place of its partition.
+    /// Index of its partition.
     partition: usize,
     tier: u32,
     holds: Vec<(usize, &'v CpuSet)>,
@@ -56,7 +56,7 @@ struct Player<'v> {
     since: Timestamp,
 }
 
-/// Who has his turn on a node.
+/// A job that has its turn, on one node.
 struct On<'v> {
     claim: Claim<'v>,
     tier: u32,
@@ -76,7 +76,7 @@ pub fn turns(view: &ClusterView, now: Timestamp) -> Turns {
             let there = on.get(place).map(Vec::as_slice).unwrap_or_default();
             there.iter().any(|other| !cpus.is_disjoint(other.cpus) && yields(view, &player, other))
         };
-        // Where nobody takes turns any more, nobody waits for his.
+        // Where gang scheduling was switched off, no job waits for a turn.
         let plays = slice.is_none() || player.standing == Standing::CannotStop || !player.holds.iter().any(in_the_way);
         if plays {
             for (place, cpus) in &player.holds {
@@ -95,18 +95,18 @@ pub fn turns(view: &ClusterView, now: Timestamp) -> Turns {
     for job in view.working.values().filter(|job| waits_for_nobody(view, job)) {
         made.proposals.push(TurnProposal { pass: 0, job: job.id, sluid: job.sluid, on: true });
     }
-    // CPUs are taken from those who stop before others have them.
+    // Runs are stopped before other runs get their CPUs.
     made.proposals.sort_by_key(|one| one.on);
     made
 }
 
-/// The beginning of the slice at that time.
+/// The beginning of the slice that contains `now`.
 fn beginning(now: Timestamp, slice: Duration) -> Timestamp {
     let slice = i64::try_from(slice.as_millis()).unwrap_or(i64::MAX).max(1);
     Timestamp(now.0 - now.0.rem_euclid(slice))
 }
 
-/// Does it wait while the other has CPUs that both share?
+/// Does the job wait while the other has CPUs that both share?
 fn yields(view: &ClusterView, own: &Player<'_>, other: &On<'_>) -> bool {
     let stands_aside = || {
         let way = view.policy.preempt.way(view, other.claim, own.job);
@@ -130,7 +130,7 @@ fn players(view: &ClusterView, (begins, now): (Timestamp, Timestamp)) -> Vec<Pla
     holds.into_iter().filter_map(|(job, holds)| player(view, (begins, now), view.working.get(&job)?, holds)).collect()
 }
 
-/// `None`: it takes no turns now.
+/// `None`: the job takes no turns now.
 fn player<'v>(
     view: &'v ClusterView,
     (begins, now): (Timestamp, Timestamp),
@@ -155,7 +155,7 @@ fn player<'v>(
     Some(Player { job, partition, tier: facts.tier, holds, standing, since })
 }
 
-/// Does it wait for a turn in a partition that is gone? Nobody takes turns there.
+/// Does the job wait for a turn in a partition that no longer exists? No job takes turns there.
 fn waits_for_nobody(view: &ClusterView, job: &JobView) -> bool {
     let gone = || job.allocation.as_ref().is_some_and(|allocation| view.partition(&allocation.partition).is_none());
     job.state == JobState::Suspended && waits(job) && !is_held_back(job) && gone()

@@ -1,5 +1,5 @@
-//! Large blocks stay whole (`topology_patience`): a job that would break up one that is idle waits for a broken one, within
-//! its patience.
+//! Large blocks stay whole (`topology_patience`): a job that would break up an idle block waits for one that is already broken
+//! up, within its patience.
 
 use crate::snapshot::{
     changes::{Fact, Reads},
@@ -7,18 +7,18 @@ use crate::snapshot::{
 };
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 
-/// What it reads.
+/// What the rule reads.
 pub(crate) const READS: Reads =
     Reads { at_site: |view| view.policy.topology_patience.is_none(), ..Reads::only("whole", |_| &[Fact::Policy]) };
 
-/// Who may be kept waiting in a pass, and who is.
+/// How many jobs may begin to wait in a pass, and which did.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
-    /// So many jobs may begin to wait.
+    /// How many jobs may begin to wait.
     pub most: usize,
-    /// Those that do.
+    /// The jobs that began to wait.
     pub begun: Vec<JobId>,
-    /// When the first of all that wait is to start.
+    /// The earliest expected start of all jobs that wait so.
     pub next: Option<Timestamp>,
 }
 
@@ -28,7 +28,7 @@ impl Default for Patience {
     }
 }
 
-/// Does the job wait as of the last plan?
+/// Did the job already wait in the last plan?
 pub(crate) fn waits_already(view: &ClusterView, job: &JobView) -> bool {
     view.policy.topology_patience.is_some() && job.reason == Reason::Fragmentation && job.array_pending.is_none()
 }

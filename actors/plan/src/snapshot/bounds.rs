@@ -1,6 +1,6 @@
-//! Bounds of a plan that few sites set (`SchedulerParameters`, `CompleteWait`): how many jobs of whom are looked at, how many
-//! start, who has no room reserved, how long a plan may take. Where none is set, nothing here is asked. Plans are repaired
-//! ([`crate::plan::kept`]) with those of how many are looked at and how many start.
+//! Optional bounds of a plan, which few sites set (`SchedulerParameters`, `CompleteWait`): how many jobs are considered for each
+//! user, partition or association, how many start, which jobs get nothing reserved, how long a plan may take. If none is set,
+//! they cost nothing. Plans are repaired ([`crate::plan::kept`]) with the bounds on the number of jobs considered and started.
 
 use super::facts::ClusterView;
 use garrick_model::{
@@ -36,47 +36,47 @@ impl HetPriority {
     }
 }
 
-/// The bounds. `None`: there is none.
+/// The bounds. `None`: not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// Jobs behind waiting ones that are looked at, of each user (`bf_max_job_user`).
+    /// Jobs behind waiting ones that are considered, for each user (`bf_max_job_user`).
     pub of_user: Option<u32>,
-    /// The same of each partition (`bf_max_job_part`).
+    /// The same for each partition (`bf_max_job_part`).
     pub of_partition: Option<u32>,
-    /// The same of each user in each partition (`bf_max_job_user_part`).
+    /// The same for each user in each partition (`bf_max_job_user_part`).
     pub of_user_in_partition: Option<u32>,
-    /// The same of each user with each account (`bf_max_job_assoc`).
+    /// The same for each user with each account (`bf_max_job_assoc`).
     pub of_association: Option<u32>,
-    /// Jobs of each partition that are looked at where nothing is backfilled (`partition_job_depth`).
+    /// Jobs of each partition that are considered where nothing is backfilled (`partition_job_depth`).
     pub in_partition: Option<u32>,
     /// Starts of jobs behind waiting ones (`bf_max_job_start`).
     pub backfilled: Option<u32>,
-    /// Starts of others (`sched_max_job_start`).
+    /// Starts of other jobs (`sched_max_job_start`).
     pub in_order: Option<u32>,
-    /// Tasks of an array that have room reserved (`bf_max_job_array_resv`); 1 where nothing is said.
+    /// Tasks of an array that have resources reserved (`bf_max_job_array_resv`); 1 if not set.
     pub array_tasks: Option<u32>,
-    /// Who has been waiting for less has no room reserved, and nobody waits for him (`bf_min_age_reserve`).
+    /// A job that has waited for less gets nothing reserved, and no job waits for it (`bf_min_age_reserve`).
     pub min_age: Duration,
-    /// The same for those of lower priority (`bf_min_prio_reserve`).
+    /// The same for a job of lower priority (`bf_min_prio_reserve`).
     pub min_priority: u64,
-    /// A job has room reserved in one of its partitions only (`bf_one_resv_per_job`).
+    /// A job has resources reserved in one of its partitions only (`bf_one_resv_per_job`).
     pub one_per_job: bool,
-    /// Jobs that a reservation draws have room reserved there (`bf_allow_magnetic_slot`).
+    /// Jobs that a magnetic reservation attracts have resources reserved there (`bf_allow_magnetic_slot`).
     pub magnetic: bool,
     /// `bf_hetjob_prio`.
     pub het_priority: Option<HetPriority>,
-    /// Jobs are taken to end at their `--time-min` (`time_min_as_soft_limit`).
+    /// Jobs are expected to end at their `--time-min` (`time_min_as_soft_limit`).
     pub soft_limits: bool,
     /// How long a plan may take (`bf_max_time`; `max_sched_time` where nothing is backfilled).
     pub plan_time: Option<Duration>,
-    /// For so long after a job ended nothing starts while its nodes are cleaned (`CompleteWait`).
+    /// For this long after a job ended, nothing starts while its nodes are cleaned (`CompleteWait`).
     pub complete_wait: Duration,
-    /// That is so in partitions only that share nodes with its own (`reduce_completing_frag`).
+    /// `CompleteWait` applies only to partitions that share nodes with the job's own (`reduce_completing_frag`).
     pub complete_wait_nearby: bool,
 }
 
 impl Bounds {
-    /// Those of a configuration; `None`: it sets none.
+    /// The bounds of a configuration; `None`: it sets none.
     pub fn of(config: &Config) -> Option<Arc<Self>> {
         let words = &config.scheduler_parameters;
         let number = |name: &str| words.value(name).and_then(|text| text.parse::<u64>().ok());
@@ -110,7 +110,7 @@ impl Bounds {
         (bounds != Self::default()).then(|| Arc::new(bounds))
     }
 
-    /// Without those that repairs of plans keep to.
+    /// The bounds without those that repairs can keep to.
     fn others(&self) -> Self {
         Self {
             of_user: None,
@@ -123,19 +123,19 @@ impl Bounds {
         }
     }
 
-    /// Are plans repaired with such bounds?
+    /// Can plans be repaired with these bounds?
     pub fn allow_repairs(&self) -> bool {
         self.others() == Self::default()
     }
 
-    /// The same but for how many may start still, which is less after every start?
+    /// Are both equal except for the remaining number of starts, which shrinks with every start?
     pub fn are_as(&self, other: &Self) -> bool {
         let kinds = |bounds: &Self| (bounds.backfilled.is_some(), bounds.in_order.is_some());
         let without = |bounds: &Self| Self { backfilled: None, in_order: None, ..bounds.clone() };
         kinds(self) == kinds(other) && without(self) == without(other)
     }
 
-    /// The same for a plan that is to say when one job starts, however many are before it.
+    /// The same for a plan that asks when one job starts, however many are ahead of it.
     pub fn looking_at_all(&self) -> Self {
         Self {
             of_user: None,
@@ -150,13 +150,13 @@ impl Bounds {
         }
     }
 
-    /// Has a job that waits no right to have others wait for it?
+    /// Is a waiting job too young or of too low a priority for others to wait for it?
     pub fn is_modest(&self, job: &JobView, now: Timestamp) -> bool {
         let waits_since = job.eligible_time.unwrap_or(job.submit_time).max(job.submit_time);
         u64::from(job.priority) < self.min_priority || now.since(waits_since) < self.min_age
     }
 
-    /// What the components of a heterogeneous job count as, by the id of its leader: tier and priority.
+    /// Tier and priority of the components of each heterogeneous job, by the id of its leader.
     pub fn het_priorities(&self, view: &ClusterView) -> FxHashMap<JobId, (u32, u32)> {
         let Some(kind) = self.het_priority else { return FxHashMap::default() };
         let mut groups: FxHashMap<JobId, (Vec<u32>, Vec<u32>)> = FxHashMap::default();
@@ -173,7 +173,7 @@ impl Bounds {
             .collect()
     }
 
-    /// Until when nothing starts in a partition, for jobs that ended a short time ago.
+    /// Until when nothing starts in a partition because jobs ended a short time ago.
     pub fn frozen_until(&self, view: &ClusterView, partition: usize, now: Timestamp) -> Option<Timestamp> {
         if self.complete_wait.is_zero() {
             return None;
@@ -188,7 +188,7 @@ impl Bounds {
     }
 }
 
-/// With soft limits, runs are taken to end at their `--time-min`, until that is over.
+/// With soft limits, runs are expected to end at their `--time-min`, until that has passed.
 pub fn soften(view: &mut ClusterView, jobs: &[Arc<JobView>], now: Timestamp) {
     if view.policy.bounds.as_ref().is_none_or(|bounds| !bounds.soft_limits) {
         return;

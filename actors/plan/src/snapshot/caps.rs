@@ -1,5 +1,6 @@
-//! The most CPUs that all jobs of a partition together have of a node (`MaxCPUsPerNode`, `MaxCPUsPerSocket`). Nobody
-//! may ask for more than that on a node, not with the node to himself either; but then he is given all of it.
+//! The most CPUs that all jobs of a partition together may have of a node (`MaxCPUsPerNode`, `MaxCPUsPerSocket`). No job may
+//! request more than that on a node, even with exclusive use. A job with exclusive use that stays within it is given the whole
+//! node.
 
 use super::request::NodeUse;
 use garrick_model::{node_shape::NodeShape, resources::CpuSet};
@@ -9,7 +10,7 @@ use garrick_model::{node_shape::NodeShape, resources::CpuSet};
 pub struct CpuCaps {
     /// On all its sockets together.
     pub per_node: Option<u32>,
-    /// On each.
+    /// On each socket.
     pub per_socket: Option<u32>,
 }
 
@@ -17,12 +18,12 @@ impl CpuCaps {
     /// No limits.
     pub const NONE: Self = Self { per_node: None, per_socket: None };
 
-    /// Do others of the partition matter to a request of this kind?
+    /// Do other jobs of the partition matter to a request of this kind?
     pub fn count(self, usage: NodeUse) -> bool {
         self != Self::NONE && usage != NodeUse::Whole
     }
 
-    /// What of it holds for a request of this kind.
+    /// The limits that apply to a request of this kind.
     pub fn of(self, usage: NodeUse) -> Self {
         if self.count(usage) { self } else { Self::NONE }
     }
@@ -33,19 +34,19 @@ impl CpuCaps {
         self.per_node.unwrap_or(u32::MAX).min(by_socket)
     }
 
-    /// How many more than those that the partition has, and those that it has been promised.
+    /// How many more CPUs the partition may have, beyond those it holds and those reserved for it.
     pub fn left(self, shape: &NodeShape, held: &CpuSet, promised: u32) -> u32 {
         self.most(shape).saturating_sub(held.len().saturating_add(promised))
     }
 
-    /// May the partition have these?
+    /// May the partition have these CPUs?
     pub fn allow(self, shape: &NodeShape, cpus: &CpuSet) -> bool {
         let by_socket =
             |most: u32| shape.sockets_cpus().all(|socket| cpus.intersection(&CpuSet::from(socket)).len() <= most);
         self.per_node.is_none_or(|most| cpus.len() <= most) && self.per_socket.is_none_or(by_socket)
     }
 
-    /// Of `free`, what may come on each socket to what the partition has: whole units, and those of `first` before others.
+    /// CPUs of `free` that the partition may add on each socket: whole units, and those of `first` before others.
     pub fn by_socket(self, (shape, unit): (&NodeShape, u32), held: &CpuSet, free: &CpuSet, first: &CpuSet) -> CpuSet {
         let Some(most) = self.per_socket else { return free.clone() };
         let mut all = CpuSet::new();

@@ -1,11 +1,11 @@
-//! Parts of a snapshot that rules read, and whether they are the same in two snapshots: by that a kept plan is known to stand.
+//! The parts of a snapshot that rules read, and whether they are equal in two snapshots: if they are, a kept plan is still valid.
 
 use super::facts::{Backfill, ClusterView, Policy};
 use garrick_model::{time::Timestamp, view::JobView};
 use std::sync::Arc;
 
-/// A part of the snapshot. Jobs that wait, how many tasks of arrays run, nodes and what is held of them are none of these: a plan
-/// that is kept follows them one by one. Nor are runs that may give way and limits of QOS: repairs look at them anew for each job.
+/// A part of the snapshot. Waiting jobs, numbers of running array tasks, nodes and their holds are not listed: a repair follows
+/// their changes one by one. Neither are runs that may be preempted and limits of QOS: repairs read them anew for each job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// The site's rules.
@@ -14,16 +14,16 @@ pub enum Fact {
     Partitions,
     /// How many licenses there are, and hierarchical resources.
     Licenses,
-    /// Who has licenses.
+    /// The licenses that jobs hold.
     LicensesHeld,
-    /// When advance reservations close which nodes to those who ask for none.
+    /// When advance reservations close which nodes to jobs that request none.
     Closings,
-    /// Advance reservations, and who may use them.
+    /// Advance reservations, and which jobs may use them.
     Reservations,
 }
 
 impl Fact {
-    /// Is it the same in both snapshots, as it counts now?
+    /// Is the fact equal in both snapshots, as of now?
     pub fn is_the_same(self, before: &ClusterView, view: &ClusterView, now: Timestamp) -> bool {
         match self {
             Self::Policy => is_same_policy(&before.policy, &view.policy),
@@ -44,12 +44,12 @@ fn is_same_policy(before: &Policy, policy: &Policy) -> bool {
             && Policy { bounds: None, ..before.clone() } == Policy { bounds: None, ..policy.clone() }
 }
 
-/// What of a snapshot those who wait ask for, which rules read for them only.
+/// Kinds of requests among the waiting jobs: some facts only matter to such jobs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Minds {
-    /// Somebody wants licenses.
+    /// Some job requests licenses.
     pub licenses: bool,
-    /// Somebody is for an advance reservation.
+    /// Some job is for an advance reservation.
     pub reservations: bool,
 }
 
@@ -69,39 +69,40 @@ impl Minds {
     }
 }
 
-/// How a repair goes on with a job of a kept plan.
+/// How a repair treats a job of a kept plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Follows {
-    /// It is planned anew where something changes that concerns it.
+    /// The job is planned anew when a change affects it.
     Wholly,
-    /// It keeps the room that it has reserved; when it is its turn a new plan is due.
+    /// The job keeps what is reserved for it; when its turn comes, a new plan is due.
     Keeps,
-    /// Not at all: a new plan is due.
+    /// The job cannot be handled: a new plan is due.
     No,
 }
 
 impl Follows {
-    /// Where nobody gives way, and all have room reserved, one may keep its room while others are planned anew.
+    /// If there is no preemption and all jobs have resources reserved, a job may keep its reservation while others are planned
+    /// anew.
     pub fn if_it_keeps(view: &ClusterView) -> Self {
         let leaves_room = view.policy.backfill == Backfill::Conservative && !view.policy.preempt.is_on();
         if leaves_room { Self::Keeps } else { Self::No }
     }
 }
 
-/// A rule, as repairs of kept plans know it.
+/// A rule as seen by repairs of kept plans.
 pub struct Reads {
-    /// Which rule: its file.
+    /// The rule's name: its file.
     pub rule: &'static str,
-    /// What it reads of the snapshot besides nodes and the job itself. Where that changes a new plan is due.
+    /// What it reads of the snapshot besides nodes and the job itself. If that changes, a new plan is due.
     pub facts: fn(Minds) -> &'static [Fact],
-    /// Can plans be repaired as the rule is used at this site?
+    /// Can plans be repaired, as the rule is used at this site?
     pub at_site: fn(&ClusterView) -> bool,
-    /// Can they with such a job?
+    /// Can plans be repaired with such a job?
     pub with_job: fn(&ClusterView, &JobView) -> Follows,
 }
 
 impl Reads {
-    /// A rule that reads these facts, and is followed by repairs whatever is asked for.
+    /// A rule that reads these facts, and that repairs can handle for all jobs.
     pub const fn only(rule: &'static str, facts: fn(Minds) -> &'static [Fact]) -> Self {
         Self { rule, facts, at_site: |_| true, with_job: |_, _| Follows::Wholly }
     }

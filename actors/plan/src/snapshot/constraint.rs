@@ -1,6 +1,6 @@
-//! `-C` and `--prefer`: expressions over node features. `&` and `|` are taken from left to right, parentheses first. What
-//! is said of the nodes of a job together and not of each, counts (`a*2`) and alternatives (`[a|b]`), is a [`Mix`]; which
-//! nodes that comes to is decided in [`crate::room::mixed`].
+//! `-C` and `--prefer`: expressions over node features. `&` and `|` are evaluated from left to right, parentheses first.
+//! Conditions on a job's nodes together, rather than on each node, are counts (`a*2`) and alternatives (`[a|b]`). They are a
+//! [`Mix`]; [`crate::room::mixed`] finds nodes for it.
 
 use fixedbitset::FixedBitSet;
 use std::collections::BTreeMap;
@@ -19,35 +19,35 @@ pub enum Constraint {
 /// One way to choose the nodes of a job by their features.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Choice {
-    /// Holds for every node; `None`: nothing is asked of all of them.
+    /// Holds for every node; `None`: no condition.
     pub every: Option<Constraint>,
-    /// Of the nodes at least so many, none counted twice.
+    /// At least so many of the nodes satisfy each; no node is counted twice.
     pub counts: Vec<(Constraint, u32)>,
 }
 
-/// What the nodes of a job must be together: as one of these says. Never empty.
+/// Conditions on the nodes of a job together: one of these choices. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mix {
     /// In the order of preference.
     pub choices: Vec<Choice>,
 }
 
-/// What was written.
+/// A parsed expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// The same of every node.
+    /// The same condition on every node.
     Each(Constraint),
-    /// Of the nodes together.
+    /// Conditions on the nodes together.
     Together(Mix),
 }
 
-/// An expression that is none.
+/// A malformed expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("feature expression {text:?} is malformed at byte {at}")]
 pub struct ConstraintError {
     /// The expression, or its beginning.
     pub text: String,
-    /// Where.
+    /// Position of the error.
     pub at: usize,
 }
 
@@ -63,12 +63,12 @@ impl Wish {
         if parser.peek().is_some() { Err(parser.malformed()) } else { Ok(wish) }
     }
 
-    /// Is it about nodes together, if it is well formed? Quick: for the many that are not.
+    /// Does a well-formed expression have conditions on nodes together? A quick test, since most have none.
     pub fn is_together(text: &str) -> bool {
         text.contains(['*', '['])
     }
 
-    /// Nodes that could be of use to it, from an index of features to nodes.
+    /// Nodes that could satisfy a part of it, from an index of features to nodes.
     pub fn nodes(&self, by_feature: &BTreeMap<String, FixedBitSet>, count: usize) -> FixedBitSet {
         match self {
             Self::Each(expression) => expression.nodes(by_feature, count),
@@ -93,7 +93,7 @@ impl Wish {
         }
     }
 
-    /// Calls `see` with every feature that is named.
+    /// Calls `see` with every feature that it names.
     pub fn each_feature<'a>(&'a self, see: &mut dyn FnMut(&'a str)) {
         match self {
             Self::Each(expression) => expression.each_feature(see),
@@ -108,7 +108,7 @@ impl Wish {
 }
 
 impl Choice {
-    /// Nodes that its counts come to.
+    /// The sum of its counts.
     pub fn least_nodes(&self) -> u32 {
         self.counts.iter().fold(0u32, |sum, (_, count)| sum.saturating_add(*count)).max(1)
     }
@@ -149,7 +149,7 @@ impl Constraint {
         }
     }
 
-    /// Calls `see` with every feature that is named.
+    /// Calls `see` with every feature that it names.
     pub fn each_feature<'a>(&'a self, see: &mut dyn FnMut(&'a str)) {
         match self {
             Self::Feature(name) => see(name),
@@ -161,7 +161,7 @@ impl Constraint {
     }
 }
 
-/// Longest expression and deepest nesting that are read: expressions come from users, and recursion over them must end.
+/// Limits on length and nesting: expressions come from users, and recursion over them must end.
 const MAX_BYTES: usize = 4096;
 const MAX_DEPTH: u32 = 32;
 
@@ -186,7 +186,7 @@ impl Parser<'_> {
         there
     }
 
-    /// The whole: terms from left to right, of which at most one is in brackets. With counts there is no `|`.
+    /// The whole expression: terms from left to right, of which at most one is in brackets. With counts there is no `|`.
     fn wish(&mut self) -> Result<Wish, ConstraintError> {
         let mut every: Option<Constraint> = None;
         let mut counts = Vec::new();
@@ -228,7 +228,7 @@ impl Parser<'_> {
         Ok(Wish::Together(Mix { choices }))
     }
 
-    /// What is in brackets: alternatives, or what some of the nodes must be and what others.
+    /// The contents of brackets: alternatives, or conditions on some of the nodes and on others.
     fn brackets(&mut self) -> Result<Vec<Choice>, ConstraintError> {
         let mut terms = Vec::new();
         let mut kind = None;
@@ -312,7 +312,7 @@ impl Parser<'_> {
     }
 }
 
-/// What is between two terms.
+/// The operator between two terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Join {
     Both,

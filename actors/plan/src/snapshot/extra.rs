@@ -1,5 +1,5 @@
-//! `--extra` where the site filters nodes by it (`SchedulerParameters=extra_constraints`): comparisons with what a node's
-//! `Extra` says as JSON, as extra_constraints.html documents them.
+//! `--extra` where the site filters nodes by it (`SchedulerParameters=extra_constraints`): comparisons with the values in a
+//! node's `Extra`, which is JSON, as extra_constraints.html documents them.
 
 use serde_json::Value;
 use std::cmp::Ordering;
@@ -7,22 +7,22 @@ use std::cmp::Ordering;
 /// Numbers that differ by less are equal.
 const TOLERANCE: f64 = 0.000_01;
 
-/// Parentheses in each other, at most.
+/// Deepest nesting of parentheses.
 const DEEPEST: usize = 64;
 
-/// Characters that are neither in a key nor in a value.
+/// Characters that are in neither keys nor values.
 const SPECIAL: [char; 9] = [',', '&', '|', '<', '>', '=', '!', '(', ')'];
 
-/// What is asked of each node.
+/// A condition on each node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Extra {
     /// A comparison.
     Is {
-        /// Which of the node's values.
+        /// Key of the node's value.
         key: String,
-        /// How.
+        /// Operator.
         how: Comparison,
-        /// With what.
+        /// Value to compare with.
         value: String,
     },
     /// All of these.
@@ -48,11 +48,11 @@ pub enum Comparison {
     NotGreater,
 }
 
-/// Text that asks for nothing, and where that is seen.
+/// A malformed condition, and the position of the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {at}: {why}")]
 pub struct ExtraError {
-    /// Where.
+    /// Position.
     pub at: usize,
     /// What is wrong.
     pub why: &'static str,
@@ -66,7 +66,7 @@ impl Extra {
         if parser.at < text.len() { Err(parser.wrong("a ) without its (")) } else { Ok(extra) }
     }
 
-    /// Does a node fit that says this of itself? One that says nothing, or what is no JSON object, does not.
+    /// Does a node with this `Extra` satisfy it? A node without `Extra`, or whose `Extra` is no JSON object, does not.
     pub fn fits(&self, node: &Value) -> bool {
         match self {
             Self::Is { key, how, value } => node.get(key).is_some_and(|own| how.holds(compared(own, value))),
@@ -89,7 +89,8 @@ impl Comparison {
     }
 }
 
-/// A node's value against what is asked for; `None`: the two cannot be compared. Beside a truth value a number is one too.
+/// Compares a node's value with the requested one; `None`: they cannot be compared. Compared with a boolean, a number counts as
+/// one too.
 fn compared(own: &Value, asked: &str) -> Option<Ordering> {
     match own {
         Value::Bool(own) => Some(own.cmp(&truth(asked)?)),
@@ -110,7 +111,7 @@ fn ordered(own: f64, asked: f64) -> Option<Ordering> {
 }
 
 fn number(text: &str) -> Option<f64> {
-    // Words like inf and nan are strings.
+    // Words such as inf and nan are strings.
     text.parse().ok().filter(|_| !text.contains(|c: char| c.is_ascii_alphabetic()))
 }
 
@@ -136,7 +137,7 @@ impl Parser<'_> {
         ExtraError { at: self.at, why }
     }
 
-    /// Requests with one kind of operator between, to the end or a parenthesis.
+    /// Conditions joined by one kind of operator, up to the end or a parenthesis.
     fn level(&mut self, depth: usize) -> Result<Extra, ExtraError> {
         let mut all = vec![self.request(depth)?];
         let mut any = None;

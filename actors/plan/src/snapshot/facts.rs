@@ -1,4 +1,4 @@
-//! What a plan is made from: the boards as one read-only snapshot, with the site's policy. Built by the scheduler's shell
+//! What a plan is made from: the views as one read-only snapshot, with the site's policy. It is built by the scheduler's shell
 //! (and by tests) and never changed while a plan is made.
 
 use super::{
@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-/// What is handed out: single CPUs, whole cores, or whole nodes.
+/// The unit of allocation: single CPUs, whole cores, whole sockets or whole nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocationUnit {
     /// `CR_CPU`: each logical CPU by itself.
@@ -42,21 +42,21 @@ pub enum AllocationUnit {
     Node,
 }
 
-/// Who has room reserved while it waits (A. W. Mu'alem, D. G. Feitelson, IEEE TPDS 12(6), 2001).
+/// Which waiting jobs have resources reserved (A. W. Mu'alem, D. G. Feitelson, IEEE TPDS 12(6), 2001).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backfill {
-    /// Nobody, and nothing starts behind a waiting job (`sched/builtin`).
+    /// None, and nothing starts behind a waiting job (`sched/builtin`).
     Off,
     /// The first so many jobs of each partition that do not fit; EASY is 1.
     First(u32),
-    /// Every job that is looked at.
+    /// Every job that is considered.
     Conservative,
 }
 
 /// Site-wide rules that a plan follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What is handed out.
+    /// The unit of allocation.
     pub unit: AllocationUnit,
     /// Memory is a consumable resource.
     pub memory: bool,
@@ -66,47 +66,47 @@ pub struct Policy {
     pub max_memory: Option<MemoryPer>,
     /// `CR_ONE_TASK_PER_CORE`: a task has its cores to itself.
     pub one_task_per_core: bool,
-    /// How jobs get CPUs of several sockets unless they say it; block with `CR_CORE_DEFAULT_DIST_BLOCK`.
+    /// How jobs get CPUs of several sockets unless they say; block with `CR_CORE_DEFAULT_DIST_BLOCK`.
     pub over_sockets: CpuOrder,
-    /// `CR_Pack_Nodes`: tasks fill a node before the next also where jobs have whole nodes.
+    /// `CR_Pack_Nodes`: tasks fill a node before the next, also on whole nodes.
     pub pack_nodes: bool,
     /// `CR_LLN`: nodes with the most free CPUs first.
     pub least_loaded: bool,
-    /// Who has room reserved, and whether jobs behind a blocked one may start.
+    /// Which jobs have resources reserved, and whether jobs behind a blocked one may start.
     pub backfill: Backfill,
-    /// Jobs behind those that have room reserved are tried in the order of their limits, but first those that have been
-    /// waiting for longer than this, in the usual order. `None`: all in the usual order.
+    /// Jobs behind those with reserved resources are tried in the order of their time limits, but first, in the usual order,
+    /// those that have waited for longer than this. `None`: all in the usual order.
     pub shortest_first: Option<Duration>,
-    /// Times are planned with in whole ones of these, rounded up (`bf_resolution`).
+    /// Planned times are rounded up to a multiple of this (`bf_resolution`).
     pub resolution: Duration,
-    /// No room is reserved further ahead (`bf_window`).
+    /// Nothing is reserved further ahead (`bf_window`).
     pub backfill_window: Duration,
     /// Most jobs tried behind blocked ones in a pass (`bf_max_job_test`; Slurm's default is 500).
     pub backfill_depth: usize,
-    /// Most starts in one plan, so that a pass stays short; the next pass goes on.
+    /// Most starts in one plan, so that a pass stays short; the next pass continues.
     pub max_starts: usize,
     /// Network topologies.
     pub topologies: Arc<Topologies>,
-    /// How long a job waits at most for the number of switches that it asked for (`max_switch_wait`).
+    /// How long a job waits at most for the number of switches that it requested (`max_switch_wait`).
     pub switch_wait: Duration,
-    /// How long a job waits at most for blocks that are broken already where it could start in a whole one; zero: it goes
-    /// to them where they have room (`topology_patience`).
+    /// How long a job waits at most for blocks that are already broken up if it could start in a whole one; zero: it uses them if
+    /// they have free resources, but does not wait (`topology_patience`).
     pub topology_patience: Option<Duration>,
-    /// Who may preempt whom.
+    /// Which jobs may preempt which.
     pub preempt: PreemptRules,
-    /// Jobs of one CPU go to the last node that has room (`pack_serial_at_end`).
+    /// Jobs of one CPU go to the last node with room (`pack_serial_at_end`).
     pub serial_at_end: bool,
     /// Nodes are filtered by `--extra` (`extra_constraints`).
     pub extra_constraints: bool,
-    /// Further bounds; `None`: there are none.
+    /// Optional bounds; `None`: none is set.
     pub bounds: Option<Arc<Bounds>>,
-    /// A plan is made this often even when nothing changed (`bf_interval`); `None`: only when something did.
+    /// A plan is made this often even if nothing changed (`bf_interval`); `None`: only after a change.
     pub interval: Option<Duration>,
-    /// Between two plans there is at least so much time (`sched_min_interval`).
+    /// Least time between two plans (`sched_min_interval`).
     pub least_pause: Duration,
 }
 
-/// Default of `bf_interval`, as in Slurm: time itself decides what may be backfilled.
+/// Default of `bf_interval`, as in Slurm: what may be backfilled changes with time alone.
 const BF_INTERVAL: Duration = Duration::from_secs(30);
 /// Shortest pause between two plans: a burst of submissions is planned together.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(3);
@@ -154,7 +154,7 @@ pub enum PartitionSharing {
     Exclusive,
 }
 
-/// A partition as scheduling sees it.
+/// A partition in the form that the scheduler uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionFacts {
     /// Name.
@@ -189,14 +189,14 @@ pub struct PartitionFacts {
     pub topology: Option<String>,
     /// `ExclusiveTopo`: every job as with `--exclusive=topo`.
     pub exclusive_topo: bool,
-    /// How its jobs give way to others.
+    /// How its jobs are preempted.
     pub yielding: Yielding,
-    /// Which accounts and QOS it takes jobs of; `None`: all.
+    /// The accounts and QOS whose jobs it accepts; `None`: all.
     pub takes: Option<Arc<PartitionConfig>>,
 }
 
 impl PartitionFacts {
-    /// The limit of jobs that name none.
+    /// The time limit of jobs that name none.
     pub fn limit_unsaid(&self) -> TimeLimit {
         self.default_time.unwrap_or(self.max_time)
     }
@@ -205,34 +205,34 @@ impl PartitionFacts {
 /// The snapshot that [`crate::plan::plan`] works on.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {
-    /// Rules.
+    /// The policy.
     pub policy: Policy,
-    /// Nodes, in place `i` the node of index `i`.
+    /// Nodes; the node of index `i` is at position `i`.
     pub nodes: Vec<Arc<NodeView>>,
     /// Partitions in configuration order.
     pub partitions: Vec<PartitionFacts>,
-    /// Jobs that wait, eligible or not, in any order.
+    /// Waiting jobs, eligible or not, in any order.
     pub pending: Vec<Arc<JobView>>,
-    /// Running tasks of each array, records and single tasks together.
+    /// Number of running tasks of each array, including those that were split off as single jobs.
     pub array_running: BTreeMap<JobId, u32>,
-    /// Licenses, and who has them.
+    /// Licenses, and which jobs hold them.
     pub licenses: LicenseFacts,
     /// Advance reservations.
     pub reservations: Reservations,
-    /// Jobs that have nodes, where there is preemption or gang scheduling. Those that are suspended for others or until their
-    /// turn comes always.
+    /// Jobs with nodes, if there is preemption or gang scheduling. Jobs that are suspended for others or until their turn comes
+    /// are always included.
     pub working: BTreeMap<JobId, Arc<JobView>>,
     /// Qualities of service.
     pub qos: Arc<QosTable>,
     /// Some run is suspended for another.
     pub has_parked: bool,
-    /// When jobs ended whose nodes are being cleaned, and in which partition, where that bounds a plan.
+    /// End and partition of each job whose nodes are still being cleaned, if `CompleteWait` limits plans.
     pub completing: Vec<(Timestamp, String)>,
 }
 
 impl ClusterView {
-    /// From what the boards hold. `nodes` may be out of order: the index in each view decides its place. Where none has an
-    /// index (a node left, or comes in a moment), one stands that nobody can have.
+    /// From the views. `nodes` may be in any order: the index in each view decides its position. Where no node has an index (a
+    /// node left, or will come in a moment), a placeholder stands that no job can use.
     pub fn new(
         policy: Policy,
         jobs: &[Arc<JobView>],
@@ -283,7 +283,7 @@ impl ClusterView {
         view
     }
 
-    /// Does it matter whose a job is to the nodes it may have?
+    /// Whether users and MCS labels of jobs matter to the nodes that they may have.
     pub fn matters(&self) -> Matters {
         let by_user = self.partitions.iter().any(|partition| partition.exclusive_user);
         let wished = self.pending.iter().map(|job| job.spec.sharing);
@@ -297,7 +297,7 @@ impl ClusterView {
         self.policy.topologies.get(self.partitions.get(partition)?.topology.as_deref())
     }
 
-    /// A partition by name, with its place.
+    /// A partition by name, with its index.
     pub fn partition(&self, name: &str) -> Option<(usize, &PartitionFacts)> {
         self.partitions.iter().enumerate().find(|(_, p)| p.name == name)
     }
@@ -308,7 +308,7 @@ impl ClusterView {
     }
 }
 
-/// Places that nodes with such indices take.
+/// Number of positions that nodes with such indices take.
 pub fn node_places(nodes: &[Arc<NodeView>]) -> usize {
     nodes.iter().map(|node| node.index.0 as usize + 1).max().unwrap_or(0)
 }
@@ -325,7 +325,7 @@ fn by_place(nodes: &[Arc<NodeView>]) -> Vec<Arc<NodeView>> {
     all
 }
 
-/// Stands where there is no node: in no partition, and with nothing to give.
+/// A placeholder where there is no node: in no partition, and without resources.
 fn nobody(index: NodeIndex) -> NodeView {
     NodeView {
         name: String::new(),
@@ -349,7 +349,7 @@ fn nobody(index: NodeIndex) -> NodeView {
     }
 }
 
-/// The job, with its nodes where they are now: indices move when nodes are added to the configuration file.
+/// The job with the current indices of its nodes: indices move when nodes are added to the configuration file.
 fn in_place(
     job: &Arc<JobView>,
     nodes: &[Arc<NodeView>],
@@ -362,7 +362,7 @@ fn in_place(
     }
     let places = places.get_or_init(|| nodes.iter().map(|node| (node.name.clone(), node.index)).collect());
     let mut moved = (**allocation).clone();
-    // Of a node that is gone there is nothing to be said.
+    // Nodes that no longer exist are left out.
     moved.nodes.retain_mut(|node| {
         let place = places.get(&node.name);
         node.index = place.copied().unwrap_or(node.index);
@@ -386,7 +386,7 @@ pub fn cpus_per_unit(node: &NodeView, unit: AllocationUnit) -> u32 {
     }
 }
 
-/// For planning, a job without a limit is taken to run this long: Slurm's backfill also counts UNLIMITED as a year.
+/// Planning assumes that a job without a time limit runs this long: Slurm's backfill also counts UNLIMITED as a year.
 pub const UNLIMITED_FOR_PLANNING: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The end of time.

@@ -1,19 +1,19 @@
-//! What of a request for licenses is for hierarchical resources.
+//! The part of a license request that is for hierarchical resources.
 
 use garrick_model::{config::Hres, spec_text::licenses::Licenses};
 use std::sync::Arc;
 
-/// So much of a resource: for the job, or with mode 3 for each of its nodes.
+/// An amount of a resource: for the job, or with mode 3 for each of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HresAsk {
-    /// Place of the resource in the configuration.
+    /// Index of the resource in the configuration.
     pub resource: usize,
     /// How much.
     pub count: u32,
 }
 
 impl HresAsk {
-    /// What of a request is for licenses, and what for hierarchical resources.
+    /// Splits a request into licenses and hierarchical resources.
     pub fn of(hres: &Hres, text: Option<&str>) -> (Option<String>, Option<Arc<[Self]>>) {
         let Some(text) = text else { return (None, None) };
         if hres.is_empty() {

@@ -1,5 +1,5 @@
-//! What a request asks of the sockets, cores and threads of nodes, and how many tasks go into CPUs then. Where nothing of
-//! that is asked for, a task takes its CPUs and that is all ([`crate::room::node::free`]).
+//! What a request says about sockets, cores and threads of nodes, and how many tasks then fit on CPUs. If it says nothing about
+//! them, only the CPUs of a task count ([`crate::room::node::free`]).
 
 use super::{facts::ClusterView, request::Request};
 use garrick_model::{
@@ -12,14 +12,14 @@ use std::ops::Range;
 /// Most tasks on a node with `--overcommit`, as in Slurm (`MAX_TASKS_PER_NODE` in srun(1); its value is 512).
 const MOST_TASKS: u32 = 512;
 
-/// Sockets, cores and threads that are asked for.
+/// Requested sockets, cores and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// Nodes have at least so many.
+    /// Least number of sockets of a node.
     pub sockets: u32,
-    /// Nodes have at least so many in a socket.
+    /// Least number of cores of a socket.
     pub cores_per_socket: u32,
-    /// Nodes have at least so many in a core, and no more are used. `None`: all are used.
+    /// Least number of threads of a core; no more of them are used. `None`: all are used.
     pub threads: Option<u32>,
     /// Most tasks on a socket.
     pub tasks_per_socket: Option<u32>,
@@ -27,14 +27,14 @@ pub struct Layout {
     pub tasks_per_core: Option<u32>,
     /// One core of each socket is used.
     pub one_core_per_socket: bool,
-    /// Tasks of a node have the CPUs of one.
+    /// All tasks on a node have the CPUs of one task.
     pub overcommit: bool,
     /// Nodes get tasks in turn instead of being filled one after the other.
     pub even: bool,
 }
 
 impl Layout {
-    /// `None`: nothing out of the ordinary.
+    /// `None`: no special layout.
     pub fn of(view: &ClusterView, asked: &LayoutRequest) -> Option<Self> {
         if asked.is_default() {
             return None;
@@ -69,26 +69,26 @@ impl Layout {
         Some(Self { tasks_per_core: layout.tasks_per_core.or(by_policy), ..layout })
     }
 
-    /// Is a node of that shape one that was asked for?
+    /// Does a node of that shape satisfy the request?
     pub fn admits(&self, shape: &NodeShape) -> bool {
         shape.sockets.max(1) >= self.sockets
             && shape.cores_per_socket.max(1) >= self.cores_per_socket
             && self.threads.is_none_or(|threads| shape.threads_per_core.max(1) >= threads)
     }
 
-    /// Threads of a core that are used of such a node.
+    /// Threads of a core that are used on such a node.
     fn threads_of(&self, shape: &NodeShape) -> u32 {
         let all = shape.cpus_per_core().max(1);
         self.threads.map_or(all, |threads| threads.min(all))
     }
 
-    /// How many of so many CPUs of such a node are used. Memory for each CPU is for those (`--mem-per-cpu` in sbatch(1)).
+    /// How many of these CPUs of such a node are used. Memory per CPU counts those (`--mem-per-cpu` in sbatch(1)).
     pub fn usable(&self, cpus: u32, shape: &NodeShape) -> u32 {
         let (all, used) = (shape.cpus_per_core().max(1), self.threads_of(shape));
         cpus / all * used + (cpus % all).min(used)
     }
 
-    /// CPUs that whole cores with so many used CPUs have.
+    /// CPUs of whole cores that contain so many used CPUs.
     pub fn with_usable(&self, usable: u32, shape: &NodeShape) -> u32 {
         let (all, used) = (shape.cpus_per_core().max(1), self.threads_of(shape));
         if used == all { usable } else { (usable / used).saturating_mul(all) }
@@ -99,7 +99,7 @@ impl Layout {
         self.threads.is_some() || self.tasks_per_core.is_some() || self.one_core_per_socket
     }
 
-    /// Tasks that so many CPUs of such a node are enough for.
+    /// Tasks for which so many CPUs of such a node are enough.
     pub fn tasks_in(&self, cpus: u32, shape: &NodeShape, cpus_per_task: u32) -> u32 {
         let each = cpus_per_task.max(1);
         let tasks = if self.overcommit {
@@ -123,7 +123,7 @@ impl Layout {
         by_socket.map_or(tasks, |most| tasks.min(most))
     }
 
-    /// CPUs that so many tasks take of such a node.
+    /// CPUs that so many tasks take on such a node.
     pub fn cpus_for(&self, tasks: u32, shape: &NodeShape, cpus_per_task: u32) -> u32 {
         let each = cpus_per_task.max(1);
         if self.overcommit {
@@ -142,7 +142,7 @@ impl Layout {
         cores.saturating_mul(shape.cpus_per_core().max(1))
     }
 
-    /// Which CPUs of a socket they are matters.
+    /// Does it matter to which socket CPUs belong?
     pub const fn is_by_socket(&self) -> bool {
         self.tasks_per_socket.is_some() || self.one_core_per_socket
     }
@@ -161,7 +161,7 @@ impl Layout {
         })
     }
 
-    /// CPUs of the free ones for so many tasks, socket by socket, `wanted` in all if there are as many.
+    /// Chooses CPUs of the free ones for so many tasks, socket by socket, `wanted` in all if there are enough.
     pub fn choose(&self, free: &CpuSet, shape: &NodeShape, request: &Request, tasks: u32, wanted: u32) -> CpuSet {
         let per_core = shape.cpus_per_core().max(1);
         let mut chosen = CpuSet::new();

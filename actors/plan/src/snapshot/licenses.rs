@@ -1,22 +1,22 @@
-//! Licenses as a plan's snapshot has them.
+//! Licenses in a plan's snapshot.
 
 use garrick_model::{config::Hres, ids::JobId, spec_text::licenses::Licenses, state::Reason, time::Timestamp};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Licenses as a plan's snapshot has them.
+/// Licenses in a plan's snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct LicenseFacts {
-    /// How many there are of each.
+    /// Total of each license.
     pub totals: BTreeMap<String, u32>,
-    /// What jobs have, until when; `None`: without a known end.
+    /// What jobs hold, and until when; `None`: without a known end.
     pub held: Vec<(JobId, Licenses, Option<Timestamp>)>,
-    /// Hierarchical resources. What is held of their layers is in [`Self::held`], by the layers' names.
+    /// Hierarchical resources. What is held of their layers is in [`Self::held`], under the layers' names.
     pub hres: Arc<Hres>,
-    /// In which reservation jobs have them, where there are reservations.
+    /// The reservation inside which a job holds its licenses, if there are reservations.
     pub inside: BTreeMap<JobId, String>,
 }
 
-/// Why a job waits for licenses, in Slurm's word. Not a variant of its own: programs of before would not understand it.
+/// Why a job waits for licenses, as Slurm names it. It is not a variant of its own, because older programs could not read it.
 pub fn reason() -> Reason {
     Reason::Other("Licenses".to_owned())
 }

@@ -1,21 +1,21 @@
-//! What a plan is made from: facts only. Nothing here knows what is free, or what is planned.
+//! What a plan is made from: facts only. Nothing here knows what is free or planned.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`facts`] | nodes, partitions, jobs and the site's policy at one time |
-//! | [`request`] | what a job asks of a partition, in numbers |
-//! | [`layout`] | what is asked of sockets, cores and threads |
+//! | [`request`] | what a job requests of a partition, in numbers |
+//! | [`layout`] | requested sockets, cores and threads |
 //! | [`constraint`] | `-C` and `--prefer` expressions |
 //! | [`extra`] | `--extra` requests |
-//! | [`hres`] | what is asked of hierarchical resources |
-//! | [`licenses`] | licenses, and who has them |
-//! | [`reservations`] | advance reservations: when their nodes are closed to whom |
-//! | [`caps`] | the most CPUs of a node that jobs of a partition have together |
-//! | [`bounds`] | bounds of a plan that few sites set |
-//! | [`preempt`] | who may preempt whom |
-//! | [`qos`] | what is known of qualities of service |
-//! | [`changes`] | what rules read, and whether that is the same in two snapshots |
-//! | `units` | what keeps others away from those that have leaf switches or blocks of their own |
+//! | [`hres`] | requested hierarchical resources |
+//! | [`licenses`] | licenses, and which jobs hold them |
+//! | [`reservations`] | advance reservations: when their nodes are closed, and to which jobs |
+//! | [`caps`] | the most CPUs of a node that jobs of a partition may have together |
+//! | [`bounds`] | optional bounds of a plan |
+//! | [`preempt`] | which jobs may preempt which |
+//! | [`qos`] | qualities of service |
+//! | [`changes`] | what rules read, and whether that is equal in two snapshots |
+//! | `units` | keeps other jobs away from those with exclusive leaf switches or blocks |
 
 pub mod bounds;
 pub mod caps;

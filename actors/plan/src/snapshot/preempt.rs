@@ -1,4 +1,4 @@
-//! Who may preempt whom, and how jobs give way.
+//! Which jobs may preempt which, and how.
 
 use super::{facts::ClusterView, reservations::Eyes};
 use garrick_model::{
@@ -8,79 +8,79 @@ use garrick_model::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// Who may preempt whom.
+/// Which jobs may preempt which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PreemptRules {
     /// `PreemptType`.
     pub kind: PreemptType,
-    /// `PreemptMode`: of partitions that have none of their own.
+    /// `PreemptMode`: for partitions without one of their own.
     pub mode: PreemptMode,
-    /// `WITHIN` and `PRIORITY` of that.
+    /// `WITHIN` of `PreemptMode`.
     pub within: bool,
-    /// Likewise.
+    /// `PRIORITY` of `PreemptMode`.
     pub by_priority: bool,
-    /// `PreemptExemptTime`: runs are left alone for so long.
+    /// `PreemptExemptTime`: runs are not preempted before this time after their start.
     pub exempt: Duration,
-    /// `min_exempt_priority`: jobs of this priority and above are left alone.
+    /// `min_exempt_priority`: jobs of this priority and above are not preempted.
     pub exempt_from: Option<u32>,
-    /// `youngest_first`: of one tier, runs that started last go first.
+    /// `youngest_first`: within a tier, runs that started last are preempted first.
     pub youngest_first: bool,
-    /// `suspend_grace_time`: for runs that are only suspended, from being told to standing still.
+    /// `suspend_grace_time`: for runs that are suspended, the time from the request to the stop.
     pub suspend_grace: Duration,
-    /// `reclaim_licenses`: jobs give way for their licenses too.
+    /// `reclaim_licenses`: jobs are preempted for their licenses too.
     pub reclaim_licenses: bool,
-    /// `reorder_count`: so many other orders are tried for fewer that give way.
+    /// `reorder_count`: so many other orders are tried to preempt fewer jobs.
     pub reorders: u32,
-    /// `strict_order`: in those orders whoever was found to be needed last comes first.
+    /// `strict_order`: in those orders the job that was needed last comes first.
     pub strict_order: bool,
-    /// `MCSParameters=select`: jobs of different MCS labels leave each other alone, however they use their nodes.
+    /// `MCSParameters=select`: jobs of different MCS labels do not preempt each other, however they use their nodes.
     pub by_label: bool,
     /// `SchedulerTimeSlice`, where jobs that share CPUs take turns (`GANG`).
     pub time_slice: Option<Duration>,
 }
 
-/// How the jobs of a partition, or of a QOS, give way.
+/// How the jobs of a partition, or of a QOS, are preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Yielding {
     /// `PreemptMode`; `None`: the cluster's.
     pub mode: Option<PreemptMode>,
-    /// `WITHIN` of that: to jobs of the same QOS too. Counts besides the cluster's.
+    /// `WITHIN` of that: also by jobs of the same QOS. It counts besides the cluster's.
     pub within: bool,
-    /// `PRIORITY` of that: only to jobs of a higher priority. Counts besides the cluster's.
+    /// `PRIORITY` of that: only by jobs of a higher priority. It counts besides the cluster's.
     pub by_priority: bool,
-    /// `GraceTime`: from being told to the end.
+    /// `GraceTime`: from the request to the end.
     pub grace: Duration,
 }
 
-/// How a certain job gives way to a certain other.
+/// How one certain job is preempted by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Lower ones go first.
+    /// Lower ranks are preempted first.
     pub rank: u32,
-    /// How. Never [`PreemptMode::Off`].
+    /// The mode. Never [`PreemptMode::Off`].
     pub mode: PreemptMode,
-    /// From being told to the end.
+    /// From the request to the end.
     pub grace: Duration,
     /// From its start until it may be preempted.
     pub exempt: Duration,
 }
 
-/// Who asks others to give way: a job that waits, in one of its partitions.
+/// A job that may preempt others: it waits, in one of its partitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'c> {
     /// Job.
     pub job: &'c JobView,
-    /// Place of the partition.
+    /// Index of the partition.
     pub partition: usize,
-    /// With whose eyes it looks at nodes.
+    /// Its view of reservations.
     pub eyes: Eyes,
 }
 
-/// What makes two claims the same besides what they ask for.
+/// What makes two claims equal, besides their requests.
 pub(crate) type Rank = (Option<String>, Option<u32>);
 
 impl PreemptRules {
-    /// Those of a configuration.
+    /// From a configuration.
     pub fn of(config: &Config) -> Self {
         Self {
             kind: config.preempt.kind,
@@ -100,12 +100,12 @@ impl PreemptRules {
         }
     }
 
-    /// Somebody may preempt somebody.
+    /// Is preemption possible at all?
     pub fn is_on(&self) -> bool {
         self.kind != PreemptType::None
     }
 
-    /// How a job that has nodes gives way to one that waits; `None`: it does not.
+    /// How a job with nodes is preempted by a waiting one; `None`: it is not.
     pub fn way(&self, view: &ClusterView, claim: Claim<'_>, runs: &JobView) -> Option<Way> {
         let (_, runs_in) = view.partition(&runs.allocation.as_ref()?.partition)?;
         let kept = |job: &JobView| job.spec.sharing == Sharing::Mcs || self.by_label && job.spec.mcs_label.is_some();
@@ -129,7 +129,7 @@ impl PreemptRules {
             }
         };
         let mode = yielding.mode.unwrap_or(self.mode);
-        // With QOS, as in Slurm: to one in the same partition, or in one of a higher tier.
+        // With QOS, as in Slurm: by a job in the same partition, or in one of a higher tier.
         let near = || runs_in.tier < tier || runs_in.name == view.partitions[claim.partition].name;
         let never = match mode {
             PreemptMode::Off => true,
@@ -143,10 +143,10 @@ impl PreemptRules {
         (!never && !outranked && !spared).then_some(Way { rank, mode, grace, exempt })
     }
 
-    /// Does nobody who has nodes give way to anybody who waits, whatever they are and want? `highest`: of the tiers of those
-    /// who wait. True is certain, false is not.
+    /// Is it certain that no job with nodes can be preempted by a waiting job, whatever both request? `highest`: the highest tier
+    /// of the waiting jobs. False means only that it is not certain.
     pub fn is_moot(&self, view: &ClusterView, highest: Option<u32>) -> bool {
-        // How those go who stand aside already is not asked here.
+        // This does not examine jobs that are suspended already.
         if !self.is_on() || view.has_parked || view.reservations.may_have_guests() {
             return !self.is_on();
         }
@@ -177,7 +177,7 @@ impl PreemptRules {
         }
     }
 
-    /// Might anybody give way to it at all?
+    /// Might any job be preempted for it at all?
     pub(crate) fn may_preempt(&self, view: &ClusterView, claim: Claim<'_>) -> bool {
         if self.is_on() && view.reservations.may_have_guests() && claim.eyes.is_some() {
             return true;
@@ -196,7 +196,7 @@ impl PreemptRules {
         }
     }
 
-    /// What of a claim decides who gives way to it, besides its partition.
+    /// What decides which jobs the claim may preempt, besides its partition.
     pub(crate) fn rank(&self, view: &ClusterView, claim: Claim<'_>) -> Rank {
         let minds_priority = self.by_priority
             || view.partitions.iter().any(|partition| partition.yielding.by_priority)

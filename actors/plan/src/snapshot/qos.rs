@@ -1,6 +1,6 @@
-//! What is known of QOS, one table for all who go by it: preemption ([`crate::rules::preempt`]: who may preempt whom, and how jobs give
-//! way) and multifactor priority ([`crate::rules::priority`]). An accounting database fills it, through the environment of the
-//! controller's actors; without one it is empty, which gives nobody rights or priority.
+//! The qualities of service, one table for preemption ([`crate::rules::preempt`]: which jobs may preempt which, and how) and
+//! multifactor priority ([`crate::rules::priority`]). An accounting database fills it, through the environment of the
+//! controller's actors. Without one it is empty, and no job gains rights or priority from it.
 
 use super::preempt::Yielding;
 use garrick_model::view::JobView;
@@ -16,24 +16,24 @@ pub struct Qos {
     pub priority: u32,
     /// `Preempt`: jobs of these may be preempted, in lower case.
     pub preempts: BTreeSet<String>,
-    /// `PreemptMode` and `GraceTime`: how its jobs give way.
+    /// `PreemptMode` and `GraceTime`: how its jobs are preempted.
     pub yielding: Yielding,
     /// `PreemptExemptTime`; `None`: the cluster's.
     pub exempt: Option<Duration>,
 }
 
-/// All that are known.
+/// All known QOS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QosTable {
     /// By name in lower case, as accounting keeps them.
     by_name: BTreeMap<String, Qos>,
-    /// Of jobs that name none.
+    /// For jobs that name none.
     default: Option<String>,
     greatest: u32,
 }
 
 impl QosTable {
-    /// These, and the one of jobs that name none.
+    /// From these QOS and the default for jobs that name none.
     pub fn new(all: impl IntoIterator<Item = (String, Qos)>, default: Option<&str>) -> Self {
         let lower = |name: &str| name.to_ascii_lowercase();
         let named = |(name, qos): (String, Qos)| {
@@ -45,18 +45,18 @@ impl QosTable {
         Self { by_name, default: default.map(lower), greatest }
     }
 
-    /// The QOS of a job, with its name; `None`: nothing is known of it.
+    /// The QOS of a job, with its name; `None`: it is not known.
     pub fn of(&self, job: &JobView) -> Option<(&str, &Qos)> {
         let name = job.spec.qos.as_deref().or(self.default.as_deref())?;
         self.by_name.get_key_value(name.to_ascii_lowercase().as_str()).map(|(name, qos)| (name.as_str(), qos))
     }
 
-    /// All of them.
+    /// All QOS.
     pub fn all(&self) -> impl Iterator<Item = &Qos> {
         self.by_name.values()
     }
 
-    /// The factor in a job's priority: the priority of its QOS by the greatest one, or itself.
+    /// The factor in a job's priority: the priority of its QOS divided by the greatest one, or (unless `normal`) itself.
     pub fn factor(&self, job: &JobView, normal: bool) -> f64 {
         let Some((_, qos)) = self.of(job) else { return 0.0 };
         let priority = f64::from(qos.priority);

@@ -1,4 +1,4 @@
-//! What one job asks of one partition, in numbers: the form that node selection works on.
+//! What one job requests of one partition, in numbers: the form that node selection works on.
 
 use super::{
     caps::CpuCaps,
@@ -22,18 +22,18 @@ use garrick_model::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Owner of requests where that does not matter. No user has this id: `chown(2)` takes it for "leave it".
+/// The user of requests for which the user does not matter. No user has this id: `chown(2)` takes it for "leave unchanged".
 pub const ANYBODY: u32 = u32::MAX;
 
-/// An MCS label in a plan: a number of its text, so that it can be copied and compared in no time. Two labels of one number
-/// would be proposed to one node; its own account compares the texts and refuses.
+/// An MCS label in a plan: a hash of its text, which is quick to copy and compare. Two labels with one hash would be proposed to
+/// one node; the node's own account compares the texts and refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(u64);
 
 impl Label {
-    /// Of jobs without a label.
+    /// For jobs without a label.
     pub const NONE: Self = Self(0);
-    /// Of requests where labels do not matter.
+    /// For requests to which labels do not matter.
     pub const ANY: Self = Self(u64::MAX);
 
     /// FNV-1a, which is the same in every run.
@@ -44,17 +44,17 @@ impl Label {
     }
 }
 
-/// Whose a job is, as far as it matters to the nodes that it may have.
+/// The owner of a job, as far as it matters to the nodes that the job may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// [`ANYBODY`] where no node is kept to a user.
+    /// [`ANYBODY`] if no node is kept to a user.
     pub user: u32,
-    /// [`Label::ANY`] where no node is kept to a label.
+    /// [`Label::ANY`] if no node is kept to a label.
     pub label: Label,
 }
 
 impl Owner {
-    /// Nobody in particular.
+    /// No particular owner.
     pub const ANYBODY: Self = Self { user: ANYBODY, label: Label::ANY };
 
     /// The owner of a hold.
@@ -62,7 +62,7 @@ impl Owner {
         Self { user: hold.uid, label: Label::of(hold.mcs_label.as_deref()) }
     }
 
-    /// As far as that matters.
+    /// Without the parts that do not matter.
     #[must_use]
     pub const fn where_matters(self, matters: Matters) -> Self {
         Self {
@@ -72,18 +72,18 @@ impl Owner {
     }
 }
 
-/// What of the owners of jobs matters to the nodes that they may have. Where nothing does, jobs of all owners that ask for the
-/// same are alike.
+/// Whether users and labels of jobs matter to the nodes that they may have. If neither does, jobs of all owners with equal
+/// requests are interchangeable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matters {
-    /// Somebody keeps a node to a user, or wants to.
+    /// Some job keeps a node to a user, or requests that.
     pub users: bool,
-    /// Somebody keeps a node to an MCS label, or wants to.
+    /// Some job keeps a node to an MCS label, or requests that.
     pub labels: bool,
 }
 
 impl Matters {
-    /// What matters where jobs want their nodes, or have them, in these ways.
+    /// What matters if jobs request or use nodes in these ways.
     pub fn of(sharing: impl Iterator<Item = Sharing>) -> Self {
         sharing.fold(Self { users: false, labels: false }, |matters, sharing| Self {
             users: matters.users || sharing == Sharing::User,
@@ -92,30 +92,30 @@ impl Matters {
     }
 }
 
-/// How a job uses the nodes that it gets.
+/// How a job uses its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeUse {
-    /// CPUs of its own; other jobs may have the rest.
+    /// Exclusive CPUs; other jobs may have the rest.
     Cpus,
-    /// CPUs shared with up to this many holders in all.
+    /// CPUs shared with at most this many holders in all.
     Oversubscribe(u32),
-    /// CPUs of its own; the rest only for jobs of the same user.
+    /// Exclusive CPUs; the rest only for jobs of the same user.
     User,
-    /// CPUs of its own; the rest only for jobs of the same MCS label.
+    /// Exclusive CPUs; the rest only for jobs of the same MCS label.
     Label,
     /// The whole node.
     Whole,
 }
 
 impl NodeUse {
-    /// What the job's wish comes to in this partition. `FORCE` leaves users no choice; `YES` needs the wish.
+    /// The use that results from the job's request in this partition. `FORCE` leaves users no choice; `YES` needs the request.
     pub fn of(wish: Sharing, partition: &PartitionFacts, unit: AllocationUnit) -> Self {
         match (partition.sharing, wish) {
             _ if partition.exclusive_topo => Self::Whole,
             (PartitionSharing::Exclusive, _) => Self::Whole,
-            // A node is kept to a user or to a label: who is to have both has it whole.
+            // A node is kept either to a user or to a label: a job that needs both has the whole node.
             (_, Sharing::Mcs) if unit == AllocationUnit::Node || partition.exclusive_user => Self::Whole,
-            // What keeps labels apart goes before what puts jobs together.
+            // Keeping labels apart goes before sharing.
             (_, Sharing::Mcs) => Self::Label,
             (PartitionSharing::Force(most), _) => Self::Oversubscribe(most.max(1)),
             (_, Sharing::Exclusive) => Self::Whole,
@@ -127,7 +127,7 @@ impl NodeUse {
         }
     }
 
-    /// In the words of views.
+    /// The form used in views.
     pub const fn sharing(self) -> Sharing {
         match self {
             Self::Cpus => Sharing::Default,
@@ -147,27 +147,27 @@ impl NodeUse {
     }
 }
 
-/// Memory asked for on each node, with defaults filled in.
+/// Memory requested on each node, with defaults filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryNeed {
     /// Memory is not accounted.
     None,
-    /// This much.
+    /// This many MiB.
     PerNode(u64),
-    /// This much for each CPU that is given.
+    /// This many MiB for each CPU that is given.
     PerCpu(u64),
-    /// This much for each GPU that is given.
+    /// This many MiB for each GPU that is given.
     PerGpu(u64),
-    /// All that the node has.
+    /// All memory of the node.
     All,
-    /// All that the node has, but no more than this for each CPU that is given (`MaxMemPerCPU`).
+    /// All memory of the node, but at most this many MiB for each CPU that is given (`MaxMemPerCPU`).
     AllWithin(u64),
 }
 
-/// One job in one partition. Equal requests are interchangeable to node selection, which is used to skip repeats.
+/// One job in one partition. Equal requests are interchangeable to node selection, so repeated ones are skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// Place of the partition in the view.
+    /// Index of the partition in the view.
     pub partition: usize,
     /// Owner: matters on nodes that are kept to a user or a label ([`ClusterView::matters`]).
     pub owner: Owner,
@@ -189,7 +189,7 @@ pub struct Request {
     pub want_nodes: u32,
     /// Only these numbers of nodes, within [`Self::min_nodes`] and [`Self::max_nodes`]; empty: any.
     pub node_sizes: NodeSizes,
-    /// As few nodes as do of several numbers.
+    /// Of several allowed numbers of nodes, the fewest.
     pub fewest_nodes: bool,
     /// Memory.
     pub memory: MemoryNeed,
@@ -201,52 +201,52 @@ pub struct Request {
     pub contiguous: bool,
     /// How nodes are used.
     pub usage: NodeUse,
-    /// What it leaves to the system of a node that it has to itself; `None`: what the node says.
+    /// Cores that it leaves to the system on a node with exclusive use; `None`: as the node says.
     pub left_to_system: Option<SpecCores>,
     /// Sockets, cores and threads; `None`: any.
     pub layout: Option<Layout>,
-    /// A task has its cores to itself.
+    /// Cores are not shared by tasks.
     pub one_task_per_core: bool,
     /// How it gets CPUs of several sockets.
     pub over_sockets: CpuOrder,
-    /// Tasks fill a node before the next also where it has nodes to itself.
+    /// Tasks fill a node before the next, also on whole nodes.
     pub packs: bool,
     /// Nodes with the most free CPUs first.
     pub least_loaded: bool,
-    /// Most CPUs that all jobs of the partition have of a node.
+    /// Most CPUs that all jobs of the partition may have of a node.
     pub caps: CpuCaps,
     /// `-C`.
     pub constraint: Option<String>,
     /// `--extra`, where nodes are filtered by it.
     pub extra: Option<String>,
-    /// What [`Self::constraint`] says of the nodes together; `None`: nothing.
+    /// The conditions of [`Self::constraint`] on the nodes together; `None`: none.
     pub mix: Option<Arc<Mix>>,
     /// `-L`, without hierarchical resources.
     pub licenses: Option<String>,
-    /// The hierarchical resources of `-L`; `None`: there are none.
+    /// The hierarchical resources of `-L`; `None`: none.
     pub hres: Option<Arc<[HresAsk]>>,
-    /// With whose eyes it looks at nodes.
+    /// Its view of reservations.
     pub reservation: Eyes,
-    /// Generic resources; `None`: none are asked for.
+    /// Generic resources; `None`: none are requested.
     pub gres: Option<Arc<GresRequest>>,
     /// `-w`, as indices, ascending; a name that no node has makes the job unplaceable and is in [`Self::unknown_nodes`].
     pub nodelist: Vec<NodeIndex>,
-    /// Tasks of the nodes that a list names for each (`-m arbitrary`); `None`: nothing says that.
+    /// Tasks on each node of a list (`-m arbitrary`); `None`: no list.
     pub listed: Option<Arc<[(NodeIndex, u32)]>>,
     /// `-x`, ascending.
     pub exclude: Vec<NodeIndex>,
     /// Some name of the node list belongs to no node.
     pub unknown_nodes: bool,
-    /// Limit of the run.
+    /// Time limit of the run.
     pub limit_secs: Option<u64>,
-    /// How long it is taken to run where that is less (`time_min_as_soft_limit`).
+    /// The expected run time, if that is less (`time_min_as_soft_limit`).
     pub taken_secs: Option<u64>,
-    /// What it asks of the partition's topology; `None`: it is not bound to one.
+    /// What it requests of the partition's topology; `None`: it is not bound to one.
     pub near: Option<Near>,
 }
 
-/// How often a job's list of its tasks' nodes has each node. A list that is not about the tasks and nodes that are asked for
-/// (they were changed since) says nothing.
+/// How often a job's list of task nodes names each node. A list that does not match the requested tasks and nodes (they were
+/// changed since) is ignored.
 fn listed(
     spec: &JobSpec,
     nodelist: &[NodeIndex],
@@ -264,15 +264,15 @@ fn listed(
 /// What a request asks of a topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Near {
-    /// No more leaf switches than these, until then.
+    /// At most so many leaf switches, until that time.
     pub switches: Option<(u32, Timestamp)>,
-    /// Nodes of a segment.
+    /// Number of nodes of a segment.
     pub segment: Option<u32>,
     /// No base block has nodes of two segments.
     pub spread: bool,
     /// All segments are in one aggregated block.
     pub consolidate: bool,
-    /// Nobody else is in its leaf switches or blocks.
+    /// No other job is in its leaf switches or blocks.
     pub exclusive: bool,
 }
 
@@ -297,7 +297,7 @@ impl Near {
 }
 
 impl Request {
-    /// Does one CPU do?
+    /// Is one CPU enough?
     pub fn is_serial(&self) -> bool {
         self.min_nodes <= 1
             && self.min_cpus <= 1
@@ -318,7 +318,7 @@ impl Request {
         let ranged = spec.nodes.is_some_and(|n| n.max.is_some_and(|max| max > n.min));
         let nodelist = places_of(&spec.nodelist, names);
         let unknown_nodes = spec.nodelist.iter().any(|name| names(name).is_none());
-        // It is not to be near (`--spread-job` in sbatch(1)).
+        // A job with `--spread-job` is not placed near (sbatch(1)).
         let near = if spec.layout.spread { None } else { Near::of(view, job, place) };
         let (licenses, hres) = HresAsk::of(&view.licenses.hres, spec.licenses.as_deref());
         let gres = gres_need(&spec.gres);
@@ -343,7 +343,7 @@ impl Request {
             memory: memory_each(view, partition, job, most_memory),
             max_memory: most_on_node(most_memory),
             tmp_disk_mib: spec.tmp_disk_mib,
-            // The order of nodes means something else in a topology (`--contiguous` in sbatch(1)).
+            // With a topology, the order of nodes has another meaning (`--contiguous` in sbatch(1)).
             contiguous: spec.contiguous && near.is_none(),
             usage: NodeUse::of(wish, partition, view.policy.unit),
             left_to_system: spec.layout.left_to_system,
@@ -373,7 +373,7 @@ impl Request {
         }
     }
 
-    /// The same with other features asked for.
+    /// The same with another constraint.
     #[must_use]
     pub fn with_constraint(&self, text: &str) -> Self {
         Self { constraint: Some(text.to_owned()), mix: mix_of(text), ..self.clone() }
@@ -393,13 +393,13 @@ impl Request {
         self.contiguous || !self.nodelist.is_empty() || self.mix.is_some() || self.hres.is_some() || bound
     }
 
-    /// Is it the limits of its partition's CPUs alone that make it so, or the numbers of nodes that it may have? It never fits
-    /// before amounts say that it does.
+    /// Is that only because of its partition's CPU limits, or the numbers of nodes that it may have? Then it never fits before
+    /// amounts say that it does.
     pub fn fits_by_amounts_first(&self) -> bool {
         self.counts_cpus_or_nodes() && !self.is_particular_otherwise()
     }
 
-    /// The same once the wait for few switches is over.
+    /// The same after the wait for few switches is over.
     #[must_use]
     pub fn on_any_switches(mut self) -> Self {
         if let Some(near) = &mut self.near {
@@ -408,26 +408,26 @@ impl Request {
         self
     }
 
-    /// The same as it counts at that time.
+    /// The same as of that time.
     #[must_use]
     pub fn as_of(self, at: Timestamp) -> Self {
         let over = self.near.as_ref().and_then(|near| near.switches).is_some_and(|(_, until)| until <= at);
         if over { self.on_any_switches() } else { self }
     }
 
-    /// CPUs that it has of a node to itself.
+    /// CPUs that it has of a node with exclusive use.
     pub fn whole(&self, shape: &NodeShape) -> CpuSet {
         self.left_to_system.map_or_else(|| shape.job_cpus(), |left| shape.job_cpus_but(left))
     }
 
-    /// CPUs of a node that it could have to itself, other than those that come with GPUs, where it says itself what is
-    /// left to the system.
+    /// CPUs of a node that it could have with exclusive use, without those that come with GPUs, if the request says what is left
+    /// to the system.
     pub fn own_share(&self, shape: &NodeShape) -> Option<CpuSet> {
         let left = self.left_to_system.filter(|_| self.usage == NodeUse::Whole)?;
         Some(shape.job_cpus_but(left).difference(&shape.restricted_cpus()))
     }
 
-    /// What may be taken of so much memory of a node.
+    /// The most that may be taken of so much memory of a node.
     pub fn most_memory(&self, free: u64) -> u64 {
         self.max_memory.map_or(free, |most| free.min(most))
     }
@@ -437,12 +437,12 @@ impl Request {
         if self.tasks.is_some() { 1 } else { self.tasks_each.unwrap_or(1).max(1) }
     }
 
-    /// The same with what every node must give of what is asked for on all of them together.
+    /// The same with the least part of the total that every node must give.
     pub fn least_part(&self) -> Part {
         Part { tasks: self.least_tasks().max(1), total: self.total_gres().one_each() }
     }
 
-    /// What each node has when the fewest nodes share everything evenly.
+    /// The part of each node when the fewest nodes share everything evenly.
     pub fn even_part(&self) -> Part {
         let nodes = self.min_nodes.max(1);
         let least = self.least_part();
@@ -450,12 +450,12 @@ impl Request {
         Part { tasks, total: self.total_gres().part(nodes.into()).max(least.total) }
     }
 
-    /// Tasks that a list has for that node.
+    /// Tasks on that node according to a list.
     pub fn tasks_listed_on(&self, node: usize) -> Option<u32> {
         self.listed.as_ref()?.iter().find(|(index, _)| index.0 as usize == node).map(|(_, tasks)| *tasks)
     }
 
-    /// Generic resources asked for on all nodes together.
+    /// Generic resources requested for all nodes together.
     pub fn total_gres(&self) -> Totals {
         self.gres.as_ref().map_or(Totals::NONE, |gres| gres.totals())
     }
@@ -465,7 +465,7 @@ impl Request {
         self.tasks.unwrap_or_else(|| self.least_tasks().saturating_mul(self.min_nodes))
     }
 
-    /// Nodes of the partition that the job could use if they were free: features, exclusions.
+    /// Nodes of the partition that the job could use if they were free: features and exclusions are applied.
     pub fn candidates(&self, members: &FixedBitSet, features: Option<&FixedBitSet>) -> FixedBitSet {
         let mut set = members.clone();
         if let Some(features) = features {
@@ -480,7 +480,7 @@ impl Request {
     }
 }
 
-/// Do tasks fill a node before the next also where it has nodes to itself? Where it does not say, as the site has it.
+/// Do tasks fill a node before the next, also on whole nodes? If the job does not say, the site's setting holds.
 const fn packs(asked: Option<Distribution>, unless_said: bool) -> bool {
     match asked {
         Some(Distribution::BlockPack) => true,
@@ -496,7 +496,7 @@ const fn most_on_node(most: Option<MemoryPer>) -> Option<u64> {
     }
 }
 
-/// Nodes of these names that there are, ascending.
+/// Indices of the known nodes among these names, ascending.
 fn places_of(list: &[String], names: &dyn Fn(&str) -> Option<NodeIndex>) -> Vec<NodeIndex> {
     let mut places: Vec<NodeIndex> = list.iter().filter_map(|name| names(name)).collect();
     places.sort_unstable();
@@ -504,7 +504,7 @@ fn places_of(list: &[String], names: &dyn Fn(&str) -> Option<NodeIndex>) -> Vec<
     places
 }
 
-/// Each node has one of each type at least: more nodes than that cannot be.
+/// Each node has at least one device of each type, so more nodes than devices are impossible.
 fn most_nodes(gres: Option<&GresRequest>) -> u32 {
     match gres.map_or(0, |gres| gres.totals().most_nodes()) {
         0 => u32::MAX,
@@ -522,7 +522,7 @@ fn memory_each(view: &ClusterView, partition: &PartitionFacts, job: &JobView, mo
     }
 }
 
-/// What placement has to look at. Where each task brings its GPUs, how many there are in all follows from the tasks.
+/// The part that placement has to consider. If GPUs are requested per task, their total follows from the tasks.
 fn gres_need(asked: &GresRequest) -> Option<Arc<GresRequest>> {
     if asked.is_empty() {
         return None;
@@ -544,7 +544,7 @@ fn mix_of(text: &str) -> Option<Arc<Mix>> {
     }
 }
 
-/// What the job asks for in that partition. Partitions have defaults of their own.
+/// The memory that the job requests in that partition. Partitions have defaults of their own.
 fn memory_in(view: &ClusterView, partition: &PartitionFacts, job: &JobView) -> MemoryRequest {
     match job.spec.memory {
         MemoryRequest::Default if job.partitions.len() > 1 && job.spec.gres.mem_per_gpu.is_none() => {
@@ -554,7 +554,7 @@ fn memory_in(view: &ClusterView, partition: &PartitionFacts, job: &JobView) -> M
     }
 }
 
-/// What a job that names no memory asks for.
+/// The memory that a job gets that requests none.
 pub const fn default_memory(default: Option<MemoryPer>) -> MemoryRequest {
     match default {
         Some(MemoryPer::Node(mib)) => MemoryRequest::PerNode(mib),
@@ -573,7 +573,7 @@ fn memory_need(accounted: bool, request: MemoryRequest) -> MemoryNeed {
     }
 }
 
-/// The limit that a run in this partition gets: the job's own, else the partition's default, else its maximum.
+/// The time limit of a run in this partition: the job's own, or else the partition's default, or else its maximum.
 pub fn run_limit(job: &JobView, partition: &PartitionFacts) -> TimeLimit {
     match job.spec.time_limit {
         Some(_) => job.time_limit,
@@ -581,12 +581,12 @@ pub fn run_limit(job: &JobView, partition: &PartitionFacts) -> TimeLimit {
     }
 }
 
-/// What of a request falls on one node.
+/// The part of a request on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// Tasks.
     pub tasks: u32,
-    /// Of the generic resource that is asked for on all nodes together.
+    /// Of the generic resource that is requested for all nodes together.
     pub total: Totals,
 }
 

@@ -1,9 +1,9 @@
-//! Advance reservations in a plan: which of them a job may use, and when its nodes are closed to whom. Called by
-//! [`crate::plan`], which looks at the future once with the eyes of each reservation that somebody wants to use and once with
-//! those of everybody else, and closes here what is not theirs.
+//! Advance reservations in a plan: which of them a job may use, and when their nodes are closed to which jobs. Called by
+//! [`crate::plan`], which keeps one future for each reservation that some job wants to use, and one for all other jobs, and
+//! closes in each what is not available to those jobs.
 //!
-//! One for maintenance holds against all others; one that overlaps others shares with them the nodes that they have in
-//! common.
+//! A reservation for maintenance closes its nodes to all others; a reservation that overlaps others shares with them the nodes
+//! that they have in common.
 
 use super::facts::NEVER;
 use fixedbitset::FixedBitSet;
@@ -22,69 +22,70 @@ use std::{
     time::Duration,
 };
 
-/// Times of a recurring reservation that are looked at one by one; from the last of them on its nodes are closed to others,
-/// so that a plan stays short. With `HOURLY` that is more than two days from now.
+/// Times of a recurring reservation that are considered one by one; from the last of them on, its nodes stay closed to others, so
+/// that a plan stays short. With `HOURLY` that is more than two days from now.
 const MOST_TIMES: usize = 64;
 
-/// A reservation as a plan's snapshot has it.
+/// A reservation in a plan's snapshot.
 #[derive(Clone, Debug)]
 pub struct ReservationFacts {
-    /// What is reserved, and for whom.
+    /// What is reserved, and for which jobs.
     pub reservation: Arc<Reservation>,
-    /// Its nodes, by place.
+    /// Its nodes, by index.
     pub nodes: FixedBitSet,
-    /// Of one of cores: which CPUs of each of its nodes.
+    /// For a reservation of cores: which CPUs of each of its nodes.
     pub parts: BTreeMap<usize, CpuSet>,
-    /// The others of those nodes.
+    /// The other CPUs of those nodes.
     rest: BTreeMap<usize, CpuSet>,
-    /// When it holds, in order.
+    /// When it is active, in order.
     pub times: Vec<(Timestamp, Timestamp)>,
 }
 
-/// All reservations, as a plan's snapshot has them.
+/// All reservations in a plan's snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Reservations {
     /// In name order.
     pub list: Vec<ReservationFacts>,
     /// Users who may use all of them.
     pub administrators: Vec<u32>,
-    /// Groups of users, by uid, where reservations are for groups. Of a user who is not there they were looked at when
-    /// the job asked.
+    /// Groups of users, by uid, if reservations are for groups. If a user is missing, the groups were checked when the job was
+    /// submitted.
     pub groups: BTreeMap<u32, Vec<String>>,
-    /// Jobs with `--signal=R:` may be in the way of others', since they can be preempted.
+    /// Jobs with `--signal=R:` may run on others' reserved nodes, since they can be preempted.
     pub guests: bool,
-    /// Each `MaxStartDelay` that one of them has, seconds, in order.
+    /// Each distinct `MaxStartDelay` of the reservations, in seconds, ascending.
     delays: Vec<u64>,
-    /// Nodes of which a part is reserved at some time: plans say there which CPUs they mean.
+    /// Nodes of which a part is reserved at some time: there, plans name CPUs.
     parted: FixedBitSet,
 }
 
-/// What is closed from when until when.
+/// What is closed during a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Closing {
-    /// Whole nodes, by place.
+    /// Whole nodes, by index.
     pub nodes: FixedBitSet,
-    /// CPUs of others.
+    /// CPUs of other nodes.
     pub parts: BTreeMap<usize, CpuSet>,
-    /// Beginning.
+    /// Begin.
     pub from: Timestamp,
     /// End.
     pub until: Timestamp,
 }
 
-/// With whose eyes a job looks at nodes: those of a reservation, by its place in [`Reservations::list`], or of none. Places
-/// beyond the list are those of guests: jobs that may overlap all reservations with as long a `MaxStartDelay`.
+/// The view of reservations in which a job is placed: that of one reservation, by its index in [`Reservations::list`], or of
+/// none. Indices beyond the list are those of guests: jobs that may overlap all reservations with at least a certain
+/// `MaxStartDelay`.
 pub type Eyes = Option<usize>;
 
 impl Closing {
-    /// A node as a whole: from when until when?
+    /// If the node as a whole is closed: from when until when.
     pub fn of_node(&self, node: usize) -> Option<(Timestamp, Timestamp)> {
         self.nodes.contains(node).then_some((self.from, self.until))
     }
 }
 
 impl Reservations {
-    /// From what their owner shows, over these nodes.
+    /// From the views of their owner, for these nodes.
     pub fn new(
         shown: &[Arc<Reservation>],
         nodes: &[Arc<NodeView>],
@@ -123,8 +124,8 @@ impl Reservations {
         Self { list, administrators, groups: BTreeMap::new(), guests: false, delays, parted }
     }
 
-    /// With whose eyes a job may look, in the order in which they are tried. None: what it asked for is not there, or is
-    /// not for it.
+    /// The views in which a job may be placed, in the order in which they are tried. Empty: the reservation that it requested
+    /// does not exist, or does not admit it.
     pub fn eyes(&self, job: &JobView, partition: &str, now: Timestamp) -> Vec<Eyes> {
         if self.list.is_empty() && job.spec.reservations.is_empty() {
             return vec![None];
@@ -147,38 +148,38 @@ impl Reservations {
         let draws = |r: &ReservationFacts| {
             let open = r.reservation.is_active(now) || r.has(ReservationFlag::Flex);
             let floats = r.reservation.floating.is_some();
-            // It did not ask, so nobody has looked at its groups.
+            // The job did not request the reservation, so its user's groups were not checked.
             let who = Applicant { groups: Some(groups.unwrap_or_default()), ..who(false) };
             open && !floats && r.has(ReservationFlag::Magnetic) && r.reservation.admits(who)
         };
         places.filter(|(_, r)| draws(r)).map(|(place, _)| Some(place)).chain([self.guest(job)]).collect()
     }
 
-    /// The eyes of a job that asked for no reservation, and may overlap some if it asked for that.
+    /// The view of a job that requested no reservation; if it asked to overlap some, that of a guest.
     fn guest(&self, job: &JobView) -> Eyes {
         let warned = job.spec.signal.filter(|warning| warning.overlaps && self.guests)?;
         let class = self.delays.iter().position(|delay| *delay >= u64::from(warned.before_secs))?;
         Some(self.list.len() + class)
     }
 
-    /// The longest time that those of a reservation whose eyes are these wait for their nodes, where such a guest is there.
+    /// The longest time that jobs of this view's reservation wait for their nodes while such a guest leaves.
     pub fn grace_of_guest(&self, eyes: Eyes, runs: &JobView) -> Option<Duration> {
         let own = self.list.get(eyes?)?;
         let warned = runs.spec.signal.filter(|warning| warning.overlaps && self.guests)?;
         let inside = runs.allocation.as_ref().and_then(|a| a.reservation.as_ref()) == Some(&own.reservation.name);
-        // Elsewhere it is in nobody's way.
+        // On other nodes it is not in the way.
         let mut places = runs.allocation.iter().flat_map(|a| &a.nodes).map(|node| node.index.0 as usize);
         let there = places.any(|place| own.nodes.contains(place));
         let secs = u64::from(warned.before_secs);
         (there && !inside && own.stands_guests(secs)).then(|| Duration::from_secs(secs))
     }
 
-    /// Might anybody of a reservation have guests leave?
+    /// Might any reservation make guests leave?
     pub fn may_have_guests(&self) -> bool {
         self.guests && !self.delays.is_empty()
     }
 
-    /// Does it matter in which groups the user of that job is?
+    /// Do the groups of the job's user matter?
     pub fn ask_for_groups(&self, job: &JobView) -> bool {
         let asked = &job.spec.reservations;
         let concerns = |r: &ReservationFacts| match asked.as_slice() {
@@ -188,18 +189,18 @@ impl Reservations {
         self.list.iter().any(|r| !r.reservation.groups.is_empty() && concerns(r))
     }
 
-    /// Why a job waits that may look with nobody's eyes.
+    /// Why a job waits that has no view in which it may be placed.
     pub fn refused(&self, job: &JobView) -> Reason {
         let there = self.list.iter().any(|r| job.spec.reservations.contains(&r.reservation.name));
         Reason::Other(if there { "Reservation" } else { "ReservationDeleted" }.to_owned())
     }
 
-    /// Name of the reservation with whose eyes one looks.
+    /// Name of the reservation of this view.
     pub fn name(&self, eyes: Eyes) -> Option<String> {
         self.list.get(eyes?).map(|r| r.reservation.name.clone())
     }
 
-    /// Leaves of `candidates` those that may be used at some time.
+    /// Keeps in `candidates` the nodes that may be used at some time.
     pub fn restrict(&self, eyes: Eyes, candidates: &mut FixedBitSet) {
         let bound = |r: &&ReservationFacts| !r.has(ReservationFlag::Flex) && !r.has(ReservationFlag::AnyNodes);
         if let Some(own) = eyes.and_then(|place| self.list.get(place)).filter(bound) {
@@ -212,13 +213,13 @@ impl Reservations {
         self.parted.contains(node)
     }
 
-    /// Do they no more than to close whole nodes, as long as nobody asks for them by name?
+    /// Do they only close whole nodes, as long as no job requests them by name?
     pub fn only_close_nodes(&self) -> bool {
         let plain = |r: &ReservationFacts| !r.has(ReservationFlag::Magnetic) && r.reservation.licenses.is_empty();
         !self.may_have_guests() && self.parted.is_clear() && self.list.iter().all(plain)
     }
 
-    /// Do the same jobs have the same use of them?
+    /// Do the same jobs have the same use of both?
     pub fn are_the_same(&self, other: &Self) -> bool {
         let each = |facts: &ReservationFacts, other: &ReservationFacts| {
             Arc::ptr_eq(&facts.reservation, &other.reservation) || facts.reservation == other.reservation
@@ -229,7 +230,7 @@ impl Reservations {
             && self.groups == other.groups
     }
 
-    /// What is closed from when until when.
+    /// What is closed, and when.
     pub fn closings(&self, eyes: Eyes, now: Timestamp) -> Vec<Closing> {
         let own = eyes.and_then(|place| self.list.get(place));
         let guest_secs = eyes.and_then(|place| self.delays.get(place.checked_sub(self.list.len())?)).copied();
@@ -244,7 +245,7 @@ impl Reservations {
             }
             let (mut nodes, mut parts) = (other.nodes.clone(), other.parts.clone());
             if let Some(own) = own.filter(|own| own.shares_with(other)) {
-                // Of a node that the other has, a reservation of cores has those.
+                // On a node that the other reservation has too, a reservation of cores closes its own CPUs.
                 parts.extend(
                     own.rest
                         .iter()
@@ -269,7 +270,7 @@ impl Reservations {
         closings
     }
 
-    /// What is closed to jobs of a reservation: its nodes when it does not hold, and CPUs that are not its own.
+    /// What is closed to jobs of a reservation: its nodes while it is not active, and CPUs that are not its own.
     fn outside(&self, own: &ReservationFacts, now: Timestamp) -> Vec<Closing> {
         if own.has(ReservationFlag::Flex) {
             return Vec::new();
@@ -285,7 +286,7 @@ impl Reservations {
         ends.zip(starts).map(whole).chain((!own.parts.is_empty()).then_some(rest)).collect()
     }
 
-    /// Nodes that are closed at any time of these.
+    /// Nodes that are closed at any time of the interval.
     pub fn closed(&self, eyes: Eyes, now: Timestamp, from: Timestamp, until: Timestamp) -> FixedBitSet {
         let mut closed = FixedBitSet::new();
         for closing in self.closings(eyes, now) {
@@ -296,7 +297,7 @@ impl Reservations {
         closed
     }
 
-    /// CPUs of nodes of which a part is reserved that are closed at any time of these.
+    /// CPUs of partly reserved nodes that are closed at any time of the interval.
     pub fn closed_cpus(
         &self,
         eyes: Eyes,
@@ -316,7 +317,7 @@ impl Reservations {
         closed
     }
 
-    /// CPUs that those who look with these eyes never get.
+    /// CPUs that are never available in this view.
     pub fn never_open(&self, eyes: Eyes) -> BTreeMap<usize, CpuSet> {
         let own = eyes.and_then(|place| self.list.get(place));
         own.filter(|own| !own.has(ReservationFlag::Flex)).map(|own| own.rest.clone()).unwrap_or_default()
@@ -327,7 +328,7 @@ impl Reservations {
         self.parted.ones()
     }
 
-    /// Licenses that are kept for jobs of reservations: with whose eyes those look, which, and when.
+    /// Licenses that are kept for jobs of reservations: the view of those jobs, which licenses, and when.
     pub fn licenses(&self) -> impl Iterator<Item = (Eyes, &Licenses, Timestamp, Timestamp)> {
         let kept = self.list.iter().enumerate().filter(|(_, r)| !r.reservation.licenses.is_empty());
         kept.flat_map(|(place, r)| {
@@ -335,12 +336,12 @@ impl Reservations {
         })
     }
 
-    /// With whose eyes jobs of that reservation look.
+    /// The view of that reservation's jobs.
     pub fn eyes_of(&self, name: &str) -> Eyes {
         self.list.iter().position(|r| r.reservation.name == name)
     }
 
-    /// Does a reservation that a job asked for not hold yet?
+    /// Is a reservation that a job requested not active yet?
     pub(crate) fn awaits(&self, eyes: Eyes, now: Timestamp) -> bool {
         let own = eyes.and_then(|place| self.list.get(place));
         own.is_some_and(|r| !r.has(ReservationFlag::Flex) && !r.reservation.is_active(now))
@@ -352,12 +353,12 @@ impl ReservationFacts {
         self.reservation.has(flag)
     }
 
-    /// May others be in the way that leave within so many seconds? Not of maintenance.
+    /// Are guests allowed that leave within so many seconds? Not on nodes for maintenance.
     fn stands_guests(&self, secs: u64) -> bool {
         self.reservation.max_start_delay_secs.is_some_and(|delay| secs <= delay) && !self.has(ReservationFlag::Maint)
     }
 
-    /// When it holds for others: from the last time on that is looked at for good.
+    /// When it closes its nodes to others: from the last considered time on for good.
     fn times_closed(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
         let last = self.times.len().saturating_sub(1);
         let recurs = self.reservation.recurs();
@@ -365,7 +366,7 @@ impl ReservationFacts {
         times.map(move |(number, (start, end))| (*start, if number == last && recurs { NEVER } else { *end }))
     }
 
-    /// Jobs of this one may use nodes that both have.
+    /// May jobs of this reservation use nodes that both have?
     fn shares_with(&self, other: &Self) -> bool {
         match (self.has(ReservationFlag::Maint), other.has(ReservationFlag::Maint)) {
             (false, true) => false,

@@ -1,4 +1,4 @@
-//! Nodes that a job has to itself with all of its leaf switch or block.
+//! Exclusive use of nodes together with their whole leaf switch or block.
 
 use super::facts::ClusterView;
 use garrick_model::{
@@ -9,7 +9,7 @@ use garrick_model::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Puts onto the rest of their units what keeps others away from jobs that have units of their own.
+/// Adds holds to the remaining nodes of those units, which keep other jobs away.
 pub(crate) fn close_units(view: &mut ClusterView, jobs: &[Arc<JobView>]) {
     if view.policy.topologies.is_empty() {
         return;

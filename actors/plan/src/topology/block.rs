@@ -1,6 +1,6 @@
-//! `topology/block`: base blocks, and with their neighbours the aggregated blocks of each size that the site enforces. The
-//! smallest level that could ever hold a request is the one that it gets, even if it has to wait for it: large blocks stay
-//! whole that way (Slurm's topology guide, "Block Topology").
+//! `topology/block`: base blocks, and the aggregated blocks of neighbouring ones of each size that the site enforces. A request
+//! gets the smallest level that could ever hold it, even if it has to wait for it: so large blocks stay whole (Slurm's topology
+//! guide, "Block Topology").
 //!
 //! A request that no aggregated block could hold may have nodes of several.
 
@@ -17,7 +17,7 @@ pub struct Blocks {
     levels: Vec<usize>,
 }
 
-/// Blocks that a request is tried in, best first.
+/// Blocks in which a request is tried, best first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Way {
     level: usize,
@@ -78,10 +78,10 @@ impl Blocks {
         false
     }
 
-    /// Segments of that size in the area, at most so many, with their nodes.
+    /// Segments of that size in the area, up to a number, with their nodes.
     fn pack(&self, area: Range<usize>, level: usize, room: Room<'_>, want: &Want, of: (u32, u32)) -> Vec<Vec<usize>> {
         let (count, size) = (of.0 as usize, of.1 as usize);
-        // The fullest first: what is whole stays whole.
+        // The fullest blocks first, so that idle ones stay whole.
         let mut places: Vec<(u64, Range<usize>)> = Vec::new();
         for place in self.areas(level).into_iter().filter(|p| p.start >= area.start && p.end <= area.end) {
             let free = place.clone().map(|block| self.units.open(block, room.open, &[]).len() as u64).sum::<u64>();
@@ -124,7 +124,7 @@ impl Blocks {
     ) -> bool {
         let (open, members) = (self.units.counts(room.open), self.units.counts(room.members));
         let base = self.level_for(size, &members);
-        // No block could hold one.
+        // No block could hold a segment.
         if base >= self.levels.len() {
             return false;
         }

@@ -1,14 +1,14 @@
-//! Which nodes are near each other, and which of the free ones a job may get for that. Pure: everything is decided from what
-//! is given. [`room`](crate::room) asks; files are read by `garrick-model`'s `config`.
+//! Which nodes are near each other, and which of the free ones a job may get because of that. Pure: all input is in the
+//! arguments. Called by [`room`](crate::room); `garrick-model`'s `config` reads the files.
 //!
 //! | part | what it decides |
 //! |---|---|
-//! | [`tree`] | the lowest switch that has room, and few leaf switches below it |
+//! | [`tree`] | the lowest switch with room, and few leaf switches below it |
 //! | [`block`] | whole segments inside blocks, large blocks kept whole |
 //! | [`ring`] | arcs of rings |
 //! | [`torus`] | boxes of tori, of the shapes that the site allows |
 //!
-//! Without a topology (`topology/flat`) nothing here is asked.
+//! Without a topology (`topology/flat`) nothing here is called.
 
 pub mod block;
 pub mod ring;
@@ -29,12 +29,12 @@ use garrick_model::{
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// What a request asks of the topology.
+/// What a request needs of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Want {
     /// Nodes: at least these for a tree, exactly these for all others.
     pub nodes: u32,
-    /// Tasks that they have to hold together; 0: that is not asked.
+    /// Tasks that the nodes have to hold together; 0: not considered.
     pub tasks: u64,
     /// `--segment`
     pub segment: Option<u32>,
@@ -46,13 +46,13 @@ pub struct Want {
     pub switches: Option<u32>,
     /// Nodes that have to be among them.
     pub required: Vec<usize>,
-    /// Offers may be turned down for other reasons than that too little fits: none is to be left out.
+    /// The caller may reject offers for other reasons than a lack of resources, so all of them must be offered.
     pub all_offers: bool,
 }
 
 impl Want {
-    /// How many segments of which size; `None`: the nodes are not divisible by the size that was asked for. A request that
-    /// fits into one segment has none (`sbatch(1)`, `--segment`).
+    /// How many segments of which size; `None`: the number of nodes is not divisible by the requested size. A request that fits
+    /// into one segment has none (`sbatch(1)`, `--segment`).
     pub fn segments(&self) -> Option<(u32, u32)> {
         match self.segment.filter(|size| *size > 0 && *size < self.nodes) {
             None => Some((1, self.nodes)),
@@ -62,12 +62,12 @@ impl Want {
     }
 }
 
-/// What is there.
+/// The available nodes.
 #[derive(Clone, Copy)]
 pub struct Room<'r> {
-    /// Nodes that the request could ever use: they say how large a block is to it.
+    /// Nodes that the request could ever use: they decide how large a block is for it.
     pub members: &'r FixedBitSet,
-    /// Those that have room for it.
+    /// Those with room for it.
     pub open: &'r FixedBitSet,
     /// Tasks that fit on each node of `open`, by place; empty where [`Want::tasks`] is 0.
     pub tasks: &'r [u32],
@@ -76,7 +76,7 @@ pub struct Room<'r> {
 /// Nodes that a topology offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// As many as the request needs, any of these.
+    /// Any of these, as many as the request needs.
     Among(FixedBitSet),
     /// These, in this order.
     These(Vec<usize>),
@@ -84,15 +84,15 @@ pub enum Offer {
 
 /// A network topology.
 ///
-/// What is offered only grows with what is open: the planner relies on that when it looks for the earliest time.
+/// The set of offers only grows with the set of open nodes: the planner relies on that when it searches the earliest time.
 pub trait Topology: fmt::Debug + Send + Sync {
-    /// Offers nodes, the best ones first, until `take` says true. True: it was.
+    /// Offers nodes, the best ones first, until `take` returns true. Returns whether it did.
     fn offer(&self, want: &Want, room: Room<'_>, take: &mut dyn FnMut(Offer) -> bool) -> bool;
 
     /// Leaf switches, blocks, rings or tori: what `--exclusive=topo` is about.
     fn units(&self) -> &Units;
 
-    /// Nodes of what is to stay whole, by level, the smallest first: units, and what is made of several of them.
+    /// Nodes of the parts that should stay whole, by level, the smallest first: units, and groups of several units.
     fn wholes(&self) -> Vec<Vec<Vec<usize>>> {
         let units = self.units();
         vec![(0..units.len()).map(|unit| units.nodes(unit).to_vec()).collect()]
@@ -103,13 +103,13 @@ pub trait Topology: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Nodes may hold different numbers of tasks. If not, each of them has to hold the even share.
+    /// May nodes hold different numbers of tasks? If not, each of them has to hold the even share.
     fn mixes(&self) -> bool {
         false
     }
 
-    /// Names from the top switch down to the leaf, and the pattern of those with the node's own name behind them:
-    /// `SLURM_TOPOLOGY_ADDR` and its pattern.
+    /// Names from the top switch down to the leaf and the node, and the pattern of these names: `SLURM_TOPOLOGY_ADDR` and its
+    /// pattern.
     fn address(&self, _node: usize) -> Option<(String, String)> {
         None
     }
@@ -136,7 +136,7 @@ impl PartialEq for Topologies {
 impl Eq for Topologies {}
 
 impl Topologies {
-    /// From a checked configuration. Nodes that it does not know are left out.
+    /// From a checked configuration. Unknown nodes are left out.
     pub fn new(config: &Config) -> Self {
         if config.topologies.is_empty() {
             return Self::default();
@@ -170,18 +170,18 @@ impl Topologies {
         named.map_or(self.default.as_ref(), |name| self.by_name.get(name))
     }
 
-    /// Are jobs bound to it that do not ask for switches or segments?
+    /// Are jobs free of the topology unless they request switches or segments?
     pub const fn optional(&self) -> bool {
         self.optional
     }
 
-    /// What nodes of an allocation go by before their place in the configuration.
+    /// The first sort key of an allocation's nodes, before their position in the configuration.
     pub fn rank(&self, node: usize) -> u32 {
         let unit = self.default.as_ref().filter(|_| self.by_unit).and_then(|t| t.units().of(node));
         unit.map_or(0, |unit| u32::try_from(unit).unwrap_or(u32::MAX))
     }
 
-    /// There are none.
+    /// Is there no topology?
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

@@ -10,7 +10,7 @@ pub struct Rings {
     units: Units,
 }
 
-/// Open nodes side by side.
+/// A run of open nodes.
 struct Arc {
     ring: usize,
     first: usize,
@@ -35,7 +35,7 @@ impl Rings {
                 }
                 continue;
             };
-            // Once around, from behind a closed one.
+            // Once around, beginning behind a closed node.
             let mut at = closed + 1;
             while at < closed + nodes.len() {
                 let length = (at..closed + nodes.len()).take_while(|at| is_open(*at)).count();
@@ -60,7 +60,7 @@ impl Topology for Rings {
         let (count, size) = (count as usize, size as usize);
         let mut arcs: Vec<Arc> =
             self.arcs(room.open).into_iter().filter(|arc| arc.length >= size && size > 0).collect();
-        // The shortest that is enough; of more than one segment, those that leave least over.
+        // The shortest arc that is enough; with several segments, the one that leaves the fewest nodes over.
         arcs.sort_by_key(|arc| {
             (if count == 1 { arc.length } else { arc.length % size }, arc.length, arc.ring, arc.first)
         });
@@ -74,7 +74,7 @@ impl Topology for Rings {
             return enough && take(Offer::These(nodes));
         }
         for arc in &arcs {
-            // All the way round, an arc may begin anywhere.
+            // On a completely open ring, an arc may begin anywhere.
             let whole = arc.length == self.units.nodes(arc.ring).len();
             let starts = if whole { arc.length } else { arc.length - size + 1 };
             for from in 0..starts {

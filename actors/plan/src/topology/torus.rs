@@ -16,16 +16,16 @@ pub struct Tori {
     boxes: Vec<Cuboid>,
 }
 
-/// A box in one place.
+/// A box at one position.
 #[derive(Debug)]
 struct Cuboid {
     torus: usize,
-    /// By place, x varying fastest.
+    /// By position, x varying fastest.
     nodes: Vec<usize>,
 }
 
-/// Boxes that a search for several of them looks at, at most. Boxes of one shape overlap only where the site spaces their
-/// corners closer than they are wide.
+/// Most boxes that a search for several of them examines. Boxes of one shape overlap only if the site spaces their corners more
+/// closely than they are wide.
 const MOST_LOOKS: usize = 20_000;
 
 impl Tori {
@@ -62,7 +62,7 @@ impl Tori {
         Self { units, boxes }
     }
 
-    /// What is lost by taking each open box of that size: larger open boxes that it is part of.
+    /// The open boxes of that size, ranked by how many larger open boxes each would break up.
     fn ranked<'t>(&'t self, size: usize, room: Room<'_>, required: &[usize]) -> Vec<&'t Cuboid> {
         let is_open = |cuboid: &&Cuboid| cuboid.nodes.iter().all(|node| room.open.contains(*node));
         let mut broken = vec![0u32; room.open.len()];
@@ -89,7 +89,7 @@ impl Tori {
             if chosen.len() == count {
                 return Some(chosen.into_iter().map(|at| fit[at]).collect());
             }
-            // Not enough are left: take the last one back.
+            // Not enough boxes are left: take the last choice back.
             if fit.len() - next < count - chosen.len() {
                 let last = chosen.pop()?;
                 fit[last].nodes.iter().for_each(|node| taken.set(*node, false));
@@ -127,7 +127,7 @@ fn each(dims: Xyz) -> impl Iterator<Item = Xyz> {
     (0..dims.z).flat_map(move |z| (0..dims.y).flat_map(move |y| (0..dims.x).map(move |x| Xyz { x, y, z })))
 }
 
-/// Corners of the boxes of a placement: a grid from its seed on.
+/// Corners of the boxes of a placement: a grid that begins at its seed.
 fn corners(torus: Xyz, placement: &Placement) -> Vec<Xyz> {
     let along = |seed: u32, spacing: u32, dim: u32| -> Vec<u32> {
         (0..dim).step_by(spacing.max(1) as usize).map(|n| (seed + n) % dim.max(1)).collect()

@@ -1,5 +1,5 @@
 //! `topology/tree`: the lowest switch in the hierarchy that can satisfy a request, then as few leaf switches below it as
-//! will do, best fit (Slurm's topology guide). Switches without a common one above are never joined.
+//! possible, best fit (Slurm's topology guide). Switches without a common one above them are never combined.
 
 use super::{Offer, Room, Topology, Units, Want, units::fewest};
 use fixedbitset::FixedBitSet;
@@ -15,7 +15,7 @@ pub struct Tree {
     leaves: Units,
     /// Ascending height.
     subtrees: Vec<Subtree>,
-    /// Names from the top to each leaf, and how many there are.
+    /// Names from the top to each leaf, and their number.
     paths: Vec<(String, usize)>,
 }
 
@@ -27,8 +27,8 @@ struct Subtree {
 }
 
 impl Tree {
-    /// From checked switches. One that is below several is below the first of them for its address; as for room, each of
-    /// those has it.
+    /// From checked switches. A switch below several others counts as below the first of them for its address; for placement,
+    /// each of those contains it.
     pub fn new(switches: &[Switch], nodes: usize, index: &dyn Fn(&str) -> Option<NodeIndex>) -> Self {
         let leaf_switches: Vec<&Switch> = switches.iter().filter(|s| s.children.is_empty()).collect();
         let leaves = Units::new(leaf_switches.iter().map(|s| (s.name.as_str(), s.nodes.clone())), nodes, index);
@@ -37,7 +37,7 @@ impl Tree {
             leaf_switches.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
         let mut known: Vec<Option<(u32, BTreeSet<usize>)>> = vec![None; switches.len()];
         let mut parent: Vec<Option<usize>> = vec![None; switches.len()];
-        // Children before what is above them: as often as the tree is high.
+        // Children before their parents: one round for each level of the tree.
         let mut waiting: Vec<usize> = (0..switches.len()).collect();
         while !waiting.is_empty() {
             let before = waiting.len();
@@ -59,7 +59,7 @@ impl Tree {
                 known[at] = Some((height, below.into_iter().flat_map(|(_, leaves)| leaves).collect()));
                 false
             });
-            // A cycle: it was refused where the file was read.
+            // A cycle: reading the file has refused those.
             if waiting.len() == before {
                 break;
             }
@@ -94,7 +94,7 @@ impl Tree {
 struct Way {
     height: u32,
     leaves: usize,
-    /// Nodes open below the switch: the fewest, so that large ones stay whole.
+    /// Open nodes below the switch: the fewest are preferred, so that large switches stay whole.
     open: u64,
     subtree: usize,
 }
@@ -128,7 +128,7 @@ impl Topology for Tree {
             if chosen.iter().map(|leaf| tasks[*leaf]).sum::<u64>() < want.tasks {
                 let Some(more) = fewest(&parts(&tasks), &required, want.tasks) else { continue };
                 chosen = more;
-                // Wide nodes, and few of them: the emptiest leaves for the rest.
+                // Few nodes with many tasks: take the leaves with most open nodes for the rest.
                 let mut rest: Vec<usize> = subtree.leaves.iter().copied().filter(|l| !chosen.contains(l)).collect();
                 rest.sort_by_key(|leaf| Reverse(nodes[*leaf]));
                 for leaf in rest {
@@ -154,7 +154,7 @@ impl Topology for Tree {
             if take(among(chosen)) {
                 return true;
             }
-            // Those were enough in sum only; a few more leaves, then all that may be.
+            // The chosen leaves were enough in sum only: try a few more leaves, then all that are allowed.
             let mut more = self.subtrees[way.subtree].leaves.clone();
             more.sort_by_key(|leaf| (!chosen.contains(leaf), Reverse(nodes[*leaf])));
             more.truncate(most);
@@ -175,7 +175,7 @@ impl Topology for Tree {
 
     fn address(&self, node: usize) -> Option<(String, String)> {
         let (path, switches) = &self.paths[self.leaves.of(node)?];
-        // A name may have dots in it, but each switch is one component of the pattern.
+        // A name may contain dots, but each switch is one component of the pattern.
         Some((path.clone(), "switch.".repeat(*switches) + "node"))
     }
 }

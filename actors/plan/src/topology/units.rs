@@ -12,7 +12,7 @@ pub struct Units {
 }
 
 impl Units {
-    /// From names and their nodes, among so many.
+    /// From names and their nodes, in a cluster of so many nodes.
     pub fn new<'u>(
         units: impl Iterator<Item = (&'u str, HostList)>,
         count: usize,
@@ -39,7 +39,7 @@ impl Units {
         self.names.len()
     }
 
-    /// There are none.
+    /// Are there none?
     pub const fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -68,7 +68,7 @@ impl Units {
         counts
     }
 
-    /// Nodes of that unit in the set, those that are required first.
+    /// Nodes of that unit in the set, required ones first.
     pub fn open<'s>(&'s self, unit: usize, set: &'s FixedBitSet, required: &'s [usize]) -> Vec<usize> {
         let mut open: Vec<usize> = self.nodes[unit].iter().copied().filter(|node| set.contains(*node)).collect();
         if !required.is_empty() {
@@ -78,8 +78,8 @@ impl Units {
     }
 }
 
-/// Fewest of `parts` (what each gives) that together give `need`, those marked as required among them: the largest ones,
-/// and for what is missing at the end the smallest that is enough. `None`: all together are not enough.
+/// The fewest of `parts` (with the amount of each) that together give `need`, required ones included: the largest ones, and at
+/// the end the smallest that is enough for the rest. `None`: all together are not enough.
 pub fn fewest(parts: &[(usize, u64)], required: &[usize], need: u64) -> Option<Vec<usize>> {
     let mut taken: Vec<usize> = Vec::new();
     let mut left = need;
@@ -100,7 +100,7 @@ pub fn fewest(parts: &[(usize, u64)], required: &[usize], need: u64) -> Option<V
             left -= gives;
             continue;
         }
-        // Descending: the last of those that are still enough.
+        // Descending: the last one that is still enough.
         let mut last = part;
         while let Some((smaller, _)) = rest.next_if(|(_, gives)| *gives >= left) {
             last = smaller;

@@ -15,7 +15,7 @@ use garrick_model::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Does what a plan stands on still hold?
+/// Is everything that the plan is based on unchanged?
 pub(super) fn stands(
     before: &ClusterView,
     view: &ClusterView,
@@ -34,7 +34,7 @@ pub(super) fn stands(
         })
 }
 
-/// [`ClusterView::matters`], from what it was before and what has changed.
+/// Computes [`ClusterView::matters`] from its earlier value and the changes.
 pub(super) fn matters(before: Matters, view: &ClusterView, jobs: &[Changed<'_>], nodes: &[usize]) -> Matters {
     if before.users || before.labels {
         return view.matters();
@@ -49,10 +49,11 @@ fn waits_the_same(a: &Arc<JobView>, b: &Arc<JobView>) -> bool {
     asks_the_same(a, b) && (a.priority, a.submit_time, a.eligible) == (b.priority, b.submit_time, b.eligible)
 }
 
-/// A job as it was, and as it is.
+/// A job in the earlier and in the new snapshot.
 pub(super) type Changed<'v> = (Option<&'v Arc<JobView>>, Option<&'v Arc<JobView>>);
 
-/// Jobs that are not the very same in both snapshots. Both are in about the same order, and most jobs are not looked at.
+/// Jobs that differ between the snapshots. Both are in about the same order, and unchanged jobs are skipped by pointer
+/// comparison.
 pub(super) fn changed_jobs<'v>(before: &'v [Arc<JobView>], now: &'v [Arc<JobView>]) -> Vec<Changed<'v>> {
     let mut changed: BTreeMap<JobId, Changed<'v>> = BTreeMap::new();
     let (mut old, mut new) = (before.iter().peekable(), now.iter().peekable());
@@ -77,8 +78,8 @@ pub(super) fn changed_jobs<'v>(before: &'v [Arc<JobView>], now: &'v [Arc<JobView
     changed.into_values().filter(|pair| !same(pair)).collect()
 }
 
-/// Nodes on which something is held that was not, or the other way round, or longer than was expected; and when the first
-/// hold is expected to end, which `first_end` was before. `None`: more than that has changed.
+/// Nodes on which a hold began, ended or was extended, and the earliest expected end of all holds; `first_end` is that of the
+/// earlier snapshot. `None`: more than that has changed.
 pub(super) fn changed_nodes(
     before: &ClusterView,
     first_end_before: Timestamp,
@@ -88,7 +89,7 @@ pub(super) fn changed_nodes(
     if before.nodes.len() != view.nodes.len() {
         return None;
     }
-    // Somebody may be there longer than was expected.
+    // A job may hold a node longer than was expected.
     let all = first_end_before <= now;
     let mut first = if all { NEVER } else { first_end_before };
     let mut changed = Vec::new();
@@ -109,7 +110,7 @@ pub(super) fn changed_nodes(
     Some((changed, first))
 }
 
-/// When the first of those who have something of the node is expected to end.
+/// When the first of the node's holds is expected to end.
 pub(super) fn first_end(node: &NodeView) -> Timestamp {
     node.holds.iter().filter_map(|hold| hold.expected_end).min().unwrap_or(NEVER)
 }

@@ -1,4 +1,4 @@
-//! Whom freed room may help.
+//! Which jobs freed resources are offered to.
 
 use super::{MOST_PASSED_OVER, Repair};
 use crate::{
@@ -11,13 +11,13 @@ use crate::{
 use garrick_model::time::Timestamp;
 use std::{collections::BTreeSet, time::Duration};
 
-/// Times for such a request are tried one by one: that is left to a new plan.
+/// Is it a request for which times are tried one by one? Such jobs are left to a new plan.
 fn is_awkward(request: &Request) -> bool {
     request.is_particular() || request.near.is_some()
 }
 
 impl Repair<'_, '_> {
-    /// Freed room may help the first of those who ask for the same.
+    /// Offers freed resources to the first job of each group that requests the same.
     pub(super) fn offer_to_groups(&mut self, gained: &BTreeSet<usize>) {
         let classes: BTreeSet<usize> = gained.iter().map(|node| self.pass.space.horizon.class_of(*node)).collect();
         if classes.is_empty() {
@@ -41,7 +41,7 @@ impl Repair<'_, '_> {
         }
     }
 
-    /// Freed room may help those who wait for more of it on the same nodes.
+    /// Offers freed resources to jobs that wait for more of the same nodes.
     pub(super) fn offer_to_neighbours(&mut self, gained: &BTreeSet<usize>) {
         let mut known: BTreeSet<Key> = BTreeSet::new();
         for node in gained {
@@ -55,7 +55,7 @@ impl Repair<'_, '_> {
         self.earlier.extend(known);
     }
 
-    /// Before when it would have to start to be better off. `None`: it can be no better off.
+    /// The job gains only if it starts before this time. `None`: it cannot gain.
     fn better(&self, key: Key) -> Option<Timestamp> {
         let offers = |row: &&Row| row.group.is_some() && !row.started && row.job.spec.reservations.is_empty();
         let row = self.ledger.row(key).filter(offers)?;
@@ -70,13 +70,13 @@ impl Repair<'_, '_> {
         (before > soon).then_some(before)
     }
 
-    /// The same for those that a repair makes better off.
+    /// The same for jobs that a repair may move earlier.
     pub(super) fn improvable(&self, key: Key) -> Option<Timestamp> {
         let group = self.ledger.row(key)?.group?;
         self.better(key).filter(|_| !is_awkward(&self.ledger.groups()[group].request))
     }
 
-    /// Would it have room just before its time on a node that is its own then?
+    /// Would the job fit just before its reserved start on a node that is reserved for it then?
     fn has_room_before(&self, key: Key, node: usize) -> bool {
         self.ledger.row(key).and_then(|row| row.promise.as_ref()).is_some_and(|promise| {
             let before = Timestamp(promise.from.0 - 1);
@@ -84,7 +84,7 @@ impl Repair<'_, '_> {
         })
     }
 
-    /// On how many of its own nodes it would have room just before its time.
+    /// On how many of its own nodes the job would fit just before its reserved start.
     fn own_room(&self, key: Key) -> u32 {
         let promise = self.ledger.row(key).and_then(|row| row.promise.as_ref());
         let own = promise.map_or(0, |promise| {
@@ -94,7 +94,7 @@ impl Repair<'_, '_> {
         u32::try_from(own).unwrap_or(u32::MAX)
     }
 
-    /// Room is reserved for only so many, and so many are looked at: who comes next?
+    /// If resources are reserved for a limited number of jobs, finds the next job to look at.
     pub(super) fn next_in_line(&mut self) {
         if let Backfill::First(most) = self.pass.view.policy.backfill {
             for (partition, waiting) in self.ledger.partitions() {
@@ -135,7 +135,7 @@ impl Repair<'_, '_> {
     pub(super) fn could_start(&mut self, key: Key) -> bool {
         let Some(Group { request, length, least, .. }) = self.asks(key) else { return false };
         if self.better(key).is_none() || self.own_room(key) > 0 {
-            // Before its time its own nodes may be free for less than it would have.
+            // Before its start, the job's own nodes may be free for a shorter time than it would run.
             return least < length || self.could_be_earlier(key);
         }
         let candidates = self.pass.candidates(&request);

@@ -1,5 +1,5 @@
-//! The making of a plan, apart from all that the scheduler remembers: it may take long, and nothing is decided in it that is
-//! not in what it is made from. A plan that is kept stays where plans are made; the scheduler knows its outline.
+//! Makes a plan apart from the scheduler's state. It may take long, so it decides only from the snapshot that it is given. The
+//! kept plan stays where plans are made; the scheduler knows only its outline.
 
 use super::{Kept, plan_to_keep};
 use crate::{
@@ -10,65 +10,65 @@ use crate::{
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Expected starts are told again when they moved by at least this much.
+/// An expected start is told again only if it moved by at least this much.
 const EXPECTED_STEP: Duration = Duration::from_secs(60);
 
 /// What a plan is made from.
 #[derive(Debug)]
 pub struct Planning {
-    /// The boards, with the priorities and bounds that hold now.
+    /// The views, with the current priorities and bounds.
     pub view: ClusterView,
-    /// When they were so.
+    /// The time of the views.
     pub now: Timestamp,
-    /// The plan that is kept is repaired, if it can be; otherwise it is given up.
+    /// Repair the kept plan if possible; otherwise it is dropped.
     pub repairs: bool,
-    /// A new plan is kept, if it can be.
+    /// Keep a new plan if possible.
     pub keeps: bool,
 }
 
 /// How a plan was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Nobody waits who may start.
+    /// No job waits that may start.
     Idle,
-    /// Another one was repaired.
+    /// A kept plan was repaired.
     Repaired,
-    /// Anew.
+    /// A new plan was made.
     Anew {
-        /// When that began, by the clock that is never set.
+        /// When that began, on the monotonic clock.
         began: Duration,
         /// How long it took.
         took: Duration,
     },
 }
 
-/// A job that was looked at and does not start.
+/// A job that was considered and does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Considered {
-    /// Job.
+    /// The job.
     pub job: JobId,
-    /// Why.
+    /// Why it waits.
     pub reason: Reason,
-    /// When it is expected to.
+    /// When it is expected to start.
     pub expected: Option<Timestamp>,
 }
 
 /// A plan that was made.
 #[derive(Debug)]
 pub struct Made {
-    /// The plan. What it says to those who wait is in `considered`.
+    /// The plan. What it tells waiting jobs is in `considered`.
     pub plan: Plan,
-    /// What jobs do not show yet.
+    /// Only what jobs do not show yet.
     pub considered: Vec<Considered>,
-    /// How.
+    /// How it was made.
     pub way: Way,
-    /// It is kept, and may be repaired.
+    /// The plan is kept and may be repaired.
     pub kept: Option<Outline>,
-    /// When it was done, by the clock that is never set.
+    /// When it was done, on the monotonic clock.
     pub at: Duration,
 }
 
-/// What the scheduler knows of a plan that is kept.
+/// What the scheduler knows of a kept plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outline {
     /// See [`Kept::is_stale`].
@@ -78,8 +78,8 @@ pub struct Outline {
 }
 
 impl Planning {
-    /// Makes the plan. `kept` is the one that was kept, and then this one, if it is. `clock` is never set; `shown` is what a job
-    /// shows by now.
+    /// Makes the plan. `kept` is the earlier kept plan on entry, and this one on return if it is kept. `clock` is monotonic;
+    /// `shown` returns what a job shows now.
     pub fn make(
         self,
         kept: &mut Option<Kept>,
@@ -95,7 +95,7 @@ impl Planning {
 
     fn plan(self, kept: Option<Kept>, clock: &dyn Fn() -> Duration) -> (Plan, Option<Kept>, Way) {
         let Self { view, now, repairs, keeps } = self;
-        // Heartbeats change boards too: without anyone waiting there is nothing to plan.
+        // Heartbeats change views too: if no job waits, there is nothing to plan.
         if !anybody_waits(&view) {
             let resumptions = resume::resumptions(&view, now, std::iter::empty(), std::iter::empty());
             return (Plan { resumptions, ..Plan::default() }, None, Way::Idle);
@@ -132,7 +132,7 @@ impl Planning {
     }
 }
 
-/// Does anybody wait who may start?
+/// Does any job wait that may start?
 pub fn anybody_waits(view: &ClusterView) -> bool {
     view.pending.iter().any(|job| job.eligible)
 }

@@ -1,4 +1,4 @@
-//! A repair under way: who is gone is taken out, what changed is counted anew, and those are planned again whom it concerns.
+//! A repair in progress: it removes jobs that are gone, recounts changed nodes, and plans the affected jobs again.
 
 use super::{
     MOST_DUE, MOST_EARLIER, MOST_NOW, Offer, Repair,
@@ -41,7 +41,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         }
     }
 
-    /// Takes out who is gone, counts anew what changed, and lists whom that concerns. False: make a new plan.
+    /// Removes jobs that are gone, recounts changed nodes, and lists the affected jobs. False: make a new plan.
     pub(super) fn prepare(&mut self, before: &ClusterView, jobs: &[Changed<'_>], changed: BTreeSet<usize>) -> bool {
         let mut freed: BTreeMap<usize, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
         let new = self.note_changes(jobs, &mut freed);
@@ -81,12 +81,12 @@ impl<'p, 'v> Repair<'p, 'v> {
                 self.due.insert(lost);
             }
         }
-        // What was proposed and is there now is no news.
+        // A proposed start that is now in the snapshot is no change.
         let mut gained: BTreeSet<usize> = changed
             .into_iter()
             .filter(|node| classes.get(node) != Some(&self.pass.space.horizon.class_of(*node)))
             .collect();
-        // A node that was counted may have lost somebody to another one's count.
+        // Recounting one node may take a job's reservation away on a node that was counted before.
         while let Some((node, times)) = freed.pop_first() {
             for time in times {
                 for lost in self.recount(node, time) {
@@ -100,7 +100,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         if self.due.iter().any(|key| self.only_keeps(*key)) {
             return false;
         }
-        // Heterogeneous jobs are offered nothing.
+        // Freed resources are not offered to heterogeneous jobs.
         self.stale |= !gained.is_empty() && self.ledger.components() > 0;
         self.stale |= self.may_help_guests(&gained);
         self.offer_to_groups(&gained);
@@ -109,7 +109,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         self.due.len() <= MOST_DUE
     }
 
-    /// Takes out of the ledger what is gone, and puts in what jobs show now. Answers who comes to wait.
+    /// Removes from the ledger what is gone, and notes what jobs show now. Returns the jobs that begin to wait.
     fn note_changes<'j>(
         &mut self,
         jobs: &[Changed<'j>],
@@ -122,7 +122,7 @@ impl<'p, 'v> Repair<'p, 'v> {
             let wanted = job.map(|job| keys.of(job)).unwrap_or_default();
             for key in &known {
                 let Some(job) = job.filter(|_| wanted.contains(key)) else {
-                    // The others of its group have no more use for their room.
+                    // The other components of its group no longer need their resources.
                     self.stale |= self.is_of_group(*key);
                     self.release(*key, freed);
                     self.ledger.drop_row(*key);
@@ -150,12 +150,12 @@ impl<'p, 'v> Repair<'p, 'v> {
         self.ledger.row(key).is_some_and(|row| row.job.spec.het.is_some())
     }
 
-    /// Does it keep what it has, and is looked at by new plans only?
+    /// Does the job keep its reservation, and is considered by new plans only?
     fn only_keeps(&self, key: Key) -> bool {
         self.is_of_group(key) || self.ledger.row(key).is_some_and(|row| !row.job.spec.reservations.is_empty())
     }
 
-    /// Is room that was freed for those who wait for reservations? They are offered nothing.
+    /// Could freed resources help jobs that wait for advance reservations? Repairs offer them nothing.
     fn may_help_guests(&mut self, gained: &BTreeSet<usize>) -> bool {
         let requests: Vec<Request> = self.ledger.guests().map(|group| group.request.clone()).collect();
         requests.iter().any(|request| {
@@ -177,7 +177,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         }
     }
 
-    /// Gives up what is reserved for one, and notes where.
+    /// Gives up a job's reservation, and notes on which nodes and when.
     fn release(&mut self, key: Key, freed: &mut BTreeMap<usize, Vec<(Timestamp, Timestamp)>>) {
         let Some(promise) = self.ledger.give_up(key) else { return };
         if self.licenses_held {
@@ -188,7 +188,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         }
     }
 
-    /// The same, and what is free there is counted anew. Answers on which nodes.
+    /// Gives up a job's reservation and recounts its nodes. Returns those nodes.
     pub(super) fn vacate(&mut self, key: Key) -> BTreeSet<usize> {
         let mut freed = BTreeMap::new();
         self.release(key, &mut freed);
@@ -200,7 +200,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         freed.into_keys().collect()
     }
 
-    /// Counts anew what is free on a node. Answers who finds no room there any more.
+    /// Recounts what is free on a node. Returns jobs whose reservation no longer fits there.
     fn recount(&mut self, node: usize, (from, until): (Timestamp, Timestamp)) -> Vec<Key> {
         let until = if until == NEVER { NEVER } else { self.pass.space.horizon.round(until) };
         let round = |at: Timestamp| self.pass.space.horizon.round(at);
@@ -256,8 +256,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         }
     }
 
-    /// The first in order of those who must be looked at or could start now; when there are none, of those who could start
-    /// earlier.
+    /// The first job that must be looked at or could start now; if there is none, the first that could start earlier.
     fn next(&mut self) -> Option<(Key, Option<Offer>)> {
         let first = [self.due.first(), self.now.first()].into_iter().flatten().min().or(self.earlier.first());
         let key = first.copied()?;
@@ -266,7 +265,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         Some((key, if due { None } else { Some(if now { Offer::Now } else { Offer::Earlier }) }))
     }
 
-    /// Plans one anew.
+    /// Plans one job anew.
     fn look(&mut self, key: Key) {
         let Some(row) = self.ledger.row(key) else { return };
         let (job, before) = (Arc::clone(&row.job), row.promise.clone());
@@ -274,7 +273,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         let freed = self.vacate(key);
         let pass = &mut *self.pass;
         pass.known.forget_searches();
-        // Who has been looked at may be again.
+        // A job may be looked at again, although it is counted already.
         pass.bounds.looks_again = group.is_some();
         pass.queue.tried_behind = if group.is_some() { 0 } else { self.ledger.looked() };
         pass.queue.blocked.clear();
@@ -317,7 +316,8 @@ impl<'p, 'v> Repair<'p, 'v> {
             if started { self.now.extend(next) } else { self.earlier.extend(next) }
         }
     }
-    /// A search takes even parts of a request; what it had before may be a mixture that it does not find again.
+    /// Restores a reservation. A search gives each node an even part of a request; an uneven mixture that the job had would not
+    /// be found again.
     fn restore(&mut self, key: Key, promise: Promise, reason: Option<Reason>) {
         self.vacate(key);
         self.pass.space.horizon.hold(&promise.nodes, promise.from, promise.until);

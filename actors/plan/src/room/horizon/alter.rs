@@ -1,4 +1,4 @@
-//! Room that is taken of nodes for some time.
+//! Taking resources of nodes for some time.
 
 use super::{Horizon, index};
 use crate::{
@@ -54,7 +54,7 @@ impl Horizon {
         }
     }
 
-    /// A class that no node is in any more makes room for another.
+    /// Frees the number of a class without nodes for another class.
     pub(super) fn vacate(&mut self, number: u32) {
         let class = &self.classes[number as usize];
         if class.members.is_empty() && self.known.remove(&(class.kind, Rc::clone(&class.steps))).is_some() {
@@ -63,7 +63,7 @@ impl Horizon {
     }
 }
 
-/// The steps with what is free between two times replaced.
+/// The steps, with what is free between two times replaced.
 pub(super) fn less(
     steps: &[Step],
     from: Timestamp,

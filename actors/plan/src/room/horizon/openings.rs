@@ -1,4 +1,4 @@
-//! When single nodes have room: for requests that not any nodes will do for.
+//! When single nodes have enough free: for requests that need certain nodes or combinations of nodes.
 
 use super::{Eyes, Horizon, Sought, first_window};
 use crate::snapshot::{
@@ -9,22 +9,22 @@ use fixedbitset::FixedBitSet;
 use garrick_model::time::Timestamp;
 use std::time::Duration;
 
-/// Nodes that have room for some time.
+/// Nodes that have enough free for some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// From when on, for as long as was asked for.
+    /// From when on, for the requested time.
     pub begin: Timestamp,
-    /// Since when others have left them that room.
+    /// Since when that much is free.
     pub since: Timestamp,
     /// Their weight.
     pub weight: u32,
-    /// Nodes, by place, ascending.
+    /// Nodes by index, ascending.
     pub nodes: Vec<usize>,
 }
 
 impl Horizon {
-    /// From when on, between `from` and `until`, each of the candidates has room for `level` for `length`. What has
-    /// none is left out; what has it at one time may have lost it at a later one.
+    /// From when on, between `from` and `until`, each of the candidates has room for `level` during `length`. Nodes without such
+    /// a time are left out. A node that has room at one time may have lost it at a later one.
     pub fn openings(
         &self,
         request: &Request,
@@ -48,13 +48,13 @@ impl Horizon {
         openings
     }
 
-    /// From when on, not before `from`, nobody is on the node for `length`.
+    /// From when on, not before `from`, the node is idle for `length`.
     pub fn idle_from(&self, node: usize, from: Timestamp, length: Duration) -> Option<Timestamp> {
         let brief = &self.classes[self.class_of(node)].brief;
         first_window(brief, |place| brief[place].is_idle(), (from, NEVER), length).map(|(begin, _)| begin)
     }
 
-    /// When what was made begins.
+    /// The time at which the horizon begins.
     pub const fn begins(&self) -> Timestamp {
         self.now
     }

@@ -1,4 +1,4 @@
-//! Counting anew what is free on single nodes: for plans that are kept and repaired.
+//! Recounting what is free on single nodes: for kept plans, which are repaired.
 
 use super::{Eyes, Horizon, Kind, Sought, index, less, levels};
 use crate::{
@@ -12,14 +12,14 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{time::Timestamp, view::NodeView};
 use std::{collections::BTreeSet, time::Duration};
 
-/// What is planned on a node.
+/// A reservation on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// Beginning.
     pub from: Timestamp,
     /// End.
     pub until: Timestamp,
-    /// What of the node.
+    /// The amounts of the node.
     pub what: Amount,
 }
 
@@ -31,15 +31,15 @@ impl Planned {
 }
 
 impl Horizon {
-    /// Time went on; what was to end meanwhile is gone.
+    /// Moves the beginning to `now`: steps that ended are dropped.
     pub fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
     }
 
-    /// Counts anew what is free on a node between two times: what the node shows, less the times at which it is `closed`, less
-    /// what is planned there, in this order. All that is planned between these times is to be named, each with the place in
-    /// `closed` of the times that are closed to it; the first are those of this future. Answers what finds no room any more,
-    /// by its place in `planned`; that is left out.
+    /// Recounts what is free on a node between two times: what its view shows, less the times at which it is `closed`, less what
+    /// is planned there, in this order. The caller names all that is planned between these times, each with the index in `closed`
+    /// of the closings that apply to it; the first of those are the closings of this future. Returns what no longer fits, by its
+    /// index in `planned`; that is left out of the count.
     pub fn recount(
         &mut self,
         node: &NodeView,
@@ -54,7 +54,7 @@ impl Horizon {
         let Kind { unit, parted, .. } = self.kinds[kind as usize];
         self.futures(node, (unit, parted), &mut shown);
         let whole = whole_node();
-        // As each sees it.
+        // One future for each view of reservations.
         let mut futures: Vec<Vec<Step>> = vec![shown; closed.len()];
         for (steps, closed) in futures.iter_mut().zip(closed) {
             for (begin, end) in closed {
@@ -92,14 +92,14 @@ impl Horizon {
         rest.map(|step| Step { from: step.from.max(at), free: step.free.clone() }).collect()
     }
 
-    /// Has the node room for that at that time?
+    /// Does the amount fit on the node at that time?
     pub fn covers(&self, node: usize, what: &Amount, at: Timestamp) -> bool {
         let steps = &self.classes[self.class_of(node)].steps;
         steps[steps.partition_point(|s| s.from <= at).saturating_sub(1)].free.covers(what)
     }
 
-    /// From when on, before `before`, the first node of these classes has room for as much of the request as falls on one
-    /// of the most nodes.
+    /// From when on, before `before`, the first node of these classes has room for an even share of the request on the largest
+    /// allowed number of nodes.
     pub fn opens(
         &self,
         classes: &BTreeSet<usize>,
@@ -126,7 +126,7 @@ impl Horizon {
         first
     }
 
-    /// Could the request, with `own` nodes that are its own for the asking, start before `before`?
+    /// Could the request start before `before`, with `own` nodes that are already reserved for it?
     pub fn could_be_earlier(
         &mut self,
         request: &Request,
@@ -143,7 +143,7 @@ impl Horizon {
     }
 }
 
-/// The steps with those between two times taken from `inner`.
+/// The steps of `outer`, with those between two times taken from `inner`.
 fn splice(outer: &[Step], (from, until): (Timestamp, Timestamp), inner: &[Step], spliced: &mut Vec<Step>) {
     spliced.clear();
     let mut push = |step: Step| {

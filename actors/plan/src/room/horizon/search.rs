@@ -30,7 +30,7 @@ impl Horizon {
         kind.usable && (!eyes.request.exclude.is_empty() || eyes.candidates.contains(kind.sample))
     }
 
-    /// The index for that many tasks on a node of that kind, made when first asked for; `None` where no index helps.
+    /// The index for that many tasks on a node of that kind, made when it is first needed; `None` where no index helps.
     fn index_for(&mut self, kind: usize, eyes: &Eyes<'_>, level: Part) -> Option<usize> {
         let of_kind = &self.kinds[kind];
         let room = match Room::least(of_kind, eyes.request, level)? {
@@ -54,7 +54,7 @@ impl Horizon {
         Some(place)
     }
 
-    /// Classes that may have room for `level` before `until`, some of them only later, each once.
+    /// Calls back for each class that may have room for `level` before `until`, some of them only later; each class once.
     pub(super) fn visit(
         &mut self,
         eyes: &Eyes<'_>,
@@ -101,7 +101,7 @@ impl Horizon {
         }
     }
 
-    /// Tasks that fit on the nodes now and for `length`, as bounds of a start now; false when that cannot be enough.
+    /// Tasks that fit on the nodes from now on during `length`, as bounds of a start now; false if that cannot be enough.
     pub fn room_now(
         &mut self,
         request: &Request,
@@ -125,7 +125,7 @@ impl Horizon {
                     total = total.plus(part.total);
                 }
             }
-            // Later ones are of no use.
+            // Later starts do not matter here.
             now
         });
         nodes >= u64::from(request.min_nodes)
@@ -133,10 +133,11 @@ impl Horizon {
             && total.holds(&request.total_gres())
     }
 
-    /// The earliest time from `from` to `until` at which the request could run for `length` where nodes need not be
-    /// neighbours or named, and nodes for it: rather those that others leave last, so that what is free now stays so.
+    /// The earliest time from `from` to `until` at which the request could run for `length`, and nodes for it, if nodes need not
+    /// be neighbours or named ones. Nodes that others leave last are preferred, so that what is free now stays free.
     ///
-    /// Nodes are taken with even numbers of tasks. A mixture may fit earlier; starts at once are not bound to this.
+    /// Each node gets an equal number of tasks. An unequal distribution may fit earlier; starts now are not restricted in this
+    /// way.
     pub fn earliest(
         &mut self,
         request: &Request,
@@ -168,7 +169,7 @@ impl Horizon {
         best.map(|(at, nodes)| Slot { at, nodes })
     }
 
-    /// When so many nodes at once have room for `level` each. What is found is kept for [`Horizon::choose`].
+    /// When so many nodes at once have room for `level` each. The classes found are kept for [`Horizon::choose`].
     pub(super) fn when(
         &mut self,
         eyes: &Eyes<'_>,
@@ -205,7 +206,7 @@ impl Horizon {
             });
             match nearest.peek() {
                 Some((at, _)) if near >= u64::from(nodes) => {
-                    // Those that had room before may have none any more.
+                    // Classes that had room before may have none any more.
                     if *at == from {
                         break Some(from);
                     }
@@ -219,7 +220,7 @@ impl Horizon {
         at
     }
 
-    /// Nodes for the request of those found last.
+    /// Nodes for the request, out of the classes found last.
     fn choose(&mut self, eyes: &Eyes<'_>, level: Part) -> Vec<(usize, Part)> {
         let Eyes { request, candidates, .. } = *eyes;
         let mut found = std::mem::take(&mut self.found);
@@ -253,12 +254,12 @@ impl Horizon {
     }
 }
 
-/// Tasks that fit on nodes all the time of a start now.
+/// Tasks that fit on each node during the whole time of a start now.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     /// By class.
     parts: Vec<Part>,
-    /// Classes that are not 0.
+    /// Classes whose entry is not 0.
     set: Vec<u32>,
     open: FixedBitSet,
 }
@@ -273,12 +274,12 @@ impl Limits {
         self.open.grow(nodes);
     }
 
-    /// Nodes that have room for some.
+    /// Nodes on which at least one task fits.
     pub const fn open(&self) -> &FixedBitSet {
         &self.open
     }
 
-    /// Tasks that fit on a node of that class, of those that fit there now.
+    /// Limits a node's current capacity to what fits during the whole time; `None` if that is less than `least`.
     pub fn bound(&self, class: usize, capacity: Capacity, least: Part) -> Option<Capacity> {
         let part = self.parts.get(class).copied().unwrap_or_default();
         let tasks = capacity.tasks.min(part.tasks);
@@ -287,7 +288,7 @@ impl Limits {
     }
 }
 
-/// Even parts of the request on nodes, with how many nodes that takes: few nodes first.
+/// Equal parts of the request for each node, with the number of nodes that this takes: few nodes first.
 pub(super) fn levels(request: &Request) -> Vec<(Part, u32)> {
     let (total, gres) = (request.total_tasks().max(1), request.total_gres());
     let mut levels = Vec::new();
@@ -303,7 +304,7 @@ pub(super) fn levels(request: &Request) -> Vec<(Part, u32)> {
         }
         tasks = (tasks / 2).max(request.least_tasks());
     }
-    // More nodes than tasks need, for what is asked for on all of them together.
+    // The total of generic resources may take more nodes than the tasks need.
     let most = u64::from(request.max_nodes).min(gres.most_nodes());
     let mut nodes = levels.last().map_or(0, |(_, nodes)| u64::from(*nodes)) * 2;
     while nodes > 0 && nodes / 2 < most {

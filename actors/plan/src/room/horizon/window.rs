@@ -1,5 +1,5 @@
-//! When nodes of one class have room for a request. Most steps are passed over by how many CPUs are free then, so that is kept
-//! apart from all else: searches look at nothing more of most classes.
+//! When nodes of one class have room for a request. Most steps are ruled out by their number of free CPUs, so that number is kept
+//! apart: for most classes, searches read nothing else.
 
 use super::{Class, Eyes, Kind};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 use garrick_model::{gres::Totals, time::Timestamp};
 use std::time::Duration;
 
-/// Of a [`Step`] what most requests fail for.
+/// The fields of a [`Step`] that rule out most requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Brief {
     pub from: Timestamp,
@@ -33,12 +33,12 @@ impl Brief {
     }
 }
 
-/// What has to be free at least, whatever else is asked for: quickly seen, and what an index is about.
+/// The least that has to be free, whatever else is requested: quick to test, and what an index is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// At least so many CPUs are free.
     Cpus(u32),
-    /// Nobody is there.
+    /// The node is idle.
     Idle,
 }
 
@@ -64,7 +64,7 @@ impl Room {
     }
 }
 
-/// What is looked for on nodes of one kind.
+/// What is searched for on nodes of one kind.
 #[derive(Clone, Copy)]
 pub(super) struct Sought<'r> {
     kind: &'r Kind,
@@ -80,12 +80,12 @@ impl<'r> Sought<'r> {
         Self { kind, request, level, least: Room::least(kind, request, level), length }
     }
 
-    /// Does it have to be the very same CPUs or GPUs all the time?
+    /// Do the very same CPUs or GPUs have to be free all the time?
     const fn together(&self) -> bool {
         self.kind.parted || self.kind.sharded && self.request.gres.is_some()
     }
 
-    /// How much of the request there is room for; `None`: for less than is looked for.
+    /// The part of the request that fits; `None`: less than is searched for.
     pub fn room(&self, class: &Class, place: usize) -> Option<Part> {
         if self.least.is_some_and(|least| !least.is_in(&class.brief[place])) {
             return None;
@@ -93,7 +93,7 @@ impl<'r> Sought<'r> {
         Some(room(&class.steps[place].free, self.kind, self.request)).filter(|room| room.holds(self.level))
     }
 
-    /// The same all the time between.
+    /// The same for the whole interval.
     pub fn room_during(&self, class: &Class, from: Timestamp, until: Timestamp) -> Option<Part> {
         let begin = class.brief.partition_point(|s| s.from <= from).saturating_sub(1);
         let rest = class.brief[begin..].iter().take_while(|s| s.from < until || s.from <= from).count();
@@ -109,8 +109,8 @@ impl<'r> Sought<'r> {
         })
     }
 
-    /// The first time from `from` to `latest` from which on a node of the class has that room as long as is asked for, and
-    /// since when it has it.
+    /// The first time from `from` to `latest` from which on a node of the class has room for the requested time, and since when
+    /// it has.
     pub fn window(&self, class: &Class, times: (Timestamp, Timestamp)) -> Option<(Timestamp, Timestamp)> {
         if self.together() {
             let fits = |free: &Free| room(free, self.kind, self.request).holds(self.level) && self.has_level(free);
@@ -121,19 +121,19 @@ impl<'r> Sought<'r> {
         first_window(&class.brief, has, times, self.length)
     }
 
-    /// Where CPUs come with GPUs: are there enough for so many tasks with no more GPUs than these?
+    /// Where CPUs come with GPUs: are there enough CPUs for the tasks with only this many GPUs?
     fn has_level(&self, free: &Free) -> bool {
         !counts_by_gpus(self.kind, self.request) || common_cpus(self.kind, self.request, self.level) <= free.cpus
     }
 }
 
-/// Does it depend on the GPUs of the request how many CPUs it finds on a node of that kind?
+/// Does the number of CPUs that the request finds on a node of that kind depend on its GPUs?
 pub(super) fn counts_by_gpus(kind: &Kind, request: &Request) -> bool {
     let own = matches!(request.usage, NodeUse::Cpus | NodeUse::User | NodeUse::Label);
     own && request.gres.is_some() && !kind.shape.gpu_cpus.is_empty()
 }
 
-/// CPUs that such a part takes on such a node besides those that come with its GPUs.
+/// CPUs that this part takes of such a node, besides those that come with its GPUs.
 pub(super) fn common_cpus(kind: &Kind, request: &Request, part: Part) -> u32 {
     common_cpus_of_part(&kind.shape, (kind.unit, kind.shape.cpus_per_gpu()), request, part)
 }
@@ -144,7 +144,7 @@ pub(super) fn room(free: &Free, kind: &Kind, request: &Request) -> Part {
     capacity.map_or(Part::default(), |c| Part { tasks: c.tasks, total: c.total })
 }
 
-/// The first time from `from` to `latest` at which `has` holds and goes on to for `length`, and since when it does.
+/// The first time from `from` to `latest` at which `has` begins to hold for `length`, and since when it holds.
 pub(super) fn first_window(
     steps: &[Brief],
     has: impl Fn(usize) -> bool,
@@ -178,8 +178,7 @@ pub(super) fn common<'f>(mut times: impl Iterator<Item = &'f Free>) -> Option<Fr
     Some(times.fold(first, |least, free| least.least(free)))
 }
 
-/// As [`first_window`], where the same CPUs or GPUs have to be free all the time. `least`: does a step have what is needed of
-/// it at least?
+/// As [`first_window`], where the same CPUs or GPUs have to be free all the time. `least`: is the minimum free in a step?
 fn common_window(
     steps: &[Step],
     least: impl Fn(usize) -> bool,

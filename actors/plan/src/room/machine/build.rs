@@ -1,4 +1,4 @@
-//! Machines of snapshots: as they are, as they were planned to be, or with some holds gone.
+//! Machines from snapshots: as they are now, as planned for a later time, or without some holds.
 
 use super::{Floor, Machine, PlannedHold, Room, WeightClass};
 use crate::{
@@ -23,7 +23,7 @@ use garrick_model::{
 };
 use std::collections::BTreeMap;
 
-/// Partitions with limits of CPUs, by name.
+/// Partitions with CPU limits, by name.
 struct Limited<'a>(BTreeMap<&'a str, usize>);
 
 impl<'a> Limited<'a> {
@@ -46,18 +46,18 @@ impl<'a> Limited<'a> {
 }
 
 impl<'a> Machine<'a> {
-    /// As it is now.
+    /// As the snapshot shows it.
     pub fn now(view: &'a ClusterView) -> Self {
         Self::build(view, &[], |_| Remains::All, in_service)
     }
 
-    /// As it is now, after the `planned` starts, for the job that has nodes kept for it: to others those are taken.
+    /// As it is now after the `planned` starts, for a job that has nodes kept for it: to other jobs those are taken.
     pub fn now_for(view: &'a ClusterView, job: JobId, planned: &[PlannedHold]) -> Self {
         let planned: Vec<&PlannedHold> = planned.iter().collect();
         Self::build(view, &planned, |hold| Remains::all_if(!(hold.kept && hold.job == job)), in_service)
     }
 
-    /// As it would be at `at` if nothing but the `planned` starts happened: what ends by then is gone. What is kept for
+    /// As it would be at `at` if nothing but the `planned` starts happened: holds that end by then are gone. What is kept for
     /// `job` is free to it.
     pub fn at(view: &'a ClusterView, at: Timestamp, planned: &[PlannedHold], job: JobId) -> Self {
         let planned: Vec<&PlannedHold> = planned.iter().filter(|p| p.end > at).collect();
@@ -66,7 +66,7 @@ impl<'a> Machine<'a> {
         Self::build(view, &planned, |hold| Remains::all_if(still_held(hold)), in_service)
     }
 
-    /// As it would be now, after the `planned` starts, with nothing else there but what `remains`.
+    /// As it would be now after the `planned` starts, with nothing else on the nodes but what `remains` returns.
     pub fn without(view: &'a ClusterView, planned: &[PlannedHold], remains: impl Fn(&NodeHold) -> Remains) -> Self {
         let planned: Vec<&PlannedHold> = planned.iter().collect();
         Self::build(view, &planned, remains, in_service)
@@ -82,8 +82,8 @@ impl<'a> Machine<'a> {
         Self::build(view, &[], |_| Remains::Nothing, |_| true)
     }
 
-    /// As it is planned to be all the time from `at` until `until`. Which CPUs are meant is not known that far ahead: the
-    /// lowest ones stand for as many.
+    /// As it is planned to be during the whole interval from `at` until `until`. Which CPUs are meant is not known that far
+    /// ahead: the lowest ones stand for as many.
     pub fn ahead(
         view: &'a ClusterView,
         horizon: &Horizon,
@@ -161,7 +161,7 @@ impl<'a> Machine<'a> {
             machine.floor.classes[class].nodes.insert(place);
             machine.floor.rooms.push(room);
             machine.enter(place);
-            // What remains may take long to say.
+            // `remains` may be slow.
             let counted = if limited.is_empty() { &[][..] } else { &node.holds[..] };
             for hold in counted.iter().filter(|hold| remains(hold) == Remains::All) {
                 machine.count(limited.place(hold), place, &hold.share);
@@ -171,8 +171,8 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// As it is now, from what an earlier snapshot of the same nodes in the same service came to: only those are looked at that
-    /// `changed`, and those of which something was taken that was only planned.
+    /// As it is now, computed from the state of an earlier snapshot with the same nodes in the same service: only nodes that
+    /// `changed`, and those of which something was taken that was only planned, are examined.
     pub fn renewed(view: &'a ClusterView, floor: Floor, changed: &[usize]) -> Self {
         let mut machine = Self { view, floor, closed: BTreeMap::new(), promised: BTreeMap::new() };
         let limited = Limited::of(view);
@@ -194,7 +194,7 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// What is left when the snapshot is gone.
+    /// The state that outlives the snapshot.
     pub fn into_floor(self) -> Floor {
         self.floor
     }

@@ -1,4 +1,4 @@
-//! What a node could do for a request, and the share of it that a part of the request gets.
+//! How much of a request a node can hold, and the share of the node that a part of the request gets.
 
 use super::Machine;
 use crate::{
@@ -16,7 +16,7 @@ use garrick_model::{
 };
 
 impl Machine<'_> {
-    /// What the node could do for this request now; `None`: nothing.
+    /// How much of this request the node could hold now; `None`: nothing.
     pub fn capacity(&self, node: usize, request: &Request) -> Option<Capacity> {
         let room = &self.floor.rooms[node];
         let shape = &self.view.nodes[node].shape;
@@ -56,7 +56,7 @@ impl Machine<'_> {
         }
     }
 
-    /// What is left of a capacity where CPUs have to be near to GPUs.
+    /// The capacity that remains if CPUs have to be near to GPUs.
     fn bound_capacity(&self, node: usize, request: &Request, capacity: Capacity) -> Option<Capacity> {
         let gres = request.gres.as_ref()?;
         let fits = |tasks: u32, total: Totals| {
@@ -64,7 +64,7 @@ impl Machine<'_> {
             self.bound(node, request, gres, part, None).is_some()
         };
         let least = request.least_part();
-        // CPUs that come with GPUs: only so many GPUs will do for so many tasks.
+        // CPUs come with GPUs: only certain numbers of GPUs are enough for the tasks.
         let even = Part { tasks: capacity.tasks, total: capacity.total };
         if !self.floor.rooms[node].restricted.is_empty() && even == request.even_part() && fits(even.tasks, even.total)
         {
@@ -96,8 +96,8 @@ impl Machine<'_> {
         binding::choose(shape, &self.open_with(node, request, |_| true), &room.gres, &wanted, most)
     }
 
-    /// The share for a part of the request on a node that has the capacity for it. `most` bounds what may be had of
-    /// its generic resources; `None`: it is not to be had within that.
+    /// The share for a part of the request on a node that has the capacity for it. `most` limits its generic resources; `None`:
+    /// the part does not fit within that.
     pub fn share(&self, node: usize, request: &Request, part: Part, most: Option<&GresAmounts>) -> Option<NodeShare> {
         let room = &self.floor.rooms[node];
         let shape = &self.view.nodes[node].shape;

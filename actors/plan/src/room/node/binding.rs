@@ -1,5 +1,5 @@
-//! Which CPUs and GPUs of a node go together: as few sockets as will do, with CPUs near to the GPUs, as `Cores` of
-//! `gres.conf` says (`--gres-flags`, `--gpus-per-socket`).
+//! Which CPUs and GPUs of a node go together: as few sockets as possible, with CPUs near to the GPUs, as `Cores` of `gres.conf`
+//! says (`--gres-flags`, `--gpus-per-socket`).
 
 use crate::snapshot::request::is_strict;
 use garrick_model::{
@@ -14,7 +14,7 @@ use garrick_model::{
 /// Nodes with more sockets are tried socket by socket, and then as a whole.
 const MOST_SOCKETS: usize = 8;
 
-/// What is wanted of a node.
+/// What is requested of a node.
 pub struct Wanted<'w> {
     /// The request.
     pub gres: &'w GresRequest,
@@ -31,8 +31,7 @@ pub fn matters(shape: &NodeShape, gres: &GresRequest) -> bool {
     asked && gres.binding != Some(GresBinding::Disable) && (is_strict(gres) || shape.gres.iter().any(bound))
 }
 
-/// CPUs and generic resources out of those that are free; `None`: not there, or not near to each other where that is a
-/// must.
+/// CPUs and generic resources out of the free ones; `None`: too few, or not near to each other where that is required.
 pub fn choose(
     shape: &NodeShape,
     free: &CpuSet,
@@ -48,12 +47,12 @@ pub fn choose(
             on_sockets(shape, &own, pool, (wanted, only_near), bound)
         })
     };
-    // Without `Cores` all are near.
+    // Without `Cores`, all CPUs are near.
     let must = wanted.gres.binding == Some(GresBinding::Enforce);
     among(true).or_else(|| if must { None } else { among(false) })
 }
 
-/// Places of sockets to try, few before many.
+/// Sets of sockets to try, by index, small sets first.
 fn combinations(sockets: usize) -> impl Iterator<Item = Vec<usize>> {
     let of_mask = move |mask: usize| (0..sockets).filter(|at| mask >> at & 1 == 1).collect::<Vec<usize>>();
     let mut all: Vec<Vec<usize>> = if sockets <= MOST_SOCKETS {
@@ -103,7 +102,7 @@ fn on_sockets(
         gpus = chosen;
     }
     let shares = pool.choose_among(entries, &wanted.need, bound, Some(&gpus))?;
-    // Others of the GPUs keep the CPUs that come with them.
+    // GPUs that are not chosen keep the CPUs that come with them.
     let devices = devices_in(&shares, GPU);
     all.subtract(&shape.cpus_of_gpus(|gpu| !devices.contains(gpu)));
     if all.len() < wanted.cpus {

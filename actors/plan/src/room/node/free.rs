@@ -1,5 +1,5 @@
-//! What is free on one node at one time, in amounts, and how many tasks of a request fit into that. One rule for what is
-//! free now and for what will be.
+//! What is free on one node at one time, in amounts, and how many tasks of a request fit into that. The same rule holds for what
+//! is free now and for what will be free.
 
 use crate::snapshot::request::{ANYBODY, Label, MemoryNeed, NodeUse, Owner, Part, Request};
 use garrick_model::{
@@ -8,21 +8,21 @@ use garrick_model::{
     resources::CpuSet,
 };
 
-/// Who may still come to a node.
+/// Which further jobs a node accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Door {
-    /// Everybody.
+    /// All jobs.
     Open,
     /// Jobs of this user.
     OnlyUser(u32),
     /// Jobs of this MCS label.
     OnlyLabel(Label),
-    /// Nobody.
+    /// No jobs.
     Closed,
 }
 
 impl Door {
-    /// May somebody of that owner come?
+    /// Does it accept a job of this owner?
     pub fn lets_in(self, owner: Owner) -> bool {
         match self {
             Self::Open => true,
@@ -32,7 +32,7 @@ impl Door {
         }
     }
 
-    /// Once somebody uses the node so.
+    /// The state once a job uses the node in this way.
     #[must_use]
     pub const fn behind(self, usage: NodeUse, owner: Owner) -> Self {
         match (self, usage) {
@@ -47,47 +47,46 @@ impl Door {
 /// Free amounts of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Free {
-    /// CPUs that nobody holds, in whole units, without those that come with GPUs ([`NodeShape::gpu_cpus`]): while a GPU
-    /// is free, so are they.
+    /// CPUs without a holder, in whole units, without those that come with GPUs ([`NodeShape::gpu_cpus`]): while a GPU is free,
+    /// so are they.
     pub cpus: u32,
-    /// CPUs that nobody holds for himself alone.
+    /// CPUs that no job holds exclusively.
     pub shareable: u32,
-    /// Holders on those CPUs, all together.
+    /// Number of holders on those CPUs, all together.
     pub sharers: u32,
     /// MiB.
     pub memory: u64,
     /// Generic resources.
     pub gres: GresAmounts,
-    /// Who may come.
+    /// Which jobs the node accepts.
     pub door: Door,
-    /// Nobody holds anything.
+    /// No job holds anything.
     pub idle: bool,
-    /// The one user whose jobs are here; `None` when there are none or several.
+    /// The one user whose jobs are on the node; `None` when there are none or several.
     pub only_user: Option<u32>,
-    /// The one MCS label whose jobs are here; `None` when there are none or several.
+    /// The one MCS label whose jobs are on the node; `None` when there are none or several.
     pub only_label: Option<Label>,
-    /// Which CPUs are free, in whole units: on nodes of which a part is reserved, where that matters. CPUs are not shared
-    /// there.
+    /// Which CPUs are free, in whole units: only on partly reserved nodes, where that matters. CPUs are not shared there.
     pub named: Option<CpuSet>,
 }
 
-/// What a node could do for a request.
+/// How much of a request a node can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Tasks that fit.
     pub tasks: u32,
     /// CPUs that may be taken.
     pub cpus: u32,
-    /// Of the generic resource that is asked for on all nodes together, as many as this node could give.
+    /// The node's part of generic resources that are requested for all nodes together.
     pub total: Totals,
 }
 
-/// What somebody takes of a node, in amounts.
+/// What a job takes of a node, in amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amount {
     /// CPUs, without those that come with its GPUs.
     pub cpus: u32,
-    /// How many come with those.
+    /// CPUs that come with its GPUs.
     pub with_gpus: u32,
     /// MiB.
     pub memory: u64,
@@ -97,12 +96,12 @@ pub struct Amount {
     pub usage: NodeUse,
     /// Owner.
     pub owner: Owner,
-    /// Which CPUs, on nodes of which a part is reserved.
+    /// Which CPUs, on partly reserved nodes.
     pub named: Option<CpuSet>,
 }
 
 impl Amount {
-    /// What a share of a node with these generic resources comes to.
+    /// The amounts of a share of a node with these generic resources.
     pub fn of_share(shape: &NodeShape, share: &NodeShare, usage: NodeUse, owner: Owner) -> Self {
         let cpus = share.cpus.difference(&shape.restricted_cpus()).len();
         Self {
@@ -118,7 +117,7 @@ impl Amount {
 }
 
 impl Part {
-    /// Is there as much of everything as in the other?
+    /// Is there at least as much of everything as in the other?
     pub fn holds(self, other: Self) -> bool {
         self.tasks >= other.tasks && self.total.holds(&other.total)
     }
@@ -141,8 +140,8 @@ impl Free {
         }
     }
 
-    /// Without CPUs that are for others, on nodes of which a part is reserved; `unit` is how many go together. Whoever wants
-    /// the node for himself does not get it so.
+    /// Without CPUs that are closed to the job, on partly reserved nodes; `unit` is how many CPUs go together. The node is then
+    /// not available as a whole.
     #[must_use]
     pub fn without(&self, cpus: &CpuSet, unit: u32) -> Self {
         let named = self.named.clone().unwrap_or_default().difference(cpus);
@@ -150,13 +149,13 @@ impl Free {
             .with_named(whole_units(&named, unit).collect())
     }
 
-    /// With these CPUs free and no others.
+    /// With exactly these CPUs free.
     #[must_use]
     pub fn with_named(self, named: CpuSet) -> Self {
         Self { cpus: named.len(), shareable: named.len(), sharers: 0, named: Some(named), ..self }
     }
 
-    /// Without that.
+    /// Less this amount.
     #[must_use]
     pub fn less(&self, amount: &Amount) -> Self {
         let mut left = self.clone();
@@ -191,7 +190,7 @@ impl Free {
         left
     }
 
-    /// Could somebody take that?
+    /// Is there enough for this amount?
     pub fn covers(&self, amount: &Amount) -> bool {
         let welcome = self.welcomes(amount.usage, amount.owner);
         let cpus = match amount.usage {
@@ -209,7 +208,7 @@ impl Free {
         welcome && cpus && there && amount.memory <= self.memory && self.gres.covers(&amount.gres)
     }
 
-    /// The least of both: what is free at two times alike.
+    /// The minimum of both: what is free at both times.
     #[must_use]
     pub fn least(&self, other: &Self) -> Self {
         let door = match (self.door, other.door) {
@@ -246,12 +245,12 @@ impl Free {
         }
     }
 
-    /// May this request come here at all?
+    /// Does the node accept this request at all?
     pub fn admits(&self, request: &Request) -> bool {
         self.welcomes(request.usage, request.owner)
     }
 
-    /// May somebody of that owner use it so, with those who are there?
+    /// May a job of this owner use the node in this way, beside the jobs that are there?
     fn welcomes(&self, usage: NodeUse, owner: Owner) -> bool {
         let Owner { user, label } = owner;
         self.door.lets_in(owner)
@@ -265,7 +264,7 @@ impl Free {
             }
     }
 
-    /// What a node with this free could do; `None`: nothing. Shared CPUs count as evenly used.
+    /// How much of a request a node with these free amounts can hold; `None`: nothing. Shared CPUs count as evenly used.
     pub fn capacity(&self, shape: &NodeShape, unit: u32, request: &Request) -> Option<Capacity> {
         let cpus = match request.usage {
             NodeUse::Oversubscribe(most) if self.named.is_none() => {
@@ -276,7 +275,7 @@ impl Free {
         self.capacity_with((cpus, shape.cpus_per_gpu(), request.caps.most(shape)), shape, unit, request)
     }
 
-    /// The same with the CPUs that may be taken, those that come with each GPU, and the most of both, counted by the caller.
+    /// The same, with the CPUs that may be taken, those that come with each GPU, and the maximum of both, counted by the caller.
     pub fn capacity_with(
         &self,
         (common, per_gpu, most): (u32, u32, u32),
@@ -302,7 +301,7 @@ impl Free {
             MemoryNeed::All if memory < request.most_memory(shape.job_memory()) => return None,
             MemoryNeed::PerNode(_) | MemoryNeed::All => {}
             MemoryNeed::AllWithin(_) if memory >= shape.job_memory() => {}
-            // All of its CPUs are given.
+            // The job is given all CPUs of the node.
             MemoryNeed::PerCpu(mib) | MemoryNeed::AllWithin(mib) if request.usage == NodeUse::Whole => {
                 let all = usable_cpus(shape, request, request.whole(shape).len());
                 if mib.saturating_mul(u64::from(all)) > memory {
@@ -344,7 +343,7 @@ impl Free {
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 
-    /// Tasks and the part of the total that generic resources, and the CPUs and memory that go with GPUs, leave room for.
+    /// Tasks, and the part of the total, that generic resources allow, with the CPUs and memory that go with GPUs.
     fn gres_capacity(
         &self,
         room: &CpuRoom,
@@ -403,7 +402,7 @@ struct CpuRoom {
 }
 
 impl CpuRoom {
-    /// Are there enough for that part with the GPUs that it has?
+    /// Are there enough for this part with its GPUs?
     fn holds(&self, shape: &NodeShape, request: &Request, part: Part) -> bool {
         self.per_gpu == 0
             || request.usage == NodeUse::Whole
@@ -411,7 +410,7 @@ impl CpuRoom {
     }
 }
 
-/// CPUs of the set in ascending order, leaving out units of which a part is missing.
+/// CPUs of the set in ascending order, without units that are incomplete.
 pub fn whole_units(cpus: &CpuSet, unit: u32) -> impl Iterator<Item = u32> + '_ {
     cpus.iter().filter(move |cpu| {
         let first = cpu - cpu % unit;
@@ -428,8 +427,7 @@ pub fn cpus_of_task(shape: &NodeShape, request: &Request) -> u32 {
     }
 }
 
-/// The greatest number up to `most` for which `fits` holds; it holds for none above one for which it does not. `None`: not
-/// even for 0.
+/// The greatest number up to `most` for which `fits` holds, if it holds for all smaller ones. `None`: it does not hold for 0.
 pub fn greatest(most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     if fits(most) {
         return Some(most);
@@ -459,7 +457,7 @@ pub fn cpus_of_part(shape: &NodeShape, unit: u32, request: &Request, part: Part)
     for_tasks.max(request.min_cpus).max(with_gpus.unwrap_or(0)).max(1).next_multiple_of(unit)
 }
 
-/// How many of those do not come with its GPUs, where so many come with each.
+/// How many of those do not come with its GPUs, if each GPU comes with `per_gpu`.
 pub fn common_cpus_of_part(shape: &NodeShape, (unit, per_gpu): (u32, u32), request: &Request, part: Part) -> u32 {
     let cpus = cpus_of_part(shape, unit, request, part);
     let shared = matches!(request.usage, NodeUse::Oversubscribe(_));
@@ -468,7 +466,7 @@ pub fn common_cpus_of_part(shape: &NodeShape, (unit, per_gpu): (u32, u32), reque
     cpus.saturating_sub(per_gpu.saturating_mul(gpus))
 }
 
-/// What a part of the request takes of such a node, of which so much is free.
+/// What a part of the request takes of such a node with these free amounts.
 pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free: &Free) -> Amount {
     let cpus = match request.usage {
         NodeUse::Whole => request.whole(shape).len(),
@@ -488,12 +486,12 @@ pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free:
     Amount { cpus: common, with_gpus, memory, gres, usage: request.usage, owner: request.owner, named: None }
 }
 
-/// How many of so many CPUs of such a node the request uses.
+/// How many of a number of CPUs of such a node the request uses.
 fn usable_cpus(shape: &NodeShape, request: &Request, cpus: u32) -> u32 {
     request.layout.as_ref().map_or(cpus, |layout| layout.usable(cpus, shape))
 }
 
-/// MiB that the request takes of a node with so many of its CPUs for a part of it; `None`: memory is not accounted.
+/// MiB that the request takes of a node with so many of its CPUs, for a part of it; `None`: memory is not accounted.
 pub fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, part: Part, free: u64) -> Option<u64> {
     match request.memory {
         MemoryNeed::None => None,
@@ -512,7 +510,7 @@ pub fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, part: Part, fr
     }
 }
 
-/// What a reservation takes of a node that it has as a whole.
+/// What a reservation of a whole node takes.
 pub fn whole_node() -> Amount {
     let (cpus, gres, usage) = (0, GresTaken::default(), NodeUse::Whole);
     Amount { cpus, with_gpus: 0, memory: 0, gres, usage, owner: Owner::ANYBODY, named: None }

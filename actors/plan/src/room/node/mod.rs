@@ -2,8 +2,8 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`free`] | in amounts, and what fits into it |
-//! | [`room`] | to the CPU and to the device |
+//! | [`free`] | in amounts, and what fits into them |
+//! | [`room`] | by single CPU and device |
 //! | [`sockets`] | which CPUs of a node's sockets a job gets |
 //! | [`binding`] | which CPUs of a node go with which GPUs |
 

@@ -1,4 +1,4 @@
-//! What is free on one node, to the CPU and to the device, now and as what is held of it ends.
+//! What is free on one node, by single CPU and device, now and as its holds end.
 
 use super::free::{Door, Free, whole_units};
 use crate::snapshot::{
@@ -15,10 +15,10 @@ use garrick_model::{
 };
 use std::collections::BTreeMap;
 
-/// From when on that much is free.
+/// What is free from a time on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// Beginning; the end is the next one's beginning.
+    /// Begin; the step ends where the next one begins.
     pub from: Timestamp,
     /// What is free then.
     pub free: Free,
@@ -30,36 +30,36 @@ pub(crate) struct Room {
     pub(in crate::room) free: CpuSet,
     /// CPUs that come with GPUs.
     pub(in crate::room) restricted: CpuSet,
-    /// Without those.
+    /// Free CPUs without those.
     pub(in crate::room) free_cpus: u32,
     pub(in crate::room) memory: u64,
     pub(in crate::room) gres: GresPool,
     pub(in crate::room) door: Door,
-    /// The one user whose jobs are here; `None` when there are none or several.
+    /// The one user whose jobs are on the node; `None` when there are none or several.
     pub(in crate::room) only_user: Option<u32>,
-    /// The same of MCS labels.
+    /// The same for MCS labels.
     pub(in crate::room) only_label: Option<Label>,
     pub(in crate::room) holders: u32,
-    /// Holders of each CPU and the most that they allow, kept only where CPUs are shared.
+    /// Holders of each CPU and the most that they allow; only where CPUs are shared.
     pub(in crate::room) shared: BTreeMap<u32, (u32, u32)>,
-    /// CPUs that somebody holds for himself, also where those who share them stand still for him.
+    /// CPUs that a job holds exclusively, also if jobs that share them are suspended for it.
     pub(in crate::room) alone: CpuSet,
     pub(in crate::room) class: usize,
 }
 
-/// What is left of a hold when others have gone or stand aside.
+/// What is left of a hold when other jobs have ended or are suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
     /// All of it.
     All,
-    /// All but its CPUs, and it minds no neighbours: it is suspended.
+    /// All but its CPUs, and it accepts any neighbours: it is suspended.
     ButCpus,
     /// Nothing.
     Nothing,
 }
 
-/// What is free on a node from now on: steps in order of time, the first from now. Of a node of which a part is reserved
-/// (`parted`) also which CPUs.
+/// What is free on a node from now on: steps in order of time, the first from now. For a partly reserved node (`parted`) also
+/// which CPUs.
 pub fn futures(
     node: &NodeView,
     (unit, parted): (u32, bool),
@@ -91,7 +91,7 @@ pub fn futures(
     steps.dedup_by(|later, earlier| later.free == earlier.free);
 }
 
-/// How somebody uses a node, of whom is not known how many others he allows on his CPUs.
+/// How a hold uses its node, if it is not known how many other jobs may share its CPUs.
 const fn used_as(sharing: Sharing) -> NodeUse {
     match sharing {
         Sharing::Default => NodeUse::Cpus,
@@ -121,7 +121,7 @@ impl Room {
         }
     }
 
-    /// With what remains of what is held of it.
+    /// With what remains of its holds.
     pub(in crate::room) fn of(node: &NodeView, unit: u32, remains: impl Fn(&NodeHold) -> Remains) -> Self {
         let mut room = Self::all(node, unit);
         for hold in &node.holds {
@@ -161,7 +161,7 @@ impl Room {
         self.gres.take(entries, &share.gres);
     }
 
-    /// In amounts, of a node of that shape.
+    /// In amounts, for a node of that shape.
     pub(in crate::room) fn amounts(&self, shape: &NodeShape) -> Free {
         let sharing = || self.shared.iter().filter(|(cpu, _)| !self.alone.contains(**cpu));
         let sharers: u32 = sharing().map(|(_, (holders, _))| holders).sum();
@@ -188,7 +188,8 @@ impl Room {
         whole_units(&self.free, self.unit).filter(move |cpu| common(*cpu))
     }
 
-    /// CPUs that one more sharing holder may have: free, or held by sharing holders only, fewer than all of them allow.
+    /// CPUs that one more sharing holder may have: free ones, and those held by sharing holders only, fewer than all of them
+    /// allow.
     pub(in crate::room) fn shareable(&self, cpus: u32, most: u32) -> impl Iterator<Item = u32> + '_ {
         (0..cpus).filter(|cpu| !self.restricted.contains(*cpu)).filter(move |cpu| {
             self.free.contains(*cpu)

@@ -1,12 +1,11 @@
-//! Which of a node's free CPUs a job gets: from the sockets in turn, or from as few sockets as will do, as the second word
-//! of `--distribution` and `CR_CORE_DEFAULT_DIST_BLOCK` say (`sbatch(1)`, `slurm.conf(5)`). How many they are is decided
-//! before.
+//! Which of a node's free CPUs a job gets: from the sockets in turn, or from as few sockets as possible, as the second word of
+//! `--distribution` and `CR_CORE_DEFAULT_DIST_BLOCK` say (`sbatch(1)`, `slurm.conf(5)`). The number of CPUs is decided before.
 
 use super::free::whole_units;
 use garrick_model::{node_shape::NodeShape, resources::CpuSet, spec::CpuOrder};
 use std::ops::Range;
 
-/// So many of the open CPUs, for tasks of `each`, in whole units of `unit` CPUs; fewer where there are no more.
+/// Chooses `wanted` of the open CPUs, for tasks of `each`, in whole units of `unit` CPUs; fewer if there are not enough.
 pub fn choose(open: &CpuSet, shape: &NodeShape, order: CpuOrder, (unit, each): (u32, u32), wanted: u32) -> CpuSet {
     let unit = unit.max(1);
     let sockets = || shape.sockets_cpus().map(|cpus| Socket { open, unit, rest: cpus, found: Vec::new(), taken: 0 });
@@ -20,14 +19,14 @@ pub fn choose(open: &CpuSet, shape: &NodeShape, order: CpuOrder, (unit, each): (
         CpuOrder::Cyclic => in_turn(sockets().collect(), each.max(1).div_ceil(unit) as usize, units),
         CpuOrder::Fcyclic => in_turn(sockets().collect(), 1, units),
     };
-    // A part of a unit is wanted.
+    // Only a part of the last unit is wanted.
     while let Some(last) = chosen.last().filter(|_| chosen.len() > wanted) {
         chosen.remove(last);
     }
     chosen
 }
 
-/// A socket with its free units, which are looked for as they are needed.
+/// A socket with its free units, which are found as they are needed.
 struct Socket<'a> {
     open: &'a CpuSet,
     unit: u32,
@@ -38,7 +37,7 @@ struct Socket<'a> {
 }
 
 impl Socket<'_> {
-    /// Has it so many units that are not taken?
+    /// Does it have so many units that are not taken?
     fn has(&mut self, units: usize) -> bool {
         while self.found.len() - self.taken < units {
             if self.rest.is_empty() {
@@ -53,7 +52,7 @@ impl Socket<'_> {
         true
     }
 
-    /// Its first units, so many as there are up to that number.
+    /// Takes its first units, up to that number.
     fn take(&mut self, units: usize, chosen: &mut CpuSet) -> usize {
         self.has(units);
         let first = self.taken;
@@ -69,8 +68,8 @@ impl Socket<'_> {
     }
 }
 
-/// Each task's units from one socket, the next task's from the next. One that no socket has room for gets its units from
-/// one after the other.
+/// Each task's units from one socket, the next task's from the next. A task for which no socket has room gets its units from one
+/// socket after the other.
 fn in_turn(mut sockets: Vec<Socket<'_>>, each: usize, wanted: usize) -> CpuSet {
     let mut chosen = CpuSet::new();
     let (mut left, mut next) = (wanted, 0);
@@ -93,13 +92,13 @@ fn in_turn(mut sockets: Vec<Socket<'_>>, each: usize, wanted: usize) -> CpuSet {
     chosen
 }
 
-/// The first socket from `next` on, going round, that has so many units.
+/// The first socket from `next` on, going round, with so many units.
 fn turn(sockets: &mut [Socket<'_>], next: usize, units: usize) -> Option<usize> {
     let count = sockets.len();
     (next..next + count).map(|at| at % count).find(|at| sockets[*at].has(units))
 }
 
-/// From the socket with the least room that is enough, or else the ones with the most until one will do for the rest.
+/// From the socket with the fewest free units that is enough; otherwise from those with the most, until one holds the rest.
 fn from_few(mut sockets: Vec<Socket<'_>>, wanted: usize) -> CpuSet {
     let mut chosen = CpuSet::new();
     let mut left = wanted;

@@ -1,4 +1,4 @@
-//! One look for those that give way to a job: where it would fit without them, and whom of them to spare.
+//! One search for runs to preempt for a job: where it would fit without them, and which of them can be spared.
 
 use crate::{
     proposals::PreemptProposal,
@@ -32,14 +32,14 @@ use std::{
     time::Duration,
 };
 
-/// Room that a job gets when others have gone.
+/// Resources that a job gets after preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Where, and what.
+    /// The nodes and shares.
     pub(crate) nodes: Vec<AllocatedNode>,
-    /// Who has to go. None: all who are in the way go already.
+    /// Runs that have to be preempted. Empty: all that are in the way are ending already.
     pub(crate) victims: Vec<PreemptProposal>,
-    /// Runs that go with them: the components of heterogeneous jobs too.
+    /// All runs that end with them, including the components of heterogeneous jobs.
     pub(crate) gone: Vec<(JobId, PreemptMode)>,
     /// Licenses, and what it takes of hierarchical resources.
     pub(crate) licenses: Licenses,
@@ -47,7 +47,7 @@ pub(crate) struct Room {
     pub(crate) from: Timestamp,
 }
 
-/// A job that may be named: one run, or those of all components of a heterogeneous job, the leader's first.
+/// A job that may be preempted: one run, or those of all components of a heterogeneous job, the leader's first.
 #[derive(Clone, Debug)]
 struct Victim<'v> {
     job: &'v JobView,
@@ -57,7 +57,7 @@ struct Victim<'v> {
 }
 
 impl Victim<'_> {
-    /// In which order they are named.
+    /// The order in which they are named.
     fn order(&self, youngest_first: bool) -> impl Ord + use<> {
         let start = youngest_first.then_some(Reverse(self.job.start_time));
         (self.way.rank, start, Reverse(self.cpus), self.job.id)
@@ -68,31 +68,31 @@ impl Victim<'_> {
     }
 }
 
-/// What a request takes besides nodes: licenses that are free for so long.
+/// What a request needs besides nodes: licenses for some time.
 #[derive(Clone, Copy)]
 pub(crate) struct Fees<'s> {
-    /// Who has them, and is to have them.
+    /// Current and planned use of licenses.
     pub(crate) licenses: &'s LicensePlan,
     /// How long it needs them.
     pub(crate) length: Duration,
 }
 
-/// Where a request fits, and what it takes besides.
+/// Where a request fits, and what it needs besides nodes.
 #[derive(Clone, Debug)]
 struct Found {
     nodes: Vec<AllocatedNode>,
     licenses: Licenses,
 }
 
-/// A choice of those that go.
+/// A choice of runs to preempt.
 struct Choice<'v> {
     victims: Vec<Victim<'v>>,
     found: Found,
-    /// Place in the order that was tried of the last one that was needed.
+    /// Position in the tried order of the last run that was needed.
     last: usize,
 }
 
-/// One search for room.
+/// One search for resources.
 pub(super) struct Search<'s> {
     pub(super) view: &'s ClusterView,
     pub(super) now: Timestamp,
@@ -141,7 +141,7 @@ impl<'s> Search<'s> {
         Some(self.room(by, best.found, &best.victims))
     }
 
-    /// The shortest beginning of that order that makes room, without those that are not needed.
+    /// The shortest beginning of that order that frees enough, without runs that are not needed.
     fn choose(&self, order: &[Victim<'s>]) -> Option<Choice<'s>> {
         let (mut low, mut high) = (1, order.len());
         while low < high {
@@ -155,7 +155,7 @@ impl<'s> Search<'s> {
         let last = high.checked_sub(1)?;
         let mut victims = order[..high].to_vec();
         let mut found = self.place(&victims)?;
-        // Most of them are elsewhere.
+        // Most of them are on other nodes.
         let there: FxHashSet<usize> = found.nodes.iter().map(|n| n.index.0 as usize).collect();
         let is_near = |victim: &&Victim<'_>| victim.nodes().any(|node| there.contains(&node));
         let near: Vec<Victim<'_>> = victims.iter().filter(is_near).cloned().collect();
@@ -177,7 +177,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Will what is held be given back without anybody being told to?
+    /// Will the hold be released without a preemption?
     fn leaves(&self, hold: &NodeHold) -> bool {
         !hold.kept
             && (hold.completing
@@ -189,17 +189,17 @@ impl<'s> Search<'s> {
         self.named.get(&job).is_some_and(|mode| *mode != PreemptMode::Suspend)
     }
 
-    /// Does the run end without anybody being told to?
+    /// Does the run end without a preemption?
     fn ends(&self, job: &JobView) -> bool {
         job.state == JobState::Completing || job.preempted.is_some() || self.is_named(job.id)
     }
 
-    /// Is it suspended for others, so that the request may have its CPUs?
+    /// Is the run suspended for another, so that the request may have its CPUs?
     pub(super) fn stands_aside(&self, hold: &NodeHold) -> bool {
         hold.parked && !hold.completing && self.may_have_cpus_of(hold)
     }
 
-    /// Is it, or will it be without being told again?
+    /// Is it suspended, or will it be without a further request?
     fn will_stand_aside(&self, hold: &NodeHold) -> bool {
         let told = |job: &JobView| {
             job.sluid == hold.sluid && job.suspended.is_some_and(|suspended| suspended.yielded.is_some())
@@ -210,7 +210,7 @@ impl<'s> Search<'s> {
         goes && !hold.kept && !hold.completing && self.may_have_cpus_of(hold)
     }
 
-    /// Does a run that is suspended give way to this request?
+    /// May a suspended run be preempted by this request?
     fn may_have_cpus_of(&self, hold: &NodeHold) -> bool {
         self.may_be_neighbours(hold) && self.view.working.get(&hold.job).is_some_and(|job| self.way(job).is_some())
     }
@@ -219,9 +219,9 @@ impl<'s> Search<'s> {
         self.view.policy.preempt.way(self.view, self.claim, job)
     }
 
-    /// Who keeps a node for his user or his label keeps it when he is suspended too.
+    /// A hold that keeps its node for a user or an MCS label keeps it while it is suspended.
     fn may_be_neighbours(&self, hold: &NodeHold) -> bool {
-        // The account puts nobody with a whole node beside one that is kept for somebody.
+        // The node's account puts no whole-node job beside one that keeps the node for its user or label.
         let kept = matches!(hold.sharing, Sharing::User | Sharing::Mcs);
         if kept && self.request.usage == NodeUse::Whole {
             return false;
@@ -237,7 +237,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Where the request fits now, with those suspended that are.
+    /// Where the request fits now, with runs suspended as they are.
     pub(super) fn place_now(&self) -> Option<Vec<AllocatedNode>> {
         let remains = |hold: &NodeHold| if self.stands_aside(hold) { Remains::ButCpus } else { Remains::All };
         self.place_where(remains, |_| false).map(|found| found.nodes)
@@ -253,7 +253,7 @@ impl<'s> Search<'s> {
         Some(Found { nodes, licenses })
     }
 
-    /// Where the request fits when those have gone too.
+    /// Where the request fits after these runs are gone too.
     fn place(&self, victims: &[Victim<'_>]) -> Option<Found> {
         let gone: FxHashMap<JobId, PreemptMode> =
             victims.iter().flat_map(|victim| victim.runs.iter().map(|run| (run.id, victim.way.mode))).collect();
@@ -269,7 +269,7 @@ impl<'s> Search<'s> {
         self.place_where(remains, ends)
     }
 
-    /// Licenses that it would get if those had none, and what would be free of layers; `None`: too few.
+    /// Licenses that it would get without those jobs, and what would be free of layers; `None`: too few.
     fn licenses_without(&self, gone: impl Fn(&JobView) -> bool) -> Option<(Licenses, Option<hres::Room<'s>>)> {
         let (text, facts) = (self.request.licenses.as_deref(), &self.view.licenses);
         if text.is_none() && self.request.hres.is_none() {
@@ -277,7 +277,7 @@ impl<'s> Search<'s> {
         }
         let mut left = self.fees.licenses.clone();
         if self.reclaims() {
-            // What jobs inside a reservation have goes back to it.
+            // What jobs inside a reservation hold returns to the reservation.
             let free = facts.held.iter().filter(|(job, _, _)| !facts.inside.contains_key(job));
             for (_, licenses, end) in free.filter(|(job, _, _)| self.view.working.get(job).is_some_and(|j| gone(j))) {
                 left.give_back(licenses, *end, self.now);
@@ -292,13 +292,13 @@ impl<'s> Search<'s> {
         self.licenses_without(|_| false).is_some_and(|(_, layers)| layers.as_ref().is_none_or(enough))
     }
 
-    /// As in Slurm, not for one that leaves a choice of licenses.
+    /// As in Slurm, not for a request with alternatives.
     fn reclaims(&self) -> bool {
         let choice = self.request.licenses.as_ref().is_some_and(|text| text.contains('|'));
         self.view.policy.preempt.reclaim_licenses && !choice
     }
 
-    /// Jobs that have some of the licenses that it names.
+    /// Jobs that hold some of the licenses that it names.
     fn licensees(&self) -> Vec<&'s JobView> {
         let (request, facts) = (self.request, &self.view.licenses);
         if !self.reclaims() || (request.licenses.is_none() && request.hres.is_none()) {
@@ -314,7 +314,7 @@ impl<'s> Search<'s> {
         held.filter_map(|(job, _, _)| self.view.working.get(job).map(|job| &**job)).collect()
     }
 
-    /// All jobs on these nodes that may be named, and those whose licenses it could have.
+    /// All jobs on these nodes that may be preempted, and those whose licenses it could have.
     fn victims(&self) -> Vec<Victim<'s>> {
         let mut found: BTreeMap<JobId, Option<Victim<'s>>> = BTreeMap::new();
         for hold in self.open.ones().filter_map(|place| self.view.nodes.get(place)).flat_map(|node| &node.holds) {
@@ -337,7 +337,7 @@ impl<'s> Search<'s> {
         found.into_values().flatten().collect()
     }
 
-    /// The job as one that may be named. Of a heterogeneous one all components have to be; it is not suspended.
+    /// The job as a candidate. All components of a heterogeneous job have to be candidates; it is not suspended.
     fn victim(&self, job: &'s JobView) -> Option<Victim<'s>> {
         let runs: Vec<&JobView> = match job.spec.het {
             None => vec![job],
@@ -393,12 +393,12 @@ impl<'s> Search<'s> {
     }
 }
 
-/// The job that stands for all of it: the leader of a heterogeneous one.
+/// The job that represents the whole: the leader of a heterogeneous job.
 fn first_of(job: &JobView) -> JobId {
     job.spec.het.map_or(job.id, |(leader, _)| leader)
 }
 
-/// Of components that would give way in different ways, the greatest says how all do (slurm.conf(5)).
+/// If components would be preempted in different ways, the strongest applies to all (slurm.conf(5)).
 const fn weight(mode: PreemptMode) -> u8 {
     match mode {
         PreemptMode::Off => 0,
