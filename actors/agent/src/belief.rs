@@ -1,9 +1,9 @@
-//! Whether a credential with a good signature is believed: for this cluster, in time, and from whom. The shells ask before
-//! they hand an order to the core.
+//! Whether a credential with a valid signature is accepted: it must be for this cluster, not expired, and from the right host.
+//! The shells check this before they pass an order to the core.
 
 use garrick_model::{messages::node::JobCredential, time::Timestamp};
 
-/// Is it good for a start in this cluster, now?
+/// Is the credential valid for a start in this cluster, now?
 pub fn is_valid(credential: &JobCredential, cluster: &str, now: Timestamp) -> Result<(), String> {
     if credential.cluster != cluster {
         Err(format!("it is for cluster {}, this is {cluster}", credential.cluster))
@@ -14,7 +14,7 @@ pub fn is_valid(credential: &JobCredential, cluster: &str, now: Timestamp) -> Re
     }
 }
 
-/// A step manager may only ask for runs whose batch host is the node that it proved to be.
+/// A step manager may only start shepherds for runs whose batch host is the node that it authenticated as.
 pub fn is_from_batch_host(credential: &JobCredential, node: &str) -> Result<(), String> {
     match credential.nodes.first() {
         Some(first) if first.name == node => Ok(()),

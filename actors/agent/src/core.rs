@@ -1,5 +1,5 @@
-//! Decisions of the agent: registration, heartbeats, orders, reports. Runs are in `runs.rs`, what happens when a `stepd` dies
-//! in `restart.rs`, listings in `queries.rs`.
+//! Decisions of the agent: registration, heartbeats, orders, reports. `runs.rs` has the life of a run, `restart.rs` what happens
+//! when a `stepd` dies, `queries.rs` listings.
 
 use crate::{
     messages::{AgentEffect, AgentInput, AgentTimer, FoundRun, RunKey},
@@ -27,25 +27,26 @@ use std::{
 pub struct AgentConfig {
     /// Node name.
     pub node: String,
-    /// Random, new for each start.
+    /// Random, new for each start of the agent.
     pub incarnation: u64,
-    /// Time between two heartbeats. A third of the controller's patience (SlurmdTimeout), so that two may be lost.
+    /// Time between two heartbeats: a third of SlurmdTimeout, after which the controller gives the node up, so that two may be
+    /// lost.
     pub heartbeat: Duration,
     /// How long a `stepd` may take to connect after it was started (BatchStartTimeout).
     pub start_limit: Duration,
-    /// How long a `stepd` that was told to end a run may take before it is killed itself: KillWait and
-    /// UnkillableStepTimeout together.
+    /// How long a `stepd` that was told to end a run may take before it is killed itself: KillWait plus UnkillableStepTimeout.
     pub end_limit: Duration,
     /// How long a listing waits for `stepd`s.
     pub query_limit: Duration,
-    /// How long this node works on without a word from the controller before it asks others, see
+    /// How long this node works on without hearing from the controller before it asks other nodes, see
     /// [`lease_of`](super::lease_of); `None`: for ever.
     pub lease: Option<Duration>,
-    /// `JobRequeue`, for runs that a controller of an earlier version launches: it does not say which of them it may start again.
+    /// `JobRequeue`. Used for runs that a controller of an earlier version launches, which does not say which runs it may start
+    /// again.
     pub requeue: bool,
-    /// The one user whose jobs this daemon can run; `None`: it is root's and can become anybody.
+    /// The one user whose jobs this daemon can run; `None`: it runs as root and can become any user.
     pub only_uid: Option<u32>,
-    /// What it says of itself, where `slurm.conf` need not have it.
+    /// What a dynamic node tells the controller about itself, since `slurm.conf` need not list it.
     pub joining: Option<Box<Joining>>,
 }
 
@@ -61,11 +62,11 @@ pub struct NodeAgentCore {
     pub(super) runs: BTreeMap<RunKey, Run>,
     pub(super) outbox: Outbox,
     pub(super) queries: Queries,
-    /// Other nodes were asked for the controller, which was not heard since.
+    /// Other nodes were asked for the controller, which was not heard from since.
     pub(super) asks_peers: bool,
-    /// Runs that were told to end on this link and are not here: the order to start them may come yet.
+    /// Runs that were told to end on this connection and are not here: the order to start them may still arrive.
     pub(super) not_to_start: BTreeSet<RunKey>,
-    /// Runs that are over here, and until when somebody may show a credential of theirs.
+    /// Runs that ended here, each with the expiry of its credential: until then it could be presented again.
     pub(super) over: BTreeMap<RunKey, Timestamp>,
 }
 
@@ -88,7 +89,7 @@ impl NodeAgentCore {
         }
     }
 
-    /// Runs that this node holds, for status listings.
+    /// Runs on this node, for status listings.
     pub fn held(&self) -> Vec<HeldRun> {
         self.runs
             .iter()
@@ -103,7 +104,7 @@ impl NodeAgentCore {
             .collect()
     }
 
-    /// The one way in.
+    /// Handles one input and appends its effects.
     pub fn handle(&mut self, now: Timestamp, input: AgentInput, out: &mut Vec<AgentEffect>) {
         self.now = now;
         match input {
@@ -164,7 +165,7 @@ impl NodeAgentCore {
         self.register(out);
     }
 
-    /// The controller has welcomed this node, and the connection is there.
+    /// The controller has welcomed this node, and the connection is up.
     pub(super) const fn has_controller(&self) -> bool {
         self.connected && self.welcome
     }
@@ -191,7 +192,7 @@ impl NodeAgentCore {
         }
     }
 
-    /// A report that must arrive. `from_stepd` is acknowledged together with it.
+    /// Sends a report that must arrive. `from_stepd` is acknowledged together with it.
     pub(super) fn report(
         &mut self,
         report: AgentReport,
@@ -252,7 +253,7 @@ impl NodeAgentCore {
             ControllerToNode::FindRecords { query, job, run, task } => {
                 out.push(AgentEffect::FindRecords { query, job, run, task });
             }
-            // Steps are the step manager's: a shepherd of the same run knows none of them by itself.
+            // Steps belong to the step manager: a shepherd of the same run does not know them by name.
             ControllerToNode::SignalSteps { job, sluid, steps, pending_only, signal, by } => {
                 let key = RunKey { job, sluid };
                 if self.runs.get(&key).is_some_and(|run| run.batch_host) {
@@ -262,7 +263,7 @@ impl NodeAgentCore {
             ControllerToNode::Trace { query, prefixes, follow } => self.trace(query, prefixes, follow, out),
             ControllerToNode::StopTrace { query } => self.stop_trace(query, out),
             ControllerToNode::CommandReply { query, reply } => self.command_reply(query, reply, out),
-            // The shell's: it has the keys.
+            // For the shell, which has the keys.
             ControllerToNode::Revoked { .. }
             | ControllerToNode::RenewCertificate
             | ControllerToNode::Certificate { .. } => {}
@@ -287,7 +288,7 @@ impl NodeAgentCore {
         self.send_reports(out);
     }
 
-    /// Runs here that the controller does not know are ended: it finished or gave up on them while this node was away.
+    /// Ends runs that the controller does not know: it finished them or gave them up while this node was away.
     fn end_unknown(&mut self, known: &[(JobId, Sluid)], out: &mut Vec<AgentEffect>) {
         let strangers: Vec<RunKey> = self.runs.keys().filter(|k| !known.contains(&(k.job, k.sluid))).copied().collect();
         for key in strangers {
@@ -305,8 +306,8 @@ impl NodeAgentCore {
 
     fn stepd(&mut self, key: RunKey, conn: u64, message: StepdToNode, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key) else { return };
-        // One that is leaving has said that its processes are gone; ends of steps for which there was no room before that
-        // still come after it.
+        // A run that is leaving has reported that its processes are gone. Ends of steps for which there was no room in the outbox
+        // still follow.
         if run.phase != (RunPhase::Held { conn: Some(conn) }) && run.phase != RunPhase::Leaving {
             return;
         }
@@ -316,7 +317,7 @@ impl NodeAgentCore {
                 run.passed = seq;
                 self.stepd_report(key, seq, report, out);
             }
-            // A repeat of what is on its way; the acknowledgement will come.
+            // A repeat of a report that is on its way; its acknowledgement will come.
             StepdToNode::Report { .. } => {}
             StepdToNode::Steps { query, steps, left_out } => self.steps_from(query, key, steps, left_out, out),
             StepdToNode::Trace { query, records } => self.trace_from(query, key, records, out),

@@ -1,11 +1,12 @@
-//! What a node does that has lost its controller: it works on, for so long as nobody else can have been given its work.
+//! What a node does when it has lost its controller: it works on for as long as no other node can have been given its work.
 //!
-//! A controller that has not heard of a node for `SlurmdTimeout` gives up what runs there, and starts again elsewhere what
-//! may be. So an agent that has not heard of the controller for nearly as long (its lease) asks other nodes. Where one of
-//! them has the controller, or too few of them can be reached, this node is cut off, alone or together with those few: what
-//! may have been started elsewhere is ended here. Where most answer and have no controller either, that is what is gone, and
-//! nobody has been given anything: all goes on, and the question is asked again later. The clock decides only when the question is asked; what the
-//! controller starts elsewhere has a new SLUID, and whoever comes back late is told by `Welcome` what is still its own.
+//! If a controller has not heard from a node for `SlurmdTimeout`, it gives up the node's runs, and starts again elsewhere those
+//! that may be requeued. So an agent that has not heard from the controller for nearly that long (its lease) asks other nodes. If
+//! one of them is connected to the controller, or too few of them can be reached, this node is cut off, alone or together with
+//! those few: runs that may have been started elsewhere are ended here. If most nodes answer and none is connected, the
+//! controller itself is down and has started nothing: all runs go on, and the agent asks again later. The clock decides only when
+//! to ask. A run that the controller starts elsewhere has a new SLUID, and `Welcome` tells a node that comes back late which runs
+//! are still its own.
 
 use crate::{
     core::{NodeAgentCore, log_info, log_warning},
@@ -17,31 +18,31 @@ use garrick_model::{
 };
 use std::time::Duration;
 
-/// A lease ends before the controller's patience by this: the loss of a connection is noticed that much later.
+/// A lease ends this long before `SlurmdTimeout`, because the loss of a connection is noticed that much later.
 const MARGIN: Duration = Duration::from_secs(15);
-/// Never shorter than this: by then all others have noticed too that a controller is gone (their links are given up after
-/// 10 s of silence), and do not say that they have it.
+/// The shortest lease: by then all other nodes have noticed that a controller is gone (they give up a connection after 10 s of
+/// silence), and do not claim to be connected.
 const SHORTEST: Duration = Duration::from_secs(12);
-/// Where others have no controller either they are asked again after this part of the lease.
+/// If other nodes have no controller either, they are asked again after this part of the lease.
 const AGAIN: u32 = 3;
 
-/// How long an agent works on without a word from its controller before it asks others. `patience` is `SlurmdTimeout`, after
-/// which the controller gives the node up; `None`: it never does.
+/// How long an agent works on without hearing from its controller before it asks other nodes. `patience` is `SlurmdTimeout`,
+/// after which the controller gives the node up; `None`: it never does.
 pub fn lease_of(patience: Option<Duration>) -> Option<Duration> {
     patience.map(|patience| patience.saturating_sub(MARGIN).max(patience / 2).max(SHORTEST))
 }
 
 impl NodeAgentCore {
-    /// The controller is not heard any more, or was not heard yet.
+    /// Begins the lease: the controller is no longer heard from, or was not heard from yet.
     pub(super) fn begin_lease(&self, out: &mut Vec<AgentEffect>) {
         if let Some(after) = self.config.lease {
             out.push(AgentEffect::SetTimer { timer: AgentTimer::Lease, after });
         }
     }
 
-    /// The controller has welcomed this node: it knows what runs here.
+    /// Ends the lease: the controller has welcomed this node and knows what runs here.
     pub(super) fn renew_lease(&mut self, out: &mut Vec<AgentEffect>) {
-        // What others say now answers a question that is settled.
+        // Answers of other nodes no longer matter.
         self.asks_peers = false;
         if self.config.lease.is_some() {
             out.push(AgentEffect::ClearTimer(AgentTimer::Lease));
@@ -75,9 +76,9 @@ impl NodeAgentCore {
             return;
         }
         let PeersSaid { asked, reached, with_controller } = said;
-        // This node is one of those that can be reached.
+        // This node counts as one that can be reached.
         let most = (reached + 1) * 2 > asked + 1;
-        // A node that joined does not know the others that did: that there are none to ask says nothing.
+        // A dynamic node does not know the other dynamic nodes: that it has none to ask means nothing.
         let knows_nobody = asked == 0 && self.config.joining.is_some();
         let cut_off = with_controller > 0 || !most || knows_nobody;
         if !cut_off {

@@ -1,22 +1,22 @@
-//! A node's side of the cluster, beside its local door: it registers the node with the controller, starts a `stepd` for each
-//! run it is handed, adopts the living ones when it starts itself, runs prolog and epilog, passes orders down and reports up.
+//! The agent, which represents a node in the cluster: it registers the node with the controller, starts a `stepd` for each run,
+//! adopts living `stepd`s when it starts itself, runs prolog and epilog, passes orders down and reports up.
 //!
-//! What it decides: when a run may start here, when nothing of it is left, and what the controller still has to be told. What it
-//! leaves to others: everything inside a job (the step manager), and whether a run may be here at all (the controller's
+//! It decides when a run may start here, when nothing of the run is left, and what the controller still has to be told. It does
+//! not decide what happens inside a job (the step manager does), nor whether a run may be on this node at all (the controller's
 //! credential says so).
 //!
-//! It keeps no journal. A run's folder in the spool is the record: it is there before `stepd` starts, it learns when the run's
-//! processes are gone and its end is with the controller ([`AgentEffect::MarkClean`]), and it is removed once the controller has acknowledged that the node is
-//! released. What a `stepd` reports it acknowledges only when the controller has: after a crash of the agent the `stepd`
-//! repeats it. A `stepd` that dies it starts again from the run's folder ([`RESTARTS`] times in [`RESTART_WINDOW`]), and
-//! tells it what was ordered meanwhile.
+//! It keeps no journal. The record of a run is its folder in the spool: it is created before `stepd` starts; it is marked when
+//! the run's processes are gone and the controller has its end ([`AgentEffect::MarkClean`]); and it is removed once the
+//! controller has acknowledged that the node is released. The agent acknowledges a `stepd`'s report only after the controller has
+//! acknowledged it: so after a crash of the agent the `stepd` repeats it. If a `stepd` dies, the agent starts it again from the
+//! run's folder ([`RESTARTS`] times in [`RESTART_WINDOW`]), and repeats the orders that came meanwhile.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`core`](NodeAgentCore) | decides |
-//! | `state`, `runs`, `lease`, `restart` | the runs of this node: their phases, how long they may be here, `stepd`s started again |
-//! | [`belief`] | whose word on a run is taken |
-//! | `messages` | what it is told and what it wants done |
+//! | `state`, `runs`, `lease`, `restart` | the runs of this node: their phases, how long they may stay, restarts of `stepd`s |
+//! | [`belief`] | whether a credential is accepted |
+//! | `messages` | its inputs and effects |
 //! | `outbox` | reports that the controller has not acknowledged |
 //! | `queries` | questions passed on to `stepd`s |
 //! | [`shell`](NodeAgent) | the actor |

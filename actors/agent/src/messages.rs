@@ -1,5 +1,5 @@
-//! What the agent is told, by whom, and what it wants done. Inputs from one sender keep their order. Everything about a
-//! run names the run ([`RunKey`]); repeats and late arrivals change nothing.
+//! The agent's inputs, with their senders, and its effects. Inputs from one sender keep their order. Each input about a run names
+//! the run ([`RunKey`]); repeats and late arrivals change nothing.
 
 use garrick_model::{
     config::LogChange,
@@ -32,32 +32,33 @@ pub struct RunKey {
 pub struct StartOrder {
     /// The order.
     pub launch: Box<JobLaunch>,
-    /// What the credential says, or why it is not believed.
+    /// The credential's content, or why it is not accepted.
     pub credential: Result<Box<JobCredential>, String>,
 }
 
-/// How far a run that was found in the spool had come.
+/// How far a run in the spool had come when the agent started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepdState {
     /// Its `stepd` lives and will connect.
     Alive {
-        /// Process; `None`: it has not noted it yet.
+        /// Process id; `None`: it has not written it yet.
         pid: Option<u32>,
-        /// The run's processes are gone, what it reported is safe, and that was noted: it only waits to be told.
+        /// The run's processes are gone, all reports are acknowledged, and that was noted: it only waits for the permission to
+        /// exit.
         clean: bool,
     },
-    /// Its `stepd` is gone, and the run is not over or not all that it reported is safe.
+    /// Its `stepd` is gone, and the run is not over or some of its reports are not acknowledged.
     Dead,
-    /// The machine was started anew since: nothing of the run is left.
+    /// The machine was rebooted since: nothing of the run is left.
     Rebooted,
-    /// Its processes are gone and what it reported is safe, and that was noted; the epilog may not have run.
+    /// Its processes are gone, its reports are acknowledged, and that was noted; the epilog may not have run.
     Clean,
 }
 
 /// A run found in the spool at the agent's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundRun {
-    /// Which.
+    /// The run.
     pub run: RunKey,
     /// Its step manager is here.
     pub batch_host: bool,
@@ -67,7 +68,7 @@ pub struct FoundRun {
     pub stepd: StepdState,
     /// Door of its `stepd`.
     pub door: String,
-    /// May the controller start its job again elsewhere when it gives this node up? As it said last.
+    /// May the controller start the job again elsewhere when it gives this node up? As it last said.
     pub requeue: RequeuePolicy,
 }
 
@@ -78,46 +79,46 @@ pub enum AgentTimer {
     Heartbeat,
     /// A `stepd` that was started should have connected.
     Start(RunKey),
-    /// A `stepd` that was told to end should have.
+    /// A `stepd` that was told to end its run should have done so.
     End(RunKey),
-    /// Time to start a `stepd` again that died.
+    /// Time to restart a `stepd` that died.
     Restart(RunKey),
     /// The `stepd`s should have answered a listing or trace query.
     Query(u64),
     /// A command has waited for the controller as long as it may.
     Command(u64),
-    /// The controller was not heard for nearly as long as it waits for this node.
+    /// The lease is over: the controller was not heard from for nearly as long as it waits for this node.
     Lease,
 }
 
-/// What other nodes said of the controller.
+/// What other nodes said about the controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeersSaid {
-    /// Nodes that were asked: some of the cluster's others, 0 where there are none.
+    /// Number of nodes that were asked; 0 if there are no others.
     pub asked: usize,
-    /// Nodes that answered.
+    /// Number of nodes that answered.
     pub reached: usize,
-    /// Of these, nodes that are connected to the controller.
+    /// How many of those are connected to the controller.
     pub with_controller: usize,
 }
 
-/// What the agent is told.
+/// The agent's inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgentInput {
     /// First input.
     Begin {
         /// Runs in the spool.
         found: Vec<FoundRun>,
-        /// Runs that are over here, and until when a credential of each may be shown.
+        /// Runs that ended here, and until when the credential of each is valid.
         over: Vec<(RunKey, Timestamp)>,
-        /// What the machine has.
+        /// Hardware of the machine.
         facts: Box<NodeFacts>,
         /// Load.
         load: NodeLoad,
     },
-    /// A connection to the controller is up; nothing was said on it yet.
+    /// A connection to the controller is up; nothing was sent on it yet.
     ControllerUp,
-    /// It is gone.
+    /// The connection to the controller is gone.
     ControllerGone,
     /// From the controller (`StartJob` comes as [`AgentInput::StartJob`]).
     Controller(ControllerToNode),
@@ -131,17 +132,17 @@ pub enum AgentInput {
         order: StartOrder,
         /// Address of that step manager's `stepd`.
         manager: String,
-        /// The run had one here: it is looked for, and none is begun in its place.
+        /// The run had a shepherd here: look for it, and do not begin another.
         again: bool,
     },
     /// Prolog and spool folder are done and the `stepd` was started, or something failed.
     Prepared {
         /// Run.
         run: RunKey,
-        /// Process, or why not.
+        /// Process id, or the failure.
         result: Result<u32, PrepareFailure>,
     },
-    /// What `NoteRequeue` asked for is on the disk.
+    /// What `NoteRequeue` requested is on disk.
     RequeueNoted {
         /// Run.
         run: RunKey,
@@ -152,16 +153,16 @@ pub enum AgentInput {
     Restarted {
         /// Run.
         run: RunKey,
-        /// Process, or why not.
+        /// Process id, or the failure.
         result: Result<u32, String>,
     },
     /// A `stepd` connected and said `Hello`.
     StepdUp {
         /// Run.
         run: RunKey,
-        /// Connection, never used again.
+        /// Connection number, never reused.
         conn: u64,
-        /// Process, from the kernel.
+        /// Process id, from the kernel.
         pid: u32,
         /// Its door.
         door: String,
@@ -184,16 +185,16 @@ pub enum AgentInput {
         /// Connection.
         conn: u64,
     },
-    /// A `stepd`'s process ended, or is not there.
+    /// A `stepd`'s process ended, or does not exist.
     StepdExited {
         /// Run.
         run: RunKey,
-        /// Process; `None`: whichever it was.
+        /// Process id; `None`: not known.
         pid: Option<u32>,
-        /// How, for the log.
+        /// Description for the log.
         how: String,
     },
-    /// No process of the run is left, its cgroups are removed; or that could not be brought about.
+    /// No process of the run is left and its cgroups are removed, or that could not be achieved.
     Swept {
         /// Run.
         run: RunKey,
@@ -211,12 +212,12 @@ pub enum AgentInput {
     Command {
         /// Conversation.
         query: u64,
-        /// Who.
+        /// The caller.
         caller: Caller,
-        /// What.
+        /// The request.
         request: Box<CommandRequest>,
     },
-    /// It went away.
+    /// The command closed its connection.
     CommandGone {
         /// Conversation.
         query: u64,
@@ -232,7 +233,7 @@ pub enum AgentInput {
     PeersSaid(PeersSaid),
     /// A timer ran out.
     Timer {
-        /// Which.
+        /// The timer.
         timer: AgentTimer,
         /// Load, read when the heartbeat is due.
         load: NodeLoad,
@@ -248,12 +249,12 @@ pub enum PrepareFailure {
     Start(String),
 }
 
-/// What a sweep could not bring to an end within UnkillableStepTimeout.
+/// What a sweep could not remove within UnkillableStepTimeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leftover {
     /// Processes that do not end, although they were killed.
     Processes(Vec<u32>),
-    /// Whether any are left could not be found out, and why.
+    /// It is not known whether any are left, for this reason.
     Unknown(String),
 }
 
@@ -266,19 +267,19 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// What the agent wants done.
+/// The agent's effects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgentEffect {
-    /// To the controller; dropped while it is away (what must arrive is repeated after `Welcome`).
+    /// Sends a message to the controller; dropped while it is away (what must arrive is repeated after `Welcome`).
     ToController(Box<NodeToController>),
-    /// Remember the key that credentials are checked with.
+    /// Remember the key with which credentials are checked.
     TrustKey {
         /// ed25519 public key.
         key: Vec<u8>,
         /// Its id.
         id: String,
     },
-    /// Run the prolog, write the run's folder, start its `stepd`; answered by `Prepared`.
+    /// Run the prolog, write the run's folder, start its `stepd`. Answered by `Prepared`.
     Prepare {
         /// Run.
         run: RunKey,
@@ -286,62 +287,62 @@ pub enum AgentEffect {
         launch: Box<JobLaunch>,
         /// Credential.
         credential: Box<JobCredential>,
-        /// Set where only a shepherd is wanted: its step manager's address.
+        /// Set if only a shepherd is needed: its step manager's address.
         manager: Option<String>,
     },
-    /// To a `stepd`; dropped when it is not connected.
+    /// To a `stepd`; dropped while it is not connected.
     ToStepd {
         /// Run.
         run: RunKey,
         /// Message.
         message: NodeToStepd,
     },
-    /// Tell the controller which runs of a job are recorded here (`Records`).
+    /// Tell the controller which runs of a job have records here (`Records`).
     FindRecords {
-        /// Correlation.
+        /// Number that relates the answer to the question.
         query: u64,
         /// Job.
         job: JobId,
-        /// This run of it.
+        /// Only this run.
         run: Option<Sluid>,
-        /// The task of a job array that is meant instead of a job.
+        /// A task of a job array, instead of a job.
         task: Option<ArrayTask>,
     },
-    /// Start the `stepd` of a run again, from what is in the run's folder. Answered by `Restarted`, its end by `StepdExited`.
+    /// Start the `stepd` of a run again, from the run's folder. Answered by `Restarted`, its end by `StepdExited`.
     Restart {
         /// Run.
         run: RunKey,
     },
-    /// A `stepd` that this agent did not start connected: say `StepdExited` when it ends.
+    /// A `stepd` that this agent did not start has connected: report `StepdExited` when it ends.
     Watch {
         /// Run.
         run: RunKey,
         /// Process.
         pid: u32,
     },
-    /// Kill the `stepd` of a run. One that is not there is answered by `StepdExited`.
+    /// Kill the `stepd` of a run. If it does not exist, `StepdExited` follows too.
     KillStepd {
         /// Run.
         run: RunKey,
-        /// Process, where it is known.
+        /// Process id, if known.
         pid: Option<u32>,
     },
-    /// Note in the run's folder where its step manager is reached from now on, if that changed.
+    /// Note in the run's folder the new address of its step manager, if it changed.
     NoteManager {
         /// Run.
         run: RunKey,
         /// Address of the step manager's `stepd`.
         manager: String,
     },
-    /// Note in the run's folder what was said last of starting it again elsewhere. Answered by `RequeueNoted` once it is on the
-    /// disk, and not where it cannot be noted.
+    /// Note in the run's folder whether the job may be started again elsewhere. Answered by `RequeueNoted` once it is on disk;
+    /// not answered if that fails.
     NoteRequeue {
         /// Run.
         run: RunKey,
-        /// What was said.
+        /// The policy.
         policy: RequeuePolicy,
     },
-    /// Kill everything of the run and remove its cgroups; answered by `Swept`.
+    /// Kill everything of the run and remove its cgroups. Answered by `Swept`.
     Sweep {
         /// Run.
         run: RunKey,
@@ -351,8 +352,8 @@ pub enum AgentEffect {
         /// Run.
         run: RunKey,
     },
-    /// Note in the run's folder that the controller knows how it ended and no `stepd` is to look after it any more. The next
-    /// agent sweeps what is left of it.
+    /// Note in the run's folder that the controller knows how it ended and that no `stepd` is needed any more. A later agent then
+    /// only sweeps what is left.
     MarkClean {
         /// Run.
         run: RunKey,
@@ -362,11 +363,11 @@ pub enum AgentEffect {
         /// Run.
         run: RunKey,
     },
-    /// Remember, also for the next agent, that the run is over here.
+    /// Remember, also for a later agent, that the run is over here.
     NoteOver {
         /// Run.
         run: RunKey,
-        /// Until then its credential may be shown.
+        /// Expiry of its credential.
         until: Timestamp,
     },
     /// Remove the run's folder.
@@ -388,7 +389,7 @@ pub enum AgentEffect {
         /// Answer.
         reply: Box<CommandReply>,
     },
-    /// Collect this process's trace records; answered by `OwnTrace`, again and again with `follow` until `StopOwnTrace`.
+    /// Collect this process's trace records. Answered by `OwnTrace`, with `follow` repeatedly until `StopOwnTrace`.
     OwnTrace {
         /// Query.
         query: u64,
@@ -397,16 +398,16 @@ pub enum AgentEffect {
         /// Keep sending.
         follow: bool,
     },
-    /// End of interest.
+    /// Stop collecting.
     StopOwnTrace {
         /// Query.
         query: u64,
     },
     /// Set a timer, replacing one of the same name.
     SetTimer {
-        /// Which.
+        /// The timer.
         timer: AgentTimer,
-        /// From now.
+        /// Time from now.
         after: Duration,
     },
     /// Clear a timer.
@@ -415,14 +416,14 @@ pub enum AgentEffect {
     Log {
         /// Something is wrong.
         warning: bool,
-        /// What.
+        /// Text.
         text: String,
     },
-    /// Ask some other nodes whether they have the controller; answered by `PeersSaid`.
+    /// Ask some other nodes whether they are connected to the controller. Answered by `PeersSaid`.
     AskPeers,
-    /// Nodes that came at run time and may be asked, too.
+    /// Dynamic nodes, which may be asked too.
     Neighbours(Vec<Neighbour>),
-    /// Runs that start from now on are told that the node has this, but for GRES.
+    /// Runs that start from now on are told this shape of the node, except for GRES.
     CountAs(Box<NodeShape>),
     /// Change this daemon's log.
     ChangeLog(LogChange),

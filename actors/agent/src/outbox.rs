@@ -1,13 +1,13 @@
-//! Reports on their way to the controller: numbered, in order, kept until acknowledged. At one time no more of them are under
-//! way than the link's queue holds, so that none is refused there; the next ones go when earlier ones are acknowledged.
+//! Reports to the controller: numbered, in order, kept until acknowledged. At any time no more of them are in flight than the
+//! connection's queue holds, so none is refused there; the next ones follow when earlier ones are acknowledged.
 
 use crate::messages::RunKey;
 use garrick_model::messages::node::{AgentReport, ReleasedRun};
 use std::collections::VecDeque;
 
-/// Bytes of reports under way at most, beside the last one. The queue of the link is 16 MiB and has other users.
+/// Most bytes of reports in flight, besides the last one. The connection's queue is 16 MiB and has other users.
 const UNDER_WAY: usize = 4 << 20;
-/// About what a report takes that is not of steps.
+/// Approximate size of a report that is not about steps.
 const SMALL: usize = 512;
 
 /// A report that is not acknowledged.
@@ -15,9 +15,9 @@ const SMALL: usize = 512;
 pub(super) struct Pending {
     pub seq: u64,
     pub report: AgentReport,
-    /// Report of a `stepd` to acknowledge with it.
+    /// The `stepd`'s report to acknowledge together with it.
     pub from_stepd: Option<(RunKey, u64)>,
-    /// The run's folder can go when this is acknowledged.
+    /// The run whose folder can be removed when this is acknowledged.
     pub last_of: Option<RunKey>,
 }
 
@@ -30,12 +30,12 @@ impl Pending {
     }
 }
 
-/// See the module.
+/// The outbox.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Outbox {
     next: u64,
     pub waiting: VecDeque<Pending>,
-    /// Highest number that was sent on this connection.
+    /// Highest number that was sent on the current connection.
     sent: u64,
     under_way: usize,
 }
@@ -47,12 +47,12 @@ impl Outbox {
         self.waiting.push_back(Pending { seq: self.next, report, from_stepd, last_of });
     }
 
-    /// The connection is a new one: everything goes again.
+    /// A new connection: all reports are sent again.
     pub const fn begin(&mut self) {
         (self.sent, self.under_way) = (0, 0);
     }
 
-    /// Runs that waiting reports let go of.
+    /// Runs whose release is among the waiting reports.
     pub fn released(&self) -> impl Iterator<Item = ReleasedRun> {
         self.waiting.iter().filter_map(|pending| match pending.report {
             AgentReport::NodeReleased { job, sluid, .. } => Some(ReleasedRun { job, sluid, seq: pending.seq }),
@@ -70,7 +70,7 @@ impl Outbox {
         Some((next.seq, next.report.clone()))
     }
 
-    /// Takes what is acknowledged.
+    /// Removes and returns the reports that are acknowledged.
     pub fn acknowledge(&mut self, upto: u64) -> Vec<Pending> {
         let count = self.waiting.iter().take_while(|p| p.seq <= upto).count();
         let safe: Vec<Pending> = self.waiting.drain(..count).collect();

@@ -1,4 +1,4 @@
-//! Questions that fan out to the `stepd`s of this node, and commands that pass through its door.
+//! Questions that are passed to all `stepd`s of this node, and commands that pass through its door.
 
 use crate::{
     core::NodeAgentCore,
@@ -24,20 +24,20 @@ pub(super) struct Queries {
     steps: BTreeMap<u64, StepsQuery>,
     traces: BTreeMap<u64, TraceQuery>,
     commands: BTreeSet<u64>,
-    /// Those that came while there was no connection to the controller.
+    /// Commands that came while there was no connection to the controller.
     held: BTreeMap<u64, (Caller, Box<CommandRequest>)>,
 }
 
-/// A command waits for the controller as long as MessageTimeout, of which a listing has half.
+/// A command waits for the controller for MessageTimeout; a listing has half of that.
 const COMMAND_LIMITS: u32 = 2;
 
-/// So many commands wait for the controller to come back; more are told at once that it is not there.
+/// Most commands that wait for the controller to come back; further ones are refused at once.
 const HELD: usize = 1024;
 
 #[derive(Debug)]
 struct StepsQuery {
     waiting: BTreeSet<RunKey>,
-    /// Not connected when it was asked.
+    /// `stepd`s that were not connected when the question was passed on.
     away: Vec<RunKey>,
     steps: StepListing,
 }
@@ -181,7 +181,7 @@ impl NodeAgentCore {
         out.push(AgentEffect::AnswerCommand { query, reply });
     }
 
-    /// The controller is there: commands that waited for it go to it.
+    /// The controller is back: passes on the commands that waited for it.
     pub(super) fn pass_held_commands(&mut self, out: &mut Vec<AgentEffect>) {
         for (query, (caller, request)) in std::mem::take(&mut self.queries.held) {
             out.push(AgentEffect::ClearTimer(AgentTimer::Command(query)));
@@ -190,14 +190,14 @@ impl NodeAgentCore {
         }
     }
 
-    /// The controller did not come for as long as a command waits.
+    /// The controller did not come back in the time that a command waits.
     pub(super) fn command_timed_out(&mut self, query: u64, out: &mut Vec<AgentEffect>) {
         if self.queries.held.remove(&query).is_some() {
             Self::controller_is_away(query, out);
         }
     }
 
-    /// What is here of a run nobody knows better than this agent: the controller need not be there.
+    /// The state of a run on this node. This agent knows it best, so the controller is not needed.
     fn standing_of(&self, key: RunKey, caller: &Caller) -> CommandReply {
         match self.runs.get(&key) {
             Some(run) if caller.uid != run.uid && caller.uid != 0 => CommandReply::Refused(Refusal::AccessDenied),
@@ -215,19 +215,19 @@ impl NodeAgentCore {
         }
     }
 
-    /// Replies are passed on as they come: the door knows which requests are answered by several.
+    /// Passes replies on as they come: the door knows which requests have several.
     pub(super) fn command_reply(&mut self, query: u64, reply: CommandReply, out: &mut Vec<AgentEffect>) {
         if self.queries.commands.contains(&query) {
             out.push(AgentEffect::AnswerCommand { query, reply: Box::new(reply) });
         }
     }
 
-    /// The controller is gone: what was asked of it is answered so. A command asks again if it wants.
+    /// The controller is gone: answers the open commands with that. A command may ask again.
     pub(super) fn fail_commands(&mut self, out: &mut Vec<AgentEffect>) {
         for query in std::mem::take(&mut self.queries.commands) {
             Self::controller_is_away(query, out);
         }
-        // The questions died with the connection; the next controller asks anew.
+        // The questions ended with the connection; the next controller asks anew.
         self.queries.steps.clear();
         for query in std::mem::take(&mut self.queries.traces).into_keys() {
             out.push(AgentEffect::StopOwnTrace { query });

@@ -1,7 +1,7 @@
-//! What happens to a run whose `stepd` died. Its journal, its orders and its launcher outlive it, so it is started again from
-//! the run's folder, after a short pause, up to [`RESTARTS`] times in [`RESTART_WINDOW`]; the job goes on running. Only then,
-//! or when the `stepd` was killed because it did not end the run, the run is given up: the controller is told, and what is
-//! left here is killed.
+//! What happens to a run whose `stepd` died. Its journal, its orders and its launcher outlive it, so it is started again from the
+//! run's folder, after a short pause, up to [`RESTARTS`] times in [`RESTART_WINDOW`]; the job goes on running. After that, or
+//! when the `stepd` was killed because it did not end the run, the run is given up: the controller is told, and what is left of
+//! it here is killed.
 
 use crate::{
     core::{NodeAgentCore, log_info, log_warning},
@@ -15,13 +15,13 @@ use garrick_model::{
 };
 use std::time::Duration;
 
-/// So often the `stepd` of a run is started again within [`RESTART_WINDOW`]: one that dies of its own journal or of what
-/// it is asked to do would die for ever.
+/// How often the `stepd` of a run is started again within [`RESTART_WINDOW`]. The limit is for a `stepd` that its own journal or
+/// its orders make die: it would die for ever.
 pub const RESTARTS: usize = RESTART_PAUSES.len();
-/// Deaths further back than this do not count.
+/// Earlier deaths do not count.
 pub const RESTART_WINDOW: Duration = Duration::from_secs(600);
-/// Pauses before each start: whoever waits for the step manager waits a moment, and what made it die may pass in between.
-/// Together less than shepherds on other nodes wait for it.
+/// Pauses before each start. They are short for those that wait for the step manager, and let a passing cause of the death go
+/// away. Together they are shorter than the time for which shepherds on other nodes wait.
 pub const RESTART_PAUSES: [Duration; 6] = [
     Duration::from_millis(100),
     Duration::from_millis(300),
@@ -55,14 +55,14 @@ impl NodeAgentCore {
                 self.report_end(key, JobState::NodeFail, Reason::NodeDown, out);
                 out.push(AgentEffect::Sweep { run: key });
             }
-            // Its tasks are gone; what its `stepd` itself left (a cgroup, a door) may not be.
+            // Its tasks are gone, but something of its `stepd` (a cgroup, a door) may be left.
             StepdState::Clean => out.push(AgentEffect::Sweep { run: key }),
         }
     }
 
     pub(super) fn stepd_exited(&mut self, key: RunKey, pid: Option<u32>, how: &str, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key) else { return };
-        // An earlier one's end, told late.
+        // The end of an earlier process, told late.
         if pid.is_some() && run.pid.is_some() && pid != run.pid {
             return;
         }
@@ -77,7 +77,7 @@ impl NodeAgentCore {
                 out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
                 out.push(AgentEffect::Sweep { run: key });
             }
-            // What it reported is with this agent, which may die too: the next one repeats it.
+            // Its reports are with this agent, which may die too: the next `stepd` repeats them.
             RunPhase::Leaving => {
                 out.push(log_warning(format!(
                     "the stepd of job {} ended before its reports were safe ({how})",
@@ -85,7 +85,7 @@ impl NodeAgentCore {
                 )));
                 self.start_again(key, out);
             }
-            // It had told an agent before this one.
+            // It had reported to an earlier agent.
             RunPhase::Awaited | RunPhase::Held { .. } if run.clean => {
                 run.phase = RunPhase::Sweeping;
                 out.push(AgentEffect::ClearTimer(AgentTimer::Start(key)));
@@ -100,11 +100,11 @@ impl NodeAgentCore {
         }
     }
 
-    /// After a death: another start, or the end of the run.
+    /// After a death: starts the `stepd` again, or ends the run.
     fn start_again(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
         let now = self.now;
         let Some(run) = self.runs.get_mut(&key) else { return };
-        // The next one says all of it again.
+        // The next `stepd` repeats all of it.
         (run.pid, run.gone, run.unreported) = (None, false, 0);
         run.restarts.retain(|at| now.since(*at) < RESTART_WINDOW);
         let pause = RESTART_PAUSES.get(run.restarts.len()).filter(|_| !run.condemned);
@@ -142,7 +142,7 @@ impl NodeAgentCore {
         }
     }
 
-    /// No `stepd` will look after the run any more: what is left of it is killed.
+    /// No `stepd` takes care of the run any more: what is left of it is killed.
     pub(super) fn give_up(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key) else { return };
         (run.phase, run.given_up) = (RunPhase::Sweeping, true);
@@ -159,7 +159,7 @@ impl NodeAgentCore {
         out.push(AgentEffect::Sweep { run: key });
     }
 
-    /// Tells the controller that the run ended without its manager, unless the run's end was told already.
+    /// Tells the controller that the run ended without its manager, unless the run's end was reported already.
     fn report_end(&mut self, key: RunKey, state: JobState, reason: Reason, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key).filter(|r| r.batch_host && !r.end_reported) else { return };
         run.end_reported = true;

@@ -1,4 +1,4 @@
-//! A run's life on this node: prepared, awaited, held, swept, epilog, released.
+//! The life of a run on this node: prepared, awaited, held, swept, epilog, released.
 
 use crate::{
     core::{NodeAgentCore, log_info, log_warning},
@@ -23,9 +23,9 @@ pub(super) struct StepdConn {
     pub batch_host: bool,
 }
 
-/// Runs that are remembered as not to be started; an order to start is late by moments.
+/// Most runs that are remembered as not to be started; an order to start is only moments late.
 const MOST_NOT_TO_START: usize = 4_096;
-/// Runs that are remembered as over: more than a node has in a day, 48 bytes each.
+/// Most runs that are remembered as over: more than a node has in a day, at 48 bytes each.
 const MOST_OVER: usize = 200_000;
 
 impl NodeAgentCore {
@@ -64,7 +64,7 @@ impl NodeAgentCore {
         let credential = match order.credential {
             Ok(c) => c,
             Err(why) => {
-                // Without a believable credential there is no run to report about; the controller's own timeout ends it.
+                // Without an acceptable credential there is no run to report about; the controller's own timeout ends it.
                 out.push(log_warning(format!("an order to start a job was refused: {why}")));
                 return;
             }
@@ -105,12 +105,13 @@ impl NodeAgentCore {
         let key = RunKey { job: credential.job, sluid: credential.sluid };
         let over = self.not_to_start.contains(&key) || self.is_over(key);
         match self.runs.get_mut(&key) {
-            // The controller has let go of this node, and may have given it to others.
+            // The controller has released this node, and may have given it to other jobs.
             None if over => {
                 let answer = AgentToStepMgr::Failed(Refusal::AlreadyDone);
                 out.push(AgentEffect::AnswerShepherd { query, answer });
             }
-            // It ended here, or what this node had of it is gone: its tasks are too, and the controller may have let go.
+            // It ended here, or its state on this node is lost together with its tasks; the controller may have released the
+            // node.
             None if again => {
                 out.push(log_info(format!("nothing of run {} of job {} is here any more", key.sluid, key.job)));
                 let answer = AgentToStepMgr::Failed(Refusal::AlreadyDone);
@@ -122,8 +123,8 @@ impl NodeAgentCore {
             }
             Some(run) => match run.phase {
                 RunPhase::Preparing => run.asked_by = Some(query),
-                // Asked again: by a step manager that was started again, perhaps under another address, or by one that misses
-                // its shepherd.
+                // Asked again: by a step manager that was restarted, perhaps under another address, or by one whose shepherd is
+                // missing.
                 RunPhase::Awaited | RunPhase::Restarting { .. } | RunPhase::Held { .. } => {
                     out.push(AgentEffect::NoteManager { run: key, manager });
                     out.push(AgentEffect::AnswerShepherd { query, answer: AgentToStepMgr::Started });
@@ -148,7 +149,7 @@ impl NodeAgentCore {
             Ok(pid) => {
                 run.phase = RunPhase::Awaited;
                 run.pid = Some(pid);
-                // What was said while it was being prepared is not on the disk.
+                // What was said while it was being prepared is not on disk.
                 let requeue = run.requeue;
                 if requeue.revision > 0 {
                     out.push(AgentEffect::NoteRequeue { run: key, policy: requeue });
@@ -188,7 +189,7 @@ impl NodeAgentCore {
 
     pub(super) fn stepd_up(&mut self, key: RunKey, up: StepdConn, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key) else {
-            // Its folder is gone, so its end was acknowledged: it must not live on.
+            // Its folder is gone, so its end was acknowledged: the `stepd` must end.
             out.push(log_warning(format!(
                 "a stepd of the forgotten run {} of job {} connected: killing it",
                 key.sluid, key.job
@@ -197,7 +198,7 @@ impl NodeAgentCore {
         };
         match run.phase {
             RunPhase::Leaving => {
-                // Back after losing the connection. When nothing of it is on its way, the last acknowledgement was lost.
+                // It reconnected. If nothing of it is in flight, the last acknowledgement was lost.
                 out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Welcome });
                 let passed = run.passed;
                 if !self.outbox.waiting.iter().any(|p| p.from_stepd.is_some_and(|(k, _)| k == key)) {
@@ -217,7 +218,7 @@ impl NodeAgentCore {
         run.phase = RunPhase::Held { conn: Some(up.conn) };
         run.pid = Some(up.pid);
         (run.door, run.batch_host) = (up.door, up.batch_host);
-        // A `stepd` that connects anew repeats what was not acknowledged; what is on its way is dropped by number.
+        // A `stepd` that reconnects repeats unacknowledged reports; those in flight are recognised by number and dropped.
         let greeting = run.greeting();
         out.push(AgentEffect::ClearTimer(AgentTimer::Start(key)));
         self.answer_asker(key, AgentToStepMgr::Started, out);
@@ -234,7 +235,7 @@ impl NodeAgentCore {
         }
     }
 
-    /// It may be started again elsewhere, or not any more. What was said later is not undone.
+    /// Sets whether the job may be started again elsewhere. A later statement is not undone by an earlier one.
     pub(super) fn set_requeue(&mut self, key: RunKey, policy: RequeuePolicy, out: &mut Vec<AgentEffect>) {
         let works = |run: &&mut Run| run.phase.works() && run.requeue.revision <= policy.revision;
         let Some(run) = self.runs.get_mut(&key).filter(works) else { return };
@@ -244,7 +245,7 @@ impl NodeAgentCore {
         }
     }
 
-    /// That is on the disk: from now on the controller may count on it.
+    /// The policy is on disk: from now on the controller may rely on it.
     pub(super) fn requeue_noted(&mut self, key: RunKey, policy: RequeuePolicy, out: &mut Vec<AgentEffect>) {
         if let Some(run) = self.runs.get_mut(&key).filter(|run| run.requeue == policy) {
             run.noted = policy;
@@ -253,16 +254,16 @@ impl NodeAgentCore {
         }
     }
 
-    /// An order to end goes ahead of others on a link: that to start the same run may still be behind it.
+    /// An order to end overtakes others on a connection: the order to start the same run may still be behind it.
     fn not_to_start(&mut self, key: RunKey) {
         if self.not_to_start.len() >= MOST_NOT_TO_START {
-            // That of the oldest job came long ago, or never will.
+            // The start of the oldest job came long ago, or never will.
             self.not_to_start.pop_first();
         }
         self.not_to_start.insert(key);
     }
 
-    /// Its credential is good for a while still: whoever has it must not start it once more.
+    /// Its credential is valid for some time: its holder must not start the run again.
     pub(super) fn note_over(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
         let until = self.now.plus(JobCredential::LIFETIME);
         if self.over.insert(key, until).is_some() {
@@ -273,7 +274,7 @@ impl NodeAgentCore {
             self.over.retain(|_, until| *until > now);
         }
         while self.over.len() > MOST_OVER {
-            // That of the oldest job ended first, mostly.
+            // The oldest job mostly ended first.
             self.over.pop_first();
         }
         out.push(AgentEffect::NoteOver { run: key, until });
@@ -283,7 +284,8 @@ impl NodeAgentCore {
         self.over.get(&key).is_some_and(|until| *until > self.now)
     }
 
-    /// An order to end: also answered for a run that is not here (any more), so that the controller can let go of it.
+    /// Handles an order to end. It is also answered for a run that is not here (any more), so that the controller can release the
+    /// node.
     pub(super) fn order_end(&mut self, key: RunKey, message: NodeToStepd, out: &mut Vec<AgentEffect>) {
         if let Some(run) = self.runs.get_mut(&key) {
             // From the first such order on: it is repeated until something happens.
@@ -305,8 +307,8 @@ impl NodeAgentCore {
         run.phase = RunPhase::Leaving;
         (run.gone, run.end_awaited) = (true, false);
         out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
-        // It may end once what it reported before is with the controller: this acknowledgement travels with the last of
-        // those. Its end then sets off the rest.
+        // It may exit once the controller has its earlier reports: this acknowledgement is sent with that of the last of them.
+        // Its exit then triggers the rest.
         let earlier = self.outbox.waiting.iter_mut().rev().find(|p| p.from_stepd.is_some_and(|(k, _)| k == key));
         match earlier {
             Some(p) => p.from_stepd = Some((key, seq)),
@@ -314,8 +316,8 @@ impl NodeAgentCore {
         }
     }
 
-    /// The controller has what a run's `stepd` reported up to this number. Where that was all, the run's folder says so before
-    /// the `stepd` may go: until then it, or the next one of the run, has to repeat it.
+    /// The controller has the reports of a run's `stepd` up to this number. If those are all, that is noted in the run's folder
+    /// before the `stepd` may exit: until then it, or the next `stepd` of the run, has to repeat them.
     pub(super) fn safe(&mut self, key: RunKey, upto: u64, out: &mut Vec<AgentEffect>) {
         let all = |r: &&mut Run| r.gone && !r.clean && r.unreported == 0 && r.passed <= upto;
         if let Some(run) = self.runs.get_mut(&key).filter(all) {
@@ -323,7 +325,7 @@ impl NodeAgentCore {
             out.push(AgentEffect::MarkClean { run: key });
         }
         out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto } });
-        // One that has nothing more to say ends now, or is killed after a while.
+        // A `stepd` that has nothing more to report exits now, or is killed after a while.
         if self.runs.get(&key).is_some_and(|run| run.phase == RunPhase::Leaving && run.passed <= upto) {
             out.push(AgentEffect::SetTimer { timer: AgentTimer::End(key), after: self.config.end_limit });
         }
@@ -333,7 +335,7 @@ impl NodeAgentCore {
         let Some(run) = self.runs.get_mut(&key) else { return };
         if run.phase == (RunPhase::Held { conn: Some(conn) }) {
             run.phase = RunPhase::Held { conn: None };
-            // It either died, which its process descriptor will say, or comes back within the same patience as a new one.
+            // Either it died, which its process descriptor will tell, or it reconnects within the same time as a new one.
             self.await_stepd(key, out);
         }
     }
@@ -352,19 +354,19 @@ impl NodeAgentCore {
         out.push(log_warning(format!("the stepd of job {} did not end in time: killing it", key.job)));
         run.condemned = true;
         match run.phase {
-            // Should its start succeed all the same, it is killed then.
+            // If its start succeeds after all, it is killed then.
             RunPhase::Restarting { .. } => self.give_up(key, out),
             _ => {
                 out.push(AgentEffect::KillStepd { run: key, pid: run.pid });
-                // Should that come to nothing (it is only being started, or hangs in the kernel), it is tried again: the
-                // controller may know nothing of this run any more, and give no second order.
+                // If the kill has no effect (the process is still starting, or hangs in the kernel), it is tried again: the
+                // controller may have forgotten this run and send no second order.
                 out.push(AgentEffect::SetTimer { timer: AgentTimer::End(key), after: self.config.end_limit });
             }
         }
     }
 
-    /// The epilog follows also where something is left: the controller drains the node when it is released, and nobody waits
-    /// for the job for ever.
+    /// The epilog runs even if something is left: the controller drains the node when it is released, and nobody waits for the
+    /// job for ever.
     pub(super) fn swept(&mut self, key: RunKey, left: Option<&Leftover>, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase == RunPhase::Sweeping) else { return };
         run.phase = RunPhase::Epilog;

@@ -1,5 +1,5 @@
-//! The agent's actor: inputs into the core, effects to the port. The port does what needs files, processes and sockets;
-//! what takes time comes back as a message.
+//! The agent's actor: inputs go into the core, effects to the port. The port does what needs files, processes and sockets;
+//! results that take time come back as messages.
 
 use crate::{
     core::{AgentConfig, NodeAgentCore},
@@ -8,14 +8,14 @@ use crate::{
 use garrick_model::{time::Timestamp, view::NodeLoad};
 use garrick_runtime::{Actor, Context};
 
-/// The world as the agent sees it.
+/// What the agent needs from its environment.
 pub trait AgentPort: 'static {
-    /// The first input: what the spool and the machine hold. Also called when the agent is restarted after a panic, when
-    /// all connections of before are to be closed so that their other ends start over.
+    /// The first input: the contents of the spool and facts of the machine. Also called when the agent is restarted after a
+    /// panic; then all earlier connections are to be closed so that their other ends start over.
     fn begin(&mut self) -> AgentInput;
-    /// Does what an effect says. Timers do not come here.
+    /// Carries out an effect. Timers are not passed here.
     fn perform(&mut self, effect: AgentEffect);
-    /// The machine's load, read now.
+    /// The machine's current load.
     fn load(&mut self) -> NodeLoad;
 }
 
@@ -27,7 +27,7 @@ pub struct NodeAgent<P> {
 }
 
 impl<P: AgentPort> NodeAgent<P> {
-    /// A new agent, which begins by asking its port what there is.
+    /// A new agent, which begins by asking its port for the first input.
     pub fn new(config: AgentConfig, port: P) -> Self {
         Self { core: NodeAgentCore::new(config), port, effects: Vec::new() }
     }
@@ -55,7 +55,7 @@ impl<P: AgentPort> Actor for NodeAgent<P> {
 
     fn handle(&mut self, cx: &mut Context<Self>, AgentMsg(input): AgentMsg) {
         let input = match input {
-            // The load at the time of the heartbeat, not of the setting of its timer.
+            // The load at the time of the heartbeat, not when its timer was set.
             AgentInput::Timer { timer: timer @ AgentTimer::Heartbeat, .. } => {
                 AgentInput::Timer { timer, load: self.port.load() }
             }

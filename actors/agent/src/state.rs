@@ -11,30 +11,30 @@ use garrick_model::{
 };
 use std::collections::VecDeque;
 
-/// Where a run is on this node.
+/// The phase of a run on this node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RunPhase {
-    /// Prolog, spool folder and `stepd` are being made; orders that came meanwhile wait.
+    /// Prolog, spool folder and `stepd` are in preparation; orders that come meanwhile wait.
     Preparing,
     /// The `stepd` was started (or found alive) and has not connected yet.
     Awaited,
     /// The `stepd` died; it is to be started again.
     Restarting {
-        /// The start is under way: whoever connects now is the new one.
+        /// The start is in progress: a `stepd` that connects now is the new one.
         begun: bool,
     },
-    /// Connected, or away for the moment.
+    /// Connected, or disconnected for the moment.
     Held {
-        /// Connection, when there is one.
+        /// Connection, if there is one.
         conn: Option<u64>,
     },
-    /// Its processes are gone; its `stepd` waits until what it reported is safe.
+    /// Its processes are gone; its `stepd` waits until its reports are acknowledged.
     Leaving,
     /// What is left of it is being killed.
     Sweeping,
     /// The epilog runs.
     Epilog,
-    /// All done; the controller has to acknowledge it.
+    /// All done; waits for the controller's acknowledgement.
     Released,
 }
 
@@ -45,19 +45,19 @@ impl RunPhase {
     }
 }
 
-/// What holds for a run until its end. Said to its `stepd` at every connection, since one that was started again does not
-/// know it, and a repeat changes nothing.
+/// What applies to a run until its end. It is sent to its `stepd` at every connection, since a restarted one does not know it,
+/// and a repeat changes nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Standing {
-    /// The latest time limit.
+    /// The last time limit.
     pub limit: Option<TimeLimit>,
-    /// The latest of SIGSTOP and SIGCONT to all of it. None once it is to end.
+    /// The last of SIGSTOP and SIGCONT to the whole run. None once it is to end.
     pub motion: Option<i32>,
     /// The first order to end the run.
     pub end: Option<NodeToStepd>,
 }
 
-/// Orders that wait for a `stepd` to connect. More than this are of no use to anybody: the oldest are dropped.
+/// Most orders that wait for a `stepd` to connect. More are of no use: the oldest are dropped.
 const MOST_ORDERS: usize = 1000;
 
 /// A run.
@@ -68,42 +68,42 @@ pub(super) struct Run {
     /// Owner.
     pub uid: u32,
     pub door: String,
-    /// Its `stepd`, where it is known.
+    /// Process id of its `stepd`, if known.
     pub pid: Option<u32>,
     /// Orders for its `stepd` that came while none was connected.
     pub orders: VecDeque<NodeToStepd>,
     /// What every `stepd` of it has to know.
     pub standing: Standing,
-    /// When its `stepd` was started again, as far as it matters.
+    /// When its `stepd` was restarted, within the window.
     pub restarts: Vec<Timestamp>,
-    /// Its `stepd` was killed because it did not end the run in time: there is to be no other.
+    /// Its `stepd` was killed because it did not end the run in time: it is not restarted.
     pub condemned: bool,
     /// Its `stepd` said that the run's processes are gone.
     pub gone: bool,
-    /// Ends of steps that its `stepd` has still to report, as it said last.
+    /// Number of ends of steps that its `stepd` has still to report, as it last said.
     pub unreported: u64,
-    /// No `stepd` looks after it any more: what is left is killed.
+    /// No `stepd` takes care of it any more: what is left is killed.
     pub given_up: bool,
-    /// Its processes are gone, and the controller has all that the `stepd` had to report: when that ends, it is in order.
+    /// Its processes are gone, and the controller has all reports of the `stepd`: its exit is normal.
     pub clean: bool,
-    /// What of it may be left after all, once it was swept.
+    /// Why something of it may be left after the sweep.
     pub unkillable: Option<String>,
-    /// The timer for its end runs.
+    /// The timer for its end is set.
     pub end_awaited: bool,
-    /// It was reported as ended or as not started, so its death is no news.
+    /// It was reported as ended or as not started, so its death is not reported.
     pub end_reported: bool,
     /// Highest report of its `stepd` that was passed on.
     pub passed: u64,
     /// The conversation that asked for a shepherd.
     pub asked_by: Option<u64>,
-    /// May the controller start its job again elsewhere when it gives this node up? As it said last.
+    /// May the controller start the job again elsewhere when it gives this node up? As it last said.
     pub requeue: RequeuePolicy,
-    /// What the next agent will find of that: it is on the disk.
+    /// The part of that which is on disk, and which a later agent will find.
     pub noted: RequeuePolicy,
 }
 
 impl Run {
-    /// A run in `phase`, of which nothing was told or reported.
+    /// A run in `phase`, without any order or report.
     pub const fn new(phase: RunPhase, batch_host: bool, uid: u32) -> Self {
         Self {
             phase,
@@ -129,7 +129,7 @@ impl Run {
         }
     }
 
-    /// Remembers an order that holds until the end, whoever hears it.
+    /// Remembers an order that applies until the end of the run.
     pub fn note(&mut self, order: &NodeToStepd) {
         match order {
             NodeToStepd::SetTimeLimit(limit) => self.standing.limit = Some(*limit),
@@ -142,7 +142,7 @@ impl Run {
         }
     }
 
-    /// What commands are told of it.
+    /// The state that commands are told.
     pub const fn standing(&self) -> RunStanding {
         match self.phase {
             RunPhase::Restarting { .. } => RunStanding::StartsAgain,
@@ -152,7 +152,7 @@ impl Run {
         }
     }
 
-    /// Keeps an order for the next connection; those that hold anyway are with `standing`.
+    /// Keeps an order for the next connection, unless it is part of `standing`.
     pub fn keep(&mut self, order: NodeToStepd) {
         let holds = matches!(
             order,
@@ -166,19 +166,19 @@ impl Run {
         }
     }
 
-    /// What a `stepd` that connects is told: the limit, what was kept, whether it stands still, the end.
+    /// What a `stepd` is told when it connects: the time limit, the kept orders, whether it is stopped, the end.
     pub fn greeting(&mut self) -> Vec<NodeToStepd> {
         let mut all = vec![NodeToStepd::Welcome];
         all.extend(self.standing.limit.map(NodeToStepd::SetTimeLimit));
         all.extend(self.orders.drain(..));
-        // A SIGTSTP that was kept must not stop what was continued after it.
+        // A SIGTSTP that was kept must not stop a run that was continued after it.
         all.extend(self.standing.motion.map(|signal| NodeToStepd::SignalJob { signal, to: SignalScope::Full }));
         all.extend(self.standing.end.clone());
         all
     }
 }
 
-/// The signal of an order to stop or to continue the whole run.
+/// The signal of an order to stop or continue the whole run.
 const fn motion(order: &NodeToStepd) -> Option<i32> {
     match order {
         NodeToStepd::SignalJob { signal: signal @ (SIGSTOP | SIGCONT), to: SignalScope::Full } => Some(*signal),
