@@ -1,8 +1,10 @@
-//! What is kept beside the log: secrets and what goes with them, of which the log says only which version counts
-//! ([`ControllerEvent::Beside`]). A piece is a file of the controller's state folder, by its name there. A new version is written
-//! under its digest first, then the log names it, then it takes its place: after a crash between any two of these the log decides.
+//! Pieces that are kept beside the log: secrets and what belongs to them. The log says only which version of each is valid
+//! ([`ControllerEvent::Beside`]). A piece is a file in the controller's state folder, known by its name there. A new version is
+//! first written under its digest, then the log names it, then it replaces the old file: after a crash between any two of these
+//! steps, the log decides.
 //!
-//! This module decides, at a start, what is as the log says, what is to be recorded, and what is wrong.
+//! When the controller starts, this module decides which pieces agree with the log, which are to be recorded, and which are
+//! wrong.
 //!
 //! [`ControllerEvent::Beside`]: crate::event::ControllerEvent::Beside
 
@@ -12,7 +14,7 @@ use std::{collections::BTreeMap, fmt};
 /// A version of a piece.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// SHA-256 of what is in it, hexadecimal.
+    /// SHA-256 of its content, hexadecimal.
     pub digest: String,
     /// Its length.
     pub bytes: u64,
@@ -24,27 +26,27 @@ impl fmt::Display for Piece {
     }
 }
 
-/// Pieces by name: of a path below the state folder, as `ca/ca.pem`.
+/// Pieces by name: a path below the state folder, such as `ca/ca.pem`.
 pub type Pieces = BTreeMap<String, Piece>;
 
-/// A piece that is not as the log says.
+/// A piece that disagrees with the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// The log names it, and it is not there.
+    /// The log names it, and it is missing.
     Missing {
-        /// What the log names.
+        /// The version in the log.
         named: Piece,
     },
-    /// It is another version than the one that the log names.
+    /// It is another version than the one in the log.
     Other {
-        /// What the log names.
+        /// The version in the log.
         named: Piece,
-        /// What is there.
+        /// The version found.
         found: Piece,
     },
-    /// It is there, and the log says that it is gone, or never had it while it has others of its folder.
+    /// It exists, but the log says that it was removed, or names other pieces of its folder and not this one.
     Unnamed {
-        /// What is there.
+        /// The version found.
         found: Piece,
     },
 }
@@ -63,21 +65,21 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// What is to be made of the pieces that a start finds.
+/// What to do with the pieces that were found at a start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// To be recorded: an earlier version left them, or they were made and the log did not hear of it any more.
+    /// To be recorded: an earlier version left them, or a crash came before the log named them.
     pub record: Pieces,
-    /// Not as the log says.
+    /// Those that disagree with the log.
     pub wrong: BTreeMap<String, Wrong>,
 }
 
-/// Pieces of one folder come and go together: that of the authority, or the state folder itself, where each is by itself.
+/// The folder of a piece. The authority's pieces belong together; pieces in the state folder itself are independent.
 fn folder(name: &str) -> Option<&str> {
     name.rsplit_once('/').map(|(folder, _)| folder)
 }
 
-/// Compares what the log names with what is there.
+/// Compares the pieces in the log with those found.
 pub fn compare(named: &Pieces, found: &Pieces) -> Verdict {
     let mut verdict = Verdict::default();
     for (name, version) in named {
@@ -99,7 +101,7 @@ pub fn compare(named: &Pieces, found: &Pieces) -> Verdict {
     verdict
 }
 
-/// What the log is told where it is to go by what is there, whatever it named: a version of each, or that it is gone.
+/// Events that make the log agree with the pieces found: a version of each, or that it is gone.
 pub fn as_found(named: &Pieces, found: &Pieces) -> BTreeMap<String, Option<Piece>> {
     let gone = named.keys().filter(|name| !found.contains_key(*name)).map(|name| (name.clone(), None));
     let there = found.iter().filter(|(name, version)| named.get(*name) != Some(version));
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!((&verdict.record, verdict.wrong.len()), (&found, 0));
         assert_eq!(compare(&found, &found), Verdict::default());
         assert!(as_found(&found, &found).is_empty());
-        // One that came later, in a folder of which the log knows nothing.
+        // A later piece, in a folder that the log does not mention.
         let more = pieces(&[("ca/ca.pem", "a"), ("ca/issued", "b"), ("credential.key", "c"), ("reset.key", "d")]);
         assert_eq!(compare(&found, &more), Verdict { record: pieces(&[("reset.key", "d")]), ..Verdict::default() });
     }

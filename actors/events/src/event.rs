@@ -1,4 +1,4 @@
-//! What the journal holds, and how a controller is rebuilt from it.
+//! The contents of the journal, and how a controller is rebuilt from it.
 
 use crate::records::{job::JobRecord, job_event::JobEvent, jobs::Records, node::SavedNode, partition::SavedPartition};
 use crate::{
@@ -14,28 +14,28 @@ use garrick_model::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// One durable fact of the controller.
+/// One durable event of the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ControllerEvent {
     /// About a job.
     Job {
-        /// Which.
+        /// The job.
         job: JobId,
-        /// What.
+        /// The event.
         event: Box<JobEvent>,
     },
-    /// About a node; the last one counts.
+    /// The saved state of a node; the last one is valid.
     Node {
-        /// Which.
+        /// The node.
         node: String,
-        /// What is saved of it.
+        /// Its saved state.
         saved: Box<SavedNode>,
     },
-    /// About a partition; the last one counts.
+    /// The saved state of a partition; the last one is valid.
     Partition {
-        /// Which.
+        /// The partition.
         partition: String,
-        /// What is saved of it.
+        /// Its saved state.
         saved: Box<SavedPartition>,
     },
     /// A controller started: its epoch is one more than the last.
@@ -43,48 +43,48 @@ pub enum ControllerEvent {
         /// Epoch.
         epoch: u64,
     },
-    /// Ids up to here were used; stands in a compacted journal for jobs that are forgotten.
+    /// Highest ids used so far; in a compacted journal it stands for jobs that are forgotten.
     Used {
         /// Highest job id.
         job: JobId,
         /// Last run.
         sluid: Sluid,
-        /// Submissions so far, for priorities.
+        /// Number of submissions so far, for priorities.
         submissions: u64,
     },
-    /// Saved in one go: one record of the file, so that a crash leaves all of them or none.
+    /// Events saved together: one record of the file, so that after a crash all of them or none are there.
     Together(Vec<ControllerEvent>),
-    /// A piece of what was saved in one go and is too long for one record. They count once the last one is there: of what a
-    /// crash cut short there is nothing.
+    /// A part of events that are saved together but are too long for one record. They are valid once the last part is there:
+    /// after a crash in between, none of them counts.
     Part {
-        /// The first.
+        /// It is the first part.
         first: bool,
-        /// The last.
+        /// It is the last part.
         last: bool,
-        /// What is in it.
+        /// Its events.
         events: Vec<ControllerEvent>,
     },
-    /// About a reservation; the last one counts.
+    /// The state of a reservation; the last one is valid.
     Reservation {
-        /// Which.
+        /// The reservation.
         reservation: String,
-        /// What is saved of it; `None`: it is gone.
+        /// Its state; `None`: it was deleted.
         #[serde(default)]
         saved: Option<Box<Reservation>>,
     },
-    /// About a node that `slurm.conf` does not have; the last one counts.
+    /// The state of a dynamic node, which `slurm.conf` does not list; the last one is valid.
     DynamicNode {
-        /// Which.
+        /// The node.
         node: String,
-        /// What is known of it; `None`: it is gone.
+        /// Its state; `None`: it was deleted.
         #[serde(default)]
         saved: Option<Box<DynamicNode>>,
-        /// It is gone because `slurm.conf` has it now: what is saved of the node stays.
+        /// It was deleted because `slurm.conf` lists the node now: the saved state of the node stays.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         of_file: bool,
     },
-    /// What steps of a run came to, as their manager reported it: for who keeps accounts, and saved only where somebody does. Comes
-    /// again where a report is repeated.
+    /// Results of steps of a run, as their step manager reported them. They are for followers that keep accounts, and saved only
+    /// if there is one. A repeated report is saved again.
     Steps {
         /// Job.
         job: JobId,
@@ -93,24 +93,25 @@ pub enum ControllerEvent {
         /// Rows.
         steps: PackedSteps,
     },
-    /// About a piece that is kept beside the log, since it is secret: the version that counts from now on.
+    /// The valid version of a piece that is kept beside the log because it is secret.
     Beside {
-        /// Its name, that of a file in the state folder.
+        /// Its name: a file in the state folder.
         name: String,
-        /// Which; `None`: it is gone.
+        /// The version; `None`: it was removed.
         #[serde(default)]
         piece: Option<Piece>,
     },
-    /// About the log: what stands here, whatever was counted before. First in a file. No event itself: it has no position.
+    /// About the log itself: the position at which it begins, whatever was counted before. First in a file. It is not counted as
+    /// an event and has no position.
     Base {
-        /// Position of the last event before it.
+        /// Position of the last event before this file.
         position: Position,
-        /// So many of the events that follow stand for all up to there, and have no positions of their own.
+        /// That many of the following events replace all earlier ones, and have no positions of their own.
         events: u64,
-        /// Registered followers, and up to which position each has dealt with all.
+        /// Registered followers, and the position up to which each has processed events.
         followers: BTreeMap<String, Position>,
     },
-    /// About somebody who follows the log. No event itself: it has no position, and followers do not see it.
+    /// About a follower of the log. It is not counted as an event, has no position, and is not shown to followers.
     Follower {
         /// Its name.
         name: String,
@@ -119,25 +120,25 @@ pub enum ControllerEvent {
     },
 }
 
-/// What a follower that is registered by name says of itself.
+/// What a registered follower says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Following {
-    /// It is there: nothing is purged that it has not dealt with. A new one begins behind what stands before this.
+    /// It exists: events that it has not processed are kept. A new follower begins after the current end of the log.
     Registered,
-    /// It has dealt with all up to here.
+    /// It has processed all events up to this position.
     Acknowledged(Position),
-    /// Nobody waits for it any more.
+    /// It is gone: nothing is kept for it any more.
     Gone,
 }
 
 impl ControllerEvent {
-    /// A node that came at run time is one of `slurm.conf` now.
+    /// `slurm.conf` lists a formerly dynamic node now.
     pub const fn node_of_file(node: String) -> Self {
         Self::DynamicNode { node, saved: None, of_file: true }
     }
 
-    /// The records that save these events together or not at all. One holds `most` bytes, or one event however long;
-    /// `size` says how many an event takes.
+    /// The records that save these events together or not at all. A record holds `most` bytes, or one event of any length; `size`
+    /// returns the size of an event in bytes.
     pub fn records(events: Vec<Self>, most: usize, size: impl Fn(&Self) -> usize) -> Vec<Self> {
         let sizes: Vec<usize> = if events.len() > 1 { events.iter().map(size).collect() } else { Vec::new() };
         if sizes.iter().fold(0, |sum: usize, size| sum.saturating_add(*size)) <= most {
@@ -173,7 +174,7 @@ impl From<Vec<Self>> for ControllerEvent {
     }
 }
 
-/// A journal that does not fit together.
+/// A journal that is inconsistent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// An event about a job that was never submitted, or was forgotten.
@@ -184,20 +185,20 @@ pub enum ReplayError {
     Illegal(#[from] crate::records::job_event::IllegalMove),
 }
 
-/// What a journal comes to.
+/// The state that a journal replays to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replayed {
-    /// Jobs that are remembered.
+    /// Jobs.
     pub jobs: Records,
-    /// Nodes that something is saved of.
+    /// Nodes with saved state.
     pub nodes: BTreeMap<String, SavedNode>,
-    /// Partitions that something is saved of.
+    /// Partitions with saved state.
     pub partitions: BTreeMap<String, SavedPartition>,
     /// Reservations.
     pub reservations: BTreeMap<String, Reservation>,
-    /// Nodes that `slurm.conf` does not have.
+    /// Dynamic nodes.
     pub dynamic_nodes: BTreeMap<String, DynamicNode>,
-    /// What is beside the log.
+    /// Pieces beside the log.
     pub beside: Pieces,
     /// Epoch of the last controller.
     pub epoch: u64,
@@ -205,18 +206,18 @@ pub struct Replayed {
     pub last_job: u32,
     /// Newest run.
     pub last_sluid: Option<Sluid>,
-    /// Submissions so far.
+    /// Number of submissions so far.
     pub submissions: u64,
-    /// Position of the last event, and of those who follow.
+    /// Position of the last event, and positions of followers.
     pub progress: Progress,
-    /// Bytes of scripts, environments and arguments by user, none of them 0.
+    /// Bytes of scripts, environments and arguments by user; entries of 0 are removed.
     bytes: BTreeMap<u32, u64>,
-    /// Parts whose last one is still to come.
+    /// Parts whose last part has not come yet.
     parts: Vec<ControllerEvent>,
 }
 
 impl Replayed {
-    /// Applies one event, with the same function that live actors use.
+    /// Applies one event, with the same function that live owners use.
     pub fn apply(&mut self, event: &ControllerEvent) -> Result<(), ReplayError> {
         if let ControllerEvent::Part { first, last, events } = event {
             if *first {
@@ -226,7 +227,7 @@ impl Replayed {
             let whole = if *last { std::mem::take(&mut self.parts) } else { Vec::new() };
             return self.apply_all(&whole);
         }
-        // Those of a write that was cut short: this was written after the restart.
+        // They belong to a write that was cut short: this event was written after the restart.
         self.parts.clear();
         if let ControllerEvent::Together(events) = event {
             return self.apply_all(events);
@@ -251,7 +252,7 @@ impl Replayed {
             }
             ControllerEvent::DynamicNode { node, saved: None, of_file } => {
                 self.dynamic_nodes.remove(node);
-                // Another one of that name is not DOWN or drained for it.
+                // A later node of that name must not inherit DOWN or DRAIN.
                 if !of_file {
                     self.nodes.remove(node);
                 }
@@ -262,7 +263,7 @@ impl Replayed {
             ControllerEvent::Beside { name, piece: None } => {
                 self.beside.remove(name);
             }
-            // Dealt with above.
+            // Handled above.
             ControllerEvent::Part { .. }
             | ControllerEvent::Together(_)
             | ControllerEvent::Base { .. }
@@ -271,7 +272,7 @@ impl Replayed {
             ControllerEvent::Started { epoch } => self.epoch = self.epoch.max(*epoch),
             ControllerEvent::Used { job, sluid, submissions } => {
                 self.last_job = self.last_job.max(job.0);
-                // 0 is that of none.
+                // 0 means none.
                 if *sluid != Sluid(0) {
                     self.saw(*sluid);
                 }
@@ -281,7 +282,7 @@ impl Replayed {
         Ok(())
     }
 
-    /// Those of one batch. Where one does not fit, those behind it have their positions all the same.
+    /// Applies the events of a batch. If one does not fit, the later ones still have their positions.
     fn apply_all(&mut self, events: &[ControllerEvent]) -> Result<(), ReplayError> {
         for (number, event) in events.iter().enumerate() {
             if let Err(error) = self.apply(event) {
@@ -298,7 +299,7 @@ impl Replayed {
         match event {
             JobEvent::Submitted(record) => {
                 let mut record = (**record).clone();
-                // Earlier versions saved them with each task.
+                // Earlier versions saved the script with each task.
                 let array = record.array_task.and_then(|task| self.jobs.get(&task.array_job));
                 if let Some(array) = array.filter(|array| record.has_work_of(array)) {
                     record.take_work_of(array);
@@ -350,7 +351,7 @@ impl Replayed {
         Ok(())
     }
 
-    /// A task's record says that it was split off, also when a crash cut off the array's event that follows it.
+    /// A task's record implies that it was split off its array, even if a crash cut off the array's event that follows.
     fn mark_split(&mut self, job: JobId, record: &JobRecord) -> Result<(), ReplayError> {
         let Some(task) = record.array_task.filter(|task| task.array_job != job) else { return Ok(()) };
         let Some(array) = self.jobs.get_mut(&task.array_job) else { return Ok(()) };
@@ -369,8 +370,8 @@ impl Replayed {
         self.last_sluid = self.last_sluid.max(Some(sluid));
     }
 
-    /// The shortest journal that comes to the same, at the same position: for compaction. One event at a time is made of what is
-    /// there.
+    /// The shortest journal that replays to the same state, at the same position: for compaction. Events are made one at a time,
+    /// from what is left.
     pub fn into_events(self) -> impl Iterator<Item = ControllerEvent> {
         let jobs = self.jobs.len();
         let others = self.dynamic_nodes.len()
@@ -378,16 +379,16 @@ impl Replayed {
             + self.partitions.len()
             + self.reservations.len()
             + self.beside.len();
-        // With what begins it and what ends it.
+        // Including the first and the last one.
         let base = self.progress.base(count(jobs + others + 2));
         let started = ControllerEvent::Started { epoch: self.epoch };
-        // Last, so that counting the jobs above does not go beyond what is said here.
+        // Last, so that the jobs above do not count beyond it.
         let used = ControllerEvent::Used {
             job: JobId(self.last_job),
             sluid: self.last_sluid.unwrap_or(Sluid(0)),
             submissions: self.submissions.max(count(jobs)),
         };
-        // What does the work of an array's tasks stands with the first of them, or with the array.
+        // The script, arguments and environment of an array's tasks are saved with the first of them, or with the array.
         let mut work_of: BTreeMap<JobId, Arc<JobRecord>> = BTreeMap::new();
         let jobs = self.jobs.into_shared().map(move |record| {
             let job = record.id;
@@ -423,7 +424,7 @@ impl Replayed {
     }
 }
 
-/// What a record takes beside others: a task of an array shares what the array has.
+/// The bytes that a record adds: a task of an array shares those of the array.
 fn own_bytes(record: &JobRecord) -> u64 {
     let shares = record.array_task.is_some_and(|task| task.array_job != record.id);
     if shares { 0 } else { record.spec.work_bytes() }

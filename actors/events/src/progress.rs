@@ -1,17 +1,17 @@
-//! Positions: which of a log's records have them, and how far those are who follow it by name. The same rule counts live,
-//! in replay, and where files are read back.
+//! Positions: which records of a log have them, and how far each named follower of the log is. The same rule is used live, in
+//! replay, and where files are read back.
 
 use crate::event::{ControllerEvent, Following};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
-/// The number of an event in a log, from 1, without gaps. 0: before the first.
+/// The number of an event in a log: from 1, without gaps. 0: before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Position(pub u64);
 
 impl Position {
-    /// The one behind it.
+    /// The next position.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -24,14 +24,14 @@ impl fmt::Display for Position {
     }
 }
 
-/// How far a log is.
+/// Progress of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Position of the last event.
     pub position: Position,
-    /// Followers by name, and up to which position each has dealt with all.
+    /// Followers by name, and the position up to which each has processed events.
     pub followers: BTreeMap<String, Position>,
-    /// So many of the next events stand for earlier ones: they have no positions of their own.
+    /// That many of the next events replace earlier ones: they have no positions of their own.
     stand_in: u64,
 }
 
@@ -41,8 +41,9 @@ impl Progress {
         Self { position, followers: BTreeMap::new(), stand_in: 0 }
     }
 
-    /// Takes in what is one event, or says something of the log itself: what is in [`ControllerEvent::Together`] and
-    /// [`ControllerEvent::Part`] one by one, once it counts. True for an event that has a position: the one that it is at then.
+    /// Counts one event, or a record about the log itself. Events inside [`ControllerEvent::Together`] and
+    /// [`ControllerEvent::Part`] are counted one by one, once they are valid. Returns true for an event with a position, which is
+    /// then the current one.
     pub fn note(&mut self, event: &ControllerEvent) -> bool {
         match event {
             ControllerEvent::Base { position, events, followers } => {
@@ -65,7 +66,7 @@ impl Progress {
         }
     }
 
-    /// So many events passed.
+    /// Counts so many events.
     pub const fn pass(&mut self, events: u64) {
         self.position.0 += events;
     }
@@ -75,7 +76,7 @@ impl Progress {
             Following::Registered => {
                 self.followers.entry(name.to_owned()).or_insert(self.position);
             }
-            // What is not there yet is acknowledged by nobody.
+            // A position beyond the end cannot be acknowledged.
             Following::Acknowledged(upto) => {
                 if let Some(so_far) = self.followers.get_mut(name) {
                     *so_far = upto.min(self.position).max(*so_far);
@@ -87,26 +88,26 @@ impl Progress {
         }
     }
 
-    /// What a file begins with that holds what comes next: so many `events` that stand for all up to here, then the rest.
+    /// The first record of a file: `events` following events replace all up to here, then further ones follow.
     pub fn base(&self, events: u64) -> ControllerEvent {
         ControllerEvent::Base { position: self.position, events, followers: self.followers.clone() }
     }
 
-    /// Position up to which all registered followers have dealt with everything. `None`: there are none.
+    /// The lowest position up to which all registered followers have processed events. `None`: there are no followers.
     pub fn slowest(&self) -> Option<(&str, Position)> {
         self.followers.iter().map(|(name, upto)| (name.as_str(), *upto)).min_by_key(|(_, upto)| *upto)
     }
 }
 
-/// Takes records apart: those of a batch in order, once all of it is there.
+/// Unpacks records: the events of a batch in order, once all of the batch is there.
 #[derive(Clone, Debug, Default)]
 pub struct Unpacked {
-    /// Parts whose last one is still to come.
+    /// Parts whose last part has not come yet.
     parts: Vec<ControllerEvent>,
 }
 
 impl Unpacked {
-    /// Events of a record, and of the parts before it that it ends.
+    /// The events of a record, including those of parts that it completes.
     pub fn take(&mut self, record: ControllerEvent) -> Vec<ControllerEvent> {
         let mut events = Vec::new();
         if let ControllerEvent::Part { first, last, events: some } = record {
@@ -118,7 +119,7 @@ impl Unpacked {
                 std::mem::take(&mut self.parts).into_iter().for_each(|event| unpack(event, &mut events));
             }
         } else {
-            // Those of a write that was cut short: this was written after the restart.
+            // They belong to a write that was cut short: this one was written after the restart.
             self.parts.clear();
             unpack(record, &mut events);
         }

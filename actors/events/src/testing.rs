@@ -1,4 +1,4 @@
-//! Records with good defaults, as submission makes them: a test shows only what matters.
+//! Records with good defaults, as submission makes them, so that a test shows only what matters.
 
 use crate::records::job::{Afterwards, ArrayRecord, End, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of};
 use garrick_model::{

@@ -1,4 +1,4 @@
-//! What lasts of a job: everything that a restarted controller must know. Changed by [`JobRecord::apply`] alone (see
+//! The durable state of a job: everything that a restarted controller must know. Only [`JobRecord::apply`] changes it (see
 //! [`super::job_event`]), so that replaying the events gives the same record.
 
 use super::job_event::requeues;
@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// Who owns a job, as the kernel and the user database said at submission.
+/// The owner of a job, as the kernel and the user database said at submission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// User.
@@ -35,12 +35,12 @@ pub struct Owner {
     pub groups: Vec<u32>,
 }
 
-/// The request with partition and site defaults filled in.
+/// The request, with defaults of partition and site filled in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resolved {
     /// Partitions in the order in which they are tried.
     pub partitions: Vec<String>,
-    /// Limit; the partition's where the job named none.
+    /// Time limit; the partition's if the job named none.
     pub time_limit: TimeLimit,
     /// Tasks.
     pub tasks: u32,
@@ -50,7 +50,7 @@ pub struct Resolved {
     pub min_nodes: u32,
     /// Most nodes.
     pub max_nodes: u32,
-    /// CPUs that the request comes to.
+    /// Total CPUs of the request.
     pub cpus: u32,
     /// Memory.
     pub memory: MemoryRequest,
@@ -60,27 +60,27 @@ pub struct Resolved {
     pub requeue: bool,
 }
 
-/// Who holds a job back.
+/// Who holds a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HeldBy {
     /// Its user.
     User,
     /// An administrator.
     Admin,
-    /// The system: it could not be launched and was put back.
+    /// The system: the job could not be launched and was requeued.
     LaunchFailure,
-    /// The site, for the exit code (`RequeueExitHold`), or an administrator with `State=SpecialExit`. Its user may
-    /// release it.
+    /// The site, because of the exit code (`RequeueExitHold`), or an administrator with `State=SpecialExit`. The user may release
+    /// it.
     SpecialExit,
-    /// The site: it went back to the queue too often without anybody's asking (`MaxBatchRequeue`). As slurm.conf(5) has it,
-    /// that is an administrator's hold.
+    /// The site: the job was requeued too often without a request (`MaxBatchRequeue`). According to slurm.conf(5), this is an
+    /// administrator's hold.
     MaxRequeue,
-    /// The system: the script of an expedited job failed while every Epilog succeeded. Its user may release it.
+    /// The system: the script of an expedited job failed although every epilog succeeded. The user may release it.
     ScriptFailure,
 }
 
 impl HeldBy {
-    /// As `squeue` says it.
+    /// The reason that `squeue` shows.
     pub fn reason(self) -> Reason {
         match self {
             Self::User | Self::SpecialExit => Reason::JobHeldUser,
@@ -91,21 +91,21 @@ impl HeldBy {
         }
     }
 
-    /// Only an administrator lets the job go.
+    /// Only an administrator may release the job.
     pub const fn binds_user(self) -> bool {
         matches!(self, Self::Admin | Self::MaxRequeue)
     }
 }
 
-/// What an array knows of a task that has a record of its own.
+/// What an array knows about a task with a record of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskMark {
     /// The task's job.
     pub job: JobId,
-    /// It started at some time.
+    /// When it first started.
     #[serde(default)]
     pub started: Option<Timestamp>,
-    /// It is over: with exit code 0 or not.
+    /// Set when it is over: whether the exit code was 0.
     #[serde(default)]
     pub over: Option<TaskOutcome>,
 }
@@ -119,10 +119,10 @@ pub enum TaskOutcome {
     NotOk,
 }
 
-/// The record of an array: tasks without a record of their own, and marks of the others.
+/// The part of a record that is for arrays: tasks without a record of their own, and marks of the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayRecord {
-    /// Indices that wait.
+    /// Indices of waiting tasks.
     pub pending: BTreeSet<u32>,
     /// `%limit`.
     pub limit: Option<u32>,
@@ -131,18 +131,18 @@ pub struct ArrayRecord {
 }
 
 impl ArrayRecord {
-    /// Tasks split off that are not over.
+    /// Number of tasks that were split off and are not over.
     pub fn live(&self) -> u32 {
         u32::try_from(self.tasks.values().filter(|t| t.over.is_none()).count()).unwrap_or(u32::MAX)
     }
 
-    /// What waits, as ranges.
+    /// Waiting indices, as ranges.
     pub fn pending_spec(&self) -> ArraySpec {
         ArraySpec { ranges: ranges_of(&self.pending), limit: self.limit }
     }
 }
 
-/// Sorted numbers as inclusive ranges with a step, longest runs first come: `1,3,5,7` is `1-7:2`, two numbers stay two.
+/// Sorted numbers as inclusive ranges with a step, the longest run first: `1,3,5,7` is `1-7:2`, two numbers stay two.
 pub fn ranges_of(numbers: &BTreeSet<u32>) -> Vec<(u32, u32, u32)> {
     let all: Vec<u32> = numbers.iter().copied().collect();
     let mut ranges = Vec::new();
@@ -153,7 +153,7 @@ pub fn ranges_of(numbers: &BTreeSet<u32>) -> Vec<(u32, u32, u32)> {
         while end + 1 < all.len() && all[end + 1] - all[end] == step {
             end += 1;
         }
-        // Two numbers with a gap are shorter said one by one.
+        // Two numbers with a gap are shorter one by one.
         if step > 1 && end - at < 2 {
             end = at;
         }
@@ -171,7 +171,7 @@ pub fn indices_of(ranges: &[(u32, u32, u32)]) -> BTreeSet<u32> {
 /// One run of a job, from its allocation on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// What it was given.
+    /// Its allocation.
     pub allocation: Arc<Allocation>,
     /// QUIC address of each node's agent, in the allocation's order.
     pub addresses: Vec<String>,
@@ -179,102 +179,102 @@ pub struct Run {
     pub start: Timestamp,
     /// Limit of this run.
     pub time_limit: TimeLimit,
-    /// When its step manager said that it serves.
+    /// When its step manager reported that it is ready.
     #[serde(default)]
     pub started: Option<Timestamp>,
-    /// Its step manager's door.
+    /// The door of its step manager.
     #[serde(default)]
     pub door: String,
     /// Nodes on which nothing of it is left.
     #[serde(default)]
     pub released: BTreeSet<String>,
-    /// Somebody asked for its end.
+    /// An end that was requested.
     #[serde(default)]
     pub ending: Option<Ending>,
     /// Nodes on which nothing of it is left, and which are kept for the job's next run.
     #[serde(default)]
     pub kept: BTreeSet<String>,
-    /// Nodes that were given up: the next run does not wait for what they have to say of this one.
+    /// Nodes that were given up: the next run does not wait for their reports about this one.
     #[serde(default)]
     pub lost: BTreeSet<String>,
     /// The epilog failed on some node.
     #[serde(default)]
     pub epilog_failed: bool,
-    /// It follows a run that failed and was expedited: when that failure was noticed.
+    /// For a run that follows a failed and expedited one: when that failure was noticed.
     #[serde(default)]
     pub after_failure: Option<Timestamp>,
     /// It was suspended and continued.
     #[serde(default)]
     pub continued: bool,
-    /// It was told to give way to another job.
+    /// It was told to end or stop because another job preempts it.
     #[serde(default)]
     pub preempted: Option<PreemptMark>,
-    /// The time of its reservation is over: when it ends at the latest.
+    /// Its reservation has ended: when the run ends at the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leave_by: Option<Timestamp>,
-    /// It stands still, or did.
+    /// It is or was suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended: Option<Suspended>,
-    /// The other components of a heterogeneous job, in the leader's run: recorded with it, for its launch.
+    /// In the leader's run, the other components of a heterogeneous job: recorded with it, for its launch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<HetComponent>,
-    /// What its nodes are told of whether another run may follow. `None`: an earlier version launched it.
+    /// What its nodes are told about a possible later run. `None`: an earlier version launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue: Option<RequeuePolicy>,
 }
 
-/// A run gives way to another job.
+/// A preemption of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreemptMark {
     /// When it was told, and when it ends at the latest.
     pub times: PreemptTimes,
-    /// What follows the end that is made for it.
+    /// What follows that end.
     pub then: Afterwards,
-    /// To whom.
+    /// The job that preempts it.
     pub by: JobId,
 }
 
-/// A run stands still, or stood.
+/// A suspension of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Suspended {
-    /// When it last stopped or went on.
+    /// When it was last suspended or resumed.
     pub at: Timestamp,
-    /// How long it stood in all, milliseconds, but for the present time.
+    /// Total suspended time in milliseconds, without the current suspension.
     pub stood_ms: u64,
-    /// By an administrator, who alone resumes it.
+    /// An administrator suspended it; only an administrator resumes it.
     #[serde(default)]
     pub by_admin: bool,
-    /// For another job.
+    /// It is suspended for another job.
     #[serde(default)]
     pub yielded: Option<Yielded>,
-    /// Until its turn comes on CPUs that it shares.
+    /// Gang scheduling: it waits for its turn on shared CPUs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits_turn: bool,
 }
 
-/// For whom a run stands still.
+/// The job for which a run is suspended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Yielded {
-    /// When it was told, and from when on its CPUs are the other's.
+    /// When the run was told, and when its CPUs become available to the other job.
     pub times: PreemptTimes,
-    /// Whom.
+    /// That job.
     pub by: JobId,
-    /// When the other is expected to end.
+    /// When that job is expected to end.
     pub until: Timestamp,
 }
 
 impl Run {
-    /// For whom it stands still, or stood when it ended.
+    /// The job for which it is suspended, or was when it ended.
     pub fn yielded(&self) -> Option<&Yielded> {
         self.suspended.as_ref()?.yielded.as_ref()
     }
 
-    /// How long it stood still in all, but for the present time.
+    /// Total suspended time, without the current suspension.
     pub fn stood(&self) -> Duration {
         Duration::from_millis(self.suspended.as_ref().map_or(0, |suspended| suspended.stood_ms))
     }
 
-    /// The first node: where the step manager is.
+    /// The first node: it runs the step manager.
     pub fn batch_host(&self) -> &str {
         self.allocation.nodes.first().map_or("", |n| n.name.as_str())
     }
@@ -284,12 +284,12 @@ impl Run {
         self.allocation.nodes.iter().map(|n| n.name.as_str()).filter(|n| !self.released.contains(*n))
     }
 
-    /// Nodes that have not said yet that nothing of it is left there.
+    /// Nodes that have not reported yet that nothing of it is left there.
     pub fn unclean(&self) -> impl Iterator<Item = &str> {
         self.unreleased().filter(|n| !self.kept.contains(*n))
     }
 
-    /// True when a node that is there has said that nothing of it is left.
+    /// True when a node that was not given up has reported that nothing of it is left.
     pub fn was_let_go_of(&self) -> bool {
         self.released.iter().any(|node| !self.lost.contains(node))
     }
@@ -302,7 +302,7 @@ impl Run {
     /// When it ends at the latest.
     pub fn expected_end(&self) -> Option<Timestamp> {
         let limit = self.time_limit.duration().map(|d| self.start.plus(d + self.stood()));
-        // It goes on when the other has ended.
+        // It is resumed when the other job has ended.
         let late = self.yielded().zip(self.suspended.as_ref()).map(|(other, own)| other.until.since(own.at));
         let limit = limit.map(|end| end.plus(late.unwrap_or_default()));
         let preempted = self.preempted.as_ref().map(|mark| mark.times.ends);
@@ -317,32 +317,32 @@ pub enum Afterwards {
     Over,
     /// Back to the queue.
     Requeue {
-        /// Held there.
+        /// Whether and by whom it is held there.
         hold: Option<HeldBy>,
         /// Not before the usual delay.
         delay: bool,
     },
-    /// Back to the queue ahead of all others, with its healthy nodes kept for it.
+    /// Requeued ahead of all others, with its healthy nodes kept for it.
     Expedite,
-    /// That if the epilog fails on some node, over otherwise. Nodes are kept until all epilogs are through.
+    /// Expedited if the epilog fails on some node, otherwise over. Nodes are kept until all epilogs have ended.
     ExpediteIfEpilogFails,
-    /// That if the epilog fails on some node, back to the queue and held otherwise. Nodes are kept as above.
+    /// Expedited if the epilog fails on some node, otherwise requeued and held. Nodes are kept until all epilogs have ended.
     ExpediteOrHold,
 }
 
 impl Afterwards {
-    /// Clean nodes stay with the job.
+    /// Do clean nodes stay with the job?
     pub const fn keeps_nodes(self) -> bool {
         matches!(self, Self::Expedite | Self::ExpediteIfEpilogFails | Self::ExpediteOrHold)
     }
 }
 
-/// What an earlier run of a job still has on a node while the job waits for its next run.
+/// What an earlier run of a job still holds on a node while the job waits for its next run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierHold {
     /// That run.
     pub sluid: Sluid,
-    /// Where, and what.
+    /// The node and the share of it.
     pub node: AllocatedNode,
     /// Partition of that run.
     pub partition: String,
@@ -355,20 +355,20 @@ pub struct EarlierHold {
     pub parked: bool,
 }
 
-/// A run may go on on a node that was given up: by the controller, and the node did not know that it has to end it when it is cut
-/// off; or by its step manager, which cannot reach what ran there, and not by the controller.
+/// A run may still be active on a node that was given up: by the controller, and the node did not know that it has to end the run
+/// when it is cut off; or by its step manager only, which cannot reach the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unfenced {
-    /// Which run.
+    /// The run.
     pub sluid: Sluid,
-    /// Where.
+    /// The node.
     pub node: String,
-    /// The node ends it by itself before the controller gives the node up.
+    /// The node ends the run by itself before the controller gives the node up.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_when_cut_off: bool,
 }
 
-/// An end that was asked for and is under way.
+/// A requested end that is in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
     /// State to record.
@@ -377,12 +377,12 @@ pub struct Ending {
     pub reason: Reason,
     /// What follows.
     pub then: Afterwards,
-    /// Who asked.
+    /// Who requested it.
     pub by: Option<u32>,
-    /// When: what is shown as the job's end until the real one is known. Earlier versions did not save it.
+    /// When: shown as the job's end until the real one is known. Earlier versions did not save it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// Nobody did, nor did its own work end: it goes back to the queue for what happened to it.
+    /// Nobody requested it, and the job's own work did not end: it is requeued because of something that happened to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unasked: bool,
 }
@@ -407,18 +407,18 @@ pub struct End {
     pub cause: Option<String>,
 }
 
-/// Where a job is in its life. What exists only there lives there.
+/// The phase of a job's life. State that exists only in one phase is stored there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// In the queue.
     Pending,
-    /// Allocated; its launch is under way.
+    /// Allocated; its launch is in progress.
     Starting(Run),
-    /// Its step manager serves.
+    /// Its step manager is ready.
     Running(Run),
     /// Stopped.
     Suspended(Run),
-    /// The work is over, nodes are being cleaned.
+    /// The work is over; nodes are being cleaned.
     Completing(Run, End),
     /// Over. Without a run: it never ran.
     Over(Option<Run>, End),
@@ -434,7 +434,7 @@ impl Phase {
         }
     }
 
-    /// The run while its work goes on.
+    /// The run, as long as its work goes on.
     pub const fn working(&self) -> Option<&Run> {
         match self {
             Self::Starting(run) | Self::Running(run) | Self::Suspended(run) => Some(run),
@@ -463,7 +463,7 @@ impl Phase {
     }
 }
 
-/// A job, as it is kept.
+/// The durable record of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRecord {
     /// Id.
@@ -473,7 +473,7 @@ pub struct JobRecord {
     /// Identity of the submission; a repeat of it is answered with this job.
     #[serde(default)]
     pub request: Option<RequestId>,
-    /// What was asked for, script and environment included.
+    /// The request, including script and environment.
     pub spec: Arc<JobSpec>,
     /// Owner.
     pub owner: Owner,
@@ -481,15 +481,15 @@ pub struct JobRecord {
     pub resolved: Resolved,
     /// Submission.
     pub submit_time: Timestamp,
-    /// Priority when not held; where priorities are calculated and nobody fixed this one, what it was at submission.
+    /// Priority when not held. If priorities are calculated and none was fixed, the value at submission.
     pub priority: u32,
-    /// What the priority comes from.
+    /// What the priority is computed from.
     #[serde(default)]
     pub terms: PriorityTerms,
-    /// Who holds it back.
+    /// Who holds it.
     #[serde(default)]
     pub hold: Option<HeldBy>,
-    /// Not before this.
+    /// Earliest start.
     #[serde(default)]
     pub begin: Option<Timestamp>,
     /// Dependencies that are not fulfilled yet.
@@ -498,7 +498,7 @@ pub struct JobRecord {
     /// Some of them never will be.
     #[serde(default)]
     pub dependency_failed: bool,
-    /// When nothing but resources kept it waiting.
+    /// When it became eligible: from then on only resources kept it waiting.
     #[serde(default)]
     pub eligible_time: Option<Timestamp>,
     /// Set on the record of an array.
@@ -507,49 +507,49 @@ pub struct JobRecord {
     /// Set on a task of an array.
     #[serde(default)]
     pub array_task: Option<ArrayTask>,
-    /// Times that it was requeued.
+    /// Number of requeues.
     #[serde(default)]
     pub restarts: u32,
-    /// How often of these nobody had asked for it.
+    /// How many of them nobody requested.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requeues_unasked: u32,
     /// Comment set by an administrator.
     #[serde(default)]
     pub admin_comment: Option<String>,
-    /// What the step manager of the last run had counted when the run was over.
+    /// Counts of the last run's step manager when the run was over.
     #[serde(default)]
     pub steps: StepTally,
-    /// What earlier runs still have on nodes.
+    /// What earlier runs still hold on nodes.
     #[serde(default)]
     pub earlier: Vec<EarlierHold>,
-    /// Where runs of it may go on without anybody's knowing: until those nodes have said that they do not, no other is started.
+    /// Nodes on which runs of it may still be active unnoticed: no new run starts until they have reported that it is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfenced: Vec<Unfenced>,
-    /// While it waits ahead of all others: since when, which is when its last run's failure was noticed.
+    /// While it waits expedited: when the failure of its last run was noticed.
     #[serde(default)]
     pub expediting: Option<Timestamp>,
-    /// How the run before ended, while the job waits for the next: what its exit code is shown as until then.
+    /// How the previous run ended, while the job waits for the next: shown as its exit code until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<ExitStatus>,
-    /// Why the run before could not be started, while the job waits for the next.
+    /// Why the previous run could not be started, while the job waits for the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_cause: Option<String>,
-    /// Where it is.
+    /// Its phase.
     pub phase: Phase,
 }
 
-/// A share of a node that a record says its job has.
+/// A share of a node that a job holds according to its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordHold<'r> {
     /// Run.
     pub sluid: Sluid,
-    /// Where, and what.
+    /// The node and the share of it.
     pub node: &'r AllocatedNode,
     /// Partition.
     pub partition: &'r str,
     /// Whole nodes were given.
     pub exclusive: bool,
-    /// Expected end; `None`: it is not known.
+    /// Expected end; `None`: not known.
     pub expected_end: Option<Timestamp>,
     /// The run is being cleaned up there.
     pub completing: bool,
@@ -560,7 +560,7 @@ pub struct RecordHold<'r> {
 }
 
 impl JobRecord {
-    /// All that it has on nodes, of its present run and of earlier ones.
+    /// All that it holds on nodes, for its current run and for earlier ones.
     pub fn holds(&self) -> Vec<RecordHold<'_>> {
         let earlier = self.earlier.iter().map(|hold| RecordHold {
             sluid: hold.sluid,
@@ -575,7 +575,7 @@ impl JobRecord {
         let mut holds: Vec<RecordHold<'_>> = earlier.collect();
         let run = match &self.phase {
             Phase::Pending => None,
-            // Over for a moment: the next run's turn has not come yet.
+            // Over only for a moment: it is about to be requeued.
             Phase::Over(run, end) => run.as_ref().filter(|run| requeues(Some(run), end)),
             phase => phase.run(),
         };
@@ -598,18 +598,19 @@ impl JobRecord {
         holds
     }
 
-    /// Licenses that it has: those of its run, until the work is over.
+    /// Licenses that it holds: those of its run, until the work is over.
     pub fn licenses(&self) -> Option<&Licenses> {
         self.phase.working().map(|run| &run.allocation.licenses).filter(|licenses| !licenses.is_empty())
     }
 
-    /// True while the record stands for tasks that have none of their own.
+    /// True while the record represents tasks without records of their own.
     pub fn is_array_record(&self) -> bool {
         self.array_task.is_none() && self.array.is_some()
     }
 
-    /// Does this job keep a singleton from starting: an earlier one of the same name and user that is not over? An array is
-    /// over with all of its tasks, also with those whose own records are only being made. A task does not wait for its array.
+    /// Does this job keep a singleton from starting, because it is an earlier job of the same name and user that is not over? An
+    /// array is over when all of its tasks are, including those whose own records are being made. A task does not wait for its
+    /// array.
     pub fn holds_up_singleton(&self, singleton: &Self) -> bool {
         let array_of = |record: &Self| record.array_task.map(|task| task.array_job);
         let same_array = array_of(singleton).is_some_and(|array| array == self.id || array_of(self) == Some(array));
@@ -622,19 +623,19 @@ impl JobRecord {
             && !(matches!(self.phase, Phase::Over(..)) && tasks_over())
     }
 
-    /// Is the step manager of that run on this node?
+    /// Is this node the batch host of that run?
     pub fn steps_run_from(&self, node: &str, sluid: Sluid) -> bool {
         let current = self.sluid == sluid && self.phase.run().is_some_and(|run| run.batch_host() == node);
         let earlier = self.earlier.iter().any(|hold| hold.sluid == sluid && hold.node.name == node);
         current || earlier || self.unfenced.iter().any(|left| left.sluid == sluid && left.node == node)
     }
 
-    /// Without its script, arguments and environment: for a journal that has them with another job.
+    /// Without script, arguments and environment: for a journal that saves them with another job.
     pub fn without_work(&self) -> Self {
         Self { spec: Arc::new(without_work((*self.spec).clone())), ..self.clone() }
     }
 
-    /// Has it the script, arguments and environment of the other?
+    /// Does it have the same script, arguments and environment as the other?
     pub fn has_work_of(&self, other: &Self) -> bool {
         let (own, other) = (&self.spec, &other.spec);
         own.script == other.script && own.environment == other.environment && own.argv == other.argv
@@ -651,7 +652,7 @@ impl JobRecord {
     }
 }
 
-/// Does this job wait for news of that one? Asked for a job whose owner was built anew and forgot who had asked it.
+/// Does this job have a dependency on that one? Used when a job's owner was rebuilt and forgot which owners had asked it.
 pub fn waits_for(record: &JobRecord, on: &JobRecord) -> bool {
     let same = || record.id > on.id && record.owner.uid == on.owner.uid && record.spec.name == on.spec.name;
     matches!(record.phase, Phase::Pending)

@@ -1,5 +1,5 @@
-//! The events of a job's life and the one function that applies them. Which move is legal from where is decided here and
-//! nowhere else.
+//! The events of a job's life and the one function that applies them. Only this module decides which transition is legal from
+//! which phase.
 
 use super::job::{
     Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, PreemptMark, Resolved, Run, Suspended, TaskMark,
@@ -18,20 +18,20 @@ use garrick_model::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What a job that waits asks for from now on, and what that comes to: the outcome of an update, and not what was asked of it,
-/// so that it means the same whatever later versions make of such an update.
+/// The new request of a waiting job: the result of an update rather than the update itself, so that it means the same however
+/// later versions handle such an update.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revision {
-    /// What it asks for, without script, arguments and environment: those are as they were.
+    /// The request, without script, arguments and environment, which do not change.
     pub spec: JobSpec,
-    /// With defaults filled in.
+    /// The request with defaults filled in.
     pub resolved: Resolved,
     /// Priority when not held.
     pub priority: u32,
-    /// What the priority comes from.
+    /// What the priority is computed from.
     #[serde(default)]
     pub terms: PriorityTerms,
-    /// Not before this.
+    /// Earliest start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin: Option<Timestamp>,
     /// Dependencies that are not fulfilled yet.
@@ -40,7 +40,7 @@ pub struct Revision {
     /// Some of them never will be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dependency_failed: bool,
-    /// On the record of an array: most tasks at a time.
+    /// For an array's record: most tasks at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array_limit: Option<u32>,
     /// Comment set by an administrator.
@@ -49,7 +49,7 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// A record as it is.
+    /// From a record, unchanged.
     fn of(record: &JobRecord) -> Self {
         Self {
             spec: without_work((*record.spec).clone()),
@@ -64,7 +64,7 @@ impl Revision {
         }
     }
 
-    /// What a record comes to with that change, which admission made `spec` and `resolved` of.
+    /// The result of a change to a record; admission made `spec` and `resolved` from it.
     pub fn new(record: &JobRecord, change: &JobChange, spec: JobSpec, resolved: Resolved) -> Self {
         let before = &record.spec;
         let mut revision = Self { resolved, ..Self::of(record) };
@@ -88,14 +88,14 @@ impl Revision {
         if let Some(comment) = &change.admin_comment {
             revision.admin_comment = Some(comment.clone());
         }
-        // Which job it is does not change.
+        // The identity of the job does not change.
         let (array_task, het, het_size) = (before.array_task, before.het, before.het_size);
         revision.spec = JobSpec { array_task, het, het_size, ..without_work(spec) };
         revision
     }
 }
 
-/// A priority when the nice value that is in it becomes another one.
+/// The new priority when the nice value that is part of it changes.
 pub fn shifted(priority: u32, before: i32, after: i32) -> u32 {
     if before == after {
         return priority;
@@ -107,9 +107,9 @@ pub fn shifted(priority: u32, before: i32, after: i32) -> u32 {
 /// One durable change of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum JobEvent {
-    /// First event of a job. Also a summary of all events before it, when the journal is compacted.
+    /// First event of a job. In a compacted journal it also summarises all events before it.
     Submitted(Box<JobRecord>),
-    /// The same of a job whose script, arguments and environment are those of another one, and left out here: a task of an
+    /// The same, for a job with the same script, arguments and environment as another one, which are left out here: a task of an
     /// array.
     SubmittedLike {
         /// Its record, without them.
@@ -124,18 +124,18 @@ pub enum JobEvent {
         /// Priority.
         priority: u32,
     },
-    /// Fields changed; all values are absolute. Of a job that waits, earlier versions said so: see [`Self::Revised`].
+    /// Changed fields with their new values. Earlier versions used this for waiting jobs too: see [`Self::Revised`].
     Updated(Box<JobChange>),
-    /// It waits, and asks for something else now.
+    /// A waiting job has a new request.
     Revised(Box<Revision>),
-    /// What is left of its dependencies.
+    /// The remaining dependencies.
     DependenciesLeft {
         /// Still to be fulfilled.
         left: Dependencies,
         /// Never will be.
         failed: bool,
     },
-    /// From now on only resources keep it waiting.
+    /// The job became eligible: from now on only resources keep it waiting.
     Eligible {
         /// When.
         at: Timestamp,
@@ -147,12 +147,12 @@ pub enum JobEvent {
         /// Its job.
         job: JobId,
     },
-    /// The last waiting task took this record over.
+    /// The last waiting task of an array took this record over.
     BecameTask {
         /// Index.
         index: u32,
     },
-    /// A task that was split off came this far.
+    /// A task that was split off has changed its state.
     TaskNews {
         /// Index.
         index: u32,
@@ -161,9 +161,9 @@ pub enum JobEvent {
         /// Over.
         over: Option<TaskOutcome>,
     },
-    /// All nodes said yes.
+    /// All nodes accepted the run.
     Allocated(Box<Run>),
-    /// Its step manager serves.
+    /// Its step manager is ready.
     Started {
         /// When.
         at: Timestamp,
@@ -176,11 +176,11 @@ pub enum JobEvent {
     Suspended,
     /// Continued.
     Resumed,
-    /// Its end was asked for.
+    /// Its end was requested.
     Ending(Ending),
     /// The work is over.
     Ended(End),
-    /// What its step manager had counted in the end.
+    /// Final counts of its step manager.
     StepsCounted(StepTally),
     /// Nothing is left on that node.
     NodeReleased {
@@ -190,26 +190,26 @@ pub enum JobEvent {
         #[serde(default)]
         epilog_failed: bool,
     },
-    /// Nothing is left on that node, and it stays with the job.
+    /// Nothing is left on that node, which is kept for the job.
     NodeKept {
         /// Node.
         node: String,
     },
-    /// These nodes are not waited for.
+    /// These nodes are no longer waited for.
     NodesLost {
         /// Nodes.
         nodes: Vec<String>,
     },
-    /// What an earlier run had on that node is given back.
+    /// What an earlier run held on that node is released.
     EarlierReleased {
         /// That run.
         sluid: Sluid,
         /// Node.
         node: String,
     },
-    /// It does not go ahead of others any more.
+    /// It is no longer expedited.
     NotExpedited,
-    /// Back in the queue as a new run.
+    /// Requeued as a new run.
     Requeued {
         /// Identity of the new run.
         sluid: Sluid,
@@ -223,30 +223,30 @@ pub enum JobEvent {
     },
     /// Forgotten.
     Purged,
-    /// The run gives way to another job.
+    /// Another job preempts the run.
     Preempted(PreemptMark),
-    /// The time of its reservation is over: the run ends then at the latest.
+    /// Its reservation has ended: the run ends then at the latest.
     LeaveBy(Timestamp),
-    /// The run stands still, or it is another's business now that it does.
+    /// The run was suspended, or the cause of its suspension changed.
     Stopped {
         /// When.
         at: Timestamp,
-        /// An administrator said so.
+        /// An administrator suspended it.
         by_admin: bool,
-        /// It does for another job.
+        /// It is suspended for this job.
         yielded: Option<Yielded>,
-        /// It waits for its turn on CPUs that it shares.
+        /// Gang scheduling: it waits for its turn on shared CPUs.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         waits_turn: bool,
     },
-    /// It goes on.
+    /// The run was resumed.
     Continued {
         /// When.
         at: Timestamp,
     },
-    /// Whether another run may follow this one is something else now; its nodes are told.
+    /// Whether another run may follow this one has changed; its nodes are told.
     RequeueSet(RequeuePolicy),
-    /// That node is given up, and its present run may go on there.
+    /// A node was given up, and the current run may still be active there.
     Unfenced {
         /// Node.
         node: String,
@@ -254,7 +254,7 @@ pub enum JobEvent {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         ends_when_cut_off: bool,
     },
-    /// Nothing of that run is left on that node, which was given up.
+    /// Nothing of that run is left on a node that was given up.
     Fenced {
         /// Run.
         sluid: Sluid,
@@ -264,7 +264,7 @@ pub enum JobEvent {
 }
 
 impl JobEvent {
-    /// A task of an array became a job of its own: what does its work is with the array.
+    /// A task of an array became a job of its own: its script, arguments and environment are saved with the array.
     pub fn task_submitted(record: &JobRecord, array: JobId) -> Self {
         Self::SubmittedLike { record: Box::new(record.without_work()), like: array }
     }
@@ -322,7 +322,7 @@ pub struct IllegalMove {
 }
 
 impl JobRecord {
-    /// Applies one event. The only way in which a record changes.
+    /// Applies one event. A record changes in no other way.
     pub fn apply(&mut self, event: &JobEvent) -> Result<(), IllegalMove> {
         let illegal = IllegalMove { job: self.id.0, event: event.name(), phase: self.phase.name() };
         let done = match event {
@@ -363,7 +363,7 @@ impl JobRecord {
         done.ok_or(illegal)
     }
 
-    /// What is asked for, and what it waits for. `None`: not now.
+    /// Applies events about the request and its dependencies. `None`: illegal now.
     fn apply_to_request(&mut self, event: &JobEvent) -> Option<()> {
         match event {
             JobEvent::Submitted(record) => *self = (**record).clone(),
@@ -377,7 +377,7 @@ impl JobRecord {
                 self.hold = None;
                 self.priority = *priority;
                 self.requeues_unasked = 0;
-                // As Slurm documents it, this is how a fixed priority is given back.
+                // As Slurm documents it, this cancels a fixed priority.
                 self.terms.fixed = false;
             }
             JobEvent::Updated(change) => self.update(change),
@@ -399,7 +399,7 @@ impl JobRecord {
         Some(())
     }
 
-    /// What became of tasks of an array.
+    /// Applies events about an array's tasks.
     fn apply_to_array(&mut self, event: &JobEvent) -> Option<()> {
         let array = self.array.as_mut()?;
         match event {
@@ -423,11 +423,11 @@ impl JobRecord {
         Some(())
     }
 
-    /// From waiting to its end, and to waiting again.
+    /// Applies events that change the phase, from waiting to the end and to waiting again.
     fn apply_to_phase(&mut self, event: &JobEvent) -> Option<()> {
         match (event, &mut self.phase) {
             (JobEvent::Allocated(run), Phase::Pending) => {
-                // What was kept is part of the run now, or was given back.
+                // Kept nodes are part of the run now, or were released.
                 self.earlier.retain(|hold| !hold.kept);
                 self.expediting = None;
                 self.phase = Phase::Starting((**run).clone());
@@ -457,7 +457,7 @@ impl JobRecord {
             (JobEvent::Ending(ending), Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run)) => {
                 run.ending = Some(ending.clone());
             }
-            // Being cleaned already: only what follows can still change.
+            // The run is being cleaned up already: only what follows can still change.
             (JobEvent::Ending(ending), Phase::Completing(_, end)) => {
                 end.then = ending.then;
                 self.settle();
@@ -477,7 +477,7 @@ impl JobRecord {
         Some(())
     }
 
-    /// A run has ended: what it has is cleaned.
+    /// A run has ended: cleaning its nodes begins.
     fn end(&mut self, end: &End) -> Option<()> {
         let mut run = self.phase.working()?.clone();
         let unasked = run.ending.as_ref().is_none_or(|ending| ending.unasked);
@@ -495,7 +495,7 @@ impl JobRecord {
         Some(())
     }
 
-    /// One that is over waits as another run.
+    /// A job that is over waits for another run.
     fn wait_again(&mut self, sluid: Sluid, expedited: bool) {
         let Phase::Over(run, end) = std::mem::replace(&mut self.phase, Phase::Pending) else { return };
         self.expediting = expedited.then_some(end.at);
@@ -510,7 +510,7 @@ impl JobRecord {
         self.restarts = self.restarts.saturating_add(1);
     }
 
-    /// What is known of its run, and of the nodes that it has.
+    /// Applies events about its run and its nodes.
     fn apply_to_run(&mut self, event: &JobEvent) -> Option<()> {
         match event {
             JobEvent::LimitChanged(limit) => {
@@ -548,7 +548,7 @@ impl JobRecord {
         Some(())
     }
 
-    /// Completing ends when no node is left to clean, but for those that nobody waits for.
+    /// Completing ends when no node is left to clean, except for nodes that nobody waits for.
     fn settle(&mut self) {
         if let Phase::Completing(run, end) = &self.phase {
             let leaves_lost = end.then == Afterwards::Expedite;
@@ -586,14 +586,14 @@ impl JobRecord {
         self.admin_comment.clone_from(&revision.admin_comment);
     }
 
-    /// What changes said until [`JobEvent::Revised`] said what they come to, and say of jobs that do not wait.
+    /// Applies a change of the form that was used before [`JobEvent::Revised`] and that jobs which do not wait still use.
     fn update(&mut self, change: &JobChange) {
         self.update_place(change);
         self.update_amounts(change);
         self.update_wishes(change);
     }
 
-    /// Its place in the queue, and what it is called.
+    /// The queue position and the name.
     fn update_place(&mut self, change: &JobChange) {
         let spec = Arc::make_mut(&mut self.spec);
         if let Some(limit) = change.time_limit {
@@ -649,13 +649,13 @@ impl JobRecord {
         }
         if let Some(limit) = change.array_limit {
             let limit = (limit > 0).then_some(limit);
-            // Tasks with records of their own go by what they were submitted with.
+            // Tasks with records of their own keep what they were submitted with.
             self.array.iter_mut().for_each(|array| array.limit = limit);
             spec.array.iter_mut().for_each(|array| array.limit = limit);
         }
     }
 
-    /// How much of what.
+    /// The amounts.
     fn update_amounts(&mut self, change: &JobChange) {
         let spec = Arc::make_mut(&mut self.spec);
         if let Some(nodes) = change.nodes {
@@ -695,7 +695,7 @@ impl JobRecord {
         if spec.nodes.zip(spec.tasks).is_some_and(|(nodes, tasks)| tasks < nodes.min) {
             spec.node_sizes = NodeSizes::default();
         }
-        // The list was about those tasks and nodes.
+        // The list matched the earlier tasks and nodes.
         if change.nodes.is_some()
             || change.tasks.is_some()
             || change.nodelist.is_some()
@@ -709,12 +709,12 @@ impl JobRecord {
         }
     }
 
-    /// Which nodes, with what, beside whom.
+    /// Conditions on nodes and sharing.
     fn update_wishes(&mut self, change: &JobChange) {
         let spec = Arc::make_mut(&mut self.spec);
         if let Some((most, wait_secs)) = change.switches {
             spec.topology.switches = Some(most).filter(|most| *most > 0);
-            // `wait-for-switch` may say it too.
+            // `wait-for-switch` may set it too.
             spec.topology.switches_wait_secs = wait_secs.or(change.request.switches_wait_secs);
         }
         if let Some(size) = change.segment {
@@ -750,7 +750,7 @@ impl JobRecord {
     }
 }
 
-/// CPUs that a request comes to.
+/// Total CPUs of a request.
 pub fn cpus_asked(spec: &JobSpec, tasks: u32, cpus_per_task: u32, nodes: u32) -> u32 {
     let gpus = GresRequest::gpus(&spec.gres.total)
         .max(GresRequest::gpus(&spec.gres.on_node(0, Totals::NONE)) * u64::from(nodes));
@@ -761,14 +761,14 @@ pub fn cpus_asked(spec: &JobSpec, tasks: u32, cpus_per_task: u32, nodes: u32) ->
     tasks.saturating_mul(cpus_per_task).max(by_nodes).max(u32::try_from(with_gpus).unwrap_or(u32::MAX))
 }
 
-/// How long a run that stands still has done so in all, as of `now`, milliseconds.
+/// Total suspended time of a run as of `now`, in milliseconds.
 fn stood(run: &Run, now: Timestamp) -> u64 {
     let Some(suspended) = &run.suspended else { return 0 };
     let present = u64::try_from(now.since(suspended.at).as_millis()).unwrap_or(u64::MAX);
     suspended.stood_ms.saturating_add(present)
 }
 
-/// What a run that is over still has on nodes: those kept for the job, and those given up.
+/// What a run that is over still holds on nodes: those kept for the job, and those given up.
 fn left_behind(run: &Run, sluid: Sluid) -> Vec<EarlierHold> {
     let left = run.allocation.nodes.iter().filter(|n| !run.released.contains(&n.name));
     left.map(|node| EarlierHold {

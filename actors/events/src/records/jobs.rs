@@ -1,19 +1,19 @@
-//! Jobs' records by id, of which a copy costs next to nothing: copies share what neither has changed since. What is written out in
-//! the background is such a copy, while the other goes on.
+//! Records of jobs by id. Copying the map is cheap: copies share the records that neither has changed since. A copy can be
+//! written to disk in the background while the original changes.
 
 use super::job::JobRecord;
 use garrick_model::ids::JobId;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// Ids that are kept together: what a change copies of the map once after a copy was made.
+/// Number of ids that are stored together: the first change after a copy copies that many entries.
 const SPAN: u32 = 128;
 
 type Span = BTreeMap<JobId, Arc<JobRecord>>;
 
-/// See the module.
+/// Records of jobs by id.
 #[derive(Clone, Default, PartialEq)]
 pub struct Records {
-    /// By the first of their ids, none of them empty.
+    /// By the first id of each span; empty spans are removed.
     spans: BTreeMap<u32, Arc<Span>>,
     len: usize,
 }
@@ -23,40 +23,40 @@ const fn span_of(job: JobId) -> u32 {
 }
 
 impl Records {
-    /// How many.
+    /// Number of jobs.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// None?
+    /// Are there none?
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// One.
+    /// The record of a job.
     pub fn get(&self, job: &JobId) -> Option<&JobRecord> {
         self.spans.get(&span_of(*job))?.get(job).map(|record| &**record)
     }
 
-    /// Is it there?
+    /// Is the job there?
     pub fn contains_key(&self, job: &JobId) -> bool {
         self.get(job).is_some()
     }
 
-    /// One, to be changed. Copies keep what it was.
+    /// A record to be changed. Copies keep the old one.
     pub fn get_mut(&mut self, job: &JobId) -> Option<&mut JobRecord> {
-        // Not copied where it is not there.
+        // A span is only copied if the job is there.
         let span = self.spans.get_mut(&span_of(*job)).filter(|span| span.contains_key(job))?;
         Arc::make_mut(span).get_mut(job).map(Arc::make_mut)
     }
 
-    /// Puts one in the place of another, or where there was none.
+    /// Inserts or replaces a record.
     pub fn insert(&mut self, job: JobId, record: JobRecord) {
         let span = Arc::make_mut(self.spans.entry(span_of(job)).or_default());
         self.len += usize::from(span.insert(job, Arc::new(record)).is_none());
     }
 
-    /// Takes one out.
+    /// Removes a record.
     pub fn remove(&mut self, job: &JobId) -> Option<JobRecord> {
         let number = span_of(*job);
         let span = self.spans.get_mut(&number).filter(|span| span.contains_key(job))?;
@@ -84,7 +84,7 @@ impl Records {
         self.iter().map(|(_, record)| record)
     }
 
-    /// All records of ids below that one.
+    /// All records of ids below this one.
     pub fn below(&self, job: JobId) -> impl Iterator<Item = (&JobId, &JobRecord)> {
         let spans = self.spans.range(..=span_of(job)).flat_map(move |(_, span)| span.range(..job));
         spans.map(|(job, record)| (job, &**record))
@@ -95,7 +95,7 @@ impl Records {
         self.into_shared().map(Arc::unwrap_or_clone)
     }
 
-    /// The same without copies of those that others have, too.
+    /// All records, shared with copies instead of cloned.
     pub fn into_shared(self) -> impl Iterator<Item = Arc<JobRecord>> {
         self.spans.into_values().flat_map(|span| Arc::unwrap_or_clone(span).into_values())
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     fn change() -> impl Strategy<Value = Change> {
-        // Few ids, over several spans and at their ends.
+        // Few ids, in several spans and at their boundaries.
         let job = prop_oneof![Just(0), Just(127), Just(128), Just(129), Just(256), 0_u32..500];
         prop_oneof![
             3 => job.clone().prop_map(Change::Put),
@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-        /// It is a map, and what was copied stays what it was.
+        /// It behaves like a map, and copies do not change.
         #[test]
         fn it_does_what_a_map_does_and_copies_stay_as_they_were(changes in prop::collection::vec(change(), 1..80)) {
             let (mut records, mut map) = (Records::default(), BTreeMap::new());

@@ -1,11 +1,11 @@
-//! What lasts of jobs, nodes and partitions: what a restarted controller must know. Owners change it by events that the
-//! log saves first.
+//! Durable state of jobs, nodes and partitions: what a restarted controller must know. Owners change it by events that the log
+//! saves first.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`job`] | the record of a job |
 //! | [`job_event`] | events of a job, and the one function that applies them |
-//! | [`jobs`] | jobs' records by id, of which a copy costs next to nothing |
+//! | [`jobs`] | records of jobs by id, cheap to copy |
 //! | [`node`] | what is saved of a node |
 //! | [`partition`] | what is saved of a partition |
 

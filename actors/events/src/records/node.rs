@@ -1,21 +1,21 @@
-//! What lasts of a node beyond its configuration: what administrators and the controller decided about it. Which jobs
-//! hold what is not saved here; the jobs' own records say that.
+//! Durable state of a node beyond its configuration: what administrators and the controller decided about it. The jobs on a node
+//! are not saved here but in the jobs' own records.
 
 use garrick_model::view::NodeReason;
 use serde::{Deserialize, Serialize};
 
-/// Why a node is DOWN: decides whether it may come back by itself.
+/// Why a node is DOWN. This decides whether it may come back by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DownCause {
     /// An administrator, or the configuration file, said so.
     Admin,
     /// It did not respond.
     Silence,
-    /// It was started anew without anybody asking for that.
+    /// It was rebooted without a request.
     Reboot,
 }
 
-/// The saved part of a node. An event is the whole of it, so that the last one counts.
+/// The saved part of a node. An event contains all of it, so that the last one is valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedNode {
     /// DOWN.
@@ -24,7 +24,7 @@ pub struct SavedNode {
     /// DRAIN.
     #[serde(default)]
     pub drain: bool,
-    /// Why.
+    /// Reason.
     #[serde(default)]
     pub reason: Option<NodeReason>,
     /// Weight set by an administrator.
@@ -36,13 +36,13 @@ pub struct SavedNode {
     /// Comment.
     #[serde(default)]
     pub comment: Option<String>,
-    /// What it says of itself to jobs with `--extra`.
+    /// The node's `Extra` data, with which `--extra` of jobs is compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<String>,
-    /// The boot of the machine at its last registration.
+    /// Boot id of the machine at its last registration.
     #[serde(default)]
     pub boot_id: Option<String>,
-    /// What was wrong with its last registration: the reason goes when that is no longer so.
+    /// What was wrong with its last registration: the node's reason is removed when that is no longer so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
 }

@@ -1,9 +1,9 @@
-//! What lasts of a partition beyond its configuration: what administrators changed.
+//! Durable state of a partition beyond its configuration: what administrators changed.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The saved part of a partition. An event is the whole of it, so that the last one counts.
+/// The saved part of a partition. An event contains all of it, so that the last one is valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedPartition {
     /// Settings by update, by key in lower case; applied over the configuration in key order.
