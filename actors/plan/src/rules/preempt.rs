@@ -15,7 +15,6 @@
 //! Nodes that are reserved for a job ahead of this one are left alone. No run is preempted for its licenses or hierarchical
 //! resources unless `reclaim_licenses` says so. A heterogeneous job is preempted as a whole or not at all, and runs are preempted
 //! for all of its components or for none.
-//! room made for all of its components or for none.
 
 mod search;
 
