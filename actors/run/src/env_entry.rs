@@ -4,7 +4,7 @@ use garrick_model::spec::EnvEntry;
 use serde_bytes::ByteBuf;
 use std::fmt::{Display, Write as _};
 
-/// One of them: `name=value`.
+/// An entry: `name=value`.
 pub fn entry(name: &str, value: impl Display) -> EnvEntry {
     let mut text = String::with_capacity(name.len() + 16);
     text.push_str(name);

@@ -1,8 +1,8 @@
-//! The shepherd's part about what outlives a process: tasks that a former `stepd` of the run started and whose launcher
-//! still has them, and the latest ends, for a step manager that was restarted.
+//! The shepherd's adoption of tasks: tasks that an earlier `stepd` of the run started and whose launcher still has them, and the
+//! latest ends, for a step manager that was restarted.
 //!
-//! An adopted task has no streams here: what was relayed ended with the former `stepd`. Its signals, its end, and the
-//! sweep of its step's cgroup are as ever.
+//! An adopted task has no streams here: relaying ended with the earlier `stepd`. Its signals, its end, and the sweep of its
+//! step's cgroup are as usual.
 
 use crate::shepherd::{
     core::ShepherdCore,
@@ -29,7 +29,7 @@ use std::{
 pub struct Ends(VecDeque<TaskFound>);
 
 impl Ends {
-    /// Remembers one, and forgets the oldest when there are too many.
+    /// Remembers an end, and drops the oldest when there are too many.
     pub fn push(&mut self, found: TaskFound) {
         if self.0.len() >= ENDS_KEPT {
             self.0.pop_front();
@@ -43,7 +43,7 @@ impl Ends {
 }
 
 impl ShepherdCore {
-    /// A launcher of a former `stepd` lives: its tasks are taken on.
+    /// A launcher of an earlier `stepd` is alive: its tasks are adopted.
     pub(super) fn adopted(
         &mut self,
         tasks: Vec<TaskHeld>,
@@ -54,7 +54,7 @@ impl ShepherdCore {
         self.complete &= complete;
         let launch = Arc::new(unknown_launch());
         let mut over = BTreeSet::new();
-        // A launcher has a say about its own job only.
+        // A launcher may only report about its own job.
         let ours = |step: StepId| step.job == self.config.job;
         let (tasks, ended): (Vec<_>, Vec<_>) = (
             tasks.into_iter().filter(|t| ours(t.label.step)).collect(),
@@ -89,12 +89,12 @@ impl ShepherdCore {
             let task = TaskHere { step: label.step, rank: label.rank, phase, streams, spoke: [false; 2], error_path };
             self.tasks.insert(token, task);
         }
-        // Cgroups of steps that ended while nobody was there to remove them.
+        // Cgroups of steps that ended while no `stepd` could remove them.
         out.extend(over.into_iter().map(|step| ShepherdEffect::Sweep { step }));
         self.launcher_up(out);
     }
 
-    /// What is known of tasks: at once, or when it is.
+    /// Lists the tasks: at once, or when they are known.
     pub(super) fn list_tasks(&mut self, out: &mut Vec<ShepherdEffect>) {
         if !self.launcher_known {
             self.listing = true;
@@ -110,7 +110,7 @@ impl ShepherdCore {
     }
 }
 
-/// Stands for what a former `stepd` started a step from, which is not known any more. Nothing is started from it.
+/// A placeholder for the launch data of an earlier `stepd`, which are lost. Nothing is started from it.
 pub fn unknown_launch() -> StepLaunch {
     StepLaunch {
         name: String::new(),

@@ -1,5 +1,5 @@
-//! Which CPUs of its step a task is bound to: tasks are laid on sockets and cores one after the other, as the second and
-//! third words of `-m` say (srun(1)), and `--cpu-bind` says how much around its own CPUs a task may use.
+//! Which CPUs of its step a task is bound to: tasks are distributed over sockets and cores as the second and third words of `-m`
+//! say (srun(1)), and `--cpu-bind` says how far beyond its own CPUs a task may go.
 
 use super::state::StepHere;
 use garrick_model::{
@@ -16,16 +16,16 @@ use std::{
     sync::Arc,
 };
 
-/// How the tasks of a step are bound on this node. They are laid on its CPUs once for all of them.
+/// How the tasks of a step are bound on this node. The distribution is computed once for all tasks.
 pub(super) struct Bindings {
     launch: Arc<StepLaunch>,
-    /// What the step has here.
+    /// The step's CPUs on this node.
     cpus: CpuSet,
-    /// What it comes to.
+    /// The effective binding.
     bind: CpuBind,
-    /// The job's own binding is what all tasks get.
+    /// All tasks get the job's own binding.
     as_the_job: bool,
-    /// By local id, of those for whom there were CPUs.
+    /// By local id; only tasks for which there were CPUs.
     laid: Vec<CpuSet>,
 }
 
@@ -53,7 +53,7 @@ impl Bindings {
         Self { launch, cpus, bind, as_the_job, laid }
     }
 
-    /// CPUs of the machine to bind a task to; none where the job's own binding is what it gets.
+    /// The machine's CPUs to which a task is bound; empty if it has the job's own binding.
     pub(super) fn affinity(&self, map: &[u32], local_id: u32) -> Vec<u32> {
         match &self.launch.cpu_bind {
             _ if map.is_empty() => Vec::new(),
@@ -66,8 +66,8 @@ impl Bindings {
         }
     }
 
-    /// The node's CPUs that are meant for a task, also where it cannot be bound to them: all of the step's, where those before
-    /// it have left none.
+    /// The node's CPUs that are meant for a task, even if it cannot be bound to them. If no CPUs were left for it, all CPUs of
+    /// the step.
     pub(super) fn cpus_of(&self, map: &[u32], local_id: u32) -> Cow<'_, CpuSet> {
         match &self.bind {
             CpuBind::Map(list) if !list.is_empty() && !map.is_empty() => {
@@ -79,10 +79,10 @@ impl Bindings {
     }
 }
 
-/// A variable of this many bytes is left out: a program's environment has a limit.
+/// A longer variable is left out: the environment of a program is limited. In bytes.
 const LONGEST_LIST: usize = 64 * 1024;
 
-/// What users are told of the binding of a step's tasks here.
+/// What users are told about the binding of a step's tasks here.
 impl Bindings {
     /// CPUs of the machine as a mask.
     fn mask(&self, map: &[u32], local_id: u32) -> String {
@@ -93,7 +93,7 @@ impl Bindings {
         mask_text(self.cpus.iter().filter_map(|cpu| map.get(cpu as usize).copied()))
     }
 
-    /// The variables of srun(1) for so many tasks, where CPUs are known and somebody could bind to them.
+    /// The variables of srun(1) for so many tasks, if CPUs are known and binding is possible.
     pub(super) fn variables(&self, map: &[u32], tasks: u32) -> Vec<EnvEntry> {
         if map.is_empty() || self.launch.batch {
             return Vec::new();
@@ -124,7 +124,7 @@ impl Bindings {
         variables.into_iter().map(|text| EnvEntry::from(text.into_bytes())).collect()
     }
 
-    /// The line of `--cpu-bind=verbose`, before and behind the task's process id (as seen with Slurm).
+    /// The line of `--cpu-bind=verbose`, before and after the task's process id (as observed with Slurm).
     pub(super) fn says(&self, map: &[u32], node: &str, rank: u32, local_id: u32) -> Option<[ByteBuf; 2]> {
         if !self.launch.says_cpu_bind || map.is_empty() || self.launch.batch {
             return None;
@@ -152,8 +152,8 @@ fn mask_text(cpus: impl IntoIterator<Item = u32>) -> String {
     format!("0x{}", if text.is_empty() { "0" } else { &text })
 }
 
-/// Who says how tasks go over sockets or cores, and not what they are bound to, has them bound to threads, cores or sockets
-/// if the step has as many of those here as its tasks want CPUs (`Auto Binding` in srun(1)).
+/// A step that says how tasks are distributed over sockets or cores, but not what they are bound to, has them bound to threads,
+/// cores or sockets if it has as many of those here as its tasks need CPUs (`Auto Binding` in srun(1)).
 fn automatic(shape: &NodeShape, step: &StepHere) -> Option<CpuBind> {
     let (launch, cpus) = (&step.launch, &step.share.cpus);
     if launch.cpu_bind != CpuBind::Default || launch.within.is_default() || launch.batch {
@@ -173,13 +173,13 @@ fn automatic(shape: &NodeShape, step: &StepHere) -> Option<CpuBind> {
     }
 }
 
-/// The CPUs that are the first tasks' own, as far as there are any for them.
+/// The CPUs of the first tasks, as far as there are any for them.
 fn laid(shape: &NodeShape, cpus: &CpuSet, within: WithinNode, per_task: u32, tasks: u32) -> Vec<CpuSet> {
     let mut board = Board::new(shape, cpus, within);
     (0..tasks).map(|_| board.task(per_task)).take_while(|own| !own.is_empty()).collect()
 }
 
-/// A socket's cores with the CPUs that no task has yet, and the core of the last one that was taken.
+/// A socket's cores with the CPUs that have no task yet, and the core that was used last.
 #[derive(Default)]
 struct Socket {
     cores: Vec<VecDeque<u32>>,
@@ -202,7 +202,7 @@ impl Socket {
     }
 }
 
-/// What is left of a step's CPUs while tasks are laid on them.
+/// What is left of a step's CPUs while tasks are distributed.
 struct Board {
     sockets: Vec<Socket>,
     next: usize,
@@ -231,11 +231,11 @@ impl Board {
         Self { sockets, next: 0, over_sockets, over_cores: within.cores.unwrap_or(over_sockets) }
     }
 
-    /// The next task's CPUs, fewer where no more are left.
+    /// The next task's CPUs; fewer if no more are left.
     fn task(&mut self, per_task: u32) -> CpuSet {
         let per_task = per_task.max(1);
         let mut own = CpuSet::new();
-        // A task has all of its CPUs on one socket if that is possible.
+        // If possible, all CPUs of a task are on one socket.
         let least = if self.over_sockets == CpuOrder::Cyclic { per_task as usize } else { 1 };
         let mut at = self.socket_from(self.next, least).or_else(|| self.socket_from(self.next, 1));
         let mut first = true;
@@ -255,7 +255,7 @@ impl Board {
         own
     }
 
-    /// The first socket from that one on, going round, with so many left.
+    /// The first socket from `from` on, going round, with so many CPUs left.
     fn socket_from(&self, from: usize, least: usize) -> Option<usize> {
         let count = self.sockets.len();
         (from..from + count).map(|at| at % count).find(|at| self.sockets[*at].left >= least)
@@ -268,13 +268,13 @@ mod tests {
     use garrick_model::spec::CpuOrder::{Block, Cyclic, Fcyclic};
     use proptest::prelude::*;
 
-    /// Two sockets, as many cores in each, so many threads in a core.
+    /// Two sockets with so many cores each, and so many threads per core.
     fn shape(cores: u32, threads: u32) -> NodeShape {
         let cpus = 2 * cores * threads;
         NodeShape { cpus, sockets: 2, cores_per_socket: cores, threads_per_core: threads, ..NodeShape::default() }
     }
 
-    /// The CPUs that are this task's own, with those before it laid first; all, where those have left none.
+    /// The CPUs of this task after those before it; all CPUs if none are left.
     fn own(shape: &NodeShape, cpus: &CpuSet, within: WithinNode, per_task: u32, local_id: u32) -> CpuSet {
         let mut board = Board::new(shape, cpus, within);
         for _ in 0..local_id {
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(laid(&node, "0-5", (2, 3), Block, None), "0-2 3-5");
         assert_eq!(laid(&node, "0-7", (2, 3), Cyclic, None), "0-2 4-6");
         assert_eq!(laid(&node, "0-7", (2, 4), Fcyclic, None), "0-1,4-5 2-3,6-7");
-        // More tasks than CPUs: those behind may use all.
+        // More tasks than CPUs: the later ones may use all.
         assert_eq!(laid(&node, "0-1", (3, 1), Cyclic, None), "0 1 0-1");
     }
 

@@ -1,9 +1,8 @@
-//! Decides one node's part of a run. It knows nothing of queues or other nodes: what to launch and when to end comes from
-//! the step manager, what became of it goes back. Called by the actor in [`crate::shepherd::shell`], by the simulator and
-//! by tests.
+//! Decides one node's part of a run. It knows nothing of queues or other nodes: the step manager says what to launch and when to
+//! end it, and gets the results. Called by the actor in [`crate::shepherd::shell`], by the simulator and by tests.
 //!
-//! A task's end is reported after the output it relayed, but not for ever: a child that daemonised with the pipe open
-//! holds the report up for `linger` at most.
+//! A task's end is reported after the output that it relayed, but not for ever: a child that became a daemon with the pipe open
+//! delays the report for at most `linger`.
 
 use crate::shepherd::{
     adoption::Ends,
@@ -39,14 +38,14 @@ pub struct ShepherdConfig {
     pub job: JobId,
     /// This node's name.
     pub node: String,
-    /// How many nodes the job has; with more than one, each writes an output pack of its own.
+    /// Number of nodes of the job; with more than one, each writes an output pack of its own.
     pub job_nodes: usize,
     /// This process's door, `GARRICK_STEPD_DOOR` of every task.
     pub door: String,
-    /// What the job has here.
+    /// The job's CPUs on this node.
     pub job_cpus: CpuSet,
-    /// CPU number of the machine for each abstract CPU; empty: tasks are not bound (more CPUs are configured than there
-    /// are, or the site binds nothing).
+    /// The machine's CPU number for each abstract CPU; empty: tasks are not bound (more CPUs are configured than exist, or the
+    /// site does not bind).
     pub cpu_map: Vec<u32>,
     /// Sockets and cores of the node.
     pub shape: NodeShape,
@@ -58,8 +57,8 @@ pub struct ShepherdConfig {
     pub priority: PropagatePriority,
     /// `KillWait`. Default 30 s.
     pub kill_wait: Duration,
-    /// How long the streams of an ended task may stay open. Default 2 s: long enough for what is still in a pipe, short
-    /// enough for who waits.
+    /// How long the streams of an ended task may stay open. Default 2 s: long enough for data that is still in a pipe, short
+    /// enough for commands that wait.
     pub linger: Duration,
     /// For messages that name a time.
     pub zone: TimeZone,
@@ -86,10 +85,10 @@ impl ShepherdConfig {
     }
 }
 
-/// A launcher that ends is replaced so many times.
+/// How often a launcher that ends is replaced.
 pub(super) const LAUNCHER_RESTARTS: u32 = 3;
 
-/// See the module.
+/// The shepherd's core.
 #[derive(Debug)]
 pub struct ShepherdCore {
     pub(super) config: ShepherdConfig,
@@ -99,9 +98,9 @@ pub struct ShepherdCore {
     pub(super) next_token: u64,
     pub(super) settings: LauncherSettings,
     pub(super) launcher_up: bool,
-    /// It is known what a former `stepd` left: a launcher is or was up, or there is none.
+    /// It is known what an earlier `stepd` left: a launcher is or was up, or there is none.
     pub(super) launcher_known: bool,
-    /// No launcher of the run died: every task that was ever started here is known, or was.
+    /// No launcher of the run died: every task that was ever started here is or was known.
     pub(super) complete: bool,
     /// The step manager waits for a list of tasks.
     pub(super) listing: bool,
@@ -109,18 +108,18 @@ pub struct ShepherdCore {
     pub(super) launcher_restarts: u32,
     /// Ended tasks with open streams, in the order of their deadlines.
     pub(super) lingering: VecDeque<(Timestamp, u64)>,
-    /// Steps, and which try of them, that were told to end, in the order in which KillWait runs out.
+    /// Steps that were told to end, with the number of the try, in the order in which their KillWait ends.
     pub(super) escalations: VecDeque<(Timestamp, StepId, u32)>,
     /// Steps that were to start after others and did not, the latest last.
     pub(super) given_back: VecDeque<StepId>,
     /// Paths of scripts that were written, the latest first.
     pub(super) scripts: Vec<(Arc<StepLaunch>, String)>,
-    /// The batch script's error file, which gets notes after its end too.
+    /// The batch script's error file, which gets notes after the script's end too.
     pub(super) job_error_path: Option<String>,
     pub(super) manager: bool,
-    /// The run stands still.
+    /// The run is stopped.
     pub(super) still: bool,
-    /// Tasks that were ordered since.
+    /// Tasks that were ordered since it was stopped.
     pub(super) stopped_at_start: Vec<u64>,
 }
 
@@ -151,12 +150,12 @@ impl ShepherdCore {
         }
     }
 
-    /// Where it is.
+    /// The current phase.
     pub const fn phase(&self) -> ShepherdPhase {
         self.phase
     }
 
-    /// One input, its effects appended.
+    /// Handles one input and appends its effects.
     pub fn handle(&mut self, now: Timestamp, input: ShepherdInput, out: &mut Vec<ShepherdEffect>) {
         if self.phase == ShepherdPhase::Gone {
             return self.on_manager_when_gone(&input, out);
@@ -188,12 +187,12 @@ impl ShepherdCore {
         }
     }
 
-    /// Another step manager than the one that was told may not know how its steps here ended, and that nothing is left.
+    /// A new step manager may not know how its steps ended here, and that nothing is left.
     fn on_manager_when_gone(&mut self, input: &ShepherdInput, out: &mut Vec<ShepherdEffect>) {
         match input {
             ShepherdInput::Manager(StepMgrToShepherd::EndJob) => self.say(ShepherdToStepMgr::Gone, out),
             ShepherdInput::Manager(StepMgrToShepherd::ListTasks) => {
-                // It may have been ended before its launcher was found.
+                // The run may have been ended before its launcher was found.
                 self.complete &= std::mem::replace(&mut self.launcher_known, true);
                 self.list_tasks(out);
                 self.say(ShepherdToStepMgr::Gone, out);
@@ -240,7 +239,7 @@ impl ShepherdCore {
             FromLauncher::NotStarted { token } => self.not_started(token, out),
             FromLauncher::Survivors { pid } => out.push(ShepherdEffect::KillGroups { pids: vec![pid] }),
             FromLauncher::PackFailed { label, message } => self.pack_failed(label, &message, out),
-            // Whoever connects gathers these (`Adopted`).
+            // The connection collects these (`Adopted`).
             FromLauncher::Held { .. } => {}
         }
     }
@@ -261,7 +260,7 @@ impl ShepherdCore {
         }
     }
 
-    /// Output of a task: relayed within the step's credit, and the next read asked for while there is some.
+    /// Output of a task: it is relayed within the step's credit, and the next read is requested while there is some.
     fn data(&mut self, token: u64, stream: Stream, data: ByteBuf, out: &mut Vec<ShepherdEffect>) {
         use crate::shepherd::state::StreamState;
         let at = stream_index(stream);
@@ -290,7 +289,7 @@ impl ShepherdCore {
         }
     }
 
-    /// The step manager passed output on: reading goes on.
+    /// The step manager passed output on: reading continues.
     fn credit(&mut self, step: StepId, bytes: u64, out: &mut Vec<ShepherdEffect>) {
         use crate::shepherd::state::{StreamState, stream_at};
         let Some(here) = self.steps.get_mut(&step) else { return };
@@ -317,7 +316,7 @@ impl ShepherdCore {
         match step.input.next(token) {
             NextInput::Wait => {}
             NextInput::Write(data) => out.push(ShepherdEffect::Write { token, data }),
-            // A terminal has no end of input of its own; closing it would hang up on the task.
+            // The input of a terminal has no end of its own; closing it would send a hangup to the task.
             NextInput::End if terminal => {}
             NextInput::End => out.push(ShepherdEffect::CloseInput { token }),
         }
@@ -335,7 +334,7 @@ impl ShepherdCore {
         }
     }
 
-    /// Reports input that was taken, or that nobody is left to take.
+    /// Reports input that was taken, or that no task is left to take.
     pub(super) fn trim_input(&mut self, step: StepId, taken: u64, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get_mut(&step) else { return };
         let bytes = taken + here.input.trim();
@@ -344,7 +343,7 @@ impl ShepherdCore {
         }
     }
 
-    /// A line into the error file of a step's first task here; of the batch script also after its end.
+    /// Writes a line into the error file of a step's first task here; for the batch script also after its end.
     fn note(&self, step: StepId, text: &str, out: &mut Vec<ShepherdEffect>) {
         let batch = step.step == garrick_model::ids::StepNum::Batch;
         let path = match self.steps.get(&step) {

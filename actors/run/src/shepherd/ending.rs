@@ -1,4 +1,4 @@
-//! The shepherd's part about ends: signals, KillWait, the launcher's death, the end of a step and of the job.
+//! Ends in the shepherd: signals, KillWait, the death of the launcher, the end of a step and of the job.
 
 use crate::shepherd::{
     core::{LAUNCHER_RESTARTS, ShepherdCore},
@@ -18,16 +18,16 @@ use garrick_model::{
 };
 use std::time::Duration;
 
-/// After everything was killed, how long the launcher may take to tell of the ends.
+/// How long the launcher may take to report ends after everything was killed.
 const LAST_ENDS: Duration = Duration::from_secs(2);
 
-/// How long the launcher may take to write what it holds and end. A file server that does not answer must not keep the node.
+/// How long the launcher may take to write its buffers and end. A file server that does not answer must not keep the node.
 const LEAVE: Duration = Duration::from_secs(10);
 
-/// A task whose end nobody saw.
+/// The status of a task whose end was not seen.
 const EXIT_UNKNOWN: ExitStatus = ExitStatus { code: 1, signal: None };
 
-/// Of a task that is killed without its launcher.
+/// The end of a task that is killed without its launcher.
 fn killed() -> Exit {
     let status = ExitStatus { code: 0, signal: Some(SIGKILL as u8) };
     Exit { pid: 0, status, usage: TaskUsage::default(), survivors: false }
@@ -45,13 +45,13 @@ impl ShepherdCore {
         }
     }
 
-    /// A signal to everything of the run here. SIGSTOP holds until SIGCONT.
+    /// Signals everything of the run here. SIGSTOP holds until SIGCONT.
     pub(super) fn signal_run(&mut self, signal: i32, out: &mut Vec<ShepherdEffect>) {
         match signal {
             SIGSTOP => self.still = true,
             SIGCONT => {
                 self.still = false;
-                // The launcher may not have come to them yet.
+                // The launcher may not have started them yet.
                 for token in std::mem::take(&mut self.stopped_at_start) {
                     self.signal_task(token, SIGCONT, out);
                 }
@@ -70,7 +70,7 @@ impl ShepherdCore {
         }
     }
 
-    /// A task that was just ordered.
+    /// Stops a task that was just ordered, if the run is stopped.
     pub(super) fn stop_at_start(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
         if self.still {
             self.stopped_at_start.push(token);
@@ -119,8 +119,8 @@ impl ShepherdCore {
         self.signal_step(step, SIGKILL, SignalReach::Groups, out);
     }
 
-    /// All tasks of a step are over: what the launcher could not kill of their groups, or everything in the step's own
-    /// cgroup, is killed.
+    /// When all tasks of a step are over, kills what the launcher could not kill of their groups, or everything in the step's own
+    /// cgroup.
     pub(super) fn step_over_if_done(&mut self, step: StepId, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get_mut(&step) else { return };
         if here.tasks_left > 0 || here.sweeping {
@@ -144,8 +144,9 @@ impl ShepherdCore {
         self.gone_if_done(out);
     }
 
-    /// What the launcher had running ends as "exit unknown" and is killed; nothing is run again. `for_memory`: the job had too
-    /// little memory, and the kernel chose the launcher, in the place of the process that took it. That is how they ended.
+    /// Tasks of a dead launcher end with an unknown exit status and are killed; nothing is run again. `for_memory`: the job ran
+    /// out of memory, and the kernel killed the launcher instead of the process that took the memory. Then the tasks ended for
+    /// memory too.
     pub(super) fn launcher_down(
         &mut self,
         now: Timestamp,
@@ -197,7 +198,7 @@ impl ShepherdCore {
         }
         self.lingering.clear();
         let again = self.launcher_restarts <= LAUNCHER_RESTARTS && self.phase == ShepherdPhase::Serving;
-        // Either way, whatever it had started is killed.
+        // In both cases, all that it had started is killed.
         if again {
             out.push(ShepherdEffect::StartLauncher);
         } else {
@@ -221,7 +222,7 @@ impl ShepherdCore {
         }
     }
 
-    /// Everything of the job is killed here.
+    /// Kills everything of the job here.
     pub(super) fn end_job(&mut self, out: &mut Vec<ShepherdEffect>) {
         if self.phase != ShepherdPhase::Serving {
             return;
@@ -230,10 +231,10 @@ impl ShepherdCore {
         for here in self.steps.values_mut() {
             here.ending = true;
         }
-        // The last first: those that are to start after others.
+        // The last first: they may start after others.
         let steps: Vec<StepId> = self.steps.keys().rev().copied().collect();
         for step in steps {
-            // Reaches also what the launcher was told to spawn and has not spawned yet.
+            // This also reaches tasks that the launcher was told to spawn and has not spawned yet.
             self.signal_step(step, SIGKILL, SignalReach::Groups, out);
             self.fail_unspawned(step, "the job is ending", out);
         }
@@ -251,7 +252,7 @@ impl ShepherdCore {
         }
     }
 
-    /// No process is left, so whatever was not reported by now is reported as killed.
+    /// No process is left, so tasks without a reported end are reported as killed.
     pub(super) fn give_up_ends(&mut self, out: &mut Vec<ShepherdEffect>) {
         if self.phase != ShepherdPhase::Counting {
             return;
@@ -275,7 +276,7 @@ impl ShepherdCore {
         self.gone_if_done(out);
     }
 
-    /// With the last step the launcher goes: it writes what it holds for output packs, and ends.
+    /// After the last step the launcher ends: it writes its buffers for output packs first.
     pub(super) fn gone_if_done(&mut self, out: &mut Vec<ShepherdEffect>) {
         if self.phase != ShepherdPhase::Counting || !self.steps.is_empty() {
             return;
@@ -296,7 +297,7 @@ impl ShepherdCore {
     }
 }
 
-/// What is left of process groups is killed.
+/// Kills what is left of process groups.
 pub(super) fn kill_groups(groups: &mut Vec<u32>, out: &mut Vec<ShepherdEffect>) {
     let pids = std::mem::take(groups);
     if !pids.is_empty() {

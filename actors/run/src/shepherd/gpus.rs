@@ -1,5 +1,5 @@
-//! What a task is told of its GPUs, in variables. Pure. Numbers are those of the node's devices, or, where the kernel keeps
-//! the job from all others, those that are left counted from 0 (`gres.html`, "Cgroup and Task Affinity").
+//! The variables that tell a task its GPUs. Pure. Numbers are those of the node's devices. If the kernel hides all other devices
+//! from the job, they are numbered from 0 (`gres.html`, "Cgroup and Task Affinity").
 
 use crate::env_entry::entry;
 use garrick_model::{
@@ -15,16 +15,16 @@ use std::collections::BTreeSet;
 pub struct GpuSight {
     /// Numbers of the GPUs that the job has here.
     pub job: CpuSet,
-    /// Which variables tell programs of them.
+    /// Which variables are set.
     pub variables: GpuVariables,
     /// The job can open these and no others.
     pub constrained: bool,
-    /// GPUs of the job that are near to certain CPUs, with those; the others are near to all.
+    /// GPUs of the job that are near to certain CPUs, with those CPUs; the others are near to all.
     pub near: Vec<(u32, CpuSet)>,
 }
 
 impl GpuSight {
-    /// Of a job with these shares of a node that has these entries.
+    /// For a job with these shares of a node with these entries.
     pub fn new(shares: &[GresShare], entries: &[GresEntry], variables: GpuVariables, constrained: bool) -> Self {
         let job = devices_used(shares, GPU);
         let near = |gpu: u32| Some((gpu, place_of_device(entries, GPU, gpu)?.cpus.clone()));
@@ -32,7 +32,7 @@ impl GpuSight {
         Self { job, variables, constrained, near }
     }
 
-    /// Those of a step's GPUs that are near to some of these CPUs.
+    /// The step's GPUs that are near to some of these CPUs.
     fn closest(&self, step: &[u32], cpus: &CpuSet) -> Vec<u32> {
         let is_near = |gpu: &&u32| {
             let near = self.near.iter().find(|(known, _)| known == *gpu);
@@ -41,7 +41,7 @@ impl GpuSight {
         step.iter().filter(is_near).copied().collect()
     }
 
-    /// Variables of a task on these CPUs, of a step that has these shares. A job without GPUs is told nothing.
+    /// Variables of a task on these CPUs, in a step with these shares. None for a job without GPUs.
     pub fn of_task(
         &self,
         step: &[GresShare],
@@ -91,7 +91,7 @@ impl GpuSight {
     }
 }
 
-/// The GPUs of a step that a task is bound to; all of them where the binding names none of them.
+/// The GPUs of a step to which a task is bound; all of them if the binding names none of them.
 fn bound(step: &[u32], bind: &GpuBind, task: usize) -> BTreeSet<u32> {
     let all = || step.iter().copied().collect();
     if step.is_empty() {

@@ -1,5 +1,5 @@
-//! What the shepherd of a node is told, by whom, and what it wants done. The manager's messages keep their order, and so
-//! do the launcher's; between the two, and the answers of the node's own parts, there is none.
+//! The shepherd's inputs, with their senders, and its effects. The manager's messages keep their order, and so do the launcher's;
+//! there is no order between the two, nor for answers of the node's own parts.
 
 use garrick_model::{
     ids::StepId,
@@ -12,7 +12,7 @@ use garrick_runtime::Message;
 use serde_bytes::ByteBuf;
 use std::time::Duration;
 
-/// A descriptor to pass to the launcher beside a message. Our end, where there is one, is kept under the task's token.
+/// A descriptor to pass to the launcher with a message. Our end, if there is one, is kept under the task's token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PassedFd {
     /// Read end of a new pipe; we write to the other (`Write`).
@@ -36,7 +36,7 @@ pub enum PassedFd {
         /// Columns.
         cols: u16,
     },
-    /// A descriptor that the step's `srun` handed over. Nothing here reads, writes or waits on it.
+    /// A descriptor that the step's `srun` handed over. This process neither reads, writes nor waits on it.
     Handed {
         /// Step.
         step: StepId,
@@ -50,14 +50,14 @@ pub enum PassedFd {
     },
 }
 
-/// Timers of the shepherd: one each, whatever the number of tasks.
+/// Timers of the shepherd: one of each, whatever the number of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShepherdTimer {
-    /// Streams of ended tasks that are still open are given up.
+    /// Streams of ended tasks that are still open are closed.
     Linger,
     /// KillWait of steps that were told to end is over.
     Kill,
-    /// Everything was killed: tasks whose end was not reported are given up.
+    /// Everything was killed: tasks whose end was not reported are reported as killed.
     LastEnds,
     /// The launcher was told to finish and has not ended.
     Leave,
@@ -75,28 +75,28 @@ impl ShepherdTimer {
     }
 }
 
-/// What a shepherd is told.
+/// The shepherd's inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShepherdInput {
-    /// A new launcher runs and takes messages. Nothing that another one started is left.
+    /// A new launcher runs and takes messages. Nothing of an earlier one is left.
     LauncherUp {
-        /// There was none before it in this run.
+        /// It is the first launcher of this run.
         first: bool,
     },
     /// A launcher that outlived its `stepd` takes messages.
     Adopted {
-        /// What it has running.
+        /// Its running tasks.
         tasks: Vec<TaskHeld>,
-        /// What is over, oldest first.
+        /// Its ended tasks, oldest first.
         ended: Vec<TaskOver>,
-        /// It knows of every task of the run.
+        /// It knows every task of the run.
         complete: bool,
     },
     /// The launcher ended, or could not be started.
     LauncherDown {
-        /// What is known of it.
+        /// Description.
         detail: String,
-        /// The kernel killed it, or what it had running beside it, for memory.
+        /// The kernel killed it, or a process beside it, for lack of memory.
         for_memory: bool,
     },
     /// From the launcher.
@@ -109,23 +109,23 @@ pub enum ShepherdInput {
     Prepared {
         /// Step.
         step: StepId,
-        /// What could not be done, for the user.
+        /// The script's path, or the failure, in words for the user.
         result: Result<Option<String>, String>,
     },
-    /// Answer to `Read`: what there was, at least a byte; empty at the end of the stream or after an error.
+    /// Answer to `Read`: at least one byte; empty at the end of the stream or after an error.
     Data {
         /// Task.
         token: u64,
-        /// Which stream; a terminal's is standard output.
+        /// The stream; a terminal's is standard output.
         stream: Stream,
         /// Bytes.
         data: ByteBuf,
     },
-    /// Answer to `Write`: all was written, or (false) nobody reads any more.
+    /// Answer to `Write`: all was written, or (false) the task reads no more.
     Written {
         /// Task.
         token: u64,
-        /// Whether.
+        /// All was written.
         taken: bool,
     },
     /// Answer to `AskOom`.
@@ -146,22 +146,22 @@ pub enum ShepherdInput {
     Timer(ShepherdTimer),
 }
 
-/// What a shepherd wants done.
+/// The shepherd's effects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShepherdEffect {
     /// To the step manager.
     ToManager(ShepherdToStepMgr),
-    /// To the launcher, with these descriptors made and passed in order.
+    /// To the launcher, with these descriptors, which are created and passed in order.
     ToLauncher {
         /// Message.
         message: ToLauncher,
         /// Descriptors.
         passed: Vec<PassedFd>,
     },
-    /// Get a launcher: the one that a former `stepd` of the run had, if it lives, else a new one, after everything of the
-    /// run's tasks is killed. Answered by `Adopted`, `LauncherUp` or `LauncherDown`.
+    /// Get a launcher: that of an earlier `stepd` of the run, if it is alive, or else a new one after everything of the run's
+    /// tasks is killed. Answered by `Adopted`, `LauncherUp` or `LauncherDown`.
     StartLauncher,
-    /// Before a step's first task: write its script where the user can read and execute it, make its cgroup. Answered by
+    /// Before a step's first task: write its script where the user can read and execute it, and make its cgroup. Answered by
     /// `Prepared`.
     Prepare {
         /// Step.
@@ -171,7 +171,7 @@ pub enum ShepherdEffect {
         /// Limits of a cgroup of its own.
         cgroup: Option<StepNodeShare>,
     },
-    /// Read once from a task's stream, when there is something; at most one read of a stream is asked for at a time.
+    /// Read once from a task's stream when there is data; at most one read of a stream is requested at a time.
     Read {
         /// Task.
         token: u64,
@@ -190,7 +190,7 @@ pub enum ShepherdEffect {
         /// Task.
         token: u64,
     },
-    /// Drop all our ends of a task. Answers that are under way may still come.
+    /// Close all our ends of a task's streams. Answers in flight may still come.
     Close {
         /// Task.
         token: u64,
@@ -211,14 +211,14 @@ pub enum ShepherdEffect {
         /// Step with a cgroup of its own.
         step: Option<StepId>,
     },
-    /// SIGKILL to what is left of these tasks' process groups: those of the job's processes only, since the numbers are the
-    /// launcher's word. Not answered.
+    /// SIGKILL to what is left of these tasks' process groups: only to the job's processes, since the numbers come from the
+    /// launcher. Not answered.
     KillGroups {
         /// Process groups (the tasks' first pids).
         pids: Vec<u32>,
     },
-    /// A signal to every process of the run's tasks here, whatever groups and sessions they made, but not to the launcher.
-    /// A later one takes the place of one that is under way. Not answered.
+    /// A signal to every process of the run's tasks here, whatever groups and sessions they made, but not to the launcher. A
+    /// later signal replaces one that is in progress. Not answered.
     SignalRun {
         /// Number.
         signal: i32,
@@ -228,8 +228,8 @@ pub enum ShepherdEffect {
         /// Step.
         step: StepId,
     },
-    /// Kill everything of the job here, daemonised children included, until nothing but the launcher is left, which tells of
-    /// the ends; it goes too if that cannot be done without. Answered by `JobSwept`, which counts only while the job ends.
+    /// Kill everything of the job here, including children that became daemons, until only the launcher is left, which reports
+    /// the ends; if necessary it is killed too. Answered by `JobSwept`, which counts only while the job ends.
     SweepJob,
     /// Set a timer, replacing one of the same name.
     SetTimer {
@@ -240,10 +240,10 @@ pub enum ShepherdEffect {
     },
     /// Tell an operator.
     Log {
-        /// What.
+        /// Text.
         text: String,
     },
-    /// Nothing of the job is left here (`Gone` was said). A `stepd` that hosts no step manager reports it to its agent.
+    /// Nothing of the job is left here (`Gone` was sent). A `stepd` without a step manager reports it to its agent.
     Finished,
 }
 

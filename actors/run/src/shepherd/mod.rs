@@ -1,15 +1,15 @@
-//! One node's part of a run: tasks launched through the launcher, their standard files planned, their output read at the
-//! pace at which it is taken, their ends reported. One per `stepd`.
+//! One node's part of a run: it launches tasks through the launcher, plans their standard files, reads their output at the pace
+//! at which it is taken, and reports their ends. One per `stepd`.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`messages`] | what a shepherd is told and what it wants done |
+//! | [`messages`] | inputs and effects |
 //! | [`core`] with [`tasks`], [`ending`], [`adoption`] | decides |
 //! | [`binding`] | which CPUs a task is bound to |
-//! | [`gpus`] | what a task is told of its GPUs |
+//! | [`gpus`] | variables that tell a task its GPUs |
 //! | [`state`] | steps and tasks here |
 //! | [`stdio`] | where descriptors 0, 1, 2 of a task go |
-//! | [`settings`] | what tasks are started with, kept by the launcher under numbers |
+//! | [`settings`] | environments and settings of tasks, which the launcher keeps under numbers |
 //! | [`shell`] | the actor, `/job/N/shepherd` |
 
 pub mod adoption;

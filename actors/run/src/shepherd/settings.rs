@@ -1,6 +1,6 @@
-//! Environments and settings that the launcher keeps under numbers, so that what thousands of tasks are started with is
-//! encoded and sent once. An environment comes in layers, each set over the one before; steps share layers, and what was
-//! sent is known by its content, so that steps that were made apart from each other share it too.
+//! Environments and settings that the launcher keeps under numbers, so that what thousands of tasks share is encoded and sent
+//! once. An environment has layers, each set over the one before. Steps share layers. Layers that were sent are recognised by
+//! their content, so steps that were made separately share them too.
 
 use garrick_model::{
     config::PropagatePriority,
@@ -13,12 +13,12 @@ use garrick_model::{
 use serde_bytes::ByteBuf;
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
-/// Things of each kind kept at the launcher; an environment is some kilobytes there.
+/// How many of each kind the launcher keeps; an environment takes some kilobytes there.
 const KEPT: usize = 64;
-/// Starts that are recognised without looking at what is in them.
+/// How many recent launches are recognised without comparing their content.
 const RECENT: usize = 8;
 
-/// Things by content, with the number they were sent under.
+/// Values by content, with the number under which they were sent.
 #[derive(Debug)]
 struct Kept<T> {
     /// Number, and when it was used last.
@@ -38,14 +38,14 @@ impl<T> Default for Kept<T> {
 struct Lookup {
     /// The number.
     id: u32,
-    /// It must be set first.
+    /// The value must be sent first.
     new: bool,
-    /// This one is to be dropped.
+    /// This number is to be dropped.
     dropped: Option<u32>,
 }
 
 impl<T: Hash + Eq + Clone> Kept<T> {
-    /// The number of a thing. The one that was not used for longest goes when there are too many.
+    /// The number of a value. When there are too many, the least recently used one is dropped.
     fn get(&mut self, thing: &T) -> Lookup {
         self.uses += 1;
         if let Some((id, used)) = self.known.get_mut(thing) {
@@ -62,7 +62,7 @@ impl<T: Hash + Eq + Clone> Kept<T> {
     }
 }
 
-/// What a step's tasks here are started with, as it came.
+/// What a step's tasks here are started with, as received.
 #[derive(Clone, Debug)]
 struct Recent {
     launch: Arc<StepLaunch>,
@@ -71,16 +71,16 @@ struct Recent {
     setting: u32,
 }
 
-/// See the module.
+/// The settings that the launcher keeps.
 #[derive(Debug)]
 pub struct LauncherSettings {
-    /// Second layer of all: where this process is found.
+    /// Second layer of all environments: the address of this process.
     door: Arc<Vec<EnvEntry>>,
-    /// What is made of the nice value of who asked.
+    /// How the nice value of the submitting command is used.
     priority: PropagatePriority,
     environments: Kept<(Option<u32>, Arc<Vec<EnvEntry>>)>,
     settings: Kept<TaskSetting>,
-    /// The latest, each in front of what it was used after.
+    /// The latest, in order of use.
     recent: Vec<Recent>,
 }
 
@@ -97,7 +97,7 @@ impl LauncherSettings {
         }
     }
 
-    /// Number of the setting for tasks of a launch with its layers of variables; `tell` gets what the launcher must know
+    /// The number of the setting for tasks of a launch with these layers of variables; `tell` gets what the launcher must know
     /// before a task that names it.
     pub fn get(
         &mut self,
@@ -148,7 +148,7 @@ impl LauncherSettings {
         lookup.id
     }
 
-    /// A new launcher, or a new connection to one, knows none.
+    /// Forgets all numbers: a new launcher, or a new connection to one, knows none.
     pub fn forget(&mut self) {
         let door = Arc::clone(&self.door);
         *self = Self {
@@ -177,7 +177,7 @@ mod tests {
     fn get(settings: &mut LauncherSettings, launch: &Arc<StepLaunch>, env: &Arc<Vec<EnvEntry>>) -> (u32, Vec<String>) {
         let mut told = Vec::new();
         let none = layer(&[]);
-        // Nothing of its own on the node, or nothing else.
+        // Either only the node has variables, or only the step.
         let node_env = if env.is_empty() { env } else { &none };
         let id = settings.get(launch, env, node_env, |m| told.push(m));
         let names = told.iter().map(|m| match m {

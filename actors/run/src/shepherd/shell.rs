@@ -1,14 +1,14 @@
-//! The shepherd's actor, `/job/N/shepherd`. Inputs go into the core; what the core wants done goes to the port, except
-//! timers and the log. What takes time comes back as a message.
+//! The shepherd's actor, `/job/N/shepherd`. Inputs go into the core; the core's effects go to the port, except timers and the
+//! log. Results that take time come back as messages.
 
 use crate::shepherd::{ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput, ShepherdMsg};
 use garrick_model::time::Timestamp;
 use garrick_runtime::{Actor, ChildSpec, Context, Restart};
 
-/// The world as a shepherd sees it: launcher, descriptors, cgroups, the way to the step manager. Lives on its thread;
-/// nothing in it blocks.
+/// What a shepherd needs from its environment: launcher, descriptors, cgroups, the connection to the step manager. It runs on the
+/// actor's thread and must not block.
 pub trait ShepherdPort: 'static {
-    /// Does what an effect says. `SetTimer` and `Log` do not come here.
+    /// Carries out an effect. `SetTimer` and `Log` are not passed here.
     fn perform(&mut self, effect: ShepherdEffect);
 
     /// The time.
@@ -28,13 +28,13 @@ pub struct Shepherd<P> {
 }
 
 impl<P: ShepherdPort> Shepherd<P> {
-    /// A shepherd; its first act is to have its launcher started (`StartLauncher`).
+    /// A shepherd; first it has its launcher started (`StartLauncher`).
     pub fn new(config: ShepherdConfig, port: P) -> Self {
         Self { core: ShepherdCore::new(config), port, effects: Vec::new() }
     }
 
-    /// How to start it (`system.start("/job/N", Shepherd::spec(...))`). It is never restarted: what it knew of its tasks
-    /// died with it. Whoever started it ends the process then, and the node's agent ends the run here.
+    /// How to start it (`system.start("/job/N", Shepherd::spec(...))`). It is never restarted: its knowledge of its tasks died
+    /// with it. Its parent then ends the process, and the node's agent ends the run here.
     pub fn spec(factory: impl FnMut() -> Self + Send + 'static) -> ChildSpec<Self> {
         ChildSpec::new("shepherd", factory).restart(Restart::Never).mailbox(MAILBOX).control(MAILBOX)
     }

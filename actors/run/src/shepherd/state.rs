@@ -13,16 +13,16 @@ use std::{
     sync::Arc,
 };
 
-/// Where the shepherd is.
+/// The phase of a shepherd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShepherdPhase {
     /// Launches and reports.
     Serving,
     /// Everything is being killed.
     Sweeping,
-    /// No task is left; last ends are awaited.
+    /// No task is left; it waits for the last ends.
     Counting,
-    /// All is reported; the launcher writes what it holds and ends.
+    /// All is reported; the launcher writes its buffers and ends.
     Leaving,
     /// Nothing of the job is left.
     Gone,
@@ -31,13 +31,13 @@ pub enum ShepherdPhase {
 /// A step here.
 #[derive(Debug)]
 pub struct StepHere {
-    /// Which.
+    /// The step.
     pub id: StepId,
-    /// Tries before this one.
+    /// Number of earlier tries.
     pub attempt: u32,
-    /// What it shares with others.
+    /// What it shares with other steps.
     pub launch: Arc<StepLaunch>,
-    /// Variables of steps that are laid out alike.
+    /// Variables shared by steps with the same layout.
     pub env: Arc<Vec<EnvEntry>>,
     /// Variables of this step alone.
     pub own_env: Vec<EnvEntry>,
@@ -47,17 +47,17 @@ pub struct StepHere {
     pub after: Option<StepId>,
     /// Rank and token of its tasks that were handed to the launcher.
     pub running: Vec<(u32, u64)>,
-    /// Tasks that are not over.
+    /// Number of tasks that are not over.
     pub tasks_left: u32,
     /// It has one task here.
     pub alone: bool,
-    /// Its tasks here.
+    /// Number of its tasks here.
     pub tasks_here: u32,
-    /// Tasks to spawn once it is prepared.
+    /// Tasks to spawn when it is prepared.
     pub unspawned: Vec<TaskLaunch>,
     /// Path of its script.
     pub script: Option<String>,
-    /// Files that one of its tasks truncated already.
+    /// Files that one of its tasks has truncated already.
     pub opened: BTreeSet<String>,
     /// Where notes go: the error file of its first task here.
     pub error_path: Option<String>,
@@ -65,7 +65,7 @@ pub struct StepHere {
     pub credit: i64,
     /// Streams that wait for credit.
     pub paused: BTreeSet<(u64, u8)>,
-    /// Process groups of ended tasks that have members still, which are killed at the end.
+    /// Process groups of ended tasks that still have members; they are killed at the end.
     pub groups: Vec<u32>,
     /// It is being ended.
     pub ending: bool,
@@ -103,7 +103,7 @@ impl StepHere {
         }
     }
 
-    /// The task of a rank.
+    /// The token of a rank's task.
     pub fn token(&self, rank: u32) -> Option<u64> {
         self.running.iter().find(|(r, _)| *r == rank).map(|(_, token)| *token)
     }
@@ -116,21 +116,21 @@ impl StepHere {
     }
 }
 
-/// Input of a step on its way to tasks, each at its own pace. Chunks that all have taken are dropped and reported.
+/// Input of a step for its tasks, each at its own pace. Chunks that all have taken are dropped and reported.
 #[derive(Debug, Default)]
 pub struct StepStdin {
     /// Chunks; an empty one ends the input.
     chunks: VecDeque<ByteBuf>,
     /// Number of the first chunk kept.
     first: u64,
-    /// Next chunk and whether a write is under way, by token.
+    /// Next chunk, and whether a write is in progress, by token.
     readers: BTreeMap<u64, (u64, bool)>,
 }
 
-/// What to do for a task's input next.
+/// The next action for a task's input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextInput {
-    /// Nothing, or a write is under way.
+    /// Nothing, or a write is in progress.
     Wait,
     /// Write this.
     Write(ByteBuf),
@@ -139,23 +139,23 @@ pub enum NextInput {
 }
 
 impl StepStdin {
-    /// A task that takes input.
+    /// Adds a task that takes input.
     pub fn add_reader(&mut self, token: u64) {
         self.readers.insert(token, (self.first, false));
     }
 
-    /// A task takes no more; bytes that nobody is left to take.
+    /// Removes a task that takes no more input. Returns the bytes that are dropped because of it.
     pub fn remove_reader(&mut self, token: u64) -> u64 {
         if self.readers.remove(&token).is_some() { self.trim() } else { 0 }
     }
 
-    /// New input; the tasks that may take it.
+    /// Adds input. Returns the tasks that may take it.
     pub fn push(&mut self, data: ByteBuf) -> Vec<u64> {
         self.chunks.push_back(data);
         self.readers.iter().filter(|(_, (_, busy))| !busy).map(|(t, _)| *t).collect()
     }
 
-    /// What a task gets next.
+    /// The next input for a task.
     pub fn next(&mut self, token: u64) -> NextInput {
         let Some((at, busy)) = self.readers.get_mut(&token) else { return NextInput::Wait };
         if *busy {
@@ -174,7 +174,7 @@ impl StepStdin {
         }
     }
 
-    /// A write is done; bytes that all have taken now.
+    /// A write is done. Returns the bytes that all have taken now.
     pub fn written(&mut self, token: u64) -> u64 {
         if let Some((at, busy)) = self.readers.get_mut(&token) {
             *at += 1;
@@ -183,7 +183,7 @@ impl StepStdin {
         self.trim()
     }
 
-    /// Bytes that all have taken or nobody will: dropped.
+    /// Drops the bytes that all have taken, or that no task will take. Returns their number.
     pub fn trim(&mut self) -> u64 {
         let end = self.first + self.chunks.len() as u64;
         let least = self.readers.values().map(|(at, _)| *at).min().unwrap_or(end);
@@ -203,7 +203,7 @@ pub enum StreamState {
     Closed,
     /// The task does not run yet.
     Idle,
-    /// A read is under way.
+    /// A read is in progress.
     Reading,
     /// Waits for credit.
     Paused,
@@ -216,31 +216,31 @@ pub struct TaskHere {
     pub step: StepId,
     /// Its rank there.
     pub rank: u32,
-    /// Where it is.
+    /// Its phase.
     pub phase: TaskPhase,
     /// Standard output and error.
     pub streams: [StreamState; 2],
-    /// Something was relayed from them.
+    /// Whether output was relayed from them.
     pub spoke: [bool; 2],
     /// The file that its standard error goes to, for messages to its user.
     pub error_path: Option<String>,
 }
 
-/// Where a task is.
+/// The phase of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskPhase {
-    /// With the launcher; of a task that only its end is wanted of, for as long as it runs.
+    /// With the launcher; if only the end of a task is needed, for as long as it runs.
     Launched,
     /// Runs.
     Running {
         /// Process.
         pid: u32,
     },
-    /// Ended; its streams are not all at their end, or it is not known yet what killed it.
+    /// Ended; its streams are not all at their end, or the cause of its death is not known yet.
     Ended {
-        /// How.
+        /// Its end.
         exit: Exit,
-        /// Out of memory; `None`: being asked.
+        /// Out of memory; `None`: not known yet.
         oom: Option<bool>,
     },
 }
@@ -248,17 +248,17 @@ pub enum TaskPhase {
 /// How a task's process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// How.
+    /// Exit status.
     pub status: ExitStatus,
-    /// With what use.
+    /// Resource usage.
     pub usage: TaskUsage,
-    /// Its process group has members still.
+    /// Its process group still has members.
     pub survivors: bool,
 }
 
-/// Place of a stream in a task's pair.
+/// Index of a stream in a task's pair.
 pub const fn stream_index(stream: Stream) -> usize {
     match stream {
         Stream::Stdout => 0,
@@ -266,7 +266,7 @@ pub const fn stream_index(stream: Stream) -> usize {
     }
 }
 
-/// The other way.
+/// The stream at an index.
 pub const fn stream_at(index: usize) -> Stream {
     if index == 0 { Stream::Stdout } else { Stream::Stderr }
 }

@@ -1,5 +1,5 @@
-//! Where descriptors 0, 1 and 2 of a task go: relay pipes, files by pattern, a terminal, what its `srun` handed over,
-//! `/dev/null`. Pure.
+//! Where descriptors 0, 1 and 2 of a task go: relay pipes, files by pattern, a terminal, descriptors of its `srun`, `/dev/null`.
+//! Pure.
 
 use crate::shepherd::{
     messages::PassedFd,
@@ -38,11 +38,11 @@ pub struct StdioPlan {
 pub struct NodePlace<'a> {
     /// The node's name.
     pub node: &'a str,
-    /// The job has others.
+    /// The job has other nodes too.
     pub several: bool,
 }
 
-/// Plans a task's standard files; `step.opened` learns the files that are truncated.
+/// Plans a task's standard files; truncated files are added to `step.opened`.
 pub fn plan(step: &mut StepHere, place: NodePlace<'_>, task: &TaskLaunch, token: u64) -> StdioPlan {
     let node = place.node;
     let launch = step.launch.clone();
@@ -97,7 +97,7 @@ pub fn plan(step: &mut StepHere, place: NodePlace<'_>, task: &TaskLaunch, token:
         }
         StreamTarget::File(pattern) => {
             let path = path_of(pattern, step, node, task.rank);
-            // One open file for both, or the second would cut off what the first wrote.
+            // One open file for both, or the second would truncate what the first wrote.
             if Some(&path) == out_path.as_ref() {
                 error_path = Some(path);
                 FdSource::SameAsStdout
@@ -130,16 +130,16 @@ fn path_in(source: &FdSource) -> Option<String> {
     }
 }
 
-/// An output file. The first task of a step that opens it truncates it where that was asked for, and all others append.
-/// On a node other than the step's first, a file whose name does not tell nodes or tasks apart is one that the first
-/// node's task opens too (on a shared file system), so it is only appended to there.
+/// An output file. The first task of a step that opens it truncates it if requested; all others append. On a node other than the
+/// step's first, a file whose name contains neither node nor task is also opened by the first node's task (on a shared file
+/// system), so here it is only appended to.
 fn output_file(step: &mut StepHere, pattern: &str, node: &str, rank: u32) -> FdSource {
     let path = path_of(pattern, step, node, rank);
     if path == "/dev/null" {
         return FdSource::Null;
     }
     let shared = step.share.node_id > 0 && !tells_nodes_apart(pattern);
-    // Nobody comes after the only task.
+    // No task comes after the only one.
     let first = step.alone || step.opened.insert(path.clone());
     let mode = match step.launch.open_mode {
         OpenMode::Append => FileMode::Append,
@@ -149,9 +149,9 @@ fn output_file(step: &mut StepHere, pattern: &str, node: &str, rank: u32) -> FdS
     FdSource::File { path, mode }
 }
 
-/// The file of a step's output pack on this node, if the step has one. A pack has one writer, so where the job has several
-/// nodes and the pattern names none (`%N`, `%n`), the node's name is appended as `.%N` would: `FILE.NODE`. It is of no task:
-/// `%t` stays as it is.
+/// The file of a step's output pack on this node, if the step has one. A pack has one writer, so if the job has several nodes and
+/// the pattern names none (`%N`, `%n`), the node's name is appended as `.%N` would: `FILE.NODE`. It belongs to no task: `%t`
+/// stays as it is.
 fn pack_path(step: &StepHere, place: NodePlace<'_>) -> Option<String> {
     let launch = &step.launch;
     let pattern = launch.output_pack.as_deref()?;
@@ -187,7 +187,7 @@ fn names(pattern: &str, symbols: &[char]) -> bool {
         if symbol.starts_with(symbols) {
             return true;
         }
-        // Over the symbol, so that `%%t` names no task.
+        // Skip the symbol, so that `%%t` names no task.
         rest = symbol.get(symbol.chars().next().map_or(0, char::len_utf8)..).unwrap_or("");
     }
     false

@@ -1,4 +1,4 @@
-//! The shepherd's part about tasks: launching, failures to launch in Slurm's wording, ends.
+//! Tasks in the shepherd: launches, failures to launch in Slurm's wording, ends.
 
 use crate::shepherd::{
     binding::Bindings,
@@ -23,10 +23,10 @@ use garrick_model::{
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
-/// Steps given back that are remembered: what was sent behind them may still be on its way.
+/// How many steps given back are remembered: what was sent after them may still be in flight.
 const GIVEN_BACK_KEPT: usize = 256;
 
-/// Scripts that are known to be written: those of arrays of steps are.
+/// How many scripts are known to be written: those of step arrays are.
 const SCRIPTS_KEPT: usize = 16;
 
 impl ShepherdCore {
@@ -42,14 +42,14 @@ impl ShepherdCore {
             return self.say(ShepherdToStepMgr::StepGone { step }, out);
         }
         let LaunchRef::Whole(launch) = &start.launch else {
-            // Links put the whole in its place; there is nothing to start here.
+            // Links replace this by the whole message; there is nothing to start here.
             for task in start.tasks {
                 self.failed(step, task.rank, "the step's launch is not known here".into(), NOT_STARTED, out);
             }
             return self.say(ShepherdToStepMgr::StepGone { step }, out);
         };
         if start.after.is_some_and(|after| self.given_back.contains(&after)) {
-            // Whose place it was to get is not known any more.
+            // The step whose place it was to get is not known any more.
             self.give_back(step);
             return self.say(ShepherdToStepMgr::NotStarted { step }, out);
         }
@@ -64,7 +64,7 @@ impl ShepherdCore {
         }
     }
 
-    /// Script and cgroup first, where the step has them. A script that was written for another step is not written again.
+    /// Prepares script and cgroup first, if the step has them. A script that was written for another step is not written again.
     pub(super) fn prepare(&mut self, step: StepId, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get_mut(&step) else { return };
         if here.ending {
@@ -109,7 +109,7 @@ impl ShepherdCore {
         }
     }
 
-    /// The tasks of a step that were not spawned will not be.
+    /// The step's tasks that were not spawned will not be.
     pub(super) fn fail_unspawned(&mut self, step: StepId, message: &str, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get_mut(&step) else { return };
         let tasks = std::mem::take(&mut here.unspawned);
@@ -132,11 +132,11 @@ impl ShepherdCore {
         }
     }
 
-    /// Hands a task to the launcher. `last`: no task of the step will be spawned after it.
+    /// Hands a task to the launcher. `last`: no task of the step is spawned after it.
     fn spawn(&mut self, id: StepId, task: TaskLaunch, bindings: &Bindings, last: bool, out: &mut Vec<ShepherdEffect>) {
         let token = self.next_token;
         self.next_token += 1;
-        // Of one that is over here, or not with the launcher yet, there is nothing to wait for.
+        // A step that is over here, or not with the launcher yet, need not be waited for.
         let after = self.steps.get(&id).and_then(|here| here.after);
         let after = after.and_then(|step| self.steps.get(&step)?.running.first().map(|(_, token)| *token));
         let Some(here) = self.steps.get_mut(&id) else { return };
@@ -193,7 +193,7 @@ impl ShepherdCore {
             quiet,
             after,
             or_shell: here.launch.or_shell,
-            // What is written on other nodes may be in the same file.
+            // Tasks on other nodes may write to the same file.
             unasked_output: here.launch.unasked_output && here.tasks_here == here.launch.total_tasks,
         }));
         let phase = TaskPhase::Launched;
@@ -219,7 +219,7 @@ impl ShepherdCore {
         self.feed(token, out);
     }
 
-    /// A task could not be started: that is its end, with the errno as exit code where the program could not be executed.
+    /// A task could not be started: that is its end, with the errno as exit code if the program could not be executed.
     pub(super) fn spawn_failed(
         &mut self,
         now: Timestamp,
@@ -250,7 +250,7 @@ impl ShepherdCore {
         self.step_over_if_done(id, out);
     }
 
-    /// A task that was to start after another did not. Its step has no other.
+    /// A task that was to start after another did not start. Its step has no other task.
     pub(super) fn not_started(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
         let Some(step) = self.tasks.get(&token).map(|task| task.step) else { return };
         if !self.steps.get(&step).is_some_and(|here| here.alone && here.after.is_some()) {
@@ -271,12 +271,12 @@ impl ShepherdCore {
         self.given_back.push_back(step);
     }
 
-    /// A task that did not run, and that nobody will run.
+    /// A task that did not run and will not run.
     fn failed(&mut self, step: StepId, rank: u32, message: String, status: ExitStatus, out: &mut Vec<ShepherdEffect>) {
         self.never_ran(step, rank, message, status, false, out);
     }
 
-    /// The same; `untried`: for a reason of this node's, not of the task's.
+    /// The same; `untried`: because of this node, not because of the task.
     fn never_ran(
         &mut self,
         step: StepId,
@@ -299,8 +299,8 @@ impl ShepherdCore {
         }
         let id = task.step;
         let Some(here) = self.steps.get_mut(&id) else { return };
-        // What the kernel killed for lack of memory may have been a child of the task, which ends as it likes. Of the many
-        // that end well with nobody waiting it is not asked: such a kill is known at the end of the batch script.
+        // The kernel may have killed a child of the task for lack of memory, and the task then ends as it likes. Tasks that end
+        // normally in a step without a waiting command are not checked: such a kill is found at the end of the batch script.
         let killed_by_us = here.ending && exit.status.signal == Some(SIGKILL as u8);
         let told_well = exit.status.success() && here.launch.unattended && !here.launch.batch;
         let ask = self.config.cgroups && self.phase == ShepherdPhase::Serving && !killed_by_us && !told_well;
@@ -308,7 +308,7 @@ impl ShepherdCore {
         if ask {
             out.push(ShepherdEffect::AskOom { token, step: here.share.own_cgroup.then_some(id) });
         }
-        // Streams of a task whose start was not told of were never read.
+        // If a task's start was not reported, its streams were never read.
         for stream in &mut task.streams {
             if *stream == StreamState::Idle {
                 *stream = StreamState::Closed;
@@ -336,8 +336,8 @@ impl ShepherdCore {
         }
     }
 
-    /// Reports a task's end once nothing of its output is outstanding. That of a step's last task here stands for the end
-    /// of the step, where nothing is left to be done for it.
+    /// Reports a task's end when no output of it is outstanding. The end of a step's last task here stands for the end of the
+    /// step, if nothing else is left to do for it.
     pub(super) fn report_if_over(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
         let Some(task) = self.tasks.get(&token) else { return };
         let TaskPhase::Ended { exit, oom: Some(oom) } = task.phase else { return };
@@ -349,11 +349,11 @@ impl ShepherdCore {
         let Some(here) = self.steps.get_mut(&id) else { return };
         here.tasks_left -= 1;
         here.forget(token);
-        // A made-up end has no process; group 0 would be our own.
+        // An invented end has no process; group 0 would be our own.
         here.groups.extend((exit.survivors && exit.pid != 0).then_some(exit.pid));
         let gone = here.tasks_left == 0 && !here.share.own_cgroup && !here.sweeping;
         if here.launch.stdin == garrick_model::spec::StreamTarget::Relay {
-            // Output ends are dropped at their end of file; an input end may still be held.
+            // Output ends are dropped at their end of file; an input end may still be open.
             out.push(ShepherdEffect::Close { token });
         }
         if gone {
@@ -368,7 +368,7 @@ impl ShepherdCore {
         }
     }
 
-    /// Tells of a task's end and remembers it.
+    /// Reports a task's end and remembers it.
     pub(super) fn report(
         &mut self,
         step: StepId,
@@ -384,8 +384,7 @@ impl ShepherdCore {
         self.say(ShepherdToStepMgr::TaskExited { step, rank, end, gone }, out);
     }
 
-    /// A pack does not take what a task wrote: an operator and the job's user are told; the task's end is reported all the
-    /// same.
+    /// An output pack cannot be written: operator and user are told; the task's end is reported nevertheless.
     pub(super) fn pack_failed(&self, label: TaskLabel, message: &str, out: &mut Vec<ShepherdEffect>) {
         let text = format!("output pack of step {}, task {}: {message}", label.step, label.rank);
         if let Some(path) = &self.job_error_path {
@@ -394,7 +393,7 @@ impl ShepherdCore {
         out.push(ShepherdEffect::Log { text });
     }
 
-    /// Streams of ended tasks that somebody else still holds open are given up; those that wait for credit are not.
+    /// Closes streams of ended tasks that other processes still hold open, except those that wait for credit.
     pub(super) fn give_up_streams(&mut self, now: Timestamp, out: &mut Vec<ShepherdEffect>) {
         while let Some((deadline, token)) = self.lingering.front().copied() {
             if deadline > now {

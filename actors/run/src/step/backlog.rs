@@ -1,13 +1,13 @@
-//! Sending from one shell to another without loss: what a full mailbox refuses waits here, in order, and is tried again.
-//! How much can wait is bounded by the protocol between the two (grants, steps that run), not by this.
+//! Sending from one shell to another without loss: messages that a full mailbox refuses wait here, in order, and are sent again.
+//! The protocol between the two (grants, running steps) limits how many can wait, not this module.
 
 use garrick_runtime::{Address, Message, SendError};
 use std::{collections::VecDeque, time::Duration};
 
-/// When to try again: about the time in which a busy actor gets through some hundreds of messages.
+/// When to try again: about the time in which a busy actor handles some hundreds of messages.
 pub const RETRY: Duration = Duration::from_millis(1);
 
-/// An address and what it did not take yet.
+/// An address and the messages that it has not accepted yet.
 #[derive(Debug)]
 pub struct Backlog<M: Message> {
     to: Address<M>,
@@ -15,7 +15,7 @@ pub struct Backlog<M: Message> {
 }
 
 impl<M: Message> Backlog<M> {
-    /// Towards an address.
+    /// For an address.
     pub const fn new(to: Address<M>) -> Self {
         Self { to, waiting: VecDeque::new() }
     }
@@ -26,7 +26,7 @@ impl<M: Message> Backlog<M> {
         if self.waiting.is_empty() {
             match self.to.try_send(msg) {
                 Err(SendError::Full(msg)) => self.waiting.push_back(msg),
-                // Who has ended needs no messages.
+                // A receiver that has ended needs no messages.
                 Ok(()) | Err(_) => return false,
             }
         } else {

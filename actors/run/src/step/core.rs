@@ -1,6 +1,6 @@
-//! Decides the life of one running step: hands its tasks to their nodes, counts them out, applies `-K`, `-W` and the
-//! step's own limit, ends it when told to, and passes output and input on within their grants. It does not decide where
-//! the step runs, when, or what becomes of its resources: the step manager does, and calls this through the step's actor.
+//! Decides the life of one running step: hands its tasks to their nodes, counts their ends, applies `-K`, `-W` and the step's own
+//! limit, ends it when told to, and relays output and input within their grants. The step manager decides where the step runs,
+//! when, and what happens to its resources; it calls this through the step's actor.
 
 use crate::{
     shepherd::stdio::one_file_for_all,
@@ -24,10 +24,10 @@ use garrick_model::{
 };
 use std::collections::BTreeMap;
 
-/// How a task whose end nobody saw is recorded: its node was lost, or its shepherd could not tell.
+/// Exit status of a task whose end was not seen: its node was lost, or its shepherd could not tell.
 const UNKNOWN_EXIT: ExitStatus = ExitStatus { code: 0, signal: Some(9) };
 
-/// Where the step is.
+/// The phase of a step.
 #[derive(Clone, Debug, PartialEq)]
 enum Phase {
     /// Not begun.
@@ -48,13 +48,13 @@ struct NodePart {
     gone: bool,
 }
 
-/// See the module.
+/// The core of a running step.
 #[derive(Debug)]
 pub struct StepCore {
     plan: StepPlan,
     phase: Phase,
     tasks: Vec<TaskState>,
-    /// Place in `nodes` by rank.
+    /// Index in `nodes`, by rank.
     node_of: Vec<usize>,
     nodes: Vec<NodePart>,
     slots: BTreeMap<NodeSlot, usize>,
@@ -62,12 +62,12 @@ pub struct StepCore {
     any_over: bool,
     exit: ExitStatus,
     oom: bool,
-    /// A task's end was not seen.
+    /// The end of a task was not seen.
     unknown: bool,
     usage: TaskUsage,
-    /// Why the first task that could not be started was not.
+    /// Why the first task that could not be started was not started.
     detail: Option<String>,
-    /// The first signal it was sent that is to end it.
+    /// The first signal sent to it that is to end it.
     signalled: Option<u8>,
     output: OutputRelay,
     input: InputRelay,
@@ -75,8 +75,8 @@ pub struct StepCore {
     held: Option<Held>,
 }
 
-/// What nodes are told once the step's first task has opened its files: one that several nodes write is truncated before any
-/// other task opens it.
+/// Messages to nodes that wait until the step's first task has opened its files: a file that several nodes write is truncated
+/// before any other task opens it.
 #[derive(Debug)]
 struct Held {
     first: NodeSlot,
@@ -128,17 +128,17 @@ impl StepCore {
         }
     }
 
-    /// The plan it was made from.
+    /// The plan that it was made from.
     pub const fn plan(&self) -> &StepPlan {
         &self.plan
     }
 
-    /// True once `Over` was said.
+    /// True after `Over` was sent.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
-    /// One input, its effects appended.
+    /// Handles one input and appends its effects.
     pub fn handle(&mut self, now: Timestamp, input: StepInput, out: &mut Vec<StepEffect>) {
         if self.phase == Phase::Over {
             return;
@@ -173,7 +173,7 @@ impl StepCore {
         }
     }
 
-    /// Its place in `tasks` and `node_of`.
+    /// The index of a rank in `tasks` and `node_of`.
     fn index(&self, rank: u32) -> Option<usize> {
         let own = rank.checked_sub(self.plan.first_rank)? as usize;
         (own < self.tasks.len()).then_some(own)
@@ -192,7 +192,7 @@ impl StepCore {
         }
     }
 
-    /// Nothing is started: what ends it now ends it without a trace.
+    /// Reports the placement. Nothing is started: an end now leaves no trace.
     fn say_placed(&self, out: &mut Vec<StepEffect>) {
         if self.phase == Phase::Ready {
             self.to_client(StepMgrToCommand::Placed(self.layout()), out);
@@ -211,7 +211,7 @@ impl StepCore {
             return;
         }
         self.phase = Phase::Running;
-        // Of a launch whose starts are not told nobody would say that its files are open.
+        // If a launch does not report starts, nothing would tell that its files are open.
         let launch = &self.plan.launch;
         if let [first, _, ..] = &self.plan.nodes[..]
             && let Some(task) = first.tasks.first()
@@ -245,7 +245,7 @@ impl StepCore {
         }
     }
 
-    /// In order, and not before its node may begin.
+    /// Sends in order, and not before the node may begin.
     fn to_shepherd(&mut self, node: NodeSlot, message: StepMgrToShepherd, out: &mut Vec<StepEffect>) {
         let effect = StepEffect::ToShepherd { node, message };
         match &mut self.held {
@@ -254,8 +254,8 @@ impl StepCore {
         }
     }
 
-    /// The first task's files are open, or never will be. Where the step is to end by now, the other tasks end as if that had
-    /// found them running.
+    /// The first task's files are open, or never will be. If the step is to end by now, the other tasks end as if they had been
+    /// running.
     fn let_others_begin(&mut self, out: &mut Vec<StepEffect>) {
         let Some(Held { first, waiting, .. }) = self.held.take() else { return };
         let killed = match &self.phase {
@@ -290,7 +290,7 @@ impl StepCore {
             }
         }
         for (runs, rank) in running.into_iter().zip(self.plan.first_rank..) {
-            // Whether those that are there have begun is not known: they may be behind others.
+            // It is not known whether the known tasks have begun: they may wait behind others.
             if !runs {
                 self.unknown = true;
                 self.count_out(rank, UNKNOWN_EXIT);
@@ -346,7 +346,7 @@ impl StepCore {
                 self.grant_input(out);
             }
             ShepherdToStepMgr::StepGone { .. } => self.node_gone(node),
-            // Of steps with one task only.
+            // Only for steps with one task.
             ShepherdToStepMgr::NotStarted { .. } => {
                 let launching = matches!(self.task_on(node, 0), Some(TaskState::Launching));
                 match (&self.phase, self.signalled) {
@@ -354,13 +354,13 @@ impl StepCore {
                         self.phase = Phase::Over;
                         out.push(StepEffect::NotStarted);
                     }
-                    // As if what was to end it had found it running.
+                    // As if it had been running when it was told to end.
                     (_, signal) if launching => {
                         let status = ExitStatus { code: 0, signal: Some(signal.unwrap_or(SIGTERM as u8)) };
                         self.count_out_on(node, 0, status);
                         self.node_gone(node);
                     }
-                    // It ran, and is known no more: its end was said before, or never will be.
+                    // It ran, and is not known any more: its end was reported before, or never will be.
                     _ => {
                         self.unknown |= self.count_out_on(node, 0, UNKNOWN_EXIT);
                         self.node_gone(node);
@@ -394,7 +394,7 @@ impl StepCore {
                 }
             }
             CommandToStepMgr::Cancel => {
-                // The first asks the tasks to end; whoever asks again does not want to wait for KillWait.
+                // The first request asks the tasks to end; a repeated request does not wait for KillWait.
                 let again = matches!(self.phase, Phase::Ending { .. });
                 self.end(now, StepEnd::Cancelled, again, out);
             }
@@ -406,7 +406,7 @@ impl StepCore {
         }
     }
 
-    /// Ends what still runs: SIGTERM and after KillWait SIGKILL (the shepherds see to that), or SIGKILL now.
+    /// Ends what still runs: SIGTERM and after KillWait SIGKILL (by the shepherds), or SIGKILL now.
     fn end(&mut self, now: Timestamp, cause: StepEnd, kill: bool, out: &mut Vec<StepEffect>) {
         let first = match &mut self.phase {
             Phase::Running => {
@@ -424,7 +424,7 @@ impl StepCore {
                 *killed = true;
                 None
             }
-            // Begun steps only: one that never began has no process to end.
+            // A step that never began has no process to end.
             Phase::Ready => {
                 self.phase = Phase::Ending { cause, killed: kill };
                 for node in &mut self.nodes {
@@ -477,7 +477,7 @@ impl StepCore {
         self.end(now, StepEnd::NodeLost { node }, false, out);
     }
 
-    /// No process is left there. Tasks that nobody saw end are counted out.
+    /// No process is left on the node. Tasks whose ends were not seen are counted as ended.
     fn node_gone(&mut self, slot: NodeSlot) {
         let Some(&at) = self.slots.get(&slot) else { return };
         self.nodes[at].gone = true;
@@ -498,7 +498,7 @@ impl StepCore {
         self.tasks.get_mut(own)
     }
 
-    /// As `count_out`, for what a shepherd says: only about tasks on its own node.
+    /// As `count_out`, for a report of a shepherd, which may only be about tasks on its own node.
     fn count_out_on(&mut self, node: NodeSlot, rank: u32, status: ExitStatus) -> bool {
         self.task_on(node, rank).is_some() && self.count_out(rank, status)
     }
@@ -553,7 +553,7 @@ impl StepCore {
     }
 
     fn over(&mut self, out: &mut Vec<StepEffect>) {
-        // Output that was held back belongs to a command that may still read it; it goes before the end is said.
+        // Output that was held back belongs to a command that may still read it; it goes before the end is reported.
         self.output.open();
         self.pass_output(out);
         let ended = match std::mem::replace(&mut self.phase, Phase::Over) {
@@ -562,7 +562,7 @@ impl StepCore {
             _ => None,
         };
         let state = ended.as_ref().and_then(StepEnd::state).unwrap_or_else(|| state_of_exit(self.exit, self.oom));
-        // Tasks may all have ended by themselves before the end reached them.
+        // All tasks may have ended by themselves before the request to end reached them.
         let state = match (&ended, state) {
             (Some(StepEnd::ClientGone | StepEnd::BatchOver | StepEnd::TooManyFailed), StepState::Cancelled)
                 if self.exit.success() =>

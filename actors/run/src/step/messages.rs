@@ -1,5 +1,5 @@
-//! What a running step is told, by its step manager only, and what it wants done. Inputs are handled in the order sent;
-//! the shepherds' messages of one node keep theirs. Nothing here is retried.
+//! The inputs of a running step, which only its step manager sends, and its effects. Inputs are handled in the order sent; the
+//! shepherds' messages of one node keep theirs. Nothing here is retried.
 
 use crate::step::state::{StepEnd, StepResult};
 use garrick_model::{
@@ -15,14 +15,14 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
 
-/// A node of the job by its place in the allocation, from 0 (the batch host).
+/// A node of the job, by its index in the allocation, from 0 (the batch host).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeSlot(pub u32);
 
 /// A step's share of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedNode {
-    /// Which node of the job.
+    /// The node.
     pub slot: NodeSlot,
     /// Its name.
     pub name: String,
@@ -32,22 +32,22 @@ pub struct PlannedNode {
     pub tasks: Vec<TaskLaunch>,
 }
 
-/// Everything needed to run a step that was placed.
+/// Everything needed to run a placed step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepPlan {
-    /// Which.
+    /// The step.
     pub id: StepId,
-    /// Tries before this one.
+    /// Number of earlier tries.
     pub attempt: u32,
     /// What it shares with steps of the same request.
     pub launch: Arc<StepLaunch>,
-    /// Variables of steps that are laid out alike.
+    /// Variables shared by steps with the same layout.
     pub env: Arc<Vec<EnvEntry>>,
     /// Variables of this step alone.
     pub own_env: Vec<EnvEntry>,
     /// Nodes in step order.
     pub nodes: Vec<PlannedNode>,
-    /// An `srun` stays with it.
+    /// An `srun` waits with it.
     pub attended: bool,
     /// Its own limit.
     pub time_limit: Option<Duration>,
@@ -57,16 +57,16 @@ pub struct StepPlan {
     pub wait: Option<Duration>,
     /// For the notices that name a time.
     pub zone: TimeZone,
-    /// It starts in the place of this step when that ends.
+    /// The step whose place it takes over when that ends.
     pub after: Option<StepId>,
-    /// Number of its first task: not 0 where it is a part of a step over several components.
+    /// Rank of its first task: not 0 if it is a part of a step over several components.
     pub first_rank: u32,
     /// It waits for the other parts before it starts.
     pub awaits_others: bool,
 }
 
 impl StepPlan {
-    /// Which of descriptors 0, 1 and 2 are those that the step's `srun` handed over.
+    /// Which of descriptors 0, 1 and 2 the step's `srun` handed over.
     pub fn handed(&self) -> [bool; 3] {
         [&self.launch.stdin, &self.launch.stdout, &self.launch.stderr].map(|target| *target == StreamTarget::Handed)
     }
@@ -79,7 +79,7 @@ pub enum StepTimer {
     Limit,
     /// `-W` after the first task's end.
     Wait,
-    /// The shell's own: messages that the step manager's mailbox refused are tried again.
+    /// For the shell: messages that the step manager's mailbox refused are sent again.
     Backlog,
 }
 
@@ -94,31 +94,31 @@ impl StepTimer {
     }
 }
 
-/// What a step is told.
+/// The inputs of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepInput {
     /// Start: first input of a new step.
     Begin,
-    /// Take up a step that runs already (after the step manager's restart): these ranks are not over.
+    /// Resume a step that runs already (after the step manager's restart): these ranks are not over.
     Resume {
         /// Ranks with a process.
         live: Vec<u32>,
     },
     /// From the shepherd of a node.
     Shepherd {
-        /// Which node.
+        /// The node.
         node: NodeSlot,
-        /// What.
+        /// The message.
         message: ShepherdToStepMgr,
     },
-    /// All other parts of the step have their places: start, by this plan.
+    /// All other parts of the step are placed: start, by this plan.
     StartPart {
-        /// The same, with what is known now of the other parts.
+        /// The same plan, with what is now known about the other parts.
         plan: Box<StepPlan>,
     },
     /// A node of the job was lost.
     NodeLost {
-        /// Which.
+        /// The node.
         node: NodeSlot,
     },
     /// From its `srun`: `Stdin`, `Signal`, `Resize`, `Cancel`, `Consumed`; anything else is ignored.
@@ -133,35 +133,35 @@ pub enum StepInput {
     Signal {
         /// Number.
         signal: i32,
-        /// Whom.
+        /// Which of their processes.
         reach: garrick_model::messages::shepherd::SignalReach,
     },
     /// A timer ran out.
     Timer(StepTimer),
 }
 
-/// What a step wants done.
+/// The effects of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepEffect {
     /// To the shepherd of a node.
     ToShepherd {
-        /// Which node.
+        /// The node.
         node: NodeSlot,
-        /// What.
+        /// The message.
         message: StepMgrToShepherd,
     },
     /// To its `srun`.
     ToClient(StepMgrToCommand),
     /// Set a timer.
     SetTimer {
-        /// Which.
+        /// The timer.
         timer: StepTimer,
         /// From now.
         after: Duration,
     },
     /// No process of it is left. Last effect.
     Over(StepResult),
-    /// It was to start after another and never did. Last effect.
+    /// It was to start after another step and never did. Last effect.
     NotStarted,
 }
 

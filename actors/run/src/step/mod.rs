@@ -1,15 +1,15 @@
-//! One running step: tasks handed to their nodes, their output relayed to the `srun` that waits, their ends collected.
+//! One running step: hands tasks to their nodes, relays their output to the waiting `srun`, and collects their ends.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`state`] | why a step is ended early, how it ended, what became of its tasks |
-//! | [`messages`] | what a step is told and what it wants done |
+//! | [`state`] | why a step is ended early, how it ended, states of its tasks |
+//! | [`messages`] | inputs and effects |
 //! | [`core`] | decides |
 //! | [`notice`] | what users read when something is ended early |
-//! | [`relay`] | output and input under way, with their limits |
+//! | [`relay`] | output and input in flight, with their limits |
 //! | [`backlog`] | sending between shells without loss |
 //!
-//! Its actor, `/job/N/step/M`, is its step manager's: [`crate::stepmgr::step_shell`].
+//! Its actor, `/job/N/step/M`, belongs to its step manager: [`crate::stepmgr::step_shell`].
 
 pub mod backlog;
 pub mod core;

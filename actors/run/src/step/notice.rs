@@ -1,5 +1,5 @@
-//! The lines that users read in their error files when something is ended before its time, in Slurm's wording:
-//! `*** JOB 503 ON n1 CANCELLED AT 2026-11-21T10:00:58 DUE TO TIME LIMIT ***`.
+//! The lines in users' error files when something is ended early, in Slurm's wording: `*** JOB 503 ON n1 CANCELLED AT
+//! 2026-11-21T10:00:58 DUE TO TIME LIMIT ***`.
 
 use garrick_model::time::Timestamp;
 use jiff::tz::TimeZone;
@@ -15,12 +15,12 @@ pub fn error_line(text: &str) -> String {
     format!("slurmstepd: error: *** {text} ***")
 }
 
-/// A message as `srun` prints it, without the time and the word that go before it there.
+/// A message of `srun` without the leading time and word.
 pub fn without_time(message: &str) -> &str {
     message.split_once("] error: ").map_or(message, |(_, text)| text)
 }
 
-/// The same for a record: paths may be long.
+/// The same, shortened for a record: paths may be long.
 pub fn detail(message: &str) -> String {
     const MOST_CHARS: usize = 1000;
     without_time(message).chars().take(MOST_CHARS).collect()

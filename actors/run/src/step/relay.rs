@@ -1,5 +1,5 @@
-//! Bytes under way in a step: output from the shepherds to the `srun` that waits, and its input to the shepherds. Both
-//! are bounded by grants: a slow `srun` stops the reading of its own tasks' output and nothing else.
+//! Bytes in flight in a step: output from the shepherds to the waiting `srun`, and its input to the shepherds. Both are limited
+//! by grants: a slow `srun` stops the reading of its own tasks' output and nothing else.
 
 use crate::step::messages::NodeSlot;
 use garrick_model::messages::{
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// A frame of output that waits for the command's grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Place of the node in the step.
+    /// Index of the node in the step.
     pub node: usize,
     /// Rank.
     pub rank: u32,
@@ -28,8 +28,8 @@ impl Frame {
     }
 }
 
-/// Output relayed to one command. What is held here never exceeds one [`OUTPUT_WINDOW`] for each node of the step, since
-/// shepherds get new credit only for what went on.
+/// Output relayed to one command. It holds at most one [`OUTPUT_WINDOW`] for each node of the step, since shepherds get new
+/// credit only for output that was passed on.
 #[derive(Debug)]
 pub struct OutputRelay {
     grant: u64,
@@ -38,7 +38,7 @@ pub struct OutputRelay {
     held: u64,
 }
 
-/// Credit is returned to a shepherd in pieces of at least this, to save messages: a quarter of its window.
+/// Credit is returned to a shepherd in pieces of at least a quarter of its window, to save messages.
 const CREDIT_STEP: u64 = OUTPUT_WINDOW / 4;
 
 impl OutputRelay {
@@ -53,20 +53,20 @@ impl OutputRelay {
         self.waiting.push_back(frame);
     }
 
-    /// The command consumed so many bytes.
+    /// The command has consumed so many bytes.
     pub fn grant(&mut self, bytes: u64) {
         self.grant = self.grant.saturating_add(bytes).min(OUTPUT_GRANT);
     }
 
-    /// From now on nobody reads: everything may go.
+    /// No command reads any more: everything may be passed on without limit.
     pub fn open(&mut self) {
         self.grant = u64::MAX;
     }
 
-    /// The next frame that may go on, with the credit to return for it, if enough has gathered.
+    /// The next frame that may be passed on, with the credit to return for it, if enough has accumulated.
     pub fn pop(&mut self) -> Option<(Frame, Option<u64>)> {
         let size = self.waiting.front()?.data.len() as u64;
-        // A frame larger than what is left of the grant goes once the grant is whole again, so that it cannot block for ever.
+        // A frame larger than the rest of the grant goes when the grant is whole again, so that it cannot block for ever.
         if size > self.grant && self.grant < OUTPUT_GRANT {
             return None;
         }
@@ -81,16 +81,16 @@ impl OutputRelay {
         Some((frame, credit))
     }
 
-    /// Bytes held back, frame costs included.
+    /// Bytes held back, including the cost of frames.
     pub const fn held(&self) -> u64 {
         self.held
     }
 }
 
-/// Input under way from the command to the nodes that have tasks for it.
+/// Input in flight from the command to the nodes with tasks that take it.
 #[derive(Debug)]
 pub struct InputRelay {
-    /// Nodes that take input: place in the step, slot, bytes consumed; `None` when the node has no more use for it.
+    /// Nodes that take input: slot, and bytes consumed; `None` if the node needs no more input.
     nodes: Vec<(NodeSlot, Option<u64>)>,
     sent: u64,
     reported: u64,
@@ -98,12 +98,12 @@ pub struct InputRelay {
 }
 
 impl InputRelay {
-    /// Towards these nodes.
+    /// For these nodes.
     pub fn new(nodes: Vec<NodeSlot>) -> Self {
         Self { nodes: nodes.into_iter().map(|slot| (slot, Some(0))).collect(), sent: 0, reported: 0, ended: false }
     }
 
-    /// Accounts for input; the nodes to pass it on to, or `Err` when the command sent far more than it was granted.
+    /// Accounts for input. Returns the nodes to pass it to, or `Err` if the command sent far more than it was granted.
     pub fn push(&mut self, bytes: usize) -> Result<Vec<NodeSlot>, InputOverrun> {
         if self.ended {
             return Ok(Vec::new());
@@ -123,14 +123,14 @@ impl InputRelay {
         }
     }
 
-    /// A node has no more use for input.
+    /// A node needs no more input.
     pub fn closed(&mut self, node: NodeSlot) {
         if let Some((_, used)) = self.nodes.iter_mut().find(|(slot, _)| *slot == node) {
             *used = None;
         }
     }
 
-    /// What to grant the command: as much as the slowest node took, told in pieces of a quarter window.
+    /// What to grant the command: as much as the slowest node has taken, in pieces of a quarter window.
     pub fn due(&mut self) -> Option<u64> {
         let least = self.nodes.iter().filter_map(|(_, used)| *used).min().unwrap_or(self.sent).min(self.sent);
         let new = least.saturating_sub(self.reported);

@@ -1,5 +1,5 @@
-//! States of a running step and its tasks, and what a step's end is called. Used by the step's core, and by the step
-//! manager for steps that end before they ran.
+//! States of a running step and its tasks, and the names of a step's end. Used by the step's core, and by the step manager for
+//! steps that end before they ran.
 
 use garrick_model::{
     ids::StepId,
@@ -23,37 +23,37 @@ pub enum StepEnd {
     BatchOver,
     /// A node of it was lost.
     NodeLost {
-        /// Which.
+        /// The node.
         node: String,
     },
     /// A task ended with other than 0 and `-K` was given.
     BadExit,
     /// `-W` seconds passed since the first task ended.
     WaitOver,
-    /// The step manager was restarted and lost hold of it.
+    /// The step manager was restarted and lost the step.
     ManagerRestarted,
     /// More input was sent than the command was granted.
     InputOverrun,
-    /// A task ran and nobody saw how it ended: its launcher died.
+    /// A task ran and its end was not seen: its launcher died.
     ExitUnknown,
-    /// What it waited for can never be.
+    /// Its dependency can never be fulfilled.
     DependencyNeverSatisfied,
-    /// Too many of the steps that it was handed over with failed (`--max-fails`).
+    /// Too many steps of its group failed (`--max-fails`).
     TooManyFailed,
 }
 
 impl StepEnd {
-    /// Why a step ended, in the word that `squeue` and `scontrol` show, where neither its state nor its exit status says it.
+    /// The reason that `squeue` and `scontrol` show, if neither the state nor the exit status says it.
     pub fn word(&self) -> Reason {
         match self {
             Self::DependencyNeverSatisfied => Reason::DependencyNeverSatisfied,
-            // After the option; a variant of its own would be unreadable for the controller of an earlier version.
+            // Named after the option; a controller of an earlier version could not read a variant of its own.
             Self::TooManyFailed => Reason::Other("MaxFails".to_owned()),
             _ => Reason::None,
         }
     }
 
-    /// The state that a step ended for this reason gets; `None`: as its tasks ended.
+    /// The state of a step that ended for this reason; `None`: as its tasks ended.
     pub const fn state(&self) -> Option<StepState> {
         match self {
             Self::Cancelled
@@ -72,7 +72,7 @@ impl StepEnd {
         }
     }
 
-    /// ` DUE TO ...`, where Slurm says one.
+    /// ` DUE TO ...`, if Slurm writes one.
     pub const fn due_to(&self) -> &'static str {
         match self {
             Self::TimeLimit | Self::Job(JobState::Timeout) => " DUE TO TIME LIMIT",
@@ -86,7 +86,7 @@ impl StepEnd {
     }
 }
 
-/// Where a task is.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskState {
     /// Handed to its node.
@@ -94,14 +94,14 @@ pub enum TaskState {
     Launching,
     /// Runs.
     Running,
-    /// Over; its status went into the step's.
+    /// Over; its status is part of the step's.
     Over,
 }
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepResult {
-    /// Which.
+    /// The step.
     pub step: StepId,
     /// Final state.
     pub state: StepState,
@@ -112,7 +112,7 @@ pub struct StepResult {
     /// What its tasks used.
     #[serde(default)]
     pub usage: TaskUsage,
-    /// Why a task of it could not be started (no such program, its output cannot be opened): of several the first one's.
+    /// Why a task of it could not be started (no such program, its output cannot be opened): the first task's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! `sattach`: commands that watch a running step. What is relayed to the step's own command comes to them too; of what goes
-//! elsewhere they are told where.
+//! `sattach`: commands that watch a running step. Output that is relayed to the step's own command is sent to them too; for other
+//! output they are told where it goes.
 
 use crate::stepmgr::{
     core::StepMgrCore,
@@ -49,7 +49,7 @@ impl StepMgrCore {
         }
     }
 
-    /// What is said when a step array is named: one of its tasks that runs, or its first, as an example.
+    /// The refusal if a step array is named: it suggests a running task of it, or its first, as an example.
     fn array_named(&self, step: StepId) -> Option<Refusal> {
         let number = step.key().step.number().filter(|_| step.key().array.is_none())?;
         let tasks = self.tasks_of(number)?;

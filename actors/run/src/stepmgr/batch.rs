@@ -1,7 +1,7 @@
-//! Steps that were accepted together, as the step manager and its journal hold them: what they share is there once.
+//! Steps that were accepted together, as the step manager and its journal hold them: shared data are stored once.
 //!
-//! A step of a batch is its *member*: of a step array the task's index, else its place in the batch. Members of a batch
-//! that is no array have consecutive step numbers.
+//! The *member* number of a step in its batch is the task's index in a step array, otherwise its index in the batch. Members of a
+//! batch that is no array have consecutive step numbers.
 
 use garrick_model::{
     batch::{BatchMembers, CommandList, StepBatch},
@@ -20,7 +20,7 @@ use std::{
 /// An accepted batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredBatch {
-    /// What was asked for. An empty environment: that of the one before.
+    /// The requests. An empty environment: that of the previous spec.
     pub specs: Vec<Arc<StepSpec>>,
     /// Which steps are made of them.
     pub members: StoredMembers,
@@ -28,7 +28,7 @@ pub struct StoredBatch {
     found: Found,
 }
 
-/// What follows from a batch and is found out once: lists have as many specs as lines, and each line is looked up.
+/// Values derived from a batch, computed once: lists have as many specs as lines, and each line is looked up.
 #[derive(Clone, Debug, Default)]
 struct Found {
     /// The first member of each row of a list.
@@ -37,7 +37,7 @@ struct Found {
     environments: OnceLock<Vec<u32>>,
 }
 
-/// Equal batches are equal, whatever was asked of them.
+/// These caches do not count for equality.
 impl PartialEq for Found {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -74,7 +74,7 @@ impl StoredBatch {
         Self { specs, members, found: Found::default() }
     }
 
-    /// How many steps.
+    /// Number of steps.
     pub fn len(&self) -> u32 {
         match &self.members {
             StoredMembers::Each => self.specs.len() as u32,
@@ -83,7 +83,7 @@ impl StoredBatch {
         }
     }
 
-    /// None: never so once accepted.
+    /// Is it empty? Never once accepted.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -96,7 +96,7 @@ impl StoredBatch {
         }
     }
 
-    /// How many step numbers it has.
+    /// How many step numbers it takes.
     pub fn numbers(&self) -> u32 {
         if self.array().is_some() { 1 } else { self.len() }
     }
@@ -127,8 +127,8 @@ impl StoredBatch {
         }
     }
 
-    /// Members in rows: those next to each other that are made of the same spec, with its index. An array is one row, which
-    /// begins at 0 whatever its first task is.
+    /// Members in rows: consecutive members with the same spec, with the index of that spec. An array is one row, which begins at
+    /// 0 whatever its first task is.
     pub fn rows(&self) -> Vec<(Range<u32>, usize)> {
         match &self.members {
             StoredMembers::Each => (0..self.len()).map(|n| (n..n + 1, n as usize)).collect(),
@@ -154,7 +154,7 @@ impl StoredBatch {
         self.found.rows.get_or_init(count)
     }
 
-    /// The rows that have some of these members. Looks at no others.
+    /// The rows with some of these members. Visits no others.
     pub fn rows_of<'a>(&'a self, members: &'a RoaringBitmap) -> impl Iterator<Item = Range<u32>> + 'a {
         let mut next = members.min();
         std::iter::from_fn(move || {
@@ -173,12 +173,12 @@ impl StoredBatch {
         })
     }
 
-    /// The spec that a member is made of.
+    /// The spec of a member.
     pub fn spec_of(&self, member: u32) -> Option<&Arc<StepSpec>> {
         self.specs.get(self.spec_index(member)?)
     }
 
-    /// Its index.
+    /// The index of its spec.
     pub fn spec_index(&self, member: u32) -> Option<usize> {
         match &self.members {
             StoredMembers::Each => Some(member as usize),
@@ -191,7 +191,7 @@ impl StoredBatch {
         }
     }
 
-    /// Members by name, when the batch's first number is `first`; `None` for a single one.
+    /// Members by name, when the batch's first number is `first`; `None` for a single step.
     pub fn name(&self, first: u32, members: &[(u32, u32)]) -> Option<WhichSteps> {
         if matches!(members, [(from, to)] if from == to) || members.is_empty() {
             return None;
@@ -226,12 +226,12 @@ impl StoredBatch {
         self.commands()?.line(member as usize)
     }
 
-    /// What a member was made of, as it is shown: `seed=1 size=small`.
+    /// The values that a member was made from, for display: `seed=1 size=small`.
     pub fn values(&self, member: u32) -> Option<&str> {
         self.commands()?.values(member as usize)
     }
 
-    /// The name that a member has for itself alone.
+    /// A member's own name.
     pub fn own_name(&self, member: u32) -> Option<&str> {
         self.commands()?.name(member as usize)
     }
@@ -241,7 +241,7 @@ impl StoredBatch {
         self.specs.get(self.environment_index(spec)?).filter(|spec| !spec.environment.is_empty())
     }
 
-    /// Its index; where none brings one the first.
+    /// Its index; the first if no spec has one.
     pub fn environment_index(&self, spec: usize) -> Option<usize> {
         let find = || {
             let mut last = 0;
@@ -257,15 +257,15 @@ impl StoredBatch {
     }
 }
 
-/// Takes out what was declined: specs by index. What remains, and the members that are gone, by their old place, each with
-/// the index of its spec.
+/// Removes specs that were declined, by index. Returns what remains, and the removed members by their old number, each with the
+/// index of its spec.
 pub fn without(batch: StepBatch, declined: &[bool]) -> (Option<StepBatch>, Vec<(u32, usize)>) {
     if !declined.contains(&true) {
         return (Some(batch), Vec::new());
     }
     let gone = |spec: usize| declined.get(spec).copied().unwrap_or(false);
     let mut lost = Vec::new();
-    // An environment is inherited from the spec before, which may be one that goes.
+    // An environment is inherited from the spec before, which may be one that is removed.
     let mut specs = batch.specs;
     for at in 1..specs.len() {
         if specs[at].environment.is_empty() && gone(at - 1) {
@@ -345,7 +345,7 @@ mod tests {
         let env = |n: u32| if n.is_multiple_of(100) { vec![bytes("A=1")] } else { Vec::new() };
         let specs = (0..LINES).map(|n| StepSpec { environment: env(n), ..step("x") }).collect();
         let stored: StoredBatch = StepBatch { specs, members: BatchMembers::Commands(list) }.into();
-        // One withdrawal after the other sees each row once, not each row each time.
+        // Successive withdrawals see each row once, not each row each time.
         let visits: usize = (0..LINES).map(|n| stored.rows_of(&RoaringBitmap::from_iter([n])).count()).sum();
         assert_eq!(visits, LINES as usize);
         let some = RoaringBitmap::from_iter([3, 4, 9_999]);

@@ -1,4 +1,4 @@
-//! Made-up runs and steps with good defaults, for tests.
+//! Example runs and steps with good defaults, for tests.
 
 use crate::stepmgr::run::RunFacts;
 use garrick_model::{
@@ -17,7 +17,7 @@ pub fn step(name: &str) -> StepSpec {
     StepSpec { name: name.into(), tasks: Some(1), argv: vec![bytes(name)], tell_starts: true, ..StepSpec::default() }
 }
 
-/// `--exact` of it, with so many tasks.
+/// The same with `--exact`, with so many tasks.
 pub fn exact(name: &str, tasks: u32) -> StepSpec {
     StepSpec { tasks: Some(tasks), sharing: StepSharing::Exact, ..step(name) }
 }
@@ -27,7 +27,7 @@ pub fn bytes(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
 }
 
-/// A job as asked for.
+/// A job's request.
 pub fn job_spec(kind: JobKind) -> JobSpec {
     JobSpec {
         kind,

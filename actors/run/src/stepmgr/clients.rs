@@ -1,4 +1,4 @@
-//! Conversations with commands at `stepd`'s door: who may, `Launch`, `Enqueue`, `Wait`, `List`, `SignalSteps`.
+//! Conversations with commands at `stepd`'s door: permissions, `Launch`, `Enqueue`, `Wait`, `List`, `SignalSteps`.
 
 use crate::{
     step::{StepEnd, StepInput},
@@ -30,14 +30,14 @@ use garrick_model::{
 use serde_bytes::ByteBuf;
 use std::{sync::Arc, time::Duration};
 
-/// What a full queue advises.
+/// When to try again after a full queue.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// So many numbers of steps can be left out at once. A step of several components leaves out as many as others have had
-/// steps alone; chosen far above that, and far below what numbers there are.
+/// How many step numbers can be skipped at once. A step over several components skips as many as other components have had steps
+/// of their own; chosen far above that, and far below the range of numbers.
 const MOST_SKIPPED: u32 = 1 << 24;
-/// Numbers of a run that were reserved or passed over and are not used, at most.
+/// Most step numbers of a run that may be reserved or skipped without being used.
 const MOST_UNUSED: u32 = 1 << 24;
-/// Tasks, and nodes, before a part of a step, at most.
+/// Most tasks, and nodes, before a part of a step.
 const MOST_BEFORE: u32 = 1 << 24;
 
 impl StepMgrCore {
@@ -56,7 +56,7 @@ impl StepMgrCore {
         out: &mut Vec<StepMgrEffect>,
     ) {
         let Some(conversation) = self.clients.get_mut(&client) else {
-            // Opened before this step manager took over.
+            // The conversation was opened before this step manager took over.
             let refusal = Refusal::Internal("the job's step manager was restarted".into());
             return self.refuse(client, refusal, out);
         };
@@ -106,7 +106,7 @@ impl StepMgrCore {
                 let refusal = Refusal::Internal("a conversation begins with a request".into());
                 self.refuse(client, refusal, out);
             }
-            // Late input of a step that is over, or chatter while an answer is under way.
+            // Late input of a step that is over, or input while an answer is in progress.
             (About::Enqueue | About::Wait | About::Watch(_) | About::Done, _) => {}
         }
     }
@@ -136,13 +136,13 @@ impl StepMgrCore {
         }
     }
 
-    /// A number for a step that is to have the same one in other components of its heterogeneous job. One that is not used
-    /// stays a gap, as Slurm has it.
+    /// Reserves a number for a step that needs the same number in other components of its heterogeneous job. A number that is not
+    /// used stays a gap, as in Slurm.
     fn reserve(&mut self, client: ClientId, at_least: u32, out: &mut Vec<StepMgrEffect>) {
         if !self.phase.takes_steps() {
             return self.refuse(client, Refusal::AlreadyDone, out);
         }
-        // Whatever commands say, there are numbers left for all others.
+        // Whatever commands request, numbers are left for all others.
         let left = MOST_UNUSED.saturating_sub(self.unused_numbers);
         if left == 0 {
             let why = "too many step numbers of the job were reserved and not used";
@@ -165,7 +165,7 @@ impl StepMgrCore {
         Some(StepInput::StartPart { plan: Box::new(plan) })
     }
 
-    /// Input that comes before the step runs waits with it, as much as may be under way.
+    /// Input that comes before the step runs waits with it, up to the window.
     fn keep_early_input(&mut self, now: Timestamp, step: u32, data: ByteBuf, out: &mut Vec<StepMgrEffect>) {
         let Some(record) = self.steps.get_mut(&StepKey::number(step)) else { return };
         record.early_input.push(data);
@@ -212,12 +212,12 @@ impl StepMgrCore {
         }
     }
 
-    /// Would so many steps more be more than the job may have?
+    /// Would so many more steps exceed what the job may have?
     pub(super) fn has_too_many(&self, more: u32) -> bool {
         self.config.max_step_count.is_some_and(|most| self.next_step.saturating_add(more) > most)
     }
 
-    /// What a step needs, if its job can ever give it.
+    /// The shape of a step, if its job can ever provide it.
     pub(super) fn admit(
         &mut self,
         spec: &StepSpec,
@@ -268,7 +268,7 @@ impl StepMgrCore {
         self.unused_numbers = self.unused_numbers.saturating_sub(u32::from(reserved.is_some()));
         let step = reserved.unwrap_or(self.next_step);
         let place = self.queue.place(now, Urgency::Blocking, self.config.minibatch_age, spec.priority);
-        // A step that finds room starts without ever being in the queue, if nothing waits or may be passed by.
+        // A step that fits starts without being queued, if the queue is empty or the step may pass it.
         let may_start = !self.journal_behind && !self.stands_still() && (immediate || self.queue.is_empty());
         let placement = if may_start { self.try_place(place, &shape) } else { None };
         if immediate && placement.is_none() {
@@ -347,7 +347,7 @@ impl StepMgrCore {
                 return;
             }
         } else if steps.is_empty() {
-            // The next step that ends, if one is there to end.
+            // The next step that ends, if there is one that can end.
             if drained {
                 return self.tell_drained(client, ExitStatus::SUCCESS, out);
             }
@@ -404,7 +404,7 @@ impl StepMgrCore {
         self.conversation_over(client, out);
     }
 
-    /// The run is over: whoever still waits for steps is answered.
+    /// The run is over: commands that still wait for steps are answered.
     pub(super) fn finish_waits(&mut self, out: &mut Vec<StepMgrEffect>) {
         for (client, worst) in self.waiters.take_all() {
             self.tell_drained(client, worst, out);

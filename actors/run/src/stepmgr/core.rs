@@ -1,16 +1,16 @@
-//! Decides everything about one run of a job: who may ask, which steps are accepted, in which order and where they run,
-//! when the job ends, and what is reported. It does not run steps (each has a [`crate::step::StepCore`] of its own),
-//! launch tasks (shepherds do) or know of other jobs. Called by the actor in [`crate::stepmgr::shell`], by the simulator
-//! and by tests, with the time as an argument.
+//! Decides everything about one run of a job: who may ask, which steps are accepted, in which order and where they run, when the
+//! job ends, and what is reported. It does not run steps (each has a [`crate::step::StepCore`] of its own), launch tasks
+//! (shepherds do) or know other jobs. Called by the actor in [`crate::stepmgr::shell`], by the simulator and by tests, with the
+//! time as an argument.
 //!
-//! | file | what of it |
+//! | file | its part |
 //! |---|---|
 //! | this | the state, dispatch, shepherds, agent, timers |
 //! | [`clients`](super::clients), [`enqueue`](super::enqueue) | conversations with commands |
 //! | [`schedule`](super::schedule), [`holds`](super::holds) | the queue: which step starts when and where |
-//! | [`lines`](super::lines) | short steps handed to their node ahead of time |
+//! | [`lines`](super::lines) | short steps that are handed to their node ahead of time |
 //! | [`endings`](super::endings) | how steps end |
-//! | `failing` | arrays and lists that are given up because too much of them fails |
+//! | `failing` | arrays and lists that are given up because too many of their steps fail |
 //! | [`life`](super::life), [`takeover`](super::takeover) | begin and end of the run |
 
 use crate::{
@@ -52,20 +52,20 @@ use garrick_model::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// An accepted request whose record is on its way to the disk.
+/// An accepted request whose record is being written to disk.
 #[derive(Clone, Debug)]
 pub(super) struct Accepting {
     pub request: RequestId,
     pub first: u32,
     pub batch: Arc<StoredBatch>,
     pub at: Timestamp,
-    /// Steps of the request that are not among them.
+    /// Steps of the request that were declined.
     pub declined: Vec<(u32, Refusal)>,
-    /// Who waits for the answer: repeats of the request join.
+    /// Commands that wait for the answer, including repeats of the request.
     pub clients: Vec<ClientId>,
 }
 
-/// See the module.
+/// The step manager's core.
 #[derive(Debug)]
 pub struct StepMgrCore {
     pub(super) facts: Arc<RunFacts>,
@@ -77,27 +77,27 @@ pub struct StepMgrCore {
     pub(super) time_limit: TimeLimit,
     /// Steps that run, and steps whose command waits with them.
     pub(super) steps: BTreeMap<StepKey, StepRecord>,
-    /// Minibatch steps that wait.
+    /// Waiting minibatch steps.
     pub(super) rows: Rows,
     pub(super) holds: Holds,
     pub(super) failing: Failing,
     pub(super) queue: StepQueue,
     pub(super) blocked: Option<Blocked>,
     pub(super) lines: Lines,
-    /// Nothing was freed since a pass over the queue left everything waiting.
+    /// Nothing was freed since a pass over the queue started nothing.
     pub(super) settled: bool,
-    /// Attended steps that wait.
+    /// Number of attended steps that wait.
     pub(super) attended_waiting: u64,
     /// Attended steps that wait and were not told so.
     pub(super) untold: Vec<u32>,
     /// Their requests.
     pub(super) asked_for: BTreeMap<RequestId, u32>,
     pub(super) next_step: u32,
-    /// How many numbers below that are no steps'.
+    /// How many lower numbers have no step.
     pub(super) unused_numbers: u32,
     pub(super) shapes: Shapes,
     pub(super) environments: Environments,
-    /// The batch script's environment, the default for steps that bring none.
+    /// The batch script's environment: the default for steps without one.
     pub(super) batch_env: Option<Arc<Vec<EnvEntry>>>,
     pub(super) clients: BTreeMap<ClientId, Conversation>,
     pub(super) waiters: Waiters,
@@ -106,23 +106,23 @@ pub struct StepMgrCore {
     pub(super) reports: Reports,
     /// By node: clean, lost, or never started.
     pub(super) clean: Vec<bool>,
-    /// A step manager of this run died before: nodes are asked what they have before anything is started on them.
+    /// An earlier step manager of this run died: nodes are asked for their tasks before anything is started on them.
     pub(super) taken_over: bool,
-    /// Questions so far what a node has.
+    /// How many times nodes were asked for their tasks.
     pub(super) asked: u64,
-    /// The number of the last one, by node.
+    /// The number of the last such question, by node.
     pub(super) asked_at: BTreeMap<u32, u64>,
-    /// Records wait for room on the disk.
+    /// Records wait for space on the disk.
     pub(super) journal_behind: bool,
     begun: bool,
-    /// The warning of `--signal` was given.
+    /// The warning of `--signal` was sent.
     pub(super) warned: bool,
-    /// Lines that went to the job's error file about single steps.
+    /// Number of lines about single steps in the job's error file.
     pub(super) lines_noted: u32,
 }
 
 impl StepMgrCore {
-    /// A step manager for a run. `ledger` is empty for a new run, else what its journal replays to.
+    /// A step manager for a run. `ledger` is empty for a new run, otherwise replayed from its journal.
     pub fn new(facts: Arc<RunFacts>, config: StepMgrConfig, ledger: Ledger) -> Self {
         Self {
             job_shape: JobShape::new(&facts, config.pack_nodes, config.max_tasks_per_node),
@@ -169,7 +169,7 @@ impl StepMgrCore {
         &self.facts
     }
 
-    /// Where the run is.
+    /// The phase of the run.
     pub const fn phase(&self) -> RunPhase {
         self.phase
     }
@@ -179,7 +179,7 @@ impl StepMgrCore {
         &self.ledger
     }
 
-    /// One input, its effects appended.
+    /// Handles one input and appends its effects.
     pub fn handle(&mut self, now: Timestamp, input: StepMgrInput, out: &mut Vec<StepMgrEffect>) {
         match input {
             StepMgrInput::Begin => self.begin(now, out),
@@ -220,7 +220,8 @@ impl StepMgrCore {
         }
     }
 
-    /// Counters as users see them: attended steps that wait are counted too, and those that were handed over ahead of time.
+    /// Counters as users see them: attended steps that wait are counted too, and so are steps that were handed over ahead of
+    /// time.
     pub fn counts(&self) -> StepCounts {
         let counts = self.ledger.counts;
         let behind = self.lines.behind() as u64;
@@ -228,13 +229,13 @@ impl StepMgrCore {
         StepCounts { queued, running: counts.running - behind, ..counts }
     }
 
-    /// Nothing runs, and nothing waits that was handed over: a command that waits with its step holds up nobody.
+    /// Nothing runs, and no minibatch step waits. A command that waits with its step does not count.
     pub fn is_drained(&self) -> bool {
         let counts = self.counts();
         counts.queued - self.attended_waiting + counts.running == 0
     }
 
-    /// Recounts the invariants: every CPU and megabyte held at most once; queue, rows, records and ledger agree.
+    /// Checks the invariants: every CPU and megabyte is held at most once; queue, rows, records and ledger agree.
     pub fn check(&self) -> Result<(), String> {
         self.pool.check(self.steps.values().filter_map(|r| r.state.placement()).flat_map(|p| &p.claims))?;
         let queued = |r: &StepRecord| matches!(r.state, RecordState::Queued { .. });
@@ -274,20 +275,20 @@ impl StepMgrCore {
     fn shepherd_up(&mut self, now: Timestamp, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
         let Some(was) = self.pool.nodes().get(node.0 as usize).map(|n| n.usage) else { return };
         if was == NodeUse::Lost || self.clean[node.0 as usize] {
-            // A shepherd that was given up on must not go on.
+            // A shepherd that was given up must not go on.
             out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::EndJob });
             return;
         }
         if was == NodeUse::Ready {
             return;
         }
-        // Before it is given work: from then on there is something to lose with it.
+        // This is recorded before the node gets work: from then on there is something to lose with it.
         if node.0 != 0 && !self.ledger.begun.contains(&node.0) {
             self.record(StepEvent::ShepherdUp { slot: node.0 }, out);
         }
         out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::Welcome });
         if was == NodeUse::Away || self.taken_over {
-            // What it has is known first; then it gets more.
+            // First it is asked what it has; then it gets more.
             self.asked += 1;
             self.asked_at.insert(node.0, self.asked);
             out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::ListTasks });
@@ -299,7 +300,7 @@ impl StepMgrCore {
         }
     }
 
-    /// A node's shepherd is there, and what it has is known.
+    /// A node's shepherd is there, and its tasks are known.
     pub(super) fn node_ready(&mut self, now: Timestamp, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
         self.pool.set_usage(node.0, NodeUse::Ready);
         if self.phase == RunPhase::Starting && node.0 == 0 {
@@ -345,14 +346,14 @@ impl StepMgrCore {
             && step.key() == StepKey::BATCH
             && self.phase.takes_steps()
         {
-            // No word about the script is true but that it did not run: the job goes back to the queue, held.
+            // All that is known of the script is that it did not run: the job is requeued and held.
             let detail = notice::without_time(message).to_owned();
             self.record(StepEvent::LaunchFailed { detail }, out);
         }
         if let ShepherdToStepMgr::TaskFailed { message, rank, .. } = &message
             && self.steps.get(&step.key()).is_some_and(|r| r.row.is_some())
         {
-            // Nobody stayed with it who could be told.
+            // No command waits with it that could be told.
             let text = format!("step {step}, task {rank}: {}", notice::without_time(message));
             self.note_line(text, out);
         }
@@ -360,13 +361,13 @@ impl StepMgrCore {
             Some(RecordState::Running { .. }) => {
                 out.push(StepMgrEffect::ToStep { step: step.key(), input: StepInput::Shepherd { node, message } });
             }
-            // It is not known yet where it is: this is part of the answer.
+            // The step's state is not known yet: this is part of the answer.
             Some(RecordState::Unsure { findings, .. }) => findings.heard(node.0, &message),
             Some(RecordState::Queued { .. }) | None => {}
         }
     }
 
-    /// An order for a step that does not wait: now, or once it is known where it is.
+    /// An order for a step that does not wait: now, or when its state is known.
     pub(super) fn order_step(&mut self, step: StepKey, order: StepInput, out: &mut Vec<StepMgrEffect>) {
         match self.steps.get_mut(&step).map(|r| &mut r.state) {
             Some(RecordState::Unsure { findings, .. }) => findings.keep(order),
@@ -389,7 +390,7 @@ impl StepMgrCore {
             }
             NodeToStepd::FinishAllocation(exit) => self.finish_allocation(now, exit, out),
             NodeToStepd::SignalSteps { steps, pending_only, signal, by } => {
-                // The asker is told by the controller that it was passed on; what it finds here is not sent back.
+                // The controller has told the requester that the order was passed on; a refusal is not sent back.
                 if let Err(refusal) = self.signal_named(now, &steps, pending_only, signal, by, out) {
                     out.push(StepMgrEffect::Log { text: format!("steps {steps} not signalled: {refusal}") });
                 }
@@ -410,7 +411,7 @@ impl StepMgrCore {
                     out.push(StepMgrEffect::Exit);
                 }
             }
-            // Trace requests are answered by the process, not by the job's manager.
+            // The process answers trace requests, not the job's manager.
             NodeToStepd::Welcome | NodeToStepd::Trace { .. } | NodeToStepd::StopTrace { .. } => {}
         }
     }
@@ -427,7 +428,7 @@ impl StepMgrCore {
             StepMgrTimer::Retry => self.delays_over(now, out),
             StepMgrTimer::Others => self.others_late(now, out),
             StepMgrTimer::Progress(client) => self.tell_progress(now, client, true, out),
-            // The shell's.
+            // For the shell.
             StepMgrTimer::Backlog | StepMgrTimer::Step(..) => {}
         }
     }
@@ -451,7 +452,7 @@ impl StepMgrCore {
         }
     }
 
-    /// Appends a record that need not be on disk before anything goes on.
+    /// Appends a record that need not be on disk before the next effects.
     pub(super) fn record(&mut self, event: StepEvent, out: &mut Vec<StepMgrEffect>) {
         self.ledger.apply(&event);
         out.push(StepMgrEffect::Journal { event, durable: None });
@@ -483,7 +484,7 @@ impl StepMgrCore {
         !std::mem::replace(&mut self.begun, true)
     }
 
-    /// From the run's start to its limit, grace included.
+    /// From the run's start to its time limit, including grace.
     pub(super) fn limit_with_grace(&self) -> Option<Duration> {
         Some(self.time_limit.duration()? + self.config.over_time_limit?)
     }

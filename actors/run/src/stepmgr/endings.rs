@@ -1,5 +1,5 @@
-//! How steps end: by themselves, withdrawn while they waited, tried again, or lost with their actor. Every numbered step
-//! that was accepted passes through here once.
+//! How steps end: by themselves, withdrawn while they waited, tried again, or lost with their actor. Every accepted step with a
+//! number passes through here once.
 
 use crate::{
     step::{NodeSlot, StepEffect, StepEnd, StepResult},
@@ -25,7 +25,7 @@ use roaring::RoaringBitmap;
 use std::time::Duration;
 
 impl StepMgrCore {
-    /// What a running step wants done.
+    /// Handles the effects of a running step.
     pub(super) fn on_step(
         &mut self,
         now: Timestamp,
@@ -84,7 +84,7 @@ impl StepMgrCore {
         }
     }
 
-    /// After which time a step that ended is tried again, if it is, and its tries by then.
+    /// If a step that ended is tried again: after which delay, and its number of tries by then.
     fn try_after(&self, _now: Timestamp, key: StepKey, result: &StepResult) -> Option<(Duration, u32)> {
         if !self.phase.takes_steps() || result.state == StepState::Completed {
             return None;
@@ -116,7 +116,8 @@ impl StepMgrCore {
         wanted.then(|| (Duration::from_secs(u64::from(policy.delay_secs)), record.attempt + 1))
     }
 
-    /// Puts a step that ran back among those that wait. `tries`: before its next one; `ended`: how the one before did, if it began.
+    /// Queues a step that ran for another try. `tries`: number before the next one; `ended`: how the previous one ended, if it
+    /// began.
     pub(super) fn try_again(
         &mut self,
         now: Timestamp,
@@ -173,7 +174,7 @@ impl StepMgrCore {
         self.step_lost_hold(now, step, out);
     }
 
-    /// A waiting step of a command is taken out of the queue for good.
+    /// Removes a command's waiting step from the queue for good.
     pub(super) fn withdraw(&mut self, now: Timestamp, step: u32, cause: StepEnd, out: &mut Vec<StepMgrEffect>) {
         let step = StepKey::number(step);
         let Some(record) = self.steps.get(&step) else { return };
@@ -246,7 +247,7 @@ impl StepMgrCore {
         self.tell_curious(now, out);
     }
 
-    /// All waiting steps, because the job ends.
+    /// Withdraws all waiting steps because the job ends.
     pub(super) fn withdraw_all(&mut self, now: Timestamp, cause: &StepEnd, out: &mut Vec<StepMgrEffect>) {
         let attended: Vec<u32> = self
             .steps
@@ -265,7 +266,7 @@ impl StepMgrCore {
         }
     }
 
-    /// The end of a step is recorded, reported, and told to whoever waits for it.
+    /// Records and reports the end of a step, and tells commands that wait for it.
     pub(super) fn record_end(&mut self, now: Timestamp, result: StepResult, out: &mut Vec<StepMgrEffect>) {
         let key = result.step.key();
         let record = self.steps.remove(&key);

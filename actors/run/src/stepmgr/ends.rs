@@ -1,4 +1,4 @@
-//! How steps ended, for the life of the run: a few bytes each, a bit for the tasks of an array that ended well.
+//! How steps ended, for the life of the run: a few bytes each; one bit for an array task that ended normally.
 
 use crate::step::state::worse;
 use garrick_model::{
@@ -15,21 +15,21 @@ pub struct EndedStep {
     pub state: StepState,
     /// Exit status.
     pub exit: ExitStatus,
-    /// Nobody stayed with it.
+    /// It is a minibatch step: no command waited with it.
     pub minibatch: bool,
 }
 
 impl EndedStep {
     const WELL: Self = Self { state: StepState::Completed, exit: ExitStatus::SUCCESS, minibatch: true };
 
-    /// What it counts as for who asks for the worst exit: a step that was cancelled counts as 1, whatever signal ended its tasks,
-    /// and so does one that failed without an exit status of its own.
+    /// How it counts for the worst exit status: a cancelled step counts as 1, whatever signal ended its tasks, and so does a step
+    /// that failed without an exit status of its own.
     pub fn verdict(self) -> ExitStatus {
         let own = self.ok() || (self.state != StepState::Cancelled && !self.exit.success());
         if own { self.exit } else { ExitStatus { code: 1, signal: None } }
     }
 
-    /// With 0, as `afterok` means it.
+    /// Did it end with 0, in the sense of `afterok`?
     pub fn ok(self) -> bool {
         self.state == StepState::Completed
     }
@@ -73,7 +73,7 @@ impl Ends {
         }
     }
 
-    /// The worst of all that nobody stayed with.
+    /// The worst exit status of all minibatch steps.
     pub fn worst_of_minibatch(&self) -> ExitStatus {
         let numbers = self.by_number.iter().flatten();
         let tasks = self.arrays.values().flat_map(|array| array.otherwise.values());

@@ -1,4 +1,4 @@
-//! Steps that are handed over and left: accepted into the journal first, answered then, and only then queued.
+//! Minibatch steps: first accepted into the journal, then answered, and only then queued.
 
 use crate::{
     step::{StepEnd, StepResult},
@@ -55,7 +55,7 @@ impl StepMgrCore {
             return self.refuse(client, Refusal::InvalidUpdate(why.into()), out);
         }
         if !self.has_room(&batch) {
-            // The conversation goes on: the same request may be sent again.
+            // The conversation stays open: the same request may be sent again.
             return Self::tell(client, StepMgrToCommand::Refused(Refusal::RetryAfter { after: RETRY_AFTER }), out);
         }
         let (batch, declined) = self.decline(batch);
@@ -90,7 +90,7 @@ impl StepMgrCore {
             BatchMembers::Commands(list) => list.bytes() as u64,
             _ => 0,
         };
-        // A request that is larger than the whole queue would never find room.
+        // A request that is larger than the whole queue would never fit.
         let waiting = self.ledger.counts.queued + under_way;
         let held = if bytes > 0 { self.queued_bytes() } else { 0 };
         (waiting == 0 || waiting + u64::from(batch.len()) <= self.config.queue_limit)
@@ -106,7 +106,7 @@ impl StepMgrCore {
         under_way + self.ledger.batches.values().map(|b| bytes(&b.batch)).sum::<u64>()
     }
 
-    /// Takes out what can never run here, with the reason.
+    /// Removes steps that can never run here, with the reason.
     fn decline(&mut self, batch: StepBatch) -> (Option<StepBatch>, Vec<(u32, Refusal)>) {
         let names_program = matches!(batch.members, BatchMembers::Commands(_));
         let array = matches!(batch.members, BatchMembers::Array(_));
@@ -139,7 +139,7 @@ impl StepMgrCore {
         self.schedule(now, out);
     }
 
-    /// Steps could not be written down: they are not accepted.
+    /// Steps could not be written to the journal: they are not accepted.
     pub(super) fn journal_refused(&mut self, record: u64, detail: &str, out: &mut Vec<StepMgrEffect>) {
         let Some(accepting) = self.accepting.remove(&record) else { return };
         for client in accepting.clients {
@@ -154,7 +154,7 @@ impl StepMgrCore {
         Answer { first: *first, count: batch.len(), array: batch.array().is_some() }
     }
 
-    /// Queues the members of a batch that wait.
+    /// Queues the waiting members of a batch.
     pub(super) fn add_rows(&mut self, now: Timestamp, first: u32, open: &OpenBatch, out: &mut Vec<StepMgrEffect>) {
         for (members, spec) in open.batch.rows() {
             let mut waiting = open.waiting.clone();
@@ -162,7 +162,7 @@ impl StepMgrCore {
                 waiting.remove_range(..members.start);
                 waiting.remove_range(members.end..);
             }
-            // Steps of a row whose last are running are looked for by it.
+            // Running steps find their row by its number, so a row is kept while its last steps run.
             let runs = |key: &StepKey| open.batch.member(first, *key).is_some_and(|m| members.contains(&m));
             let empty = waiting.is_empty() && !self.ledger.running.keys().any(runs);
             let Some(wanted) = open.batch.specs.get(spec).filter(|_| !empty) else { continue };
@@ -188,7 +188,7 @@ impl StepMgrCore {
             for (member, (tries, after)) in tried {
                 self.rows.delay(id, member, tries, after);
             }
-            // After a takeover steps that run have to be found again first.
+            // After a takeover, steps that run have to be found again first.
             if !self.taken_over || self.pool.nodes().iter().any(|n| n.usage == NodeUse::Ready) {
                 self.hold(id);
                 self.rows.settle(id, &mut self.queue);
@@ -197,7 +197,7 @@ impl StepMgrCore {
         self.settled = false;
     }
 
-    /// A step that was accepted ends without ever having waited.
+    /// Ends an accepted step that never waited.
     fn refuse_accepted(&mut self, now: Timestamp, key: StepKey, state: StepState, out: &mut Vec<StepMgrEffect>) {
         let step = StepId::of(self.facts.job, key);
         let (exit, usage) = (ExitStatus::SUCCESS, TaskUsage::default());
@@ -205,8 +205,8 @@ impl StepMgrCore {
         self.record_end(now, StepResult { step, state, exit, ended, usage, detail: None }, out);
     }
 
-    /// The job ends before these were on disk: nothing was promised. Their record is on its way all the same, so their
-    /// ends are recorded too.
+    /// The job ends before these records were on disk: nothing was promised. The records are being written nevertheless, so the
+    /// steps' ends are recorded too.
     pub(super) fn refuse_accepting(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         for accepting in std::mem::take(&mut self.accepting).into_values() {
             self.now_accepted(&accepting);

@@ -27,7 +27,7 @@ use std::{
     fmt::{Display, Write as _},
 };
 
-/// Variables of an outer job or step that a new job must not inherit: they describe something else.
+/// Variables of an outer job or step that a new job must not inherit.
 const STALE_PREFIXES: [&str; 13] = [
     "SLURM_JOB",
     "SLURM_STEP",
@@ -61,10 +61,10 @@ const STALE_NAMES: [&str; 15] = [
     GARRICK_STEPD_JOB,
 ];
 
-/// Search path of a user who passed none on, as `login` has it on Debian.
+/// Search path of a user who passed none, as `login` sets it on Debian.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Settings that make MPI launchers start their daemons with `srun` in its own fashion.
+/// Settings that make MPI launchers start their daemons with `srun` in the right way.
 const MPI_LAUNCHERS: [(&str, &str); 6] = [
     ("HYDRA_BOOTSTRAP", "slurm"),
     ("HYDRA_LAUNCHER_EXTRA_ARGS", "--external-launcher"),
@@ -74,12 +74,12 @@ const MPI_LAUNCHERS: [(&str, &str); 6] = [
     ("PRTE_MCA_plm_slurm_args", "--external-launcher"),
 ];
 
-/// Variables under construction: one value per name, in order of names.
+/// Variables under construction: one value per name, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Environment {
-    /// From `NAME=value` entries; a later one wins, entries without `=` are dropped.
+    /// From `NAME=value` entries; a later one replaces an earlier one, entries without `=` are dropped.
     pub fn from_entries(entries: &[EnvEntry]) -> Self {
         let mut variables = BTreeMap::new();
         for entry in entries {
@@ -99,7 +99,7 @@ impl Environment {
         self.0.entry(name.as_bytes().to_vec()).or_insert_with(|| value.to_string().into_bytes());
     }
 
-    /// A variable's value, where it is text.
+    /// A variable's value, if it is text.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.0.get(name.as_bytes())?).ok()
     }
@@ -133,7 +133,7 @@ impl Environment {
 /// Layer 1 for a step: what its `srun` passed on, with the job's variables over it.
 pub fn job_environment(facts: &RunFacts, passed_on: &[EnvEntry]) -> Vec<EnvEntry> {
     let mut env = Environment::from_entries(passed_on);
-    // Of the step around, which may be of another component.
+    // Set by the step around it, which may be of another component.
     env.0.remove(GARRICK_STEPD_JOB.as_bytes());
     job_variables(facts, &mut env);
     user_variables(facts, &mut env);
@@ -206,7 +206,7 @@ pub(super) fn job_variables(facts: &RunFacts, env: &mut Environment) {
     het_variables(facts, env);
 }
 
-/// What a login would have set, where the user passed nothing on.
+/// What a login would have set, if the user passed nothing on.
 fn user_variables(facts: &RunFacts, env: &mut Environment) {
     env.set_missing("USER", &facts.user);
     env.set_missing("LOGNAME", &facts.user);
@@ -221,7 +221,7 @@ fn user_variables(facts: &RunFacts, env: &mut Environment) {
     }
 }
 
-/// What [`layout_variables`] needs to know.
+/// The input of [`layout_variables`].
 #[derive(Clone, Debug)]
 pub struct StepFacts<'a> {
     /// Names of its nodes in order.
@@ -232,11 +232,11 @@ pub struct StepFacts<'a> {
     pub cpus_per_task: Option<u32>,
     /// `--ntasks-per-node`, if given.
     pub ntasks_per_node: Option<u32>,
-    /// Layout.
+    /// Distribution of tasks.
     pub distribution: Distribution,
-    /// `-m`, its other words.
+    /// The other words of `-m`.
     pub within: WithinNode,
-    /// Nice value of the command that asked for it.
+    /// Nice value of the command that requested it.
     pub process_nice: i32,
     /// Mask.
     pub umask: u32,
@@ -244,7 +244,7 @@ pub struct StepFacts<'a> {
     pub manager: Option<(&'a str, &'a str)>,
 }
 
-/// Layer 2: the same for all steps of a request that are laid out alike.
+/// Layer 2: the same for all steps of a request with the same layout.
 pub fn layout_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
     let tasks: u32 = step.tasks_per_node.iter().sum();
     let nodelist = hostlist::fold(&step.nodes);
@@ -280,7 +280,7 @@ pub fn layout_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
     env
 }
 
-/// Of one step alone.
+/// Variables of one step.
 pub fn number_variables(step: StepKey) -> Vec<EnvEntry> {
     let number = step.step.slurm_number();
     let mut env = vec![entry("SLURM_STEPID", number), entry("SLURM_STEP_ID", number)];
@@ -290,7 +290,7 @@ pub fn number_variables(step: StepKey) -> Vec<EnvEntry> {
     env
 }
 
-/// Of all tasks of a step array, named like those of job arrays in sbatch(1).
+/// Variables of all tasks of a step array, named like those of job arrays in sbatch(1).
 pub fn step_array_variables(number: u32, tasks: &ArraySpec) -> Vec<EnvEntry> {
     vec![
         entry("SLURM_STEP_ARRAY_ID", number),
@@ -303,7 +303,7 @@ pub fn step_array_variables(number: u32, tasks: &ArraySpec) -> Vec<EnvEntry> {
 
 /// Layer 3: a node of the step, its number in the step, the step's CPUs there and its ranks.
 ///
-/// `path` is where the node is in a tree of switches, if there is one.
+/// `path` is the node's path in a tree of switches, if there is one.
 pub fn node_variables(
     node: &PoolNode,
     path: Option<&SwitchPath>,
@@ -326,7 +326,7 @@ pub fn node_variables(
         entry("SLURM_NODEID", node_id),
         entry("SLURM_TOPOLOGY_ADDR", address),
     ];
-    // Trees need not be equally deep everywhere: over what holds for the job.
+    // Trees need not be equally deep everywhere, so this replaces the job's value.
     variables.extend(path.map(|path| entry("SLURM_TOPOLOGY_ADDR_PATTERN", &path.pattern)));
     variables
 }

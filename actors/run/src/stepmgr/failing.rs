@@ -1,5 +1,5 @@
-//! Arrays and lists that are given up when too many of their steps fail, `--max-fails`. What of them waits is cancelled, what
-//! comes later is too, and with `kill` so is what runs. The count is the ledger's: it is the same after a restart.
+//! Arrays and lists that are given up when too many of their steps fail (`--max-fails`). Their waiting and later steps are
+//! cancelled, and with `kill` also the running ones. The ledger keeps the count: it is the same after a restart.
 
 use crate::{
     step::{StepEnd, StepInput, StepResult},
@@ -18,21 +18,21 @@ use std::collections::BTreeSet;
 /// Groups of steps that have reached their limit.
 #[derive(Debug, Default)]
 pub struct Failing {
-    /// Something of them is to be cancelled.
+    /// Groups with steps to be cancelled.
     fresh: BTreeSet<RequestId>,
-    /// It was said of them.
+    /// Groups for which the line in the error file was written.
     said: BTreeSet<RequestId>,
 }
 
 impl StepMgrCore {
-    /// A step with this limit ended, or is new: if its group is given up, what is there of it is looked for.
+    /// A step with this limit ended, or is new: if its group is given up, its steps are cancelled next.
     pub(super) fn note_limit(&mut self, limit: Option<FailLimit>) {
         if let Some(limit) = limit.filter(|limit| self.ledger.is_stopped(Some(*limit))) {
             self.failing.fresh.insert(limit.group);
         }
     }
 
-    /// Cancels what is there of groups that are given up.
+    /// Cancels the remaining steps of groups that are given up.
     pub(super) fn stop_failing(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         while let Some(group) = self.failing.fresh.pop_first() {
             let of_group = |limit: Option<FailLimit>| limit.filter(|limit| limit.group == group);
@@ -47,7 +47,7 @@ impl StepMgrCore {
                     r.row.is_some() && of_group(r.spec.fail_limit).is_some_and(|limit| limit.kill || behind)
                 })
                 .map(|(key, _)| *key)
-                // Those that are behind others come after them, and are to go first.
+                // Steps that are lined up behind others have higher numbers, and are cancelled first.
                 .rev()
                 .collect();
             for key in running {
@@ -81,7 +81,7 @@ impl StepMgrCore {
         self.note_line(format!("{which}: {failed} of {ended} have failed (--max-fails={limit})"), out);
     }
 
-    /// The end of a step of a group that is given up, if it is and the step did not run.
+    /// The end of a step of a group that is given up, if it is one and did not run.
     pub(super) fn end_of_stopped(&self, step: StepKey) -> Option<StepResult> {
         let limit = self.steps.get(&step)?.spec.fail_limit;
         self.ledger.is_stopped(limit).then(|| StepResult {

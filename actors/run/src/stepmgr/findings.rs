@@ -1,5 +1,5 @@
-//! What is known of a step that a former step manager had started, until all its nodes have said what they have: their
-//! answers, what they said behind them, and which of them are lost. Nothing of it may be forgotten: no node says it twice.
+//! What is known about a step that an earlier step manager had started, until all its nodes have answered: their answers, their
+//! later messages, and which nodes are lost. Nothing may be dropped: no node repeats it.
 
 use crate::step::StepInput;
 use garrick_model::{
@@ -8,33 +8,33 @@ use garrick_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// See the module.
+/// What is known about a step after a takeover.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     /// Nodes that have not answered.
     awaited: BTreeSet<u32>,
-    /// Nodes that were lost, before their answer or behind it.
+    /// Nodes that were lost, before or after their answer.
     lost: BTreeSet<u32>,
-    /// Tasks by node and rank, with the ends of those that are over.
+    /// Tasks by node and rank, with their end if they are over.
     tasks: BTreeMap<(u32, u32), Option<TaskEnd>>,
-    /// Something ran, or may have run, of which nobody knows what became of it.
+    /// Something ran, or may have run, whose end is unknown.
     incomplete: bool,
-    /// What the step was to be told meanwhile.
+    /// Orders for the step that came meanwhile.
     orders: Vec<StepInput>,
 }
 
 impl Findings {
-    /// Nothing is known yet, and these nodes are asked.
+    /// Nothing is known yet; these nodes are asked.
     pub fn new(awaited: BTreeSet<u32>) -> Self {
         Self { awaited, ..Self::default() }
     }
 
-    /// No answer is awaited any more.
+    /// No further answer is expected.
     pub fn are_all(&self) -> bool {
         self.awaited.is_empty()
     }
 
-    /// Tasks by node and rank, with the ends of those that are over.
+    /// Tasks by node and rank, with their end if they are over.
     pub const fn tasks(&self) -> &BTreeMap<(u32, u32), Option<TaskEnd>> {
         &self.tasks
     }
@@ -44,17 +44,17 @@ impl Findings {
         &self.lost
     }
 
-    /// The step was never begun anywhere, as far as anybody knows.
+    /// As far as is known, the step never began anywhere.
     pub fn are_none(&self) -> bool {
         self.tasks.is_empty() && self.lost.is_empty()
     }
 
-    /// Something may have run of which nobody knows what became of it.
+    /// Something may have run whose end is unknown.
     pub const fn are_incomplete(&self) -> bool {
         self.incomplete
     }
 
-    /// What the step was to be told meanwhile.
+    /// Orders for the step that came meanwhile.
     pub fn orders(&self) -> &[StepInput] {
         &self.orders
     }
@@ -64,13 +64,13 @@ impl Findings {
         self.on(node).all(|(_, end)| end.is_some())
     }
 
-    /// Tasks on a node by rank, with the ends of those that are over.
+    /// Tasks on a node by rank, with their end if they are over.
     pub fn on(&self, node: u32) -> impl Iterator<Item = (u32, Option<TaskEnd>)> {
         self.tasks.range((node, 0)..=(node, u32::MAX)).map(|((_, rank), end)| (*rank, *end))
     }
 
-    /// A node's answer. One that was asked before may have another shepherd by now: what it said to run then and does not
-    /// name now is over, and nobody knows how.
+    /// Adds a node's answer. A node that was asked before may have another shepherd by now: tasks that it reported as running
+    /// then and does not name now are over, with an unknown end.
     pub fn answered<'a>(&mut self, node: u32, found: impl Iterator<Item = &'a TaskFound>, complete: bool) {
         if self.lost.contains(&node) {
             return;
@@ -84,20 +84,20 @@ impl Findings {
         }
     }
 
-    /// An end that is known stays what it is.
+    /// A known end does not change.
     fn found(&mut self, node: u32, rank: u32, end: Option<TaskEnd>) {
         let task = self.tasks.entry((node, rank)).or_default();
         *task = task.or(end);
     }
 
-    /// Of these tasks nobody will say how they ended.
+    /// The ends of these tasks will never be known.
     fn forget(&mut self, node: u32, which: impl Fn(u32) -> bool) {
         let before = self.tasks.len();
         self.tasks.retain(|(on, rank), end| *on != node || end.is_some() || !which(*rank));
         self.incomplete |= self.tasks.len() < before;
     }
 
-    /// A node says something of the step, before or behind its answer.
+    /// Adds a message of a node about the step, before or after its answer.
     pub fn heard(&mut self, node: u32, message: &ShepherdToStepMgr) {
         if self.lost.contains(&node) {
             return;
@@ -118,11 +118,11 @@ impl Findings {
                 self.found(node, *rank, Some(end));
             }
             ShepherdToStepMgr::StepGone { .. } => self.forget(node, |_| true),
-            // Of steps with one task only, which did not run.
+            // For steps with one task only, which did not run.
             ShepherdToStepMgr::NotStarted { .. } => {
                 self.tasks.retain(|(on, _), end| *on != node || end.is_some());
             }
-            // Nobody stays with the step to whom it could be told.
+            // No command waits with the step that could be told.
             ShepherdToStepMgr::TaskStarted { .. }
             | ShepherdToStepMgr::Output { .. }
             | ShepherdToStepMgr::StdinConsumed { .. }
@@ -132,13 +132,13 @@ impl Findings {
         }
     }
 
-    /// A node is lost: what it did not say it will not say.
+    /// A node is lost: nothing more will come from it.
     pub fn lose(&mut self, node: u32) {
         self.awaited.remove(&node);
         self.lost.insert(node);
     }
 
-    /// The step is to be told this as soon as it is known where it is. Once is enough for each.
+    /// Keeps an order for the step until its state is known. Each order is kept once.
     pub fn keep(&mut self, order: StepInput) {
         if !self.orders.contains(&order) {
             self.orders.push(order);

@@ -1,5 +1,5 @@
-//! How far arrays and lists are, each by itself. A list may come in many requests: those of one `srun` are one group as long as
-//! some of their steps are not over. A step that was handed over alone belongs to none.
+//! Progress of each array and list. A list may come in many requests: those of one `srun` are one group as long as some of their
+//! steps are not over. A step that was submitted alone belongs to no group.
 
 use crate::stepmgr::{batch::StoredBatch, core::StepMgrCore};
 use garrick_model::{
@@ -9,30 +9,30 @@ use garrick_model::{
 };
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// Where a step of a group is.
+/// The state of a step of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It waits.
     Queued,
     /// It runs.
     Running,
-    /// It ended so.
+    /// It ended in this state.
     Over(StepState),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Group {
     shown: StepGroup,
-    /// Host and pid of the `srun` that hands it over.
+    /// Host and pid of the `srun` that submits it.
     srun: Option<(String, u32)>,
-    /// Its batches that are not over.
+    /// Number of its batches that are not over.
     open: u32,
 }
 
 /// All groups that are not over.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Groups {
-    /// By their first numbers.
+    /// By first number.
     all: BTreeMap<u32, Group>,
     /// The group of a batch, by the first numbers of both.
     of_batch: BTreeMap<u32, u32>,
@@ -73,7 +73,7 @@ impl Groups {
         }
     }
 
-    /// So many steps of a batch are elsewhere now.
+    /// So many steps of a batch have changed their state.
     pub fn moved(&mut self, batch: u32, steps: u64, from: Standing, to: Standing) {
         let Some(group) = self.of_batch.get(&batch).and_then(|number| self.all.get_mut(number)) else { return };
         let counts = &mut group.shown.counts;
@@ -103,11 +103,11 @@ impl Groups {
 }
 
 impl StepMgrCore {
-    /// Arrays and lists that are not over, the busiest if there are many, in the order of their numbers; and how many are left
-    /// out, with their steps.
+    /// Arrays and lists that are not over, in the order of their numbers; if there are many, only the busiest. Also how many are
+    /// left out, with the counts of their steps.
     pub(super) fn groups(&self) -> (Vec<StepGroup>, u64, StepCounts) {
         let groups = &self.ledger.groups;
-        // Those that were handed over ahead of time wait, as users see it.
+        // Steps that were handed over ahead of time count as waiting, as users see them.
         let mut behind: BTreeMap<u32, u64> = BTreeMap::new();
         for step in self.lines.all_behind() {
             let batch = self.ledger.batch_of(step).and_then(|(batch, _)| groups.of(batch));
@@ -169,7 +169,7 @@ mod tests {
             let StepCounts { queued, running, done, failed, cancelled } = group.counts;
             format!("{}-{} {}: {queued} {running} {done} {failed} {cancelled}", group.first, group.last, group.name)
         };
-        // What a later step manager reads from the journal is the same.
+        // A later step manager gets the same from the journal.
         assert_eq!(Ledger::replay(harness.journal.clone()).groups, harness.core.ledger().groups);
         groups.iter().map(one).collect()
     }

@@ -1,5 +1,5 @@
-//! What the steps of a heterogeneous job see, and what the script of a heterogeneous job's leader is told of all components: the job's variables of each once more, with
-//! `_HET_GROUP_` and the component's offset behind their names.
+//! The environment of steps of a heterogeneous job, and of its leader's script, which gets the job's variables of each component
+//! once more, with `_HET_GROUP_` and the component's offset appended to their names.
 
 use super::{
     env::{Environment, job_variables},
@@ -14,7 +14,7 @@ use garrick_model::{
     spec::{EnvEntry, HetPart},
 };
 
-/// Sets them; nothing but for a leader.
+/// Sets them; does nothing unless the job is a leader.
 pub(super) fn het_variables(facts: &RunFacts, env: &mut Environment) {
     if facts.het.is_empty() {
         return;
@@ -42,8 +42,8 @@ pub(super) fn het_variables(facts: &RunFacts, env: &mut Environment) {
     }
 }
 
-/// What a step in a component sees differently from one of a job of its own: the job is the leader's, and, with several
-/// components in the step, the job's nodes are theirs.
+/// The variables of a step in a component that differ from those of a normal job: the job is the leader's, and, if the step has
+/// several components, the job's nodes are the step's.
 pub(super) fn part_variables(job: JobId, part: &HetPart, whole: Option<&WholeStep>) -> Vec<EnvEntry> {
     let mut set =
         vec![entry("SLURM_JOBID", part.leader), entry("SLURM_JOB_ID", part.leader), entry(GARRICK_STEPD_JOB, job)];

@@ -1,5 +1,5 @@
-//! What a journal says of a run's steps, read once from its beginning to its end: a record leaves as soon as its step is
-//! over, so that what is held is what runs, what waits, and what batches that are not over are made of.
+//! What a journal says about a run's steps, read once from beginning to end. The record of a step is passed on as soon as the
+//! step is over, so memory holds only running and waiting steps, and the specs of batches that are not over.
 
 use crate::{
     step::state::{StepEnd, StepResult},
@@ -25,13 +25,13 @@ use std::{
     sync::Arc,
 };
 
-/// What comes out of a journal, in its order.
+/// The results, in the order of the journal.
 #[allow(clippy::large_enum_variant, reason = "it is passed on at once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A batch of which steps follow.
+    /// A batch; its steps follow.
     Batch(Box<RecordedBatch>),
-    /// A step, with what it shares with others. Equal origins are the same `Arc` where steps follow each other.
+    /// A step, with what it shares with others. Equal origins of consecutive steps are the same `Arc`.
     Step(Arc<RecordedOrigin>, RecordedStep),
 }
 
@@ -43,9 +43,9 @@ struct Batch {
     open: u32,
     tries: BTreeMap<u32, u32>,
     origins: BTreeMap<usize, Arc<RecordedOrigin>>,
-    /// Specs that were told.
+    /// Specs that were passed on.
     told: BTreeSet<usize>,
-    /// The spec whose environment was told last.
+    /// The spec whose environment was passed on last.
     environment: Option<usize>,
 }
 
@@ -59,27 +59,27 @@ struct Running {
     after: Option<StepKey>,
 }
 
-/// Cancellations that are remembered, and ranges in one of them: for others nobody is named.
+/// Most cancellations that are remembered, and most ranges in one of them: for further ones the user is not named.
 const CANCELS: usize = 1000;
 
-/// See the module.
+/// The history of a run's steps.
 #[derive(Debug)]
 pub struct History {
     run: RecordedRun,
     wanted: WantedRecords,
-    /// Numbered steps that are over so far, told or not.
+    /// Numbered steps that are over so far, passed on or not.
     over: StepCounts,
     batches: BTreeMap<u32, Batch>,
     running: BTreeMap<StepKey, Running>,
-    /// Steps that are lined up, by those that they are behind.
+    /// Steps that are lined up, by the step before them.
     behind: BTreeMap<StepKey, StepKey>,
-    /// What was cancelled by name, and by whom.
+    /// Steps that were cancelled by name, and the user who did it.
     cancels: VecDeque<(WhichSteps, u32)>,
     ending: Option<(JobState, Reason)>,
 }
 
 impl History {
-    /// Of this run, what is wanted.
+    /// For this run, with these selections.
     pub fn new(run: &RecordedRun, wanted: &WantedRecords) -> Self {
         Self {
             run: run.clone(),
@@ -93,7 +93,7 @@ impl History {
         }
     }
 
-    /// What became of steps with a number so far, whether they were wanted or not. Those that are lined up behind others run.
+    /// Counts of steps with a number so far, selected or not. Those that are lined up behind others count as running.
     pub fn counts(&self) -> StepCounts {
         let queued = self.batches.values().map(|batch| batch.waiting.len()).sum();
         let running = self.running.keys().filter(|key| key.step.number().is_some()).count() as u64;
@@ -108,7 +108,7 @@ impl History {
         self.over.cancelled += if state == StepState::Cancelled { steps } else { 0 };
     }
 
-    /// State and reason that the run is to end with, once that was said.
+    /// State and reason with which the run is to end, if it is ending.
     pub fn ending(&self) -> Option<(JobState, Reason)> {
         self.ending.clone()
     }
@@ -161,7 +161,7 @@ impl History {
         }
     }
 
-    /// The journal's end: what is not over. Of a run that is, nobody saw how it ended.
+    /// The journal's end: passes on what is not over. If the run is over, how those steps ended is unknown.
     pub fn finish(mut self, tell: &mut impl FnMut(Told)) {
         let over = self.run.end;
         let state = if over.is_some() { StepState::NodeFail } else { StepState::Running };
@@ -201,7 +201,7 @@ impl History {
         Some((batch, member))
     }
 
-    /// A step runs no more. What is lined up behind it runs from now on.
+    /// A step no longer runs. The step lined up behind it runs from now on.
     fn stopped(&mut self, step: StepKey, at: Timestamp) -> Option<Running> {
         let ran = self.running.remove(&step)?;
         let after = ran.after.filter(|after| self.running.contains_key(after));
@@ -230,7 +230,7 @@ impl History {
     ) {
         let when = at.or_else(|| self.running.get(&step).map(|ran| ran.since));
         let Some(ran) = when.and_then(|at| self.stopped(step, at)) else { return };
-        // One that was taken back before it began was no try.
+        // A step that was taken back before it began was no try.
         let began = ended.is_some() || at.is_none();
         if began && self.wanted.tries && self.names(step) {
             let state = ended.as_ref().map_or(StepState::Failed, |result| result.state);
@@ -323,7 +323,7 @@ impl History {
         self.tell_many(first, &waiting, |step| RecordedStep { state, end, reason: reason.to_owned(), ..step }, tell);
     }
 
-    /// Tells of members that did not start, those of a spec together; one that was tried is told of by itself.
+    /// Passes on members that did not start, together for each spec; a member that was tried is passed on alone.
     fn tell_many(
         &mut self,
         first: u32,
@@ -378,7 +378,7 @@ impl History {
         self.tell_step(key, None, step, tell);
     }
 
-    /// What is known of a step whatever became of it.
+    /// What is known about a step, whatever its end.
     fn record(&mut self, key: StepKey, ran: Option<&Running>, state: StepState) -> RecordedStep {
         let texts = self.wanted.texts;
         let (mut queued, mut line, mut argv, mut spec) = (None, None, Vec::new(), None);
@@ -433,7 +433,7 @@ impl History {
         }
     }
 
-    /// The file of standard output; what differs between tasks and nodes of the step stays as it was asked for.
+    /// The file of standard output; parts that differ between tasks and nodes of the step stay as patterns.
     fn output(&self, key: StepKey, spec: &StepSpec, slots: &[u32]) -> String {
         let pattern = match &spec.stdout {
             StreamTarget::File(pattern) => pattern,
@@ -522,7 +522,7 @@ impl History {
             Some((*first, batch, at))
         });
         let Some((first, batch, at)) = found else {
-            // One that an `srun` stayed with, and that never started: nothing more was written of it.
+            // It was an attended step that never started: the journal has nothing more about it.
             return tell(Told::Step(Arc::new(RecordedOrigin::named("srun")), step));
         };
         if batches

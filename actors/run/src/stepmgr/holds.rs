@@ -1,5 +1,5 @@
-//! Steps that wait for other steps of their job, `--dependency`. Conditions are counted down as steps start and end; a row
-//! whose conditions can never hold is cancelled, and so is, in turn, what waits for it with `afterok`.
+//! Steps that wait for other steps of their job, `--dependency`. Conditions are counted down as steps start and end. A row whose
+//! conditions can never hold is cancelled, and so are, in turn, rows that wait for it with `afterok`.
 
 use crate::{
     step::StepEnd,
@@ -22,7 +22,7 @@ use garrick_model::{
 use roaring::RoaringBitmap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One condition under watch.
+/// A condition that is watched.
 #[derive(Clone, Debug)]
 struct Condition {
     kind: StepDependencyKind,
@@ -31,7 +31,7 @@ struct Condition {
     failed: bool,
 }
 
-/// What became of a condition, or of all conditions of a row.
+/// The result of a condition, or of all conditions of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Open,
@@ -50,16 +50,16 @@ struct Hold {
 pub struct Holds {
     by_row: BTreeMap<RowId, Hold>,
     lookouts: Lookouts<RowId>,
-    /// Rows, by the array to whose tasks theirs correspond.
+    /// Rows by the array to whose tasks their tasks correspond (`aftercorr`).
     corresponding: BTreeMap<u32, BTreeSet<RowId>>,
     /// Rows whose conditions changed.
     touched: BTreeSet<RowId>,
-    /// Members whose corresponding task ended: well, or not.
+    /// Members whose corresponding task ended, and whether with 0.
     answered: Vec<(RowId, u32, bool)>,
 }
 
 impl Holds {
-    /// Something is to be looked at by [`StepMgrCore::resolve_holds`].
+    /// Is there something to do for [`StepMgrCore::resolve_holds`]?
     pub fn is_touched(&self) -> bool {
         !self.touched.is_empty() || !self.answered.is_empty()
     }
@@ -107,7 +107,7 @@ fn corresponding(dependency: &StepDependency) -> Option<u32> {
 }
 
 impl StepMgrCore {
-    /// Can these conditions be watched? `array`: they are of a step array.
+    /// Can these conditions be watched? `array`: they are those of a step array.
     pub(super) fn check_dependencies(&self, wanted: &StepDependencies, array: bool) -> Result<(), Refusal> {
         for one in &wanted.on {
             self.census(&one.steps)?;
@@ -192,7 +192,7 @@ impl StepMgrCore {
         }
     }
 
-    /// Lets go what waited for what has happened, and cancels what waited for what never will.
+    /// Releases what waited for something that has happened, and cancels what waits for something that never will.
     pub(super) fn resolve_holds(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         while self.holds.is_touched() {
             while let Some(id) = self.holds.touched.pop_first() {
@@ -239,7 +239,7 @@ impl StepMgrCore {
         }
     }
 
-    /// A row is gone: nobody looks out for it any more.
+    /// A row is gone: stops watching its conditions.
     pub(super) fn release_hold(&mut self, id: RowId, row: &Row) {
         if let Some(hold) = self.holds.by_row.remove(&id) {
             self.holds.lookouts.remove(id, &hold.steps());

@@ -1,5 +1,5 @@
-//! Equal things held once: environments and shapes of steps. A script that starts a thousand steps passes the same
-//! environment a thousand times; held once, it is completed once, kept once, and sent to a launcher once.
+//! Equal environments and shapes of steps, stored once. A script that starts a thousand steps passes the same environment a
+//! thousand times; stored once, it is completed once and sent to a launcher once.
 
 use crate::stepmgr::{env, run::RunFacts, shape::StepShape};
 use garrick_model::spec::EnvEntry;
@@ -9,10 +9,10 @@ use std::{
     sync::Arc,
 };
 
-/// Entries kept although no step uses them; above it they are dropped.
+/// Entries that are kept although no step uses them; above that they are dropped.
 const KEPT: usize = 64;
 
-/// Environments as passed on, with what they become in this job.
+/// Environments as passed on, with the result for this job.
 #[derive(Debug, Default)]
 pub struct Environments {
     hasher: RandomState,
@@ -50,7 +50,7 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// The one shape equal to this, and whether it was known (so was found possible before).
+    /// The stored shape that equals this one, and whether it was known (so it was found feasible before).
     pub fn get(&mut self, shape: StepShape) -> (Arc<StepShape>, bool) {
         if let Some(known) = self.known.get(&shape) {
             return (known.clone(), true);
@@ -61,12 +61,12 @@ impl Shapes {
         (Arc::new(shape), false)
     }
 
-    /// Remembers a shape that was found possible.
+    /// Remembers a shape that was found feasible.
     pub fn keep(&mut self, shape: Arc<StepShape>) {
         self.known.insert(shape);
     }
 
-    /// The job lost a node: what was possible may not be any more.
+    /// The job lost a node: feasible shapes may not be feasible any more.
     pub fn forget(&mut self) {
         self.known.clear();
     }

@@ -1,5 +1,5 @@
-//! What of a step manager must survive its restart: which steps were accepted, which started where, how they ended. The
-//! ledger is changed by [`Ledger::apply`] only, both live and when the journal is read again, so the two cannot differ.
+//! The state of a step manager that survives its restart: which steps were accepted, which started where, how they ended. Only
+//! [`Ledger::apply`] changes the ledger, both live and when the journal is read again, so the two cannot differ.
 
 use crate::{
     step::state::{StepEnd, StepResult, worse},
@@ -33,7 +33,7 @@ use std::{
 /// A record of the step journal in the job's spool folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum StepEvent {
-    /// A batch was accepted under consecutive numbers from `first`, an array under that one. On disk before the reply.
+    /// A batch was accepted under consecutive numbers from `first`, or an array under that one number. On disk before the reply.
     Accepted {
         /// Identity of the request.
         request: RequestId,
@@ -46,43 +46,43 @@ pub enum StepEvent {
     },
     /// A step's tasks are handed to their nodes.
     Started {
-        /// Which.
+        /// The step.
         step: StepKey,
-        /// Tries before this one.
+        /// Number of earlier tries.
         #[serde(default)]
         attempt: u32,
         /// When.
         at: Timestamp,
-        /// Where.
+        /// Its places.
         places: Vec<Place>,
-        /// What reports say of it, unless it is of a batch.
+        /// How reports describe it, unless it belongs to a batch.
         #[serde(default)]
         origin: Option<Arc<StepOrigin>>,
         /// It is lined up behind this step, whose places it gets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<StepKey>,
-        /// Identity of the request of the command that stays with it: a repeat of it starts nothing.
+        /// Request id of its waiting command: a repeat of the request starts nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<RequestId>,
     },
-    /// A step that ran will be tried again: it waits as before, from `after` on.
+    /// A step that ran will be tried again: it waits as before, until `after` at least.
     Retried {
-        /// Which.
+        /// The step.
         step: StepKey,
         /// Tries so far.
         attempt: u32,
         /// Not before.
         after: Timestamp,
-        /// How the try ended; not of one that did not begin, nor in journals of earlier versions.
+        /// How the try ended; not set if it did not begin, nor in journals of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ended: Option<Box<StepResult>>,
         /// When.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Timestamp>,
     },
-    /// A step is over; also one that never started.
+    /// A step is over, or never started and is over.
     Ended {
-        /// How.
+        /// Its result.
         result: StepResult,
         /// When.
         at: Timestamp,
@@ -111,40 +111,40 @@ pub enum StepEvent {
     },
     /// The job's limit was changed.
     TimeLimit(TimeLimit),
-    /// The run was stopped, or goes on.
+    /// The run was stopped, or continued.
     Moved(Motion),
-    /// So many more ends are with the agent: the oldest that were not.
+    /// The agent has acknowledged so many more ends: the oldest ones.
     Reported {
         /// How many.
         ends: u64,
     },
-    /// The batch host could not even try to run the script: this is to be reported, whatever its step says of its end.
+    /// The batch host could not even try to run the script: this is reported, whatever its step says of its end.
     LaunchFailed {
         /// Why.
         detail: String,
     },
     /// A step manager took the run over from one that died.
     Restarted,
-    /// A node was lost for this run: the next step manager does not ask it again, whoever has it by then.
+    /// A node was lost for this run: a later step manager does not ask it again, whichever job uses it by then.
     NodeLost {
         /// Node of the job.
         slot: u32,
     },
-    /// A node's shepherd was there: the next step manager has it looked for, and none begun in its place.
+    /// A node's shepherd was up: a later step manager looks for it, and does not begin another.
     ShepherdUp {
         /// Node of the job.
         slot: u32,
     },
-    /// Somebody cancels steps. For the records: how each of them ends is said by itself.
+    /// A user cancels steps. Only for the records of steps: the end of each is saved by itself.
     CancelAsked {
-        /// Which.
+        /// The steps.
         steps: WhichSteps,
-        /// Who, by uid.
+        /// The user, by uid.
         by: u32,
     },
 }
 
-/// A step's place on one node, as written down.
+/// A step's place on one node, as saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Place {
     /// Node of the job.
@@ -162,7 +162,7 @@ pub struct Place {
     /// Ranks.
     #[serde(rename = "r")]
     pub ranks: Vec<u32>,
-    /// It holds these, and shares them with no other step.
+    /// It holds these exclusively.
     #[serde(rename = "x")]
     pub held: bool,
 }
@@ -178,18 +178,18 @@ pub struct OpenBatch {
     pub waiting: RoaringBitmap,
     /// Steps that are not over.
     open: u32,
-    /// Tries so far and not-before, of waiting members that were tried.
+    /// Number of tries so far and earliest next start, of waiting members that were tried.
     pub tried: BTreeMap<u32, (u32, Timestamp)>,
 }
 
-/// An end that the agent has not got.
+/// An end that the agent has not acknowledged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnreportedEnd {
-    /// Which step.
+    /// The step.
     pub key: StepKey,
-    /// What it is reported as.
+    /// How it is reported.
     pub origin: Option<Arc<StepOrigin>>,
-    /// The spec that its origin follows from otherwise.
+    /// Otherwise, the spec from which its origin follows.
     pub spec: Option<Arc<StepSpec>>,
     /// Tries before the one that ended.
     pub attempt: u32,
@@ -207,9 +207,9 @@ pub struct UnreportedEnd {
     pub usage: TaskUsage,
     /// When it ended.
     pub at: Timestamp,
-    /// It stands for all of these.
+    /// It stands for all of these steps.
     pub all_of: Option<WhichSteps>,
-    /// Why it ended, where that is to be said.
+    /// Why it ended, if that is to be reported.
     pub reason: Reason,
 }
 
@@ -222,15 +222,15 @@ pub struct RunningStep {
     pub since: Timestamp,
     /// Where.
     pub places: Vec<Place>,
-    /// What reports say of it, unless it is of a batch.
+    /// How reports describe it, unless it belongs to a batch.
     pub origin: Option<Arc<StepOrigin>>,
     /// The step that it is lined up behind.
     pub after: Option<StepKey>,
-    /// Of the command that stays with it.
+    /// Request id of its waiting command.
     pub request: Option<RequestId>,
 }
 
-/// What became so far of the steps that share a limit of failures.
+/// Counts of steps that share a limit of failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailGroup {
     /// Steps that ended, cancelled ones not counted.
@@ -251,7 +251,7 @@ impl FailGroup {
     }
 }
 
-/// What an accepted request was answered.
+/// The answer to an accepted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// First number.
@@ -262,7 +262,7 @@ pub struct Answer {
     pub array: bool,
 }
 
-/// Ends kept for an agent that does not take them, some 200 bytes each. Beyond it further ones are counted only.
+/// Most ends that are kept for an agent that does not acknowledge them, some 200 bytes each. Further ones are only counted.
 pub const OUTBOX_KEPT: usize = 1_000_000;
 
 /// Durable state.
@@ -276,7 +276,7 @@ pub struct Ledger {
     pub running: BTreeMap<StepKey, RunningStep>,
     /// How numbered steps ended.
     pub ends: Ends,
-    /// Arrays, by number: all that there ever were, for who names one.
+    /// All arrays of the run, by number, for later references.
     pub arrays: BTreeMap<u32, Arc<StoredBatch>>,
     /// Counters of numbered steps; `queued` counts minibatch steps only (attended ones are not durable while they wait).
     pub counts: StepCounts,
@@ -284,7 +284,7 @@ pub struct Ledger {
     pub derived: ExitStatus,
     /// The batch step's end.
     pub batch: Option<StepResult>,
-    /// Set once the job is being ended.
+    /// Why the batch script could not even be tried, if so.
     pub ending: Option<(JobState, Reason, ExitStatus)>,
     /// Why the batch script could not even be tried, if so.
     pub launch_failure: Option<String>,
@@ -292,31 +292,31 @@ pub struct Ledger {
     pub restarts: u64,
     /// Nodes of the job that were lost.
     pub lost: BTreeSet<u32>,
-    /// Nodes of the job whose shepherds were there; the batch host's own is not counted.
+    /// Nodes of the job whose shepherds were up, without the batch host.
     pub begun: BTreeSet<u32>,
     /// The job's limit, once it was changed.
     pub time_limit: Option<TimeLimit>,
-    /// Whether it stands still.
+    /// Whether it is stopped.
     pub motion: Motion,
-    /// Ends that the agent has not got, in their order.
+    /// Ends that the agent has not acknowledged, in order.
     pub outbox: VecDeque<UnreportedEnd>,
-    /// Ends that found no room in it. They are in the counts and in the journal.
+    /// Ends for which it had no room. They are in the counts and in the journal.
     pub dropped: u64,
     /// Steps that share a limit of failures, once the first of them ended.
     pub fail_groups: BTreeMap<RequestId, FailGroup>,
     /// Arrays and lists of which some steps are not over.
     pub groups: Groups,
-    /// The step behind each that has one.
+    /// The step lined up behind each step that has one.
     lines: BTreeMap<StepKey, StepKey>,
     answers: Recent<Answer>,
-    /// Steps that run for commands that stay with them, by their requests.
+    /// Running steps whose commands wait with them, by request.
     attended: BTreeMap<RequestId, StepKey>,
-    /// The same of steps that are over, the latest.
+    /// The latest of those that are over.
     were_attended: Recent<StepKey>,
 }
 
 impl Ledger {
-    /// From the records of a journal.
+    /// Replays the records of a journal.
     pub fn replay(events: impl IntoIterator<Item = StepEvent>) -> Self {
         let mut ledger = Self::default();
         for event in events {
@@ -325,12 +325,12 @@ impl Ledger {
         ledger
     }
 
-    /// The step that was started for the request of a command that stays with it.
+    /// The step that was started for the request of a waiting command.
     pub fn launched(&self, request: &RequestId) -> Option<StepKey> {
         self.attended.get(request).copied().or_else(|| self.were_attended.of(request))
     }
 
-    /// The only way to change it.
+    /// Applies a record; nothing else changes the ledger.
     pub fn apply(&mut self, event: &StepEvent) {
         match event {
             StepEvent::Accepted { request, first, batch, at } => self.accepted(*request, *first, batch, *at),
@@ -416,7 +416,7 @@ impl Ledger {
         self.running.insert(step, running);
     }
 
-    /// A step runs no more: what it held is that of the next in its line.
+    /// A step runs no more: the next step in its line gets its resources.
     fn stopped(&mut self, step: StepKey) -> Option<RunningStep> {
         let running = self.running.remove(&step)?;
         if let Some(request) = running.request {
@@ -571,12 +571,12 @@ impl Ledger {
         }
     }
 
-    /// Too many failed of the steps that one with this limit belongs to.
+    /// Have too many steps of this limit's group failed?
     pub fn is_stopped(&self, limit: Option<FailLimit>) -> bool {
         limit.and_then(|limit| self.fail_groups.get(&limit.group)).is_some_and(|group| group.stopped)
     }
 
-    /// What a request was answered before.
+    /// The earlier answer to a request.
     pub fn answer(&self, request: &RequestId) -> Option<Answer> {
         self.answers.of(request)
     }

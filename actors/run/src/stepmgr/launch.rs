@@ -1,4 +1,4 @@
-//! From a placed step to what its nodes are told: environment layers, tasks with their arguments, standard files.
+//! From a placed step to the orders for its nodes: environment layers, tasks with their arguments, standard files.
 
 use crate::env_entry::entry;
 use crate::{
@@ -28,21 +28,21 @@ use garrick_model::{
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
-/// What `argv[0]` of a script is until the shepherd puts the path of its copy there.
+/// The `argv[0]` of a script until the shepherd replaces it by the path of its copy.
 const SCRIPT_NAME: &[u8] = b"slurm_script";
 
-/// Output of a minibatch step that named no file: beside the job's own output, told apart by the step's number.
+/// Output of a minibatch step that named no file: beside the job's own output, distinguished by the step's number.
 const MINIBATCH_OUTPUT: &str = "slurm-%J.out";
 
-/// Layouts of a row that were met lately, with what was derived from them: steps of a row differ in little more than their
-/// number, and land on the same few places again and again.
+/// Recently used layouts of a row, with what was derived from them: steps of a row differ in little more than their number, and
+/// use the same few places again and again.
 #[derive(Debug, Default)]
 pub struct Layouts(Vec<Layout>);
 
-/// Layouts kept; beyond it the oldest goes.
+/// How many layouts are kept; then the oldest is dropped.
 const LAYOUTS_KEPT: usize = 64;
 
-/// What follows from where tasks are placed, whatever the step's number.
+/// What follows from the placement of tasks, whatever the step's number.
 #[derive(Debug)]
 struct Layout {
     nodes: Vec<(u32, u32, Vec<u32>)>,
@@ -123,7 +123,7 @@ impl Layouts {
     }
 }
 
-/// Plan of a command's step.
+/// The plan of an attended step.
 pub fn attended_plan(
     facts: &RunFacts,
     pool: &Pool,
@@ -137,7 +137,7 @@ pub fn attended_plan(
     }
 }
 
-/// Plan of a part of a step over several components, when all parts have their places.
+/// The plan of a part of a step over several components, when all parts are placed.
 pub fn part_plan(
     facts: &RunFacts,
     pool: &Pool,
@@ -165,12 +165,12 @@ fn plan_with(
     plan(facts, pool, step, Arc::new(launch), &layout, &programs, record.shape.own_cgroup, placement)
 }
 
-/// What comes before this part of a step.
+/// Tasks and nodes before this part of a step.
 pub fn before(spec: &StepSpec) -> PartsBefore {
     spec.het.and_then(|part| part.behind).unwrap_or_default()
 }
 
-/// The place of a part of a step, with its tasks numbered behind those of the parts before.
+/// The place of a part of a step, with ranks that follow those of the parts before.
 pub fn behind_others(mut placement: Placement, record: &StepRecord) -> Placement {
     let first = before(&record.spec).tasks;
     placement.nodes.iter_mut().flat_map(|node| &mut node.ranks).for_each(|rank| *rank = rank.saturating_add(first));
@@ -186,13 +186,13 @@ pub fn launch_of(facts: &RunFacts, record: &StepRecord, placement: &Placement) -
     launch(facts, &record.spec, &record.shape, record.environment.clone(), attendance)
 }
 
-/// Descriptors that were handed over are good on the host of the command's door only, which is the batch host.
+/// Descriptors that were handed over are valid only on the host of the command's door, which is the batch host.
 fn handed_here(record: &StepRecord, placement: &Placement) -> [bool; 3] {
     let here = matches!(placement.nodes.as_slice(), [only] if only.slot == 0);
     if here { record.handed } else { [false; 3] }
 }
 
-/// Plan of a minibatch step.
+/// The plan of a minibatch step.
 pub fn member_plan(
     facts: &RunFacts,
     pool: &Pool,
@@ -223,7 +223,7 @@ pub fn member_plan(
     plan(facts, pool, step, launch, layout, &programs, row.shape.own_cgroup, placement)
 }
 
-/// Who stays with a step.
+/// Which command waits with a step.
 #[derive(Clone, Copy)]
 enum Attendance {
     None,
@@ -255,7 +255,7 @@ fn launch(
         (target, _) => target.clone(),
     };
     let to_file = if pack { StreamTarget::Pack } else { StreamTarget::File(MINIBATCH_OUTPUT.into()) };
-    // With a pack each stream is kept by itself; in a file they share it, as a batch job's do.
+    // An output pack stores the streams separately; in a file they are mixed, as for a batch job.
     let beside = if pack { StreamTarget::Pack } else { StreamTarget::SameAsStdout };
     let unattended = matches!(attendance, Attendance::None);
     let launch = StepLaunch {
@@ -282,7 +282,7 @@ fn launch(
         within: spec.within,
         gpu_bind: gpu_bind(spec, shape),
         cpus_per_task: shape.cpus_per_task,
-        // A script runs once, whatever room it asks for: what it starts in there is its own affair, as a batch job's.
+        // A script runs once, whatever resources it requests: like a batch script, it uses them itself.
         total_tasks: if spec.script.is_some() { 1 } else { shape.tasks },
         script: spec.script.clone(),
         batch: false,
@@ -291,12 +291,12 @@ fn launch(
         or_shell: false,
         unasked_output: unattended && !pack && (spec.unasked_output || spec.stdout == StreamTarget::Relay),
     };
-    // Before tasks on other nodes begin, the first one has to say that it opened the file that they share.
+    // Before tasks on other nodes begin, the first task has to report that it opened the shared file.
     let tells = shape.max_nodes > 1 && launch.total_tasks > 1 && one_file_for_all(&launch);
     StepLaunch { unattended: launch.unattended && !tells, ..launch }
 }
 
-/// What a plan is of.
+/// The inputs of a plan.
 struct Planned<'a> {
     key: StepKey,
     attempt: u32,
@@ -441,7 +441,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
     }
 }
 
-/// Arguments by rank: one list for all, or `--multi-prog` lines.
+/// Arguments by rank: the same for all, or lines of `--multi-prog`.
 enum Programs<'a> {
     One(Arc<Vec<ByteBuf>>),
     Many(&'a [MultiProg]),

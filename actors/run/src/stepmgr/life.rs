@@ -1,4 +1,4 @@
-//! Begin and end of a run: shepherds, batch script, time limit, warning, the ways to end, and the reports about it.
+//! Begin and end of a run: shepherds, batch script, time limit, warning, the ways to end, and reports about them.
 
 use crate::{
     step::{NodeSlot, StepEnd, StepInput, StepResult, notice},
@@ -27,11 +27,11 @@ use garrick_model::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Steps that were told to end are given KillWait by their shepherds; the run waits this much longer for their ends.
+/// Shepherds give steps KillWait to end; the run waits this much longer for their ends.
 const KILL_MARGIN: Duration = Duration::from_secs(5);
 
 impl StepMgrCore {
-    /// Shepherds are started on the other nodes; the batch host's own comes up by itself.
+    /// Starts shepherds on the other nodes; the batch host's own comes up by itself.
     pub(super) fn begin(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         if !self.begin_once() {
             return;
@@ -89,7 +89,7 @@ impl StepMgrCore {
         }
     }
 
-    /// The batch script starts, or the allocation is ready.
+    /// Starts the batch script, or reports that the allocation is ready.
     pub(super) fn batch_host_up(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         self.phase = RunPhase::Running;
         if self.facts.is_batch() {
@@ -120,7 +120,7 @@ impl StepMgrCore {
         self.report(StepdReport::Started, out);
     }
 
-    /// Timers of the time limit and its warning, from the run's start.
+    /// Sets the timers of the time limit and its warning, counted from the run's start.
     pub(super) fn set_limit_timers(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         if !self.phase.takes_steps() {
             return;
@@ -148,7 +148,7 @@ impl StepMgrCore {
         }
     }
 
-    /// The warning of `--signal`: to the batch shell alone with `B:`, else to all steps but it.
+    /// Sends the warning of `--signal`: with `B:` to the batch shell only, otherwise to all steps except the batch step.
     pub(super) fn warn(&mut self, out: &mut Vec<StepMgrEffect>) {
         let Some(warning) = self.facts.spec.signal else { return };
         if self.phase.takes_steps() {
@@ -172,8 +172,8 @@ impl StepMgrCore {
         self.end_job(now, state, reason, exit, StepEnd::Job(state), out);
     }
 
-    /// Ends the run; only the first reason counts. Waiting steps are withdrawn, running ones told to end; when none is
-    /// left, everything of the job is ended on all nodes.
+    /// Ends the run; only the first reason counts. Waiting steps are withdrawn, running ones told to end. When none is left,
+    /// everything of the job is ended on all nodes.
     pub(super) fn end_job(
         &mut self,
         now: Timestamp,
@@ -215,13 +215,13 @@ impl StepMgrCore {
         }
     }
 
-    /// A line into the job's error file.
+    /// Writes a line into the job's error file.
     fn note(&self, text: String, out: &mut Vec<StepMgrEffect>) {
         let step = StepId::new(self.facts.job, StepNum::Batch);
         out.push(StepMgrEffect::ToShepherd { node: NodeSlot(0), message: StepMgrToShepherd::Note { step, text } });
     }
 
-    /// A line about a step that nobody stays with, into the job's error file: the first of them. One mistake often makes
+    /// Writes a line about a minibatch step into the job's error file, for the first such steps only: one mistake often affects
     /// thousands.
     pub(super) fn note_line(&mut self, text: String, out: &mut Vec<StepMgrEffect>) {
         const MOST: u32 = 50;
@@ -233,7 +233,7 @@ impl StepMgrCore {
         }
     }
 
-    /// The batch script is over: the job is too, and what it left behind is cancelled and said so.
+    /// The batch script is over: the job ends, and steps that it left are cancelled with a note.
     pub(super) fn batch_over(&mut self, now: Timestamp, result: &StepResult, out: &mut Vec<StepMgrEffect>) {
         if self.phase.takes_steps() {
             let counts = self.counts();
@@ -278,7 +278,7 @@ impl StepMgrCore {
             return;
         }
         if self.phase.takes_steps() || self.phase == RunPhase::Ending {
-            // A shepherd that ended by itself is as good as lost.
+            // A shepherd that ended by itself counts as lost.
             self.clean[node.0 as usize] = false;
             return self.node_lost(now, node, "its shepherd ended", out);
         }
@@ -287,7 +287,7 @@ impl StepMgrCore {
         self.look_for_end(now, out);
     }
 
-    /// Counts a node as gone, and the steps there as lost; its name, when that is news.
+    /// Counts a node as gone, and its steps as lost. Returns its name, if that is new.
     fn forget_node(
         &mut self,
         now: Timestamp,
@@ -335,8 +335,8 @@ impl StepMgrCore {
         }
     }
 
-    /// The controller gave these nodes up together with the run: nothing is awaited from there. The job's end follows, with
-    /// the controller's words, so that the loss itself ends nothing here.
+    /// The controller gave these nodes up together with the run: nothing is expected from them. The controller's order to end the
+    /// job follows, so the loss itself ends nothing here.
     pub(super) fn given_up(&mut self, now: Timestamp, nodes: &[String], out: &mut Vec<StepMgrEffect>) {
         let slots = self.pool.nodes().iter().zip(0..);
         let lost: Vec<NodeSlot> = slots.filter(|(n, _)| nodes.contains(&n.name)).map(|(_, at)| NodeSlot(at)).collect();
@@ -367,7 +367,7 @@ impl StepMgrCore {
         }
     }
 
-    /// Reports the job's end once this node is clean and its steps are over, and `Gone` once all nodes are.
+    /// Reports the job's end when this node is clean and its steps are over, and `Gone` when all nodes are clean.
     pub(super) fn look_for_end(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         let here = |(step, record): (&StepKey, &StepRecord)| {
             *step == StepKey::BATCH
@@ -390,7 +390,7 @@ impl StepMgrCore {
             None => {
                 let (state, reason, exit) =
                     self.ledger.ending.clone().unwrap_or((JobState::Failed, Reason::None, ExitStatus::SUCCESS));
-                // What the batch script made of being ended is the job's exit status, as `0:15` of a cancelled one.
+                // The end of the batch script decides the job's exit status, such as `0:15` for a cancelled one.
                 let exit = match (state, &self.ledger.batch) {
                     (JobState::Completed | JobState::Failed | JobState::Timeout, _) | (_, None) => exit,
                     (_, Some(batch)) => batch.exit,
@@ -409,8 +409,8 @@ impl StepMgrCore {
         out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::Others, after: self.config.others_wait });
     }
 
-    /// Other nodes did not say in time that nothing is left there. They are not waited for any longer, and steps that are
-    /// not over because of them end here: whatever becomes of their tasks is not heard any more.
+    /// Other nodes did not report in time that nothing is left there. They are not waited for any longer. Steps that are not over
+    /// because of them end here: their tasks will not be heard from.
     pub(super) fn others_late(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         if self.phase != RunPhase::Ended {
             return;
@@ -425,7 +425,7 @@ impl StepMgrCore {
         self.all_clean(out);
     }
 
-    /// Why steps end with their job.
+    /// The end cause of steps that end with their job.
     pub(super) fn end_of_job(&self) -> StepEnd {
         match (&self.ledger.ending, &self.ledger.batch) {
             (Some((JobState::Completed | JobState::Failed, ..)), Some(_)) | (None, _) => StepEnd::BatchOver,
@@ -439,7 +439,7 @@ impl StepMgrCore {
         }
         self.phase = RunPhase::Gone;
         out.push(StepMgrEffect::ClearTimer(StepMgrTimer::Others));
-        // Steps that ended behind the run's end.
+        // Steps that ended after the run's end.
         self.flush_reports(out);
         self.report(StepdReport::Gone, out);
     }
@@ -453,7 +453,7 @@ impl StepMgrCore {
     }
 }
 
-/// Whom in a step a signal reaches that is meant for so much of the run.
+/// Which processes of a step a signal with this scope reaches.
 fn reach_of(to: SignalScope, step: StepKey) -> Option<SignalReach> {
     match (to, step == StepKey::BATCH) {
         (SignalScope::Steps, true) | (SignalScope::BatchShell, false) => None,

@@ -1,13 +1,13 @@
-//! Steps lined up behind running ones. Where steps are so short that the way to the step manager and back would leave a CPU
-//! idle between two of them, some of those that are next in the queue are handed to the node ahead of time: each takes over
-//! the place of the step before it the moment that one ends. They are steps of the same row, so place and share are the same.
+//! Steps lined up behind running ones. If steps are so short that the round trip to the step manager would leave a CPU idle
+//! between two of them, some of the next steps in the queue are handed to the node ahead of time: each takes over the place of
+//! the step before it the moment that one ends. They are steps of the same row, so place and share are the same.
 //!
-//! How many: as much as lasts for [`AHEAD`], by how long the latest steps of the row took; none where they take longer than
-//! [`SHORT`]. So what arrives with a higher priority waits no longer for them than it would for a step that runs. Should a
-//! step take long after all, its launcher gives those behind it back, and they wait like the others.
+//! How many: as many as take [`AHEAD`] together, by the run time of the latest steps of the row; none if they take longer than
+//! [`SHORT`]. So a later step of higher priority waits for them no longer than it would for one running step. If a step takes
+//! long after all, its launcher gives the steps behind it back, and they wait like the others.
 //!
-//! To the ledger they are started when they are handed over. They hold nothing until the place is theirs, and users see them
-//! as pending until then.
+//! For the ledger they are started when they are handed over. They hold nothing until they get the place, and users see them as
+//! pending until then.
 
 use crate::step::{StepEnd, StepResult};
 use crate::stepmgr::{
@@ -29,13 +29,13 @@ use std::{
     time::Duration,
 };
 
-/// Steps that take longer have none lined up behind them: beside that, the way to the step manager is a few per cent.
+/// Steps that take longer have none lined up behind them: for those, the round trip is only a few per cent.
 const SHORT: Duration = Duration::from_millis(4);
 
-/// A line lasts about so long.
+/// About how long a line lasts.
 const AHEAD: Duration = Duration::from_millis(5);
 
-/// How long the latest steps of a row took.
+/// The run time of the latest steps of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     since: Option<Timestamp>,
@@ -44,7 +44,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A step ended, of `places` that were busy with such. They are counted over `window`.
+    /// Counts a step that ended, when `places` were busy with such steps. Ends are counted over `window`.
     fn count(&mut self, now: Timestamp, places: u32, window: Duration) {
         let since = *self.since.get_or_insert(now);
         self.ends += 1;
@@ -54,12 +54,12 @@ impl Pace {
         }
     }
 
-    /// As if no step had ended.
+    /// Forgets all ends.
     fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Steps that last for [`AHEAD`].
+    /// How many steps take [`AHEAD`] together.
     fn ahead(&self) -> usize {
         let Some(mean) = self.mean.filter(|mean| *mean <= SHORT) else { return 0 };
         let steps = AHEAD.as_nanos() / mean.as_nanos().max(1) + 1;
@@ -67,14 +67,14 @@ impl Pace {
     }
 }
 
-/// Who waits behind whom.
+/// Which steps wait behind which.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// By the step that runs.
+    /// By the running step.
     behind: BTreeMap<StepKey, VecDeque<StepKey>>,
-    /// The step that runs, by each behind it.
+    /// The running step, by each step behind it.
     first: BTreeMap<StepKey, StepKey>,
-    /// Steps that began to hold a place, whose lines are to be looked at.
+    /// Steps that began to hold a place, and whose lines are to be checked.
     fresh: Vec<StepKey>,
 }
 
@@ -84,17 +84,17 @@ impl Lines {
         self.fresh.push(step);
     }
 
-    /// How many have none yet.
+    /// How many steps wait behind others.
     pub fn behind(&self) -> usize {
         self.first.len()
     }
 
-    /// Those that have none yet.
+    /// Steps that wait behind others.
     pub fn all_behind(&self) -> impl Iterator<Item = StepKey> + '_ {
         self.first.keys().copied()
     }
 
-    /// True for a step that has none yet.
+    /// Does the step wait behind another?
     pub fn is_behind(&self, step: StepKey) -> bool {
         self.first.contains_key(&step)
     }
@@ -108,7 +108,7 @@ impl Lines {
         self.behind.get(&first).into_iter().flatten().copied()
     }
 
-    /// A step behind another goes. False: it was not behind any.
+    /// Removes a step from behind another. False: it was not behind any.
     fn leave(&mut self, step: StepKey) -> bool {
         let Some(first) = self.first.remove(&step) else { return false };
         if let Some(line) = self.behind.get_mut(&first) {
@@ -120,7 +120,7 @@ impl Lines {
         true
     }
 
-    /// A step that runs goes: whose the place is now.
+    /// A running step is over. Returns the step that gets its place.
     fn advance(&mut self, first: StepKey) -> Option<StepKey> {
         let mut line = self.behind.remove(&first)?;
         let next = line.pop_front()?;
@@ -135,7 +135,7 @@ impl Lines {
         Some(next)
     }
 
-    /// Recounts; `running`: steps that hold something.
+    /// Checks the lines; `holds`: whether a step holds resources.
     pub fn check(&self, holds: impl Fn(StepKey) -> Option<bool>) -> Result<(), String> {
         for (first, line) in &self.behind {
             if holds(*first) != Some(true) {
@@ -153,7 +153,7 @@ impl Lines {
 }
 
 impl StepMgrCore {
-    /// A step's place is free, or the next one's.
+    /// Frees a step's place, or gives it to the next step.
     pub(super) fn leave_place(&mut self, now: Timestamp, step: StepKey, out: &mut Vec<StepMgrEffect>) {
         let Some(record) = self.steps.get_mut(&step) else { return };
         let row = record.row;
@@ -190,7 +190,7 @@ impl StepMgrCore {
         }
     }
 
-    /// Lines as the ledger has them, after a restart.
+    /// Restores the lines of the ledger after a restart.
     pub(super) fn line_up_again(&mut self, running: &BTreeMap<StepKey, RunningStep>) {
         let next: BTreeMap<StepKey, StepKey> = running.iter().filter_map(|(step, r)| Some((r.after?, *step))).collect();
         for (first, _) in running.iter().filter(|(_, r)| r.after.is_none()) {
@@ -211,7 +211,7 @@ impl StepMgrCore {
         }
     }
 
-    /// Lines up steps behind those that began lately, as far as they are next in the queue.
+    /// Lines up steps behind those that began recently, as far as they are next in the queue.
     pub(super) fn line_up(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         let mut fresh = std::mem::take(&mut self.lines.fresh);
         for first in fresh.drain(..) {
@@ -233,7 +233,7 @@ impl StepMgrCore {
         self.lines.fresh = fresh;
     }
 
-    /// The row whose next step may be lined up behind a step that runs.
+    /// The row whose next step may be lined up behind a running step.
     fn row_to_line_up(&self, first: StepKey) -> Option<RowId> {
         let record = self.steps.get(&first)?;
         let (id, _) = record.row?;
@@ -248,12 +248,12 @@ impl StepMgrCore {
 
     fn line_length(&self, row: &Row) -> usize {
         let places = u64::from((row.running - row.lined).max(1));
-        // Towards the end of a row its lines get shorter, so that none is left with steps while another place is free.
+        // Towards the end of a row its lines get shorter, so that no line has steps while another place is free.
         let share = usize::try_from(row.waiting.len() / places).unwrap_or(usize::MAX);
         row.pace.ahead().min(self.config.line_length).min(share)
     }
 
-    /// A step that was ordered, or lined up, did not start: it waits again, unless its job ends or it never can start any more.
+    /// A step that was ordered or lined up did not start: it waits again, unless its job ends or it can never start any more.
     pub(super) fn not_started(&mut self, now: Timestamp, step: StepKey, out: &mut Vec<StepMgrEffect>) {
         let Some(record) = self.steps.get(&step) else { return };
         let (row, tries) = (record.row, record.attempt);

@@ -1,5 +1,5 @@
-//! What the step manager of a run is told, by whom, and what it wants done. Inputs from one sender keep their order; a
-//! repeated `Enqueue` (by request id), `EndJob`, `SetTimeLimit`, `ShepherdLost` or `Journaled` changes nothing.
+//! The step manager's inputs, with their senders, and its effects. Inputs from one sender keep their order; a repeated `Enqueue`
+//! (by request id), `EndJob`, `SetTimeLimit`, `ShepherdLost` or `Journaled` changes nothing.
 
 use crate::{
     step::{
@@ -21,7 +21,7 @@ use garrick_model::{
 use garrick_runtime::Message;
 use std::time::Duration;
 
-/// One conversation with a command, numbered by the door; never used again.
+/// A conversation with a command, numbered by the door; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
@@ -40,65 +40,65 @@ pub enum StepMgrTimer {
     Retry,
     /// Other nodes should be clean.
     Others,
-    /// A `swait` is to be told how far it is.
+    /// A `swait` is to get progress counts.
     Progress(ClientId),
-    /// The shell's own: messages that a step's mailbox refused are tried again.
+    /// For the shell: messages that a step's mailbox refused are sent again.
     Backlog,
-    /// The shell's own: of a step that it hosts.
+    /// For the shell: of a step that it hosts.
     Step(StepKey, StepTimer),
 }
 
-/// What the step manager is told.
+/// The step manager's inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepMgrInput {
-    /// First input: a new run begins, or (when its journal had records) one that had a step manager before is taken over.
+    /// First input: a new run begins, or (if its journal had records) one of an earlier step manager is taken over.
     Begin,
     /// The agent of another node answered: its shepherd was started and will register, or not.
     ShepherdStart {
-        /// Which node.
+        /// The node.
         node: NodeSlot,
         /// The answer, or that it could not be reached.
         result: Result<(), Refusal>,
     },
     /// A shepherd is connected (credential checked) and its launcher runs. The batch host's own counts too.
     ShepherdUp {
-        /// Which node.
+        /// The node.
         node: NodeSlot,
     },
     /// The connection to a shepherd broke, or its process died. It may come back (`ShepherdUp`); its tasks go on meanwhile.
     ShepherdAway {
-        /// Which node.
+        /// The node.
         node: NodeSlot,
         /// For the log.
         detail: String,
     },
-    /// A shepherd is gone for good: it did not come back in time, nothing of the run is left on its node, or it said `Gone`.
-    /// There is no coming back: what it has there is ended.
+    /// A shepherd is gone for good: it did not come back in time, nothing of the run is left on its node, or it sent `Gone`. It
+    /// cannot come back: what it has there is ended.
     ShepherdLost {
-        /// Which node.
+        /// The node.
         node: NodeSlot,
         /// For the log.
         detail: String,
     },
     /// From a shepherd, after `ShepherdUp`.
     Shepherd {
-        /// Which node.
+        /// The node.
         node: NodeSlot,
-        /// What.
+        /// The message.
         message: ShepherdToStepMgr,
     },
     /// A command connected.
     ClientOpened {
         /// Its conversation.
         client: ClientId,
-        /// Who, from the kernel.
+        /// The caller, from the kernel.
         caller: Caller,
     },
     /// From a command.
     Client {
         /// Its conversation.
         client: ClientId,
-        /// What.
+        /// The message.
         message: CommandToStepMgr,
     },
     /// A command went away.
@@ -106,16 +106,16 @@ pub enum StepMgrInput {
         /// Its conversation.
         client: ClientId,
     },
-    /// From a step's actor: what it wants done. `SetTimer` is not among it.
+    /// The effects of a step's actor. `SetTimer` is not among them.
     StepSays {
-        /// Which.
+        /// The step.
         step: StepKey,
-        /// What.
+        /// The effects.
         effects: Vec<StepEffect>,
     },
     /// A step's actor died.
     StepCrashed {
-        /// Which.
+        /// The step.
         step: StepKey,
     },
     /// From the node's agent.
@@ -127,94 +127,94 @@ pub enum StepMgrInput {
         /// Number given in the effect.
         upto: u64,
     },
-    /// The record with this number could not be written, for now; nothing of it is in the journal.
+    /// The record with this number could not be written for now; no part of it is in the journal.
     JournalRefused {
         /// Number given in the effect.
         record: u64,
-        /// Why.
+        /// Error.
         detail: String,
     },
-    /// Records without a number wait for room on the disk: nothing may be started until they are written.
+    /// Records without a number wait for space on the disk: nothing may be started until they are written.
     JournalBehind {
-        /// Why.
+        /// Error.
         detail: String,
     },
     /// They are written.
     JournalCaughtUp,
     /// The journal cannot be written any more.
     JournalFailed {
-        /// Why.
+        /// Error.
         detail: String,
     },
     /// A timer ran out.
     Timer(StepMgrTimer),
 }
 
-/// What the step manager wants done.
+/// The step manager's effects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepMgrEffect {
-    /// Append to the journal, before anything of the effects that follow leaves the process. With a number: sync, then say
-    /// `Journaled`; without, the record may wait for the next sync.
+    /// Append to the journal, before any of the following effects leaves the process. With a number: sync, then send `Journaled`;
+    /// without, the record may wait for the next sync.
     Journal {
         /// Record.
         event: StepEvent,
-        /// Say when it is on disk.
+        /// The number for `Journaled`.
         durable: Option<u64>,
     },
     /// Ask the agent of another node to start a shepherd for this run; answered by `ShepherdStart`.
     StartShepherd {
-        /// Which node.
+        /// The node.
         node: NodeSlot,
-        /// The run had one there: it is looked for, and none is begun in its place.
+        /// The run had a shepherd there: look for it, and do not begin another.
         again: bool,
     },
     /// To a shepherd.
     ToShepherd {
-        /// Which node.
+        /// The node.
         node: NodeSlot,
-        /// What.
+        /// The message.
         message: StepMgrToShepherd,
     },
     /// Start a step's actor and tell it `Begin`.
     StartStep {
-        /// What to run.
+        /// The plan.
         plan: Box<StepPlan>,
     },
     /// Start a step's actor and tell it `Resume`.
     ResumeStep {
-        /// What runs.
+        /// The plan.
         plan: Box<StepPlan>,
         /// Ranks with a process.
         live: Vec<u32>,
     },
-    /// To a step's actor; to one that is over it is dropped.
+    /// To a step's actor; dropped if that is over.
     ToStep {
-        /// Which.
+        /// The step.
         step: StepKey,
-        /// What.
+        /// The input.
         input: StepInput,
     },
     /// To a command.
     ToClient {
-        /// Which.
+        /// The command.
         client: ClientId,
-        /// What.
+        /// The message.
         message: StepMgrToCommand,
     },
     /// Close a conversation once what was sent is out.
     CloseClient {
-        /// Which.
+        /// The command.
         client: ClientId,
     },
-    /// From now on messages go to the node's agent over its newest connection. Comes ahead of all that this agent has to be
-    /// told again: it takes reports by growing numbers, and would drop those behind a newer one as repeats.
+    /// From now on messages go to the node's agent over its newest connection. This comes before all that is repeated for the
+    /// agent, which takes reports by growing numbers and would drop those after a newer one as repeats.
     OpenAgent,
     /// To the node's agent; dropped while it is away, and on a new connection until [`StepMgrEffect::OpenAgent`] (reports are
     /// repeated on `AgentUp`).
     ToAgent(StepdToNode),
     /// Set a timer, replacing one of the same name.
     SetTimer {
-        /// Which.
+        /// The timer.
         timer: StepMgrTimer,
         /// From now.
         after: Duration,
@@ -223,10 +223,10 @@ pub enum StepMgrEffect {
     ClearTimer(StepMgrTimer),
     /// Tell an operator.
     Log {
-        /// What.
+        /// Text.
         text: String,
     },
-    /// The run is over and everybody knows: the process may end. Last effect.
+    /// The run is over and all have been told: the process may end. Last effect.
     Exit,
 }
 

@@ -3,19 +3,19 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`run`] | facts of the run, settings of the site |
-//! | [`messages`] | what it is told and what it wants done |
+//! | [`messages`] | inputs and effects |
 //! | [`core`] with [`clients`], [`enqueue`], [`attach`], [`naming`], [`schedule`], [`holds`], [`lines`], [`endings`], `failing`, [`life`], `motion`, [`takeover`] | decides |
 //! | [`state`] | phases of the run, records of its steps |
 //! | [`shape`] | what a step needs |
-//! | [`pool`], [`placement`] | what there is, and where a step goes |
+//! | [`pool`], [`placement`] | the job's resources, and where a step is placed |
 //! | [`batch`], [`rows`], [`queue`] | waiting steps, and their order |
-//! | [`findings`] | what is known of a step after a takeover |
-//! | [`groups`] | how far arrays and lists are, each by itself |
-//! | [`ends`], [`watch`] | how steps ended, and who looks out for it |
-//! | [`launch`], [`env`] | from a placed step to what its nodes are told |
-//! | [`interning`] | equal environments and shapes held once |
+//! | [`findings`] | what is known about a step after a takeover |
+//! | [`groups`] | progress of arrays and lists |
+//! | [`ends`], [`watch`] | how steps ended, and who waits for that |
+//! | [`launch`], [`env`] | from a placed step to the orders for its nodes |
+//! | [`interning`] | equal environments and shapes stored once |
 //! | [`journal`] | what survives a restart |
-//! | [`history`] | what a journal says of the steps, for who asks |
+//! | [`history`] | what a journal says about the steps, for queries |
 //! | [`reports`], [`waiters`], [`view`] | what others are told |
 //! | [`shell`] | the actor, `/job/N` in its `stepd` |
 

@@ -1,5 +1,5 @@
-//! Standing still: a run whose CPUs another job has. SIGSTOP to all of it holds until SIGCONT to all of it, also for steps
-//! that wait, for those whose nodes are being asked what became of them, and over a restart.
+//! Stopping a run whose CPUs another job has. SIGSTOP to the whole run holds until SIGCONT to the whole run, also for waiting
+//! steps, for steps whose nodes are being asked after a takeover, and across a restart.
 
 use crate::{
     step::{NodeSlot, StepInput},
@@ -22,14 +22,14 @@ use garrick_model::{
 };
 
 impl StepMgrCore {
-    /// No step is started.
+    /// Is the run stopped, so that no step is started?
     pub(super) fn stands_still(&self) -> bool {
         self.ledger.motion == Motion::Still
     }
 
-    /// A signal for the run's processes. May be repeated.
+    /// Signals the run's processes. May be repeated.
     pub(super) fn signal_run(&mut self, now: Timestamp, signal: i32, to: SignalScope, out: &mut Vec<StepMgrEffect>) {
-        // An order to end overtakes signals: what is to end must not be stopped by one that was sent before.
+        // An order to end overtakes signals: a run that is ending must not be stopped by a signal that was sent before.
         if !self.phase.takes_steps() && matches!(signal, SIGSTOP | SIGTSTP) {
             return;
         }
@@ -55,7 +55,7 @@ impl StepMgrCore {
         }
     }
 
-    /// A run that is ended does not stand still any more; whoever ends its steps continues them.
+    /// A run that is ended is not stopped any more; its steps are continued when they are ended.
     pub(super) fn moves_to_end(&mut self, out: &mut Vec<StepMgrEffect>) {
         if self.stands_still() {
             self.set_motion(Motion::Resumed, out);
@@ -63,7 +63,7 @@ impl StepMgrCore {
         }
     }
 
-    /// Nodes stop and continue also what left its task's process group.
+    /// Nodes also stop and continue processes that left their task's process group.
     fn tell_nodes(&self, out: &mut Vec<StepMgrEffect>) {
         let ready = self.pool.nodes().iter().zip(0..).filter(|(node, _)| node.usage == NodeUse::Ready);
         for (_, slot) in ready {
@@ -71,7 +71,7 @@ impl StepMgrCore {
         }
     }
 
-    /// A node that came, or came back, hears what holds.
+    /// Tells a node that is new, or came back, the current state.
     pub(super) fn tell_node(&self, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
         let Some(signal) = self.ledger.motion.signal() else { return };
         let (step, reach) = (StepId::of(self.facts.job, StepKey::BATCH), SignalReach::Groups);
@@ -79,7 +79,7 @@ impl StepMgrCore {
         out.push(StepMgrEffect::ToShepherd { node, message });
     }
 
-    /// A step that was taken over, or was ordered before the run was stopped, hears what holds.
+    /// Tells a step that was taken over, or was ordered before the run was stopped, the current state.
     pub(super) fn tell_motion(&self, step: StepKey, out: &mut Vec<StepMgrEffect>) {
         let runs = self.steps.get(&step).is_some_and(|r| matches!(r.state, RecordState::Running { .. }));
         if let Some(signal) = self.ledger.motion.signal().filter(|_| runs) {

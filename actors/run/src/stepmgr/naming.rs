@@ -1,4 +1,4 @@
-//! Steps by name: how many there are, what became of them, and signals to them.
+//! Steps by name: their number, their states, and signals to them.
 
 use crate::{
     step::{StepEnd, StepInput, state::worse},
@@ -22,23 +22,23 @@ use garrick_model::{
 };
 use roaring::RoaringBitmap;
 
-/// What became of named steps.
+/// The states of named steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// How many there are.
+    /// How many exist.
     pub total: u64,
-    /// That began, or ended without.
+    /// How many began, or ended without beginning.
     pub began: u64,
-    /// That are over.
+    /// How many are over.
     pub ended: u64,
-    /// That are over with other than 0.
+    /// How many are over with a status other than 0.
     pub failed: u64,
     /// Worst exit of those that are over.
     pub worst: ExitStatus,
 }
 
 impl Census {
-    /// Adds those of another name.
+    /// Adds the steps of another name.
     pub fn add(&mut self, other: Self) {
         self.total += other.total;
         self.began += other.began;
@@ -59,7 +59,7 @@ impl Census {
 }
 
 impl StepMgrCore {
-    /// Does a step with this number exist, or did it?
+    /// Does or did a step with this number exist?
     fn number_is_known(&self, number: u32) -> bool {
         let key = StepKey::number(number);
         self.ledger.end_of(key).is_some()
@@ -74,7 +74,7 @@ impl StepMgrCore {
         self.ledger.arrays.get(&number).or_else(accepting)?.array().cloned()
     }
 
-    /// What became of named steps; an error names one that there is not.
+    /// The states of named steps; fails for a name without steps.
     pub(super) fn census(&self, named: &WhichSteps) -> Result<Census, Refusal> {
         let unknown = |key: StepKey| Refusal::InvalidStep(format!("{}.{key}", self.facts.job));
         let mut census = Census::default();
@@ -126,7 +126,7 @@ impl StepMgrCore {
             !matches!(record.state, RecordState::Queued { .. }) && named.contains(*key)
         };
         census.began += self.steps.iter().filter(|s| began(*s)).count() as u64;
-        // Those that wait to be tried again had begun.
+        // Steps that wait to be tried again had begun.
         for (first, open) in &self.ledger.batches {
             let tried = open.tried.keys().filter(|member| named.contains(open.batch.key(*first, **member)));
             census.began += tried.count() as u64;
@@ -134,7 +134,7 @@ impl StepMgrCore {
         Ok(census)
     }
 
-    /// Waiting members of rows that are meant.
+    /// The named members of waiting rows.
     fn waiting_named(&self, named: &WhichSteps) -> Vec<(RowId, RoaringBitmap)> {
         if let Some(key) = named.single()
             && (key.array.is_some() || key.step.number().is_none_or(|n| !self.ledger.arrays.contains_key(&n)))
@@ -156,7 +156,7 @@ impl StepMgrCore {
         found
     }
 
-    /// Ends or signals the steps that somebody named who may; how many that were.
+    /// Ends or signals the named steps for a caller with the right to. Returns their number.
     pub(super) fn signal_named(
         &mut self,
         now: Timestamp,
@@ -179,7 +179,7 @@ impl StepMgrCore {
             .iter()
             .filter(|(key, _)| named.contains(**key))
             .map(|(key, record)| (*key, matches!(record.state, RecordState::Queued { .. })))
-            // Those that are behind others come after them, and are to go first.
+            // Steps that are lined up behind others have higher numbers, and go first.
             .rev()
             .collect();
         for (key, waits) in live {

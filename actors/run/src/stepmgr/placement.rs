@@ -1,5 +1,5 @@
-//! Where a step runs: which nodes of its job, which CPUs and how much memory on each, and which ranks. Pure; called by the
-//! step manager's core for each step that is looked at. Rules, from srun(1) and sbatch(1):
+//! Where a step runs: which nodes of its job, which CPUs and how much memory on each, and which ranks. Pure; called by the step
+//! manager's core for each step that it considers. Rules, from srun(1) and sbatch(1):
 //!
 //! - by default a step gets all of its job's CPUs on the nodes it uses and shares them with no other step;
 //! - `--exact` (and `-c`) gives it what it asks for, and it shares that with no other;
@@ -50,17 +50,17 @@ pub struct Placement {
     pub claims: Vec<Claim>,
 }
 
-/// Against what a step is held.
+/// Which resources count for a placement.
 #[derive(Clone, Copy, Debug)]
 pub enum Against<'a> {
-    /// What is free now, some nodes left out.
+    /// What is free now, without some nodes.
     Free {
-        /// Kept for another step.
+        /// Nodes kept free for another step.
         kept: &'a BTreeSet<u32>,
     },
     /// All that the job has on nodes that are not lost.
     Whole,
-    /// The same, on the nodes that have most free now.
+    /// The same, on the nodes with most free resources now.
     Emptiest,
 }
 
@@ -76,7 +76,7 @@ pub fn place(shape: &StepShape, pool: &Pool, against: Against<'_>) -> Option<Pla
         StepGres::Asked(asked) => asked.totals(),
         StepGres::None | StepGres::All => Totals::NONE,
     };
-    // For what is asked for on all nodes together the fewest nodes may have too little.
+    // For totals over all nodes, the fewest nodes may have too little.
     let most = if !total.is_none() { shape.max_nodes.min(shape.tasks).max(shape.min_nodes) } else { shape.min_nodes };
     (shape.min_nodes..=most).find_map(|least| place_on(shape, pool, against, least))
 }
@@ -118,7 +118,7 @@ fn place_on(shape: &StepShape, pool: &Pool, against: Against<'_>, least: u32) ->
             let there = if overlap || against.whole() { node.cpu_count } else { node.free_count };
             if shape.overcommit { asked.min(there) } else { asked }
         };
-        // Overlapping steps prefer CPUs that nobody holds.
+        // Overlapping steps prefer CPUs that no step holds.
         let cpus: CpuSet = if wanted >= node.cpu_count {
             node.cpus.clone()
         } else if against.whole() || (overlap && node.free_count < wanted) {
@@ -143,7 +143,7 @@ fn place_on(shape: &StepShape, pool: &Pool, against: Against<'_>, least: u32) ->
     Some(Placement { nodes, claims })
 }
 
-/// Why a step can never run in this job, for its user; `Ok` when it can.
+/// Why a step can never run in this job, for its user; `Ok` if it can.
 pub fn feasible(shape: &StepShape, pool: &Pool) -> Result<(), Refusal> {
     if place(shape, pool, Against::Whole).is_some() {
         return Ok(());
@@ -177,8 +177,8 @@ fn by_cpus(total: u64, cpus: u32, of: u32) -> u64 {
     if of == 0 { total } else { total * u64::from(cpus.min(of)) / u64::from(of) }
 }
 
-/// Generic resources for so many tasks on a node and a part of what is asked for on all nodes together. An overlapping step
-/// prefers those that nobody holds.
+/// Generic resources for so many tasks on a node and a part of the total for all nodes. An overlapping step prefers those that no
+/// step holds.
 fn gres_on(
     shape: &StepShape,
     node: &PoolNode,
@@ -199,7 +199,7 @@ fn gres_on(
     }
 }
 
-/// How what is asked for on all nodes together is shared out among them: some to each, what is over to the first ones.
+/// How the total for all nodes is divided among them: an equal part each, and the rest to the first ones.
 fn totals(shape: &StepShape, picked: &[(u32, u32)], counts: &[u32], pool: &Pool, all: bool) -> Option<Vec<Totals>> {
     let total = match &shape.gres {
         StepGres::Asked(asked) => asked.totals(),
@@ -224,7 +224,7 @@ fn totals(shape: &StepShape, picked: &[(u32, u32)], counts: &[u32], pool: &Pool,
     left.is_none().then_some(parts)
 }
 
-/// Tasks that one node has room for.
+/// Number of tasks that fit on a node.
 fn room_on(shape: &StepShape, node: &PoolNode, all: bool) -> u32 {
     let tasks = cpu_room_on(shape, node, all);
     let total = match &shape.gres {
@@ -285,7 +285,7 @@ fn limit_u32(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// Nodes with their rooms, ascending. First fit in node order; when that has too little room, the roomiest nodes.
+/// Nodes with the number of tasks that fit, ascending. First fit in node order; if that is not enough, the nodes with most room.
 fn pick(
     shape: &StepShape,
     pool: &Pool,
@@ -330,7 +330,7 @@ fn pick(
             room += u64::from(here);
         } else {
             others.push((slot, here));
-            // One roomy node is all that a one-node step looks for.
+            // A step of one node only needs one node with enough room.
             if most == 1 && fixed == 0 && u64::from(here) >= tasks {
                 return Some(vec![(slot, here)]);
             }
@@ -361,7 +361,7 @@ fn counts(shape: &StepShape, picked: &[(u32, u32)], pool: &Pool) -> Vec<u32> {
     if shape.distribution == Distribution::Arbitrary && !shape.task_slots.is_empty() {
         return ranks_as_listed(shape, picked).iter().map(|ranks| limit_u32(ranks.len() as u64)).collect();
     }
-    // A step of all of the job's tasks on all of its nodes is laid out as the job was, unless it says something else.
+    // A step with all of the job's tasks on all of its nodes has the job's layout, unless it says something else.
     let as_the_job = !matches!(shape.distribution, Distribution::BlockPack | Distribution::BlockNoPack);
     if as_the_job
         && picked.len() == pool.nodes().len()
@@ -380,7 +380,7 @@ fn counts(shape: &StepShape, picked: &[(u32, u32)], pool: &Pool) -> Vec<u32> {
                 left -= more;
             }
         }
-        // A plane has as many tasks on each node as cyclic has, and arbitrary without a list is as block (srun(1)), which is
+        // With a plane, each node has as many tasks as with cyclic; arbitrary without a list is like block (srun(1)), which is
         // even unless it is packed (`CR_Pack_Nodes` in slurm.conf(5)).
         Distribution::Block
         | Distribution::Arbitrary
@@ -435,7 +435,7 @@ fn ranks(distribution: Distribution, counts: &[u32]) -> Vec<Vec<u32>> {
     ranks
 }
 
-/// Ranks on each node where a list says which node each has.
+/// Ranks on each node if a list gives the node of each rank.
 fn ranks_as_listed(shape: &StepShape, picked: &[(u32, u32)]) -> Vec<Vec<u32>> {
     let mut ranks = vec![Vec::new(); picked.len()];
     for (rank, slot) in (0..).zip(&shape.task_slots) {

@@ -1,5 +1,5 @@
-//! The job's resources, node by node: what it has, what its steps hold, and which nodes can take tasks now. One owner:
-//! the step manager's core. Nothing is ever held twice; [`Pool::check`] recounts.
+//! The job's resources, node by node: what it has, what its steps hold, and which nodes can take tasks now. Only the step
+//! manager's core changes it. Nothing is ever held twice; [`Pool::check`] verifies that.
 
 use garrick_model::{
     gres::{GresEntry, GresPool, GresShare},
@@ -15,7 +15,7 @@ pub enum NodeUse {
     Awaited,
     /// Ready.
     Ready,
-    /// Its shepherd is out of reach, and may come back.
+    /// Its shepherd cannot be reached, and may come back.
     Away,
     /// Lost for this run.
     Lost,
@@ -44,7 +44,7 @@ pub struct PoolNode {
     pub all_gres: GresPool,
     /// Those that no step holds.
     pub free_gres: GresPool,
-    /// Tasks that the job's own layout puts there.
+    /// Number of tasks in the job's own layout.
     pub tasks: u32,
     /// Whether tasks can start there.
     pub usage: NodeUse,
@@ -135,7 +135,7 @@ impl Pool {
         }
     }
 
-    /// Gives it back.
+    /// Returns it.
     pub fn give(&mut self, claims: &[Claim]) {
         for claim in claims {
             let node = &mut self.nodes[claim.slot as usize];
@@ -157,7 +157,7 @@ impl Pool {
         }
     }
 
-    /// Recounts from the claims that are held: every CPU free or held once, memory adds up.
+    /// Checks against the claims that are held: every CPU is free or held once, memory adds up.
     pub fn check<'a>(&self, held: impl Iterator<Item = &'a Claim>) -> Result<(), String> {
         let mut fresh: Vec<(BTreeSet<u32>, u64)> =
             self.nodes.iter().map(|n| (n.cpus.iter().collect(), n.memory.unwrap_or(0))).collect();

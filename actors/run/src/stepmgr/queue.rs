@@ -1,6 +1,6 @@
-//! Waiting steps in the order in which they are looked at: the greater priority first; of equal ones first come, first
-//! served, where a minibatch step counts as if it had come `minibatch_age` later than it did. So a blocking `srun` goes
-//! ahead of queued minibatch steps, and none of them waits behind newer `srun`s for longer than that.
+//! Waiting steps in the order in which they are considered: higher priority first, and first come, first served among equals. A
+//! minibatch step counts as if it had come `minibatch_age` later than it did. So a blocking `srun` goes ahead of queued minibatch
+//! steps, and none of them waits behind newer `srun`s for longer than that.
 
 use crate::stepmgr::rows::RowId;
 use garrick_model::time::Timestamp;
@@ -11,16 +11,16 @@ use std::{
     time::Duration,
 };
 
-/// Who waits with a step.
+/// Whether a command waits with the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// An `srun`.
     Blocking,
-    /// Nobody: minibatch.
+    /// None: a minibatch step.
     Minibatch,
 }
 
-/// Place in the queue.
+/// Position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueKey {
     priority: Reverse<i32>,
@@ -31,9 +31,9 @@ pub struct QueueKey {
 /// What waits at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// A step whose command stays with it, by number.
+    /// An attended step, by number.
     Attended(u32),
-    /// Minibatch steps that are equal but for their number.
+    /// Minibatch steps that differ only in their number.
     Row(RowId),
 }
 
@@ -45,7 +45,7 @@ pub struct StepQueue {
 }
 
 impl StepQueue {
-    /// A place for what arrives now (or, after a restart, for what arrived then).
+    /// A position for a step that arrives now (or, after a restart, that arrived then).
     pub fn place(&mut self, at: Timestamp, urgency: Urgency, age: Duration, priority: i32) -> QueueKey {
         self.arrivals += 1;
         let counts_from = match urgency {
@@ -55,17 +55,17 @@ impl StepQueue {
         QueueKey { priority: Reverse(priority), counts_from, arrival: self.arrivals }
     }
 
-    /// Puts something at its place.
+    /// Inserts an entry.
     pub fn insert(&mut self, key: QueueKey, what: Waiting) {
         self.order.insert(key, what);
     }
 
-    /// Takes it out.
+    /// Removes an entry.
     pub fn remove(&mut self, key: QueueKey) {
         self.order.remove(&key);
     }
 
-    /// Something waits there.
+    /// Is there an entry?
     pub fn contains(&self, key: QueueKey) -> bool {
         self.order.contains_key(&key)
     }
@@ -76,7 +76,7 @@ impl StepQueue {
         self.order.range((from, Unbounded)).next().map(|(k, s)| (*k, *s))
     }
 
-    /// Places taken: attended steps and rows.
+    /// Number of entries: attended steps and rows.
     pub fn len(&self) -> usize {
         self.order.len()
     }

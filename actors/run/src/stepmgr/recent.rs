@@ -1,12 +1,12 @@
-//! What requests led to, for repeats of them: a command that lost its answer asks again within seconds.
+//! Results of recent requests, for repeats: a command that lost its answer asks again within seconds.
 
 use garrick_model::ids::RequestId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// So many are kept. Older ones are forgotten.
+/// How many are kept; older ones are dropped.
 const KEPT: usize = 10_000;
 
-/// The latest requests and what became of each.
+/// The latest requests and the result of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recent<T> {
     by_request: BTreeMap<RequestId, T>,
@@ -32,7 +32,7 @@ impl<T: Copy> Recent<T> {
         }
     }
 
-    /// What this one led to.
+    /// The result of this request.
     pub fn of(&self, request: &RequestId) -> Option<T> {
         self.by_request.get(request).copied()
     }

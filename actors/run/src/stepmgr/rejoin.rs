@@ -1,5 +1,5 @@
-//! Commands that come back to their step: the step manager died, or the way to it broke. A step that never began waits as
-//! before; of one that began they are told how it ended.
+//! Commands that return to their step because the step manager died, or the connection broke. A step that never began waits as
+//! before; for one that began, they are told how it ended.
 
 use crate::{
     step::{
@@ -28,7 +28,7 @@ use garrick_model::{
 };
 
 impl StepMgrCore {
-    /// The step that a request has led to.
+    /// The step of a request.
     pub(super) fn launched(&self, request: &RequestId) -> Option<StepKey> {
         let waiting = self.asked_for.get(request).map(|step| StepKey::number(*step));
         waiting.or_else(|| self.ledger.launched(request))
@@ -62,19 +62,19 @@ impl StepMgrCore {
             conversation.about = About::Step(number);
         }
         let Some((before, queued)) = queued else { return };
-        // Its former connection is as good as closed.
+        // Its earlier connection counts as closed.
         if let Some(conversation) = before.and_then(|before| self.clients.get_mut(&before)) {
             conversation.about = About::Done;
         }
         if queued {
             Self::tell(client, StepMgrToCommand::Queued { reason: Reason::Resources }, out);
         } else {
-            // What was said to the former connection and did not arrive is lost.
+            // Messages that did not arrive over the earlier connection are lost.
             out.push(StepMgrEffect::ToStep { step: key, input: StepInput::ClientGone });
         }
     }
 
-    /// A command was with the step. It cannot go on, but may have ended meanwhile.
+    /// A command waited with the step. The step cannot go on, but may have ended meanwhile.
     pub(super) fn look_for_attended(
         &mut self,
         now: Timestamp,
@@ -91,7 +91,7 @@ impl StepMgrCore {
         self.steps.insert(key, record);
     }
 
-    /// All its nodes have said what they know of it.
+    /// All its nodes have answered.
     pub(super) fn settle_attended(
         &mut self,
         now: Timestamp,

@@ -1,6 +1,6 @@
-//! Reports to the node's agent: numbered from 1, repeated on a new connection until acknowledged. Ends of steps are taken
-//! from the ledger's outbox and sent in batches, with the steps that run at that time; what many share is there once.
-//! Nothing of this is on the path of a launch.
+//! Reports to the node's agent: numbered from 1, repeated on a new connection until acknowledged. Ends of steps are taken from
+//! the ledger's outbox and sent in batches, with the steps that run at that time; shared data are sent once. None of this delays
+//! a launch.
 
 use crate::stepmgr::{
     journal::{Ledger, UnreportedEnd},
@@ -20,21 +20,21 @@ use std::{
 
 /// Steps in one report; a row is some 150 bytes on the wire.
 const BATCH: usize = 2000;
-/// Step reports under way at most.
+/// Most step reports in flight.
 const UNDER_WAY: usize = 4;
 
-/// See the module.
+/// Reports to the agent.
 #[derive(Debug)]
 pub struct Reports {
     next: u64,
     unacknowledged: VecDeque<Sent>,
-    /// Steps that run and were not reported so.
+    /// Running steps that were not reported as such.
     started: BTreeSet<StepKey>,
-    /// Ends of the outbox that are in reports under way.
+    /// Ends of the outbox that are in reports in flight.
     under_way: usize,
     /// The first change since the last flush was announced.
     announced: bool,
-    /// Rows were held back because too many reports were under way.
+    /// Rows were held back because too many reports were in flight.
     stalled: bool,
 }
 
@@ -46,7 +46,7 @@ struct Sent {
 }
 
 impl Reports {
-    /// Numbers start behind those of earlier step managers of the run.
+    /// Numbers start after those of earlier step managers of the run.
     pub const fn new(restarts: u64) -> Self {
         Self {
             next: (restarts << 32) + 1,
@@ -66,7 +66,7 @@ impl Reports {
     fn send(&mut self, mut report: StepdReport, ends: u64) -> StepdToNode {
         let seq = self.next;
         self.next += 1;
-        // Agents number what they pass on anew at each of their starts; this number stays with it.
+        // Agents number reports anew after a restart; this number stays with the report.
         if let StepdReport::Steps(steps) = &mut report {
             steps.tally.number = seq;
         }
@@ -74,7 +74,7 @@ impl Reports {
         StepdToNode::Report { seq, report }
     }
 
-    /// A step runs. True when it is the first change since the last flush.
+    /// A step runs. True if it is the first change since the last flush.
     pub fn step_started(&mut self, step: StepKey) -> bool {
         self.started.insert(step);
         self.changed()
@@ -85,20 +85,20 @@ impl Reports {
         self.started.remove(&step);
     }
 
-    /// A step is over, and in the ledger's outbox.
+    /// A step is over, and is in the ledger's outbox.
     pub fn step_ended(&mut self, step: StepKey) -> bool {
         self.started.remove(&step);
         self.changed()
     }
 
-    /// Something is to be reported. True when it is the first since the last flush.
+    /// There is something to report. True if it is the first change since the last flush.
     pub const fn changed(&mut self) -> bool {
         let first = !self.announced;
         self.announced = true;
         first
     }
 
-    /// Batches that may go now; `live` gives origin and row of a step that is not over.
+    /// Batches that may go now; `live` returns origin and row of a step that is not over.
     pub fn flush(
         &mut self,
         facts: &RunFacts,
@@ -137,15 +137,14 @@ impl Reports {
         out
     }
 
-    /// The numbers alone, said once more behind the run's end: the controller saves them from then on, and may have lost
-    /// what it was told while the run worked.
+    /// The counts alone, repeated after the run's end: from then on the controller saves them, and it may have lost earlier ones.
     pub fn last_tally(&mut self, ledger: &Ledger, counts: StepCounts) -> StepdToNode {
         let unreported = (ledger.outbox.len() - self.under_way) as u64;
         let rows = StepRows { counts, unreported, dropped: ledger.dropped, ..StepRows::default() };
         self.send(StepdReport::Steps(rows.into()), 0)
     }
 
-    /// The agent has them. How many ends were among them.
+    /// The agent has acknowledged reports. Returns how many ends were among them.
     pub fn acknowledged(&mut self, upto: u64) -> u64 {
         let mut ends = 0;
         while let Some(sent) = self.unacknowledged.front().filter(|s| s.seq <= upto) {
@@ -167,17 +166,17 @@ impl Reports {
         self.unacknowledged.is_empty()
     }
 
-    /// A flush left changes behind: flush again once something was acknowledged.
+    /// A flush held changes back: flush again after the next acknowledgement.
     pub const fn stalled(&self) -> bool {
         self.stalled
     }
 }
 
-/// Rows with their origins gathered.
+/// Rows with their origins, each origin once.
 #[derive(Default)]
 struct Packed {
     rows: StepRows,
-    /// Origins by the address of what they come from, for the same few come again and again.
+    /// Origins by the address of their source, since the same few repeat.
     known: Vec<(*const (), u32)>,
 }
 

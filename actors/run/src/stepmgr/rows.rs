@@ -1,5 +1,5 @@
-//! Waiting minibatch steps. Those of a batch that are made of the same spec are one row: what they share is there once, and
-//! each of them is a bit. A row is in the queue while one of its steps may start.
+//! Waiting minibatch steps. Steps of a batch with the same spec form a row: shared data are stored once, and each step is one
+//! bit. A row is in the queue while one of its steps may start.
 
 use crate::stepmgr::{
     batch::StoredBatch,
@@ -24,11 +24,11 @@ use std::{
     sync::Arc,
 };
 
-/// Names a row; never used again.
+/// Identity of a row; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId(pub u64);
 
-/// Steps that are equal but for number, program and arguments.
+/// Steps that are equal except for number, program and arguments.
 #[derive(Debug)]
 pub struct Row {
     /// First number of its batch.
@@ -43,49 +43,49 @@ pub struct Row {
     pub shape: Arc<StepShape>,
     /// First layer of environment.
     pub environment: Arc<Vec<EnvEntry>>,
-    /// What reports say of all of them.
+    /// How reports describe all of them.
     pub origin: Arc<StepOrigin>,
-    /// What their launches share, once the first was started.
+    /// The shared data of their launches, after the first was started.
     pub launch: Option<Arc<StepLaunch>>,
     /// Variables by layout.
     pub layouts: Layouts,
     /// Its place in the queue.
     pub key: QueueKey,
-    /// Members that may start as far as they themselves go.
+    /// Members that may start, unless the whole row waits.
     pub waiting: RoaringBitmap,
     /// Members that wait for the step of the same index in another array.
     pub corresponding: RoaringBitmap,
-    /// Members that are tried again, not before then.
+    /// Members that are tried again, with their earliest start.
     pub delayed: BTreeMap<u32, Timestamp>,
     /// Tries so far, of members that were tried.
     pub tries: BTreeMap<u32, u32>,
     /// Members that run, or were handed to their node.
     pub running: u32,
-    /// Those of them that are behind others ([`super::lines`]).
+    /// How many of them are lined up behind others ([`super::lines`]).
     pub lined: u32,
-    /// How long they take.
+    /// Their run time.
     pub pace: Pace,
     /// At most so many run (`%64`).
     pub limit: Option<u32>,
-    /// Waits for other steps.
+    /// The row waits for other steps.
     pub held: bool,
     queued: bool,
 }
 
 impl Row {
-    /// Steps that are not over and do not run.
+    /// Number of steps that are not over and do not run.
     pub fn pending(&self) -> u64 {
         self.waiting.len() + self.corresponding.len() + self.delayed.len() as u64
     }
 
-    /// All members that wait, for whatever.
+    /// All members that wait, for any cause.
     pub fn all_waiting(&self) -> RoaringBitmap {
         let mut all = &self.waiting | &self.corresponding;
         all.extend(self.delayed.keys().copied());
         all
     }
 
-    /// Members by name; `limit`: of so many of an array at a time.
+    /// Members by name; `limit`: that many of an array at a time.
     pub fn named(&self, members: &RoaringBitmap, limit: Option<u32>) -> WhichSteps {
         let ranges = |offset: u32| ranges(members).into_iter().map(|(a, b)| (a + offset, b + offset, 1)).collect();
         match self.batch.array() {
@@ -120,7 +120,7 @@ pub struct Rows {
     next: u64,
 }
 
-/// What a row is made of.
+/// The data of a new row.
 #[derive(Debug)]
 pub struct RowParts {
     /// First number of its batch.
@@ -135,7 +135,7 @@ pub struct RowParts {
     pub shape: Arc<StepShape>,
     /// First layer of environment.
     pub environment: Arc<Vec<EnvEntry>>,
-    /// What reports say.
+    /// How reports describe it.
     pub origin: Arc<StepOrigin>,
     /// Place in the queue.
     pub key: QueueKey,
@@ -187,7 +187,7 @@ impl Rows {
         self.all.get_mut(&id)
     }
 
-    /// Puts a row into the queue or takes it out, as what changed demands; drops and returns it when nothing is left of it.
+    /// Adds a row to the queue or removes it, as its state requires; removes and returns it when nothing is left of it.
     pub fn settle(&mut self, id: RowId, queue: &mut StepQueue) -> Option<Row> {
         let row = self.all.get_mut(&id)?;
         let ready = row.ready();
@@ -205,7 +205,7 @@ impl Rows {
         None
     }
 
-    /// The row of a step and its member, while not all of the row are over.
+    /// The row of a step and its member number, while the row exists.
     pub fn find(&self, step: StepKey) -> Option<(RowId, u32)> {
         let StepNum::Number(number) = step.step else { return None };
         let (_, id) = self.by_number.range(..=number).next_back()?;
@@ -214,7 +214,7 @@ impl Rows {
         row.members.contains(&member).then_some((*id, member))
     }
 
-    /// Delays a member that is to be tried again. True: it is the first in time of all.
+    /// Delays a member that is to be tried again. True: it is the earliest of all.
     pub fn delay(&mut self, id: RowId, member: u32, tries: u32, until: Timestamp) -> bool {
         let Some(row) = self.all.get_mut(&id) else { return false };
         row.tries.insert(member, tries);
@@ -223,7 +223,7 @@ impl Rows {
         self.delayed.first() == Some(&(until, id, member))
     }
 
-    /// Takes a member out of those that are delayed.
+    /// Removes a member from the delayed ones.
     pub fn undelay(&mut self, id: RowId, member: u32) {
         if let Some(until) = self.all.get_mut(&id).and_then(|row| row.delayed.remove(&member)) {
             self.delayed.remove(&(until, id, member));

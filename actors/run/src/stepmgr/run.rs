@@ -1,5 +1,5 @@
-//! The facts of one run of a job, as its `stepd` learned them from the signed credential and the launch, and the site's
-//! settings that the step manager applies. Immutable for the life of the run, but for the time limit.
+//! The facts of one run of a job, which its `stepd` gets from the signed credential and the launch, and the site's settings for
+//! the step manager. They do not change during the run, except for the time limit.
 
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -30,7 +30,7 @@ pub struct RunFacts {
     pub home: Option<String>,
     /// Owner's login shell.
     pub shell: Option<String>,
-    /// What was asked for.
+    /// The job's request.
     pub spec: Arc<JobSpec>,
     /// The allocation; the first node is the batch host.
     pub nodes: Vec<AllocatedNode>,
@@ -44,15 +44,15 @@ pub struct RunFacts {
     pub start_time: Timestamp,
     /// Earlier runs of the job.
     pub restarts: u32,
-    /// Tasks, defaults filled in.
+    /// Tasks, with defaults filled in.
     pub tasks: u32,
-    /// CPUs per task, defaults filled in.
+    /// CPUs per task, with defaults filled in.
     pub cpus_per_task: u32,
-    /// Of array tasks.
+    /// Set for array tasks.
     pub array: Option<ArrayFacts>,
     /// Switches above each node, in the order of [`Self::nodes`]; empty without a tree topology.
     pub switches: Vec<SwitchPath>,
-    /// The other components of a heterogeneous job, where this is the one that runs its script.
+    /// The other components of a heterogeneous job, if this is the one that runs its script.
     pub het: Vec<HetComponent>,
     /// Path of `slurm.conf`, for `SLURM_CONF`.
     pub conf_path: Option<String>,
@@ -99,7 +99,7 @@ impl RunFacts {
         self.nodes.iter().map(|n| n.name.clone()).collect()
     }
 
-    /// Place of each node by its name.
+    /// Index of each node by its name.
     pub fn slots_by_name(&self) -> BTreeMap<String, u32> {
         self.nodes.iter().zip(0..).map(|(n, slot)| (n.name.clone(), slot)).collect()
     }
@@ -113,38 +113,38 @@ pub struct StepMgrConfig {
     /// `OverTimeLimit`: grace after the time limit; `None`: unlimited. Default 0.
     pub over_time_limit: Option<Duration>,
     /// Steps whose commands may wait with them; above it requests get "retry after". Default 100,000; each costs about two
-    /// kilobytes, beside its command.
+    /// kilobytes, besides its command.
     pub attended_limit: usize,
-    /// Minibatch steps that may wait; above it requests get "retry after". Default 10,000,000. A waiting step costs the
-    /// bytes of its command and four more, a task of a step array a bit or two.
+    /// Minibatch steps that may wait; above it requests get "retry after". Default 10,000,000. A waiting step costs the bytes of
+    /// its command and four more; a task of a step array costs a bit or two.
     pub queue_limit: u64,
     /// Bytes of waiting commands that are held; above it requests get "retry after". Default 1 GiB.
     pub queue_bytes: u64,
-    /// A waiting minibatch step counts like a blocking `srun` that came so much later, which bounds how long newer
-    /// `srun`s go ahead of it. Default 60 s.
+    /// A waiting minibatch step counts like a blocking `srun` that came this much later, which limits how long newer `srun`s go
+    /// ahead of it. Default 60 s.
     pub minibatch_age: Duration,
-    /// So many steps may start ahead of the first one that does not fit before nodes are kept free for it. Default 64.
+    /// How many steps may start ahead of the first one that does not fit before nodes are kept free for it. Default 64.
     pub max_bypass: u32,
-    /// And so many for each CPU that it asks for: with steps of equal length, emptying its nodes then costs a few hundredths
-    /// of the time. Default 16.
+    /// How many more for each CPU that it requests: with steps of equal length, emptying its nodes then costs a few hundredths of
+    /// the time. Default 16.
     pub bypass_per_cpu: u32,
-    /// At most so many short steps are handed to their node behind one that runs; 0: none. Default 8.
+    /// Most short steps that are handed to their node behind a running one; 0: none. Default 8.
     pub line_length: usize,
-    /// Over so much time the ends of a row's steps are counted to know how long they take. Default 50 ms.
+    /// The time over which the ends of a row's steps are counted to find their run time. Default 50 ms.
     pub pace_window: Duration,
-    /// So many waiting steps are looked at behind the first one that does not fit. Default 64.
+    /// How many waiting steps are considered behind the first one that does not fit. Default 64.
     pub lookahead: usize,
-    /// Users besides root that may speak for others and act on any job (`SlurmUser`).
+    /// Users besides root that may act for others and on any job (`SlurmUser`).
     pub trusted_uids: Vec<u32>,
-    /// Step changes are gathered so long before they are reported. Default 500 ms.
+    /// How long step changes are collected before they are reported. Default 500 ms.
     pub report_delay: Duration,
-    /// A process served this run before: what it started is looked for before anything is started. Default no.
+    /// An earlier process served this run: its tasks are searched before anything is started. Default no.
     pub restarted: bool,
     /// `JobFileAppend=1`: output files are appended to unless `--open-mode` says otherwise.
     pub append_files: bool,
     /// `MaxTasksPerNode`: most tasks of a step on a node. Default 512.
     pub max_tasks_per_node: u32,
-    /// `MaxStepCount`: so many steps the job may have in all, a step array counted once. Default no limit.
+    /// `MaxStepCount`: most steps of the job in all, a step array counted once. Default no limit.
     pub max_step_count: Option<u32>,
     /// `CR_Pack_Nodes`: a step fills a node before the next unless it says otherwise. Default no.
     pub pack_nodes: bool,

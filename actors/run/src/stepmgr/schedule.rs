@@ -1,6 +1,6 @@
-//! The queue: which waiting step starts next, and where. Work per step does not grow with the queue: equal waiting steps
-//! are one row, a pass looks at a bounded number of rows behind the first that does not fit, equal shapes are tried once,
-//! and a command's step that arrives while nothing was freed is tried alone.
+//! The queue: which waiting step starts next, and where. Work per step does not grow with the queue: equal waiting steps are one
+//! row, a pass considers a bounded number of rows behind the first that does not fit, equal shapes are tried once, and an
+//! attended step that arrives while nothing was freed is tried alone.
 
 use crate::{
     step::{StepInput, StepPlan},
@@ -27,7 +27,7 @@ use garrick_model::{
 use std::{collections::BTreeSet, sync::Arc};
 
 impl StepMgrCore {
-    /// Starts what fits, in order, after resources were freed, a node became ready or steps were let go.
+    /// Starts what fits, in order, after resources were freed, a node became ready or dependencies were fulfilled.
     pub(super) fn schedule(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         if !self.phase.takes_steps() {
             return;
@@ -59,13 +59,13 @@ impl StepMgrCore {
         self.settled = true;
         self.line_up(now, out);
         self.tell_waiting(out);
-        // Steps that were let go by the starts of others.
+        // Starts may have fulfilled dependencies of other steps.
         if self.holds.is_touched() {
             self.schedule(now, out);
         }
     }
 
-    /// Starts what waits at a place: of a row as much as fits. False: something of it is left for lack of room.
+    /// Starts an entry of the queue: as many steps of a row as fit. False: some steps are left for lack of resources.
     fn start_all(
         &mut self,
         now: Timestamp,
@@ -97,7 +97,7 @@ impl StepMgrCore {
         }
     }
 
-    /// A command's step just joined the queue: if nothing else could start before, only it can have changed that.
+    /// An attended step joined the queue: if nothing could start before, only this step can start now.
     pub(super) fn arrived(&mut self, now: Timestamp, key: QueueKey, step: u32, out: &mut Vec<StepMgrEffect>) {
         if !self.settled || self.holds.is_touched() || self.journal_behind || self.stands_still() {
             return self.schedule(now, out);
@@ -111,7 +111,7 @@ impl StepMgrCore {
         self.tell_waiting(out);
     }
 
-    /// What does not wait any more is not blocked, and nothing is kept for it.
+    /// An entry that no longer waits is not blocked, and nothing is kept for it.
     fn forget_blocked(&mut self) {
         if self.blocked.as_ref().is_some_and(|blocked| !self.queue.contains(blocked.key)) {
             self.blocked = None;
@@ -125,7 +125,7 @@ impl StepMgrCore {
         }
     }
 
-    /// A place for what waits at `key`, or is new.
+    /// A place for the entry at `key`, or for a new step.
     pub(super) fn try_place(&self, key: QueueKey, shape: &StepShape) -> Option<Placement> {
         let nothing = BTreeSet::new();
         let kept = match &self.blocked {
@@ -135,7 +135,7 @@ impl StepMgrCore {
         place(shape, &self.pool, Against::Free { kept })
     }
 
-    /// A step starts: if another was blocked and is passed by once too often, nodes are kept free for that one from now on.
+    /// A step starts: if it passes a blocked one once too often, nodes are kept free for the blocked one from now on.
     pub(super) fn passed_by(&mut self, key: QueueKey, shape: &StepShape) {
         let Some(blocked) = &mut self.blocked else { return };
         if blocked.key == key {
@@ -156,7 +156,7 @@ impl StepMgrCore {
         }
     }
 
-    /// Hands a command's step its place. It must be waiting, or be new.
+    /// Starts an attended step at its place. It must be waiting, or be new.
     pub(super) fn start_attended(
         &mut self,
         now: Timestamp,
@@ -186,7 +186,7 @@ impl StepMgrCore {
         }
     }
 
-    /// Hands the next member of a row its place, now or when the step `after` has ended. False: none of it may start any
+    /// Starts the next member of a row at its place, now or when the step `after` has ended. False: none of the row may start any
     /// more for now.
     pub(super) fn start_member(
         &mut self,
@@ -227,7 +227,7 @@ impl StepMgrCore {
             self.lines.begin(key);
         }
         self.launch_plan(now, key, plan, &placement, out);
-        // One that was handed out before counts as begun already.
+        // A member that was handed out before counts as begun already.
         if tried.is_none() {
             self.note_start(key);
         }
@@ -257,7 +257,7 @@ impl StepMgrCore {
         self.tell_curious(now, out);
     }
 
-    /// Commands whose steps wait although all nodes are there are told so, once.
+    /// Tells commands, once, that their steps wait although all nodes are there.
     fn tell_waiting(&mut self, out: &mut Vec<StepMgrEffect>) {
         if self.untold.is_empty() || self.pool.nodes().iter().any(|n| n.usage == NodeUse::Awaited) {
             return;
@@ -305,12 +305,12 @@ impl StepMgrCore {
         self.schedule(now, out);
     }
 
-    /// A node was lost, and what is left of the job is too small for a step that had found room.
+    /// A node was lost, and the rest of the job is too small for a step that had been placed.
     pub(super) fn is_too_large(&self, shape: &StepShape) -> bool {
         self.pool.nodes().iter().any(|n| n.usage == NodeUse::Lost) && feasible(shape, &self.pool).is_err()
     }
 
-    /// Why a row or a command's step does not start, for who asks.
+    /// Why a row or an attended step does not start, for queries.
     pub(super) fn reason_of(&self, what: Waiting) -> Reason {
         if let Waiting::Row(id) = what
             && let Some(row) = self.rows.get(id)
@@ -332,7 +332,7 @@ impl StepMgrCore {
     }
 }
 
-/// A placement as it is written down.
+/// A placement in the form that is saved.
 pub(super) fn places(placement: &Placement) -> Vec<Place> {
     let held = !placement.claims.is_empty();
     placement
@@ -349,7 +349,7 @@ pub(super) fn places(placement: &Placement) -> Vec<Place> {
         .collect()
 }
 
-/// True for steps that the run's counters count.
+/// Is the step counted by the run's counters?
 pub(super) const fn numbered(key: StepKey) -> bool {
     matches!(key.step, StepNum::Number(_))
 }

@@ -1,5 +1,5 @@
-//! What a step needs of its job's resources, derived from what was asked for and the job's own shape. Two steps with
-//! equal shapes are placed alike, which saves looking at each of thousands of equal waiting steps.
+//! What a step needs of its job's resources, derived from its request and the job's own shape. Steps with equal shapes are placed
+//! alike, so thousands of equal waiting steps need not be examined one by one.
 
 use crate::stepmgr::run::RunFacts;
 use garrick_model::{
@@ -14,33 +14,33 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Memory a step needs on each of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StepMemory {
-    /// Its share by CPUs of what the job has there.
+    /// Its share, by CPUs, of the job's memory there.
     ByCpus,
     /// MiB per node.
     PerNode(u64),
     /// MiB per CPU given to it.
     PerCpu(u64),
-    /// All that the job has there.
+    /// All of the job's memory there.
     All,
 }
 
-/// Generic resources that a step gets of what its job has.
+/// Generic resources that a step gets of its job's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StepGres {
     /// None.
     None,
     /// All that the job has on its nodes.
     All,
-    /// What it asks for.
+    /// What it requests.
     Asked(GresRequest),
 }
 
-/// Who asks for a step.
+/// Who requests a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
-    /// A command that stays with it: where it names no generic resources, the step gets all of the job's (`srun(1)`).
+    /// A command that waits with it: if it names no generic resources, the step gets all of the job's (`srun(1)`).
     Attended,
-    /// The queue: a step gets what it names, so that others run beside it.
+    /// The queue: a step gets what it names, so that others can run beside it.
     Queue,
 }
 
@@ -61,9 +61,9 @@ pub struct StepShape {
     pub overcommit: bool,
     /// Memory.
     pub memory: StepMemory,
-    /// `Default`: whole nodes of the job, alone. `Exact`: what it asks for, alone. `Overlap`: with others.
+    /// `Default`: whole nodes of the job, exclusively. `Exact`: what it requests, exclusively. `Overlap`: shared.
     pub sharing: StepSharing,
-    /// On an overlapping step: only as many CPUs as asked for.
+    /// For an overlapping step: only as many CPUs as requested.
     pub exact_cpus: bool,
     /// Nodes that must be among its nodes, ascending.
     pub required: Vec<u32>,
@@ -73,23 +73,23 @@ pub struct StepShape {
     pub first: u32,
     /// Layout.
     pub distribution: Distribution,
-    /// With [`Distribution::Arbitrary`]: the node of each task, by rank; empty: nothing says it.
+    /// With [`Distribution::Arbitrary`]: the node of each task, by rank; empty: no list.
     pub task_slots: Vec<u32>,
     /// Generic resources.
     pub gres: StepGres,
-    /// Binding or a memory limit of its own was asked for: needs its own cgroup.
+    /// Binding or its own memory limit was requested: it needs its own cgroup.
     pub own_cgroup: bool,
 }
 
-/// What [`shape_of`] needs to know of the job.
+/// What [`shape_of`] needs to know about the job.
 #[derive(Clone, Debug)]
 pub struct JobShape {
     nodes: u32,
     tasks: u32,
     slots: BTreeMap<String, u32>,
-    /// The node of each of its tasks, where a list says that.
+    /// The node of each of its tasks, if there is a list.
     task_nodes: Vec<String>,
-    /// Blocks are packed unless a step says otherwise.
+    /// Block distribution is packed unless a step says otherwise.
     packs: bool,
     /// `MaxTasksPerNode`: most tasks of a step on a node.
     most_tasks: u32,
@@ -215,12 +215,12 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
     })
 }
 
-/// Nodes of the tasks by rank, where a list says that: as many as there are to be tasks.
+/// The node of each task by rank, if there is a list: as many entries as tasks.
 fn task_slots(spec: &StepSpec, job: &JobShape) -> Result<Vec<u32>, Refusal> {
     if spec.distribution != Distribution::Arbitrary {
         return Ok(Vec::new());
     }
-    // A step that names none, and asks for no more than what the job has, is on the job's.
+    // A step without a list, and with no more than what the job has, uses the job's list.
     let of_job = spec.task_nodes.is_empty()
         && spec.nodelist.is_empty()
         && spec.tasks.is_none_or(|tasks| tasks as usize <= job.task_nodes.len());
@@ -237,7 +237,7 @@ fn task_slots(spec: &StepSpec, job: &JobShape) -> Result<Vec<u32>, Refusal> {
     listed.iter().take(tasks as usize).map(slot).collect()
 }
 
-/// The job's list as far as it names no more nodes than the step may have.
+/// The beginning of the job's list that names no more nodes than the step may have.
 fn first_nodes<'j>(listed: &'j [String], spec: &StepSpec) -> &'j [String] {
     let Some(most) = spec.nodes.map(|nodes| nodes.max.unwrap_or(nodes.min) as usize) else { return listed };
     let mut seen = BTreeSet::new();
@@ -248,7 +248,7 @@ fn first_nodes<'j>(listed: &'j [String], spec: &StepSpec) -> &'j [String] {
     &listed[..within.count()]
 }
 
-/// CPUs that each task brings with its GPUs: those of the step divided among its tasks, rounded up.
+/// CPUs that each task brings with its GPUs: those of the step divided by its tasks, rounded up.
 fn cpus_with_gpus(spec: &StepSpec) -> Option<u32> {
     let each = u64::from(spec.gres.cpus_per_gpu?);
     let gpus = match GresRequest::gpus(&spec.gres.per_task) {
@@ -268,7 +268,7 @@ fn memory_with_gpus(spec: &StepSpec, max_nodes: u32, exact: bool) -> Result<Step
     let known = max_nodes == 1 || (spec.gres.total.is_empty() && spec.gres.per_task.is_empty());
     match (known, exact) {
         (true, _) => Ok(StepMemory::PerNode(each.0.saturating_mul(on_node))),
-        // It has its nodes to itself.
+        // It has its nodes exclusively.
         (false, false) => Ok(StepMemory::ByCpus),
         (false, true) => {
             let what = "--mem-per-gpu of a step on several nodes without --gpus-per-node";
@@ -286,7 +286,7 @@ fn gres_of(spec: &StepSpec, tasks: u32, asker: Asker) -> Result<StepGres, Refusa
         let count = u64::from(tasks.div_ceil(per_gpu.max(1)));
         asked.total.push(GresCount { name: GPU.into(), kind: None, count });
     }
-    // Where each task brings its GPUs, how many there are in all follows from the tasks.
+    // If each task brings its GPUs, their total follows from the tasks.
     let each = GresRequest::gpus(&asked.per_task);
     let total = GresRequest::gpus(&asked.total);
     if each > 0 && total > 0 {

@@ -1,6 +1,6 @@
-//! The step manager's actor. It is the supervisor of the run in its `stepd`: started at `/job` under the job's number, so
-//! that its steps are `/job/N/step/M`. Inputs go into the core; what the core wants done goes to the port, except what
-//! actors do themselves: steps, timers, the log.
+//! The step manager's actor. It supervises the run in its `stepd`: it is started at `/job` under the job's number, so that its
+//! steps are `/job/N/step/M`. Inputs go into the core; the core's effects go to the port, except those that actors carry out
+//! themselves: steps, timers, the log.
 
 use crate::{
     step::{
@@ -19,13 +19,13 @@ use std::{
     sync::Arc,
 };
 
-/// The world as the step manager sees it. Lives on its thread; nothing in it blocks.
+/// What the step manager needs from its environment. It runs on the actor's thread and must not block.
 pub trait StepMgrPort: 'static {
-    /// Does what an effect says. `StartStep`, `ResumeStep`, `ToStep`, timers and `Log` do not come here.
+    /// Carries out an effect. `StartStep`, `ResumeStep`, `ToStep`, timers and `Log` are not passed here.
     fn perform(&mut self, effect: StepMgrEffect);
 
-    /// What holds already, told after `Begin` in every life of the actor: `ShepherdUp` of each shepherd that is connected,
-    /// `AgentUp`. Empty at the first start, when nothing is. Conversations of an earlier life are to be closed.
+    /// The current state, sent after `Begin` in every life of the actor: `ShepherdUp` of each connected shepherd, `AgentUp`.
+    /// Empty at the first start. Conversations of an earlier life are to be closed.
     fn standing(&mut self) -> Vec<StepMgrInput> {
         Vec::new()
     }
@@ -36,10 +36,10 @@ pub trait StepMgrPort: 'static {
     }
 }
 
-/// Messages that may wait: hundreds of commands and tasks at once, for the time of some file system calls.
+/// Messages that may wait: those of hundreds of commands and tasks at once, for the time of some file system calls.
 const MAILBOX: usize = 131_072;
 
-/// Timer behind which messages wait that a step's mailbox refused.
+/// Name of the timer after which messages that a step's mailbox refused are sent again.
 const BACKLOG: &str = "backlog";
 
 /// The actor.
@@ -52,16 +52,16 @@ pub struct StepMgr<P> {
     said: Vec<StepEffect>,
 }
 
-/// Where a running step's core lives. A step that somebody stays with relays input and output, which must not hold up
-/// its manager: it is an actor of its own. One that nobody stays with hears of its start and its end and little else, some
-/// thousand times a second for all of them together: its manager hosts it.
+/// Where a running step's core lives. An attended step relays input and output, which must not delay its manager: it is an actor
+/// of its own. A minibatch step gets little more than its start and its end, some thousand times a second for all of them
+/// together: its manager hosts it.
 enum StepHost {
     Actor(Backlog<StepMsg>),
     Here(Box<StepCore>),
 }
 
 impl<P: StepMgrPort> StepMgr<P> {
-    /// A step manager. `ledger`: what the run's journal replays to, read anew in each life.
+    /// A step manager. `ledger`: replayed from the run's journal, read anew in each life.
     pub fn new(facts: Arc<RunFacts>, config: StepMgrConfig, ledger: Ledger, port: P) -> Self {
         Self {
             core: StepMgrCore::new(facts, config, ledger),
@@ -100,7 +100,7 @@ impl<P: StepMgrPort> StepMgr<P> {
                 other => self.port.perform(other),
             }
         }
-        // The room is used again.
+        // The buffer is reused.
         if self.effects.capacity() == 0 {
             self.effects = effects;
         }
@@ -203,7 +203,7 @@ impl<P: StepMgrPort> Actor for StepMgr<P> {
     }
 }
 
-/// The step that an actor's path ends with.
+/// The step at the end of an actor's path.
 fn step_of(path: &ActorPath) -> Option<StepKey> {
     path.name().parse().ok()
 }
@@ -222,7 +222,7 @@ fn timer_key(timer: StepMgrTimer) -> TimerKey {
     }
 }
 
-/// The timers of hosted steps, told apart by name (which) and number (whose).
+/// The timers of hosted steps, distinguished by name (the timer) and number (the step).
 fn step_timer(step: StepKey, timer: StepTimer) -> TimerKey {
     let number = u64::from(step.step.number().unwrap_or(u32::MAX));
     let whose = number << 32 | u64::from(step.array.map_or(0, |task| task + 1));

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Where the run is. What it ends with is in the ledger.
+/// The phase of the run. The ledger has its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunPhase {
-    /// Its batch host's shepherd is awaited.
+    /// Waits for the batch host's shepherd.
     Starting,
     /// Steps run.
     Running,
@@ -25,33 +25,33 @@ pub enum RunPhase {
     Ending,
     /// Shepherds were told to end everything.
     Sweeping,
-    /// This node is clean and the end was reported; other nodes are awaited.
+    /// This node is clean and the end was reported; waits for other nodes.
     Ended,
     /// All clean; `Gone` was reported.
     Gone,
 }
 
 impl RunPhase {
-    /// New steps are welcome.
+    /// Are new steps accepted?
     pub const fn takes_steps(self) -> bool {
         matches!(self, Self::Starting | Self::Running)
     }
 }
 
-/// Whether the run may use its CPUs, as SIGSTOP and SIGCONT to all of it say.
+/// Whether the run may use its CPUs, according to SIGSTOP and SIGCONT to the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Motion {
-    /// Nothing was ever said.
+    /// No such signal was sent.
     #[default]
     Untouched,
-    /// It stands still: tasks are stopped, and no step is started.
+    /// Stopped: tasks are stopped, and no step is started.
     Still,
-    /// It goes on.
+    /// Continued.
     Resumed,
 }
 
 impl Motion {
-    /// What was said last.
+    /// The signal for this state.
     pub const fn signal(self) -> Option<i32> {
         match self {
             Self::Untouched => None,
@@ -64,39 +64,39 @@ impl Motion {
 /// A step that runs, or whose command waits with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepRecord {
-    /// What was asked for.
+    /// The request.
     pub spec: Arc<StepSpec>,
-    /// What it needs.
+    /// Its shape.
     pub shape: Arc<StepShape>,
     /// Its first layer of environment.
     pub environment: Arc<Vec<EnvEntry>>,
-    /// What reports say of it and of those like it.
+    /// How reports describe it and similar steps.
     pub origin: Arc<StepOrigin>,
-    /// The row of a minibatch step, and which of its members it is.
+    /// The row of a minibatch step, and its member number.
     pub row: Option<(RowId, u32)>,
-    /// Tries before this one.
+    /// Number of earlier tries.
     pub attempt: u32,
-    /// The command that stays with it.
+    /// The command that waits with it.
     pub client: Option<ClientId>,
-    /// And its request.
+    /// That command's request.
     pub request: Option<RequestId>,
     /// Descriptors that its command handed over.
     pub handed: [bool; 3],
-    /// Input that its command sent before it ran, within the window that it may send unasked.
+    /// Input that its command sent before the step ran, within the window that it may send without a grant.
     pub early_input: Vec<ByteBuf>,
     /// Commands that watch its output.
     pub watchers: Vec<ClientId>,
-    /// When its order to start was passed to its nodes, counted in questions what they have (`StepMgrCore::asked`): an answer
-    /// to a question from before knows nothing of it.
+    /// When its order to start was passed to its nodes, as the number of questions asked so far (`StepMgrCore::asked`): an answer
+    /// to an earlier question does not include it.
     pub ordered: Option<u64>,
-    /// Where it is.
+    /// Its state.
     pub state: RecordState,
 }
 
-/// Where a step is.
+/// The state of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordState {
-    /// Waits at this place in the queue.
+    /// Waits in the queue.
     Queued {
         /// Place.
         key: QueueKey,
@@ -110,19 +110,19 @@ pub enum RecordState {
         /// Since.
         since: Timestamp,
     },
-    /// Was started by a step manager that died; its nodes are asked what became of it. It keeps its resources.
+    /// An earlier step manager started it; its nodes are being asked about it. It keeps its resources.
     Unsure {
         /// Where.
         placement: Placement,
         /// Since.
         since: Timestamp,
-        /// What they have said.
+        /// Their answers so far.
         findings: Findings,
     },
 }
 
 impl RecordState {
-    /// Where it has its resources, unless it waits.
+    /// Its placement, unless it waits.
     pub const fn placement(&self) -> Option<&Placement> {
         match self {
             Self::Queued { .. } => None,
@@ -134,44 +134,44 @@ impl RecordState {
 /// A conversation with a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
-    /// Whose, by uid.
+    /// The user, by uid.
     pub uid: u32,
-    /// May use this job.
+    /// The user may use this job.
     pub allowed: bool,
-    /// May speak for others.
+    /// The user may act for others.
     pub trusted: bool,
-    /// What it is about.
+    /// Its subject.
     pub about: About,
-    /// The number that its step is to have.
+    /// The number reserved for its step.
     pub reserved: Option<u32>,
 }
 
-/// What a conversation is about.
+/// The subject of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// No request yet.
     Nothing,
     /// A step, by number.
     Step(u32),
-    /// Steps whose acceptance is being written down.
+    /// Steps that are being accepted into the journal.
     Enqueue,
     /// The end of steps.
     Wait,
-    /// The output of a step that another command stays with, or nobody.
+    /// The output of a step, for `sattach`.
     Watch(StepKey),
     /// Answered; nothing more is expected.
     Done,
 }
 
-/// What is first in the queue and does not fit.
+/// The first entry of the queue that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// Its place.
     pub key: QueueKey,
-    /// What it needs.
+    /// Its shape.
     pub shape: Arc<StepShape>,
     /// Steps that started ahead of it.
     pub bypassed: u32,
-    /// Nodes kept free for it, once enough have.
+    /// Nodes kept free for it, once enough steps have started ahead of it.
     pub kept: BTreeSet<u32>,
 }

@@ -1,5 +1,5 @@
-//! The actor of a running step, `/job/N/step/M`: a child of its step manager, gone when the step is over. What it wants
-//! done it tells the step manager, whose port does it; only its timers are its own.
+//! The actor of a running step, `/job/N/step/M`: a child of its step manager, which ends with the step. It sends its effects to
+//! the step manager, whose port carries them out; only its timers are its own.
 
 use crate::{
     step::{
@@ -20,15 +20,15 @@ pub struct Step {
     effects: Vec<StepEffect>,
 }
 
-/// A step gets its shepherds' messages within their credit and little else; this is room for a step of thousands of tasks.
+/// A step gets its shepherds' messages within their credit and little else; this is enough for a step of thousands of tasks.
 const MAILBOX: usize = 65_536;
 
-/// Name of the timer behind which refused messages wait.
+/// Name of the timer after which refused messages are sent again.
 const BACKLOG: &str = "backlog";
 
 impl Step {
-    /// How a step manager starts it. It is never restarted: what it knew of its tasks died with it, and its manager ends
-    /// the step.
+    /// How a step manager starts it. It is never restarted: its knowledge of its tasks died with it, and its manager ends the
+    /// step.
     pub fn spec(plan: StepPlan, manager: Address<StepMgrMsg>) -> ChildSpec<Self> {
         let name = format!("step/{}", plan.id.key());
         let mut core = Some(StepCore::new(plan));

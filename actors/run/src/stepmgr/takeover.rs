@@ -1,17 +1,17 @@
-//! After a step manager that died: what waits goes on waiting, and what ran is looked for. Each node says which tasks it
-//! has and which ended lately; only then does it get new ones. The same is asked of a shepherd that was out of reach.
+//! After a step manager died: waiting steps keep waiting, and running steps are searched. Each node says which tasks it has and
+//! which ended recently; only then does it get new ones. A shepherd that could not be reached for a while is asked the same.
 //!
 //! | a step that had started | becomes |
 //! |---|---|
-//! | a node has a task of it, or its end | taken up again, or ended as it did |
+//! | a node has a task of it, or its end | resumed, or ended with that end |
 //! | no node has it, and all know what they started | never launched: it waits again |
-//! | its only node came back, has it not, and knows all that it started | never launched: it waits again |
-//! | no node has it, and one does not know | ended, exit unknown: tried again only where `--retries` says so |
-//! | one of its nodes is lost, before its answer or behind it | ended for that, as a step that runs is |
-//! | an `srun` was with it | ended as it did, or killed: its output had nowhere to go. The `srun` comes back and is told |
+//! | its only node came back, does not have it, and knows all that it started | never launched: it waits again |
+//! | no node has it, and one does not know | ended, exit unknown: tried again only if `--retries` says so |
+//! | one of its nodes is lost, before or after its answer | ended because of that, like a running step |
+//! | an `srun` waited with it | ended, or killed, since its output could not be relayed. The `srun` comes back and is told |
 //!
-//! A step of several nodes is taken up when the last of them has answered. What the others say behind their answers
-//! is kept until then ([`Findings`]), and so is what the step is to be told.
+//! A step of several nodes is resumed when the last of them has answered. Until then, later messages of the other nodes are kept
+//! ([`Findings`]), and so are orders for the step.
 
 use crate::{
     step::{NodeSlot, StepEnd, StepInput, StepPlan, StepResult},
@@ -83,14 +83,14 @@ impl StepMgrCore {
         self.end_for_lost_nodes(now, out);
     }
 
-    /// That the script could not be tried is on record, and a crash kept the job's end from being.
+    /// The journal says that the script could not be tried, and a crash came before the job's end: it ends now.
     fn end_unlaunched(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         self.phase = RunPhase::Running;
         let (state, exit) = (JobState::Failed, ExitStatus { code: 1, signal: None });
         self.end_job(now, state, Reason::JobLaunchFailure, exit, StepEnd::Job(state), out);
     }
 
-    /// The loss of a node is on record, and a crash kept the job's end from being: it ends now.
+    /// The journal says that a node was lost, and a crash came before the job's end: it ends now.
     fn end_for_lost_nodes(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         let over = self.ledger.ending.is_some() || self.ledger.batch.is_some();
         if self.ledger.lost.is_empty() || self.facts.spec.no_kill || over {
@@ -100,7 +100,7 @@ impl StepMgrCore {
         self.end_job(now, state, reason, ExitStatus::SUCCESS, StepEnd::Job(state), out);
     }
 
-    /// A step had started: it keeps its resources until its nodes have said what became of it.
+    /// A step had started: it keeps its resources until its nodes have answered.
     fn look_for(&mut self, now: Timestamp, key: StepKey, running: &RunningStep, out: &mut Vec<StepMgrEffect>) {
         let placement = placement(&running.places);
         let awaited: BTreeSet<u32> = placement.nodes.iter().map(|n| n.slot).collect();
@@ -153,13 +153,13 @@ impl StepMgrCore {
         }
     }
 
-    /// A step is nowhere any more.
+    /// No node has the step any more.
     pub(super) fn step_lost_hold(&mut self, now: Timestamp, step: StepKey, out: &mut Vec<StepMgrEffect>) {
         let result = self.unheld(step);
         self.step_over(now, result, out);
     }
 
-    /// A shepherd says which tasks it has and had.
+    /// A shepherd lists its running and ended tasks.
     pub(super) fn tasks_found(
         &mut self,
         now: Timestamp,
@@ -186,7 +186,7 @@ impl StepMgrCore {
             .collect();
         let asked_at = self.asked_at.get(&node.0).copied().unwrap_or(u64::MAX);
         for key in concerned {
-            // What was ordered behind the question is not in the answer.
+            // What was ordered after the question is not in the answer.
             let running = |r: &&StepRecord| matches!(r.state, RecordState::Running { .. });
             if self.steps.get(&key).filter(running).is_some_and(|r| r.ordered.is_none_or(|at| at >= asked_at)) {
                 continue;
@@ -197,7 +197,7 @@ impl StepMgrCore {
         let usage = self.pool.nodes().get(node.0 as usize).map(|n| n.usage);
         if matches!(usage, Some(NodeUse::Awaited | NodeUse::Away)) {
             self.node_ready(now, node, out);
-            // What it said may have ended the job, and then the sweep passed it over.
+            // Its answer may have ended the job, and then it was left out of the sweep.
             if matches!(self.phase, RunPhase::Sweeping | RunPhase::Ended | RunPhase::Gone) {
                 out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::EndJob });
             }
@@ -254,8 +254,8 @@ impl StepMgrCore {
         }
     }
 
-    /// A waiting step was started after all: the record of it was lost with the step manager. Which CPUs it was given is
-    /// not known any more, so it holds none.
+    /// A waiting step was started after all: its record was lost with the step manager. Its CPUs are not known any more, so it
+    /// holds none.
     fn adopt_unrecorded(
         &mut self,
         now: Timestamp,
@@ -294,7 +294,7 @@ impl StepMgrCore {
         self.step_found(now, node, key, found, out);
     }
 
-    /// A node has said all that it knows; `found` of this step.
+    /// A node has sent all that it knows; `found`: about this step.
     fn node_answered(
         &mut self,
         now: Timestamp,
@@ -305,7 +305,7 @@ impl StepMgrCore {
         out: &mut Vec<StepMgrEffect>,
     ) {
         let Some(record) = self.steps.get_mut(&key) else { return };
-        // Ends of earlier tries say nothing of this one.
+        // Ends of earlier tries do not concern this one.
         let attempt = record.attempt;
         let mut found = found.iter().filter(|task| task.attempt == attempt).peekable();
         let known = found.peek().is_some();
@@ -314,14 +314,14 @@ impl StepMgrCore {
                 findings.answered(node.0, found, complete);
                 self.settle_if_sure(now, key, out);
             }
-            // Its shepherd died with the order, and its launcher, which has been there all the time, never had it.
+            // Its shepherd died with the order, and its launcher, which never died, did not get it.
             RecordState::Running { placement, .. }
                 if !known && complete && record.row.is_some() && placement.nodes.len() == 1 =>
             {
                 let message = ShepherdToStepMgr::NotStarted { step: StepId::of(self.facts.job, key) };
                 out.push(StepMgrEffect::ToStep { step: key, input: StepInput::Shepherd { node, message } });
             }
-            // A shepherd that came back does not know of what was sent to it while it was away.
+            // A shepherd that came back does not know what was sent to it while it was away.
             RecordState::Running { placement, .. } if !known => {
                 let step = StepId::of(self.facts.job, key);
                 let ranks = placement.nodes.iter().find(|n| n.slot == node.0).map(|n| n.ranks.clone());
@@ -346,7 +346,7 @@ impl StepMgrCore {
         }
     }
 
-    /// Once no answer is awaited any more: the step is taken up, ended, or waits again.
+    /// When no further answer is expected: the step is resumed, ended, or waits again.
     fn settle_if_sure(&mut self, now: Timestamp, key: StepKey, out: &mut Vec<StepMgrEffect>) {
         let Some(record) = self.steps.get_mut(&key) else { return };
         let RecordState::Unsure { placement, since, findings } = &mut record.state else { return };
@@ -368,7 +368,7 @@ impl StepMgrCore {
         self.take_up(now, key, placement, since, &findings, out);
     }
 
-    /// It waits again, unless it was to be ended meanwhile.
+    /// The step waits again, unless it was to be ended meanwhile.
     fn never_begun(&mut self, now: Timestamp, key: StepKey, findings: &Findings, out: &mut Vec<StepMgrEffect>) {
         let cause = findings.orders().iter().find_map(|order| match order {
             StepInput::End(cause) => Some(cause.clone()),
@@ -380,7 +380,7 @@ impl StepMgrCore {
         self.step_over(now, result, out);
     }
 
-    /// A step goes on as it was found, and hears what has happened since.
+    /// Resumes a step in the state that was found, and passes on later orders.
     fn take_up(
         &mut self,
         now: Timestamp,
@@ -399,7 +399,7 @@ impl StepMgrCore {
             record.ordered = Some(0);
             record.state = RecordState::Running { placement, since };
         }
-        // Its time goes on, whoever manages it.
+        // Its time limit counts from its start.
         plan.time_limit = plan.time_limit.map(|limit| limit.saturating_sub(now.since(since)));
         let (id, live) = (plan.id, live(&plan, findings));
         let nodes: Vec<NodeSlot> = plan.nodes.iter().map(|node| node.slot).collect();
@@ -425,7 +425,7 @@ impl StepMgrCore {
         }
     }
 
-    /// A node will say no more.
+    /// A node will send nothing more.
     pub(super) fn unsure_on(&mut self, now: Timestamp, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
         let mut concerned = Vec::new();
         for (key, record) in &mut self.steps {
@@ -442,7 +442,7 @@ impl StepMgrCore {
     }
 }
 
-/// Ranks that a step is taken up with. Of a lost node all: those whose ends it did not say end with its loss.
+/// The ranks with which a step is resumed. For a lost node, all its ranks: those without a known end end with its loss.
 fn live(plan: &StepPlan, findings: &Findings) -> Vec<u32> {
     let on_lost = plan.nodes.iter().filter(|node| findings.lost().contains(&node.slot.0));
     let on_lost = on_lost.flat_map(|node| node.tasks.iter().map(|task| task.rank));
@@ -450,7 +450,7 @@ fn live(plan: &StepPlan, findings: &Findings) -> Vec<u32> {
     found.chain(on_lost).collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
-/// Ends of tasks that a node has said; `over`: no process of the step is left there.
+/// Passes on the ends of tasks that a node has sent; `over`: no process of the step is left there.
 fn feed_ends(
     step: StepId,
     node: NodeSlot,

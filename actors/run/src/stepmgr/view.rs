@@ -21,10 +21,10 @@ use garrick_model::{
     view::{StepOrigin, StepRow, StepView},
 };
 
-/// Rows of waiting steps in one answer; of more, the rest is left out (they are counted by `swait`).
+/// Most rows of waiting steps in one answer; further ones are left out (`swait` counts them).
 const MOST_ROWS: usize = 20_000;
 
-/// What reports say of all steps made of a spec.
+/// How reports describe all steps of a spec.
 pub fn origin(facts: &RunFacts, spec: &StepSpec, tasks: u32) -> StepOrigin {
     StepOrigin {
         name: spec.name.clone(),
@@ -38,12 +38,12 @@ pub fn origin(facts: &RunFacts, spec: &StepSpec, tasks: u32) -> StepOrigin {
     }
 }
 
-/// The batch script, and steps that ended before anything of them was written down.
+/// For the batch script, and steps that ended before anything was recorded.
 pub fn nameless(facts: &RunFacts) -> StepOrigin {
     origin(facts, &StepSpec { name: "batch".into(), ..StepSpec::default() }, 1)
 }
 
-/// A step as reports have it, while it runs.
+/// A running step in the form of reports.
 pub fn row(facts: &RunFacts, key: StepKey, record: &StepRecord) -> StepRow {
     let mut row = StepRow {
         key,
@@ -85,7 +85,7 @@ fn held_gres(placement: &Placement) -> Vec<GresCount> {
     all
 }
 
-/// Those that a step asks for, on the fewest nodes.
+/// The generic resources that a step requests, on the fewest nodes.
 fn asked_gres(shape: &StepShape) -> Vec<GresCount> {
     let StepGres::Asked(asked) = &shape.gres else { return Vec::new() };
     let nodes = u64::from(shape.min_nodes);
@@ -97,7 +97,7 @@ fn asked_gres(shape: &StepShape) -> Vec<GresCount> {
 }
 
 impl StepMgrCore {
-    /// [`Self::views`] as far as they fit into an answer, and how many lines do not.
+    /// [`Self::views`] as far as they fit into an answer, and the number of lines left out.
     pub fn listing(&self) -> (Vec<StepView>, u64) {
         let rows = self.rows.iter().filter(|(_, row)| row.pending() > 0).count();
         let mut listing = StepListing::default();
@@ -105,7 +105,7 @@ impl StepMgrCore {
         listing.finish()
     }
 
-    /// Steps that are not over, the batch step included; waiting steps that differ in nothing but their number as one.
+    /// Steps that are not over, including the batch step; waiting steps that differ only in their number are one view.
     pub fn views(&self) -> Vec<StepView> {
         let live = self.steps.iter().map(|(key, record)| {
             let waits = matches!(record.state, RecordState::Queued { .. });

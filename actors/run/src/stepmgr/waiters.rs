@@ -1,4 +1,4 @@
-//! `swait` conversations: who waits for which steps, and when to tell them how far it is.
+//! `swait` conversations: which command waits for which steps, and when it gets progress counts.
 
 use crate::{
     step::state::worse,
@@ -7,7 +7,7 @@ use crate::{
 use garrick_model::{ids::StepKey, state::ExitStatus, step_selector::WhichSteps, time::Timestamp, view::StepCounts};
 use std::{collections::BTreeMap, time::Duration};
 
-/// For what somebody waits.
+/// What a command waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Until {
     /// Nothing queued or running.
@@ -28,7 +28,7 @@ struct Waiter {
     timer: bool,
 }
 
-/// All of them.
+/// All waiting commands.
 #[derive(Clone, Debug, Default)]
 pub struct Waiters {
     all: BTreeMap<ClientId, Waiter>,
@@ -37,16 +37,16 @@ pub struct Waiters {
     worst: ExitStatus,
 }
 
-/// What somebody who waits wants to hear meanwhile.
+/// The progress counts that a waiting command requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Curiosity {
     /// Least time between two messages, milliseconds; 0: none wanted.
     pub progress_ms: u32,
-    /// Of each array and list.
+    /// Counts of each array and list too.
     pub groups: bool,
 }
 
-/// What to tell a waiter now.
+/// What to tell a waiting command now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Nothing.
@@ -55,12 +55,12 @@ pub enum Progress {
     Tell(StepCounts),
     /// These counts, and those of arrays and lists.
     TellGroups(StepCounts),
-    /// Look again after so long.
+    /// Check again after this time.
     Later(Duration),
 }
 
 impl Waiters {
-    /// After a restart: what is known of steps that are over.
+    /// After a restart: the worst exit status of steps that are over.
     pub fn begin_with(&mut self, worst: ExitStatus) {
         self.worst = worst;
     }
@@ -75,7 +75,7 @@ impl Waiters {
         self.insert(client, Until::RunOver, ExitStatus::SUCCESS, curiosity);
     }
 
-    /// Waits until `left` more of the named steps are over; `worst` of those that are.
+    /// Waits until `left` more of the named steps are over; `worst`: that of those that are.
     pub fn wait_for(
         &mut self,
         client: ClientId,
@@ -94,14 +94,15 @@ impl Waiters {
         self.all.insert(client, Waiter { until, worst, progress, groups, told: None, timer: false });
     }
 
-    /// Somebody went away.
+    /// A command went away.
     pub fn remove(&mut self, client: ClientId) {
         if let Some(Waiter { until: Until::Named { steps, .. }, .. }) = self.all.remove(&client) {
             self.lookouts.remove(client, &steps);
         }
     }
 
-    /// A step is over: whose waiting ends by it, with the worst exit. `drained`: nothing is queued or running any more.
+    /// A step is over. Returns the commands whose wait ends by it, with the worst exit. `drained`: nothing is queued or running
+    /// any more.
     pub fn step_over(
         &mut self,
         step: StepKey,
@@ -134,7 +135,7 @@ impl Waiters {
         done
     }
 
-    /// Nothing is queued or running: those who wait for that, with the worst exit of minibatch steps.
+    /// Nothing is queued or running: the commands that wait for that, with the worst exit of minibatch steps.
     pub fn drained(&mut self) -> Vec<(ClientId, ExitStatus)> {
         let clients: Vec<ClientId> =
             self.all.iter().filter(|(_, w)| w.until == Until::Drained).map(|(c, _)| *c).collect();
@@ -151,7 +152,7 @@ impl Waiters {
             .collect()
     }
 
-    /// Who wants to hear of changes: none on the fast path.
+    /// Commands that requested progress counts; usually none.
     pub fn curious(&self) -> Vec<ClientId> {
         self.all.iter().filter(|(_, w)| w.progress.is_some() && !w.timer).map(|(c, _)| *c).collect()
     }
@@ -177,7 +178,7 @@ impl Waiters {
         if waiter.groups { Progress::TellGroups(counts) } else { Progress::Tell(counts) }
     }
 
-    /// Everybody, for the end of the run.
+    /// All waiting commands, for the end of the run.
     pub fn take_all(&mut self) -> Vec<(ClientId, ExitStatus)> {
         self.lookouts = Lookouts::default();
         let worst = self.worst;

@@ -1,5 +1,5 @@
-//! Looking out for the ends (or starts) of named steps, for `swait` and for dependencies: how many of them are outstanding
-//! is counted once and then counted down, so that an end costs a look-up however many steps were named.
+//! Watches for the ends (or starts) of named steps, for `swait` and for dependencies. The number of outstanding steps is counted
+//! once and then decremented, so that an end costs a look-up however many steps were named.
 
 use garrick_model::{
     ids::{StepKey, StepNum},
@@ -10,10 +10,10 @@ use std::{
     fmt::Debug,
 };
 
-/// Names of more numbers than this are tried one by one instead of being found by number.
+/// Names with more numbers than this are tested one by one instead of being found by number.
 const INDEXED: u64 = 256;
 
-/// Who looks out for what.
+/// Which watchers wait for which steps.
 #[derive(Clone, Debug)]
 pub struct Lookouts<W> {
     by_number: BTreeMap<u32, BTreeSet<W>>,
@@ -41,7 +41,7 @@ fn numbers(steps: &[WhichSteps]) -> Option<Vec<u32>> {
 }
 
 impl<W: Copy + Ord + Debug> Lookouts<W> {
-    /// `who` wants to hear of these.
+    /// `who` waits for these.
     pub fn add(&mut self, who: W, steps: &[WhichSteps]) {
         match numbers(steps) {
             None => {
@@ -53,7 +53,7 @@ impl<W: Copy + Ord + Debug> Lookouts<W> {
         }
     }
 
-    /// `who`, who named these, wants to hear of nothing more.
+    /// `who`, who named these, no longer waits.
     pub fn remove(&mut self, who: W, steps: &[WhichSteps]) {
         self.wide.remove(&who);
         for n in numbers(steps).into_iter().flatten() {
@@ -66,7 +66,7 @@ impl<W: Copy + Ord + Debug> Lookouts<W> {
         }
     }
 
-    /// Who may have named this step: who hears of it has to look whether it really is meant.
+    /// Watchers that may have named this step: each has to check whether it really did.
     pub fn of(&self, step: StepKey) -> Vec<W> {
         if self.wide.is_empty() && self.by_number.is_empty() {
             return Vec::new();
