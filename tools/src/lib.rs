@@ -11,7 +11,6 @@
 //! | [`reach`] | the way to a job's step manager, and what a command does while it waits |
 //! | [`mod@garrick`], [`site`] | `garrick`, and its commands for a cluster and a site |
 //! | [`journal`] | `garrick journal` |
-//! | [`render`] | views as columns, records and JSON |
 //! | [`accounts`] | users and groups |
 //! | [`cluster`] | finding a cluster and talking to its doors |
 //! | [`grammar`] | what users write, taken apart and not carried out |
@@ -29,7 +28,6 @@ use garrick_options as options;
 pub mod output;
 mod query;
 mod reach;
-mod render;
 mod site;
 mod step_lists;
 mod submit;
@@ -37,7 +35,6 @@ mod submit;
 pub use cluster::Cluster;
 pub use garrick::ended;
 pub use query::arguments;
-pub use render::words;
 pub use site::SiteError;
 use std::{
     ffi::{OsStr, OsString},

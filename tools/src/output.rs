@@ -3,13 +3,11 @@
 //! head`) is a normal end, not an error.
 
 use garrick_model::visible::{masked, written_out};
+use garrick_render::words::SLURM_VERSION;
 use std::{
     fmt::Display,
     io::{self, BufWriter, IsTerminal as _, Write},
 };
-
-/// Version that client programs parse: the level of Slurm that the commands are compatible with.
-pub const SLURM_VERSION: &str = "slurm 26.05.3";
 
 /// How much a command says about itself: `-Q`, nothing, `-v`, `-vv`, ...
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -13,12 +13,12 @@ use garrick_options::{
     table::{Arg, Command},
     typed::Typed,
 };
+use garrick_render::words;
 use garrick_replay::map;
 use garrick_tools::{
     Cluster, SiteError,
     arguments::{self, Arguments, Outcome, Table, option},
     output::{self, Console},
-    words,
 };
 use std::{
     ffi::OsString,

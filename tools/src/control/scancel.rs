@@ -10,7 +10,6 @@ use crate::{
         choices,
         runs::{self, NoRun},
     },
-    render::words,
 };
 use garrick_model::{
     job_query::JobQuery,
@@ -21,6 +20,7 @@ use garrick_model::{
     step_selector::StepsSelector,
     view::JobView,
 };
+use garrick_render::words;
 use std::{ffi::OsString, io::BufRead, sync::Arc};
 
 pub(crate) static TABLE: Table = Table {

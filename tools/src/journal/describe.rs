@@ -1,7 +1,6 @@
 //! An event in the words of a line. Text from users is quoted, so that a line stays one.
 
 use super::events::Event;
-use crate::render::words;
 use garrick_events::{
     event::{ControllerEvent, Following},
     records::{
@@ -11,6 +10,7 @@ use garrick_events::{
     },
 };
 use garrick_model::{hostlist, spec::ArraySpec};
+use garrick_render::words;
 use garrick_run::{
     step::StepResult,
     stepmgr::{

@@ -6,12 +6,10 @@ use super::{
     events::{Event, Events, Kind},
     failed, say_torn,
 };
-use crate::{
-    output::{self, Console},
-    render::clock::Clock,
-};
+use crate::output::{self, Console};
 use garrick_journal::{JournalError, Late};
 use garrick_model::ids::JobId;
+use garrick_render::clock::Clock;
 use std::{
     collections::VecDeque,
     io::{self, Write},

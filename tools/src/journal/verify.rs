@@ -1,12 +1,10 @@
 //! `garrick journal verify`.
 
 use super::{DAMAGED, events::Events, failed};
-use crate::{
-    output::{self, Console},
-    render::clock::Clock,
-};
+use crate::output::{self, Console};
 use garrick_journal::{JournalError, Late};
 use garrick_model::time::Timestamp;
+use garrick_render::clock::Clock;
 use std::{
     io::{self, Write},
     path::Path,

@@ -3,6 +3,7 @@
 
 use crate::{accounts::User, query::arguments::Arguments};
 use garrick_model::{hostlist, ids::IdError, messages::command::JobSelector, step_selector::StepsSelector};
+use garrick_render::json::Meta;
 
 /// A list that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,6 +79,15 @@ pub fn user(text: &str) -> Result<u32, ChoiceError> {
 /// A user's name, or his number in digits.
 pub fn user_name(uid: u32) -> String {
     User::by_uid(uid).map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+/// Who asks for a document of JSON: the user of this process, with its command line.
+pub fn meta(cluster: &str) -> Meta {
+    Meta {
+        cluster: cluster.to_owned(),
+        command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+        user: user_name(nix::unistd::Uid::current().as_raw()),
+    }
 }
 
 /// A host list, as names; functions in it stay, for [`super::asking::named_nodes`].

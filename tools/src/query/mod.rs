@@ -5,7 +5,6 @@ pub mod arguments;
 pub mod asking;
 pub mod cat;
 pub mod choices;
-pub mod job_rows;
 pub mod records;
 pub mod runs;
 pub mod sinfo;

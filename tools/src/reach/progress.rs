@@ -2,10 +2,7 @@
 //! ([`crate::reach::wait_bar`]), else a line now and then. Counts of steps come from the job's step manager.
 
 use super::wait_bar::Standing;
-use crate::{
-    cluster::{self, Cluster},
-    render::words,
-};
+use crate::cluster::{self, Cluster};
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
     messages::{
@@ -16,6 +13,7 @@ use garrick_model::{
     time::{Timestamp, short_duration},
     view::{JobView, StepCounts},
 };
+use garrick_render::words;
 use std::{
     path::Path,
     time::{Duration, Instant},

@@ -3,10 +3,10 @@
 //! over, each has a bar too. Drawn on standard error and gone at the end.
 
 use super::terminal;
-use crate::render::words::step_counts;
 use garrick_model::{
     ids::JobId, messages::step::StepGroup, time::short_duration, view::StepCounts, visible::written_out,
 };
+use garrick_render::words::step_counts;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::{
     cmp::Reverse,

@@ -6,13 +6,13 @@ use crate::{
     options::table::Arg,
     output::{self, Console},
     query::arguments::{self, Outcome, Table, option},
-    render::columns::Layout,
 };
 use garrick_model::{
     hostlist,
     messages::command::{CertView, CommandReply, CommandRequest, RotationView},
     time::{Timestamp, system_zone},
 };
+use garrick_render::columns::Layout;
 use std::{ffi::OsString, io::Write};
 
 static TABLE: Table = Table {

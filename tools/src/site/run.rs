@@ -10,7 +10,6 @@ use crate::{
         signals::Signals,
         wait_bar::WaitBar,
     },
-    render::words,
 };
 use garrick_model::{
     env_vars::SLURM_CONF,
@@ -22,6 +21,7 @@ use garrick_model::{
     time::Timestamp,
     view::JobView,
 };
+use garrick_render::words;
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::Signal,
@@ -388,8 +388,8 @@ fn exit_code(view: &JobView, interrupted: bool) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::test_views as views;
     use garrick_model::state::ExitStatus;
+    use garrick_render::testing as views;
 
     #[test]
     fn exit_code_is_the_jobs_own() {

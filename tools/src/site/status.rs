@@ -6,9 +6,9 @@ use crate::{
     options::table::Arg,
     output::{self, Console},
     query::arguments::{self, Outcome, Table, option},
-    render::columns::Layout,
 };
 use garrick_model::messages::command::{CommandReply, CommandRequest, DaemonInfo};
+use garrick_render::columns::Layout;
 use serde_json::json;
 use std::{ffi::OsString, io::Write, path::PathBuf};
 
@@ -117,7 +117,7 @@ fn told(home: &Home) -> Vec<DaemonInfo> {
 fn render_json(list: &[DaemonInfo], out: &mut dyn Write) -> std::io::Result<()> {
     let objects: Vec<_> =
         list.iter().map(|d| json!({"role": d.role, "name": d.name, "pid": d.pid, "address": d.address})).collect();
-    crate::render::json::write(out, &json!(objects))
+    garrick_render::json::write(out, &json!(objects))
 }
 
 fn render(list: &[DaemonInfo], out: &mut dyn Write) -> std::io::Result<()> {

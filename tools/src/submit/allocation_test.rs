@@ -1,5 +1,5 @@
 use super::*;
-use crate::submit::test_views::job_view;
+use garrick_render::testing::job_view;
 
 const JOB: JobId = JobId(513);
 

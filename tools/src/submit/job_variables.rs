@@ -95,13 +95,10 @@ fn of_surroundings(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{
-        options::{
-            job_spec::{self, Submitter, Work},
-            sources::{command_line, lay_over},
-            table::Command,
-        },
-        submit::test_views::job_view,
+    use crate::options::{
+        job_spec::{self, Submitter, Work},
+        sources::{command_line, lay_over},
+        table::Command,
     };
     use garrick_model::{
         ids::JobId,
@@ -109,6 +106,7 @@ mod tests {
         state::JobState,
         time::Timestamp,
     };
+    use garrick_render::testing::job_view;
     use garrick_run::stepmgr::{RunFacts, env::batch_environment};
 
     fn value(set: &[(&'static str, String)], name: &str) -> Option<String> {

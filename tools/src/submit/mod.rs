@@ -42,6 +42,4 @@ pub mod step_loop;
 pub mod submitter;
 pub mod swait;
 pub mod task_report;
-#[cfg(test)]
-pub mod test_views;
 pub mod way_back;

@@ -329,8 +329,8 @@ fn become_user(typed: &Typed) -> Result<(), OptionError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::submit::test_views::job_view;
     use garrick_model::state::ExitStatus;
+    use garrick_render::testing::job_view;
 
     fn ended(state: JobState, code: u8, signal: Option<u8>) -> JobView {
         JobView { exit: ExitStatus { code, signal }, ..job_view(5, state) }

@@ -449,8 +449,8 @@ impl<'a> Wait<'a> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::render::test_views as views;
     use garrick_model::ids::{StepId, StepKey, StepNum};
+    use garrick_render::testing as views;
 
     fn asked(operands: &[&str], steps: Option<&str>, env: &[(&str, &str)]) -> Result<String, String> {
         let operands: Vec<OsString> = operands.iter().map(OsString::from).collect();

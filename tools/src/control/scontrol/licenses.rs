@@ -1,8 +1,9 @@
 //! `scontrol show licenses`.
 
 use super::Session;
-use crate::render::{json, records};
+use crate::query::choices;
 use garrick_model::messages::command::{CommandReply, CommandRequest};
+use garrick_render::{json, records};
 
 /// Shows all of them, or the named one.
 pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
@@ -19,7 +20,7 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
         return session.plain_error(format_args!("License {name} not found"));
     }
     if session.manner.json {
-        let meta = json::Meta::new(&session.cluster_name());
+        let meta = choices::meta(&session.cluster_name());
         return session.print(|out| json::write(out, &json::licenses(&licenses, at, &meta)));
     }
     let manner = session.manner;

@@ -21,13 +21,16 @@ mod update_request;
 
 use crate::{
     options::{getopt, table::Arg},
-    output::{self, Console, SLURM_VERSION},
+    output::{self, Console},
     query::{
         arguments::{self, Outcome, Table, option},
         asking::{AskError, Asked, Contact, Tell as _},
         choices,
     },
-    render::records::{Lines, job::Detail},
+};
+use garrick_render::{
+    records::{Lines, job::Detail},
+    words::SLURM_VERSION,
 };
 use std::{
     ffi::OsString,

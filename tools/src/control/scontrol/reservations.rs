@@ -3,8 +3,7 @@
 use super::{Session, full_word, too_few};
 use crate::{
     options::getopt,
-    query::asking,
-    render::{clock::Clock, json, records},
+    query::{asking, choices},
 };
 use garrick_model::{
     date,
@@ -13,6 +12,7 @@ use garrick_model::{
     spec_text::licenses::Licenses,
     time::{Timestamp, parse_duration_secs, system_zone},
 };
+use garrick_render::{clock::Clock, json, records};
 use jiff::tz::TimeZone;
 
 /// A word that cannot be used.
@@ -169,7 +169,7 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
         return session.plain_error(format_args!("Reservation {name} not found"));
     }
     if session.manner.json {
-        let meta = json::Meta::new(&session.cluster_name());
+        let meta = choices::meta(&session.cluster_name());
         return session.print(|out| json::write(out, &json::reservations(&shown, at, &meta)));
     }
     let (clock, manner) = (Clock::system(), session.manner);

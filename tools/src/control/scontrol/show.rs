@@ -6,13 +6,11 @@ use crate::{
     query::{
         asking::{self, AskError, Asked},
         choices,
-        job_rows::{Arrays, Choice, JobRow},
         records::views,
         runs, sinfo,
         squeue::task_list_limit,
-        steps::{Alike, StepLine, all_of, is_of_job, of_own_job},
+        steps::of_own_job,
     },
-    render::{clock::Clock, json, records},
 };
 use garrick_model::{
     hostlist,
@@ -20,6 +18,12 @@ use garrick_model::{
     refusal::Refusal,
     step_selector::StepsSelector,
     view::{JobView, NodeView, PartitionView, StepView},
+};
+use garrick_render::{
+    clock::Clock,
+    job_rows::{Arrays, Choice, JobRow},
+    json, records,
+    step_lines::{Alike, StepLine, all_of, is_of_job},
 };
 use std::{
     collections::HashMap,
@@ -188,7 +192,7 @@ fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
         return session.plain_error(format_args!("slurm_load_jobs error: {}", Refusal::InvalidJobId));
     }
     if session.manner.json {
-        let meta = json::Meta::new(&session.cluster_name());
+        let meta = choices::meta(&session.cluster_name());
         return session.print(|out| json::write(out, &json::jobs(&rows, &meta, &clock)));
     }
     let manner = session.manner;
@@ -239,7 +243,7 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
         .collect();
     let clock = Clock::system();
     if session.manner.json {
-        let meta = json::Meta::new(&session.cluster_name());
+        let meta = choices::meta(&session.cluster_name());
         return session.print(|out| json::write(out, &json::nodes(&with_partitions, &meta, &clock))).max(code);
     }
     let manner = session.manner;
@@ -247,9 +251,9 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
         if with_partitions.is_empty() && named.is_none() && !manner.quiet {
             writeln!(out, "No nodes in the system")?;
         }
-        with_partitions
-            .iter()
-            .try_for_each(|(node, of)| records::node::record(node, of, &clock, manner.detail).write(out, manner.lines))
+        with_partitions.iter().try_for_each(|(node, of)| {
+            records::node::record(node, of, &clock, manner.detail, &choices::user_name).write(out, manner.lines)
+        })
     });
     printed.max(code)
 }
@@ -268,7 +272,7 @@ fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
         return session.plain_error(format_args!("Partition {name} not found"));
     }
     if session.manner.json {
-        let meta = json::Meta::new(&session.cluster_name());
+        let meta = choices::meta(&session.cluster_name());
         let clock = Clock::system();
         return session.print(|out| json::write(out, &json::partitions(&chosen, &nodes, &meta, &clock)));
     }
@@ -333,7 +337,7 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
     }
     let clock = Clock::system();
     if session.manner.json {
-        let meta = json::Meta::new(&session.cluster_name());
+        let meta = choices::meta(&session.cluster_name());
         return session.print(|out| json::write(out, &json::steps(&chosen, &meta, &clock)));
     }
     let manner = session.manner;

@@ -1,11 +1,11 @@
 //! `scontrol show topology [NAME] [unit=NAME] [node=NAME]` and `scontrol show topoconf`.
 
 use super::Session;
-use crate::render::records::topology::{self as render, Asked};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     topology::NamedTopology,
 };
+use garrick_render::records::topology::{self as render, Asked};
 
 /// Other words for `unit`.
 const UNITS: [&str; 5] = ["unit", "switch", "block", "ring", "torus"];

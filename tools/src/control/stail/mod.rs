@@ -13,13 +13,13 @@ use crate::{
         asking::{AskError, Contact, Tell as _},
         runs,
     },
-    render::clock::Clock,
 };
 use garrick_model::{
     ids::Sluid,
     messages::command::{CommandReply, CommandRequest, TraceLine},
     time::Timestamp,
 };
+use garrick_render::clock::Clock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use order::{Order, Placed};
 use std::{

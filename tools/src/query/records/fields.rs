@@ -1,11 +1,9 @@
 //! What a column of `garrick steps` shows.
 
 use super::Row;
-use crate::{
-    render::{clock::Clock, words},
-    step_lists::shell_words::quoted,
-};
+use crate::step_lists::shell_words::quoted;
 use garrick_model::{hostlist, time::short_duration};
+use garrick_render::{clock::Clock, words};
 use std::fmt::Write as _;
 
 /// A column.
@@ -221,7 +219,7 @@ mod tests {
             assert_eq!(named(name), Some(field));
             assert_eq!(title(field), heading);
         }
-        let default = crate::render::columns::Layout::long(DEFAULT, "step", named);
+        let default = garrick_render::columns::Layout::long(DEFAULT, "step", named);
         assert_eq!(default.map(|layout| layout.columns.len()), Ok(10));
     }
 }

@@ -22,7 +22,6 @@ use crate::{
         terminal,
         wait_bar::{Pace, Standing, WaitBar},
     },
-    render::words::step_counts,
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{
@@ -37,6 +36,7 @@ use garrick_model::{
     step_selector::StepsSelector,
     view::StepCounts,
 };
+use garrick_render::words::step_counts;
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::Signal,

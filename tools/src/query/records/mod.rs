@@ -25,13 +25,11 @@ pub mod views;
 use super::{
     arguments::{self, Arguments, Outcome, Table, option},
     choices,
-    steps::all_of,
 };
 use crate::{
     cluster::{Cluster, ClusterError},
     options::table::Arg,
     output::{self, Console},
-    render::{columns::Layout, words},
 };
 use asking::Over;
 use fields::Field;
@@ -40,6 +38,7 @@ use garrick_model::{
     state::StepState,
     step_selector::{StepsSelector, WhichSteps},
 };
+use garrick_render::{columns::Layout, step_lines::all_of, words};
 use shown::Shown;
 use std::{ffi::OsString, path::PathBuf};
 

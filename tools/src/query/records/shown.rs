@@ -1,8 +1,8 @@
 //! Where steps go as they come: a table, objects, counts, a log.
 
 use super::{Field, Form, Request, Row, as_json, asking::Part, fields, joblog, picture, summary};
-use crate::render::clock::Clock;
 use garrick_model::messages::records::{RecordedOrigin, RecordedRun, RecordedStep};
+use garrick_render::clock::Clock;
 use std::{
     cmp::Reverse,
     fs::File,

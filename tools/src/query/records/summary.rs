@@ -2,13 +2,13 @@
 //! and how busy the job's CPUs were. Some twenty bytes are kept of each step.
 
 use super::{Row, fields, picture};
-use crate::render::words;
 use garrick_model::{
     ids::StepNum,
     messages::records::RecordedRun,
     state::{JobState, Reason, StepState},
     time::{Timestamp, short_duration},
 };
+use garrick_render::words;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},

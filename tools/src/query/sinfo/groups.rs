@@ -1,25 +1,18 @@
 //! Nodes of partitions put into groups that share a line: those that agree in every field shown for which nodes must agree.
 //! Which fields those are depends on the format and on `-e` and `-N`.
 
-use super::{
-    cells,
-    fields::{Field, Grouping},
-    options::{Request, Responding},
-};
-use crate::render::{amounts, clock::Clock, node_state};
+use super::options::{Request, Responding};
 use garrick_model::view::{NodeView, PartitionView};
+use garrick_render::{
+    amounts,
+    clock::Clock,
+    node_state,
+    sinfo::{
+        Group, cells,
+        fields::{Field, Grouping},
+    },
+};
 use std::{cmp::Ordering, collections::HashSet, sync::Arc};
-
-/// A line of `sinfo`: some nodes of a partition, perhaps none.
-#[derive(Clone, Debug)]
-pub struct Group<'a> {
-    /// Partition.
-    pub partition: &'a PartitionView,
-    /// Place of the partition in the configuration.
-    pub place: usize,
-    /// Nodes, in configuration order.
-    pub nodes: Vec<&'a NodeView>,
-}
 
 /// The lines to show, in order.
 pub fn groups<'a>(

@@ -1,16 +1,12 @@
-//! `sinfo`: partitions and nodes. Options, then a query, then groups of nodes that share a line, then columns.
+//! `sinfo`: partitions and nodes. Options, then a query, then groups of nodes that share a line, then columns
+//! ([`garrick_render::sinfo`]).
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`options`] | what was typed and set, read into a request |
-//! | [`fields`] | letters, names, headings, and in which fields nodes must agree |
 //! | [`groups`] | nodes put into groups |
 //! | `reservations` | `-T` |
-//! | [`cells`] | what a group shows in a field |
 
-mod as_json;
-pub mod cells;
-pub mod fields;
 pub mod groups;
 pub mod options;
 mod reservations;
@@ -23,12 +19,13 @@ use super::{
 };
 use crate::{
     output::{self, Console},
-    render::{clock::Clock, json},
+    query::choices,
 };
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     view::{NodeView, PartitionView},
 };
+use garrick_render::{clock::Clock, json, sinfo};
 use options::Request;
 use std::{
     ffi::OsString,
@@ -77,8 +74,8 @@ fn once(request: &Request, console: &Console) -> i32 {
     let clock = Clock::system();
     let written = if request.json {
         let groups = groups::groups(&partitions, &nodes, request, &clock);
-        let meta = json::Meta::new(&cluster);
-        output::stdout(|out| json::write(out, &as_json::sinfo(&groups, &nodes, &meta)))
+        let meta = choices::meta(&cluster);
+        output::stdout(|out| json::write(out, &sinfo::json::sinfo(&groups, &nodes, &meta)))
     } else {
         output::stdout(|out| render(&partitions, &nodes, request, &clock, out))
     };
@@ -115,6 +112,6 @@ pub fn render(
         request.heading,
         &groups::groups(partitions, nodes, request, clock),
         |entry| entry.title.to_owned(),
-        |group, entry| cells::cell(group, entry.field, clock),
+        |group, entry| sinfo::cells::cell(group, entry.field, clock),
     )
 }

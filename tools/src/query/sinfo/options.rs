@@ -1,16 +1,16 @@
 //! Options of `sinfo`, with the `SINFO_*` variables behind them, read into what is to be chosen, grouped and shown.
 
-use super::fields::{self, Entry, Field};
 use crate::{
     options::table::Arg,
     query::{
         arguments::{Arguments, Table, option},
         choices,
     },
-    render::{
-        columns::{Layout, LayoutError},
-        node_state::StateFilter,
-    },
+};
+use garrick_render::{
+    columns::{Layout, LayoutError},
+    node_state::StateFilter,
+    sinfo::fields::{self, Entry, Field},
 };
 use std::time::Duration;
 

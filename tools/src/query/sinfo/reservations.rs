@@ -3,13 +3,13 @@
 use crate::{
     output::{self, Console},
     query::asking::{Contact, Tell as _, reservations},
-    render::clock::Clock,
 };
 use garrick_model::{
     hostlist,
     reservation::Reservation,
     time::{Timestamp, long_duration},
 };
+use garrick_render::clock::Clock;
 use std::{
     io::{self, Write},
     sync::Arc,

@@ -1,17 +1,15 @@
-//! Lists of partitions and nodes against what Slurm printed (`render/expected`, copied from its output).
+//! Lists of partitions and nodes against what Slurm printed (`src/query/expected`, copied from its output).
 
 #![allow(clippy::unwrap_used)]
 
 use super::{groups, options, render};
-use crate::{
-    query::arguments,
-    render::{json, test_views as views},
-};
+use crate::query::arguments;
 use garrick_model::{
     config::PartitionConfig,
     state::{NodeBase, NodeFlags},
     view::{NodeView, PartitionView},
 };
+use garrick_render::testing as views;
 use std::{ffi::OsString, sync::Arc};
 
 fn request(words: &[&str]) -> Result<options::Request, options::RequestError> {
@@ -42,21 +40,18 @@ fn one_drained() -> Vec<NodeView> {
 
 #[test]
 fn nodes_of_one_state_share_a_line() {
-    assert_eq!(shown(&[], two()), include_str!("../../render/expected/sinfo.txt"));
-    assert_eq!(shown(&[], one_drained()), include_str!("../../render/expected/sinfo_drained.txt"));
+    assert_eq!(shown(&[], two()), include_str!("../expected/sinfo.txt"));
+    assert_eq!(shown(&[], one_drained()), include_str!("../expected/sinfo_drained.txt"));
 }
 
 #[test]
 fn node_list_has_a_line_for_each_node() {
-    assert_eq!(shown(&["-N", "-l"], two()), include_str!("../../render/expected/sinfo_N_l.txt"));
+    assert_eq!(shown(&["-N", "-l"], two()), include_str!("../expected/sinfo_N_l.txt"));
 }
 
 #[test]
 fn format_decides_what_shares_a_line() {
-    assert_eq!(
-        shown(&["-a", "-o", "%P %G %l %p %c %m"], two()),
-        include_str!("../../render/expected/sinfo_format.txt")
-    );
+    assert_eq!(shown(&["-a", "-o", "%P %G %l %p %c %m"], two()), include_str!("../expected/sinfo_format.txt"));
     assert_eq!(shown(&["-h", "-o", "%N"], one_drained()), "n[1-2]\n");
     assert_eq!(shown(&["-h", "-o", "%t %D %N"], one_drained()), "drain 1 n2\nidle 1 n1\n");
 }
@@ -66,7 +61,7 @@ fn reasons_are_listed_with_who_and_when() {
     // The transcripts' user had a name of four letters, replaced without regard to columns.
     let mut nodes = one_drained();
     nodes[1].reason.as_mut().unwrap().user = "root".to_owned();
-    assert_eq!(shown(&["-R"], nodes), include_str!("../../render/expected/sinfo_R.txt").replace("alice", "root"));
+    assert_eq!(shown(&["-R"], nodes), include_str!("../expected/sinfo_R.txt").replace("alice", "root"));
     assert_eq!(shown(&["-R", "-h"], two()), "");
 }
 
@@ -157,7 +152,7 @@ fn json_has_an_object_for_each_line() {
     let request = request(&["--json"]).unwrap();
     let clock = views::clock(0);
     let groups = groups::groups(&partitions, &nodes, &request, &clock);
-    let document = super::as_json::sinfo(&groups, &nodes, &json::Meta::new("peer"));
+    let document = garrick_render::sinfo::json::sinfo(&groups, &nodes, &views::meta());
     assert_eq!(document["sinfo"].as_array().unwrap().len(), 2);
     assert_eq!(document["sinfo"][0]["node"]["state"], serde_json::json!(["IDLE", "DRAIN"]));
     assert_eq!(document["sinfo"][0]["reason"]["description"], "bad fan");

@@ -1,11 +1,7 @@
 //! `sprio`: what the priorities of waiting jobs are made of. Options, then a query, then rows, then columns.
 //!
-//! | module | what it does |
-//! |---|---|
-//! | [`options`] | what was typed and set, read into a request |
-//! | [`fields`] | letters, headings, and what a row shows in each |
+//! [`options`] has what was typed and set, [`garrick_render::sprio`] the fields.
 
-pub mod fields;
 pub mod options;
 
 use super::{
@@ -13,14 +9,14 @@ use super::{
     asking::{Asked, Contact, hints},
     runs,
 };
-use crate::{
-    output::{self, Console},
-    render::columns::Layout,
-};
-use fields::{Entry, Kind};
+use crate::output::{self, Console};
 use garrick_model::messages::{
     command::{CommandReply, CommandRequest},
     priority::{JobPriority, PriorityWeights},
+};
+use garrick_render::{
+    columns::Layout,
+    sprio::{self as fields, Entry, Kind},
 };
 use options::Request;
 use std::{

@@ -1,18 +1,18 @@
 //! Options of `sprio`, with the `SPRIO_*` variables behind them.
 
-use super::{
-    Sort,
-    fields::{self, Entry},
-};
+use super::Sort;
 use crate::{
     options::table::Arg,
     query::{
         arguments::{Arguments, Table, option},
         choices,
     },
-    render::columns::{Layout, LayoutError},
 };
 use garrick_model::messages::{command::JobSelector, priority::JobPriority};
+use garrick_render::{
+    columns::{Layout, LayoutError},
+    sprio::{self as fields, Entry},
+};
 
 /// Options of `sprio`.
 pub static TABLE: Table = Table {

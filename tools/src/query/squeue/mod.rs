@@ -1,16 +1,8 @@
 //! `squeue`: jobs and steps in the queue. Options, then a query, then rows, then columns.
 //!
-//! | module | what it does |
-//! |---|---|
-//! | [`options`] | what was typed and set, read into a request |
-//! | [`fields`] | letters, names and headings |
-//! | [`cells`] | what a row shows in a field |
-//! | [`sort`] | the order of rows; rows themselves are in [`crate::query::job_rows`] |
+//! [`options`] has what was typed and set. Fields, their contents and the order of rows are in [`garrick_render::squeue`].
 
-pub mod cells;
-pub mod fields;
 pub mod options;
-pub mod sort;
 #[cfg(test)]
 mod transcript_test;
 
@@ -21,19 +13,11 @@ use crate::{
         arguments::{self, Outcome},
         asking::{self, Asked, Contact, Tell as _, resolve_nodes},
         choices,
-        job_rows::{Arrays, JobRow, has_ended_steps, node_names},
         records::views::complete,
         runs,
-        steps::{Alike, StepLine, all_of, of_own_job},
-    },
-    render::{
-        clock::Clock,
-        columns::{Column, Width},
-        json,
+        steps::of_own_job,
     },
 };
-use cells::Setting;
-use fields::Field;
 use garrick_model::{
     env_vars,
     ids::JobId,
@@ -41,6 +25,18 @@ use garrick_model::{
     messages::command::{CommandReply, CommandRequest, JobSelector},
     step_selector::StepsSelector,
     view::{JobView, StepView},
+};
+use garrick_render::{
+    clock::Clock,
+    columns::{Column, Width},
+    job_rows::{Arrays, JobRow, has_ended_steps, node_names},
+    json,
+    squeue::{
+        cells::{self, Setting},
+        fields::Field,
+        sort,
+    },
+    step_lines::{Alike, StepLine, all_of},
 };
 use options::{Request, Subject};
 use std::{
@@ -140,7 +136,7 @@ fn jobs(request: &Request, console: &Console) -> i32 {
     }
     let written = if request.json {
         let rows = job_rows(&jobs, request, &More::default(), &clock);
-        let meta = json::Meta::new(cluster.name());
+        let meta = choices::meta(cluster.name());
         output::stdout(|out| json::write(out, &json::jobs(&rows, &meta, &clock)))
     } else {
         output::stdout(|out| render_jobs(&jobs, request, &more, &clock, out))
@@ -168,7 +164,7 @@ fn steps(request: &Request, named: &[StepsSelector], console: &Console) -> i32 {
     let clock = Clock::system();
     let written = if request.json {
         let steps = chosen_steps(&steps, &jobs, request, &clock);
-        output::stdout(|out| json::write(out, &json::steps(&steps, &json::Meta::new(&cluster), &clock)))
+        output::stdout(|out| json::write(out, &json::steps(&steps, &choices::meta(&cluster), &clock)))
     } else {
         output::stdout(|out| render_steps(&steps, &jobs, request, &clock, &choices::user_name, out))
     };

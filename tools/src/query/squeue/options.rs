@@ -1,24 +1,24 @@
 //! Options of `squeue`, with the `SQUEUE_*` variables behind them, read into what is to be asked, chosen and shown.
 
-use super::{
-    fields::{self, Entry},
-    sort::SortKey,
-};
 use crate::{
     options::table::Arg,
     query::{
         arguments::{Arguments, Table, option},
         choices,
-        job_rows::{Arrays, Choice},
-    },
-    render::{
-        columns::{Layout, LayoutError},
-        words,
     },
 };
 use garrick_model::{
     job_query::{JobQuery, JobStates},
     step_selector::StepsSelector,
+};
+use garrick_render::{
+    columns::{Layout, LayoutError},
+    job_rows::{Arrays, Choice},
+    squeue::{
+        fields::{self, Entry},
+        sort::SortKey,
+    },
+    words,
 };
 use std::time::Duration;
 

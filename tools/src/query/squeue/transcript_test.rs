@@ -1,18 +1,16 @@
-//! Lists of jobs and steps against what Slurm printed (`render/expected`, copied from its output).
+//! Lists of jobs and steps against what Slurm printed (`src/query/expected`, copied from its output).
 
 #![allow(clippy::unwrap_used)]
 
 use super::{More, attach_ids, options, render_jobs, render_steps};
-use crate::{
-    query::{arguments, job_rows},
-    render::test_views as views,
-};
+use crate::query::arguments;
 use garrick_model::{
     ids::{JobId, StepNum},
     spec::{ArraySpec, Dependencies, JobSpec},
     state::{JobState, Reason, StepState},
     view::{JobView, StepView},
 };
+use garrick_render::{job_rows, testing as views};
 use std::{ffi::OsString, sync::Arc};
 
 fn request(words: &str) -> Result<options::Request, options::RequestError> {
@@ -130,29 +128,29 @@ fn finished() -> Vec<JobView> {
 
 #[test]
 fn default_list_folds_arrays() {
-    assert_eq!(shown("", queue(), 7), expected(include_str!("../../render/expected/squeue.txt")));
+    assert_eq!(shown("", queue(), 7), expected(include_str!("../expected/squeue.txt")));
 }
 
 #[test]
 fn long_list_has_a_date_and_limits() {
-    assert_eq!(shown("-l", vec![views::job_503()], 4), expected(include_str!("../../render/expected/squeue_l.txt")));
+    assert_eq!(shown("-l", vec![views::job_503()], 4), expected(include_str!("../expected/squeue_l.txt")));
 }
 
 #[test]
 fn expanded_arrays_have_a_line_for_each_task() {
-    assert_eq!(shown("-r -h", queue(), 7), expected(include_str!("../../render/expected/squeue_r_h.txt")));
+    assert_eq!(shown("-r -h", queue(), 7), expected(include_str!("../expected/squeue_r_h.txt")));
 }
 
 #[test]
 fn expected_starts_are_those_of_pending_jobs() {
-    assert_eq!(shown("--start", finished(), 7), expected(include_str!("../../render/expected/squeue_start.txt")));
+    assert_eq!(shown("--start", finished(), 7), expected(include_str!("../expected/squeue_start.txt")));
 }
 
 #[test]
 fn fields_by_name_are_twenty_wide() {
     assert_eq!(
         shown("-O JobArrayID,StateCompact,Reason -t all", finished(), 7),
-        expected(include_str!("../../render/expected/squeue_O.txt"))
+        expected(include_str!("../expected/squeue_O.txt"))
     );
 }
 
@@ -160,7 +158,7 @@ fn fields_by_name_are_twenty_wide() {
 fn fields_by_letter_are_as_wide_as_their_text() {
     assert_eq!(
         shown("--format=%i|%T|%r|%N --states=all --noheader", finished(), 7),
-        expected(include_str!("../../render/expected/squeue_format.txt"))
+        expected(include_str!("../expected/squeue_format.txt"))
     );
 }
 
@@ -174,7 +172,7 @@ fn steps_have_their_own_columns() {
     let jobs = [Arc::new(views::job_503())];
     let user = |_| "root".to_owned();
     render_steps(&steps, &jobs, &request("-s").unwrap(), &views::clock(4), &user, &mut out).unwrap();
-    assert_eq!(String::from_utf8(out).unwrap(), expected(include_str!("../../render/expected/squeue_s.txt")));
+    assert_eq!(String::from_utf8(out).unwrap(), expected(include_str!("../expected/squeue_s.txt")));
 }
 
 #[test]

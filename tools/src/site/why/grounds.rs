@@ -1,10 +1,7 @@
 //! What a job waits for that has no room reserved: what its reason means as the cluster is, what would move it, and when.
 
 use super::reserving::Reserving;
-use crate::{
-    query::asking::{self, Asked, Contact, reservations},
-    render::{node_state, words},
-};
+use crate::query::asking::{self, Asked, Contact, reservations};
 use garrick_model::{
     hostlist,
     messages::command::{CommandReply, CommandRequest},
@@ -14,6 +11,7 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeView, PartitionView},
 };
+use garrick_render::{node_state, words};
 use jiff::tz::TimeZone;
 use std::{collections::BTreeSet, sync::Arc};
 

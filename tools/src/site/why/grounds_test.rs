@@ -1,6 +1,5 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::render::test_views::{at, job, node, waiting};
 use garrick_model::{
     config::PartitionConfig,
     ids::{JobId, NodeIndex},
@@ -8,6 +7,7 @@ use garrick_model::{
     state::{NodeFlags, PartitionState},
     view::NodeReason,
 };
+use garrick_render::testing::{at, job, node, waiting};
 
 fn partition(config: PartitionConfig) -> Arc<PartitionView> {
     let config = PartitionConfig { name: "debug".to_owned(), ..config };

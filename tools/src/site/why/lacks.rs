@@ -93,7 +93,6 @@ fn memory(node: &NodeView, asked: MemoryRequest, cpus: u64) -> Amount {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::render::test_views::{job, node, waiting};
     use garrick_model::{
         config::PartitionConfig,
         ids::Sluid,
@@ -103,6 +102,7 @@ mod tests {
         state::PartitionState,
         view::{NodeHold, PartitionView},
     };
+    use garrick_render::testing::{job, node, waiting};
     use std::sync::Arc;
 
     fn held(cpus: u32, memory: u64) -> NodeHold {

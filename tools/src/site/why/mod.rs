@@ -18,7 +18,6 @@ use crate::{
         asking::{self, Contact},
         choices, records,
     },
-    render::words,
 };
 use garrick_model::{
     messages::{
@@ -30,6 +29,7 @@ use garrick_model::{
     time::{short_duration, system_zone},
     view::JobView,
 };
+use garrick_render::words;
 use jiff::tz::TimeZone;
 use serde_json::json;
 use std::{ffi::OsString, sync::Arc};
@@ -218,13 +218,13 @@ fn as_json(job: &JobView, outlook: Option<&Outlook>) -> serde_json::Value {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::render::test_views::{over, waiting};
     use garrick_model::{
         ids::JobId,
         spec::{JobSpec, TopologyRequest},
         state::JobState,
         time::Timestamp,
     };
+    use garrick_render::testing::{over, waiting};
 
     fn outlook(blocker: Blocker, node: Option<&str>) -> Outlook {
         Outlook {

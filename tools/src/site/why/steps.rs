@@ -11,7 +11,6 @@ use crate::{
             fields,
         },
     },
-    render::words,
 };
 use garrick_model::{
     messages::{
@@ -24,6 +23,7 @@ use garrick_model::{
     time::Timestamp,
     view::StepView,
 };
+use garrick_render::words;
 use std::fmt::Write as _;
 
 /// Steps that are told of one by one; of more only the first.

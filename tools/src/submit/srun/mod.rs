@@ -482,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_step_of_its_own_allocation_takes_all_of_it() {
-        let view = crate::submit::test_views::job_view(7, JobState::Running);
+        let view = garrick_render::testing::job_view(7, JobState::Running);
         let fitted = fitted(&Typed { nodelist: Some("n1".to_owned()), ..Typed::default() }, &view);
         assert_eq!(fitted.nodes.unwrap().value, NodeCount { min: 2, max: Some(2) });
         assert_eq!((fitted.ntasks.unwrap().value, fitted.nodelist), (3, None));

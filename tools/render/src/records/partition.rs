@@ -1,7 +1,7 @@
 //! `scontrol show partition`.
 
 use super::{Record, or_null};
-use crate::render::amounts;
+use crate::amounts;
 use garrick_model::{
     hostlist,
     view::{NodeView, PartitionView},

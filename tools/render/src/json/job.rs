@@ -2,12 +2,10 @@
 
 use super::{Meta, document, exit, minutes, number, optional, skeleton, time};
 use crate::{
-    query::job_rows::JobRow,
-    render::{
-        amounts::{self, Amounts as _},
-        clock::Clock,
-        words,
-    },
+    amounts::{self, Amounts as _},
+    clock::Clock,
+    job_rows::JobRow,
+    words,
 };
 use garrick_model::{
     node_shape::SpecCores,

@@ -1,10 +1,7 @@
 //! `scontrol show step --json` and `squeue --steps --json`.
 
 use super::{Meta, document, exit, minutes, number, skeleton, time};
-use crate::{
-    query::steps::StepLine,
-    render::{clock::Clock, words},
-};
+use crate::{clock::Clock, step_lines::StepLine, words};
 use garrick_model::hostlist;
 use serde_json::{Value, json};
 

@@ -2,12 +2,10 @@
 
 use super::{Record, or_null};
 use crate::{
-    query::steps::StepLine,
-    render::{
-        amounts::{self, GresTotals},
-        clock::Clock,
-        words,
-    },
+    amounts::{self, GresTotals},
+    clock::Clock,
+    step_lines::StepLine,
+    words,
 };
 use garrick_model::state::{Reason, StepState};
 

@@ -1,7 +1,7 @@
 //! `scontrol show job`.
 
 use super::{Record, or_null};
-use crate::render::{
+use crate::{
     amounts::{self, Amounts as _},
     clock::Clock,
     words,

@@ -2,12 +2,11 @@
 
 use super::fields::Field;
 use crate::{
-    query::{job_rows::JobRow, steps::StepLine},
-    render::{
-        amounts::{self, Amounts as _},
-        clock::Clock,
-        words,
-    },
+    amounts::{self, Amounts as _},
+    clock::Clock,
+    job_rows::JobRow,
+    step_lines::StepLine,
+    words,
 };
 use garrick_model::{
     ids::JobId,

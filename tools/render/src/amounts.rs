@@ -408,7 +408,7 @@ pub fn of_nodes(nodes: &[&NodeView]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::submit::test_views::{job_spec, job_view};
+    use crate::testing::{job_spec, job_view};
     use garrick_model::{
         spec::{JobSpec, LayoutRequest},
         state::JobState,

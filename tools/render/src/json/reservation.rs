@@ -1,7 +1,7 @@
 //! `scontrol show reservation --json`.
 
 use super::{Meta, document, optional, time};
-use crate::render::records::reservation::tres;
+use crate::records::reservation::tres;
 use garrick_model::{
     hostlist,
     reservation::{RECURRING, Reservation, ReservationFlag},

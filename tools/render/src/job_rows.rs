@@ -1,8 +1,10 @@
 //! From job views to rows: job arrays folded into one row per record or expanded (`-r`), jobs chosen by `-j`, `-u`,
 //! `-p`, `-t` and the like, and the order in which they are shown.
 
-use super::steps::{cut, is_of_job};
-use crate::render::words;
+use crate::{
+    step_lines::{cut, is_of_job},
+    words,
+};
 use garrick_model::{
     ids::JobId,
     job_query::{JobQuery, JobStates},
@@ -84,7 +86,7 @@ impl JobRow {
         self.job.array_task.map_or(self.job.id, |t| t.array_job)
     }
 
-    pub(super) fn first_index(&self) -> Option<u32> {
+    pub(crate) fn first_index(&self) -> Option<u32> {
         match &self.part {
             Part::Whole => self.job.array_task.map(|t| t.index),
             Part::Waiting(spec) => spec.indices().next(),

@@ -16,7 +16,7 @@ pub use partition::partitions;
 pub use reservation::reservations;
 pub use step::steps;
 
-use crate::output::SLURM_VERSION;
+use crate::words::SLURM_VERSION;
 use garrick_model::{
     signal::signal_name,
     state::ExitStatus,
@@ -25,24 +25,18 @@ use garrick_model::{
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// Who made the document.
+/// Who made the document, and of which cluster it is.
 #[derive(Clone, Debug)]
 pub struct Meta {
-    pub(crate) cluster: String,
-    command: Vec<String>,
-    user: String,
+    /// The cluster's name.
+    pub cluster: String,
+    /// The command line that was given, the program's name first.
+    pub command: Vec<String>,
+    /// The name of the user who asked.
+    pub user: String,
 }
 
 impl Meta {
-    /// For this process and that cluster.
-    pub fn new(cluster: &str) -> Self {
-        Self {
-            cluster: cluster.to_owned(),
-            command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
-            user: crate::query::choices::user_name(nix::unistd::Uid::current().as_raw()),
-        }
-    }
-
     fn value(&self) -> Value {
         let mut meta = skeleton(include_str!("skeleton/meta.json"));
         let release = SLURM_VERSION.trim_start_matches("slurm ");
@@ -124,14 +118,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{
-        query::job_rows::{Arrays, JobRow},
-        render::test_views as views,
+        job_rows::{Arrays, JobRow},
+        testing as views,
     };
     use std::sync::Arc;
 
     #[test]
     fn job_document_has_every_property_and_the_values_of_the_job() {
-        let meta = Meta::new("peer");
+        let meta = crate::testing::meta();
         let rows = JobRow::list(&[Arc::new(views::job_503())], Arrays::Folded);
         let document = jobs(&rows, &meta, &views::clock(7));
         let job = &document["jobs"][0];
@@ -155,7 +149,7 @@ mod tests {
 
     #[test]
     fn node_and_partition_documents_add_nothing_to_the_shape() {
-        let meta = Meta::new("peer");
+        let meta = crate::testing::meta();
         let clock = views::clock(7);
         let node = Arc::new(views::node(0));
         let same = |value: &Value, shape: &str| {

@@ -1,12 +1,12 @@
 //! Views for tests: the cluster of the transcripts, two nodes of 16 CPUs in one partition, with the job 503 on both. Times
 //! are its own, and the zone is UTC.
 
-use super::clock::Clock;
-use crate::submit::test_views;
+use crate::{clock::Clock, json::Meta};
 use garrick_model::{
     config::PartitionConfig,
     ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId, StepNum},
     node_shape::{NodeShape, NodeShare},
+    packed_steps::StepTally,
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobKind, JobSpec, Sharing},
     state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason, StepState},
@@ -14,7 +14,7 @@ use garrick_model::{
     usage::TaskUsage,
     view::{
         AllocatedNode, Allocation, JobView, NodeFacts, NodeHold, NodeLoad, NodeReason, NodeView, PartitionView,
-        StepView,
+        PriorityTerms, StepView,
     },
 };
 use jiff::tz::TimeZone;
@@ -31,6 +31,99 @@ pub fn at(secs: i64) -> Timestamp {
 /// The reader's clock, so many seconds after the start.
 pub fn clock(secs: i64) -> Clock {
     Clock { zone: TimeZone::UTC, now: at(secs), format: None }
+}
+
+/// A document that alice asked for.
+pub fn meta() -> Meta {
+    Meta { cluster: "peer".to_owned(), command: vec!["squeue".to_owned()], user: "alice".to_owned() }
+}
+
+/// A specification with nothing asked for.
+pub fn job_spec() -> JobSpec {
+    JobSpec {
+        kind: JobKind::Allocation,
+        name: "demo".to_owned(),
+        memory: MemoryRequest::Default,
+        time_limit: None,
+        work_dir: "/home/alice".to_owned(),
+        script: None,
+        umask: 0,
+        submit_host: String::new(),
+        alloc_sid: 0,
+        submit_line: String::new(),
+        command: None,
+        ..garrick_model::testing::spec()
+    }
+}
+
+/// A job of alice's on n1 (4 CPUs) and n2 (2 CPUs).
+pub fn job_view(id: u32, state: JobState) -> JobView {
+    let node = |name: &str, index, cpus: u32| AllocatedNode {
+        name: name.to_owned(),
+        index: NodeIndex(index),
+        share: NodeShare {
+            cpus: CpuSet::from(0..cpus),
+            memory: Some(MemoryMib(100)),
+            tasks: cpus / 2,
+            gres: Vec::new(),
+        },
+    };
+    let nodes = vec![node("n1", 0, 4), node("n2", 1, 2)];
+    JobView {
+        id: JobId(id),
+        generation: 1,
+        sluid: Sluid(1),
+        spec: Arc::new(job_spec()),
+        uid: 1001,
+        gid: 1001,
+        user: "alice".to_owned(),
+        group: "alice".to_owned(),
+        state,
+        ending: None,
+        reason: Reason::None,
+        array_pending: None,
+        array_task: None,
+        array_running: 0,
+        priority: 1,
+        dependencies: Default::default(),
+        eligible: true,
+        partitions: vec!["debug".to_owned()],
+        time_limit: TimeLimit::Secs(600),
+        submit_time: Timestamp::from_secs(1000),
+        eligible_time: None,
+        start_time: Some(Timestamp::from_secs(1001)),
+        end_time: Some(Timestamp::from_secs(1601)),
+        last_sched_eval: None,
+        allocation: Some(Arc::new(Allocation {
+            nodes,
+            partition: "debug".to_owned(),
+            exclusive: false,
+            ..Allocation::default()
+        })),
+        completing_nodes: Vec::new(),
+        exit: ExitStatus::SUCCESS,
+        derived_exit: ExitStatus::SUCCESS,
+        restarts: 0,
+        requeue: true,
+        cpus_per_task: 2,
+        tasks: 3,
+        min_nodes: 2,
+        max_nodes: 2,
+        cpus: 6,
+        memory: MemoryRequest::Default,
+        sharing: Sharing::Default,
+        stdout_path: None,
+        stderr_path: None,
+        stdin_path: None,
+        admin_comment: None,
+        system_comment: None,
+        terms: PriorityTerms::default(),
+        preempted: None,
+        leave_by: None,
+        suspended: None,
+        billing: None,
+        steps: StepTally::default(),
+    }
 }
 
 fn share(cpus: std::ops::Range<u32>) -> NodeShare {
@@ -50,7 +143,7 @@ pub fn job(id: u32, nodes: &[(&str, u32)]) -> JobView {
         .collect();
     let count = u32::try_from(nodes.len()).expect("a few nodes");
     JobView {
-        spec: Arc::new(JobSpec { kind: JobKind::Batch, name: "demo".to_owned(), ..test_views::job_spec() }),
+        spec: Arc::new(JobSpec { kind: JobKind::Batch, name: "demo".to_owned(), ..job_spec() }),
         submit_time: at(0),
         eligible_time: Some(at(0)),
         start_time: Some(at(0)),
@@ -67,7 +160,7 @@ pub fn job(id: u32, nodes: &[(&str, u32)]) -> JobView {
         min_nodes: count,
         max_nodes: count,
         cpus: 1,
-        ..test_views::job_view(id, JobState::Running)
+        ..job_view(id, JobState::Running)
     }
 }
 
@@ -107,7 +200,7 @@ pub fn job_503() -> JobView {
         alloc_sid: 1398,
         submit_line: "sbatch job.sh".to_owned(),
         command: Some("/home/alice/demo/job.sh".to_owned()),
-        ..test_views::job_spec()
+        ..job_spec()
     };
     JobView {
         sluid: "sFSNM7YRTC8Q00".parse().unwrap_or(Sluid(0)),

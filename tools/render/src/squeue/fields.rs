@@ -83,6 +83,7 @@ pub enum Field {
     TresPerJob,
     /// Generic resources for each task.
     TresPerTask,
+    /// Generic resources for each socket.
     TresPerSocket,
     /// CPUs that go with each GPU.
     CpusPerTres,

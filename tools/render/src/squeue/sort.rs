@@ -1,7 +1,7 @@
 //! The order in which `squeue` shows jobs.
 
 use super::fields::Field;
-use crate::query::job_rows::JobRow;
+use crate::job_rows::JobRow;
 use garrick_model::{time::Timestamp, view::JobView};
 use std::{cmp::Ordering, collections::BTreeMap};
 

@@ -1,7 +1,7 @@
 //! What a group of nodes shows in each field of `sinfo`.
 
-use super::{fields::Field, groups::Group};
-use crate::render::{amounts, clock::Clock, node_state};
+use super::{Group, fields::Field};
+use crate::{amounts, clock::Clock, node_state};
 use garrick_model::{
     config::{OverSubscribe, PartitionConfig},
     hostlist,

@@ -1,18 +1,23 @@
 //! `scontrol show node`.
 
 use super::{Record, job::Detail, or_null};
-use crate::query::choices;
-use crate::render::{amounts, clock::Clock, node_state};
+use crate::{amounts, clock::Clock, node_state};
 use garrick_model::{node_shape::entries_text, spec::Sharing, view::NodeView};
 
 /// Whose the node is while it runs jobs that share it with those of one user only (`--exclusive=user`).
-fn owner(node: &NodeView) -> String {
+fn owner(node: &NodeView, user: &dyn Fn(u32) -> String) -> String {
     let own = node.holds.iter().find(|hold| hold.sharing == Sharing::User);
-    own.map_or_else(|| "N/A".to_owned(), |hold| format!("{}({})", choices::user_name(hold.uid), hold.uid))
+    own.map_or_else(|| "N/A".to_owned(), |hold| format!("{}({})", user(hold.uid), hold.uid))
 }
 
-/// The record of a node that belongs to these partitions.
-pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Detail) -> Record {
+/// The record of a node that belongs to these partitions. `user` gives the name of a user by number.
+pub fn record(
+    node: &NodeView,
+    partitions: &[String],
+    clock: &Clock,
+    detail: Detail,
+    user: &dyn Fn(u32) -> String,
+) -> Record {
     let mut r = Record::default();
     let facts = node.registration.as_deref();
     let used = node_state::usage(node);
@@ -64,7 +69,7 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Det
         shape.threads_per_core,
         shape.tmp_disk_mib,
         node.weight,
-        owner(node),
+        owner(node, user),
         node.mcs_label().unwrap_or("N/A")
     ));
     if !partitions.is_empty() {

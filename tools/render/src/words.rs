@@ -7,6 +7,9 @@ use garrick_model::{
 };
 use std::borrow::Cow;
 
+/// Version that client programs parse: the level of Slurm that the commands are compatible with.
+pub const SLURM_VERSION: &str = "slurm 26.05.3";
+
 /// Every job state: itself, long word, compact word.
 const JOB_STATES: [(JobState, &str, &str); 17] = [
     (JobState::Pending, "PENDING", "PD"),

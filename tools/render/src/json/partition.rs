@@ -1,7 +1,7 @@
 //! `scontrol show partition --json`.
 
 use super::{Meta, document, minutes, number, optional, skeleton};
-use crate::render::{amounts, clock::Clock};
+use crate::{amounts, clock::Clock};
 use garrick_model::{
     config::{MemoryPer, OverSubscribe, OverTime},
     hostlist,

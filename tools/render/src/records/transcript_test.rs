@@ -1,11 +1,11 @@
-//! Records against what Slurm printed (`render/expected`, copied from its output).
+//! Records against what Slurm printed (`src/expected`, copied from its output).
 
 #![allow(clippy::unwrap_used)]
 
 use super::{Lines, Record, job, job::Detail, node, partition, step};
 use crate::{
-    query::steps::{Alike, StepLine},
-    render::test_views as views,
+    step_lines::{Alike, StepLine},
+    testing as views,
 };
 use garrick_model::{
     ids::StepNum,
@@ -75,14 +75,17 @@ fn pending_array_shows_its_tasks_and_no_nodes() {
 #[test]
 fn node_is_shown_as_slurm_shows_it() {
     let view = NodeView { holds: vec![views::hold(0..5)], ..views::node(0) };
-    let record = node::record(&view, &["debug".to_owned()], &views::clock(7), Detail::Plain);
+    let record = node::record(&view, &["debug".to_owned()], &views::clock(7), Detail::Plain, &|uid| uid.to_string());
     assert_eq!(text(&record, Lines::Many), include_str!("../expected/show_node.txt"));
     assert_eq!(text(&record, Lines::One), include_str!("../expected/show_node_o.txt"));
 }
 
 #[test]
 fn drained_node_says_why_and_an_absent_one_what_is_unknown() {
-    let record = node::record(&views::drained(views::node(1), "bad fan"), &[], &views::clock(0), Detail::Plain);
+    let record =
+        node::record(&views::drained(views::node(1), "bad fan"), &[], &views::clock(0), Detail::Plain, &|uid| {
+            uid.to_string()
+        });
     let shown = text(&record, Lines::Many);
     assert!(shown.contains("\n   State=IDLE+DRAIN ThreadsPerCore=1"), "{shown}");
     assert!(shown.ends_with("AveWatts=0\n   Reason=bad fan [alice@2026-11-21T10:11:17]\n\n"), "{shown}");
@@ -94,7 +97,7 @@ fn drained_node_says_why_and_an_absent_one_what_is_unknown() {
         load: Default::default(),
         ..views::node(0)
     };
-    let shown = text(&node::record(&absent, &[], &views::clock(0), Detail::Plain), Lines::Many);
+    let shown = text(&node::record(&absent, &[], &views::clock(0), Detail::Plain, &|uid| uid.to_string()), Lines::Many);
     assert!(shown.starts_with("NodeName=n1 CoresPerSocket=1 \n"), "{shown}");
     assert!(shown.contains("CPULoad=N/A\n") && shown.contains("FreeMem=N/A") && shown.contains("BootTime=None"));
     assert!(shown.contains("State=DOWN+NOT_RESPONDING "), "{shown}");

@@ -1,7 +1,7 @@
 //! `scontrol show node --json`.
 
 use super::{Meta, document, number, optional, skeleton, time};
-use crate::render::{amounts, clock::Clock, node_state};
+use crate::{amounts, clock::Clock, node_state};
 use garrick_model::{node_shape::entries_text, resources::CpuSet, view::NodeView};
 use serde_json::{Value, json};
 use std::sync::Arc;

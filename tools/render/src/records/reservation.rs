@@ -1,7 +1,7 @@
 //! `scontrol show reservation`.
 
 use super::{Record, or_null};
-use crate::render::clock::Clock;
+use crate::clock::Clock;
 use garrick_model::{
     hostlist,
     reservation::Reservation,
@@ -66,7 +66,7 @@ pub fn tres(reservation: &Reservation) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::render::records::Lines;
+    use crate::records::Lines;
     use garrick_model::reservation::{AccessList, ReservationFlag};
     use jiff::tz::TimeZone;
 

@@ -1,7 +1,7 @@
 //! `sinfo --json`: the groups that the columns would show, one object each.
 
-use super::{cells, groups::Group};
-use crate::render::{
+use super::{Group, cells};
+use crate::{
     amounts,
     json::{Meta, document, number, optional, partition::partition, time},
     node_state,

@@ -1,0 +1,29 @@
+//! How views become text: columns (`squeue`, `sinfo`, `sprio`), records (`scontrol show`) and JSON, over the same words, times
+//! and amounts. Nothing here asks anyone or writes anywhere but to the writer that it was given.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`job_rows`], [`step_lines`] | which jobs and steps a listing shows, and which of them share a line |
+//! | [`squeue`], [`sinfo`], [`sprio`] | the fields of these commands, and what is shown in each |
+//! | [`columns`] | fields as columns: formats (`-o`, `-O`), widths, headings |
+//! | [`records`] | records of `key=value` |
+//! | [`json`] | views as JSON |
+//! | [`words`], [`node_state`] | states, reasons and exit codes as words; the states of nodes |
+//! | [`amounts`] | CPUs, memory, generic resources and lists of nodes |
+//! | [`clock`] | points in time |
+//! | `testing` | views for tests (feature `testing`) |
+
+pub mod amounts;
+pub mod clock;
+pub mod columns;
+pub mod job_rows;
+pub mod json;
+pub mod node_state;
+pub mod records;
+pub mod sinfo;
+pub mod sprio;
+pub mod squeue;
+pub mod step_lines;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod words;
