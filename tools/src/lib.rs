@@ -8,17 +8,13 @@
 //! | [`control`] | `scancel`, `scontrol`, `stail` |
 //! | [`graph`], [`step_lists`] | graphs and lists of steps |
 //! | [`batch_script`] | finding and checking a batch script |
-//! | [`reach`] | the way to a job's step manager, and what a command does while it waits |
+//! | [`reach`] | what a command does while it waits |
 //! | [`mod@garrick`], [`site`] | `garrick`, and its commands for a cluster and a site |
 //! | [`journal`] | `garrick journal` |
-//! | [`accounts`] | users and groups |
-//! | [`cluster`] | finding a cluster and talking to its doors |
 //! | [`grammar`] | what users write, taken apart and not carried out |
-//! | [`output`] | the one way out |
+//! | [`output`], [`telling`] | the one way out; how failures are told |
 
-mod accounts;
 mod batch_script;
-mod cluster;
 mod control;
 mod garrick;
 pub mod grammar;
@@ -31,8 +27,8 @@ mod reach;
 mod site;
 mod step_lists;
 mod submit;
+mod telling;
 
-pub use cluster::Cluster;
 pub use garrick::ended;
 pub use query::arguments;
 pub use site::SiteError;

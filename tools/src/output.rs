@@ -2,6 +2,7 @@
 //! write, messages to standard error as `program: error: text`. A reader that closed its end of the pipe (`squeue |
 //! head`) is a normal end, not an error.
 
+use garrick_asking::Asker;
 use garrick_model::visible::{masked, written_out};
 use garrick_render::words::SLURM_VERSION;
 use std::{
@@ -84,6 +85,16 @@ impl Console {
             out.push('\n');
         }
         stderr(out.as_bytes());
+    }
+}
+
+impl Asker for Console {
+    fn program(&self) -> &str {
+        self.program()
+    }
+
+    fn info(&self, text: &dyn Display) {
+        self.info(text);
     }
 }
 

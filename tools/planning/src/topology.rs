@@ -2,6 +2,7 @@
 //! they went.
 
 use crate::sim;
+use garrick_asking::cluster::Cluster;
 use garrick_model::{
     config::{self, Config},
     hostlist,
@@ -16,7 +17,7 @@ use garrick_options::{
 use garrick_render::words;
 use garrick_replay::map;
 use garrick_tools::{
-    Cluster, SiteError,
+    SiteError,
     arguments::{self, Arguments, Outcome, Table, option},
     output::{self, Console},
 };

@@ -1,13 +1,10 @@
 //! Steps of the job around a command, signalled by its own step manager: no controller is needed for that.
 
-use crate::{
+use crate::{output::Console, telling::Tell as _};
+use garrick_asking::{
     cluster::ClusterError,
-    output::Console,
-    query::asking::Tell as _,
-    reach::{
-        manager::{Around, Way},
-        search::Search,
-    },
+    manager::{Around, Way},
+    search::Search,
 };
 use garrick_model::{
     messages::step::{CommandToStepMgr, StepMgrToCommand},

@@ -6,11 +6,12 @@ use crate::{
     output::{Console, Verbosity},
     query::{
         arguments::{self, Arguments, Outcome, Table, option},
-        asking::{self, AskError, Contact, Tell as _, hints, named_nodes},
         choices,
         runs::{self, NoRun},
     },
+    telling::{Tell as _, hints},
 };
+use garrick_asking::contact::{self, AskError, Contact, named_nodes};
 use garrick_model::{
     job_query::JobQuery,
     messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},
@@ -217,7 +218,7 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
     if request.filter.chooses() || request.interactive || arrays {
         // A task of an array is found after its end too.
         let such = if arrays { JobQuery::default() } else { request.filter.such() };
-        let jobs = asking::jobs(&mut cluster, &CommandRequest::list_such_jobs(such))?;
+        let jobs = contact::jobs(&mut cluster, &CommandRequest::list_such_jobs(such))?;
         let chosen = choose(&request, &jobs);
         if request.interactive {
             request.jobs = chosen.into_iter().filter(|(_, job)| confirmed(job)).map(|(s, _)| s).collect();

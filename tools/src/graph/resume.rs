@@ -7,13 +7,13 @@ use super::{
     written::{Many, Step},
 };
 use crate::{
-    cluster::{Cluster, ClusterError},
     output::Console,
     query::records::{
         self,
         asking::{self, Over, Part},
     },
 };
+use garrick_asking::cluster::{Cluster, ClusterError};
 use garrick_model::{
     batch::StepDependencyKind,
     messages::records::{RecordedOrigin, RecordedStep, WantedRecords},

@@ -1,7 +1,8 @@
 //! Lists of jobs, steps, users and nodes as they are typed after `-j`, `-s`, `-u` and `-w`, read for every command of this
 //! family.
 
-use crate::{accounts::User, query::arguments::Arguments};
+use crate::query::arguments::Arguments;
+use garrick_asking::accounts::User;
 use garrick_model::{hostlist, ids::IdError, messages::command::JobSelector, step_selector::StepsSelector};
 use garrick_render::json::Meta;
 
@@ -90,7 +91,7 @@ pub fn meta(cluster: &str) -> Meta {
     }
 }
 
-/// A host list, as names; functions in it stay, for [`super::asking::named_nodes`].
+/// A host list, as names; functions in it stay, for [`garrick_asking::contact::named_nodes`].
 pub fn nodes(text: &str) -> Result<Vec<String>, ChoiceError> {
     if text.is_empty() {
         return Ok(Vec::new());

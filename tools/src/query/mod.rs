@@ -2,7 +2,6 @@
 //! `garrick steps`.
 
 pub mod arguments;
-pub mod asking;
 pub mod cat;
 pub mod choices;
 pub mod records;

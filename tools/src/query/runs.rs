@@ -1,10 +1,10 @@
 //! Jobs that are named by one of their runs (SLUIDs). Whose run it is the controller knows; of the run around a command its
 //! environment says so, and nobody is asked.
 
-use crate::{
+use crate::output::Console;
+use garrick_asking::{
     cluster::{Answer, Cluster, ClusterError},
-    output::Console,
-    reach::patience,
+    patience,
 };
 use garrick_model::{
     env_vars,

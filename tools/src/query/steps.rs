@@ -1,12 +1,10 @@
 //! The steps of the job around this process, from its own step manager, for when the controller does not answer.
 
-use crate::{
+use crate::output::Console;
+use garrick_asking::{
     cluster::{Answer, ClusterError},
-    output::Console,
-    reach::{
-        manager::{Around, Way},
-        search::Search,
-    },
+    manager::{Around, Way},
+    search::Search,
 };
 use garrick_model::{
     ids::JobId,

@@ -2,7 +2,7 @@
 //! ([`crate::reach::wait_bar`]), else a line now and then. Counts of steps come from the job's step manager.
 
 use super::wait_bar::Standing;
-use crate::cluster::{self, Cluster};
+use garrick_asking::cluster::{self, Cluster};
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
     messages::{

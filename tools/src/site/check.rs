@@ -2,11 +2,10 @@
 
 use super::SiteError;
 use crate::{
-    accounts,
-    cluster::Cluster,
     output::{self, Console},
     query::arguments::{self, Outcome, Table},
 };
+use garrick_asking::{accounts, cluster::Cluster};
 use garrick_model::config::{self, ConfigReport};
 use std::{
     ffi::OsString,

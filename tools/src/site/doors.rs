@@ -1,7 +1,7 @@
 //! One daemon's own door, asked directly: commands take any door of the cluster, but who starts, lists and ends daemons
 //! wants that one's answer.
 
-use crate::cluster::{self, Cluster};
+use garrick_asking::cluster::{self, Cluster};
 use garrick_frame::{DoorClient, LinkKind};
 use garrick_model::messages::command::{CommandReply, CommandRequest};
 use std::path::Path;

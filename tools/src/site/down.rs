@@ -8,11 +8,11 @@ use super::{
     up,
 };
 use crate::{
-    cluster::{Cluster, ClusterError},
     options::table::Arg,
     output::{self, Console},
     query::arguments::{self, Outcome, Table, option},
 };
+use garrick_asking::cluster::{Cluster, ClusterError};
 use garrick_model::{
     job_query::JobQuery,
     messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},

@@ -79,8 +79,8 @@ impl SiteError {
     }
 }
 
-impl From<crate::cluster::ClusterError> for SiteError {
-    fn from(error: crate::cluster::ClusterError) -> Self {
+impl From<garrick_asking::cluster::ClusterError> for SiteError {
+    fn from(error: garrick_asking::cluster::ClusterError) -> Self {
         let mut lines = error.details();
         lines.push(error.to_string());
         Self::Cluster(lines.join("\n"))

@@ -3,13 +3,15 @@
 
 use super::{SiteError, conf::Shape, down, follow::Followed, home::Home, up};
 use crate::{
-    cluster::{Cluster, ClusterError, Daemon},
     output::{self, Console},
     reach::{
         progress::{self, Steps, Ticker},
-        signals::Signals,
         wait_bar::WaitBar,
     },
+};
+use garrick_asking::{
+    cluster::{Cluster, ClusterError, Daemon},
+    signals::Signals,
 };
 use garrick_model::{
     env_vars::SLURM_CONF,

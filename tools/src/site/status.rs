@@ -2,11 +2,11 @@
 
 use super::{SiteError, doors, down, home::Home};
 use crate::{
-    cluster::Cluster,
     options::table::Arg,
     output::{self, Console},
     query::arguments::{self, Outcome, Table, option},
 };
+use garrick_asking::cluster::Cluster;
 use garrick_model::messages::command::{CommandReply, CommandRequest, DaemonInfo};
 use garrick_render::columns::Layout;
 use serde_json::json;

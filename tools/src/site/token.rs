@@ -2,11 +2,11 @@
 
 use super::SiteError;
 use crate::{
-    cluster::Cluster,
     options::table::Arg,
     output::{self, Console},
     query::arguments::{self, Outcome, Table, option},
 };
+use garrick_asking::cluster::Cluster;
 use garrick_model::messages::command::{CommandReply, CommandRequest};
 use std::ffi::OsString;
 

@@ -10,11 +10,11 @@ use super::{
     programs,
 };
 use crate::{
-    cluster::Cluster,
     options::table::Arg,
     output::{self, Console},
     query::arguments::{self, Outcome, Table, option},
 };
+use garrick_asking::cluster::Cluster;
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     resources::MemoryMib,

@@ -5,11 +5,11 @@ use super::{
     allocation::{Allocation, Progress, Speaker},
     startup,
 };
-use crate::{
+use crate::{options::typed::Typed, output::Console};
+use garrick_asking::{
     cluster::{Cluster, ClusterError, Daemon},
-    options::typed::Typed,
-    output::Console,
-    reach::{patience, signals::Signals},
+    patience,
+    signals::Signals,
 };
 use garrick_model::{
     ids::JobId,

@@ -116,7 +116,7 @@ impl CommandProcess {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::reach::signals::Signals;
+    use garrick_asking::signals::Signals;
 
     fn wait(process: &CommandProcess) -> Outcome {
         loop {

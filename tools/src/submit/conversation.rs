@@ -6,10 +6,8 @@ use super::{
     labels::Labels,
     task_report::{Ending, TaskReport},
 };
-use crate::{
-    cluster::refusal_details,
-    options::{light, stream_plan::Sink},
-};
+use crate::options::{light, stream_plan::Sink};
+use garrick_asking::cluster::refusal_details;
 use garrick_model::{
     ids::{JobId, Sluid, StepId},
     messages::{

@@ -3,14 +3,16 @@
 
 use super::startup::{self, Startup};
 use crate::{
-    cluster::{Answer, Cluster, ClusterError},
     options::{
         job_spec::{self, Checked, Submitter, Work},
         script_lines::ScriptLine,
         typed::{OptionError, Typed},
     },
     output::Console,
-    reach::patience,
+};
+use garrick_asking::{
+    cluster::{Answer, Cluster, ClusterError},
+    patience,
 };
 use garrick_model::{
     ids::{JobId, RequestId},

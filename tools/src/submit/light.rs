@@ -1,6 +1,6 @@
 //! What the light `srun` had begun when it became this command (`execve`): a connection on which a step was asked for.
 
-use crate::cluster::ANSWER_TIMEOUT;
+use garrick_asking::cluster::ANSWER_TIMEOUT;
 use garrick_frame::DoorClient;
 use garrick_model::{
     env_vars::{GARRICK_LIGHT, GARRICK_STEPD_DOOR},

@@ -1,11 +1,8 @@
 //! What is said when there is no step: its manager was not reached, or declined.
 
 use super::startup;
-use crate::{
-    cluster::refusal_details,
-    output::Console,
-    reach::{manager, search::NoWay},
-};
+use crate::{output::Console, telling::no_step_manager};
+use garrick_asking::{cluster::refusal_details, search::NoWay};
 use garrick_model::{ids::JobId, refusal::Refusal};
 
 /// Says that a step's manager was not reached. Returns the exit code.
@@ -19,7 +16,7 @@ pub fn no_step(console: &Console, job: JobId, no_way: NoWay) -> i32 {
             console.error(format_args!("Unable to create step for job {job}: {why}"));
         }
         NoWay::Over(end) => console.error(format_args!("Unable to create step for job {job}: {end}")),
-        NoWay::Failed(error) => manager::tell(console, job, &error),
+        NoWay::Failed(error) => no_step_manager(console, job, &error),
     }
     startup::exit_code(1)
 }

@@ -11,8 +11,6 @@ use super::{
     submitter,
 };
 use crate::{
-    accounts::User,
-    cluster::{Cluster, is_here},
     options::{
         export::For,
         job_spec::{self, Checked, Work},
@@ -21,10 +19,12 @@ use crate::{
         typed::{OptionError, Typed},
     },
     output::{self, Console},
-    reach::{
-        manager,
-        signals::{Origin, Signals},
-    },
+};
+use garrick_asking::{
+    accounts::User,
+    cluster::{Cluster, is_here},
+    manager,
+    signals::{Origin, Signals},
 };
 use garrick_model::{ids::JobId, refusal::Refusal, spec::JobKind, state::JobState, view::JobView};
 use nix::sys::signal::Signal;

@@ -6,9 +6,7 @@ use super::{
     submitter,
 };
 use crate::{
-    accounts::{self, User},
     batch_script::{self, BatchScript},
-    cluster::{Answer, Cluster, ClusterError},
     graph::{self, GraphText, resume::Completed},
     options::{
         export::For,
@@ -18,7 +16,11 @@ use crate::{
         typed::{OptionError, Typed},
     },
     output::{self, Console},
-    reach::patience,
+};
+use garrick_asking::{
+    accounts::{self, User},
+    cluster::{Answer, Cluster, ClusterError},
+    patience,
 };
 use garrick_model::{
     ids::JobId,

@@ -2,7 +2,6 @@
 //! environment are laid under it, and what is wrong is said in Slurm's words.
 
 use crate::{
-    cluster::{Cluster, ClusterError},
     options::{
         getopt::{Occurrence, Parsed},
         help,
@@ -13,6 +12,7 @@ use crate::{
     },
     output::{self, Console, Verbosity},
 };
+use garrick_asking::cluster::{Cluster, ClusterError};
 use garrick_model::{config, env_vars, time::Timestamp};
 use std::{
     collections::BTreeMap,

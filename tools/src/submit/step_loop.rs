@@ -10,11 +10,11 @@ use super::{
 use crate::{
     options::stream_plan::{Input, Sink, StreamPlan},
     output::{self, Console},
-    reach::{
-        search::{NoWay, Until},
-        signals::Signals,
-        terminal::{self, RawMode},
-    },
+    reach::terminal::{self, RawMode},
+};
+use garrick_asking::{
+    search::{NoWay, Until},
+    signals::Signals,
 };
 use garrick_frame::{DoorClient, DoorError, FrameError};
 use garrick_model::{

@@ -1,16 +1,14 @@
 //! Looks at this process for what travels with a job or step.
 
-use crate::{
-    accounts::User,
-    options::{
-        export::{self, For},
-        job_spec::Submitter,
-        limits,
-        origin::Origin,
-        table::Command,
-        typed::{OptionError, Typed},
-    },
+use crate::options::{
+    export::{self, For},
+    job_spec::Submitter,
+    limits,
+    origin::Origin,
+    table::Command,
+    typed::{OptionError, Typed},
 };
+use garrick_asking::accounts::User;
 use garrick_model::config::PropagateLimits;
 use std::{env, ffi::OsString, fs, io::Read as _, os::fd::FromRawFd as _};
 

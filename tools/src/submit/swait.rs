@@ -6,17 +6,18 @@ use super::{
     startup::{self, Startup},
 };
 use crate::{
-    cluster::{Cluster, ClusterError},
     options::{table::Command, typed::Typed},
     output::Console,
     query::{choices, records::views},
-    reach::{
-        manager::{self, Around, Way},
-        patience,
-        search::{NoWay, Search, Until},
-        signals::Signals,
-        wait_bar::{Standing, WaitBar},
-    },
+    reach::wait_bar::{Standing, WaitBar},
+    telling::no_step_manager,
+};
+use garrick_asking::{
+    cluster::{Cluster, ClusterError},
+    manager::{Around, Way},
+    patience,
+    search::{NoWay, Search, Until},
+    signals::Signals,
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{
@@ -265,7 +266,7 @@ fn already_over(typed: &Typed, console: &Console, wanted: &Target) -> Result<i32
         return Ok(0);
     }
     let failed = |error| {
-        manager::tell(console, wanted.job, &error);
+        no_step_manager(console, wanted.job, &error);
         startup::exit_code(NOT_KNOWN)
     };
     let cluster = Cluster::find(typed.conf.as_deref()).map_err(failed)?;
@@ -380,7 +381,7 @@ impl<'a> Wait<'a> {
             NoWay::Failed(error) if matches!(error.refusal(), Some(Refusal::AlreadyDone)) => {
                 return already_over(self.typed, console, wanted);
             }
-            NoWay::Failed(error) => manager::tell(console, wanted.job, &error),
+            NoWay::Failed(error) => no_step_manager(console, wanted.job, &error),
             NoWay::Over(end) => console.error(format_args!("job {}: {end}", wanted.job)),
             NoWay::Interrupted(signal) => return Ok(128 + signal),
             NoWay::TimeUp => return Ok(self.late()),

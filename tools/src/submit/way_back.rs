@@ -1,9 +1,9 @@
 //! The way back to a step manager that was lost: one that was killed is there again within moments and knows its steps.
 
 use super::launch::Launch;
-use crate::{
+use garrick_asking::{
     cluster::ClusterError,
-    reach::search::{NoWay, Search, Until},
+    search::{NoWay, Search, Until},
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::messages::step::CommandToStepMgr;

@@ -1,10 +1,8 @@
 //! `scontrol ping`, `reconfigure` and `shutdown`.
 
 use super::{Session, too_many};
-use crate::{
-    cluster::{Cluster, ClusterError},
-    query::asking::Tell as _,
-};
+use crate::telling::Tell as _;
+use garrick_asking::cluster::{Cluster, ClusterError};
 use garrick_model::{
     config::{DebugFlags, LogChange, LogLevel},
     hostlist,

@@ -1,10 +1,8 @@
 //! `scontrol hold`, `uhold`, `release`, `requeue`, `requeuehold`, `suspend`, `resume`, `top` and `write batch_script`.
 
 use super::{Session, full_word, too_few, too_many};
-use crate::query::{
-    asking::{self, AskError},
-    choices, runs,
-};
+use crate::query::{choices, runs};
+use garrick_asking::contact::{self, AskError};
 use garrick_model::{
     job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobAction, JobSelector},
@@ -20,7 +18,7 @@ fn named(session: &mut Session, words: &[String]) -> Result<Vec<JobSelector>, i3
             Some((key, name)) if key.eq_ignore_ascii_case("jobname") || key.eq_ignore_ascii_case("name") => {
                 let such = JobQuery { names: vec![name.to_owned()], ..JobQuery::live() };
                 let request = CommandRequest::list_such_jobs(such.clone());
-                let found = session.cluster().and_then(|cluster| asking::jobs(cluster, &request));
+                let found = session.cluster().and_then(|cluster| contact::jobs(cluster, &request));
                 let found = found.map_err(|e| session.failed("slurm_load_jobs", &e))?;
                 let found = found.iter().filter(|job| such.takes(job));
                 jobs.extend(found.map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None }));

@@ -24,10 +24,11 @@ use crate::{
     output::{self, Console},
     query::{
         arguments::{self, Outcome, Table, option},
-        asking::{AskError, Asked, Contact, Tell as _},
         choices,
     },
+    telling::Tell as _,
 };
+use garrick_asking::contact::{AskError, Asked, Contact};
 use garrick_render::{
     records::{Lines, job::Detail},
     words::SLURM_VERSION,

@@ -1,10 +1,8 @@
 //! `scontrol create reservation`, `update ReservationName=...`, `delete ReservationName=...` and `show reservation`.
 
 use super::{Session, full_word, too_few};
-use crate::{
-    options::getopt,
-    query::{asking, choices},
-};
+use crate::{options::getopt, query::choices, telling};
+use garrick_asking::contact;
 use garrick_model::{
     date,
     messages::command::{CommandReply, CommandRequest},
@@ -159,7 +157,7 @@ pub fn delete(session: &mut Session, words: &[String]) -> i32 {
 
 /// Runs `show reservation [name]`.
 pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
-    let answer = session.cluster().and_then(asking::reservations);
+    let answer = session.cluster().and_then(contact::reservations);
     let (mut shown, at) = match answer {
         Ok(answer) => answer,
         Err(error) => return session.failed("slurm_load_reservations", &error),
@@ -181,8 +179,8 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
     })
 }
 
-fn failed(session: &Session, doing: &str, error: &asking::AskError) -> i32 {
-    asking::hints(error, &session.console);
+fn failed(session: &Session, doing: &str, error: &contact::AskError) -> i32 {
+    telling::hints(error, &session.console);
     session.plain_error(format_args!("Error {doing} the reservation: {error}"))
 }
 

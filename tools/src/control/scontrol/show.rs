@@ -1,16 +1,10 @@
 //! `scontrol show`.
 
 use super::{Session, full_word, licenses, reservations, too_few, too_many, topology};
-use crate::{
+use crate::query::{choices, records::views, runs, sinfo, squeue::task_list_limit, steps::of_own_job};
+use garrick_asking::{
     cluster::Cluster,
-    query::{
-        asking::{self, AskError, Asked},
-        choices,
-        records::views,
-        runs, sinfo,
-        squeue::task_list_limit,
-        steps::of_own_job,
-    },
+    contact::{self, AskError, Asked},
 };
 use garrick_model::{
     hostlist,
@@ -168,7 +162,7 @@ fn daemons(session: &Session) -> i32 {
 
 /// The named ones; all when nobody is named. None that is known: an empty list.
 fn load_jobs(session: &mut Session, named: &[JobSelector]) -> Asked<Vec<Arc<JobView>>> {
-    asking::known_jobs(session.cluster()?, &CommandRequest::list_jobs(named.to_vec()))
+    contact::known_jobs(session.cluster()?, &CommandRequest::list_jobs(named.to_vec()))
 }
 
 fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
@@ -210,7 +204,7 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
         Err(error) => return session.plain_error(error),
     };
     let loaded = session.cluster().and_then(|cluster| {
-        let named = named.map(|names| asking::named_nodes(cluster, &names)).transpose()?;
+        let named = named.map(|names| contact::named_nodes(cluster, &names)).transpose()?;
         Ok((named, sinfo::load(cluster, true)?))
     });
     let (named, (partitions, all)) = match loaded {

@@ -3,8 +3,9 @@
 use super::Form;
 use crate::{
     output::{self, Console},
-    query::asking::{Contact, Tell as _},
+    telling::Tell as _,
 };
+use garrick_asking::contact::Contact;
 use garrick_model::messages::command::{CommandReply, CommandRequest, MessageCount};
 use std::io::{self, Write};
 

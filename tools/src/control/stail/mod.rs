@@ -5,14 +5,17 @@ pub mod counts;
 pub mod order;
 
 use crate::{
-    cluster::ClusterError,
     options::table::Arg,
     output::{self, Console},
     query::{
         arguments::{self, Outcome, Table, option},
-        asking::{AskError, Contact, Tell as _},
         runs,
     },
+    telling::Tell as _,
+};
+use garrick_asking::{
+    cluster::ClusterError,
+    contact::{AskError, Contact},
 };
 use garrick_model::{
     ids::Sluid,

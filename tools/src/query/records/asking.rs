@@ -1,14 +1,12 @@
 //! The way to a run's records: the controller says which node has them, a daemon of this host passes the question on. Where
 //! the controller does not answer, the daemon of this host may have them itself.
 
-use crate::{
+use crate::output::Console;
+use garrick_asking::{
     cluster::{self, Answer, Cluster, ClusterError},
-    output::Console,
-    reach::{
-        patience,
-        search::{NoWay, Until},
-        signals::Signals,
-    },
+    patience,
+    search::{NoWay, Until},
+    signals::Signals,
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{

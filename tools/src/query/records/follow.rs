@@ -10,18 +10,20 @@ use super::{
     tell,
 };
 use crate::{
-    cluster::{Cluster, ClusterError},
     output::{self, Console},
     query::arguments::Arguments,
     reach::{
-        manager::{Around, Way},
-        patience::{self, Next},
         progress::Ticker,
-        search::{NoWay, Search, Until},
-        signals::Signals,
         terminal,
         wait_bar::{Pace, Standing, WaitBar},
     },
+};
+use garrick_asking::{
+    cluster::{Cluster, ClusterError},
+    manager::{Around, Way},
+    patience::{self, Next},
+    search::{NoWay, Search, Until},
+    signals::Signals,
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{

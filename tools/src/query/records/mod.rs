@@ -27,12 +27,12 @@ use super::{
     choices,
 };
 use crate::{
-    cluster::{Cluster, ClusterError},
     options::table::Arg,
     output::{self, Console},
 };
 use asking::Over;
 use fields::Field;
+use garrick_asking::cluster::{Cluster, ClusterError};
 use garrick_model::{
     messages::records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
     state::StepState,

@@ -2,10 +2,8 @@
 //! records of its run.
 
 use super::asking::{self, Part};
-use crate::{
-    cluster::{Answer, Cluster},
-    output::Console,
-};
+use crate::output::Console;
+use garrick_asking::cluster::{Answer, Cluster};
 use garrick_model::{
     hostlist,
     ids::StepId,

@@ -13,14 +13,13 @@ mod reservations;
 #[cfg(test)]
 mod transcript_test;
 
-use super::{
-    arguments::{self, Outcome},
-    asking::{Asked, Contact, Tell as _, resolve_nodes},
-};
+use super::arguments::{self, Outcome};
 use crate::{
     output::{self, Console},
     query::choices,
+    telling::Tell as _,
 };
+use garrick_asking::contact::{Asked, Contact, resolve_nodes};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     view::{NodeView, PartitionView},

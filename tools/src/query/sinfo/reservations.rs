@@ -2,8 +2,9 @@
 
 use crate::{
     output::{self, Console},
-    query::asking::{Contact, Tell as _, reservations},
+    telling::Tell as _,
 };
+use garrick_asking::contact::{Contact, reservations};
 use garrick_model::{
     hostlist,
     reservation::Reservation,

@@ -6,10 +6,13 @@ pub mod options;
 
 use super::{
     arguments::{self, Outcome},
-    asking::{Asked, Contact, hints},
     runs,
 };
-use crate::output::{self, Console};
+use crate::{
+    output::{self, Console},
+    telling::hints,
+};
+use garrick_asking::contact::{Asked, Contact};
 use garrick_model::messages::{
     command::{CommandReply, CommandRequest},
     priority::{JobPriority, PriorityWeights},

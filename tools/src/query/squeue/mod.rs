@@ -7,16 +7,19 @@ pub mod options;
 mod transcript_test;
 
 use crate::{
-    cluster::user_id,
     output::{self, Console},
     query::{
         arguments::{self, Outcome},
-        asking::{self, Asked, Contact, Tell as _, resolve_nodes},
         choices,
         records::views::complete,
         runs,
         steps::of_own_job,
     },
+    telling::Tell as _,
+};
+use garrick_asking::{
+    cluster::user_id,
+    contact::{self, Asked, Contact, resolve_nodes},
 };
 use garrick_model::{
     env_vars,
@@ -183,7 +186,7 @@ fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>
     };
     // `-v` says how many records there are.
     let which = if request.verbose { JobQuery::default() } else { request.choice.such.coarse() };
-    let load = if jobs.len() > 1 { asking::known_jobs } else { asking::jobs };
+    let load = if jobs.len() > 1 { contact::known_jobs } else { contact::jobs };
     load(cluster, &CommandRequest::ListJobs { jobs, which, after: None, most: None, hide: !request.hidden })
 }
 
@@ -259,14 +262,14 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         None if ended => CommandRequest::list_jobs(Vec::new()),
         None => CommandRequest::list_such_jobs(JobQuery::live()),
     };
-    let mut jobs = asking::known_jobs(cluster, &of_jobs)?;
+    let mut jobs = contact::known_jobs(cluster, &of_jobs)?;
     // A job may have ended between the two questions.
     let known: BTreeSet<JobId> = jobs.iter().map(|job| job.id).collect();
     let ended_since: BTreeSet<JobId> =
         steps.iter().map(|step| step.id.job).filter(|job| !known.contains(job)).collect();
     if !ended_since.is_empty() {
         let named = ended_since.into_iter().map(JobSelector::from).collect();
-        jobs.extend(asking::known_jobs(cluster, &CommandRequest::list_jobs(named))?);
+        jobs.extend(contact::known_jobs(cluster, &CommandRequest::list_jobs(named))?);
     }
     let mut missing = Vec::new();
     if ended {

@@ -1,7 +1,7 @@
 //! What a job waits for that has no room reserved: what its reason means as the cluster is, what would move it, and when.
 
 use super::reserving::Reserving;
-use crate::query::asking::{self, Asked, Contact, reservations};
+use garrick_asking::contact::{self, Asked, Contact, reservations};
 use garrick_model::{
     hostlist,
     messages::command::{CommandReply, CommandRequest},
@@ -38,7 +38,7 @@ pub struct Around {
 impl Around {
     /// Asks for all of it.
     pub fn ask(cluster: &mut Contact) -> Asked<Self> {
-        let jobs = asking::jobs(cluster, &CommandRequest::list_jobs(Vec::new()))?;
+        let jobs = contact::jobs(cluster, &CommandRequest::list_jobs(Vec::new()))?;
         let Self { partitions, nodes, .. } = Self::nodes_alone(cluster)?;
         let (reservations, at) = reservations(cluster)?;
         let reserving = match cluster.ask(&CommandRequest::ShowConfig)? {

@@ -15,10 +15,10 @@ use crate::{
     output::{self, Console},
     query::{
         arguments::{self, Outcome, Table, option},
-        asking::{self, Contact},
         choices, records,
     },
 };
+use garrick_asking::contact::{self, Contact};
 use garrick_model::{
     messages::{
         command::{CommandReply, CommandRequest},
@@ -77,7 +77,7 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
     let mut jobs = Vec::new();
     for selector in asked {
         let text = selector.to_string();
-        let found = asking::jobs(&mut cluster, &CommandRequest::list_jobs(vec![selector]))?;
+        let found = contact::jobs(&mut cluster, &CommandRequest::list_jobs(vec![selector]))?;
         if found.is_empty() {
             return Err(SiteError::Cluster(format!("Invalid job id specified: {text}")));
         }

@@ -1,16 +1,16 @@
 //! `garrick why JOB.STEP`: what a step waits for and who has it, or why it ended as it did.
 
 use crate::{
-    cluster::{Answer, ClusterError},
     output::Console,
-    query::{
-        asking::Contact,
-        records::{
-            Row,
-            asking::{self, Part},
-            fields,
-        },
+    query::records::{
+        Row,
+        asking::{self, Part},
+        fields,
     },
+};
+use garrick_asking::{
+    cluster::{Answer, ClusterError},
+    contact::Contact,
 };
 use garrick_model::{
     messages::{

@@ -10,20 +10,20 @@ pub mod follow;
 pub mod watched;
 
 use crate::{
-    cluster::{Answer, Cluster, ClusterError},
     options::table::Arg,
     output::{self, Console, Verbosity},
     query::{
         arguments::{self, Arguments, Outcome, Table, option},
         runs,
     },
-    reach::{
-        manager::{Around, Way},
-        search::{NoWay, Search, Until},
-    },
     submit::startup,
 };
 use follow::Followed;
+use garrick_asking::{
+    cluster::{Answer, Cluster, ClusterError},
+    manager::{Around, Way},
+    search::{NoWay, Search, Until},
+};
 use garrick_frame::{DoorClient, DoorError, FrameError};
 use garrick_model::{
     ids::{JobId, Sluid, StepId, StepSelector},

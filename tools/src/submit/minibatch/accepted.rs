@@ -1,7 +1,7 @@
 //! What is said of a list that was handed over: what was accepted, and which lines were not, and why.
 
 use super::given::Given;
-use crate::cluster::{ClusterError, refusal_details};
+use garrick_asking::cluster::{ClusterError, refusal_details};
 use garrick_model::{ids::JobId, refusal::Refusal};
 
 /// Lines of which a request was declined, by the lines of its commands, and why. Ten thousand commands of one list that are

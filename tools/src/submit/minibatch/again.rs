@@ -8,15 +8,17 @@ use super::{
     handover::{Handed, Handover},
 };
 use crate::{
-    cluster::{Cluster, ClusterError},
     options::{minibatch::Again, typed::Typed},
     output::{self, Console},
     query::records::{
         self, FAILED,
         asking::{self, Over, Part},
     },
-    reach::manager::Way,
     submit::{no_step::no_step, startup},
+};
+use garrick_asking::{
+    cluster::{Cluster, ClusterError},
+    manager::Way,
 };
 use garrick_model::{
     batch::{BatchMembers, CommandList, StepBatch},

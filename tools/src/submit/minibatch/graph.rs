@@ -5,9 +5,9 @@ use crate::{
     graph::{GraphText, check::Graph, plan::Plan, resume::Completed},
     options::{job_spec::Submitter, typed::Typed},
     output::Console,
-    reach::manager::Way,
     submit::{startup, swait},
 };
+use garrick_asking::manager::Way;
 use garrick_model::{spec::ArraySpec, step_selector::WhichSteps};
 use std::{ffi::OsStr, path::Path, sync::Arc};
 

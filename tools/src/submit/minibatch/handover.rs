@@ -1,16 +1,13 @@
 //! One request after the other to a step manager that may be busy, or away for a moment. A repeat carries the identity of
 //! the first try, so that what was accepted is not accepted twice.
 
-use crate::{
+use crate::{output::Console, submit::way_back};
+use garrick_asking::{
     cluster::ClusterError,
-    output::Console,
-    reach::{
-        manager::Way,
-        patience,
-        search::{NoWay, Search, Until},
-        signals::Signals,
-    },
-    submit::way_back,
+    manager::Way,
+    patience,
+    search::{NoWay, Search, Until},
+    signals::Signals,
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{

@@ -21,7 +21,6 @@ use crate::{
         typed::{OptionError, Typed},
     },
     output::{self, Console},
-    reach::{manager::Way, search::NoWay, signals::Signals},
     step_lists::{
         each::Each,
         json_line,
@@ -31,6 +30,7 @@ use crate::{
     },
     submit::{no_step::no_step, startup},
 };
+use garrick_asking::{manager::Way, search::NoWay, signals::Signals};
 use garrick_model::{
     batch::FailLimit,
     ids::JobId,

@@ -6,7 +6,6 @@ use super::{
     handover::{Handed, Handover},
 };
 use crate::{
-    cluster::ClusterError,
     options::{
         job_spec::{Checked, Submitter},
         step_spec::StepWork,
@@ -14,9 +13,9 @@ use crate::{
         typed::Typed,
     },
     output::{self, Console},
-    reach::manager::Way,
     submit::{no_step::no_step, startup},
 };
+use garrick_asking::{cluster::ClusterError, manager::Way};
 use garrick_model::{
     batch::{BatchMembers, StepBatch},
     spec::StepSpec,

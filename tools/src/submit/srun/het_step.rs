@@ -3,7 +3,6 @@
 //! first component.
 
 use crate::{
-    cluster::{Answer, Cluster, ClusterError},
     options::{
         export::For,
         job_spec::{self, Checked, Submitter},
@@ -13,11 +12,6 @@ use crate::{
         typed::{OptionError, Typed},
     },
     output::Console,
-    reach::{
-        manager::Way,
-        search::{Search, Until},
-        signals::Signals,
-    },
     submit::{
         allocation_wait, het,
         job_variables::{self, Surroundings},
@@ -28,6 +22,12 @@ use crate::{
         step_loop::{Managers, StepLoop},
         submitter,
     },
+};
+use garrick_asking::{
+    cluster::{Answer, Cluster, ClusterError},
+    manager::Way,
+    search::{Search, Until},
+    signals::Signals,
 };
 use garrick_frame::DoorClient;
 use garrick_model::{

@@ -4,7 +4,6 @@ mod het_step;
 
 use crate::{
     batch_script::{self, BatchScript},
-    cluster::{ANSWER_TIMEOUT, Cluster, ClusterError},
     options::{
         export::For,
         job_spec::{self, Checked, Submitter, Work},
@@ -17,12 +16,7 @@ use crate::{
     },
     output::Console,
     query::runs,
-    reach::{
-        manager::Way,
-        search::{Search, Until},
-        signals::{STEERING, Signals},
-        terminal,
-    },
+    reach::terminal,
     submit::{
         allocation, allocation_wait,
         conversation::Behaviour,
@@ -42,6 +36,12 @@ use crate::{
         submitter,
         way_back::{self, WayBack},
     },
+};
+use garrick_asking::{
+    cluster::{ANSWER_TIMEOUT, Cluster, ClusterError},
+    manager::Way,
+    search::{Search, Until},
+    signals::{STEERING, Signals},
 };
 use garrick_frame::DoorClient;
 use garrick_model::{

@@ -1,9 +1,8 @@
-//! One command's contact with its cluster: found, connected on first use, asked as often as needed; and how failures are
-//! told by the commands of this family (`slurm_load_jobs error: ...`).
+//! One command's contact with its cluster: found, connected, and asked as often as needed.
 
 use crate::{
+    Asker,
     cluster::{Answer, Cluster, ClusterError, Daemon},
-    output::{self, Console},
 };
 use garrick_model::{
     config,
@@ -28,9 +27,9 @@ pub struct Contact {
 
 impl Contact {
     /// Finds the cluster that is meant and connects.
-    pub fn open(console: &Console) -> Asked<Self> {
+    pub fn open(asker: &dyn Asker) -> Asked<Self> {
         let cluster = Cluster::find(None)?;
-        let daemon = cluster.connect(console.program())?;
+        let daemon = cluster.connect(asker.program())?;
         Ok(Self { cluster, daemon })
     }
 
@@ -102,9 +101,9 @@ pub fn named_nodes(cluster: &mut Contact, names: &[String]) -> Asked<Vec<String>
 }
 
 /// The same for what was typed, before anything else is asked; nobody is asked where there is no function.
-pub fn resolve_nodes(names: &mut Vec<String>, console: &Console) -> Asked<()> {
+pub fn resolve_nodes(names: &mut Vec<String>, asker: &dyn Asker) -> Asked<()> {
     if names.iter().any(|name| config::function(name).is_some()) {
-        *names = named_nodes(&mut Contact::open(console)?, names)?;
+        *names = named_nodes(&mut Contact::open(asker)?, names)?;
     }
     Ok(())
 }
@@ -130,34 +129,5 @@ pub fn reservations(cluster: &mut Contact) -> Asked<(Vec<Arc<Reservation>>, Time
     match cluster.ask(&CommandRequest::ListReservations)? {
         CommandReply::Reservations { reservations, at } => Ok((reservations, at)),
         other => Err(cluster.unexpected(&other)),
-    }
-}
-
-/// How these commands tell of a failure. Each returns the exit code, 1.
-pub trait Tell {
-    /// `slurm_load_jobs error: Invalid job id specified`.
-    fn tell(&self, call: &str, console: &Console) -> i32;
-    /// `scancel: error: Unable to contact slurm controller (connect failure)`.
-    fn tell_as(&self, console: &Console) -> i32;
-}
-
-impl Tell for AskError {
-    fn tell(&self, call: &str, console: &Console) -> i32 {
-        hints(self, console);
-        output::stderr(format!("{call} error: {self}\n").as_bytes());
-        1
-    }
-
-    fn tell_as(&self, console: &Console) -> i32 {
-        hints(self, console);
-        console.error(self);
-        1
-    }
-}
-
-/// What a user can act on when nobody answered. Refusals stand alone, as Slurm's do.
-pub fn hints(error: &AskError, console: &Console) {
-    if matches!(error, ClusterError::NoDaemon { .. } | ClusterError::Door(_)) {
-        error.details().iter().for_each(|line| console.line(line));
     }
 }

@@ -2,14 +2,12 @@
 //! commands outside the job's hosts the controller. What takes time is done on a thread of its own, so that a signal or a
 //! command's own time limit ends the search at once.
 
-use super::{
+use crate::{
+    Asker,
+    cluster::{ANSWER_TIMEOUT, ClusterError},
     manager::{RunEnd, Told, Way},
     patience::{Absence, Word, random},
     signals::Signals,
-};
-use crate::{
-    cluster::{ANSWER_TIMEOUT, ClusterError},
-    output::Console,
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{
@@ -86,7 +84,7 @@ impl NoWay {
 #[derive(Debug)]
 pub struct Search<'a> {
     way: Way,
-    console: &'a Console,
+    asker: &'a dyn Asker,
     away: Absence,
     met: bool,
     said: bool,
@@ -94,8 +92,8 @@ pub struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Nothing was tried.
-    pub fn new(way: Way, console: &'a Console) -> Self {
-        Self { way, console, away: Absence::default(), met: false, said: false }
+    pub fn new(way: Way, asker: &'a dyn Asker) -> Self {
+        Self { way, asker, away: Absence::default(), met: false, said: false }
     }
 
     /// The caller says itself that the step manager is away.
@@ -203,7 +201,7 @@ impl<'a> Search<'a> {
             Word::StartsAgain => "it is started again: waiting for it",
             Word::Silence => "nobody here knows what became of its run: trying for some minutes",
         };
-        self.console.info(format_args!("The step manager of job {} is away ({cause}); {what}", self.way.job()));
+        self.asker.info(&format_args!("The step manager of job {} is away ({cause}); {what}", self.way.job()));
     }
 
     /// Has something done that may take its time, and waits for it or for what ends the search.

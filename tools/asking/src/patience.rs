@@ -1,10 +1,10 @@
 //! Asking again: a request that may be repeated is sent until it is answered, with growing pauses and some jitter, so that
 //! a thousand commands that were turned away together do not come back together. That it takes longer is said once.
 
-use super::search::{NoWay, Until};
 use crate::{
+    Asker,
     cluster::{Answer, Cluster, ClusterError},
-    output::Console,
+    search::{NoWay, Until},
 };
 use garrick_frame::DoorError;
 use garrick_model::{
@@ -106,20 +106,20 @@ pub fn random() -> u64 {
 }
 
 /// Asks until answered. Only for requests that are safe to repeat.
-pub fn ask(cluster: &Cluster, console: &Console, request: &CommandRequest) -> Answer<CommandReply> {
-    ask_until(cluster, console, request, Until::default()).map_err(NoWay::into_error)
+pub fn ask(cluster: &Cluster, asker: &dyn Asker, request: &CommandRequest) -> Answer<CommandReply> {
+    ask_until(cluster, asker, request, Until::default()).map_err(NoWay::into_error)
 }
 
 /// The same until a signal comes or the command's time is up, which end the pauses as well as the waiting for an answer.
 pub fn ask_until(
     cluster: &Cluster,
-    console: &Console,
+    asker: &dyn Asker,
     request: &CommandRequest,
     until: Until<'_>,
 ) -> Result<CommandReply, NoWay> {
     let mut attempt = 1;
     loop {
-        let (whom, program, question) = (cluster.clone(), console.program().to_owned(), request.clone());
+        let (whom, program, question) = (cluster.clone(), asker.program().to_owned(), request.clone());
         let error = match until.apart(move || whom.ask(&program, &question))? {
             Ok(reply) => return Ok(reply),
             Err(error) => error,
@@ -128,7 +128,7 @@ pub fn ask_until(
             Next::GiveUp => return Err(NoWay::Failed(error)),
             Next::Pause(pause) => {
                 if attempt == 1 {
-                    console.info(format_args!("{error}; retrying"));
+                    asker.info(&format_args!("{error}; retrying"));
                 }
                 until.pause(pause)?;
                 attempt += 1;

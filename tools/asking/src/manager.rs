@@ -2,10 +2,10 @@
 //! neither the controller nor `slurm.conf`. Otherwise the controller says where it is: a door on this host, or a node
 //! that a daemon of this host relays to.
 
-use super::patience::{self, Word};
 use crate::{
+    Asker,
     cluster::{ANSWER_TIMEOUT, Answer, Cluster, ClusterError, greeting, is_here},
-    output::Console,
+    patience::{self, Word},
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
@@ -80,7 +80,7 @@ impl Around {
 }
 
 /// The way to a job's step manager. One that was taken says nothing of the next time: the step manager may be away, and the
-/// job's run over. [`Search`](super::search::Search) takes it again and again.
+/// job's run over. [`Search`](crate::search::Search) takes it again and again.
 #[derive(Clone, Debug)]
 pub struct Way {
     job: JobId,
@@ -136,11 +136,11 @@ impl fmt::Display for RunEnd {
 
 impl Way {
     /// As the environment names it, where that is about the job, else by the controller. `conf` is the `--conf` option.
-    pub fn new(conf: Option<&Path>, console: &Console, job: JobId) -> Self {
+    pub fn new(conf: Option<&Path>, asker: &dyn Asker, job: JobId) -> Self {
         let variable = |name: &str| env::var(name).ok();
         Self {
             job,
-            program: console.program().to_owned(),
+            program: asker.program().to_owned(),
             cluster: Whose::Meant { conf: conf.map(Path::to_owned) },
             named: Named::read(job, variable),
             run: variable(env_vars::SLURM_JOB_SLUID).and_then(|text| text.parse().ok()),
@@ -149,14 +149,14 @@ impl Way {
     }
 
     /// By the controller alone.
-    pub fn in_cluster(cluster: &Cluster, console: &Console, job: JobId) -> Self {
+    pub fn in_cluster(cluster: &Cluster, asker: &dyn Asker, job: JobId) -> Self {
         let cluster = Whose::Known(Box::new(cluster.clone()));
-        Self { cluster, named: Named::default(), run: None, ..Self::new(None, console, job) }
+        Self { cluster, named: Named::default(), run: None, ..Self::new(None, asker, job) }
     }
 
     /// To the door that the environment names, if it names one for that job: nobody else is asked.
-    pub fn of_own_job(console: &Console, job: JobId) -> Option<Self> {
-        let way = Self::new(None, console, job);
+    pub fn of_own_job(asker: &dyn Asker, job: JobId) -> Option<Self> {
+        let way = Self::new(None, asker, job);
         way.named.door.is_some().then_some(Self { cluster: Whose::Nobodys, ..way })
     }
 
@@ -263,8 +263,8 @@ impl Way {
 }
 
 /// Asks the controller where a job's step manager is.
-pub fn locate(cluster: &Cluster, console: &Console, job: JobId) -> Answer<StepManagerPlace> {
-    place(patience::ask(cluster, console, &CommandRequest::LocateStepManager { job })?)
+pub fn locate(cluster: &Cluster, asker: &dyn Asker, job: JobId) -> Answer<StepManagerPlace> {
+    place(patience::ask(cluster, asker, &CommandRequest::LocateStepManager { job })?)
 }
 
 fn place(reply: CommandReply) -> Answer<StepManagerPlace> {
@@ -295,15 +295,6 @@ fn connect(door: &Path, link: LinkKind, program: &str, trusted: &[u32], limit: D
         client.set_timeout(Some(ANSWER_TIMEOUT))?;
     }
     Ok(client)
-}
-
-/// Says that there is no way to the step manager of a job.
-pub fn tell(console: &Console, job: JobId, error: &ClusterError) {
-    error.details().iter().for_each(|line| console.error(line));
-    console.error(format_args!("Unable to confirm allocation for job {job}: {error}"));
-    if matches!(error.refusal(), Some(Refusal::InvalidJobId | Refusal::AlreadyDone)) {
-        console.info(format_args!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}"));
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,32 @@
+//! Asking a cluster: finding it, reaching its controller, its step managers and the agents of its nodes, and asking again
+//! while they are away. Nothing here prints or ends the process: failures are values
+//! ([`ClusterError`](cluster::ClusterError), [`NoWay`](search::NoWay)), and what a caller may want to say while it waits goes
+//! to its [`Asker`].
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`cluster`] | finding a cluster, and one conversation at one of its doors |
+//! | [`contact`] | the questions of the commands that show and control |
+//! | [`manager`], [`search`] | the way to a job's step manager; looking for one that does not answer |
+//! | [`patience`] | asking again |
+//! | [`signals`] | signals as input, which end a wait |
+//! | [`accounts`] | users and groups |
+
+use std::fmt::{Debug, Display};
+
+pub mod accounts;
+pub mod cluster;
+pub mod contact;
+pub mod manager;
+pub mod patience;
+pub mod search;
+pub mod signals;
+
+/// Who asks.
+pub trait Asker: Debug {
+    /// The name that daemons see: that of the command, or of the program that asks.
+    fn program(&self) -> &str;
+
+    /// Something takes longer, and why: one line, without a newline.
+    fn info(&self, text: &dyn Display);
+}
