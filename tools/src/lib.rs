@@ -8,7 +8,7 @@
 //! | [`control`] | `scancel`, `scontrol`, `stail` |
 //! | [`graph`], [`step_lists`] | graphs and lists of steps |
 //! | [`batch_script`] | finding and checking a batch script |
-//! | [`reach`] | what a command does while it waits |
+//! | [`waiting`] | what a command does while it waits |
 //! | [`mod@garrick`], [`site`] | `garrick`, and its commands for a cluster and a site |
 //! | [`journal`] | `garrick journal` |
 //! | [`grammar`] | what users write, taken apart and not carried out |
@@ -23,11 +23,11 @@ mod journal;
 use garrick_options as options;
 pub mod output;
 mod query;
-mod reach;
 mod site;
 mod step_lists;
 mod submit;
 mod telling;
+mod waiting;
 
 pub use garrick::ended;
 pub use query::arguments;

@@ -9,6 +9,7 @@
 //! | [`contact`] | the questions of the commands that show and control |
 //! | [`manager`], [`search`] | the way to a job's step manager; looking for one that does not answer |
 //! | [`patience`] | asking again |
+//! | [`runs`] | jobs that are named by one of their runs |
 //! | [`signals`] | signals as input, which end a wait |
 //! | [`accounts`] | users and groups |
 
@@ -19,6 +20,7 @@ pub mod cluster;
 pub mod contact;
 pub mod manager;
 pub mod patience;
+pub mod runs;
 pub mod search;
 pub mod signals;
 

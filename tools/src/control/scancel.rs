@@ -7,11 +7,13 @@ use crate::{
     query::{
         arguments::{self, Arguments, Outcome, Table, option},
         choices,
-        runs::{self, NoRun},
     },
     telling::{Tell as _, hints},
 };
-use garrick_asking::contact::{self, AskError, Contact, named_nodes};
+use garrick_asking::{
+    contact::{self, AskError, Contact, named_nodes},
+    runs::{self, NoRun},
+};
 use garrick_model::{
     job_query::JobQuery,
     messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},

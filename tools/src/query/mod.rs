@@ -5,7 +5,6 @@ pub mod arguments;
 pub mod cat;
 pub mod choices;
 pub mod records;
-pub mod runs;
 pub mod sinfo;
 pub mod sprio;
 pub mod squeue;

@@ -10,7 +10,7 @@
 //! | [`processes`] | which of its processes run: started, found, ended |
 //! | [`up`], [`down`], [`status`] | start, end, list them |
 //! | [`run`] | submit a script and stay with it |
-//! | [`follow`] | its output files; the line about its steps is in [`crate::reach::progress`] |
+//! | [`follow`] | its output files; the line about its steps is in [`crate::waiting::progress`] |
 //! | [`init`], [`check`], [`install`] | keys, configuration check, files of an installation |
 //! | [`token`] | how a node joins |
 //! | [`why`] | what keeps jobs waiting |

@@ -4,7 +4,7 @@
 use super::{SiteError, conf::Shape, down, follow::Followed, home::Home, up};
 use crate::{
     output::{self, Console},
-    reach::{
+    waiting::{
         progress::{self, Steps, Ticker},
         wait_bar::WaitBar,
     },

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     options::stream_plan::{Input, Sink, StreamPlan},
     output::{self, Console},
-    reach::terminal::{self, RawMode},
+    waiting::terminal::{self, RawMode},
 };
 use garrick_asking::{
     search::{NoWay, Until},

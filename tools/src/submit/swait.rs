@@ -9,8 +9,8 @@ use crate::{
     options::{table::Command, typed::Typed},
     output::Console,
     query::{choices, records::views},
-    reach::wait_bar::{Standing, WaitBar},
     telling::no_step_manager,
+    waiting::wait_bar::{Standing, WaitBar},
 };
 use garrick_asking::{
     cluster::{Cluster, ClusterError},

@@ -1,8 +1,11 @@
 //! `scontrol hold`, `uhold`, `release`, `requeue`, `requeuehold`, `suspend`, `resume`, `top` and `write batch_script`.
 
 use super::{Session, full_word, too_few, too_many};
-use crate::query::{choices, runs};
-use garrick_asking::contact::{self, AskError};
+use crate::query::choices;
+use garrick_asking::{
+    contact::{self, AskError},
+    runs,
+};
 use garrick_model::{
     job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobAction, JobSelector},

@@ -1,10 +1,11 @@
 //! `scontrol show`.
 
 use super::{Session, full_word, licenses, reservations, too_few, too_many, topology};
-use crate::query::{choices, records::views, runs, sinfo, squeue::task_list_limit, steps::of_own_job};
+use crate::query::{choices, records::views, sinfo, squeue::task_list_limit, steps::of_own_job};
 use garrick_asking::{
     cluster::Cluster,
     contact::{self, AskError, Asked},
+    runs,
 };
 use garrick_model::{
     hostlist,

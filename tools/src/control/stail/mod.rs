@@ -7,15 +7,13 @@ pub mod order;
 use crate::{
     options::table::Arg,
     output::{self, Console},
-    query::{
-        arguments::{self, Outcome, Table, option},
-        runs,
-    },
+    query::arguments::{self, Outcome, Table, option},
     telling::Tell as _,
 };
 use garrick_asking::{
     cluster::ClusterError,
     contact::{AskError, Contact},
+    runs,
 };
 use garrick_model::{
     ids::Sluid,

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     output::{self, Console},
     query::arguments::Arguments,
-    reach::{
+    waiting::{
         progress::Ticker,
         terminal,
         wait_bar::{Pace, Standing, WaitBar},

@@ -4,15 +4,15 @@
 
 pub mod options;
 
-use super::{
-    arguments::{self, Outcome},
-    runs,
-};
+use super::arguments::{self, Outcome};
 use crate::{
     output::{self, Console},
     telling::hints,
 };
-use garrick_asking::contact::{Asked, Contact};
+use garrick_asking::{
+    contact::{Asked, Contact},
+    runs,
+};
 use garrick_model::messages::{
     command::{CommandReply, CommandRequest},
     priority::{JobPriority, PriorityWeights},

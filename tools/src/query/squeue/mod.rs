@@ -12,7 +12,6 @@ use crate::{
         arguments::{self, Outcome},
         choices,
         records::views::complete,
-        runs,
         steps::of_own_job,
     },
     telling::Tell as _,
@@ -20,6 +19,7 @@ use crate::{
 use garrick_asking::{
     cluster::user_id,
     contact::{self, Asked, Contact, resolve_nodes},
+    runs,
 };
 use garrick_model::{
     env_vars,

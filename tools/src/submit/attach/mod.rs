@@ -12,16 +12,14 @@ pub mod watched;
 use crate::{
     options::table::Arg,
     output::{self, Console, Verbosity},
-    query::{
-        arguments::{self, Arguments, Outcome, Table, option},
-        runs,
-    },
+    query::arguments::{self, Arguments, Outcome, Table, option},
     submit::startup,
 };
 use follow::Followed;
 use garrick_asking::{
     cluster::{Answer, Cluster, ClusterError},
     manager::{Around, Way},
+    runs,
     search::{NoWay, Search, Until},
 };
 use garrick_frame::{DoorClient, DoorError, FrameError};

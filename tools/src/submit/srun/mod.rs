@@ -15,8 +15,6 @@ use crate::{
         values,
     },
     output::Console,
-    query::runs,
-    reach::terminal,
     submit::{
         allocation, allocation_wait,
         conversation::Behaviour,
@@ -36,10 +34,12 @@ use crate::{
         submitter,
         way_back::{self, WayBack},
     },
+    waiting::terminal,
 };
 use garrick_asking::{
     cluster::{ANSWER_TIMEOUT, Cluster, ClusterError},
     manager::Way,
+    runs,
     search::{Search, Until},
     signals::{STEERING, Signals},
 };

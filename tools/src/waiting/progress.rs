@@ -1,5 +1,5 @@
 //! What `garrick run` says about a job on standard error: on a terminal one line that is drawn again and again, with bars
-//! ([`crate::reach::wait_bar`]), else a line now and then. Counts of steps come from the job's step manager.
+//! ([`crate::waiting::wait_bar`]), else a line now and then. Counts of steps come from the job's step manager.
 
 use super::wait_bar::Standing;
 use garrick_asking::cluster::{self, Cluster};

@@ -1,8 +1,8 @@
 //! Jobs that are named by one of their runs (SLUIDs). Whose run it is the controller knows; of the run around a command its
 //! environment says so, and nobody is asked.
 
-use crate::output::Console;
-use garrick_asking::{
+use crate::{
+    Asker,
     cluster::{Answer, Cluster, ClusterError},
     patience,
 };
@@ -16,13 +16,13 @@ use garrick_model::{
 use std::{env, path::Path};
 
 /// The job whose newest run that is. A run before is not found: what is done to the job now is not done to that.
-pub fn job_of(conf: Option<&Path>, console: &Console, run: Sluid) -> Answer<JobId> {
+pub fn job_of(conf: Option<&Path>, asker: &dyn Asker, run: Sluid) -> Answer<JobId> {
     let variable = |name: &str| env::var(name).ok();
     if let Some(own) = own_job(run, variable) {
         return Ok(own);
     }
     let request = CommandRequest::list_jobs(vec![run.into()]);
-    match patience::ask(&Cluster::find(conf)?, console, &request)? {
+    match patience::ask(&Cluster::find(conf)?, asker, &request)? {
         CommandReply::Jobs { jobs, .. } => {
             let found = jobs.iter().find(|job| job.sluid == run).map(|job| job.id);
             found.ok_or_else(|| Refusal::InvalidJobId.into())
@@ -38,12 +38,12 @@ fn own_job(run: Sluid, variable: impl Fn(&str) -> Option<String>) -> Option<JobI
 }
 
 /// Finds the jobs of all that are named by a run. The error names the first that nobody has.
-pub fn find(console: &Console, jobs: &mut [JobSelector], steps: &mut [StepsSelector]) -> Result<(), NoRun> {
+pub fn find(asker: &dyn Asker, jobs: &mut [JobSelector], steps: &mut [StepsSelector]) -> Result<(), NoRun> {
     let of_jobs = jobs.iter_mut().map(|named| (named.run, named.to_string(), &mut named.job));
     let of_steps = steps.iter_mut().map(|named| (named.run, named.to_string(), &mut named.job));
     for (run, name, job) in of_jobs.chain(of_steps) {
         if let Some(run) = run {
-            *job = job_of(None, console, run).map_err(|error| NoRun { name, error })?;
+            *job = job_of(None, asker, run).map_err(|error| NoRun { name, error })?;
         }
     }
     Ok(())
