@@ -14,14 +14,14 @@ use garrick_model::{
         },
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
-    node_shape::{NodeShape, NodeShare},
+    node_shape::NodeShare,
     packed_steps::PackedSteps,
     refusal::Refusal,
-    resources::MemoryMib,
     signal::{SIGCONT, SIGSTOP, SIGTSTP},
     spec::JobKind,
     state::{ExitStatus, JobState, Reason},
     step_selector::WhichSteps,
+    testing,
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, NodeFacts, NodeLoad, StepRows},
 };
@@ -32,30 +32,7 @@ const RUN: RunKey = RunKey { job: JobId(7), sluid: Sluid(70) };
 const MAY_FOLLOW: RequeuePolicy = RequeuePolicy { allowed: true, revision: 0 };
 
 fn facts() -> Box<NodeFacts> {
-    Box::new(NodeFacts {
-        hostname: "h".into(),
-        shape: NodeShape {
-            cpus: 4,
-            boards: 1,
-            sockets: 1,
-            cores_per_socket: 4,
-            threads_per_core: 1,
-            memory: MemoryMib(1000),
-            tmp_disk_mib: 0,
-            gres: Vec::new(),
-            reserved_cpus: Default::default(),
-            gpu_cpus: Vec::new(),
-            reserved_memory: Default::default(),
-        },
-        arch: "x86_64".into(),
-        os: "Linux".into(),
-        version: "0".into(),
-        boot_time: Timestamp(0),
-        agent_start: Timestamp(0),
-        tracking: "cgroup/v2".into(),
-        boot_id: None,
-        conf_hash: None,
-    })
+    Box::new(testing::facts("h", testing::shape(1, 4, 1)))
 }
 
 fn order(nodes: &[&str]) -> StartOrder {

@@ -1,9 +1,9 @@
 //! The contents of the journal, and how a controller is rebuilt from it.
 
-use crate::records::{job::JobRecord, job_event::JobEvent, jobs::Records, node::SavedNode, partition::SavedPartition};
 use crate::{
     beside::{Piece, Pieces},
     progress::{Position, Progress},
+    records::{job::JobRecord, job_event::JobEvent, jobs::Records, node::SavedNode, partition::SavedPartition},
 };
 use garrick_model::{
     config::DynamicNode,

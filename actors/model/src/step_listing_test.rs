@@ -5,34 +5,19 @@ use crate::{
     spec::ArraySpec,
     state::{ExitStatus, Reason},
     step_selector::WhichSteps,
+    testing::step,
     time::{TimeLimit, Timestamp},
     usage::TaskUsage,
 };
 
 fn view(number: u32, state: StepState) -> StepView {
     StepView {
-        id: StepId::of(JobId(5), StepKey::number(number)),
         name: "a".into(),
         state,
-        reason: Reason::None,
         uid: 0,
         partition: "p".into(),
-        nodelist: String::new(),
-        nodes: 1,
-        cpus: 1,
-        tasks: 1,
-        start_time: None,
         end_time: (state == StepState::Completed).then_some(Timestamp(i64::from(number))),
-        time_limit: TimeLimit::Unlimited,
-        exit: ExitStatus::SUCCESS,
-        srun: None,
-        submit_line: String::new(),
-        attempt: 0,
-        priority: 0,
-        dependency: String::new(),
-        waiting: None,
-        usage: TaskUsage::default(),
-        gres: Vec::new(),
+        ..step(StepId::of(JobId(5), StepKey::number(number)))
     }
 }
 

@@ -1,18 +1,19 @@
 //! Specs, views and what else there is of a job and a node, with good defaults: a test shows only what matters.
 
 use crate::{
-    config::{self, Hres},
+    config::{self, Hres, PartitionConfig},
     gres::GresRequest,
-    ids::{JobId, NodeIndex, Sluid},
+    ids::{JobId, NodeIndex, Sluid, StepId},
     node_shape::{NodeShape, NodeShare},
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{
         ArraySpec, Dependencies, Dependency, DependencyKind, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode, Sharing,
         TopologyRequest,
     },
-    state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
+    state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason, StepState},
     time::{TimeLimit, Timestamp},
-    view::{JobView, NodeHold, NodeLoad, NodeView},
+    usage::TaskUsage,
+    view::{AllocatedNode, JobView, NodeFacts, NodeHold, NodeLoad, NodeView, PartitionView, StepView},
 };
 use std::sync::Arc;
 
@@ -153,6 +154,39 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
     }
 }
 
+/// A machine of that many sockets, cores in each and threads in each core, with 1000 MiB.
+pub fn shape(sockets: u32, cores: u32, threads: u32) -> NodeShape {
+    NodeShape {
+        cpus: sockets * cores * threads,
+        boards: 1,
+        sockets,
+        cores_per_socket: cores,
+        threads_per_core: threads,
+        memory: MemoryMib(1000),
+        tmp_disk_mib: 0,
+        gres: Vec::new(),
+        reserved_cpus: Default::default(),
+        gpu_cpus: Vec::new(),
+        reserved_memory: Default::default(),
+    }
+}
+
+/// What a node of that name says of itself, whose machine that is.
+pub fn facts(hostname: &str, shape: NodeShape) -> NodeFacts {
+    NodeFacts {
+        hostname: hostname.to_owned(),
+        shape,
+        arch: "x86_64".to_owned(),
+        os: "Linux".to_owned(),
+        version: "0.1.0".to_owned(),
+        boot_time: Timestamp(0),
+        agent_start: Timestamp(0),
+        tracking: "cgroup/v2".to_owned(),
+        boot_id: None,
+        conf_hash: None,
+    }
+}
+
 /// A node of `cores` cores of two threads with 1000 MiB, in service and idle.
 pub fn node(index: u32, cores: u32) -> NodeView {
     NodeView {
@@ -162,19 +196,7 @@ pub fn node(index: u32, cores: u32) -> NodeView {
         base: NodeBase::Up,
         flags: NodeFlags::default(),
         reason: None,
-        shape: NodeShape {
-            cpus: cores * 2,
-            boards: 1,
-            sockets: 1,
-            cores_per_socket: cores,
-            threads_per_core: 2,
-            memory: MemoryMib(1000),
-            tmp_disk_mib: 0,
-            gres: Vec::new(),
-            reserved_cpus: Default::default(),
-            gpu_cpus: Vec::new(),
-            reserved_memory: Default::default(),
-        },
+        shape: shape(1, cores, 2),
         holds: Vec::new(),
         features: Vec::new(),
         weight: 1,
@@ -203,6 +225,45 @@ pub fn hold(job: u32, cpus: std::ops::Range<u32>, memory: u64, end: Option<i64>)
         completing: false,
         kept: false,
         parked: false,
+    }
+}
+
+/// What a job has of a node, by its number in the configuration.
+pub fn allocated(name: &str, index: u32, share: NodeShare) -> AllocatedNode {
+    AllocatedNode { name: name.to_owned(), index: NodeIndex(index), share }
+}
+
+/// An up partition with that configuration, over the first `count` nodes.
+pub fn partition(config: PartitionConfig, count: u32) -> PartitionView {
+    let nodes = (0..count).map(NodeIndex).collect();
+    PartitionView { generation: 1, config: Arc::new(config), state: PartitionState::Up, nodes }
+}
+
+/// A running step of one task of alice's, for which nothing special was asked.
+pub fn step(id: StepId) -> StepView {
+    StepView {
+        id,
+        name: "step".to_owned(),
+        state: StepState::Running,
+        reason: Reason::None,
+        uid: 1001,
+        partition: "debug".to_owned(),
+        nodelist: String::new(),
+        nodes: 1,
+        cpus: 1,
+        tasks: 1,
+        start_time: None,
+        end_time: None,
+        time_limit: TimeLimit::Unlimited,
+        exit: ExitStatus::SUCCESS,
+        srun: None,
+        submit_line: String::new(),
+        attempt: 0,
+        priority: 0,
+        dependency: String::new(),
+        waiting: None,
+        usage: TaskUsage::default(),
+        gres: Vec::new(),
     }
 }
 

@@ -31,7 +31,6 @@ use garrick_events::{
     },
     testing::record,
 };
-use garrick_model::testing::{array, depends_on, spec};
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},
@@ -40,6 +39,7 @@ use garrick_model::{
     spec::{DependencyKind, JobKind, JobSpec, NodeCount},
     spec_text::licenses::Licenses,
     state::{ExitStatus, JobState, NodeBase, Reason},
+    testing::{array, depends_on, spec},
     time::Timestamp,
     view::{NodeHold, NodeView},
 };

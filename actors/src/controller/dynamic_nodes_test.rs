@@ -8,7 +8,6 @@ use super::{
 };
 use crate::roster::{core::RosterInput, nodes::Roster};
 use garrick_events::event::ControllerEvent;
-use garrick_model::testing::spec;
 use garrick_model::{
     config::{Config, DynamicNode, read_files},
     ids::JobId,
@@ -20,6 +19,7 @@ use garrick_model::{
     reservation::Reservation,
     spec::{JobSpec, NodeCount},
     state::{JobState, NodeBase},
+    testing::spec,
 };
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 

@@ -38,11 +38,15 @@ use garrick_model::{
     reservation::{AccessList, Reservation},
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
+    testing,
     time::Timestamp,
-    view::{NodeFacts, NodeLoad, NodeView, PartitionView},
+    view::{NodeLoad, NodeView, PartitionView},
 };
-use garrick_plan::policy::partition_facts;
-use garrick_plan::{plan::probe::Feasibility, policy::policy, snapshot::facts::ClusterView};
+use garrick_plan::{
+    plan::probe::Feasibility,
+    policy::{partition_facts, policy},
+    snapshot::facts::ClusterView,
+};
 use garrick_runtime::{Address, BoardMap, ReplyTo, System, SystemConfig};
 use std::{
     collections::BTreeMap,
@@ -292,30 +296,7 @@ impl Host for PlainHost {
 
 /// What an agent of a node of four cores says when it connects.
 pub fn registration(node: &str, conn: u64, runs: Vec<HeldRun>) -> Registration {
-    let facts = NodeFacts {
-        hostname: node.to_owned(),
-        shape: garrick_model::node_shape::NodeShape {
-            cpus: 4,
-            boards: 1,
-            sockets: 4,
-            cores_per_socket: 1,
-            threads_per_core: 1,
-            memory: garrick_model::resources::MemoryMib(1000),
-            tmp_disk_mib: 0,
-            gres: Vec::new(),
-            reserved_cpus: Default::default(),
-            gpu_cpus: Vec::new(),
-            reserved_memory: Default::default(),
-        },
-        arch: "x86_64".to_owned(),
-        os: "Linux".to_owned(),
-        version: "0.1.0".to_owned(),
-        boot_time: Timestamp(0),
-        agent_start: Timestamp(0),
-        tracking: "process groups".to_owned(),
-        boot_id: None,
-        conf_hash: None,
-    };
+    let facts = testing::facts(node, testing::shape(4, 1, 1));
     let load = NodeLoad::default();
     Registration { conn, facts, runs, released: Vec::new(), incarnation: conn, load }
 }

@@ -5,11 +5,11 @@ use super::{
     fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, config_of, with_system},
     messages::ControllerMsg,
 };
-use garrick_model::testing::spec;
 use garrick_model::{
     config::{self, Config},
     messages::command::{CommandReply, CommandRequest, JobMilestone},
     spec::JobSpec,
+    testing::spec,
 };
 use std::{path::Path, sync::Arc};
 

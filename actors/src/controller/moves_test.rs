@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::fixtures::{Rig, with_rig};
-use garrick_model::testing::spec;
 use garrick_model::{
     ids::JobId,
     messages::{
@@ -12,6 +11,7 @@ use garrick_model::{
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, JobKind, JobSpec, NodeCount, Sharing},
+    testing::spec,
     time::TimeLimit,
 };
 

@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use super::fixtures::{Rig, with_rig};
-use garrick_model::testing::spec;
 use garrick_model::{
     ids::JobId,
     messages::command::{CommandReply, CommandRequest, JobAction, JobChange, JobSelector},
     refusal::Refusal,
     spec::{JobSpec, NodeCount},
+    testing::spec,
     view::JobView,
 };
 

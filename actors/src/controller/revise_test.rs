@@ -26,7 +26,6 @@ use garrick_events::{
         job_event::{JobEvent, Revision},
     },
 };
-use garrick_model::testing::{array, spec};
 use garrick_model::{
     ids::JobId,
     messages::{
@@ -37,6 +36,7 @@ use garrick_model::{
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, Dependencies, JobKind, JobSpec, NodeCount, Sharing},
+    testing::{array, spec},
     time::{TimeLimit, Timestamp},
 };
 use proptest::{collection::vec, option::of, prelude::*, sample::select};

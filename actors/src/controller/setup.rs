@@ -30,9 +30,8 @@ use crate::{
 };
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{config::Config, time::Timestamp, view::NodeHold};
-use garrick_plan::policy::partition_facts;
 use garrick_plan::{
-    policy::policy,
+    policy::{partition_facts, policy},
     snapshot::{caps::CpuCaps, request::NodeUse},
 };
 use garrick_runtime::{Address, ChildSpec, PendingReply, Placement, ReplyTo, System};

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::log::{Log as _, memory::MemoryLog};
 use garrick_events::{event::ControllerEvent, records::partition::SavedPartition};
-use garrick_model::testing::{array, spec};
 use garrick_model::{
     ids::{JobId, RequestId},
     job_query::{JobQuery, JobStates},
@@ -25,6 +24,7 @@ use garrick_model::{
     resources::{MemoryMib, MemoryRequest},
     spec::{Dependencies, Dependency, DependencyKind, JobSpec, NodeCount},
     state::{JobState, PartitionState, Reason},
+    testing::{array, spec},
 };
 use garrick_plan::snapshot::licenses;
 use garrick_runtime::{ReplyTo, System, TraceContext};

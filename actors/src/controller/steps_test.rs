@@ -4,7 +4,6 @@
 use super::fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, with_system};
 use crate::log::{ACCOUNTING, Log as _};
 use garrick_events::{event::ControllerEvent, testing::ended_row};
-use garrick_model::testing::spec;
 use garrick_model::{
     ids::{JobId, Sluid, StepId, StepKey},
     messages::{
@@ -16,6 +15,7 @@ use garrick_model::{
     spec::NodeCount,
     state::{ExitStatus, JobState, Reason, StepState},
     step_selector::WhichSteps,
+    testing::spec,
     time::{TimeLimit, Timestamp},
     view::{StepCounts, StepOrigin, StepRows, StepView},
 };

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, with_system};
-use garrick_model::testing::spec;
 use garrick_model::{
     ids::RequestId,
     messages::{
@@ -13,6 +12,7 @@ use garrick_model::{
     },
     refusal::Refusal,
     state::{ExitStatus, JobState, NodeBase, Reason},
+    testing::spec,
     time::Timestamp,
     view::NodeView,
 };

@@ -11,15 +11,14 @@ use crate::messages::{
     license::LicenseInput,
     node::{NodeInput, ReserveRefusal},
 };
-use garrick_events::testing::{ended_row, record};
 use garrick_events::{
     event::ControllerEvent,
     records::{
         job::{HeldBy, JobRecord, Phase, TaskOutcome},
         job_event::JobEvent,
     },
+    testing::{ended_row, record},
 };
-use garrick_model::testing::{array, depends_on as depends, spec};
 use garrick_model::{
     ids::{JobId, Sluid, StepKey},
     messages::{
@@ -33,6 +32,7 @@ use garrick_model::{
     spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec, LayoutRequest, Sharing},
     spec_text::licenses::Licenses,
     state::{ExitStatus, JobState, Reason},
+    testing::{array, depends_on as depends, spec},
     time::{TimeLimit, Timestamp},
     view::{StepCounts, StepRows},
 };

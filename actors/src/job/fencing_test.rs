@@ -12,9 +12,10 @@ use crate::messages::{
     letter::Letter,
     node::NodeInput,
 };
-use garrick_events::records::job::{Afterwards, Unfenced};
-use garrick_events::testing::record;
-use garrick_model::testing::spec;
+use garrick_events::{
+    records::job::{Afterwards, Unfenced},
+    testing::record,
+};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
@@ -24,6 +25,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::{JobKind, JobSpec},
     state::{JobState, Reason},
+    testing::spec,
 };
 use std::{sync::Arc, time::Duration};
 

@@ -12,13 +12,13 @@ use crate::{
     },
     owner::FreshIds,
 };
-use garrick_events::testing::record;
 use garrick_events::{
     event::ControllerEvent,
     records::{
         job::{JobRecord, Phase, Run},
         job_event::JobEvent,
     },
+    testing::record,
 };
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},

@@ -13,15 +13,17 @@ use crate::messages::{
     letter::Letter,
     node::NodeInput,
 };
-use garrick_events::records::job::{Afterwards, JobRecord, Phase, PreemptMark, Run};
-use garrick_events::testing::record;
-use garrick_model::testing::spec;
+use garrick_events::{
+    records::job::{Afterwards, JobRecord, Phase, PreemptMark, Run},
+    testing::record,
+};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::HetComponent,
     refusal::Refusal,
     spec::{JobKind, JobSpec},
     state::JobState,
+    testing::spec,
     time::Timestamp,
     view::PreemptTimes,
 };

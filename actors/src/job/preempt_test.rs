@@ -12,13 +12,13 @@ use crate::messages::{
     node::NodeInput,
 };
 use garrick_events::records::job::{Afterwards, Phase};
-use garrick_model::testing::spec;
 use garrick_model::{
     config::PreemptMode,
     ids::{JobId, Sluid},
     messages::node::{ControllerToNode, SignalScope},
     spec::{JobSpec, SignalWarning},
     state::{JobState, Reason},
+    testing::spec,
     time::{TimeLimit, Timestamp},
 };
 use garrick_plan::proposals::PreemptProposal;

@@ -10,12 +10,13 @@ use crate::messages::{
     letter::Letter,
     node::NodeInput,
 };
-use garrick_events::records::{
-    job::{Afterwards, EarlierHold, End, Ending},
-    job_event::JobEvent,
+use garrick_events::{
+    records::{
+        job::{Afterwards, EarlierHold, End, Ending},
+        job_event::JobEvent,
+    },
+    testing::record,
 };
-use garrick_events::testing::record;
-use garrick_model::testing::spec;
 use garrick_model::{
     config::Config,
     ids::Sluid,
@@ -23,6 +24,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::{JobKind, JobSpec},
     state::{ExitStatus, JobState, Reason},
+    testing::spec,
     time::Timestamp,
 };
 use std::{path::Path, sync::Arc, time::Duration};

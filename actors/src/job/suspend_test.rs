@@ -12,7 +12,6 @@ use crate::messages::{
     node::NodeInput,
 };
 use garrick_events::records::job_event::JobEvent;
-use garrick_model::testing::spec;
 use garrick_model::{
     config::PreemptMode,
     ids::{JobId, Sluid},
@@ -20,6 +19,7 @@ use garrick_model::{
     refusal::Refusal,
     signal::{SIGCONT, SIGSTOP, SIGTSTP},
     state::JobState,
+    testing::spec,
     time::{TimeLimit, Timestamp},
 };
 use garrick_plan::proposals::{PreemptProposal, ResumeProposal, TurnProposal};

@@ -2,14 +2,14 @@
 //! which advances it as it commits, before anybody hears of it. A controller starts with what was replayed; an owner that failed is
 //! built anew from it, whatever is to be known of a job beyond its view is read here, and snapshots are made of it.
 
-use garrick_events::records::{
-    job::{JobRecord, waits_for},
-    node::SavedNode,
-    partition::SavedPartition,
-};
 use garrick_events::{
     beside::Pieces,
     event::{ControllerEvent, Replayed},
+    records::{
+        job::{JobRecord, waits_for},
+        node::SavedNode,
+        partition::SavedPartition,
+    },
 };
 use garrick_model::{config::DynamicNode, ids::JobId, reservation::Reservation};
 use std::{
@@ -176,8 +176,7 @@ mod tests {
         records::job::{ArrayRecord, Phase, TaskMark, TaskOutcome},
         testing::{cancelled, record},
     };
-    use garrick_model::testing::spec;
-    use garrick_model::{ids::ArrayTask, spec::JobSpec};
+    use garrick_model::{ids::ArrayTask, spec::JobSpec, testing::spec};
 
     fn no_tasks() -> ArrayRecord {
         ArrayRecord { pending: [].into(), limit: None, tasks: [].into() }

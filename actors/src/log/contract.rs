@@ -2,10 +2,10 @@
 //! and purged, and each function here is a promise. A bench may put events of its own in between.
 
 use crate::log::{AppendError, FollowError, Follower, Log};
-use garrick_events::records::partition::SavedPartition;
 use garrick_events::{
     event::{ControllerEvent, Replayed},
     progress::Position,
+    records::partition::SavedPartition,
 };
 use garrick_runtime::ReplyTo;
 use std::sync::{

@@ -8,14 +8,16 @@ use crate::{
     },
     messages::job::{Authority, JobCommand, JobInput},
 };
-use garrick_events::testing::record;
 use garrick_events::{
     event::{ControllerEvent, Replayed},
     records::job_event::JobEvent,
+    testing::record,
 };
-use garrick_model::ids::JobId;
-use garrick_model::spec::JobSpec;
-use garrick_model::testing::{array, spec};
+use garrick_model::{
+    ids::JobId,
+    spec::JobSpec,
+    testing::{array, spec},
+};
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 

@@ -2,10 +2,10 @@
 //! where older events are read. While nobody follows, nothing is kept.
 
 use crate::log::FollowError;
-use garrick_events::records::job_event::JobEvent;
 use garrick_events::{
     event::ControllerEvent,
     progress::{Position, Progress},
+    records::job_event::JobEvent,
 };
 use std::{
     collections::{BTreeMap, VecDeque},

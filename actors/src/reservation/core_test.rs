@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::controller::{fixtures::config_of, shells::reservation::over_run};
-use garrick_model::testing::{hold, node};
 use garrick_model::{
     config::PartitionConfig,
     ids::NodeIndex,
     reservation::CoresWanted,
     state::{NodeBase, PartitionState},
+    testing::{hold, node},
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);

@@ -6,10 +6,10 @@
 //! under way at a time, and the next waits until every proposal of the last one was answered, so that boards show what was
 //! taken.
 
-use crate::scheduler::messages::{SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot};
 use crate::{
     messages::{job::JobInput, letter::Letter},
     owner::{Effect, FreshIds, Out, Owner},
+    scheduler::messages::{SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot},
 };
 use garrick_model::{
     config::Config,

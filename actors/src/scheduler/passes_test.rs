@@ -11,12 +11,12 @@ use crate::{
         messages::{SchedulerEffect, SchedulerErrand, SchedulerInput, SchedulerTimer, Seen, Snapshot},
     },
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{self, Config},
     ids::JobId,
     messages::command::CommandReply,
     state::Reason,
+    testing::{hold, job, node, spec},
     time::Timestamp,
     view::{JobView, NodeView},
 };

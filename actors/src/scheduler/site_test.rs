@@ -2,17 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::partition::core::PartitionCore;
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{self, Config},
     spec::{JobSpec, NodeCount, Sharing},
+    testing::{hold, job, node, spec},
     time::Timestamp,
     view::{JobView, NodeHold, NodeView, PartitionView},
 };
-use garrick_plan::policy::partition_facts;
 use garrick_plan::{
     plan::{Plan, plan, probe::Feasibility},
-    policy::policy,
+    policy::{partition_facts, policy},
     rules::priority::{Rules, Standing},
     snapshot::facts::ClusterView,
 };

@@ -4,7 +4,6 @@
 use super::admission::Admitted;
 use crate::controller::fixtures::Site;
 use garrick_events::records::job::Resolved;
-use garrick_model::testing::{array, depends_on, spec};
 use garrick_model::{
     gres::{GresBinding, GresCount, GresRequest},
     ids::JobId,
@@ -12,6 +11,7 @@ use garrick_model::{
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{DependencyKind, JobSpec, LayoutRequest, NodeCount, Sharing},
+    testing::{array, depends_on, spec},
     time::{TimeLimit, Timestamp},
 };
 

@@ -9,12 +9,12 @@ use crate::{
     owner::{Effect, EffectOf, Owner},
 };
 use garrick_events::{progress::Position, testing::record};
-use garrick_model::testing::spec;
 use garrick_model::{
     ids::{JobId, RequestId},
     messages::command::Caller,
     refusal::Refusal,
     spec::JobSpec,
+    testing::spec,
     time::Timestamp,
 };
 use std::{sync::Arc, time::Duration};

@@ -54,10 +54,10 @@ impl Awaited {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use garrick_model::testing::{array, depends_on, job, spec};
     use garrick_model::{
         ids::ArrayTask,
         spec::{Dependency, DependencyKind, JobSpec},
+        testing::{array, depends_on, job, spec},
     };
 
     fn after(on: u32, array_index: Option<u32>) -> Dependencies {

@@ -14,8 +14,7 @@ use garrick_model::{
     time::TimeLimit,
     view::PartitionView,
 };
-use garrick_plan::policy::partition_facts;
-use garrick_plan::{rules::limits::longer, snapshot::facts::PartitionFacts};
+use garrick_plan::{policy::partition_facts, rules::limits::longer, snapshot::facts::PartitionFacts};
 use std::sync::Arc;
 
 impl Rules<'_> {

@@ -13,10 +13,12 @@ use garrick_model::{
     spec::{JobKind, JobSpec},
     view::PartitionView,
 };
-use garrick_plan::policy::partition_facts;
-use garrick_plan::snapshot::{
-    constraint::Wish,
-    request::{NodeUse, default_memory},
+use garrick_plan::{
+    policy::partition_facts,
+    snapshot::{
+        constraint::Wish,
+        request::{NodeUse, default_memory},
+    },
 };
 use std::sync::Arc;
 

@@ -195,7 +195,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::scratch::Scratch;
-    use garrick_model::resources::MemoryMib;
 
     /// A recorded tree: online CPUs, and package and core of each CPU in order of its number.
     fn tree(online: &str, places: &[(i64, i64)]) -> Scratch {
@@ -213,19 +212,7 @@ mod tests {
     }
 
     fn node(cpus: u32) -> NodeShape {
-        NodeShape {
-            cpus,
-            boards: 1,
-            sockets: 1,
-            cores_per_socket: cpus,
-            threads_per_core: 1,
-            memory: MemoryMib(1000),
-            tmp_disk_mib: 0,
-            gres: Vec::new(),
-            reserved_cpus: Default::default(),
-            gpu_cpus: Vec::new(),
-            reserved_memory: Default::default(),
-        }
+        garrick_model::testing::shape(1, cpus, 1)
     }
 
     #[test]

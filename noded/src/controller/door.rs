@@ -6,8 +6,10 @@ use super::{
     names::{Names, questions_of},
     start::ControllerStartError,
 };
-use crate::guests::{self, Guests, UnderWay};
-use crate::relay;
+use crate::{
+    guests::{self, Guests, UnderWay},
+    relay,
+};
 use actix_rt::Arbiter;
 use garrick_actors::controller::{
     frontend::{CROWDED, fair_queue},

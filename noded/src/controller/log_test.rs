@@ -17,9 +17,9 @@ use garrick_events::{
 };
 use garrick_journal::{Form, Reader};
 use garrick_kernel::scratch::Scratch;
-use garrick_model::messages::encoded_bytes;
 use garrick_model::{
     ids::{JobId, Sluid},
+    messages::encoded_bytes,
     time::Timestamp,
 };
 use garrick_runtime::ReplyTo;

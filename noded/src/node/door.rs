@@ -1,10 +1,10 @@
 //! The node's door: commands of users on this host, the `stepd`s of its runs, and relays to step managers elsewhere.
 
 use super::{neighbours::Neighbours, records_link::RecordsWorld};
-use crate::relay;
 use crate::{
     guests::{self, Guests},
     node::conversations::{Conversations, tell_agent},
+    relay,
 };
 use garrick_agent::{AgentInput, AgentMsg, RunKey};
 use garrick_daemon::links::caller_of;

@@ -2,8 +2,10 @@
 //! other hosts to the step managers here.
 
 use super::{membership::Membership, records_link::RecordsWorld, runs::RunWorld};
-use crate::node::conversations::{Conversations, tell_agent};
-use crate::relay;
+use crate::{
+    node::conversations::{Conversations, tell_agent},
+    relay,
+};
 use garrick_agent::{
     AgentInput, AgentMsg, RunKey, StartOrder,
     belief::{is_from_batch_host, is_valid},

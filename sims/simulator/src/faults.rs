@@ -26,8 +26,11 @@ use garrick_model::{
     time::TimeLimit,
     view::{JobView, NodeView},
 };
-use garrick_plan::policy::partition_facts;
-use garrick_plan::{plan::plan, policy::policy, snapshot::facts::ClusterView};
+use garrick_plan::{
+    plan::plan,
+    policy::{partition_facts, policy},
+    snapshot::facts::ClusterView,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

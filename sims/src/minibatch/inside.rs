@@ -5,8 +5,7 @@ use super::{
     cluster::{self, ClusterError, Order},
     processes::{self, ClusterProcesses, ProcError},
 };
-use garrick_frame::DoorClient;
-use garrick_frame::LinkKind;
+use garrick_frame::{DoorClient, LinkKind};
 use garrick_model::{
     env_vars::GARRICK_STEPD_DOOR,
     messages::step::{CommandToStepMgr, StepMgrToCommand},

@@ -4,17 +4,16 @@
 use crate::{clock::Clock, json::Meta};
 use garrick_model::{
     config::PartitionConfig,
-    ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId, StepNum},
+    ids::{ArrayTask, JobId, Sluid, StepId, StepNum},
     node_shape::{NodeShape, NodeShare},
-    packed_steps::StepTally,
     resources::{CpuSet, MemoryMib, MemoryRequest},
-    spec::{JobKind, JobSpec, Sharing},
-    state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason, StepState},
+    spec::{JobKind, JobSpec},
+    state::{JobState, NodeFlags, Reason},
+    testing,
     time::{TimeLimit, Timestamp},
-    usage::TaskUsage,
     view::{
         AllocatedNode, Allocation, JobView, NodeFacts, NodeHold, NodeLoad, NodeReason, NodeView, PartitionView,
-        PriorityTerms, StepView,
+        StepView,
     },
 };
 use jiff::tz::TimeZone;
@@ -52,77 +51,35 @@ pub fn job_spec() -> JobSpec {
         alloc_sid: 0,
         submit_line: String::new(),
         command: None,
-        ..garrick_model::testing::spec()
+        ..testing::spec()
     }
 }
 
 /// A job of alice's on n1 (4 CPUs) and n2 (2 CPUs).
 pub fn job_view(id: u32, state: JobState) -> JobView {
-    let node = |name: &str, index, cpus: u32| AllocatedNode {
-        name: name.to_owned(),
-        index: NodeIndex(index),
-        share: NodeShare {
-            cpus: CpuSet::from(0..cpus),
-            memory: Some(MemoryMib(100)),
-            tasks: cpus / 2,
-            gres: Vec::new(),
-        },
+    let share = |cpus: u32| NodeShare {
+        cpus: CpuSet::from(0..cpus),
+        memory: Some(MemoryMib(100)),
+        tasks: cpus / 2,
+        gres: Vec::new(),
     };
-    let nodes = vec![node("n1", 0, 4), node("n2", 1, 2)];
+    let nodes = vec![testing::allocated("n1", 0, share(4)), testing::allocated("n2", 1, share(2))];
+    let allocation = Allocation { nodes, partition: "debug".to_owned(), ..Allocation::default() };
     JobView {
-        id: JobId(id),
-        generation: 1,
         sluid: Sluid(1),
-        spec: Arc::new(job_spec()),
-        uid: 1001,
-        gid: 1001,
-        user: "alice".to_owned(),
-        group: "alice".to_owned(),
         state,
-        ending: None,
-        reason: Reason::None,
-        array_pending: None,
-        array_task: None,
-        array_running: 0,
         priority: 1,
-        dependencies: Default::default(),
-        eligible: true,
-        partitions: vec!["debug".to_owned()],
         time_limit: TimeLimit::Secs(600),
         submit_time: Timestamp::from_secs(1000),
-        eligible_time: None,
         start_time: Some(Timestamp::from_secs(1001)),
         end_time: Some(Timestamp::from_secs(1601)),
-        last_sched_eval: None,
-        allocation: Some(Arc::new(Allocation {
-            nodes,
-            partition: "debug".to_owned(),
-            exclusive: false,
-            ..Allocation::default()
-        })),
-        completing_nodes: Vec::new(),
-        exit: ExitStatus::SUCCESS,
-        derived_exit: ExitStatus::SUCCESS,
-        restarts: 0,
-        requeue: true,
+        allocation: Some(Arc::new(allocation)),
         cpus_per_task: 2,
         tasks: 3,
         min_nodes: 2,
         max_nodes: 2,
         cpus: 6,
-        memory: MemoryRequest::Default,
-        sharing: Sharing::Default,
-        stdout_path: None,
-        stderr_path: None,
-        stdin_path: None,
-        admin_comment: None,
-        system_comment: None,
-        terms: PriorityTerms::default(),
-        preempted: None,
-        leave_by: None,
-        suspended: None,
-        billing: None,
-        steps: StepTally::default(),
+        ..testing::job(id, job_spec())
     }
 }
 
@@ -132,15 +89,8 @@ fn share(cpus: std::ops::Range<u32>) -> NodeShare {
 
 /// A running job of alice's on some nodes.
 pub fn job(id: u32, nodes: &[(&str, u32)]) -> JobView {
-    let nodes: Vec<AllocatedNode> = nodes
-        .iter()
-        .zip(0..)
-        .map(|((name, cpus), index)| AllocatedNode {
-            name: (*name).to_owned(),
-            index: NodeIndex(index),
-            share: share(0..*cpus),
-        })
-        .collect();
+    let nodes: Vec<AllocatedNode> =
+        nodes.iter().zip(0..).map(|((name, cpus), index)| testing::allocated(name, index, share(0..*cpus))).collect();
     let count = u32::try_from(nodes.len()).expect("a few nodes");
     JobView {
         spec: Arc::new(JobSpec { kind: JobKind::Batch, name: "demo".to_owned(), ..job_spec() }),
@@ -216,67 +166,30 @@ pub fn job_503() -> JobView {
 
 /// A node of the transcripts.
 pub fn node(index: u32) -> NodeView {
-    let shape = NodeShape {
-        cpus: 16,
-        boards: 1,
-        sockets: 16,
-        cores_per_socket: 1,
-        threads_per_core: 1,
-        memory: MemoryMib(1),
-        tmp_disk_mib: 0,
-        gres: Vec::new(),
-        reserved_cpus: Default::default(),
-        gpu_cpus: Vec::new(),
-        reserved_memory: Default::default(),
-    };
+    let shape = NodeShape { memory: MemoryMib(1), ..testing::shape(16, 1, 1) };
     NodeView {
         name: format!("n{}", index + 1),
-        index: NodeIndex(index),
         generation: 1,
-        base: NodeBase::Up,
-        flags: NodeFlags::default(),
-        reason: None,
         shape: shape.clone(),
-        holds: Vec::new(),
-        features: Vec::new(),
-        weight: 1,
         address: "127.0.0.1".to_owned(),
         hostname: "host1".to_owned(),
         port: u16::try_from(37001 + index).expect("a port"),
         registration: Some(Arc::new(NodeFacts {
-            hostname: "host1".to_owned(),
-            shape,
-            arch: "x86_64".to_owned(),
             os: "Linux 6.18.44-fc-v669 #1 SMP PREEMPT_DYNAMIC @0".to_owned(),
             version: "26.05.3".to_owned(),
             boot_time: at(-7172),
             agent_start: at(-5786),
-            tracking: "cgroup/v2".to_owned(),
-            boot_id: None,
-            conf_hash: None,
+            ..testing::facts("host1", shape)
         })),
         load: NodeLoad { load_hundredths: 271, free_memory: Some(MemoryMib(21974)) },
         last_busy: Some(at(-44)),
-        comment: None,
-        extra: None,
+        ..testing::node(index, 16)
     }
 }
 
 /// What a job holds of a node.
 pub fn hold(cpus: std::ops::Range<u32>) -> NodeHold {
-    NodeHold {
-        job: JobId(503),
-        sluid: Sluid(1),
-        uid: 1001,
-        share: share(cpus),
-        sharing: Sharing::Default,
-        mcs_label: None,
-        partition: None,
-        expected_end: None,
-        completing: false,
-        kept: false,
-        parked: false,
-    }
+    NodeHold { sluid: Sluid(1), uid: 1001, share: share(cpus), ..testing::hold(503, 0..0, 0, None) }
 }
 
 /// Drained, with a reason.
@@ -288,38 +201,15 @@ pub fn drained(node: NodeView, text: &str) -> NodeView {
 /// A partition of the first `count` nodes.
 pub fn partition(name: &str, count: u32) -> PartitionView {
     let config = PartitionConfig { default: true, node_sets: vec!["ALL".to_owned()], ..PartitionConfig::named(name) };
-    PartitionView {
-        generation: 1,
-        config: Arc::new(config),
-        state: PartitionState::Up,
-        nodes: (0..count).map(NodeIndex).collect(),
-    }
+    testing::partition(config, count)
 }
 
 /// A running step of job 503.
 pub fn step(step: StepNum, name: &str, nodelist: &str) -> StepView {
     StepView {
-        id: StepId::new(JobId(503), step),
         name: name.to_owned(),
-        state: StepState::Running,
-        reason: Reason::None,
-        uid: 1001,
-        partition: "debug".to_owned(),
         nodelist: nodelist.to_owned(),
-        nodes: 1,
-        cpus: 1,
-        tasks: 1,
         start_time: Some(at(0)),
-        end_time: None,
-        time_limit: TimeLimit::Unlimited,
-        exit: ExitStatus::SUCCESS,
-        srun: None,
-        submit_line: String::new(),
-        attempt: 0,
-        priority: 0,
-        dependency: String::new(),
-        waiting: None,
-        usage: TaskUsage::default(),
-        gres: Vec::new(),
+        ..testing::step(StepId::new(JobId(503), step))
     }
 }

@@ -10,9 +10,8 @@ use garrick_model::{
     time::TimeLimit,
     view::{NodeLoad, NodeView, PartitionView},
 };
-use garrick_plan::policy::partition_facts;
 use garrick_plan::{
-    policy::policy,
+    policy::{partition_facts, policy},
     snapshot::{
         caps::CpuCaps,
         facts::{

@@ -17,8 +17,8 @@ use garrick_model::{
     refusal::Refusal,
     spec::{StepSharing, StreamTarget},
     state::{ExitStatus, Reason, StepState},
-    time::{TimeLimit, Timestamp},
-    usage::TaskUsage,
+    testing::step,
+    time::TimeLimit,
     view::{StepCounts, StepView},
 };
 use serde_bytes::ByteBuf;
@@ -513,29 +513,15 @@ fn scancel_goes_to_the_controller_for_steps_of_other_jobs() {
 }
 
 fn view(id: &str, state: StepState, waiting: Option<&str>) -> StepView {
+    let waits = state == StepState::Pending;
     StepView {
-        id: id.parse().unwrap(),
         name: "sim".to_owned(),
         state,
-        reason: if state == StepState::Pending { Reason::Resources } else { Reason::None },
+        reason: if waits { Reason::Resources } else { Reason::None },
         uid: 0,
-        partition: "debug".to_owned(),
-        nodelist: if state == StepState::Pending { String::new() } else { "n1".to_owned() },
-        nodes: 1,
-        cpus: 1,
-        tasks: 1,
-        start_time: None::<Timestamp>,
-        end_time: None,
-        time_limit: TimeLimit::Unlimited,
-        exit: ExitStatus::SUCCESS,
-        srun: None,
-        submit_line: String::new(),
-        attempt: 0,
-        priority: 0,
-        dependency: String::new(),
+        nodelist: if waits { String::new() } else { "n1".to_owned() },
         waiting: waiting.map(|w| w.parse().unwrap()),
-        usage: TaskUsage::default(),
-        gres: Vec::new(),
+        ..step(id.parse().unwrap())
     }
 }
 

@@ -6,13 +6,13 @@
 //! is kept for it too.
 
 use super::{Key, Pass};
-use crate::rules::reservations;
 use crate::{
     proposals::StartProposal,
     room::reserved::Reservation,
     rules::{
         het::{Trial, not_ready},
         reasons::{waits_for_room, weight_of},
+        reservations,
     },
     snapshot::{facts::Backfill, request::Request},
 };

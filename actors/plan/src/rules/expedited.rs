@@ -1,6 +1,5 @@
 //! Expedited jobs: the nodes that are kept for such a job are free to it and taken to all others.
 
-use crate::snapshot::changes::{Fact, Follows, Reads};
 use crate::{
     room::{
         hres::{self, Room},
@@ -8,14 +7,15 @@ use crate::{
         select,
     },
     snapshot::{
+        changes::{Fact, Follows, Reads},
         facts::{ClusterView, NEVER, UNLIMITED_FOR_PLANNING},
         request::Request,
     },
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::state::JobState;
 use garrick_model::{
     ids::{JobId, NodeIndex},
+    state::JobState,
     time::Timestamp,
     view::{AllocatedNode, JobView},
 };

@@ -13,13 +13,13 @@ use crate::{
         reservations::Reservations,
     },
 };
-use garrick_model::testing::{array, hold, job, node, spec};
 use garrick_model::{
     config,
     ids::JobId,
     reservation::{AccessList, Reservation, ReservationFlag},
     spec::JobSpec,
     state::{JobState, Reason},
+    testing::{array, hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     view::{Allocation, JobView, NodeView},
 };

@@ -11,11 +11,11 @@ use crate::{
         request::{NodeUse, Owner},
     },
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     node_shape::NodeShare,
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{CpuOrder, JobSpec, NodeCount, Sharing},
+    testing::{hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     view::NodeView,
 };

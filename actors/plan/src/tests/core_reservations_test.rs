@@ -9,13 +9,13 @@ use crate::{
         reservations::Reservations,
     },
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     reservation::{AccessList, Reservation, ReservationFlag},
     resources::CpuSet,
     spec::{JobSpec, NodeCount, Sharing},
     state::{JobState, Reason},
+    testing::{hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeView},
 };

@@ -6,11 +6,11 @@ use crate::{
     plan::{Plan, plan, probe::Feasibility},
     snapshot::facts::{Backfill, ClusterView},
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     node_shape::SpecCores,
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobSpec, LayoutRequest, Sharing},
+    testing::{hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     view::NodeView,
 };

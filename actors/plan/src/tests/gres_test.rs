@@ -6,13 +6,13 @@ use crate::{
     plan::{Plan, plan, probe::Feasibility},
     snapshot::facts::{Backfill, ClusterView},
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     gres::{DevicePlace, GPU, GresAmounts, GresBinding, GresCount, GresEntry, GresPool, GresRequest, SHARD, list},
     ids::JobId,
     resources::MemoryMib,
     spec::{CpuOrder, JobSpec, NodeCount, Sharing},
     state::Reason,
+    testing::{hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeHold, NodeView},
 };

@@ -10,11 +10,11 @@ use crate::{
     },
     snapshot::facts::{Backfill, ClusterView},
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     spec::{JobSpec, Sharing},
     state::Reason,
+    testing::{hold, job, node, spec},
     time::TimeLimit,
     view::JobView,
 };

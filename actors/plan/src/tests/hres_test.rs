@@ -16,13 +16,13 @@ use crate::{
         licenses::{self, LicenseFacts},
     },
 };
-use garrick_model::testing::{Layer, hres, job, node, spec};
 use garrick_model::{
     config::{Hres, HresMode},
     ids::JobId,
     spec::{JobSpec, NodeCount, TopologyRequest},
     spec_text::licenses::{LicenseCount, Licenses},
     state::Reason,
+    testing::{Layer, hres, job, node, spec},
     time::{TimeLimit, Timestamp},
     topology::Layout,
 };

@@ -20,13 +20,13 @@ use crate::{
         reservations::Reservations,
     },
 };
-use garrick_model::testing::{job, node, spec};
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},
     reservation,
     spec::{ArraySpec, JobSpec, NodeCount},
     state::{JobState, Reason},
+    testing::{job, node, spec},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, Allocation, JobView, NodeHold},
 };

@@ -7,9 +7,9 @@ use crate::{
     plan::{plan, probe::Feasibility},
     snapshot::facts::{AllocationUnit, ClusterView},
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     spec::{CpuOrder, Distribution, JobSpec, LayoutRequest, NodeCount, Sharing, WithinNode},
+    testing::{hold, job, node, spec},
     view::NodeView,
 };
 

@@ -9,12 +9,12 @@ use crate::{
         licenses::{self, LicenseFacts},
     },
 };
-use garrick_model::testing::{array, hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     spec::{JobSpec, NodeCount},
     spec_text::licenses::Licenses,
     state::Reason,
+    testing::{array, hold, job, node, spec},
     time::{TimeLimit, Timestamp},
 };
 use proptest::prelude::*;

@@ -10,11 +10,11 @@ use crate::{
     },
     snapshot::facts::{ClusterView, PartitionSharing},
 };
-use garrick_model::testing::{job, node, spec};
 use garrick_model::{
     config::MemoryPer,
     resources::{MemoryMib, MemoryRequest},
     spec::{JobSpec, LayoutRequest, NodeCount, Sharing},
+    testing::{job, node, spec},
 };
 
 const fn per_cpu(mib: u64) -> MemoryRequest {

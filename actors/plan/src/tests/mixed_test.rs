@@ -7,11 +7,11 @@ use crate::{
     plan::{Plan, plan, probe::Feasibility},
     snapshot::facts::ClusterView,
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     spec::{JobSpec, NodeCount},
     state::Reason,
+    testing::{hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     view::NodeView,
 };

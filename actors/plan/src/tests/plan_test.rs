@@ -15,7 +15,6 @@ use crate::{
     },
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::testing::{array, hold, job, node, spec};
 use garrick_model::{
     config::PartitionConfig,
     ids::{ArrayTask, JobId},
@@ -23,6 +22,7 @@ use garrick_model::{
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount, Sharing},
     state::{JobState, NodeBase, PartitionState, Reason},
+    testing::{array, hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeHold, NodeView},
 };

@@ -10,7 +10,6 @@ use crate::{
         qos::{Qos, QosTable},
     },
 };
-use garrick_model::testing::{Layer, hold, hres, job, node, spec};
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, NodeIndex, Sluid},
@@ -19,6 +18,7 @@ use garrick_model::{
     spec::{JobSpec, NodeCount, Sharing},
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
+    testing::{Layer, hold, hres, job, node, spec},
     time::Timestamp,
     view::{AllocatedNode, Allocation, JobView, NodeView, PreemptTimes},
 };

@@ -5,13 +5,13 @@ use crate::{
     rules::priority::{Factors, Rules, Standing, news},
     snapshot::qos::{Qos, QosTable},
 };
-use garrick_model::testing::{job, node, spec};
 use garrick_model::{
     config::{Config, PartitionConfig, PriorityFlags, PrioritySettings, WeighedTres},
     ids::NodeIndex,
     resources::{MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount},
     state::{JobState, PartitionState},
+    testing::{job, node, spec},
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeView, PartitionView, PriorityTerms},
 };

@@ -11,7 +11,6 @@ use crate::{
         reservations::Reservations,
     },
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, NodeIndex},
@@ -21,6 +20,7 @@ use garrick_model::{
     spec::{JobSpec, NodeCount, Sharing, SignalWarning},
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
+    testing::{hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, Allocation, JobView},
 };

@@ -6,13 +6,13 @@ use crate::{
     plan::{Plan, plan, probe::Feasibility},
     snapshot::facts::{Backfill, ClusterView},
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     gres::{DevicePlace, GPU, GresBinding, GresCount, GresEntry, GresRequest, GresShare, devices_in},
     ids::JobId,
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount, Sharing},
     state::Reason,
+    testing::{hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, JobView, NodeHold, NodeView},
 };

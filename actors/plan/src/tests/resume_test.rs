@@ -11,7 +11,6 @@ use crate::{
         preempt::PreemptRules,
     },
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, NodeIndex, Sluid},
@@ -19,6 +18,7 @@ use garrick_model::{
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount, Sharing},
     state::{JobState, Reason},
+    testing::{hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, Allocation, JobView, NodeHold, NodeView, PreemptTimes, SuspendTimes},
 };

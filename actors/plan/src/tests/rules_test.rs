@@ -10,8 +10,14 @@ use crate::{
         facts::{Backfill, ClusterView},
     },
 };
-use garrick_model::testing::{job, node, spec};
-use garrick_model::{ids::JobId, spec::JobSpec, spec_text::licenses::Licenses, state::JobState, view::JobView};
+use garrick_model::{
+    ids::JobId,
+    spec::JobSpec,
+    spec_text::licenses::Licenses,
+    state::JobState,
+    testing::{job, node, spec},
+    view::JobView,
+};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 const NOBODY: Minds = Minds { licenses: false, reservations: false };

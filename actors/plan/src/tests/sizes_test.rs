@@ -7,12 +7,12 @@ use crate::{
     plan::{plan, probe::Feasibility},
     snapshot::facts::ClusterView,
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     node_sizes::NodeSizes,
     spec::{JobSpec, LayoutRequest},
     state::Reason,
+    testing::{hold, job, node, spec},
     time::Timestamp,
     view::NodeView,
 };

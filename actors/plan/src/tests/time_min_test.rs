@@ -14,12 +14,12 @@ use crate::{
         reservations::Reservations,
     },
 };
-use garrick_model::testing::{array, hold, job, node, spec};
 use garrick_model::{
     ids::JobId,
     reservation::Reservation,
     spec::{JobSpec, Sharing},
     state::{PartitionState, Reason},
+    testing::{array, hold, job, node, spec},
     time::TimeLimit,
 };
 use std::{sync::Arc, time::Duration};

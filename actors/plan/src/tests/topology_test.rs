@@ -11,11 +11,11 @@ use crate::{
     snapshot::facts::ClusterView,
     topology::{Topologies, Topology},
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     ids::{JobId, NodeIndex},
     spec::{JobSpec, NodeCount, Sharing, TopologyRequest},
     state::JobState,
+    testing::{hold, job, node, spec},
     time::{TimeLimit, Timestamp},
     topology::{Layout, NamedTopology, Placement, Region, Switch, Torus, Unit, Xyz},
     view::{Allocation, JobView},

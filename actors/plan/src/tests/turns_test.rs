@@ -10,7 +10,6 @@ use crate::{
         preempt::PreemptRules,
     },
 };
-use garrick_model::testing::{hold, job, node, spec};
 use garrick_model::{
     config::{self, PreemptMode, PreemptType},
     ids::{JobId, NodeIndex},
@@ -18,6 +17,7 @@ use garrick_model::{
     resources::CpuSet,
     spec::{JobSpec, Sharing},
     state::JobState,
+    testing::{hold, job, node, spec},
     time::Timestamp,
     view::{AllocatedNode, Allocation, JobView, NodeHold, NodeView, PreemptTimes, SuspendTimes},
 };

@@ -10,11 +10,11 @@ use crate::{
     plan::{Plan, plan},
     snapshot::facts::{Backfill, ClusterView},
 };
-use garrick_model::testing::job;
 use garrick_model::{
     ids::JobId,
     spec::JobSpec,
     state::Reason,
+    testing::job,
     time::{TimeLimit, Timestamp},
     view::JobView,
 };

@@ -8,8 +8,10 @@
 //!
 //! Names and values were compared with what a batch script and `srun` tasks of Slurm 26.05 see.
 
-use crate::env_entry::entry;
-use crate::stepmgr::{het_env::het_variables, pool::PoolNode, run::RunFacts};
+use crate::{
+    env_entry::entry,
+    stepmgr::{het_env::het_variables, pool::PoolNode, run::RunFacts},
+};
 use garrick_model::{
     env_vars::{
         GARRICK_STEPD_JOB,

@@ -1,7 +1,7 @@
 //! From a placed step to the orders for its nodes: environment layers, tasks with their arguments, standard files.
 
-use crate::env_entry::entry;
 use crate::{
+    env_entry::entry,
     shepherd::stdio::one_file_for_all,
     step::{NodeSlot, PlannedNode, StepPlan},
     stepmgr::{

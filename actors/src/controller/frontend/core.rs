@@ -32,8 +32,11 @@ use garrick_model::{
     time::Timestamp,
     view::NodeView,
 };
-use garrick_plan::policy::partition_facts;
-use garrick_plan::{plan::probe::Feasibility, policy::policy, snapshot::facts::ClusterView};
+use garrick_plan::{
+    plan::probe::Feasibility,
+    policy::{partition_facts, policy},
+    snapshot::facts::ClusterView,
+};
 use std::{
     collections::{BTreeMap, HashMap},
     convert::Infallible,

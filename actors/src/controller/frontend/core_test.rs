@@ -30,7 +30,6 @@ use crate::{
     },
 };
 use garrick_events::{progress::Position, records::node::SavedNode};
-use garrick_model::testing::{array, job, spec};
 use garrick_model::{
     ids::{ArrayTask, JobId, RequestId},
     messages::{
@@ -42,6 +41,7 @@ use garrick_model::{
     },
     refusal::Refusal,
     spec::{ArraySpec, JobSpec},
+    testing::{array, job, spec},
     time::Timestamp,
     view::{JobView, LicenseView},
 };

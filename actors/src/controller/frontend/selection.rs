@@ -153,8 +153,10 @@ impl FrontendCore {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_model::spec::{ArraySpec, JobSpec};
-    use garrick_model::testing::{array, job, spec};
+    use garrick_model::{
+        spec::{ArraySpec, JobSpec},
+        testing::{array, job, spec},
+    };
 
     fn board() -> JobBoard {
         let board = JobBoard::default();

@@ -99,8 +99,7 @@ mod tests {
     use super::*;
     use crate::job::core::JobCore;
     use garrick_events::testing::record;
-    use garrick_model::testing::spec;
-    use garrick_model::{spec::JobSpec, time::Timestamp};
+    use garrick_model::{spec::JobSpec, testing::spec, time::Timestamp};
 
     fn entrant(job: u32) -> Entrant {
         let environment = Arc::new(vec![vec![b'x'; 1000].into()]);

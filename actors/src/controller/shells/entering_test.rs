@@ -6,11 +6,11 @@ use crate::controller::{
     messages::ControllerMsg,
 };
 use garrick_events::{event::ControllerEvent, records::job_event::JobEvent};
-use garrick_model::testing::spec;
 use garrick_model::{
     ids::{JobId, RequestId},
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
+    testing::spec,
 };
 use garrick_runtime::{ReplyTo, System};
 use std::time::Duration;

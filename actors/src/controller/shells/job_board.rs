@@ -185,8 +185,11 @@ impl JobBoard {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_model::testing::{job, spec};
-    use garrick_model::{job_query::JobStates, state::JobState};
+    use garrick_model::{
+        job_query::JobStates,
+        state::JobState,
+        testing::{job, spec},
+    };
     use proptest::prelude::*;
 
     /// What a job is published as: its user, state, task and run. `None`: it is taken off.
