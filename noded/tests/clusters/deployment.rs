@@ -346,12 +346,6 @@ fn nobody_reads_what_is_not_theirs_in_any_file_of_the_daemons() {
         let seen = answer(look.uid(ALICE.1).gid(ALICE.1));
         assert!(seen.code != 0 && seen.out.is_empty(), "{secret}: {seen:?}");
     }
-    // One that is started later executes a file that cannot be read.
-    let spool = site.work.join("spool-n1");
-    let is_program = |file: &PathBuf| std::fs::metadata(file).is_ok_and(|found| found.mode() & 0o7777 == 0o711);
-    let programs: Vec<PathBuf> = files_below(&spool).into_iter().filter(is_program).collect();
-    assert_eq!(programs.len(), 1, "{programs:?}");
-    let program = &programs[0];
     let folders = ["state", "spool-n1"].map(|name| site.work.join(name));
     let has = |text: &str| {
         let found = folders.iter().flat_map(|folder| files_below(folder));
@@ -364,8 +358,7 @@ fn nobody_reads_what_is_not_theirs_in_any_file_of_the_daemons() {
     assert_eq!(found.out, "", "{}", found.err);
     // The authority's certificate is for everybody.
     let public = |file: &PathBuf| file.ends_with("ca/ca.crt");
-    let copy = |file: &PathBuf| file == program;
-    for file in folders.iter().flat_map(|folder| files_below(folder)).filter(|file| !public(file) && !copy(file)) {
+    for file in folders.iter().flat_map(|folder| files_below(folder)).filter(|file| !public(file)) {
         let Ok(found) = std::fs::symlink_metadata(&file) else { continue };
         let mode = found.mode();
         assert_eq!(mode & 0o077, 0, "{} has mode {:o}", file.display(), mode & 0o7777);
