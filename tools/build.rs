@@ -1,6 +1,6 @@
-//! Links the commands without shared libraries, where the C library can be had as an archive. A step is an `srun`, and
-//! finding, mapping and binding libraries is half of what it costs to start one (measured with `srun --version`: 740 µs and
-//! 123 page faults with them, 350 µs and 56 page faults without).
+//! Links the commands without shared libraries, if the C library is available as an archive. A step is an `srun`, and finding,
+//! mapping and binding libraries is half of the cost of starting one (measured with `srun --version`: 740 µs and 123 page faults
+//! with them, 350 µs and 56 page faults without).
 //!
 //! The switch that the compiler has for this (`crt-static`) cannot be given to one program alone: with it in force, the
 //! compiler's own plugins, which are shared libraries, are not built. So it is the linker that is told, and the names of

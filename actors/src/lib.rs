@@ -1,22 +1,21 @@
-//! The actors of the controller, each as a core that decides and a shell that acts. A folder per owner: `core.rs` decides,
-//! `view.rs` is what others may see. They share [`log`], [`messages`] and [`owner`] below
-//! them; their actors are above them, in [`controller::shells`]. What lasts of them is in [`garrick_events`], what the scheduler
-//! plans in [`garrick_plan`].
+//! The actors of the controller, each as a core that decides and a shell that acts. One folder per owner: `core.rs` decides,
+//! `view.rs` has what others may see. Owners share [`log`], [`messages`] and [`owner`]; their actors are in
+//! [`controller::shells`]. Durable state is in [`garrick_events`], the scheduler's plans in [`garrick_plan`].
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`controller`] | the controller's frontend: submission, ids, commands, queries, recovery, and the flow through all of these |
+//! | [`controller`] | the controller's frontend (commands, queries), recovery, and how they work together |
 //! | [`job`] | the owner of one job's state |
 //! | [`reservation`] | advance reservations |
-//! | [`log`] | the controller's log: what its events come to, and how they are written and followed |
-//! | [`license`] | who has how many of each license |
-//! | [`messages`] | what owners of the controller say to each other |
-//! | [`node`] | the controller's record of one node and the owner of its free resources |
+//! | [`log`] | the controller's log: the durable order of its events, and the state that they lead to |
+//! | [`license`] | which jobs hold how many of each license |
+//! | [`messages`] | messages between the controller's owners |
+//! | [`node`] | the owner of one node's state and of its free resources |
 //! | [`owner`] | what all owners of the controller's state have in common |
 //! | [`partition`] | one partition's settings and state |
-//! | [`roster`] | which nodes there are, and so the configuration |
-//! | [`scheduler`] | when plans are made over what owners show |
-//! | [`submission`] | whether a job may be submitted, and what it comes to |
+//! | [`roster`] | which nodes exist, and with them the configuration |
+//! | [`scheduler`] | when plans are made from the owners' views |
+//! | [`submission`] | whether a job may be submitted, and its request with defaults filled in |
 //! | [`steps`] | steps as the controller knows them: reports, and lists of them |
 
 pub mod controller;

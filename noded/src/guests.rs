@@ -1,5 +1,5 @@
-//! Commands at a daemon's door, counted by user: one user's connections must not take all of its descriptors, nor his requests
-//! stand before everybody else's in the mailbox of whoever serves them.
+//! Limits commands at a daemon's door by user: one user's connections must not take all of its descriptors, nor that user's
+//! requests fill the mailbox of the actor that serves them.
 
 use garrick_actors::controller::frontend::fair_queue::{MOST_BYTES_OF_USER, MOST_OF_USER};
 use garrick_kernel::rlimits;

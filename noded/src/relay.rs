@@ -1,5 +1,5 @@
-//! Relaying a command's conversation to a step manager on another host: the command's local daemon opens a bulk stream to
-//! the daemon of the batch host, says on whose behalf, and copies bytes both ways.
+//! Relays a command's conversation to a step manager on another host: the command's local daemon opens a bulk stream to the
+//! daemon of the batch host, names the user, and copies bytes in both directions.
 
 use crate::guests::Guests;
 use garrick_daemon::links::{RelayHeader, caller_of};

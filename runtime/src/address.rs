@@ -1,8 +1,8 @@
-//! Addresses: how anyone sends to an actor, here or in another process.
+//! Addresses, through which messages are sent to an actor in this or another process.
 //!
-//! The three kinds of send differ in what happens when the mailbox is full: [`Address::try_send`] refuses,
-//! [`Address::send`] waits, [`Address::control`] has a lane of its own. A failed send hands the message back. What a
-//! far address does with a message is the business of the [`Forward`] that it was made with (a link of the transport).
+//! The three kinds of send differ in what happens when the mailbox is full: [`Address::try_send`] refuses, [`Address::send`]
+//! waits, [`Address::control`] has a lane of its own. A failed send returns the message. The [`Forward`] of a remote address (a
+//! link of the transport) decides what happens to a message.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -69,7 +69,7 @@ impl<M> std::error::Error for SendError<M> {}
 /// Why a request got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum AskError {
-    /// No answer within the deadline. The request was delivered, and may be or have been handled all the same.
+    /// No answer within the deadline. The request was delivered; it may be handled later, or may have been.
     #[error("no answer within the deadline")]
     Timeout,
     /// Not delivered: the lane was full.
@@ -81,7 +81,7 @@ pub enum AskError {
     /// Delivered, and then dropped without an answer: the handler panicked, or the actor ended first.
     #[error("request was dropped without an answer")]
     Dropped,
-    /// The actor's process cannot be reached. Whether a request already under way was handled is not known.
+    /// The actor's process cannot be reached. It is not known whether a request in flight was handled.
     #[error("actor's process cannot be reached")]
     LinkDown,
 }
@@ -121,7 +121,7 @@ struct FarRoute<M> {
     via: Arc<dyn Forward<M>>,
 }
 
-/// Where to send messages for one actor. Stays good through restarts of the actor; closed once it has ended for good.
+/// Where to send messages for one actor. It remains valid when the actor is restarted; closed once it has ended for good.
 pub struct Address<M>(Route<M>);
 
 impl<M> Clone for Address<M> {
@@ -328,7 +328,7 @@ impl<M> ChannelReceiver<M> {
         self.0.recv().await
     }
 
-    /// The next message if one is there.
+    /// The next message if one is waiting.
     pub fn try_recv(&mut self) -> Option<M> {
         self.0.try_recv().ok().map(|delivered| delivered.msg)
     }

@@ -1,7 +1,7 @@
-//! Which thread an actor lives on.
+//! The thread on which an actor lives.
 //!
-//! The main thread, a pool, and dedicated threads by name, each an actix arbiter with a runtime of its own. Work is
-//! brought to a thread as a closure and stays there.
+//! The main thread, a pool, and dedicated threads by name, each an actix arbiter with a runtime of its own. Work is passed to a
+//! thread as a closure and stays there.
 
 use std::{
     collections::HashMap,

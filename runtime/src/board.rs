@@ -1,4 +1,4 @@
-//! A board: the newest snapshot of something, published by its owner, read by anyone without waiting.
+//! A board: the newest snapshot of something, published by its owner and read by all without waiting.
 
 use std::{
     fmt,

@@ -1,8 +1,8 @@
 //! A board with many entries, each published by an owner of its own: the jobs or nodes of a cluster.
 //!
 //! The keys are in an immutable ordered map from key to cell; a cell holds the newest value. Publishing a known key swaps one
-//! pointer; a new or removed key makes another map, which shares all but a path with the one before. Readers load pointers
-//! and never wait; writers of new and removed keys take turns.
+//! pointer; a new or removed key makes another map, which shares all but one path with the previous one. Readers load pointers
+//! and never wait; writers of new and removed keys are serialised.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ type Cells<K, V> = RedBlackTreeMapSync<K, Arc<ArcSwap<V>>>;
 
 struct Inner<K, V> {
     cells: ArcSwap<Cells<K, V>>,
-    /// Orders those who change which keys there are.
+    /// Serialises writers that add or remove keys.
     growing: Mutex<()>,
     generation: Generation,
 }

@@ -99,17 +99,17 @@ impl<A: Actor> Context<A> {
         self.timers.is_set(&DueKey::Actor(key.into()))
     }
 
-    /// Runs a future on this thread, beside the actor. It is dropped when this life of the actor ends; a panic in it
-    /// counts as a panic of the actor; what it sends carries the trace of what is handled now.
+    /// Runs a future on this thread, besides the actor. It is dropped when this life of the actor ends; a panic in it counts as a
+    /// panic of the actor; its sends carry the trace of the current message.
     pub fn spawn(&mut self, future: impl Future<Output = ()> + 'static) {
         let inbox: Arc<dyn Inbox> = self.mailbox.clone();
         self.tasks.spawn(TraceContext::current_or_root(), inbox, self.incarnation, future);
     }
 
-    /// Runs a future as [`spawn`](Self::spawn) does; what it yields comes back as a message in the normal lane.
+    /// Runs a future as [`spawn`](Self::spawn) does; its result comes back as a message in the normal lane.
     ///
-    /// A full mailbox does not keep the message out: what may be under way at once is up to the actor. A result that
-    /// finds the actor in its next life is dropped.
+    /// A full mailbox does not refuse this message: the actor limits how many such futures run at once. A result that finds the
+    /// actor in its next life is dropped.
     pub fn pipe<T: 'static>(
         &mut self,
         future: impl Future<Output = T> + 'static,
@@ -141,7 +141,7 @@ impl<A: Actor> Context<A> {
         });
     }
 
-    /// Futures under way.
+    /// Number of running futures.
     pub fn tasks(&self) -> usize {
         self.tasks.len()
     }

@@ -1,5 +1,5 @@
-//! How many messages actors handled, by name: for whoever wants to know what a piece of work costs in messages. Counted
-//! whether or not trace records are kept.
+//! Counts the messages that actors handled, by name, to show what a piece of work costs in messages. They are counted whether or
+//! not trace records are kept.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct Counts(Vec<(&'static str, u64)>);
 
 impl Counts {
     pub(crate) fn add(&mut self, message: &'static str, handled: u64) {
-        // Mostly the very same text; two texts that read alike are one name all the same.
+        // Mostly the very same string; two equal strings at different addresses count as one name.
         let same = |name: &str| std::ptr::eq(name, message) || name == message;
         match self.0.iter_mut().find(|(name, _)| same(name)) {
             Some((_, count)) => *count += handled,

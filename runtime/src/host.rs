@@ -1,12 +1,12 @@
 //! One actor's life on its arbiter.
 //!
-//! A host is an actix actor with a single future in its context: the [`Turns`]. It takes signals and messages from the
-//! mailbox, a bounded number per turn, runs the author's code behind `catch_unwind`, and reports to the parent. What to
-//! do about failing children is decided in `supervision`; what overtakes what, in `mailbox`.
+//! A host is an actix actor with a single future in its context: the [`Turns`]. It takes signals and messages from the mailbox, a
+//! bounded number per turn, runs the author's code behind `catch_unwind`, and reports to the parent. `supervision` decides about
+//! failing children, and `mailbox` the order of messages.
 //!
-//! A life begins with the factory and [`Actor::started`] and ends by a stop, a panic or a suspension on behalf of a
-//! sibling: futures and timers first, then the children, then the value. The mailbox belongs to the host and survives
-//! all lives but the last.
+//! A life begins with the factory and [`Actor::started`] and ends by a stop, a panic or a suspension because of a sibling: first
+//! futures and timers end, then the children, then the value. The mailbox belongs to the host and survives all lives but the
+//! last.
 
 use std::{
     pin::Pin,
@@ -230,7 +230,7 @@ impl<A: Actor> Host<A> {
         }
     }
 
-    /// Records a message that nobody handles, and drops it.
+    /// Records a message that will not be handled, and drops it.
     fn drop_message(&self, envelope: Envelope<A::Msg>) {
         let Envelope { msg, cx, id, queued, .. } = envelope;
         let begun: Option<Begun> = self.ring.begin();

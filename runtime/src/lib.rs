@@ -1,28 +1,28 @@
 //! The actor runtime: typed addresses, supervision, bounded mailboxes, timers, snapshot boards and message traces.
 //!
-//! It stands on actix and actix-rt and hides both: an actor here is plain synchronous code behind an [`Address`], and
-//! what the runtime promises about it is written in `docs/runtime.md`, one test per promise. It knows nothing of jobs,
-//! nodes or links; those who do hand it messages and [`Forward`]s.
+//! It is built on actix and actix-rt and hides both: an actor here is plain synchronous code behind an [`Address`].
+//! `docs/runtime.md` lists the runtime's guarantees, with one test for each. It knows nothing of jobs, nodes or links; other
+//! crates pass it messages and [`Forward`]s.
 //!
 //! | module | decides |
 //! |---|---|
 //! | `path` | how actors are named |
 //! | `message` | what an actor and a message are |
 //! | `address` | the three ways to send, near or far |
-//! | `reply` | who answers a request, and what its asker learns if nobody does |
-//! | `mailbox` | bounds and lanes: what overtakes what, when a sender is refused |
-//! | `spec` | what a parent says about a child: factory, restart, place, bounds |
-//! | `supervision` | who is restarted, suspended, given up or stopped, and in which order (pure) |
+//! | `reply` | who answers a request, and what the requester learns if nobody does |
+//! | `mailbox` | bounds and lanes: the order of messages, when a sender is refused |
+//! | `spec` | a parent's description of a child: factory, restart, place, bounds |
+//! | `supervision` | which children are restarted, suspended, given up or stopped, and in which order (pure) |
 //! | `host` | one actor's life on its arbiter: turns, panics, restarts, stops |
 //! | `context` | what an actor may ask of the runtime while it handles a message |
 //! | `tasks` | futures that belong to one life of an actor |
 //! | `timer` | named timers (pure) |
 //! | `system` | start, find, shutdown |
 //! | `arbiters` | which thread an actor lives on |
-//! | `registry` | names to addresses |
-//! | `board`, `board_map` | published snapshots for readers who must not wait |
+//! | `registry` | addresses by name |
+//! | `board`, `board_map` | published snapshots for readers that must not wait |
 //! | `requests` | outstanding requests with deadlines; first answers kept for repeats |
-//! | `trace`, `trace_hub`, `counts` | which message caused which, the records of it, and how many there were |
+//! | `trace`, `trace_hub`, `counts` | which message caused which, the records of that, and message counts |
 
 mod address;
 mod arbiters;

@@ -1,8 +1,8 @@
 //! A mailbox: two bounded lanes for messages and one for the runtime's own signals.
 //!
-//! It decides what is refused, what overtakes what, and when its host has to wake. Messages are counted here, since
-//! actix counts per sender and not per mailbox. It outlives the lives of its actor. Filled by addresses from any
-//! thread, emptied by one [`Host`](crate::host::Host).
+//! It decides which messages are refused, their order, and when its host has to wake. Messages are counted here, since actix
+//! counts per sender and not per mailbox. It survives the lives of its actor. Addresses fill it from any thread; one
+//! [`Host`](crate::host::Host) empties it.
 
 use std::{
     any::Any,
@@ -34,7 +34,7 @@ pub(crate) struct Envelope<M> {
     pub(crate) origin: Origin,
 }
 
-/// Who put a message in.
+/// Where a message came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Anyone with an address: it takes a place.
@@ -108,7 +108,7 @@ impl<M> Lanes<M> {
 pub(crate) struct Mailbox<M> {
     path: ActorPath,
     lanes: Mutex<Lanes<M>>,
-    /// Free places in the normal lane. Senders who wait are served in the order in which they came.
+    /// Free places in the normal lane. Waiting senders are served in the order in which they came.
     places: Semaphore,
     capacity: usize,
     control_capacity: usize,
@@ -287,7 +287,7 @@ impl<M: Message> Mailbox<M> {
         self.lock().accepting = accepting;
     }
 
-    /// Closes for good and hands back the messages that nobody will handle.
+    /// Closes for good and returns the messages that will not be handled.
     pub(crate) fn close(&self) -> Vec<Envelope<M>> {
         let mut lanes = self.lock();
         lanes.closed = true;

@@ -1,6 +1,6 @@
-//! What an actor is and what it is told about its children.
+//! What an actor is, and its notifications about children.
 //!
-//! Shells implement [`Actor`]; everything else of the runtime is written against these traits.
+//! Shells implement [`Actor`]; everything else in the runtime is written against these traits.
 
 use crate::{context::Context, path::ActorPath};
 

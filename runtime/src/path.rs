@@ -1,6 +1,6 @@
 //! Names of actors: `/job/5609/step/3`.
 //!
-//! A path is what a trace line, a log line and a far address say; it is the same in every process. Called by everyone.
+//! Traces, logs and remote addresses name an actor by its path, which is the same in every process.
 
 use std::{fmt, sync::Arc};
 

@@ -1,6 +1,6 @@
-//! Names to addresses, for those who were not told an address.
+//! Addresses by name, for code that was not given an address.
 //!
-//! Written when actors start and end; read by `System::find`. An entry is copied out and the map's guard let go at once.
+//! Written when actors start and end; read by `System::find`. An entry is copied and the map's guard released at once.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Registry {
         }
     }
 
-    /// Frees the path, if it is still this mailbox that has it.
+    /// Frees the path, if it still belongs to this mailbox.
     pub(crate) fn remove<M: Message>(&self, mailbox: &Arc<Mailbox<M>>) {
         let mine = Arc::as_ptr(mailbox).cast::<()>();
         self.inboxes.remove_if(mailbox.path(), |_, inbox| Arc::as_ptr(inbox).cast::<()>() == mine);

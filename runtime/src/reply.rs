@@ -1,7 +1,7 @@
 //! The reply side of a request.
 //!
-//! A [`ReplyTo`] travels inside the message, so that the request is handled whether or not its asker still waits, and
-//! so that dropping it unanswered (a panic, a stop, a lost link) tells the asker so at once.
+//! A [`ReplyTo`] travels inside the message, so that the request is handled whether or not the requester still waits, and so that
+//! dropping it unanswered (a panic, a stop, a lost link) tells the requester at once.
 
 use std::{
     fmt,

@@ -1,7 +1,7 @@
 //! Bookkeeping of requests, on both sides.
 //!
-//! [`Requests`] is the asker's: what is outstanding, whom to answer, and until when. [`Answered`] is the receiver's:
-//! the first answer to each id, for repeats. Both are plain data with the time as an argument.
+//! [`Requests`] is for the requester: outstanding requests, whom to answer, and until when. [`Answered`] is for the receiver: the
+//! first answer to each id, for repeats. Both are plain data with the time as an argument.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

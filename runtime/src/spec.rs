@@ -1,4 +1,4 @@
-//! What a parent says about a child: how to build it, what to do when it fails, where it lives, how much may wait.
+//! A parent's description of a child: how to build it, what to do when it fails, where it lives, how many messages may wait.
 
 use std::time::Duration;
 

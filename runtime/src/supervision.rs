@@ -1,7 +1,7 @@
-//! What a parent decides about its children: who is restarted and when, who goes along, who is given up, and in which
-//! order all of them end.
+//! What a parent decides about its children: which are restarted and when, which siblings are restarted with them, which are
+//! given up, and in which order all of them end.
 //!
-//! Plain data in, orders out; no clock, no threads. A [`Host`](crate::host::Host) feeds it what its children report and
+//! Plain data in, orders out; no clock, no threads. A [`Host`](crate::host::Host) passes in the reports of its children and
 //! carries out the orders. `I` is whatever the host needs to reach a child.
 
 use std::{

@@ -1,7 +1,7 @@
 //! A system: the actors of one process, their threads, names and traces.
 //!
-//! It starts the topmost actors, finds actors by path, and ends them all. Above the topmost actors stands a guardian:
-//! an actor of the runtime's own, whose failure (an escalation that nobody caught) is the failure of the system.
+//! It starts the topmost actors, finds actors by path, and ends them all. The parent of the topmost actors is a guardian: an
+//! actor of the runtime itself, whose failure (an escalation that no parent handled) is the failure of the system.
 
 use std::{
     future::Future,
@@ -224,8 +224,8 @@ impl System {
         &self.0.traces
     }
 
-    /// Runs a future on the thread meant by `placement` (the main one for [`Placement::Parent`]), with the present trace.
-    /// It belongs to no actor: nobody learns of its end or its panic.
+    /// Runs a future on the thread given by `placement` (the main one for [`Placement::Parent`]), with the current trace. It
+    /// belongs to no actor: its end or panic is not reported.
     pub fn on_arbiter(&self, placement: Placement, future: impl Future<Output = ()> + Send + 'static) {
         let carried = TraceContext::current_or_root().carry(future);
         self.0.arbiters.run(placement, move || drop(tokio::task::spawn_local(carried)));

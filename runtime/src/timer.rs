@@ -1,7 +1,7 @@
 //! Named timers of one actor, as plain data: which are set, which is next, which are due.
 //!
-//! No clock inside: the host tells the time and sleeps. A timer that became due but whose turn has not come is still
-//! set, so clearing or replacing it then takes it back for certain.
+//! No clock inside: the host passes the time and sleeps. A timer that is due but was not handled yet is still set, so clearing or
+//! replacing it reliably cancels it.
 
 use std::{
     borrow::Cow,

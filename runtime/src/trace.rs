@@ -1,8 +1,8 @@
 //! Which message caused which.
 //!
-//! A context is a trace id and the id of the causing message. It is a thread-local value while a message is handled,
-//! so that sends carry it without the caller doing anything; futures of an actor and [`TraceContext::carry`] take it
-//! along. Ids are always given, also while no records are kept, so that a trace that passes through stays whole.
+//! A context is a trace id and the id of the causing message. It is a thread-local value while a message is handled, so that
+//! sends include it automatically; futures of an actor and [`TraceContext::carry`] keep it. Ids are always assigned, even while
+//! no records are kept, so that a trace that passes through stays complete.
 
 use std::{
     cell::Cell,
@@ -112,14 +112,14 @@ impl<F: Future> Future for Carried<F> {
     }
 }
 
-/// What became of a message.
+/// How a message was handled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Outcome {
     /// Handled.
     Ok,
     /// Its handler panicked with this text.
     Panic(String),
-    /// Nobody handled it: the actor ended first, or the life that it was meant for did.
+    /// It was not handled: the actor, or the life that it was meant for, had ended.
     Dropped,
 }
 
@@ -155,7 +155,7 @@ pub struct TraceRecord {
     pub queue_us: u64,
     /// Microseconds in the handler.
     pub handle_us: u64,
-    /// What became of it.
+    /// How it was handled.
     pub outcome: Outcome,
 }
 

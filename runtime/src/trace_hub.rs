@@ -1,9 +1,8 @@
 //! Where trace records are kept: a bounded ring per actor, read on demand.
 //!
-//! The host of an actor writes one fixed-size record per message into its own ring; nothing is formatted or sent
-//! anywhere then. Readers copy records out ([`TraceHub::collect`]) or have them put into a bounded queue of their own
-//! ([`TraceHub::follow`]). Each ring also counts its actor's messages by name; while tracing is off, that is all that a
-//! message costs here.
+//! The host of an actor writes one fixed-size record per message into its own ring; nothing is formatted or sent then. Readers
+//! copy records ([`TraceHub::collect`]) or receive them in a bounded queue of their own ([`TraceHub::follow`]). Each ring also
+//! counts its actor's messages by name; while tracing is off, that is a message's only cost here.
 
 use std::{
     collections::VecDeque,

@@ -1,4 +1,4 @@
-//! Links `srun` without start files and without a C library, on the machines for which it has an entry of its own. The
+//! Links `srun` without start files and without a C library, on the machines for which it has an entry point of its own. The
 //! libraries that the compiler names for every program are empty archives here.
 
 use std::{env, fs, io, path::Path};

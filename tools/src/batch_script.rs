@@ -1,4 +1,4 @@
-//! Finding, reading and checking a batch script, in Slurm's words.
+//! Finds, reads and checks a batch script, with Slurm's messages.
 
 use std::{
     env,

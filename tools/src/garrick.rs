@@ -1,4 +1,4 @@
-//! `garrick`: the commands of a cluster and a site that Slurm does not have, and every other command by its name (`garrick
+//! `garrick`: the commands for clusters and sites that Slurm does not have, and every other command by its name (`garrick
 //! squeue`).
 
 use crate::{

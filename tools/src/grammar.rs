@@ -1,5 +1,5 @@
-//! What users write for commands, taken apart as the commands do and not carried out: nothing is read from files, no
-//! environment is looked at, no daemon is asked. Fuzzing calls it.
+//! Parses what users write for commands, as the commands do, without carrying it out: no files are read, no environment is used,
+//! no daemon is asked. For fuzzing.
 
 use crate::{
     control::{scancel, scontrol, stail},

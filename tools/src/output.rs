@@ -1,6 +1,5 @@
-//! The one way out: everything that a command says goes through here. Results go to standard output in one buffered
-//! write, messages to standard error as `program: error: text`. A reader that closed its end of the pipe (`squeue |
-//! head`) is a normal end, not an error.
+//! All output of commands. Results go to standard output in one buffered write, messages to standard error as `program: error:
+//! text`. A reader that closed its end of the pipe (`squeue | head`) is a normal end, not an error.
 
 use garrick_asking::Asker;
 use garrick_model::visible::{masked, written_out};

@@ -1,5 +1,5 @@
-//! Classes of traffic. On a QUIC connection each has a stream of its own in each direction, with its own limits, so that
-//! one that stalls holds up no other; bulk data has separate streams besides. At a door, control overtakes the rest.
+//! Classes of traffic. On a QUIC connection each has a stream of its own in each direction, with its own limits, so that a
+//! stalled class does not delay the others; bulk data has separate streams. At a door, control messages overtake others.
 
 use garrick_frame::limits;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The local door's async side: a Unix socket that every user of the host may connect to. File modes admit everyone; who
-//! somebody is, the kernel says (`SO_PEERCRED`), and the daemon decides by that.
+//! The local door's async side: a Unix socket that every user of the host may connect to. File modes admit all users; the kernel
+//! identifies the user (`SO_PEERCRED`), and the daemon decides by that.
 //!
 //! A listener hands out connections whose greeting was read and whose version is agreed. The answer to the greeting
 //! leaves with the first message when the client has already sent its request, at once otherwise; until then the daemon
@@ -110,8 +110,9 @@ pub struct DoorListener {
 }
 
 impl DoorListener {
-    /// Opens the door at `path`: makes the folder (mode 0755) if it is not there, refuses somebody else's, replaces a socket that a dead process of
-    /// ours left behind, refuses a live one. `program` (name and version) is told to clients. Needs a runtime.
+    /// Opens the door at `path`: creates the folder (mode 0755) if it is missing, refuses a folder of another user, replaces a
+    /// socket that a dead process of ours left, refuses a live one. `program` (name and version) is sent to clients. Needs a
+    /// runtime.
     pub fn bind(path: &Path, program: &str) -> Result<Self, DoorBindError> {
         let bytes = path.as_os_str().as_bytes().len();
         if bytes > MAX_PATH {
@@ -144,9 +145,8 @@ impl DoorListener {
         })
     }
 
-    /// Takes descriptors that this user's commands send beside their messages
-    /// ([`Receiver::take_descriptors`]). Nobody else's are: whoever may use them must be whoever sent them, so not even
-    /// root's go to the user's processes.
+    /// Accepts descriptors that this user's commands send with their messages ([`Receiver::take_descriptors`]). Those of other
+    /// users are refused: only their sender may use them, so not even root's descriptors go to the user's processes.
     #[must_use]
     pub fn take_descriptors_of(mut self, uid: u32) -> Self {
         self.descriptors = Some((uid, Held::new()));
@@ -163,8 +163,8 @@ impl DoorListener {
         &self.path
     }
 
-    /// The next client that introduced itself well. Others are answered and dropped here: a slow or broken one holds up
-    /// nobody. May be dropped and called again. An error means that the door itself is broken.
+    /// The next client with a valid greeting. Others are answered and dropped here: a slow or broken one delays no others. May be
+    /// dropped and called again. An error means that the door itself is broken.
     pub async fn accept(&mut self) -> Result<DoorConn, LinkError> {
         loop {
             tokio::select! {
@@ -283,7 +283,7 @@ fn clear_stale(path: &Path) -> Result<(), DoorBindError> {
 /// A connection at a door, after its greeting.
 #[derive(Debug)]
 pub struct DoorConn {
-    /// Who is at the other end, as the kernel says.
+    /// The process at the other end, according to the kernel.
     pub peer: PeerCred,
     /// What the client wants (on the connecting side: what was sent).
     pub hello: Hello,
@@ -376,7 +376,7 @@ impl DoorConn {
     fn say_welcome(&mut self) {
         let welcome = std::mem::take(&mut self.welcome);
         if !welcome.is_empty() {
-            // The socket's buffer is empty but for this; a client that is gone is noticed by whoever reads next.
+            // The socket's buffer contains nothing else; the next reader notices a client that is gone.
             let _ = send_now(&self.stream, &welcome);
         }
     }
@@ -465,8 +465,8 @@ impl Greeting {
     }
 }
 
-/// A folder that somebody else owns or may write to is no place for a door, but one where each may remove only what is theirs (as
-/// `/tmp`). One of this user's own is closed to the others.
+/// A folder that another user owns or may write to is refused, except one in which users may only remove their own files (such as
+/// `/tmp`). A folder of this user is closed to others.
 fn check_folder(folder: &Path) -> Result<(), DoorBindError> {
     let failed = |doing| move |source: io::Error| DoorBindError::Io { doing, path: folder.to_owned(), source };
     let about = fs::metadata(folder).map_err(failed("examining"))?;

@@ -1,5 +1,5 @@
-//! What can go wrong with a link. Callers who act differently get different variants; the texts are for whoever has to
-//! repair it, so they name the peer, the cause, and the cure where there is one.
+//! Errors of a link. There is a variant for each case that callers handle differently; the texts are for administrators, so they
+//! name the peer, the cause, and the remedy if there is one.
 
 use crate::class::Class;
 use garrick_frame::{FrameError, VersionRange};
@@ -79,14 +79,14 @@ pub enum LinkError {
         /// Peer.
         peer: String,
     },
-    /// A good certificate, but of somebody else.
+    /// A valid certificate, but of another process.
     #[error("{peer}: expected {expected}, but {found} answers there")]
     WrongPeer {
         /// Address.
         peer: String,
-        /// Who should answer.
+        /// The expected peer.
         expected: String,
-        /// Who does.
+        /// The actual peer.
         found: String,
     },
     /// No version in common.
@@ -123,7 +123,7 @@ pub enum LinkError {
         /// What is wrong with it.
         source: FrameError,
     },
-    /// Nobody answers. With QUIC a closed port and a lost packet look the same.
+    /// No answer. With QUIC a closed port and a lost packet look the same.
     #[error("{peer}: no answer within {} s (is the daemon running there, and is this UDP port open?)", after.as_secs_f32())]
     NoAnswer {
         /// Address.
@@ -160,7 +160,7 @@ pub enum LinkError {
     Lost {
         /// Peer.
         peer: String,
-        /// Why, as far as is known.
+        /// The cause, if known.
         cause: String,
     },
     /// The link was closed on purpose.
@@ -220,7 +220,7 @@ pub(crate) mod close_code {
     pub const NORMAL: u32 = 0;
     /// Answer to a greeting; the reason is an encoded `HelloReply::Refused`.
     pub const REFUSED: u32 = 1;
-    /// Not who was expected; the reason is text.
+    /// Not the expected peer; the reason is text.
     pub const WRONG_PEER: u32 = 2;
     /// A frame that cannot be read past; the reason is text.
     pub const BAD_FRAME: u32 = 3;

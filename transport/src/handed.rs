@@ -1,15 +1,15 @@
-//! Descriptors that a command hands to a daemon at its door, for the daemon to pass on to processes of that command's user.
+//! Descriptors that a command hands over to a daemon at its door, for the daemon to pass on to processes of that command's user.
 //!
-//! They are somebody else's: the daemon runs as root, and what is behind a descriptor is its sender's choice (a pipe that
-//! nobody reads, a file system served by the sender, a terminal). So a daemon never reads, writes, examines or waits on one.
-//! It keeps it, passes it on by `SCM_RIGHTS`, and closes it; and since even closing may wait (flushing to a file server, a
-//! lingering socket), that is done by a thread of its own ([`HandedFd`]'s drop).
+//! They belong to that user: the daemon runs as root, and the sender chooses what is behind a descriptor (a pipe without a
+//! reader, a file system served by the sender, a terminal). So a daemon never reads, writes, examines or waits on one. It keeps
+//! it, passes it on by `SCM_RIGHTS`, and closes it. Since even closing may wait (flushing to a file server, a lingering socket),
+//! a thread of its own does that ([`HandedFd`]'s drop).
 //!
-//! Taken only where a door says so ([`DoorListener::take_descriptors_of`](crate::DoorListener::take_descriptors_of)), from
-//! that one user, and bounded: at most [`MAX_DOOR_FDS`] a message, two messages' worth waiting on a connection, and a
-//! quarter of the process's limit of open files in all. Everywhere else, and beyond, the kernel closes what comes before
-//! it becomes this process's. A connection whose descriptors do not match its frames loses them, now and later; its
-//! messages go on.
+//! They are only accepted at a door that says so
+//! ([`DoorListener::take_descriptors_of`](crate::DoorListener::take_descriptors_of)), from that one user, and limited: at most
+//! [`MAX_DOOR_FDS`] a message, two messages' worth waiting on a connection, and a quarter of the process's limit of open files in
+//! all. Otherwise the kernel closes them before they become this process's. A connection whose descriptors do not match its
+//! frames loses them, now and later; its messages continue.
 
 use garrick_frame::{
     Decoder,
@@ -115,7 +115,7 @@ fn close_all(fds: Vec<OwnedFd>, count: &AtomicUsize) {
     }
 }
 
-/// `None`: there is no thread to be had, and whoever drops a descriptor closes it.
+/// `None`: no thread could be started, and descriptors are closed where they are dropped.
 fn start_closer(count: Arc<AtomicUsize>) -> Option<mpsc::Sender<Vec<OwnedFd>>> {
     let (sender, batches) = mpsc::channel();
     let close = move || batches.into_iter().for_each(|fds| close_all(fds, &count));
@@ -126,14 +126,15 @@ fn start_closer(count: Arc<AtomicUsize>) -> Option<mpsc::Sender<Vec<OwnedFd>>> {
     Some(sender)
 }
 
-/// What arrives beside the bytes of one connection.
+/// Descriptors that arrive with the bytes of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     /// `None`: none are taken here, or no more.
     held: Option<Arc<Held>>,
     waiting: VecDeque<HandedFd>,
     of_last: Vec<HandedFd>,
-    /// A message came. Before that, descriptors may lie beside the greeting's bytes, which leave with the first message's.
+    /// A message came. Before that, descriptors may come with the greeting's bytes, which are sent together with the first
+    /// message's.
     begun: bool,
 }
 
@@ -143,7 +144,7 @@ impl Arrivals {
         Self { held: Some(held), ..Self::default() }
     }
 
-    /// One receive without waiting; `None` when nothing is there, `Some(0)` at the end.
+    /// One receive without waiting; `None` if nothing has arrived, `Some(0)` at the end.
     pub fn recv(&mut self, stream: &UnixStream, decoder: &mut Decoder) -> Result<Option<usize>, Errno> {
         if self.begun && !self.waiting.is_empty() && decoder.buffered().is_empty() {
             self.refuse("that no message announced");

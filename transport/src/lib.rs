@@ -1,5 +1,5 @@
-//! Links between Garrick's processes: QUIC between hosts, the local door on a host, and the identities that both rest on.
-//! Used by the daemons; commands use `garrick-frame` alone. See `docs/transport.md` for the whole picture.
+//! Links between Garrick's processes: QUIC between hosts, the local door on a host, and the identities that both use. For
+//! daemons; commands use `garrick-frame` alone. `docs/transport.md` is an overview.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | [`identity`] | cluster CA, certificates, credential signing |
 //! | [`join`] | how a node without an identity gets one |
 //! | [`reconnect`] | [`Reconnect`]: keeps a connection to one address |
-//! | [`sparing`] | [`Sparing`]: log lines that strangers can cause, a few of many |
-//! | [`error`] | [`LinkError`]: what can go wrong with a link, in words that name cause and cure |
+//! | [`sparing`] | [`Sparing`]: limits log lines that strangers can cause |
+//! | [`error`] | [`LinkError`]: errors of a link, in texts with cause and remedy |
 
 pub mod class;
 pub mod door;

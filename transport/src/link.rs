@@ -368,8 +368,8 @@ impl<In: DeserializeOwned> Receiver<In> {
 }
 
 impl<In> Receiver<In> {
-    /// The descriptors beside the message that [`Receiver::recv`] gave last: as many as it announced, or none where they
-    /// are not taken. Those that are not asked for before the next message are closed.
+    /// The descriptors of the message that [`Receiver::recv`] returned last: as many as it announced, or none if they are not
+    /// accepted. Those that are not taken before the next message are closed.
     pub fn take_descriptors(&mut self) -> Vec<HandedFd> {
         match &mut self.source {
             Source::Door { arrivals, .. } => arrivals.take(),

@@ -1,5 +1,5 @@
-//! A bounded queue of encoded frames in front of a socket or stream. Bounded by bytes: whoever puts a frame in takes room
-//! first and waits while there is none; the writer gives the room back once the bytes are with the kernel or with QUIC.
+//! A bounded queue of encoded frames before a socket or stream. The bound is in bytes: a sender of a frame first reserves space
+//! and waits while there is none; the writer releases the space when the kernel or QUIC has the bytes.
 
 use crate::{class::Class, error::LinkError};
 use std::{
@@ -40,7 +40,7 @@ struct OutState {
     current: Vec<u8>,
     written: usize,
     returns: Vec<usize>,
-    /// No sender is left: write what is there, then end.
+    /// No sender is left: write what is queued, then end.
     finishing: bool,
     failed: Option<LinkError>,
 }
@@ -135,7 +135,7 @@ impl Outbox {
         tokio::time::sleep(LINGER).await;
     }
 
-    /// The link is broken: whoever waits or comes is told so.
+    /// The link is broken: current and later senders get this error.
     pub fn fail(&self, error: LinkError) {
         let mut state = self.lock();
         state.failed.get_or_insert(error);
@@ -239,7 +239,7 @@ impl Outbox {
 pub(crate) enum Wait {
     /// Something to write.
     Frames,
-    /// Everything is written and nobody will send more.
+    /// Everything is written and no sender is left.
     Finish,
     /// The link is broken.
     Failed,

@@ -1,5 +1,5 @@
-//! Keeps a connection to one address: connects, tells when it is up and when it went down, and tries again with growing,
-//! jittered pauses. The pauses are decided by [`Backoff`], which is pure.
+//! Keeps a connection to one address: connects, reports when it is up or down, and tries again with growing, jittered pauses.
+//! [`Backoff`], which is pure, decides the pauses.
 
 use crate::{
     error::LinkError,
@@ -89,8 +89,8 @@ impl std::fmt::Debug for Reconnect {
 }
 
 impl Reconnect {
-    /// To whoever is expected at `address` (`host:port`, looked up at every attempt). The first attempt begins with the
-    /// first call of [`Reconnect::next`].
+    /// To the expected peer at `address` (`host:port`, looked up at every attempt). The first attempt begins with the first call
+    /// of [`Reconnect::next`].
     pub fn new(endpoint: Arc<Endpoint>, address: &str, link: LinkKind, program: &str, expect: ExpectPeer) -> Self {
         Self {
             endpoint,
@@ -110,7 +110,7 @@ impl Reconnect {
         self
     }
 
-    /// The next thing that happens. May be dropped and called again without losing an attempt under way.
+    /// The next event. May be dropped and called again without losing an attempt in progress.
     pub async fn next(&mut self) -> ReconnectEvent {
         loop {
             match &mut self.state {

@@ -1,4 +1,4 @@
-//! Lines of a log that strangers can cause: a few at once, then one now and then that says how many were left out.
+//! Limits log lines that strangers can cause: a few at once, then one from time to time with the number of omitted ones.
 
 use std::{
     sync::{Mutex, PoisonError},

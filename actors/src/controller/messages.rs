@@ -1,4 +1,4 @@
-//! What the frontend accepts, as the wiring sends it.
+//! Messages to the frontend, as the daemon sends them.
 
 use super::{
     frontend::{core::FrontendCore, messages::FrontendInput, shell::FrontendGift},
@@ -21,9 +21,9 @@ use std::sync::Arc;
 pub type ControllerMsg = OwnerMsg<FrontendCore>;
 
 impl ControllerMsg {
-    /// An agent connected and sent its `Register`. The frontend answers `Welcome` or `Declined` over `link`. The name in the
-    /// registration is one which the connection's identity was checked against; its `conn` is unique among all connections since
-    /// the controller started. `joining`: what node it is and where it comes from, when `slurm.conf` need not have it.
+    /// An agent connected and sent its `Register`. The frontend answers `Welcome` or `Declined` over `link`. The connection's
+    /// identity was checked against the name in the registration; its `conn` is unique among all connections since the controller
+    /// started. `joining`: for a dynamic node, its own description and its address.
     pub fn agent_connected(
         node: String,
         registration: Box<Registration>,
@@ -34,7 +34,7 @@ impl ControllerMsg {
         Self::Hand { gift, input: Some(FrontendInput::Connected { node, registration, joining }) }
     }
 
-    /// That connection is gone.
+    /// An agent's connection is gone.
     pub const fn agent_gone(node: String, conn: u64) -> Self {
         Self::Input(FrontendInput::AgentGone { node, conn })
     }
@@ -44,7 +44,7 @@ impl ControllerMsg {
         Self::Input(FrontendInput::AgentSaid { node, conn, message })
     }
 
-    /// A command at the controller's own door, of a caller whom the kernel names. `bytes`: what it takes where it is sent.
+    /// A command at the controller's own door, with the caller's identity from the kernel. `bytes`: its size as sent.
     pub fn command(caller: Caller, command: Box<CommandRequest>, bytes: usize, replies: Box<dyn ReplySink>) -> Self {
         Self::Hand {
             gift: FrontendGift::Replies(replies),
@@ -52,7 +52,7 @@ impl ControllerMsg {
         }
     }
 
-    /// The configuration was read again. Whoever is to be told waits until everybody may see it.
+    /// The configuration was read again. The reply is sent after the new configuration is in effect.
     pub fn config_changed(config: Arc<Config>, replies: Option<Box<dyn ReplySink>>) -> Self {
         let input = FrontendInput::ConfigRead { config, waits: replies.is_some() };
         match replies {

@@ -1,6 +1,6 @@
 //! The controller: the frontend that takes commands and agents' connections, and the actors of all owners.
 //!
-//! # Who is there
+//! # The actors
 //!
 //! | path | actor | owns |
 //! |---|---|---|
@@ -17,48 +17,47 @@
 //!
 //! Licenses have an account instead of an actor: see [`crate::license`].
 //!
-//! # How a job flows
+//! # The life of a job
 //!
-//! 1. *Submit.* Where [`crate::submission`] says so, the frontend judges the request ([`crate::submission::admission`]) and offers `Submitted` to the
-//!    log. When that says that it is saved, the job is committed and shown, `/job` starts the actor, and the reply leaves;
-//!    before that nobody sees the job ([`shells::entering`]). A log that is busy, or not the leader's, takes nothing: the user is told
-//!    to try again. A repeat of the request id gets the first answer, after a restart too.
-//! 2. *Eligible.* The job's core decides by hold, begin time and dependencies (it asks the jobs it depends on), and
+//! 1. *Submit.* The frontend judges the request ([`crate::submission::admission`]) as [`crate::submission`] describes, and offers
+//!    `Submitted` to the log. When the log has saved it, the job is committed and visible, `/job` starts its actor, and the reply
+//!    is sent; before that the job is invisible ([`shells::entering`]). A log that is busy, or not the leader's, accepts nothing:
+//!    the user is told to try again. A repeat of the request id gets the first answer, also after a restart.
+//! 2. *Eligible.* The job's core decides by hold, begin time and dependencies (it asks the jobs that it depends on), and
 //!    publishes its view.
-//! 3. *Plan.* The scheduler wakes on changed boards, plans, and sends `Start` to the owners of what fits and `Considered`
+//! 3. *Plan.* The scheduler wakes when views change, plans, and sends `Start` to the owners of jobs that fit, and `Considered`
 //!    with a reason to the others. The next pass waits for all answers.
-//! 4. *Commit.* The job asks every node of the proposal for its share (`Reserve`, naming the generation that the plan was
-//!    made from). All say yes: `Allocated` is recorded, and once that is on disk the signed launch goes to the batch host's
-//!    agent, by way of that node's owner. One says no: everything goes back, the job waits on.
-//! 5. *Run.* Reports come from the agent through the node's owner (which numbers and acknowledges them) to the job:
-//!    `JobStarted`, `JobEnded`. An acknowledgement leaves when what the report caused is on disk. Batches of steps go the
-//!    same way without being looked into: the job takes their numbers, `/steps` remembers their rows.
-//! 6. *Clean up.* From `JobEnded` on the job is `COMPLETING` until each node's agent says `NodeReleased`; then it is over,
-//!    or back in the queue as a new run. After MinJobAge it is forgotten.
+//! 4. *Commit.* The job asks every node of the proposal for its share (`Reserve`, with the generation of the view that the plan
+//!    was made from). If all accept, `Allocated` is recorded, and once that is on disk, the signed launch is sent to the batch
+//!    host's agent through that node's owner. If one refuses, all shares are released and the job keeps waiting.
+//! 5. *Run.* The agent's reports reach the job through the node's owner, which numbers and acknowledges them: `JobStarted`,
+//!    `JobEnded`. An acknowledgement is sent when the events that follow from the report are on disk. Batches of steps take the
+//!    same way: the job uses their counts, `/steps` keeps their rows.
+//! 6. *Clean up.* From `JobEnded` on the job is `COMPLETING` until each node's agent sends `NodeReleased`; then it is over,
+//!    or requeued as a new run. After MinJobAge it is forgotten.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - Nothing that an owner promises or causes overtakes the journal: effects of a turn, and all later ones of that owner,
-//!   wait until the turn's events are on disk ([`crate::owner::outbox`]).
-//! - The same `apply` makes records live, as they are committed and in recovery ([`garrick_events::event::Replayed`],
-//!   [`crate::log::committed`], [`setup`]).
-//! - A run is named by its SLUID everywhere; what is said about an older run changes nothing but gives its nodes back.
-//! - An actor that panics is built anew from what is committed, once all that it had appended is ([`crate::log::committed`]); an allocation
-//!   that was under way is given back ([`shells::leftovers`]).
-//! - After a restart, running jobs wait for their agents: what an agent's registration names goes on, what it does not
+//! - Nothing that an owner promises or causes happens before its events are saved: effects of a turn, and all later ones of that
+//!   owner, wait until the turn's events are on disk ([`crate::owner::outbox`]).
+//! - The same `apply` changes records in live owners, in the committed state and in recovery
+//!   ([`garrick_events::event::Replayed`], [`crate::log::committed`], [`setup`]).
+//! - A run is identified by its SLUID everywhere; messages about an older run have no effect except that its nodes are released.
+//! - An actor that panics is rebuilt from the committed state, after all that it had appended is committed
+//!   ([`crate::log::committed`]); an allocation in progress is released ([`shells::leftovers`]).
+//! - After a restart, running jobs wait for their agents: runs that an agent's registration names go on. A run that it does not
 //!   name is launched again if it never started, or is ended after a grace for late reports.
 //!
-//! # What agents are expected to do
+//! # Requirements for agents
 //!
-//! - `EndJob` for a run that is not there is answered by `NodeReleased`.
-//! - A registration names every run that is not gone; reports that were not acknowledged come again after `Welcome`, in
-//!   order.
+//! - `EndJob` for an unknown run is answered by `NodeReleased`.
+//! - A registration names every run that is not gone; unacknowledged reports are repeated after `Welcome`, in order.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`setup`] | brings a controller up from its journal |
 //! | [`shells`] | the actors of owners, what they share, and what the process must provide |
-//! | [`messages`] | what the wiring sends |
+//! | [`messages`] | messages to the frontend |
 //! | [`frontend`] | takes commands and agents' connections |
 
 pub mod frontend;

@@ -1,5 +1,5 @@
-//! How a controller comes up: the journal's events are replayed through the functions that live actors use, and the
-//! actors are built from what that comes to.
+//! Starts a controller: the journal's events are replayed with the functions that live actors use, and the actors are built from
+//! the result.
 
 use super::{
     frontend,
@@ -40,9 +40,9 @@ use std::{collections::BTreeMap, sync::Arc};
 /// The frontend takes every command and every frame of every agent.
 const FRONT_MAILBOX: usize = 65_536;
 
-/// A controller that runs.
+/// A running controller.
 pub struct Controller {
-    /// Where commands and agents' connections go.
+    /// Receives commands and agents' connections.
     pub frontend: Address<ControllerMsg>,
     /// What the actors share.
     pub env: Arc<Env>,
@@ -56,12 +56,12 @@ pub enum Recover {
     /// Jobs, nodes' states and reasons, reservations; partitions are as configured. Slurm's default.
     #[default]
     Partial,
-    /// What administrators changed of partitions, too.
+    /// Also what administrators changed of partitions.
     Full,
 }
 
-/// What is not to be recovered is taken out of the log, so that a later full recovery does not bring it back either. To be waited for
-/// before [`start`]: it does not count any more once that is answered.
+/// Removes from the log what is not to be recovered, so that a later full recovery does not restore it either. Wait for the
+/// answer before [`start`]: from then on it is gone.
 pub fn forget(log: &dyn Log, recover: Recover) -> PendingReply<Result<Position, AppendError>> {
     let saved = if recover == Recover::Partial { log.value().partitions() } else { BTreeMap::new() };
     let dropped = saved.into_iter().filter(|(_, saved)| !saved.fields.is_empty()).map(|(partition, saved)| {
@@ -69,7 +69,7 @@ pub fn forget(log: &dyn Log, recover: Recover) -> PendingReply<Result<Position, 
         ControllerEvent::Partition { partition, saved: Box::default() }
     });
     let (dropped, (done, answer)) = (dropped.collect::<Vec<_>>(), ReplyTo::channel());
-    // Without any, a start does not wait for a log that has no room.
+    // Without such state, a start need not wait for a log that has no space.
     match dropped.is_empty() {
         true => done.reply(Ok(log.committed())),
         false => log.append(dropped, done),
@@ -77,7 +77,7 @@ pub fn forget(log: &dyn Log, recover: Recover) -> PendingReply<Result<Position, 
     answer
 }
 
-/// Brings a controller up from what its log comes to. The start itself is saved; nothing waits for that.
+/// Starts a controller from its log. The start itself is saved; nothing waits for that.
 pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() -> u32) -> Controller {
     let now = Timestamp::now();
     let committed = ports.log.value();
@@ -101,7 +101,7 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
         let saved = replayed.nodes.get(&node.name).cloned();
         let core = NodeCore::new(now, roster.settings(node), env.node_site(), saved, kept);
         env.nodes.put(&node.name, &core);
-        // Boards are filled before anyone can ask; the owners publish over it.
+        // Views are published before anyone can ask; the owners replace them.
         env.boards.nodes.publish(node.index, Arc::new(core.view()));
     }
     show_partitions(&env, &config, false);
@@ -118,7 +118,7 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
 
     begun.extend(of_file.into_iter().map(ControllerEvent::node_of_file));
     let started = env.append(begun);
-    // What is saved after it in the same journal is what counts; a journal that fails ends the process by itself.
+    // Its position in the journal matters, not when it is saved; a journal that fails ends the process by itself.
     drop(started);
 
     let shared = Arc::clone(&env);
@@ -140,7 +140,7 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
     let shared = Arc::clone(&env);
     let jobs = system
         .start("/", ChildSpec::new("job", move || Supervisor::<Jobs>::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
-    // What is left belongs to nodes that the configuration does not have any more.
+    // The rest belongs to nodes that are no longer configured.
     for (node, kept) in holds {
         for KeptHold { hold, .. } in kept {
             let lost = JobInput::NodeLost { node: node.clone(), sluid: hold.sluid };
@@ -184,7 +184,7 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
     Controller { frontend, env, epoch }
 }
 
-/// What jobs' records say of each node, by its name: owners of nodes begin with that.
+/// The holds on each node, by name, according to the jobs' records: the initial state of the nodes' owners.
 pub fn holds_by_node<'r>(
     config: &Config,
     records: impl Iterator<Item = &'r JobRecord>,

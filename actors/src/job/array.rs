@@ -1,5 +1,5 @@
-//! Job arrays: one record stands for all tasks that wait, until a task starts or is treated apart from the others; then
-//! it becomes a job of its own. The last waiting task takes the record over and keeps the array's id.
+//! Job arrays: one record represents all waiting tasks. When a task starts or is treated apart from the others, it becomes a job
+//! of its own. The last waiting task takes the record over and keeps the array's id.
 
 use super::{
     core::{JobCore, Turn},
@@ -28,32 +28,32 @@ use garrick_plan::proposals::StartProposal;
 use std::{collections::BTreeSet, sync::Arc};
 
 impl JobCore {
-    /// Gives a waiting task a record of its own, and the proposal with it.
+    /// Gives a waiting task a record of its own, and passes the proposal to it.
     pub(super) fn split(&mut self, index: u32, proposal: StartProposal, turn: &mut Turn<'_>) {
         let record = self.task_record(index, turn);
         let proposal = StartProposal { job: record.id, array_index: None, ..proposal };
         self.split_off(index, record, Some(JobInput::Start(Box::new(proposal))), turn);
     }
 
-    /// Gives a waiting task a record of its own, which waits no longer for what is `fulfilled`.
+    /// Gives a waiting task a record of its own, in which the condition `fulfilled` is removed.
     pub(super) fn split_waiting(&mut self, index: u32, fulfilled: Option<&Dependency>, turn: &mut Turn<'_>) {
         let mut record = self.task_record(index, turn);
         record.dependencies.list.retain(|dependency| Some(dependency) != fulfilled);
         self.split_off(index, record, None, turn);
     }
 
-    /// Gives waiting tasks records of their own and has the same said to each. What comes of that is in its record, so that
-    /// it is on disk when it is answered for.
+    /// Gives waiting tasks records of their own and passes each the same input. The result is part of its record, so that it is
+    /// on disk when the command is answered.
     pub(super) fn split_for(&mut self, indices: &BTreeSet<u32>, first: &JobInput, turn: &mut Turn<'_>) {
         for &index in indices {
             let mut task = Self::new(self.task_record(index, turn), Arc::clone(&self.site));
-            // Its owner does what else follows, in its first turn.
+            // Its owner handles what else follows, in its first turn.
             task.handle(turn.now, turn.ids, first.clone(), &mut Vec::new());
             self.split_off(index, task.record, None, turn);
         }
     }
 
-    /// The task's record is saved before the array's mark: a write that a crash cut short must not leave the mark alone.
+    /// The task's record is saved before the array's mark: if a crash cuts a write short, the mark must not exist alone.
     fn split_off(&mut self, index: u32, record: JobRecord, first: Option<JobInput>, turn: &mut Turn<'_>) {
         let job = record.id;
         let event = Box::new(JobEvent::task_submitted(&record, self.record.id));
@@ -64,7 +64,7 @@ impl JobCore {
 
     fn task_record(&mut self, index: u32, turn: &mut Turn<'_>) -> JobRecord {
         let task = ArrayTask { array_job: self.record.id, index };
-        // What the array knows of its tasks is none of this one's, and long.
+        // The array's list of tasks does not belong to this task, and is long.
         let array = self.record.array.take();
         let mut record = self.record.clone();
         self.record.array = array;
@@ -77,10 +77,10 @@ impl JobCore {
         record
     }
 
-    /// The tasks that a command names: `Ok(None)` when it is about this record as a whole.
+    /// The tasks that a command names: `Ok(None)` if it is about this record as a whole.
     pub(super) fn chosen_tasks(&self, tasks: &TaskChoice) -> Result<Option<BTreeSet<u32>>, Refusal> {
         let Some(ranges) = tasks else { return Ok(None) };
-        // Whoever asks said whatever he liked: only what there is is gone through.
+        // The command may name any range: only existing indices are visited.
         if let Some(task) = self.record.array_task {
             return if contains_index(ranges, task.index) { Ok(None) } else { Err(Refusal::InvalidJobId) };
         }
@@ -116,7 +116,7 @@ impl JobCore {
         }
     }
 
-    /// News of a task that was split off.
+    /// Handles news of a task that was split off.
     pub(super) fn task_news(&mut self, job: JobId, fact: &JobFact, turn: &mut Turn<'_>) {
         let Some(array) = &self.record.array else { return };
         let Some((&index, mark)) = array.tasks.iter().find(|(_, mark)| mark.job == job) else { return };
@@ -124,13 +124,13 @@ impl JobCore {
         let waits = fact.started.is_none() && fact.over.is_none();
         self.touched |=
             started.is_some() && if waits { self.back_in_queue.insert(job) } else { self.back_in_queue.remove(&job) };
-        // A task that is requeued is not over any more.
+        // A requeued task is not over any more.
         if mark.started != started || mark.over != fact.over {
             self.save(JobEvent::TaskNews { index, started, over: fact.over }, turn);
         }
     }
 
-    /// Tasks that are known to run: those that were queued again do not.
+    /// Tasks that are known to run; requeued tasks are not counted.
     pub(super) fn running_tasks(&self) -> u32 {
         let tasks = self.record.array.iter().flat_map(|array| array.tasks.values());
         let running = tasks.filter(|mark| mark.started.is_some() && mark.over.is_none());
@@ -138,19 +138,19 @@ impl JobCore {
         u32::try_from(running.count()).unwrap_or(u32::MAX)
     }
 
-    /// The job that has the array's record, if this is a task with a record of its own.
+    /// The job with the array's record, if this is a task with a record of its own.
     pub(super) fn array_to_tell(&self) -> Option<JobId> {
         self.record.array_task.map(|task| task.array_job).filter(|array| *array != self.record.id)
     }
 
-    /// Tells the array's record how far this task is.
+    /// Tells the array's record the state of this task.
     pub(super) fn tell_array(&self, turn: &mut Turn<'_>) {
         if let Some(to) = self.array_to_tell() {
             turn.tell_job(to, JobInput::Fact { job: self.record.id, fact: Some(Arc::new(self.fact())) });
         }
     }
 
-    /// Asks all tasks that have a record of their own, and are not over as far as is known, how far they are.
+    /// Asks all tasks with records of their own that are not known to be over for their state.
     pub(super) fn ask_tasks(&self, turn: &mut Turn<'_>) {
         let by = self.record.id;
         self.live_tasks().for_each(|job| turn.tell_job(job, JobInput::Subscribe { by }));
@@ -161,14 +161,14 @@ impl JobCore {
         tasks.filter(|mark| mark.over.is_none() && mark.job != self.record.id).map(|mark| mark.job)
     }
 
-    /// Another job asks how far this one is. A task whose end is noted waits for nothing but that answer.
+    /// Another job asks for this one's state. A task whose end is noted waits only for that answer.
     pub(super) fn subscribed(&mut self, by: JobId, turn: &mut Turn<'_>) {
         let mark = self.record.array.as_ref().and_then(|a| a.tasks.values().find(|mark| mark.job == by));
         let fact = if mark.is_some_and(|mark| mark.over.is_some()) {
             let (job, tasks) = (self.record.id, std::collections::BTreeMap::new());
             JobFact { job, started: None, over: None, some_failed: false, tasks, noted: true }
         } else {
-            // Its array hears of every change anyhow.
+            // Its array is told every change anyhow.
             if self.array_to_tell() != Some(by) {
                 self.watchers.insert(by);
             }
@@ -187,7 +187,7 @@ impl JobCore {
         }
     }
 
-    /// How far this job is, or the whole array that its record stands for.
+    /// The state of this job, or of the whole array that its record represents.
     pub(super) fn fact(&self) -> JobFact {
         let record = &self.record;
         let own_start = record.phase.run().and_then(|r| r.started).or(record.phase.end().map(|e| e.at));

@@ -1,4 +1,4 @@
-//! Commands of users and administrators: who may do what, and what it comes to in each state.
+//! Commands of users and administrators: permissions, and the effect in each phase.
 
 use super::{
     core::{JobCore, Turn},
@@ -87,7 +87,7 @@ impl JobCore {
             }
             JobCommand::RequeueSpecialExit => self.requeue(Some(HeldBy::SpecialExit), by.uid, turn),
             JobCommand::Suspend if by.admin => self.suspend(turn),
-            // Those of an administrator were dealt with, but for tasks of an array, which do not run.
+            // Administrators' commands were handled above, except for tasks of an array, which do not run.
             JobCommand::Suspend | JobCommand::Resume => Err(Refusal::AccessDenied),
             JobCommand::Update(change) => self.update(by, *change, turn),
             JobCommand::Revise(revise) => self.revise_request(by, *revise, turn),
@@ -138,7 +138,7 @@ impl JobCore {
         }
     }
 
-    /// What tasks that wait here would say to this, since they would ask for and be what this record is.
+    /// What the tasks waiting here would answer, since their requests and state would equal this record.
     fn would_refuse(&self, by: Authority, command: &JobCommand, now: Timestamp) -> Result<(), Refusal> {
         match (command, self.record.hold) {
             (JobCommand::Release, Some(held)) => may_release(held, by),
@@ -159,7 +159,7 @@ impl JobCore {
         }
     }
 
-    /// A change that nobody judged.
+    /// A change that admission did not judge.
     fn update(&mut self, by: Authority, change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         if !matches!(self.record.phase, Phase::Pending) {
             return self.update_running(by, change, turn);
@@ -171,7 +171,7 @@ impl JobCore {
         self.revise_waiting(by, change, spec, resolved, turn)
     }
 
-    /// One that was.
+    /// A change that admission judged.
     fn revise_request(&mut self, by: Authority, revise: Revise, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         if !matches!(self.record.phase, Phase::Pending) {
             return self.update_running(by, revise.change, turn);
@@ -183,7 +183,7 @@ impl JobCore {
         self.revise_waiting(by, revise.change, revise.spec, revise.resolved, turn)
     }
 
-    /// May the job be changed so by that user, in the state that it is in?
+    /// May this user make this change in the job's current phase?
     fn permits(&self, by: Authority, change: &JobChange, now: Timestamp) -> Result<(), Refusal> {
         let waiting = matches!(self.record.phase, Phase::Pending);
         if self.record.phase.end().is_some() && !only_comments(change) {
@@ -255,12 +255,12 @@ impl JobCore {
         turn: &mut Turn<'_>,
     ) -> Result<(), Refusal> {
         self.abandon_commit(turn);
-        // Priority 0 is how Slurm says "hold".
+        // Priority 0 means hold in Slurm.
         if change.priority == Some(0) {
             change.priority = None;
             self.hold(if by.admin { HeldBy::Admin } else { HeldBy::User }, turn)?;
         }
-        // Any other permits a held job to run (scontrol(1)).
+        // Any other priority releases a held job (scontrol(1)).
         if let Some(priority) = change.priority.filter(|_| self.record.hold.is_some()) {
             self.save(JobEvent::Released { priority }, turn);
         }
@@ -280,7 +280,7 @@ impl JobCore {
         Ok(())
     }
 
-    /// Waits without reservations that are over.
+    /// Removes reservations that are over from its request.
     pub(super) fn leave_reservations(&mut self, gone: &BTreeSet<String>, turn: &mut Turn<'_>) {
         let asked = &self.record.spec.reservations;
         let left: Vec<String> = asked.iter().filter(|name| !gone.contains(*name)).cloned().collect();
@@ -322,7 +322,7 @@ impl JobCore {
         Ok(())
     }
 
-    /// Nodes learn when the run is expected to end now.
+    /// Tells the nodes the new expected end of the run.
     pub(super) fn move_end(&self, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         let (sluid, expected_end) = (self.record.sluid, run.expected_end());
@@ -332,12 +332,12 @@ impl JobCore {
     }
 }
 
-/// Of a job that waits only such changes are made without having been judged.
+/// The only changes of a waiting job that need not be judged by admission.
 fn stands_aside(change: &JobChange) -> Result<(), Refusal> {
     if change.is_aside() { Ok(()) } else { Err(CHANGED_MEANWHILE) }
 }
 
-/// An administrator's hold is not a user's to take away.
+/// A user may not remove an administrator's hold.
 fn may_release(held: HeldBy, by: Authority) -> Result<(), Refusal> {
     if held.binds_user() && !by.admin { Err(Refusal::AccessDenied) } else { Ok(()) }
 }

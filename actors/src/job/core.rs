@@ -1,6 +1,6 @@
-//! Decides what a job does next. Plain and synchronous: one input in, effects out, time and fresh ids as arguments.
-//! Called by the job's shell, by recovery and by simulations. What lasts is in the [`JobRecord`] and changes through
-//! events only; the rest (a commit under way, who waits) is rebuilt or asked for again after a restart.
+//! Decides what a job does next. Plain and synchronous: one input in, effects out, time and fresh ids as arguments. Called by the
+//! job's shell, by recovery and by simulations. Durable state is in the [`JobRecord`] and changes through events only; other
+//! state (a commit in progress, waiting requests) is rebuilt or asked for again after a restart.
 
 use super::{
     effects::{JobEffect, JobErrand, JobShown},
@@ -44,16 +44,16 @@ use std::{
     sync::Arc,
 };
 
-/// An allocation that nodes are being asked for.
+/// An allocation for which nodes are being asked.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Commit {
     pub(super) attempt: u64,
     pub(super) proposal: StartProposal,
     /// Nodes that have not answered.
     pub(super) waiting: BTreeSet<String>,
-    /// Nodes that said yes, with their agents' addresses.
+    /// Nodes that accepted, with their agents' addresses.
     pub(super) granted: BTreeMap<String, String>,
-    /// The job has the licenses that go with it, or needs none.
+    /// The job has the licenses of the allocation, or needs none.
     pub(super) licensed: bool,
 }
 
@@ -63,7 +63,7 @@ impl Commit {
         self.waiting.iter().chain(self.granted.keys())
     }
 
-    /// Did all of them say yes?
+    /// Have all of them accepted?
     pub(super) fn has_all(&self) -> bool {
         self.waiting.is_empty() && self.licensed
     }
@@ -80,66 +80,67 @@ pub struct JobCore {
     pub(super) record: JobRecord,
     pub(super) site: Arc<JobSite>,
     pub(super) generation: u64,
-    /// The scheduler's reason, while nothing of the job's own keeps it waiting.
+    /// The scheduler's reason, while no reason of the job's own applies.
     pub(super) reason: Reason,
     pub(super) expected: Option<Timestamp>,
-    /// The scheduler's latest calculation; not saved, since it makes it again.
+    /// The scheduler's latest calculation; not saved, since it is repeated.
     pub(super) calculated: Option<u32>,
     pub(super) last_eval: Option<Timestamp>,
     pub(super) commit: Option<Commit>,
     pub(super) attempt: u64,
     /// See [`Leftover::earlier`].
     pub(super) left: BTreeMap<String, u64>,
-    /// A run that stood still for another asks for its CPUs.
+    /// A run that was suspended for another one asks for its CPUs.
     pub(super) resuming: Option<Resuming>,
     pub(super) resume_attempt: u64,
     pub(super) watchers: BTreeSet<JobId>,
     pub(super) waits: Vec<(u64, JobMilestone)>,
-    /// Who asked for its step manager while that was being started.
+    /// Requests for its step manager that came while that was starting.
     pub(super) locating: Vec<u64>,
-    /// Jobs that a singleton still waits for; `None` while not asked.
+    /// Jobs for which a singleton still waits; `None`: not known yet.
     pub(super) siblings: Option<BTreeSet<JobId>>,
-    /// What the step manager counted, as of its latest report.
+    /// The step manager's counts, as of its latest report.
     pub(super) tally: StepTally,
-    /// Number of that report: an older one that comes again is no news, where the tally itself has no number.
+    /// Number of that report: an older report that is repeated is ignored, if the tally itself has no number.
     pub(super) tally_seq: u64,
-    /// Nodes that are known to go by the latest word of whether another run may follow this one.
+    /// Nodes that are known to have the latest requeue policy.
     pub(super) policy_known: BTreeSet<String>,
     /// The spec without script and environment, as shown.
     pub(super) shown_spec: Arc<JobSpec>,
-    /// What there is between the components of a heterogeneous job.
+    /// State shared by the components of a heterogeneous job.
     pub(super) het: HetState,
-    /// The timer that asks for news of other jobs again is set.
+    /// The timer for asking about other jobs again is set.
     pub(super) awaits_news: bool,
-    /// Tasks of this array that ran once and wait again: asked for anew when the owner is.
+    /// Tasks of this array that ran once and wait again; asked for again when the owner is rebuilt.
     pub(super) back_in_queue: BTreeSet<JobId>,
     pub(super) touched: bool,
     /// Its last event is recorded; the actor ends when that is on disk.
     pub(super) forgotten: bool,
 }
 
-/// What a panic must not make the job forget although it is not saved: kept beside the record by the shell.
+/// Unsaved state that must survive a panic: the shell keeps it besides the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftover {
-    /// Last attempt.
+    /// The last attempt.
     pub attempt: u64,
     /// Nodes asked in an attempt that was neither recorded nor given up.
     pub nodes: Vec<String>,
-    /// Nodes that earlier lives of the owner had asked, each with its last attempt there. That these were told to let go is known
-    /// when the run is recorded at the earliest: a life that ends before its effects are let through takes them along.
+    /// Nodes that earlier lives of the owner had asked, each with its last attempt there. That they were told to release the
+    /// share is known at the earliest when the run is recorded: if a life ends before its effects are carried out, they are lost
+    /// with it.
     pub earlier: BTreeMap<String, u64>,
-    /// Newest numbers of the run's steps, and of the report that they came with: its node counts that as safe.
+    /// Latest counts of the run's steps, and the number of their report: its node counts that as acknowledged.
     pub tally: (StepTally, u64),
     /// Generation of the last view.
     pub generation: u64,
     /// Its last event was recorded: it is to be forgotten.
     pub forgotten: bool,
-    /// What the leader of a heterogeneous job recorded for its others.
+    /// What the leader of a heterogeneous job recorded for the other components.
     pub granted: Arc<Granted>,
 }
 
 impl Leftover {
-    /// An owner lived before, and what it recorded may not be on disk yet.
+    /// An owner existed before, and what it recorded may not be on disk yet.
     pub const fn is_of_earlier_life(&self) -> bool {
         self.generation > 0
     }
@@ -170,12 +171,12 @@ impl Turn<'_> {
         self.tell(Letter::Node(node, input));
     }
 
-    /// To a node's agent. Lost when there is no link, and said again when the agent registers.
+    /// Sends to a node's agent. Lost if there is no connection, and repeated when the agent registers.
     pub(super) fn send(&mut self, node: String, frame: ControllerToNode) {
         self.tell_node(node, NodeInput::Send(Box::new(frame)));
     }
 
-    /// What came of the scheduler's proposal.
+    /// Tells the scheduler the result of its proposal.
     pub(super) fn outcome(&mut self, pass: u64, accepted: bool) {
         self.tell(Letter::Outcome { pass, accepted });
     }
@@ -186,7 +187,7 @@ impl Turn<'_> {
 }
 
 impl JobCore {
-    /// From a record: a new job's, or one that was replayed.
+    /// From a record: a new job's, or a replayed one.
     pub fn new(record: JobRecord, site: Arc<JobSite>) -> Self {
         Self {
             shown_spec: view::shown_spec(&record.spec),
@@ -217,12 +218,12 @@ impl JobCore {
         }
     }
 
-    /// What lasts.
+    /// The durable record.
     pub const fn record(&self) -> &JobRecord {
         &self.record
     }
 
-    /// What a later life of the actor would need beside the record.
+    /// What a later life of the actor needs besides the record.
     pub fn leftover(&self) -> Leftover {
         let nodes = match &self.commit {
             Some(commit) => commit.nodes().cloned().collect(),
@@ -233,7 +234,7 @@ impl JobCore {
         Leftover { attempt, nodes, earlier, tally, generation, forgotten: self.forgotten, granted }
     }
 
-    /// Where the step manager is, once it serves.
+    /// The address of the step manager, once it is ready.
     pub fn place(&self) -> Result<StepManagerPlace, Refusal> {
         match &self.record.phase {
             Phase::Pending | Phase::Starting(_) => Err(Refusal::JobPending),
@@ -248,7 +249,7 @@ impl JobCore {
         }
     }
 
-    /// What answers who waited for it.
+    /// The answer to requests that waited for a milestone.
     pub(super) fn reached(&self, now: Timestamp) -> JobAnswer {
         JobAnswer::Reached(Arc::new(self.view(now)))
     }
@@ -257,7 +258,7 @@ impl JobCore {
         JobAnswer::Script(self.record.spec.script.as_deref().cloned())
     }
 
-    /// Has it nodes, and was nothing heard of a step manager there yet?
+    /// Has it nodes, but no step manager has reported yet?
     pub const fn is_starting(&self) -> bool {
         matches!(self.record.phase, Phase::Starting(_))
     }
@@ -267,9 +268,9 @@ impl JobCore {
         view::of(self, now)
     }
 
-    /// First call after [`JobCore::new`], in every life of the actor: sets timers, asks for what it depends on, gives
-    /// back what a commit of an earlier life had asked nodes for, and shows itself. What an earlier life recorded has to be
-    /// on disk before any effect of this one happens.
+    /// First call after [`JobCore::new`], in every life of the actor: sets timers, asks the jobs that it depends on, releases
+    /// what an unfinished commit of an earlier life reserved, and publishes its view. What an earlier life recorded has to be on
+    /// disk before any effect of this one is carried out.
     pub fn resume(&mut self, now: Timestamp, ids: &mut dyn FreshIds, left: Leftover, out: &mut Vec<JobEffect>) {
         let mut turn = Turn { now, ids, out };
         self.attempt = left.attempt;
@@ -295,7 +296,7 @@ impl JobCore {
             let (node, sluid, attempt) = (node.clone(), self.record.sluid, Some(*attempt));
             turn.tell_node(node, NodeInput::Release { job: self.record.id, sluid, attempt, drain: None });
         }
-        // Of a commit of an earlier life, or of a run that ended with it.
+        // Licenses of an earlier life's commit, or of a run that ended with it.
         if self.record.spec.licenses.is_some() && self.record.phase.working().is_none() && !self.het_puts_off_anything()
         {
             turn.tell(Letter::Licenses(LicenseInput::Release { job: self.record.id, attempt: None }));
@@ -321,7 +322,7 @@ impl JobCore {
         self.clean_up(None, &mut turn);
         self.end_without_word(&mut turn);
         self.tell_array(&mut turn);
-        // Tasks that live on do not know that what they said last is lost.
+        // Tasks do not know that their last messages are lost.
         if again {
             self.ask_tasks(&mut turn);
         }
@@ -329,7 +330,7 @@ impl JobCore {
         self.finish_turn(&mut turn);
     }
 
-    /// One input. Effects are appended to `out`, in the order in which they must happen.
+    /// Handles one input. Effects are appended to `out`, in the order in which they must be carried out.
     pub fn handle(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: JobInput, out: &mut Vec<JobEffect>) {
         let Some(input) = self.het_puts_off(input) else { return };
         self.handle_now(now, ids, input, out);
@@ -396,13 +397,13 @@ impl JobCore {
         self.finish_turn(&mut turn);
     }
 
-    /// Ends a turn: shows what changed and answers who waited for it.
+    /// Ends a turn: publishes what changed and answers waiting requests.
     fn finish_turn(&mut self, turn: &mut Turn<'_>) {
         if self.touched {
             self.touched = false;
             self.generation += 1;
             turn.out.push(JobEffect::Publish(JobShown::View(Arc::new(self.view(turn.now)))));
-            // Its time had come, and the clock was set back: what is shown now says that it waits for it again.
+            // Its begin time had come, and the clock was set back: the view says that it waits for it again.
             let again = matches!(self.record.phase, Phase::Pending) && self.record.eligible_time.is_some();
             if let Some(at) = self.record.begin.filter(|at| again && *at > turn.now) {
                 turn.out.push(JobEffect::SetTimer { timer: JobTimer::Eligible, at });
@@ -424,7 +425,7 @@ impl JobCore {
                 turn.answer(request, JobAnswer::Place(self.place()));
             }
         }
-        // Who has an answer may look at once, and sees what was done.
+        // A requester with an answer may query at once, and must see the new state.
         let answers: Vec<JobEffect> =
             turn.out.extract_if(.., |effect| matches!(effect, JobEffect::Answer { .. })).collect();
         turn.out.extend(answers);
@@ -434,7 +435,7 @@ impl JobCore {
     pub(super) fn save(&mut self, event: JobEvent, turn: &mut Turn<'_>) {
         let before = self.record.phase.name();
         if let Err(illegal) = self.record.apply(&event) {
-            // Guards above make this impossible; a release build rather loses one move than the whole controller.
+            // Checks above make this impossible; a release build loses one transition rather than the whole controller.
             debug_assert!(false, "{illegal}");
             tracing::error!(job_id = self.record.id.0, error = %illegal, "job.illegal_move");
             return;
@@ -472,7 +473,7 @@ impl JobCore {
         !matches!(self.record.phase, Phase::Completing(..) | Phase::Over(..))
     }
 
-    /// What others are told of: changes of this are news.
+    /// What other jobs are told about: only changes of this are sent.
     fn progress(&self) -> (bool, bool, usize) {
         let marks = self.record.array.as_ref().map_or(0, |a| {
             a.tasks.values().map(|t| usize::from(t.started.is_some()) + usize::from(t.over.is_some())).sum::<usize>()
@@ -518,7 +519,7 @@ impl JobCore {
         }
     }
 
-    /// The scheduler's calculation. One that comes late is put right by the next.
+    /// The scheduler's calculation. A late one is corrected by the next.
     fn calculated(&mut self, priority: u32) {
         if self.site.multifactor && !self.record.terms.fixed && !self.is_over() {
             self.touched |= self.priority() != priority;
@@ -526,7 +527,7 @@ impl JobCore {
         }
     }
 
-    /// Priority, but for a hold.
+    /// The priority, ignoring a hold.
     pub(super) fn priority(&self) -> u32 {
         self.calculated.filter(|_| !self.record.terms.fixed).unwrap_or(self.record.priority)
     }
@@ -549,7 +550,7 @@ impl JobCore {
         }
     }
 
-    /// True when nothing but resources keeps it waiting.
+    /// Do only resources keep it waiting?
     pub(super) fn is_eligible(&self, now: Timestamp) -> bool {
         let record = &self.record;
         matches!(record.phase, Phase::Pending)

@@ -1,7 +1,7 @@
-//! Dependencies: which are fulfilled, which never can be. A task of an array that waits for the task with its index of another
-//! array is split off its own as soon as that one is over: then it has conditions of its own. A job asks the jobs it depends on for news; an array's record
-//! answers for all its tasks. A job that is not known any more counts as ended, in a way that nobody can tell: `afterany`
-//! and `after` are fulfilled, `afterok` and `afternotok` are not.
+//! Dependencies: which are fulfilled, which never can be. An array's task that waits for the task of the same index in another
+//! array is split off as soon as that one is over: then it has conditions of its own. A job asks the jobs that it depends on for
+//! news; an array's record answers for all its tasks. An unknown job counts as ended with an unknown result: `afterany` and
+//! `after` are fulfilled, `afterok` and `afternotok` are not.
 
 use super::{
     core::{JobCore, Turn},
@@ -20,7 +20,7 @@ use garrick_model::{
 };
 use std::{collections::BTreeSet, time::Duration};
 
-/// What a condition comes to.
+/// The state of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Waits,
@@ -31,7 +31,7 @@ enum Verdict {
 }
 
 impl JobCore {
-    /// Asks every job that is depended on, and for siblings of a singleton.
+    /// Asks every job that it depends on, and the other jobs of a singleton.
     pub(super) fn ask_dependencies(&mut self, turn: &mut Turn<'_>) {
         let list = &self.record.dependencies.list;
         let jobs: BTreeSet<JobId> = list.iter().filter_map(|d| d.job).collect();
@@ -51,13 +51,13 @@ impl JobCore {
         self.singleton_news(turn);
     }
 
-    /// News of another job: a task of this array, a sibling, or a job depended on.
+    /// Handles news of another job: a task of this array, another job of a singleton, or a job that it depends on.
     pub(super) fn learned(&mut self, job: JobId, fact: Option<&JobFact>, turn: &mut Turn<'_>) {
         if let Some(fact) = fact {
             self.task_news(job, fact, turn);
         }
         if fact.is_none() && self.het_leader() == Some(job) {
-            // It ended, and was forgotten before word of that came here.
+            // That job ended, and was forgotten before this one was told.
             self.het_gives_all_back(turn);
             self.end_with_leader(JobState::Cancelled, Afterwards::Over, None, turn);
         }
@@ -82,7 +82,7 @@ impl JobCore {
         });
     }
 
-    /// Which tasks of an array this stands for.
+    /// The tasks of an array that this represents.
     fn own_indices(&self) -> BTreeSet<u32> {
         match (&self.record.array_task, &self.record.array) {
             (Some(task), _) => [task.index].into(),
@@ -91,22 +91,22 @@ impl JobCore {
         }
     }
 
-    /// Tasks whose counterparts in another array are over go on their own, where those of others are not.
+    /// Splits off tasks whose counterparts in another array are over while others' are not.
     fn part_ways(&mut self, job: JobId, fact: Option<&JobFact>, turn: &mut Turn<'_>) {
         let list = &self.record.dependencies.list;
         let on_tasks = list.iter().find(|d| d.kind == DependencyKind::AfterCorr && d.job == Some(job));
         let Some(dependency) = on_tasks.filter(|_| self.record.is_array_record()).cloned() else { return };
         let verdict = |index: &u32| verdict(&dependency, fact, turn.now, &[*index].into());
         let verdicts: Vec<(u32, Verdict)> = self.own_indices().iter().map(|index| (*index, verdict(index))).collect();
-        // All alike: that is said of them together.
+        // If all are alike, the whole record is handled.
         let Some((_, first)) = verdicts.first().filter(|(_, first)| verdicts.iter().any(|(_, v)| v != first)) else {
             return;
         };
-        // One stays, so that the record is not left with none.
+        // One task keeps the record, so that it is not left without any.
         let stays = if verdicts.iter().any(|(_, v)| *v == Verdict::Waits) { Verdict::Waits } else { *first };
         let alone = !self.record.dependencies.any;
         for (index, verdict) in verdicts.iter().filter(|(_, v)| *v != stays) {
-            // It asks that array nothing any more.
+            // It need not ask that array any more.
             let fulfilled = (alone && *verdict == Verdict::Fulfilled).then_some(&dependency);
             self.split_waiting(*index, fulfilled, turn);
         }
@@ -134,7 +134,7 @@ impl JobCore {
         }
         let one_is_enough = known.any && verdicts.contains(&Verdict::Fulfilled);
         let still = |v: &Verdict| matches!(v, Verdict::Waits | Verdict::WaitsUntil(_));
-        // Of alternatives, one that can never be is simply left out, unless it is the last.
+        // An alternative that can never be fulfilled is removed, unless it is the last.
         let keep = |v: &Verdict| still(v) || (*v == Verdict::Never && !known.any);
         let left: Vec<Dependency> = if one_is_enough {
             Vec::new()
@@ -154,7 +154,7 @@ impl JobCore {
         }
     }
 
-    /// Where the site wants it, a job whose dependencies never can be fulfilled does not stay.
+    /// If the site is configured so, ends a job whose dependencies can never be fulfilled.
     pub(super) fn end_if_impossible(&mut self, turn: &mut Turn<'_>) {
         let waits = matches!(self.record.phase, Phase::Pending);
         let ends = self.record.spec.kill_on_invalid_dep.unwrap_or(self.site.kill_invalid_depend);
@@ -165,12 +165,12 @@ impl JobCore {
     }
 }
 
-/// The condition, known to have failed where it can never be.
+/// The condition, marked as failed if it can never be fulfilled.
 fn marked(dependency: &Dependency, verdict: Verdict) -> Dependency {
     Dependency { failed: dependency.failed || verdict == Verdict::Never, ..dependency.clone() }
 }
 
-/// `own`: which tasks of an array ask, where they are of one.
+/// `own`: the tasks that ask, if they belong to an array.
 fn verdict(dependency: &Dependency, fact: Option<&JobFact>, now: Timestamp, own: &BTreeSet<u32>) -> Verdict {
     let corresponds = dependency.kind == DependencyKind::AfterCorr;
     if let Some(fact) = fact.filter(|fact| corresponds && dependency.array_index.is_none() && !fact.tasks.is_empty()) {

@@ -1,4 +1,4 @@
-//! What a job causes: what it shows, and what it has done at the controller's ports.
+//! Effects of a job: its views, and its errands at the controller's ports.
 
 use crate::{
     messages::{
@@ -20,29 +20,30 @@ use garrick_model::{
 };
 use std::sync::Arc;
 
-/// What a job causes.
+/// An effect of a job.
 pub type JobEffect = Effect<JobTimer, JobShown, JobAnswer, JobErrand>;
 
-/// What a job shows.
+/// What a job publishes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobShown {
     /// Itself.
     View(Arc<JobView>),
-    /// What the step manager counted, beside the view.
+    /// The step manager's counts, besides the view.
     Steps(StepTally),
 }
 
-/// What a job has done at the controller's ports.
+/// A job's errands at the controller's ports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobErrand {
     /// Sign a launch and send it to the batch host.
     Launch(Box<LaunchOrder>),
-    /// Find the jobs that hold up a singleton ([`holds_up_singleton`](garrick_events::records::job::JobRecord::holds_up_singleton)).
-    /// Answered by [`JobInput::Siblings`](crate::messages::job::JobInput::Siblings).
+    /// Find the jobs for which a singleton waits
+    /// ([`holds_up_singleton`](garrick_events::records::job::JobRecord::holds_up_singleton)). Answered by
+    /// [`JobInput::Siblings`](crate::messages::job::JobInput::Siblings).
     FindSiblings,
 }
 
-/// A launch, ready but for the signature.
+/// A launch that only has to be signed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaunchOrder {
     /// Batch host.
@@ -55,7 +56,7 @@ pub struct LaunchOrder {
     pub time_limit: TimeLimit,
     /// Start of the run.
     pub start_time: Timestamp,
-    /// Requeues before.
+    /// Earlier requeues.
     pub restarts: u32,
     /// Tasks.
     pub tasks: u32,
@@ -70,7 +71,7 @@ pub struct LaunchOrder {
 }
 
 impl LaunchOrder {
-    /// The letter that has the batch host launch it, once it is signed. `switches` are those above the nodes, in their order.
+    /// The letter that makes the batch host launch it, after it is signed. `switches` are those above the nodes, in their order.
     pub fn letter(self, credential: SignedCredential, switches: Vec<SwitchPath>) -> Letter {
         let launch = JobLaunch {
             credential,

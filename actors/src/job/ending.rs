@@ -1,4 +1,4 @@
-//! How runs end: by request, by deadline, and what follows: cleaning the nodes, the queue again, or being forgotten.
+//! How runs end (on request, by deadline), and what follows: cleaning the nodes, a requeue, or forgetting the job.
 
 use super::{
     core::{JobCore, Turn},
@@ -24,16 +24,16 @@ use garrick_model::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// Nodes that do not say that a run is gone are told again to end it.
+/// How often nodes that have not reported the end of a run are told again to end it.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(60);
-/// An array's record is kept while tasks of it are not over, and a task's until its array has noted its end. After
-/// this time it is tried again.
+/// An array's record is kept while tasks of it are not over, and a task's record until its array has noted its end. After this
+/// time forgetting is tried again.
 const ARRAY_PURGE_RETRY: Duration = Duration::from_secs(60);
 
-/// How a job returns to the queue.
+/// How a job is requeued.
 #[derive(Clone, Copy, Debug)]
 enum BackAs {
-    /// Behind those of higher priority.
+    /// In order of priority.
     Ordinary {
         /// Held.
         hold: Option<HeldBy>,
@@ -115,7 +115,7 @@ impl JobCore {
                 }
                 self.ask_for_end(turn);
                 self.het_end_others(JobState::Cancelled, then, Some(by), turn);
-                // An expedited one does not wait for nodes that were lost.
+                // An expedited job does not wait for nodes that were lost.
                 if self.is_over() {
                     self.after_end(turn);
                 }
@@ -124,7 +124,7 @@ impl JobCore {
         }
     }
 
-    /// Sends the end that was asked for to the batch host, and shows the nodes as completing.
+    /// Sends the requested end to the batch host, and shows the nodes as completing.
     pub(super) fn ask_for_end(&self, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         let Some(ending) = &run.ending else { return };
@@ -150,8 +150,8 @@ impl JobCore {
         }
     }
 
-    /// Tells every node that still holds something of the ended run to end it. Agents that know nothing of it answer
-    /// that it is gone, so that a node which the launch never reached is released too. `but` cleans up unasked. The same for
+    /// Tells every node that still holds something of the ended run to end it. An agent that does not know the run answers that
+    /// it is gone, so that a node which the launch never reached is released too. `but` cleans up unasked. The same applies to
     /// what earlier runs left on nodes that were given up, whatever the job does meanwhile.
     pub(super) fn clean_up(&self, but: Option<&str>, turn: &mut Turn<'_>) {
         let given_up = self.record.earlier.iter().filter(|hold| !hold.kept).map(|hold| (hold.sluid, &hold.node.name));
@@ -185,7 +185,7 @@ impl JobCore {
         );
     }
 
-    /// The job is over: back to the queue if that was asked for, else remembered for a while.
+    /// The job is over: it is requeued if requested, otherwise remembered for a while.
     pub(super) fn after_end(&mut self, turn: &mut Turn<'_>) {
         turn.out.push(JobEffect::ClearTimer(JobTimer::CleanUp));
         self.clean_up(None, turn);
@@ -212,7 +212,7 @@ impl JobCore {
         }
     }
 
-    /// Gives back what was kept for the next run: it will not be hurried, or not come at all.
+    /// Releases what was kept for the next run: it will not be expedited, or not come at all.
     pub(super) fn let_go_of_kept(&mut self, turn: &mut Turn<'_>) {
         if let Phase::Completing(run, _) = &self.record.phase {
             let sluid = self.record.sluid;
@@ -230,7 +230,7 @@ impl JobCore {
         }
     }
 
-    /// Gives back some of what earlier runs still have.
+    /// Releases some of what earlier runs still hold.
     pub(super) fn release_earlier(&mut self, which: impl Fn(&EarlierHold) -> bool, turn: &mut Turn<'_>) {
         let chosen: Vec<_> =
             self.record.earlier.iter().filter(|h| which(h)).map(|h| (h.sluid, h.node.name.clone())).collect();
@@ -240,7 +240,7 @@ impl JobCore {
         }
     }
 
-    /// Another component of a heterogeneous job goes back to the queue with its leader.
+    /// Requeues another component of a heterogeneous job together with its leader.
     pub(super) fn back_with_leader(&mut self, then: Afterwards, turn: &mut Turn<'_>) {
         if let Afterwards::Requeue { hold, delay } = then {
             self.back_to_queue(BackAs::Ordinary { hold, delay }, turn);
@@ -270,9 +270,9 @@ impl JobCore {
         turn.out.push(JobEffect::Publish(JobShown::Steps(self.tally)));
         self.reason = Reason::None;
         self.expected = None;
-        // Before it asks: its array says no more to a task that is over.
+        // Before it asks: its array answers nothing to a task that is over.
         self.tell_array(turn);
-        // What happened to the jobs it depends on while it was not waiting is not known here.
+        // What happened to the jobs that it depends on while it was not waiting is unknown.
         self.siblings = None;
         self.ask_dependencies(turn);
         self.check_eligible(turn);
@@ -284,20 +284,20 @@ impl JobCore {
         if !self.is_over() {
             return;
         }
-        // Nor while a node has something of it that nobody else would ever ask for.
+        // Nor while a node has something of it that no other job would ever ask for.
         let remains = self.record.earlier.iter().any(|hold| !hold.kept);
         if remains || self.record.array.as_ref().is_some_and(|a| a.live() > 0) {
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
             return;
         }
-        // The record is all that is left to say how the task ended, should the news of it be lost in a restart.
+        // Only the record can say how the task ended, if the news of it is lost in a restart.
         if let Some(array) = self.array_to_tell() {
             self.tell_array(turn);
             turn.tell_job(array, JobInput::Subscribe { by: self.record.id });
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
             return;
         }
-        // Its leader may be requeued as long as it is remembered, and needs all of its job then.
+        // Its leader may be requeued as long as it is remembered, and then needs all components.
         if let Some(leader) = self.het_leader() {
             turn.tell_job(leader, JobInput::Subscribe { by: self.record.id });
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
@@ -322,8 +322,7 @@ impl JobCore {
         turn.out.push(JobEffect::Stop);
     }
 
-    /// After the last event there must be no other, or the journal could not be replayed. Answers as for a job that is
-    /// not known.
+    /// No event may follow the last one, or the journal could not be replayed. Answers as for an unknown job.
     pub(super) fn came_too_late(&self, input: JobInput, turn: &mut Turn<'_>) {
         let job = self.record.id;
         match input {
@@ -355,7 +354,7 @@ impl JobCore {
         }
     }
 
-    /// When `--deadline` ends the job: while it waits, as soon as it could not end in time any more.
+    /// When `--deadline` ends the job: a waiting job, as soon as it could not end in time any more.
     fn deadline_comes(&self) -> Option<Timestamp> {
         let deadline = self.record.spec.deadline?;
         let needs = self.record.spec.time_min.unwrap_or(self.record.resolved.time_limit).duration();
@@ -369,7 +368,7 @@ impl JobCore {
         }
     }
 
-    /// The time of its reservation is over, and it may go on until then. Only the first word counts.
+    /// Its reservation has ended, and the run may continue until `at`. Only the first such message counts.
     pub(super) fn leave_by(&mut self, at: Timestamp, turn: &mut Turn<'_>) {
         if self.record.phase.working().is_some_and(|run| run.leave_by.is_none()) {
             self.save(JobEvent::LeaveBy(at), turn);
@@ -378,7 +377,7 @@ impl JobCore {
         }
     }
 
-    /// Ends a run that may be in its reservation no longer.
+    /// Ends a run that may not stay in its reservation any longer.
     pub(super) fn leave(&mut self, turn: &mut Turn<'_>) {
         let run = self.record.phase.working().filter(|run| run.ending.is_none());
         let Some(at) = run.and_then(|run| run.leave_by) else { return };
@@ -388,7 +387,7 @@ impl JobCore {
         let _ = self.cancel(JobState::Timeout, None, turn);
     }
 
-    /// `--immediate`: still waiting after the time it was given.
+    /// `--immediate`: it still waits after the time that it was given.
     pub(super) fn gave_up_waiting(&mut self, turn: &mut Turn<'_>) {
         if matches!(self.record.phase, Phase::Pending) && self.het_leader().is_none() {
             let _ = self.cancel(JobState::Cancelled, None, turn);

@@ -1,9 +1,10 @@
-//! Runs that may go on where nobody hears of them, and what waits for that. A node that is cut off ends by itself what may
-//! have been started elsewhere; what that is the controller says: with the launch, and whenever it changes. So on a node that
-//! is given up a run ends in time where the node knows that another may follow, and for all that is known goes on for ever
-//! where it does not. Of a job that has such a run nothing is started before that node has said that nothing is left there.
-//! A step manager gives nodes up sooner than the controller does. An expedited job is queued again then, and started when either
-//! the node has said so or the controller has given it up too.
+//! Fencing: runs that may still be active on unreachable nodes, and what waits for them. A node that is cut off ends by itself
+//! the runs that may be started again elsewhere; the controller tells it which these are, with the launch and whenever it
+//! changes. So on a node that is given up, a run ends in time if the node knows that another run may follow, and otherwise
+//! possibly never. A job with such a run is not started again before that node has reported that nothing is left there.
+//!
+//! A step manager gives nodes up sooner than the controller does. An expedited job is then requeued, and started when the node
+//! has reported so or the controller has given it up too.
 
 use super::core::{JobCore, Turn};
 use crate::messages::node::NodeInput;
@@ -17,37 +18,37 @@ use garrick_model::{
     spec::JobKind,
 };
 
-/// Who gave a node of a run up.
+/// Who gave up a node of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GivenUpBy {
     /// After `SlurmdTimeout`, by which time a node that is cut off has ended what may be started elsewhere; or an administrator.
     Controller,
-    /// The run's step manager, when what ran there had not been heard of for half a minute: the node may have the controller, or
-    /// be cut off from it for no longer than that.
+    /// The run's step manager, which had not heard from the node for half a minute: the node may be connected to the controller,
+    /// or be cut off from it for no longer than that.
     StepManager,
 }
 
 impl JobCore {
-    /// May another run follow one that is lost with its node? A component goes back to the queue with its leader.
+    /// May another run follow one that is lost with its node? A component is requeued with its leader.
     pub(super) fn another_may_follow(&self) -> bool {
         if self.het_leader().is_some() { self.het_leader_may_be_requeued() } else { self.may_be_requeued() }
     }
 
-    /// What the run's nodes are to go by. Agents of an earlier version made it out of the request.
+    /// The policy for the run's nodes. Agents of an earlier version derived it from the request.
     pub(super) fn requeue_policy(&self, run: &Run) -> RequeuePolicy {
         let (spec, resolved) = (&self.record.spec, &self.record.resolved);
         let by_request = || spec.kind == JobKind::Batch && spec.requeue.unwrap_or(resolved.requeue);
         run.requeue.unwrap_or_else(|| RequeuePolicy { allowed: by_request(), revision: 0 })
     }
 
-    /// Would that node end the run by itself when it is cut off? With a launch all nodes of it hear the same; of a change only
-    /// those are known to have heard that said so.
+    /// Would that node end the run by itself when it is cut off? A launch tells all nodes of it the same; of a change, only nodes
+    /// that confirmed it are known to have it.
     fn ends_when_cut_off(&self, run: &Run, node: &str) -> bool {
         let policy = self.requeue_policy(run);
         policy.allowed && (policy.revision == 0 || self.policy_known.contains(node))
     }
 
-    /// Whether another run may follow is decided anew.
+    /// Decides anew whether another run may follow.
     pub(super) fn set_requeue(&mut self, allowed: bool, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         let before = self.requeue_policy(run);
@@ -63,7 +64,7 @@ impl JobCore {
         self.save(JobEvent::RequeueSet(policy), turn);
     }
 
-    /// Tells the nodes that are not known to have heard of the latest change.
+    /// Tells the nodes that have not confirmed the latest change.
     pub(super) fn tell_requeue(&self, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         for node in run.unreleased().filter(|node| !run.lost.contains(*node)) {
@@ -80,7 +81,7 @@ impl JobCore {
         }
     }
 
-    /// A node has said what it goes by.
+    /// A node has confirmed a policy.
     pub(super) fn requeue_heard(&mut self, node: &str, policy: RequeuePolicy) {
         let wanted = self.record.phase.working().map(|run| self.requeue_policy(run));
         if wanted == Some(policy) {
@@ -90,8 +91,8 @@ impl JobCore {
         }
     }
 
-    /// A node registered with the run, and said what it goes by. One of an earlier version did not, and is not told: it would
-    /// not understand.
+    /// A node registered with the run and its policy. A node of an earlier version has none, and is not told: it would not
+    /// understand.
     pub(super) fn requeue_held(&mut self, node: &str, policy: Option<RequeuePolicy>, turn: &mut Turn<'_>) {
         let (Some(run), Some(policy)) = (self.record.phase.working(), policy) else { return };
         let wanted = self.requeue_policy(run);
@@ -100,7 +101,7 @@ impl JobCore {
             return;
         }
         if wanted.revision == 0 {
-            // A launch of an earlier version, of which the node thinks otherwise.
+            // A launch of an earlier version, for which the node has another policy.
             self.revise(RequeuePolicy { revision: 1, ..wanted }, turn);
             return self.tell_requeue(turn);
         }
@@ -109,7 +110,7 @@ impl JobCore {
         }
     }
 
-    /// A node is given up that has not said that nothing of the run is left there.
+    /// A node is given up that has not reported that nothing of the run is left there.
     pub(super) fn leave_unfenced(&mut self, node: &str, given_up_by: GivenUpBy, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.run() else { return };
         let has_another = self.record.spec.kind == JobKind::Batch || self.het_leader().is_some();
@@ -126,7 +127,7 @@ impl JobCore {
         self.record.unfenced.iter().find(|left| left.sluid == sluid && left.node == node)
     }
 
-    /// Nothing of that run is left on that node, as that says itself.
+    /// The node has reported that nothing of that run is left there.
     pub(super) fn fenced(&mut self, node: &str, sluid: Sluid, turn: &mut Turn<'_>) {
         if self.unfenced(node, sluid).is_some() {
             self.save(JobEvent::Fenced { sluid, node: node.to_owned() }, turn);
@@ -134,14 +135,14 @@ impl JobCore {
         }
     }
 
-    /// The controller gives the node of an earlier run up.
+    /// The controller gives up the node of an earlier run.
     pub(super) fn earlier_node_lost(&mut self, node: &str, sluid: Sluid, turn: &mut Turn<'_>) {
         if self.unfenced(node, sluid).is_some_and(|left| left.ends_when_cut_off) {
             self.fenced(node, sluid, turn);
         }
     }
 
-    /// Earlier runs that the next one waits for, and where.
+    /// Earlier runs for which the next one waits, and their nodes.
     pub(super) fn unfenced_earlier(&self) -> impl Iterator<Item = (Sluid, &String)> {
         let earlier = self.record.unfenced.iter().filter(|left| left.sluid != self.record.sluid);
         earlier.map(|left| (left.sluid, &left.node))

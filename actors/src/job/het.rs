@@ -1,13 +1,13 @@
 //! Heterogeneous jobs: components that start together or not at all, end together, and are each a job of their own.
 //!
-//! The leader (offset 0) coordinates. It alone gets the scheduler's proposal for all components, and has each of the others
-//! prepare its part ([`HetMessage::Prepare`]): reserve its nodes and licenses, and keep them. When all have done so, the
-//! leader records every component's allocation in one write, so that a crash leaves all of them or none. Between
-//! [`HetMessage::Prepared`] and the leader's answer a component records nothing and gives nothing back; what would make it
-//! do so is put off until then. What the leader answers is what it recorded, whoever asks and however late.
+//! The leader (offset 0) coordinates. It alone gets the scheduler's proposal for all components, and makes each of the others
+//! prepare its part ([`HetMessage::Prepare`]): reserve its nodes and licenses, and keep them. When all have done so, the leader
+//! records every component's allocation in one write, so that after a crash all of them or none are there. Between
+//! [`HetMessage::Prepared`] and the leader's answer, a component records nothing and releases nothing; inputs that would make it
+//! do so are deferred. The leader's answer is always what it recorded, whoever asks and however late.
 //!
-//! The leader is launched last, when the step managers of all others serve, since only it runs a script. When it ends, all
-//! end; what follows its end follows theirs. What a lost word would be asked for again by is in [`super::news`].
+//! The leader is launched last, when the step managers of all others are ready, since only it runs a script. When it ends, all
+//! end, and are requeued or not as it is. [`super::news`] says how lost messages are asked for again.
 
 use super::core::{JobCore, Turn};
 use crate::messages::{
@@ -26,25 +26,25 @@ use std::{
     sync::Arc,
 };
 
-/// What a leader has recorded for the other components: of each the run, as it is on disk.
+/// What a leader has recorded for the other components: the run of each, as saved.
 pub type Granted = BTreeMap<JobId, (Sluid, Box<Run>)>;
 
-/// What a component of a heterogeneous job remembers, and need not after a restart of the controller.
+/// State of a component of a heterogeneous job that it does not need after a restart of the controller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HetState {
-    /// Leader: what others have prepared in the attempt under way.
+    /// Leader: what the others have prepared in the current attempt.
     pub(super) prepared: BTreeMap<JobId, (Box<Run>, Box<HetComponent>)>,
-    /// Leader: what was recorded for others, for those who have not heard of it. Outlives its owner.
+    /// Leader: what was recorded for others, for those that have not been told. It outlives the owner.
     pub(super) granted: Arc<Granted>,
-    /// Leader: components of this run whose step managers serve, or did.
+    /// Leader: components of this run whose step managers are or were ready.
     pub(super) serving: BTreeSet<JobId>,
-    /// Other components: the leader's attempt that the commit under way belongs to.
+    /// Other components: the leader's attempt to which the current commit belongs.
     pub(super) of_attempt: Option<u64>,
-    /// Other components: the leader may be requeued, as it said with that attempt.
+    /// Other components: whether the leader may be requeued, according to that attempt.
     pub(super) requeue: bool,
-    /// Other components: prepared, and waiting for the leader's word.
+    /// Other components: prepared, and waiting for the leader's answer.
     pub(super) ready: Option<Box<Run>>,
-    /// What came meanwhile.
+    /// Inputs deferred meanwhile.
     pub(super) put_off: Vec<JobInput>,
     /// What an earlier life may have prepared: its attempt and nodes.
     pub(super) limbo: Option<(u64, Vec<String>)>,
@@ -70,14 +70,14 @@ impl JobCore {
         }
     }
 
-    /// A proposal must be for all components, and comes to the leader.
+    /// A proposal must be for all components, and is sent to the leader.
     pub(super) fn is_for_all_of_it(&self, proposal: &StartProposal) -> bool {
         self.het_leader().is_none() && proposal.others.iter().map(|other| other.job).eq(self.others())
     }
 
-    /// First turn of a life of the actor. Takes what an earlier one may have prepared: that is the leader's to decide.
+    /// First turn of a life of the actor. What an earlier life may have prepared is for the leader to decide.
     pub(super) fn het_resume(&mut self, attempt: u64, nodes: &mut Vec<String>, turn: &mut Turn<'_>) {
-        // Recorded by the leader while this owner was built anew.
+        // Recorded by the leader while this owner was rebuilt.
         if let Some(run) = self.record.phase.run() {
             nodes.retain(|node| !run.has_node(node));
         }
@@ -88,7 +88,7 @@ impl JobCore {
         self.het_exchange(turn);
     }
 
-    /// What only the whole job can be told.
+    /// Refuses commands that are only possible for the whole job.
     pub(super) fn het_refuses(&self, command: &JobCommand) -> Result<(), Refusal> {
         let whole = match command {
             JobCommand::Cancel => matches!(self.record.phase, Phase::Pending) || self.is_queued_again(),
@@ -98,7 +98,7 @@ impl JobCore {
         if whole && self.het_leader().is_some() { Err(Refusal::NotWholeHetJob) } else { Ok(()) }
     }
 
-    /// Word from another component of the same job.
+    /// Handles a message from another component of the same job.
     pub(super) fn het_message(&mut self, from: JobId, message: HetMessage, turn: &mut Turn<'_>) {
         let from_leader = self.het_leader() == Some(from);
         let from_other = self.others().any(|other| other == from);

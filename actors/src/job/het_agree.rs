@@ -1,4 +1,4 @@
-//! How all components of a heterogeneous job get their allocations at one time: prepared by each, recorded by the leader.
+//! How all components of a heterogeneous job get their allocations at one time: each prepares, and the leader records.
 
 use super::{
     core::{Commit, JobCore, Turn},
@@ -29,12 +29,12 @@ use garrick_plan::proposals::StartProposal;
 use std::sync::Arc;
 
 impl JobCore {
-    /// While the leader's word is awaited, nothing may be recorded or given back. `None`: it was put off. So is that the
-    /// leader's run ends: it may be the one whose grant has not come.
+    /// While it waits for the leader's answer, nothing may be recorded or released. `None`: the input was deferred. This includes
+    /// the end of the leader's run: it may be the run whose grant has not arrived.
     pub(super) fn het_puts_off(&mut self, input: JobInput) -> Option<JobInput> {
         let waits = self.het_puts_off_anything();
         let matters = match &input {
-            // Nobody is left to give any word.
+            // No leader is left that could answer.
             JobInput::Fact { job, fact: None } => self.het_leader() != Some(*job),
             JobInput::Het { message, .. } => matches!(**message, HetMessage::End { .. } | HetMessage::GiveWay { .. }),
             JobInput::Command { .. }
@@ -54,7 +54,7 @@ impl JobCore {
         Some(input)
     }
 
-    /// The leader's word is awaited.
+    /// It waits for the leader's answer.
     pub(super) const fn het_puts_off_anything(&self) -> bool {
         self.het.ready.is_some() || self.het.limbo.is_some()
     }
@@ -64,12 +64,12 @@ impl JobCore {
         self.het.limbo.as_ref().map_or_else(Vec::new, |(_, nodes)| nodes.clone())
     }
 
-    /// An earlier life had nodes and licenses asked in that attempt, and the leader has not decided about it.
+    /// An earlier life asked for nodes and licenses in that attempt, and the leader has not decided about it.
     pub(super) fn het_is_undecided(&self, attempt: u64) -> bool {
         self.het.limbo.as_ref().is_some_and(|(of, _)| *of == attempt)
     }
 
-    /// What was put off, once there is word.
+    /// The deferred inputs, once the leader has answered.
     pub(super) fn het_take_put_off(&mut self) -> Vec<JobInput> {
         if self.het_puts_off_anything() {
             return Vec::new();
@@ -77,7 +77,7 @@ impl JobCore {
         std::mem::take(&mut self.het.put_off)
     }
 
-    /// Has the others prepare their parts of the attempt under way.
+    /// Makes the others prepare their parts of the current attempt.
     pub(super) fn het_prepare(&mut self, others: Vec<StartProposal>, turn: &mut Turn<'_>) {
         self.het.prepared.clear();
         let (attempt, requeue) = (self.attempt, self.may_be_requeued());
@@ -87,7 +87,7 @@ impl JobCore {
         }
     }
 
-    /// The attempt's own nodes and licenses are there. True when it may be recorded now.
+    /// The attempt's own nodes and licenses are reserved. True if it may be recorded now.
     pub(super) fn het_may_allocate(&mut self, turn: &mut Turn<'_>) -> bool {
         if self.het_leader().is_some() {
             if let Some(commit) = &self.commit {
@@ -117,12 +117,12 @@ impl JobCore {
         turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at: turn.now.plus(COMMIT_LIMIT) });
     }
 
-    /// What the leader's run is told of the others, in their order; they are recorded with it.
+    /// The other components for the leader's run, in order; they are recorded with it.
     pub(super) fn het_parts(&self) -> Vec<HetComponent> {
         self.het.prepared.values().map(|(_, component)| (**component).clone()).collect()
     }
 
-    /// Has the allocations of the others recorded with the leader's own.
+    /// Records the allocations of the others together with the leader's own.
     pub(super) fn het_grant(&mut self, turn: &mut Turn<'_>) {
         self.het.serving.clear();
         let mut granted = Granted::new();
@@ -137,7 +137,7 @@ impl JobCore {
         self.het.granted = Arc::new(granted);
     }
 
-    /// What was recorded for a component's run. Its owner is told of it, and of what has come of it since.
+    /// Tells a component's owner again what was recorded for its run, and what has happened since.
     fn grant_again(&self, other: JobId, sluid: Sluid, turn: &mut Turn<'_>) -> bool {
         let Some((_, run)) = self.het.granted.get(&other).filter(|(of, _)| *of == sluid) else { return false };
         self.tell(other, HetMessage::Granted { sluid, run: run.clone() }, turn);
@@ -145,7 +145,7 @@ impl JobCore {
         true
     }
 
-    /// An attempt is given up: the leader tells the others, they tell the leader. True: the scheduler is to be told.
+    /// An attempt is given up: the leader tells the others, or they tell the leader. True: tell the scheduler.
     pub(super) fn het_abandoned(&mut self, attempt: u64, turn: &mut Turn<'_>) -> bool {
         self.het.prepared.clear();
         self.het.ready = None;
@@ -159,7 +159,7 @@ impl JobCore {
         true
     }
 
-    /// The commit's timer. True: it was about what the leader has to decide.
+    /// The commit's timer. True: the leader has to decide.
     pub(super) fn het_still_waits(&self, turn: &mut Turn<'_>) -> bool {
         match self.het_leader() {
             Some(_) if self.het.ready.is_some() => self.say_prepared(turn),
@@ -202,7 +202,7 @@ impl JobCore {
         }
     }
 
-    /// Nothing was recorded of what an earlier life prepared, nor will it be.
+    /// Nothing that an earlier life prepared was or will be recorded.
     pub(super) fn leave_limbo(&mut self, turn: &mut Turn<'_>) {
         let Some((attempt, nodes)) = self.het.limbo.take() else { return };
         let sluid = self.record.sluid;
@@ -218,7 +218,7 @@ impl JobCore {
         turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
     }
 
-    /// The leader is not known any more: what is prepared, or was, is nobody's.
+    /// The leader is unknown now: what is or was prepared is released.
     pub(super) fn het_gives_all_back(&mut self, turn: &mut Turn<'_>) {
         self.leave_limbo(turn);
         self.het.of_attempt = None;
@@ -248,7 +248,7 @@ impl JobCore {
     ) {
         let under_way = self.commit.is_some() && attempt == self.attempt;
         if !under_way {
-            // Said again, since the answer has not come.
+            // Repeated, since the answer has not come.
             if !self.grant_again(from, component.sluid, turn) {
                 self.tell(from, HetMessage::Abandon { attempt }, turn);
             }
@@ -262,7 +262,7 @@ impl JobCore {
 
     pub(super) fn other_lost(&mut self, from: JobId, sluid: Sluid, turn: &mut Turn<'_>) {
         if !self.grant_again(from, sluid, turn) {
-            // What it prepared may belong to the attempt under way.
+            // What it prepared may belong to the current attempt.
             self.abandon_commit(turn);
             self.tell(from, HetMessage::NotGranted { sluid }, turn);
         }

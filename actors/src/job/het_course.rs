@@ -1,5 +1,5 @@
-//! What the components of a heterogeneous job have to do with each other once they have their allocations: the leader is
-//! launched last, and they end together.
+//! Relations between the components of a heterogeneous job after the allocation: the leader is launched last, and they end
+//! together.
 
 use super::core::{JobCore, Turn};
 use crate::messages::{het::HetMessage, job::JobInput};
@@ -14,8 +14,8 @@ use garrick_model::{
 };
 
 impl JobCore {
-    /// What the others have to know of their leader, as its record has it. In the middle of an attempt there is nothing to
-    /// say: who has not heard that it waits cannot prepare, and that ends the attempt.
+    /// What the others have to know about their leader, according to its record. During an attempt there is nothing to send: a
+    /// component that does not know that it waits cannot prepare, and that ends the attempt.
     fn het_words(&self) -> Vec<HetMessage> {
         match &self.record.phase {
             Phase::Pending if self.record.restarts == 0 || self.commit.is_some() => Vec::new(),
@@ -33,14 +33,14 @@ impl JobCore {
         }
     }
 
-    /// To one of the others, which may have missed it.
+    /// Repeats to a component what it may have missed.
     pub(super) fn say_words_to(&self, other: JobId, turn: &mut Turn<'_>) {
         for word in self.het_words() {
             self.tell(other, word, turn);
         }
     }
 
-    /// What the components may have missed of each other: said again, and asked for.
+    /// Repeats and asks for what the components may have missed.
     pub(super) fn het_exchange(&self, turn: &mut Turn<'_>) {
         if let Some(leader) = self.het_leader() {
             if !self.is_over() {
@@ -53,14 +53,14 @@ impl JobCore {
         }
     }
 
-    /// Another job asks how far this one is. To one of the others of a leader that means more than how far it is.
+    /// Another job asks for this one's state. A component also gets what it may have missed from its leader.
     pub(super) fn het_asked(&self, by: JobId, turn: &mut Turn<'_>) {
         if self.others().any(|other| other == by) {
             self.say_words_to(by, turn);
         }
     }
 
-    /// Its run ends, or has ended, and it is to wait with the others again.
+    /// Its run ends or has ended, and it is to wait with the others again.
     pub(super) fn is_queued_again(&self) -> bool {
         let phase = &self.record.phase;
         let ending = phase.working().and_then(|run| run.ending.as_ref()).map(|ending| ending.then);
@@ -68,7 +68,7 @@ impl JobCore {
         matches!(then, Some(Afterwards::Requeue { .. }))
     }
 
-    /// The leader waits again. It alone is held, or has a time before which none starts.
+    /// The leader waits again. Only the leader is held, or has a begin time.
     pub(super) fn wait_with_leader(&mut self, turn: &mut Turn<'_>) {
         if !self.is_queued_again() {
             let then = Afterwards::Requeue { hold: None, delay: false };
@@ -76,7 +76,7 @@ impl JobCore {
         }
     }
 
-    /// Tells the leader how far the run is.
+    /// Tells the leader the state of the run.
     pub(super) fn tell_leader(&self, leader: JobId, turn: &mut Turn<'_>) {
         let sluid = self.record.sluid;
         if let Some(End { state, reason, .. }) = self.record.phase.end().filter(|_| self.record.phase.run().is_some()) {
@@ -86,20 +86,20 @@ impl JobCore {
         }
     }
 
-    /// The leader is not launched before the step managers of all others serve.
+    /// The leader is not launched before the step managers of all others are ready.
     pub(super) fn het_holds_launch(&self) -> bool {
         matches!(&self.record.phase, Phase::Starting(_))
             && !self.others().all(|other| self.het.serving.contains(&other))
     }
 
-    /// A component serves: its leader may be waiting for that.
+    /// A component's step manager is ready: its leader may be waiting for that.
     pub(super) fn het_started(&self, turn: &mut Turn<'_>) {
         if let Some(leader) = self.het_leader() {
             self.tell_leader(leader, turn);
         }
     }
 
-    /// The run, or the job that never ran, is over. Others end with their leader.
+    /// The run, or the job that never ran, is over. The others end with their leader.
     pub(super) fn het_ended(&self, turn: &mut Turn<'_>) {
         if let Some(leader) = self.het_leader() {
             return self.tell_leader(leader, turn);
@@ -110,12 +110,12 @@ impl JobCore {
         }
     }
 
-    /// All of it is to end, and this is to follow.
+    /// All components are to end, and this follows.
     pub(super) fn het_end_others(&self, state: JobState, then: Afterwards, by: Option<u32>, turn: &mut Turn<'_>) {
         self.tell_others(&HetMessage::End { state, then, by }, turn);
     }
 
-    /// All of it gives way to another job.
+    /// All components are preempted by another job.
     pub(super) fn het_have_others_give_way(&self, mark: &PreemptMark, turn: &mut Turn<'_>) {
         self.tell_others(&HetMessage::GiveWay { mark: Box::new(mark.clone()) }, turn);
     }
@@ -125,8 +125,7 @@ impl JobCore {
         self.het.requeue
     }
 
-    /// Whether the job goes back to the queue is the same for all of it. Components know it from the start; they are told where
-    /// it changed.
+    /// Whether the job is requeued is the same for all components. They know it from the start, and are told changes.
     pub(super) fn het_set_requeue(&self, turn: &mut Turn<'_>) {
         if let Some(message) = self.changed_requeue() {
             self.tell_others(&message, turn);
@@ -147,7 +146,7 @@ impl JobCore {
         if !self.is_of_this_run(other, sluid) {
             return;
         }
-        // Its owner may be another than the one that was told.
+        // Its owner may have been rebuilt since it was told.
         if let Some(message) = self.changed_requeue() {
             self.tell(other, message, turn);
         }
@@ -161,7 +160,7 @@ impl JobCore {
         }
     }
 
-    /// A component that was cancelled by itself, or used up its time, ends alone. One that a node failed, or that could not
+    /// A component that was cancelled by itself, or reached its time limit, ends alone. One that a node failed, or that could not
     /// be launched, ends the whole job.
     pub(super) fn other_ended(
         &mut self,
@@ -197,7 +196,7 @@ impl JobCore {
             Phase::Pending if over => {
                 let _ = self.cancel(state, by, turn);
             }
-            // It is back already.
+            // It is requeued already.
             Phase::Pending => {}
             Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => {
                 if run.ending.as_ref().is_none_or(|ending| ending.then != then) {

@@ -1,25 +1,25 @@
 //! The owner of one job's state, from submission until it is forgotten.
 //!
-//! What lasts of a job, and the events that change it, are in [`garrick_events::records`].
+//! The durable state of a job, and the events that change it, are in [`garrick_events::records`].
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`core`] | decides: input in, effects out |
 //! | `start` | proposal, commit with the nodes, launch |
-//! | `reports` | what agents say about a run |
-//! | [`ending`] | ends, requeue, being forgotten |
-//! | `fencing` | runs that may go on where nobody hears of them |
+//! | `reports` | agents' reports about a run |
+//! | [`ending`] | ends, requeue, forgetting |
+//! | `fencing` | runs that may still be active on unreachable nodes |
 //! | `control` | commands |
-//! | `preempt` | giving way to another job |
-//! | `suspend` | standing still, and going on |
+//! | `preempt` | preemption by another job |
+//! | `suspend` | suspending and resuming |
 //! | `array` | tasks split off an array |
-//! | `het` | components of a heterogeneous job: what each remembers, and what it makes of a first turn |
-//! | `het_agree` | of those, from a proposal to recorded allocations |
-//! | `het_course` | of those, launch and end |
+//! | `het` | components of a heterogeneous job: their state, and their first turn |
+//! | `het_agree` | heterogeneous jobs from a proposal to recorded allocations |
+//! | `het_course` | heterogeneous jobs: launch and end |
 //! | `dependency` | conditions on other jobs |
-//! | [`news`] | what jobs need to know of each other, and how a word that was lost is asked for again |
-//! | [`effects`] | what it causes |
-//! | [`view`] | what others see |
+//! | [`news`] | what jobs need to know about each other, and how lost messages are asked for again |
+//! | [`effects`] | effects |
+//! | [`view`] | views |
 
 mod array;
 mod control;

@@ -1,6 +1,6 @@
-//! Giving way to another job: told by the scheduler, by run, so that an old proposal never meets a newer run. The tasks are
-//! told at once; the end comes after the partition's `GraceTime`, unless the run ends by itself before. Who is only suspended is
-//! the business of [`super::suspend`].
+//! Preemption by another job. The scheduler proposes it for one run, so that an old proposal never applies to a newer run. The
+//! tasks are told at once; the end follows after the partition's `GraceTime`, unless the run ends by itself before.
+//! [`super::suspend`] handles runs that are only suspended.
 
 use super::{
     core::{JobCore, Turn},
@@ -27,11 +27,11 @@ impl JobCore {
             let accepted = self.record.sluid == proposal.sluid && self.stand_aside(proposal, turn);
             return turn.outcome(proposal.pass, accepted);
         }
-        // A component of a heterogeneous job is its leader's to end.
+        // Only the leader may end a component of a heterogeneous job.
         let own = self.record.sluid == proposal.sluid && self.het_leader().is_none();
         let run = self.record.phase.working().filter(|_| own);
         let accepted = run.is_some();
-        // One that ends anyhow, or was told before, is not told again.
+        // A run that is ending, or was told before, is not told again.
         if run.is_some_and(|run| run.ending.is_none() && run.preempted.is_none()) {
             let requeues = proposal.mode == PreemptMode::Requeue && self.may_be_requeued();
             let then = if requeues { Afterwards::Requeue { hold: None, delay: true } } else { Afterwards::Over };
@@ -41,13 +41,13 @@ impl JobCore {
             self.gives_way(PreemptMark { times, then, by: proposal.by }, turn);
             self.end_preempted(turn);
         } else if let Some(mark) = run.and_then(|run| run.preempted.clone()) {
-            // A component may not have heard of it.
+            // A component may have missed it.
             self.het_have_others_give_way(&mark, turn);
         }
         turn.outcome(proposal.pass, accepted);
     }
 
-    /// It has been told, and all components of a heterogeneous job with it.
+    /// The run was told, and so were all components of a heterogeneous job.
     pub(super) fn gives_way(&mut self, mark: PreemptMark, turn: &mut Turn<'_>) {
         self.save(JobEvent::Preempted(mark.clone()), turn);
         self.het_have_others_give_way(&mark, turn);
@@ -55,8 +55,8 @@ impl JobCore {
         self.move_end(turn);
     }
 
-    /// Tells the tasks that the run will be ended, as Slurm does: they are continued, then asked to end. Where the site has it
-    /// so, they get the signal of `--signal` instead, also when there is no grace.
+    /// Tells the tasks that the run will be ended, as Slurm does: they are continued, then asked to end. If the site is
+    /// configured so, they get the signal of `--signal` instead, also without grace.
     pub(super) fn warn_of_preemption(&self, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working().filter(|run| run.ending.is_none()) else { return };
         let Some(mark) = &run.preempted else { return };
@@ -70,7 +70,7 @@ impl JobCore {
         let users = self.record.spec.signal.filter(|warning| {
             let end = run.time_limit.duration().map(|limit| run.start.plus(limit + run.stood()));
             let before = Duration::from_secs(u64::from(warning.before_secs));
-            // Otherwise it has had it.
+            // Otherwise it has had the signal.
             self.site.send_user_signal && end.is_none_or(|end| end.since(turn.now) > before)
         });
         let (signal, to) = match users {

@@ -1,5 +1,5 @@
-//! What agents report about a run, and what their registration says about it. Reports about older runs change nothing; those that
-//! say that one goes on are answered with its end.
+//! Agents' reports and registrations about a run. Reports about older runs change nothing; if one says that an older run is
+//! active, the answer is to end it.
 
 use super::{
     core::{JobCore, Turn},
@@ -29,7 +29,7 @@ use garrick_model::{
 };
 use std::time::Duration;
 
-/// How long the batch host's agent may still send what it has to say about a run that it does not hold any more.
+/// How long the batch host's agent may still report about a run that it no longer holds.
 const MISSING_GRACE: Duration = Duration::from_secs(15);
 
 impl JobCore {
@@ -38,7 +38,7 @@ impl JobCore {
         if let AgentReport::JobStarted { sluid, .. } | AgentReport::Steps { sluid, .. } = &report
             && *sluid != current
         {
-            // An order to start it was late, and it goes on there although that node was given up before it began.
+            // A late order started it after that node was given up.
             turn.tell(end_lost(self.record.id, node.to_owned(), *sluid));
         }
         if !self.may_report(node, &report) {
@@ -77,7 +77,8 @@ impl JobCore {
         }
     }
 
-    /// A node tells of runs in which it takes part: of their work only the batch host, of their start any of their nodes.
+    /// Nodes report about runs in which they take part: about their work only the batch host, about their start any of their
+    /// nodes.
     fn may_report(&self, node: &str, report: &AgentReport) -> bool {
         let run = self.record.phase.run();
         match report {
@@ -88,12 +89,13 @@ impl JobCore {
             AgentReport::JobLaunchFailed { .. } | AgentReport::RequeueSet { .. } => {
                 run.is_none_or(|run| run.has_node(node))
             }
-            // It lets go of what is its own. A run for which nodes are being asked was started nowhere: no node has let go of it.
+            // A node may release its own share. A run that is still reserving nodes was started nowhere, so no node can have
+            // released it.
             AgentReport::NodeReleased { sluid, .. } => *sluid != self.record.sluid || !self.asks_for_nodes(),
         }
     }
 
-    /// Nodes have this run's share, or are about to, and nothing of it is recorded.
+    /// Nodes have reserved this run's share, or are about to, and nothing is recorded.
     fn asks_for_nodes(&self) -> bool {
         matches!(self.record.phase, Phase::Pending) && (self.commit.is_some() || self.het_puts_off_anything())
     }
@@ -106,13 +108,13 @@ impl JobCore {
             turn.out.push(JobEffect::ClearTimer(JobTimer::Launch));
             self.save(JobEvent::Started { at: turn.now, door }, turn);
             self.het_started(turn);
-            // What changed while the launch was under way may have passed some of its nodes.
+            // Some nodes may have missed a change that came during the launch.
             self.tell_requeue(turn);
             if let Some(failure) = self.record.phase.run().and_then(|run| run.after_failure) {
                 let millis = u64::try_from(turn.now.since(failure).as_millis()).unwrap_or(u64::MAX);
                 tracing::info!(job_id = self.record.id.0, millis, "job.expedited_restart");
             }
-            // An end that was asked for while the launch was under way may have passed it unseen.
+            // An end that was requested during the launch may have been missed.
             self.warn_of_preemption(turn);
             self.ask_for_end(turn);
         }
@@ -128,7 +130,7 @@ impl JobCore {
         self.end_from(end, Some(&batch_host), turn);
     }
 
-    /// What follows a run that ended by itself, or as somebody asked.
+    /// What follows a run that ended by itself, or on request.
     fn after_run(&self, state: JobState, reason: &Reason, exit: ExitStatus) -> Afterwards {
         if let Some(ending) = self.record.phase.working().and_then(|run| run.ending.as_ref()) {
             return ending.then;
@@ -139,7 +141,7 @@ impl JobCore {
         if state == JobState::NodeFail {
             self.after_node_failure()
         } else if by_script && !exit.success() && self.is_expedited() {
-            // As a live 26.05.3 has it, ahead of RequeueExit.
+            // As Slurm 26.05.3 does, before RequeueExit.
             Afterwards::ExpediteOrHold
         } else if by_script && self.may_be_requeued() && self.site.requeue_exit_hold.contains(exit.code) {
             Afterwards::Requeue { hold: Some(HeldBy::SpecialExit), delay: true }
@@ -160,8 +162,8 @@ impl JobCore {
         self.may_be_requeued() && self.record.spec.expedite && self.site.expedite
     }
 
-    /// A batch job that may be requeued goes back to the queue when a node failed it: ahead of all others if that was
-    /// asked for, else eligible again after the usual delay.
+    /// A batch job that may be requeued is requeued when a node failed: expedited if that was requested, otherwise eligible again
+    /// after the usual delay.
     pub(super) fn after_node_failure(&self) -> Afterwards {
         if self.is_expedited() {
             Afterwards::Expedite
@@ -172,18 +174,18 @@ impl JobCore {
         }
     }
 
-    /// Back to the queue without anybody's asking: held once that was so too often (`MaxBatchRequeue`).
+    /// Requeues without a request: held if that happened too often (`MaxBatchRequeue`).
     fn requeue_unasked(&self) -> Afterwards {
         let often = self.record.requeues_unasked >= self.site.max_batch_requeue;
         Afterwards::Requeue { hold: often.then_some(HeldBy::MaxRequeue), delay: true }
     }
 
-    /// The work of the run is over: record it and see that every node is cleaned.
+    /// The work of the run is over: records that and has every node cleaned.
     pub(super) fn end(&mut self, end: End, turn: &mut Turn<'_>) {
         self.end_from(end, None, turn);
     }
 
-    /// As [`Self::end`]; `told_by` is the node that said so, and cleans up unasked.
+    /// As [`Self::end`]; `told_by` is the node that reported it, which cleans up unasked.
     fn end_from(&mut self, end: End, told_by: Option<&str>, turn: &mut Turn<'_>) {
         let licensed = self.record.licenses().is_some();
         self.save(JobEvent::Ended(end), turn);
@@ -241,11 +243,11 @@ impl JobCore {
         self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause }, turn);
     }
 
-    /// The batch host said neither that the run started nor that it could not: for instance because it did not believe
-    /// the credential.
+    /// The batch host reported neither that the run started nor that it could not, for instance because it did not accept the
+    /// credential.
     pub(super) fn launch_timed_out(&mut self, turn: &mut Turn<'_>) {
         if self.het_holds_launch() {
-            // Their own time runs.
+            // Their own time limit applies.
             return self.limit_launch(turn);
         }
         if let Phase::Starting(run) = &self.record.phase {
@@ -254,8 +256,8 @@ impl JobCore {
         }
     }
 
-    /// Of whichever run: its report is acknowledged, and forgotten by the node, once they are saved. A report that is repeated is
-    /// saved again.
+    /// For any run: its report is acknowledged, and forgotten by the node, once the rows are saved. A repeated report is saved
+    /// again.
     fn keep_records(&self, sluid: Sluid, steps: &PackedSteps, turn: &mut Turn<'_>) {
         if self.site.keeps_step_records && steps.rows > 0 {
             let records = ControllerEvent::Steps { job: self.record.id, sluid, steps: steps.clone() };
@@ -263,11 +265,12 @@ impl JobCore {
         }
     }
 
-    /// The rows are not the job's business. Its numbers are shown beside its view, so that nobody who waits for changes of
-    /// jobs wakes for them; they are saved with the run's end, and with what comes later still.
-    /// A new connection of the agent repeats what was not safe when it began, behind what came over the old one; what became
-    /// safe is not repeated. So a repeat may be all that a later owner of the job hears, and the number that is saved with the
-    /// tally says that it is older. Step managers of earlier versions give none: theirs go by the number of the report.
+    /// The job does not read the rows. Its counts are published beside its view, so that watchers of jobs are not woken for them;
+    /// they are saved with the run's end, and with later counts.
+    ///
+    /// A new connection of the agent repeats reports that were not acknowledged when it began, after those of the old connection.
+    /// So a repeat may be all that a rebuilt owner of the job gets, and the number that is saved with the tally shows that it is
+    /// older. Step managers of earlier versions send no number: then the report's number is used.
     fn steps(&mut self, seq: u64, tally: StepTally, turn: &mut Turn<'_>) {
         let older = if tally.number == 0 { seq < self.tally_seq } else { tally.number < self.tally.number };
         if older {
@@ -303,14 +306,14 @@ impl JobCore {
             NodeInput::Release { job: self.record.id, sluid: self.record.sluid, attempt: None, drain },
         );
         self.forget_node(node, trouble.epilog_failed.is_some(), turn);
-        // An agent reports in order: when the batch host has let go of the run, no end of it will come any more.
+        // An agent reports in order: when the batch host has released the run, no end of it will come any more.
         self.end_without_word(turn);
     }
 
-    /// A clean node stays with a job that goes ahead of all others next, or may do so.
+    /// A clean node stays with a job that is or may be expedited next.
     fn keep_node(&mut self, node: &str, turn: &mut Turn<'_>) -> bool {
         let Phase::Completing(run, end) = &self.record.phase else { return false };
-        // Another has the CPUs of one that was suspended for it.
+        // The CPUs of a run that was suspended for another belong to that one.
         let gone = run.yielded().is_some();
         if gone || !end.then.keeps_nodes() || !run.has_node(node) || run.released.contains(node) {
             return false;
@@ -326,7 +329,7 @@ impl JobCore {
         true
     }
 
-    /// Nothing of an earlier run is left on that node. One that is kept for the next run was told of before.
+    /// Nothing of an earlier run is left on that node. A node that is kept for the next run has reported before.
     fn earlier_released(&mut self, node: &str, sluid: Sluid, trouble: &Trouble, turn: &mut Turn<'_>) {
         let drain = trouble.reason();
         let this = |hold: &&EarlierHold| hold.sluid == sluid && hold.node.name == node;
@@ -338,7 +341,7 @@ impl JobCore {
         turn.tell_node(node.to_owned(), NodeInput::Release { job: self.record.id, sluid, attempt: None, drain });
     }
 
-    /// About an earlier run: the agent has it still, does not know it, or its node is down.
+    /// About an earlier run: the agent still has it, does not know it, or its node is down.
     pub(super) fn earlier_news(&mut self, node: String, sluid: Sluid, news: EarlierNews, turn: &mut Turn<'_>) {
         let this = |hold: &&EarlierHold| hold.sluid == sluid && hold.node.name == node;
         let kept = self.record.earlier.iter().find(this).map(|hold| hold.kept);
@@ -399,7 +402,7 @@ impl JobCore {
         self.fenced(node, self.record.sluid, turn);
         let Some(run) = self.record.phase.run() else {
             let sluid = self.record.sluid;
-            // Of an attempt that was given up. One under way is answered by its reservation.
+            // It belongs to an attempt that was given up. A current attempt is answered through its reservation.
             let undecided = self.het_undecided_nodes().iter().any(|known| known == node);
             if !undecided && self.commit.as_ref().is_none_or(|commit| !commit.has_node(node)) {
                 // What was kept there for the job comes back with it.
@@ -410,30 +413,30 @@ impl JobCore {
         };
         let at_batch_host = run.batch_host() == node;
         match &self.record.phase {
-            // Given back, or never got with an attempt that was given up, and its node was not told.
+            // Released, or not reserved because the attempt was given up, and its node was not told.
             Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run)
                 if !run.has_node(node) || run.released.contains(node) =>
             {
                 self.release_node(node, turn);
             }
-            // It never began. Where another node has let go of it, it did, and its batch host has lost it since.
+            // It never began. If another node has released it, it did begin, and its batch host has lost it since.
             Phase::Starting(run) if at_batch_host && run.ending.is_none() && !run.was_let_go_of() => self.launch(turn),
             Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) if at_batch_host => {
                 let at = turn.now.plus(MISSING_GRACE);
                 turn.out.push(JobEffect::SetTimer { timer: JobTimer::Missing, at });
             }
-            // Other nodes of a working run: the step manager notices, and it knows more.
+            // Other nodes of a working run: the step manager notices, and knows more.
             Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) => {}
             Phase::Completing(..) | Phase::Over(..) => self.node_released(node, &Trouble::default(), turn),
             Phase::Pending => {}
         }
     }
 
-    /// The batch host came back without the run and had nothing to say about it.
+    /// The batch host came back without the run and reported nothing about it.
     pub(super) fn declare_lost(&mut self, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         let batch_host = run.batch_host().to_owned();
-        // An order to start it may be under way still, and begin it on a machine that was set up anew.
+        // An order to start it may still be in flight, and begin it on a machine that was set up anew.
         turn.tell(end_lost(self.record.id, batch_host.clone(), self.record.sluid));
         self.release_node(&batch_host, turn);
         self.end_without_word(turn);
@@ -457,7 +460,7 @@ impl JobCore {
         self.release_earlier(|hold| hold.kept && hold.node.name == node, turn);
         self.leave_unfenced(node, GivenUpBy::Controller, turn);
         self.release_node(node, turn);
-        // Its step manager, where it lives on, is told with the order to end.
+        // If its step manager lives on, it is told with the order to end.
         if self.record.phase.working().is_some_and(|run| run.has_node(node) && !run.lost.contains(node)) {
             self.save(JobEvent::NodesLost { nodes: vec![node.to_owned()] }, turn);
         }
@@ -465,7 +468,7 @@ impl JobCore {
             self.abandon_commit(turn);
             return;
         };
-        // Of an attempt before, which that node was not told was given up.
+        // It belongs to an earlier attempt, and that node was not told that it was given up.
         let of_other_attempt = !run.has_node(node);
         if of_other_attempt || (self.record.spec.no_kill && run.batch_host() != node) {
             return;
@@ -487,7 +490,7 @@ impl JobCore {
     }
 }
 
-/// What a node has to say of a run that is not the job's newest.
+/// What a node reports about a run that is not the job's newest.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EarlierNews {
     /// Its agent registered with it.

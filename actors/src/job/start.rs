@@ -1,5 +1,5 @@
-//! From a proposal to a launch: reserve on every node, record the allocation, send the launch. A refusal by any node
-//! gives everything back and leaves the job in the queue.
+//! From a proposal to a launch: reserve on every node, record the allocation, send the launch. If any node refuses, everything is
+//! released and the job stays in the queue.
 
 use super::{
     core::{Commit, JobCore, Turn},
@@ -28,7 +28,7 @@ use std::{
     time::Duration,
 };
 
-/// Nodes' owners answer a reservation at once, but for one that waits for the disk; an owner that failed over it never does.
+/// Nodes' owners answer a reservation at once, or when the disk allows it; an owner that failed over it never does.
 pub(super) const COMMIT_LIMIT: Duration = Duration::from_secs(10);
 
 impl JobCore {
@@ -40,14 +40,14 @@ impl JobCore {
             && self.record.resolved.partitions.contains(&proposal.partition)
             && self.is_for_all_of_it(&proposal);
         if !wanted {
-            // Its time had come, and the clock was set back since: whoever proposes goes by what is shown.
+            // Its begin time had come, and the clock was set back since: the scheduler uses the published view.
             self.touched |= self.commit.is_none() && !self.is_eligible(turn.now);
             turn.outcome(pass, false);
             return;
         }
         if let Some(index) = proposal.array_index {
             let (pending, full) = match &self.record.array {
-                // The scheduler counts those that are just starting; here only what is known for certain.
+                // The scheduler counts tasks that are just starting; here only certain ones count.
                 Some(array) => {
                     (array.pending.contains(&index), array.limit.is_some_and(|most| self.running_tasks() >= most))
                 }
@@ -119,8 +119,8 @@ impl JobCore {
         turn: &mut Turn<'_>,
     ) {
         let Some(commit) = self.commit.as_mut().filter(|c| c.attempt == attempt && c.waiting.contains(&node)) else {
-            // An attempt that was given up since. What it got goes back; a repeated yes of this attempt is left alone, and one of an
-            // attempt that the leader decides about.
+            // It belongs to an attempt that was given up; its share is released. A repeated acceptance of this attempt is
+            // ignored, and so is one of an attempt that the leader decides about.
             let repeated = self.commit.as_ref().is_some_and(|c| c.attempt == attempt && c.granted.contains_key(&node));
             // The run holds its nodes until they are clean, not only while it works.
             let holds = self.record.phase.run().is_some_and(|run| run.unreleased().any(|held| held == node));
@@ -152,7 +152,7 @@ impl JobCore {
 
     pub(super) fn licenses_reserved(&mut self, attempt: u64, granted: bool, turn: &mut Turn<'_>) {
         let Some(commit) = self.commit.as_mut().filter(|c| c.attempt == attempt) else {
-            // An attempt that was given up since.
+            // It belongs to an attempt that was given up.
             let kept = attempt == self.attempt && self.record.licenses().is_some();
             if granted && !kept && !self.het_is_undecided(attempt) {
                 turn.tell(Letter::Licenses(LicenseInput::Release { job: self.record.id, attempt: Some(attempt) }));
@@ -169,7 +169,7 @@ impl JobCore {
         }
     }
 
-    /// Gives back what was reserved. Nodes that have not answered yet are told too: their grant may be on its way.
+    /// Releases what was reserved. Nodes that have not answered are told too: their grant may be in flight.
     pub(super) fn abandon_commit(&mut self, turn: &mut Turn<'_>) {
         let Some(commit) = self.commit.take() else { return };
         turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
@@ -192,14 +192,14 @@ impl JobCore {
         }
     }
 
-    /// Everything that was asked for is there.
+    /// Everything that was requested is reserved.
     pub(super) fn committed(&mut self, turn: &mut Turn<'_>) {
         if self.record.spec.het.is_none() || self.het_may_allocate(turn) {
             self.allocate(turn);
         }
     }
 
-    /// The run that a commit makes.
+    /// The run that results from a commit.
     pub(super) fn run_of(&self, commit: &Commit, now: Timestamp) -> Run {
         let StartProposal { nodes, partition, usage, time_limit, licenses, reservation, .. } = commit.proposal.clone();
         let addresses = nodes.iter().map(|n| commit.granted.get(&n.name).cloned().unwrap_or_default()).collect();
@@ -237,12 +237,12 @@ impl JobCore {
         let pass = commit.proposal.pass;
         let run = self.run_of(&commit, turn.now);
         self.release_earlier(|hold| hold.kept && !run.has_node(&hold.node.name), turn);
-        // What was kept on nodes of this run made room for it when they were asked, and need not come back now.
+        // What was kept on nodes of this run made room for it when they were asked, and is not needed any more.
         for hold in self.record.earlier.iter().filter(|hold| hold.kept) {
             let (node, sluid) = (hold.node.name.clone(), hold.sluid);
             turn.tell_node(node, NodeInput::Release { job: self.record.id, sluid, attempt: None, drain: None });
         }
-        // Of these one attempt was the last.
+        // For these nodes, one attempt was the last.
         self.left.retain(|node, _| !run.has_node(node));
         self.save(JobEvent::Allocated(Box::new(run)), turn);
         self.het_grant(turn);
@@ -292,13 +292,13 @@ impl JobCore {
         }))));
     }
 
-    /// The limit of a run that starts in a partition with these defaults may differ from the one shown while pending.
+    /// The time limit of a run in a partition with such defaults may differ from the one shown while pending.
     pub(super) fn shown_limit(&self) -> TimeLimit {
         self.record.phase.run().map_or(self.record.resolved.time_limit, |run| run.time_limit)
     }
 }
 
-/// The job as its step manager is told of it: with the reservation that it got.
+/// The job's request for its step manager: with the reservation that it got.
 fn launched_spec(spec: &Arc<JobSpec>, allocation: &Allocation) -> Arc<JobSpec> {
     if spec.reservations.iter().eq(&allocation.reservation) {
         return Arc::clone(spec);

@@ -1,7 +1,7 @@
-//! Standing still: suspended by an administrator, or for another job that may preempt this one, which gets its CPUs then, or
-//! until its turn comes on CPUs that it shares. Who was suspended for another keeps all the rest, and goes on when every node
-//! has said that the CPUs are free again. Who waits for his turn keeps all, and goes on when the scheduler says so. One that an
-//! administrator suspended as well waits for an administrator too.
+//! Suspension: by an administrator; for another job that preempts this one and gets its CPUs; or, with gang scheduling, until its
+//! turn on shared CPUs comes. A run suspended for another job keeps all but its CPUs, and is resumed when every node has
+//! confirmed that the CPUs are free again. A run that waits for its turn keeps everything, and continues when the scheduler says
+//! so. A run that an administrator suspended as well also waits for an administrator.
 
 use super::{
     core::{JobCore, Turn},
@@ -36,7 +36,7 @@ pub(super) struct Resuming {
     asked_by: Asker,
 }
 
-/// Why a run stands still.
+/// Why a run is suspended.
 #[derive(Clone, Debug, Default)]
 struct Cause {
     by_admin: bool,
@@ -52,7 +52,7 @@ impl Cause {
         })
     }
 
-    /// When no administrator says otherwise, the scheduler resumes it.
+    /// Unless an administrator suspended it, the scheduler resumes it.
     fn is_the_schedulers(&self) -> bool {
         self.yielded.is_some() || self.waits_turn
     }
@@ -62,7 +62,7 @@ impl Cause {
     }
 }
 
-/// Who is told what comes of it.
+/// Who is told the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     /// The scheduler, in this pass.
@@ -94,7 +94,7 @@ impl JobCore {
         }
     }
 
-    /// An administrator resumes it. `None`: it stands still for another job, and the answer comes when its nodes have said
+    /// An administrator resumes it. `None`: it is suspended for another job, and the answer comes when its nodes have said
     /// whether its CPUs are free.
     pub(super) fn resume_by_admin(&mut self, request: u64, turn: &mut Turn<'_>) -> Option<Result<(), Refusal>> {
         match &self.record.phase {
@@ -104,12 +104,12 @@ impl JobCore {
                     Some(Ok(()))
                 }
                 _ if run.ending.is_some() => Some(Err(Refusal::AlreadyDone)),
-                // From now on it is the scheduler's again.
+                // From now on the scheduler resumes it.
                 cause if cause.by_admin => {
                     self.stand(turn, Cause { by_admin: false, ..cause });
                     Some(Ok(()))
                 }
-                // Another has its turn on the same CPUs.
+                // Another job has its turn on the same CPUs.
                 cause if cause.yielded.is_none() => Some(Err(Refusal::Busy)),
                 _ if self.resuming.is_some() => Some(Err(Refusal::Busy)),
                 _ => {
@@ -123,7 +123,7 @@ impl JobCore {
         }
     }
 
-    /// Stands still for another job. False: it cannot.
+    /// Suspends it for another job. False: that is not possible.
     pub(super) fn stand_aside(&mut self, proposal: &PreemptProposal, turn: &mut Turn<'_>) -> bool {
         let (run, still) = match &self.record.phase {
             Phase::Running(run) => (run, false),
@@ -131,11 +131,11 @@ impl JobCore {
             _ => return false,
         };
         if run.yielded().is_some() || run.ending.is_some() || run.preempted.is_some() {
-            // A node may not have heard of it.
+            // A node may have missed it.
             self.give_cpus(turn);
             return true;
         }
-        // Who only waited for his turn is nobody's to resume but the scheduler's.
+        // A run that only waited for its turn is resumed by the scheduler only.
         let by_admin = still && !Cause::of(run).waits_turn_only();
         let grace = if still { Duration::ZERO } else { proposal.grace };
         let times = PreemptTimes { eligible: proposal.eligible, at: turn.now, ends: turn.now.plus(grace) };
@@ -154,7 +154,7 @@ impl JobCore {
         true
     }
 
-    /// Its turn on CPUs that it shares is over, or has come. Who is to end, or stands still for another reason, takes none.
+    /// Its turn on shared CPUs is over, or has come. A run that is ending, or suspended for another reason, takes no turns.
     pub(super) fn take_turn(&mut self, proposal: &TurnProposal, turn: &mut Turn<'_>) {
         let phase = Some(&self.record.phase).filter(|_| self.record.sluid == proposal.sluid);
         let accepted = match phase {
@@ -169,7 +169,7 @@ impl JobCore {
                 self.go_on(turn);
                 true
             }
-            // It is as it should be.
+            // It is in that state already.
             Some(Phase::Running(_)) => proposal.on,
             _ => false,
         };
@@ -181,10 +181,10 @@ impl JobCore {
         self.save(JobEvent::Stopped { at: turn.now, by_admin, yielded, waits_turn }, turn);
     }
 
-    /// One that stands still for another gives its CPUs when its grace is over. May be repeated.
+    /// A run suspended for another job releases its CPUs when its grace is over. May be repeated.
     pub(super) fn give_cpus(&self, turn: &mut Turn<'_>) {
         let Phase::Suspended(run) = &self.record.phase else { return };
-        // Nodes that answer that it has its CPUs must not be told otherwise behind its back. Whoever ends that comes here.
+        // Nodes that answer that it has its CPUs must not be told otherwise meanwhile. The end of that attempt calls this again.
         if self.resuming.is_some() {
             return;
         }
@@ -240,7 +240,7 @@ impl JobCore {
         }
     }
 
-    /// Ends an attempt. Unless the run goes on, nodes that may have given its CPUs back get them again.
+    /// Ends an attempt. Unless the run is resumed, nodes that may have given its CPUs back release them again.
     pub(super) fn give_up_resuming(&mut self, goes_on: bool, turn: &mut Turn<'_>) {
         let Some(resuming) = self.resuming.take() else { return };
         turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
@@ -256,7 +256,7 @@ impl JobCore {
         });
     }
 
-    /// An attempt of a run that ended meanwhile is of no use.
+    /// An attempt for a run that ended meanwhile is useless.
     pub(super) fn resumes_only_what_waits(&mut self, turn: &mut Turn<'_>) {
         let waits = matches!(&self.record.phase, Phase::Suspended(run) if run.ending.is_none());
         if !waits {
@@ -272,7 +272,7 @@ impl JobCore {
         }
         self.tell_limit(turn);
         self.move_end(turn);
-        // One that is to end for another job meanwhile still is.
+        // A run that is to end for another job meanwhile still is.
         self.end_preempted(turn);
     }
 
@@ -282,11 +282,11 @@ impl JobCore {
         }
     }
 
-    /// The batch host may not have had the order before its link or its daemon ended.
+    /// The batch host may not have received the order before its connection or its daemon ended.
     pub(super) fn stop_or_continue_again(&self, turn: &mut Turn<'_>) {
         match &self.record.phase {
             Phase::Suspended(run) if run.ending.is_some() => {}
-            // Its nodes are told again too: that they have not heard of it shows in nothing else.
+            // Its nodes are told again too: nothing else would show that they have missed it.
             Phase::Suspended(run) if run.yielded().is_some() => self.give_cpus(turn),
             Phase::Suspended(_) => self.stop(turn),
             Phase::Running(run) if run.continued => {
@@ -296,7 +296,7 @@ impl JobCore {
         }
     }
 
-    /// Tells the batch host how long the run may take: time does not count while it stands still.
+    /// Tells the batch host the time limit: suspended time does not count.
     pub(super) fn tell_limit(&self, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         let limit = match (&self.record.phase, run.time_limit) {

@@ -1,4 +1,4 @@
-//! What an operator's log says of a job: one line for each step of its life, and for each that somebody asked for.
+//! Messages about a job in the operator's log: one line for each step of its life, and for each command.
 
 use crate::messages::job::{Authority, JobCommand};
 use garrick_events::records::{
@@ -11,7 +11,7 @@ fn nodes_of(run: Option<&Run>) -> String {
     hostlist::fold(run.iter().flat_map(|run| &run.allocation.nodes).map(|node| node.name.as_str()))
 }
 
-/// Says what just became of a job; `record` is as the event made it.
+/// Logs an event of a job; `record` is the state after the event.
 pub fn tell(record: &JobRecord, event: &JobEvent) {
     if !tracing::enabled!(tracing::Level::INFO) {
         return;
@@ -19,7 +19,7 @@ pub fn tell(record: &JobRecord, event: &JobEvent) {
     let job_id = record.id.0;
     let run = record.phase.run();
     match event {
-        // Not `Started`: a short job may be over before its step manager says that it serves.
+        // Not `Started`: a short job may be over before its step manager reports that it is ready.
         JobEvent::Allocated(_) => {
             let user = record.owner.user.as_str();
             let partition = run.map(|run| run.allocation.partition.as_str());
@@ -37,7 +37,7 @@ pub fn tell(record: &JobRecord, event: &JobEvent) {
     }
 }
 
-/// What a log calls a command that it tells of.
+/// The name of a command in the log.
 pub const fn name_of(command: &JobCommand) -> Option<&'static str> {
     match command {
         JobCommand::Cancel => Some("job.cancel_asked"),
@@ -53,7 +53,7 @@ pub const fn name_of(command: &JobCommand) -> Option<&'static str> {
     }
 }
 
-/// Says what somebody asked of a job, and got.
+/// Logs a command that was carried out.
 pub fn tell_of_command(record: &JobRecord, by: Authority, what: &str) {
     tracing::info!(job_id = record.id.0, by = by.uid, "{what}");
 }

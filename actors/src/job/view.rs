@@ -1,4 +1,4 @@
-//! What others see of a job.
+//! Views of a job.
 
 use super::core::JobCore;
 use garrick_events::records::job::{HeldBy, JobRecord, Phase};
@@ -19,7 +19,7 @@ pub(super) fn told_spec(spec: &JobSpec) -> JobSpec {
     JobSpec { script: None, environment: Arc::default(), ..spec.clone() }
 }
 
-/// The same without what the view says itself and nobody needs as it was asked for: see [`JobView::spec`].
+/// The same without what the view contains elsewhere and nobody needs as requested: see [`JobView::spec`].
 pub(super) fn shown_spec(spec: &JobSpec) -> Arc<JobSpec> {
     Arc::new(JobSpec {
         partitions: Vec::new(),
@@ -92,9 +92,9 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         eligible_time: record.eligible_time.or(record.begin),
         start_time: match run {
             Some(run) if !matches!(record.phase, Phase::Pending) => Some(run.start),
-            // As in Slurm, one that ended before it ran started when it ended.
+            // As in Slurm, the start time of a job that ended before it ran is its end.
             _ if end.is_some() => end.map(|e| e.at),
-            // Not before it may; nobody knows of one that is held.
+            // Not before its begin time; unknown for a held job.
             _ => core.expected.or(record.begin.filter(|begin| *begin > now && !held)),
         },
         end_time: match run.and_then(|r| r.ending.as_ref()) {
@@ -147,7 +147,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
     }
 }
 
-/// What the job is billed where its partition has weights: for what it has, else for what it asks for.
+/// The billing of the job if its partition has weights: for its allocation, otherwise for its request.
 fn billing(core: &JobCore) -> Option<u64> {
     let record = &core.record;
     let resolved = &record.resolved;
@@ -199,8 +199,8 @@ fn output(record: &JobRecord) -> Option<String> {
     Some(fill(record, record.spec.stdout.as_deref().unwrap_or(default)))
 }
 
-/// Fills in what the controller knows of a file pattern and puts it under the working directory. What only a node or a
-/// task knows (`%N`, `%n`, `%t`, `%s`) is filled in as for the batch script on the first node.
+/// Fills in what the controller knows of a file pattern and makes it absolute. Parts that only a node or a task knows (`%N`,
+/// `%n`, `%t`, `%s`) are filled in as for the batch script on the first node.
 fn fill(record: &JobRecord, pattern: &str) -> String {
     let mut text = String::with_capacity(pattern.len() + 16);
     let mut chars = pattern.chars().peekable();

@@ -1,11 +1,11 @@
-//! Who has how many licenses, and whether more are free. The rule: what jobs have of a license is never more than there
-//! are, but for what the configuration took away under them.
+//! Which jobs hold how many licenses, and whether more are free. Jobs never hold more of a license than there are, unless the
+//! configuration reduced the total meanwhile.
 //!
-//! A job asks before it is allocated, naming the attempt, and gives back when its work is over. Whatever it says again
-//! changes nothing.
+//! A job asks before it is allocated, with the number of its attempt, and returns licenses when its work is over. Repeats change
+//! nothing.
 //!
-//! Layers of hierarchical resources are counted as licenses that are called like `flat(node[01-08])`, so that what one start
-//! takes of all its layers is taken at once or not at all.
+//! Layers of hierarchical resources are counted as licenses with names such as `flat(node[01-08])`, so that a start takes its
+//! amounts of all layers at once or not at all.
 
 use crate::{
     messages::{job::JobInput, letter::Letter, license::LicenseInput},
@@ -27,7 +27,7 @@ use std::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hold {
-    /// Attempt that it was reserved in; 0 for one that a record says exists.
+    /// The attempt in which it was reserved; 0 if it comes from a record.
     attempt: u64,
     licenses: Licenses,
 }
@@ -36,21 +36,21 @@ struct Hold {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LicenseAccount {
     totals: BTreeMap<String, u32>,
-    /// Hierarchical resources; what is there for jobs of their layers is in `totals` but for those without end.
+    /// Hierarchical resources; `totals` contains the amounts of their layers for jobs, except unlimited ones.
     hres: Arc<Hres>,
     holds: BTreeMap<JobId, Hold>,
 }
 
 impl LicenseAccount {
-    /// How many there are, from the configuration. Those who have more keep them.
+    /// Sets the totals from the configuration. Jobs that hold more keep them.
     pub fn configure(&mut self, licenses: &Licenses, hres: &Arc<Hres>) {
         let layers = hres.layers().filter_map(|(_, layer)| Some((layer.name.clone(), layer.available()?)));
         self.totals = licenses.0.iter().map(|l| (l.name.clone(), l.count)).chain(layers).collect();
         self.hres = Arc::clone(hres);
     }
 
-    /// What jobs have of layers that may have changed: `told` says what a job counts for now, of what it was given once. What
-    /// is held here does not tell that any more when a resource was gone in between.
+    /// Recounts what jobs hold of layers that may have changed: `told` returns what a job holds now, from what it was given. The
+    /// account alone cannot tell that if a resource did not exist for a while.
     pub fn recount(&mut self, told: impl Fn(JobId) -> Option<Licenses>) {
         for (job, hold) in &mut self.holds {
             if let Some(licenses) = told(*job) {
@@ -59,12 +59,12 @@ impl LicenseAccount {
         }
     }
 
-    /// What a job's record says that it has. Not checked: it was given and stands.
+    /// Restores what a job's record says that it holds. Not checked: it was given and is valid.
     pub fn restore(&mut self, job: JobId, licenses: Licenses) {
         self.holds.insert(job, Hold { attempt: 0, licenses });
     }
 
-    /// Gives them to the job if all are free. True when it has them now.
+    /// Gives them to the job if all are free. True if it holds them now.
     pub fn reserve(&mut self, job: JobId, attempt: u64, licenses: &Licenses) -> bool {
         if let Some(hold) = self.holds.get_mut(&job) {
             let same = hold.licenses == *licenses;
@@ -80,7 +80,7 @@ impl LicenseAccount {
         fits
     }
 
-    /// The job gives back what it has; with `attempt`, only what was reserved in that one. True when it had something.
+    /// The job returns what it holds; with `attempt`, only what was reserved in that one. True if it held something.
     pub fn release(&mut self, job: JobId, attempt: Option<u64>) -> bool {
         let has = self.holds.get(&job).is_some_and(|hold| attempt.is_none_or(|a| a == hold.attempt));
         has && self.holds.remove(&job).is_some()
@@ -98,8 +98,8 @@ impl LicenseAccount {
         self.hres.layers().any(|(_, layer)| layer.count.is_none() && layer.name == name)
     }
 
-    /// All licenses, in name order, and after them the layers of hierarchical resources in that of the configuration. What is
-    /// reserved others know.
+    /// All licenses by name, then the layers of hierarchical resources in the order of the configuration. Amounts that
+    /// reservations keep are not included.
     pub fn view(&self) -> Vec<LicenseView> {
         let is_layer = |name: &str| self.hres.layers().any(|(_, layer)| layer.name == name);
         let licenses = self.totals.iter().filter(|(name, _)| !is_layer(name)).map(|(name, total)| LicenseView {
@@ -129,14 +129,14 @@ impl LicenseAccount {
         &self.totals
     }
 
-    /// Who has what, by job.
+    /// What each job holds.
     pub fn holds(&self) -> impl Iterator<Item = (JobId, &Licenses)> {
         self.holds.iter().map(|(job, hold)| (*job, &hold.licenses))
     }
 }
 
 impl LicenseAccount {
-    /// What it says to that, and to whom: it has nothing else done.
+    /// The answers to an input, as letters; it has no other effects.
     pub fn answers(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: LicenseInput) -> Vec<Letter> {
         let mut out = Vec::new();
         self.handle(now, ids, input, &mut out);
@@ -174,15 +174,15 @@ impl Owner for LicenseAccount {
 pub struct LicenseOffice(Arc<Mutex<LicenseAccount>>);
 
 impl LicenseOffice {
-    /// One turn at the account.
+    /// Locks the account for one operation.
     pub fn lock(&self) -> MutexGuard<'_, LicenseAccount> {
         // Every change is one insertion or removal: nothing is half done after a panic elsewhere.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a job that was given licenses counts for: layers of hierarchical resources may be others than they were then, or
-/// none for a while. `None`: its record says of none.
+/// What a job's licenses count as now: layers of hierarchical resources may have changed since they were given, or not exist for
+/// a while. `None`: its record has none.
 pub(crate) fn counted_now(config: &Config, record: &JobRecord) -> Option<Licenses> {
     let given = record.licenses()?;
     let allocated = record.phase.working().into_iter().flat_map(|run| &run.allocation.nodes);

@@ -1,6 +1,6 @@
-//! What is committed: the one value that the log's events come to, as far as they are saved. It is the log's ([`super::Log::value`]),
-//! which advances it as it commits, before anybody hears of it. A controller starts with what was replayed; an owner that failed is
-//! built anew from it, whatever is to be known of a job beyond its view is read here, and snapshots are made of it.
+//! The committed state: the state that all saved events of the log lead to. It belongs to the log ([`super::Log::value`]), which
+//! advances it when it commits, before anyone is told. A controller starts with the replayed state. A failed owner is rebuilt
+//! from it, queries read it for what a job's view does not contain, and snapshots of the log are made from it.
 
 use garrick_events::{
     beside::Pieces,
@@ -20,16 +20,16 @@ use std::{
 #[derive(Debug, Default)]
 struct State {
     replayed: Replayed,
-    /// Events that did not fit what was there.
+    /// Number of events that did not fit the state.
     misfits: u64,
 }
 
-/// So many events did not fit what they are about.
+/// So many events did not fit the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} events do not fit what was committed before them")]
 pub struct Misfits(u64);
 
-/// See the module. Clones are the same.
+/// The committed state. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Committed(Arc<Mutex<State>>);
 
@@ -44,7 +44,7 @@ impl State {
 }
 
 impl Committed {
-    /// What was replayed.
+    /// From the replayed state.
     pub fn new(replayed: Replayed) -> Self {
         Self(Arc::new(Mutex::new(State { replayed, misfits: 0 })))
     }
@@ -54,16 +54,16 @@ impl Committed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These are committed. For the log.
+    /// Applies committed events. Only for the log.
     pub fn advance(&self, events: &[ControllerEvent]) {
         let mut state = self.lock();
         events.iter().for_each(|event| state.apply(event));
     }
 
-    /// All of it as it is now, to be written out: a copy that takes little time, however many jobs there are.
+    /// A copy of the current state, to be written out. It takes little time, however many jobs there are.
     ///
     /// # Errors
-    /// Where an event did not fit: then the events say more than this does, and must stay.
+    /// |If an event did not fit: then the events contain more than the state, and must be kept.
     pub fn copy(&self) -> Result<Replayed, Misfits> {
         let state = self.lock();
         match state.misfits {
@@ -72,7 +72,7 @@ impl Committed {
         }
     }
 
-    /// All of it, for a controller that starts: what did not fit was said.
+    /// A copy for a controller that starts: misfits were logged.
     pub(crate) fn started_from(&self) -> Replayed {
         self.lock().replayed.clone()
     }
@@ -87,7 +87,7 @@ impl Committed {
         self.lock().replayed.jobs.get(&job).cloned()
     }
 
-    /// What is to be known of a job, without a copy of it. `None`: it is not there.
+    /// Reads a job's record without copying it. `None`: it does not exist.
     pub fn look<T>(&self, job: JobId, at: impl FnOnce(&JobRecord) -> T) -> Option<T> {
         self.lock().replayed.jobs.get(&job).map(at)
     }
@@ -122,22 +122,22 @@ impl Committed {
         jobs.iter().filter(|(_, record)| waits_for(record, on)).map(|(id, _)| *id).collect()
     }
 
-    /// What is saved of a node; `None`: nothing ever was.
+    /// The saved state of a node; `None`: nothing was ever saved.
     pub fn node(&self, name: &str) -> Option<SavedNode> {
         self.lock().replayed.nodes.get(name).cloned()
     }
 
-    /// Nodes that came at run time.
+    /// Dynamic nodes.
     pub fn dynamic_nodes(&self) -> BTreeMap<String, DynamicNode> {
         self.lock().replayed.dynamic_nodes.clone()
     }
 
-    /// A partition's updates; none when nothing was ever saved.
+    /// A partition's updates; empty when nothing was ever saved.
     pub fn partition(&self, name: &str) -> SavedPartition {
         self.lock().replayed.partitions.get(name).cloned().unwrap_or_default()
     }
 
-    /// What is beside the log.
+    /// Pieces beside the log.
     pub fn beside(&self) -> Pieces {
         self.lock().replayed.beside.clone()
     }

@@ -1,5 +1,5 @@
-//! What was committed last, for those who follow a log: implementations tell the feed of each batch when it is committed, and say
-//! where older events are read. While nobody follows, nothing is kept.
+//! The latest committed events, for followers of a log. Implementations pass each committed batch to the feed, and say where
+//! older events are read. While there are no followers, nothing is kept.
 
 use crate::log::FollowError;
 use garrick_events::{
@@ -16,9 +16,9 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Events kept for followers that are a little behind; who is further behind reads them where they are saved.
+/// Events kept for followers that are a little behind; a follower that is further behind reads saved events.
 const KEPT_EVENTS: usize = 4096;
-/// Bytes of scripts, environments and arguments in them. They are shared with the jobs' records while there are these.
+/// Bytes of scripts, environments and arguments in them, which are shared with the jobs' records while those exist.
 const KEPT_BYTES: u64 = 32 << 20;
 
 /// A committed event.
@@ -26,13 +26,13 @@ const KEPT_BYTES: u64 = 32 << 20;
 pub struct Committed {
     /// Its position.
     pub position: Position,
-    /// What it says.
+    /// The event.
     pub event: Arc<ControllerEvent>,
 }
 
-/// Where events are read that the feed does not have (any more). Blocks.
+/// Reads events that the feed does not have (any more). Blocks.
 pub trait Past: Send + Sync {
-    /// Events from `from` on, at most up to `to`, which is committed, in order without gaps; the first of them at least.
+    /// Events from `from` on, at most up to `to`, which is committed, in order without gaps; at least the first of them.
     ///
     /// # Errors
     /// When the first was purged or cannot be read.
@@ -42,34 +42,34 @@ pub trait Past: Send + Sync {
 #[derive(Debug, Default)]
 struct State {
     progress: Progress,
-    /// The last ones, without gaps up to the last.
+    /// The latest events, without gaps up to the last one.
     kept: VecDeque<Committed>,
     kept_bytes: u64,
 }
 
-/// What is committed together, as the feed needs it.
+/// A batch that is committed together, in the form for the feed.
 #[derive(Debug)]
 pub struct Batch {
-    /// All records; of what nobody followed when it was appended only those about followers.
+    /// All records; if there were no followers when it was appended, only records about followers.
     records: Vec<ControllerEvent>,
-    /// So many events where `records` are not all.
+    /// The number of events, if `records` is incomplete.
     passed: Option<u64>,
 }
 
-/// See the module.
+/// The feed of a log.
 #[derive(Debug)]
 pub struct Feed {
     state: Mutex<State>,
-    /// Who follows. Changed while `state` is held.
+    /// Number of followers. Changed while `state` is held.
     followers: AtomicUsize,
-    /// Counts commits that followers may be waiting for.
+    /// Counts commits for which followers may be waiting.
     commits: watch::Sender<u64>,
 }
 
-/// What an event takes that is of no great size.
+/// The assumed size of a small event.
 const SMALL: u64 = 512;
 
-/// About what an event takes in memory, in bytes.
+/// Approximate size of an event in memory, in bytes.
 pub fn bytes_of(event: &ControllerEvent) -> u64 {
     match event {
         ControllerEvent::Job { event, .. } => match &**event {
@@ -92,7 +92,7 @@ fn count(record: ControllerEvent, passed: &mut u64, about_followers: &mut Vec<Co
     }
 }
 
-/// What the feed has for somebody.
+/// What the feed has for a follower.
 enum Has {
     Events(VecDeque<Committed>),
     Nothing,
@@ -101,7 +101,7 @@ enum Has {
 }
 
 impl Feed {
-    /// Of a log that was read back up to here.
+    /// For a log that was read back up to here.
     pub fn new(progress: Progress) -> Self {
         let state = State { progress, ..State::default() };
         Self { state: Mutex::new(state), followers: AtomicUsize::new(0), commits: watch::Sender::default() }
@@ -125,17 +125,17 @@ impl Feed {
         for record in records {
             count(record, &mut passed, &mut about_followers);
         }
-        // Where each of them stands among the events does not matter much: nothing of the same batch was seen by anybody.
+        // Their order among the events of the batch does not matter: nothing of the batch has been seen.
         Batch { records: about_followers, passed: Some(passed) }
     }
 
-    /// A batch is committed, behind all of which this was said before. Returns the position of its last event.
+    /// A batch is committed; all batches passed before it have been too. Returns the position of its last event.
     pub fn commit(&self, batch: Batch) -> Position {
         let mut state = self.lock();
         if let Some(events) = batch.passed {
             state.progress.pass(events);
             if events > 0 {
-                // Whoever has begun to follow since reads it where it is saved, and so what is before it.
+                // New followers read it, and all before it, where it is saved.
                 (state.kept, state.kept_bytes) = (VecDeque::new(), 0);
             }
         }
@@ -151,7 +151,7 @@ impl Feed {
         position
     }
 
-    /// How far the log is.
+    /// Progress of the log.
     pub fn progress(&self) -> Progress {
         self.lock().progress.clone()
     }
@@ -166,7 +166,7 @@ impl Feed {
         self.lock().progress.followers.clone()
     }
 
-    /// Follows from a position on. `oldest`: what `past` has.
+    /// Follows from a position on. `oldest`: the oldest event of `past`.
     ///
     /// # Errors
     /// See [`super::Log::subscribe`].
@@ -191,7 +191,7 @@ impl Feed {
         Ok(Follower { next: from, ready: VecDeque::new(), feed: Arc::clone(self), past, commits })
     }
 
-    /// From that position on.
+    /// What the feed has from that position on.
     fn from(&self, from: Position) -> Has {
         let state = self.lock();
         let last = state.progress.position;
@@ -231,8 +231,8 @@ impl State {
     }
 }
 
-/// Follows a log; see [`super::Log::subscribe`]. One that is dropped is forgotten; where it was is its own to remember, or the
-/// log's, by a name.
+/// Follows a log; see [`super::Log::subscribe`]. A dropped follower is forgotten; it has to remember its position itself, or
+/// register by name so that the log does.
 pub struct Follower {
     next: Position,
     ready: VecDeque<Committed>,
@@ -262,21 +262,21 @@ impl Follower {
         Ok(self.pop())
     }
 
-    /// The next event, once it is committed. What is read from files is read on a thread for that. Dropped while it waits, it has
-    /// lost nothing.
+    /// The next event, once it is committed. Files are read on a thread of their own. Dropping the future while it waits loses
+    /// nothing.
     ///
     /// # Errors
     /// As [`Follower::try_next`].
     pub async fn next(&mut self) -> Result<Committed, FollowError> {
         loop {
-            // Before looking: what is committed after the look wakes this.
+            // Before looking, so that a later commit wakes this.
             self.commits.borrow_and_update();
             if let Some(event) = self.pop() {
                 return Ok(event);
             }
             match self.feed.from(self.next) {
                 Has::Events(events) => self.ready = events,
-                // The feed lives as long as this does, and its sender with it.
+                // The feed, and so its sender, lives as long as this.
                 Has::Nothing => drop(self.commits.changed().await),
                 Has::Older(to) => {
                     let (past, from) = (Arc::clone(&self.past), self.next);

@@ -1,4 +1,4 @@
-//! What components of a heterogeneous job say to each other: how that goes is told where they decide, in `job/het.rs`.
+//! Messages between components of a heterogeneous job; `job/het.rs` describes the protocol.
 
 use garrick_events::records::job::{Afterwards, PreemptMark, Run};
 use garrick_model::{
@@ -8,57 +8,57 @@ use garrick_model::{
 };
 use garrick_plan::proposals::StartProposal;
 
-/// What the leader of a heterogeneous job and the owners of its other components say to each other. All may come twice.
+/// Messages between the leader of a heterogeneous job and the owners of its other components. All may come twice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HetMessage {
-    /// From the leader: reserve this, and keep it until there is word.
+    /// From the leader: reserve this, and keep it until I answer.
     Prepare {
         /// The leader's attempt.
         attempt: u64,
-        /// Should the job be lost with a node, it goes back to the queue as a whole.
+        /// If the job is lost with a node, it is requeued as a whole.
         requeue: bool,
         /// Part of the scheduler's proposal.
         proposal: Box<StartProposal>,
     },
-    /// To the leader: everything said yes. Sent again while there is no answer.
+    /// To the leader: everything is reserved. Repeated while there is no answer.
     Prepared {
         /// The leader's attempt.
         attempt: u64,
         /// What would be recorded.
         run: Box<Run>,
-        /// What the leader's script is told of it.
+        /// The component's data for the leader's script.
         component: Box<HetComponent>,
     },
-    /// To the leader: something said no, and nothing is held.
+    /// To the leader: something was refused, and nothing is held.
     Declined {
         /// The leader's attempt.
         attempt: u64,
     },
-    /// From the leader: what was prepared in that attempt is to be given back.
+    /// From the leader: release what was prepared in that attempt.
     Abandon {
         /// The leader's attempt.
         attempt: u64,
     },
     /// From the leader: the allocation is recorded.
     Granted {
-        /// Whose it is: the component's run.
+        /// The component's run.
         sluid: Sluid,
         /// As recorded.
         run: Box<Run>,
     },
-    /// To the leader: its owner was built anew, and does not know what became of what it had prepared.
+    /// To the leader: the component's owner was rebuilt, and does not know the result of what it had prepared.
     Lost {
         /// For this run.
         sluid: Sluid,
     },
-    /// From the leader, to that: nothing is recorded.
+    /// From the leader, in answer to `Lost`: nothing is recorded.
     NotGranted {
         /// For this run.
         sluid: Sluid,
     },
-    /// From the leader: how far is it?
+    /// From the leader: what is your state?
     Ask,
-    /// To the leader: its step manager serves.
+    /// To the leader: the component's step manager is ready.
     Started {
         /// Run.
         sluid: Sluid,
@@ -72,14 +72,14 @@ pub enum HetMessage {
         /// Why.
         reason: Reason,
     },
-    /// From the leader: the whole job gives way to another one, and is ended when the leader says so.
+    /// From the leader: the whole job is preempted by another one, and ends when the leader says so.
     GiveWay {
-        /// The leader's run was told so.
+        /// The mark of the leader's run.
         mark: Box<PreemptMark>,
     },
-    /// From the leader: whether the job goes back to the queue should it be lost with a node.
+    /// From the leader: whether the job is requeued if it is lost with a node.
     SetRequeue {
-        /// It does.
+        /// It is requeued.
         allowed: bool,
     },
     /// From the leader: the whole job ends.
@@ -91,7 +91,7 @@ pub enum HetMessage {
         /// Who asked.
         by: Option<u32>,
     },
-    /// From the leader: it waits again, and so should all.
+    /// From the leader: it waits again, and all components should.
     Back,
 }
 

@@ -1,4 +1,4 @@
-//! What is said to a job's owner, and what it answers.
+//! Messages to a job's owner, and its answers.
 
 use super::{het::HetMessage, names::report_name, node::ReserveRefusal};
 use garrick_events::records::job::{JobRecord, Resolved, TaskOutcome};
@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// What holds for every job of the site; replaced when the configuration changes.
+/// Settings for every job of the site; replaced when the configuration changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSite {
     /// Cluster's name, for credentials.
@@ -35,31 +35,31 @@ pub struct JobSite {
     /// How long a requeued job waits before it may start again, so that nodes can be cleaned
     /// (`SchedulerParameters=requeue_delay`).
     pub requeue_delay: Duration,
-    /// A batch job that was requeued so often without anybody's asking is held the next time (`MaxBatchRequeue`).
+    /// A batch job that was requeued this often without a request is held the next time (`MaxBatchRequeue`).
     pub max_batch_requeue: u32,
     /// A job whose prolog failed is held (not with `SchedulerParameters=nohold_on_prolog_fail`).
     pub hold_on_prolog_fail: bool,
     /// `--requeue=expedite` is allowed.
     pub expedite: bool,
-    /// Jobs whose dependencies never can be fulfilled are ended (`DependencyParameters=kill_invalid_depend`).
+    /// Jobs whose dependencies can never be fulfilled are ended (`DependencyParameters=kill_invalid_depend`).
     pub kill_invalid_depend: bool,
     /// Priorities are calculated (`priority/multifactor`).
     pub multifactor: bool,
-    /// A run that has to give way gets the signal of `--signal` (`PreemptParameters=send_user_signal`).
+    /// A preempted run gets the signal of `--signal` (`PreemptParameters=send_user_signal`).
     pub send_user_signal: bool,
     /// `RequeueExit`.
     pub requeue_exit: ExitCodes,
     /// `RequeueExitHold`.
     pub requeue_exit_hold: ExitCodes,
-    /// How long a batch host may take to say that a launch succeeded or failed, prolog included.
+    /// How long a batch host may take to report that a launch succeeded or failed, including the prolog.
     pub launch_limit: Duration,
     /// `TRESBillingWeights` by partition.
     pub billing: BTreeMap<String, BillingWeights>,
-    /// Of what nodes give only the greatest is billed (`PriorityFlags=MAX_TRES`).
+    /// Only the greatest of a node's resources is billed (`PriorityFlags=MAX_TRES`).
     pub bill_greatest: bool,
-    /// How long a credential may be used to start a run.
+    /// How long a credential is valid for starting a run.
     pub credential_lifetime: Duration,
-    /// Somebody follows the log for accounting: what steps came to is saved before their manager may forget it.
+    /// A follower does accounting: results of steps are saved before their manager may forget them.
     pub keeps_step_records: bool,
 }
 
@@ -87,7 +87,7 @@ impl Default for JobSite {
     }
 }
 
-/// On whose authority a command acts.
+/// The authority of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority {
     /// User.
@@ -99,35 +99,35 @@ pub struct Authority {
 /// Tasks of an array, as inclusive ranges with a step; `None`: all.
 pub type TaskChoice = Option<Vec<(u32, u32, u32)>>;
 
-/// A change of a job that waits, as admission judged it.
+/// A change of a waiting job, as judged by admission.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revise {
-    /// What was asked for: who may do that, and what becomes of priority and hold, is its owner's to say. It is what happens
-    /// where the job does not wait any more.
+    /// The requested change. The owner decides whether it is permitted, and what happens to priority and hold. It applies if the
+    /// job does not wait any more.
     pub change: JobChange,
-    /// What the job asked for when this was made.
+    /// The job's request when this was judged.
     pub from: Arc<JobSpec>,
-    /// What that came to.
+    /// That request with defaults filled in.
     pub resolved_from: Resolved,
-    /// What it asks for then.
+    /// The new request.
     pub spec: JobSpec,
-    /// What that comes to.
+    /// The new request with defaults filled in.
     pub resolved: Resolved,
 }
 
 impl Revise {
-    /// Was it made of this record as it is, or of that of the array that this is a task of?
+    /// Was it made from this record as it is, or from the record of this task's array?
     pub fn is_of(&self, record: &JobRecord) -> bool {
         let same = || JobSpec { array_task: self.from.array_task, ..(*record.spec).clone() } == *self.from;
         self.resolved_from == record.resolved && (Arc::ptr_eq(&self.from, &record.spec) || same())
     }
 }
 
-/// Answer to a [`Revise`] that was made of what the job does not ask for any more: it is to be judged again. It leaves when
-/// what came between is on disk.
+/// Answer to a [`Revise`] made from an outdated request: it has to be judged again. It is sent when the changes in between are on
+/// disk.
 pub const CHANGED_MEANWHILE: Refusal = Refusal::RetryAfter { after: Duration::from_millis(100) };
 
-/// What users and administrators do to a job. Every one may be repeated.
+/// Commands of users and administrators. Each may be repeated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobCommand {
     /// End it.
@@ -157,31 +157,31 @@ pub enum JobCommand {
     Suspend,
     /// Continue them.
     Resume,
-    /// Change fields: of a job that waits, such as admission has no say in ([`JobChange::is_aside`]).
+    /// Change fields. For a waiting job: fields that admission does not judge ([`JobChange::is_aside`]).
     Update(Box<JobChange>),
     /// Change what it asks for while it waits.
     Revise(Box<Revise>),
-    /// The allocation's owner is done.
+    /// The owner of the allocation has finished.
     FinishAllocation {
         /// Exit status to record.
         exit: ExitStatus,
     },
 }
 
-/// How far a job is, for those who depend on it.
+/// The state of a job for the jobs that depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFact {
     /// Which job.
     pub job: JobId,
     /// Its first start, or its end without one.
     pub started: Option<Timestamp>,
-    /// Over, and how. For an array: all of it, and `Ok` when every task was.
+    /// Set if it is over. For an array: if all of it is over; `Ok` if every task was.
     pub over: Option<TaskOutcome>,
-    /// Some task of the array failed already.
+    /// Some task of the array has failed already.
     pub some_failed: bool,
-    /// Marks of an array's tasks.
+    /// Start and end of an array's tasks.
     pub tasks: BTreeMap<u32, (Option<Timestamp>, Option<TaskOutcome>)>,
-    /// Said by an array to a task of it: the task's end is noted. Nothing else is said then.
+    /// From an array to one of its tasks: the task's end is noted. Nothing else is set then.
     pub noted: bool,
 }
 
@@ -192,23 +192,23 @@ pub enum JobTimer {
     Eligible,
     /// `--deadline`.
     Deadline,
-    /// The time of its reservation is over.
+    /// Its reservation has ended.
     Leave,
     /// `--immediate`.
     Immediate,
     /// A node has not answered a reservation.
     Commit,
-    /// Nothing was heard of a launch.
+    /// The launch was not reported.
     Launch,
-    /// The batch host does not know the run; what it may still have to say is waited for.
+    /// The batch host does not know the run; late reports are waited for.
     Missing,
-    /// Nodes that were not released are asked again.
+    /// Nodes that were not released are told again.
     CleanUp,
     /// MinJobAge is over.
     Purge,
-    /// The grace of a preempted run is over: it ends, or stands still from now on.
+    /// The grace of a preempted run is over: it ends, or is suspended now.
     Preempt,
-    /// What it needs to know of other jobs is asked for again.
+    /// It asks about other jobs again.
     News,
 }
 
@@ -231,27 +231,27 @@ impl JobTimer {
     }
 }
 
-/// What may happen to a job.
+/// The inputs of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobInput {
     /// The scheduler proposes a start.
     Start(Box<StartProposal>),
-    /// The scheduler proposes that its run gives way to another job.
+    /// The scheduler proposes that its run is preempted by another job.
     Preempt(Box<PreemptProposal>),
-    /// The scheduler proposes that its run, suspended for another job, goes on.
+    /// The scheduler proposes that its run, suspended for another job, is resumed.
     GoOn(Box<ResumeProposal>),
-    /// The scheduler proposes that its run stands still until its turn comes on CPUs that it shares, or that it is its turn.
+    /// Gang scheduling: the scheduler proposes that its run is stopped until its turn comes, or that its turn has come.
     Turn(TurnProposal),
     /// A node's owner answered a run that wants its CPUs back.
     Unparked {
-        /// Which attempt.
+        /// The attempt.
         attempt: u64,
         /// Node.
         node: String,
         /// It has them.
         granted: bool,
     },
-    /// The scheduler looked and does not start it.
+    /// The scheduler considered the job and does not start it.
     Considered {
         /// Why.
         reason: Reason,
@@ -262,16 +262,16 @@ pub enum JobInput {
     Priority(u32),
     /// A node's owner answered.
     Reserved {
-        /// Which attempt.
+        /// The attempt.
         attempt: u64,
         /// Node.
         node: String,
-        /// The agent's address, or why not.
+        /// The agent's address, or the refusal.
         result: Result<String, ReserveRefusal>,
     },
     /// The account of licenses answered.
     LicensesReserved {
-        /// Which attempt.
+        /// The attempt.
         attempt: u64,
         /// The job has them.
         granted: bool,
@@ -280,7 +280,7 @@ pub enum JobInput {
     Report {
         /// Node.
         node: String,
-        /// To acknowledge with.
+        /// Number for the acknowledgement.
         seq: u64,
         /// Report.
         report: Box<AgentReport>,
@@ -291,7 +291,7 @@ pub enum JobInput {
         node: String,
         /// Run.
         sluid: Sluid,
-        /// What it goes by when it is cut off; `None`: it is of an earlier version.
+        /// The policy that it uses when it is cut off; `None`: it is of an earlier version.
         requeue: Option<RequeuePolicy>,
     },
     /// An agent registered and does not know the run.
@@ -319,41 +319,41 @@ pub enum JobInput {
         /// What.
         command: JobCommand,
     },
-    /// Another job wants to know how far this one is, now and on every change; or a task of this array that is over,
-    /// whether its end is noted.
+    /// Another job needs to know this one's state, now and on every change; or an array's task that is over asks whether its end
+    /// is noted.
     Subscribe {
-        /// Who.
+        /// The other job.
         by: JobId,
     },
-    /// A job that this one depends on, or its array; `None`: it is not known any more.
+    /// State of a job that this one depends on, or of its array; `None`: that job is unknown.
     Fact {
-        /// Which.
+        /// The other job.
         job: JobId,
-        /// How far.
+        /// Its state.
         fact: Option<Arc<JobFact>>,
     },
     /// Earlier jobs of the same name and user that are not over, for `singleton`.
     Siblings {
-        /// Which.
+        /// The jobs.
         jobs: Vec<JobId>,
     },
-    /// Answer when it has come that far.
+    /// Answer when it has reached a milestone.
     Wait {
         /// Request.
         request: u64,
-        /// How far.
+        /// The milestone.
         until: JobMilestone,
     },
-    /// The time of the reservation that it runs in is over: it ends then at the latest. Said by the owner of reservations.
+    /// Its reservation has ended: the run ends then at the latest. From the owner of reservations.
     LeaveBy(Timestamp),
-    /// These reservations are over: it waits for them no longer. Said by the owner of reservations.
+    /// These reservations are over: it waits for them no longer. From the owner of reservations.
     ReservationsGone(BTreeSet<String>),
     /// Answer with its script.
     Script {
         /// Request.
         request: u64,
     },
-    /// Answer where its step manager is, once one serves or none will.
+    /// Answer with the address of its step manager, once it is ready or never will be.
     Locate {
         /// Request.
         request: u64,
@@ -371,20 +371,20 @@ pub enum JobInput {
     },
 }
 
-/// What a job answers requests with.
+/// A job's answers to requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobAnswer {
-    /// To a command; to anything, where this controller does not lead.
+    /// To a command; also to any request if this controller is not the leader.
     Done(Result<(), Refusal>),
-    /// It has come as far as was waited for.
+    /// It has reached the milestone.
     Reached(Arc<JobView>),
     /// Its script.
     Script(Option<ByteBuf>),
-    /// Where its step manager is.
+    /// The address of its step manager.
     Place(Result<StepManagerPlace, Refusal>),
 }
 
-/// What the frontend asks a job's owner. Answers leave when what they promise is on disk; all may be asked twice.
+/// The frontend's questions to a job's owner. Answers are sent when what they promise is on disk; all may be asked twice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobAsk {
     /// A user's command: [`JobAnswer::Done`].
@@ -396,11 +396,11 @@ pub enum JobAsk {
         /// What.
         command: JobCommand,
     },
-    /// Answer when it has come that far: [`JobAnswer::Reached`].
+    /// Answer when it has reached a milestone: [`JobAnswer::Reached`].
     Wait(JobMilestone),
     /// Its script: [`JobAnswer::Script`].
     Script,
-    /// Where its step manager is, once one serves: [`JobAnswer::Place`].
+    /// The address of its step manager, once it is ready: [`JobAnswer::Place`].
     Locate,
 }
 

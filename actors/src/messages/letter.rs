@@ -1,4 +1,4 @@
-//! What one owner says to another.
+//! Messages from one owner to another.
 
 use super::{
     job::JobInput,
@@ -14,7 +14,7 @@ use garrick_model::{
     state::{JobState, Reason},
 };
 
-/// To whom, and what.
+/// The receiver and the message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Letter {
     /// To a job's owner.
@@ -23,46 +23,46 @@ pub enum Letter {
     Node(String, NodeInput),
     /// To the owner of licenses.
     Licenses(LicenseInput),
-    /// To the scheduler: what came of a proposal.
+    /// To the scheduler: the result of a proposal.
     Outcome {
         /// Pass that the proposal came from.
         pass: u64,
-        /// It is done.
+        /// The owner accepted it.
         accepted: bool,
     },
-    /// To whoever lets owners live: a job that was just saved is to have one.
+    /// To the supervisor: a job that was just saved needs an owner.
     Begin {
         /// As it was saved.
         record: Box<JobRecord>,
-        /// What it is told first.
+        /// Its owner's first input.
         first: Option<Box<JobInput>>,
     },
     /// To the owner of steps.
     Steps(StepsInput),
-    /// To who goes by the configuration: what is new in it.
+    /// To those that depend on the configuration: what is new in it.
     News(ConfigNews),
 }
 
 /// What is new in the configuration, and for whom.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigNews {
-    /// To whoever lets nodes' owners live: what it says of a node, which is to have an owner.
+    /// To the supervisor of nodes: the settings of a node, which needs an owner.
     Node(Box<NodeSettings>),
-    /// To the same: it does not have that node any more.
+    /// To the same: the node is not configured any more.
     NoNode(String),
-    /// To whoever lets partitions' owners live.
+    /// To the supervisor of partitions.
     Partitions {
         /// The file was read again; otherwise nodes came or went.
         read_again: bool,
     },
-    /// To all jobs' owners: what holds for all jobs is another.
+    /// To all jobs' owners: settings for all jobs have changed.
     Jobs,
-    /// To the scheduler: the site's rules are others.
+    /// To the scheduler: the site's policy has changed.
     Policy,
 }
 
 impl Letter {
-    /// What is said in the place of an owner that is gone for good, so that nobody waits for it.
+    /// The letters in place of an owner that is gone for good, so that nobody waits for it.
     pub fn undeliverable(self) -> Vec<Self> {
         match self {
             Self::Job(job, input) => of_no_job(job, input),
@@ -78,7 +78,7 @@ impl Letter {
     }
 }
 
-/// For a job that is not known (any more): its runs end, its shares go back, reports about it are acknowledged.
+/// For an unknown job: its runs end, its shares are released, reports about it are acknowledged.
 fn of_no_job(job: JobId, input: JobInput) -> Vec<Letter> {
     let release = |node, sluid, drain| Letter::Node(node, NodeInput::Release { job, sluid, attempt: None, drain });
     let refused = |pass| vec![Letter::Outcome { pass, accepted: false }];
@@ -105,13 +105,13 @@ fn of_no_job(job: JobId, input: JobInput) -> Vec<Letter> {
     }
 }
 
-/// Has a run ended that its node has and nobody wants any more: the node was lost, and came back with it before its owner
-/// had heard that the run is over.
+/// Ends a run that its node has and that is not wanted any more: the node was lost, and came back with it before its owner was
+/// told that the run is over.
 pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> Letter {
     Letter::Node(node, NodeInput::Send(Box::new(end_of_lost(job, sluid))))
 }
 
-/// What the agent is told then.
+/// The message to the agent in that case.
 pub fn end_of_lost(job: JobId, sluid: Sluid) -> ControllerToNode {
     let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
     ControllerToNode::EndJob { job, sluid, state, reason, lost: Vec::new() }

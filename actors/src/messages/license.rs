@@ -1,8 +1,8 @@
-//! What is said to the owner of licenses.
+//! Messages to the owner of licenses.
 
 use garrick_model::{ids::JobId, spec_text::licenses::Licenses};
 
-/// What may happen to licenses.
+/// Inputs of the owner of licenses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LicenseInput {
     /// A job's owner asks for licenses: all of these or none. Answered by
@@ -15,7 +15,7 @@ pub enum LicenseInput {
         /// All of these.
         licenses: Licenses,
     },
-    /// It gives back what it has.
+    /// The job returns what it holds.
     Release {
         /// Job.
         job: JobId,

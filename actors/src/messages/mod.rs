@@ -1,15 +1,15 @@
-//! What the controller's owners say to each other. All of them know these words, and none of the others who say them.
+//! Messages between the controller's owners. All owners know these types, and none knows the other owners that send them.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`letter`] | to whom something is said; what is said in the place of an owner that is gone for good |
-//! | [`job`] | to a job's owner, and what it answers |
+//! | [`letter`] | receivers of messages; what is sent in place of an owner that is gone for good |
+//! | [`job`] | to a job's owner, and its answers |
 //! | [`het`] | between components of a heterogeneous job |
 //! | [`node`] | to a node's owner |
 //! | [`license`] | to the owner of licenses |
 //! | [`steps`] | to the owner of steps |
-//! | [`released`] | what went wrong when a node let go of a run |
-//! | [`names`] | names of what agents and commands send |
+//! | [`released`] | problems when a node released a run |
+//! | [`names`] | names of messages of agents and commands |
 
 pub mod het;
 pub mod job;

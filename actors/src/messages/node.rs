@@ -1,4 +1,4 @@
-//! What is said to a node's owner.
+//! Messages to a node's owner.
 
 use super::names::agent_message_name;
 use garrick_model::{
@@ -21,7 +21,7 @@ pub struct NodeSettings {
     pub name: String,
     /// Place in configuration order.
     pub index: NodeIndex,
-    /// What it has to give.
+    /// Its resources.
     pub shape: NodeShape,
     /// `Feature=`.
     pub features: Vec<String>,
@@ -39,16 +39,16 @@ pub struct NodeSettings {
     pub initial_reason: Option<String>,
     /// `State=CLOUD`.
     pub cloud: bool,
-    /// It came at run time.
+    /// It is a dynamic node.
     pub dynamic: bool,
-    /// Others that did, of which it is told.
+    /// Other dynamic nodes, about which it is told.
     pub neighbours: Vec<Neighbour>,
 }
 
 /// `State=` in `slurm.conf`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InitialState {
-    /// UNKNOWN: what it is shows at registration.
+    /// UNKNOWN: its state is decided at registration.
     #[default]
     Unknown,
     /// DOWN
@@ -59,36 +59,36 @@ pub enum InitialState {
     Future,
 }
 
-/// When a node that is DOWN comes back by registering, `ReturnToService`.
+/// When a node that is DOWN returns to service by registering, `ReturnToService`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReturnToService {
     /// 0: never by itself.
     #[default]
     Never,
-    /// 1: when it was DOWN for not responding.
+    /// 1: if it was DOWN for not responding.
     IfSilent,
-    /// 2: always, with a valid configuration.
+    /// 2: always, if its configuration is valid.
     Always,
 }
 
-/// What holds for every node of the site.
+/// Settings for every node of the site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSite {
-    /// `SlurmdTimeout`; `None`: nodes are never set DOWN for silence.
+    /// `SlurmdTimeout`; `None`: nodes are never set DOWN for not responding.
     pub silence: Option<Duration>,
     /// `ReturnToService`.
     pub return_to_service: ReturnToService,
     /// Grows with every start of the controller.
     pub epoch: u64,
-    /// Name of SlurmUser, who signs what the controller decides by itself.
+    /// Id and name of SlurmUser, in whose name the controller sets reasons.
     pub slurm_user: (u32, String),
-    /// Key that agents check credentials with.
+    /// Key with which agents check credentials.
     pub credential_key: Vec<u8>,
     /// Its id.
     pub key_id: String,
-    /// What is configured of a node counts, whatever its machine has.
+    /// The configured resources count, whatever the machine has.
     pub config_overrides: bool,
-    /// Of the `slurm.conf` that the controller read.
+    /// Hash of the `slurm.conf` that the controller read.
     pub conf_hash: Option<u32>,
 }
 
@@ -107,7 +107,7 @@ impl Default for NodeSite {
     }
 }
 
-/// A share that a job wants of a node.
+/// A share that a job requests of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReserveAsk {
     /// Job.
@@ -126,9 +126,9 @@ pub struct ReserveAsk {
     pub usage: NodeUse,
     /// Partition of the run.
     pub partition: String,
-    /// Most CPUs of the node that jobs of that partition have.
+    /// The limits on CPUs of the node for jobs of that partition.
     pub caps: CpuCaps,
-    /// What a job that has the node to itself leaves to the system; `None`: what the node says.
+    /// Cores that a job with exclusive use leaves to the system; `None`: as the node says.
     pub left_to_system: Option<SpecCores>,
     /// When the job is expected to end.
     pub expected_end: Option<Timestamp>,
@@ -136,13 +136,13 @@ pub struct ReserveAsk {
     pub generation: u64,
 }
 
-/// Why a node's owner said no.
+/// Why a node's owner refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReserveRefusal {
-    /// The node takes no work now.
+    /// The node accepts no work now.
     #[error("node is {0}")]
     OutOfService(&'static str),
-    /// The plan was made from an older view and the share is not free any more.
+    /// The plan was made from an older view, and the share is not free any more.
     #[error("planned on generation {planned}, now {current}, and the share is taken")]
     Stale {
         /// Generation in the plan.
@@ -183,7 +183,7 @@ pub struct Registration {
     pub facts: NodeFacts,
     /// Runs it holds.
     pub runs: Vec<HeldRun>,
-    /// Runs that it let go of, as reports say that follow.
+    /// Runs that it released; reports about them follow.
     pub released: Vec<ReleasedRun>,
     /// New for each start of the agent.
     pub incarnation: u64,
@@ -191,12 +191,12 @@ pub struct Registration {
     pub load: NodeLoad,
 }
 
-/// What may happen to a node.
+/// Inputs of a node's owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeInput {
-    /// A job's owner wants a share.
+    /// A job's owner requests a share.
     Reserve(Box<ReserveAsk>),
-    /// A job's owner gives its share back.
+    /// A job's owner releases its share.
     Release {
         /// Job.
         job: JobId,
@@ -207,7 +207,7 @@ pub enum NodeInput {
         /// Drain the node, for this reason.
         drain: Option<String>,
     },
-    /// Nothing of the run is left here; its share stays with the job, for its next run.
+    /// Nothing of the run is left here; its share stays with the job for its next run.
     Keep {
         /// Job.
         job: JobId,
@@ -228,7 +228,7 @@ pub enum NodeInput {
         /// Run.
         sluid: Sluid,
     },
-    /// It wants them back. Answered by [`JobInput::Unparked`](crate::messages::job::JobInput::Unparked).
+    /// The run wants its CPUs back. Answered by [`JobInput::Unparked`](crate::messages::job::JobInput::Unparked).
     Unpark {
         /// Job.
         job: JobId,
@@ -237,7 +237,7 @@ pub enum NodeInput {
         /// The job's attempt.
         attempt: u64,
     },
-    /// The run's end moved.
+    /// The run's expected end has changed.
     MoveEnd {
         /// Job.
         job: JobId,
@@ -265,7 +265,7 @@ pub enum NodeInput {
         /// Sequence number.
         seq: u64,
     },
-    /// The job's owner failed and was built anew: what it was being told is lost, and what it had to say.
+    /// The job's owner failed and was rebuilt: inputs that it was handling, and messages that it was sending, are lost.
     OwnerIsNew {
         /// Job.
         job: JobId,
@@ -281,7 +281,7 @@ pub enum NodeInput {
         /// Change.
         change: NodeChange,
     },
-    /// The node is to be forgotten: from now on it takes nothing new. Answered by [`crate::owner::Effect::Answer`].
+    /// The node is being deleted: it accepts nothing new. Answered by [`crate::owner::Effect::Answer`].
     Retire {
         /// Request.
         request: u64,
@@ -297,7 +297,7 @@ pub enum NodeInput {
     Timer(NodeTimer),
 }
 
-/// What the frontend asks a node's owner. Answers leave when what they promise is on disk; all may be asked twice.
+/// The frontend's questions to a node's owner. Answers are sent when what they promise is on disk; all may be asked twice.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeAsk {
     /// An administrator's change.
@@ -307,7 +307,7 @@ pub enum NodeAsk {
         /// Change.
         change: NodeChange,
     },
-    /// The node is to be forgotten. Refused while jobs are there.
+    /// Delete the node. Refused while it has jobs.
     Retire,
 }
 

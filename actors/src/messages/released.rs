@@ -1,23 +1,23 @@
-//! What went wrong when a node let go of a run.
+//! Problems when a node released a run.
 
 use garrick_model::ids::JobId;
 
-/// What Slurm writes as the reason of a node that an epilog's failure drained.
+/// Slurm's reason for a node that was drained because an epilog failed.
 const EPILOG_ERROR: &str = "Epilog error";
 /// Reason of a drain for processes that outlive their job, as in Slurm.
 const KILL_TASK_FAILED: &str = "Kill task failed";
 
-/// What went wrong when a node let go of a run.
+/// Problems when a node released a run.
 #[derive(Debug, Default)]
 pub struct Trouble {
-    /// What its epilog said, where that failed.
+    /// The epilog's failure.
     pub epilog_failed: Option<String>,
-    /// What of the job outlived the attempts to end it.
+    /// What of the job could not be ended.
     pub unkillable: Option<String>,
 }
 
 impl Trouble {
-    /// Why the node is to be drained; what is left of the job before what its epilog said, which may follow from it.
+    /// Why the node is to be drained; what is left of the job comes before the epilog's failure, which may follow from it.
     pub fn reason(&self) -> Option<String> {
         let reason = match self {
             Self { unkillable: Some(_), .. } => KILL_TASK_FAILED,
@@ -27,7 +27,7 @@ impl Trouble {
         Some(reason.to_owned())
     }
 
-    /// Says so in the log.
+    /// Writes them to the log.
     pub fn log(&self, job: JobId, node: &str) {
         if let Some(why) = &self.unkillable {
             tracing::warn!(job_id = job.0, node, why, "job.unkillable");

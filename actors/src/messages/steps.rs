@@ -1,4 +1,4 @@
-//! What is said to the owner of steps.
+//! Messages to the owner of steps.
 
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
@@ -7,21 +7,21 @@ use garrick_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the frontend asks, in somebody's name. The answer is what he is told.
+/// The frontend's questions, for a user. The answer is sent to the user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepsAsk {
     /// A list: `CommandReply::Steps`.
     List {
         /// Number of the question to agents.
         query: u64,
-        /// Jobs whose ended steps are wanted too.
+        /// Jobs whose ended steps are requested too.
         ended: Vec<JobId>,
         /// Which agents to ask about which jobs.
         ask: BTreeMap<String, Vec<JobId>>,
         /// Nodes that cannot be asked.
         missing: Vec<String>,
     },
-    /// Where the records of a job are that nobody knows here: `CommandReply::RecordPlaces`.
+    /// The places of the records of an unknown job: `CommandReply::RecordPlaces`.
     Find {
         /// Number of the question to agents.
         query: u64,
@@ -31,7 +31,7 @@ pub enum StepsAsk {
         job: JobId,
         /// Only this run of it.
         run: Option<Sluid>,
-        /// The task of a job array that is meant instead of a job.
+        /// A task of a job array, instead of a job.
         task: Option<ArrayTask>,
         /// Which agents to ask.
         ask: BTreeSet<String>,
@@ -40,7 +40,7 @@ pub enum StepsAsk {
     },
 }
 
-/// What may happen.
+/// Inputs of the owner of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepsInput {
     /// Somebody asks.
@@ -69,7 +69,7 @@ pub enum StepsInput {
         steps: Vec<StepView>,
         /// Managers that did not answer.
         missing: Vec<String>,
-        /// Lines that are not there because the list is too long.
+        /// Number of lines left out because the list is too long.
         left_out: u64,
     },
     /// An agent's answer.
@@ -83,9 +83,9 @@ pub enum StepsInput {
         /// Runs whose records it has.
         runs: Vec<Sluid>,
     },
-    /// That node answers nothing any more.
+    /// That node no longer answers.
     NodeGone(String),
-    /// Of the jobs that [`WhichAreKnown`](crate::steps::effects::StepsErrand::WhichAreKnown) named, these are known.
+    /// The known jobs among those that [`WhichAreKnown`](crate::steps::effects::StepsErrand::WhichAreKnown) named.
     Known(BTreeSet<JobId>),
     /// A question took too long.
     Late(StepsTimer),

@@ -1,9 +1,9 @@
-//! Who holds what of a node, and whether one more share fits. The rule: a CPU has one holder, or several that all share
-//! and are fewer than each allows; memory that is counted never exceeds what the node has; a job that has the node alone
-//! has no neighbours; one that keeps it for its user has only neighbours of that user.
+//! Which jobs hold what of a node, and whether one more share fits. The rules: a CPU has one holder, or several that all share it
+//! and are no more than each allows; accounted memory never exceeds what the node has; a job with exclusive use has no
+//! neighbours; a job that keeps the node for its user only has neighbours of that user.
 //!
-//! A run that is parked (suspended for another) has all that it holds but its CPUs, and no say in who its neighbours are,
-//! unless it keeps the node for its user. It gets its CPUs back when nobody has them.
+//! A parked run (suspended for another) holds everything but its CPUs, and does not restrict its neighbours, unless it keeps the
+//! node for its user. It gets its CPUs back when no other job has them.
 
 use super::effects::KeptHold;
 use crate::messages::node::ReserveAsk;
@@ -24,10 +24,10 @@ struct Entry {
     hold: NodeHold,
     attempt: u64,
     most_holders: u32,
-    /// Most CPUs of its partition here, where others of it count.
+    /// The limits on its partition's CPUs here, if they apply.
     caps: CpuCaps,
-    /// What was kept here for the job before this attempt took its place: back when the attempt is given up, and until
-    /// that is decided nobody else's.
+    /// What was kept here for the job before this attempt took its place: restored if the attempt is given up, and until then not
+    /// available to others.
     instead_of: Option<Box<Entry>>,
 }
 
@@ -40,7 +40,7 @@ pub struct Account {
     memory: u64,
 }
 
-/// What came of a reservation.
+/// The result of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reserved {
     /// It is held now.
@@ -66,7 +66,7 @@ impl Account {
             if !given_up {
                 return Reserved::Refused;
             }
-            // A run asks for its nodes in one attempt after the other: the release of the one before was lost.
+            // A run makes one attempt after the other: the release of the one before was lost.
             let before = entry.attempt;
             self.release(ask.job, ask.sluid, Some(before));
         }
@@ -95,7 +95,7 @@ impl Account {
         Reserved::Taken
     }
 
-    /// Puts back a hold that a job's record says exists. Not checked: the allocation was made and stands.
+    /// Restores a hold that a job's record says exists. Not checked: the allocation was made and is valid.
     pub fn restore(&mut self, kept: KeptHold) {
         let KeptHold { hold, most_holders, caps } = kept;
         self.insert(Entry { hold, attempt: 0, most_holders, caps, instead_of: None });
@@ -120,7 +120,7 @@ impl Account {
         }
     }
 
-    /// A run stands still: its CPUs are free from now on. True when that is news.
+    /// A run is suspended: its CPUs are free from now on. True if that is new.
     pub fn park(&mut self, job: JobId, sluid: Sluid) -> bool {
         match self.entries.get_mut(&(job, sluid)) {
             Some(entry) if !entry.hold.parked && !entry.hold.kept && !entry.hold.completing => {
@@ -132,7 +132,7 @@ impl Account {
         }
     }
 
-    /// A parked run wants its CPUs back. `None`: somebody has them; else whether it was parked.
+    /// A parked run wants its CPUs back. `None`: another job has them; otherwise whether it was parked.
     pub fn unpark(&mut self, shape: &NodeShape, job: JobId, sluid: Sluid) -> Option<bool> {
         let entry = self.entries.get(&(job, sluid)).filter(|entry| !entry.hold.kept)?;
         if !entry.hold.parked {
@@ -159,7 +159,7 @@ impl Account {
         Some(true)
     }
 
-    /// May it share the CPUs that it had with those who share them now?
+    /// May it share the CPUs that it had with the jobs that share them now?
     fn may_share_again(&self, entry: &Entry) -> bool {
         entry.hold.share.cpus.iter().all(|cpu| {
             let there = |e: &&Entry| !e.hold.parked && e.hold.share.cpus.contains(cpu);
@@ -171,7 +171,7 @@ impl Account {
         })
     }
 
-    /// A run left the node; its share stays with the job. True when that is news.
+    /// A run left the node; its share stays with the job. True if that is new.
     pub fn keep(&mut self, job: JobId, sluid: Sluid) -> bool {
         match self.entries.get_mut(&(job, sluid)) {
             Some(entry) if !entry.hold.kept => {
@@ -214,12 +214,12 @@ impl Account {
             && (share.cpus.is_disjoint(&self.cpus) || self.may_share(ask))
     }
 
-    /// Has the partition no more CPUs then than it may?
+    /// Would the partition stay within its CPU limits?
     fn within_caps(&self, shape: &NodeShape, ask: &ReserveAsk) -> bool {
         !ask.caps.count(ask.usage) || self.caps_allow(shape, ask.caps, (Some(ask.partition.as_str()), &ask.share.cpus))
     }
 
-    /// May the partition have these besides those that it has?
+    /// May the partition have these CPUs besides those that its jobs hold?
     fn caps_allow(&self, shape: &NodeShape, caps: CpuCaps, (partition, cpus): (Option<&str>, &CpuSet)) -> bool {
         let mut cpus = cpus.clone();
         let there = self.entries.values().map(|entry| &entry.hold).filter(|hold| !hold.parked);
@@ -228,7 +228,7 @@ impl Account {
         caps.allow(shape, &cpus)
     }
 
-    /// Generic resources that nobody holds. What an attempt takes of what was kept for it counts once.
+    /// Generic resources without a holder. What an attempt takes of its kept share counts once.
     fn free_gres(&self, shape: &NodeShape) -> GresPool {
         let mut pool = GresPool::all(&shape.gres);
         for entry in self.entries.values() {
@@ -241,7 +241,7 @@ impl Account {
         pool
     }
 
-    /// Those in whose place an attempt is are among them.
+    /// All entries, including kept ones that attempts replaced.
     fn all_entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values().flat_map(|entry| std::iter::once(entry).chain(entry.instead_of.as_deref()))
     }
@@ -260,8 +260,8 @@ impl Account {
         })
     }
 
-    /// Gives a share back. With `attempt`, only what that attempt or one before it reserved: a run asks in one attempt after
-    /// the other. True when something was held.
+    /// Releases a share. With `attempt`, only what that attempt or an earlier one reserved: a run makes one attempt after the
+    /// other. True if something was held.
     pub fn release(&mut self, job: JobId, sluid: Sluid, attempt: Option<u64>) -> bool {
         let held = self.entries.get(&(job, sluid)).is_some_and(|e| attempt.is_none_or(|a| e.attempt <= a));
         if held {
@@ -270,7 +270,7 @@ impl Account {
             let kept = entry.and_then(|e| e.instead_of).filter(|_| attempt.is_some());
             self.put_back(kept.map(|kept| *kept));
         } else if attempt.is_none() {
-            // What is given back may have made room already for an attempt that is still under way.
+            // The released share may have made room for an attempt that is still in progress.
             for entry in self.entries.values_mut() {
                 if entry.instead_of.as_ref().is_some_and(|e| (e.hold.job, e.hold.sluid) == (job, sluid)) {
                     entry.instead_of = None;
@@ -281,7 +281,7 @@ impl Account {
         held
     }
 
-    /// Marks a run's work here as over. True when that is news.
+    /// Marks a run's work here as over. True if that is new.
     pub fn completing(&mut self, job: JobId, sluid: Sluid, now: Timestamp) -> bool {
         match self.entries.get_mut(&(job, sluid)) {
             Some(entry) if !entry.hold.completing && !entry.hold.kept => {
@@ -294,7 +294,7 @@ impl Account {
         }
     }
 
-    /// Moves a run's expected end. True when that is news.
+    /// Changes a run's expected end. True if that is new.
     pub fn move_end(&mut self, job: JobId, sluid: Sluid, end: Option<Timestamp>) -> bool {
         match self.entries.get_mut(&(job, sluid)) {
             Some(entry) if !entry.hold.completing && !entry.hold.kept && entry.hold.expected_end != end => {
@@ -310,12 +310,12 @@ impl Account {
         self.entries.values().map(|e| &e.hold)
     }
 
-    /// Holds kept for jobs, those that made room for an attempt too.
+    /// Holds kept for jobs, including those that attempts replaced.
     pub fn all_kept(&self) -> impl Iterator<Item = &NodeHold> {
         self.all_entries().map(|e| &e.hold).filter(|hold| hold.kept)
     }
 
-    /// Holds with what recovery would need to put them back.
+    /// Holds in the form from which recovery restores them.
     pub fn kept(&self) -> impl Iterator<Item = KeptHold> + '_ {
         self.entries.values().map(|e| KeptHold { hold: e.hold.clone(), most_holders: e.most_holders, caps: e.caps })
     }
@@ -340,7 +340,7 @@ impl Account {
         (self.cpus, self.memory) = (cpus, memory);
     }
 
-    /// Recounts everything from scratch and names what does not add up.
+    /// Checks all invariants; the error names the violation.
     pub fn sanity_check(&self, shape: &NodeShape) -> Result<(), String> {
         let mut recounted = self.clone();
         recounted.recount();
@@ -403,7 +403,7 @@ impl Account {
     }
 }
 
-/// What of some shares goes beyond others.
+/// What some shares have beyond others.
 fn beyond(shares: &[GresShare], others: &[GresShare]) -> Vec<GresShare> {
     let more = shares.iter().filter_map(|share| {
         let shards = share.name == SHARD;
@@ -421,7 +421,7 @@ fn beyond(shares: &[GresShare], others: &[GresShare]) -> Vec<GresShare> {
     more.collect()
 }
 
-/// May somebody of that user and MCS label be on the node beside it? Not asked of holds of whole nodes.
+/// May a job of that user and MCS label be on the node beside it? Not for holds of whole nodes.
 fn lets_in(hold: &NodeHold, uid: u32, mcs_label: Option<&str>) -> bool {
     match hold.sharing {
         Sharing::User => hold.uid == uid,

@@ -1,8 +1,8 @@
-//! Decides about one node: who gets what of it, and whether it is in service. Called by the node's shell, by recovery
-//! and by simulations.
+//! Decides about one node: which jobs get what of it, and whether it is in service. Called by the node's shell, by recovery and
+//! by simulations.
 //!
-//! A reservation names the generation of the view that it was planned on. It is taken when the node is in service and the
-//! share is free, whatever the generation: an older one only changes what a refusal says.
+//! A reservation names the generation of the view that it was planned on. It is accepted if the node is in service and the share
+//! is free, whatever the generation: an older generation only changes the reason of a refusal.
 
 use super::{
     account::{Account, Reserved},
@@ -36,32 +36,32 @@ use std::{
     sync::Arc,
 };
 
-/// Slurm's words for a node that is DOWN because its daemon is silent.
+/// Slurm's reason for a node that is DOWN because its daemon does not respond.
 pub const NOT_RESPONDING: &str = "Not responding";
 
 const BEING_DELETED: &str = "being deleted";
 
-/// A link to the agent, as far as decisions go.
+/// A connection to the agent, as far as decisions need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) conn: u64,
     pub(super) incarnation: u64,
 }
 
-/// An agent makes fewer reports than this has bits for, in one start.
+/// Bits for report numbers: more than an agent sends in one life.
 pub(super) const SEQ_BITS: u32 = 44;
 
-/// Reports of one start of the agent: which are safe.
+/// Reports of one life of the agent: which are acknowledged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reports {
     incarnation: u64,
-    /// How many starts were before: what owners of jobs say of their reports must not be taken for news of these.
+    /// Number of earlier lives: what jobs' owners say about their reports must not be taken for reports of this life.
     earlier: u64,
-    /// All up to here are safe.
+    /// All up to here are safe (on disk).
     upto: u64,
-    /// Safe ones beyond.
+    /// Safe reports beyond that.
     beyond: BTreeSet<u64>,
-    /// Handed to a job's owner and not safe yet.
+    /// Passed to a job's owner and not safe yet.
     waiting: BTreeMap<u64, JobId>,
 }
 
@@ -74,33 +74,33 @@ pub struct NodeCore {
     pub(super) generation: u64,
     pub(super) account: Account,
     pub(super) link: Option<Link>,
-    /// Registered since the controller started.
+    /// It has registered since the controller started.
     pub(super) registered: bool,
     pub(super) invalid: Option<String>,
     pub(super) facts: Option<Arc<NodeFacts>>,
-    /// Hashes of the node's and the controller's `slurm.conf` that differ, which was said.
+    /// Differing hashes of the node's and the controller's `slurm.conf` that were reported.
     pub(super) conf_differs: Option<(u32, u32)>,
     pub(super) load: NodeLoad,
     pub(super) last_heard: Timestamp,
-    /// Ticks of the ping timer since then: they go on evenly when the clock is stepped.
+    /// Ticks of the ping timer since then: they are regular even if the clock is set.
     pub(super) quiet: u32,
     pub(super) last_busy: Option<Timestamp>,
     pub(super) reports: Reports,
-    /// Runs that the agent has and for which nothing is held any more: given up while it was away.
+    /// Runs that the agent has and for which nothing is held any more: they were given up while it was away.
     pub(super) remains: BTreeSet<(JobId, Sluid)>,
     pub(super) pings: u64,
     pub(super) touched: bool,
-    /// It is being deleted, and is shown so.
+    /// It is being deleted; the reason that is shown.
     pub(super) retired: Option<NodeReason>,
 }
 
 impl NodeCore {
-    /// It is being deleted, and takes no work.
+    /// It is being deleted, and accepts no work.
     pub const fn is_retired(&self) -> bool {
         self.retired.is_some()
     }
 
-    /// A node with what was saved of it and what jobs hold of it.
+    /// A node with its saved state and the jobs' holds.
     pub fn new(
         now: Timestamp,
         settings: NodeSettings,
@@ -141,7 +141,7 @@ impl NodeCore {
         view::of(self)
     }
 
-    /// What lasts.
+    /// The durable state.
     pub const fn saved(&self) -> &SavedNode {
         &self.saved
     }
@@ -154,14 +154,14 @@ impl NodeCore {
         NodeEffect::Save(ControllerEvent::Node { node: self.name(), saved: Box::new(self.saved.clone()) })
     }
 
-    /// What is committed of it counts, whatever an earlier life had decided. `None`: nothing ever was.
+    /// Uses the committed state, whatever an earlier life had decided. `None`: nothing was ever saved.
     pub fn restore(&mut self, saved: Option<SavedNode>) {
         if let Some(saved) = saved {
             self.saved = saved;
         }
     }
 
-    /// The configuration of now counts, whatever an earlier life was told of it, and failed over. Before [`NodeCore::resume`].
+    /// Uses the current configuration, which an earlier life may have missed. Before [`NodeCore::resume`].
     pub fn go_by(&mut self, settings: NodeSettings, site: Arc<NodeSite>) {
         (self.settings, self.site) = (settings, site);
         self.touched = true;
@@ -172,24 +172,24 @@ impl NodeCore {
         &self.settings
     }
 
-    /// What holds for all nodes.
+    /// Settings for all nodes.
     pub fn site(&self) -> Arc<NodeSite> {
         Arc::clone(&self.site)
     }
 
-    /// Has an owner before this one failed?
+    /// Did an earlier owner fail?
     pub const fn is_of_earlier_life(&self) -> bool {
         self.generation > 0
     }
 
-    /// Holds, for whoever rebuilds this node.
+    /// Its holds, for rebuilding this node.
     pub fn kept(&self) -> Vec<KeptHold> {
         self.account.kept().collect()
     }
 
-    /// First call after [`NodeCore::new`], and again after a restart of the actor, whose link must be closed then: what the
-    /// earlier life had not dealt with (reports, releases) or not said yet (notices, frames) follows from a registration.
-    /// What it recorded has to be on disk before any effect of this one happens.
+    /// First call after [`NodeCore::new`], and again after a restart of the actor, whose connection must be closed then: what the
+    /// earlier life had not handled (reports, releases) or not sent yet (notices, messages) follows from a registration. What it
+    /// recorded has to be on disk before any effect of this one is carried out.
     pub fn resume(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         self.heard(now);
         if let Some(silence) = self.site.silence {
@@ -238,7 +238,7 @@ impl NodeCore {
             NodeInput::Registered(registration) => self.registered(now, *registration, out),
             NodeInput::LinkGone { conn } => {
                 if self.link.as_ref().is_some_and(|l| l.conn == conn) {
-                    // It was there until now, however long nothing was said on it: the agent's lease began no earlier.
+                    // The connection was up until now, however long it was silent: the agent's lease began no earlier.
                     self.heard(now);
                     self.link = None;
                     self.touched = true;
@@ -273,7 +273,7 @@ impl NodeCore {
         self.publish(out);
     }
 
-    /// Who has an answer may look at once, and sees what was done.
+    /// Publishes first: a requester with an answer may query at once.
     fn answer(&mut self, request: u64, result: Result<(), Refusal>, out: &mut Vec<NodeEffect>) {
         self.publish(out);
         out.push(NodeEffect::Answer { request, answer: result });
@@ -292,14 +292,14 @@ impl NodeCore {
             tracing::info!(node = self.settings.name, down = ?saved.down, drain = saved.drain, reason = saved.reason.as_ref().map(|r| r.text.as_str()), "node.move");
             self.saved = saved;
             self.touched = true;
-            // Behind the word that it is gone this would be about the next node of that name.
+            // After the message that this node is gone, it would apply to the next node of that name.
             if !self.is_retired() {
                 out.push(self.saved_event());
             }
         }
     }
 
-    /// Base state, from what is saved and what was heard.
+    /// Base state, from the saved state and the reports.
     pub(super) fn base(&self) -> NodeBase {
         if self.saved.down.is_some() {
             NodeBase::Down
@@ -356,7 +356,7 @@ impl NodeCore {
                 Reserved::Refused => Err(ReserveRefusal::Stale { planned: ask.generation, current: self.generation }),
             },
         };
-        // Shown before the answer: a plan made after all answers must see all holds.
+        // Published before the answer: a plan made after all answers must see all holds.
         self.publish(out);
         let result = result.map(|()| format!("{}:{}", self.settings.address, self.settings.port));
         out.push(to_job(ask.job, JobInput::Reserved { node: self.name(), attempt: ask.attempt, result }));
@@ -369,7 +369,7 @@ impl NodeCore {
                 self.load = load;
             }
             NodeToController::Report { seq, report } => self.report(seq, report, out),
-            // Registration comes as an input of its own; queries and commands are the frontend's.
+            // Registration is an input of its own; the frontend handles queries and commands.
             _ => {}
         }
     }
@@ -381,7 +381,7 @@ impl NodeCore {
     fn report(&mut self, seq: u64, report: AgentReport, out: &mut Vec<NodeEffect>) {
         let Some(link) = &self.link else { return };
         if self.reports.incarnation != link.incarnation {
-            // Acknowledgements count from the agent's own start: what came before its first report here is with it.
+            // Acknowledgements count from the agent's own start: it has those before its first report here.
             let (incarnation, earlier) = (link.incarnation, self.reports.earlier + 1);
             self.reports = Reports { incarnation, earlier, upto: seq.saturating_sub(1), ..Reports::default() };
         }
@@ -398,7 +398,7 @@ impl NodeCore {
         out.push(to_job(job, JobInput::Report { node: self.name(), seq, report: Box::new(report) }));
     }
 
-    /// That report of the agent on the link was dealt with.
+    /// That report of the connected agent was handled.
     pub(super) fn is_safe(&self, seq: u64) -> bool {
         let of_link = self.link.as_ref().is_some_and(|link| link.incarnation == self.reports.incarnation);
         of_link && (seq <= self.reports.upto || self.reports.beyond.contains(&seq))
@@ -406,7 +406,7 @@ impl NodeCore {
 
     fn report_safe(&mut self, seq: u64, out: &mut Vec<NodeEffect>) {
         let seq = seq ^ self.reports.earlier << SEQ_BITS;
-        // Reports of an agent that is gone need no acknowledgement; the one that is there would take it for its own.
+        // Reports of an agent that is gone need no acknowledgement; the current one would take it for its own.
         let of_link = self.link.as_ref().is_none_or(|link| link.incarnation == self.reports.incarnation);
         if !of_link || self.reports.waiting.remove(&seq).is_none() {
             return;
@@ -421,8 +421,8 @@ impl NodeCore {
         }
     }
 
-    /// What the job's earlier owner had not dealt with yet (reports, news of its runs) or not said yet (orders, releases)
-    /// all follows from a registration: the agent is made to register again. Of what is kept its agent knows nothing.
+    /// What the job's earlier owner had not handled (reports, news of its runs) or not sent yet (orders, releases) all follows
+    /// from a registration: the agent is made to register again. The agent knows nothing of kept shares.
     fn owner_is_new(&mut self, now: Timestamp, job: JobId, out: &mut Vec<NodeEffect>) {
         let holds = || self.account.holds().filter(|hold| hold.job == job);
         if self.saved.down.is_some() {
@@ -436,15 +436,15 @@ impl NodeCore {
         if (holds().next().is_some() || self.reports.waiting.values().any(|of| *of == job))
             && let Some(Link { conn, .. }) = self.link.take()
         {
-            // The agent's lease begins no earlier than it is closed.
+            // The agent's lease does not begin before it is closed.
             self.heard(now);
             self.touched = true;
             out.push(NodeEffect::Do(NodeErrand::Close { conn }));
         }
     }
 
-    /// On the link of now and on no later one: behind a slow disk it may come to be sent when another agent has connected,
-    /// which must not take it for its own.
+    /// Sends over the current connection only: with a slow disk it may be sent after another agent has connected, which must not
+    /// take it for its own.
     pub(super) fn to_agent(&self, frame: ControllerToNode, out: &mut Vec<NodeEffect>) {
         if let Some(Link { conn, .. }) = self.link {
             out.push(NodeEffect::Do(NodeErrand::Send { conn, frame: Box::new(frame) }));
@@ -468,12 +468,12 @@ impl NodeCore {
         }
     }
 
-    /// Recounts from scratch.
+    /// Checks all invariants.
     pub fn sanity_check(&self) -> Result<(), String> {
         self.sanity_check_in(&self.settings.shape)
     }
 
-    /// The same for a node that has that much: more than its settings say, where a configuration has taken away what was given before.
+    /// The same for a node of that shape, which may be larger than its settings if the configuration was reduced.
     pub fn sanity_check_in(&self, shape: &NodeShape) -> Result<(), String> {
         self.account.sanity_check(shape).map_err(|what| format!("{}: {what}", self.settings.name))
     }
@@ -493,7 +493,7 @@ fn first_state(now: Timestamp, settings: &NodeSettings, site: &NodeSite) -> Save
     }
 }
 
-/// Slurm's words for why a node cannot be deleted, and which jobs are in the way.
+/// Slurm's message for why a node cannot be deleted, with the jobs that are in the way.
 fn still_busy(name: &str, jobs: &BTreeSet<JobId>) -> Refusal {
     let some: Vec<String> = jobs.iter().take(5).map(|job| job.0.to_string()).collect();
     let more = if jobs.len() > some.len() { ",..." } else { "" };

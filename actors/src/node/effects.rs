@@ -1,4 +1,4 @@
-//! What a node causes, and what it begins with.
+//! Effects of a node, and its initial holds.
 
 use crate::{messages::node::NodeTimer, owner::Effect};
 use garrick_model::{
@@ -9,25 +9,25 @@ use garrick_model::{
 use garrick_plan::snapshot::caps::CpuCaps;
 use std::sync::Arc;
 
-/// What a node causes. It shows its view.
+/// An effect of a node. It publishes its view.
 pub type NodeEffect = Effect<NodeTimer, Arc<NodeView>, Result<(), Refusal>, NodeErrand>;
 
-/// What a node has done at the controller's ports.
+/// A node's errands at the controller's ports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeErrand {
-    /// Send to the agent on that link; lost when there is another one by now, or none.
+    /// Send to the agent on that connection; lost if it is not the current one.
     Send {
-        /// Link.
+        /// Connection.
         conn: u64,
         /// What.
         frame: Box<ControllerToNode>,
     },
-    /// Close that link, if it is open.
+    /// Close that connection, if it is open.
     Close {
-        /// Link.
+        /// Connection.
         conn: u64,
     },
-    /// Tell operators that the node goes by another `slurm.conf` than the controller.
+    /// Warn operators that the node uses another `slurm.conf` than the controller.
     WarnOfConf {
         /// Hash of the node's.
         theirs: u32,
@@ -36,13 +36,13 @@ pub enum NodeErrand {
     },
 }
 
-/// A hold, as recovery hands it to a node.
+/// A hold that recovery passes to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptHold {
     /// As shown.
     pub hold: NodeHold,
     /// Most holders of each CPU.
     pub most_holders: u32,
-    /// Most CPUs of its partition there, where others of it count.
+    /// The limits on its partition's CPUs there, if they apply.
     pub caps: CpuCaps,
 }

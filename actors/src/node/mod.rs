@@ -1,13 +1,13 @@
-//! The controller's record of one node and the owner of its free resources.
+//! The owner of one node's state and of its free resources.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`account`] | who holds what |
-//! | [`core`] | decides: reservations, reports, links |
+//! | [`account`] | which jobs hold what |
+//! | [`core`] | decides: reservations, reports, connections |
 //! | [`settings`] | its settings, from the configuration |
 //! | `service` | registration, silence, administrators |
-//! | [`effects`] | what it causes |
-//! | [`view`] | what others see |
+//! | [`effects`] | effects |
+//! | [`view`] | views |
 
 pub mod account;
 pub mod core;

@@ -1,4 +1,4 @@
-//! Whether a node is in service: registration, silence, and what administrators say.
+//! Whether a node is in service: registration, silence, and administrators' settings.
 
 use super::{
     core::{Link, NOT_RESPONDING, NodeCore, to_job},
@@ -24,15 +24,15 @@ use std::{
     sync::Arc,
 };
 
-/// Slurm's words for a node that was started anew unasked.
+/// Slurm's reason for a node that rebooted without a request.
 const REBOOTED: &str = "Node unexpectedly rebooted";
-/// Pings in the time for which a node may be silent.
+/// Number of pings in the time for which a node may be silent.
 pub(super) const TICKS: u32 = 3;
-/// After so many without a word it was silent for that time, whatever the clock says. The clock may have been stepped: one
-/// ping less, and it is believed; two less, and it is not.
+/// After so many pings without an answer it was silent for that time, whatever the clock says. The clock may have been set: with
+/// one ping less, the clock is believed; with two less, it is not.
 const MOST_QUIET: u32 = TICKS + 1;
 
-/// The first name of which less was found than is configured, in Slurm's words.
+/// The first name of which fewer were found than configured, in Slurm's words.
 fn low_gres(found: &[GresEntry], wanted: &[GresEntry]) -> Option<String> {
     let count = |entries: &[GresEntry], name: &str| -> u64 {
         entries.iter().filter(|entry| entry.name == name).map(|entry| entry.count).fold(0, u64::saturating_add)
@@ -83,18 +83,18 @@ impl NodeCore {
         self.note_boot(now, was_down, out);
         let held: BTreeMap<_, _> = runs.iter().map(|r| ((r.job, r.sluid), r.requeue)).collect();
         if given_up {
-            // Who held something was told when it went down, and may have failed, with the whole controller, before hearing it.
+            // Jobs were told when the node went down, and may have failed with the whole controller before they handled it.
             self.remains = held.into_keys().collect();
             return self.lose_jobs(out);
         }
         let known: BTreeSet<_> = self.account.holds().map(|h| (h.job, h.sluid)).collect();
         self.remains = held.keys().filter(|run| !known.contains(*run)).copied().collect();
-        // How the epilog went is in the report that follows, where that is not one of those that were dealt with.
+        // The epilog's result is in a report that follows, unless that report was handled already.
         let follows = |hold: &NodeHold| {
             let says = |run: &ReleasedRun| (run.job, run.sluid) == (hold.job, hold.sluid) && !self.is_safe(run.seq);
             released.iter().any(says)
         };
-        // Of a kept share there is no run that the agent could have.
+        // A kept share has no run that the agent could know.
         for hold in self.account.holds().filter(|h| !h.kept) {
             let sluid = hold.sluid;
             let node = self.name();
@@ -107,8 +107,8 @@ impl NodeCore {
         }
     }
 
-    /// A machine that was started anew is DOWN until somebody has looked at it, unless `ReturnToService=2` says otherwise
-    /// (slurm.conf(5)). One that was DOWN already is what it was: `ReturnToService` has decided about it.
+    /// A rebooted machine is DOWN until an administrator has looked at it, unless `ReturnToService=2` is set (slurm.conf(5)). If
+    /// it was DOWN already, `ReturnToService` has decided.
     fn note_boot(&mut self, now: Timestamp, was_down: bool, out: &mut Vec<NodeEffect>) {
         let Some(boot) = self.facts.as_ref().and_then(|facts| facts.boot_id.clone()) else { return };
         if self.saved.boot_id.as_ref() == Some(&boot) {
@@ -124,7 +124,8 @@ impl NodeCore {
         self.save(saved, out);
     }
 
-    /// A node that goes by another `slurm.conf` does other things than the controller says. Said once for each pair.
+    /// A node with another `slurm.conf` may behave differently from what the controller expects. Reported once for each pair of
+    /// hashes.
     fn check_conf(&mut self, out: &mut Vec<NodeEffect>) {
         let theirs = self.facts.as_ref().and_then(|facts| facts.conf_hash);
         let differs = theirs.zip(self.site.conf_hash).filter(|(theirs, ours)| theirs != ours);
@@ -134,7 +135,7 @@ impl NodeCore {
         self.conf_differs = differs;
     }
 
-    /// A machine with less than the configuration promises is not used, with Slurm's words for why.
+    /// A machine with less than configured is not used; the reason is in Slurm's words.
     pub(super) fn check_shape(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         let Some(facts) = &self.facts else { return };
         let (found, wanted) = (&facts.shape, &self.settings.shape);
@@ -142,7 +143,7 @@ impl NodeCore {
             u64::from(s.sockets) * u64::from(s.cores_per_socket) * u64::from(s.threads_per_core)
         };
         let problem = if self.site.config_overrides {
-            // A device that is not there cannot be given.
+            // A missing device cannot be allocated.
             low_gres(&found.gres, &wanted.gres)
         } else if cores(found) < cores(wanted) {
             Some("Low socket*core*thread count".to_owned())
@@ -159,7 +160,7 @@ impl NodeCore {
             return;
         }
         self.touched = true;
-        // One that another controller found is known only from what it saved.
+        // If another controller found the problem, it is known only from the saved state.
         let was = std::mem::replace(&mut self.invalid, problem.clone()).or_else(|| self.saved.invalid.clone());
         let ours = |reason: &NodeReason| was.as_ref().is_some_and(|was| reason.text == *was);
         let mut reason = self.saved.reason.clone().filter(|reason| problem.is_some() || !ours(reason));
@@ -189,7 +190,7 @@ impl NodeCore {
             self.touched = true;
             out.push(NodeEffect::Do(NodeErrand::Close { conn }));
         }
-        // One that is down already is silent too: who still holds something there may have failed before hearing that.
+        // A node that is down already is silent too: jobs that still hold something there may have failed before they were told.
         if self.saved.down.is_none() {
             let reason = self
                 .saved
@@ -220,7 +221,7 @@ impl NodeCore {
         self.to_agent(ControllerToNode::Ping { n: self.pings, neighbours }, out);
     }
 
-    /// The configuration says something else of the node.
+    /// The node's configuration has changed.
     pub(super) fn configure(
         &mut self,
         now: Timestamp,
@@ -229,7 +230,7 @@ impl NodeCore {
         out: &mut Vec<NodeEffect>,
     ) {
         self.touched |= self.settings != settings;
-        // A node of the file cannot be deleted any more.
+        // A node in the file cannot be deleted any more.
         if !settings.dynamic && self.retired.take().is_some() {
             self.touched = true;
             out.push(self.saved_event());
@@ -280,7 +281,7 @@ impl NodeCore {
         let goes_down = saved.down.is_some() && self.saved.down.is_none();
         self.save(saved, out);
         if goes_down {
-            // The machine may well be alive: what runs there is to end.
+            // The machine may well be alive: its runs are to end.
             for hold in self.account.holds().filter(|h| !h.kept) {
                 let end = ControllerToNode::EndJob {
                     job: hold.job,

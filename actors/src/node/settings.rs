@@ -15,7 +15,7 @@ pub fn node_settings(node: &NodeConfig) -> NodeSettings {
         hostname: node.hostname.clone(),
         port: node.port,
         initial: match node.initial.state {
-            // A cloud node is one that is there when it registers.
+            // A cloud node exists when it registers.
             ConfiguredState::Unknown | ConfiguredState::Cloud => InitialState::Unknown,
             ConfiguredState::Down => InitialState::Down,
             ConfiguredState::Drain | ConfiguredState::Fail => InitialState::Drain,

@@ -1,4 +1,4 @@
-//! What others see of a node.
+//! Views of a node.
 
 use super::core::NodeCore;
 use garrick_model::view::NodeView;

@@ -1,19 +1,19 @@
 //! What all owners of the controller's state have in common, whatever they own.
 //!
-//! An owner is a core: plain synchronous code that is handed one input, the time and fresh ids, and writes down what shall
-//! happen, in order, with few verbs ([`Effect`]). It asks nobody and waits for nobody. Around it are the same few parts
-//! wherever it lives, in the controller (`controller/shells`), in tests and in the simulator:
+//! An owner is a core: plain synchronous code that gets one input, the time and fresh ids, and returns a list of effects in
+//! order, of few kinds ([`Effect`]). It calls nobody and waits for nobody. The same few parts surround it in the controller
+//! (`controller/shells`), in tests and in the simulator:
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`outbox`] | keeps effects back until the events before them are saved |
-//! | [`stage`] | carries effects out: the one place where each verb comes to something |
+//! | [`outbox`] | holds effects until the events before them are saved |
+//! | [`stage`] | carries effects out: the one place that interprets each kind |
 //!
-//! # What is promised
+//! # Guarantees
 //!
 //! - The events of one turn are saved together, or none of them is.
-//! - No effect overtakes an event before it: what follows from an event happens when it is saved, and what follows later
-//!   waits behind that.
+//! - No effect overtakes an event before it: effects that follow an event happen after it is saved, and later effects wait behind
+//!   them.
 //! - Letters between two owners come in order, at most twice, and are lost with an owner that fails over one.
 
 pub mod outbox;
@@ -30,72 +30,72 @@ use garrick_model::{
     time::Timestamp,
 };
 
-/// What an owner has happen: the only verbs there are. `T` are its timers, `S` is what it shows, `A` what it answers, and `E`
-/// what it has done at the process's ports.
+/// An effect of an owner; there are no other kinds. `T` are its timers, `S` is what it publishes, `A` its answers, and `E` its
+/// errands at the process's ports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect<T, S, A, E> {
-    /// Save, with all that the same turn saves. What comes after it waits until it is.
+    /// Save, together with all other events of the turn. Later effects wait until that is done.
     Save(ControllerEvent),
-    /// Tell another owner.
+    /// Send a letter to another owner.
     Tell(Letter),
-    /// An errand at a port. What comes of it is an input.
+    /// An errand at a port. Its result is an input.
     Do(E),
-    /// Set a timer, in place of the one that was set.
+    /// Set a timer, replacing an earlier setting.
     SetTimer {
-        /// Which.
+        /// The timer.
         timer: T,
         /// When it runs out.
         at: Timestamp,
     },
     /// Clear a timer.
     ClearTimer(T),
-    /// Show.
+    /// Publish a view.
     Publish(S),
     /// Answer a request.
     Answer {
-        /// Which; 0 is nobody's.
+        /// The request; 0 means none.
         request: u64,
-        /// What.
+        /// The answer.
         answer: A,
     },
-    /// Nothing is left to be owned: it is forgotten, with all that it showed.
+    /// The object no longer exists: the owner is removed, with all that it published.
     Stop,
 }
 
 /// The core of an owner.
 pub trait Owner: Sized + 'static {
-    /// What it is told.
+    /// Its inputs.
     type Input: Send + 'static;
     /// Its timers, by name.
     type Timer: Copy + Send + 'static;
-    /// What it shows.
+    /// What it publishes.
     type Shown;
-    /// What it answers requests with.
+    /// Its answers to requests.
     type Answer: Send + 'static;
-    /// What it has done at ports.
+    /// Its errands at ports.
     type Errand;
 
-    /// One input, at a time. What shall happen is appended to `out`, in the order in which it must.
+    /// Handles one input at a time. Effects are appended to `out`, in the order in which they must be carried out.
     fn handle(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: Self::Input, out: &mut Out<Self>);
 
-    /// What it is told when a timer runs out.
+    /// The input when a timer runs out.
     fn timer(timer: Self::Timer) -> Self::Input;
 }
 
 /// The effects of an owner.
 pub type EffectOf<O> = Effect<<O as Owner>::Timer, <O as Owner>::Shown, <O as Owner>::Answer, <O as Owner>::Errand>;
 
-/// Where an owner writes down what shall happen.
+/// The list of effects.
 pub type Out<O> = Vec<EffectOf<O>>;
 
 /// Fresh identities for tasks and runs. An argument of the core, so that tests choose them.
 pub trait FreshIds {
     /// A job id that was never used.
     fn job(&mut self) -> JobId;
-    /// So many ids in a row that were never used; the first of them. `None`: there is no such row.
+    /// So many consecutive unused ids; returns the first. `None`: there is no such range.
     fn jobs(&mut self, count: u32) -> Option<JobId>;
     /// A new run.
     fn sluid(&mut self, now: Timestamp) -> Sluid;
-    /// Counts a submission; the number of those before it.
+    /// Counts a submission. Returns the number of those before it.
     fn submission(&mut self) -> u64;
 }

@@ -1,9 +1,8 @@
-//! Keeps effects back until the events they follow from are on disk, in order. Part of the job's, node's and partition's
-//! shells.
+//! Holds effects until the events that they follow from are on disk, in order. Part of the actors of all owners.
 
 use std::collections::VecDeque;
 
-/// Effects that wait for the journal, and those that wait behind them.
+/// Effects that wait for the journal, and those behind them.
 #[derive(Debug)]
 pub struct Outbox<E> {
     batches: VecDeque<Batch<E>>,
@@ -24,14 +23,14 @@ impl<E> Default for Outbox<E> {
 }
 
 impl<E> Outbox<E> {
-    /// Effects that may happen once the batch with the returned number is saved.
+    /// Adds effects that may happen once the batch with the returned number is saved.
     pub fn push_unsaved(&mut self, effects: Vec<E>) -> u64 {
         self.next += 1;
         self.batches.push_back(Batch { number: self.next, saved: false, effects });
         self.next
     }
 
-    /// Effects that wait only for those before them.
+    /// Adds effects that wait only for those before them.
     pub fn push(&mut self, effects: Vec<E>) {
         if !effects.is_empty() {
             self.next += 1;
@@ -46,12 +45,12 @@ impl<E> Outbox<E> {
         }
     }
 
-    /// That batch will never be: its effects must not happen.
+    /// That batch will never be saved: its effects must not happen.
     pub fn lost(&mut self, number: u64) {
         self.batches.retain(|b| b.number != number);
     }
 
-    /// Nothing of what waits will ever be.
+    /// Nothing that waits will be saved.
     pub fn lose_all(&mut self) {
         self.batches.clear();
     }

@@ -1,26 +1,26 @@
-//! Where effects come to something. [`perform`] is the only interpreter of them; who lets owners live (the controller's
-//! actor, a test, the simulator) says in a [`Stage`] what each verb is there.
+//! Carries effects out. [`perform`] is the only interpreter of effects; the surroundings of an owner (the controller's actor, a
+//! test, the simulator) implement each kind in a [`Stage`].
 
 use super::{Effect, EffectOf, Owner, outbox::Outbox};
 use crate::messages::letter::Letter;
 use garrick_events::event::ControllerEvent;
 use garrick_model::time::Timestamp;
 
-/// What the verbs of one owner come to. Saving is apart: see [`Turn`].
+/// How the effects of one owner are carried out. Saving is separate: see [`Turn`].
 pub trait Stage<O: Owner> {
-    /// Hands a letter over, or brings it back to whoever has to know.
+    /// Delivers a letter, or tells those that have to know that it cannot be delivered.
     fn tell(&mut self, letter: Letter);
-    /// Does an errand. What comes of it is the owner's next input, or a letter.
+    /// Carries out an errand. Its result is the owner's next input, or a letter.
     fn run(&mut self, errand: O::Errand);
     /// Sets a timer.
     fn set_timer(&mut self, timer: O::Timer, at: Timestamp);
     /// Clears one.
     fn clear_timer(&mut self, timer: O::Timer);
-    /// Shows.
+    /// Publishes a view.
     fn publish(&mut self, shown: O::Shown);
-    /// Answers whoever waits for that, if anybody does.
+    /// Answers the requester, if it still waits.
     fn answer(&mut self, request: u64, answer: O::Answer);
-    /// Forgets the owner.
+    /// Removes the owner.
     fn stop(&mut self);
 }
 
@@ -41,18 +41,18 @@ pub fn perform<O: Owner>(effects: Vec<EffectOf<O>>, stage: &mut impl Stage<O>) {
     }
 }
 
-/// The effects of one turn, with its events apart.
+/// The effects of one turn, with the events separated.
 pub struct Turn<O: Owner> {
-    /// To be saved together.
+    /// Events to be saved together.
     pub events: Vec<ControllerEvent>,
-    /// What happens then.
+    /// Effects that follow.
     pub rest: Vec<EffectOf<O>>,
 }
 
 impl<O: Owner> Turn<O> {
     /// Takes the events out.
     pub fn of(effects: Vec<EffectOf<O>>) -> Self {
-        // A scheduler's turn has many, and none is an event.
+        // A turn of the scheduler has many effects, and none is an event.
         if !effects.iter().any(|effect| matches!(effect, Effect::Save(_))) {
             return Self { events: Vec::new(), rest: effects };
         }
@@ -66,7 +66,7 @@ impl<O: Owner> Turn<O> {
         Self { events, rest }
     }
 
-    /// Queues what happens. The batch that waits to be saved, with its events; `None`: there are none.
+    /// Queues the effects. Returns the batch to be saved, with its events; `None`: there are no events.
     pub fn queue(self, outbox: &mut Outbox<EffectOf<O>>) -> Option<(u64, Vec<ControllerEvent>)> {
         if self.events.is_empty() {
             outbox.push(self.rest);

@@ -1,4 +1,4 @@
-//! Decides about one partition: settings as configured with updates over them, and its members.
+//! Decides about one partition: its configured settings, updates over them, and its members.
 
 use super::messages::{PartitionEffect, PartitionInput, PartitionUpdate};
 use crate::owner::{Effect, FreshIds, Out, Owner};
@@ -24,8 +24,7 @@ pub struct PartitionCore {
 }
 
 impl PartitionCore {
-    /// As configured, with what was saved over it. Updates that the configuration does not take any more (a node that is
-    /// gone) are left out.
+    /// As configured, with the saved updates. Updates that are no longer valid (a node that is gone) are left out.
     pub fn new(config: &Config, name: &str, mut saved: SavedPartition) -> Option<Self> {
         let configured = config.partition(name)?;
         prune(config, &mut saved);
@@ -56,12 +55,12 @@ impl PartitionCore {
         }
     }
 
-    /// What lasts.
+    /// The durable state.
     pub const fn saved(&self) -> &SavedPartition {
         &self.saved
     }
 
-    /// An administrator's `Key=Value` pairs: all are taken, or none. Gives what is to be saved.
+    /// An administrator's `Key=Value` pairs: all are accepted, or none. Returns the state to be saved.
     pub fn update(&mut self, config: &Config, fields: &[(String, String)]) -> Result<SavedPartition, Refusal> {
         let configured = config.partition(&self.name).ok_or_else(|| Refusal::InvalidPartition(self.name.clone()))?;
         let mut saved = self.saved.clone();
@@ -82,7 +81,7 @@ impl PartitionCore {
         Ok(saved)
     }
 
-    /// The configuration was read again. Updates are forgotten as in Slurm, unless `ReconfigFlags` keeps them.
+    /// The configuration was read again. Updates are dropped as in Slurm, unless `ReconfigFlags` keeps them.
     pub fn reconfigure(&mut self, config: &Config) -> SavedPartition {
         if !config.reconfig_flags.has("KeepPartInfo") {
             let keep_state = config.reconfig_flags.has("KeepPartState");
@@ -92,7 +91,7 @@ impl PartitionCore {
         self.saved.clone()
     }
 
-    /// Nodes came or went: updates stay, and lose nodes that are gone. Gives what is to be saved.
+    /// Nodes came or went: updates stay, without nodes that are gone. Returns the state to be saved.
     pub fn nodes_changed(&mut self, config: &Config) -> SavedPartition {
         prune(config, &mut self.saved);
         self.apply_again(config);
@@ -155,7 +154,7 @@ impl Owner for PartitionCore {
     }
 }
 
-/// Updates lose nodes that are gone, and stand otherwise.
+/// Removes nodes that are gone from updates.
 fn prune(config: &Config, saved: &mut SavedPartition) {
     if let Some(text) = saved.fields.get_mut("nodes")
         && let Ok(names) = text.parse::<HostList>()

@@ -1,22 +1,22 @@
-//! What a partition's owner accepts, and what it causes.
+//! Inputs and effects of a partition's owner.
 
 use crate::owner::Effect;
 use garrick_model::{config::Config, refusal::Refusal, view::PartitionView};
 use std::{convert::Infallible, sync::Arc};
 
-/// An administrator's change, from the frontend. The answer leaves when it is on disk; it may be asked twice.
+/// An administrator's change, from the frontend. The answer is sent when it is on disk; it may be asked twice.
 #[derive(Clone, Debug)]
 pub struct PartitionUpdate {
     /// `Key=Value` pairs.
     pub fields: Vec<(String, String)>,
-    /// The configuration of now.
+    /// The current configuration.
     pub config: Arc<Config>,
 }
 
-/// What may happen to a partition.
+/// Inputs of a partition.
 #[derive(Clone, Debug)]
 pub enum PartitionInput {
-    /// A life begins.
+    /// The actor's life begins.
     Begun,
     /// An administrator's change.
     Update {
@@ -31,5 +31,5 @@ pub enum PartitionInput {
     NodesChanged(Arc<Config>),
 }
 
-/// What a partition causes. It shows its view, has no timers and nothing done at ports.
+/// An effect of a partition. It publishes its view, and has no timers and no errands.
 pub type PartitionEffect = Effect<Infallible, Arc<PartitionView>, Result<(), Refusal>, Infallible>;

@@ -3,7 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`core`] | decides |
-//! | [`messages`] | what it accepts |
+//! | [`messages`] | inputs and effects |
 
 pub mod core;
 #[cfg(test)]

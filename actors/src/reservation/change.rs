@@ -1,5 +1,5 @@
-//! What a change of a reservation comes to, one part after the other: times, who may use it, what flags go with, and which
-//! nodes it may have at all.
+//! The result of a change of a reservation, one part after the other: times, users, combinations of flags, and the nodes that it
+//! may have at all.
 
 use super::core::Site;
 use garrick_model::{
@@ -36,15 +36,14 @@ impl<'a> Terms<'a> {
         self.members.as_ref().is_none_or(|m| m.contains(&node.index.0)) && self.features.is_none_or(has)
     }
 
-    /// What was not asked for by name comes from one partition.
+    /// Nodes that are not named come from one partition.
     pub(super) fn fits_counted(&self, node: &NodeView) -> bool {
         let of_default = self.members.is_some() || self.default.is_none_or(|p| p.nodes.contains(&node.index));
         of_default && self.fits(node)
     }
 }
 
-/// The partition that its nodes come from, where none is given: the first of those that it is for, or the default one for
-/// nodes that are counted.
+/// The partition that its nodes come from, if none is given: the first of its partitions, or the default one for counted nodes.
 pub(super) fn source(site: &Site<'_>, new: &mut Reservation, counted: bool) {
     if new.partition.is_some() {
         return;
@@ -68,7 +67,7 @@ pub(super) fn count(site: &Site<'_>, new: &mut Reservation) {
     (new.cores, new.cpus) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
 }
 
-/// Changes of the nodes that it has as nodes or as a number of them.
+/// Changes of its nodes, given as names or as a number.
 pub(super) fn settled(old: &Reservation, wanted: NodesWanted) -> Result<NodesWanted, Refusal> {
     let count = u32::try_from(old.nodes.len()).unwrap_or(u32::MAX);
     Ok(match wanted {
@@ -85,7 +84,7 @@ pub(super) fn settled(old: &Reservation, wanted: NodesWanted) -> Result<NodesWan
     })
 }
 
-/// Who may use it.
+/// Users, groups, accounts and QOS.
 pub(super) fn people(new: &mut Reservation, change: &ReservationChange) -> Result<(), Refusal> {
     let lists = [
         (&mut new.users, "Users", &change.users, &change.users_more, &change.users_less),
@@ -117,7 +116,7 @@ pub(super) fn people(new: &mut Reservation, change: &ReservationChange) -> Resul
     }
 }
 
-/// What flags go with.
+/// Valid combinations of flags.
 pub(super) fn special(new: &mut Reservation, wishes_nodes: bool, change: &ReservationChange) -> Result<(), Refusal> {
     if let Some(licenses) = &change.licenses {
         new.licenses = licenses.clone();
@@ -147,7 +146,7 @@ pub(super) fn special(new: &mut Reservation, wishes_nodes: bool, change: &Reserv
     Ok(())
 }
 
-/// Whether and how it goes with the time. Times are those as of now.
+/// Whether and how it floats with the time (`TIME_FLOAT`). Times are as of now.
 pub(super) fn float(
     now: Timestamp,
     before: Option<&Reservation>,
@@ -178,7 +177,7 @@ pub(super) fn float(
     Ok(())
 }
 
-/// Begin and end, from what of both and of the length is given.
+/// Begin and end, from those of begin, end and length that are given.
 pub(super) fn times(now: Timestamp, new: &mut Reservation, change: &ReservationChange) -> Result<(), Refusal> {
     let mut length = new.end.since(new.start);
     if let Some(delta) = change.duration_delta_secs {
@@ -205,7 +204,7 @@ pub(super) fn times(now: Timestamp, new: &mut Reservation, change: &ReservationC
         }
         (None, None) => {}
     }
-    // A minute ago is now to somebody who types; longer ago is not.
+    // A minute ago counts as now for a user who types; earlier does not.
     if new.has(ReservationFlag::ForceStart) && !new.recurs() {
         return Err(Refusal::InvalidUpdate("FORCE_START is for reservations that come again (DAILY, ...)".to_owned()));
     }

@@ -1,5 +1,5 @@
-//! Decides about reservations: which nodes a new one gets, what a change comes to, when one moves on to its next time or is
-//! over. Nodes that are named may be refused, those that are only counted are chosen.
+//! Decides about reservations: which nodes a new one gets, the result of a change, when one moves on to its next time or is over.
+//! A request for named nodes may be refused; nodes that are only counted are chosen.
 
 use super::{
     change::{Terms, count, float, people, settled, source, special, times},
@@ -19,23 +19,23 @@ use std::{
     time::Duration,
 };
 
-/// Times of a recurring reservation that are compared with others. Two that come again and again meet within these or
-/// never, but for odd lengths.
+/// Times of a recurring reservation that are compared with others. Two recurring reservations overlap within these or never,
+/// except for unusual lengths.
 pub(super) const TIMES_COMPARED: usize = 400;
 
-/// What decisions are made from.
+/// The input of decisions.
 pub struct Site<'a> {
     /// Nodes, in configuration order.
     pub nodes: &'a [Arc<NodeView>],
     /// Partitions.
     pub partitions: &'a [Arc<PartitionView>],
-    /// How many licenses there are of each name.
+    /// Total of each license.
     pub licenses: &'a BTreeMap<String, u32>,
     /// Names of reservations in which jobs have resources.
     pub in_use: &'a BTreeSet<String>,
-    /// Names of reservations that waiting jobs ask for.
+    /// Names of reservations that waiting jobs request.
     pub awaited: &'a BTreeSet<String>,
-    /// Names of reservations with jobs that have not heard that their time is over.
+    /// Names of reservations with jobs that have not been told that their time is over.
     pub unaware: &'a BTreeSet<String>,
     /// `ResvOverRun`; `None`: jobs stay as long as they like.
     pub over_run: Option<Duration>,
@@ -45,12 +45,12 @@ pub struct Site<'a> {
     pub now: Timestamp,
 }
 
-/// What changed: a reservation as it is now, or that it is gone.
+/// A change: a reservation's new state, or its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     /// Name.
     pub name: String,
-    /// As it is now.
+    /// The new state; `None`: deleted.
     pub saved: Option<Reservation>,
 }
 
@@ -58,11 +58,11 @@ pub struct Changed {
 #[derive(Clone, Debug, Default)]
 pub struct ReservationsCore {
     pub(super) known: BTreeMap<String, Reservation>,
-    /// Since when those with `PURGE_COMP` have been seen idle.
+    /// Since when reservations with `PURGE_COMP` have been seen idle.
     pub(super) idle_since: BTreeMap<String, Timestamp>,
-    /// What is to be decided when the boards were looked at.
+    /// Requests to be decided when the views have been read.
     pub(super) asked: VecDeque<(u64, ReservationAsk)>,
-    /// When they last were.
+    /// When they were last read.
     pub(super) looked: Timestamp,
 }
 
@@ -77,7 +77,7 @@ impl ReservationsCore {
         self.known.values()
     }
 
-    /// Makes one. `by` is who asks, for a name where none is given.
+    /// Creates one. `by` is the requester, whose name is used if no name is given.
     pub fn create(&mut self, site: &Site<'_>, by: &str, change: &ReservationChange) -> Result<Changed, Refusal> {
         let name = match &change.name {
             Some(name) if self.known.contains_key(name) => return Err(Refusal::ReservationExists(name.clone())),
@@ -92,7 +92,7 @@ impl ReservationsCore {
             return Err(missing("An end time or duration must be specified (EndTime= or Duration=)"));
         }
         let mut change = change.clone();
-        // All nodes of the partition, unless fewer are asked for.
+        // All nodes of the partition, unless fewer are requested.
         if change.nodes.is_none()
             && change.cores.is_none()
             && change.partition.as_deref().is_some_and(|p| !p.is_empty())
@@ -126,7 +126,7 @@ impl ReservationsCore {
         self.settle(site, old, change)
     }
 
-    /// Ends one that no job is in or waits for.
+    /// Deletes one that no job is in or waits for.
     pub fn delete(&mut self, site: &Site<'_>, name: &str) -> Result<Changed, Refusal> {
         if self.known.contains_key(name) && (site.in_use.contains(name) || site.awaited.contains(name)) {
             return Err(Refusal::ReservationBusy(name.to_owned()));
@@ -137,7 +137,7 @@ impl ReservationsCore {
         }
     }
 
-    /// Moves on what comes again, forgets what is over or was idle for too long, and replaces nodes.
+    /// Moves recurring ones on, removes those that are over or were idle for too long, and replaces nodes.
     pub fn tick(&mut self, site: &Site<'_>) -> Vec<Changed> {
         let mut changed = self.replace(site);
         for name in self.idle_too_long(site) {
@@ -159,7 +159,7 @@ impl ReservationsCore {
         Changed { name, saved: next }
     }
 
-    /// Is it over but for jobs that are to wait without it from now on? It stays until there are none.
+    /// Is it over, except for jobs that still have to wait without it? It stays until there are none.
     fn releases(&self, reservation: &Reservation, site: &Site<'_>) -> bool {
         reservation.is_over(site.now)
             && reservation.has(ReservationFlag::NoHoldJobsAfter)
@@ -167,12 +167,12 @@ impl ReservationsCore {
             && site.awaited.contains(&reservation.name)
     }
 
-    /// Reservations that jobs are to wait for no longer.
+    /// Reservations for which jobs no longer wait.
     pub fn released(&self, site: &Site<'_>) -> BTreeSet<String> {
         self.known.values().filter(|r| self.releases(r, site)).map(|r| r.name.clone()).collect()
     }
 
-    /// Reservations whose time is over, and when the jobs that are in them end at the latest.
+    /// Reservations whose time is over, and when the jobs in them end at the latest.
     pub fn dismissed(&self, site: &Site<'_>) -> BTreeMap<String, Timestamp> {
         let over = self.known.values().filter(|r| dismisses(r, site));
         over.filter_map(|r| Some((r.name.clone(), r.end.plus(site.over_run?)))).collect()
@@ -200,7 +200,7 @@ impl ReservationsCore {
         }
     }
 
-    /// The change applied, checked and kept.
+    /// The reservation after the change, checked and stored.
     fn settle(
         &mut self,
         site: &Site<'_>,
@@ -230,13 +230,13 @@ impl ReservationsCore {
         let times = |r: &Reservation| (r.floating.is_none().then_some((r.start, r.end)), r.floating);
         let moved = before.as_ref().is_none_or(|old| (times(old), &old.flags) != (times(&new), &new.flags));
         let asked = change.nodes.clone().or_else(|| {
-            // The nodes that it has must be free at its new times too.
+            // Its nodes must be free at its new times too.
             let has = moved && !new.nodes.is_empty();
             has.then(|| NodesWanted::Named(new.nodes.clone()))
         });
         let asked = asked.map(|wanted| settled(&new, wanted)).transpose()?;
         let counted = matches!(asked, Some(NodesWanted::Count(_))) || (asked.is_none() && change.cores.is_some());
-        // Named ones may be of any, unless one is given with them.
+        // Named nodes may be of any partition, unless one is given with them.
         let free = matches!(asked, Some(NodesWanted::Named(_))) && change.partition.is_none();
         let aside = if free { new.partition.take() } else { None };
         if !free {
@@ -246,7 +246,7 @@ impl ReservationsCore {
         if change.cores.is_some() || !new.core_ids.is_empty() {
             self.settle_cores(site, &mut new, change, asked.as_ref())?;
         } else if let Some(wanted) = asked {
-            // More or fewer of nodes that were chosen are chosen too.
+            // Adding to or removing from chosen nodes is a choice too.
             let counts = matches!(change.nodes, Some(NodesWanted::More(_) | NodesWanted::Fewer(_)));
             let named = matches!(wanted, NodesWanted::Named(_)) && change.nodes.is_some() && !counts;
             let all = wanted == NodesWanted::All;
@@ -274,7 +274,7 @@ impl ReservationsCore {
         Ok(Changed { name: new.name.clone(), saved: Some(new) })
     }
 
-    /// The same of one of cores.
+    /// The same for a reservation of cores.
     fn settle_cores(
         &self,
         site: &Site<'_>,
@@ -357,7 +357,7 @@ impl ReservationsCore {
                 let mut open: Vec<&Arc<NodeView>> =
                     could.into_iter().filter(|node| in_service(node) && free(node)).collect();
                 let kept = |node: &NodeView| before.is_some_and(|old| old.nodes.contains(&node.name));
-                // Those that it has already, then idle ones, then those of low weight.
+                // Nodes that it has already, then idle ones, then those of low weight.
                 open.sort_by_key(|node| (!kept(node), !node.holds.is_empty(), node.weight, node.index));
                 open.truncate(count as usize);
                 if (open.len() as u64) < u64::from(count) {
@@ -366,14 +366,14 @@ impl ReservationsCore {
                 open.sort_by_key(|node| node.index);
                 Ok(open.into_iter().map(|node| node.name.clone()).collect())
             }
-            // Settled before.
+            // Handled before.
             NodesWanted::With(_) | NodesWanted::Without(_) | NodesWanted::More(_) | NodesWanted::Fewer(_) => {
                 Err(Refusal::BadNodeCount)
             }
         }
     }
 
-    /// Are the licenses there, and left by others at all of its times?
+    /// Do the licenses exist, and do other reservations leave enough at all of its times?
     fn check_licenses(&self, site: &Site<'_>, new: &Reservation) -> Result<(), Refusal> {
         if new.licenses.is_empty() {
             return Ok(());
@@ -401,7 +401,7 @@ impl ReservationsCore {
         Ok(())
     }
 
-    /// Has nobody else reserved the node at any of its times?
+    /// Is the node unreserved by others at all of its times?
     pub(super) fn is_clear(&self, site: &Site<'_>, new: &Reservation, others: &[&Reservation], node: &str) -> bool {
         if may_share(new) {
             return true;
@@ -415,7 +415,7 @@ impl ReservationsCore {
     }
 }
 
-/// Is it over but for jobs in it that are yet to hear of that? It stays until they have.
+/// Is it over, except for jobs in it that have not been told? It stays until they have.
 fn dismisses(reservation: &Reservation, site: &Site<'_>) -> bool {
     reservation.is_over(site.now)
         && site.over_run.is_some()
@@ -423,17 +423,17 @@ fn dismisses(reservation: &Reservation, site: &Site<'_>) -> bool {
         && site.unaware.contains(&reservation.name)
 }
 
-/// May it have what others have?
+/// May it overlap other reservations?
 pub(super) fn may_share(reservation: &Reservation) -> bool {
     reservation.has(ReservationFlag::Overlap) || reservation.has(ReservationFlag::Maint)
 }
 
-/// Are jobs that run no obstacle?
+/// May its nodes have running jobs?
 pub(super) fn ignores_jobs(new: &Reservation) -> bool {
     new.has(ReservationFlag::IgnoreJobs) || new.has(ReservationFlag::Maint)
 }
 
-/// Flags that say how its nodes were named.
+/// Sets the flags that say how its nodes were named.
 fn say_how(new: &mut Reservation, named: bool, all: bool) {
     new.flags.remove(&ReservationFlag::SpecNodes);
     new.flags.remove(&ReservationFlag::AllNodes);
@@ -441,7 +441,7 @@ fn say_how(new: &mut Reservation, named: bool, all: bool) {
     new.flags.extend(all.then_some(ReservationFlag::AllNodes));
 }
 
-/// Do any two of these times overlap? Both are in order.
+/// Do any two of these times overlap? Both are sorted.
 pub(super) fn meet(ours: &[(Timestamp, Timestamp)], theirs: &[(Timestamp, Timestamp)]) -> bool {
     let (mut a, mut b) = (ours.iter().peekable(), theirs.iter().peekable());
     while let (Some((from, until)), Some((since, till))) = (a.peek(), b.peek()) {
@@ -457,7 +457,7 @@ pub(super) fn meet(ours: &[(Timestamp, Timestamp)], theirs: &[(Timestamp, Timest
     false
 }
 
-/// Is nobody there who stays beyond its begin?
+/// Is the node free of jobs that stay beyond its begin?
 fn is_idle(now: Timestamp, new: &Reservation, node: &NodeView) -> bool {
     let start = new.start.max(now);
     ignores_jobs(new) || node.holds.iter().all(|hold| hold.expected_end.is_some_and(|end| end <= start))

@@ -1,5 +1,5 @@
-//! Which cores of which nodes a reservation of cores gets: free ones, rather those that it has already, and the lowest of
-//! them. A core is not free that somebody has beyond the begin, or that another reservation has at one of its times.
+//! Which cores a reservation of cores gets: free ones, preferably those that it has already, and the lowest of them. A core is
+//! not free if a job has it beyond the begin, or another reservation at one of its times.
 
 use super::{
     change::Terms,
@@ -19,7 +19,7 @@ use std::{
     sync::Arc,
 };
 
-/// What is asked for, node by node or in all.
+/// The request, for each node or in all.
 struct Wish<'w> {
     counts: &'w [u32],
     by_cpu: bool,
@@ -33,12 +33,12 @@ impl<'w> Wish<'w> {
         }
     }
 
-    /// Cores that so many of what is asked for are on such a node.
+    /// Cores of such a node that correspond to the requested count.
     fn cores(&self, shape: &NodeShape, count: u32) -> u32 {
         if self.by_cpu { count.div_ceil(shape.cpus_per_core().max(1)) } else { count }
     }
 
-    /// One number for each of so many nodes.
+    /// A count for each of so many nodes.
     fn each(&self, nodes: usize) -> Result<Vec<u32>, Refusal> {
         let inconsistent = || Refusal::InvalidUpdate("Core count for reservation node list is not consistent!".into());
         let nodes = u32::try_from(nodes).ok().filter(|nodes| *nodes > 0).ok_or(Refusal::BadNodeCount)?;
@@ -84,7 +84,7 @@ impl ReservationsCore {
         }
     }
 
-    /// Are the cores that it has free at its times, as far as others go?
+    /// Are its cores free of other reservations at its times?
     pub(super) fn are_clear(&self, site: &Site<'_>, new: &Reservation) -> bool {
         let of = |name: &str| site.nodes.iter().find(|node| node.name == name);
         new.core_ids
@@ -111,7 +111,7 @@ impl ReservationsCore {
         Ok(chosen)
     }
 
-    /// Nodes that it may have, those first that it has, then idle ones, then those of low weight.
+    /// Nodes that it may have: first those that it has, then idle ones, then those of low weight.
     fn in_order<'s>(&self, site: &Site<'s>, new: &Reservation, terms: &Terms<'_>) -> Vec<&'s Arc<NodeView>> {
         let mut could: Vec<_> = site.nodes.iter().filter(|node| terms.fits_counted(node)).collect();
         let has = |node: &NodeView| new.nodes.contains(&node.name);
@@ -128,7 +128,7 @@ impl ReservationsCore {
         mut each: Vec<u32>,
         wish: &Wish<'_>,
     ) -> Result<BTreeMap<String, CpuSet>, Refusal> {
-        // What is hard to find goes first.
+        // The largest counts are the hardest to satisfy, and go first.
         each.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
         let could = self.in_order(site, new, terms);
         let wide =
@@ -190,7 +190,7 @@ impl ReservationsCore {
         (free.len() >= count).then(|| has.iter().chain(rest.iter()).take(count as usize).collect())
     }
 
-    /// Cores of a node that it could have. Those that it has are its own, whoever is there.
+    /// Cores of a node that it could have. Its own cores count, whoever uses them.
     fn free(&self, site: &Site<'_>, new: &Reservation, node: &NodeView) -> CpuSet {
         let mut free = own_cores(&node.shape);
         if !ignores_jobs(new) {
@@ -222,7 +222,7 @@ impl ReservationsCore {
     }
 }
 
-/// Cores of a node that jobs may have all of, whether they have a GPU or not.
+/// Cores of a node that jobs can have completely, whether a GPU comes with them or not.
 pub(super) fn own_cores(shape: &NodeShape) -> CpuSet {
     let cpus = shape.common_cpus();
     (0..shape.cores()).filter(|core| shape.cpus_of_core(*core).all(|cpu| cpus.contains(cpu))).collect()

@@ -1,15 +1,15 @@
-//! Advance reservations: nodes kept for some users or accounts for some time. One actor owns all of them, since what one
-//! may have depends on what others have.
+//! Advance reservations: nodes kept for some users or accounts for some time. One actor owns all of them, since what one may have
+//! depends on the others.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`core`] | decides |
-//! | `cores` | the part of it about single cores of nodes |
-//! | `change` | the part of it about what changes come to |
-//! | `replace` | the part of it about nodes that make way for others |
-//! | [`owner`] | what it is told, and what it has happen |
+//! | `cores` | decides about single cores of nodes |
+//! | `change` | the result of a change |
+//! | `replace` | replacement of nodes |
+//! | [`owner`] | inputs and effects |
 //!
-//! Who starts where is the scheduler's to plan: [`garrick_plan::snapshot::reservations`].
+//! The scheduler plans which jobs start in them: [`garrick_plan::snapshot::reservations`].
 
 mod change;
 pub mod core;

@@ -1,5 +1,5 @@
-//! The owner of all reservations: what it is told, and what it has happen. What a decision is made from is asked for with an
-//! errand and comes as an input, so that each is made from one snapshot.
+//! The owner of all reservations: its inputs and effects. The data for a decision are requested by an errand and come as an
+//! input, so that each decision is made from one snapshot.
 
 use super::core::{Changed, ReservationsCore, Site};
 use crate::{
@@ -21,17 +21,16 @@ use std::{
     time::Duration,
 };
 
-/// The clock is looked at again after this at the latest, since somebody may set it.
+/// The clock is checked at least this often, since it may be set.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Nodes and jobs of reservations that go by them are looked at again after this.
+/// How often nodes and jobs are checked for reservations that depend on them.
 const WATCHED: Duration = Duration::from_secs(10);
 
-/// Jobs that are to wait for a reservation no longer, or to leave one, are looked at again after this.
+/// How soon jobs are checked again that are to leave a reservation or no longer wait for it.
 const RELEASED: Duration = Duration::from_secs(1);
 
-/// What the frontend asks of reservations. The answer is the name of the one that it is about, and leaves when what it says is on
-/// disk.
+/// The frontend's questions about reservations. The answer is the reservation's name, and is sent when the change is on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReservationAsk {
     /// A new one.
@@ -47,12 +46,12 @@ pub enum ReservationAsk {
     Delete(String),
 }
 
-/// What may happen to reservations.
+/// Inputs of the owner of reservations.
 #[derive(Clone, Debug)]
 pub enum ReservationInput {
-    /// A life begins.
+    /// The actor's life begins.
     Begun {
-        /// Names of what is shown. An earlier life may have failed before it took back what it had ended.
+        /// Names of published reservations. An earlier life may have failed before it removed one that it had ended.
         shown: BTreeSet<String>,
     },
     /// Somebody asks.
@@ -64,14 +63,14 @@ pub enum ReservationInput {
     },
     /// One of them begins or ends now.
     Tick,
-    /// What [`ReservationErrand::Look`] asked for.
+    /// Answer to [`ReservationErrand::Look`].
     Seen(Box<Snapshot>),
 }
 
-/// What the owner of reservations has done at the controller's ports.
+/// Errands of the owner of reservations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservationErrand {
-    /// Read the boards and say what they show: jobs only where that is said.
+    /// Read the views; those of jobs only if requested.
     Look {
         /// Jobs too.
         jobs: bool,
@@ -82,10 +81,10 @@ pub enum ReservationErrand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservationTimer;
 
-/// What it shows: a reservation, or that one is gone.
+/// What it publishes: a reservation, or its deletion.
 pub type ReservationEffect = Effect<ReservationTimer, Changed, Result<String, Refusal>, ReservationErrand>;
 
-/// What decisions are made from, at one time.
+/// The data for decisions, at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Nodes, in configuration order.
@@ -96,13 +95,13 @@ pub struct Snapshot {
     pub licenses: BTreeMap<String, u32>,
     /// Jobs, where they were asked for.
     pub jobs: Vec<Arc<JobView>>,
-    /// `ResvOverRun`: how long jobs may stay in a reservation that is over; `None`: for ever.
+    /// `ResvOverRun`: how long jobs may stay after a reservation has ended; `None`: for ever.
     pub over_run: Option<Duration>,
     /// Zone in which days begin.
     pub zone: TimeZone,
 }
 
-/// The names that jobs have to do with.
+/// The names of reservations that jobs use or request.
 #[derive(Default)]
 struct Names {
     in_use: BTreeSet<String>,
@@ -133,7 +132,7 @@ fn has_resources(job: &JobView) -> bool {
     states.contains(&job.state)
 }
 
-/// Does it run, and has not heard that the time of its reservation is over?
+/// Does it run, and was not told that its reservation has ended?
 fn is_unaware(job: &JobView) -> bool {
     let runs = job.state.works();
     runs && job.leave_by.is_none() && job.ending.is_none()
@@ -201,14 +200,14 @@ impl ReservationsCore {
         self.go_by_time(&site, jobs, out);
     }
 
-    /// What is over goes or moves on, what begins is told, and the next time is waited for.
+    /// Removes or moves on what is over, announces what begins, and waits for the next time.
     fn go_by_time(&mut self, site: &Site<'_>, jobs: &[Arc<JobView>], out: &mut Out<Self>) {
         let (now, watches) = (site.now, self.watches());
         let changes = self.tick(site);
         let released = self.released(site);
         let dismissed = self.dismissed(site);
         for job in jobs.iter().filter(|job| job.state.waits()) {
-            // One that does not wait without them is told again.
+            // A job that still waits for them is told again.
             if job.spec.reservations.iter().any(|name| released.contains(name)) {
                 tracing::info!(job_id = %job.id, "reservation.job_released");
                 out.push(Effect::Tell(Letter::Job(job.id, JobInput::ReservationsGone(released.clone()))));
@@ -216,7 +215,7 @@ impl ReservationsCore {
         }
         for job in jobs.iter().filter(|job| is_unaware(job)) {
             let inside = job.allocation.as_ref().and_then(|a| a.reservation.as_ref());
-            // One that has not noted it is told again.
+            // A job that has not noted it is told again.
             if let Some(at) = inside.and_then(|name| dismissed.get(name)) {
                 tracing::info!(job_id = %job.id, "reservation.job_dismissed");
                 out.push(Effect::Tell(Letter::Job(job.id, JobInput::LeaveBy(*at))));
@@ -224,7 +223,7 @@ impl ReservationsCore {
         }
         changes.into_iter().for_each(|changed| save(changed, out));
         let since = std::mem::replace(&mut self.looked, now);
-        // What goes by one that begins now is to look again.
+        // Those that depend on a reservation that begins now are told to check again.
         let begun: Vec<Reservation> = self.list().filter(|r| since < r.start && r.start <= now).cloned().collect();
         out.extend(begun.into_iter().map(shows));
         let longest = match (released.is_empty() && dismissed.is_empty(), watches) {

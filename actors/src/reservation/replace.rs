@@ -1,5 +1,5 @@
-//! Which nodes of reservations make way for others: those that are out of service, with `REPLACE` also those that jobs have,
-//! and with `PART_NODES` those that leave the partition. And which reservations go since nobody uses them.
+//! Which nodes of reservations are replaced: those that are out of service; with `REPLACE` also those that jobs have, and with
+//! `PART_NODES` those that leave the partition. Also which reservations are deleted because they are unused.
 
 use super::{
     change::{Terms, count},
@@ -16,8 +16,8 @@ use garrick_plan::snapshot::facts::in_service;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 impl ReservationsCore {
-    /// Puts idle nodes into the place of those that make way, as far as there are some. A node makes way for another one
-    /// only, so a reservation never gets smaller.
+    /// Replaces nodes by idle ones, as far as there are some. A node is removed only if another takes its place, so a reservation
+    /// never gets smaller.
     pub(super) fn replace(&mut self, site: &Site<'_>) -> Vec<Changed> {
         let watched: Vec<Reservation> = self.known.values().filter(|r| is_watched(r)).cloned().collect();
         let mut changed = Vec::new();
@@ -35,23 +35,23 @@ impl ReservationsCore {
         changed
     }
 
-    /// Is there one whose nodes or jobs have to be looked at now and then?
+    /// Is there a reservation whose nodes or jobs have to be checked regularly?
     pub fn watches(&self) -> bool {
         self.known.values().any(|r| is_watched(r) || r.has(ReservationFlag::PurgeComp))
     }
 
-    /// Its nodes from now on, in configuration order. `None`: those that it has.
+    /// Its new nodes, in configuration order. `None`: unchanged.
     fn replaced(&self, site: &Site<'_>, old: &Reservation) -> Option<Vec<String>> {
         let places: BTreeMap<&str, &Arc<NodeView>> = site.nodes.iter().map(|n| (n.name.as_str(), n)).collect();
         let taken = old.has(ReservationFlag::Replace) && old.is_active(site.now);
         let goes = |node: &NodeView| is_gone(node) || (taken && !node.holds.is_empty());
-        // One that is not configured any more is no node.
+        // A node that is not configured any more does not count.
         let (stay, mut go): (Vec<&String>, Vec<&String>) =
             old.nodes.iter().partition(|name| places.get(name.as_str()).is_some_and(|node| !goes(node)));
         if go.is_empty() {
             return None;
         }
-        // Those that work for nobody make way first.
+        // Nodes that cannot work are replaced first.
         go.sort_by_key(|name| places.get(name.as_str()).is_some_and(|node| !is_gone(node)));
         let terms = Terms::of(site, old).ok()?;
         let others: Vec<&Reservation> = self.known.values().filter(|r| r.name != old.name).collect();
@@ -75,7 +75,7 @@ impl ReservationsCore {
         Some(now)
     }
 
-    /// Those with `PURGE_COMP` in which no job has run for so long while they held.
+    /// Reservations with `PURGE_COMP` in which no job has run for the given time while they were active.
     pub(super) fn idle_too_long(&mut self, site: &Site<'_>) -> Vec<String> {
         let idle = |r: &&Reservation| {
             r.has(ReservationFlag::PurgeComp) && r.is_active(site.now) && !site.in_use.contains(&r.name)
@@ -92,7 +92,7 @@ impl ReservationsCore {
     }
 }
 
-/// Of a reservation of cores, a node that comes gives as many as the one whose place it takes.
+/// In a reservation of cores, a new node gives as many cores as the one that it replaces.
 fn follow(site: &Site<'_>, cores: &mut BTreeMap<String, CpuSet>, nodes: &[String]) {
     if cores.is_empty() {
         return;
@@ -106,13 +106,13 @@ fn follow(site: &Site<'_>, cores: &mut BTreeMap<String, CpuSet>, nodes: &[String
     }
 }
 
-/// Down or drained. Not those that have not been heard of since the controller started, or not for a while: they may be back
-/// at once.
+/// Is it down or drained? Nodes that have not responded for a while, or not since the controller started, do not count: they may
+/// be back at once.
 fn is_gone(node: &NodeView) -> bool {
     node.base == NodeBase::Down || node.flags.drain
 }
 
-/// Nodes that were counted are replaced when they are out of service, unless they are to stay.
+/// Counted nodes are replaced when they are out of service, unless they are static.
 fn is_watched(reservation: &Reservation) -> bool {
     let named = reservation.has(ReservationFlag::SpecNodes) || reservation.has(ReservationFlag::AllNodes);
     let counted = !named && !reservation.nodes.is_empty() && !reservation.has(ReservationFlag::Static);

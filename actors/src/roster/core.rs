@@ -1,5 +1,5 @@
-//! The owner of the roster. Changes wait while others are being saved and are then taken all at once, so that a thousand nodes
-//! that come together cost the configuration a few times and not a thousand times. Nobody sees a change before it is saved.
+//! The owner of the roster. Changes that come while others are being saved wait and are then handled together, so that the
+//! configuration is rebuilt a few times, not a thousand times, for a thousand nodes. A change is invisible until it is saved.
 
 use super::nodes::{Roster, Spoken};
 use crate::{
@@ -19,28 +19,28 @@ use std::{
     sync::Arc,
 };
 
-/// What the frontend asks of the roster. The answer leaves when what it says is on disk and everybody has been told.
+/// The frontend's questions to the roster. The answer is sent when the change is on disk and has been announced.
 #[derive(Clone, Debug)]
 pub enum RosterAsk {
-    /// An agent says what node it is.
+    /// A dynamic node joins.
     Join {
         /// Name.
         node: String,
-        /// What it says of itself.
+        /// Its description of itself.
         joining: Box<Joining>,
-        /// Name of its host, as it says; may be empty.
+        /// Its host name, as it says; may be empty.
         hostname: String,
-        /// Address that it comes from.
+        /// Its address.
         address: String,
     },
-    /// `scontrol create`: nodes are to be there before their daemons are, all of them or none.
+    /// `scontrol create`: creates nodes before their daemons connect, all of them or none.
     Create {
         /// Their names, as a list of hosts.
         names: String,
-        /// Their line.
+        /// Their line of configuration.
         line: String,
     },
-    /// `scontrol delete`: whichever of the nodes may go goes; the answer says why the first of the others stays.
+    /// `scontrol delete`: deletes those of the nodes that may be deleted; the answer says why the first of the others stays.
     Delete {
         /// Names.
         nodes: Vec<String>,
@@ -58,10 +58,10 @@ pub enum RosterAsk {
     Read(Arc<Config>),
 }
 
-/// What may happen to the roster.
+/// Inputs of the roster.
 #[derive(Clone, Debug)]
 pub enum RosterInput {
-    /// A life begins: whatever was saved and not told is told.
+    /// The actor's life begins: saved changes that were not announced are announced.
     Begun,
     /// Somebody asks.
     Asked {
@@ -70,52 +70,52 @@ pub enum RosterInput {
         /// What.
         ask: RosterAsk,
     },
-    /// What [`RosterErrand::Look`] asked for.
+    /// Answer to [`RosterErrand::Look`].
     Seen(Spoken),
-    /// What came of [`RosterErrand::Retire`].
+    /// Answer to [`RosterErrand::Retire`].
     Retired {
         /// Request.
         request: u64,
-        /// How many deletions there had been when they were asked.
+        /// The number of deletions when they were asked.
         asked: u64,
-        /// Nodes whose owners let them go, each with the number of its daemon's connection, if it has one.
+        /// Nodes whose owners released them, each with the number of its daemon's connection, if it has one.
         gone: Vec<(String, Option<u64>)>,
-        /// Why others stay.
+        /// Why other nodes stay.
         stay: Option<Refusal>,
     },
-    /// What [`RosterErrand::Next`] asked for.
+    /// Answer to [`RosterErrand::Next`].
     Next,
 }
 
-/// What the roster has done at the controller's ports.
+/// The roster's errands at the controller's ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RosterErrand {
-    /// Say which places of nodes are spoken of.
+    /// Find the node indices that are still in use.
     Look,
-    /// Ask the owners of these nodes whether they let them go: whoever says so takes no job from then on.
+    /// Ask the owners of these nodes whether they release them: a node that is released accepts no job from then on.
     Retire {
         /// Request.
         request: u64,
-        /// To be brought back.
+        /// To be returned.
         asked: u64,
         /// Whose owners are asked.
         nodes: Vec<String>,
-        /// Those that have none, and may go.
+        /// Nodes without an owner, which may be deleted.
         gone: Vec<String>,
-        /// Why others stay.
+        /// Why other nodes stay.
         stay: Option<Refusal>,
     },
-    /// Say so when all before this is saved and told.
+    /// Answer when all earlier changes are saved and announced.
     Next,
-    /// Tell the daemon that had the node when its owner let it go to end: it would only come again. One that comes by another
-    /// connection meanwhile is a new node's.
+    /// Tell the daemon that was connected when the node's owner released it to end: it would only join again. A daemon that
+    /// connects meanwhile belongs to a new node.
     End {
         /// Node.
         node: String,
         /// Connection; `None`: it had none.
         conn: Option<u64>,
     },
-    /// The node was another one's by then: nobody is told.
+    /// The node was another one by then: nobody is told.
     Spare {
         /// Node.
         node: String,
@@ -126,19 +126,19 @@ pub enum RosterErrand {
     Reread,
 }
 
-/// What it shows: the roster, and so the configuration.
+/// What it publishes: the roster, and with it the configuration.
 #[derive(Clone, Debug)]
 pub struct RosterShown {
     /// Nodes of both kinds.
     pub roster: Arc<Roster>,
-    /// The file was read again: all of the configuration may be another one.
+    /// The file was read again: all of the configuration may have changed.
     pub read_again: bool,
 }
 
-/// It needs no timers.
+/// It has no timers.
 pub type RosterTimer = Infallible;
 
-/// May a host be called so?
+/// May a host have this name?
 pub type MayBeNamed = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// A change that waits for its turn.
@@ -151,7 +151,7 @@ enum Change {
 }
 
 impl Change {
-    /// Is it about making one of these nodes?
+    /// Does it create one of these nodes?
     fn brings(&self, names: &BTreeSet<String>) -> bool {
         match self {
             _ if names.is_empty() => false,
@@ -162,63 +162,64 @@ impl Change {
         }
     }
 
-    /// Does it take one of these nodes?
+    /// Does it delete one of these nodes?
     fn takes(&self, names: &BTreeSet<String>) -> bool {
         matches!(self, Self::Delete { gone, .. } if gone.iter().any(|(name, _)| names.contains(name)))
     }
 }
 
-/// What a lot of changes comes to.
+/// The result of a group of changes.
 #[derive(Default)]
 struct Lot {
     answers: Vec<(u64, Result<(), Refusal>)>,
-    /// Nodes that agents are told to be.
+    /// Nodes whose agents joined.
     joined: BTreeSet<String>,
     /// Nodes that are deleted.
     gone: BTreeSet<String>,
     /// Connections of their daemons.
     ends: BTreeMap<String, Option<u64>>,
-    /// Connections of daemons of nodes that are not.
+    /// Connections of daemons that are left alone.
     spared: Vec<(String, u64)>,
     /// The file was read again.
     read_again: bool,
-    /// Nodes that it has now itself.
+    /// Nodes that the file lists now.
     of_file: BTreeSet<String>,
 }
 
-/// See the module.
+/// The core of the roster.
 pub struct RosterCore {
-    /// As it was decided; what is shown follows when it is saved.
+    /// The roster as decided; it is published when it is saved.
     roster: Arc<Roster>,
     may_be_named: MayBeNamed,
     waiting: VecDeque<Change>,
-    /// A lot is being saved, or about to be made.
+    /// A group is being saved, or about to be made.
     busy: bool,
-    /// How often nodes were deleted, and for each name at which time last: who was asked before that was asked of another node.
+    /// Number of deletions, and for each name that of its last one: an owner that was asked before that was the owner of another
+    /// node.
     deletions: u64,
     deleted: BTreeMap<String, u64>,
-    /// Where this life goes on from, until it has begun.
+    /// Where this life continues, until it has begun.
     left: Option<Left>,
 }
 
 /// What an earlier life left.
 struct Left {
-    /// What everybody was told.
+    /// The roster that was announced.
     told: Arc<Roster>,
-    /// Nodes that are saved and that the file has now itself.
+    /// Saved nodes that the file lists now.
     of_file: Vec<String>,
 }
 
 impl RosterCore {
-    /// With what is saved, and the nodes of that which the file has now itself ([`Roster::restored`]); it may be ahead of what
-    /// everybody was told.
+    /// From the saved roster, and its nodes that the file lists now ([`Roster::restored`]); it may be ahead of what was
+    /// announced.
     pub fn new((saved, of_file): (Roster, Vec<String>), told: Arc<Roster>, may_be_named: MayBeNamed) -> Self {
         let (roster, left) = (Arc::new(saved), Some(Left { told, of_file }));
         let (waiting, deleted) = (VecDeque::new(), BTreeMap::new());
         Self { roster, may_be_named, waiting, busy: false, deletions: 0, deleted, left }
     }
 
-    /// The roster as it was decided.
+    /// The roster as decided.
     pub const fn roster(&self) -> &Arc<Roster> {
         &self.roster
     }
@@ -228,7 +229,7 @@ impl RosterCore {
         self.go_on(out);
     }
 
-    /// Begins a lot, unless one is under way. Only who brings a node that is not known needs a free place.
+    /// Begins a group, unless one is in progress. Only new nodes need a free index.
     fn go_on(&mut self, out: &mut Out<Self>) {
         if self.busy || self.waiting.is_empty() {
             return;
@@ -259,7 +260,7 @@ impl RosterCore {
         self.put(change, out);
     }
 
-    /// Asks the owners of nodes that may go for what the roster knows.
+    /// Asks the owners of nodes that may be deleted as far as the roster knows.
     fn retire(&self, request: u64, names: Vec<String>, reserved: &BTreeMap<String, String>, out: &mut Out<Self>) {
         let config = self.roster.config();
         let (mut nodes, mut gone, mut stay) = (Vec::new(), Vec::new(), None);
@@ -272,7 +273,7 @@ impl RosterCore {
                 None => Ok(()),
             });
             match may {
-                // One that does not fit into the configuration has no owner.
+                // A node that does not fit into the configuration has no owner.
                 Ok(()) if config.node(&name).is_none() => gone.push(name),
                 Ok(()) => nodes.push(name),
                 Err(refusal) => stay = stay.or(Some(refusal)),
@@ -281,13 +282,13 @@ impl RosterCore {
         out.push(Effect::Do(RosterErrand::Retire { request, asked: self.deletions, nodes, gone, stay }));
     }
 
-    /// Makes a lot of all that wait.
+    /// Makes a group of all waiting changes.
     fn make_lot(&mut self, spoken: &Spoken, out: &mut Out<Self>) {
         let before = Arc::clone(&self.roster);
         let mut lot = Lot::default();
         while let Some(change) = self.waiting.pop_front() {
-            // A node of that name is another one, with an owner of its own once the owner of this one has ended. And whoever is
-            // told that it has joined is on disk when it hears so.
+            // A node of a deleted name is another node; its owner starts after the owner of the old one has ended. And a node
+            // that is told that it has joined must be on disk by then.
             if change.brings(&lot.gone) || change.takes(&lot.joined) {
                 self.waiting.push_front(change);
                 break;
@@ -301,7 +302,7 @@ impl RosterCore {
         self.tell(&before, lot.read_again, &lot.ends, out);
         out.extend(lot.spared.into_iter().map(|(node, conn)| Effect::Do(RosterErrand::Spare { node, conn })));
         if !lot.gone.is_empty() {
-            // Others of these names may be asked now.
+            // Other nodes may get these names now.
             self.deletions += 1;
             self.deleted.extend(lot.gone.into_iter().map(|name| (name, self.deletions)));
         }
@@ -326,7 +327,7 @@ impl RosterCore {
                 (request, Arc::make_mut(&mut self.roster).create(&names, &line, spoken, may_be_named).map(drop))
             }
             Change::Delete { request, asked, gone, stay } => {
-                // One that went meanwhile and came again was not asked.
+                // A node that was deleted and created again meanwhile was not asked.
                 let was_asked = |(name, _): &(String, Option<u64>)| {
                     self.roster.get(name).is_some() && self.deleted.get(name).is_none_or(|last| *last <= asked)
                 };
@@ -349,7 +350,7 @@ impl RosterCore {
         lot.answers.push((request, answer));
     }
 
-    /// Shows what is decided, and tells everyone who goes by it.
+    /// Publishes what is decided, and tells all that depend on it.
     fn tell(&self, before: &Arc<Roster>, read_again: bool, ends: &BTreeMap<String, Option<u64>>, out: &mut Out<Self>) {
         let now = &self.roster;
         if Arc::ptr_eq(before, now) && !read_again {
@@ -421,7 +422,7 @@ impl Owner for RosterCore {
     }
 }
 
-/// What the log has to know.
+/// The events for the log.
 fn difference(before: &Roster, after: &Roster, of_file: &BTreeSet<String>) -> Vec<ControllerEvent> {
     let gone = before.nodes().keys().filter(|name| after.get(name).is_none());
     let about = |name: &String, saved: Option<Box<DynamicNode>>| {

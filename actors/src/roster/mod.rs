@@ -1,10 +1,10 @@
-//! Which nodes there are: those of `slurm.conf`, and those that come and go at run time. One owner says so, at `/roster`, and with
-//! it what the configuration is that all others see: it hears when the file was read again, too.
+//! The roster: the nodes of `slurm.conf`, and dynamic nodes. Its owner, at `/roster`, also decides the configuration that all
+//! others see: it is told when the file was read again.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`nodes`] | who may come and go, and what the configuration is with them |
-//! | [`core`] | the owner: changes wait for each other, are saved in lots, and then everybody is told |
+//! | [`nodes`] | which nodes may come and go, and the resulting configuration |
+//! | [`core`] | the owner: changes wait for each other, are saved in groups, and then announced |
 
 pub mod core;
 pub mod nodes;

@@ -1,5 +1,5 @@
-//! Which nodes there are: those of `slurm.conf`, and those that came at run time. Decides who may come and who may go. The
-//! configuration that all others see is made here.
+//! The nodes that exist: those of `slurm.conf`, and dynamic ones. Decides which may join and which may be deleted, and makes the
+//! configuration that all others see.
 
 use crate::{messages::node::NodeSettings, node::settings::node_settings};
 use garrick_model::{
@@ -25,25 +25,25 @@ pub struct Roster {
     /// As it was read.
     base: Arc<Config>,
     nodes: BTreeMap<String, DynamicNode>,
-    /// With them, as of the last [`Roster::settle`].
+    /// The configuration with all nodes, as of the last [`Roster::settle`].
     config: Arc<Config>,
     /// Something has changed since.
     stale: bool,
-    /// Places that nodes are to have.
+    /// Indices of nodes, and their places in topologies.
     places: BTreeMap<String, Placing>,
-    /// With the nodes in them.
+    /// Topologies with the dynamic nodes in them.
     topologies: Vec<NamedTopology>,
-    /// Nodes whose place is not there.
+    /// Nodes whose place in the topology does not exist.
     unplaced: BTreeSet<String>,
 }
 
-/// So many nodes that joined each node is told of: as many as one asks at a time.
+/// The number of dynamic nodes about which each node is told: as many as one asks at a time.
 const MOST_NEIGHBOURS: usize = 16;
 
-/// Places of nodes that are still spoken of: no other node gets them.
+/// Node indices that are still in use: no other node gets them.
 pub type Spoken = BTreeSet<u32>;
 
-/// Places of nodes in allocations of jobs that are shown, also of those that are over.
+/// Node indices in allocations of visible jobs, including those that are over.
 pub fn spoken_of<'v>(jobs: impl IntoIterator<Item = &'v JobView>) -> Spoken {
     let allocations = jobs.into_iter().filter_map(|job| job.allocation.as_ref());
     allocations.flat_map(|allocation| allocation.nodes.iter().map(|node| node.index.0)).collect()
@@ -61,8 +61,8 @@ pub fn reserved(reservations: &BTreeMap<String, Reservation>) -> BTreeMap<String
 }
 
 impl Roster {
-    /// From a configuration and what the journal says. What does not fit into it is said in the trace. Answers the nodes that
-    /// the configuration has now itself, too.
+    /// From a configuration and the journal. What does not fit into the configuration is logged. Also returns the nodes that the
+    /// configuration lists itself now.
     pub fn restored(base: Arc<Config>, mut nodes: BTreeMap<String, DynamicNode>) -> (Self, Vec<String>) {
         let taken = take_of_file(&base, &mut nodes);
         let (config, topologies) = (Arc::clone(&base), Vec::new());
@@ -72,13 +72,13 @@ impl Roster {
         (roster, taken)
     }
 
-    /// The same where nobody asks for those.
+    /// The same without that list.
     #[cfg(test)]
     pub fn new(base: Arc<Config>, nodes: BTreeMap<String, DynamicNode>) -> Self {
         Self::restored(base, nodes).0
     }
 
-    /// All of it from what is known of each node.
+    /// Builds everything from what is known of each node.
     fn make(&mut self) {
         let place = |(name, node): (&String, &DynamicNode)| Some((name.clone(), node.placing()?));
         self.places = self.nodes.iter().filter_map(place).collect();
@@ -112,7 +112,7 @@ impl Roster {
         self.config = Arc::new(config);
     }
 
-    /// After changes: once for all of them.
+    /// Applies changes: once for all of them.
     pub fn settle(&mut self) {
         if self.stale {
             self.build();
@@ -129,17 +129,17 @@ impl Roster {
         Arc::clone(&self.base)
     }
 
-    /// What is known of a node that is not of the file.
+    /// What is known of a dynamic node.
     pub fn get(&self, name: &str) -> Option<&DynamicNode> {
         self.nodes.get(name)
     }
 
-    /// Nodes that are not of the file.
+    /// Dynamic nodes.
     pub const fn nodes(&self) -> &BTreeMap<String, DynamicNode> {
         &self.nodes
     }
 
-    /// The file was read again. Answers the nodes that it has now itself.
+    /// The file was read again. Returns the dynamic nodes that it lists now.
     pub fn read_again(&mut self, base: Arc<Config>) -> Vec<String> {
         let taken = take_of_file(&base, &mut self.nodes);
         self.base = base;
@@ -147,13 +147,13 @@ impl Roster {
         taken
     }
 
-    /// Where nodes that came at run time are, in the order of their names.
+    /// Places of dynamic nodes in the topologies, by name.
     pub fn whereabouts(&self) -> impl Iterator<Item = (&str, Option<&Whereabouts>)> {
         self.nodes.iter().map(|(name, node)| (name.as_str(), node.whereabouts.as_ref()))
     }
 
-    /// Nodes that came at run time of which that one is to know, to ask them whether they have the controller: those after it
-    /// in the order of names, round and round. The nodes of the file it knows itself.
+    /// Dynamic nodes about which this one is told, so that it can ask them for the controller: the next ones by name, cyclically.
+    /// It knows the nodes of the file itself.
     pub fn neighbours(&self, name: &str) -> Vec<Neighbour> {
         let after = self.nodes.range::<str, _>((Bound::Excluded(name), Bound::Unbounded));
         let before = self.nodes.range::<str, _>((Bound::Unbounded, Bound::Excluded(name)));
@@ -164,7 +164,7 @@ impl Roster {
         after.chain(before).filter_map(told).take(MOST_NEIGHBOURS).collect()
     }
 
-    /// What the owner of a node of the configuration is told of it.
+    /// The settings for the owner of a configured node.
     pub fn settings(&self, node: &NodeConfig) -> NodeSettings {
         NodeSettings { neighbours: self.neighbours(&node.name), ..node_settings(node) }
     }
@@ -190,7 +190,7 @@ impl Roster {
         if all <= self.base.most_nodes() as usize { Ok(()) } else { Err(Refusal::InvalidUpdate(self.full())) }
     }
 
-    /// Places that nobody has or is spoken of with, from the lowest.
+    /// Free node indices that are not in use any more, from the lowest.
     fn free_slots(&self, spoken: &Spoken) -> impl Iterator<Item = u32> + use<> {
         let first = u32::try_from(self.base.nodes.len()).unwrap_or(u32::MAX);
         let of_jobs = spoken.iter().filter_map(|index| index.checked_sub(first));
@@ -198,7 +198,7 @@ impl Roster {
         (0..u32::MAX).filter(move |slot| !taken.contains(slot))
     }
 
-    /// Puts nodes there, if they fit and no other node loses its place by it: all of them or none.
+    /// Adds nodes, if they fit and no other node loses its place because of it: all of them or none.
     pub fn put(&mut self, mut nodes: Vec<DynamicNode>) -> Result<(), Refusal> {
         let wrong = |name: &str, wrong: SettingError| Refusal::InvalidUpdate(format!("node {name}: {wrong}"));
         for node in &mut nodes {
@@ -214,7 +214,7 @@ impl Roster {
             self.enter(nodes);
             return Ok(());
         }
-        // What most of many that come have, and nothing else moves for it.
+        // The usual case among many new nodes: nothing else moves.
         if let [(name, Some(place))] = &movers[..]
             && !self.places.contains_key(name)
             && places::join(&mut self.topologies, name, &place.text)
@@ -224,7 +224,7 @@ impl Roster {
             return Ok(());
         }
         let mut tried = self.clone();
-        // Who is in the way is said of those that move, so the others come first.
+        // Errors are to name the nodes that move, so the others are placed first.
         movers.iter().for_each(|(name, _)| drop(tried.places.remove(name)));
         tried.arrange();
         for (name, place) in &movers {
@@ -248,8 +248,8 @@ impl Roster {
         self.nodes.extend(nodes.into_iter().map(|node| (node.name.clone(), node)));
     }
 
-    /// Puts all nodes into the topologies anew. Those for whom something was made that nobody makes any more keep it. Gives
-    /// those that lost their place.
+    /// Places all nodes in the topologies again. Nodes in units made for them that nobody else defines keep those. Returns the
+    /// nodes that lost their place.
     fn arrange(&mut self) -> Vec<(String, SettingError)> {
         let (mut topologies, mut lost) = self.arranged();
         let mut found = false;
@@ -283,7 +283,7 @@ impl Roster {
         self.nodes.get(name).ok_or_else(|| Refusal::InvalidNode(name.to_owned()))
     }
 
-    /// Can this be that node, whatever else there is? Answers the line that counts, and the place that it says.
+    /// Can this daemon be that node, ignoring other nodes? Returns the effective line of configuration, and the place in it.
     pub fn may_join(&self, name: &str, joining: &Joining) -> Result<(String, Option<String>), Refusal> {
         if self.base.node(name).is_some() {
             let said = format!("{name} is a node of slurm.conf: start its slurmd without -Z");
@@ -295,8 +295,7 @@ impl Roster {
         Ok((line, place))
     }
 
-    /// A daemon says that it is this node. Answers the node as it is then, if something of it is new: to be [put](Self::put)
-    /// there.
+    /// A daemon joins as this node. Returns the resulting node if it is new or has changed: it is to be [put](Self::put).
     pub fn joined(
         &self,
         name: &str,
@@ -310,14 +309,14 @@ impl Roster {
         let whereabouts =
             Some(Whereabouts { hostname: hostname.to_owned(), address: address.to_owned(), port: joining.port });
         let node = match self.nodes.get(name) {
-            // What an administrator wrote stands; its place is the daemon's to say, until an administrator does.
+            // The administrator's line stays; the daemon sets the place unless an administrator did.
             Some(known) if known.created => {
                 let said = place.clone().filter(|_| place != known.said);
                 let topology = said.or_else(|| known.topology.clone());
                 DynamicNode { whereabouts, topology, said: place, ..known.clone() }
             }
             Some(known) if known.line == line => DynamicNode { whereabouts, ..known.clone() },
-            // What an administrator said of its place stands until the daemon says another one.
+            // The administrator's place stays until the daemon names another one.
             Some(known) => {
                 let same = config::said_place(&known.line) == place;
                 let topology = known.topology.clone().filter(|_| same);
@@ -332,7 +331,7 @@ impl Roster {
         Ok((self.nodes.get(name) != Some(&node)).then_some(node))
     }
 
-    /// An administrator makes nodes: all of them or none. Answers their names.
+    /// An administrator creates nodes: all of them or none. Returns their names.
     pub fn create(
         &mut self,
         names: &str,
@@ -356,7 +355,7 @@ impl Roster {
             return Err(Refusal::InvalidUpdate(said));
         }
         self.room_for(made.nodes.len())?;
-        // Of these each node has its own.
+        // Each node has its own values of these.
         let line = without(names, line, &["NodeHostname", "NodeAddr", "Port"])?;
         let mut slots = self.free_slots(spoken);
         let mut created = Vec::new();
@@ -379,25 +378,25 @@ impl Roster {
         Ok(names)
     }
 
-    /// May it go, as far as that is not its owner's to say?
+    /// May it be deleted, as far as its owner need not be asked?
     pub fn may_go(&self, name: &str) -> Result<(), Refusal> {
         self.own(name).map(|_| ())
     }
 
-    /// Nodes go. Answers those that were there.
+    /// Deletes nodes. Returns those that existed.
     pub fn delete(&mut self, names: &[String]) -> Vec<String> {
         let gone: Vec<String> = names.iter().filter(|name| self.nodes.remove(*name).is_some()).cloned().collect();
         self.stale |= !gone.is_empty();
         let places = self.places.len();
         gone.iter().for_each(|name| drop(self.places.remove(name)));
         if self.places.len() < places {
-            // Who lost its place is said when the configuration is made.
+            // Nodes without a place are reported when the configuration is made.
             drop(self.arrange());
         }
         gone
     }
 
-    /// Nodes move in the topologies: all of them or none.
+    /// Moves nodes in the topologies: all of them or none.
     pub fn place(&mut self, names: &[String], place: &str) -> Result<(), Refusal> {
         let mut moved = Vec::with_capacity(names.len());
         for name in names {
@@ -411,7 +410,7 @@ impl Roster {
     }
 }
 
-/// Takes away those that the file has.
+/// Removes nodes that the file lists.
 fn take_of_file(base: &Config, nodes: &mut BTreeMap<String, DynamicNode>) -> Vec<String> {
     nodes.extract_if(.., |name, _| base.node(name).is_some()).map(|(name, _)| name).collect()
 }

@@ -1,10 +1,9 @@
-//! What the scheduler remembers between plans: when the next one is made and whether the last one is repaired instead, whose
-//! answers are awaited, how many may start in an interval, what priorities are calculated by, and who is told what. An owner as
-//! the others are, of nothing that would be saved.
+//! The scheduler's state between plans: when the next plan is made or the kept one repaired, which answers are missing, how many
+//! jobs may start in an interval, the rules of priorities, and what is sent to jobs. It is an owner like the others, but saves
+//! nothing.
 //!
-//! A pass is a look at the boards, an errand that makes a plan of it ([`garrick_plan::plan::kept::planning`]), and what is told of that. One is
-//! under way at a time, and the next waits until every proposal of the last one was answered, so that boards show what was
-//! taken.
+//! A pass reads the views, makes a plan of them ([`garrick_plan::plan::kept::planning`]), and sends the results. Passes do not
+//! overlap, and the next one waits until every proposal of the last one was answered, so that views include what was taken.
 
 use crate::{
     messages::{job::JobInput, letter::Letter},
@@ -35,18 +34,18 @@ use garrick_plan::{
 use rustc_hash::FxHashMap;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// Longest pause, after long passes, unless the site says that it is at least longer.
+/// Longest pause after long passes, unless the site sets a longer minimum.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A timer for what is further ahead is set again.
+/// A timer further ahead is set again when this has passed.
 const LONGEST_TIMER: Duration = Duration::from_secs(3600);
-/// Where a new plan takes as long as this, plans are repaired between new ones.
+/// If a new plan takes this long, plans are repaired between new ones.
 const REPAIR_FROM: Duration = Duration::from_millis(20);
-/// Proposals unanswered for this long are counted as refused.
+/// Proposals unanswered for this long count as refused.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most jobs that are told a new priority after a pass; the next pass goes on. The plan itself knows all of them.
+/// Most jobs that are sent a new priority after a pass; the next pass continues. The plan itself uses all new priorities.
 const MOST_RANKED: usize = 10_000;
 
-/// Rules of priority with what they were made of.
+/// Rules of priority and their inputs.
 struct Ranking {
     rules: Arc<priority::Rules>,
     config: Arc<Config>,
@@ -54,22 +53,22 @@ struct Ranking {
     nodes: usize,
 }
 
-/// Nodes and names of partitions, by their places in a snapshot.
+/// Nodes and names of partitions, by index in a snapshot.
 type Names = (Vec<Arc<NodeView>>, Vec<String>);
 
-/// A pass that is under way.
+/// A pass in progress.
 enum Course {
-    /// The boards are being read.
+    /// The views are being read.
     Looking,
     /// A plan is being made.
     Planning(Box<Making>),
 }
 
-/// What is told with a plan that is being made.
+/// Results that are sent together with the plan that is being made.
 struct Making {
-    /// What time it is made for.
+    /// The time for which it is made.
     now: Timestamp,
-    /// When its snapshot was begun, by the clock that is never set.
+    /// When its snapshot was begun, on the monotonic clock.
     began: Duration,
     /// New priorities.
     ranked: Vec<(JobId, u32)>,
@@ -82,30 +81,30 @@ pub struct SchedulerCore {
     policy: Policy,
     pass: u64,
     course: Option<Course>,
-    /// A look was due while another pass was under way.
+    /// A pass became due during another one.
     due: bool,
     outstanding: usize,
     seen: Seen,
-    /// A wait for changes is under way.
+    /// A wait for changes is in progress.
     watching: bool,
     /// The last pass stopped at its limit.
     truncated: bool,
-    /// What priorities are calculated by, while that is so, and what it was made of.
+    /// The rules of priorities, if they are calculated, and their inputs.
     ranking: Option<Ranking>,
     last_pass: Duration,
-    /// The last plan, where it is repaired.
+    /// The kept plan, if plans are repaired.
     kept: Option<Outline>,
-    /// When that one is made anew because a repair left something out.
+    /// When it is made anew because a repair left something out.
     stale_until: Option<Timestamp>,
-    /// What keeps those waiting who have room reserved.
+    /// What jobs with reserved resources wait for.
     waits: FxHashMap<JobId, Waits>,
-    /// Nodes and partitions by their places in it.
+    /// Nodes and partitions by their index in it.
     names: Names,
-    /// When somebody starts who waits for broken blocks.
+    /// The next start of a job that waits for blocks that are already broken up.
     again: Option<Timestamp>,
-    /// When the last plan was made anew, by the clock that is never set, and how long that took.
+    /// When the last plan was made anew, on the monotonic clock, and how long it took.
     anew: Option<(Duration, Duration)>,
-    /// What was started of what may be started in an interval.
+    /// Starts in the current interval.
     quota: Quota,
 }
 
@@ -167,7 +166,7 @@ fn tell(job: JobId, input: JobInput, out: &mut Out<SchedulerCore>) {
 }
 
 impl SchedulerCore {
-    /// A scheduler that has planned nothing yet.
+    /// A scheduler without a plan.
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
@@ -190,12 +189,12 @@ impl SchedulerCore {
         }
     }
 
-    /// The rules that plans are made by.
+    /// The policy of plans.
     pub const fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// What keeps a job waiting that has room reserved, by the last plan.
+    /// What a job with reserved resources waits for, according to the last plan.
     pub fn outlook(&self, job: JobId) -> Option<Outlook> {
         let (nodes, partitions) = &self.names;
         self.waits.get(&job).map(|waits| waits.outlook(nodes, partitions))
@@ -222,7 +221,7 @@ impl SchedulerCore {
         }
     }
 
-    /// Has a plan made.
+    /// Starts making a plan.
     fn begin_pass(&mut self, now: Timestamp, snapshot: Snapshot, out: &mut Out<Self>) {
         if self.outstanding > 0 || matches!(self.course, Some(Course::Planning(_))) {
             return;
@@ -236,21 +235,21 @@ impl SchedulerCore {
         let turns = turns::turns(&view, now);
         let names = (view.nodes.clone(), view.partitions.iter().map(|p| p.name.clone()).collect());
         let view = if anybody_waits(&view) { self.within_quota(view, now) } else { view };
-        // A new one where it takes long is kept.
+        // A new plan that takes long to make is kept.
         let keeps = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
         let repairs = self.kept.take().is_some_and(|kept| !self.wait_anew(kept, began).is_zero());
         self.course = Some(Course::Planning(Box::new(Making { now, began, ranked, turns, names })));
         out.push(Effect::Do(SchedulerErrand::Plan(Box::new(Planning { view, now, repairs, keeps }))));
     }
 
-    /// Tells what came of it.
+    /// Sends the results.
     fn end_pass(&mut self, now: Timestamp, made: Made, reservations: u64, out: &mut Out<Self>) {
         let Some(Course::Planning(making)) = self.course.take() else { return };
         let Making { now: planned, began, ranked, turns, names } = *making;
         let Made { mut plan, mut considered, way, kept, at } = made;
         self.kept = kept;
         self.note_waits(names, &mut plan, way, planned);
-        // What was reserved meanwhile is not in it.
+        // Changes of reservations since then are not in it.
         if reservations == self.seen.reservations {
             self.quota.spend((plan.in_order, plan.backfilled));
         } else {
@@ -281,8 +280,8 @@ impl SchedulerCore {
         }
     }
 
-    /// Calculates the priorities of jobs that wait and puts them into the snapshot. Answers those that differ from what the
-    /// jobs show.
+    /// Calculates the priorities of waiting jobs and sets them in the snapshot. Returns those that differ from what the jobs
+    /// show.
     fn rank(&mut self, snapshot: Snapshot, now: Timestamp, out: &mut Out<Self>) -> (ClusterView, Vec<(JobId, u32)>) {
         let Snapshot { mut view, jobs, partitions, config, .. } = snapshot;
         if !config.multifactor() {
@@ -324,7 +323,7 @@ impl SchedulerCore {
         (view, ranked)
     }
 
-    /// Bounds of starts are those of an interval, however many plans are made in it.
+    /// Bounds of starts apply to an interval, however many plans are made in it.
     fn within_quota(&mut self, mut view: ClusterView, now: Timestamp) -> ClusterView {
         if let (Some(bounds), Some(interval)) = (&view.policy.bounds, self.policy.interval) {
             view.policy.bounds = Some(self.quota.left(bounds, now, interval));
@@ -357,8 +356,8 @@ impl SchedulerCore {
         }
     }
 
-    /// How long until a new plan is due: sooner where a repair left something out, but never so that most of the time goes
-    /// there.
+    /// How long until a new plan is due: sooner if a repair left something out, but never so often that most of the time is spent
+    /// on it.
     fn wait_anew(&self, kept: Outline, clock: Duration) -> Duration {
         let Some((at, took)) = self.anew else { return Duration::ZERO };
         let wait = if kept.stale { took * 2 } else { self.interval().max(took * 2) };
@@ -392,7 +391,7 @@ impl SchedulerCore {
         }
     }
 
-    /// How often plans are made anew where nothing asks for one sooner.
+    /// How often plans are made anew if nothing requires one sooner.
     fn interval(&self) -> Duration {
         self.policy.interval.unwrap_or(LONGEST_TIMER)
     }

@@ -1,5 +1,5 @@
-//! What a plan is made from, put together from what owners show. The scheduler's actor reads boards and calls this, and so does
-//! whoever has other boards.
+//! Makes a plan's snapshot from the owners' views. The scheduler's actor calls this with its boards, and so do other users with
+//! their own.
 
 use crate::license::account::LicenseAccount;
 use garrick_model::{
@@ -21,7 +21,7 @@ use garrick_plan::{
 use jiff::tz::TimeZone;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Who people are.
+/// Looks up users.
 pub trait People {
     /// Users who may use all reservations.
     fn administrators(&self) -> Vec<u32>;
@@ -29,11 +29,11 @@ pub trait People {
     fn groups(&self, uid: u32) -> Vec<String>;
 }
 
-/// What owners show at one time.
+/// The owners' views at one time.
 pub struct Shown<'a> {
-    /// Jobs that wait, run or are being cleaned up, in any order; others may be among them.
+    /// Jobs that wait, run or are being cleaned up, in any order; others may be included.
     pub jobs: &'a [Arc<JobView>],
-    /// One of them.
+    /// Looks up one of them.
     pub job: &'a dyn Fn(JobId) -> Option<Arc<JobView>>,
     /// Nodes, in any order.
     pub nodes: &'a [Arc<NodeView>],
@@ -41,11 +41,11 @@ pub struct Shown<'a> {
     pub partitions: &'a [Arc<PartitionView>],
     /// Reservations that are not over.
     pub reservations: &'a [Arc<Reservation>],
-    /// Who has which licenses.
+    /// Which jobs hold which licenses.
     pub licenses: LicenseAccount,
     /// Qualities of service.
     pub qos: Arc<QosTable>,
-    /// In which reservations recur.
+    /// The time zone of recurring reservations.
     pub zone: &'a TimeZone,
 }
 
@@ -69,7 +69,7 @@ pub fn cluster_view(policy: Policy, shown: &Shown<'_>, people: &dyn People, now:
     view
 }
 
-/// Who has licenses is the account's to say; how long, the jobs'.
+/// The account says which jobs hold licenses; the jobs say how long.
 fn license_facts(shown: &Shown<'_>) -> LicenseFacts {
     let account = &shown.licenses;
     let end = |job| (shown.job)(job).and_then(|view| view.end_time);

@@ -1,4 +1,4 @@
-//! What the scheduler is told and what it has done.
+//! Inputs and effects of the scheduler.
 
 use crate::owner::Effect;
 use garrick_model::{
@@ -14,10 +14,10 @@ use garrick_plan::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What shall happen.
+/// An effect of the scheduler.
 pub type SchedulerEffect = Effect<SchedulerTimer, SchedulerShown, CommandReply, SchedulerErrand>;
 
-/// What others calculate priorities by, too. `None`: nobody calculates any.
+/// The rules with which others calculate priorities too. `None`: none are calculated.
 pub type SchedulerShown = Option<Arc<priority::Rules>>;
 
 /// Generations of the boards.
@@ -33,16 +33,16 @@ pub struct Seen {
     pub reservations: u64,
 }
 
-/// The boards at one time.
+/// The views at one time.
 #[derive(Debug)]
 pub struct Snapshot {
     /// Generations before anything was read.
     pub seen: Seen,
-    /// When reading began, by a clock that is never set, from any beginning.
+    /// When reading began, on a monotonic clock.
     pub began: Duration,
-    /// What a plan is made from.
+    /// The snapshot for a plan.
     pub view: ClusterView,
-    /// Jobs that wait, run or are being cleaned up; others may be among them.
+    /// Jobs that wait, run or are being cleaned up; others may be included.
     pub jobs: Vec<Arc<JobView>>,
     /// All partitions.
     pub partitions: Vec<Arc<PartitionView>>,
@@ -59,9 +59,9 @@ pub enum SchedulerTimer {
     Interval,
     /// Answers are missing.
     Patience,
-    /// The plan that is kept says when, or is to be made anew.
+    /// The kept plan asks for it, or is to be made anew.
     Kept,
-    /// Somebody starts who waits for nothing else than time.
+    /// A job starts that waits only for time.
     Again,
 }
 
@@ -78,22 +78,22 @@ impl SchedulerTimer {
     }
 }
 
-/// What the scheduler is told.
+/// Inputs of the scheduler.
 #[derive(Debug)]
 pub enum SchedulerInput {
-    /// It lives.
+    /// The actor has started.
     Started,
-    /// A board is further than [`SchedulerErrand::Watch`] said.
+    /// A board has changed since [`SchedulerErrand::Watch`].
     Changed,
     /// A timer went off.
     Timer(SchedulerTimer),
-    /// What [`SchedulerErrand::Look`] asked for.
+    /// Answer to [`SchedulerErrand::Look`].
     Snapshot(Box<Snapshot>),
-    /// What came of [`SchedulerErrand::Plan`].
+    /// Answer to [`SchedulerErrand::Plan`].
     Planned {
-        /// Plan.
+        /// The plan.
         made: Box<Made>,
-        /// The generation of the board of reservations when it was made.
+        /// The generation of the reservations' board when the plan was begun.
         reservations: u64,
     },
     /// A job's owner answered a proposal. Answers to passes before the last do not count.
@@ -105,7 +105,7 @@ pub enum SchedulerInput {
     },
     /// New rules.
     Policy(Box<Policy>),
-    /// Somebody asks what keeps a job waiting.
+    /// A query what a job waits for.
     Explain {
         /// Request.
         request: u64,
@@ -131,20 +131,20 @@ impl SchedulerInput {
     }
 }
 
-/// What the scheduler is asked.
+/// Questions to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerAsk {
-    /// What keeps a job waiting? Answered by [`CommandReply::Outlook`], between passes.
+    /// What does a job wait for? Answered by [`CommandReply::Outlook`], between passes.
     Explain(JobId),
 }
 
-/// What the scheduler has done.
+/// The scheduler's errands.
 #[derive(Debug)]
 pub enum SchedulerErrand {
-    /// Read the boards and say so, by [`SchedulerInput::Snapshot`].
+    /// Read the views; answered by [`SchedulerInput::Snapshot`].
     Look,
-    /// Say by [`SchedulerInput::Changed`] when a board is further than this.
+    /// Send [`SchedulerInput::Changed`] when a board is newer than this.
     Watch(Seen),
-    /// Make that plan, and bring it back by [`SchedulerInput::Planned`].
+    /// Make that plan; answered by [`SchedulerInput::Planned`].
     Plan(Box<Planning>),
 }

@@ -1,10 +1,10 @@
-//! Scheduling: reads what owners publish, has it planned ([`garrick_plan`]), and proposes starts to the jobs' owners.
+//! Scheduling: reads what owners publish, has a plan made ([`garrick_plan`]), and proposes starts to the jobs' owners.
 //!
 //! | | what it is |
 //! |---|---|
-//! | [`gather`] | a plan's snapshot, put together from what owners show |
-//! | [`core`] | when plans are made, and who is told what |
-//! | [`messages`] | what the core is told and has done |
+//! | [`gather`] | a plan's snapshot, from the owners' views |
+//! | [`core`] | when plans are made, and what follows from them |
+//! | [`messages`] | inputs and effects |
 
 pub mod core;
 pub mod gather;

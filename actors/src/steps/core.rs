@@ -1,4 +1,4 @@
-//! Gathers what agents say of steps and records, remembers what step managers reported, and answers who asked.
+//! Collects what agents say about steps and records, keeps the reports of step managers, and answers queries.
 
 use super::{
     effects::{StepsEffect, StepsErrand},
@@ -28,7 +28,7 @@ use std::{
 /// How long agents may take to answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A list that is being gathered.
+/// A list that is being collected.
 struct Open {
     request: u64,
     ended: Vec<JobId>,
@@ -37,7 +37,7 @@ struct Open {
     missing: Vec<String>,
 }
 
-/// Records that are looked for.
+/// A search for records.
 struct Search {
     request: u64,
     by: u32,
@@ -49,16 +49,16 @@ struct Search {
     missing: Vec<String>,
 }
 
-/// Searches at a time: each asks every node.
+/// Most searches at a time: each asks every node.
 const SEARCHES: usize = 8;
 
-/// The owner of steps; a new one remembers nothing.
+/// The owner of steps; initially empty.
 #[derive(Default)]
 pub struct StepsCore {
     ended: EndedSteps,
     open: BTreeMap<u64, Open>,
     searches: BTreeMap<u64, Search>,
-    /// Gathered, and to be answered once it is known which jobs still are.
+    /// Collected, and answered when it is known which jobs still exist.
     gathered: Vec<Open>,
 }
 
@@ -151,7 +151,7 @@ impl StepsCore {
     }
 
     fn search(&mut self, now: Timestamp, query: u64, search: Search, out: &mut Out<Self>) {
-        // One user's searches keep nobody else from his.
+        // A user's search must not keep other users from theirs.
         let has_one = search.by != 0 && self.searches.values().any(|other| other.by == search.by);
         if has_one || self.searches.len() >= SEARCHES {
             let answer = CommandReply::Refused(Refusal::RetryAfter { after: PATIENCE });
@@ -165,7 +165,7 @@ impl StepsCore {
         self.searches.insert(query, search);
     }
 
-    /// Answers the questions that nobody is waited for any more.
+    /// Answers the queries whose agents have all answered or are not waited for any more.
     fn settle(&mut self, out: &mut Out<Self>) {
         for (query, open) in self.open.extract_if(.., |_, open| open.waiting.is_empty()) {
             out.push(Effect::ClearTimer(StepsTimer(query)));

@@ -1,6 +1,6 @@
-//! Steps that are over, as their step managers reported them: kept in memory for as long as their job is known, for
-//! `squeue --steps --states=all`. Accounting keeps them for good; this is what can be asked at once. Reports are kept as
-//! they came and unpacked when somebody asks, so that a step that nobody asks for costs nothing but its bytes.
+//! Steps that are over, as their step managers reported them: kept in memory as long as their job is known, for `squeue --steps
+//! --states=all`. Accounting keeps them for good; this is for immediate queries. Reports are kept as received and unpacked for a
+//! query, so that a step costs nothing but its bytes until then.
 
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -12,11 +12,11 @@ use std::{
     collections::{BTreeMap, VecDeque},
 };
 
-/// Steps shown of one job; of more, those that ended first are forgotten.
+/// Most steps shown of one job; beyond it those that ended first are dropped.
 const PER_JOB: usize = 1000;
-/// Most bytes kept of one job, where its steps are large.
+/// Most bytes kept of one job, if its steps are large.
 const PER_JOB_BYTES: usize = 2 << 20;
-/// Most bytes kept in all, some 150,000 steps; beyond it the jobs with the lowest numbers lose theirs.
+/// Most bytes kept in all, some 150,000 steps; beyond it the jobs with the lowest ids lose theirs.
 const IN_ALL_BYTES: usize = 32 << 20;
 
 /// Reports of one run.
@@ -54,7 +54,7 @@ impl Kept {
                 Err(error) => tracing::warn!(job_id = job.0, %error, "steps.unreadable_report"),
             }
         }
-        // A repeated report says the same again.
+        // A repeated report has the same content.
         views.sort_by_key(|view| (view.id, Reverse(view.attempt)));
         views.dedup_by_key(|view| view.id);
         if views.len() > PER_JOB {
@@ -65,7 +65,7 @@ impl Kept {
     }
 }
 
-/// What is kept.
+/// The steps that are over.
 #[derive(Debug, Default)]
 pub struct EndedSteps {
     by_job: BTreeMap<JobId, Kept>,
@@ -91,17 +91,17 @@ impl EndedSteps {
         }
     }
 
-    /// Those of a job.
+    /// The steps of a job.
     pub fn of(&self, job: JobId) -> Vec<StepView> {
         self.by_job.get(&job).map_or_else(Vec::new, |kept| kept.ended(job))
     }
 
-    /// Jobs that have some.
+    /// Jobs with steps.
     pub fn jobs(&self) -> Vec<JobId> {
         self.by_job.keys().copied().collect()
     }
 
-    /// Forgets jobs that are not known any more.
+    /// Drops the steps of jobs that are not known any more.
     pub fn keep(&mut self, known: impl Fn(JobId) -> bool) {
         self.by_job.retain(|job, _| known(*job));
         self.bytes = self.by_job.values().map(|kept| kept.bytes).sum();

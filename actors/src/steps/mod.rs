@@ -1,12 +1,12 @@
-//! Steps, as far as the controller knows any: what their managers reported, and lists of them that somebody asked for. One owner,
-//! on a thread of its own at `/steps`, so that neither thousands of reported steps nor long lists hold up anything else. It
-//! decides nothing about jobs and saves nothing; nobody waits for it but who asked for a list.
+//! Steps as far as the controller knows them: reports of their managers, and lists of them for queries. One owner, on a thread of
+//! its own at `/steps`, so that neither thousands of reported steps nor long lists delay anything else. It decides nothing about
+//! jobs and saves nothing; only requesters of lists wait for it.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`core`] | gathers and answers |
-//! | [`ended`] | steps that are over, as they were reported |
-//! | [`effects`] | what it causes |
+//! | [`core`] | collects lists and answers queries |
+//! | [`ended`] | steps that are over, as reported |
+//! | [`effects`] | effects |
 
 pub mod core;
 pub mod effects;

@@ -1,15 +1,15 @@
-//! What a submission must fulfil, and what it comes to with defaults filled in; and the same of a change of a job that waits,
-//! whose patched specification is judged by the same function. Pure: the snapshot of the cluster, the configuration, and who
-//! the user is are arguments. Called by the frontend for `SubmitJob`, `TestJob` and `UpdateJob`.
+//! The conditions that a submission must fulfil, and the request with defaults filled in; the same for a change of a waiting job,
+//! whose changed specification is judged by the same function. Pure: the snapshot of the cluster, the configuration and the user
+//! are arguments. Called by the frontend for `SubmitJob`, `TestJob` and `UpdateJob`.
 //!
-//! What a change leaves as it was is not judged again: the site may have changed since, or an administrator let the job be
-//! where its user may not put it. Beyond that, a change differs from a submission in this:
+//! What a change does not touch is not judged again: the site may have changed since, or an administrator put the job where its
+//! user may not. Otherwise, a change differs from a submission as follows:
 //!
 //! - All partitions that it names must be open to the job's owner; of those that a submission names, one is enough.
-//! - Memory beyond what CPUs may bring (`MaxMemPerCPU`) is refused where a change names it, and makes more CPUs of a submission
-//!   or of a move to another partition.
+//! - Memory beyond the limit per CPU (`MaxMemPerCPU`) is refused if a change names it; for a submission, or a move to another
+//!   partition, it increases the number of CPUs.
 //! - Nodes that it names stay, however few tasks there are.
-//! - What an administrator asks for is not held against partitions' doors and limits.
+//! - Limits and access rules of partitions do not apply to an administrator's request.
 
 use super::{job_submit::JobSubmit, labels, texts, users::User};
 use crate::{
@@ -36,36 +36,36 @@ use garrick_plan::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The user of an array index that nobody could mean: `--array=0-4000000000` must not be expanded.
+/// More indices are refused: `--array=0-4000000000` must not be expanded.
 const MOST_INDICES: u64 = 4_000_000;
 /// Largest priority that submissions get under `priority/basic`; each one gets one less, as in Slurm.
 const HIGHEST_PRIORITY: u32 = 4_294_901_759;
 
-/// Bytes of a batch script, where the site does not say otherwise: 4 megabytes, as slurm.conf(5) has it.
+/// Most bytes of a batch script, unless the site sets another limit: 4 megabytes, as in slurm.conf(5).
 const MOST_OF_SCRIPT: usize = 4 * 1024 * 1024;
 
-/// `max_script_size`, which sites have among either kind of parameters.
+/// `max_script_size`, which sites set in either kind of parameters.
 fn most_of_script(config: &Config) -> usize {
     let named = [&config.slurmctld_parameters, &config.scheduler_parameters];
     let said = named.into_iter().filter_map(|words| words.value("max_script_size")?.parse().ok()).next();
     said.unwrap_or(MOST_OF_SCRIPT)
 }
 
-/// What submissions are judged by.
+/// The data by which submissions are judged.
 pub struct Rules<'a> {
     /// Configuration.
     pub config: &'a Config,
-    /// Partitions as they are now.
+    /// Current partitions.
     pub partitions: &'a [Arc<PartitionView>],
-    /// What could ever run.
+    /// Feasibility of requests.
     pub feasibility: &'a mut Feasibility,
-    /// Is there such a job, or such a task of an array, for dependencies?
+    /// Does this job, or this task of an array, exist? For dependencies.
     pub known_job: &'a dyn Fn(JobId, Option<u32>) -> bool,
-    /// A reservation as it is now.
+    /// Looks up a current reservation.
     pub reservation: &'a dyn Fn(&String) -> Option<Arc<Reservation>>,
-    /// The site's own word, before anything is judged.
+    /// The site's own checks, before anything else.
     pub job_submit: &'a dyn JobSubmit,
-    /// How priorities are calculated; `None`: not known yet, or they are not.
+    /// How priorities are calculated; `None`: not known yet, or not calculated.
     pub priority: Option<&'a priority::Rules>,
     /// Time.
     pub now: Timestamp,
@@ -73,9 +73,9 @@ pub struct Rules<'a> {
 
 /// Who submits.
 pub struct Submitter<'a> {
-    /// From the kernel.
+    /// Identity from the kernel.
     pub caller: &'a Caller,
-    /// From the user database, where it knows the user.
+    /// From the user database, if it knows the user.
     pub user: Option<User>,
     /// Name of the caller's group.
     pub group: Option<String>,
@@ -92,41 +92,41 @@ pub struct Identity {
     pub sluid: Sluid,
     /// Submission.
     pub request: Option<RequestId>,
-    /// Submissions before this one.
+    /// Number of earlier submissions.
     pub submissions: u64,
 }
 
-/// A job that may enter the queue.
+/// An accepted job.
 #[derive(Debug)]
 pub struct Admitted {
     /// Its record.
     pub record: JobRecord,
-    /// Things to say to the user, one line each.
+    /// Warnings for the user, one line each.
     pub warnings: Vec<String>,
 }
 
-/// A change of a job that waits.
+/// A change of a waiting job.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     /// The job as it is.
     pub record: &'a JobRecord,
-    /// What is to be changed.
+    /// The requested change.
     pub change: &'a JobChange,
-    /// Who wants it changed.
+    /// The requester.
     pub by: Authority,
 }
 
-/// What a specification is judged for.
+/// For what purpose a specification is judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose<'a> {
     /// A new job.
     New(Identity),
-    /// A job that waits is to ask for this from now on.
+    /// The new request of a waiting job.
     Change(Change<'a>),
 }
 
 impl<'a> Purpose<'a> {
-    /// Is this part of a specification to be judged: of a new job, or other than it was?
+    /// Is this part of a specification to be judged: for a new job, or because it changes?
     pub(super) fn asks<'s, T: PartialEq>(&'s self, spec: &'s JobSpec, of: impl Fn(&'s JobSpec) -> T) -> bool {
         match self {
             Self::New(_) => true,
@@ -141,13 +141,13 @@ impl<'a> Purpose<'a> {
         }
     }
 
-    /// Does an administrator put a job where he likes?
+    /// Does an administrator place a job?
     pub(super) fn is_by_admin(&self) -> bool {
         self.change().is_some_and(|change| change.by.admin)
     }
 }
 
-/// A job with a specification that may be.
+/// A job with an accepted specification.
 struct Judged {
     record: JobRecord,
     view: JobView,
@@ -165,7 +165,7 @@ impl Rules<'_> {
         Ok(Admitted { record, warnings })
     }
 
-    /// Judges a change as a submission of the job's owner: what the job comes to, and what is to be said of it.
+    /// Judges a change as a submission of the job's owner: returns the new request and warnings.
     pub fn revise(&mut self, owner: &Submitter<'_>, change: Change<'_>) -> Result<(Revise, Vec<String>), Refusal> {
         let Change { record, change: asked, by } = change;
         let mut spec = asked.patch(&record.spec, record.resolved.time_limit);
@@ -185,7 +185,7 @@ impl Rules<'_> {
         Ok((revise, warnings))
     }
 
-    /// The one function that says whether a job may ask for this, and what it comes to.
+    /// The one function that decides whether a job may have this request, and fills in defaults.
     fn judge(&mut self, by: &Submitter<'_>, mut spec: JobSpec, purpose: Purpose<'_>) -> Result<Judged, Refusal> {
         let purpose = &purpose;
         let asks_for_reservation = purpose.asks(&spec, |spec| &spec.reservations);
@@ -213,7 +213,7 @@ impl Rules<'_> {
         let anew = purpose.asks(&spec, asked_for) || purpose.change().is_some_and(Change::names_what_is_resolved);
         if anew {
             partitions.first().ok_or_else(|| gone(&spec, purpose))?;
-            // Other defaults than there were when it was submitted are not a change of what it asks for.
+            // Changed defaults since its submission are no change of its request.
             if purpose.asks(&spec, |s| {
                 (&s.gres, s.cpus_per_task, s.memory, s.nodes, s.tasks, s.tasks_per_node, &s.partitions)
             }) {
@@ -260,7 +260,7 @@ impl Rules<'_> {
         {
             return Err(Refusal::InvalidTimeLimit);
         }
-        // What an administrator granted beyond them stands while nothing of it is changed.
+        // What an administrator granted beyond the limits stays while none of it is changed.
         let place = |s: &JobSpec| (s.partitions.clone(), s.account.clone(), s.qos.clone(), s.time_limit);
         let nodes = |of: &Resolved| (of.min_nodes, of.max_nodes);
         let limited = purpose.change().is_none_or(|Change { record, .. }| {
@@ -279,7 +279,7 @@ impl Rules<'_> {
         let now = self.now;
         let seen = |record: &JobRecord| JobCore::new(record.clone(), Arc::new(JobSite::default())).view(now);
         let view = seen(&record);
-        // An impossible job may be changed in other ways.
+        // An infeasible job may be changed in other ways.
         let before = purpose.change().map(|change| seen(change.record));
         if !before.is_some_and(|before| self.feasibility.ask_alike(&before, &view)) {
             could_ever_run(self.feasibility, &view)?;
@@ -287,7 +287,7 @@ impl Rules<'_> {
         Ok(Judged { record, view })
     }
 
-    /// What no change touches.
+    /// Conditions on what no change touches.
     fn check_new(&self, by: &Submitter<'_>, spec: &JobSpec) -> Result<(), Refusal> {
         if spec.het.is_some() {
             return Err(Refusal::NotSupported("a heterogeneous job".to_owned()));
@@ -311,25 +311,25 @@ impl Rules<'_> {
         Ok(())
     }
 
-    /// What is passed over or put right of a submission. Of a change, a job's owner says who may ask for which priority.
+    /// Corrections to a submission. For a change, a job's owner decides who may set which priority.
     fn settle_new(&self, by: &Submitter<'_>, spec: &mut JobSpec) -> Result<(), Refusal> {
         if !by.admin {
             if spec.nice < 0 {
                 return Err(Refusal::InvalidNice);
             }
-            // As in Slurm, it is passed over.
+            // Ignored, as in Slurm.
             if spec.priority.is_some_and(|p| p > 0) {
                 spec.priority = None;
             }
         }
-        // What the command says it does, done here too for those that do not come through it.
+        // The command does this too; done here for requests that do not come through it.
         if let (Some(tasks), Some(nodes)) = (spec.tasks, &mut spec.nodes)
             && tasks < nodes.min
         {
             *nodes = NodeCount { min: tasks, max: nodes.max.map(|max| max.min(tasks)) };
             spec.node_sizes = NodeSizes::default();
         }
-        // core_spec.html: the node is the job's either way, the count is forgotten where the site does not allow it.
+        // core_spec.html: the job gets the node exclusively in any case; the count is dropped if the site does not allow it.
         if spec.layout.left_to_system.is_some() {
             spec.sharing = Sharing::Exclusive;
             spec.layout.left_to_system = spec.layout.left_to_system.filter(|_| self.config.allow_spec_resources);
@@ -353,7 +353,7 @@ impl Rules<'_> {
         Ok(Some(ArrayRecord { pending: indices_of(&array.ranges), limit: array.limit, tasks: BTreeMap::new() }))
     }
 
-    /// Nodes in place of host list functions.
+    /// Replaces host list functions by nodes.
     fn nodes_named(&self, names: &[String]) -> Result<Vec<String>, Refusal> {
         if names.iter().all(|name| function(name).is_none()) {
             return Ok(names.to_vec());
@@ -375,8 +375,7 @@ impl Rules<'_> {
         Ok(())
     }
 
-    /// Features that are asked for and those that are preferred, where the site does not leave unknown ones to its users; and
-    /// what is asked of what nodes say of themselves.
+    /// Checks requested and preferred features, unless the site allows unknown ones, and conditions on nodes' `Extra` data.
     fn check_wishes(&self, spec: &JobSpec, purpose: &Purpose<'_>) -> Result<(), Refusal> {
         if purpose.asks(spec, |spec| &spec.extra) {
             check_extra(self.config, spec.extra.as_deref())?;
@@ -461,7 +460,7 @@ impl Rules<'_> {
     }
 }
 
-/// What of a request admission fills in or resolves something by.
+/// The parts of a request that admission fills in or uses for that.
 fn asked_for(spec: &JobSpec) -> impl PartialEq + use<'_> {
     let place = (spec.kind, &spec.partitions, &spec.account, &spec.qos, &spec.reservations, &spec.nodelist);
     let counts = (spec.nodes, &spec.node_sizes, spec.tasks, spec.tasks_per_node, spec.cpus_per_task);
@@ -469,14 +468,14 @@ fn asked_for(spec: &JobSpec) -> impl PartialEq + use<'_> {
     (place, counts, share, spec.time_limit, &spec.constraint, (spec.requeue, spec.expedite))
 }
 
-/// A job is to be resolved anew whose partitions are there no more.
+/// A job has to be resolved again, but its partitions no longer exist.
 fn gone(spec: &JobSpec, purpose: &Purpose<'_>) -> Refusal {
     let was = purpose.change().and_then(|change| change.record.resolved.partitions.first());
     was.or_else(|| spec.partitions.first()).map_or(Refusal::NoPartition, |name| Refusal::InvalidPartition(name.clone()))
 }
 
 impl Change<'_> {
-    /// Does it say what may be so in the request already, and came to something else since?
+    /// Does the request itself name a resolved value that was resolved differently since?
     fn names_what_is_resolved(&self) -> bool {
         self.change.names_limit(self.record.resolved.time_limit) || self.change.requeue.is_some()
     }
@@ -493,22 +492,22 @@ fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {
 fn could_ever_run(feasibility: &mut Feasibility, job: &JobView) -> Result<(), Refusal> {
     let known = |feature: &str| feasibility.knows_feature(feature);
     if check_constraint(job.spec.constraint.as_deref(), &known).is_err() {
-        // What it names may come yet.
+        // What it names may be added later.
         return Ok(());
     }
     let refusal = |what: Infeasible| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) };
     feasibility.check(job).map_err(refusal)
 }
 
-/// Each license and each hierarchical resource that is named must be there, and enough of them for one of the choices.
-/// Answers the request with numbers for words that stand for amounts.
+/// Each license and hierarchical resource that is named must exist, with enough for one of the alternatives. Returns the request
+/// with numbers in place of words for amounts.
 fn check_licenses(request: Option<String>, config: &Config) -> Result<Option<String>, Refusal> {
     let Some(text) = request.as_deref().filter(|text| !text.is_empty()) else { return Ok(request) };
     let refusal = || Refusal::InvalidLicense(text.to_owned());
     let numbered = with_numbers(text, &|name, word| config.hres.variable(name, word)).map_err(|_| refusal())?;
     let request: LicenseRequest = numbered.parse().map_err(|_| refusal())?;
     let asked = || request.alternatives.iter().flat_map(|a| &a.0);
-    // Which of several resources it is to be would have to be decided with the choice of nodes.
+    // The choice between several resources would have to be made together with the choice of nodes.
     if request.alternatives.len() > 1 && asked().any(|l| config.hres.resource(&l.name).is_some()) {
         return Err(refusal());
     }
@@ -522,7 +521,7 @@ fn check_licenses(request: Option<String>, config: &Config) -> Result<Option<Str
     if asked().all(known) && enough { Ok(Some(numbered)) } else { Err(refusal()) }
 }
 
-/// Where nodes are filtered by `--extra`, that must be a request.
+/// If nodes are filtered by `--extra`, it must be well formed.
 fn check_extra(config: &Config, extra: Option<&str>) -> Result<(), Refusal> {
     let applies = config.scheduler_parameters.has("extra_constraints");
     match extra.filter(|text| applies && !text.is_empty()).map(|text| (text, Extra::parse(text))) {
@@ -531,7 +530,7 @@ fn check_extra(config: &Config, extra: Option<&str>) -> Result<(), Refusal> {
     }
 }
 
-/// A feature expression must be one, and every feature in it must be on some node.
+/// A feature expression must be well formed, and every feature in it must be on some node.
 fn check_constraint(constraint: Option<&str>, known: &dyn Fn(&str) -> bool) -> Result<(), Refusal> {
     let Some(text) = constraint.filter(|text| !text.is_empty()) else { return Ok(()) };
     let refusal = || Refusal::InvalidFeature(text.to_owned());

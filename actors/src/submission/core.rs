@@ -1,5 +1,5 @@
-//! What becomes of submissions. A job is there when the log says so; a submission that is refused, by whomever, leaves nothing but,
-//! where the log refused it, ids that are not used again.
+//! The course of submissions. A job exists when the log says so. A refused submission leaves nothing, except that ids are lost if
+//! the log refused it.
 
 use crate::{
     log::Saved,
@@ -17,38 +17,37 @@ use garrick_model::{
 use garrick_runtime::Answered;
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
-/// Submissions whose first answer is remembered, and for how long: a retry comes within seconds, a command that was
-/// stopped and continued within hours.
+/// How many first answers are remembered: a retry comes within seconds, or within hours if a command was stopped and continued.
 const ANSWERS: usize = 100_000;
 const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// When the queue is full (MaxJobCount), try again after this.
 const QUEUE_FULL: Duration = Duration::from_secs(5);
 
-/// Bytes of scripts, environments and arguments of one user's jobs that the controller knows. With those of an ordinary login
-/// (a few KB each) the default MaxJobCount is reached long before; administrators have no such limit.
+/// Most bytes of scripts, environments and arguments of one user's jobs. With those of an ordinary login (a few KB each) the
+/// default MaxJobCount is reached long before; administrators have no such limit.
 const SHARE_OF_USER: u64 = 1 << 30;
 
-/// When a frontend failed over a submission that the log had not taken, try again after this.
+/// When a frontend failed over a submission that the log had not accepted, try again after this.
 const NOT_TAKEN: Duration = Duration::from_secs(1);
 
-/// What is submitted.
+/// A submission.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// Who submits.
+    /// The submitter.
     pub caller: Caller,
-    /// What he may.
+    /// The submitter's rights.
     pub by: Authority,
     /// One job, or the components of a heterogeneous one, the leader first.
     pub specs: Vec<JobSpec>,
-    /// It is heterogeneous, however many components there are.
+    /// It is heterogeneous, however many components it has.
     pub heterogeneous: bool,
 }
 
 /// How much room there is for jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Jobs that are known, with those that are being saved.
+    /// Known jobs, including those that are being saved.
     pub known: usize,
     /// `MaxJobCount`.
     pub most: u32,
@@ -70,24 +69,24 @@ impl Room {
     }
 }
 
-/// A submission that may be taken.
+/// An accepted submission.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Jobs without ids and runs, as [`Submission::specs`].
+    /// Records without ids and runs, as [`Submission::specs`].
     pub records: Vec<JobRecord>,
-    /// To be said to the user.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// They are components of one job.
     pub heterogeneous: bool,
-    /// Priorities go by the order of submissions: they are not calculated.
+    /// Priorities depend on the order of submissions: they are not calculated.
     pub in_order: bool,
-    /// Bytes of scripts, environments and arguments of this user's jobs that are known already; `None`: he may have any.
+    /// Bytes of scripts, environments and arguments of this user's known jobs; `None`: no limit.
     pub held: Option<u64>,
 }
 
 impl Judged {
-    /// One user's scripts, environments and arguments must not take the memory of all: what his jobs that are known have
-    /// of them, and these would have, is within his share.
+    /// Checks that one user's scripts, environments and arguments do not use up the memory: those of his known jobs and of these
+    /// must be within his share.
     fn check_share(&self) -> Result<(), Refusal> {
         let more: u64 = self.records.iter().map(|record| record.spec.work_bytes()).sum();
         let Some(held) = self.held.filter(|held| held.saturating_add(more) > SHARE_OF_USER) else { return Ok(()) };
@@ -99,61 +98,61 @@ impl Judged {
     }
 }
 
-/// What may happen to submissions.
+/// Inputs about submissions.
 #[derive(Clone, Debug)]
 pub enum SubmissionInput {
-    /// A life begins.
+    /// The actor's life begins.
     Begun {
-        /// Submissions of jobs that are there.
+        /// Submissions whose jobs exist.
         answered: Vec<(RequestId, JobId)>,
-        /// Those that an earlier life had under way.
+        /// Submissions of an earlier life that are in progress.
         entering: Vec<RequestId>,
-        /// Time by a clock that nobody sets, from any beginning.
+        /// Monotonic time from an arbitrary start.
         clock: Duration,
     },
     /// Somebody submits.
     Asked {
-        /// Who waits.
+        /// The request.
         request: u64,
         /// Submission.
         id: RequestId,
-        /// What.
+        /// The submission.
         submission: Box<Submission>,
-        /// Is there room?
+        /// The available room.
         room: Room,
     },
-    /// What [`SubmissionErrand::Judge`] asked for.
+    /// Answer to [`SubmissionErrand::Judge`].
     Judged {
-        /// Who waits.
+        /// The request.
         request: u64,
         /// Submission.
         id: RequestId,
-        /// May it be taken?
+        /// The result.
         judged: Result<Box<Judged>, Refusal>,
     },
     /// The log has answered for a submission.
     Settled {
         /// Submission.
         id: RequestId,
-        /// Its jobs, where they are there now, the one that is answered first.
+        /// Those of its jobs that exist now; the one that the reply names comes first.
         jobs: Vec<JobId>,
-        /// What the log said.
+        /// The log's answer.
         result: Saved,
-        /// Time by a clock that nobody sets, from any beginning.
+        /// Monotonic time from an arbitrary start.
         clock: Duration,
     },
 }
 
-/// What submissions have done.
+/// Errands of submissions.
 #[derive(Clone, Debug)]
 pub enum SubmissionErrand {
     /// Judge one.
     Judge {
-        /// Who waits.
+        /// The request.
         request: u64,
         /// Submission.
         id: RequestId,
-        /// What.
+        /// The submission.
         submission: Box<Submission>,
     },
     /// Offer jobs to the log: all of them are saved, or none.
@@ -163,23 +162,23 @@ pub enum SubmissionErrand {
         /// Jobs.
         records: Vec<JobRecord>,
     },
-    /// Say what the log answered for a submission that an earlier life had offered, behind all that was appended.
+    /// Ask for the log's answer to a submission that an earlier life had offered, after all that was appended.
     Hear(RequestId),
     /// Have a job's owner started.
     Begin(JobId),
 }
 
-/// The first job of a submission, and what is to be said to the user.
+/// The first job of a submission, and warnings for the user.
 pub type SubmissionAnswer = Result<(JobId, Vec<String>), Refusal>;
 
-/// One that is being saved.
+/// A submission that is being saved.
 #[derive(Debug, Default)]
 struct Saving {
     waiting: Vec<u64>,
     warnings: Vec<String>,
 }
 
-/// See the module.
+/// The submissions.
 #[derive(Debug)]
 pub struct Submissions {
     answered: Answered<RequestId, (JobId, Vec<String>)>,
@@ -239,7 +238,7 @@ impl Submissions {
                 self.answered.put(id, (*job, warnings.clone()), clock);
                 Ok((*job, warnings))
             }
-            // Taken over from a life that failed: why it was refused nobody knows any more, and nothing of it is there.
+            // Taken over from a failed life: the cause of the refusal is lost, and no job exists.
             (None, Ok(_)) => Err(Refusal::RetryAfter { after: NOT_TAKEN }),
             (None, Err(error)) => {
                 tracing::warn!(request_id = %id, %error, "job.not_saved");
@@ -253,7 +252,7 @@ impl Submissions {
     }
 }
 
-/// Gives jobs their ids and runs, in order. Only what may be taken uses up ids.
+/// Gives jobs their ids and runs, in order. Only accepted submissions use up ids.
 fn named(now: Timestamp, ids: &mut dyn FreshIds, judged: Judged) -> Result<(Vec<JobRecord>, Vec<String>), Refusal> {
     let Judged { mut records, warnings, heterogeneous, in_order, .. } = judged;
     let size = u32::try_from(records.len()).unwrap_or(u32::MAX);
@@ -271,7 +270,7 @@ fn named(now: Timestamp, ids: &mut dyn FreshIds, judged: Judged) -> Result<(Vec<
         if heterogeneous {
             join(record, first, offset, size);
         }
-        // Where priorities are not calculated, each submission gets one less than the one before.
+        // If priorities are not calculated, each submission gets one less than the one before.
         let before = u32::try_from(ids.submission()).unwrap_or(u32::MAX);
         if in_order && record.spec.priority.is_none() && record.priority > 1 {
             record.priority = record.priority.saturating_sub(before).max(1);

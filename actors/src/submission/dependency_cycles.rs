@@ -1,5 +1,5 @@
-//! Would a change of a job's dependencies make it wait for itself? Asked where commands come in, since no job's owner knows
-//! what others wait for.
+//! Would a change of a job's dependencies make it depend on itself? Checked where commands arrive, since no job's owner knows the
+//! dependencies of others.
 
 use garrick_model::{ids::JobId, messages::command::JobSelector, spec::Dependencies, view::JobView};
 use std::{
@@ -7,14 +7,14 @@ use std::{
     sync::Arc,
 };
 
-/// What would be waited for with these dependencies, in the end, by what jobs wait for now.
+/// All jobs that would be waited for with these dependencies, directly or through other waiting jobs.
 pub struct Awaited(BTreeSet<Target>);
 
 /// A job, or one task of an array.
 type Target = (JobId, Option<u32>);
 
 impl Awaited {
-    /// By way of all jobs that wait.
+    /// Follows the dependencies of all waiting jobs.
     pub fn with(jobs: &[Arc<JobView>], dependencies: &Dependencies) -> Self {
         let own_id = |view: &JobView| view.array_task.map(|task| (view.id, (task.array_job, Some(task.index))));
         let of_own_id: BTreeMap<JobId, Target> = jobs.iter().filter_map(|view| own_id(view)).collect();
@@ -22,7 +22,7 @@ impl Awaited {
         for view in jobs.iter().filter(|view| !view.dependencies.list.is_empty()) {
             waiting.entry(view.array_task.map_or(view.id, |task| task.array_job)).or_default().push(view);
         }
-        // A task may be meant by the id of its own record.
+        // A task may be named by the id of its own record.
         let target = |job: JobId, index: Option<u32>| match of_own_id.get(&job) {
             Some((array, own)) if index.is_none() && *array != job => (*array, *own),
             _ => (job, index),
@@ -44,7 +44,7 @@ impl Awaited {
         Self(seen)
     }
 
-    /// Is that job, or one of its tasks named, among them?
+    /// Does it contain that job, or one of its named tasks?
     pub fn has(&self, named: &JobSelector) -> bool {
         let mut of_job = self.0.range((named.job, None)..=(named.job, Some(u32::MAX))).map(|(_, index)| *index);
         of_job.any(|index| index.is_none_or(|index| named.has_task(index)))
@@ -84,7 +84,7 @@ mod tests {
         assert!(leads_back(&jobs, &plain(1), &after(3, None)));
         assert!(!leads_back(&jobs, &plain(3), &after(1, None)));
         assert!(!leads_back(&jobs, &plain(1), &after(4, None)));
-        // Circles of others are no reason to go round for ever.
+        // Cycles among other jobs must not make this loop for ever.
         let circle = [waits(5, after(6, None)), waits(6, after(5, None))];
         assert!(!leads_back(&circle, &plain(1), &after(5, None)));
     }

@@ -1,4 +1,4 @@
-//! GPUs that a job asks for in several ways at once: in all, on each node, for each task. Pure.
+//! GPUs that a job requests in several ways at once: in all, for each node, for each task. Pure.
 
 use garrick_model::{
     gres::{GPU, GresCount, list},
@@ -7,7 +7,7 @@ use garrick_model::{
     spec::{JobSpec, NodeCount},
 };
 
-/// GPUs of a task, of a node and of the job say the same; how many nodes and tasks that makes is filled in.
+/// GPUs per task, per node and in all must agree; the resulting numbers of nodes and tasks are filled in.
 pub(super) fn agree(spec: &mut JobSpec, each: u32, on_node: u32, total: u32) -> Result<(), Refusal> {
     let asked: Vec<GresCount> = spec.gres.all().filter(|one| one.name == GPU).cloned().collect();
     let contradiction = || Refusal::InvalidGres(list(&asked));

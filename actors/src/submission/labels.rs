@@ -1,5 +1,5 @@
-//! MCS labels of jobs: which one a job has is decided when it is submitted, and again when its label or its account is changed.
-//! Part of admission.
+//! MCS labels of jobs: a job's label is decided when it is submitted, and again when its label or its account is changed. Part of
+//! admission.
 
 use super::admission::{Purpose, Submitter};
 use garrick_model::{
@@ -8,8 +8,8 @@ use garrick_model::{
     spec::JobSpec,
 };
 
-/// The label of a job that is judged, and how it shares its nodes with it. Whoever changes it: it is one that the job's owner
-/// may have.
+/// The label of a job that is judged, and how it shares its nodes because of it. Whoever changes the label: the job's owner must
+/// be allowed to have it.
 pub fn give(config: &Config, by: &Submitter<'_>, spec: &mut JobSpec, purpose: &Purpose<'_>) -> Result<(), Refusal> {
     let named = purpose.asks(spec, |spec| &spec.mcs_label);
     let by_account = config.mcs.plugin == McsPlugin::Account && purpose.asks(spec, |spec| &spec.account);
@@ -18,7 +18,7 @@ pub fn give(config: &Config, by: &Submitter<'_>, spec: &mut JobSpec, purpose: &P
     }
     let account = spec.account.as_deref().filter(|name| !name.is_empty());
     let asked = match &spec.mcs_label {
-        // The label goes with the account.
+        // The label follows the account.
         Some(_) if !named => account,
         label => label.as_deref(),
     };

@@ -1,16 +1,16 @@
-//! Submissions: what is judged of them and of changes, and what becomes of them. Whoever repeats one gets the first answer, what is
-//! judged well gets ids, and what is saved gets an answer and an owner. The core is a part of the frontend's
-//! (`controller/frontend`), which knows users, partitions and what could ever run.
+//! Submissions: how they and changes of jobs are judged, and what follows. A repeated submission gets the first answer, an
+//! accepted one gets ids, and a saved one gets an answer and an owner. The core is part of the frontend (`controller/frontend`),
+//! which knows users, partitions and the feasibility of requests.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`core`] | repeats, ids, answers |
-//! | [`admission`] | what is judged of a submission and of a change, pure |
-//! | `places`, `resolution` | of that: where a job may be, and what its request comes to |
-//! | `gpu_counts` | of those, that numbers of GPUs agree |
-//! | `labels`, `texts` | MCS labels; how long texts may be, and what must not be in them |
-//! | `dependency_cycles` | would a job wait for itself |
-//! | [`job_submit`] | the site's own word on requests |
+//! | [`admission`] | judges a submission or a change; pure |
+//! | `places`, `resolution` | parts of it: partitions and reservations; the request with defaults filled in |
+//! | `gpu_counts` | part of it: numbers of GPUs must agree |
+//! | `labels`, `texts` | MCS labels; limits on texts |
+//! | `dependency_cycles` | would a job depend on itself |
+//! | [`job_submit`] | the site's own checks of requests |
 //! | [`users`] | users, as the site's user database has them |
 
 pub mod admission;

@@ -1,4 +1,4 @@
-//! Where a job may be: its partitions, their doors and limits, and the reservations that it names. Part of admission.
+//! Where a job may run: its partitions, their access rules and limits, and the reservations that it names. Part of admission.
 
 use super::{
     admission::{Purpose, Rules, Submitter},
@@ -18,7 +18,7 @@ use garrick_plan::{policy::partition_facts, rules::limits::longer, snapshot::fac
 use std::sync::Arc;
 
 impl Rules<'_> {
-    /// Partitions that the job may be in, in the order in which they are tried. None: it waits in such as are there no more.
+    /// Partitions that the job may use, in the order in which they are tried. Empty: it waits in partitions that no longer exist.
     pub(super) fn partitions_for(
         &self,
         by: &Submitter<'_>,
@@ -36,7 +36,7 @@ impl Rules<'_> {
             |partition: &PartitionView| stays.iter().flatten().any(|place| place.config.name == partition.config.name);
         let mut named = Vec::new();
         match &stays {
-            // Where it was put when it named none.
+            // The partitions that it got when it named none.
             Some(places) if spec.partitions.is_empty() => named.extend(places),
             _ if spec.partitions.is_empty() => {
                 let default = self.partitions.iter().find(|p| p.config.default);
@@ -48,7 +48,7 @@ impl Rules<'_> {
             match self.partitions.iter().find(|p| p.config.name == *name) {
                 Some(found) => named.push(found),
                 None if named_anew => return Err(Refusal::InvalidPartition(name.clone())),
-                // It went since.
+                // It was deleted since.
                 None => {}
             }
         }
@@ -68,7 +68,7 @@ impl Rules<'_> {
                 may_come.clone().and_then(|()| may_stay.clone())?;
             }
             let may = may_come.and(may_stay).and_then(|()| match self.config.enforce_part_limits {
-                // It waits until the partition takes it.
+                // It waits until the partition accepts it.
                 EnforcePartLimits::No => Ok(()),
                 EnforcePartLimits::Any | EnforcePartLimits::All if admin || !taken_anew => Ok(()),
                 EnforcePartLimits::Any | EnforcePartLimits::All => {
@@ -88,7 +88,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Those that a job that waits is in, as far as they are there.
+    /// The existing partitions of a waiting job.
     pub(super) fn places_of(&self, record: &JobRecord) -> Vec<Arc<PartitionView>> {
         let find = |name: &String| self.partitions.iter().find(|p| p.config.name == *name).cloned();
         record.resolved.partitions.iter().filter_map(find).collect()
@@ -97,7 +97,7 @@ impl Rules<'_> {
     /// Where jobs go while a partition is DRAIN or INACTIVE.
     fn alternate_of<'p>(&'p self, mut partition: &'p Arc<PartitionView>) -> Result<&'p Arc<PartitionView>, Refusal> {
         let is_closed = |one: &PartitionView| matches!(one.state, PartitionState::Drain | PartitionState::Inactive);
-        // In a circle nobody is open.
+        // In a cycle no partition is open.
         for _ in 0..self.partitions.len() {
             let Some(name) = partition.config.alternate.as_ref().filter(|_| is_closed(partition)) else { break };
             let found = self.partitions.iter().find(|one| one.config.name == *name);
@@ -106,7 +106,7 @@ impl Rules<'_> {
         Ok(partition)
     }
 
-    /// A job that names no partition goes to that of its reservation, the first of those that have one.
+    /// A job that names no partition uses that of its reservation, the first that has one.
     pub(super) fn follow_reservation(&self, spec: &mut JobSpec) {
         if spec.partitions.is_empty() {
             let known = spec.reservations.iter().filter_map(|name| (self.reservation)(name));
@@ -114,7 +114,7 @@ impl Rules<'_> {
         }
     }
 
-    /// May the job use all of the reservations that it names, each in one of its partitions at least?
+    /// May the job use all of the reservations that it names, each in at least one of its partitions?
     pub(super) fn check_reservations(
         &self,
         by: &Submitter<'_>,
@@ -135,7 +135,7 @@ impl Rules<'_> {
         let default = default.map(|p| &p.config.name);
         for name in &spec.reservations {
             let known = (self.reservation)(name);
-            // Nobody runs in one that goes with the time.
+            // No job runs in a floating reservation.
             let usable = known.filter(|r| r.floating.is_none());
             let reservation = usable.ok_or_else(|| Refusal::InvalidReservation(name.clone()))?;
             let mut choices = partitions.iter().chain(default).map(|name| Some(name.as_str()));
@@ -158,7 +158,7 @@ impl Rules<'_> {
     }
 }
 
-/// What of a job partitions limit.
+/// The properties of a job that partitions limit.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     /// Limit; `None`: each partition's own.
@@ -170,7 +170,7 @@ struct Extent {
 }
 
 impl Extent {
-    /// Is it within the limits of as many of the partitions as `EnforcePartLimits` says? The cluster has `nodes` nodes.
+    /// Is it within the limits of as many partitions as `EnforcePartLimits` requires? The cluster has `nodes` nodes.
     fn enforce(
         self,
         enforced: EnforcePartLimits,
@@ -235,7 +235,7 @@ fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Re
     }
 }
 
-/// Does this partition take jobs of that account, and with that QOS?
+/// Does this partition accept jobs with that account and QOS?
 fn takes(
     partition: &PartitionView,
     by: &Submitter<'_>,
@@ -245,7 +245,7 @@ fn takes(
     if !partition.config.allows_account(account) {
         return Err(Refusal::InvalidAccount(account.map(str::to_owned)));
     }
-    // As in Slurm, root's jobs have any QOS.
+    // As in Slurm, root's jobs may use any QOS.
     if by.caller.uid != 0 && !partition.config.allows_qos(qos) {
         return Err(Refusal::InvalidQos(qos.map(str::to_owned)));
     }

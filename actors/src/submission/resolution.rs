@@ -1,4 +1,4 @@
-//! What a request comes to: defaults of the cluster and of partitions filled in, counts made of each other. Part of admission.
+//! Resolves a request: fills in defaults of the cluster and of partitions, and derives counts from each other. Part of admission.
 
 use super::{
     admission::{Change, Purpose, Rules},
@@ -22,14 +22,14 @@ use garrick_plan::{
 };
 use std::sync::Arc;
 
-/// What becomes of memory beyond what a CPU or a node may bring.
+/// What happens to memory beyond the limit per CPU or per node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beyond {
-    /// More CPUs, where a CPU may bring so much.
+    /// More CPUs, if there is a limit per CPU.
     MakesCpus,
     /// A refusal.
     IsRefused,
-    /// Nothing: an administrator said so, or it is as it was.
+    /// Nothing: an administrator requested it, or it is unchanged.
     Stays,
 }
 
@@ -47,7 +47,7 @@ impl Beyond {
 }
 
 impl Rules<'_> {
-    /// What the request comes to. Of a job that is changed, values that the change does not move stay as they are.
+    /// The resolved request. For a changed job, values that the change does not affect stay as they are.
     pub(super) fn resolved(
         &self,
         spec: &mut JobSpec,
@@ -66,8 +66,8 @@ impl Rules<'_> {
         Ok(before.map_or_else(|| after.clone(), |before| moved(change, before, after.clone())))
     }
 
-    /// `DefCpuPerGPU` and `DefMemPerGPU` for a job with GPUs that does not say otherwise. What a partition says of memory in
-    /// another way goes over what the cluster says of it.
+    /// `DefCpuPerGPU` and `DefMemPerGPU` for a job with GPUs that does not say otherwise. A partition's default of memory in
+    /// another form overrides the cluster's.
     pub(super) fn fill_gpu_defaults(&self, spec: &mut JobSpec, partition: &PartitionView) {
         if !spec.gres.all().any(|one| one.name == GPU && one.count > 0) {
             return;
@@ -99,7 +99,7 @@ impl Rules<'_> {
         let gres_nodes = gres.totals().most_nodes();
         let contradiction = || Refusal::InvalidGres(list(&gres.total));
         if each > 0 && total > 0 {
-            // So many tasks as that makes.
+            // The resulting number of tasks.
             let tasks = total / each;
             if total % each > 0 || spec.tasks.is_some_and(|asked| asked != tasks) {
                 return Err(contradiction());
@@ -120,7 +120,7 @@ impl Rules<'_> {
                 (Some(_), ..) => {}
             }
         }
-        // Without GPUs, memory for each of them says nothing: the default holds.
+        // Without GPUs, memory per GPU has no meaning: the default applies.
         if !spec.gres.all().any(|asked| asked.name == GPU && asked.count > 0) {
             spec.gres.mem_per_gpu = None;
         }
@@ -164,7 +164,7 @@ impl Rules<'_> {
                     return Err(too_much_memory());
                 }
             }
-            // As in Slurm, a task that wants more memory than a CPU may bring gets more CPUs.
+            // As in Slurm, a task with more memory than a CPU may have gets more CPUs.
             (MemoryRequest::PerCpu(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most))))
                 if most > 0 && asked > most =>
             {
@@ -172,10 +172,10 @@ impl Rules<'_> {
                 cpus_per_task = cpus_per_task.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX));
                 spec.cpus_per_task = Some(cpus_per_task);
                 memory = MemoryRequest::PerCpu(MemoryMib(asked.div_ceil(times)));
-                // Steps are told of it, and multiply it with those CPUs.
+                // Steps get this value and multiply it by those CPUs.
                 spec.memory = memory;
             }
-            // And so does a node.
+            // The same for a node.
             (MemoryRequest::PerNode(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most)))) if most > 0 => {
                 let least = u32::try_from(asked.div_ceil(most)).unwrap_or(u32::MAX);
                 let known = spec.min_cpus_per_node.unwrap_or(0);
@@ -196,10 +196,10 @@ impl Rules<'_> {
             (None, Some(tasks), Some(each)) => tasks.div_ceil(each),
             (None, _, _) => 1,
         };
-        // `a*2&b*4` comes to six nodes, where it is not said how many.
+        // `a*2&b*4` implies six nodes, if no number is given.
         let counted = spec.constraint.as_deref().filter(|text| spec.nodes.is_none() && Wish::is_together(text));
         let counted = counted.and_then(|text| Wish::parse(text).ok()).map_or(1, |wish| wish.least_nodes());
-        // Who says nothing of numbers is given as many as a partition wants.
+        // A job without numbers gets as many as a partition requires.
         let unsaid = spec.nodes.is_none() && spec.tasks.is_none();
         let of_partition = partitions.iter().filter(|_| unsaid).map(|partition| partition.config.min_nodes).min();
         let min_nodes = min_nodes.max(named).max(counted).max(of_partition.unwrap_or(1));
@@ -209,7 +209,7 @@ impl Rules<'_> {
             (None, Some(tasks)) => tasks,
             (None, None) => min_nodes,
         };
-        // What is asked for on all nodes together may need more of them than tasks do.
+        // A total for all nodes may need more nodes than the tasks do.
         let max_nodes = match spec.nodes {
             None => max_nodes.max(u32::try_from(spec.gres.totals().most_nodes()).unwrap_or(u32::MAX)),
             Some(_) => max_nodes,
@@ -230,7 +230,7 @@ impl Rules<'_> {
     }
 }
 
-/// The values of a job, where a change makes `after` of what would be `before` it by today's rules.
+/// The new values of a job, where a change makes `after` of what would be `before` by the current rules.
 fn moved(change: &Change<'_>, before: Resolved, after: Resolved) -> Resolved {
     let Change { record, change, .. } = change;
     let now = record.resolved.clone();
@@ -260,7 +260,7 @@ fn too_much_memory() -> Refusal {
     Refusal::NodeConfigUnavailable { detail: Some("Memory specification can not be satisfied".to_owned()) }
 }
 
-/// Do so many CPUs on a node bring the memory that is asked for, where they may bring no more than that?
+/// Do so many CPUs on a node allow the requested memory, under the limit per CPU?
 fn brought(asked: MemoryRequest, most: Option<MemoryPer>, on_node: u32) -> bool {
     match (asked, most) {
         (_, None | Some(MemoryPer::Node(MemoryMib(0)) | MemoryPer::Cpu(MemoryMib(0)))) => true,

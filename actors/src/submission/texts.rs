@@ -1,11 +1,11 @@
-//! How long the texts of a job may be, and what must not be in them. A name goes into the environment of the site's Prolog,
-//! a path to `open`: what the kernel would not take there is refused when the job is submitted or changed, as Slurm does,
-//! and not found out on a node. Called by admission and for changes.
+//! Limits on the texts of a job. A name goes into the environment of the site's Prolog, a path to `open`: what the kernel would
+//! not accept there is refused when the job is submitted or changed, as Slurm does, rather than on a node. Called by admission
+//! and for changes.
 
 use garrick_model::{messages::command::JobChange, refusal::Refusal, spec::JobSpec};
 
-/// Bytes of a name, a word or a line, without the last zero: far above what anybody types, and far below what an environment
-/// takes. A choice of this project.
+/// Most bytes of a name, a word or a line, without the final zero: far above what a user types, and far below the size of an
+/// environment. A choice of this project.
 const MOST_OF_WORD: usize = 1024;
 /// Bytes of a path (`PATH_MAX`).
 const MOST_OF_PATH: usize = 4096;
@@ -48,7 +48,7 @@ fn check_names(what: &str, names: &[String]) -> Result<(), Refusal> {
     names.iter().try_for_each(|name| check(what, name, MOST_OF_WORD))
 }
 
-/// Judges the texts of a submission, but for the size of its script.
+/// Judges the texts of a submission, except for the size of its script.
 pub fn check_spec(spec: &JobSpec) -> Result<(), Refusal> {
     check("the job's name", &spec.name, MOST_OF_WORD)?;
     check("the submitting host's name", &spec.submit_host, MOST_OF_WORD)?;

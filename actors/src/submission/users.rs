@@ -13,18 +13,18 @@ pub struct User {
     pub groups: Vec<(u32, String)>,
 }
 
-/// Looks users up. Must not block: implementations answer with what they know, and ask elsewhere what they do not.
+/// Looks users up. Must not block: implementations answer with what they know, and look up the rest in the background.
 pub trait UserDirectory: Send + Sync + 'static {
-    /// By id. `None`: there is none, or it is not known yet.
+    /// By id. `None`: the user does not exist, or is not known yet.
     fn user(&self, uid: u32) -> Option<User>;
-    /// Is it known whether there is such a user, and who that is?
+    /// Is it known whether the user exists, and who it is?
     fn is_known(&self, _uid: u32) -> bool {
         true
     }
     /// A group's name.
     fn group_name(&self, gid: u32) -> Option<String>;
-    /// The name of a user who is told by name, or by id in digits. `None`: there is none. Where that cannot be found out
-    /// now, what was told.
+    /// The name of a user given by name, or by id in digits. `None`: there is none. If that cannot be found out now, the text
+    /// itself.
     fn user_called(&self, text: &str) -> Option<String>;
     /// The same for a group.
     fn group_called(&self, text: &str) -> Option<String>;

@@ -1,7 +1,7 @@
-//! The daemons' log: one line an event, `[2026-11-21T10:00:51.123] info: text field=value`, to a file or to standard error;
-//! and, as far as the site wants it there, to the system's log.
+//! The daemons' log: one line an event, `[2026-11-21T10:00:51.123] info: text field=value`, to a file or to standard error, and,
+//! if the site configures it, to the system's log.
 //!
-//! How much goes where can be changed while the daemon runs, and its file can be opened anew after it was moved away.
+//! The levels can be changed while the daemon runs, and its file can be opened again after it was moved away.
 
 use super::syslog::{self, Syslog};
 use garrick_model::{

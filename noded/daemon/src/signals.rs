@@ -1,6 +1,6 @@
-//! What the daemons make of signals, as the manual pages of Slurm's have it (slurmctld(8), slurmd(8), slurmstepd(8)).
+//! How the daemons handle signals, as Slurm's manual pages say (slurmctld(8), slurmd(8), slurmstepd(8)).
 //!
-//! Signals that are not for a daemon get a handler that does nothing, not `SIG_IGN`: what the daemon starts would inherit that.
+//! Signals that are not for a daemon get a handler that does nothing, not `SIG_IGN`, which child processes would inherit.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

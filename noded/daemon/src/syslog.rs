@@ -1,6 +1,6 @@
 //! The system's log: lines as datagrams to the socket where syslog daemons and the journal of systemd listen.
 //!
-//! The form is that of RFC 3164 without its time and host, which the receiver knows better (as syslog(3) has it on Linux).
+//! The format is that of RFC 3164 without time and host, which the receiver adds (as syslog(3) does on Linux).
 
 use super::logging::Fields;
 use std::{

@@ -1,4 +1,4 @@
-//! Which version this is.
+//! The version of this program.
 
 /// The version of Slurm that Garrick answers to: client programs parse it.
 pub const COMPATIBILITY: &str = "26.05.3";

@@ -1,4 +1,4 @@
-//! What can go wrong with a journal.
+//! Errors of a journal.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub enum JournalError {
         /// What is wrong.
         what: String,
     },
-    /// A file of a series is not there.
+    /// A file of a series is missing.
     #[error(
         "{path} is missing, and {next} follows it; restore it from a copy, or move what follows it away to give that up"
     )]
@@ -52,7 +52,7 @@ pub enum JournalError {
         /// The next one.
         next: PathBuf,
     },
-    /// An earlier write failed, or somebody else writes there; nothing is accepted any more.
+    /// An earlier write failed, or another process writes there; no further writes are accepted.
     #[error("journal {path} takes nothing more: {cause}")]
     Closed {
         /// The file.

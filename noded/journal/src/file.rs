@@ -1,4 +1,4 @@
-//! A journal as the daemons open it: read back, a torn end cut off, or replaced whole.
+//! A journal as its owner opens it: it is read, a torn end is cut off, and it may be replaced as a whole.
 
 use crate::{
     Form, JournalError, Late, Reader,

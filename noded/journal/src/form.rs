@@ -18,7 +18,8 @@ pub(crate) const READ_BYTES: usize = 64 << 10;
 pub enum Form {
     /// Version 1: length and checksum before the payload. For files that one host alone can write.
     Plain,
-    /// Version 2: the writer's epoch, too. For files that somebody may go on writing who does not know that another one does.
+    /// Version 2: includes the writer's epoch. For files to which an earlier writer may still append without knowing that another
+    /// took over.
     Epoch(u64),
 }
 

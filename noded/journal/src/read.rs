@@ -1,4 +1,4 @@
-//! Reading a journal record by record. The daemons read theirs with this at their start, and `garrick journal` reads any.
+//! Reads a journal record by record. The daemons use it when they start, and `garrick journal` for any journal.
 
 use crate::{
     JournalError,
@@ -17,8 +17,8 @@ const MAX_DEPTH: usize = 80;
 
 /// Reads the records of one journal in order and changes nothing. Holds one record at a time.
 ///
-/// The end is where it was when reading began: what a daemon appends meanwhile is not looked at, and a record that it is
-/// just writing looks like a torn one.
+/// The end is fixed when reading begins: what a daemon appends meanwhile is not read, and a record that it is just writing looks
+/// like a torn one.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,

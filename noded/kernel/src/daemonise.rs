@@ -1,7 +1,7 @@
-//! Into the background, as `slurmctld` and `slurmd` go: the command returns 0 once the daemon serves, or prints why it does
-//! not and returns another code. And pid files that a second daemon cannot take over.
+//! Runs a daemon in the background, as `slurmctld` and `slurmd` do: the command returns 0 when the daemon is ready, or prints the
+//! error and returns another code. Also pid files that a second daemon cannot take over.
 //!
-//! The daemon is a fork of the command, so that process lists show the command line that was typed.
+//! The daemon is a fork of the command, so that process lists show the command line as typed.
 
 use nix::{
     fcntl::{Flock, FlockArg},

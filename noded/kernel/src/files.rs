@@ -1,4 +1,4 @@
-//! Files that are whole or absent, and files opened as a job's user opens them.
+//! Files that are written whole or not at all, and files opened with the rights of a job's user.
 
 use garrick_model::messages::launcher::FileMode;
 use std::{

@@ -1,4 +1,4 @@
-//! What machine this is: shape, memory, disk, boot, names, load. The agent registers with it, and `slurmd -C` prints it.
+//! Facts of the machine: shape, memory, disk, boot id, names, load. The agent registers with them, and `slurmd -C` prints them.
 
 use super::topology::{Topology, TopologyError, allowed_cpus};
 use garrick_model::{node_shape::NodeShape, resources::MemoryMib, time::Timestamp, view::NodeLoad};

@@ -1,18 +1,18 @@
-//! The kernel corner: every system call that is not a plain file read, and every `unsafe` block of the daemons. What
-//! is decided elsewhere (which task, which CPUs, which limit) is carried out here, and failures say what was tried.
+//! All system calls that are not plain file reads, and every `unsafe` block of the daemons. Other modules decide (which task,
+//! which CPUs, which limit); this one carries out, and its errors say what was tried.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`spawn`] | start a program: one `clone3`, raw calls in the child, errors by stage |
+//! | [`spawn`] | starts a program: one `clone3`, raw calls in the child, errors by stage |
 //! | [`reap`] | how a process ended and what it used; subreaper; orphans |
-//! | [`signals`] | signals as descriptors, and sending them to processes that cannot be mistaken |
-//! | [`proc_tree`] | finding and ending processes without a cgroup |
+//! | [`signals`] | signals as descriptors, and sending them without the risk of a reused process id |
+//! | [`proc_tree`] | finds and ends processes without a cgroup |
 //! | [`cgroup`] | the job's cgroup: tasks apart from their manager, limits, kill, freeze |
-//! | [`inventory`] | what machine this is; `slurmd -C` |
+//! | [`inventory`] | facts of the machine; `slurmd -C` |
 //! | [`topology`] | sockets, cores and threads from sysfs; abstract CPUs to machine CPUs |
 //! | [`cpu_list`] | `0-3,7` as sysfs and cpusets write it |
 //! | [`users`] | names, ids, groups |
-//! | [`daemonise`] | into the background, with word back to the one who waits; pid files |
+//! | [`daemonise`] | runs in the background and reports readiness to the starting command; pid files |
 //! | [`pty`] | pseudo-terminals |
 //! | [`rlimits`] | resource limits by Slurm's names |
 //! | [`files`] | files that are whole or absent; opening as the job's user |

@@ -1,6 +1,6 @@
-//! A lock on a file that says "somebody lives": it is held by whoever has the descriptor, so that a process which is born
-//! with it holds it from before its first instruction to its last, whatever becomes of its parent; and the kernel lets go of
-//! it. Open file description locks (fcntl(2), `F_OFD_SETLK`) are used, since they can be asked about without being taken.
+//! A file lock that shows that a process is alive. It belongs to the open descriptor, so a process that inherits it holds it from
+//! its first instruction to its last, whatever happens to its parent, and the kernel releases it. Open file description locks
+//! (fcntl(2), `F_OFD_SETLK`) are used, since they can be queried without being taken.
 
 use super::files::FileError;
 use nix::fcntl::{FcntlArg, fcntl};

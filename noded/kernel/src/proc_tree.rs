@@ -1,8 +1,8 @@
-//! Processes found through `/proc`: descendants, sessions, and those that carry a job's marker in their environment. This
-//! is how jobs are tracked where there are no cgroups, and how leftovers are looked for where there are.
+//! Finds processes through `/proc`: descendants, sessions, and those with a job's marker in their environment. Jobs are tracked
+//! this way where there are no cgroups; elsewhere it finds leftovers.
 //!
-//! Numbers of processes are used again, so every kill opens a descriptor first and then checks that the process behind it
-//! started when the one found had.
+//! Process ids are reused, so every kill first opens a descriptor and then checks that the process behind it has the expected
+//! start time.
 
 use super::signals::{Delivery, pidfd_open, send};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

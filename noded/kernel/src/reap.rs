@@ -1,5 +1,5 @@
-//! How processes ended. Children are waited for through their descriptors, so that no wait can take the wrong one; orphans
-//! that come to a subreaper are taken one by one, and the caller says which children it knows.
+//! How processes ended. Children are waited for through their descriptors, so that no wait can take the wrong one. Orphans of a
+//! subreaper are reaped one by one, and the caller says which children it knows.
 
 use garrick_model::{state::ExitStatus, usage::TaskUsage};
 use nix::{errno::Errno, sys::signal::SigmaskHow};

@@ -1,5 +1,5 @@
-//! Signals: as a descriptor for loops that poll, and sent through process descriptors, which cannot name another process
-//! that took the number later.
+//! Signals: as a descriptor for poll loops, and sent through process descriptors, which cannot refer to another process that got
+//! the same id later.
 
 use nix::{
     errno::Errno,

@@ -1,5 +1,4 @@
-//! Sockets that come by number from the process that started this one, and the private one at which a launcher is found
-//! again.
+//! Sockets that the parent process passes by number, and the private socket at which a launcher can be found again.
 
 use nix::{
     errno::Errno,

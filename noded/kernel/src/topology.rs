@@ -1,5 +1,5 @@
-//! Sockets, cores and hardware threads of the machine, from sysfs; and which CPU of the machine an abstract CPU of a node
-//! stands for.
+//! Sockets, cores and hardware threads of the machine, from sysfs, and which CPU of the machine corresponds to an abstract CPU of
+//! a node.
 //!
 //! Abstract CPU numbers count threads within cores within sockets: socket 0 core 0 thread 0, socket 0 core 0 thread 1,
 //! socket 0 core 1 thread 0, ... The machine's own numbers are often laid out otherwise (all first threads first).

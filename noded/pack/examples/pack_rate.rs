@@ -1,5 +1,5 @@
-//! What a pack costs beside files: ten thousand small steps written both ways in the same run, and how fast one of a
-//! million is found. `cargo run --release -p garrick-pack --example pack_rate [FOLDER]`
+//! Compares a pack with files: ten thousand small steps written both ways in the same run, and the time to find one of a million.
+//! `cargo run --release -p garrick-pack --example pack_rate [FOLDER]`
 
 use garrick_model::{
     ids::{JobId, StepId, StepKey},

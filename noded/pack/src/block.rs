@@ -1,4 +1,4 @@
-//! The pieces of a file: its header, and block headers with their payloads. The layout is in the crate's own text.
+//! The parts of a file: its header, and block headers with their payloads. The crate's documentation has the layout.
 
 use crate::{VERSION, error::PackError, record::Group};
 use garrick_model::ids::{JobId, StepKey};

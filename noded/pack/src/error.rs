@@ -1,4 +1,4 @@
-//! What goes wrong with a pack.
+//! Errors of a pack.
 
 use std::{
     io,

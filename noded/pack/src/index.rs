@@ -1,4 +1,4 @@
-//! Which steps are in which block, so that a reader of few steps leaves most of the file alone.
+//! Which steps are in which block, so that a reader of few steps skips most of the file.
 
 use crate::{
     block::Mark,

@@ -1,16 +1,16 @@
-//! Output packs: the outputs and the ends of any number of steps in one indexed, append-only file per node
-//! (`--output-pack FILE`), so that ten thousand small steps are not twenty thousand small files. Written by the launcher,
-//! one thread as the job's user; read by `garrick cat`. No async, no clock: `now` is an argument.
+//! Output packs: the output and the ends of any number of steps in one indexed, append-only file per node (`--output-pack FILE`),
+//! so that ten thousand small steps do not make twenty thousand small files. The launcher writes it in one thread as the job's
+//! user; `garrick cat` reads it. No async, no clock: `now` is an argument.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `write` | [`PackWriter`]: appends records, continues a file, mends its end |
-//! | `read` | [`PackReader`]: records in the order written, or those of a [`Selection`], now and as they come |
+//! | `write` | [`PackWriter`]: appends records, continues a file, repairs its end |
+//! | `read` | [`PackReader`]: records in the order written, or those of a [`Selection`]; existing and new ones |
 //! | `record` | [`Record`]: a piece of output, or how a task ended |
-//! | `block` | the piece in which a file is written: header, checksum, compression |
+//! | `block` | the unit in which a file is written: header, checksum, compression |
 //! | `index` | which steps are in which block |
-//! | `select` | [`Selection`]: which steps are wanted |
-//! | `tail` | blocks found from the end, and behind damage |
+//! | `select` | [`Selection`]: requested steps |
+//! | `tail` | finds blocks from the end, and after damage |
 //! | `lock` | one writer at a time |
 //! | `watch` | [`Watch`]: waiting until a file grows |
 //! | `names` | `FILE.NODE`: one file per node |
@@ -18,18 +18,18 @@
 //!
 //! # A launcher's use
 //!
-//! One [`PackWriter`] per file. Tasks write to files without a name (`O_TMPFILE`), not to pipes; at the end of a task,
-//! and now and then before if others are to see it grow, [`PackWriter::take_file`] brings what is new in them over, then
-//! [`PackWriter::end`] says how the task ended; that is its last record. Between events the launcher waits no longer than
-//! until [`PackWriter::due`] and then calls [`PackWriter::flush`]. With its last task it calls [`PackWriter::close`].
+//! One [`PackWriter`] per file. Tasks write to files without a name (`O_TMPFILE`), not to pipes. At the end of a task, and from
+//! time to time before that if readers follow it, [`PackWriter::take_file`] copies what is new in them; then [`PackWriter::end`]
+//! records how the task ended, which is its last record. Between events the launcher waits at most until [`PackWriter::due`] and
+//! then calls [`PackWriter::flush`]. With its last task it calls [`PackWriter::close`].
 //!
-//! A call that fails has taken nothing (or says how much), whatever was taken before is kept for another try, and the
-//! file ends with a whole block. So after "no space left" the launcher reports the step whose output could not be kept,
-//! goes on with the others, and later calls try again.
+//! A call that fails has copied nothing (or says how much), what was copied before is kept for another try, and the file ends
+//! with a whole block. So after "no space left" the launcher reports the step whose output could not be kept, continues with the
+//! others, and later calls try again.
 //!
-//! What a crash leaves: a crash of the writer, every block that was written; a crash of the machine, what the kernel had
-//! put on the disk by then (nothing is synced, as with any output file). Records wait for at most [`FLUSH_AFTER`] before
-//! they are written. Blocks are checked when read, and [`PackWriter::open`] cuts a block off that is not whole.
+//! After a crash of the writer, every block that was written is there; after a crash of the machine, what the kernel had written
+//! to disk by then (nothing is synced, as with any output file). Records wait for at most [`FLUSH_AFTER`] before they are
+//! written. Blocks are checked when read, and [`PackWriter::open`] cuts off an incomplete block.
 //!
 //! # Format, version 1
 //!
@@ -94,8 +94,8 @@
 //! | span: first task, less the last task of the span before if the step is the same | varint |
 //! | span: (members less 1) × 2, plus 1 if they are consecutive steps without tasks, else consecutive tasks | varint |
 //!
-//! A writer adds an index when enough blocks have come together, and when it closes the file. What lies behind the last
-//! index is found by going from block header to block header.
+//! A writer adds an index when enough blocks have accumulated, and when it closes the file. Blocks after the last index are found
+//! by following the block headers.
 //!
 //! `tests/data/` has files of every version; later versions read them.
 

@@ -35,7 +35,7 @@ fn without_locks(errno: Errno) -> bool {
     matches!(errno, Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOLCK)
 }
 
-/// Takes the lock: `Present` when another has it, `Unknown` when there are no locks here.
+/// Takes the lock: `Present` if another process has it, `Unknown` if there are no locks here.
 pub(crate) fn take(file: &File) -> io::Result<Presence> {
     match fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
         Ok(_) => Ok(Presence::Absent),
@@ -52,7 +52,7 @@ pub(crate) fn release(file: &File) {
     let _ = fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_UNLCK)));
 }
 
-/// Who has the lock?
+/// Does a process have the lock?
 pub(crate) fn ask(file: &File) -> io::Result<Presence> {
     let mut lock = whole_file(libc::F_WRLCK);
     match fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)) {

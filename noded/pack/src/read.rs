@@ -1,5 +1,4 @@
-//! Reading: records in the order in which they were written, all of them or those of some steps, and more of them as they
-//! come.
+//! Reads records in the order in which they were written, all of them or those of some steps, and new ones as they come.
 
 use crate::{
     block::{self, BlockHeader, FILE_HEADER, FIRST, Kind, read_at},
@@ -261,7 +260,7 @@ impl PackReader {
         };
         while at != 0 {
             let Some(header) = block::header_at(&self.file, at)? else { break };
-            // A header names only what stands before it, so this comes to an end.
+            // A header only names earlier blocks, so this ends.
             at = header.index;
             let Some(index) = self.index(&header)? else { continue };
             match covered {

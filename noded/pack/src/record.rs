@@ -1,4 +1,4 @@
-//! Records: a piece of a task's output, or how the task ended. How they stand in a block is in the crate's own text.
+//! Records: a piece of a task's output, or how the task ended. The crate's documentation has their format.
 
 use garrick_model::{
     ids::{JobId, StepId, StepNum},

@@ -1,4 +1,4 @@
-//! Which steps are wanted of a pack.
+//! The requested steps of a pack.
 
 use crate::{
     block::Mark,
@@ -41,7 +41,7 @@ impl Selection {
         self.picks.iter().any(|pick| pick.may_be_in(group) && pick.which.contains(step.key()))
     }
 
-    /// May a block hold something that is wanted, as far as its index entry says?
+    /// May a block contain selected steps, according to its index entry?
     pub(crate) fn touches_entry(&self, entry: &Entry) -> bool {
         let Some((group, spans)) = &entry.holds else { return true };
         self.picks
@@ -50,7 +50,7 @@ impl Selection {
             .any(|pick| spans.iter().any(|s| touches(&pick.which, s)))
     }
 
-    /// May a block hold something that is wanted, as far as its header says?
+    /// May a block contain selected steps, according to its header?
     pub(crate) fn touches_block(&self, group: Group, first: Mark, last: Mark) -> bool {
         // Between marks of two steps lie whole steps: of the tasks nothing is known.
         let span = |pick: &Pick| match (&pick.which, first.step == last.step) {

@@ -1,4 +1,4 @@
-//! Block headers found without going through a file from its beginning: the last one, and the next one behind damage.
+//! Finds block headers without reading a file from its beginning: the last one, and the next one after damage.
 
 use crate::block::{BlockHeader, FIRST, HEADER, MARKER, header_in, read_at};
 use std::{fs::File, io};

@@ -1,4 +1,4 @@
-//! Waiting until a file grows, without looking at it all the time.
+//! Waits until a file grows, without polling all the time.
 
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},

@@ -1,5 +1,5 @@
-//! Writing: records gather in memory until they make a block, blocks are appended whole, and the file is continued where
-//! its last whole block ends.
+//! Writes a pack: records are collected in memory until they fill a block, blocks are appended whole, and an existing file is
+//! continued where its last whole block ends.
 
 use crate::{
     Stream,
@@ -18,8 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a record waits at most for others that make a block with it. Whoever follows a file sees what happened so much
-/// later, and a job that writes a little all the time makes so many blocks.
+/// How long a record waits at most for others that form a block with it. Followers of a file see events this much later, and a
+/// job that writes a little all the time makes one block in each such time.
 pub const FLUSH_AFTER: Duration = Duration::from_millis(500);
 /// How long after a failed write [`PackWriter::due`] asks for the next try.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -129,7 +129,7 @@ impl PackWriter {
         self.cut
     }
 
-    /// False on a file system without locks: there it is the caller who sees to it that there is one writer.
+    /// False on a file system without locks: there the caller ensures that there is only one writer.
     pub fn is_exclusive(&self) -> bool {
         self.exclusive
     }
@@ -225,8 +225,8 @@ impl PackWriter {
         tasks
     }
 
-    /// Writes everything, and marks the file as closed: whoever follows it is done. It can be written on all the same. When
-    /// it fails it can be tried again.
+    /// Writes everything, and marks the file as closed, so that followers stop. Writing may continue nevertheless. If it fails,
+    /// it can be tried again.
     pub fn close(&mut self) -> Result<(), PackError> {
         self.write_block()?;
         if self.closed && self.pending.count() == 0 {
@@ -409,7 +409,7 @@ fn marks(raw: &[u8], group: Group) -> Vec<Mark> {
 
 impl Drop for PackWriter {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // No caller is left to get the error.
         let _ = self.write_block();
         if self.exclusive {
             lock::release(&self.file);

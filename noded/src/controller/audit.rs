@@ -1,5 +1,5 @@
-//! The audit log: a file of one JSON object a line that grows only, closed and begun anew when it is large. A thread of its own
-//! writes it: a slow disk holds up nobody.
+//! The audit log: an append-only file with one JSON object a line, closed and begun anew when it is large. A thread of its own
+//! writes it, so that a slow disk delays nothing else.
 
 use file_rotate::{ContentLimit, FileRotate, compression::Compression, suffix::AppendCount};
 use garrick_actors::controller::shells::{audit::AuditRecord, ports::AuditPort};

@@ -1,15 +1,15 @@
-//! What the controller keeps beside its log: the authority's keys and register, keys of credentials, join tokens. They are files of the
-//! state folder that the log does not hold, since they are secret, and names: which version of each counts is an event
-//! ([`ControllerEvent::Beside`], and docs/log.md for what another controller would do with that).
+//! What the controller keeps beside its log: the authority's keys and register, keys of credentials, join tokens. They are files
+//! in the state folder and not in the log because they are secret. An event ([`ControllerEvent::Beside`]) names the valid version
+//! of each; docs/log.md says how another controller would use that.
 //!
 //! | | on disk | in the log |
 //! |---|---|---|
-//! | 1 | the new version, as `beside/DIGEST`; of one that is to go, `beside/gone.NAME` | the old one |
+//! | 1 | the new version, as `beside/DIGEST`; for a deletion, `beside/gone.NAME` | the old one |
 //! | 2 | | the new one |
 //! | 3 | the new version in its place, `beside` empty | |
 //!
-//! A crash before 2 leaves a version that nobody was told of: the next start removes it. One after 2 leaves the change to be finished
-//! by the next start. What else differs was changed by hand, and the start says so and ends.
+//! After a crash before 2, the next start removes the new version, about which nobody was told. After a crash after 2, the next
+//! start finishes the change. Any other difference was made by hand: the start reports it and ends.
 
 use garrick_actors::log::{AppendError, Log};
 use garrick_events::{

@@ -1,5 +1,5 @@
 //! The controller's door: commands of users on this host, nodes of this host that join, and relays to step managers. It has a
-//! thread of its own: what users send is read and decoded there, and nothing of it stands before what nodes say.
+//! thread of its own, where users' messages are read and decoded, so that they do not delay those of nodes.
 
 use super::{
     links::tell,

@@ -1,4 +1,4 @@
-//! What of a command concerns this process: reading the configuration again, ending, join tokens.
+//! The requests that concern this process: reading the configuration again, ending, join tokens.
 
 use crate::{
     controller::{

@@ -1,4 +1,4 @@
-//! QUIC connections to the controller: the agents of the nodes. (Nodes that want to join are answered by the endpoint.)
+//! QUIC connections of the nodes' agents to the controller. (The endpoint answers nodes that want to join.)
 
 use garrick_actors::{
     controller::{

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | door, on a thread of its own | commands on this host, nodes of this host that join | messages to the frontend |
 //! | peers | QUIC connections of node agents | messages to the frontend |
-//! | names | questions to the name service | answers that are kept |
+//! | names | questions to the name service | answers, which are cached |
 //! | journal | events in groups | answers once they are on disk |
 
 pub mod audit;

@@ -1,9 +1,9 @@
-//! Users and groups, as this host's name service knows them. It may be far away and silent (LDAP), so nobody who serves
-//! others asks it: threads of its own do, and what they are told is kept. Doors have what a request will need asked for
-//! before they hand it over, and wait a little for it; whoever is then asked for a name answers with what is known.
+//! Users and groups, as this host's name service knows them. The service may be remote and slow (LDAP), so only threads of its
+//! own ask it, and their answers are cached. Doors request what a command will need before they pass it on, and wait a short time
+//! for it; later look-ups use the cache only.
 //!
-//! What is known is looked up again when it is used and older than [`FRESH`]. Until there is a newer answer the older one
-//! counts: a name service that is away makes no user unknown.
+//! A cached answer that is used and is older than [`FRESH`] is looked up again. It stays valid until there is a newer one: so no
+//! user becomes unknown because the name service is unreachable.
 
 use garrick_actors::submission::users::{User, UserDirectory};
 use garrick_kernel::users::{self, UserError};

@@ -1,4 +1,4 @@
-//! The controller's ports: signer on this machine.
+//! The controller's ports on this machine: the signer.
 
 use garrick_actors::controller::shells::ports::CredentialSigner;
 use garrick_model::messages::node::{JobCredential, SignedCredential};

@@ -1,6 +1,6 @@
-//! One controller writes a state folder at a time. Whoever comes takes the lock of `lock`, which the kernel gives back when the
-//! process ends, and writes its name into `writer`. Where a lock does not reach (a folder that two hosts mount without locks),
-//! the name decides: a controller that finds another's there ends before it answers anybody.
+//! Only one controller writes a state folder at a time. A controller takes the lock on `lock`, which the kernel releases when the
+//! process ends, and writes its name into `writer`. Where locks do not work (a folder that two hosts mount without locks), the
+//! name decides: a controller that finds another's name there ends before it answers anyone.
 
 use garrick_kernel::{
     files::{self, FileError},

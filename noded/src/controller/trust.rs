@@ -1,4 +1,4 @@
-//! The cluster's authority at work: what it issued, what is revoked, who gets a new certificate, and when.
+//! The cluster's authority in operation: what it issued, what is revoked, which processes get new certificates, and when.
 
 use crate::daemon::place::Cluster;
 use garrick_kernel::inventory;

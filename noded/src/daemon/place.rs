@@ -1,4 +1,4 @@
-//! Which cluster this daemon belongs to and where its parts are: configuration, run folder, doors, addresses, logs.
+//! Which cluster this daemon belongs to, and its paths and addresses: configuration, run folder, doors, logs.
 
 use garrick_daemon::logging::LogLevels;
 use garrick_kernel::{files, inventory, users};

@@ -1,4 +1,4 @@
-//! Finding the other programs of Garrick: beside this one, in the `sbin` next to this one's folder, or on `PATH`.
+//! Finds the other programs of Garrick: in this program's folder, in the `sbin` next to that folder, or on `PATH`.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The key with which a daemon that was killed and started again tells its peers so at once: they would else wait for its
-//! answer until nothing was heard for ten seconds, and a controller that was started again would have no nodes for so long.
+//! The key with which a daemon that was killed and restarted tells its peers so at once. Otherwise they would wait for answers
+//! for ten seconds, and a restarted controller would have no nodes for that long.
 
 use garrick_kernel::files;
 use garrick_transport::ResetKey;

@@ -1,5 +1,6 @@
-//! The controller runs as `SlurmUser` (slurm.conf(5)), started so or by root. Root's start makes what SlurmUser cannot make,
-//! gives what an earlier controller left as root's to SlurmUser, and steps down before anything else is done.
+//! The controller runs as `SlurmUser` (slurm.conf(5)), started by that user or by root. When root starts it, it creates what
+//! SlurmUser cannot create, changes the owner of files that an earlier controller left as root's, and becomes SlurmUser before
+//! anything else.
 
 use crate::daemon::options::{Action, Options, Roles};
 use garrick_kernel::{

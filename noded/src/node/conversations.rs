@@ -1,5 +1,5 @@
-//! Who is connected at the moment and how to answer them: shared by the agent's port and the tasks that read connections,
-//! whichever thread they run on. Locks are held for a map access or a non-blocking send, never across an await.
+//! Open connections and how to answer them: shared by the agent's port and the tasks that read connections, on any thread. Locks
+//! are held for a map access or a non-blocking send, never across an await.
 
 use garrick_agent::{AgentInput, AgentMsg, RunKey};
 use garrick_daemon::links::traced;

@@ -23,7 +23,7 @@ use std::{sync::Arc, time::Instant};
 pub struct DoorWorld {
     /// Where inputs go.
     pub agent: Address<AgentMsg>,
-    /// Who is connected.
+    /// Open connections.
     pub conversations: Arc<Conversations>,
     /// For relays.
     pub endpoint: Arc<Endpoint>,

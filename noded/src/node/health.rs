@@ -1,5 +1,5 @@
-//! The site's program that looks whether this node is well: before the node registers, and then at the moments at which all
-//! nodes do. What follows from what it finds is its own to do (`scontrol update nodename=... state=drain`).
+//! The site's health check program: it runs before the node registers, and then at times that are the same for all nodes. The
+//! program itself acts on what it finds (`scontrol update nodename=... state=drain`).
 
 use crate::node::{
     runs::RunWorld,
@@ -15,7 +15,7 @@ use std::{
 /// It is killed after so long (slurm.conf(5), HealthCheckProgram).
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs it once. A failure is said in the log, and changes nothing by itself.
+/// Runs it once. A failure is logged, and has no other effect.
 pub async fn check(program: &PathBuf, world: &RunWorld) {
     let environment = [
         ("SLURMD_NODENAME".to_owned(), world.node.clone()),

@@ -1,5 +1,5 @@
-//! `slurmd -Z`: a node that `slurm.conf` does not have says what it is: what is found on its machine, and what `--conf` says
-//! in its place.
+//! `slurmd -Z`: a dynamic node, which `slurm.conf` does not list, describes itself: by what is found on its machine, overridden
+//! by `--conf`.
 
 use garrick_kernel::inventory;
 use garrick_model::{

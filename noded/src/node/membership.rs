@@ -1,4 +1,4 @@
-//! This node's certificate: renewed over the link that it has, well before it ends, and whose certificates it accepts.
+//! This node's certificate, which is renewed over the existing link well before it expires, and the authorities that it trusts.
 
 use garrick_model::messages::node::{ControllerToNode, NodeToController};
 use garrick_transport::{IdentityStore, identity::request_for};

@@ -1,5 +1,5 @@
-//! Other nodes of the cluster, asked whether they have the controller: how a node that does not finds out which of the two
-//! is cut off.
+//! Asks other nodes of the cluster whether they are connected to the controller: so a node that is not finds out whether it or
+//! the controller is cut off.
 
 use garrick_agent::PeersSaid;
 use garrick_daemon::links::traced;

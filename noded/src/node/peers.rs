@@ -1,5 +1,5 @@
-//! QUIC connections to this node: step managers of other nodes that want a shepherd started, and relays of commands from
-//! other hosts to the step managers here.
+//! QUIC connections to this node: step managers of other nodes that start a shepherd here, and relays of commands from other
+//! hosts to the step managers here.
 
 use super::{membership::Membership, records_link::RecordsWorld, runs::RunWorld};
 use crate::{
@@ -38,7 +38,7 @@ use std::{
 pub struct PeerWorld {
     /// Where inputs go.
     pub agent: Address<AgentMsg>,
-    /// Who is connected.
+    /// Open connections.
     pub conversations: Arc<Conversations>,
     /// Runs here.
     pub world: Arc<RunWorld>,
@@ -64,8 +64,8 @@ impl PeerWorld {
         content(signed, key, &self.config.cluster_name, Timestamp::now())
     }
 
-    /// Who is believed to ask: a node speaks for root and SlurmUser only where the site says so, or about their own job in which
-    /// it takes part.
+    /// The caller that is accepted: a node may speak for root and SlurmUser only if the site allows it, or about their own job on
+    /// that node.
     fn believed(&self, peer: &PeerIdentity, caller: Caller, of: &JobCredential) -> Caller {
         let administrator = caller.uid == 0 || Some(caller.uid) == self.slurm_uid;
         let own_job = of.uid == caller.uid && of.nodes.iter().any(|node| node.name == peer.name);
@@ -74,7 +74,7 @@ impl PeerWorld {
             return caller;
         }
         tracing::warn!(%peer, uid = caller.uid, job_id = of.job.0, "a node spoke for somebody for whom it may not");
-        // Whom every step manager refuses.
+        // Every step manager refuses this caller.
         caller.as_nobody()
     }
 

@@ -1,4 +1,4 @@
-//! What the agent wants done, done.
+//! Carries out the agent's effects.
 
 use super::{neighbours::Neighbours, records::Sought, runs::RunWorld};
 use crate::node::conversations::{Conversations, tell_agent};
@@ -27,7 +27,7 @@ pub struct NodePort {
     pub agent: Address<AgentMsg>,
     /// What the machine has.
     pub facts: NodeFacts,
-    /// Who is connected.
+    /// Open connections.
     pub conversations: Arc<Conversations>,
     /// How runs are started.
     pub world: Arc<RunWorld>,
@@ -147,7 +147,7 @@ impl NodePort {
         match process.map(|p| proc_tree::signal(&p, libc::SIGKILL)) {
             None => self.not_there(run, Some(pid)),
             Some(Err(e)) => tracing::error!(job_id = run.job.0, pid, error = %e, "killing a stepd"),
-            // Its end is told by who watches it.
+            // The watcher reports its end.
             Some(Ok(_)) => {}
         }
     }

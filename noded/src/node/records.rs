@@ -1,9 +1,9 @@
-//! Records of runs: which steps there were, and how they ended. A run's journal is its record while it lives; when its folder
-//! goes, the journal stays below `ended/`, with a note that says whose it was, until the site's age or size for them is
-//! reached. Whoever asks is answered from these files, on a thread that nothing else waits for.
+//! Records of runs: their steps, and how those ended. While a run lives, its journal is its record. When its folder is removed,
+//! the journal stays below `ended/`, with a note that describes the run, until the site's limit of age or size is reached.
+//! Queries are answered from these files, on a thread for which nothing else waits.
 //!
 //! ```text
-//! SlurmdSpoolDir/ended/JOB.SLUID/run    whose run it was, and where
+//! SlurmdSpoolDir/ended/JOB.SLUID/run    the run's description
 //!                               /steps  its step manager's journal
 //! ```
 
@@ -38,7 +38,7 @@ use std::{
 const NOTE: &str = "run";
 /// Bytes of steps in one message, about.
 const PART_BYTES: usize = 256 << 10;
-/// What a step takes in a message beside its texts, about.
+/// Approximate size of a step in a message, besides its texts.
 const STEP_BYTES: usize = 260;
 
 /// How long records stay: `SlurmdParameters=step_records_days=N` and `step_records_mib=N`.
@@ -84,7 +84,7 @@ impl Retention {
     }
 }
 
-/// Records whose steps can be read, whatever becomes of their folder.
+/// Records whose steps can be read, whatever happens to their folder.
 #[derive(Debug)]
 pub struct Found {
     /// Whose.
@@ -94,7 +94,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// `None`: the journal is not there.
+    /// `None`: the journal does not exist.
     fn open(run: RecordedRun, path: PathBuf) -> Result<Option<Self>, FileError> {
         match File::open(&path) {
             Ok(journal) => Ok(Some(Self { run, path, journal })),
@@ -225,7 +225,7 @@ impl Spool {
                 Err(e) => tracing::warn!(note = %path.display(), error = %e, "records whose note cannot be read"),
             }
         }
-        // One that was closed meanwhile is there twice: as it lived, and as it is over.
+        // A record that was closed meanwhile is found twice: as a live one, and as an ended one.
         found.sort_by_key(|found| (Reverse(found.run.sluid), found.run.end.is_none()));
         found.dedup_by_key(|found| found.run.sluid);
         Ok(found)
@@ -286,7 +286,7 @@ impl Part {
     }
 }
 
-/// Steps on their way to an asker, who may have gone.
+/// Steps on their way to a requester, who may have gone.
 struct Telling<F> {
     pass: F,
     part: Part,

@@ -1,4 +1,4 @@
-//! Conversations of commands that want records of steps, at this node's door and from other daemons.
+//! Conversations of commands that request records of steps, at this node's door and from other daemons.
 
 use super::{
     records::{self, Following, Found, Sought},
@@ -49,12 +49,12 @@ pub struct RecordsWorld {
     readers: Arc<Semaphore>,
     /// Whose questions are being answered.
     askers: Guests,
-    /// Who follows records.
+    /// Connections that follow records.
     followers: Guests,
     threads: Arc<Semaphore>,
 }
 
-/// Who asks, and who speaks for him.
+/// The requester, and the node that speaks for him.
 struct Asker {
     caller: Caller,
     peer: Option<PeerIdentity>,
@@ -242,7 +242,7 @@ impl RecordsWorld {
     }
 }
 
-/// Where parts of records go; false: nobody wants more.
+/// Receives parts of records; returns false when no more are needed.
 type Pass<'a> = &'a mut dyn FnMut(RecordsReply) -> bool;
 
 /// Whose records are wanted.

@@ -1,4 +1,4 @@
-//! Starting, watching and clearing away the `stepd`s of runs.
+//! Starts, watches and cleans up the `stepd`s of runs.
 
 use super::{
     records::Retention,
@@ -227,7 +227,7 @@ impl RunWorld {
             env,
             work_dir: Some(c"/".to_owned()),
             stdio: [Some(null.as_fd()), Some(log.as_fd()), Some(log.as_fd())],
-            // Held to its last moment, and by nobody else: what it starts gets only the descriptors that are named.
+            // Only the child holds it, to its end: its children get only the descriptors that are named.
             passed: vec![life.as_fd()],
             session: Session::OwnSession,
             umask: Some(0o022),
@@ -241,8 +241,8 @@ impl RunWorld {
     /// Kills everything of a run and removes its cgroups; gives back what is left. Blocks.
     pub fn sweep(&self, run: RunKey) -> Option<Leftover> {
         let left = self.kill_everything(run);
-        // Nobody is to find its launcher any more; one that is left without a `stepd` sees by it that the run is over. A `stepd`
-        // that was killed could not remove its own door.
+        // No other process may find its launcher any more; a launcher without a `stepd` learns from this that the run is over. A
+        // `stepd` that was killed could not remove its own door.
         let door = self.door(run);
         for socket in [launcher_socket(&door), door] {
             if let Err(e) = std::fs::remove_file(&socket)
@@ -262,7 +262,7 @@ impl RunWorld {
         }
     }
 
-    /// Runs the site's program for what a sweep left. Its failure is said in the log, and changes nothing.
+    /// Runs the site's program for what a sweep left. Its failure is logged, and has no other effect.
     pub async fn run_unkillable(&self, run: RunKey) {
         let Some(program) = &self.unkillable else { return };
         match unkillable::run(program, run, &self.node, &self.settings.conf).await {

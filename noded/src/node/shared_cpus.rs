@@ -1,7 +1,6 @@
-//! CPUs of a machine on which several nodes are. Those of `slurm.conf` lie one behind the other, in its order; those that
-//! join at run time do not know each other, so each writes down which it took, in a file beside its door that is locked for
-//! as long as it lives. One that comes again gets the CPUs that it had, where nobody took them meanwhile: its jobs may
-//! still be on them.
+//! CPUs of a machine that runs several nodes. The nodes of `slurm.conf` get consecutive CPUs, in its order. Dynamic nodes do not
+//! know each other, so each writes the CPUs that it took into a file beside its door, which stays locked as long as it lives. A
+//! node that comes again gets the CPUs that it had, if no other node took them meanwhile: its jobs may still run on them.
 
 use crate::daemon::place::Cluster;
 use garrick_kernel::{
@@ -14,7 +13,7 @@ use std::{fs, ops::Range, os::unix::fs::OpenOptionsExt, path::Path};
 
 /// How the files begin; the node's name follows.
 const CLAIM: &str = "cpus.";
-/// Held while somebody looks for CPUs.
+/// Held while a node chooses its CPUs.
 const TURN: &str = "cpus-turn";
 
 /// The CPUs that a node has, for as long as this lives.
@@ -78,8 +77,8 @@ fn read(path: &Path) -> Result<Option<Range<u32>>, FileError> {
     })
 }
 
-/// Where so many CPUs begin: where they were, else where nobody's are, else where nobody's are who lives, else after all
-/// others, which with more CPUs than there are is where those of others begin again.
+/// The first of so many CPUs, in order of preference: where they were, where no node's are, where no living node's are, after all
+/// others (with more CPUs than exist, this wraps around to those of others).
 fn place(
     wanted: u32,
     among: Range<u32>,
@@ -113,7 +112,7 @@ mod tests {
     fn nodes_lie_beside_each_other_as_long_as_there_is_room() {
         assert_eq!(place(4, 4..16, None, &[], &[]), 4);
         assert_eq!(place(4, 4..16, None, &[4..8, 12..16], &[]), 8);
-        // Rather where nobody was than where somebody may come again.
+        // CPUs that no node had are preferred to those of a node that may return.
         assert_eq!(place(4, 0..16, None, &[4..8], &[0..4]), 8);
         assert_eq!(place(4, 0..8, None, &[4..8], &[0..4]), 0);
         // Where it was, unless that is taken or of another size.

@@ -1,4 +1,4 @@
-//! The node's spool folder: one folder a run, which is the record that the run was here.
+//! The node's spool folder: one folder for each run, which is the record that the run was here.
 //!
 //! ```text
 //! SlurmdSpoolDir/identity/         this node's certificate and key
@@ -13,7 +13,7 @@
 //!               /ended             records of runs that were here: see `node::records`
 //! ```
 //!
-//! A folder without orders is one that was being made when the agent died; nothing was started from it.
+//! A folder without orders was being made when the agent died; nothing was started from it.
 
 use garrick_agent::{FoundRun, RunKey, StepdState};
 use garrick_daemon::run::{

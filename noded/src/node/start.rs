@@ -75,7 +75,7 @@ pub enum NodeStartError {
     /// The UDP port.
     #[error("{0}")]
     Endpoint(#[from] garrick_transport::LinkError),
-    /// A program beside this one.
+    /// A program in the same folder.
     #[error("{0}")]
     Program(#[from] programs::ProgramError),
     /// Prolog and epilog.
@@ -150,7 +150,7 @@ pub fn own_node<'a>(cluster: &'a Cluster, named: Option<&str>) -> Result<&'a Nod
 }
 
 fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -> NodeShape {
-    // What is configured over what is there stands for CPUs and memory; a device that is not there cannot be given.
+    // The configuration overrides CPUs and memory that were found; a missing device cannot be allocated.
     if overrides { NodeShape { gres: found.gres.clone(), ..configured.clone() } } else { found.clone() }
 }
 
@@ -416,7 +416,7 @@ fn clean_up(world: &RunWorld) {
     }
 }
 
-/// The token that was given, of a file that nobody else may read.
+/// The given token, from a file that no other user may read.
 fn token(options: &Options) -> Result<Option<String>, NodeStartError> {
     let Some(path) = &options.token_file else { return Ok(options.token.clone()) };
     let bytes = read_secret(path, 4096).map_err(|e| NodeStartError::Join(e.to_string()))?;
@@ -466,7 +466,7 @@ async fn identity(
         let mut through_door = None;
         for door in doors.iter().filter(|door| door.exists()) {
             let joined = join_through_door(door, &believed, &node.name, &folder).await;
-            // What somebody else put where a door can be keeps nobody from the right one.
+            // A file of another user at a possible place of the door must not keep the node from the right door.
             let passed_over = matches!(&joined, Err(JoinError::UntrustedDoor { .. } | JoinError::Link(_)));
             through_door = Some(joined);
             if !passed_over {

@@ -1,5 +1,5 @@
-//! What is left of a run that was killed, and the site's program for that (slurm.conf(5), UnkillableStepProgram): it tells
-//! people, or does what this daemon cannot. The node is drained whatever it does.
+//! What is left of a run that was killed, and the site's program for that (slurm.conf(5), UnkillableStepProgram), which may
+//! notify administrators or do what this daemon cannot. The node is drained in any case.
 
 use crate::node::scripts::{self, Moment, ScriptFailure};
 use garrick_agent::{Leftover, RunKey};
@@ -25,8 +25,8 @@ pub async fn run(program: &PathBuf, run: RunKey, node: &str, conf: &Path) -> Res
     scripts::run(Moment::UnkillableStep, std::slice::from_ref(program), &environment, Some(LIMIT)).await
 }
 
-/// What a cgroup that was to be cleaned up still holds. Where the error does not say, `look` does: a cgroup that could not be
-/// removed, and holds nobody, keeps nobody from the node.
+/// What a cgroup that was to be cleaned up still contains. If the error does not say, `look` does: a cgroup that could not be
+/// removed, and is empty, does not block the node.
 pub fn left_in(
     run: RunKey,
     cleaned: Result<(), CgroupError>,

@@ -1,4 +1,4 @@
-//! The link to the controller: kept up with backoff, its frames handed to the agent.
+//! The link to the controller: it is kept up with backoff, and its messages are passed to the agent.
 
 use super::{membership::Membership, peers::PeerWorld};
 use crate::node::conversations::tell_agent;

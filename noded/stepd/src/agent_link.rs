@@ -1,4 +1,4 @@
-//! The link from a `stepd` to its node's agent: kept up with backoff for as long as the run lasts.
+//! The link from a `stepd` to its node's agent: kept up with backoff as long as the run lasts.
 
 use garrick_daemon::links::traced;
 use garrick_frame::LinkKind;
@@ -32,7 +32,7 @@ impl AgentLink {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agent is there.
+    /// Is the agent connected?
     pub fn is_up(&self) -> bool {
         self.connection().is_some()
     }
@@ -44,7 +44,7 @@ impl AgentLink {
         }
     }
 
-    /// Sends if the agent is there.
+    /// Sends if the agent is connected.
     pub fn send(&self, message: StepdToNode) {
         if let Some(connection) = self.connection().as_ref().filter(|connection| connection.open)
             && let Err(e) = connection.sender.try_send(&traced(message))
@@ -54,7 +54,7 @@ impl AgentLink {
         }
     }
 
-    /// Keeps the link up. `hello` is said first on every connection; `deliver` gets what the agent says.
+    /// Keeps the link up. `hello` is sent first on every connection; `deliver` gets the agent's messages.
     pub async fn keep(self, door: PathBuf, hello: StepdToNode, mut deliver: impl FnMut(TraceContext, NodeToStepd)) {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
         loop {
@@ -87,7 +87,7 @@ impl AgentLink {
     }
 }
 
-/// What the agent wants to know of this process's traces: that is nobody else's here.
+/// Answers the agent's requests for this process's traces, which no actor here handles.
 pub struct OwnTraces {
     traces: Traces,
     agent: AgentLink,

@@ -1,5 +1,5 @@
 //! The door of a `stepd`: commands of the job's user. On the batch host they talk to the step manager, and may hand over
-//! descriptors with a step; elsewhere the bytes go to it over the link that the shepherd has, and descriptors nowhere.
+//! descriptors with a step; elsewhere the bytes are relayed to it over the shepherd's link, without descriptors.
 
 use super::{
     light::Kept,

@@ -1,11 +1,11 @@
-//! Descriptors that commands handed over, from the door to the launcher, which makes them the tasks' standard files.
+//! Descriptors that commands handed over, on their way from the door to the launcher, which makes them the tasks' standard files.
 //!
-//! They are their users': `stepd` runs as root, and must never read, write, examine or wait on one. A pipe that nobody
-//! reads, a file on a server that is away, or a file system served by the user himself would stop the job's manager. They
-//! are kept here, borrowed for one `sendmsg`, and dropped, which leaves even closing to another thread
-//! ([`garrick_transport::handed`]). The door takes them from the job's owner alone, as whom the tasks run.
+//! They belong to users: `stepd` runs as root, and must never read, write, examine or wait on one. A pipe without a reader, a
+//! file on an unreachable server, or a file system served by the user would block the job's manager. They are kept here, borrowed
+//! for one `sendmsg`, and dropped; even closing is done by another thread ([`garrick_transport::handed`]). The door accepts them
+//! only from the job's owner, as whom the tasks run.
 //!
-//! A stream ends for its reader when the last copy is closed, so what is here goes as soon as it is not needed: with the
+//! A stream ends for its reader when the last copy is closed, so a descriptor is dropped as soon as it is not needed: with the
 //! last task that it was passed for, when the step starts without it, or with the conversation.
 
 use garrick_model::{ids::StepId, messages::step::StepMgrToCommand};
@@ -19,7 +19,7 @@ use std::{
     rc::Rc,
 };
 
-/// A descriptor that goes to the launcher beside a message.
+/// A descriptor that is sent to the launcher with a message.
 #[derive(Debug)]
 pub enum TaskFd {
     /// Made here for one task.
@@ -87,8 +87,8 @@ impl<F> Streams<F> {
 }
 
 impl<F> HandedStreams<F> {
-    /// Takes what came beside a request that says which of 0, 1 and 2 it handed over. When the two do not match (a relay
-    /// passes none on, and the door may have refused them), nothing counts as handed: the step's streams are relayed.
+    /// Keeps the descriptors of a request that says which of 0, 1 and 2 it handed over. If the two do not match (a relay passes
+    /// none on, and the door may have refused them), none counts as handed over: the step's streams are relayed.
     pub fn keep(&self, client: ClientId, descriptors: &mut [bool; 3], came: Vec<F>) {
         if descriptors.iter().filter(|said| **said).count() != came.len() {
             *descriptors = [false; 3];

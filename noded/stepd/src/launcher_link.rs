@@ -1,7 +1,6 @@
-//! `stepd`'s side of the socket to its launcher, on the arbiter's own thread. Sending never waits: messages are kept in
-//! order, and written when the actors have nothing more to say for now, as many in one system call as there are (each that
-//! carries descriptors needs one of its own). What bounds the number kept is the number of tasks that the job's CPUs allow
-//! at a time.
+//! `stepd`'s side of the socket to its launcher, on the arbiter's own thread. Sending never waits: messages are queued in order,
+//! and written when the actors have nothing more to send for now, as many in one system call as possible (each message with
+//! descriptors needs a call of its own). The queue is limited by the number of tasks that the job's CPUs allow at a time.
 
 use crate::handed::{self, TaskFd};
 use garrick_frame::{FdChannel, FdError};

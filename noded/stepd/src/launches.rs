@@ -1,5 +1,5 @@
-//! Steps of one request share their description, which can be large (environment, script). Over a link between hosts it goes
-//! once: as `Keep` under a number, and from then on a `Launch` names the number. Each connection has its own numbers.
+//! Steps of one request share their description, which can be large (environment, script). Over a link between hosts it is sent
+//! once, as `Keep` under a number; later `Launch` messages name the number. Each connection has its own numbers.
 
 use crate::link_end::{LinkMessage, OnWire};
 use garrick_model::messages::shepherd::{LaunchRef, ShepherdToStepMgr, StepLaunch, StepMgrToShepherd};

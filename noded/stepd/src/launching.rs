@@ -1,5 +1,5 @@
-//! How a shepherd comes by its launcher: the one that a former `stepd` of the run left behind is taken over where it lives;
-//! otherwise a new one is started, after everything that another had started is killed.
+//! How a shepherd gets its launcher: if that of an earlier `stepd` of the run is alive, it is adopted; otherwise a new one is
+//! started, after everything that another had started is killed.
 
 use super::{
     launcher_link::{LauncherGone, LauncherLink},
@@ -111,7 +111,7 @@ fn spec(place: &ShepherdPlace, first: bool) -> Result<LauncherSpec<'_>, String> 
     let mut spec = LauncherSpec::new(place.user.clone());
     if let Some(cgroup) = &place.cgroup {
         let main = cgroup.main();
-        // Whatever was there before was killed.
+        // All earlier processes were killed.
         let entry = if first { main.entry() } else { main.entries().map(Entry::from) };
         let Entry { folder, files } = entry.map_err(|e| e.to_string())?;
         (spec.into_cgroup, spec.cgroup_procs) = (folder, files);
@@ -249,7 +249,7 @@ async fn adopt(
             gathered.ended.extend(ended);
             let enough = gathered.tasks.len() + gathered.ended.len() > MOST_HELD;
             if enough || !more {
-                // Without an answer whoever waits for it hears that there will be none.
+                // Without an answer, the waiting caller learns that there will be none.
                 let answer = waiting.borrow_mut().take().filter(|_| !enough);
                 let Gathered { tasks, ended } = std::mem::take(&mut gathered);
                 answer.map(|answer| answer.send(ShepherdInput::Adopted { tasks, ended, complete: first }));
@@ -289,7 +289,7 @@ async fn adopt(
     }
 }
 
-/// What becomes of a launcher whose socket closed: one that is not ending by itself could only wait for another `stepd`.
+/// Handles a launcher whose socket closed: one that is not ending by itself could only wait for another `stepd`.
 fn when_gone(
     pidfd: OwnedFd,
     shepherd: Address<ShepherdMsg>,
@@ -336,7 +336,7 @@ fn processes(place: &ShepherdPlace, launcher: Option<u32>) -> std::io::Result<Ve
 pub fn sweep_tasks(place: &ShepherdPlace, launcher: Option<u32>) -> Vec<u32> {
     let living = || processes(place, launcher).map(|found| found.into_iter().filter(|p| !p.is_dead()).collect());
     let nothing = matches!(&living(), Ok::<Vec<Process>, _>(found) if found.is_empty());
-    // Without a cgroup nobody sees to it that a process cannot hide: a second look is part of the search.
+    // Without a cgroup a process could hide, so the search is repeated.
     if nothing && place.cgroup.is_some() {
         return Vec::new();
     }
@@ -411,7 +411,7 @@ pub fn signal_run(place: &ShepherdPlace, launcher: u32, signal: i32, signals: &R
     }
 }
 
-/// SIGKILL to what is left of process groups that the launcher named, as far as it is of this run.
+/// SIGKILL to what is left of process groups that the launcher named, if it belongs to this run.
 pub fn kill_groups(place: &ShepherdPlace, launcher: Option<u32>, groups: &[u32]) {
     let groups: BTreeSet<u32> = groups.iter().copied().collect();
     match processes(place, launcher) {

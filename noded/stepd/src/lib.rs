@@ -5,8 +5,8 @@
 //! |---|---|---|
 //! | agent link | orders of the node's agent | the step manager's or shepherd's inputs; reconnects with backoff |
 //! | door | commands of the job's user | conversations with the step manager, here or relayed |
-//! | shepherd links | shepherds of other nodes (batch host) | the step manager's inputs; waits for those that are away |
-//! | manager link | the step manager (other nodes) | the shepherd's inputs; tried again while the step manager is away |
+//! | shepherd links | shepherds of other nodes (batch host) | the step manager's inputs; waits for unreachable ones |
+//! | manager link | the step manager (other nodes) | the shepherd's inputs; retried while the step manager is unreachable |
 //! | launcher link | the launcher | the shepherd's inputs |
 //!
 //! | module | what it is |

@@ -1,5 +1,5 @@
-//! What is kept from a light `srun`, which understands four words and shows nothing by itself. All goes well: it hears of
-//! nothing but the end. At anything else it becomes the whole command, which is told all that was kept.
+//! Messages that are held back from a light `srun`, which understands only four kinds and displays nothing itself. If all goes
+//! well, it only gets the end. Otherwise it becomes the whole command, which gets all that was held back.
 
 use garrick_frame::light::{Launch, MOST_TEXT, WORDS};
 use garrick_model::{
@@ -26,8 +26,8 @@ pub struct Asks {
 }
 
 impl Asks {
-    /// Reads a request of that user, which came with so many descriptors. `None`: the whole command is to do it. Nothing of
-    /// anybody's words is read but of the job's owner.
+    /// Reads a request of that user, which came with so many descriptors. `None`: the whole command has to handle it. Only
+    /// requests of the job's owner are read.
     pub fn read(&self, body: &[u8], uid: u32, descriptors: usize) -> Option<Asked> {
         if uid != self.uid || descriptors != ALL || body.len() > WORDS * 8 + MOST_TEXT {
             return None;
@@ -62,7 +62,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Nothing was said.
+    /// No messages yet.
     pub const fn new(job: JobId, quiet: bool) -> Self {
         Self { job, quiet, waits: false, messages: Vec::new() }
     }
@@ -71,7 +71,7 @@ impl Kept {
     pub fn hear(&mut self, message: StepMgrToCommand) -> Told {
         match &message {
             StepMgrToCommand::Accepted { warnings, .. } if warnings.is_empty() => {}
-            // What was said is not kept, or it would be said again.
+            // Messages that were sent are not kept, or they would be repeated.
             StepMgrToCommand::Queued { .. } => {
                 let first = !std::mem::replace(&mut self.waits, true);
                 return if first { self.say(light::waits(self.job)) } else { Told::Nothing };

@@ -1,7 +1,6 @@
-//! One end of the link between a step manager and a shepherd on different hosts. What is sent while there is no connection is
-//! kept, and what a broken connection lost is sent again on the next ([`Session`]). One writer per connection sends in order
-//! and waits where the connection has no room; small frames that are queued together leave in one write (the transport joins
-//! them).
+//! One end of the link between a step manager and a shepherd on different hosts. Messages sent while there is no connection are
+//! kept, and messages that a broken connection lost are sent again on the next ([`Session`]). One writer per connection sends in
+//! order and waits while the connection is full; small frames that are queued together are written together (by the transport).
 
 use super::session::{Met, Session};
 use garrick_daemon::links::traced;
@@ -105,7 +104,7 @@ impl<M: LinkMessage> LinkEnd<M> {
             return;
         };
         if let (Some(message), Some(connected)) = (urgent, &state.connected) {
-            // Where there is no room, its turn comes all the same.
+            // If there is no space, it follows later.
             let _ = connected.sender.try_send_on(Class::Control, &traced(LinkFrame::Ahead { number, message }));
         }
         drop(state);
@@ -205,7 +204,7 @@ async fn write<M: LinkMessage>(end: LinkEnd<M>, sender: Sender<LinkFrame<M>>) {
     loop {
         while let Some((number, kept)) = end.next() {
             if let Err(e) = write_one(&end, &sender, &mut wire, &kept).await {
-                // Its end is told by whoever reads.
+                // The reader reports the end.
                 tracing::debug!(error = %e, "a link between hosts takes no more");
                 return;
             }

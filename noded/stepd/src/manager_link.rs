@@ -1,6 +1,6 @@
-//! The link of a shepherd on another node to its step manager. When it breaks, the tasks go on, what there is to say is kept,
-//! and the link is tried again for [`MANAGER_AWAY_LIMIT`], at the address that the run's orders name at that moment (the agent
-//! notes a new one there). Only then the run ends here, since nobody could tell any more what becomes of its tasks.
+//! The link of a shepherd on another node to its step manager. When it breaks, the tasks go on, messages are kept, and the link
+//! is tried again for [`MANAGER_AWAY_LIMIT`], at the address in the run's orders at that moment (the agent updates it there).
+//! After that the run ends here, since nobody could learn the results of its tasks any more.
 
 use super::{
     launches::{KeptLaunches, UnknownLaunch},
@@ -21,9 +21,8 @@ use garrick_transport::{
 use std::{cell::RefCell, collections::VecDeque, path::PathBuf, rc::Rc, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout};
 
-/// A step manager that was not heard of for this long is given up, and the run ends on this node. Long enough for a `stepd`
-/// that is started again three times by its agent, and for a switch that restarts; tasks that nobody can reach go on for so
-/// long at most.
+/// If a step manager is not heard from for this long, it is given up, and the run ends on this node. Long enough for a `stepd`
+/// that its agent restarts three times, and for a switch that restarts; unreachable tasks go on for at most this long.
 pub const MANAGER_AWAY_LIMIT: Duration = Duration::from_secs(60);
 /// Pauses between two attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
@@ -48,7 +47,7 @@ pub enum ManagerLinkError {
     /// It named something that it had not sent.
     #[error(transparent)]
     Launch(#[from] UnknownLaunch),
-    /// It does not take what is said.
+    /// It does not accept messages.
     #[error("too much waits for it")]
     GivenUp,
 }
@@ -69,7 +68,7 @@ pub struct ManagerPlace {
     pub folder: PathBuf,
     /// Node that the step manager is on.
     pub batch_host: String,
-    /// Who this is.
+    /// The identity of this shepherd.
     pub register: ShepherdToStepMgr,
     /// Where its messages go.
     pub shepherd: Address<ShepherdMsg>,

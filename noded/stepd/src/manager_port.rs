@@ -1,4 +1,4 @@
-//! What the step manager wants done, done: journal, shepherds, commands, agent.
+//! Carries out the step manager's effects: journal, shepherds, commands, agent.
 
 use super::{
     agent_link::AgentLink,
@@ -81,7 +81,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Nobody is.
+    /// No client is connected.
     pub fn new(asks: Asks) -> Self {
         Self { next: Cell::default(), asks, lines: RefCell::default(), handed: Rc::default() }
     }
@@ -176,7 +176,7 @@ impl ManagerWorld {
         let done = move |outcome: Result<(), JournalError>| {
             let input = match outcome {
                 Ok(()) => StepMgrInput::Journaled { upto: record },
-                // After a failed sync nobody knows what is on the disk.
+                // After a failed sync the content of the disk is unknown.
                 Err(e @ JournalError::Io { op: "sync", .. }) => StepMgrInput::JournalFailed { detail: e.to_string() },
                 Err(e) => StepMgrInput::JournalRefused { record, detail: e.to_string() },
             };

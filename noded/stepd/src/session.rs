@@ -1,5 +1,6 @@
-//! One side's memory of a link between step manager and shepherd on different hosts: what it said and the other has not seen,
-//! and how much it saw of the other. Decides what is said again on a new connection, and what is news. Pure.
+//! One side's state of a link between step manager and shepherd on different hosts: sent messages that the other has not
+//! confirmed, and how many of the other's were received. Decides what is sent again on a new connection, and which messages are
+//! new. Pure.
 
 use garrick_model::messages::shepherd_link::LinkFrame;
 use std::collections::{BTreeSet, VecDeque};
@@ -19,7 +20,7 @@ pub struct TooMuchKept;
 /// How two sides met on a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
-    /// Each knows the other: what was not seen is said again.
+    /// Both sides know each other: unconfirmed messages are sent again.
     Again,
     /// At least one of them is new.
     Anew,
@@ -84,7 +85,7 @@ impl<K> Session<K> {
             self.told = self.seen;
             return Met::Again;
         }
-        // What was said before the first meeting is for whoever comes; what was said to another is not.
+        // Messages from before the first connection are for any peer; those for another peer are dropped.
         if self.peer != 0 {
             self.kept.clear();
             self.kept_bytes = 0;

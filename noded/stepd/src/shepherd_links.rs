@@ -1,7 +1,7 @@
 //! The shepherds of other nodes, on the batch host: started through their agents, connected to this process's endpoint.
 //!
-//! A shepherd whose connection breaks is away: it may come back within [`SHEPHERD_AWAY_LIMIT`], the same or (its agent started
-//! it again) another process. Its agent is asked meanwhile; when that says that the run is over there, or the time is up, the
+//! A shepherd whose connection breaks is away: the same process, or a new one that its agent started, may come back within
+//! [`SHEPHERD_AWAY_LIMIT`]. Meanwhile its agent is asked. When the agent says that the run is over there, or the time is up, the
 //! shepherd is lost.
 
 use super::{
@@ -422,7 +422,7 @@ async fn hear(
 async fn relays(handle: LinkHandle, manager: Address<StepMgrMsg>, clients: Rc<Clients>) {
     while let Ok(Some((header, bulk))) = handle.accept_bulk::<RelayHeader>().await {
         let (sender, receiver) = bulk.split::<StepMgrToCommand, CommandToStepMgr>(limits::DOOR);
-        // Trusted to speak for the job's user only: the step manager checks who is named.
+        // Trusted to speak for the job's user only: the step manager checks the named caller.
         actix_rt::spawn(converse(sender, receiver, header.caller, manager.clone(), Rc::clone(&clients)));
     }
 }

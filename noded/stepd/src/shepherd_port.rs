@@ -1,4 +1,4 @@
-//! What the shepherd wants done, done: launcher, task descriptors, cgroups, scripts, kills.
+//! Carries out the shepherd's effects: launcher, task descriptors, cgroups, scripts, kills.
 
 use crate::{
     handed::{HandedStreams, TaskFd},
@@ -261,7 +261,7 @@ impl ShepherdWorld {
         }));
     }
 
-    /// Nothing is left here: nobody has to find a launcher of this run again.
+    /// Nothing is left here: no process needs to find a launcher of this run any more.
     fn finish(&mut self) {
         if let Err(e) = std::fs::remove_file(&self.place.launcher_socket)
             && e.kind() != std::io::ErrorKind::NotFound

@@ -1,4 +1,4 @@
-//! Starting a `stepd` from the orders in its run's folder.
+//! Starts a `stepd` from the orders in its run's folder.
 
 use super::{
     agent_link::{AgentLink, OwnTraces},
@@ -267,8 +267,9 @@ impl Run {
         Endpoint::bind(any_address(0), identity).map(Arc::new).map_err(|e| e.to_string())
     }
 
-    /// The step manager's endpoint: on the port that the one before had, which the shepherds of other nodes know. When somebody
-    /// else has that by now, on another; their agents tell them, since a step manager that takes over asks all of them anew.
+    /// The step manager's endpoint: on the port of the previous one, which the shepherds of other nodes know. If another process
+    /// has that port now, another port is used; the agents tell the shepherds, since a step manager that takes over asks all of
+    /// them again.
     fn manager_endpoint(&self) -> Result<Arc<Endpoint>, String> {
         let identity = IdentityStore::follow(&self.orders.identity).map_err(|e| e.to_string())?;
         let bind = |port, key: &ResetKey| {

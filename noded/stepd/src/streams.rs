@@ -1,5 +1,5 @@
-//! A task's descriptors on `stepd`'s side: read when asked, written when asked, without blocking, on the arbiter's thread.
-//! What is not asked for stays in the pipe, so that a slow `srun` stops its own tasks and no one else.
+//! A task's descriptors on `stepd`'s side: read and written on request, without blocking, on the arbiter's thread. Data that is
+//! not requested stays in the pipe, so that a slow `srun` stops its own tasks and no others.
 
 use garrick_model::messages::shepherd::Stream;
 use nix::{
@@ -67,7 +67,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Reads what is there.
+    /// Reads the available data.
     pub fn read(&self, token: u64, stream: Stream) -> ReadNow {
         let ends = self.0.get(&token);
         let watch = ends.and_then(|e| match stream {
@@ -118,7 +118,7 @@ pub async fn read_later(watch: Watched) -> Vec<u8> {
     }
 }
 
-/// Writes all; false when nobody reads any more.
+/// Writes all; false if the reader is gone.
 pub async fn write_all(watch: Watched, data: &[u8]) -> bool {
     let mut at = 0;
     while at < data.len() {

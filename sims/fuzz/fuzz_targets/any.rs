@@ -1,4 +1,4 @@
-//! libFuzzer's way in: `FUZZ_TARGET` names the target.
+//! The entry point for libFuzzer: `FUZZ_TARGET` names the target.
 
 #![no_main]
 

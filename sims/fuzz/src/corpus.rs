@@ -1,5 +1,5 @@
-//! Inputs that are kept: `corpus/TARGET.txt`, one a line, with bytes that do not print as Rust writes them in strings
-//! (`\xff`). One file for each target, so that a change of it can be read.
+//! Saved inputs: `corpus/TARGET.txt`, one a line, with unprintable bytes as in Rust strings (`\xff`). One text file for each
+//! target, so that changes can be reviewed.
 
 use std::{
     fs, io,

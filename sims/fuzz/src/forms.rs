@@ -1,5 +1,5 @@
-//! Messages made from the forms of their types: valid in form, with values that bytes choose. The forms are taken from the
-//! types themselves, so that a field that is added is tried from then on.
+//! Messages generated from the structure of their types: valid in structure, with values chosen by input bytes. The structure
+//! comes from the types themselves, so that a new field is tested at once.
 
 use garrick_model::{
     batch::{BatchMembers, FailBound, RetryOn, StepCgroup, StepDependencyKind},

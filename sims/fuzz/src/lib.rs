@@ -5,10 +5,10 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`targets`] | the targets |
-//! | [`mod@target`] | one of them: how it is run, and within which caps |
-//! | [`corpus`] | inputs that are kept, a file of lines for each target |
-//! | [`requests`] | such requests, sent to a real daemon |
-//! | [`forms`] | valid messages with hostile values, made from the forms of the message types |
+//! | [`mod@target`] | a target: how it is run, with limits |
+//! | [`corpus`] | saved inputs, a file of lines for each target |
+//! | [`requests`] | requests with hostile values, sent to a real daemon |
+//! | [`forms`] | valid messages with hostile values, generated from the message types |
 
 /// Every enum that travels, as `$act!(Type, ...)`.
 macro_rules! for_every_message {

@@ -1,5 +1,5 @@
-//! Corpora by hand: `list`, `unpack TARGET FOLDER`, `keep TARGET FOLDER`, `try TARGET FILE`; `sims/fuzz/run` calls it.
-//! And requests: `send DOOR`, which a test runs as several users.
+//! Manages corpora: `list`, `unpack TARGET FOLDER`, `keep TARGET FOLDER`, `try TARGET FILE`; `sims/fuzz/run` calls it. Also sends
+//! requests: `send DOOR`, which a test runs as several users.
 
 use garrick_fuzz::{corpus, requests, target, target::Target, targets};
 use std::{io::Write, path::Path, process::ExitCode};

@@ -1,5 +1,5 @@
-//! Requests of commands with hostile values, sent to a real daemon: [`make`] makes one of bytes, and [`answer`] asks at a
-//! door. `garrick-fuzz send DOOR` does both for lines that it is given, as whoever runs it.
+//! Requests of commands with hostile values, sent to a real daemon: [`make`] generates one from bytes, and [`answer`] sends it to
+//! a door. `garrick-fuzz send DOOR` does both for the given lines, as the user that runs it.
 
 use crate::forms;
 use garrick_frame::{DoorClient, DoorError, LinkKind, decode_body, limits};

@@ -1,4 +1,4 @@
-//! One target: how it is run, within which caps of time and memory, and what it begins with.
+//! A target: how it is run, its limits of time and memory, and its initial inputs.
 
 use crate::corpus;
 use nix::time::{ClockId, clock_gettime};

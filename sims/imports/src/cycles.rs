@@ -1,4 +1,4 @@
-//! Circles in what imports what.
+//! Import cycles.
 
 use crate::Edges;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
-//! Which modules import from which, read from the sources: `use` items and paths that begin with `crate`, `self`, `super` or
-//! a module's own child. Code for tests only is left out. What a module passes on (`pub use`) counts as where it is defined.
+//! Which modules import from which, according to the sources: `use` items and paths that begin with `crate`, `self`, `super` or a
+//! module's own child. Test code is left out. A re-exported item (`pub use`) counts as imported from the module that defines it.
 //!
-//! A folder is all files that lie in it, with the file of its own name beside it (`plan.rs` belongs to `plan/`). What lies in
-//! `src` itself is looked at file by file, and may import in circles as long as those lead through no folder.
+//! A folder means all files in it, and the file with its name (`plan.rs` belongs to `plan/`). Files in `src` itself are examined
+//! one by one, and may import in cycles as long as those lead through no folder.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! Prints which imports between folders lead in circles, for crates by their root files: `garrick-imports FILE...`.
+//! Prints import cycles between folders, for crates by their root files: `garrick-imports FILE...`.
 
 use garrick_imports::{against, imports};
 use std::{collections::BTreeSet, env, error::Error, path::Path};

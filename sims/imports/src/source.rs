@@ -1,4 +1,4 @@
-//! What one file imports, and which modules it has. Code that is there for tests only is left out.
+//! The imports and modules of one file, without test code.
 
 use proc_macro2::{TokenStream, TokenTree};
 use std::path::PathBuf;

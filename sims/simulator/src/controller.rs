@@ -1,4 +1,4 @@
-//! The controller around its cores: what its shells do with effects, done to the queue of events instead.
+//! The controller around its cores: carries out effects as its shells do, but through the queue of events.
 
 use super::{
     disk::{Append, Writer},

@@ -1,5 +1,5 @@
-//! Whether a job that starts was allowed to by what it depends on: judged from the journal's history alone. A condition that held once
-//! is behind the job, as soon as that is recorded: it does not come back when what it is about is queued again.
+//! Checks whether a job that starts was allowed to by its dependencies, from the journal's history alone. A condition that was
+//! once fulfilled and recorded stays fulfilled, even if the job that it is about is requeued.
 
 use super::{
     ledger::{JobNote, Ledger},

@@ -1,9 +1,9 @@
-//! The controller's disk: what is appended is written in groups, as the journal's writer does, and is there when the
-//! write is over, sometimes much later. A crash loses what waits, and of what is being written it leaves as much as the
-//! seed says, down to a part of a record. The bytes are those of the journal's own form, and are read back by its reader.
+//! The controller's disk: appended records are written in groups, as the journal's writer does, and are durable when the write is
+//! over, sometimes much later. A crash loses what waits, and of the current write it leaves as much as the seed says, down to a
+//! part of a record. The bytes have the journal's real format, and its reader reads them back.
 //!
-//! Now and then the log takes nothing new: it is busy, or another controller leads for a while. Whoever submits then is told to try
-//! again.
+//! From time to time the log accepts nothing new: it is busy, or another controller is the leader for a while. Then submitters
+//! are told to try again.
 
 use super::{follower::Followed, random::Random};
 use garrick_actors::log::{ACCOUNTING, AppendError};

@@ -1,4 +1,4 @@
-//! What users, administrators and misfortune do: submissions of many shapes, commands, broken links, dying processes.
+//! Actions of users and administrators, and faults: submissions of many shapes, commands, broken links, dying processes.
 
 use super::{
     machine::Machine,

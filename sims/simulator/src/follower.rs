@@ -1,5 +1,5 @@
-//! Somebody who follows the controller's log by name, as a feed of accounting does: it sees what is committed, now and then says how
-//! far it is, and after a crash goes on from what the log knows of it.
+//! A registered follower of the controller's log, such as a feed of accounting: it sees committed events, acknowledges them from
+//! time to time, and after a crash continues from the position that the log knows.
 
 use super::{mutation::Mutation, world::World};
 use garrick_actors::log::{ACCOUNTING, Committed, Feed, FollowError, Follower, Past};

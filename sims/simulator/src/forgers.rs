@@ -1,6 +1,6 @@
-//! Nodes and users who say what is not theirs to say. A forging node holds a valid certificate, and its own agent goes on as it
-//! should; beside it, somebody on that machine says to the controller and to other nodes what an attacker there could say. What
-//! a node may do to itself and to runs whose batch host it is, it does not do: no rule is about that.
+//! Nodes and users that send forged messages. A forging node has a valid certificate, and its own agent works correctly; an
+//! attacker on that machine also sends the controller and other nodes what it could send there. It does not send what a node may
+//! do to itself and to runs whose batch host it is: no rule is about that.
 
 use super::{
     ledger::Ledger,

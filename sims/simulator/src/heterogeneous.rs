@@ -1,5 +1,5 @@
-//! Heterogeneous jobs: components that are accepted together, start together or not at all, go back to the queue together
-//! and end with their leader.
+//! Heterogeneous jobs: components that are accepted together, start together or not at all, are requeued together and end with
+//! their leader.
 
 use super::world::{Happening, PATIENCE, World};
 use garrick_actors::job::core::JobCore;

@@ -1,4 +1,5 @@
-//! Fresh worlds until the time is up. One that breaks a rule is made smaller as long as the same rule breaks, and told whole.
+//! Tries fresh worlds until the time is up. One that breaks a rule is reduced as long as the same rule breaks, and printed in
+//! full.
 
 use crate::{
     show,

@@ -1,5 +1,5 @@
-//! What the journal has promised so far: which jobs were accepted, which runs there were and how often each ended.
-//! Written from events alone, so that rules compare cores with something that is not theirs.
+//! What the journal has promised so far: accepted jobs, their runs, and how often each ended. Derived from events alone, so that
+//! rules compare cores with an independent source.
 
 use garrick_events::{
     event::ControllerEvent,

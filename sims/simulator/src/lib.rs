@@ -1,51 +1,52 @@
-//! A whole cluster in one thread: the cores of the controller (jobs, nodes, admission, scheduler) and of the nodes' agents as
-//! they ship, with a fake clock, made-up links, machines and `stepd`s around them. One seed decides everything.
+//! A whole cluster in one thread: the real cores of the controller (jobs, nodes, admission, scheduler) and of the nodes' agents,
+//! with a fake clock and simulated links, machines and `stepd`s around them. One seed decides everything.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`world`] | the clock, the queue of what happens, and who is there |
-//! | `controller` | carries out what job and node cores want; submission, restart from the journal |
-//! | `passes` | carries out what the scheduler's core wants: snapshots, plans that take time, proposals |
-//! | `proposals` | whether what the scheduler says is as it should be |
-//! | `dependencies` | whether a job that starts was allowed to |
+//! | [`world`] | the clock, the queue of events, and the participants |
+//! | `controller` | carries out effects of job and node cores; submission, restart from the journal |
+//! | `passes` | carries out effects of the scheduler's core: snapshots, plans that take time, proposals |
+//! | `proposals` | checks the scheduler's proposals |
+//! | `dependencies` | checks whether a job was allowed to start |
 //! | `heterogeneous` | jobs of several components, and whether these stay together |
-//! | `reservations` | the owner of reservations, who changes them, and whether they are kept |
-//! | `partitions` | owners of partitions, and who changes them |
-//! | `lives` | owners that fail, and what waits for the next one |
-//! | `roster` | which nodes there are: its owner, daemons that join, deletions, a file that is read again |
-//! | `site` | the configuration file, and what is changed in it |
+//! | `reservations` | the owner of reservations, changes of them, and whether they are kept |
+//! | `partitions` | owners of partitions, and changes of them |
+//! | `lives` | owners that fail, and messages that wait for the next life |
+//! | `roster` | the owner of the roster, daemons that join, deletions, a configuration that is read again |
+//! | `site` | the configuration file and its changes |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
-//! | `follower` | somebody who follows the log by name |
-//! | `step side` | what runs inside a run: its step manager, steps, shepherds, users |
-//! | `machine` | carries out what agents want |
+//! | `follower` | a registered follower of the log |
+//! | `step side` | the inside of a run: its step manager, steps, shepherds, users |
+//! | `machine` | carries out effects of agents |
 //! | `stepds`, `stepd_life` | `stepd`s that start, work, report, die |
 //! | `network` | links that break, machines that are cut off |
-//! | `faults` | what users, administrators and misfortune do |
-//! | `forgers` | nodes and users who say what is not theirs to say |
+//! | `faults` | actions of users and administrators, and faults |
+//! | `forgers` | nodes and users that send forged messages |
 //! | `mix` | which jobs and faults are frequent in a world |
-//! | `meetings` | which kinds of jobs each fault met |
-//! | [`story`] | what is told of a world, or of some jobs and nodes in it |
-//! | [`ledger`] | what was promised, noted from the journal, apart from the cores' own state |
+//! | `meetings` | which kinds of jobs each fault affected |
+//! | [`story`] | prints what happened in a world, or to some jobs and nodes |
+//! | [`ledger`] | what was promised, from the journal, independent of the cores' own state |
 //! | [`rules`] | what must hold after every event |
-//! | [`mutation`] | bugs put in on purpose, to see them caught |
+//! | [`mutation`] | bugs inserted on purpose, which rules must detect |
 //! | [`random`] | numbers from the seed |
 //!
 //! # What can go wrong here
 //!
-//! Messages are late, some by seconds; those inside the controller and on links may come twice. Order between two ends
-//! is kept, as actors and QUIC streams keep it. Agents lose their link for seconds or for longer than the controller's
-//! patience, alone or cut off together with others, ask each other for the controller and end what may run elsewhere; they
-//! restart, lose their `stepd`s, reboot; prologs and epilogs fail. Some runs take longer than their time limit. Nodes are drained, set down and resumed; jobs are
+//! Messages are late, some by seconds; those inside the controller and on links may come twice. Order between two ends is kept,
+//! as actors and QUIC streams keep it. Agents lose their link for seconds or for longer than `SlurmdTimeout`, alone or together
+//! with others, ask each other for the controller and end what may run elsewhere; they restart, lose their `stepd`s, reboot;
+//! prologs and epilogs fail. Some runs take longer than their time limit. Nodes are drained, set down and resumed; jobs are
 //! cancelled, requeued, held and released. Jobs of one partition preempt those of others, which are requeued after a grace,
-//! cancelled or suspended; licenses and generic resources are scarce; nodes are reserved for some, jobs wait for
-//! others, some share CPUs and take turns, and some have several components.
-//! The controller dies and restarts with what its disk has: all that was under way
-//! in it is lost, and of the journal's last write any part, down to a part of a record. Owners of jobs, nodes, partitions and reservations fail over what they
-//! are told, and others are built: what they had in hand, and what waited for the disk, is lost.
+//! cancelled or suspended; licenses and generic resources are scarce; nodes are reserved for some, jobs depend on others, some
+//! share CPUs and take turns, and some have several components.
+//!
+//! The controller dies and restarts with the content of its disk: work in progress is lost, and any part of the journal's last
+//! write, down to a part of a record. Owners of jobs, nodes, partitions and reservations fail over messages and are rebuilt: what
+//! they were doing, and what waited for the disk, is lost.
 //!
 //! # What is not simulated
 //!
-//! The accounting service, several controllers, nodes that are made before their daemons come.
+//! The accounting service, several controllers, nodes that are created before their daemons connect.
 
 mod controller;
 mod dependencies;

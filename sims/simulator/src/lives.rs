@@ -1,5 +1,5 @@
-//! Owners that fail, and what is between two lives of one: as in the controller, the next life begins from what is committed once all
-//! that was appended before it is, and what comes meanwhile waits for it.
+//! Owners that fail, and the time between two lives of one: as in the controller, the next life begins from the committed state
+//! after all that was appended before is committed, and messages that come meanwhile wait.
 
 use super::world::World;
 use garrick_actors::{partition::messages::PartitionInput, reservation::owner::ReservationInput};

@@ -1,4 +1,4 @@
-//! A node's machine around the core of its agent: what the agent wants of it, and its spool folder.
+//! A node's machine around the core of its agent: carries out the agent's effects, and has its spool folder.
 
 use super::{
     mutation::Mutation,

@@ -1,5 +1,5 @@
-//! Simulated clusters from seeds: rules are checked after every event. Worlds are tried on all cores; what is printed of each
-//! does not depend on how many there are, times apart.
+//! Simulated clusters from seeds: rules are checked after every event. Worlds run on all cores; apart from times, the output does
+//! not depend on the number of cores.
 //!
 //!     garrick-sim --short                       more than a million events, always the same ones
 //!     garrick-sim --long                        hundreds of seeds

@@ -1,4 +1,4 @@
-//! Which kinds of jobs each fault met: a fault that never hits a job of some kind tries nothing on it.
+//! Which kinds of jobs each fault affected: a fault that never affects a kind of job tests nothing for it.
 
 use super::world::World;
 use garrick_actors::job::core::JobCore;

@@ -1,5 +1,5 @@
-//! What kind of world a seed makes: which jobs are frequent in it, what goes wrong and how often, how quick its disk and its
-//! scheduler are. Drawn apart from everything else, so that worlds differ in kind and not only in order.
+//! The kind of world that a seed makes: which jobs are frequent in it, what fails and how often, how fast its disk and its
+//! scheduler are. Drawn separately, so that worlds differ in kind and not only in order.
 
 use super::random::Random;
 

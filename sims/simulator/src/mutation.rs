@@ -1,5 +1,5 @@
-//! Bugs put in on purpose, around the cores and not in them: what a core is told or says is changed on its way, as if the
-//! core had the bug. Each has to be noticed by a rule; that is how the rules and the faults themselves are tested.
+//! Bugs inserted on purpose, around the cores and not in them: inputs or effects of a core are changed on their way, as if the
+//! core had the bug. A rule must detect each of them; this tests the rules and the faults themselves.
 
 use super::{PANICS, forgers::is_replayed, roster::machine_of, rules::DRAINS, world::World};
 use garrick_actors::{

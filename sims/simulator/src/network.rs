@@ -1,4 +1,4 @@
-//! Links between machines and the controller: they break, are cut, and are made again; who has no controller asks others.
+//! Links between machines and the controller: they break, are cut, and are restored; agents without a controller ask others.
 
 use super::{
     stepds::Stepd,

@@ -1,4 +1,4 @@
-//! What was asked for.
+//! Command line options.
 
 use garrick_simulator::{Setup, story::Subjects};
 use std::{error::Error, str::FromStr, time::SystemTime};

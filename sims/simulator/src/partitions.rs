@@ -1,4 +1,4 @@
-//! Partitions as their owners show them, and administrators who change their state.
+//! Partitions as their owners publish them, and administrators who change their state.
 
 use super::{
     disk::Writer,

@@ -1,4 +1,4 @@
-//! The scheduler as it ships: what is shown here is what it looks at, and its plans take time.
+//! The real scheduler: it reads the published views, and its plans take time.
 
 use super::{
     mutation::Mutation,

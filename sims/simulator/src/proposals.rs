@@ -1,5 +1,5 @@
-//! Whether what the scheduler says is as it should be: each proposal is made once and answered, starts are proposed where nodes
-//! serve and no more of them than may be in an interval, and who waits shows the priority that the rules give.
+//! Checks the scheduler's messages: each proposal is made once and answered, starts are proposed on nodes in service and not more
+//! than allowed in an interval, and waiting jobs show the priority that the rules give.
 
 use super::{passes::Look, rules::ensure, world::World};
 use garrick_actors::{

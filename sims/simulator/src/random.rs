@@ -1,4 +1,4 @@
-//! Numbers from a seed (xorshift64*): the same on every machine and in every version, which a library's need not be.
+//! Random numbers from a seed (xorshift64*): the same on every machine and in every version, which a library need not guarantee.
 
 /// A source of numbers.
 #[derive(Clone, Debug)]

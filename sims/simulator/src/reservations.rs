@@ -1,5 +1,4 @@
-//! Reservations that begin and end and are changed, and that those who are not in them stay away. Some are known from the start
-//! on.
+//! Reservations that begin, end and are changed, and the check that other jobs stay off them. Some exist from the start.
 
 use super::{
     disk::Writer,

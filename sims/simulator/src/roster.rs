@@ -1,5 +1,5 @@
-//! Which nodes there are: the owner of the roster as it ships, daemons that join, administrators who delete their nodes and change the
-//! configuration file, and what everybody is told of it.
+//! The real owner of the roster, daemons that join, administrators who delete nodes and change the configuration file, and the
+//! resulting announcements.
 
 use super::{
     disk::Writer,

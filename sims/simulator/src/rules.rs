@@ -1,5 +1,5 @@
-//! What must hold after every event: one function a rule, named after it. Each looks at what the event touched; a sweep
-//! over everything is made now and then, and when faults stop and at the end.
+//! What must hold after every event: one function for each rule, named after it. Each examines what the event changed; from time
+//! to time, when faults stop, and at the end, everything is checked.
 
 use super::{PANICS, heterogeneous, ledger::Promise, roster::machine_of, world::World};
 use garrick_actors::{job::core::JobCore, node::core::NodeCore};

@@ -1,4 +1,4 @@
-//! What is printed of worlds.
+//! Prints worlds.
 
 use garrick_simulator::{
     Setup, Trial, attempt,

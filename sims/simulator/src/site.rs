@@ -1,4 +1,4 @@
-//! The site's configuration file, and what administrators change in it.
+//! The site's configuration file, and administrators' changes of it.
 
 use super::{
     mix::{Mix, Priorities},

@@ -1,6 +1,6 @@
-//! What runs inside a simulated run: the cores of its step manager, steps and shepherds, with made-up launchers. Users of
-//! the run start blocking steps, queue minibatch steps and arrays, cancel, go away; processes end; the manager dies and is
-//! taken over from its journal; nodes are lost. The run's `stepd` on the batch host says to its agent what this manager says.
+//! The inside of a simulated run: the cores of its step manager, steps and shepherds, with simulated launchers. Users of the run
+//! start blocking steps, queue minibatch steps and arrays, cancel, go away; processes end; the manager dies and is taken over
+//! from its journal; nodes are lost. The run's simulated `stepd` on the batch host passes this manager's reports to its agent.
 
 use super::{
     mutation::Mutation,

@@ -1,4 +1,4 @@
-//! How made-up `stepd`s start, die, hang, are started again and look for each other.
+//! How simulated `stepd`s start, die, hang, are restarted and look for each other.
 
 use super::{
     mutation::Mutation,

@@ -1,4 +1,4 @@
-//! `stepd`s, which are made up: what they hear, work at and report. How they start and end is in `stepd_life`.
+//! Simulated `stepd`s: their orders, work and reports. `stepd_life` has their starts and ends.
 
 use super::{
     roster::machine_of,

@@ -1,4 +1,4 @@
-//! What is told of a world: the last things that happened, or all that touched some jobs and nodes.
+//! Prints what happened in a world: the last events, or all that concerned some jobs and nodes.
 
 use garrick_model::ids::{JobId, Sluid};
 use std::{

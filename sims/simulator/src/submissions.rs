@@ -1,5 +1,5 @@
-//! Users who submit, and the core that answers them. A command that got no answer asks again under the same name, now and then one
-//! that got it does too, and a log that takes nothing new has whoever submits try again.
+//! Users who submit, and the core that answers them. A command without an answer repeats its request with the same id, and from
+//! time to time so does one with an answer; if the log accepts nothing new, submitters try again.
 
 use super::{
     disk::{Offered, Writer},

@@ -1,4 +1,4 @@
-//! Worlds tried side by side, shown in order as they are done.
+//! Runs worlds in parallel and prints them in order.
 
 use crate::show;
 use garrick_simulator::{Setup, Trial, attempt, ledger::Counts};

@@ -1,5 +1,5 @@
-//! The clock, the queue of what happens next, and who is there. An event is one entry of the queue: a message that
-//! arrives, a timer, a fault. Entries between two ends keep their order; all else is up to the seed.
+//! The clock, the queue of events, and the participants. An event is one entry of the queue: a message that arrives, a timer, a
+//! fault. Entries between two ends keep their order; the seed decides everything else.
 
 use super::{
     Outcome, Setup,

@@ -1,4 +1,4 @@
-//! This program as a process of an ordinary user: what no command does, at doors and to other processes.
+//! This program as a process of an ordinary user: does what no command does, at doors and to other processes.
 
 use super::{Fallible, siege};
 use garrick_frame::{DoorClient, Hello, LinkKind, TunnelTo, encode, limits};

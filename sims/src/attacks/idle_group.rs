@@ -1,9 +1,9 @@
-//! A cgroup for processes that shall have only the CPU time that nobody else of the same group wants.
+//! A cgroup for processes that are to have only the CPU time that no other process of the same group wants.
 //!
-//! `SCHED_IDLE` alone does not see to that: it counts among the processes of one task group, and the kernel makes a group of each
-//! session (`sched_autogroup_enabled`, sched(7)). A daemon is in a session of its own, and shares CPUs with 64 idle processes of
-//! another as with one busy process: what a command waits for is then mostly the kernel's scheduler. `cpu.idle` is about the whole
-//! group (Documentation/admin-guide/cgroup-v2.rst); with version 1 it is in the `cpu` hierarchy.
+//! `SCHED_IDLE` alone does not achieve that: it applies among the processes of one task group, and the kernel makes a group of
+//! each session (`sched_autogroup_enabled`, sched(7)). A daemon is in a session of its own, and shares CPUs with 64 idle
+//! processes of another session as with one busy process: then a command mostly waits for the kernel's scheduler. `cpu.idle`
+//! applies to the whole group (Documentation/admin-guide/cgroup-v2.rst); with version 1 it is in the `cpu` hierarchy.
 
 use super::Fallible;
 use nix::errno::Errno;

@@ -1,16 +1,16 @@
-//! Attacks on a real cluster, one after the other: what `docs/security.md` says that nobody can do is tried with real commands,
-//! sockets, files and processes. An attack is held when what the attacker wanted did not happen, and its honest counterpart
-//! worked in the same cluster: an attack that fails because of a mistake in it does not count.
+//! Attacks on a real cluster, one after the other: what `docs/security.md` says is impossible is tried with real commands,
+//! sockets, files and processes. An attack counts as repelled if the attacker did not achieve the goal and the legitimate
+//! counterpart worked in the same cluster: so an attack that fails because of a mistake in it does not count.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`scene`] | the cluster, its users, and what attacks share |
 //! | [`attacker`] | this program as an ordinary user's process: requests, sockets and tracing that no command makes |
-//! | [`user`] | what an ordinary user tries on a node, on the controller's host, and in folders that all can write |
-//! | [`network`] | what somebody on the network tries without any key |
-//! | [`idle_group`] | processes that get only the CPU time that nobody else wants |
+//! | [`user`] | attacks of an ordinary user on a node, on the controller's host, and in world-writable folders |
+//! | [`network`] | attacks from the network without any key |
+//! | [`idle_group`] | processes that get only CPU time that no other process wants |
 //! | [`siege`] | one user's clients at full speed, while another user works |
-//! | [`puppet`], [`stolen`] | what somebody tries with the identity of one node |
+//! | [`puppet`], [`stolen`] | attacks with the identity of one node |
 //!
 //! `docs/attacks.md` lists them with the tests that guard each.
 

@@ -1,4 +1,4 @@
-//! What somebody on the network tries who has no key of the cluster.
+//! Attacks from the network without any key of the cluster.
 
 use super::{
     Attack, Fallible, Seen, Who,

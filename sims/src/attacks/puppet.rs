@@ -1,4 +1,4 @@
-//! A daemon that is none: it speaks the links between hosts with an identity that was stolen or made up, or with none.
+//! A fake daemon: it uses the links between hosts with a stolen or invented identity, or with none.
 
 use super::{
     Fallible,

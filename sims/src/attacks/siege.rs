@@ -1,8 +1,9 @@
-//! The controller besieged by one user: 64 of his clients at full speed while another user works. What she waits for is held
-//! against the quiet cluster and against 64 processes that only burn CPU time, in the same run.
+//! The controller under load from one user: 64 of that user's clients at full speed while another user works. The other user's
+//! waiting times are compared with the idle cluster and with 64 processes that only burn CPU time, in the same run.
 //!
-//! His clients have the CPU time that nobody else wants, as have those that burn: they are other machines' work, and what they take
-//! from her shall be the controller's time only. What those that burn cost her all the same is the floor of the figures.
+//! The clients, like the processes that burn CPU time, only get CPU time that no other process wants: they represent other
+//! machines, and should only use the controller's time. What the burning processes still cost the other user is the floor of the
+//! figures.
 
 use super::{
     Fallible,

@@ -1,4 +1,4 @@
-//! What somebody tries who has a copy of one node's `identity.pem`, and has put that node out of action.
+//! Attacks with a copy of one node's `identity.pem`, after that node was put out of action.
 
 use super::{
     Attack, Fallible, Seen, Who,

@@ -1,4 +1,4 @@
-//! What an ordinary user tries: with commands, and with requests, sockets and files that no command makes.
+//! Attacks of an ordinary user: with commands, and with requests, sockets and files that no command makes.
 
 use super::{
     Attack, Fallible, Seen, Who,

@@ -1,4 +1,4 @@
-//! The users and the administrator: they submit, look, cancel and release. Their commands are processes like all others, which may be killed while they ask.
+//! The users and the administrator: they submit, query, cancel and release. Their commands are processes that may be killed too.
 
 use super::{
     site::{Site, write_program},

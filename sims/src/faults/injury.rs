@@ -1,5 +1,5 @@
-//! What is done to the cluster: which fault, to whom, when it is undone; and the book of it, which later says what may be
-//! excused by what.
+//! What is done to the cluster: which fault, to which process, when it is undone; and the record of it, which later decides which
+//! deviations it explains.
 
 use super::{
     population::{self, Member, Role},

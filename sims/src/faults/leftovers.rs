@@ -1,4 +1,4 @@
-//! What a cluster that has ended should not leave behind.
+//! What a cluster must not leave behind when it has ended.
 
 use super::{population, site::Site};
 use std::{

@@ -1,16 +1,16 @@
-//! Faults against real processes: a cluster of namespaces, jobs and steps whose results are known, and somebody who kills,
-//! stops, cuts and fills while they run. In the end every accepted job and step has exactly one final record, which is true.
+//! Faults against real processes: a cluster of namespaces, jobs and steps with known results, and faults (kills, stops, cut
+//! links, full disks) while they run. In the end every accepted job and step has exactly one, correct final record.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`site`], [`daemon`] | the hosts, and their daemons under supervision |
 //! | [`work`], [`clients`] | jobs with known results, and the commands that submit and cancel them |
-//! | [`injury`], [`population`] | what is done to which process, and the book of it |
-//! | [`witness`] | what jobs and steps say of themselves |
-//! | [`records`] | what Garrick says: journals of the controller and of runs |
+//! | [`injury`], [`population`] | what is done to which process, and the record of it |
+//! | [`witness`] | what jobs and steps log about themselves |
+//! | [`records`] | Garrick's records: journals of the controller and of runs |
 //! | [`verdict`], [`leftovers`] | the rules |
-//! | [`run`], [`pause`] | the two runs that there are |
-//! | [`report`] | the numbers |
+//! | [`run`], [`pause`] | the two kinds of run |
+//! | [`report`] | the figures |
 
 pub mod clients;
 pub mod daemon;

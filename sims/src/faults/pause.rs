@@ -1,4 +1,4 @@
-//! The controller is stopped for a minute in the middle of thousands of steps: all finish without it, and all appear afterwards.
+//! The controller is stopped for a minute during thousands of steps: all finish without it, and all are reported afterwards.
 
 use super::{FaultsError, population, report::Report, run::Stage, witness::Witness, work::JobPlan};
 use nix::sys::signal::Signal;

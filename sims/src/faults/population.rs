@@ -1,4 +1,4 @@
-//! The cluster's processes, as `/proc` has them: victims to be, and what is left over.
+//! The cluster's processes according to `/proc`: possible victims, and what is left over.
 
 use super::work::LASTING;
 use crate::minibatch::processes;

@@ -1,4 +1,4 @@
-//! What Garrick says in the end: the controller's journal, and the step journals that epilogs kept of every run.
+//! Garrick's final records: the controller's journal, and the step journals that epilogs kept of every run.
 
 use super::witness::StepRef;
 use garrick_daemon::journal::series;

@@ -1,4 +1,4 @@
-//! The numbers of a run.
+//! The figures of a run.
 
 use super::{
     injury::Book,

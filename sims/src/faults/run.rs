@@ -1,4 +1,5 @@
-//! The run: jobs go in, faults happen, then all is repaired, the queue drains, the cluster ends, and the rules are checked.
+//! The run: jobs are submitted, faults happen, then all is repaired, the queue drains, the cluster ends, and the rules are
+//! checked.
 
 use super::{
     FaultsError, Setup,

@@ -1,6 +1,6 @@
-//! The cluster that is hurt: a controller and nodes as separate hosts (network namespaces on one bridge), each with a `/run/garrick`
-//! of its own that outlives its daemon, as a machine's does. The controller's state and the first node's spool are on small
-//! disks. Needs root.
+//! The cluster under test: a controller and nodes as separate hosts (network namespaces on one bridge), each with a
+//! `/run/garrick` of its own that outlives its daemon, as on a real machine. The controller's state and the first node's spool
+//! are on small disks. Needs root.
 
 use super::daemon::Daemon;
 use crate::minibatch::cluster::{ClusterError, beside, remove, run, without_cluster};

@@ -1,5 +1,5 @@
-//! What must hold in the end, whatever was done to the cluster. What the witness saw is compared with what Garrick recorded;
-//! what differs must be excused by something that was done to that very run.
+//! What must hold in the end, whatever was done to the cluster. The witness's log is compared with Garrick's records; a
+//! difference must be explained by something that was done to that very run.
 
 use super::{
     injury::{Book, Fault, RunFaults},

@@ -1,4 +1,4 @@
-//! What jobs and steps said of themselves, independently of Garrick: one line each, appended by the processes themselves.
+//! What jobs and steps log about themselves, independently of Garrick: one line each, appended by the processes themselves.
 //!
 //! | line | said by | when |
 //! |---|---|---|

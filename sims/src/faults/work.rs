@@ -1,7 +1,7 @@
-//! The jobs: what each consists of, its script, and how every part of it is to end. All of it follows from the seed.
+//! The jobs: the parts of each, its script, and how every part is to end. All of it follows from the seed.
 //!
-//! A step is known by its job's serial number and its index in the job, whatever numbers Garrick gives. Job and step write to
-//! the witness (see [`super::witness`]) when they begin and when they end.
+//! A step is identified by its job's serial number and its index in the job, whatever numbers Garrick gives. Job and step write
+//! to the witness's log (see [`super::witness`]) when they begin and when they end.
 
 use super::site::{Site, write_program};
 use crate::minibatch::cluster::ClusterError;

@@ -1,6 +1,6 @@
-//! Processes as they end, told by the kernel (taskstats over generic netlink; root): who they were, how long they lived, and
-//! the CPU time that they used, to the microsecond. `/proc` would only have it in hundredths of a second, and only of those
-//! that somebody looks at in time.
+//! Ended processes, reported by the kernel (taskstats over generic netlink; root): their identity, how long they lived, and the
+//! CPU time that they used, to the microsecond. `/proc` only has hundredths of a second, and only for processes that are read in
+//! time.
 
 use nix::{
     errno::Errno,

@@ -1,5 +1,5 @@
-//! The time of one job, cut where it goes from one layer to the next. The cuts are this machine's clock: what the controller's
-//! actors noted in their traces, and when the kernel saw processes begin and end.
+//! The time of one job, divided at the boundaries between layers. The times are by this machine's clock: those of the
+//! controller's actors in their traces, and those at which the kernel saw processes begin and end.
 
 use super::{
     ask,

@@ -1,13 +1,13 @@
-//! What a whole job costs: an array of one-task jobs of `/bin/true` on an embedded cluster, as fast as it goes; and single jobs
-//! one after the other, for the time that each layer takes.
+//! The cost of a whole job: an array of one-task jobs of `/bin/true` on an embedded cluster, as fast as possible; and single jobs
+//! one after the other, for the time of each layer.
 //!
 //! | file | what |
 //! |---|---|
-//! | [`exits`] | processes as they end, with their CPU time |
-//! | [`layers`] | the time of one job, from `sbatch` to the controller's last word |
+//! | [`exits`] | ended processes, with their CPU time |
+//! | [`layers`] | the time of one job, from `sbatch` to the controller's last message |
 //!
-//! CPU time of daemons is what `/proc` has of them; of processes that belong to a job it is what the kernel says when they end.
-//! A job that did not end well fails the benchmark.
+//! CPU time of daemons comes from `/proc`; for processes of a job, the kernel reports it when they end. A job that failed fails
+//! the benchmark.
 
 pub mod exits;
 pub mod layers;

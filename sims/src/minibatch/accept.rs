@@ -1,5 +1,5 @@
-//! A million queued steps from a list, while one long step keeps the job busy: how fast they are accepted, and what each
-//! costs in memory while it waits. They are cancelled at the end.
+//! A million queued steps from a list, while one long step keeps the job busy: how fast they are accepted, and the memory of each
+//! while it waits. They are cancelled at the end.
 
 use super::{
     array,

@@ -1,5 +1,5 @@
-//! The clusters that scenarios run in: real daemons of the programs beside this one, in a temporary home, taken away again
-//! whatever happens. The scenario itself runs as the job of that cluster.
+//! The clusters of scenarios: real daemons of the programs beside this one, in a temporary home, which is removed in any case.
+//! The scenario itself runs as the job of that cluster.
 
 use super::{
     figures::Findings,

@@ -1,5 +1,5 @@
-//! The same commands through other ways of running many: this cluster's own (a loop of `srun`, a job array), and other tools
-//! where they are installed. Each runs as many at a time as there are CPUs, and each is asked afterwards whether all ran well.
+//! The same commands through other ways of running many: a loop of `srun`, a job array, and other tools if they are installed.
+//! Each runs as many at a time as there are CPUs, and afterwards it is checked that all succeeded.
 
 use super::{
     cluster::{self, ClusterError, Embedded, Order, Stage, fresh_home, remove},

@@ -1,5 +1,5 @@
-//! How many messages the controller's actors handled, while steps ran and while nothing happened, told apart by what they
-//! are: reports of the job (batched, out of the launch path) and everything else.
+//! How many messages the controller's actors handled, while steps ran and while nothing happened, by kind: reports of the job
+//! (batched, out of the launch path) and everything else.
 //!
 //! Every record of a controller's trace carries a number that counts all messages of the process, so that the difference of
 //! two numbers is the number of messages handled between them, also of those whose records were not kept.

@@ -1,5 +1,5 @@
-//! What a scenario found, in a form that can be printed, kept as JSON and held against goals. A figure that is a rate is
-//! always shown beside the machine's own spawn rate of the same minutes.
+//! The results of a scenario, to be printed, saved as JSON and compared with goals. A rate is always shown beside the machine's
+//! own spawn rate of the same minutes.
 
 use crate::spawn_floor::Floor;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
-//! A pipeline as a graph: one step fans out into groups, each an array that is reduced to one step, worked on once more, and
-//! all come together in the last; one task in twenty fails at first and is tried again. How close to the best packing of the
-//! same lengths does the step manager come, when every step waits for what it has to?
+//! A pipeline as a graph: one step fans out into groups, each an array that is reduced to one step, which is processed once more,
+//! and all join in the last step; one task in twenty fails at first and is tried again. How close to the best packing of the same
+//! lengths does the step manager come, when every step waits for its dependencies?
 
 use super::{
     cluster::own_program,

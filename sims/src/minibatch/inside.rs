@@ -1,5 +1,5 @@
-//! For scenarios that run as the job: the commands of the cluster, what the step manager counted, and a look at the
-//! processes that did the work.
+//! For scenarios that run as the job: the commands of the cluster, the step manager's counts, and the processes that did the
+//! work.
 
 use super::{
     cluster::{self, ClusterError, Order},

@@ -1,5 +1,5 @@
-//! Four nodes on hosts of their own with a millisecond between any two of them: how many steps a second, and how much of that
-//! is the millisecond's doing.
+//! Four nodes on hosts of their own with a millisecond between any two of them: how many steps a second, and the effect of the
+//! millisecond.
 
 use super::{
     cluster::{self, ClusterError, Order},

@@ -1,5 +1,5 @@
-//! The cores of a step manager, its steps, a shepherd, the journal and the frames between the processes, wired together in
-//! one thread with a made-up launcher: what production runs, without its sockets and mailboxes, with a meter at each.
+//! The cores of a step manager, its steps, a shepherd, the journal and the frames between the processes, connected in one thread
+//! with a simulated launcher: the production code without its sockets and mailboxes, with a meter at each.
 
 use super::layer_meter::Meter;
 use garrick_daemon::journal::{JournalError, Log};

@@ -1,4 +1,4 @@
-//! CPU time of this thread, added up by layer.
+//! CPU time of this thread, summed by layer.
 
 use nix::time::{ClockId, clock_gettime};
 use std::{collections::BTreeMap, time::Duration};

@@ -1,5 +1,5 @@
-//! What one step costs in CPU time, layer by layer. The sums are those of the real processes over a list of steps. What the
-//! layers within `stepd` cost is measured by driving the same code in this process ([`super::layer_line`]); what remains of `stepd`'s sum
+//! The CPU time of one step, layer by layer. The sums are those of the real processes over a list of steps. The cost of the
+//! layers within `stepd` is measured by driving the same code in this process ([`super::layer_line`]); the rest of `stepd`'s sum
 //! is its system calls, its mailboxes, and whatever else was not driven.
 
 use super::{

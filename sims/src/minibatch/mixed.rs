@@ -1,5 +1,5 @@
 //! A mixed queue on four nodes: many steps of one CPU, some of a whole node, a few of all four. How much of the allocation do
-//! steps hold while work is queued, and how long does a large step wait once it is its turn?
+//! steps hold while steps are queued, and how long does a large step wait when it is first in the queue?
 
 use super::{
     cluster::own_program,

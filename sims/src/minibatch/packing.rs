@@ -1,4 +1,4 @@
-//! How long a bag of steps must take on so many places: the bound that nothing can beat, and greedy list scheduling.
+//! How long a set of steps must take on so many CPUs: the lower bound, and greedy list scheduling.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 

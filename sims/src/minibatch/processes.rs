@@ -1,4 +1,4 @@
-//! What `/proc` says of other processes: memory, CPU time, threads; and which processes are a cluster's.
+//! Data of other processes from `/proc`: memory, CPU time, threads; and which processes belong to a cluster.
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! CPU time that the processes of a cluster have spent, told apart by who spent it.
+//! CPU time of a cluster's processes, by kind of process.
 
 use super::{
     inside::{Fallible, Inside},

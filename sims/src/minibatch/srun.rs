@@ -1,4 +1,4 @@
-//! `srun /bin/true`: one after the other, and sixteen at a time; and where the time of one goes.
+//! `srun /bin/true`: one after the other, and sixteen at a time; and how the time of one is spent.
 
 use super::{
     figures::{Findings, Goal},

@@ -1,5 +1,5 @@
-//! What steps of the scenarios do, where `/bin/true` is not enough: this program again, told to last so long, to fail at
-//! first, and to write down when it began and ended. The log is the scenario's own evidence, beside what Garrick says.
+//! The steps of the scenarios if `/bin/true` is not enough: this program again, told to run for some time, to fail at first, and
+//! to log its begin and end. The log is the scenario's own evidence, independent of Garrick's records.
 
 use super::inside::Fallible;
 use std::{

@@ -1,4 +1,4 @@
-//! What the machine does at best.
+//! The best that the machine can do.
 
 use super::Fallible;
 use garrick_events::event::ControllerEvent;

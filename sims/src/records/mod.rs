@@ -1,8 +1,8 @@
-//! What durability costs: how fast the controller accepts jobs, beside the rate at which this disk syncs at all and the
-//! rate of the same controller on a disk in memory; and how soon a controller that was killed answers for all of them.
+//! The cost of durability: how fast the controller accepts jobs, compared with the rate at which this disk syncs at all and with
+//! the same controller on a disk in memory; and how soon a controller that was killed answers for all of them.
 //!
-//! The controller is a real one, without nodes: jobs wait in its queue. Jobs are what `sbatch` makes of a small script in a
-//! usual environment, asked for over the controller's door by so many at a time.
+//! The controller is real, without nodes: jobs wait in its queue. Jobs are what `sbatch` makes of a small script in a usual
+//! environment, requested over the controller's door by several clients at a time.
 
 mod controller;
 mod crowd;

@@ -1,5 +1,5 @@
-//! Questions and submissions while long plans are made, beside the same with an idle scheduler: a real cluster whose nodes
-//! are taken, with a long queue of jobs that are all different. The policy is one with which every plan is a new one.
+//! Queries and submissions while long plans are made, compared with an idle scheduler: a real cluster whose nodes are allocated,
+//! with a long queue of jobs that are all different. With the policy used, every plan is a new one.
 
 use super::{Fallible, client, submission_of};
 use crate::minibatch::{

@@ -1,5 +1,5 @@
-//! What a question costs whatever the controller remembers: commands whose answers have ten lines at most, beside `/bin/true`
-//! started in the same way, with few jobs, with many that wait, and with as many that were cancelled.
+//! The cost of a query, whatever the controller remembers: commands whose answers have ten lines at most, compared with
+//! `/bin/true` started in the same way, with few jobs, with many that wait, and with as many that were cancelled.
 
 use super::{Fallible, controller::Controller, submit, submit_together};
 use crate::minibatch::{cluster::run, figures::Findings};

@@ -1,5 +1,5 @@
-//! How soon a job whose node died runs again: a real cluster with spare nodes, a node killed under an expedited job again
-//! and again, and what the actors say happened in between.
+//! How soon a job whose node died runs again: a real cluster with spare nodes, a node killed under an expedited job several
+//! times, and the actors' traces of what happened in between.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What happened between a death and the new script, out of the traces that the actors keep.
+//! What happened between a death and the new script, from the actors' traces.
 
 use serde_json::Value;
 use std::{collections::BTreeSet, time::Duration};

@@ -1,4 +1,4 @@
-//! Memory that a plan takes. Each is made in a process of its own, so that nothing that was freed before hides any of it, and
+//! Memory that a plan takes. Each plan is made in a process of its own, so that earlier freed memory does not hide any of it, and
 //! the peak is counted from just before the plan (`proc_pid_clear_refs(5)`).
 
 use super::workload::{self, Mix};

@@ -1,4 +1,4 @@
-//! How long a plan takes: backfill over many nodes with long queues, beside a planner that keeps nothing but a list of who
+//! How long a plan takes: backfill over many nodes with long queues, compared with a planner that only keeps a list of which job
 //! holds what and when.
 
 mod growth;

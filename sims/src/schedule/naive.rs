@@ -1,5 +1,5 @@
-//! What one writes first: for each job every time at which something ends is tried, and at each of them every node is asked
-//! who holds what of it then. The floor that plans are compared with.
+//! A naive planner: for each job it tries every time at which something ends, and at each of them it examines every node for the
+//! holds at that time. Plans are compared with it.
 
 use super::workload::CORES;
 use garrick_model::{spec::Sharing, time::Timestamp};

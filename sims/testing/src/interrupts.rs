@@ -1,4 +1,4 @@
-//! Tests that interrupt what they start, wherever they are started themselves. Shared by the tests of commands.
+//! Tests that interrupt what they start, even if the tests were started with signals ignored. Shared by the tests of commands.
 
 use std::process::Command;
 

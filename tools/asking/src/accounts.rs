@@ -1,6 +1,6 @@
-//! Users and groups by name and number. The commands are linked without shared libraries (`build.rs`), and the C library
-//! asks directory services through such. So local accounts are read from their files, and for all others `getent`, a
-//! program of the system that has what it needs, is asked: a millisecond, for those who do not have theirs in a file.
+//! Users and groups by name and number. The commands are linked without shared libraries (`build.rs`), but the C library needs
+//! those for directory services. So local accounts are read from their files, and for all others the system's program `getent` is
+//! called, which takes a millisecond.
 
 use std::{ffi::OsStr, fs, process::Stdio};
 

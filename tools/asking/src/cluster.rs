@@ -1,6 +1,6 @@
-//! Finding and asking a cluster: which `slurm.conf`, which run folder, which door, and one conversation at it. A door is
-//! believed only when its peer is root, the cluster's SlurmUser or the caller, since a run folder may be one that others
-//! can write. The controller's door is tried first, then the doors of this host's node agents, which pass requests on.
+//! Finds a cluster and talks to it: which `slurm.conf`, which run folder, which door, and one conversation there. A door is
+//! trusted only if its peer is root, the cluster's SlurmUser or the caller, since others may be able to write to a run folder.
+//! The controller's door is tried first, then the doors of this host's node agents, which pass requests on.
 
 use crate::accounts::User;
 use garrick_frame::{DoorClient, DoorError, LinkKind, TunnelTo};

@@ -1,6 +1,6 @@
-//! Finding and reaching a job's step manager. Inside a job its door is named by the environment, so that steps need
-//! neither the controller nor `slurm.conf`. Otherwise the controller says where it is: a door on this host, or a node
-//! that a daemon of this host relays to.
+//! Finds and connects to a job's step manager. Inside a job the environment names its door, so that steps need neither the
+//! controller nor `slurm.conf`. Otherwise the controller says where it is: a door on this host, or a node to which a daemon of
+//! this host relays.
 
 use crate::{
     Asker,

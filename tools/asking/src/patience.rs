@@ -1,5 +1,5 @@
-//! Asking again: a request that may be repeated is sent until it is answered, with growing pauses and some jitter, so that
-//! a thousand commands that were turned away together do not come back together. That it takes longer is said once.
+//! Repeats a repeatable request until it is answered, with growing pauses and some jitter, so that a thousand commands that were
+//! refused together do not come back together. The delay is reported once.
 
 use crate::{
     Asker,

@@ -1,5 +1,5 @@
-//! Jobs that are named by one of their runs (SLUIDs). Whose run it is the controller knows; of the run around a command its
-//! environment says so, and nobody is asked.
+//! Jobs that are named by one of their runs (SLUIDs). The controller knows the job of a run; for the run around a command its
+//! environment names the job.
 
 use crate::{
     Asker,

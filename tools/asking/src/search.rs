@@ -1,5 +1,5 @@
-//! The search for a step manager that does not answer. It lasts as long as the run lives: the agent of this host says so, and for
-//! commands outside the job's hosts the controller. What takes time is done on a thread of its own, so that a signal or a
+//! Searches for a step manager that does not answer. The search lasts as long as the run lives, according to the agent of this
+//! host or, for commands outside the job's hosts, the controller. Slow work is done on a thread of its own, so that a signal or a
 //! command's own time limit ends the search at once.
 
 use crate::{

@@ -1,5 +1,5 @@
-//! Signals as input of a poll loop: the ones named are blocked and read from a descriptor. A signal that this process was
-//! started to ignore (`nohup`) stays ignored. A child inherits the mask: whoever starts one has to give its signals back.
+//! Signals as input of a poll loop: the named ones are blocked and read from a descriptor. A signal that this process was started
+//! to ignore (`nohup`) stays ignored. A child inherits the mask, so it has to be reset before starting one.
 
 use nix::{
     errno::Errno,

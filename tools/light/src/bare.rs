@@ -1,4 +1,4 @@
-//! From the first instruction to the end.
+//! The whole program, from the first instruction to the exit.
 
 use crate::kernel::{self, Text, Texts, Written, piece};
 use garrick_frame::light::{DONE, HELLO, LIMITS, MOST_TEXT, REQUEST_HEAD, REQUEST_TAIL, SAY, TAKE_OVER, WORDS, word};

@@ -1,5 +1,5 @@
-//! The kernel's calls, and memory as it is found on a process's first stack. Nothing here allocates, panics or calls a
-//! library: there is none. Loops over bytes read them volatile, or the compiler would make calls of a C library of them.
+//! System calls, and memory as it is found on a process's first stack. Nothing here allocates, panics or calls a library: there
+//! is none. Loops over bytes use volatile reads, or the compiler would turn them into calls of a C library.
 
 use syscalls::{Errno, Sysno, syscall};
 

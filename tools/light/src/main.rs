@@ -1,11 +1,11 @@
-//! `srun` inside a job. Thousands of them are started there, most of them with a program to run and little else, and most of
-//! what one costs is its own start: the C library's, and that of a program which is all commands. So this one has neither.
-//! It hands what it was given to the job's step manager, its standard files too ([`garrick_frame::light`]), and ends when
-//! told that the step did, well.
+//! `srun` inside a job. Thousands of them are started there, most of them with a program to run and few options, and most of the
+//! cost is their own start: that of the C library, and that of a program with all commands. So this program has neither. It
+//! passes its arguments and its standard files to the job's step manager ([`garrick_frame::light`]), and ends when it is told
+//! that the step ended successfully.
 //!
-//! It is the whole command, `garrick` beside this file, that does everything else, in this process (`execve`): outside a job,
-//! on a terminal, when the step manager says that what is asked for is not usual, when a signal comes, when a task fails.
-//! What was begun goes on there, with this connection. `GARRICK_SRUN=whole` in the environment asks for it at once.
+//! In all other cases it becomes the whole command, `garrick` beside this file, in this process (`execve`): outside a job, on a
+//! terminal, when the step manager says that the request is unusual, when a signal comes, when a task fails. The whole command
+//! continues what was begun, with this connection. `GARRICK_SRUN=whole` in the environment requests it at once.
 #![cfg_attr(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"), no_main)]
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]

@@ -1,4 +1,4 @@
-//! Options about the command itself: what it prints, what it waits for, what it runs.
+//! Options for the command itself: what it prints, what it waits for, what it runs.
 
 use super::{
     table::{

@@ -1,4 +1,4 @@
-//! `--export`: which of the user's variables travel with a job or step, and which the user sets on the way.
+//! `--export`: which of the user's variables are passed to a job or step, and which the user sets for it.
 //!
 //! | `--export` | what travels |
 //! |---|---|

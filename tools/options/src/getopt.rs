@@ -2,10 +2,9 @@
 //! none (the script or the program to run), long names may be shortened while that is unambiguous, `-N4` and `-N 4` are the
 //! same, an optional argument is attached (`-K1`, `--immediate=5`). Called for the command line and for each `#SBATCH` line.
 //!
-//! This is ours rather than clap's for three reasons: the same table must be applied to three sources (script, environment,
-//! command line) with one order of precedence; client programs and people know the wording of these errors; and building
-//! a hundred and fifty clap arguments takes longer than everything else that `srun` does before it talks to the step
-//! manager.
+//! This is our own code rather than clap for three reasons: the same table must be applied to three sources (script, environment,
+//! command line) with one order of precedence; programs and users know the wording of these errors; and building a hundred and
+//! fifty clap arguments takes longer than everything else that `srun` does before it contacts the step manager.
 
 use super::table::{Arg, OptionDef};
 use std::{

@@ -1,4 +1,4 @@
-//! What was typed, checked and turned into a [`JobSpec`]. Called by `sbatch`, `salloc`, and `srun` without an allocation.
+//! Checks the options and turns them into a [`JobSpec`]. Called by `sbatch`, `salloc`, and `srun` without an allocation.
 
 use super::{
     gres, layout,

@@ -1,4 +1,4 @@
-//! Options about sockets, cores and threads, and about how tasks go over nodes.
+//! Options for sockets, cores and threads, and for the distribution of tasks over nodes.
 
 use super::{
     table::{Arg, Arg::Required, JOB, OptionDef},

@@ -3,17 +3,17 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`table`] | what an option is; [`size`], [`placement`], [`layout`], [`timing`], [`streams`], [`behaviour`], [`minibatch`], [`waiting`], [`unsupported`] hold them |
-//! | [`getopt`] | arguments taken apart into options and the rest |
+//! | [`getopt`] | splits arguments into options and the rest |
 //! | [`script_lines`] | `#SBATCH` lines of a batch script |
-//! | [`sources`] | script lines, environment and command line laid over each other |
-//! | [`typed`] | the result: what was typed |
+//! | [`sources`] | combines script lines, environment and command line |
+//! | [`typed`] | the result: the values of all options |
 //! | [`values`] | texts of single options |
 //! | [`export`] | `--export`: the environment that is passed on |
 //! | [`limits`] | resource limits and file mode mask that are passed on |
-//! | [`job_spec`], [`step_spec`] | what was typed, checked and turned into what it means |
-//! | [`stream_plan`] | a step's streams: where they go |
-//! | [`origin`] | what of the process that asks travels |
-//! | [`light`] | what the light `srun` sends, read by the step manager |
+//! | [`job_spec`], [`step_spec`] | checks options and turns them into a job or step |
+//! | [`stream_plan`] | where a step's streams go |
+//! | [`origin`] | properties of the submitting process that are passed on |
+//! | [`light`] | parses the arguments of the light `srun`, in the step manager |
 //! | [`help`] | `--help` and `--usage` |
 
 pub mod behaviour;

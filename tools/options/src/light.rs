@@ -1,6 +1,6 @@
-//! What the light `srun` sends, read as `srun` reads its own arguments: by the step manager, which runs as root. So nothing
-//! is looked up here, no file and no program, and whatever is not usual is left to the whole command, which says what is
-//! wrong with it in the user's own process.
+//! Parses the arguments of the light `srun` as `srun` parses its own. The step manager, which runs as root, does this. So nothing
+//! is looked up here, no file and no program, and anything unusual is left to the whole command, which reports errors in the
+//! user's own process.
 
 use crate::{
     export::For,

@@ -1,5 +1,5 @@
-//! What of the submitting process travels with a job or step besides its environment: soft resource limits and the file
-//! mode creation mask.
+//! What is passed from the submitting process to a job or step besides its environment: soft resource limits and the file mode
+//! creation mask.
 
 use super::typed::OptionError;
 use garrick_model::{config::PropagateLimits, spec::ResourceLimit};

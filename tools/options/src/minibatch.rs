@@ -1,5 +1,5 @@
-//! Options of steps that are handed over to their job's step manager (`srun --async`, `--batch`), and what they wait for.
-//! Those that only make sense there are refused elsewhere by `srun` itself ([`ONLY_HANDED_OVER`]).
+//! Options of minibatch steps, which are handed over to their job's step manager (`srun --async`, `--batch`), and their
+//! dependencies. `srun` itself refuses options that only make sense for such steps ([`ONLY_HANDED_OVER`]) elsewhere.
 
 use super::{
     table::{Arg, Arg::Required, BATCH_RUN, OptionDef, RUN},

@@ -1,4 +1,4 @@
-//! Options that ask for nodes near each other: switches, segments.
+//! Options that request nodes near each other: switches, segments.
 
 use super::{
     table::{Arg, Arg::Required, JOB, OptionDef},

@@ -1,4 +1,4 @@
-//! What of a process travels with the job or step that it asks for.
+//! Properties of the submitting process that are passed on with its job or step.
 
 use crate::{
     export::{self, For},

@@ -1,4 +1,4 @@
-//! Options that say where: partition, nodes, features, sharing, layout of tasks, and for whom.
+//! Options for the place and the owner: partition, nodes, features, sharing, layout of tasks, user and account.
 
 use super::{
     table::{

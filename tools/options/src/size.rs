@@ -1,4 +1,4 @@
-//! Options that say how much: nodes, tasks, CPUs, memory, disk.
+//! Options for amounts: nodes, tasks, CPUs, memory, disk.
 
 use super::{
     table::{Arg::Required, JOB, OptionDef},

@@ -1,6 +1,6 @@
-//! Lays the three sources of options over each other: script lines first, the environment over them, the command line
-//! over both. Within a source the last one wins. Variables by which a job describes itself are no wishes of the user: for
-//! `srun` they come below all others.
+//! Combines the three sources of options: the environment overrides script lines, and the command line overrides both. Within a
+//! source the last value wins. Variables by which a job describes itself do not express the user's wishes: for `srun` all other
+//! sources override them.
 
 use super::{
     getopt::{self, GetoptError, Occurrence, Parsed},

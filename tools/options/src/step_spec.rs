@@ -1,4 +1,4 @@
-//! What was typed, checked and turned into a [`StepSpec`]. Called by `srun`.
+//! Checks the options and turns them into a [`StepSpec`]. Called by `srun`.
 
 use super::{
     gres,

@@ -1,6 +1,6 @@
-//! `srun`'s `-i`, `-o` and `-e`: which streams the step manager relays, and what `srun` then does with them. A pattern that
-//! names one file for the step is read or written by `srun` itself; one that differs by node or task (`%N`, `%n`, `%t`)
-//! is opened on the nodes, and so is everything of a step that nobody waits for.
+//! `srun`'s `-i`, `-o` and `-e`: which streams the step manager relays, and what `srun` does with them. A pattern that names one
+//! file for the step is read or written by `srun` itself; a pattern with nodes or tasks (`%N`, `%n`, `%t`) is opened on the
+//! nodes, and so are all files of a minibatch step.
 
 use crate::{step_spec::StepStreams, typed::Typed};
 use garrick_model::{

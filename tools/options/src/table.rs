@@ -1,5 +1,5 @@
-//! What an option is: one entry per option with its names, argument, commands, environment variables, help and effect.
-//! The entries themselves are in the modules named in [`all`], by subject.
+//! The table of options: one entry per option with its names, argument, commands, environment variables, help and effect. The
+//! entries are in the modules named in [`all`], by subject.
 
 use super::{
     behaviour, gres, layout, minibatch, near, placement, size, streams, timing,

@@ -1,4 +1,4 @@
-//! Options that say when and how often: limits, begin, dependencies, arrays, priority, requeueing.
+//! Options for time and repetition: limits, begin, dependencies, arrays, priority, requeueing.
 
 use super::{
     table::{

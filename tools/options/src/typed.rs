@@ -1,6 +1,5 @@
-//! What was typed: every option's value after script lines, environment and command line were laid over each other, before
-//! anything is checked against anything else. [`job_spec`](super::job_spec) and [`step_spec`](super::step_spec) turn it
-//! into what it means.
+//! The values of all options after script lines, environment and command line were combined, before they are checked against each
+//! other. [`job_spec`](super::job_spec) and [`step_spec`](super::step_spec) turn them into a job or step.
 
 use super::minibatch::{Again, EachOption, ListFormat};
 use garrick_model::{

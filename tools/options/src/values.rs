@@ -1,4 +1,4 @@
-//! Texts of single options: thin adapters to the parsers of the model, and the few that only commands need.
+//! Values of single options: thin adapters to the parsers of the model, and a few parsers that only commands need.
 
 use super::typed::{Given, OptionError};
 use garrick_model::{

@@ -1,5 +1,5 @@
-//! `garrick sim`: a workload replayed through the scheduler, on a cluster of so many places or of a `slurm.conf`, under one
-//! policy or several side by side.
+//! `garrick sim`: replays a workload through the scheduler, on a cluster of a number of slots or of a `slurm.conf`, under one
+//! policy or several for comparison.
 
 use garrick_model::config::{self, Config};
 use garrick_options::table::Arg;

@@ -1,5 +1,4 @@
-//! `garrick topology`: jobs put onto the empty cluster of a configuration by the scheduler itself, and a picture of where
-//! they went.
+//! `garrick topology`: places jobs on the empty cluster of a configuration with the scheduler itself, and draws where they are.
 
 use crate::sim;
 use garrick_asking::cluster::Cluster;

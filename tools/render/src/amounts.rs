@@ -1,5 +1,5 @@
-//! Nodes, CPUs, memory and time of a job as readers see them: counts, folded host lists, TRES strings.
-//! Used by the columns, the records and the JSON form alike, so that they agree.
+//! Nodes, CPUs, memory and time of a job for display: counts, folded host lists, TRES strings. Columns, records and JSON all use
+//! it, so that they agree.
 
 use garrick_model::{
     gres::{self, GPU, GresCount, GresEntry, GresShare, Totals, count_text},

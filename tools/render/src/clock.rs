@@ -1,5 +1,5 @@
-//! Points in time as a reader sees them: in his zone, in Slurm's form or the one that `SLURM_TIME_FORMAT` names. Now, zone
-//! and format are values, so that tests choose them.
+//! Times for display: in the user's time zone, in Slurm's form or that of `SLURM_TIME_FORMAT`. The current time, zone and format
+//! are arguments, so that tests choose them.
 
 use garrick_model::time::{Timestamp, UNKNOWN, system_zone};
 use jiff::tz::TimeZone;

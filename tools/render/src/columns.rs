@@ -1,6 +1,6 @@
-//! Column layouts of the query commands, byte for byte as Slurm prints them: the short form of `-o`
-//! (`%.18i %9P|`) and the long form of `-O` (`JobID:.10,State|`). What a field means is the caller's table; here are
-//! only widths, alignment, literal text and truncation. Called by `squeue` and `sinfo`.
+//! Column layouts of the query commands, byte for byte as Slurm prints them: the short form of `-o` (`%.18i %9P|`) and the long
+//! form of `-O` (`JobID:.10,State|`). The caller's table defines the fields; this module handles only widths, alignment, literal
+//! text and truncation. Called by `squeue` and `sinfo`.
 
 use garrick_model::visible::written_out;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! From job views to rows: job arrays folded into one row per record or expanded (`-r`), jobs chosen by `-j`, `-u`,
-//! `-p`, `-t` and the like, and the order in which they are shown.
+//! From job views to rows: folds job arrays into one row per record or expands them (`-r`), selects jobs by `-j`, `-u`, `-p`,
+//! `-t` and so on, and sorts them.
 
 use crate::{
     step_lines::{cut, is_of_job},

@@ -1,5 +1,5 @@
-//! A node's state in Slurm's words, derived from its base state, its flags and who holds it. `sinfo` shows one word with
-//! a mark, `scontrol` a base word and its flags.
+//! A node's state in Slurm's words, derived from its base state, its flags and its holds. `sinfo` shows one word with a mark,
+//! `scontrol` a base word and its flags.
 
 use garrick_model::{
     resources::MemoryMib,

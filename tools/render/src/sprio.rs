@@ -1,4 +1,4 @@
-//! Fields of `sprio`: their letters and headings, and what a job or the weights show in each.
+//! Fields of `sprio`: their letters and headings, and the text of a job or of the weights in each.
 
 use garrick_model::messages::priority::{JobPriority, PriorityWeights};
 use std::cmp::Ordering;

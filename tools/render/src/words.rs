@@ -1,4 +1,4 @@
-//! Slurm's words for states and reasons of jobs and steps, long and compact, and reading them back for `-t`.
+//! Slurm's words for states and reasons of jobs and steps, long and compact, and parsing them for `-t`.
 
 use garrick_model::{
     signal::signal_description,

@@ -1,4 +1,4 @@
-//! The cluster of a replay: so many one-CPU places, or the nodes and partitions of a `slurm.conf`.
+//! The cluster of a replay: a number of one-CPU slots, or the nodes and partitions of a `slurm.conf`.
 
 use fixedbitset::FixedBitSet;
 use garrick_model::{

@@ -1,5 +1,5 @@
-//! The replay. Every event is handled by itself in the order of time, submissions before ends at the same second, and the
-//! scheduler makes a plan after each; a submission that asks for more than is free makes none.
+//! The replay. Events are handled one by one in the order of time, submissions before ends at the same second, and the scheduler
+//! makes a plan after each, except after a submission that requests more than is free.
 
 use crate::{
     TraceJob,

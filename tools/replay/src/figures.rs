@@ -1,4 +1,4 @@
-//! What came of a replay, in numbers.
+//! The results of a replay, in numbers.
 //!
 //! Bounded slowdown is `max(1, (wait + run) / max(10 s, run))` (D. G. Feitelson and L. Rudolph, Metrics and Benchmarking
 //! for Parallel Job Scheduling, JSSPP 1998); utilisation is the work done over processors times makespan.

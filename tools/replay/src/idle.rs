@@ -1,4 +1,4 @@
-//! How much of blocks or leaf switches is idle altogether: what large jobs need.
+//! How many blocks or leaf switches are completely idle: large jobs need such ones.
 
 use garrick_plan::snapshot::facts::ClusterView;
 

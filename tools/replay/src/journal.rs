@@ -1,5 +1,5 @@
-//! The journal of a controller as a workload: the jobs that it still has, with what they were given and how long they ran.
-//! Jobs that a snapshot has forgotten (`MinJobAge`) are not in it; of one that was requeued the last run counts.
+//! The journal of a controller as a workload: the jobs in it, with their allocations and run times. Jobs that a snapshot has
+//! dropped (`MinJobAge`) are missing; for a requeued job the last run counts.
 
 use crate::{TraceJob, swf::Trace};
 use garrick_events::{

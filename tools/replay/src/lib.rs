@@ -7,8 +7,8 @@
 //! | [`journal`] | the journal of a real controller as a workload |
 //! | [`cluster`] | the nodes, partitions and rules |
 //! | [`engine`] | the replay |
-//! | [`figures`] | what came of it, in numbers |
-//! | [`picture`] | what came of it, drawn |
+//! | [`figures`] | the results, in numbers |
+//! | [`picture`] | the results, drawn |
 
 pub mod cluster;
 pub mod engine;

@@ -1,4 +1,4 @@
-//! Jobs on an empty cluster, placed by the scheduler itself, and a picture of a topology with them.
+//! Places jobs on an empty cluster with the scheduler itself, and draws the topology with them.
 
 use crate::{
     TraceJob,

@@ -1,5 +1,5 @@
-//! The Standard Workload Format of the Parallel Workloads Archive: 18 columns, `;` before header lines, -1 where nothing
-//! is known (S. J. Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers, JSSPP 1999).
+//! The Standard Workload Format of the Parallel Workloads Archive: 18 columns, `;` before header lines, -1 for unknown values (S.
+//! J. Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers, JSSPP 1999).
 
 use crate::TraceJob;
 use flate2::bufread::MultiGzDecoder;

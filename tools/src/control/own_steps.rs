@@ -1,4 +1,4 @@
-//! Steps of the job around a command, signalled by its own step manager: no controller is needed for that.
+//! Signals steps of the job around a command through its own step manager, without the controller.
 
 use crate::{output::Console, telling::Tell as _};
 use garrick_asking::{

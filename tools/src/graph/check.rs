@@ -1,4 +1,4 @@
-//! From descriptions to a graph: who waits for whom, by name and by files; and what cannot be, all of it.
+//! From descriptions to a graph: which steps wait for which, by name and by files; reports all errors.
 
 use super::{
     tree::Problem,

@@ -1,4 +1,4 @@
-//! `garrick graph`: is this file a graph, and what does it come to?
+//! `garrick graph`: checks a graph's file and describes it.
 
 use super::{
     GraphText,

@@ -1,15 +1,15 @@
-//! Graphs of steps: a file that describes them all, checked, drawn, and handed over as a list whose lines wait for each other.
+//! Graphs of steps: a file that describes all steps is checked, drawn, and submitted as a list whose lines wait for each other.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`tree`] | the file, TOML or JSON, with the line of each thing |
-//! | [`written`] | its steps, every key looked at |
-//! | [`many`] | of them, how many steps one description stands for |
-//! | [`check`] | who waits for whom, by label and by file; circles |
+//! | [`tree`] | the file, TOML or JSON, with line numbers |
+//! | [`written`] | its steps, with every key checked |
+//! | [`many`] | how many steps one description stands for |
+//! | [`check`] | which steps wait for which, by label and by file; cycles |
 //! | [`picture`] | as a picture |
 //! | [`plan`] | as the lines of a list |
-//! | [`resume`] | what is left of it, by the records of jobs before |
-//! | [`script`] | the batch script that hands it over |
+//! | [`resume`] | what is left to run, according to records of earlier jobs |
+//! | [`script`] | the batch script that submits it |
 //! | [`command`] | `garrick graph` |
 
 pub mod check;

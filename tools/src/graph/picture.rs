@@ -1,4 +1,4 @@
-//! A graph as a picture: levels from left to right, a box for each description, in an order that keeps lines short.
+//! A graph as a picture: levels from left to right, a box for each description, ordered so that lines stay short.
 
 use super::{check::Graph, plan::Share};
 use garrick_model::batch::StepDependencyKind;

@@ -1,5 +1,5 @@
-//! A graph as the lines of a list: each behind all that it waits for, with labels that stand for the numbers that steps are
-//! given. What completed before is left out, and nobody waits for it.
+//! A graph as the lines of a list: each line comes after all lines that it waits for, with labels in place of step numbers. Steps
+//! that completed before are left out, and no line waits for them.
 
 use super::{
     check::{Graph, Wait},

@@ -1,5 +1,5 @@
-//! What of a graph is left to run, by the records of jobs that ran it before: a step that completed with the same command
-//! under the same label is not run again.
+//! What of a graph is left to run, according to the records of earlier jobs: a step that completed with the same command and
+//! label is not run again.
 
 use super::{
     check::Graph,

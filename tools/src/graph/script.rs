@@ -1,4 +1,4 @@
-//! The batch script of `sbatch --graph`: the graph's text travels in it, so that what becomes of the file does not matter.
+//! The batch script of `sbatch --graph`: it contains the graph's text, so that later changes of the file do not matter.
 
 use super::GraphText;
 use crate::{

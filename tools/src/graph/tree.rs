@@ -1,4 +1,4 @@
-//! What a graph's file says, whether it is TOML or JSON, with the line of each thing.
+//! The content of a graph's file, TOML or JSON, with line numbers.
 
 use serde::{
     Deserializer,

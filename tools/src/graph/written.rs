@@ -1,4 +1,4 @@
-//! Steps as a graph's file describes them: every key looked at, and all that is wrong with them gathered.
+//! Steps as described in a graph's file: checks every key and collects all errors.
 
 use super::tree::{Entry, Node, Problem, Value};
 use crate::{

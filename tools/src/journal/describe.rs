@@ -1,4 +1,4 @@
-//! An event in the words of a line. Text from users is quoted, so that a line stays one.
+//! Describes an event in one line. Text from users is quoted, so that it stays one line.
 
 use super::events::Event;
 use garrick_events::{

@@ -1,4 +1,4 @@
-//! The records of a journal as what they mean, one by one. The file does not say whose it is; its first record does.
+//! Decodes the records of a journal one by one. Its first record tells whether it belongs to a controller or a step manager.
 
 use garrick_events::{event::ControllerEvent, records::job_event::JobEvent};
 use garrick_journal::{JournalError, Reader, Record};

@@ -1,5 +1,5 @@
-//! `garrick journal export`: whatever stands in the records, with the field names of the model; also of events that this
-//! version does not know.
+//! `garrick journal export`: all content of the records, with the field names of the model, including events that this version
+//! does not know.
 
 use super::{
     events::{Event, Kind},

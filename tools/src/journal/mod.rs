@@ -1,12 +1,12 @@
-//! `garrick journal`: reads the journals of controllers and step managers. Nothing here writes to one, and nothing waits for
-//! a daemon that has it open.
+//! `garrick journal`: reads the journals of controllers and step managers. Nothing here writes to one or waits for a daemon that
+//! has it open.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`events`] | what the records of either kind are, one by one |
+//! | [`events`] | decodes the records of either kind |
 //! | [`show`] | a line for each record |
-//! | [`describe`] | what a line says |
-//! | [`verify`] | is it whole? |
+//! | [`describe`] | the text of a line |
+//! | [`verify`] | checks that it is intact |
 //! | [`export`] | a JSON object for each record |
 //! | [`value`] | a record as JSON |
 

@@ -1,5 +1,5 @@
-//! A record as it stands in the file, whatever it means, and as JSON: fields in their order; bytes as text where they are
-//! that (UTF-8), else as `{"hex": "00ff"}`; maps whose keys are no text and no numbers as lists of pairs.
+//! A record as it is in the file, whatever it means, and as JSON: fields in order; bytes as text if they are valid UTF-8, else as
+//! `{"hex": "00ff"}`; maps whose keys are neither text nor numbers as lists of pairs.
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,

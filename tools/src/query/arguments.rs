@@ -1,5 +1,5 @@
-//! Arguments of the commands that ask and control: the getopt of the submitting commands over tables of their own, with
-//! operands anywhere between the options, and `--help`, `--usage` and `--version` answered here.
+//! Arguments of the query and control commands: the getopt of the submitting commands with tables of their own, with operands
+//! anywhere between the options; handles `--help`, `--usage` and `--version`.
 
 use crate::{
     options::{

@@ -1,5 +1,4 @@
-//! Lists of jobs, steps, users and nodes as they are typed after `-j`, `-s`, `-u` and `-w`, read for every command of this
-//! family.
+//! Parses lists of jobs, steps, users and nodes after `-j`, `-s`, `-u` and `-w`, for every command of this family.
 
 use crate::query::arguments::Arguments;
 use garrick_asking::accounts::User;

@@ -1,5 +1,5 @@
-//! Commands that ask: `squeue`, `sinfo` and `sprio`, and what they share with those that control; `garrick cat` and
-//! `garrick steps`.
+//! Query commands: `squeue`, `sinfo` and `sprio`, and what they share with the control commands; `garrick cat` and `garrick
+//! steps`.
 
 pub mod arguments;
 pub mod cat;

@@ -1,5 +1,5 @@
-//! The `slurm.conf` of an embedded cluster: written by `garrick up`, with what it was asked for in its first line, so that
-//! a later `up` knows whether the file is its own and still fits.
+//! The `slurm.conf` of an embedded cluster: written by `garrick up`, with the requested options in its first line, so that a
+//! later `up` knows whether the file is its own and still matches.
 
 use garrick_model::ids::RequestId;
 use std::{fmt::Write as _, io, net::UdpSocket, ops::Range, path::Path};

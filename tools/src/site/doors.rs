@@ -1,5 +1,5 @@
-//! One daemon's own door, asked directly: commands take any door of the cluster, but who starts, lists and ends daemons
-//! wants that one's answer.
+//! Asks one daemon at its own door: commands use any door of the cluster, but starting, listing and ending daemons needs the
+//! answer of a particular one.
 
 use garrick_asking::cluster::{self, Cluster};
 use garrick_frame::{DoorClient, LinkKind};

@@ -1,5 +1,5 @@
-//! `garrick down`: ends the embedded cluster with every job in it and leaves no process and no door behind. The daemons are
-//! asked first; what is still there afterwards is ended by pid, if it is surely one of the cluster's processes.
+//! `garrick down`: ends the embedded cluster with every job in it and leaves no process and no door behind. The daemons are asked
+//! first; remaining processes are ended by pid if they certainly belong to the cluster.
 
 use super::{
     SiteError,

@@ -1,5 +1,5 @@
-//! A job's output files, passed on as they grow: standard output to standard output, a separate standard error to standard
-//! error. A file that is truncated or made anew (a requeued job) is followed from its beginning.
+//! Passes on a job's output files as they grow: standard output to standard output, a separate standard error to standard error.
+//! A file that is truncated or replaced (a requeued job) is followed from its beginning.
 
 use std::{
     fs::File,

@@ -1,4 +1,4 @@
-//! Where an embedded cluster's files are: `GARRICK_HOME`, or a folder of the user's own.
+//! Where an embedded cluster's files are: `GARRICK_HOME`, or a folder of the user.
 
 use super::SiteError;
 use std::{

@@ -1,5 +1,5 @@
-//! `garrick init`: a configuration and the cluster's keys. The keys are made by the daemon program, which has the
-//! cryptography; here only the file is written and that program called.
+//! `garrick init`: writes a configuration and creates the cluster's keys. The daemon program, which has the cryptography, creates
+//! the keys; this module only writes the file and calls that program.
 
 use super::{SiteError, conf, home::Home, programs, up};
 use crate::{

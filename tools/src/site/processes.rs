@@ -1,5 +1,5 @@
-//! The processes of an embedded cluster: the list of those that were started, with their start times so that a reused pid
-//! is never taken for one of them, and those found in `/proc` by what their command lines and environments name.
+//! The processes of an embedded cluster: the list of started ones, with their start times so that a reused pid is never taken for
+//! one of them, and those found in `/proc` by their command lines and environments.
 
 use super::{SiteError, home::Home};
 use garrick_model::env_vars::GARRICK_STEPD_DOOR;

@@ -1,5 +1,5 @@
-//! `garrick run`: submits a script, passes its output on, shows how its steps get on, and ends with its exit code. The
-//! cluster is started if none runs, and what was started is ended again.
+//! `garrick run`: submits a script, passes its output on, shows the progress of its steps, and ends with its exit code. The
+//! cluster is started if none runs, and ended again if it was started.
 
 use super::{SiteError, conf::Shape, down, follow::Followed, home::Home, up};
 use crate::{

@@ -1,4 +1,4 @@
-//! `garrick up`: starts the embedded cluster, or what is missing of it, and returns once all of it serves.
+//! `garrick up`: starts the embedded cluster, or what is missing of it, and returns when all of it is ready.
 
 use super::{
     SiteError,

@@ -1,4 +1,4 @@
-//! `srun --async --each`: a step for every combination of values. All names are checked before the first step is handed over.
+//! `srun --async --each`: a step for every combination of values. All names are checked before the first step is submitted.
 
 use super::{
     list_line::ListLine,

@@ -1,6 +1,6 @@
 //! Labels of a list's lines, `--label`, and lines that wait for them, `--dependency=afterok:@prepare`. A label stands for the
-//! numbers that were given to the lines before that have it: whoever names one whose lines are not handed over yet goes in
-//! the next request.
+//! step numbers of the earlier lines that have it: a line that names a label whose lines are not submitted yet goes into the next
+//! request.
 
 use garrick_model::batch::GivenNumbers;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Lines of a file or a pipe as they come, one at a time, without holding more than a piece of it.
+//! Lines of a file or a pipe as they come, one at a time, holding only a piece of it.
 
 use super::list_line::LONGEST;
 use nix::{errno::Errno, unistd::read};

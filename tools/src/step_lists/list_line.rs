@@ -1,5 +1,5 @@
-//! One line of a list of commands: `[options --] command`. Options are `srun`'s own; the command means what
-//! `/bin/sh -c COMMAND` would do, and is run without a shell where it is nothing but words.
+//! One line of a list of commands: `[options --] command`. Options are `srun`'s own; the command means what `/bin/sh -c COMMAND`
+//! would do, and is run without a shell if it consists of words only.
 
 use super::shell_words::{self, NotWords};
 use crate::options::{

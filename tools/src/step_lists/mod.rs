@@ -3,10 +3,10 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`lines`], [`list_line`], [`shell_words`] | the file by lines; a line's options and command; words as a shell makes them |
-//! | [`json_line`] | the same of a line that is a JSON object |
-//! | [`labels`] | lines that wait for others before them |
+//! | [`json_line`] | the same for a line that is a JSON object |
+//! | [`labels`] | lines that wait for earlier ones |
 //! | [`each`] | a step for every combination of values |
-//! | [`parameters`], [`values`], [`template`] | which combinations there are; one parameter's values; places for them in a command |
+//! | [`parameters`], [`values`], [`template`] | the combinations; the values of a parameter; placeholders in a command |
 
 pub mod each;
 pub mod json_line;

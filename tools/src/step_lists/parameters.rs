@@ -1,5 +1,5 @@
-//! Parameters of many steps that are made of one command, `--each` and `--each-csv`, and their combinations: all with all,
-//! or side by side. Combinations are counted, not kept.
+//! Parameters of many steps that are made from one command, `--each` and `--each-csv`, and their combinations: all with all, or
+//! side by side. Combinations are counted, not stored.
 
 use super::{
     template::{Names, is_name},

@@ -1,5 +1,5 @@
-//! Words of a line as `/bin/sh` makes them, as far as they can be told without being a shell: quotes and backslashes. A
-//! line that needs more (expansions, operators, assignments, builtins) is for the shell; what is in doubt is, too.
+//! Splits a line into words as `/bin/sh` does, as far as that is possible without a shell: quotes and backslashes. A line that
+//! needs more (expansions, operators, assignments, builtins), or may need more, is left to the shell.
 
 /// What keeps a line from being words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

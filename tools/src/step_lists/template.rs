@@ -1,4 +1,4 @@
-//! Words with places for values in them: `--seed={seed}`, `{1}.dat`. `{{` and `}}` around something stand for braces.
+//! Words with placeholders for values: `--seed={seed}`, `{1}.dat`. `{{` and `}}` stand for literal braces.
 
 /// Names of parameters, each with its number from 1 by its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! An allocation for `salloc` or `srun` while it is waited for: what each change of the job means and what is said about
-//! it. Plain and synchronous; [`allocation_wait`](super::allocation_wait) watches the job and feeds it.
+//! An allocation for `salloc` or `srun` while it is waited for: what each change of the job means, and the messages about it.
+//! Plain and synchronous; [`allocation_wait`](super::allocation_wait) watches the job and passes the changes.
 
 use garrick_model::{
     hostlist,

@@ -1,5 +1,5 @@
-//! Watches a job from outside: a stream of its views at a daemon's door, opened anew when the daemon goes away, together
-//! with the signals of the process that waits.
+//! Watches a job: a stream of its views at a daemon's door, opened again when the daemon goes away, together with the signals of
+//! the waiting process.
 
 use super::{
     allocation::{Allocation, Progress, Speaker},

@@ -1,5 +1,5 @@
-//! The command of `salloc`. At a terminal it gets a process group of its own, and that group gets the terminal, so that a
-//! shell has job control and Ctrl-C ends what runs in it and not the allocation. Otherwise it stays in `salloc`'s group.
+//! The command of `salloc`. At a terminal it gets a process group of its own in the foreground, so that a shell has job control
+//! and Ctrl-C ends what runs in it and not the allocation. Otherwise it stays in `salloc`'s group.
 
 use crate::waiting::terminal;
 use nix::{

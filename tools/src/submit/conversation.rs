@@ -1,6 +1,5 @@
-//! `srun` and a step: what to do about each message of the step manager and each signal. Plain and synchronous; the poll
-//! loop in [`step_loop`](super::step_loop) feeds it and carries out what it returns. Time is counted from the start of the
-//! conversation.
+//! `srun` and a step: reactions to each message of the step manager and each signal. Plain and synchronous; the poll loop in
+//! [`step_loop`](super::step_loop) calls it and carries out the result. Time is counted from the start of the conversation.
 
 use super::{
     labels::Labels,

@@ -1,5 +1,5 @@
-//! Heterogeneous jobs as they are typed: components separated by ` : ` on the command line and by `#SBATCH hetjob` in the
-//! script. What describes the job rather than its resources need be said for the first component only.
+//! Heterogeneous jobs on the command line, separated by ` : `, and in scripts, separated by `#SBATCH hetjob`. Options that
+//! describe the job rather than its resources are only needed for the first component.
 
 use super::startup::{self, Startup};
 use crate::{

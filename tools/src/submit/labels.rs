@@ -1,5 +1,5 @@
-//! `srun -l`: the task's number in front of every line of its output. A line is held back until it is whole, so that lines
-//! of several tasks do not mix; with `-u` what is there of a line goes out at once, under a label of its own.
+//! `srun -l`: the task's number before every line of its output. A line is held back until it is complete, so that lines of
+//! several tasks do not mix; with `-u` a part of a line is written at once, with a label of its own.
 
 use garrick_model::messages::shepherd::Stream;
 use std::collections::BTreeMap;

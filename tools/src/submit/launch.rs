@@ -1,4 +1,4 @@
-//! The request to run a step, with descriptors that the tasks may have.
+//! The request to run a step, with descriptors for the tasks.
 
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{ids::RequestId, messages::step::CommandToStepMgr, spec::StepSpec};

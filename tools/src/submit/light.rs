@@ -1,4 +1,4 @@
-//! What the light `srun` had begun when it became this command (`execve`): a connection on which a step was asked for.
+//! Continues what the light `srun` had begun when it became this command (`execve`): a connection on which a step was requested.
 
 use garrick_asking::cluster::ANSWER_TIMEOUT;
 use garrick_frame::DoorClient;

@@ -3,21 +3,21 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`sbatch`], [`salloc`], [`srun`], [`swait`], [`attach`] | the commands |
-//! | [`startup`] | what they have in common at the start: options, help, messages about them |
-//! | [`submitter`] | what of this process travels with a job or step |
+//! | [`startup`] | their common start: options, help, messages about them |
+//! | [`submitter`] | properties of this process that are passed on with a job or step |
 //! | [`het`] | heterogeneous jobs: components separated by ` : ` |
 //! | [`parts`] | a step over several components: the parts as one step |
-//! | [`allocation`], [`allocation_wait`] | an allocation while it is waited for: what it means; watching it |
+//! | [`allocation`], [`allocation_wait`] | an allocation while it is waited for: its changes; watching it |
 //! | [`job_variables`] | `SLURM_JOB_*` for the command of `salloc` |
 //! | [`command_process`] | the command of `salloc` |
 //! | [`step_files`], [`labels`] | a step's streams: the files, `-l` |
-//! | [`minibatch`] | steps that `srun` hands over: one, an array, a list |
+//! | [`minibatch`] | minibatch steps: one, an array, a list |
 //! | [`multi_prog`] | `--multi-prog` files |
 //! | [`launch`], [`conversation`], [`step_loop`] | `srun` and its step: the request; decisions; the poll loop around them |
 //! | [`light`] | a step that the light `srun` had begun |
-//! | [`way_back`] | back to a step manager that was lost |
-//! | [`task_report`] | what became of a step's tasks, in words |
-//! | [`no_step`] | what is said when there is no step |
+//! | [`way_back`] | returns to a step manager that was lost |
+//! | [`task_report`] | messages about the ends of a step's tasks |
+//! | [`no_step`] | messages when there is no step |
 
 pub mod allocation;
 pub mod allocation_wait;

@@ -1,4 +1,4 @@
-//! What is said when there is no step: its manager was not reached, or declined.
+//! Messages when there is no step: its manager was not reached, or refused.
 
 use super::startup;
 use crate::{output::Console, telling::no_step_manager};

@@ -1,10 +1,10 @@
-//! A step over several components of a heterogeneous job: each component's step manager runs a part of it. Here the parts
-//! become one step: what the managers say is put together as if one had said it, and what is said to the step is passed on
-//! to those whom it concerns. Plain and synchronous; the poll loop in [`step_loop`](super::step_loop) feeds it.
+//! A step over several components of a heterogeneous job: each component's step manager runs a part of it. This module makes one
+//! step of the parts: the managers' messages are combined as if they came from one, and messages to the step are passed on to the
+//! managers that need them. Plain and synchronous; the poll loop in [`step_loop`](super::step_loop) calls it.
 //!
-//! Parts are placed one after the other, in the order of the components, so that two such steps cannot each hold what the
-//! other waits for. When all have their places, all are started. A part that cannot be had ends the whole step: the
-//! managers withdraw or end what they have when the connections close.
+//! Parts are placed one after the other, in the order of the components, so that two such steps cannot each hold what the other
+//! waits for. When all are placed, all are started. If a part cannot be placed, the whole step ends: the managers withdraw or end
+//! their parts when the connections close.
 
 use garrick_model::{
     ids::{JobId, RequestId, StepId},

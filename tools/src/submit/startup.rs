@@ -1,5 +1,5 @@
-//! How these commands begin: the command line is taken apart, `--help` and its like are answered, script lines and
-//! environment are laid under it, and what is wrong is said in Slurm's words.
+//! The common start of these commands: parses the command line, handles `--help` and similar options, combines it with script
+//! lines and environment, and reports errors in Slurm's words.
 
 use crate::{
     options::{

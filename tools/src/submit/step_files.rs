@@ -1,6 +1,6 @@
-//! The descriptors behind a step's relayed streams. Input is read without ever blocking, even where other processes read
-//! the same pipe or terminal. Output is written in pieces that a pipe or terminal with room takes without blocking, so that
-//! a slow reader does not keep `srun` from its signals.
+//! The descriptors of a step's relayed streams. Input is read without blocking, even if other processes read the same pipe or
+//! terminal. Output is written in pieces that a pipe or terminal with space takes without blocking, so that `srun` handles
+//! signals even with a slow reader.
 
 use crate::options::stream_plan::{Input, Sink};
 use garrick_model::{

@@ -1,5 +1,5 @@
-//! `srun`'s poll loop around a [`Conversation`]: door, signals, input and output. Decides nothing; what comes in goes to
-//! the conversation, and what it returns is carried out.
+//! `srun`'s poll loop around a [`Conversation`]: door, signals, input and output. It decides nothing: it passes all input to the
+//! conversation, and carries out the result.
 
 use super::{
     conversation::{Behaviour, Conversation, Effect},

@@ -1,4 +1,4 @@
-//! Looks at this process for what travels with a job or step.
+//! Reads the properties of this process that are passed on with a job or step.
 
 use crate::options::{
     export::{self, For},

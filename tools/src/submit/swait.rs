@@ -1,5 +1,5 @@
-//! `swait`: blocks until a job's step manager has nothing queued and nothing running, or until named steps are over. It is
-//! told so, and asks once.
+//! `swait`: blocks until a job's step manager has nothing queued and nothing running, or until named steps are over. It asks
+//! once, and the step manager sends the answer when that is so.
 
 use super::{
     no_step::tell_refusal,

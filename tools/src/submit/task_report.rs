@@ -1,5 +1,5 @@
-//! What became of a step's tasks, in Slurm's words: `n1: tasks 0-1: Killed`. Tasks of a node that ended in the same way
-//! share a line.
+//! Messages about the ends of a step's tasks, in Slurm's words: `n1: tasks 0-1: Killed`. Tasks of a node that ended in the same
+//! way share a line.
 
 use garrick_model::{ids::StepId, messages::step::StepLayout, signal, state::ExitStatus};
 use std::{

@@ -1,4 +1,4 @@
-//! The way back to a step manager that was lost: one that was killed is there again within moments and knows its steps.
+//! Returns to a step manager that was lost: one that was killed is restarted within moments and knows its steps.
 
 use super::launch::Launch;
 use garrick_asking::{

@@ -1,4 +1,4 @@
-//! The terminal behind standard input: raw mode for `srun --pty`, its size, and which process group has it.
+//! The terminal behind standard input: raw mode for `srun --pty`, its size, and its foreground process group.
 
 use nix::{
     sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr},

@@ -1,6 +1,6 @@
-//! What `swait`, `garrick run` and `garrick steps --follow` show on a terminal: how many steps wait, run and are over, how
-//! fast, and how long it will take at that rate; and a bar as long as there is room. Where several arrays and lists are not
-//! over, each has a bar too. Drawn on standard error and gone at the end.
+//! What `swait`, `garrick run` and `garrick steps --follow` show on a terminal: how many steps wait, run and are over, their
+//! rate, and the estimated remaining time; and a bar if there is room. If several arrays and lists are not over, each has a bar
+//! too. Drawn on standard error and removed at the end.
 
 use super::terminal;
 use garrick_model::{

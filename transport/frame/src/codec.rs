@@ -1,5 +1,5 @@
 //! Frames: a 4-byte big-endian length, then that many bytes of MessagePack with named fields, so that a field may be added
-//! anywhere and an older reader skips what it does not know. Pure: bytes in, messages out; whoever owns the socket calls.
+//! anywhere and an older reader skips unknown fields. Pure: bytes in, messages out; the owner of the socket calls it.
 //!
 //! The length is checked against the link's limit before anything is allocated for it, and nesting is capped, since both
 //! come from the peer.
@@ -11,9 +11,9 @@ use std::io;
 pub const PREFIX: usize = 4;
 /// Deepest nesting of a message. The deepest honest message (a job's specification inside a launch) stays below 20.
 pub const MAX_DEPTH: usize = 64;
-/// Most values of a message from somebody who is not trusted; a list is one, and so is each item, key and text. Without this a
-/// frame of 16 MiB took 700 decoded and answered: an empty text is one byte in it. The largest honest message names a hundred
-/// thousand jobs, with five values each.
+/// Most values of a message from an untrusted sender; a list is one, and so is each item, key and text. Without this limit,
+/// decoding and answering a frame of 16 MiB took 700 MiB: an empty text is one byte in it. The largest honest message names a
+/// hundred thousand jobs, with five values each.
 pub const MOST_VALUES: usize = 1 << 19;
 /// Most bytes asked of a socket at once.
 const READ_CHUNK: usize = 64 << 10;
@@ -96,7 +96,7 @@ pub fn decode_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     }
 }
 
-/// [`decode_body`] for what comes from somebody who is not trusted: of at most [`MOST_VALUES`] values.
+/// [`decode_body`] for messages of untrusted senders: at most [`MOST_VALUES`] values.
 pub fn decode_untrusted<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     if has_more_values_than(MOST_VALUES, body) {
         let cause = format!("it has more than {MOST_VALUES} values");
@@ -145,7 +145,7 @@ fn has_more_values_than(most: usize, body: &[u8]) -> bool {
 #[derive(Debug)]
 pub struct Decoder {
     limit: usize,
-    /// Who sends is not trusted.
+    /// The sender is not trusted.
     distrusts: bool,
     buffer: Vec<u8>,
     start: usize,
@@ -157,7 +157,7 @@ impl Decoder {
         Self { limit, distrusts: false, buffer: Vec::new(), start: 0 }
     }
 
-    /// From here on messages have at most [`MOST_VALUES`] values: they come from somebody who is not trusted.
+    /// From now on messages may have at most [`MOST_VALUES`] values: the sender is not trusted.
     pub fn distrust(&mut self) {
         self.distrusts = true;
     }

@@ -1,11 +1,11 @@
-//! The blocking side of a local door: what a command uses to talk to a daemon on its host. No runtime, no threads of its
-//! own: connect, write greeting and request in one call, read answers. Time to the first answer is what matters here.
+//! The blocking side of a local door: a command uses it to talk to a daemon on its host. No runtime and no threads of its own: it
+//! connects, writes greeting and request in one call, and reads answers. The time to the first answer matters most here.
 //!
-//! Who answers is known from the socket ([`DoorClient::peer`]), not from what it says: check it before trusting a door in
-//! a folder that others can write.
+//! The socket tells the identity of the daemon ([`DoorClient::peer`]), not the daemon's messages: check it before trusting a door
+//! in a folder that others can write.
 //!
-//! Descriptors may go beside a message ([`DoorClient::send_with_fds`]). Only a `stepd` of the same user takes any; every
-//! other daemon's kernel closes them unseen, so the message itself says what is to be done without them.
+//! Descriptors may be sent with a message ([`DoorClient::send_with_fds`]). Only a `stepd` of the same user accepts them; for
+//! every other daemon the kernel closes them, so the message itself must say what to do without them.
 //!
 //! For a poll loop: watch [`DoorClient::as_fd`] for input, call [`DoorClient::try_next`] until it gives `None`; write with
 //! [`DoorClient::enqueue`] and [`DoorClient::try_flush`], watching for output while [`DoorClient::wants_write`].
@@ -40,10 +40,10 @@ use std::{
 /// Longest path of a Unix socket in bytes (`sun_path` is 108 with its final zero, unix(7)).
 pub const MAX_PATH: usize = 107;
 
-/// Most descriptors beside one message at a door: a command's standard files.
+/// Most descriptors with one message at a door: a command's standard files.
 pub const MAX_DOOR_FDS: usize = 3;
 
-/// Who is at the other end of a Unix socket, as the kernel recorded it when the connection was made (`SO_PEERCRED`).
+/// The process at the other end of a Unix socket, as the kernel recorded it when the connection was made (`SO_PEERCRED`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerCred {
     /// Effective user id.
@@ -73,7 +73,7 @@ pub enum DoorError {
         /// Its length.
         bytes: usize,
     },
-    /// Nobody serves there: no socket, or one left behind.
+    /// No daemon serves there: no socket, or an abandoned one.
     #[error("no daemon answers at {}: {source}", path.display())]
     Absent {
         /// The door.
@@ -115,8 +115,8 @@ pub enum DoorError {
         /// The versions that it speaks.
         versions: VersionRange,
     },
-    /// The kernel does not pass these descriptors now (too many are under way, or one is not open), or they are too many.
-    /// Nothing of their message was sent: it can be sent without them.
+    /// The kernel does not pass these descriptors now (too many are in flight, or one is not open), or they are too many. Nothing
+    /// of their message was sent: it can be sent without them.
     #[error("{}: descriptors cannot be passed: {source}", path.display())]
     Descriptors {
         /// The door.
@@ -145,7 +145,7 @@ pub enum DoorError {
 }
 
 impl DoorError {
-    /// Nobody serves at that path: another candidate may be tried.
+    /// No daemon serves at that path: another candidate may be tried.
     pub const fn is_absent(&self) -> bool {
         matches!(self, Self::Absent { .. })
     }
@@ -155,7 +155,7 @@ impl DoorError {
         matches!(self, Self::Refused { versions, .. } if versions.common(PROTOCOL).is_some())
     }
 
-    /// A socket is there and nobody serves it: the daemon was killed, and may be on its way back.
+    /// The socket exists, but no daemon serves it: the daemon was killed, and may be restarting.
     pub fn is_deserted(&self) -> bool {
         matches!(self, Self::Absent { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused)
     }
@@ -305,7 +305,7 @@ impl DoorClient {
         })
     }
 
-    /// Who answers at this door.
+    /// The process at this door.
     pub fn peer(&self) -> PeerCred {
         self.reader.socket.peer
     }
@@ -326,8 +326,8 @@ impl DoorClient {
         self.writer.trace = trace;
     }
 
-    /// Greets, asks for nothing, and waits for the answer: somebody serves. (A connection alone does not say that: the kernel
-    /// accepts one for a process that is just dying.) Nothing can be sent after it.
+    /// Greets without a request, and waits for the answer, which shows that a daemon serves. (A connection alone does not: the
+    /// kernel accepts one for a process that is just dying.) Nothing can be sent after it.
     pub fn greet_only(&mut self) -> Result<(), DoorError> {
         let result = self.writer.flush();
         self.refusal_or(result)?;
@@ -410,7 +410,7 @@ impl AsFd for DoorClient {
 }
 
 impl DoorReader {
-    /// Who answers at this door.
+    /// The process at this door.
     pub fn peer(&self) -> PeerCred {
         self.socket.peer
     }

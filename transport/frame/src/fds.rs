@@ -1,12 +1,12 @@
-//! Frames with file descriptors beside them (`SCM_RIGHTS`) over a Unix stream socket pair: `stepd` and its launcher.
+//! Frames with file descriptors (`SCM_RIGHTS`) over a Unix stream socket pair: between `stepd` and its launcher.
 //!
 //! A frame is a 4-byte big-endian length, one byte with the number of descriptors, and the body. The descriptors leave
 //! with the frame's first byte. The kernel may join bytes of several sends in one read, and ends a read after bytes that
 //! brought descriptors (unix(7) promises only the order), so position in a read does not tell whose they are: the count in
 //! the header does, since descriptors arrive in order and not later than their frame's first byte.
 //!
-//! The peer is not trusted: a count over [`MAX_FDS`], descriptors that no frame announced, or announced ones that did not
-//! come end the channel, and every received descriptor is close-on-exec and closed when not handed out.
+//! The peer is not trusted: a count over [`MAX_FDS`], unannounced descriptors, or missing announced ones end the channel. Every
+//! received descriptor is close-on-exec, and closed if it is not passed on.
 
 use crate::{
     codec::{FrameError, decode_untrusted, encode_into},
@@ -406,8 +406,8 @@ fn send_part(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Re
     send_beside(socket, bytes, fds, MsgFlags::MSG_DONTWAIT).map_err(|errno| failed("sendmsg", errno))
 }
 
-/// One `recvmsg` without waiting; `None` when nothing is there. Descriptors go to `arrived`: there is room for as many as
-/// the kernel can ever deliver, so that too many are seen and refused.
+/// One `recvmsg` without waiting; `None` if nothing has arrived. Descriptors go to `arrived`: there is room for as many as the
+/// kernel can ever deliver, so that too many are detected and refused.
 fn recv_part(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],

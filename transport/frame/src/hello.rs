@@ -1,5 +1,5 @@
-//! How a connection begins, and what is around every message. The first frame of a Unix connection, or of the control
-//! stream of a QUIC connection, is a [`Hello`]; its answer is a [`HelloReply`]; every later frame is a [`Traced`] message.
+//! How a connection begins, and the envelope of every message. The first frame of a Unix connection, or of the control stream of
+//! a QUIC connection, is a [`Hello`]; its answer is a [`HelloReply`]; every later frame is a [`Traced`] message.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +34,8 @@ pub struct TracedRef<'a, T: ?Sized> {
     pub msg: &'a T,
 }
 
-/// [`Traced`] with descriptors beside it, at a local door: their number is told, since a stream of bytes does not say whose
-/// they are. A reader that takes no descriptors skips the field, and the kernel closes what came.
+/// [`Traced`] with descriptors, at a local door: their number is sent too, since a stream of bytes does not say to which message
+/// they belong. A reader that accepts no descriptors skips the field, and the kernel closes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Accompanied<T> {
     /// See [`Traced::trace`].

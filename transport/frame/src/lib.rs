@@ -1,5 +1,5 @@
-//! What travels on every link, and the blocking side of the local door. Small on purpose: commands link this crate and
-//! nothing heavier, so there is no async runtime and no TLS here.
+//! The format of messages on every link, and the blocking side of the local door. Deliberately small: commands link this crate
+//! and nothing heavier, so there is no async runtime and no TLS here.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | [`limits`] | how large a frame may be, by class |
 //! | [`codec`] | length-prefixed MessagePack frames with named fields: [`encode`], [`Decoder`] |
 //! | [`door`] | [`DoorClient`]: a command's connection to a daemon's Unix socket |
-//! | [`light`] | what the light `srun` says at a `stepd`'s door |
-//! | [`fds`] | [`FdChannel`]: frames with file descriptors beside them, between `stepd` and its launcher |
+//! | [`light`] | messages of the light `srun` at a `stepd`'s door |
+//! | [`fds`] | [`FdChannel`]: frames with file descriptors, between `stepd` and its launcher |
 //! | [`rights`] | one `sendmsg` or `recvmsg` with descriptors |
 
 pub mod codec;

@@ -1,12 +1,12 @@
-//! What the light `srun` says at a `stepd`'s door, byte for byte.
+//! The messages of the light `srun` at a `stepd`'s door, byte for byte.
 //!
-//! The light `srun` is a program of a few kilobytes without a C library, which starts in a fraction of the time that the
-//! whole command takes. It reads none of its options: it sends its arguments, environment and limits as they are, with its
-//! standard files beside them, and waits. The step manager reads them as the whole command would. What is not usual is
-//! left to the whole command, which the light one becomes by `execve`, with the same connection.
+//! The light `srun` is a program of a few kilobytes without a C library, which starts in a fraction of the time that the whole
+//! command takes. It parses none of its options: it sends its arguments, environment and limits unchanged, together with its
+//! standard files, and waits. The step manager parses them as the whole command would. Unusual requests are left to the whole
+//! command, which the light one becomes by `execve`, with the same connection.
 //!
-//! So these few frames are constants here, where a test compares them with what the codec makes. [`Launch`] is the body of
-//! the request: [`WORDS`] numbers, then working directory, arguments and environment, each text ended by a NUL.
+//! So these few frames are constants here, and a test compares them with the codec's output. [`Launch`] is the body of the
+//! request: [`WORDS`] numbers, then working directory, arguments and environment, each text ended by a NUL.
 
 /// Version of this layout, the first word.
 pub const VERSION: u64 = 1;
@@ -14,7 +14,7 @@ pub const VERSION: u64 = 1;
 pub const WORDS: usize = word::LIMITS + LIMITS;
 /// Soft limits that are told, by the kernel's numbers from 0 (`RLIMIT_CPU`) on. All ones: none.
 pub const LIMITS: usize = 16;
-/// Most bytes of texts. Whoever has more is the whole command's matter.
+/// Most bytes of texts. Larger requests are left to the whole command.
 pub const MOST_TEXT: usize = 1 << 20;
 
 /// The greeting, length included.

@@ -1,8 +1,8 @@
-//! One `sendmsg` or `recvmsg` with descriptors beside the bytes (`SCM_RIGHTS`, unix(7)). What they belong to is the
-//! callers' matter: [`fds`](crate::fds), [`door`](crate::door), and the daemons' side of a door.
+//! One `sendmsg` or `recvmsg` with descriptors besides the bytes (`SCM_RIGHTS`, unix(7)). The callers know what they belong to:
+//! [`fds`](crate::fds), [`door`](crate::door), and the daemons' side of a door.
 //!
-//! Descriptors leave with the first byte of their `sendmsg`, and arrive with whatever read takes that byte: not later than
-//! the frame that announces them, and in order. A read ends after bytes that brought some.
+//! Descriptors leave with the first byte of their `sendmsg`, and arrive with the read that takes that byte: not later than the
+//! frame that announces them, and in order. A read ends after bytes that brought some.
 
 use nix::{
     errno::Errno,

@@ -1,10 +1,10 @@
 //! The cluster's certificate authority: one self-signed P-256 certificate. The controller keeps its key in a file of its
 //! own folder (`ca.pem`, mode 0600); the certificate alone lies beside it in `ca.crt` for handing out.
 //!
-//! While one replaces another both are trusted: the next one (`next.pem`) is introduced to everybody before it issues anything, and
-//! the previous one (`previous.pem`) is trusted until nobody has a certificate of it any more ([`Rotation`]).
+//! While one authority replaces another, both are trusted: the next one (`next.pem`) is announced to all before it issues
+//! anything, and the previous one (`previous.pem`) is trusted until no process has a certificate of it any more ([`Rotation`]).
 //!
-//! A certificate says what the authority decides, never what the request asks for: only the public key is taken from it.
+//! The authority decides the content of a certificate: only the public key is taken from the request.
 
 use super::{
     IdentityError, files, invalid,
@@ -36,8 +36,8 @@ const NEXT_FILE: &str = "next.pem";
 const PREVIOUS_FILE: &str = "previous.pem";
 /// The certificate alone.
 const CA_PUBLIC_FILE: &str = "ca.crt";
-/// The name that every certificate carries besides its own, and that TLS is asked for. Who exactly answers is checked by
-/// the URI, which TLS knows nothing of.
+/// The name that every certificate has besides its own, and that TLS checks. The URI, which TLS does not know, identifies the
+/// peer.
 pub const COMMON_DNS_NAME: &str = "peer.garrick";
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -79,7 +79,7 @@ pub struct CertAuthority {
     cluster: String,
     folder: PathBuf,
     signers: Mutex<Signers>,
-    /// One step at a time; who only reads does not wait until it is kept.
+    /// One step at a time; readers do not wait until it is saved.
     rotating: Mutex<()>,
     register: Register,
 }
@@ -91,7 +91,7 @@ impl std::fmt::Debug for CertAuthority {
 }
 
 impl CertAuthority {
-    /// Makes the authority of a new cluster in `folder`. One that is there is kept, and is an error.
+    /// Creates the authority of a new cluster in `folder`. An existing one is kept, and is an error.
     pub fn create(folder: &Path, cluster: &str) -> Result<Self, IdentityError> {
         check_name("cluster name", cluster)?;
         files::create_folder(folder)?;
@@ -145,7 +145,7 @@ impl CertAuthority {
         self.signers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How far a replacement is; `None`: there is none under way.
+    /// The state of a replacement; `None`: there is none in progress.
     pub fn rotation(&self) -> Option<Rotation> {
         self.signers().other.map(|(rotation, _)| rotation)
     }
@@ -164,7 +164,7 @@ impl CertAuthority {
                 Signers { issuing: Arc::clone(&signers.issuing), other: Some((Rotation::Introduced, made)) }
             }
             Some((Rotation::Introduced, made)) if Signer::read(&current)?.0.certificate == made.certificate => {
-                // It was kept after all when nobody knew that.
+                // It was saved after all, although the result was unknown.
                 let issuing = Arc::clone(made);
                 Signers { issuing, other: Some((Rotation::Issuing, Arc::clone(&signers.issuing))) }
             }
@@ -292,7 +292,7 @@ impl CertAuthority {
         self.register.revoke(&role.to_string(), name, SystemTime::now())
     }
 
-    /// Everything that this process ever had is revoked: it gets a new one only where somebody vouches for it anew.
+    /// All certificates of this process are revoked: it gets a new one only if it is vouched for again.
     pub fn is_barred(&self, role: Role, name: &str) -> bool {
         self.register.is_barred(&role.to_string(), name)
     }

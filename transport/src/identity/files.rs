@@ -1,4 +1,4 @@
-//! Secret files. A file is replaced whole or not at all: a crash leaves the old one or the new one.
+//! Secret files. A file is replaced as a whole: after a crash, the old or the new one is there.
 
 use super::IdentityError;
 use std::{

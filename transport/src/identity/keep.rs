@@ -1,5 +1,5 @@
-//! Where the files of an authority are kept. Whoever has more to do when one of them changes than to write it (a controller whose
-//! log says which version counts) is asked instead.
+//! Where the files of an authority are kept. The trait is for owners that have more to do than to write a changed file (a
+//! controller whose log names the valid version).
 
 use super::{IdentityError, files};
 use std::{path::PathBuf, time::Duration};
@@ -21,7 +21,7 @@ impl Change {
         Self { path, bytes: Some(bytes), mode: files::PRIVATE }
     }
 
-    /// One that anybody may read.
+    /// A file that all users may read.
     pub const fn public(path: PathBuf, bytes: Vec<u8>) -> Self {
         Self { path, bytes: Some(bytes), mode: files::PUBLIC }
     }
@@ -49,7 +49,7 @@ pub enum KeepError {
         /// When.
         after: Duration,
     },
-    /// They cannot be kept, or nobody knows whether they were.
+    /// They cannot be saved, or it is unknown whether they were.
     #[error("{0}")]
     Failed(String),
 }

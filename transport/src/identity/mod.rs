@@ -1,11 +1,11 @@
-//! Who a process is, and how others can check it: the cluster's certificate authority, the certificate of one process,
-//! and the key that signs job credentials. Files are written whole (temporary file, fsync, rename); keys have mode 0600.
+//! The identity of a process, and how others check it: the cluster's certificate authority, the certificate of one process, and
+//! the key that signs job credentials. Files are written whole (temporary file, fsync, rename); keys have mode 0600.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`peer`] | role and name, as the certificate's URI says them |
+//! | [`peer`] | role and name, from the certificate's URI |
 //! | [`authority`] | [`CertAuthority`]: makes the cluster's CA and issues certificates |
-//! | `register` | what an authority issued, and what of it is revoked |
+//! | `register` | issued and revoked certificates |
 //! | [`store`] | [`IdentityStore`]: this process's certificate and key and the CAs it trusts; rotates while links are up |
 //! | [`signing`] | [`SigningKey`], [`VerifyKey`]: ed25519 for job credentials |
 //! | [`keep`] | [`Keep`]: where an authority's files are kept |
@@ -31,7 +31,7 @@ use std::{io, path::PathBuf};
 /// An identity that cannot be made, read or believed.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// No identity is there (yet).
+    /// There is no identity (yet).
     #[error("no identity in {}: it has to be made (controller) or joined for (node)", path.display())]
     Absent {
         /// The file that was looked for.

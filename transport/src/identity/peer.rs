@@ -87,7 +87,7 @@ impl PeerIdentity {
     }
 }
 
-/// Who must answer a connection.
+/// The peer that must answer a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpectPeer {
     /// Role.
@@ -107,7 +107,7 @@ impl ExpectPeer {
         Self { role: Role::Node, name: Some(name.to_owned()) }
     }
 
-    /// Is it who was meant?
+    /// Is it the expected peer?
     pub fn accepts(&self, peer: &PeerIdentity) -> bool {
         peer.role == self.role && self.name.as_ref().is_none_or(|name| *name == peer.name)
     }

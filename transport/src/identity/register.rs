@@ -1,4 +1,4 @@
-//! What an authority has issued and what of it is revoked: a file of one JSON object a line beside the authority's key, and
+//! The certificates that an authority has issued and revoked: a file with one JSON object a line beside the authority's key, and
 //! the revocation list (RFC 5280) that is made from it.
 
 use super::{
@@ -42,7 +42,7 @@ pub(super) struct Register {
     path: PathBuf,
     pub(super) keep: Arc<dyn Keep>,
     entries: Mutex<Arc<BTreeMap<String, Issued>>>,
-    /// One change at a time; who only reads does not wait until it is kept.
+    /// One change at a time; readers do not wait until it is saved.
     changing: Mutex<()>,
 }
 

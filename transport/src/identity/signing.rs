@@ -1,5 +1,5 @@
-//! The key that the controller signs job credentials with (ed25519), and its public half that agents and `stepd`s check
-//! them with. What is signed is the exact bytes that travel; what stands in them (expiry, epoch, nonce) is the caller's.
+//! The key with which the controller signs job credentials (ed25519), and its public half with which agents and `stepd`s check
+//! them. The exact bytes that are sent are signed; their content (expiry, epoch, nonce) is the caller's concern.
 
 use super::{
     IdentityError,
@@ -23,7 +23,7 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Makes a new key in the file `path`; one that is there is kept, and is an error.
+    /// Creates a new key in the file `path`; an existing one is kept, and is an error.
     pub fn create(path: &Path) -> Result<Self, IdentityError> {
         if path.exists() {
             return Err(IdentityError::Exists { path: path.to_owned() });

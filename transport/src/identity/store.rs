@@ -1,5 +1,5 @@
-//! This process's own certificate and key, and the authorities it trusts. Endpoints read it at every handshake, so a
-//! rotation changes what the next connection uses and leaves the others alone.
+//! This process's own certificate and key, and the authorities that it trusts. Endpoints read it at every handshake, so a
+//! rotation affects new connections only.
 
 use super::{
     IdentityError,
@@ -56,7 +56,7 @@ pub struct IdentityParts {
 }
 
 impl IdentityParts {
-    /// Writes them as the identity in `folder`, in place of one that is there.
+    /// Writes them as the identity in `folder`, replacing an existing one.
     pub fn save(&self, folder: &Path) -> Result<(), IdentityError> {
         files::create_folder(folder)?;
         let mut text = String::new();
@@ -108,8 +108,8 @@ impl IdentityStore {
         Ok(Arc::new(Self { current: ArcSwap::from_pointee(read(folder)?), followed: None }))
     }
 
-    /// As [`Self::load`], for a process beside the one that keeps the folder: what that one changes counts from the next handshake
-    /// on.
+    /// As [`Self::load`], for a process besides the one that owns the folder: changes by the owner take effect at the next
+    /// handshake.
     pub fn follow(folder: &Path) -> Result<Arc<Self>, IdentityError> {
         let path = folder.join(IDENTITY_FILE);
         let seen = version(&path);
@@ -140,7 +140,7 @@ impl IdentityStore {
         Ok(())
     }
 
-    /// Who this process is.
+    /// The identity of this process.
     pub fn identity(&self) -> PeerIdentity {
         self.current.load().me.clone()
     }

@@ -1,5 +1,5 @@
-//! The node's side of joining. Each function ends with the identity in the node's folder. The key is made before the
-//! first attempt and kept (`joining.pem`), so that an attempt whose answer was lost can be repeated as the same request.
+//! The node's side of joining. Each function stores the new identity in the node's folder. The key is made before the first
+//! attempt and kept (`joining.pem`), so that an attempt whose answer was lost can be repeated as the same request.
 
 use super::{
     JoinError,
@@ -72,7 +72,7 @@ pub async fn join_with_shared_key(
 }
 
 /// Joins through the controller's local door, as root or the cluster's user. The user of the door's process has to be one of
-/// `believed`: wherever the door is, nobody else makes identities.
+/// `believed`: wherever the door is, only those may issue identities.
 pub async fn join_through_door(
     door: &Path,
     believed: &[u32],
@@ -248,8 +248,8 @@ pub(super) fn read_shared_key(path: &Path) -> Result<Secret, IdentityError> {
     Ok(digest.finalize().into())
 }
 
-/// What a joining node believes of the controller's certificate, before the proofs: with a token, that its authority is
-/// the named one; with a shared key, nothing (the proof binds the session itself, whoever's certificate it has).
+/// What a joining node requires of the controller's certificate, before the proofs: with a token, that its authority is the named
+/// one; with a shared key, nothing (the proof binds the session itself, whatever certificate it has).
 #[derive(Debug)]
 pub(super) struct JoinTrust {
     pub(super) authority: Option<[u8; 32]>,

@@ -1,5 +1,5 @@
-//! The conversation of joining, as two pure state machines: messages in, messages out; nonces and the session's binding
-//! are arguments. [`super::server`] and [`super::client`] carry the messages.
+//! The protocol of joining, as two pure state machines: messages in, messages out; nonces and the session's binding are
+//! arguments. [`super::server`] and [`super::client`] transfer the messages.
 //!
 //! ```text
 //! node                                   controller
@@ -9,8 +9,8 @@
 //!                                     <- Issued{identity, proof}   or Refused{reason}
 //! ```
 //!
-//! At the door there is nothing to prove: `Begin` is answered by `Issued` or `Refused`. The node proves first, so that a
-//! stranger who asks a controller gets nothing to guess the secret from.
+//! At the door nothing has to be proved: `Begin` is answered by `Issued` or `Refused`. Over the network the node proves first, so
+//! that a stranger gets nothing from the controller with which to guess the secret.
 
 use super::JoinError;
 use crate::identity::Role;
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Secret of a join: of a token, or derived from a shared key file.
 pub type Secret = [u8; 32];
-/// Value that both ends of one TLS session can compute and nobody else (RFC 5705, RFC 9266).
+/// A value that only the two ends of one TLS session can compute (RFC 5705, RFC 9266).
 pub type Binding = [u8; 32];
 /// Random number of one conversation.
 pub type Nonce = [u8; 32];
@@ -237,9 +237,10 @@ impl From<String> for NotIssued {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Later(pub Duration);
 
-/// What the controller's side asks of whoever keeps tokens, keys and the CA. Refusals are words for the node's owner.
+/// What the controller's side needs of the code that keeps tokens, keys and the CA. Refusals are messages for the node's
+/// administrator.
 pub trait Registrar {
-    /// May somebody join this way, as this? The secret that has to be proven; `None`: nothing to prove (door).
+    /// May a process join this way, with this role and name? Returns the secret to be proven; `None`: nothing to prove (door).
     fn admit(&mut self, way: &JoinWay, role: Role, name: &str) -> Result<Option<Secret>, String>;
     /// A proof was wrong.
     fn failed(&mut self, way: &JoinWay);

@@ -1,5 +1,5 @@
-//! How a node without an identity gets one from the controller. Three ways, all mutually proven; none leaves anything open
-//! that a stranger could use.
+//! How a node without an identity gets one from the controller. There are three ways; in all of them both sides prove who they
+//! are, and none leaves an opening for strangers.
 //!
 //! | way | the node proves | the controller proves |
 //! |---|---|---|
@@ -7,14 +7,14 @@
 //! | shared key file ([`join_with_shared_key`]) | it has the site's file | it has the same file |
 //! | the controller's door ([`join_through_door`]) | its process is root or the cluster's user (peer credentials) | likewise |
 //!
-//! Over the network, proofs are HMAC-SHA256 with the secret over both sides' nonces, the request, and a value that both
-//! take from their TLS session: a proof is worth nothing in any other connection, so a man in the middle, who has two
-//! different ones, can pass none on, and neither side learns the secret from the other.
+//! Over the network, proofs are HMAC-SHA256 with the secret over both sides' nonces, the request, and a value that both take from
+//! their TLS session. So a proof is valid in that connection only: a man in the middle, who has two different connections, cannot
+//! pass one on, and neither side learns the secret from the other.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`exchange`] | messages and both state machines, pure |
-//! | [`token`] | one-time tokens: text form, book of the issued ones |
+//! | [`token`] | one-time tokens: text form, list of the issued ones |
 //! | [`server`] | [`JoinServer`] |
 //! | [`client`] | the three `join_` functions |
 
@@ -45,7 +45,7 @@ pub enum JoinError {
         "{peer} does not know the secret that this node joins with (the wrong controller, or something in between)"
     )]
     Impostor {
-        /// Who answered.
+        /// The peer that answered.
         peer: String,
     },
     /// The door's process is not one that may make identities.
@@ -65,7 +65,7 @@ pub enum JoinError {
     /// Something came that does not belong to the conversation.
     #[error("{peer}: unexpected message while joining: {what}")]
     Unexpected {
-        /// Who sent it.
+        /// The sender.
         peer: String,
         /// What.
         what: String,

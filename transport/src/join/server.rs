@@ -1,5 +1,5 @@
-//! The controller's side of joining: keeps the tokens (in the CA's folder, across restarts), knows the shared key, and
-//! issues. It answers at the endpoint (given to it as [`crate::EndpointOptions::join`]) and at the controller's door.
+//! The controller's side of joining: stores the tokens (in the CA's folder, across restarts), knows the shared key, and issues
+//! identities. It answers at the endpoint (as [`crate::EndpointOptions::join`]) and at the controller's door.
 
 use super::{
     JoinError,
@@ -104,7 +104,7 @@ impl JoinServer {
         self
     }
 
-    /// Nodes that come before `ready` is true wait until it is: a controller that only starts turns nobody away.
+    /// Nodes that come before `ready` is true wait until it is: a controller that is still starting refuses no node.
     #[must_use]
     pub fn once(mut self, ready: watch::Receiver<bool>) -> Self {
         self.ready = Some(ready);
@@ -113,12 +113,12 @@ impl JoinServer {
 
     async fn is_ready(&self) {
         if let Some(ready) = &self.ready {
-            // Whoever was to say so is gone with the whole controller.
+            // The sender is gone with the whole controller.
             let _ = ready.clone().wait_for(|ready| *ready).await;
         }
     }
 
-    /// Makes a one-time token, for one node where that is said: the text to carry to it. Kept before it is returned; blocks until then.
+    /// Creates a one-time token, for one node only if it is named: the text to take to it. Blocks until the token is saved.
     pub fn create_token(&self, lifetime: Duration, only: Option<&str>) -> Result<String, IdentityError> {
         let token = Token::new(random()?, random()?, self.authority.fingerprint());
         self.change_tokens(|book| book.add(&token, only, lifetime, SystemTime::now()))?
@@ -137,7 +137,7 @@ impl JoinServer {
         Ok(result)
     }
 
-    /// Serves a connection of kind `Join` at the controller's door; who is there, the kernel says.
+    /// Serves a connection of kind `Join` at the controller's door; the kernel identifies the client.
     pub async fn serve_door(self: &Arc<Self>, conn: DoorConn) -> Result<(), JoinError> {
         let peer = format!("uid {} (pid {})", conn.peer.uid, conn.peer.pid);
         let uid = conn.peer.uid;
@@ -234,7 +234,7 @@ impl AnswerJoins for JoinServer {
 /// One conversation's view of the server.
 pub(super) struct Desk<'a> {
     pub(super) server: &'a JoinServer,
-    /// At the door: who asks.
+    /// At the door: the user of the client.
     pub(super) door_uid: Option<u32>,
 }
 
@@ -291,7 +291,7 @@ impl Registrar for Desk<'_> {
         // The key, not the request: a signature of one request made twice differs.
         let key = key_of_request(csr).map_err(failed)?;
         if let JoinWay::Token { id } = way {
-            // Before anything is issued: a certificate on record counts as one that holds, also where nobody got it.
+            // Before anything is issued: a certificate on record counts as valid, even if it was never received.
             let book = self.server.tokens.lock().unwrap_or_else(PoisonError::into_inner);
             book.admits(id, name, &key, authority.is_barred(role, name))?;
         }

@@ -1,5 +1,5 @@
-//! One-time tokens. The text that an admin carries to a node: `garrick-join-1.<id>.<secret>.<CA fingerprint>`, in
-//! hexadecimal. The book of issued tokens is pure: time is an argument, and it serialises for keeping across restarts.
+//! One-time tokens. The text that an administrator takes to a node is `garrick-join-1.<id>.<secret>.<CA fingerprint>`, in
+//! hexadecimal. The list of issued tokens is pure: time is an argument, and it can be serialised to survive restarts.
 
 use super::{JoinError, exchange::Secret};
 use crate::identity::authority::{hex, unhex};
@@ -71,7 +71,7 @@ struct Kept {
     /// The only node that may use it; `None`: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     only: Option<String>,
-    /// Who used it, and for which key: the same may ask again, for its first answer may have been lost.
+    /// Which node used it, and for which key: the same node may ask again, since its first answer may have been lost.
     used_by: Option<Use>,
 }
 

@@ -1,5 +1,5 @@
-//! Bulk data: a bidirectional stream for each transfer or relayed conversation, with a window of its own and the lowest
-//! priority. It is read and written as bytes, or as frames of its own two enums.
+//! Bulk data: a bidirectional stream for each transfer or relayed conversation, with a window of its own and the lowest priority.
+//! It is read and written as bytes, or as frames of its two message types.
 
 use crate::{
     door::DoorConn,

@@ -58,7 +58,7 @@ pub(crate) fn transport() -> Arc<TransportConfig> {
 
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-/// For accepting. `join`: peers without a certificate get as far as the greeting, which lets them do nothing but join.
+/// For accepting. `join`: peers without a certificate are allowed up to the greeting, after which they can only join.
 pub(crate) fn server(identity: &Arc<IdentityStore>, join: bool) -> Result<quinn::ServerConfig, Fault> {
     let trust = Arc::new(ClusterTrust { identity: Arc::clone(identity), anonymous: join });
     let mut tls = rustls::ServerConfig::builder_with_provider(crypto_provider())

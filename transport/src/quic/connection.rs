@@ -1,4 +1,4 @@
-//! A connection between two processes that know each other.
+//! A connection between two authenticated processes.
 
 use super::{bulk::BulkStream, greeting::Greeted};
 use crate::{
@@ -19,7 +19,7 @@ const BULK_TIME: Duration = Duration::from_secs(10);
 /// ends are dropped.
 #[derive(Debug)]
 pub struct Connection {
-    /// Who is at the other end, by its certificate.
+    /// The process at the other end, according to its certificate.
     pub peer: PeerIdentity,
     /// What the connection is for.
     pub link: LinkKind,

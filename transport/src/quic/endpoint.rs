@@ -1,5 +1,5 @@
-//! A process's QUIC socket: it accepts and connects. Handshakes and greetings run aside, with a deadline and limits, so
-//! that slow or hostile peers hold up nobody.
+//! A process's QUIC socket, which accepts and connects. Handshakes and greetings run in separate tasks, with a deadline and
+//! limits, so that slow or hostile peers delay no others.
 
 use super::{
     config,
@@ -30,7 +30,7 @@ use tokio::{
 
 /// Asked of the kernel for the UDP socket, in bytes; it gives what its limits allow. Bursts of a wide fan-out fit.
 const UDP_BUFFER: usize = 4 << 20;
-/// Handshakes under way at a time, over all and from one address; more are turned away and try again.
+/// Most handshakes at a time, in all and from one address; further ones are refused and try again.
 const MOST_HANDSHAKES: usize = 512;
 const MOST_HANDSHAKES_OF_ADDRESS: usize = 64;
 /// From this many on a peer has to prove its address first (a QUIC Retry, RFC 9000 section 8.1.2).
@@ -44,7 +44,7 @@ pub trait AnswerJoins: std::fmt::Debug + Send + Sync {
     fn answer(self: Arc<Self>, connection: quinn::Connection, greeted: Greeted, peer: String) -> Answered;
 }
 
-/// What becomes of a connection of a node that wants to join.
+/// Handles the connection of a node that wants to join.
 pub type Answered = Pin<Box<dyn Future<Output = Result<(), LinkError>> + Send>>;
 
 /// Choices for an endpoint.
@@ -124,14 +124,13 @@ impl Endpoint {
         &self.identity
     }
 
-    /// The next connection of a peer that proved who it is and agreed on a version; `None` when the endpoint was closed.
-    /// An error tells of one peer that failed to, for the log; go on accepting. May be dropped and called again.
+    /// The next connection of a peer that authenticated and agreed on a version; `None` if the endpoint was closed. An error is
+    /// about one peer that failed to, for the log; continue to accept. May be dropped and called again.
     pub async fn accept(&self) -> Option<Result<Connection, LinkError>> {
         self.accepted.lock().await.recv().await
     }
 
-    /// Connects to `host:port` and makes sure that who is expected answers. A name is looked up; its addresses are tried
-    /// in turn.
+    /// Connects to `host:port` and verifies that the expected peer answers. A name is looked up; its addresses are tried in turn.
     pub async fn connect(
         &self,
         address: &str,

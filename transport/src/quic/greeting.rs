@@ -34,7 +34,7 @@ pub(crate) fn shown_certificates(connection: &Connection) -> Option<Vec<Certific
     (!shown.is_empty()).then_some(*shown)
 }
 
-/// Who the peer is, by its verified certificate.
+/// The identity of the peer, from its verified certificate.
 pub(crate) fn peer_identity(connection: &Connection, peer: &str) -> Result<PeerIdentity, LinkError> {
     let shown = shown_certificates(connection).ok_or_else(|| LinkError::NoCertificate { peer: peer.to_owned() })?;
     PeerIdentity::of_certificate(&shown[0]).map_err(|e| LinkError::BadCertificate {
@@ -44,7 +44,7 @@ pub(crate) fn peer_identity(connection: &Connection, peer: &str) -> Result<PeerI
     })
 }
 
-/// The connecting side: everything it has to say leaves in one flight.
+/// The connecting side: all its messages are sent in one flight.
 pub(crate) async fn as_client(
     connection: &Connection,
     link: LinkKind,
@@ -62,7 +62,7 @@ pub(crate) async fn as_client(
     }
 }
 
-/// The accepting side, first half: the peer's greeting. Nothing was said to the peer yet.
+/// The accepting side, first half: the peer's greeting. Nothing was sent to the peer yet.
 pub(crate) struct Asked {
     pub hello: Hello,
     pub reply: HelloReply,

@@ -1,8 +1,8 @@
-//! QUIC between hosts: one connection per pair of processes, both ends proven by certificates of the cluster's CA.
+//! QUIC between hosts: one connection per pair of processes; both ends authenticate with certificates of the cluster's CA.
 //!
-//! On a connection, each class of traffic has one unidirectional stream in each direction, opened once and kept; bulk data
-//! has bidirectional streams of its own. Limits are chosen so that data nobody reads can never use up what control needs
-//! (see [`config`]).
+//! On a connection, each class of traffic has one unidirectional stream in each direction, opened once and kept; bulk data has
+//! bidirectional streams of its own. Limits are chosen so that unread data can never use up what control messages need (see
+//! [`config`]).
 //!
 //! | module | what it is |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | [`endpoint`] | [`Endpoint`]: binding, connecting, accepting |
 //! | [`connection`] | [`Connection`], [`LinkHandle`] |
 //! | [`bulk`] | [`BulkStream`], [`splice`] |
-//! | [`reset`] | [`ResetKey`]: peers of a process that was started again learn of it at once |
+//! | [`reset`] | [`ResetKey`]: peers of a restarted process learn of the restart at once |
 //! | `greeting` | versions, classes and the peer's identity, right after the handshake |
 
 pub mod bulk;

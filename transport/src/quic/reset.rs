@@ -1,6 +1,6 @@
-//! Peers of a process that died and was started again on the same port learn of it with their next packet, not after
-//! [`crate::class::IDLE_LIMIT`]: the new process answers packets of connections that it does not know with a stateless
-//! reset (RFC 9000 section 10.3). For the peers to believe it, both processes need the same key.
+//! Peers of a process that died and was restarted on the same port learn of it with their next packet, not after
+//! [`crate::class::IDLE_LIMIT`]: the new process answers packets of unknown connections with a stateless reset (RFC 9000 section
+//! 10.3). For the peers to accept it, both processes need the same key.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use quinn::{
@@ -15,7 +15,7 @@ const ID_BYTES: usize = 8;
 /// Bytes of an HMAC with SHA-256.
 const MAC_BYTES: usize = 32;
 
-/// Secret that outlives the process. Whoever knows it can end connections of this endpoint, and nothing more.
+/// A secret that outlives the process. With it, connections of this endpoint can be ended, but nothing else.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ResetKey([u8; 32]);
 

@@ -1,4 +1,4 @@
-//! Agents: what their connections lead to, and whom their frames are for.
+//! Agents' connections and the routing of their messages.
 
 use super::{
     core::{FrontendCore, Turn},
@@ -23,7 +23,7 @@ use garrick_model::{
 };
 
 impl FrontendCore {
-    /// An agent of a node of `slurm.conf`.
+    /// An agent of a node in `slurm.conf` connected.
     pub(super) fn connected(&mut self, turn: &mut Turn<'_>, node: String, registration: Box<Registration>) {
         let conn = registration.conn;
         if !self.sight.has_owner(&node) {
@@ -34,7 +34,7 @@ impl FrontendCore {
         turn.run(FrontendErrand::Welcome { node, registration, starting: false });
     }
 
-    /// An agent said what node it is.
+    /// An agent of a dynamic node connected.
     pub(super) fn joins(
         &mut self,
         turn: &mut Turn<'_>,
@@ -44,11 +44,11 @@ impl FrontendCore {
         registration: Box<Registration>,
     ) {
         let conn = registration.conn;
-        // One that cannot be that node does not take the link from the one that is.
+        // A node that may not join does not replace the connection of the one that has the name.
         if let Err(refusal) = self.sight.roster().may_join(&node, &joining) {
             return self.decline(turn, node, conn, refusal);
         }
-        // What it sends meanwhile is taken, and its end noticed.
+        // Its messages meanwhile are accepted, and its disconnection is noticed.
         turn.run(FrontendErrand::OpenLink { node: node.clone(), conn });
         let hostname = registration.facts.hostname.clone();
         let ask = RosterAsk::Join { node: node.clone(), joining, hostname, address };
@@ -57,7 +57,7 @@ impl FrontendCore {
 
     /// The agent logs why, and tries again.
     pub(super) fn decline(&mut self, turn: &mut Turn<'_>, node: String, conn: u64, refusal: Refusal) {
-        // However often it tries.
+        // Logged once, however often it tries.
         if self.declined.get(&node) != Some(&refusal) {
             tracing::error!(node, "node.declined: {refusal}");
         }
@@ -98,7 +98,7 @@ impl FrontendCore {
                 turn.run(FrontendErrand::Traced { query, node, records, last });
             }
             NodeToController::Register { .. } => tracing::warn!(node, "node.registered_twice"),
-            // Answered where the link ends, by whoever has the authority.
+            // The owner of the connection answers these, with the authority.
             NodeToController::Renew { .. } | NodeToController::Holds { .. } => {}
             frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
                 if let NodeToController::Report { report: AgentReport::Steps { job, sluid, steps }, .. } = &frame {

@@ -1,4 +1,4 @@
-//! Commands that change something: found out whom they mean, and who is asked what.
+//! Commands that change something: finds the objects that they mean, and asks their owners.
 
 use super::{
     core::{FrontendCore, OfSelectors, Reply, Then, Turn},
@@ -35,13 +35,13 @@ use std::{
     sync::Arc,
 };
 
-/// A job is told.
+/// A command to a job.
 pub(super) const fn told(job: JobId, by: Authority, tasks: TaskChoice, command: JobCommand) -> Ask {
     Ask::Job(job, JobAsk::Command { by, tasks, command })
 }
 
 impl FrontendCore {
-    /// Whom a selector means: where the site has it so, the whole of a heterogeneous job in place of a component.
+    /// The jobs that a selector means: if the site is configured so, all of a heterogeneous job instead of a component.
     fn meant<'s>(
         &self,
         selection: &mut Selection,
@@ -63,7 +63,7 @@ impl FrontendCore {
             .map_or(Cow::Borrowed(selector), |job| Cow::Owned(JobSelector { job, tasks: None, het: None, run: None })))
     }
 
-    /// A command is for everyone that a selector means.
+    /// Sends a command to every job that a selector means.
     fn ask_selected(
         &self,
         asks: &mut Vec<Ask>,
@@ -73,12 +73,12 @@ impl FrontendCore {
         command: &JobCommand,
     ) -> Result<Vec<Asked>, Refusal> {
         let selector = &*self.meant(selection, selector, command)?;
-        // The leader of a heterogeneous job sees to its other components.
+        // The leader of a heterogeneous job passes it on to the other components.
         let by_leader =
             matches!(command, JobCommand::Cancel | JobCommand::Requeue { .. } | JobCommand::RequeueSpecialExit)
                 && selector.het.is_none();
         let mut meant = selection.find(selector)?;
-        // Of a whole array, tasks that run are not what is held or released.
+        // Hold and release of a whole array do not apply to running tasks.
         let waits = |view: &Arc<JobView>| !view.state.works();
         let of_waiting = matches!(command, JobCommand::Hold { .. } | JobCommand::Release) && selector.tasks.is_none();
         if of_waiting && meant.iter().any(waits) {
@@ -118,8 +118,8 @@ impl FrontendCore {
         Ok(None)
     }
 
-    /// An error is about the request as a whole. What was to be asked by then is done all the same, and is done when the
-    /// request is repeated with fewer names.
+    /// Finds the jobs to cancel. An error is about the request as a whole. What was asked before the error is done nevertheless,
+    /// and is not undone when the request is repeated with fewer names.
     fn who_is_cancelled(
         &self,
         turn: &mut Turn<'_>,
@@ -149,7 +149,7 @@ impl FrontendCore {
                 }
                 let pending = match meant {
                     Cow::Owned(whole) => self.ask_selected(asks, &mut selection, &whole, by, &command)?,
-                    // Others of a heterogeneous job are meant by themselves.
+                    // Other components of a heterogeneous job are named by themselves.
                     Cow::Borrowed(_) => {
                         asks.push(told(view.id, by, None, command.clone()));
                         vec![Asked::of_all(None)]
@@ -160,7 +160,7 @@ impl FrontendCore {
         }
         for selector in cancel.jobs {
             let views = selection.find(&selector)?;
-            // Filters given beside job ids bound them, as in Slurm.
+            // Filters besides job ids restrict them, as in Slurm.
             let pending = if views.iter().any(|view| filter.takes(view)) || views.is_empty() {
                 self.ask_selected(asks, &mut selection, &selector, by, &command)?
             } else {
@@ -178,7 +178,7 @@ impl FrontendCore {
         Ok(asked)
     }
 
-    /// Jobs that are not over and match. Users who name nobody mean themselves.
+    /// Jobs that are not over and match. A user who names no user means his own jobs.
     fn matching(&self, filter: &Filter<'_>, by: Authority) -> Vec<Arc<JobView>> {
         let uid = if by.admin { None } else { filter.given.uid.or(Some(by.uid)) };
         let such = JobQuery { users: uid.into_iter().collect(), ..JobQuery::live() };
@@ -271,7 +271,7 @@ impl FrontendCore {
         Ok(None)
     }
 
-    /// Nodes in place of host list functions.
+    /// Replaces host list functions by nodes.
     pub(super) fn nodes_named(&mut self, names: Vec<String>) -> Result<Vec<String>, Refusal> {
         if names.iter().all(|name| function(name).is_none()) {
             return Ok(names);
@@ -312,7 +312,7 @@ impl FrontendCore {
         let (who, roster) = ((by.uid, self.user_name(by.uid)), self.sight.roster());
         let update = |node: String| {
             let ask = NodeAsk::Update { by: who.clone(), change: change.clone() };
-            // The owner of one that was made at run time may be only just being started, or be that of one before it.
+            // The owner of a node that was just created may still be starting, or be that of an earlier node.
             Ask::Node { starting: roster.get(&node).is_some(), node, ask }
         };
         let asks = nodes.into_iter().map(update).collect();
@@ -343,18 +343,18 @@ impl FrontendCore {
     }
 }
 
-/// The record of an array chooses among its waiting tasks; all others are meant as a whole.
+/// An array's record can select among its waiting tasks; any other job is meant as a whole.
 pub(super) fn tasks_of(view: &JobView, selector: &JobSelector) -> TaskChoice {
     if view.array_pending.is_some() { selector.tasks.clone() } else { None }
 }
 
-/// Is one component of a heterogeneous job meant, and not all of it?
+/// Does the selector mean one component of a heterogeneous job rather than all of it?
 fn is_one_component(view: &JobView, selector: &JobSelector) -> bool {
     let by_own_id = view.spec.het_leader_of_component().is_some_and(|leader| leader != selector.job);
     view.spec.het.is_some() && (selector.het.is_some() || by_own_id)
 }
 
-/// A filter whose nodes are quick to look up.
+/// A filter with a fast look-up of nodes.
 struct Filter<'f> {
     given: &'f JobFilter,
     nodes: HashSet<&'f str>,

@@ -1,4 +1,4 @@
-//! Whose turn it is, what owners are asked, and what becomes of their answers. See [the map](super).
+//! Which request is next, the questions to owners, and what is made of their answers. See [the map](super).
 
 use super::{
     fair_queue::{self, FairQueue},
@@ -44,51 +44,51 @@ use std::{
     time::Duration,
 };
 
-/// When a user has too many requests waiting, or all together have, those on top come back after this.
+/// If a user, or all users together, have too many requests waiting, further ones are told to try again after this time.
 pub const CROWDED: Duration = Duration::from_secs(1);
 
-/// So often a job's owner that was built anew after a panic is asked again for those who wait for it.
+/// How often a job's owner is asked again after it was rebuilt because of a panic.
 pub(super) const ASKED_AGAIN: u32 = 5;
 
-/// A request at the fair queue.
+/// A request in the fair queue.
 struct Waiting {
     request: u64,
     caller: Caller,
     command: Box<CommandRequest>,
 }
 
-/// What a request is answered: at once, or later where there is none yet. An error is about all of it.
+/// The answer to a request; `None`: it comes later. An error is about the whole request.
 pub(super) type Reply = Result<Option<CommandReply>, Refusal>;
 
-/// Answers of all whom selectors mean, by selector.
+/// The answers for each selector.
 pub(super) type OfSelectors = Vec<(JobSelector, Vec<Asked>)>;
 
-/// What becomes of answers.
+/// How the answers are handled.
 pub(super) enum Then {
     /// One answer for each selector.
     PerJob(OfSelectors),
-    /// The same, and of arrays for each group of tasks with one answer, where some refuse.
+    /// The same; for arrays, one answer for each group of tasks if some refuse.
     PerTask(OfSelectors),
-    /// Changes of jobs, judged again where jobs have changed meanwhile.
+    /// Updates of jobs, judged again if a job has changed meanwhile.
     Update(Box<Update>),
-    /// Done, unless one refuses. What could ever run may be something else then.
+    /// Done, unless one refuses. Feasibility is computed again afterwards.
     Changed,
     /// The end of an allocation is recorded.
     Finished,
-    /// The job has come that far.
+    /// The job has reached a milestone.
     Reached {
         job: JobId,
         until: JobMilestone,
-        /// It was asked so often.
+        /// How often it was asked.
         tries: u32,
     },
-    /// The job's script, or where its step manager is.
+    /// The job's script, or the address of its step manager.
     OfJob,
-    /// What to tell of a reservation by its name.
+    /// The reply for a reservation's name.
     Reservation(fn(String) -> CommandReply),
-    /// The roster has it.
+    /// The roster has answered.
     Roster(RosterAsked),
-    /// The nodes are cut off.
+    /// The nodes' certificates are revoked.
     Revoked { nodes: Vec<String>, by: Authority },
     /// These nodes' daemons were told.
     LogChanged(Vec<String>),
@@ -119,27 +119,27 @@ impl Turn<'_> {
     }
 }
 
-/// See the module.
+/// The core of the frontend.
 pub struct FrontendCore {
     pub(super) sight: Arc<dyn Sight>,
     pub(super) submissions: Submissions,
     fair_queue: FairQueue<Waiting>,
-    /// [`FrontendErrand::Next`] is under way.
+    /// A [`FrontendErrand::Next`] is in progress.
     serves: bool,
-    /// What could ever run, by that configuration.
+    /// Feasibility of requests under this configuration.
     feasibility: Option<(Arc<Config>, Feasibility)>,
-    /// Questions to owners that are not answered: for which request, and what becomes of the answers.
+    /// Unanswered questions to owners: for which request, and how the answers are handled.
     open: BTreeMap<u64, (u64, Then)>,
     questions: u64,
     requests: u64,
-    /// Plans that are made for questions.
+    /// Number of plans that are being made for queries.
     pub(super) plans: usize,
     /// Agents that were declined.
     pub(super) declined: HashMap<String, Refusal>,
 }
 
 impl FrontendCore {
-    /// A frontend that sees this.
+    /// A frontend with this view of the controller's state.
     pub fn new(sight: Arc<dyn Sight>) -> Self {
         Self {
             sight,
@@ -161,7 +161,7 @@ impl FrontendCore {
         self.requests
     }
 
-    /// A request whose asker came with it.
+    /// A number for a request whose reply channel came with it.
     fn taken(&mut self, turn: &mut Turn<'_>) -> u64 {
         let request = self.number();
         turn.run(FrontendErrand::Take(request));
@@ -172,7 +172,7 @@ impl FrontendCore {
         Authority { uid: caller.uid, admin: self.sight.administrators().contains(&caller.uid) }
     }
 
-    /// A user, where it matters whether there is one: a name service that has not answered yet makes nobody a stranger.
+    /// A user, for checks that need to know whether he exists: while the name service has not answered, he counts as existing.
     pub(super) fn user_now(&self, uid: u32) -> Result<Option<User>, Refusal> {
         let users = self.sight.users();
         if users.is_known(uid) {
@@ -186,8 +186,8 @@ impl FrontendCore {
         self.sight.users().user(uid).map_or_else(|| uid.to_string(), |user| user.name)
     }
 
-    /// What could ever run, computed when first asked for after a change: from the configuration and what is saved over
-    /// it, since boards follow a moment later.
+    /// Feasibility, computed when it is first needed after a change: from the configuration and the saved changes to it, since
+    /// views follow a moment later.
     pub(super) fn feasibility(&mut self) -> &mut Feasibility {
         let sight = &self.sight;
         let config = sight.config();
@@ -216,12 +216,12 @@ impl FrontendCore {
         &mut self.feasibility.insert(known.unwrap_or_else(made)).1
     }
 
-    /// Shapes, features or partitions may have been changed by their owners.
+    /// Node shapes, features or partitions may have changed.
     pub(super) fn forget_feasibility(&mut self) {
         self.feasibility = None;
     }
 
-    /// Has owners asked. Where there is nobody to be asked, that is the answer.
+    /// Asks owners. If there is no owner to ask, that is the answer.
     pub(super) fn ask(&mut self, turn: &mut Turn<'_>, request: u64, asks: Vec<Ask>, then: Then) {
         self.ask_within(turn, request, asks, then, None);
     }
@@ -243,14 +243,14 @@ impl FrontendCore {
         turn.run(FrontendErrand::Ask { question, asks, within });
     }
 
-    /// Has owners asked whose answers nobody waits for.
+    /// Asks owners without waiting for their answers.
     pub(super) fn ask_for_nobody(&self, turn: &mut Turn<'_>, asks: Vec<Ask>) {
         if !asks.is_empty() {
             turn.run(FrontendErrand::Ask { question: 0, asks, within: None });
         }
     }
 
-    /// Makes a reply of what owners answered, or goes on by that.
+    /// Makes a reply from the owners' answers, or continues with the next question.
     fn answered(&mut self, turn: &mut Turn<'_>, request: u64, then: Then, said: Vec<Said>) {
         let mut said = said.into_iter();
         let reply = match then {
@@ -270,7 +270,7 @@ impl FrontendCore {
                 refusals.next().map_or(CommandReply::Done, CommandReply::Refused)
             }
             Then::Finished => match gather::together(said.map(Said::done)) {
-                // A repeat: it is done.
+                // A repeat: it is done already.
                 Ok(()) | Err(Refusal::AlreadyDone) => CommandReply::Done,
                 Err(refusal) => CommandReply::Refused(refusal),
             },
@@ -304,7 +304,7 @@ impl FrontendCore {
         turn.answer(request, reply);
     }
 
-    /// The nodes are cut off, and DOWN: what runs there is not theirs to tell of any more.
+    /// The nodes' certificates are revoked, and the nodes are DOWN: their reports about runs no longer count.
     fn revoked(
         &mut self,
         turn: &mut Turn<'_>,
@@ -324,7 +324,7 @@ impl FrontendCore {
         self.update_nodes(turn, request, by, nodes, change)
     }
 
-    /// A command: served when its user's turn comes.
+    /// A command arrived: it is served when its user's turn comes.
     pub(super) fn arrived(
         &mut self,
         turn: &mut Turn<'_>,
@@ -343,9 +343,9 @@ impl FrontendCore {
         }
     }
 
-    /// One [`FrontendErrand::Next`] is under way while anybody waits, and no more: it goes behind what has come, so that whoever
-    /// arrives meanwhile has a turn in the next round, and what somebody's request set off (it is saved now) is answered between
-    /// two requests of others, and not behind all that wait.
+    /// While requests wait, exactly one [`FrontendErrand::Next`] is in progress. It is queued behind other messages, so that a
+    /// user who arrives meanwhile gets a turn in the next round, and results of earlier requests (now saved) are answered between
+    /// two requests rather than after all waiting ones.
     fn serve_next(&mut self, turn: &mut Turn<'_>) {
         if !self.serves && !self.fair_queue.is_empty() {
             self.serves = true;
@@ -365,7 +365,7 @@ impl FrontendCore {
     }
 }
 
-/// What a job's owner said, to whoever asked for it.
+/// The reply for the answer of a job's owner.
 fn of_job(said: Option<Said>) -> CommandReply {
     let Some(Said::Job(answer)) = said else {
         return CommandReply::Refused(match said {
@@ -384,7 +384,7 @@ fn of_job(said: Option<Said>) -> CommandReply {
     }
 }
 
-/// Answers at once what is answered at once.
+/// Answers the request now if the reply is there.
 fn answer(turn: &mut Turn<'_>, request: u64, reply: Reply) {
     match reply {
         Ok(Some(reply)) => turn.answer(request, reply),
@@ -425,7 +425,7 @@ impl Owner for FrontendCore {
                 }
             }
             FrontendInput::Told { request, reply } => {
-                // Whoever has the answer may ask the next.
+                // A requester who has the answer may send the next query.
                 self.plans = self.plans.saturating_sub(1);
                 match reply {
                     Some(reply) => turn.answer(request, reply),

@@ -1,31 +1,31 @@
-//! Whose request is served next: users take turns, so that one with ten thousand requests does not hold up another with
-//! one. What frees something or is small enough (cancelling, an allocation's end, "are you there") goes ahead of the rest.
+//! Whose request is served next: users take turns, so that one with ten thousand requests does not delay another with one.
+//! Requests that free something or are small (cancel, the end of an allocation, ping) go ahead of the rest.
 //!
-//! Plain data; the frontend asks it.
+//! Plain data; the frontend uses it.
 
 use garrick_model::messages::command::CommandRequest;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Requests of one user that wait at most, for each of both classes; what comes on top is told to come back.
+/// Most waiting requests of one user, for each of both classes; further ones are told to try again.
 pub const MOST_OF_USER: usize = 1000;
-/// Requests that wait in all, for each of both classes.
+/// Most waiting requests of all users, for each of both classes.
 pub const MOST: usize = 20_000;
-/// Bytes of the requests of one user that wait, for each of both classes: four of the largest that a door takes.
+/// Most bytes of a user's waiting requests, for each of both classes: four of the largest that a door accepts.
 pub const MOST_BYTES_OF_USER: usize = 64 << 20;
-/// Bytes of all requests that wait, for each of both classes.
+/// Most bytes of all waiting requests, for each of both classes.
 pub const MOST_BYTES: usize = 512 << 20;
 
-/// Users that wait in a class, in turn.
+/// Users with waiting requests in a class, in turn.
 #[derive(Debug)]
 struct Class<T> {
     queues: BTreeMap<u32, Queue<T>>,
-    /// Each user with a queue once, whose turn is next first.
+    /// Each user with a queue once; the first one's turn is next.
     turns: VecDeque<u32>,
     waiting: usize,
     bytes: usize,
 }
 
-/// Requests of one user, with their bytes.
+/// Requests of one user, with their total size.
 #[derive(Debug)]
 struct Queue<T> {
     requests: VecDeque<(usize, T)>,
@@ -70,7 +70,7 @@ impl<T> Class<T> {
     }
 }
 
-/// Requests that wait.
+/// Waiting requests.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     ahead: Class<T>,
@@ -78,22 +78,22 @@ pub struct FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// Nobody waits.
+    /// No requests.
     pub const fn new() -> Self {
         Self { ahead: Class::new(), ordinary: Class::new() }
     }
 
-    /// A request of a user, so many bytes long. Given back when too many wait, or too much.
+    /// Adds a user's request of so many bytes. Returned if too many wait, or too many bytes.
     pub fn put(&mut self, uid: u32, ahead: bool, bytes: usize, request: T) -> Result<(), T> {
         if ahead { self.ahead.put(uid, bytes, request) } else { self.ordinary.put(uid, bytes, request) }
     }
 
-    /// Whose turn it is.
+    /// The request whose turn it is.
     pub fn take(&mut self) -> Option<T> {
         self.ahead.take().or_else(|| self.ordinary.take())
     }
 
-    /// Nobody waits.
+    /// Does no request wait?
     pub const fn is_empty(&self) -> bool {
         self.ahead.waiting == 0 && self.ordinary.waiting == 0
     }
@@ -116,8 +116,8 @@ pub const fn goes_ahead(request: &CommandRequest) -> bool {
     )
 }
 
-/// Whether a request begins or changes something that has to be saved. Where the disk has no room these are told to come
-/// back; cancelling and the ends of allocations are taken all the same, and saved when there is room.
+/// Does a request begin or change something that has to be saved? If the disk is full, such requests are told to try again;
+/// cancelling and ends of allocations are accepted nevertheless, and saved when there is space.
 pub const fn begins_something(request: &CommandRequest) -> bool {
     matches!(
         request,

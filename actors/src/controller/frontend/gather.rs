@@ -1,27 +1,27 @@
-//! The answers of many owners as one reply. Where some tasks of an array refuse, each group of its tasks that has one answer is
-//! named.
+//! Combines the answers of many owners into one reply. If some tasks of an array refuse, the reply names each group of tasks with
+//! the same answer.
 
 use super::{core::OfSelectors, messages::Said};
 use garrick_events::records::job::ranges_of;
 use garrick_model::{messages::command::JobSelector, refusal::Refusal, view::JobView};
 use std::collections::BTreeSet;
 
-/// One of those that a selector means.
+/// A job that a selector means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// The tasks that it is, where an array was named by its own id.
+    /// Its tasks, if an array was named by its own id.
     tasks: Option<BTreeSet<u32>>,
     pub(super) heard: Heard,
 }
 
-/// What was heard of it.
+/// The answer so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// It is asked, in the order of those that are.
+    /// Its owner is being asked; answers come in the same order.
     Asked,
-    /// Nothing: it was forgotten meanwhile.
+    /// No answer: it was forgotten meanwhile.
     Nothing,
-    /// This.
+    /// This answer.
     Is(Result<(), Refusal>),
 }
 
@@ -39,17 +39,17 @@ impl Asked {
         Self { tasks, heard }
     }
 
-    /// One that is asked.
+    /// A job whose owner is asked.
     pub(super) fn waiting(view: &JobView, selector: &JobSelector) -> Self {
         Self::new(view, selector, Heard::Asked)
     }
 
-    /// One that is not asked at all.
+    /// A job whose owner is not asked.
     pub(super) fn refused(view: &JobView, selector: &JobSelector, refusal: Refusal) -> Self {
         Self::new(view, selector, Heard::Is(Err(refusal)))
     }
 
-    /// One answer for all that was named; `None`: it is asked.
+    /// One answer for the whole selector; `None`: an owner is asked.
     pub(super) fn of_all(known: Option<Result<(), Refusal>>) -> Self {
         Self { tasks: None, heard: known.map_or(Heard::Asked, Heard::Is) }
     }
@@ -63,7 +63,7 @@ impl Asked {
     }
 }
 
-/// One answer for all that each selector means.
+/// One answer for each selector.
 pub(super) fn per_job(asked: OfSelectors, mut said: impl Iterator<Item = Said>) -> Answers {
     let one = |(selector, asked): (JobSelector, Vec<Asked>)| {
         let answers: Vec<_> = asked.into_iter().map(|one| one.answer(&mut said)).collect();
@@ -72,7 +72,7 @@ pub(super) fn per_job(asked: OfSelectors, mut said: impl Iterator<Item = Said>) 
     asked.into_iter().map(one).collect()
 }
 
-/// The same, but for arrays of which some tasks refuse.
+/// The same, except for arrays of which some tasks refuse.
 pub(super) fn per_task(asked: OfSelectors, mut said: impl Iterator<Item = Said>) -> Answers {
     let mut answers = Vec::with_capacity(asked.len());
     for (selector, asked) in asked {
@@ -89,8 +89,8 @@ pub(super) fn per_task(asked: OfSelectors, mut said: impl Iterator<Item = Said>)
     answers
 }
 
-/// One answer for all: good when one was good and nobody had anything to say but "already over"; nobody who said anything means
-/// that there is no such job.
+/// One answer for all: success if one succeeded and the others said at most "already over"; if nobody answered, the job does not
+/// exist.
 pub(super) fn together(answers: impl Iterator<Item = Option<Result<(), Refusal>>>) -> Result<(), Refusal> {
     let (mut some_good, mut over, mut worst) = (false, false, None);
     for answer in answers.flatten() {
@@ -108,7 +108,7 @@ pub(super) fn together(answers: impl Iterator<Item = Option<Result<(), Refusal>>
     }
 }
 
-/// One answer for the array where no task refuses, else one for each group of tasks, the first task's first.
+/// One answer for the array if no task refuses, otherwise one for each group of tasks, that of the first task first.
 fn grouped(
     selector: JobSelector,
     told: Vec<(BTreeSet<u32>, Result<(), Refusal>)>,

@@ -1,4 +1,4 @@
-//! Nodes that come and go: what is asked of the roster's owner, and what follows from its answer.
+//! Nodes that join and leave: questions to the roster's owner, and what follows from its answers.
 
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
@@ -14,18 +14,18 @@ use garrick_model::{
     refusal::Refusal,
 };
 
-/// Who waits for an answer of the roster's owner.
+/// What follows the answer of the roster's owner.
 pub(super) enum RosterAsked {
-    /// An agent that is to be that node.
+    /// An agent is to join as this node.
     Join {
         /// Node.
         node: String,
         /// Agent.
         registration: Box<Registration>,
     },
-    /// Who asked, or nobody.
+    /// A reply to the requester.
     Answer,
-    /// Who asked, and these nodes are to be changed otherwise, too.
+    /// A reply to the requester, after these nodes are changed further.
     Update {
         /// Nodes.
         names: Vec<String>,
@@ -55,7 +55,7 @@ impl FrontendCore {
                 said.and_then(Said::done).unwrap_or_else(nobody)
             }
         };
-        // What nodes are is the configuration's; what partitions are may be others' to say, and a file that is read again ends that.
+        // Partitions may be changed by others, and a configuration that is read again discards such changes.
         if !matches!(asked, RosterAsked::Join { .. }) {
             self.forget_feasibility();
         }
@@ -64,7 +64,7 @@ impl FrontendCore {
                 self.declined.remove(&node);
                 let conn = registration.conn;
                 turn.run(if self.sight.link(&node) == Some(conn) {
-                    // Its owner may be only just being started: by way of the supervisor it comes after that.
+                    // The node's owner may still be starting: the message goes through the supervisor and arrives after that.
                     FrontendErrand::Welcome { node, registration, starting: true }
                 } else {
                     FrontendErrand::LetGo { conn }
@@ -84,7 +84,7 @@ impl FrontendCore {
         }
     }
 
-    /// Deletes nodes whose owners let them go.
+    /// Deletes nodes whose owners have released them.
     pub(super) fn delete_nodes(&mut self, turn: &mut Turn<'_>, request: u64, nodes: Vec<String>) -> Reply {
         let roster = self.sight.roster();
         let config = roster.config();
@@ -104,7 +104,7 @@ impl FrontendCore {
     }
 }
 
-/// Names of nodes in place of names of node sets.
+/// Replaces names of node sets by names of nodes.
 fn without_sets(config: &Config, is_known: &dyn Fn(&str) -> bool, names: Vec<String>) -> Result<Vec<String>, Refusal> {
     let mut nodes = Vec::with_capacity(names.len());
     for name in names {

@@ -1,4 +1,4 @@
-//! What the frontend is told, what it asks owners, and what it has done at ports.
+//! The frontend's inputs, its questions to owners, and its effects at ports.
 
 use crate::{
     log::Saved,
@@ -28,48 +28,48 @@ use garrick_model::{
 use garrick_runtime::AskError;
 use std::{sync::Arc, time::Duration};
 
-/// What may happen to the frontend. Requests get numbers as they come; 0 is nobody's.
+/// The frontend's inputs. Requests are numbered as they come; 0 is used for no request.
 #[derive(Debug)]
 pub enum FrontendInput {
-    /// A life begins.
+    /// The actor's life begins.
     Begun {
-        /// Submissions of jobs that are there.
+        /// Submissions whose jobs exist.
         answered: Vec<(RequestId, JobId)>,
-        /// Those that an earlier life had under way.
+        /// Submissions of an earlier life that are in progress.
         entering: Vec<RequestId>,
-        /// Time by a clock that nobody sets, from any beginning.
+        /// Monotonic time from an arbitrary start.
         clock: Duration,
     },
-    /// The log has answered for a submission.
+    /// The log has answered a submission.
     Heard {
         /// Submission.
         id: RequestId,
-        /// What the log said.
+        /// The log's answer.
         result: Saved,
     },
-    /// What [`FrontendErrand::Settle`] asked for.
+    /// Answer to [`FrontendErrand::Settle`].
     Settled {
         /// Submission.
         id: RequestId,
-        /// Its jobs, where they are there now, the one that is answered first.
+        /// Those of its jobs that exist now; the one that the reply names comes first.
         jobs: Vec<JobId>,
-        /// What the log said.
+        /// The log's answer.
         result: Saved,
-        /// Time by a clock that nobody sets, from any beginning.
+        /// Monotonic time from an arbitrary start.
         clock: Duration,
     },
-    /// Somebody asks, who is there to be answered. He is served when his turn comes.
+    /// A command that expects an answer. It is served when its user's turn comes.
     Asked {
         /// Who.
         caller: Caller,
         /// What.
         command: Box<CommandRequest>,
-        /// What it takes where it is sent.
+        /// Its size as sent.
         bytes: usize,
     },
-    /// What [`FrontendErrand::Next`] asked for.
+    /// Answer to [`FrontendErrand::Next`].
     Next,
-    /// What [`FrontendErrand::Turn`] asked for: somebody waits for the answer.
+    /// Answer to [`FrontendErrand::Turn`]: the requester still waits.
     Turn {
         /// Request.
         request: u64,
@@ -78,14 +78,14 @@ pub enum FrontendInput {
         /// What.
         command: Box<CommandRequest>,
     },
-    /// What [`FrontendErrand::Ask`] asked for.
+    /// Answer to [`FrontendErrand::Ask`].
     Answered {
         /// Question.
         question: u64,
-        /// What each said who was asked, in that order.
+        /// The answers, in the order of the questions.
         said: Vec<Said>,
     },
-    /// What [`FrontendErrand::When`] asked for.
+    /// Answer to [`FrontendErrand::When`].
     Told {
         /// Request.
         request: u64,
@@ -98,10 +98,10 @@ pub enum FrontendInput {
         node: String,
         /// Registration.
         registration: Box<Registration>,
-        /// What node it is and where it comes from, when `slurm.conf` need not have it.
+        /// For a dynamic node, its own description and its address.
         joining: Option<(Box<Joining>, String)>,
     },
-    /// That connection is gone.
+    /// An agent's connection is gone.
     AgentGone {
         /// Node.
         node: String,
@@ -121,7 +121,7 @@ pub enum FrontendInput {
     ConfigRead {
         /// What the file says.
         config: Arc<Config>,
-        /// Somebody is there to be answered.
+        /// A requester waits for the answer.
         waits: bool,
     },
     /// Followers of the log were registered, or unregistered.
@@ -158,10 +158,10 @@ pub enum Ask {
         node: String,
         /// What.
         ask: NodeAsk,
-        /// It may be only just being started, or be that of one before it.
+        /// It may still be starting, or be that of an earlier node of the name.
         starting: bool,
     },
-    /// To a partition's owner, behind what it has been told of the configuration.
+    /// To a partition's owner, after all that it has been told of the configuration.
     Partition(String, PartitionUpdate),
     /// To the roster's owner.
     Roster(RosterAsk),
@@ -178,36 +178,36 @@ pub enum Ask {
     },
 }
 
-/// A question whose answer is what the command is told. It may be long: it does not come by the frontend.
+/// A question whose answer goes directly to the command. It may be long, so it does not pass through the frontend.
 #[derive(Clone, Debug)]
 pub enum Passed {
     /// To the owner of steps.
     Steps(StepsAsk),
-    /// To the scheduler, and what is told where there is none.
+    /// To the scheduler, and the reply if there is none.
     Scheduler(SchedulerAsk, CommandReply),
 }
 
-/// What was answered.
+/// The answer to a question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
     /// Done, or why not.
     Done(Result<(), Refusal>),
     /// By a job.
     Job(JobAnswer),
-    /// By reservations' owner: the name of the one that it is about.
+    /// From the owner of reservations: the name of the reservation.
     Reservation(Result<String, Refusal>),
-    /// How many certificates there were.
+    /// Number of certificates.
     Revoked(Result<usize, Refusal>),
-    /// There is nobody to be asked.
+    /// There is no owner to ask.
     Nobody,
-    /// Nothing, in the time that there was.
+    /// No answer within the time.
     Late,
-    /// Nothing: it failed over the question, or is gone.
+    /// No answer: the owner failed over the question, or is gone.
     Gone(AskError),
 }
 
 impl Said {
-    /// Done, or why not; `None`: nobody said so.
+    /// Done, or why not; `None`: no answer.
     pub fn done(self) -> Option<Result<(), Refusal>> {
         match self {
             Self::Done(result) | Self::Job(JobAnswer::Done(result)) => Some(result),
@@ -216,45 +216,45 @@ impl Said {
     }
 }
 
-/// What of a command concerns the process: it answers by itself.
+/// Requests that concern the process, which answers them itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostAsk {
-    /// Are you there?
+    /// `Ping`.
     Identity,
-    /// The configuration as it is shown.
+    /// The configuration for display.
     ShowConfig,
-    /// Processes beside the agents.
+    /// Other processes besides the agents.
     Daemons,
     /// Read the configuration again.
     Reconfigure,
     /// End.
     Shutdown,
-    /// A token for agents to join by.
+    /// A token with which agents can join.
     JoinToken {
-        /// How long it is good.
+        /// How long it is valid.
         lifetime: Duration,
         /// For that node only.
         node: Option<String>,
     },
-    /// What the authority issued.
+    /// Certificates that the authority issued.
     Certs,
     /// Have these nodes ask for new certificates.
     RenewCerts(Vec<String>),
-    /// Replace the authority.
+    /// Replace the cluster's authority.
     RotateAuthority {
-        /// Whoever is not reached.
+        /// Continue although some have not been reached.
         leave_behind: bool,
     },
     /// Messages that actors handled.
     CountMessages(Vec<String>),
 }
 
-/// What the frontend has done.
+/// The frontend's effects.
 #[derive(Clone, Debug)]
 pub enum FrontendErrand {
-    /// Come again behind what has come meanwhile.
+    /// Send `Next` to itself, behind the messages that are waiting.
     Next,
-    /// It is that request's turn: come again with it if somebody waits for the answer, keeping what comes of it.
+    /// It is the request's turn: return it if the requester still waits, and keep the result for the audit log.
     Turn {
         /// Request.
         request: u64,
@@ -263,7 +263,7 @@ pub enum FrontendErrand {
         /// What.
         command: Box<CommandRequest>,
     },
-    /// A request is answered without a turn, and what comes of it is kept.
+    /// A request is answered without a turn; keep the result for the audit log.
     Audit {
         /// Request.
         request: u64,
@@ -272,16 +272,16 @@ pub enum FrontendErrand {
         /// What.
         command: Box<CommandRequest>,
     },
-    /// Whoever came with what is handled now waits for the answer to that request.
+    /// The sender of the current message waits for the answer to this request.
     Take(u64),
-    /// Say which jobs of a submission are there, of which the log has said that.
+    /// Return the jobs of a submission that exist, after the log's answer.
     Settle {
         /// Submission.
         id: RequestId,
-        /// What the log said.
+        /// The log's answer.
         result: Saved,
     },
-    /// Replies to a request go to the door of that node.
+    /// Replies to a request go through the door of this node.
     Door {
         /// Request.
         request: u64,
@@ -290,56 +290,56 @@ pub enum FrontendErrand {
         /// The agent's number for it.
         query: u64,
     },
-    /// Whoever asked there went away.
+    /// The command at that door went away.
     DoorLeft {
         /// Node.
         node: String,
         /// The agent's number for it.
         query: u64,
     },
-    /// Nobody answers that request.
+    /// The request is not answered.
     Drop(u64),
-    /// Ask, and bring the answers together.
+    /// Ask, and collect the answers.
     Ask {
-        /// Question; of 0 no answer is wanted.
+        /// Question; 0: no answer is needed.
         question: u64,
-        /// Whom, and what.
+        /// The questions.
         asks: Vec<Ask>,
-        /// For so long only.
+        /// Time limit for the answers.
         within: Option<Duration>,
     },
-    /// Have who can answer a request answer it.
+    /// Have another part answer a request directly.
     Pass {
         /// Request.
         request: u64,
-        /// Whom, and what.
+        /// Whom and what to ask.
         to: Passed,
     },
-    /// Say when these jobs would start, all at once, the first by that time. It takes a plan, and time.
+    /// Compute when these jobs would start together, the first not before that time. This makes a plan and takes time.
     When {
         /// Request.
         request: u64,
         /// Jobs.
         jobs: Vec<JobView>,
-        /// Not before.
+        /// Earliest time.
         at: Timestamp,
     },
-    /// See to it, and answer.
+    /// Carry it out, and answer.
     Host(u64, HostAsk),
     /// Change this process's log.
     ChangeLog(LogChange),
     /// Tell all agents to end.
     ShutAgentsDown,
-    /// What submissions have done.
+    /// Effects of submissions.
     Submission(SubmissionErrand),
-    /// Show a job to whoever asks until it is over.
+    /// Send a job's views to the requester until it is over.
     Watch {
         /// Request.
         request: u64,
         /// Job.
         job: JobId,
     },
-    /// Show traces of this process and of these nodes, which are asked.
+    /// Send traces of this process, and of these nodes, which are asked.
     Trace {
         /// Request.
         request: u64,
@@ -347,7 +347,7 @@ pub enum FrontendErrand {
         query: Option<u64>,
         /// Of actors below these paths.
         prefixes: Vec<String>,
-        /// What comes later too.
+        /// Later records too.
         follow: bool,
         /// Nodes.
         nodes: Vec<String>,
@@ -363,14 +363,14 @@ pub enum FrontendErrand {
         /// The last ones.
         last: bool,
     },
-    /// The way to an agent is that connection's from now on.
+    /// From now on an agent is reached through this connection.
     OpenLink {
         /// Node.
         node: String,
         /// Connection.
         conn: u64,
     },
-    /// A node's connection is gone, with all that went over it.
+    /// A node's connection is gone.
     CloseLink {
         /// Node.
         node: String,
@@ -383,10 +383,10 @@ pub enum FrontendErrand {
         node: String,
         /// Registration.
         registration: Box<Registration>,
-        /// The owner may be only just being started.
+        /// The owner may still be starting.
         starting: bool,
     },
-    /// Tell an agent why it is not taken, and let it go.
+    /// Tell an agent why it is refused, and close its connection.
     Decline {
         /// Node.
         node: String,
@@ -395,11 +395,11 @@ pub enum FrontendErrand {
         /// Why.
         refusal: Refusal,
     },
-    /// Another connection took its place: let it go.
+    /// A newer connection replaced this one: close it.
     LetGo {
         /// Connection.
         conn: u64,
     },
-    /// What holds for jobs is to be made anew.
+    /// Compute the settings for jobs again.
     RenewSite,
 }

@@ -1,22 +1,23 @@
-//! The door to commands and agents' connections. It owns no job, node or partition: it says whose turn it is, who may, whom a
-//! request means and who is asked what, and makes one reply of the owners' answers. Questions are answered from boards.
+//! The frontend, which accepts commands and agents' connections. It owns no job, node or partition. It decides whose request is
+//! next, checks permissions, finds the objects that a request means, asks their owners, and makes one reply of the answers.
+//! Queries are answered from views.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`core`] | whose turn it is, what owners are asked, and what becomes of their answers |
-//! | `route` | where a request goes, and who may make it |
-//! | [`messages`] | what the frontend is told, what it asks owners, and what it has done |
-//! | [`sight`] | what it sees of others |
-//! | `gather` | the answers of many owners as one reply |
-//! | `selection` | whom a request means |
+//! | [`core`] | which request is next, questions to owners, and their answers |
+//! | `route` | which part handles a request, and who may make it |
+//! | [`messages`] | the frontend's inputs, questions and effects |
+//! | [`sight`] | what the frontend reads of others' state |
+//! | `gather` | combines the answers of many owners into one reply |
+//! | `selection` | which jobs a request means |
 //! | `commands`, `updates`, `top`, `members`, `reservations` | changes |
-//! | `queries`, `priorities` | questions |
-//! | [`fair_queue`] | how many requests of a user are under way, and whose turn it is |
-//! | [`vouching`] | in whose name a node may speak, pure |
-//! | `agents` | what agents' connections lead to, and whom their frames are for |
+//! | `queries`, `priorities` | queries |
+//! | [`fair_queue`] | limits the waiting requests of a user, and decides which request is next |
+//! | [`vouching`] | for which users a node may speak |
+//! | `agents` | agents' connections and their messages |
 //! | `submit`, `submit_het` | submissions, and when a job would start |
-//! | [`shell`] | the actor: channels, ports, and the way to owners |
-//! | `streams` | of that: replies that go on until the command ends |
+//! | [`shell`] | the actor: channels, ports, and connections to owners |
+//! | `streams` | replies that continue until the command ends |
 
 mod agents;
 mod commands;

@@ -1,4 +1,4 @@
-//! What `sprio` asks: the factors behind the priorities of jobs that wait.
+//! Answers `sprio`: the factors of the priorities of waiting jobs.
 
 use super::core::FrontendCore;
 use garrick_model::{
@@ -20,7 +20,7 @@ impl FrontendCore {
         let Some(rules) = rules else { return CommandReply::Priorities { kind, weights, jobs: Vec::new() } };
         let accrues = rules.settings.flags.accrue_always;
         let mut jobs = Vec::new();
-        // As in Slurm, a job that waits for something else than resources has none, unless it ages all the same.
+        // As in Slurm, a job that waits for something other than resources has no priority, unless it ages nevertheless.
         for job in self.sight.boards().jobs.live() {
             let waits = job.state.waits() && job.priority > 0 && (job.eligible || accrues);
             let runs = !job.state.waits() && priority::is_calculated(&rules.settings, &job);

@@ -1,4 +1,4 @@
-//! Questions: from boards at once, and by owners.
+//! Queries: answered from views at once, or by owners.
 
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
@@ -33,17 +33,17 @@ use std::{
     time::Duration,
 };
 
-/// For a job that starts, before who asks for its step manager is told to ask again: commands wait twice as long.
+/// How long a request for a starting job's step manager waits before it is told to ask again: commands wait twice as long.
 pub(super) const LONGEST_START: Duration = Duration::from_secs(5);
 
-/// Puts the newest numbers into a view.
+/// Puts the newest counts into a view.
 fn count_steps(view: &mut Arc<JobView>, tally: StepTally) {
     if view.steps != tally {
         Arc::make_mut(view).steps = tally;
     }
 }
 
-/// All partitions that it may run in, or the one that it runs in, are hidden.
+/// Are all partitions that it may run in, or the one that it runs in, hidden?
 fn is_hidden(view: &JobView, hidden: &[String]) -> bool {
     if hidden.is_empty() {
         return false;
@@ -55,7 +55,7 @@ fn is_hidden(view: &JobView, hidden: &[String]) -> bool {
 }
 
 impl FrontendCore {
-    /// Names of partitions that are not shown to somebody who does not ask for all.
+    /// Names of partitions that are hidden from this user, unless he asks for all.
     pub(super) fn hidden_from(&self, by: Authority, partitions: &[Arc<PartitionView>]) -> Vec<String> {
         let restricted = partitions.iter().any(|p| p.config.allow_groups.is_some());
         let user = if by.admin || !restricted { None } else { self.sight.users().user(by.uid) };
@@ -135,7 +135,7 @@ impl FrontendCore {
         self.ask(turn, request, asks, Then::Reached { job, until, tries });
     }
 
-    /// A job that is there, and the caller's.
+    /// The job exists and belongs to the caller.
     fn own(&self, by: Authority, job: JobId) -> Result<(), Refusal> {
         let view = self.sight.boards().jobs.get(&job).ok_or(Refusal::InvalidJobId)?;
         if may_act(by, &view) { Ok(()) } else { Err(Refusal::AccessDenied) }
@@ -153,14 +153,14 @@ impl FrontendCore {
         Ok(None)
     }
 
-    /// What keeps a job waiting.
+    /// Explains what a job waits for.
     pub(super) fn explain(&mut self, turn: &mut Turn<'_>, request: u64, job: JobId) -> Reply {
         let to = Passed::Scheduler(SchedulerAsk::Explain(job), CommandReply::Outlook(None));
         turn.run(FrontendErrand::Pass { request, to });
         Ok(None)
     }
 
-    /// Where a node's daemon listens.
+    /// The address of a node's daemon.
     pub(super) fn address_of(&self, node: &str) -> String {
         self.sight.config().node(node).map(|known| format!("{}:{}", known.address, known.port)).unwrap_or_default()
     }
@@ -190,8 +190,7 @@ impl FrontendCore {
         Ok(None)
     }
 
-    /// Where records of a job's steps are. Of a job that is known here that is its batch host; for one that is not, every node is
-    /// asked.
+    /// Finds the records of a job's steps. For a known job they are on its batch host; for an unknown one, every node is asked.
     pub(super) fn find_records(
         &mut self,
         turn: &mut Turn<'_>,
@@ -223,13 +222,13 @@ impl FrontendCore {
         Ok(None)
     }
 
-    /// Whoever may see the traces of actors may see what they handled.
+    /// A user who may see the traces of actors may see what they handled.
     pub(super) fn may_trace(&self, by: Authority, prefixes: &[String]) -> bool {
         let own = |path: &String| self.job_of_path(path).is_some_and(|view| view.uid == by.uid);
         by.admin || (!prefixes.is_empty() && prefixes.iter().all(own))
     }
 
-    /// Trace records of this process and of the nodes that the prefixes lead to.
+    /// Trace records of this process and of the nodes that the prefixes name.
     pub(super) fn trace(
         &self,
         turn: &mut Turn<'_>,

@@ -1,4 +1,4 @@
-//! Commands about reservations, who may submit into one, and what of them nodes show.
+//! Commands about reservations, the permission to submit into one, and reservations in views of nodes.
 
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
@@ -57,7 +57,8 @@ impl FrontendCore {
         Ok(None)
     }
 
-    /// May a user who is no administrator? Accounts and QOS are of jobs: where those are given, only administrators may.
+    /// May a user who is no administrator delete it? If accounts or QOS are given, which are properties of jobs, only
+    /// administrators may.
     fn may_delete(&self, uid: u32, name: &str) -> bool {
         let user = self.sight.users().user(uid);
         let groups = group_names(user.as_ref());
@@ -70,7 +71,7 @@ impl FrontendCore {
         })
     }
 
-    /// What the owner cannot know: host list functions, features, users and groups.
+    /// Checks what the owner cannot know: host list functions, features, users and groups.
     fn check_reservation(&mut self, change: &mut ReservationChange) -> Result<(), Refusal> {
         let users = self.sight.users();
         for list in [&mut change.users, &mut change.users_more].into_iter().flatten() {
@@ -78,7 +79,7 @@ impl FrontendCore {
                 *name = users.user_called(name).ok_or_else(|| Refusal::InvalidUser(name.clone()))?;
             }
         }
-        // Those who are to be taken off it may be gone.
+        // Users who are to be removed from it may no longer exist.
         for name in change.users_less.iter_mut().flat_map(|list| &mut list.names) {
             if let Some(called) = users.user_called(name) {
                 *name = called;
@@ -107,10 +108,10 @@ impl FrontendCore {
         }
     }
 
-    /// Nodes with what reservations say of them now.
+    /// Views of nodes, with the current state of reservations.
     pub(super) fn nodes_shown(&self, now: Timestamp) -> Vec<Arc<NodeView>> {
         let mut nodes = self.sight.boards().nodes.list();
-        // A node of which a part is reserved is open to others.
+        // A partly reserved node is open to others.
         let whole = |r: &Arc<Reservation>| r.is_active(now) && r.core_ids.is_empty();
         let active = self.sight.boards().reservations.list().into_iter().filter(whole);
         for reservation in active {

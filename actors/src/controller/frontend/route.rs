@@ -1,4 +1,4 @@
-//! Where a request goes, and who may make it.
+//! Which part handles a request, and who may make it.
 
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
@@ -14,7 +14,7 @@ use garrick_model::{
 use std::time::Duration;
 
 impl FrontendCore {
-    /// Its turn has come.
+    /// Handles a request whose turn has come.
     pub(super) fn command(
         &mut self,
         turn: &mut Turn<'_>,
@@ -83,7 +83,7 @@ impl FrontendCore {
             CommandRequest::ShowScript { job } => self.script(turn, request, by, job),
             CommandRequest::LocateStepManager { job } => self.locate(turn, request, by, job),
             CommandRequest::FindRecords { job, run, task } => self.find_records(turn, request, by, (job, run, task)),
-            // An agent answers that for itself: it is about what is on its node.
+            // The agent answers this itself: it is about its own node.
             CommandRequest::AskRun { .. } => {
                 Err(Refusal::NotSupported("asking the controller for a run on a node".to_owned()))
             }

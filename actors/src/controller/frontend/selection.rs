@@ -1,5 +1,5 @@
-//! Which jobs a request names: found by id, tasks by their array. What that costs is counted over the whole request, so that
-//! one small request cannot keep the frontend from everybody else: ranges stay ranges, and all jobs are looked through once.
+//! Which jobs a request names: found by id, tasks by their array. The cost is counted over the whole request, so that one small
+//! request cannot occupy the frontend: ranges stay ranges, and all jobs are searched once.
 
 use super::core::FrontendCore;
 use crate::{controller::shells::job_board::JobBoard, messages::job::Authority};
@@ -11,15 +11,15 @@ use garrick_model::{
 };
 use std::sync::Arc;
 
-/// A request may name so many jobs and tasks, and each job that is known [`TIMES`] times beside. As many as a long command
-/// line has; each costs a change some ten microseconds.
+/// How many jobs and tasks a request may name, besides each known job [`TIMES`] times. As many as a long command line has; each
+/// costs a change some ten microseconds.
 const MOST_NAMED: u64 = 20_000;
 /// See [`MOST_NAMED`]: `scancel --user` names each job of a user.
 const TIMES: u64 = 4;
-/// So many tasks that wait are looked at for the price of one job.
+/// So many waiting tasks count as one job.
 const TASKS_FOR_ONE: u64 = 250;
 
-/// A selector and whom it means.
+/// A selector and the jobs that it means.
 pub(super) type Named = (JobSelector, Vec<Arc<JobView>>);
 
 /// Jobs that one request names.
@@ -36,7 +36,7 @@ impl Selection {
         Self { jobs: jobs.clone(), most, spent: 0 }
     }
 
-    /// Counts work. An error once the request has had its share.
+    /// Counts work. Returns an error when the request has used its share.
     pub(super) fn spend(&mut self, work: usize) -> Result<(), Refusal> {
         self.spent = self.spent.saturating_add(u64::try_from(work).unwrap_or(u64::MAX));
         if self.spent <= self.most {
@@ -53,8 +53,8 @@ impl Selection {
         self.jobs.task(task)
     }
 
-    /// Puts the ids of the jobs whose newest runs these are where they go. One that nobody has stays without: no job has it.
-    /// Runs before are not there any more: whoever names one does not mean the next.
+    /// Fills in the ids of the jobs whose newest runs these are. An unknown run stays without an id and matches no job. Earlier
+    /// runs do not exist any more: naming one does not mean the next run.
     pub(super) fn look_up(&self, runs: Vec<(Sluid, &mut JobId)>) {
         for (run, job) in runs {
             *job = self.jobs.run(run).map_or(JobId::OF_A_RUN, |view| view.id);
@@ -67,8 +67,7 @@ impl Selection {
         (view.spec.het == Some((leader, offset))).then_some(view)
     }
 
-    /// Whom a selector means, in the order of their ids: the job, an array's record and its tasks, or all components of a
-    /// heterogeneous job.
+    /// The jobs that a selector means, by id: the job, an array's record and its tasks, or all components of a heterogeneous job.
     pub(super) fn find(&mut self, selector: &JobSelector) -> Result<Vec<Arc<JobView>>, Refusal> {
         self.spend(1 + selector.tasks.as_ref().map_or(0, Vec::len))?;
         if !selector.is_sound() {
@@ -118,7 +117,7 @@ impl Selection {
     }
 }
 
-/// Is the view with the selector's id meant by it?
+/// Does the selector mean the view with its id?
 fn selects(selector: &JobSelector, view: &JobView) -> bool {
     if selector.tasks.is_none() {
         return true;
@@ -130,7 +129,7 @@ fn selects(selector: &JobSelector, view: &JobView) -> bool {
     }
 }
 
-/// May the caller act on the job? Its owner says the same of the record.
+/// May the caller act on the job? The owner decides the same from the record.
 pub(super) fn may_act(by: Authority, view: &JobView) -> bool {
     by.admin || by.uid == view.uid
 }
@@ -141,7 +140,7 @@ impl FrontendCore {
         Selection::new(&self.sight.boards().jobs)
     }
 
-    /// Whom all of them mean.
+    /// The jobs that each of them means.
     pub(super) fn named(&self, selectors: Vec<JobSelector>) -> Result<Vec<Named>, Refusal> {
         let mut selection = self.selection();
         let mut find = |selector: JobSelector| selection.find(&selector).map(|views| (selector, views));
@@ -202,7 +201,7 @@ mod tests {
         selection.look_up(vec![(run, &mut named.job)]);
         assert_eq!(named.job, JobId(12));
         assert_eq!(selection.find(&named).unwrap().len(), 1);
-        // Requeued between the look and the deed.
+        // Requeued between the look-up and the change.
         let next = JobView { sluid: Sluid(99_999), ..JobView::clone(&board.get(&JobId(12)).unwrap()) };
         board.publish(JobId(12), Arc::new(next));
         assert_eq!(selection.find(&named).unwrap(), []);
@@ -234,7 +233,7 @@ mod tests {
         }
         let refusal = selection.find(&JobId(2).into()).unwrap_err();
         assert!(refusal.to_string().contains(&format!("more than {most} together")), "{refusal}");
-        // Unknown ids count, and do not have the jobs looked through again.
+        // Unknown ids count, and do not cause another search of all jobs.
         let selection = &mut Selection::new(&board);
         let unknown = (0..).take_while(|n| selection.find(&JobId(1000 + n).into()).is_ok()).count();
         assert_eq!(u64::try_from(unknown).unwrap(), most);

@@ -1,5 +1,5 @@
-//! What the frontend's verbs come to in the controller. Its actor is at `/controller`. Replies, links to agents and the way to owners
-//! are here.
+//! How the frontend's effects are carried out in the controller. Its actor is at `/controller`. It holds replies, connections to
+//! agents and the addresses of owners.
 
 use super::{
     core::FrontendCore,
@@ -121,32 +121,32 @@ impl Sight for Env {
     }
 }
 
-/// What only the shell has.
+/// Inputs that only the shell handles.
 pub enum FrontendGift {
-    /// Somebody who asks.
+    /// The reply channel of a requester.
     Replies(Box<dyn ReplySink>),
-    /// The way to an agent, with the number of its connection.
+    /// The connection to an agent, with its number.
     Link(u64, Arc<dyn AgentLink>),
 }
 
-/// Who waits for an answer, and the trace that his request belongs to.
+/// A requester that waits, and the trace of its request.
 struct Asker {
     replies: Box<dyn ReplySink>,
     trace: TraceContext,
 }
 
-/// What the shell of the frontend keeps.
+/// The state of the frontend's shell.
 pub struct FrontendHands {
     env: Arc<Env>,
-    /// Who came with what is handled now.
+    /// The reply channel of the current message.
     came: Option<Box<dyn ReplySink>>,
     /// By request.
     askers: HashMap<u64, Asker>,
-    /// Links of agents that are not with their nodes' owners yet, by connection.
+    /// Connections of agents that their nodes' owners do not have yet, by number.
     arrived: HashMap<u64, Arc<dyn AgentLink>>,
     doors: AgentReplies,
     queries: Rc<RefCell<AgentQueries>>,
-    /// When its clock began, which is never set.
+    /// Start of its monotonic clock.
     began: Instant,
 }
 
@@ -167,12 +167,12 @@ impl FrontendHands {
         self.askers.insert(request, Asker { replies, trace: TraceContext::current_or_root() });
     }
 
-    /// Whoever asked is handed on, with his request.
+    /// Takes the requester of a request, to hand it on.
     fn asker(&mut self, request: u64) -> Option<Box<dyn ReplySink>> {
         self.askers.remove(&request).map(|asker| asker.replies)
     }
 
-    /// What comes of a request is kept from here on.
+    /// Wraps the reply channel so that the result is written to the audit log.
     fn audited(&self, replies: Box<dyn ReplySink>, caller: &Caller, command: &CommandRequest) -> Box<dyn ReplySink> {
         let audit = Arc::clone(&self.env.ports.audit);
         Box::new(Audited::new(replies, audit, caller, request_name(command), command))
@@ -252,14 +252,14 @@ impl FrontendHands {
         Came::Later(Box::pin(heard))
     }
 
-    /// Makes a plan for whoever asks, on a thread of its own: nobody else waits for it.
+    /// Makes a plan for a query, on a thread of its own, so that no other request waits.
     fn when(&self, request: u64, jobs: Vec<JobView>, at: Timestamp) -> Came<FrontendInput> {
         let env = Arc::clone(&self.env);
         let plan = tokio::task::spawn_blocking(move || when(&cluster_view(policy(&env.config()), &env), &jobs, at));
         Came::Soon(Box::pin(async move { Some(FrontendInput::Told { request, reply: plan.await.ok() }) }))
     }
 
-    /// Whoever asks goes with the question: the answer is put into frames where it is made.
+    /// Hands the requester on together with the question: the answer is encoded where it is made.
     fn pass(&mut self, env: &Env, request: u64, to: Passed) -> Came<FrontendInput> {
         let Some(mut replies) = self.asker(request) else { return Came::Nothing };
         match to {
@@ -299,26 +299,26 @@ fn sent(late: Late) -> Came<FrontendInput> {
     })
 }
 
-/// What is said is told there.
+/// An answer that is sent to the requester.
 fn replying(mut replies: Box<dyn ReplySink>) -> ReplyTo<CommandReply> {
     ReplyTo::calling(move |answer: Result<CommandReply, AskError>| {
-        // Of an owner that failed over it nobody has an answer, and that is said where the sink goes.
+        // An owner that failed over it gives no answer; dropping the sink says so.
         if let Ok(answer) = answer {
             replies.send(answer);
         }
     })
 }
 
-/// What somebody who was asked says, when he does.
+/// The answer of an owner, when it comes.
 type Saying = Pin<Box<dyn Future<Output = Said>>>;
 
-/// A reply for who is asked, and what it comes to.
+/// A reply for an owner, and the resulting answer.
 fn asking<T: Send + 'static>(kind: fn(T) -> Said) -> (ReplyTo<T>, Saying) {
     let (reply, pending) = ReplyTo::channel();
     (reply, Box::pin(async move { pending.await.map_or_else(Said::Gone, kind) }))
 }
 
-/// Asks one: what it says comes later, or is known.
+/// Asks one owner: the answer comes later, or is known.
 fn ask_one(env: &Env, ask: Ask) -> Result<(Late, Saying), Said> {
     match ask {
         Ask::Job(job, ask) => {
@@ -367,7 +367,7 @@ fn ask_one(env: &Env, ask: Ask) -> Result<(Late, Saying), Said> {
     }
 }
 
-/// Asks all, and brings together what they say.
+/// Asks all owners, and collects their answers.
 fn ask_all(env: &Env, question: u64, asks: Vec<Ask>, within: Option<Duration>) -> Came<FrontendInput> {
     let mut lates = Vec::new();
     let mut ask = |ask| {
@@ -399,7 +399,7 @@ fn ask_all(env: &Env, question: u64, asks: Vec<Ask>, within: Option<Duration>) -
     }))
 }
 
-/// What comes of it by then.
+/// The result, if it is there by then.
 async fn by<T>(until: Option<tokio::time::Instant>, what: impl Future<Output = T>) -> Option<T> {
     match until {
         Some(until) => tokio::time::timeout_at(until, what).await.ok(),
@@ -430,8 +430,8 @@ impl Shell for FrontendCore {
         match ask {}
     }
 
-    /// Takes over what a frontend that failed had under way. Submissions of jobs that are there are known, so that a repeat after
-    /// a restart gets the first answer.
+    /// Takes over the requests of a failed frontend. Submissions whose jobs exist are known, so that a repeat after a restart
+    /// gets the first answer.
     fn begin(&mut self, hands: &mut FrontendHands, env: &Env, now: Timestamp, out: &mut Out<Self>) {
         let committed = &env.committed;
         let of = |job| Some((committed.look(job, |record| record.request).flatten()?, job));
@@ -451,7 +451,7 @@ impl Shell for FrontendCore {
         match errand {
             FrontendErrand::Next => {
                 let next = Came::Later(Box::pin(std::future::ready(Some(FrontendInput::Next))));
-                // Of nobody's trace: whose turn comes is seen when it comes.
+                // Not part of the current trace: the next request has its own.
                 return Came::In(TraceContext::root(), Box::new(next));
             }
             FrontendErrand::Turn { request, caller, command } => return hands.turn(self, request, caller, command),

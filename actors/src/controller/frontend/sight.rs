@@ -1,4 +1,4 @@
-//! What the frontend sees of others. It is looked at where the frontend decides, and never waited for.
+//! What the frontend reads of others' state when it decides, without waiting.
 
 use crate::{
     controller::shells::{entering::Entering, env::Boards},
@@ -13,29 +13,29 @@ use garrick_plan::rules::priority;
 use jiff::tz::TimeZone;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// See the module.
+/// What the frontend reads of others' state.
 pub trait Sight: Send + Sync {
-    /// What owners show.
+    /// Owners' views.
     fn boards(&self) -> &Boards;
-    /// What is saved.
+    /// Saved state.
     fn committed(&self) -> &Committed;
     /// Jobs that are being saved.
     fn entering(&self) -> &Entering;
-    /// Which nodes there are.
+    /// The nodes that exist.
     fn roster(&self) -> Arc<Roster>;
     /// The configuration.
     fn config(&self) -> Arc<Config> {
         self.roster().config()
     }
-    /// Licenses, as they are shown.
+    /// Licenses for display.
     fn license_views(&self) -> Vec<LicenseView>;
     /// How many there are, by name.
     fn license_totals(&self) -> BTreeMap<String, u32>;
-    /// How priorities are calculated; `None`: that is not known yet, or they are not.
+    /// How priorities are calculated; `None`: not known yet, or not calculated.
     fn priority_rules(&self) -> Option<Arc<priority::Rules>>;
-    /// What holds for jobs.
+    /// Settings for jobs.
     fn job_site(&self) -> Arc<JobSite>;
-    /// What a node's owner has to save, as it has it.
+    /// The saved part of a node's state, as its owner has it.
     fn saved_node(&self, node: &str) -> Option<SavedNode>;
     /// Has a node an owner?
     fn has_owner(&self, node: &str) -> bool;
@@ -43,15 +43,15 @@ pub trait Sight: Send + Sync {
     fn link(&self, node: &str) -> Option<u64>;
     /// Users, as far as they are known.
     fn users(&self) -> &dyn UserDirectory;
-    /// Users who may do everything.
+    /// Users with all rights.
     fn administrators(&self) -> Vec<u32>;
-    /// The site's own word on requests.
+    /// The site's own checks of requests.
     fn job_submit(&self) -> &dyn JobSubmit;
-    /// Nothing new is to be begun, and may be after this.
+    /// Set if the log accepts nothing new: when to try again.
     fn log_refuses(&self) -> Option<Duration>;
     /// The id that the next job would get.
     fn next_job(&self) -> JobId;
-    /// A number for a question to agents, never used again: not by a later life of the frontend either, since agents may be late.
+    /// A number for a question to agents, never reused, not even by a later life of the frontend, since agents may answer late.
     fn next_query(&self) -> u64;
     /// This machine's time zone.
     fn zone(&self) -> TimeZone;

@@ -1,4 +1,4 @@
-//! Replies that go on until the command ends or goes away: a job that is watched, and traces.
+//! Replies that continue until the command ends or goes away: watching a job, and traces.
 
 use super::{core::ASKED_AGAIN, messages::FrontendInput};
 use crate::{
@@ -28,7 +28,7 @@ use std::{
 };
 use tokio::sync::{mpsc, watch::Receiver};
 
-/// Batches of trace records on their way to a command; a slower command holds up nobody, it loses batches.
+/// Batches of trace records in flight to a command; a slow command delays nobody, it loses batches.
 const TRACE_BATCHES: usize = 256;
 
 /// A command that wants trace records.
@@ -45,7 +45,7 @@ pub struct AgentQueries {
 }
 
 impl AgentQueries {
-    /// An agent's trace records.
+    /// Adds an agent's trace records.
     pub fn trace(&mut self, query: u64, node: &str, records: Vec<TraceLine>, last: bool) {
         if let Some(open) = self.open.get_mut(&query) {
             if !records.is_empty() && open.lines.try_send(records).is_err() {
@@ -58,7 +58,7 @@ impl AgentQueries {
         self.settle();
     }
 
-    /// That node answers nothing any more.
+    /// That node no longer answers.
     pub fn node_gone(&mut self, node: &str) {
         for open in self.open.values_mut() {
             open.waiting.remove(node);
@@ -66,7 +66,7 @@ impl AgentQueries {
         self.settle();
     }
 
-    /// Whoever has not answered by now is not waited for.
+    /// Nodes that have not answered by now are not waited for.
     pub fn timeout(&mut self, query: u64) {
         if let Some(open) = self.open.get_mut(&query).filter(|open| !open.follow) {
             open.waiting.clear();
@@ -74,12 +74,12 @@ impl AgentQueries {
         self.settle();
     }
 
-    /// Ends a query; the nodes that were still to answer.
+    /// Ends a query. Returns the nodes that had not answered.
     pub fn close(&mut self, query: u64) -> Vec<String> {
         self.open.remove(&query).map_or_else(Vec::new, |open| open.waiting.into_iter().collect())
     }
 
-    /// A query that is not followed ends with the last answer; a followed one goes on with this process's own records.
+    /// A query without `follow` ends with the last answer; otherwise it continues with this process's own records.
     fn settle(&mut self) {
         self.open.retain(|_, open| open.follow || !open.waiting.is_empty());
     }
@@ -104,7 +104,7 @@ pub(super) fn watch(env: Arc<Env>, job: JobId, mut replies: Box<dyn ReplySink>) 
 async fn show(env: &Env, job: JobId, mut views: Receiver<Watched>, mut replies: Box<dyn ReplySink>) {
     let mut over = false;
     for _ in 0..=ASKED_AGAIN {
-        // Whatever was not seen when the sender goes is still delivered first.
+        // A view that was not seen before the sender is dropped is still delivered.
         while views.changed().await.is_ok() {
             let watched = views.borrow_and_update().clone();
             let view = match watched {
@@ -130,13 +130,13 @@ async fn show(env: &Env, job: JobId, mut views: Receiver<Watched>, mut replies: 
     replies.send(CommandReply::End);
 }
 
-/// What is shown of traces.
+/// The parameters of a trace query.
 pub(super) struct Tracing {
     /// Number of the question to agents, if there is one.
     pub query: Option<u64>,
     /// Of actors below these paths.
     pub prefixes: Vec<String>,
-    /// What comes later too.
+    /// Later records too.
     pub follow: bool,
     /// Nodes that are asked.
     pub nodes: Vec<String>,
@@ -186,7 +186,7 @@ pub(super) fn trace(
             () = pass_on(receiver, replies) => {}
             () = aside => {}
         }
-        // Nobody wants the answers of that query any more.
+        // No command needs the answers to that query any more.
         let query = query?;
         for node in queries.borrow_mut().close(query) {
             if let Some((_, link)) = env.links.get(&node)

@@ -1,4 +1,4 @@
-//! Submissions: judged, saved, answered; and the question whether and when a job would start.
+//! Submissions: judged, saved, answered; and the query whether and when a job would start.
 
 use super::{
     core::{FrontendCore, Reply, Turn},
@@ -30,15 +30,15 @@ use garrick_plan::{
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-/// How soon to ask again when others ask what would be.
+/// When to ask again while too many such queries are in progress.
 const TOO_MANY_QUESTIONS: Duration = Duration::from_millis(500);
 
-/// So many questions that take a plan of their own are answered at once.
+/// Most queries with a plan of their own that are answered at once.
 const PLANS: usize = 2;
 
 impl FrontendCore {
     pub(super) fn submit(&mut self, turn: &mut Turn<'_>, request: u64, id: RequestId, submission: Box<Submission>) {
-        // Those on their way first: one that arrives meanwhile is counted twice, and not left out.
+        // Submissions in progress first: one that is saved meanwhile is counted twice rather than missed.
         let entering = self.sight.entering().jobs();
         let config = self.sight.config();
         let room = Room {
@@ -49,7 +49,7 @@ impl FrontendCore {
         self.told_of_submissions(turn, SubmissionInput::Asked { request, id, submission, room });
     }
 
-    /// What becomes of submissions is theirs to say; the frontend judges them, and the rest is done for it.
+    /// [`crate::submission`] decides about submissions; the frontend judges them and carries out its effects.
     pub(super) fn told_of_submissions(&mut self, turn: &mut Turn<'_>, input: SubmissionInput) {
         let mut again = VecDeque::from([input]);
         while let Some(input) = again.pop_front() {
@@ -76,7 +76,7 @@ impl FrontendCore {
         }
     }
 
-    /// May it be taken?
+    /// Is the submission accepted?
     fn judge_submission(
         &mut self,
         now: Timestamp,
@@ -116,7 +116,7 @@ impl FrontendCore {
         self.with_rules(now, |rules| rules.admit(&submitter, spec, identity))
     }
 
-    /// What requests are judged by now.
+    /// The rules by which requests are judged now.
     pub(super) fn with_rules<T>(&mut self, now: Timestamp, judge: impl FnOnce(&mut Rules<'_>) -> T) -> T {
         let sight = Arc::clone(&self.sight);
         let known_job = |job: JobId, task: Option<u32>| {
@@ -142,7 +142,7 @@ impl FrontendCore {
         judge(&mut rules)
     }
 
-    /// Says when a job would start.
+    /// Computes when a job would start.
     pub(super) fn test(
         &mut self,
         turn: &mut Turn<'_>,
@@ -157,7 +157,7 @@ impl FrontendCore {
         self.say_when(turn, request, vec![admitted.record])
     }
 
-    /// When all of these could start together, the leader first.
+    /// Computes when all of these could start together, the leader first.
     pub(super) fn say_when(&mut self, turn: &mut Turn<'_>, request: u64, records: Vec<JobRecord>) -> Reply {
         if records.iter().any(|record| record.hold.is_some()) {
             return Err(Refusal::JobHeld);
@@ -172,7 +172,7 @@ impl FrontendCore {
         }
         let view = |record| {
             let mut view = JobCore::new(record, self.sight.job_site()).view(now);
-            // One task of an array stands for all.
+            // One task represents the array.
             view.array_pending = None;
             view
         };
@@ -182,11 +182,11 @@ impl FrontendCore {
         Ok(None)
     }
 
-    /// When what a job depends on is over, by the time limits of those that run.
+    /// When a job's dependencies are fulfilled, assuming that running jobs use their time limits.
     fn fulfilled_at(&self, record: &JobRecord, now: Timestamp) -> Result<Timestamp, Refusal> {
         let all = &record.dependencies;
         let mut times = all.list.iter().map(|one| match one.job {
-            // Whoever is depended on was there when the job was admitted.
+            // The jobs that it depends on existed when it was admitted.
             Some(on) => self.fulfilled_by(on, one, now).ok_or(Refusal::DependencyOpen(on)),
             None => {
                 let siblings = self.sight.committed().siblings(record);
@@ -219,12 +219,12 @@ impl FrontendCore {
     }
 }
 
-/// When a job that runs is over at the latest.
+/// When a running job is over at the latest.
 fn ends(job: &JobView) -> Option<Timestamp> {
     job.end_time.filter(|_| !job.state.waits())
 }
 
-/// When jobs would start together, in that cluster and by that time at the earliest.
+/// When jobs would start together in this cluster, not before that time.
 pub(super) fn when(cluster: &ClusterView, jobs: &[JobView], at: Timestamp) -> CommandReply {
     let starts = match jobs {
         [alone] => would_start(cluster, alone, at).map(|start| vec![start]),

@@ -1,4 +1,4 @@
-//! Submissions of heterogeneous jobs: all components are judged, given ids in a row, and saved in one write.
+//! Submissions of heterogeneous jobs: all components are judged, given consecutive ids, and saved in one write.
 
 use super::core::{FrontendCore, Reply, Turn};
 use crate::{
@@ -39,7 +39,7 @@ impl FrontendCore {
         self.say_when(turn, request, records)
     }
 
-    /// All components, without ids. Without a request it is a question.
+    /// All components, without ids. Without a request id it is only a query.
     pub(super) fn judge_het(
         &mut self,
         caller: &Caller,
@@ -62,7 +62,7 @@ impl FrontendCore {
                 return Err(Refusal::NotSupported("--requeue=expedite for a heterogeneous job".to_owned()));
             }
             if offset > 0 {
-                // Only the leader runs anything.
+                // Only the leader runs a script.
                 spec.kind = JobKind::Allocation;
                 spec.script = None;
             }
@@ -71,7 +71,7 @@ impl FrontendCore {
                 sluid: Sluid(0),
                 // A repeat is answered with the leader.
                 request: request.filter(|_| offset == 0),
-                // A question stands behind all that wait.
+                // A query comes after all waiting jobs.
                 submissions: if request.is_some() { 0 } else { u64::from(u32::MAX) },
             };
             let admitted = self.admit(caller, by, spec, identity, now)?;
@@ -84,7 +84,7 @@ impl FrontendCore {
         (0..size).zip(&mut together).for_each(|(offset, record)| join(record, leader, offset, size));
         let views: Vec<JobView> =
             together.into_iter().map(|record| JobCore::new(record, Arc::default()).view(now)).collect();
-        // Licenses may come with the next configuration.
+        // Licenses may be added by a later configuration.
         if !self.sight.config().scheduler_parameters.has("allow_zero_lic") {
             self.feasibility()
                 .check_together(&views)

@@ -1,5 +1,5 @@
-//! `scontrol top`: jobs go to the front of their user's queue, by nice values. Each place in the queue keeps its priority
-//! and gets another job, so that the user gains nothing over others.
+//! `scontrol top`: moves jobs to the front of their user's queue by changing nice values. Each position in the queue keeps its
+//! priority and gets another job, so that the user gains nothing over others.
 
 use super::{
     commands::told,
@@ -17,7 +17,7 @@ use garrick_model::{
 };
 use std::{cmp::Reverse, sync::Arc};
 
-/// Nice values lie within this of 0.
+/// Limit of nice values, positive and negative.
 const MOST_NICE: i64 = 2_147_483_645;
 
 /// A job in its user's queue.
@@ -29,15 +29,15 @@ pub struct Queued {
     pub priority: u32,
     /// Its nice value.
     pub nice: i32,
-    /// Of jobs of one priority the one submitted first goes first, then the one of the lower id.
+    /// At equal priority, the job submitted first goes first, then the one with the lower id.
     pub submit: Timestamp,
 }
 
-/// The nice values that put `listed` first, in that order, and leave the others in theirs; only those that change.
+/// The nice values that put `listed` first, in that order, and keep the order of the others; only those that change.
 pub fn reorder(listed: &[JobId], mut queue: Vec<Queued>) -> Vec<(JobId, i32)> {
     queue.sort_by_key(|queued| (Reverse(queued.priority), queued.submit, queued.job));
     let places: Vec<u32> = queue.iter().map(|queued| queued.priority).collect();
-    // Stable: the others stay as they are.
+    // Stable: the others keep their order.
     queue.sort_by_key(|queued| listed.iter().position(|job| *job == queued.job).unwrap_or(usize::MAX));
     let mut changes = Vec::new();
     let mut before: Option<(u32, Timestamp, JobId)> = None;
@@ -45,7 +45,7 @@ pub fn reorder(listed: &[JobId], mut queue: Vec<Queued>) -> Vec<(JobId, i32)> {
         let most = match before {
             None => u32::MAX,
             Some((priority, submit, job)) if (submit, job) < (queued.submit, queued.job) => priority,
-            // Of one priority it would come first.
+            // At equal priority it would come first.
             Some((priority, ..)) => priority.saturating_sub(1).max(1),
         };
         let target = place.min(most);
@@ -72,7 +72,7 @@ impl FrontendCore {
             asked.push((selector, vec![Asked::of_all(Some(known))]));
         }
         let mut asks = Vec::new();
-        // All of it or nothing.
+        // All or nothing.
         if let (false, Some(first)) = (refused, listed.first()) {
             let alike = |view: &JobView| {
                 view.uid == first.uid
@@ -92,7 +92,7 @@ impl FrontendCore {
                 submit: view.submit_time,
             });
             let ids: Vec<JobId> = listed.iter().map(|view| view.id).collect();
-            // What its user may not do alone, the exchange may.
+            // A change that the user may not make to one job is allowed as part of the exchange.
             let exchange = Authority { uid: by.uid, admin: true };
             for (job, nice) in reorder(&ids, queue.collect()) {
                 let change = JobChange { nice: Some(nice), ..JobChange::default() };

@@ -1,4 +1,4 @@
-//! `scontrol update` of jobs: what each job would ask for then is judged as a submission of its owner's, and sent to the job.
+//! `scontrol update` of jobs: the new request of each job is judged like a submission by its owner, and sent to the job.
 
 use super::{
     commands::{tasks_of, told},
@@ -25,17 +25,17 @@ use garrick_model::{
     view::JobView,
 };
 
-/// So often a change is judged again whose job has changed meanwhile; whoever asked is then told to come again.
+/// How often a change is judged again because its job has changed meanwhile; then the requester is told to try again.
 const MOST_TRIES: u32 = 64;
 
-/// A change of jobs that is under way.
+/// An update of jobs in progress.
 pub(super) struct Update {
     by: Authority,
     change: JobChange,
     asked: OfSelectors,
-    /// Jobs that are asked now, in that order, and where their answers go: by selector, and among those that it means.
+    /// The jobs that are being asked, in order, and where their answers belong: the selector, and the job among those it means.
     under_way: Vec<(JobId, (usize, usize))>,
-    /// Times that these were judged.
+    /// How often these were judged.
     tries: u32,
 }
 
@@ -48,7 +48,7 @@ impl FrontendCore {
         jobs: Vec<JobSelector>,
         mut change: JobChange,
     ) -> Reply {
-        // Others' jobs are not his to ask about: nothing is looked up for them.
+        // If the jobs belong to others, nothing is looked up for the caller.
         let is_own = |(_, views): &Named| views.iter().any(|view| may_act(by, view));
         let (own, others): (Vec<Named>, Vec<Named>) = self.named(jobs)?.into_iter().partition(is_own);
         let mut asked = Vec::with_capacity(own.len() + others.len());
@@ -56,7 +56,7 @@ impl FrontendCore {
             let refused = views.iter().map(|view| Asked::refused(view, &selector, Refusal::AccessDenied)).collect();
             asked.push((selector, refused));
         }
-        // Only the controller says how nodes are shared.
+        // Only the controller sets this.
         change.sharing = None;
         if self.sight.config().mcs.plugin == McsPlugin::None {
             change.mcs_label = None;
@@ -74,7 +74,7 @@ impl FrontendCore {
                 let may = if may_act(by, view) { Ok(()) } else { Err(Refusal::AccessDenied) };
                 judged.push(may.and_then(|()| self.judged(turn.now, view, by, &change)));
             }
-            // What is wrong for all of them is told of what was named.
+            // A refusal that is the same for all is reported once.
             if let Some(refusal) = same_refusal(&judged) {
                 asked.push((selector, vec![Asked::of_all(Some(Err(refusal)))]));
                 continue;
@@ -97,7 +97,7 @@ impl FrontendCore {
         Ok(None)
     }
 
-    /// Jobs' owners answered. `None`: some of them are asked again.
+    /// Handles the answers of jobs' owners. `None`: some of them are asked again.
     pub(super) fn updated(
         &mut self,
         turn: &mut Turn<'_>,
@@ -119,7 +119,7 @@ impl FrontendCore {
                     Heard::Asked
                 }
                 Some((Err(refusal), _)) => Heard::Is(Err(refusal)),
-                // One that was forgotten meanwhile takes the question with it.
+                // A job that was forgotten meanwhile has no answer.
                 None => result.map_or(Heard::Nothing, Heard::Is),
             };
         }
@@ -132,7 +132,7 @@ impl FrontendCore {
         None
     }
 
-    /// What the job is told: of one that waits, what it comes to.
+    /// The command for a job; for a waiting job, with its new request.
     fn judged(
         &mut self,
         now: Timestamp,
@@ -142,7 +142,7 @@ impl FrontendCore {
     ) -> Result<JobCommand, Refusal> {
         let plain = || JobCommand::Update(Box::new(change.clone()));
         let Some(record) = self.sight.committed().job(view.id) else { return Ok(plain()) };
-        // What an array knows of its tasks is long, and nothing that is judged.
+        // An array's list of tasks is long and does not affect the judgement.
         let record = JobRecord { array: None, ..record };
         if !matches!(record.phase, Phase::Pending) || !record.may_act(by.uid, by.admin) {
             return Ok(plain());
@@ -150,7 +150,7 @@ impl FrontendCore {
         let caller =
             Caller { uid: record.owner.uid, gid: record.owner.gid, pid: 0, host: record.spec.submit_host.clone() };
         let admin = self.sight.administrators().contains(&record.owner.uid);
-        // Who else is asked for nothing need not be known.
+        // The user's other jobs matter only for these changes.
         let of_user = change.partitions.is_some()
             || change.account.is_some()
             || change.reservations.is_some()
@@ -167,7 +167,7 @@ impl FrontendCore {
         Ok(JobCommand::Revise(Box::new(revise)))
     }
 
-    /// No job may wait for itself.
+    /// No job may depend on itself.
     fn check_cycles(&self, jobs: &[Named], change: &JobChange) -> Result<(), Refusal> {
         let Some(dependencies) = change.dependencies.as_ref().filter(|d| d.list.iter().any(|d| d.job.is_some())) else {
             return Ok(());
@@ -175,7 +175,7 @@ impl FrontendCore {
         let awaited = Awaited::with(&self.sight.boards().jobs.list(), dependencies);
         let circular = jobs.iter().any(|(selector, _)| {
             match self.sight.boards().jobs.get(&selector.job).and_then(|view| view.array_task) {
-                // A task by the id of its own record.
+                // A task named by the id of its own record.
                 Some(task) if selector.tasks.is_none() && task.array_job != selector.job => {
                     let tasks = Some(vec![(task.index, task.index, 1)]);
                     awaited.has(&JobSelector { job: task.array_job, tasks, het: None, run: None })
@@ -187,7 +187,7 @@ impl FrontendCore {
     }
 }
 
-/// The refusal that all of them are.
+/// The refusal, if all of them are the same.
 fn same_refusal<T>(judged: &[Result<T, Refusal>]) -> Option<Refusal> {
     let first = judged.first()?.as_ref().err()?;
     judged.iter().all(|one| one.as_ref().err() == Some(first)).then(|| first.clone())

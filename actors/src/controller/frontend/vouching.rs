@@ -1,17 +1,17 @@
-//! In whose name a node may speak. The frontend asks before it serves what a node's daemon passes on.
+//! For which users a node may speak. The frontend checks this before it serves a request that a node's daemon passes on.
 
 use garrick_model::{
     config::Config,
     messages::command::{Caller, CommandRequest, NodeChange, NodeStateChange},
 };
 
-/// Who is served for this request of a node. The node says which user asks; where that user is, its certificate says.
-/// `administrator`: the caller that it names is one.
+/// The caller for whom a node's request is served. The node says which user asks; the node's certificate says where that user is.
+/// `administrator`: the named caller is one.
 ///
 /// # Errors
 ///
-/// The node may not speak for administrators (`SlurmctldParameters=admin_hosts=`), and the request changes something. The
-/// caller is given back for the audit log.
+/// The node may not speak for administrators (`SlurmctldParameters=admin_hosts=`), and the request changes something. The caller
+/// is returned for the audit log.
 pub fn vouched(
     config: &Config,
     node: &str,
@@ -23,14 +23,14 @@ pub fn vouched(
     if !administrator || takes_itself_out(request, node) || config.admin_host(node) {
         Ok(caller)
     } else if request.only_asks() {
-        // It is told what everybody may know.
+        // Such a request is answered like that of an unprivileged user.
         Ok(caller.as_nobody())
     } else {
         Err(caller)
     }
 }
 
-/// Does a node ask to be given no more work, as health checks do?
+/// Does a node ask to be drained, as health checks do?
 pub fn takes_itself_out(request: &CommandRequest, node: &str) -> bool {
     use NodeStateChange::{Down, Drain, Fail};
     let CommandRequest::UpdateNode { nodes, change } = request else { return false };

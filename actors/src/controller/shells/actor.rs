@@ -1,8 +1,8 @@
-//! An owner in the controller: the one actor around all cores. It turns messages into inputs, has events saved, carries
-//! effects out once what they follow from is on disk, and keeps timers and replies. It decides nothing.
+//! The actor of an owner in the controller, the same for all cores. It turns messages into inputs, has events saved, carries out
+//! effects once the events before them are on disk, and keeps timers and replies. It decides nothing.
 //!
-//! An actor that panics is built anew by its supervisor, from what is committed. What its earlier life had appended may not be
-//! yet: the new life begins when it is, and what comes until then waits.
+//! An actor that panics is rebuilt by its supervisor from the committed state. Events that its earlier life appended may not be
+//! committed yet: the new life begins when they are, and messages that come until then wait.
 
 use super::env::Env;
 use crate::{
@@ -23,26 +23,27 @@ use std::{
 /// Timers are set at most this far ahead; cores set them again.
 const LONGEST_TIMER: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What comes of an errand at once.
+/// The immediate result of an errand.
 pub enum Came<I> {
-    /// Nothing that the owner is told.
+    /// No input for the owner.
     Nothing,
     /// The owner's next input.
     Input(I),
     /// A letter to another owner.
     Letter(Letter),
-    /// What comes later, beside the actor: the owner's next input, if there is any. It is lost with this life of the actor.
+    /// The result comes later, from a future beside the actor: the owner's next input, if any. It is lost if the actor's life
+    /// ends.
     Later(Pin<Box<dyn Future<Output = Option<I>>>>),
-    /// As `Later`, and ahead of what is not urgent: somebody waits for what comes of it.
+    /// As `Later`, but handled before messages that are not urgent: a requester waits for it.
     Soon(Pin<Box<dyn Future<Output = Option<I>>>>),
-    /// That, and it is of a trace of its own.
+    /// The result, in a trace of its own.
     In(TraceContext, Box<Self>),
 }
 
-/// Inputs that effects lead to, some of them in a trace of their own.
+/// Inputs that follow from effects, some of them in a trace of their own.
 type Again<O> = VecDeque<(Option<TraceContext>, <O as Owner>::Input)>;
 
-/// In that trace, or in the one that there is.
+/// Runs `body` in that trace, or in the current one.
 fn within<T>(trace: Option<TraceContext>, body: impl FnOnce() -> T) -> T {
     match trace {
         Some(trace) => trace.enter(body),
@@ -50,17 +51,17 @@ fn within<T>(trace: Option<TraceContext>, body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// What an owner's verbs come to in the controller: which boards show it, what its errands are, what is kept of it for a
-/// later life.
+/// How the effects of an owner are carried out in the controller: where its views are published, its errands, and the state that
+/// is kept for a later life.
 pub trait Shell: Owner {
-    /// What it is asked, each with an answer.
+    /// Questions to it, each with an answer.
     type Ask: Send + 'static;
-    /// What only the shell has: ways to others that are not data.
+    /// Inputs that only the shell handles, such as connections to others.
     type Gift: Send + 'static;
-    /// What the shell keeps of that.
+    /// The shell's state.
     type Hands: 'static;
 
-    /// Whether it ever saves. One that does not begins anew at once, since no earlier life of it can have appended anything.
+    /// Whether it ever saves. An owner that does not is rebuilt at once, since no earlier life can have appended anything.
     const SAVES: bool = true;
 
     /// Name of an input, for traces.
@@ -69,33 +70,33 @@ pub trait Shell: Owner {
     fn ask_name(ask: &Self::Ask) -> &'static str;
     /// Name of a timer.
     fn key(timer: Self::Timer) -> TimerKey;
-    /// What a request is to the core.
+    /// The input for a question.
     fn asked(request: u64, ask: Self::Ask) -> Self::Input;
-    /// First turn of a life.
+    /// The first turn of a life.
     fn begin(&mut self, hands: &mut Self::Hands, env: &Env, now: Timestamp, out: &mut Out<Self>);
-    /// Keeps what is not saved and a later life needs. Called after every turn, before anything comes of it.
+    /// Keeps unsaved state that a later life needs. Called after every turn, before its effects are carried out.
     fn keep(&self, _: &Env) {}
-    /// Takes what only the shell has.
+    /// Takes an input that only the shell handles.
     fn hand(&self, hands: &mut Self::Hands, gift: Self::Gift);
-    /// Does an errand.
+    /// Carries out an errand.
     fn run(&self, hands: &mut Self::Hands, env: &Env, errand: Self::Errand) -> Came<Self::Input>;
-    /// Shows.
+    /// Publishes a view.
     fn publish(&self, hands: &mut Self::Hands, env: &Env, shown: Self::Shown);
-    /// Answers a request that only the shell knows of.
+    /// Answers a request that only the shell knows.
     fn answer(&self, _: &mut Self::Hands, _: u64, _: Self::Answer) {}
-    /// It stopped for good: nothing of it is shown or kept.
+    /// It stopped for good: removes its views and kept state.
     fn forget(&self, _: &Env) {}
     /// Its actor ends.
     fn ended(&self, _: &mut Self::Hands) {}
-    /// The answer to whatever was asked, where this controller does not lead.
+    /// The answer to any question if this controller is not the leader.
     fn try_again(after: Duration) -> Self::Answer;
-    /// This controller does not lead: those whom only the shell knows are told to try again.
+    /// This controller is not the leader: requesters that only the shell knows are told to try again.
     fn turn_all_away(_: &mut Self::Hands, _: Duration) {}
-    /// The same of one that comes then. `Some`: it waits.
+    /// The same for an input that comes then. `Some`: it waits.
     fn turn_away(gift: Self::Gift, _: Duration) -> Option<Self::Gift> {
         Some(gift)
     }
-    /// Which one, for logs.
+    /// Its name, for logs.
     fn label(&self) -> String;
 }
 
@@ -103,34 +104,34 @@ pub trait Shell: Owner {
 pub enum OwnerMsg<O: Shell> {
     /// Plain inputs: from other owners, the frontend and timers.
     Input(O::Input),
-    /// Somebody asks. The answer leaves when what it promises is on disk.
+    /// A question. The answer is sent when what it promises is on disk.
     Ask {
         /// What.
         ask: O::Ask,
         /// Answer.
         reply: ReplyTo<O::Answer>,
     },
-    /// Something that only the shell has, and what its core is told of it.
+    /// An input that only the shell handles, and an input for its core.
     Hand {
         /// What.
         gift: O::Gift,
         /// For the core.
         input: Option<O::Input>,
     },
-    /// The journal answered for the batch with this number.
+    /// The journal's answer for the batch with this number.
     Journaled {
         /// Batch.
         batch: u64,
         /// Outcome.
         result: Saved,
     },
-    /// From itself: it is time to look whether all that was appended is committed.
+    /// From itself: check whether all that was appended is committed.
     Behind,
-    /// From itself: an errand of the core with that number is over.
+    /// From itself: an errand of the core with that number has ended.
     Came {
-        /// Which core, of those that this actor had.
+        /// The number of the core, among those that this actor had.
         core: u64,
-        /// What came of it.
+        /// Its result.
         input: Option<O::Input>,
     },
     /// A handler that fails.
@@ -155,38 +156,38 @@ impl<O: Shell> Message for OwnerMsg<O> {
     }
 }
 
-/// Makes an owner's core from what is committed. `None`: there is nothing to own any more.
+/// Makes an owner's core from the committed state. `None`: the object no longer exists.
 type Make<O> = Box<dyn Fn(&Env) -> Option<O>>;
 
-/// Has others told of it.
+/// Tells others about it.
 type Tell<O> = Box<dyn Fn(&mut Context<OwnerActor<O>>)>;
 
 /// The actor of one owner.
 pub struct OwnerActor<O: Shell> {
     core: Option<O>,
     make: Make<O>,
-    /// An earlier life may have appended what is not committed yet.
+    /// An earlier life may have appended events that are not committed yet.
     behind: bool,
     early: Early<O>,
-    /// This controller did not lead when something was appended last, and may do so after this.
+    /// This controller was not the leader at the last append, and may be again after this time.
     leaderless: Option<Duration>,
-    /// Has others told that it was built anew in its place, of which its supervisor sees nothing.
+    /// Tells others that the core was rebuilt without a restart of the actor, which the supervisor would have seen.
     tells: Tell<O>,
     env: Arc<Env>,
     hands: O::Hands,
     outbox: Outbox<EffectOf<O>>,
     requests: u64,
     answers: BTreeMap<u64, ReplyTo<O::Answer>>,
-    /// With so many it is looked who still waits.
+    /// At this number of open requests, those that nobody waits for are removed.
     most_answers: usize,
-    /// Cores that it had.
+    /// Number of cores so far.
     cores: u64,
 }
 
-/// So few answers are not looked at.
+/// Below this number, open requests are not checked.
 const FEW_ANSWERS: usize = 64;
 
-/// What came before there was a core. It outlives each life of the actor.
+/// Messages that came before there was a core. They survive a restart of the actor.
 pub struct Early<O: Shell>(Arc<Mutex<VecDeque<OwnerMsg<O>>>>);
 
 impl<O: Shell> Clone for Early<O> {
@@ -201,10 +202,10 @@ impl<O: Shell> Default for Early<O> {
     }
 }
 
-/// So much waits for a core at most, as in the longest mailbox of an owner.
+/// Most messages that wait for a core, as in the longest mailbox of an owner.
 const MOST_EARLY: usize = 65_536;
 
-/// Who asks beyond that tries again after this.
+/// When a requester beyond that is to try again.
 const CROWDED: Duration = Duration::from_secs(1);
 
 impl<O: Shell> Early<O> {
@@ -222,7 +223,7 @@ impl<O: Shell> Early<O> {
     }
 }
 
-/// The batch that a new life waits for: all that was appended before it. Those of its own turns begin with 1.
+/// The batch that a new life waits for: all that was appended before it. Batches of its own turns begin with 1.
 const ALL_BEFORE: u64 = 0;
 
 /// The verbs of an owner whose actor handles a message.
@@ -313,22 +314,22 @@ impl<O: Shell> OwnerActor<O> {
         }
     }
 
-    /// Where another actor had that owner before, its core is made once all that was appended is committed. After a panic that
-    /// is so anyhow.
+    /// If another actor was the owner before, the core is made once all that was appended is committed. After a panic that is
+    /// always so.
     #[must_use]
     pub fn behind_all_appended(mut self, behind: bool) -> Self {
         self.behind = behind;
         self
     }
 
-    /// What waits for a core is kept there, so that the next life has what this one did not come to.
+    /// Where messages that wait for a core are kept, so that the next life gets those that this one did not handle.
     #[must_use]
     pub fn with_early(mut self, early: Early<O>) -> Self {
         self.early = early;
         self
     }
 
-    /// What happens when it was built anew although its actor did not fail.
+    /// Called when the core was rebuilt although its actor did not fail.
     #[must_use]
     pub fn telling_when_built_anew(mut self, tells: impl Fn(&mut Context<Self>) + 'static) -> Self {
         self.tells = Box::new(tells);
@@ -344,13 +345,13 @@ impl<O: Shell> OwnerActor<O> {
         let mut again = VecDeque::new();
         self.take(cx, out, &mut again);
         self.go_on(cx, again);
-        // One at a time: those behind one over which this life fails are the next one's.
+        // One at a time: if this life fails over one, the next life handles those behind it.
         while let Some(message) = self.early.pop() {
             self.handle(cx, message);
         }
     }
 
-    /// What comes while there is no core.
+    /// Handles a message while there is no core.
     fn wait(&mut self, cx: &mut Context<Self>, message: OwnerMsg<O>) {
         match (message, self.leaderless) {
             (OwnerMsg::Journaled { batch: ALL_BEFORE, result: Ok(_) }, _) => {
@@ -363,12 +364,12 @@ impl<O: Shell> OwnerActor<O> {
             (OwnerMsg::Journaled { batch: ALL_BEFORE, result: Err(error) }, _) => {
                 tracing::warn!(path = %cx.path(), %error, "owner.not_built_anew");
                 self.leaderless = error.retry_after();
-                // Without such a time the process is about to end.
+                // Without a time to try again, the process is about to end.
                 if let Some(after) = self.leaderless {
                     cx.set_timer("behind", after, OwnerMsg::Behind);
                 }
             }
-            // Of what it decided before.
+            // These belong to an earlier core.
             (OwnerMsg::Journaled { .. } | OwnerMsg::Came { .. }, _) => {}
             (OwnerMsg::Behind, _) => self.append(cx, ALL_BEFORE, Vec::new()),
             (OwnerMsg::Ask { reply, .. }, Some(after)) => reply.reply(O::try_again(after)),
@@ -390,11 +391,11 @@ impl<O: Shell> OwnerActor<O> {
         }
     }
 
-    /// What it decided is not so, nor what it decided since. Where another controller leads, it begins anew from what is
-    /// committed once this one does again, and whoever waits for an answer is told to ask then.
+    /// What it decided was not saved, nor what it decided since. If another controller is the leader, the core is rebuilt from
+    /// the committed state when this controller leads again, and requesters are told to ask then.
     fn not_saved(&mut self, cx: &mut Context<Self>, batch: u64, error: &AppendError) {
         self.outbox.lost(batch);
-        // Without such a time the process is about to end; until then nothing that was not saved is promised.
+        // Without a time to try again, the process is about to end; until then nothing unsaved is promised.
         let Some(after) = error.retry_after() else { return };
         std::mem::take(&mut self.answers).into_values().for_each(|reply| reply.reply(O::try_again(after)));
         O::turn_all_away(&mut self.hands, after);
@@ -413,12 +414,12 @@ impl<O: Shell> OwnerActor<O> {
                 core.handle(Timestamp::now(), &mut self.env.ids.clone(), input, &mut out);
                 self.take(cx, out, &mut again);
             });
-            // What follows from it is of the same trace.
+            // Inputs that follow belong to the same trace.
             again.iter_mut().skip(before).for_each(|(of, _)| *of = of.or(trace));
         }
     }
 
-    /// Has a turn's events saved and queues its other effects behind them.
+    /// Has a turn's events saved, and queues its other effects behind them.
     fn take(&mut self, cx: &mut Context<Self>, out: Out<O>, again: &mut Again<O>) {
         let turn = Turn::<O>::of(out);
         if let Some(core) = &self.core {
@@ -466,9 +467,9 @@ impl<O: Shell> Actor for OwnerActor<O> {
         match message {
             OwnerMsg::Input(input) => self.run(cx, input),
             OwnerMsg::Ask { ask, reply } => {
-                // 0 is for requests that nobody waits for.
+                // 0 is for requests without a requester.
                 self.requests += 1;
-                // Those that nobody waits for any more go when there are twice as many as were left last time.
+                // When the number of open requests has doubled since the last check, those without a requester are removed.
                 if self.answers.len() >= self.most_answers {
                     self.answers.retain(|_, reply| !reply.is_abandoned());
                     self.most_answers = (2 * self.answers.len()).max(FEW_ANSWERS);
@@ -494,7 +495,7 @@ impl<O: Shell> Actor for OwnerActor<O> {
                 self.flush(cx, &mut again);
                 self.go_on(cx, again);
             }
-            // Of one that is forgotten.
+            // It belongs to an earlier core.
             OwnerMsg::Came { core, .. } if core != self.cores => {}
             OwnerMsg::Came { input, .. } => {
                 if let Some(input) = input {

@@ -1,4 +1,4 @@
-//! Replies to commands that came through a node's door: back over the agent's link, until the command went away.
+//! Replies to commands that came through a node's door: sent over the agent's connection until the command goes away.
 
 use super::ports::{AgentLink, ReplySink};
 use garrick_model::{
@@ -14,11 +14,11 @@ use std::{
     time::Duration,
 };
 
-/// An agent that is told for the last time has so long to read so.
+/// How long an agent has to read the last message before its connection is closed.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
-/// Sends the last frame of a link. What is still on its way when a link is closed is lost, so that happens later; when even
-/// this does not arrive nothing more can be done.
+/// Sends the last message of a connection. Closing a connection discards what is in flight, so it is closed later; if even this
+/// message does not arrive, nothing more can be done.
 pub fn say_last(link: Arc<dyn AgentLink>, frame: ControllerToNode) -> impl Future<Output = ()> + 'static {
     if link.send(frame).is_err() {
         tracing::debug!("node.last_frame_not_sent");
@@ -29,11 +29,11 @@ pub fn say_last(link: Arc<dyn AgentLink>, frame: ControllerToNode) -> impl Futur
     }
 }
 
-/// Commands under way at nodes' doors.
+/// Commands in progress at nodes' doors.
 #[derive(Default)]
 pub struct AgentReplies {
     open: HashMap<(String, u64), Weak<AtomicBool>>,
-    /// Answered commands are swept out when the map has doubled since the last sweep.
+    /// Answered commands are removed when the map has doubled since the last removal.
     sweep_at: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What is kept of each change that somebody asked for: who, from where, what, and what came of it. Refusals for want of rights
-//! are kept of questions too.
+//! The audit log: for each requested change who asked, from where, what, and the result. Queries that were refused for lack of
+//! rights are recorded too.
 
 use super::ports::{AuditPort, ReplySink};
 use garrick_model::{
@@ -10,16 +10,16 @@ use garrick_model::{
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What was asked for.
+/// The recorded part of a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum AuditedRequest {
     /// A submission: neither its script nor its environment.
     Submit {
-        /// Jobs, the components of a heterogeneous one each.
+        /// Its jobs: each component of a heterogeneous one.
         submit: Vec<Submitted>,
     },
-    /// Anything else, as it was asked.
+    /// Any other request, unchanged.
     Request(Box<CommandRequest>),
 }
 
@@ -28,9 +28,9 @@ pub enum AuditedRequest {
 pub struct Submitted {
     /// Its name.
     pub name: String,
-    /// Partitions that were named.
+    /// Requested partitions.
     pub partitions: Vec<String>,
-    /// Account that was named.
+    /// Requested account.
     pub account: Option<String>,
 }
 
@@ -43,26 +43,26 @@ pub struct AuditRecord {
     pub uid: u32,
     /// Process of the command.
     pub pid: u32,
-    /// Host whose daemon says so.
+    /// The host whose daemon passed it on.
     pub host: String,
     /// Name of the request.
     pub what: &'static str,
     /// The request.
     pub request: AuditedRequest,
-    /// `done`, or the refusal in words.
+    /// `done`, or the text of the refusal.
     pub outcome: String,
-    /// True: it was declined.
+    /// It was refused.
     pub refused: bool,
 }
 
-/// Passes replies on, and keeps the first.
+/// Passes replies on, and records the first.
 pub struct Audited {
     inner: Box<dyn ReplySink>,
     port: Arc<dyn AuditPort>,
     caller: Caller,
     what: &'static str,
     request: Option<AuditedRequest>,
-    /// A question: only that it was denied is kept.
+    /// A query: it is recorded only if it was denied.
     asks: bool,
 }
 
@@ -87,7 +87,7 @@ impl Audited {
             CommandRequest::SubmitHetJob { specs, .. } | CommandRequest::TestHetJob { specs } => {
                 AuditedRequest::Submit { submit: specs.iter().map(of).collect() }
             }
-            // Denied to nobody, and as long as somebody likes.
+            // This request is never denied, and may be of any length.
             CommandRequest::NameNodes(_) => AuditedRequest::Request(Box::new(CommandRequest::NameNodes(Vec::new()))),
             other => AuditedRequest::Request(Box::new(other.clone())),
         };
@@ -102,7 +102,7 @@ impl Audited {
     }
 }
 
-/// `done`, or why not; and whether the rights were missing. `None`: it was told to come again, and nothing was done.
+/// `done` or the refusal, and whether rights were missing. `None`: the requester was told to try again, and nothing was done.
 fn outcome(reply: &CommandReply) -> Option<(String, bool, bool)> {
     let declined = |refusal: &Refusal| {
         let denied = matches!(refusal, Refusal::AccessDenied | Refusal::HostNotTrusted { .. });
@@ -142,7 +142,7 @@ impl ReplySink for Audited {
 
 impl Drop for Audited {
     fn drop(&mut self) {
-        // Dropped unanswered: the command is told that the controller failed it. A change may have been made.
+        // Dropped unanswered: the command is told that the controller failed. The change may have been made.
         if !self.asks {
             self.keep("not answered".to_owned(), true);
         }

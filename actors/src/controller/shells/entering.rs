@@ -1,5 +1,5 @@
-//! Jobs that are being saved. Nobody is shown one before it is in the log, and one that the log refuses leaves nothing behind but
-//! a number that is not used again. Here and not with the frontend, so that one that fails meanwhile takes none of them with it.
+//! Jobs that are being saved. A job is invisible until it is in the log; if the log refuses it, only its number is lost. They are
+//! kept here and not in the frontend, so that they survive a failure of the frontend.
 
 use garrick_events::records::job::JobRecord;
 use garrick_model::{
@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A job that is being saved, and what is shown of it then.
+/// A job that is being saved, and its view.
 pub type Entrant = (JobRecord, Arc<JobView>);
 
 #[derive(Debug, Default)]
@@ -21,17 +21,17 @@ struct State {
     jobs: BTreeSet<JobId>,
     /// Bytes of scripts, environments and arguments in them by user.
     bytes: BTreeMap<u32, u64>,
-    /// Submissions that the log has answered for, until their frontend has heard of it: the jobs that are there.
+    /// Submissions that the log has answered, until the frontend has been told: those of their jobs that exist.
     settled: BTreeMap<RequestId, Vec<JobId>>,
 }
 
-/// See the module. Clones are the same.
+/// Jobs that are being saved. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Entering(Arc<Mutex<State>>);
 
 impl Entering {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change is one call, whatever panicked elsewhere.
+        // Each change is a single call, so a panic elsewhere leaves nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -45,7 +45,7 @@ impl Entering {
         state.saving.insert(request, entrants);
     }
 
-    /// The log has answered. What is shown of its jobs is handed to `enter`, in order, where they are saved.
+    /// The log has answered. If the jobs are saved, their views are passed to `enter`, in order.
     pub fn settle(&self, request: RequestId, saved: bool, mut enter: impl FnMut(Arc<JobView>)) {
         let mut state = self.lock();
         let Some(entrants) = state.saving.remove(&request) else { return };
@@ -67,12 +67,12 @@ impl Entering {
         state.settled.insert(request, there);
     }
 
-    /// The frontend hears what became of a submission. `None`: it is being saved, or nobody knows of it.
+    /// Tells the frontend the result of a submission. `None`: it is being saved, or is unknown.
     pub fn take(&self, request: RequestId) -> Option<Vec<JobId>> {
         self.lock().settled.remove(&request)
     }
 
-    /// Submissions that the frontend has not heard the last of.
+    /// Submissions whose result the frontend has not taken.
     pub fn requests(&self) -> Vec<RequestId> {
         let state = self.lock();
         state.saving.keys().chain(state.settled.keys()).copied().collect()

@@ -1,4 +1,4 @@
-//! What every actor of the controller shares: boards, what is committed, ports, ids, and the way to each other.
+//! What all actors of the controller share: views, committed state, ports, ids, and each other's addresses.
 
 use super::{
     entering::{Entering, Entrant},
@@ -56,22 +56,22 @@ use std::{
     },
 };
 
-/// What owners publish.
+/// The views that owners publish.
 #[derive(Clone, Debug, Default)]
 pub struct Boards {
     /// Jobs.
     pub jobs: JobBoard,
-    /// What step managers of running jobs counted: apart from the jobs' views, since it changes several times a second.
+    /// Counts of running jobs' step managers: apart from the jobs' views, since they change several times a second.
     pub steps: BoardMap<JobId, StepTally>,
-    /// Nodes, by place in configuration order.
+    /// Nodes, by index.
     pub nodes: BoardMap<NodeIndex, NodeView>,
-    /// Partitions, by place in configuration order.
+    /// Partitions, by position in the configuration.
     pub partitions: BoardMap<u32, PartitionView>,
     /// Reservations, by name.
     pub reservations: BoardMap<String, Reservation>,
 }
 
-/// The open link to each node's agent, kept here so that neither the frontend nor a node's owner loses it in a panic.
+/// The open connection to each node's agent, kept here so that neither the frontend nor a node's owner loses it in a panic.
 #[derive(Clone, Default)]
 pub struct Links(Arc<Mutex<BTreeMap<String, OpenLink>>>);
 
@@ -83,12 +83,12 @@ impl Links {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node's agent connected (anew).
+    /// A node's agent has connected.
     pub fn open(&self, node: &str, conn: u64, link: Arc<dyn AgentLink>) {
         self.lock().insert(node.to_owned(), (conn, link));
     }
 
-    /// That connection is gone. False when there is a newer one.
+    /// The connection is closed. False if there is a newer one.
     pub fn close(&self, node: &str, conn: u64) -> bool {
         let mut links = self.lock();
         let current = links.get(node).is_some_and(|(open, _)| *open == conn);
@@ -113,13 +113,13 @@ impl Links {
 pub struct Env {
     /// The actor system.
     pub system: System,
-    /// The process.
+    /// The ports of the process.
     pub ports: Ports,
     /// Boards.
     pub boards: Boards,
-    /// What is saved.
+    /// Saved state.
     pub committed: Committed,
-    /// What jobs' owners must not forget although it is not.
+    /// Unsaved state of jobs' owners that must survive a panic.
     pub leftovers: JobLeftovers,
     /// Jobs that are being saved.
     pub entering: Entering,
@@ -127,21 +127,21 @@ pub struct Env {
     pub nodes: NodeCores,
     /// Links to agents.
     pub links: Links,
-    /// Who has which licenses.
+    /// Which jobs hold which licenses.
     pub licenses: LicenseOffice,
     /// Fresh ids.
     pub ids: IdSource,
     queries: AtomicU64,
     roster: Board<Arc<Roster>>,
-    /// What everybody was told of it.
+    /// The roster that all have been told.
     told_roster: Board<Arc<Roster>>,
-    /// As it was read last; the roster follows.
+    /// The configuration as last read; the roster follows.
     file: Board<Arc<Config>>,
     node_site: Board<Arc<NodeSite>>,
     site: Board<Arc<JobSite>>,
     priority: Board<Option<Arc<priority::Rules>>>,
     qos: Board<Arc<QosTable>>,
-    /// Topologies, and the configuration that they were made of.
+    /// Topologies, and the configuration that they were made from.
     topologies: RwLock<Option<(Arc<Config>, Arc<Topologies>)>>,
 }
 
@@ -178,7 +178,7 @@ impl Env {
         self.roster.read().config()
     }
 
-    /// Which nodes there are.
+    /// The nodes that exist.
     pub fn roster(&self) -> Arc<Roster> {
         self.roster.read().value.clone()
     }
@@ -188,40 +188,40 @@ impl Env {
         self.roster.read().admits(name)
     }
 
-    /// Changes that, and so the configuration. For the roster's owner, who tells everyone.
+    /// Replaces the roster, and so the configuration. Only for the roster's owner, which tells all others.
     pub fn set_roster(&self, roster: Arc<Roster>) {
         let config = roster.config();
         self.roster.publish(roster);
         self.renew_node_site(&config, self.job_site().epoch);
     }
 
-    /// The roster of which everybody has been told. For its owner, who goes on from there if it fails before all have been.
+    /// The roster that all have been told. If the roster's owner fails before all have been told a newer one, it continues from
+    /// this.
     pub fn told_roster(&self) -> Arc<Roster> {
         self.told_roster.read().value.clone()
     }
 
-    /// Everybody has been told of that. For the roster's owner.
+    /// All have been told this roster. Only for the roster's owner.
     pub fn set_told_roster(&self, roster: Arc<Roster>) {
         self.told_roster.publish(roster);
     }
 
-    /// The configuration as it was read last, without nodes that came at run time. The roster is of that one once what follows
-    /// from it is saved.
+    /// The configuration as last read, without dynamic nodes. The roster uses it once the events that follow from it are saved.
     pub fn config_file(&self) -> Arc<Config> {
         self.file.read().value.clone()
     }
 
-    /// Changes it. For the roster's owner.
+    /// Replaces it. Only for the roster's owner.
     pub fn set_config_file(&self, config: Arc<Config>) {
         self.file.publish(config);
     }
 
-    /// What holds for nodes now.
+    /// Current settings for nodes.
     pub fn node_site(&self) -> Arc<NodeSite> {
         self.node_site.read().value.clone()
     }
 
-    /// Makes that of a configuration.
+    /// Computes the settings from a configuration.
     pub fn renew_node_site(&self, config: &Config, epoch: u64) {
         let site = Arc::new(node_site(config, epoch, &self.ports));
         self.node_site.publish(site);
@@ -239,7 +239,7 @@ impl Env {
         made
     }
 
-    /// Switches above the nodes of an allocation, in its order; empty where its partition has no tree of them.
+    /// Switches above the nodes of an allocation, in its order; empty if its partition has no tree topology.
     pub fn switches(&self, credential: &JobCredential) -> Vec<SwitchPath> {
         let topologies = self.topologies();
         if topologies.is_empty() {
@@ -260,53 +260,53 @@ impl Env {
         self.system.find(&ActorPath::root().child("reservation"))
     }
 
-    /// What holds for jobs now.
+    /// Current settings for jobs.
     pub fn job_site(&self) -> Arc<JobSite> {
         self.site.read().value.clone()
     }
 
-    /// What a configuration makes of it, and who follows the log.
+    /// The settings that follow from a configuration and the followers of the log.
     pub fn made_site(&self, config: &Config, epoch: u64) -> JobSite {
         let keeps_step_records = self.ports.log.followers().contains_key(ACCOUNTING);
         JobSite { keeps_step_records, ..job_site(config, epoch) }
     }
 
-    /// Makes it anew of the configuration.
+    /// Computes them again from the configuration.
     pub fn renew_job_site(&self) {
         self.set_job_site(Arc::new(self.made_site(&self.config(), self.job_site().epoch)));
     }
 
-    /// Changes it.
+    /// Replaces them.
     pub fn set_job_site(&self, site: Arc<JobSite>) {
         self.site.publish(site);
     }
 
-    /// How priorities are calculated, as the scheduler last did; `None`: it did not yet, or they are not.
+    /// How the scheduler last calculated priorities; `None`: not yet, or not calculated.
     pub fn priority_rules(&self) -> Option<Arc<priority::Rules>> {
         self.priority.read().value.clone()
     }
 
-    /// Changes that. For the scheduler.
+    /// Replaces that. Only for the scheduler.
     pub fn set_priority_rules(&self, rules: Option<Arc<priority::Rules>>) {
         self.priority.publish(rules);
     }
 
-    /// What is known of QOS. Without an accounting database: nothing.
+    /// The qualities of service; empty without an accounting database.
     pub fn qos(&self) -> Arc<QosTable> {
         self.qos.read().value.clone()
     }
 
-    /// Changes that. For the feed of the accounting database.
+    /// Replaces them. Only for the feed of the accounting database.
     pub fn set_qos(&self, table: QosTable) {
         self.qos.publish(Arc::new(table));
     }
 
-    /// A number for a question to agents, never used again.
+    /// A number for a question to agents, never reused.
     pub fn next_query(&self) -> u64 {
         self.queries.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Who gathers and remembers steps.
+    /// The owner of steps.
     pub fn steps(&self) -> Option<Address<StepsMsg>> {
         self.system.find(&ActorPath::root().child("steps"))
     }
@@ -346,7 +346,7 @@ impl Env {
         self.system.find(&ActorPath::root().child("scheduler"))
     }
 
-    /// Appends to the log what an owner has decided; the answer comes by the returned future.
+    /// Appends an owner's events to the log; the returned future has the answer.
     pub fn append(&self, events: Vec<ControllerEvent>) -> PendingReply<Saved> {
         let (tell, pending) = ReplyTo::channel();
         let done = ReplyTo::calling(move |answer| tell.reply(log_outcome(answer)));
@@ -354,8 +354,8 @@ impl Env {
         pending
     }
 
-    /// Offers the log jobs that are submitted together: once they are saved they are committed and shown. The answer comes by
-    /// the returned future; what became of them is found by the request if nobody waits for that any more.
+    /// Offers the log jobs that were submitted together; when they are saved they are committed and visible. The returned future
+    /// has the answer. If nobody waits for it, the result can be found by the request id.
     pub fn offer_jobs(
         self: &Arc<Self>,
         request: RequestId,
@@ -375,7 +375,7 @@ impl Env {
         let done = ReplyTo::calling(move |answer| {
             let saved = log_outcome(answer);
             env.entering.settle(request, saved.is_ok(), |view| {
-                // One whose owner is up already shows itself.
+                // A job whose owner is running has published itself.
                 if env.boards.jobs.get(&view.id).is_none() {
                     env.boards.jobs.publish(view.id, view);
                 }
@@ -386,7 +386,7 @@ impl Env {
         pending
     }
 
-    /// Hands a letter over. One that finds nobody comes back to whoever has to know.
+    /// Delivers a letter. If the receiver does not exist, those that have to know are told.
     pub fn post<A: Actor>(&self, cx: &mut Context<A>, letter: Letter) {
         match letter {
             Letter::Job(job, input) => self.tell_job(cx, job, input),
@@ -409,7 +409,7 @@ impl Env {
             }
             Letter::Begin { record, first } => {
                 let job = record.id;
-                // Whoever looks finds the task in the array or by itself.
+                // The task can be found through the array, or by itself.
                 self.show_job(*record, Timestamp::now());
                 if let Some(supervisor) = self.jobs_supervisor() {
                     deliver(cx, &supervisor, JobsMsg::Start { key: job, seed: first });
@@ -427,10 +427,10 @@ impl Env {
     fn post_news<A: Actor>(&self, cx: &mut Context<A>, news: ConfigNews) {
         match news {
             ConfigNews::Node(settings) => {
-                // The supervisor knows whether the owner of that name is one that is to end: that one would not read it.
+                // The supervisor knows whether the owner of that name is about to end; such an owner would not read it.
                 if let Some(supervisor) = self.nodes_supervisor() {
                     let core = NodeCore::new(Timestamp::now(), *settings, self.node_site(), None, []);
-                    // Who asked for it looks at once; its owner publishes over it.
+                    // The requester may query it at once; the owner replaces this view.
                     if self.nodes.get(&core.settings().name).is_none() {
                         self.boards.nodes.publish(core.settings().index, Arc::new(core.view()));
                     }
@@ -470,7 +470,7 @@ impl Env {
         }
     }
 
-    /// All jobs hear what holds for them now.
+    /// Sends the current settings to all jobs.
     pub fn tell_jobs_of_site<A: Actor>(&self, cx: &mut Context<A>) {
         if let Some(supervisor) = self.jobs_supervisor() {
             let site = self.job_site();
@@ -479,7 +479,7 @@ impl Env {
         }
     }
 
-    /// Tells a job's owner. A job without an actor goes through the jobs' supervisor, which knows whether it is starting
+    /// Sends an input to a job's owner. If it has no actor, the jobs' supervisor gets it, which knows whether the job is starting
     /// or gone.
     pub fn tell_job<A: Actor>(&self, cx: &mut Context<A>, job: JobId, input: JobInput) {
         match self.job(job) {
@@ -492,8 +492,7 @@ impl Env {
         }
     }
 
-    /// Shows a job that is saved and whose owner is about to be started, so that whoever has its id can ask about it. One that
-    /// lives shows itself.
+    /// Publishes a saved job whose owner is about to start, so that its id can be queried. A running owner publishes itself.
     pub fn show_job(&self, record: JobRecord, now: Timestamp) {
         if self.boards.jobs.get(&record.id).is_none() {
             let view = self.first_view(record, now);
@@ -503,13 +502,13 @@ impl Env {
 
     fn first_view(&self, record: JobRecord, now: Timestamp) -> JobView {
         let mut view = JobCore::new(record, self.job_site()).view(now);
-        // Not to be started before its owner is there to be asked.
+        // It must not be started before its owner is running.
         view.eligible = false;
         view
     }
 
-    /// Hands a job's owner what it alone can answer; one that is still being started gets it from the jobs' supervisor.
-    /// `None`: there is no such job.
+    /// Passes a question to a job's owner, or to the jobs' supervisor if the owner is still starting. `None`: there is no such
+    /// job.
     pub fn ask_job(&self, job: JobId, message: JobMsg) -> Option<Late> {
         if let Some(owner) = self.job(job) {
             return Some(mail(&owner, message));
@@ -518,21 +517,21 @@ impl Env {
         Some(mail(&supervisor, JobsMsg::Deliver { key: job, message: Box::new(message) }))
     }
 
-    /// An agent's word that its node is there and how busy, straight to the node's owner: whatever users ask of the frontend,
-    /// nodes are not taken for silent. A connection that the owner does not know, or knows no more, says nothing to it.
+    /// An agent's heartbeat, with its load, goes directly to the node's owner: so nodes are not taken for silent however busy the
+    /// frontend is. A connection that the owner does not know, or no longer, has no effect.
     pub fn heartbeat(&self, cx: TraceContext, node: &str, conn: u64, frame: Box<NodeToController>) {
         let Some(owner) = self.node(node) else { return };
-        // One that is lost among so many that wait is followed by the next.
+        // If the mailbox is full, the next heartbeat follows.
         if let Err(error) = owner.deliver(cx, Lane::Normal, NodeMsg::Input(NodeInput::Frame { conn, frame })) {
             tracing::debug!(node, %error, "node.heartbeat_lost");
         }
     }
 }
 
-/// What is left of sending where there was no room.
+/// The rest of a send, if the mailbox was full.
 pub type Late = Option<Pin<Box<dyn Future<Output = ()>>>>;
 
-/// Sends what must arrive: where there is no room, it is sent once what comes back is done.
+/// Sends a message that must arrive: if the mailbox is full, running the returned future sends it.
 pub fn mail<M: Message>(to: &Address<M>, message: M) -> Late {
     match to.try_send(message) {
         Ok(()) => None,
@@ -552,7 +551,7 @@ pub fn mail<M: Message>(to: &Address<M>, message: M) -> Late {
     }
 }
 
-/// The same, and it waits beside the actor.
+/// The same, with the future running beside the actor.
 pub fn deliver<A: Actor, M: Message>(cx: &mut Context<A>, to: &Address<M>, message: M) {
     if let Some(late) = mail(to, message) {
         cx.spawn(late);

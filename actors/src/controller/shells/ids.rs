@@ -19,11 +19,11 @@ struct State {
     sluids: SluidMaker,
     submissions: u64,
     random: fn() -> u32,
-    /// Is an id still remembered? Asked after wrapping around.
+    /// Is an id still in use? Needed after wrapping around.
     taken: Box<dyn Fn(JobId) -> bool + Send>,
 }
 
-/// Clones are the same source.
+/// Clones share the source.
 #[derive(Clone)]
 pub struct IdSource(Arc<Mutex<State>>);
 
@@ -51,7 +51,7 @@ impl IdSource {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Goes on after what a journal says was used.
+    /// Continues after the ids that a journal says were used.
     pub fn resume(&self, last_job: u32, last_sluid: Option<Sluid>, submissions: u64) {
         self.with(|state| {
             state.last_job = state.last_job.max(last_job);
@@ -79,7 +79,7 @@ impl IdSource {
     pub fn job(&self) -> JobId {
         self.with(|state| {
             let mut id = state.following(state.last_job);
-            // Ids come round again after MaxJobId; those still remembered are passed over.
+            // Ids start again after MaxJobId; those in use are skipped.
             for _ in 0..state.max {
                 if !(state.taken)(JobId(id)) {
                     break;
@@ -91,7 +91,7 @@ impl IdSource {
         })
     }
 
-    /// So many ids in a row that are not in use; the first of them. `None`: there is no such row.
+    /// So many consecutive unused ids; returns the first. `None`: there is no such range.
     pub fn jobs(&self, count: u32) -> Option<JobId> {
         self.with(|state| {
             let mut id = state.following(state.last_job);
@@ -115,7 +115,7 @@ impl IdSource {
         })
     }
 
-    /// Counts a submission; the number of those before it.
+    /// Counts a submission. Returns the number of those before it.
     pub fn submission(&self) -> u64 {
         self.with(|state| {
             state.submissions += 1;

@@ -1,4 +1,4 @@
-//! What a job's verbs come to in the controller, and what is supervised of jobs.
+//! How a job's effects are carried out in the controller, and how jobs' owners are supervised.
 
 use super::{
     actor::{Came, OwnerMsg, Shell},
@@ -29,10 +29,11 @@ use garrick_runtime::{Placement, TimerKey};
 use serde_bytes::ByteBuf;
 use std::{sync::Arc, time::Duration};
 
-/// A wide job is answered by each of its nodes at about the same time.
+/// All nodes of a large job answer at about the same time.
 const JOB_MAILBOX: usize = 65_536;
 
-/// Messages of the job actor. All may be delivered twice; about runs, older ones are ignored by their SLUID.
+/// Messages of the job actor. All may be delivered twice; for runs, messages about older ones are recognised by SLUID and
+/// ignored.
 pub type JobMsg = OwnerMsg<JobCore>;
 
 impl JobMsg {
@@ -42,7 +43,7 @@ impl JobMsg {
     }
 }
 
-/// Questions as tests ask them, each with its own kind of answer.
+/// Questions, as tests ask them, each with its own kind of answer.
 #[cfg(test)]
 impl JobMsg {
     /// A question whose answer is of one kind.
@@ -68,7 +69,7 @@ impl JobMsg {
         })
     }
 
-    /// Answer when it has come that far.
+    /// Answers when the job has reached that milestone.
     pub fn wait(until: JobMilestone, reply: ReplyTo<Result<Arc<JobView>, Refusal>>) -> Self {
         Self::ask(JobAsk::Wait(until), reply, |answer| match answer {
             JobAnswer::Reached(view) => Some(Ok(view)),
@@ -87,10 +88,10 @@ impl JobMsg {
     }
 }
 
-/// From the frontend: the newest view after every change, until the job is over or the receiver is gone.
+/// For the frontend: the newest view after every change, until the job is over or the receiver is gone.
 pub type JobWatcher = tokio::sync::watch::Sender<Watched>;
 
-/// What whoever watches a job sees.
+/// What the watcher of a job gets.
 #[derive(Clone, Debug, Default)]
 pub enum Watched {
     /// Nothing yet.
@@ -98,11 +99,11 @@ pub enum Watched {
     Nothing,
     /// Its newest view.
     View(Arc<JobView>),
-    /// This controller does not lead: nothing more comes, and who asks again after this time may be answered.
+    /// This controller is not the leader: nothing more comes; try again after this time.
     TryAgain(Duration),
 }
 
-/// What the shell of a job keeps.
+/// The state of a job's shell.
 #[derive(Default)]
 pub struct JobHands {
     watchers: Vec<JobWatcher>,
@@ -142,7 +143,7 @@ impl Shell for JobCore {
 
     fn begin(&mut self, _: &mut JobHands, env: &Env, now: Timestamp, out: &mut Out<Self>) {
         let mut left = env.leftovers.get(self.record().id);
-        // What is committed counts, whatever an earlier life had decided.
+        // The committed state decides, not what an earlier life had decided.
         left.forgotten = false;
         let is_so = |job: &JobId, sluid| {
             env.committed.look(*job, |other| other.sluid == sluid && other.phase.run().is_some()).unwrap_or(false)
@@ -186,10 +187,10 @@ impl Shell for JobCore {
             JobShown::View(view) => {
                 env.boards.jobs.publish(job, Arc::clone(&view));
                 hands.watchers.retain(|watcher| watcher.send(Watched::View(Arc::clone(&view))).is_ok());
-                // The core may be ahead of what is shown.
+                // The core may be ahead of the published view.
                 if is_over(&view) {
                     hands.watchers.clear();
-                    // From now on they are in the view.
+                    // From now on they are part of the view.
                     env.boards.steps.remove(&job);
                 }
                 hands.shown = Some(view);
@@ -210,7 +211,7 @@ impl Shell for JobCore {
     }
 
     fn turn_away(watcher: JobWatcher, after: Duration) -> Option<JobWatcher> {
-        // Who is gone needs no answer.
+        // A receiver that is gone needs no answer.
         let _ = watcher.send(Watched::TryAgain(after));
         None
     }
@@ -220,19 +221,19 @@ impl Shell for JobCore {
     }
 }
 
-/// Nothing is shown or kept of it.
+/// Removes all that is published or kept for it.
 fn forget(env: &Env, job: JobId) {
     env.boards.jobs.remove(&job);
     env.boards.steps.remove(&job);
     env.leftovers.remove(job);
 }
 
-/// Will its view not change any more?
+/// Is its view final?
 pub fn is_over(view: &JobView) -> bool {
     !view.state.is_live()
 }
 
-/// Messages of the supervisor of jobs, at `/job`. What one begins with is what it is told first.
+/// Messages of the supervisor of jobs, at `/job`. An owner's start message is its first input.
 pub type JobsMsg = SupervisorMsg<Jobs>;
 
 /// Owners of jobs.
@@ -286,7 +287,7 @@ impl Kind for Jobs {
         }
     }
 
-    /// Nodes say again what it may not have dealt with, and jobs that wait for it ask again.
+    /// Nodes repeat what it may not have handled, and jobs that wait for it ask again.
     fn built_anew(env: &Env, job: &JobId) -> Vec<Letter> {
         let nodes = env.nodes.names().into_iter();
         let nodes = nodes.map(|node| Letter::Node(node, NodeInput::OwnerIsNew { job: *job }));

@@ -1,5 +1,4 @@
-//! Views of jobs as their owners publish them, and what finds some of them without a look at the others: by user, by state, by
-//! array and task, by run.
+//! Views of jobs as their owners publish them, with indexes: by user, by state, by array and task, and by run.
 
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
@@ -15,8 +14,8 @@ use std::{
 
 use arc_swap::ArcSwap;
 
-/// Ids of the jobs that are such. An id may be in it whose job is so no more, and a moment later is: whoever reads looks at the
-/// view too. None is missing whose view is so.
+/// Ids of jobs with some property. For a moment it may contain an id whose view no longer has the property, so readers check the
+/// view too. It never misses a view that has it.
 #[derive(Clone, Debug, Default)]
 struct Index {
     of_user: RedBlackTreeSetSync<(u32, JobId)>,
@@ -37,7 +36,7 @@ impl Index {
         self.runs.insert_mut(view.sluid, view.id);
     }
 
-    /// What `view` says and `now` does not.
+    /// Removes entries that `view` implies and `now` does not.
     fn drop_old(&mut self, view: &JobView, now: Option<&JobView>) {
         if now.is_none_or(|now| now.uid != view.uid) {
             self.of_user.remove_mut(&(view.uid, view.id));
@@ -56,18 +55,18 @@ impl Index {
     }
 }
 
-/// Does an index say the same of both?
+/// Do both views have the same index entries?
 fn alike(one: &JobView, other: &JobView) -> bool {
     let keys = |view: &JobView| (view.uid, view.state.is_live(), view.array_task, view.sluid);
     keys(one) == keys(other)
 }
 
-/// See the module. Clones are the same board.
+/// The board of jobs. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct JobBoard {
     views: BoardMap<JobId, JobView>,
     index: Arc<ArcSwap<Index>>,
-    /// Orders those who change the index.
+    /// Serialises changes of the index.
     indexing: Arc<Mutex<()>>,
 }
 
@@ -80,7 +79,7 @@ impl Deref for JobBoard {
 }
 
 impl JobBoard {
-    /// For whoever holds `indexing`.
+    /// For the holder of `indexing`.
     fn change(&self, change: impl FnOnce(&mut Index)) {
         let mut index = Index::clone(&self.index.load());
         change(&mut index);
@@ -116,7 +115,7 @@ impl JobBoard {
         was_there
     }
 
-    /// Jobs that are such and pass, with ids greater than `after`, in the order of their ids, at most so many.
+    /// Jobs with the property that pass the filter, with ids greater than `after`, by id, at most so many.
     pub fn such(
         &self,
         which: &JobQuery,
@@ -136,7 +135,7 @@ impl JobBoard {
                 let to = Bound::Included((*user, JobId(u32::MAX)));
                 known(&mut index.of_user.range((from, to)).map(|(_, id)| *id))
             }
-            // Where most are live, a look at all is less than a search for each.
+            // If most jobs are live, a scan is cheaper than many look-ups.
             _ if which.states.are_live() && index.live.size() < self.views.len() / 4 => {
                 known(&mut index.live.range((from, Bound::Unbounded)).copied())
             }
@@ -149,8 +148,8 @@ impl JobBoard {
         self.such(&JobQuery::live(), None, usize::MAX, |_| true)
     }
 
-    /// Tasks of an array that have a record of their own, by index: those of a range whose indices are wanted. And how many
-    /// indices were looked at.
+    /// Tasks of an array with records of their own, by index: those in the range whose indices are selected. Also returns how
+    /// many indices were examined.
     pub fn tasks(
         &self,
         array: JobId,
@@ -167,14 +166,14 @@ impl JobBoard {
         (tasks, looked_at)
     }
 
-    /// A task of an array that has a record of its own.
+    /// A task of an array with a record of its own.
     pub fn task(&self, task: ArrayTask) -> Option<Arc<JobView>> {
         let index = self.index.load();
         let view = self.views.get(index.tasks.get(&(task.array_job, task.index))?)?;
         (view.array_task == Some(task)).then_some(view)
     }
 
-    /// The job whose newest run that is.
+    /// The job whose newest run this is.
     pub fn run(&self, run: Sluid) -> Option<Arc<JobView>> {
         let index = self.index.load();
         self.views.get(index.runs.get(&run)?).filter(|view| view.sluid == run)

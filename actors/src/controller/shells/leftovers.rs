@@ -1,5 +1,5 @@
-//! What is not saved and must outlive a panic: for each job what its owner had asked for, for each node its core after the last
-//! message that it handled. Written by the owner alone, read by its next life.
+//! Unsaved state that must survive a panic: for each job the requests of its owner, for each node its core after the last handled
+//! message. Only the owner writes it, and its next life reads it.
 
 use crate::{job::core::Leftover, node::core::NodeCore};
 use garrick_model::ids::JobId;
@@ -22,7 +22,7 @@ impl JobLeftovers {
         self.lock().insert(job, leftover);
     }
 
-    /// Of a job; nothing of one that has had no owner yet.
+    /// That of a job; empty if it has had no owner yet.
     pub fn get(&self, job: JobId) -> Leftover {
         self.lock().get(&job).cloned().unwrap_or_default()
     }
@@ -58,7 +58,7 @@ impl NodeCores {
         self.lock().get(name).cloned()
     }
 
-    /// What is to be known of a node, without a copy of it. `None`: it is not there.
+    /// Reads a node's core without copying it. `None`: it does not exist.
     pub fn look<T>(&self, name: &str, at: impl FnOnce(&NodeCore) -> T) -> Option<T> {
         self.lock().get(name).map(at)
     }

@@ -1,20 +1,20 @@
-//! The actors of the controller around the cores of its owners, and what they share. Each kind of owner has a file here, which says
-//! what its verbs come to: which boards show it, what it has done at the process's ports, and what is supervised of its kind.
-//! They decide nothing.
+//! The actors of the controller around its owners' cores, and what they share. Each kind of owner has a file here, which says how
+//! its effects are carried out: where its views are published, which ports of the process it uses, and how its kind is
+//! supervised. These files decide nothing.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | [`actor`] | an owner in the controller: mailbox, journal, timers, replies and restart |
-//! | [`supervisor`] | which owners of a kind live there, and that one that failed lives again |
-//! | [`job`], [`node`], [`partition`], [`reservation`], [`roster`], [`scheduler`], [`steps`] | what an owner of that kind does there |
-//! | [`mod@env`] | what all of them share: boards, what is committed, ports, and the way to each other |
-//! | [`job_board`] | of that: what jobs show, found by user, state and array too |
+//! | [`supervisor`] | which owners of a kind are running, and their restart after a failure |
+//! | [`job`], [`node`], [`partition`], [`reservation`], [`roster`], [`scheduler`], [`steps`] | effects of that kind |
+//! | [`mod@env`] | what all of them share: views, committed state, ports, and addresses |
+//! | [`job_board`] | views of jobs, with indexes by user, state and array |
 //! | [`ports`] | what the process must provide |
-//! | [`audit`] | of that: what was asked for and what came of it |
+//! | [`audit`] | the audit log: requests and their results |
 //! | [`entering`] | jobs that are being saved |
-//! | [`leftovers`] | what a later life of an owner must know although it is not saved |
+//! | [`leftovers`] | unsaved state that a later life of an owner needs |
 //! | [`ids`] | fresh job ids and runs |
-//! | [`sites`] | what holds for all nodes and all jobs, from the configuration |
+//! | [`sites`] | settings for all nodes and all jobs, from the configuration |
 //! | [`agents`] | replies to commands that came through nodes' doors |
 
 pub mod actor;

@@ -1,4 +1,4 @@
-//! What a node's verbs come to in the controller, and what is supervised of nodes.
+//! How a node's effects are carried out in the controller, and how nodes' owners are supervised.
 
 use super::{
     actor::{Came, OwnerMsg, Shell},
@@ -19,13 +19,13 @@ use garrick_model::{refusal::Refusal, time::Timestamp, view::NodeView};
 use garrick_runtime::{Placement, TimerKey};
 use std::{sync::Arc, time::Duration};
 
-/// Every job of the node and its agent write here.
+/// Every job of the node, and its agent, write here.
 const NODE_MAILBOX: usize = 8_192;
 
 /// Messages of the node actor. All may be delivered twice.
 pub type NodeMsg = OwnerMsg<NodeCore>;
 
-/// What the shell of a node keeps: the open link and its number.
+/// The state of a node's shell: the open connection and its number.
 #[derive(Default)]
 pub struct NodeHands(Option<(u64, Arc<dyn AgentLink>)>);
 
@@ -81,7 +81,7 @@ impl Shell for NodeCore {
                 let link = hands.0.as_ref().filter(|(open, _)| *open == conn);
                 let sent = link.map(|(_, link)| link.send(*frame));
                 if !matches!(sent, Some(Ok(()))) {
-                    // Whatever must arrive follows from the state at the next registration.
+                    // What must arrive follows from the state at the next registration.
                     tracing::debug!(node = self.settings().name, "node.frame_without_link");
                 }
             }
@@ -106,7 +106,7 @@ impl Shell for NodeCore {
     }
 
     fn ended(&self, hands: &mut NodeHands) {
-        // Who deleted the node tells its daemon so, and closes the link.
+        // The code that deletes the node tells its daemon so, and closes the connection.
         if let Some((_, link)) = hands.0.take().filter(|_| !self.is_retired()) {
             link.close();
         }
@@ -121,14 +121,14 @@ impl Shell for NodeCore {
     }
 }
 
-/// Messages of the supervisor of nodes, at `/node`. One begins with its core, as the configuration makes it.
+/// Messages of the supervisor of nodes, at `/node`. An owner starts with a core made from the configuration.
 pub type NodesMsg = SupervisorMsg<Nodes>;
 
 fn being_restarted(node: &str) -> Refusal {
     Refusal::Internal(format!("node {node} is being restarted"))
 }
 
-/// The agent of a node connected. Everything for the agent goes through this link from now on.
+/// The agent of a node connected. All messages to the agent go through this connection from now on.
 pub fn connected(registration: Box<Registration>, link: Arc<dyn AgentLink>) -> NodeMsg {
     NodeMsg::Hand { gift: (registration.conn, link), input: Some(NodeInput::Registered(registration)) }
 }
@@ -156,7 +156,7 @@ impl Kind for Nodes {
     }
 
     fn make(env: &Env, node: &String) -> Option<NodeCore> {
-        // Put there before the actor was started, and taken away after it was stopped.
+        // Put there before the actor was started, and removed after it stopped.
         let mut core = env.nodes.get(node)?;
         core.restore(env.committed.node(node));
         let roster = env.roster();
@@ -176,7 +176,7 @@ impl Kind for Nodes {
     }
 
     fn begin(env: &Env, node: &String, core: Box<NodeCore>, _: bool) -> Option<NodeInput> {
-        // What is kept of one that was given up, and of jobs there, stands.
+        // The kept state of a node that was given up, and of its jobs, stays.
         if Self::is_there(env, node) {
             return Some(NodeInput::Configure { settings: Box::new(core.settings().clone()), site: core.site() });
         }
@@ -184,7 +184,7 @@ impl Kind for Nodes {
         None
     }
 
-    /// A link that was closed meanwhile, or is not the newest, is none.
+    /// A connection that was closed meanwhile, or is not the newest, does not count.
     fn counts(env: &Env, node: &String, message: &NodeMsg) -> bool {
         match message {
             OwnerMsg::Hand { gift: (conn, _), .. } => env.links.get(node).is_some_and(|(open, _)| open == *conn),
@@ -199,7 +199,7 @@ impl Kind for Nodes {
         Vec::new()
     }
 
-    /// Its jobs count as lost there. Its daemon hears so here, from nobody else any more: the runs may follow elsewhere.
+    /// Its jobs count it as lost. Its daemon is told here, since nobody else can any more: the runs may be started elsewhere.
     fn ends(env: &Env, node: &String) -> Vec<Letter> {
         let holds = env.nodes.look(node, |core| core.view().holds).unwrap_or_default();
         let link = env.links.get(node);
@@ -224,7 +224,7 @@ impl Kind for Nodes {
         tracing::info!(node, "node.removed");
         let index = env.nodes.look(node, |core| core.settings().index);
         env.nodes.remove(node);
-        // It may have shown itself once more since it was taken off the board, and the index may be another's by now.
+        // It may have published itself after it was removed from the board, and another node may have its index by now.
         let boards = &env.boards.nodes;
         if let Some(index) = index
             && boards.get(&index).is_some_and(|view| view.name == *node)

@@ -1,4 +1,4 @@
-//! What a partition's verbs come to in the controller, and what is supervised of partitions.
+//! How a partition's effects are carried out in the controller, and how partitions' owners are supervised.
 
 use super::{
     actor::{Came, OwnerMsg, Shell},
@@ -21,7 +21,7 @@ use garrick_model::{
 use garrick_runtime::TimerKey;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-/// Administrators and whoever reads the configuration write here.
+/// Administrators and readers of the configuration write here.
 const PARTITION_MAILBOX: usize = 1_024;
 
 /// Messages of the partition actor.
@@ -65,7 +65,7 @@ impl Shell for PartitionCore {
         match errand {}
     }
 
-    /// At its place in configuration order; nowhere when the configuration does not have it any more.
+    /// At its position in the configuration; nowhere if it is no longer configured.
     fn publish(&self, (): &mut (), env: &Env, view: Arc<PartitionView>) {
         let place = env.config().partitions.iter().position(|p| p.name == self.name());
         if let Some(place) = place.and_then(|place| u32::try_from(place).ok()) {
@@ -82,7 +82,7 @@ impl Shell for PartitionCore {
     }
 }
 
-/// Messages of the supervisor of partitions, at `/partition`. One that lives reads the configuration with which it is to.
+/// Messages of the supervisor of partitions, at `/partition`. A start message has the configuration for the owner.
 pub type PartitionsMsg = SupervisorMsg<Partitions>;
 
 /// The configuration was read again.
@@ -114,7 +114,7 @@ impl Kind for Partitions {
         PartitionCore::new(&env.config(), partition, env.committed.partition(partition))
     }
 
-    /// In an earlier life of the supervisor, or before it was taken away.
+    /// In an earlier life of the supervisor, or before it was removed.
     fn had_another(_: &Env, _: &String) -> bool {
         true
     }
@@ -126,8 +126,8 @@ impl Kind for Partitions {
     fn forget(_: &Env, _: &String) {}
 }
 
-/// Shows partitions as a configuration has them, before anyone asks; their owners publish over it. One that was read `again` ends
-/// updates that do not outlive that.
+/// Publishes partitions from a configuration before anyone asks; their owners replace the views. If the configuration was read
+/// `again`, updates that do not survive that are dropped.
 pub(crate) fn show_partitions(env: &Env, config: &Config, again: bool) {
     let board = &env.boards.partitions;
     for (partition, place) in config.partitions.iter().zip(0..) {

@@ -1,4 +1,4 @@
-//! What the verbs of reservations come to in the controller. Their actor is at `/reservation`.
+//! How the effects of the owner of reservations are carried out in the controller. Its actor is at `/reservation`.
 
 use super::{
     actor::{Came, OwnerMsg, Shell},
@@ -22,7 +22,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 /// Messages of the owner of reservations.
 pub type ReservationMsg = OwnerMsg<ReservationsCore>;
 
-/// `ResvOverRun`: how long jobs may stay in a reservation that is over; `None`: for ever.
+/// `ResvOverRun`: how long jobs may stay after their reservation has ended; `None`: for ever.
 pub(crate) fn over_run(config: &Config) -> Option<Duration> {
     config.resv_over_run.minutes().map(|minutes| Duration::from_secs(minutes * 60))
 }

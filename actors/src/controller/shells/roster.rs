@@ -1,4 +1,4 @@
-//! What the roster's verbs come to in the controller. Its actor is at `/roster`.
+//! How the roster's effects are carried out in the controller. Its actor is at `/roster`.
 
 use super::{
     actor::{Came, OwnerActor, OwnerMsg, Shell},
@@ -26,7 +26,7 @@ use std::{cell::RefCell, collections::BTreeMap, convert::Infallible, rc::Rc, syn
 /// Messages of the owner of the roster.
 pub type RosterMsg = OwnerMsg<RosterCore>;
 
-/// The links that nodes had when their owners let them go, by node and connection.
+/// The connections of nodes that their owners have released, by node and connection number.
 pub type RosterHands = Rc<RefCell<BTreeMap<(String, u64), Arc<dyn AgentLink>>>>;
 
 /// The actor.
@@ -39,7 +39,7 @@ pub fn actor(env: Arc<Env>) -> OwnerActor<RosterCore> {
     OwnerActor::new(make, RosterHands::default(), env).behind_all_appended(true)
 }
 
-/// Nothing is shown in places of nodes that are gone.
+/// Removes views at the indices of nodes that are gone.
 fn clear_board(env: &Env, config: &Config) {
     let board = &env.boards.nodes;
     for (index, _) in board.entries() {
@@ -49,7 +49,7 @@ fn clear_board(env: &Env, config: &Config) {
     }
 }
 
-/// Nodes that have other places now are found there, until their owners say so themselves.
+/// Publishes nodes at their new indices, until their owners do so.
 fn show_in_new_places(env: &Env, config: &Config) {
     let board = &env.boards.nodes;
     for view in board.list() {
@@ -59,7 +59,7 @@ fn show_in_new_places(env: &Env, config: &Config) {
     }
 }
 
-/// Asks the owners of nodes whether they let them go.
+/// Asks the owners of nodes whether they release them.
 async fn retire(
     supervisor: Option<garrick_runtime::Address<NodesMsg>>,
     nodes: Vec<String>,
@@ -195,7 +195,7 @@ impl Shell for RosterCore {
             env.renew_job_site();
             show_in_new_places(env, &config);
             show_partitions(env, &config, true);
-            // What jobs have of layers counts by what the layers are now.
+            // What jobs hold of layers is counted again, by the new layers.
             let mut account = env.licenses.lock();
             account.configure(&config.licenses, &config.hres);
             account.recount(|job| counted_now(&config, &env.committed.job(job)?));

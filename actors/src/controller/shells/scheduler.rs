@@ -1,5 +1,5 @@
-//! What the scheduler's verbs come to in the controller: its actor reads the boards for its [core](crate::scheduler::core), makes plans
-//! where it stands, and holds up nobody else.
+//! How the scheduler's effects are carried out in the controller: its actor reads the views for its
+//! [core](crate::scheduler::core) and has plans made, without delaying others.
 
 use super::{
     actor::{Came, OwnerMsg, Shell},
@@ -33,11 +33,11 @@ use std::{
 /// Messages of the scheduler, at `/scheduler`.
 pub type SchedulerMsg = OwnerMsg<SchedulerCore>;
 
-/// What the shell of the scheduler keeps.
+/// The state of the scheduler's shell.
 pub struct SchedulerHands {
-    /// When its clock began, which is never set.
+    /// Start of its monotonic clock.
     began: Instant,
-    /// The last plan, where it may be repaired.
+    /// The last plan, if it can be repaired.
     kept: Option<Kept>,
 }
 
@@ -144,7 +144,7 @@ fn snapshot(policy: Policy, env: &Env, began: Duration) -> Snapshot {
     Snapshot { seen, began, view, jobs, partitions: boards.partitions.list(), config: env.config() }
 }
 
-/// The boards as a plan's snapshot.
+/// The views as a plan's snapshot.
 pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     view_of(policy, env, &env.boards.jobs.live())
 }

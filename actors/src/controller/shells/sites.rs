@@ -1,4 +1,4 @@
-//! What holds for all nodes and for all jobs of the site, from its configuration.
+//! Settings for all nodes and for all jobs of the site, from its configuration.
 
 use super::ports::Ports;
 use crate::messages::{
@@ -8,7 +8,7 @@ use crate::messages::{
 use garrick_model::config::{self, BillingWeights, Config, PartitionConfig};
 use std::time::Duration;
 
-/// What holds for all nodes.
+/// Settings for all nodes.
 pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
     let (credential_key, key_id) = ports.signer.public_key();
     let admin = ports.host.administrators();
@@ -29,7 +29,7 @@ pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
     }
 }
 
-/// What holds for all jobs.
+/// Settings for all jobs.
 pub fn job_site(config: &Config, epoch: u64) -> JobSite {
     let default = JobSite::default();
     let prolog = config.prolog_timeout_secs.map(|secs| Duration::from_secs(u64::from(secs)));
@@ -53,13 +53,13 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
         bill_greatest: config.priority.flags.max_tres,
         requeue_exit: config.requeue_exit.clone(),
         requeue_exit_hold: config.requeue_exit_hold.clone(),
-        // Beyond what the agent allows itself, so that its own report comes first.
+        // Longer than the agent's own limit, so that the agent's report comes first.
         launch_limit: prolog.map_or(default.launch_limit, |prolog| 2 * (prolog + start) + Duration::from_secs(60)),
         ..default
     }
 }
 
-/// A partition that bills otherwise than by CPUs.
+/// The billing weights of a partition, if it has any.
 fn billing_of(partition: &PartitionConfig) -> Option<(String, BillingWeights)> {
     // The text was checked when the configuration was read.
     let weights = BillingWeights::parse(partition.billing_weights.as_deref()?).ok()?;

@@ -1,4 +1,4 @@
-//! What the verbs of the owner of steps come to in the controller.
+//! How the effects of the owner of steps are carried out in the controller.
 
 use super::{
     actor::{Came, OwnerMsg, Shell},

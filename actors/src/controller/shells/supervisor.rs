@@ -1,8 +1,8 @@
-//! Supervisors of owners of one kind: which of them live, that one is started when something is to be owned and again when it
-//! failed, that one in the place of another begins when that has ended, and that others hear when an owner was built anew.
-//! Kinds differ in a few words ([`Kind`]).
+//! Supervisors of owners of one kind. A supervisor starts an owner when an object exists, and again when the owner failed; it
+//! lets an owner that replaces another begin only after the other has ended; and it tells others when an owner was rebuilt. Kinds
+//! differ in a few functions ([`Kind`]).
 //!
-//! An owner that fails too often is started again after a pause: what it owns is saved, and the others go on.
+//! An owner that fails too often is started again after a pause: its state is saved, and other owners go on.
 
 use super::{
     actor::{Early, OwnerActor, OwnerMsg, Shell},
@@ -21,11 +21,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// An input of an owner of that kind.
 pub type InputOf<K> = <<K as Kind>::Owner as Owner>::Input;
 
-/// Which owner of its kind it is.
+/// Identity of an owner within its kind.
 pub trait OwnerKey: Clone + Ord + Send + 'static {
     /// The last part of its path.
     fn name(&self) -> String;
-    /// That part, read back.
+    /// The key for that part.
     fn of_name(name: &str) -> Option<Self>;
 }
 
@@ -49,13 +49,13 @@ impl OwnerKey for JobId {
     }
 }
 
-/// What owners of one kind are.
+/// A kind of owner.
 pub trait Kind: Sized + 'static {
     /// Their core.
     type Owner: Shell<Hands: Default>;
-    /// Which one.
+    /// Its identity.
     type Key: OwnerKey;
-    /// What comes with the word that one is to live.
+    /// What comes with the message that starts one.
     type Seed: Send + 'static;
 
     /// Their name in logs, and the supervisor's below the root.
@@ -63,70 +63,70 @@ pub trait Kind: Sized + 'static {
     /// How many messages may wait for one of them.
     const MAILBOX: usize;
 
-    /// All that there is to be owned.
+    /// All objects of the kind.
     fn all(env: &Env) -> Vec<Self::Key>;
-    /// Is it among that?
+    /// Does the object exist?
     fn is_there(env: &Env, key: &Self::Key) -> bool;
-    /// The core, from what is committed. `None`: there is nothing to own any more.
+    /// The core, from the committed state. `None`: the object no longer exists.
     fn make(env: &Env, key: &Self::Key) -> Option<Self::Owner>;
-    /// May another actor have had it before?
+    /// May another actor have been its owner before?
     fn had_another(env: &Env, key: &Self::Key) -> bool;
     /// The thread of an owner's actor.
     fn placement(_: &Env, _: &Self::Key) -> Placement {
         Placement::Parent
     }
-    /// It is to live, if it does not yet: keeps what that takes. What the owner is told of it first.
+    /// Called before an owner is started, if it is not running: keeps what it needs. Returns its first input.
     fn begin(env: &Env, key: &Self::Key, seed: Self::Seed, lives: bool) -> Option<InputOf<Self>>;
-    /// Does what came by way of the supervisor still count?
+    /// Is a message that came through the supervisor still valid?
     fn counts(_: &Env, _: &Self::Key, _: &OwnerMsg<Self::Owner>) -> bool {
         true
     }
-    /// What is said in the place of one that does not live. A question that is dropped is answered by that.
+    /// Letters in place of an owner that is not running. A question that is dropped is answered by that.
     fn missing(_: &Env, _: &Self::Key, _: OwnerMsg<Self::Owner>) -> Vec<Letter> {
         Vec::new()
     }
-    /// What others are told when an owner was built anew, and may have forgotten what it had in hand.
+    /// Letters to others when an owner was rebuilt and may have forgotten what it was doing.
     fn built_anew(_: &Env, _: &Self::Key) -> Vec<Letter> {
         Vec::new()
     }
-    /// What others are told when one is to end.
+    /// Letters to others when an owner is to end.
     fn ends(_: &Env, _: &Self::Key) -> Vec<Letter> {
         Vec::new()
     }
-    /// Nothing is to be owned any more: what is kept and shown of it goes.
+    /// The object no longer exists: removes what is kept and published of it.
     fn forget(env: &Env, key: &Self::Key);
 }
 
 /// Messages of a supervisor, from the frontend and from other actors of the controller.
 pub enum SupervisorMsg<K: Kind> {
-    /// That one is to live.
+    /// Start this owner.
     Start {
         /// Which.
         key: K::Key,
         /// With that.
         seed: K::Seed,
     },
-    /// From itself: one that failed too often is tried again.
+    /// From itself: start an owner that failed too often again.
     Again(K::Key),
-    /// For one that was not found, or may be only just being started.
+    /// For an owner that was not found, or may still be starting.
     Deliver {
         /// Which.
         key: K::Key,
         /// What.
         message: Box<OwnerMsg<K::Owner>>,
     },
-    /// For all that live.
+    /// For all that are running.
     TellAll(Box<dyn Fn() -> InputOf<K> + Send>),
-    /// These are to live, and no others.
+    /// Exactly these are to run.
     Only(Vec<(K::Key, K::Seed)>),
-    /// That one is to live no longer.
+    /// This owner is to end.
     Stop(K::Key),
-    /// From one that was built anew in its place.
+    /// From an owner whose core was rebuilt in its actor.
     BuiltAnew(K::Key),
 }
 
 impl<K: Kind> SupervisorMsg<K> {
-    /// An input for one that was not found.
+    /// An input for an owner that was not found.
     pub fn tell(key: K::Key, input: InputOf<K>) -> Self {
         Self::Deliver { key, message: Box::new(OwnerMsg::Input(input)) }
     }
@@ -149,11 +149,11 @@ impl<K: Kind> Message for SupervisorMsg<K> {
 /// The supervisor of one kind.
 pub struct Supervisor<K: Kind> {
     env: Arc<Env>,
-    /// Owners whose actor has yet to end, and what is for the one in its place: first that it starts.
+    /// Owners whose actor is ending, and messages for the next one: first its start.
     ending: BTreeMap<K::Key, Vec<SupervisorMsg<K>>>,
 }
 
-/// The timer of one that failed too often.
+/// The timer of an owner that failed too often.
 fn retry<K: Kind>(key: &K::Key) -> String {
     format!("retry {}", key.name())
 }
@@ -200,8 +200,8 @@ impl<K: Kind> Supervisor<K> {
         cx.start_child(spec);
     }
 
-    /// An owner. One that was committed and shown a moment ago is started here, before whoever has it started gets to that; one
-    /// that failed too often is not.
+    /// The address of an owner. If it was just committed and published it is started here, ahead of its start message; one that
+    /// failed too often is not.
     fn owner(&self, cx: &mut Context<Self>, key: &K::Key) -> Option<Address<OwnerMsg<K::Owner>>> {
         self.start_missing(cx, key);
         Self::living(cx, key)
@@ -213,7 +213,7 @@ impl<K: Kind> Supervisor<K> {
         }
     }
 
-    /// An owner was built anew: others are told, and what it was to have started is.
+    /// An owner was rebuilt: others are told, and owners that it should have started are started.
     fn built_anew(&self, cx: &mut Context<Self>, key: &K::Key) {
         self.post(cx, K::built_anew(&self.env, key));
         for key in K::all(&self.env) {
@@ -221,7 +221,7 @@ impl<K: Kind> Supervisor<K> {
         }
     }
 
-    /// Its actor has ended: what waited for that comes.
+    /// Its actor has ended: what waited for that follows.
     fn ended(&mut self, cx: &mut Context<Self>, key: &K::Key) {
         K::forget(&self.env, key);
         for next in self.ending.remove(key).unwrap_or_default() {
@@ -263,7 +263,7 @@ impl<K: Kind> Supervisor<K> {
         }
         cx.clear_timer(retry::<K>(&key));
         self.post(cx, K::ends(&self.env, &key));
-        // One that was given up has no end that would be told.
+        // The end of an owner that was given up is not reported.
         if Self::living(cx, &key).is_none() {
             return K::forget(&self.env, &key);
         }
@@ -277,7 +277,7 @@ impl<K: Kind> Actor for Supervisor<K> {
     type Msg = SupervisorMsg<K>;
 
     fn started(&mut self, cx: &mut Context<Self>) {
-        // What was recovered, or what the last life of this supervisor left there.
+        // Recovered objects, or those that the last life of this supervisor left.
         for key in K::all(&self.env) {
             self.start(cx, &key);
         }

@@ -1,9 +1,9 @@
-//! A journal that its owner writes itself: what was written before an effect left the process is in the file when the
-//! process is killed right after it, whoever syncs later. One thread beside it calls `fdatasync` for those who wait for the
-//! disk: group commit. Used by `stepd`, whose starts of steps must be found again by the next `stepd`.
+//! A journal that its owner writes itself. Records are written before an effect leaves the process, so they survive if the
+//! process is killed right after that, whatever is synced later. A thread calls `fdatasync` for those that wait for the disk:
+//! group commit. Used by `stepd`, whose starts of steps the next `stepd` must find.
 //!
-//! A full disk is not the end: what did not fit is cut off again, kept in memory in its order, and written when there is
-//! room. Until then [`Log::append`] refuses and [`Log::is_behind`] says so. Any other failure is final, as for
+//! If the disk is full, the part that did not fit is cut off again, kept in memory in order, and written when there is space.
+//! Until then [`Log::append`] refuses and [`Log::is_behind`] returns true. Any other failure is final, as for
 //! [`super::JournalWriter`].
 
 use garrick_journal::{JournalError, frame};

@@ -1,10 +1,9 @@
-//! Writing journals: the append-only file behind every promise, the controller's events and a step manager's accepted steps.
-//! The file's form, reading it back and replacing it are those of [`garrick_journal`].
+//! Writes journals: the append-only files for the controller's events and a step manager's accepted steps. [`garrick_journal`]
+//! has the file format, reading and replacing.
 //!
-//! One writer thread per file drains what has queued up, writes it in one go, calls
-//! `fdatasync` once, and only then answers: group commit. A disk without room is waited for. Any other failed write or sync
-//! is final for that writer: the state of the page cache is unknown after it, so nothing is retried and every later append
-//! is refused.
+//! One writer thread per file takes all queued records, writes them in one go, calls `fdatasync` once, and only then answers:
+//! group commit. It waits while the disk is full. Any other failed write or sync is final for that writer: the state of the page
+//! cache is unknown after it, so nothing is retried and every later append is refused.
 
 mod log;
 mod segments;

@@ -1,4 +1,4 @@
-//! Which files of a series hold which positions: for who reads back what was written, and for what may be removed.
+//! Which files of a series contain which positions: for readers of old events, and to find files that may be removed.
 
 use garrick_journal::JournalError;
 use std::{

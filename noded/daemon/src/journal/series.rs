@@ -2,14 +2,14 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `journal` | what was appended last; the only one that is written to |
-//! | `journal.N` | what was appended before, closed as the N-th |
-//! | `snapshot.N` | the shortest journal that comes to the same as all files up to `journal.N` |
+//! | `journal` | the latest records; the only file that is written to |
+//! | `journal.N` | earlier records, closed as the N-th file |
+//! | `snapshot.N` | the shortest journal that is equivalent to all files up to `journal.N` |
 //!
-//! Reading back is: the newest snapshot, the closed files after it in order, `journal`. When `journal` has grown beyond a
-//! limit its writer closes it and begins a new one, and a thread beside it writes the next snapshot out of what the writer's records
-//! came to at that place ([`Standing`]): nothing waits for it. The snapshot before and its files stay until the one after next is
-//! made, as a way back, and closed files stay for those who have not read them yet and said that they will.
+//! It is read in this order: the newest snapshot, the closed files after it, `journal`. When `journal` exceeds a limit, its
+//! writer closes it and begins a new one, and a thread writes the next snapshot from the state at that point ([`Standing`]):
+//! nothing waits for it. The previous snapshot and its files stay until the one after next is made, as a fallback. Closed files
+//! also stay for registered followers that have not read them yet.
 
 use crate::journal::{Begun, segments::Segments};
 use garrick_journal::{Form, Journal, JournalError, Late, Reader, VERSION, open_after, replace_as, sync_parent};

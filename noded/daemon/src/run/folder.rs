@@ -1,6 +1,6 @@
-//! What a `stepd` keeps in its run's folder for the next one of the same run and for the agent, beside its journal: which
-//! process it is, that it began, and where its endpoint was bound. None of it has to survive a crash of the machine, after
-//! which no `stepd` is started again.
+//! What a `stepd` keeps in its run's folder, besides its journal, for a later `stepd` of the same run and for the agent: its
+//! process, that it began, and the address of its endpoint. None of it has to survive a crash of the machine, after which no
+//! `stepd` is started again.
 
 use garrick_kernel::{
     files::{self, FileError},

@@ -1,9 +1,9 @@
-//! What the agent of a node and the `stepd` of a run share of that run.
+//! What the agent of a node and the `stepd` of a run share.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`folder`] | the run's folder: which `stepd` serves it, its journal, its sockets |
-//! | [`orders`] | what the agent has the `stepd` do |
+//! | [`orders`] | the agent's orders for the `stepd` |
 
 pub mod folder;
 pub mod orders;

@@ -1,4 +1,4 @@
-//! What an agent hands to a `stepd` it starts: one file in the run's folder, so that the `stepd` needs neither the
+//! What an agent passes to a `stepd` that it starts: one file in the run's folder, so that the `stepd` needs neither the
 //! configuration nor the controller, and can be started again from it.
 
 use garrick_kernel::cgroup::Cgroups;

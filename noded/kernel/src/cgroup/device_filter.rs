@@ -1,7 +1,7 @@
-//! Keeping a version 2 cgroup from devices: there is no file for that, but a program in the kernel for each cgroup, of type
-//! `BPF_PROG_TYPE_CGROUP_DEVICE`, which is asked at each open of a device file (the kernel's `admin-guide/cgroup-v2.rst`, "Device
-//! controller"; bpf(2)). It says no to the devices that it is made for and yes to all others; those of the cgroups above are asked
-//! too.
+//! Denies devices to a version 2 cgroup. There is no file for that; instead the kernel runs a program of type
+//! `BPF_PROG_TYPE_CGROUP_DEVICE` for the cgroup at each open of a device file (the kernel's `admin-guide/cgroup-v2.rst`, "Device
+//! controller"; bpf(2)). It denies the devices that it was made for and allows all others; the programs of parent cgroups are
+//! asked too.
 
 use std::{
     io,

@@ -1,5 +1,5 @@
-//! The job's cgroup: everything of its user in `tasks`, apart from its manager, so that killing, freezing and limiting the
-//! tasks never hits the manager.
+//! The job's cgroup: all processes of its user are in `tasks`, apart from its manager, so that killing, freezing and limiting
+//! tasks never affects the manager.
 //!
 //! ```text
 //! garrick/<cluster id>/<node>/job_<id>.<run>/mgr            stepd
@@ -8,13 +8,13 @@
 //!                                           /tasks/step_<n> a step with limits of its own
 //! ```
 //!
-//! The same path is made in each hierarchy in use (on those of version 1 `tasks` is called `user`: every folder there has a
-//! file of that name already). Which those are ([`Kind`]): version 2 alone; version 1 alone, where
-//! the freezer hierarchy keeps track of processes; or both (hybrid), where version 2 keeps track, kills and freezes,
-//! and version 1 limits. On version 2 no process may live in a folder that hands controllers on, hence `main`.
+//! The same path is made in each hierarchy in use (in version 1, `tasks` is called `user`, because every folder there has a file
+//! named `tasks`). There are three cases ([`Kind`]): version 2 alone; version 1 alone, where the freezer hierarchy tracks
+//! processes; or both (hybrid), where version 2 tracks, kills and freezes, and version 1 limits. In version 2, a folder that
+//! passes controllers to its children may not contain processes, hence `main`.
 //!
-//! Files of the controllers are written by cgroups-rs, which creates folders, passes cpusets on, and ignores refusals when it
-//! enables controllers; so the outcome is checked here. Nothing outside `garrick/<cluster id>/<node>` is ever touched but the
+//! cgroups-rs writes the controllers' files; it creates folders, passes cpusets on, and ignores refusals when it enables
+//! controllers, so the result is checked here. Nothing outside `garrick/<cluster id>/<node>` is ever changed, except the
 //! `cgroup.subtree_control` files above it.
 //!
 //! Called by the agent (creation, clean-up, stale runs), `stepd` (limits, steps, kill, freeze) and its shepherd (OOM counts).

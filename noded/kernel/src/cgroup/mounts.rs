@@ -1,7 +1,7 @@
-//! Where the kernel's cgroup hierarchies are mounted, and which of them serve for what.
+//! Where the kernel's cgroup hierarchies are mounted, and which of them are used for what.
 //!
-//! cgroups-rs decides this by the file system at `/sys/fs/cgroup` alone, and so takes a hybrid host (version 1 hierarchies,
-//! with version 2 mounted beside them) for version 1; here all mounts are read.
+//! cgroups-rs decides this by the file system at `/sys/fs/cgroup` alone, and so takes a hybrid host (version 1 hierarchies, with
+//! version 2 mounted beside them) for version 1; this code reads all mounts.
 
 use std::path::{Path, PathBuf};
 

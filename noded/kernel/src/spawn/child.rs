@@ -1,6 +1,6 @@
-//! The child's side, between clone and exec. It shares its parent's memory and the thread-local storage of the thread
-//! that made it, so it makes raw system calls on what [`Plan::prepare`] laid out and nothing else: no allocation, no
-//! locks, no glibc wrapper that acts on all threads (the id calls), nothing that panics.
+//! The child's side, between clone and exec. It shares its parent's memory and the thread-local storage of the thread that made
+//! it, so it only makes raw system calls with data that [`Plan::prepare`] prepared: no allocation, no locks, no glibc wrapper
+//! that acts on all threads (the id calls), nothing that panics.
 
 use super::{Session, SpawnError, SpawnSpec, Stage, spec::Identity};
 use std::{

@@ -1,4 +1,4 @@
-//! Making the child: `clone3` on a stack of its own, or `fork`.
+//! Creates the child: `clone3` on a stack of its own, or `fork`.
 
 use super::child::{self, Orders};
 use std::{

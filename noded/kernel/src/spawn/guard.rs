@@ -1,4 +1,4 @@
-//! Children that do not outlive who started them.
+//! Children that end when their parent does.
 
 use super::Spawned;
 use crate::{reap, signals};

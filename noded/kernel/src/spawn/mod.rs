@@ -1,20 +1,19 @@
-//! Starting a program. One `clone3(CLONE_VM | CLONE_VFORK | CLONE_PIDFD)`, with `CLONE_INTO_CGROUP` where asked, on a
-//! stack of its own: the parent's memory is not copied, however much it has, and the parent goes on once the child
-//! has executed its program or failed. What the child does is prepared beforehand ([`SpawnSpec`]), so that between
-//! clone and exec there are raw system calls only; a failure comes back as the stage that failed and its error number.
-//! One that launches all the time need not wait for the exec ([`Spawner::spawn_ahead`]): without `CLONE_VFORK` the child
-//! goes its way beside it.
+//! Starts a program. One `clone3(CLONE_VM | CLONE_VFORK | CLONE_PIDFD)`, with `CLONE_INTO_CGROUP` if requested, on a stack of its
+//! own: the parent's memory is not copied, however much it has, and the parent continues when the child has executed its program
+//! or failed. What the child does is prepared beforehand ([`SpawnSpec`]), so that between clone and exec there are only raw
+//! system calls; an error is reported as the stage that failed and its error number. A process that launches many children need
+//! not wait for the exec ([`Spawner::spawn_ahead`]): without `CLONE_VFORK` both run at the same time.
 //!
-//! Where `clone3` is refused (old kernels, sandboxes) a plain `fork` does the same, at the cost of copying page tables.
+//! Where `clone3` is refused (old kernels, sandboxes), a plain `fork` does the same, at the cost of copying page tables.
 //!
-//! A part of this very program needs no exec ([`divide`]): the child goes on with a copy of the memory.
+//! A part of this same program needs no exec ([`divide`]): the child continues with a copy of the memory.
 //!
 //! Called by the launcher for tasks, by `stepd` for its launcher, and by the agent for `stepd`, prolog and epilog.
 //!
-//! On user switches: until its exec the child shares the caller's memory under the user's ids. Whether the user can then attach
-//! to it is up to `fs.suid_dumpable`, and the user may stop the child there, which suspends the calling thread. So nothing that
-//! has secrets in its memory asks for a switch this way: the copy of [`divide`] has memory of its own, which is made to hold none,
-//! and a program that is executed as root switches by itself ([`become_user`]).
+//! Changing the user: until its exec the child shares the caller's memory under the user's ids. Whether the user can then attach
+//! to it depends on `fs.suid_dumpable`, and the user may stop the child there, which suspends the calling thread. So a process
+//! with secrets in its memory never changes the user this way: the copy of [`divide`] has memory of its own without secrets, and
+//! a program that is executed as root changes the user itself ([`become_user`]).
 
 mod child;
 mod clone;

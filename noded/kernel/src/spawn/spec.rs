@@ -1,4 +1,4 @@
-//! What to start, and how: filled in by callers, turned into kernel arguments before the clone.
+//! What to start, and how: filled in by callers, converted to kernel arguments before the clone.
 
 use super::Stage;
 use std::{

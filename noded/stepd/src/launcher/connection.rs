@@ -1,4 +1,4 @@
-//! The socket to `stepd`, and after its death the one at which another may take over.
+//! The socket to `stepd`, and, after its death, the socket at which another `stepd` may take over.
 
 use super::service::{ServiceError, call};
 use garrick_frame::{FdChannel, limits};

@@ -1,4 +1,4 @@
-//! The latest ends, for a `stepd` that adopts this launcher.
+//! The latest ends of tasks, for a `stepd` that adopts this launcher.
 
 use garrick_model::messages::launcher::{ENDS_KEPT, TaskOver};
 use std::collections::VecDeque;

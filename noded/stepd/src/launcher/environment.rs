@@ -1,4 +1,4 @@
-//! Environments kept by number, so that the thousands of variables of a step travel once. One may be set over another; the
+//! Environments kept under numbers, so that the thousands of variables of a step are sent once. One may be set over another; the
 //! strings are shared.
 
 use garrick_kernel::spawn::cstring;

@@ -1,8 +1,8 @@
-//! Tasks that start one after the other, each the moment the one before has ended: `stepd` handed them over ahead of time,
-//! so that no CPU is idle while it hears of an end and sends the next.
+//! Tasks that start one after the other, each the moment the one before has ended. `stepd` hands them over ahead of time, so that
+//! no CPU is idle while `stepd` learns of an end and sends the next task.
 //!
-//! What is told of ends in a line may wait a little ([`TELL_WITHIN`]), as long as there is enough in it: one message for
-//! several ends costs both sides little more than one for each.
+//! Reports of ends in a line may wait a little ([`TELL_WITHIN`]), as long as enough tasks are left in it: one message for several
+//! ends costs both sides little more than a message for one.
 
 use super::settings::Setting;
 use garrick_model::messages::launcher::SpawnTask;

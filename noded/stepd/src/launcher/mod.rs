@@ -1,46 +1,45 @@
-//! The launcher: a small process without keys that runs as the job's user, spawns tasks on its `stepd`'s orders and reaps
-//! them. What it decides: how a [`SpawnTask`](garrick_model::messages::launcher::SpawnTask) becomes a process. Everything
-//! else (which task, where, with what limits) is `stepd`'s.
+//! The launcher: a small process without keys that runs as the job's user, spawns tasks on its `stepd`'s orders and reaps them.
+//! It decides how a [`SpawnTask`](garrick_model::messages::launcher::SpawnTask) becomes a process. `stepd` decides everything
+//! else (which task, where, with what limits).
 //!
-//! One thread, one loop over the socket to `stepd` and the signals of its children. It opens task files and output packs
-//! under the user's rights. It is a subreaper, so that what tasks leave behind is taken away. When a task's first process
-//! ends, what is left of its process group is killed before the process is reaped, while its number is still its own. A
-//! task leads a process group of its own in the launcher's session, which has no terminal; on a terminal of its own
-//! (`--pty`) it leads a session too. (A session for each task would make the kernel weigh each task as if it were a user's
-//! whole login, see `sched(7)` on autogroups: spawning stalls behind whatever else runs.)
+//! It has one thread with one loop over the socket to `stepd` and the signals of its children. It opens task files and output
+//! packs with the user's rights. It is a subreaper, so that processes that tasks leave behind are reaped. When a task's first
+//! process ends, the rest of its process group is killed before the process is reaped, while its id cannot be reused. A task
+//! leads a process group of its own in the launcher's session, which has no terminal; with a terminal of its own (`--pty`) it
+//! also leads a session. (With a session for each task, the kernel would treat each task like a user's whole login, see
+//! `sched(7)` on autogroups: then spawning stalls behind whatever else runs.)
 //!
 //! # When `stepd` ends
 //!
-//! A `stepd` that is killed leaves its launcher behind: it goes on reaping, keeps the last ends, and waits on a socket of
-//! its own for another `stepd` of the run, which asks what there is
-//! ([`ToLauncher::Adopt`](garrick_model::messages::launcher::ToLauncher)) and goes on. When nobody comes within
-//! [`ADOPTION_LIMIT`], when the socket's file is gone (the run was cleaned up), or when it was told to finish before, it
-//! kills everything below it and ends. So does one without a socket, at once. A launcher that is killed itself takes the
-//! run's tasks along: the next one is started after everything in the tasks' cgroup, or everything with the run's marks,
-//! is dead.
+//! If a `stepd` is killed, its launcher stays: it continues to reap, keeps the last ends, and waits on a socket of its own for
+//! another `stepd` of the run, which asks for its tasks ([`ToLauncher::Adopt`](garrick_model::messages::launcher::ToLauncher))
+//! and continues. If none comes within [`ADOPTION_LIMIT`], if the socket's file is gone (the run was cleaned up), or if it was
+//! told to finish before, it kills everything below it and ends. A launcher without a socket does so at once. If a launcher is
+//! killed itself, the run's tasks end too: the next launcher starts after everything in the tasks' cgroup, or everything with the
+//! run's marks, is dead.
 //!
-//! # Who may do what
+//! # Rights
 //!
-//! `stepd` runs as root (or as the one user of an unprivileged cluster). It holds the node's key, the journal and the
-//! cgroups, makes pipes and terminals, writes scripts, and decides what runs. The user is switched once for a job: when
-//! its launcher is started, before it serves, with all ids and supplementary groups set; the launcher has no way
-//! back. It gets two sockets and nothing else of root's: no environment, no key, no folder. Tasks are its children with
-//! its own ids, so nothing that a task gets depends on a check of ours: files are opened, folders entered and programs
-//! executed by the kernel's rules for that user. It is not dumpable, so that tasks of the same user cannot read its
-//! memory, take its descriptors or trace it; they can send it signals, and so end their own job.
+//! `stepd` runs as root (or as the one user of an unprivileged cluster). It holds the node's key, the journal and the cgroups,
+//! makes pipes and terminals, writes scripts, and decides what runs. The user is changed once per job: when its launcher is
+//! started, before it serves, with all ids and supplementary groups; the launcher cannot change back. It gets two sockets and
+//! nothing else of root's: no environment, no key, no folder. Tasks are its children with its own ids, so no check of ours
+//! protects what a task gets: the kernel opens files, enters folders and executes programs by its rules for that user. The
+//! launcher is not dumpable, so tasks of the same user cannot read its memory, take its descriptors or trace it; they can send it
+//! signals, and so end their own job.
 //!
-//! `stepd` believes a launcher as far as the user could act without it. What comes through the socket is decoded with
-//! limits; tokens that it did not give out are ignored. How a task of the job ended, what it used, and that a program
-//! could not be started are taken at the launcher's word: whoever controls it could as well have run another program. A
-//! launcher that is adopted says in addition which tasks it has; it can invent tasks of its own job only, because every
-//! step it names is looked up in the journal. Process numbers are never acted upon as root as they come: what is left of
-//! a process group is killed only where the process is found in the job's cgroup or below the launcher.
+//! `stepd` trusts a launcher as far as the user could act without it. What comes through the socket is decoded with limits;
+//! unknown tokens are ignored. The launcher's reports of how a task ended, what it used, and that a program could not be started
+//! are accepted: whoever controls it could as well have run another program. An adopted launcher also reports which tasks it has;
+//! it can invent tasks of its own job only, because every step that it names is looked up in the journal. Root never uses
+//! reported process ids directly: what is left of a process group is killed only if the process is found in the job's cgroup or
+//! below the launcher.
 //!
-//! The launcher believes its `stepd`, whoever that is: a process that holds the other end of its first socket, or one that
-//! connects to its own. That one's file is in the daemons' folder with mode 0600, bound by `stepd` and passed on, and who
-//! connects must be of the user that started the launcher (`SO_PEERCRED`); one at a time, and only while the former
-//! connection is closed. `stepd` in turn goes on only with a peer of the job's user: the launcher itself makes the socket
-//! listen, so that is who the kernel names.
+//! The launcher trusts its `stepd`: the process that holds the other end of its first socket, or one that connects to its own
+//! socket. The file of that socket is in the daemons' folder with mode 0600, bound by `stepd` and passed on. The process that
+//! connects must belong to the user that started the launcher (`SO_PEERCRED`); only one may, and only while the earlier
+//! connection is closed. `stepd` in turn only accepts a peer of the job's user: the launcher itself makes the socket listen, so
+//! the kernel reports the launcher's user.
 //!
 //! [`start_ahead`], [`start`] and [`adopt`] are called by `stepd`, [`main`] by `stepd launcher` and by the copy of a `stepd` that
 //! the first of these makes.

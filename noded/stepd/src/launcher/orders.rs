@@ -1,4 +1,4 @@
-//! From a [`SpawnTask`] to what the kernel is asked for.
+//! Converts a [`SpawnTask`] to arguments for the kernel.
 
 use super::{environment::value, packs::Capture, settings::Setting};
 use garrick_kernel::{

@@ -1,9 +1,9 @@
-//! Output packs as the launcher writes them: a task writes to files without names, what is in them goes into the pack when
-//! the task is over, and once a second before for tasks that run longer, so that a pack can be followed. How a pack is
-//! written is [`garrick_pack`]'s; when, and what becomes of failures, is decided here.
+//! Output packs, as the launcher writes them: a task writes to files without names; their content is copied into the pack when
+//! the task is over, and for longer tasks once a second before that, so that a pack can be followed. [`garrick_pack`] writes the
+//! pack; this module decides when, and handles failures.
 //!
-//! A pack that cannot be opened, or that could not be written to and still cannot, fails the tasks that want it before they
-//! run. One that fails later costs output: the task's end is reported all the same, and what is lost is said
+//! If a pack cannot be opened, or could not be written to and still cannot, tasks that need it fail before they run. A later
+//! failure loses output: the task's end is reported nevertheless, and so is the loss
 //! ([`FromLauncher::PackFailed`](garrick_model::messages::launcher::FromLauncher)).
 
 use garrick_kernel::files::nameless;

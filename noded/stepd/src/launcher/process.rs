@@ -1,4 +1,4 @@
-//! Starting a launcher, or finding the one that a former `stepd` of the run started. Both from `stepd`.
+//! Starts a launcher, or finds that of an earlier `stepd` of the run. Used by `stepd`.
 
 use super::Arguments;
 use garrick_frame::{FdChannel, FdError, limits};

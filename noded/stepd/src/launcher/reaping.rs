@@ -1,5 +1,4 @@
-//! What becomes of tasks: their ends, their output on its way into packs, and what is told of both to a `stepd` that comes
-//! later.
+//! Ends of tasks, their output on its way into packs, and the reports of both to a later `stepd`.
 
 use super::{
     packs::{COPY_AFTER, Told},

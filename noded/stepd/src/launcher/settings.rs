@@ -1,4 +1,4 @@
-//! Environments and settings as `stepd` numbered them, for as long as the connection to it holds.
+//! Environments and settings under the numbers that `stepd` gave them, as long as the connection to it is open.
 
 use super::environment::Environment;
 use garrick_kernel::{rlimits::own_nice, spawn::cstring, users};

@@ -1,7 +1,7 @@
-//! Output files that nobody asked for: one that has nothing in it when the last of its tasks is over is removed.
+//! Output files that were not requested: such a file is removed if it is empty when the last of its tasks is over.
 //!
-//! Such a file is written by tasks of one step on one node. Another try of the step, on another node, makes it anew, so that this
-//! launcher, should it have been cut off meanwhile, does not take that one for its own.
+//! The tasks of one step on one node write such a file. Another try of the step on another node creates it anew, so that this
+//! launcher, if it was cut off meanwhile, does not take that file for its own.
 
 use garrick_kernel::files::{self, FileId};
 use std::{collections::HashMap, path::Path};

@@ -1,4 +1,4 @@
-//! What users write for commands.
+//! Texts that users write for commands.
 
 use super::{choice, plain};
 use crate::target::Target;

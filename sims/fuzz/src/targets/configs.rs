@@ -1,4 +1,4 @@
-//! What administrators write. Nodes that join a running cluster send a line of it too.
+//! Configuration that administrators write. Nodes that join a running cluster send a line of it too.
 
 use super::{choice, chosen, plain, text};
 use crate::target::Target;

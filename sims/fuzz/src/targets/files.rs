@@ -1,4 +1,4 @@
-//! Files that last: journals (the daemons' own) and output packs (a job's user writes them, `garrick cat` reads them).
+//! Durable files: journals (the daemons' own) and output packs (a job's user writes them, `garrick cat` reads them).
 
 use super::choice;
 use crate::target::Target;

@@ -1,4 +1,4 @@
-//! Who is who: keys and certificates in PEM, certificates of peers and requests for them in DER, tokens for joining.
+//! Identities: keys and certificates in PEM, certificates of peers and certificate requests in DER, join tokens.
 
 use super::{choice, plain, text};
 use crate::target::Target;

@@ -1,4 +1,4 @@
-//! What the kernel shows. Names of processes, mount points and cgroups are users' choices.
+//! Texts from the kernel. Users choose the names of processes, mount points and cgroups in them.
 
 use super::{choice, chosen, plain};
 use crate::target::Target;

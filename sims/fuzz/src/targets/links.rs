@@ -1,4 +1,4 @@
-//! What travels between processes.
+//! Messages between processes.
 
 use super::choice;
 use crate::{forms, target::Target};

@@ -6,7 +6,7 @@
 //! | `files` | journals and output packs |
 //! | `identities` | PEM, certificates, certificate requests, join messages, tokens |
 //! | `texts` | the grammars of requests: ids, lists, times, amounts, constraints |
-//! | `configs` | `slurm.conf` and what is read beside it |
+//! | `configs` | `slurm.conf` and related files |
 //! | `kernel` | `/proc` and `/sys` |
 //! | `commands` | command lines, scripts, lists of steps |
 

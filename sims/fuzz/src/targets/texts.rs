@@ -1,4 +1,4 @@
-//! The grammars of requests. What is read and can be written must read back the same.
+//! The grammars of requests. If a value can be parsed and written, parsing the result must give the same value.
 
 use super::{choice, chosen, plain, text};
 use crate::target::Target;

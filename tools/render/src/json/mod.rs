@@ -1,6 +1,6 @@
-//! The JSON form of the query commands, in the shape of Slurm's data parser v0.0.45. Skeletons with every property of
-//! that shape at its empty value are filled in, so that what Garrick does not have is there, empty, as a reader of
-//! Slurm's output expects it.
+//! The JSON form of the query commands, in the shape of Slurm's data parser v0.0.45. Skeletons with every property of that shape
+//! at its empty value are filled in, so that properties that Garrick does not have are there, empty, as readers of Slurm's output
+//! expect.
 
 mod job;
 mod license;

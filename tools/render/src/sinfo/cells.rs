@@ -1,4 +1,4 @@
-//! What a group of nodes shows in each field of `sinfo`.
+//! The text of a group of nodes in each field of `sinfo`.
 
 use super::{Group, fields::Field};
 use crate::{amounts, clock::Clock, node_state};

@@ -1,4 +1,4 @@
-//! What a row of `squeue` shows in each field.
+//! The text of a row of `squeue` in each field.
 
 use super::fields::Field;
 use crate::{

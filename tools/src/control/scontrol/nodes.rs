@@ -1,4 +1,4 @@
-//! `scontrol create NodeName=` and `scontrol delete NodeName=`: nodes that `slurm.conf` does not have.
+//! `scontrol create NodeName=` and `scontrol delete NodeName=`: dynamic nodes, which `slurm.conf` does not list.
 
 use super::{Session, full_word};
 use garrick_model::{config, hostlist, messages::command::CommandRequest};

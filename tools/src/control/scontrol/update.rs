@@ -1,5 +1,5 @@
-//! `scontrol update`: `Key=Value` words read into a change of a job, of nodes or of a partition. A key that is not known is
-//! refused with the key that was probably meant; nothing is changed then.
+//! `scontrol update`: parses `Key=Value` words into a change of a job, of nodes or of a partition. An unknown key is refused with
+//! a suggestion, and then nothing is changed.
 
 use super::{Session, full_word, jobs, reservations, too_few, update_request};
 use crate::{options::getopt, query::choices};

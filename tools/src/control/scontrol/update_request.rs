@@ -1,4 +1,4 @@
-//! What `scontrol update JobId=...` changes of a job's request beside nodes, tasks and the like.
+//! `scontrol update JobId=...`: changes of a job's request other than amounts.
 
 use super::update::{UpdateError, memory, number, wrong};
 use garrick_model::{

@@ -1,4 +1,4 @@
-//! `stail --counts`: how many messages the actors of the controller's process handled since it started.
+//! `stail --counts`: how many messages the actors of the controller's process have handled since it started.
 
 use super::Form;
 use crate::{

@@ -1,5 +1,5 @@
-//! `stail`: the messages between the actors of a job, a node, a partition or the scheduler, from every process they live in,
-//! one line each in causal order; or how many messages the controller's actors handled so far.
+//! `stail`: the messages between the actors of a job, a node, a partition or the scheduler, from all their processes, one line
+//! each in causal order; or how many messages the controller's actors have handled.
 
 pub mod counts;
 pub mod order;

@@ -1,5 +1,5 @@
-//! Trace records of several processes put into causal order: a record never stands before the one that caused it, though
-//! the hosts' clocks differ. Within a trace records go by time; traces go by their first record.
+//! Puts trace records of several processes into causal order: a record never comes before the one that caused it, even if the
+//! hosts' clocks differ. Within a trace, records are ordered by time; traces are ordered by their first record.
 
 use garrick_model::messages::command::TraceLine;
 use std::collections::{BTreeMap, HashMap};

@@ -1,5 +1,4 @@
-//! `--follow`: what is in the files, and what comes, until their writers have closed them. Files that are not there yet are
-//! waited for.
+//! `--follow`: shows what is in the files, and what is appended, until their writers have closed them. Waits for missing files.
 
 use super::{
     Request,

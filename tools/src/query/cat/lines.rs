@@ -1,4 +1,4 @@
-//! Output passed on in whole lines: what different tasks wrote is mixed between lines, not within them. What one task wrote
+//! Passes output on in whole lines: output of different tasks is mixed between lines, not within them. The output of one task
 //! keeps every byte and its order.
 
 use garrick_pack::{Stream, TaskRun};

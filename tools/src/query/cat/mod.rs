@@ -3,7 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`which`] | `--step` |
-//! | [`sources`] | the files that an operand means |
+//! | [`sources`] | the files of an operand |
 //! | [`lines`] | output passed on in whole lines |
 //! | [`list`] | `--list` |
 //! | [`follow`] | `--follow` |

@@ -1,4 +1,4 @@
-//! The files that an operand means: itself, or the packs of the nodes, `FILE.NODE`.
+//! The files of an operand: the file itself, or the packs of the nodes, `FILE.NODE`.
 
 use garrick_pack::{PackError, of_nodes};
 use std::{

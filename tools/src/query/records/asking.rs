@@ -1,5 +1,5 @@
-//! The way to a run's records: the controller says which node has them, a daemon of this host passes the question on. Where
-//! the controller does not answer, the daemon of this host may have them itself.
+//! Finds a run's records: the controller says which node has them, and a daemon of this host passes the question on. If the
+//! controller does not answer, the daemon of this host may have them itself.
 
 use crate::output::Console;
 use garrick_asking::{

@@ -1,4 +1,4 @@
-//! What a column of `garrick steps` shows.
+//! The columns of `garrick steps`.
 
 use super::Row;
 use crate::step_lists::shell_words::quoted;

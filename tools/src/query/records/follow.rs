@@ -1,6 +1,6 @@
-//! `garrick steps --follow`: steps as they end, and how far their job is. The job's step manager says that there is news, the
-//! daemon of the run's batch host reads on in the records; nobody is asked before. Both may be killed and come again: the
-//! records are begun anew then, and what was shown of them is passed over.
+//! `garrick steps --follow`: steps as they end, and the progress of their job. The job's step manager reports that there is news;
+//! then the daemon of the run's batch host reads further in the records. Either of the two may be killed and come back: then the
+//! records are read from the beginning, and what was shown already is skipped.
 
 use super::{
     FAILED, News, Request,

@@ -1,4 +1,4 @@
-//! A log in the columns of GNU parallel's `--joblog` (parallel(1)), for scripts that read those: a line for every step that
+//! A log in the columns of GNU parallel's `--joblog` (parallel(1)), for scripts that read such logs: a line for every step that
 //! began and ended. `Seq` is the line of a list, the index of an array's task, or the step's number.
 
 use super::{Row, fields};

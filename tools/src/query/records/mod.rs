@@ -2,15 +2,15 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`asking`] | finds the records and reads them |
-//! | `follow` | reads them on while the job runs |
-//! | `shown` | where steps go as they come |
+//! | [`asking`] | finds and reads the records |
+//! | `follow` | continues to read while the job runs |
+//! | `shown` | where steps are shown |
 //! | [`fields`] | columns |
 //! | [`as_json`] | objects |
 //! | [`joblog`] | a log in GNU parallel's columns |
 //! | [`summary`] | counts, percentiles, the slowest, how busy the job's CPUs were |
 //! | [`picture`] | the same as a picture |
-//! | [`views`] | steps that are over, for the other commands |
+//! | [`views`] | ended steps, for the other commands |
 
 pub mod as_json;
 pub mod asking;

@@ -1,4 +1,4 @@
-//! How busy a job's CPUs were over its time: a line of blocks in a terminal, or an SVG.
+//! How busy a job's CPUs were over time: a line of blocks in a terminal, or an SVG.
 
 use super::summary::Usage;
 use garrick_model::time::short_duration;

@@ -1,4 +1,4 @@
-//! Where steps go as they come: a table, objects, counts, a log.
+//! Where steps are shown: a table, objects, counts, a log.
 
 use super::{Field, Form, Request, Row, as_json, asking::Part, fields, joblog, picture, summary};
 use garrick_model::messages::records::{RecordedOrigin, RecordedRun, RecordedStep};

@@ -1,5 +1,5 @@
-//! What the steps of a job come to: counts by state and exit code, percentiles of time and memory, the slowest, steps an hour,
-//! and how busy the job's CPUs were. Some twenty bytes are kept of each step.
+//! Summary of a job's steps: counts by state and exit code, percentiles of time and memory, the slowest, steps an hour, and how
+//! busy the job's CPUs were. Keeps some twenty bytes of each step.
 
 use super::{Row, fields, picture};
 use garrick_model::{

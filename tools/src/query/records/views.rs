@@ -1,5 +1,5 @@
-//! Steps that are over, for the commands that show steps: what the controller remembers of a job, and where that is not all, the
-//! records of its run.
+//! Ended steps, for the commands that show steps: those that the controller remembers, and if that is not all, the records of the
+//! job's run.
 
 use super::asking::{self, Part};
 use crate::output::Console;

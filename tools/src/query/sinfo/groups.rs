@@ -1,5 +1,5 @@
-//! Nodes of partitions put into groups that share a line: those that agree in every field shown for which nodes must agree.
-//! Which fields those are depends on the format and on `-e` and `-N`.
+//! Groups nodes of partitions that share a line: those that agree in every shown field in which nodes must agree. Which fields
+//! those are depends on the format and on `-e` and `-N`.
 
 use super::options::{Request, Responding};
 use garrick_model::view::{NodeView, PartitionView};

@@ -1,4 +1,4 @@
-//! Options of `sinfo`, with the `SINFO_*` variables behind them, read into what is to be chosen, grouped and shown.
+//! Options of `sinfo` and the `SINFO_*` variables, parsed into what is selected, grouped and shown.
 
 use crate::{
     options::table::Arg,

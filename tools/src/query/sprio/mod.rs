@@ -1,4 +1,4 @@
-//! `sprio`: what the priorities of waiting jobs are made of. Options, then a query, then rows, then columns.
+//! `sprio`: the components of waiting jobs' priorities. Options, then a query, then rows, then columns.
 //!
 //! [`options`] has what was typed and set, [`garrick_render::sprio`] the fields.
 

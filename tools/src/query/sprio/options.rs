@@ -1,4 +1,4 @@
-//! Options of `sprio`, with the `SPRIO_*` variables behind them.
+//! Options of `sprio` and the `SPRIO_*` variables.
 
 use super::Sort;
 use crate::{

@@ -1,4 +1,4 @@
-//! Options of `squeue`, with the `SQUEUE_*` variables behind them, read into what is to be asked, chosen and shown.
+//! Options of `squeue` and the `SQUEUE_*` variables, parsed into what is requested, selected and shown.
 
 use crate::{
     options::table::Arg,

@@ -1,4 +1,4 @@
-//! What a job waits for that has no room reserved: what its reason means as the cluster is, what would move it, and when.
+//! What a job without reserved resources waits for: what its reason means in the current state, what would change it, and when.
 
 use super::reserving::Reserving;
 use garrick_asking::contact::{self, Asked, Contact, reservations};

@@ -1,4 +1,4 @@
-//! What a job that waits for resources finds too little of on the nodes of its partitions.
+//! Which resources a job that waits for resources lacks on the nodes of its partitions.
 
 use super::grounds::Around;
 use garrick_model::{

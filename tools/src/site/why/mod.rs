@@ -1,4 +1,4 @@
-//! `garrick why`: what keeps jobs waiting: what stands first in their way, what would move that, and when.
+//! `garrick why`: what jobs wait for: the first obstacle, what would remove it, and when.
 
 mod grounds;
 mod lacks;

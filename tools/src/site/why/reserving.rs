@@ -1,4 +1,4 @@
-//! For whom plans reserve room, as the configuration has it.
+//! For which jobs plans reserve resources, according to the configuration.
 
 /// For whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `garrick why JOB.STEP`: what a step waits for and who has it, or why it ended as it did.
+//! `garrick why JOB.STEP`: what a step waits for and which steps hold it, or why it ended as it did.
 
 use crate::{
     output::Console,

@@ -1,4 +1,4 @@
-//! Files and output packs that a step writes, read from their beginning and on as they grow.
+//! Follows files and output packs that a step writes, from their beginning.
 
 use garrick_model::{ids::StepId, messages::shepherd::Stream};
 use garrick_pack::{Content, FLUSH_AFTER, PackReader, Selection};

@@ -1,9 +1,9 @@
-//! `sattach`: watches the output of a step that runs. What its step manager relays comes by message; of what goes into
-//! files or an output pack it says where, and those are read from their beginning as they grow.
+//! `sattach`: watches the output of a running step. Output that its step manager relays comes in messages; for output in files or
+//! an output pack the step manager says where it is, and those are followed from their beginning.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`watched`] | what to do about each message of the step manager |
+//! | [`watched`] | reactions to messages of the step manager |
 //! | [`follow`] | files and packs that grow |
 
 pub mod follow;

@@ -1,5 +1,4 @@
-//! A step that is watched: what to do about each message of its step manager, and about what its files hold. Plain and
-//! synchronous.
+//! A watched step: reactions to messages of its step manager, and to the content of its files. Plain and synchronous.
 
 use super::follow::Wanted;
 use crate::submit::labels::Labels;

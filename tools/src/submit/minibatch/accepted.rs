@@ -1,4 +1,4 @@
-//! What is said of a list that was handed over: what was accepted, and which lines were not, and why.
+//! The messages about a submitted list: how many steps were accepted, and which lines were not, and why.
 
 use super::given::Given;
 use garrick_asking::cluster::{ClusterError, refusal_details};

@@ -1,6 +1,5 @@
-//! `srun --async --rerun-failed JOB[.STEP]` and `--resume JOB[.STEP]`: steps that were handed over before and did not end well
-//! are handed over once more, as they were, from the records of their run. A step that was run again since, and ended well, is
-//! passed over.
+//! `srun --async --rerun-failed JOB[.STEP]` and `--resume JOB[.STEP]`: submits steps again that were submitted before and failed
+//! or did not complete, unchanged, from the records of their run. A step that was rerun since, and completed, is skipped.
 
 use super::{
     chunk::{MOST_BYTES, MOST_LINES, SPEC_BYTES},

@@ -1,5 +1,4 @@
-//! What is asked for a step that is handed over: its own part of the job, no more, and files instead of an `srun` that
-//! stays with it.
+//! The request of a minibatch step: only its own part of the job's resources, and files instead of an `srun` that waits with it.
 
 use crate::options::{
     job_spec::{Checked, Submitter},

@@ -1,5 +1,4 @@
-//! Commands that go to the step manager in one request, and which line each came from. Lines with the same options share
-//! what is asked for them.
+//! Commands that go to the step manager in one request, and the line of each. Lines with the same options share their request.
 
 use crate::{options::step_spec::base_name, step_lists::list_line::ListLine};
 use garrick_model::{

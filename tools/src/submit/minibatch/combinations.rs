@@ -1,4 +1,4 @@
-//! Which of `srun`'s options make sense together, when steps are handed over and when not.
+//! Which of `srun`'s options may be combined, for minibatch steps and for others.
 
 use crate::options::{
     minibatch::{Again, IN_A_LINE, ONLY_HANDED_OVER},

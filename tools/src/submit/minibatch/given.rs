@@ -1,4 +1,4 @@
-//! Numbers that steps were given, kept as ranges: a million steps that came one after the other are one range.
+//! The numbers of accepted steps, as ranges: a million consecutive steps are one range.
 
 use garrick_model::{
     batch::GivenNumbers,

@@ -1,4 +1,4 @@
-//! `srun --graph`: all steps of a graph are handed over; without `--async` they are waited for.
+//! `srun --graph`: submits all steps of a graph; without `--async` it waits for them.
 
 use super::list::{self, Done, ListRequest};
 use crate::{

@@ -1,5 +1,5 @@
-//! One request after the other to a step manager that may be busy, or away for a moment. A repeat carries the identity of
-//! the first try, so that what was accepted is not accepted twice.
+//! Sends requests one after the other to a step manager that may be busy, or unreachable for a moment. A repeat has the id of the
+//! first try, so that nothing is accepted twice.
 
 use crate::{output::Console, submit::way_back};
 use garrick_asking::{

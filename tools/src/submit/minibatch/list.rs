@@ -1,6 +1,6 @@
 //! `srun --async --from-file`, `--each` and `--graph`: a step for every line, for every combination of values, or for every step
-//! of a graph. Lines are read as they come, combinations and steps of a graph made as they are needed, and all handed over in
-//! pieces, each after the answer to the one before, so that neither side holds more of them than it has to.
+//! of a graph. Lines are read as they come, combinations and steps of a graph are made when they are needed, and all are sent in
+//! pieces, each after the answer to the previous one, so that neither side holds more of them than necessary.
 
 use super::{
     accepted::{declined_lines, steps_left, submitted, told},

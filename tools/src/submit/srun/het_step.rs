@@ -1,6 +1,6 @@
-//! `srun` for a step over several components of a heterogeneous job: `--het-group=0,1`, `srun A : B`, and with a job of its
-//! own where there is none around. What is about the command as a whole (its streams, `-l`, `-K`, `-W`, ...) is said for the
-//! first component.
+//! `srun` for a step over several components of a heterogeneous job: `--het-group=0,1`, `srun A : B`, and with a job of its own
+//! if it is not inside one. Options for the command as a whole (its streams, `-l`, `-K`, `-W`, ...) are given for the first
+//! component.
 
 use crate::{
     options::{
