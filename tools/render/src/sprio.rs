@@ -1,5 +1,6 @@
 //! Fields of `sprio`: their letters and headings, and the text of a job or of the weights in each.
 
+use crate::words;
 use garrick_model::messages::priority::{JobPriority, PriorityWeights};
 use std::cmp::Ordering;
 
@@ -128,10 +129,6 @@ fn id(job: &JobPriority) -> String {
     job.array_task.map_or_else(|| job.job.to_string(), |task| format!("{}_{}", task.array_job, task.index))
 }
 
-fn or_null(text: Option<&str>) -> String {
-    text.filter(|t| !t.is_empty()).unwrap_or("(null)").to_owned()
-}
-
 fn priority_norm(job: &JobPriority) -> f64 {
     f64::from(job.priority) / f64::from(u32::MAX)
 }
@@ -147,9 +144,9 @@ pub fn value(kind: Kind, job: &JobPriority, weights: &PriorityWeights) -> String
         Kind::Id => id(job),
         Kind::PartitionName => job.partition.clone(),
         Kind::User => job.user.clone(),
-        Kind::Account => or_null(job.account.as_deref()),
-        Kind::QosName => or_null(job.qos_name.as_deref()),
-        Kind::Cluster => or_null(None),
+        Kind::Account => words::cell_or_null(job.account.as_deref()),
+        Kind::QosName => words::cell_or_null(job.qos_name.as_deref()),
+        Kind::Cluster => words::cell_or_null(None),
         Kind::Priority => job.priority.to_string(),
         Kind::PriorityNorm => format!("{:.14}", priority_norm(job)),
         Kind::Weighted(factor) => format!("{:.0}", factor.of(job) * f64::from(factor.weight(weights))),

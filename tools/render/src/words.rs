@@ -32,6 +32,16 @@ const JOB_STATES: [(JobState, &str, &str); 17] = [
     (JobState::RequeueHold, "REQUEUE_HOLD", "RH"),
 ];
 
+/// The text, or Slurm's word for none.
+pub fn or_null(text: Option<&str>) -> &str {
+    text.filter(|text| !text.is_empty()).unwrap_or("(null)")
+}
+
+/// The same as the content of a cell.
+pub fn cell_or_null(text: Option<&str>) -> String {
+    or_null(text).to_owned()
+}
+
 /// `RUNNING`.
 pub fn job_state(state: JobState) -> &'static str {
     JOB_STATES.iter().find(|s| s.0 == state).map_or("UNKNOWN", |s| s.1)

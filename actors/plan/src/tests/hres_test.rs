@@ -3,7 +3,7 @@
 
 use super::topology_test;
 use crate::{
-    fixtures::cluster,
+    fixtures::{cluster, layered},
     plan::{
         Plan,
         kept::plan_to_keep,
@@ -263,17 +263,8 @@ proptest! {
         counts in prop::collection::vec(0u32..9, 6),
         jobs in prop::collection::vec((1u32..5, 1u32..4, 0u32..4, 1u64..40, any::<bool>()), 1..12),
     ) {
-        let layers = |at: usize| [(0..4, counts[at] + 4, 2), (0..2, counts[at + 1] + 1, 1), (2..4, counts[at + 2], 0)];
-        let (a, b) = (layers(0), layers(3));
-        let hres = hres(4, &[("a", modes.0, &a), ("b", modes.1, &b)]);
-        let asks = |a, b| if b == 0 { format!("a:{a}") } else { format!("b:{b},a:{a}") };
-        let specs = jobs.iter().map(|(nodes, a, b, tens, contiguous)| {
-            let asked = JobSpec { contiguous: *contiguous, ..on(*nodes, &asks(a, *b)) };
-            short(asked, tens * 10)
-        });
-        let jobs = specs.zip(1..).map(|(spec, id)| job(id, spec)).collect();
-        let mut view = cluster((0..4).map(|index| node(index, 8)).collect(), jobs);
-        view.licenses = LicenseFacts { hres: Arc::clone(&hres), ..LicenseFacts::default() };
+        let view = layered(modes, &counts, &jobs);
+        let hres = &view.licenses.hres;
         let made = plan(&view, NOW);
         let mut all = Vec::new();
         for start in &made.starts {
@@ -292,6 +283,6 @@ proptest! {
             prop_assert!(all_modes_hold, "{room:?}");
             all.push((room.licenses.clone(), room.from, room.until));
         }
-        never_too_much(&hres, &all)?;
+        never_too_much(hres, &all)?;
     }
 }

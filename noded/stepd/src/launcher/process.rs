@@ -106,8 +106,9 @@ impl LauncherError {
 
 /// Starts a launcher in its cgroup, with its user's ids and nothing else of the caller's. It executes this program as the caller's
 /// user and changes its ids itself, once it is not dumpable: the caller's memory is never shared with a process of the job's user.
-pub fn start(spec: LauncherSpec<'_>) -> Result<LauncherHandle, LauncherError> {
-    let (channel, Spawned { pid, pidfd }) = start_with(spec, Switch::Itself, |spec, _| spawn::spawn(&spec))?;
+pub fn start(mut spec: LauncherSpec<'_>) -> Result<LauncherHandle, LauncherError> {
+    let user = spec.user.take();
+    let (channel, Spawned { pid, pidfd }) = start_with(spec, user, |spec, _| spawn::spawn(&spec))?;
     Ok(LauncherHandle { channel, pid, pidfd })
 }
 
@@ -146,7 +147,7 @@ pub fn start_ahead(spec: LauncherSpec<'_>) -> Result<LauncherAhead, LauncherErro
         return Err(refused("fs.suid_dumpable is neither 0 nor 2"));
     }
     let listens_at = spec.listen_at.map(Path::to_owned);
-    let (channel, child) = start_with(spec, Switch::OnItsWay, |spec, arguments| {
+    let (channel, child) = start_with(spec, None, |spec, arguments| {
         spawn::divide(spec, c"launcher", move || {
             // What this process logs to is closed in its copy.
             let _quiet = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
@@ -163,17 +164,10 @@ fn remove_socket(path: Option<&Path>) {
     }
 }
 
-/// Where a launcher gets its user's ids.
-enum Switch {
-    /// Before it begins.
-    OnItsWay,
-    /// It is told to.
-    Itself,
-}
-
+/// `told`: whose ids it is told to take itself, where they are not those of `spec` before it begins.
 fn start_with<R>(
     spec: LauncherSpec<'_>,
-    switch: Switch,
+    told: Option<Identity>,
     start: impl FnOnce(SpawnSpec<'_>, Arguments) -> Result<R, spawn::SpawnError>,
 ) -> Result<(FdChannel, R), LauncherError> {
     let failed = |what: &'static str| move |cause| LauncherError::Prepare { what, cause };
@@ -183,10 +177,6 @@ fn start_with<R>(
     let null = File::options().read(true).write(true).open("/dev/null").map_err(failed("/dev/null"))?;
     let mut passed = vec![its_end.as_fd()];
     passed.extend(listener.as_ref().map(AsFd::as_fd));
-    let (user, told) = match switch {
-        Switch::OnItsWay => (spec.user, None),
-        Switch::Itself => (None, spec.user),
-    };
     let arguments = Arguments {
         fd: 3,
         listen: spec.listen_at.map(|path| (4, path.to_owned())),
@@ -208,7 +198,7 @@ fn start_with<R>(
         passed,
         // Out of reach of the terminal's signals.
         session: Session::OwnSession,
-        user,
+        user: spec.user,
         umask: Some(0o022),
         cgroup_procs: spec.cgroup_procs.iter().map(AsFd::as_fd).collect(),
         into_cgroup: spec.into_cgroup.as_ref().map(AsFd::as_fd),

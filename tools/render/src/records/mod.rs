@@ -1,5 +1,6 @@
 //! Records of `scontrol show`: Slurm's keys in Slurm's order, one record over several lines or (`-o`) on one.
 
+use crate::words::or_null;
 use garrick_model::visible::written_out;
 use std::{
     borrow::Cow,
@@ -59,13 +60,5 @@ impl Record {
                 writeln!(out, "{}", flat.join(" "))
             }
         }
-    }
-}
-
-/// The text, or Slurm's word for none.
-fn or_null(text: Option<&str>) -> &str {
-    match text {
-        Some(t) if !t.is_empty() => t,
-        _ => "(null)",
     }
 }

@@ -1,7 +1,7 @@
 //! The text of a group of nodes in each field of `sinfo`.
 
 use super::{Group, fields::Field};
-use crate::{amounts, clock::Clock, node_state};
+use crate::{amounts, clock::Clock, node_state, words};
 use garrick_model::{
     config::{OverSubscribe, PartitionConfig},
     hostlist,
@@ -10,10 +10,6 @@ use garrick_model::{
     time::TimeLimit,
     view::NodeView,
 };
-
-fn or_null(text: String) -> String {
-    if text.is_empty() { "(null)".to_owned() } else { text }
-}
 
 /// A group's value in a field.
 pub fn cell(group: &Group<'_>, field: Field, clock: &Clock) -> String {
@@ -70,8 +66,8 @@ pub fn cell(group: &Group<'_>, field: Field, clock: &Clock) -> String {
         Field::Features => {
             of_first(&|n| if n.features.is_empty() { "(null)".to_owned() } else { n.features.join(",") }, "")
         }
-        Field::Gres => of_first(&|n| or_null(entries_text(&n.shape)), "(null)"),
-        Field::GresUsed => of_first(&|n| or_null(amounts::gres_used(n)), "(null)"),
+        Field::Gres => of_first(&|n| words::cell_or_null(Some(&entries_text(&n.shape))), "(null)"),
+        Field::GresUsed => of_first(&|n| words::cell_or_null(Some(&amounts::gres_used(n))), "(null)"),
         Field::Reason => of_first(&|n| n.reason.as_ref().map_or_else(|| "none".to_owned(), |r| r.text.clone()), "none"),
         Field::ReasonUser => {
             of_first(&|n| n.reason.as_ref().map_or_else(|| "Unknown".to_owned(), |r| r.user.clone()), "Unknown")

@@ -31,10 +31,6 @@ pub struct Setting<'a> {
     pub sched_nodes: &'a BTreeMap<JobId, String>,
 }
 
-fn or_null(text: Option<&str>) -> String {
-    text.filter(|t| !t.is_empty()).unwrap_or("(null)").to_owned()
-}
-
 fn or_na(text: Option<String>) -> String {
     text.unwrap_or_else(|| "N/A".to_owned())
 }
@@ -63,7 +59,7 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::Reason => words::reason(&job.reason).into_owned(),
         Field::NodesOrReason => words::nodes_or_reason(job, amounts::node_list(job)),
         Field::NodeList => amounts::node_list(job),
-        Field::SchedNodes => or_null(setting.sched_nodes.get(&job.id).map(String::as_str)),
+        Field::SchedNodes => words::cell_or_null(setting.sched_nodes.get(&job.id).map(String::as_str)),
         Field::ReqNodes => amounts::fold(&spec.nodelist),
         Field::ExcNodes => amounts::fold(&spec.exclude),
         Field::BatchHost => or_na(amounts::batch_host(job).map(str::to_owned)),
@@ -100,17 +96,17 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::Priority => job.priority.to_string(),
         Field::PriorityFloat => format!("{:.14}", f64::from(job.priority) / f64::from(u32::MAX)),
         Field::Nice => spec.nice.to_string(),
-        Field::Account => or_null(spec.account.as_deref()),
-        Field::Qos => or_null(spec.qos.as_deref()),
-        Field::Wckey => or_null(spec.wckey.as_deref()),
-        Field::Comment => or_null(spec.comment.as_deref()),
-        Field::AdminComment => or_null(job.admin_comment.as_deref()),
-        Field::SystemComment => or_null(job.system_comment.as_deref()),
+        Field::Account => words::cell_or_null(spec.account.as_deref()),
+        Field::Qos => words::cell_or_null(spec.qos.as_deref()),
+        Field::Wckey => words::cell_or_null(spec.wckey.as_deref()),
+        Field::Comment => words::cell_or_null(spec.comment.as_deref()),
+        Field::AdminComment => words::cell_or_null(job.admin_comment.as_deref()),
+        Field::SystemComment => words::cell_or_null(job.system_comment.as_deref()),
         Field::Dependency => amounts::dependencies(job),
-        Field::Features => or_null(spec.constraint.as_deref()),
-        Field::Reservation => or_null(amounts::reservation(job).as_deref()),
-        Field::Licenses => or_null(spec.licenses.as_deref()),
-        Field::LicensesAlloc => or_null(amounts::licenses(job).as_deref()),
+        Field::Features => words::cell_or_null(spec.constraint.as_deref()),
+        Field::Reservation => words::cell_or_null(amounts::reservation(job).as_deref()),
+        Field::Licenses => words::cell_or_null(spec.licenses.as_deref()),
+        Field::LicensesAlloc => words::cell_or_null(amounts::licenses(job).as_deref()),
         Field::ReqSwitch => spec.topology.switches.unwrap_or(0).to_string(),
         Field::Wait4Switch => {
             let secs = spec.topology.switches_wait_secs.filter(|_| spec.topology.switches.is_some());
@@ -119,7 +115,7 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::OverSubscribe => sharing(job.sharing).to_owned(),
         Field::Contiguous => u8::from(spec.contiguous).to_string(),
         Field::BatchFlag => u8::from(spec.kind == JobKind::Batch).to_string(),
-        Field::Command => or_null(spec.command.as_deref()),
+        Field::Command => words::cell_or_null(spec.command.as_deref()),
         Field::WorkDir => spec.work_dir.clone(),
         Field::Stdout => job.stdout_path.clone().unwrap_or_default(),
         Field::Stderr => job.stderr_path.clone().or_else(|| job.stdout_path.clone()).unwrap_or_default(),
@@ -141,8 +137,8 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::TasksPerSocket => spec.layout.tasks_per_socket.map_or_else(|| "N/A".to_owned(), |n| n.to_string()),
         Field::TasksPerCore => spec.layout.tasks_per_core.map_or_else(|| "N/A".to_owned(), |n| n.to_string()),
         Field::McsLabel => spec.mcs_label.clone().unwrap_or_else(|| "N/A".to_owned()),
-        Field::Prefer => or_null(spec.prefer.as_deref()),
-        Field::SubmitLine => or_null(Some(&spec.submit_line)),
+        Field::Prefer => words::cell_or_null(spec.prefer.as_deref()),
+        Field::SubmitLine => words::cell_or_null(Some(&spec.submit_line)),
         Field::Constant(word) => word.to_owned(),
     }
 }
@@ -174,7 +170,7 @@ pub fn step(line: &StepLine<'_>, field: Field, setting: &Setting<'_>) -> String 
         Field::Cpus => step.cpus.to_string(),
         Field::Tasks => step.tasks.to_string(),
         Field::Priority => step.priority.to_string(),
-        Field::Dependency => or_null(Some(&step.dependency)),
+        Field::Dependency => words::cell_or_null(Some(&step.dependency)),
         Field::RestartCount => step.attempt.to_string(),
         Field::TimeUsed => short_duration(used),
         Field::TimeLimit => step.time_limit.squeue_text(),
@@ -185,7 +181,7 @@ pub fn step(line: &StepLine<'_>, field: Field, setting: &Setting<'_>) -> String 
         Field::StartTime => clock.at_or(step.start_time, "N/A"),
         Field::EndTime => clock.at_or(step.end_time, "N/A"),
         Field::ExitCode => words::exit(step.exit),
-        Field::SubmitLine => or_null(Some(&step.submit_line)),
+        Field::SubmitLine => words::cell_or_null(Some(&step.submit_line)),
         Field::Constant(word) => word.to_owned(),
         _ => "N/A".to_owned(),
     }

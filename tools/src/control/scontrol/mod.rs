@@ -270,6 +270,19 @@ pub fn full_word(typed: &str, known: &[&'static str]) -> Option<&'static str> {
     }
 }
 
+/// The row of a table that has that name, or the one name that the word shortens.
+pub fn row<'t, R>(typed: &str, table: &'t [R], name: impl Fn(&R) -> &'static str) -> Option<&'t R> {
+    let names: Vec<&'static str> = table.iter().map(&name).collect();
+    let full = full_word(typed, &names)?;
+    table.iter().find(|row| name(row) == full)
+}
+
+/// A field is to change to a value that was read.
+fn assign<T, E>(field: &mut Option<T>, value: Result<T, E>) -> Result<(), E> {
+    *field = Some(value?);
+    Ok(())
+}
+
 fn run(session: &mut Session, words: &[String]) -> Next {
     let (typed, rest) = (words[0].as_str(), &words[1..]);
     if let Some(command) = NOT_YET.iter().find(|c| c.eq_ignore_ascii_case(typed)) {

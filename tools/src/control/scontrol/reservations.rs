@@ -1,6 +1,6 @@
 //! `scontrol create reservation`, `update ReservationName=...`, `delete ReservationName=...` and `show reservation`.
 
-use super::{Session, full_word, too_few};
+use super::{Session, assign, full_word, row, too_few};
 use crate::{options::getopt, query::choices, telling};
 use garrick_asking::contact;
 use garrick_model::{
@@ -65,27 +65,27 @@ const fn not_yet(name: &'static str) -> Key {
 #[rustfmt::skip]
 const KEYS: &[Key] = &[
     signed("accounts", |c, given| one_of_three(&mut c.accounts, &mut c.accounts_more, &mut c.accounts_less, given)),
-    key("allowedpartitions", |c, given| set(&mut c.partitions, given.people())),
+    key("allowedpartitions", |c, given| assign(&mut c.partitions, given.people())),
     not_yet("burstbuffer"),
-    key("comment", |c, given| set(&mut c.comment, given.text())),
-    key("corecnt", |c, given| set(&mut c.cores, given.counts(given.value).map(CoresWanted::Cores))),
+    key("comment", |c, given| assign(&mut c.comment, given.text())),
+    key("corecnt", |c, given| assign(&mut c.cores, given.counts(given.value).map(CoresWanted::Cores))),
     signed("duration", duration),
-    key("endtime", |c, given| set(&mut c.end, given.time())),
-    key("features", |c, given| set(&mut c.features, given.text())),
+    key("endtime", |c, given| assign(&mut c.end, given.time())),
+    key("features", |c, given| assign(&mut c.features, given.text())),
     signed("flags", flags),
-    key("groups", |c, given| set(&mut c.groups, Ok(parts(given.value).map(str::to_owned).collect()))),
-    key("licenses", |c, given| set(&mut c.licenses, given.licenses(given.value))),
+    key("groups", |c, given| assign(&mut c.groups, Ok(parts(given.value).map(str::to_owned).collect()))),
+    key("licenses", |c, given| assign(&mut c.licenses, given.licenses(given.value))),
     key("maxstartdelay", |c, given| {
         let secs = given.secs(given.value)?.ok_or_else(|| given.wrong("a length; 0 for none"))?;
-        set(&mut c.max_start_delay_secs, Ok(secs.div_ceil(60) * 60))
+        assign(&mut c.max_start_delay_secs, Ok(secs.div_ceil(60) * 60))
     }),
     signed("nodecnt", node_count),
     signed("nodes", nodes),
-    key("partitionname", |c, given| set(&mut c.partition, given.text())),
-    key("qos", |c, given| set(&mut c.qos, given.people())),
+    key("partitionname", |c, given| assign(&mut c.partition, given.text())),
+    key("qos", |c, given| assign(&mut c.qos, given.people())),
     key("reservationname", name),
     key("skip", |c, _| { c.skip = true; Ok(()) }),
-    key("starttime", |c, given| set(&mut c.start, given.time())),
+    key("starttime", |c, given| assign(&mut c.start, given.time())),
     key("tres", tres),
     not_yet("trespernode"),
     signed("users", |c, given| one_of_three(&mut c.users, &mut c.users_more, &mut c.users_less, given)),
@@ -203,9 +203,7 @@ pub(crate) fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<
         };
         // Slurm names it in the singular too.
         let full = if key.eq_ignore_ascii_case("node") { "nodes" } else { key };
-        let names: Vec<&'static str> = KEYS.iter().map(|known| known.name).collect();
-        let known = full_word(full, &names).and_then(|name| KEYS.iter().find(|known| known.name == name));
-        let known = known.ok_or_else(|| unknown(key))?;
+        let known = row(full, KEYS, |known| known.name).ok_or_else(|| unknown(key))?;
         match (known.read, sign) {
             (None, _) => return Err(WordError::NotSupported(format!("{key}= of a reservation"))),
             (_, Some(sign)) if !known.signed => {
@@ -246,11 +244,6 @@ impl Given<'_> {
     }
 }
 
-fn set<T>(field: &mut Option<T>, value: Result<T, WordError>) -> Result<(), WordError> {
-    *field = Some(value?);
-    Ok(())
-}
-
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').filter(|part| !part.is_empty())
 }
@@ -267,29 +260,29 @@ fn one_of_three(
         Some('+') => more,
         Some(_) => less,
     };
-    set(field, given.people())
+    assign(field, given.people())
 }
 
 fn name(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
     if given.value.is_empty() || given.value.contains([',', ' ']) {
         return Err(given.wrong("a name without commas and blanks"));
     }
-    set(&mut change.name, given.text())
+    assign(&mut change.name, given.text())
 }
 
 fn duration(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
     let secs = given.secs(given.value)?;
     let Some(sign) = given.sign else {
         // Slurm counts UNLIMITED as a year too.
-        return set(&mut change.duration_secs, Ok(secs.unwrap_or(365 * 86_400)));
+        return assign(&mut change.duration_secs, Ok(secs.unwrap_or(365 * 86_400)));
     };
     let secs = secs.and_then(|secs| i64::try_from(secs).ok()).ok_or_else(|| given.wrong("a length"))?;
-    set(&mut change.duration_delta_secs, Ok(if sign == '-' { -secs } else { secs }))
+    assign(&mut change.duration_delta_secs, Ok(if sign == '-' { -secs } else { secs }))
 }
 
 fn nodes(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
     if given.value.eq_ignore_ascii_case("all") {
-        return set(&mut change.nodes, Ok(NodesWanted::All));
+        return assign(&mut change.nodes, Ok(NodesWanted::All));
     }
     let nodes = garrick_model::hostlist::expand(given.value).map_err(|e| given.wrong(e))?;
     change.nodes = Some(match given.sign {

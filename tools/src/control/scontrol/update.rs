@@ -1,7 +1,7 @@
 //! `scontrol update`: parses `Key=Value` words into a change of a job, of nodes or of a partition. An unknown key is refused with
 //! a suggestion, and then nothing is changed.
 
-use super::{Session, full_word, jobs, reservations, too_few, update_request};
+use super::{Session, assign, full_word, jobs, reservations, row, too_few, update_request};
 use crate::{options::getopt, query::choices};
 use garrick_model::{
     config::PartitionConfig,
@@ -353,34 +353,29 @@ type NodeKey = (&'static str, fn(&mut NodeChange, &str) -> Result<(), UpdateErro
 const NODE_KEYS: &[NodeKey] = &[
     ("activefeatures", features),
     ("availablefeatures", features),
-    ("comment", |change, value| set(&mut change.comment, Ok(value.to_owned()))),
-    ("extra", |change, value| set(&mut change.extra, Ok(value.to_owned()))),
+    ("comment", |change, value| assign(&mut change.comment, Ok(value.to_owned()))),
+    ("extra", |change, value| assign(&mut change.extra, Ok(value.to_owned()))),
     ("features", features),
-    ("reason", |change, value| set(&mut change.reason, Ok(value.to_owned()))),
-    ("state", |change, value| set(&mut change.state, node_state(value))),
-    ("topology", |change, value| set(&mut change.topology, Ok(value.to_owned()))),
-    ("weight", |change, value| set(&mut change.weight, number("Weight", value))),
+    ("reason", |change, value| assign(&mut change.reason, Ok(value.to_owned()))),
+    ("state", |change, value| assign(&mut change.state, node_state(value))),
+    ("topology", |change, value| assign(&mut change.topology, Ok(value.to_owned()))),
+    ("weight", |change, value| assign(&mut change.weight, number("Weight", value))),
 ];
 const NODE_STATES: &[&str] = &["drain", "undrain", "down", "resume", "idle", "fail"];
 
-fn set<T>(field: &mut Option<T>, value: Result<T, UpdateError>) -> Result<(), UpdateError> {
-    *field = Some(value?);
-    Ok(())
-}
-
 fn features(change: &mut NodeChange, value: &str) -> Result<(), UpdateError> {
-    set(&mut change.features, Ok(choices::words(value)))
+    assign(&mut change.features, Ok(choices::words(value)))
 }
 
 fn node_change(pairs: &[&Pair]) -> Result<NodeChange, UpdateError> {
     if pairs.is_empty() {
         return Err(UpdateError::Nothing);
     }
-    let names: Vec<&'static str> = NODE_KEYS.iter().map(|(name, _)| *name).collect();
+    let names = || NODE_KEYS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
     let mut change = NodeChange::default();
     for pair in pairs {
-        let known = full_word(&pair.key, &names).and_then(|name| NODE_KEYS.iter().find(|(known, _)| *known == name));
-        let (_, change_it) = known.ok_or_else(|| unknown(pair, &names))?;
+        let known = row(&pair.key, NODE_KEYS, |(name, _)| name);
+        let (_, change_it) = known.ok_or_else(|| unknown(pair, &names()))?;
         change_it(&mut change, &pair.value)?;
     }
     let no_reason = change.reason.as_ref().is_none_or(|r| r.trim().is_empty());
