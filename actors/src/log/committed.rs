@@ -63,7 +63,7 @@ impl Committed {
     /// A copy of the current state, to be written out. It takes little time, however many jobs there are.
     ///
     /// # Errors
-    /// |If an event did not fit: then the events contain more than the state, and must be kept.
+    /// If an event did not fit: then the events contain more than the state, and must be kept.
     pub fn copy(&self) -> Result<Replayed, Misfits> {
         let state = self.lock();
         match state.misfits {

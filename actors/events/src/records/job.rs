@@ -630,6 +630,12 @@ impl JobRecord {
         current || earlier || self.unfenced.iter().any(|left| left.sluid == sluid && left.node == node)
     }
 
+    /// Is that run at work, with this node as one that it has not lost?
+    pub fn works_on(&self, node: &str, sluid: Sluid) -> bool {
+        let has_it = |run: &Run| run.allocation.nodes.iter().any(|n| n.name == node) && !run.lost.contains(node);
+        self.sluid == sluid && self.phase.working().is_some_and(has_it)
+    }
+
     /// Without script, arguments and environment: for a journal that saves them with another job.
     pub fn without_work(&self) -> Self {
         Self { spec: Arc::new(without_work((*self.spec).clone())), ..self.clone() }

@@ -15,6 +15,7 @@ use crate::{
     roster::core::RosterAsk,
 };
 use garrick_model::{
+    ids::{JobId, Sluid},
     messages::{
         encoded_bytes,
         node::{AgentReport, Joining, NodeToController},
@@ -28,7 +29,8 @@ impl FrontendCore {
         let conn = registration.conn;
         if !self.sight.has_owner(&node) {
             let refusal = Refusal::InvalidNode(node.clone());
-            return self.decline(turn, node, conn, refusal);
+            let lost = self.lost_runs(&node, &registration);
+            return self.decline(turn, node, (conn, lost), refusal);
         }
         turn.run(FrontendErrand::OpenLink { node: node.clone(), conn });
         turn.run(FrontendErrand::Welcome { node, registration, starting: false });
@@ -46,7 +48,7 @@ impl FrontendCore {
         let conn = registration.conn;
         // A node that may not join does not replace the connection of the one that has the name.
         if let Err(refusal) = self.sight.roster().may_join(&node, &joining) {
-            return self.decline(turn, node, conn, refusal);
+            return self.decline(turn, node, (conn, Vec::new()), refusal);
         }
         // Its messages meanwhile are accepted, and its disconnection is noticed.
         turn.run(FrontendErrand::OpenLink { node: node.clone(), conn });
@@ -56,13 +58,28 @@ impl FrontendCore {
     }
 
     /// The agent logs why, and tries again.
-    pub(super) fn decline(&mut self, turn: &mut Turn<'_>, node: String, conn: u64, refusal: Refusal) {
+    pub(super) fn decline(
+        &mut self,
+        turn: &mut Turn<'_>,
+        node: String,
+        (conn, lost): (u64, Vec<(JobId, Sluid)>),
+        refusal: Refusal,
+    ) {
         // Logged once, however often it tries.
         if self.declined.get(&node) != Some(&refusal) {
             tracing::error!(node, "node.declined: {refusal}");
         }
-        turn.run(FrontendErrand::Decline { node: node.clone(), conn, refusal: refusal.clone() });
+        turn.run(FrontendErrand::Decline { node: node.clone(), conn, refusal: refusal.clone(), lost });
         self.declined.insert(node, refusal);
+    }
+
+    /// Runs of a node that was removed under its jobs: they count as lost there and may have been started elsewhere. The message
+    /// that ends them may have been discarded with the connection.
+    fn lost_runs(&self, node: &str, registration: &Registration) -> Vec<(JobId, Sluid)> {
+        let committed = self.sight.committed();
+        let works = |job, sluid| committed.look(job, |record| record.works_on(node, sluid)).unwrap_or(false);
+        let runs = registration.runs.iter().map(|run| (run.job, run.sluid));
+        runs.filter(|(job, sluid)| !works(*job, *sluid)).collect()
     }
 
     pub(super) fn agent_said(&mut self, turn: &mut Turn<'_>, node: String, conn: u64, message: NodeToController) {

@@ -12,7 +12,7 @@ use crate::{
         fixtures::{MadeUpUsers, TWO_NODES, config_of, registration},
         shells::{entering::Entering, env::Boards},
     },
-    job::fixtures::CountingIds,
+    job::fixtures::{Bench, CountingIds},
     log::committed::Committed,
     messages::{
         job::{CHANGED_MEANWHILE, JobAnswer, JobAsk, JobCommand, JobSite},
@@ -29,15 +29,18 @@ use crate::{
         users::UserDirectory,
     },
 };
-use garrick_events::{progress::Position, records::node::SavedNode};
+use garrick_events::{
+    progress::Position,
+    records::{job::JobRecord, job_event::JobEvent, node::SavedNode},
+};
 use garrick_model::{
-    ids::{ArrayTask, JobId, RequestId},
+    ids::{ArrayTask, JobId, RequestId, Sluid},
     messages::{
         command::{
             Caller, CancelRequest, CommandReply, CommandRequest, JobAction, JobChange, JobFilter, JobMilestone,
             NodeChange, NodeStateChange,
         },
-        node::{Joining, NodeToController},
+        node::{HeldRun, Joining, NodeToController},
     },
     refusal::Refusal,
     spec::{ArraySpec, JobSpec},
@@ -546,6 +549,35 @@ fn an_agent_is_handed_to_its_nodes_owner_or_told_why_not() {
         "{effects:?}"
     );
     assert!(frontend.core.declined.contains_key("x9"));
+}
+
+/// The message that ends the runs of a removed node may be discarded with its connection.
+#[test]
+fn a_node_that_was_removed_is_told_to_end_its_runs_whenever_it_comes_back() {
+    let mut frontend = Frontend::new(&[]);
+    let mut works = Bench::with(spec());
+    works.allocate(&["x9", "n0"]);
+    works.started();
+    let record = works.core.record().clone();
+    let (job, sluid) = (record.id, record.sluid);
+    assert!(record.works_on("x9", sluid) && !record.works_on("n1", sluid) && !record.works_on("x9", Sluid(99)));
+    let held = |job, sluid| HeldRun { job, sluid, batch_host: true, door: String::new(), requeue: None };
+    let mut told = |record: JobRecord, runs: Vec<HeldRun>| {
+        frontend.shown.committed.put(record);
+        let registration = Box::new(registration("x9", 2, runs));
+        let node = "x9".to_owned();
+        match &frontend.told(FrontendInput::Connected { node, registration, joining: None })[..] {
+            [Effect::Do(FrontendErrand::Decline { lost, .. })] => lost.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let unknown = (JobId(77), Sluid(77));
+    let runs = || vec![held(job, sluid), held(job, Sluid(99)), held(unknown.0, unknown.1)];
+    // What nobody counts as lost goes on: the controller may not have come to it yet.
+    assert_eq!(told(record.clone(), runs()), [(job, Sluid(99)), unknown]);
+    let mut lost = record;
+    lost.apply(&JobEvent::NodesLost { nodes: vec!["x9".to_owned()] }).unwrap();
+    assert_eq!(told(lost, runs()), [(job, sluid), (job, Sluid(99)), unknown]);
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl FrontendCore {
                 });
             }
             (RosterAsked::Join { node, registration }, Err(refusal)) => {
-                self.decline(turn, node, registration.conn, refusal);
+                self.decline(turn, node, (registration.conn, Vec::new()), refusal);
             }
             (RosterAsked::Update { names, by, then }, Ok(())) => {
                 if let Err(refusal) = self.update_nodes(turn, request, by, names, *then) {

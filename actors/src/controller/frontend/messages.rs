@@ -16,7 +16,7 @@ use crate::{
 };
 use garrick_model::{
     config::{Config, LogChange},
-    ids::{JobId, RequestId},
+    ids::{JobId, RequestId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, TraceLine},
         node::{Joining, NodeToController},
@@ -394,6 +394,8 @@ pub enum FrontendErrand {
         conn: u64,
         /// Why.
         refusal: Refusal,
+        /// Runs that it has and is to end first.
+        lost: Vec<(JobId, Sluid)>,
     },
     /// A newer connection replaced this one: close it.
     LetGo {

@@ -24,7 +24,7 @@ use crate::{
         steps::StepsMsg,
     },
     log::{committed::Committed, log_outcome},
-    messages::{job::JobSite, names::request_name, node::Registration},
+    messages::{job::JobSite, letter::end_of_lost, names::request_name, node::Registration},
     owner::{Out, Owner},
     roster::nodes::Roster,
     submission::{core::SubmissionErrand, job_submit::JobSubmit, users::UserDirectory},
@@ -518,9 +518,14 @@ impl Shell for FrontendCore {
             FrontendErrand::Welcome { node, registration, starting } => {
                 return hands.welcome(node, registration, starting);
             }
-            FrontendErrand::Decline { node, conn, refusal } => {
+            FrontendErrand::Decline { node, conn, refusal, lost } => {
                 env.links.close(&node, conn);
                 if let Some(link) = hands.arrived.remove(&conn) {
+                    for (job, sluid) in lost {
+                        tracing::info!(node, job_id = job.0, "node.told_to_end_run");
+                        // What does not arrive is said again when it tries again.
+                        let _ = link.send(end_of_lost(job, sluid));
+                    }
                     let said = say_last(link, ControllerToNode::Declined(refusal));
                     return Came::Later(Box::pin(async move {
                         said.await;
