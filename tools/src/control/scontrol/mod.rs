@@ -7,17 +7,19 @@
 //! | `reservations` | `create`, `update`, `delete` and `show` of reservations |
 //! | `nodes` | `create` and `delete` of nodes |
 //! | [`update`] | `update JobId=...`, `NodeName=...`, `PartitionName=...` |
+//! | `keys`, `job_keys` | keys of `create` and `update`, one row each; those of jobs |
 //! | [`daemons`] | `ping`, `reconfigure`, `shutdown` |
 
 pub mod daemons;
+mod job_keys;
 pub mod jobs;
+mod keys;
 mod licenses;
 mod nodes;
 pub(crate) mod reservations;
 pub mod show;
 mod topology;
 pub mod update;
-mod update_request;
 
 use crate::{
     options::{getopt, table::Arg},
@@ -257,24 +259,17 @@ pub(crate) fn split_words(line: &str) -> Vec<String> {
     words
 }
 
-/// The word itself or the one that it shortens.
+/// The word itself or the one that it shortens, in any case.
 pub fn full_word(typed: &str, known: &[&'static str]) -> Option<&'static str> {
-    let lower = typed.to_ascii_lowercase();
-    if let Some(exact) = known.iter().find(|k| **k == lower) {
+    if let Some(exact) = known.iter().find(|k| k.eq_ignore_ascii_case(typed)) {
         return Some(exact);
     }
-    let mut fitting = known.iter().filter(|k| lower.len() >= 2 && k.starts_with(&lower));
+    let begins = |k: &str| k.get(..typed.len()).is_some_and(|start| start.eq_ignore_ascii_case(typed));
+    let mut fitting = known.iter().filter(|k| typed.len() >= 2 && begins(k));
     match (fitting.next(), fitting.next()) {
         (Some(one), None) => Some(one),
         _ => None,
     }
-}
-
-/// The row of a table that has that name, or the one name that the word shortens.
-pub fn row<'t, R>(typed: &str, table: &'t [R], name: impl Fn(&R) -> &'static str) -> Option<&'t R> {
-    let names: Vec<&'static str> = table.iter().map(&name).collect();
-    let full = full_word(typed, &names)?;
-    table.iter().find(|row| name(row) == full)
 }
 
 /// A field is to change to a value that was read.

@@ -1,80 +1,35 @@
 //! `scontrol create reservation`, `update ReservationName=...`, `delete ReservationName=...` and `show reservation`.
 
-use super::{Session, assign, full_word, row, too_few};
-use crate::{options::getopt, query::choices, telling};
+use super::{
+    Session, assign, full_word,
+    keys::{Given, Key, KeyError, Pair, find, hint, key, not_yet, signed},
+    too_few,
+};
+use crate::{query::choices, telling};
 use garrick_asking::contact;
 use garrick_model::{
-    date,
     messages::command::{CommandReply, CommandRequest},
     reservation::{AccessList, CoresWanted, NodesWanted, ReservationChange, ReservationFlag},
     spec_text::licenses::Licenses,
-    time::{Timestamp, parse_duration_secs, system_zone},
+    time::{Timestamp, system_zone},
 };
 use garrick_render::{clock::Clock, json, records};
 use jiff::tz::TimeZone;
 
-/// A word that cannot be used.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum WordError {
-    #[error("Unknown parameter {word}{hint}")]
-    Unknown { word: String, hint: String },
-    #[error("Invalid {key} value: {value} ({why})")]
-    Value { key: &'static str, value: String, why: String },
-    #[error("{0}")]
-    Flag(#[from] garrick_model::reservation::FlagError),
-    #[error("{0} is not supported yet")]
-    NotSupported(String),
-    #[error("ReservationName must be given")]
-    NoName,
-}
-
-/// What stands after a key.
-struct Given<'w> {
-    key: &'static str,
-    value: &'w str,
-    /// `+` of `+=`, `-` of `-=`.
-    sign: Option<char>,
-    now: Timestamp,
-    zone: &'w TimeZone,
-}
-
-type Read = fn(&mut ReservationChange, &Given<'_>) -> Result<(), WordError>;
-
-/// A key of a reservation.
-struct Key {
-    name: &'static str,
-    /// `+=` and `-=` are taken too.
-    signed: bool,
-    /// `None`: Slurm has it and Garrick has not yet.
-    read: Option<Read>,
-}
-
-const fn key(name: &'static str, read: Read) -> Key {
-    Key { name, signed: false, read: Some(read) }
-}
-
-const fn signed(name: &'static str, read: Read) -> Key {
-    Key { name, signed: true, read: Some(read) }
-}
-
-const fn not_yet(name: &'static str) -> Key {
-    Key { name, signed: false, read: None }
-}
-
 /// Keys in the order of the alphabet; the beginning of one will do.
 #[rustfmt::skip]
-const KEYS: &[Key] = &[
+static KEYS: &[Key<ReservationChange>] = &[
     signed("accounts", |c, given| one_of_three(&mut c.accounts, &mut c.accounts_more, &mut c.accounts_less, given)),
-    key("allowedpartitions", |c, given| assign(&mut c.partitions, given.people())),
+    key("allowedpartitions", |c, given| assign(&mut c.partitions, people(given))),
     not_yet("burstbuffer"),
     key("comment", |c, given| assign(&mut c.comment, given.text())),
-    key("corecnt", |c, given| assign(&mut c.cores, given.counts(given.value).map(CoresWanted::Cores))),
+    key("corecnt", |c, given| assign(&mut c.cores, counts(given, given.value).map(CoresWanted::Cores))),
     signed("duration", duration),
     key("endtime", |c, given| assign(&mut c.end, given.time())),
     key("features", |c, given| assign(&mut c.features, given.text())),
     signed("flags", flags),
     key("groups", |c, given| assign(&mut c.groups, Ok(parts(given.value).map(str::to_owned).collect()))),
-    key("licenses", |c, given| assign(&mut c.licenses, given.licenses(given.value))),
+    key("licenses", |c, given| assign(&mut c.licenses, licenses(given, given.value))),
     key("maxstartdelay", |c, given| {
         let secs = given.secs(given.value)?.ok_or_else(|| given.wrong("a length; 0 for none"))?;
         assign(&mut c.max_start_delay_secs, Ok(secs.div_ceil(60) * 60))
@@ -82,7 +37,7 @@ const KEYS: &[Key] = &[
     signed("nodecnt", node_count),
     signed("nodes", nodes),
     key("partitionname", |c, given| assign(&mut c.partition, given.text())),
-    key("qos", |c, given| assign(&mut c.qos, given.people())),
+    key("qos", |c, given| assign(&mut c.qos, people(given))),
     key("reservationname", name),
     key("skip", |c, _| { c.skip = true; Ok(()) }),
     key("starttime", |c, given| assign(&mut c.start, given.time())),
@@ -124,7 +79,7 @@ pub fn create(session: &mut Session, words: &[String]) -> i32 {
 /// Runs `update ReservationName=...`.
 pub fn update(session: &mut Session, words: &[String]) -> i32 {
     let change = read(words, Timestamp::now(), &system_zone());
-    let request = match change.and_then(|c| if c.name.is_some() { Ok(c) } else { Err(WordError::NoName) }) {
+    let request = match change.and_then(|c| if c.name.is_some() { Ok(c) } else { Err(KeyError::NoName) }) {
         Ok(change) => CommandRequest::UpdateReservation(Box::new(change)),
         Err(error) => return session.plain_error(error),
     };
@@ -184,64 +139,45 @@ fn failed(session: &Session, doing: &str, error: &contact::AskError) -> i32 {
     session.plain_error(format_args!("Error {doing} the reservation: {error}"))
 }
 
-pub(crate) fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<ReservationChange, WordError> {
+pub(crate) fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<ReservationChange, KeyError> {
     let mut change = ReservationChange::default();
     for word in words {
-        let unknown = |key: &str| WordError::Unknown {
-            word: word.clone(),
-            hint: getopt::nearest(&key.to_ascii_lowercase(), KEYS.iter().filter(|k| k.read.is_some()).map(|k| k.name))
-                .map(|k| format!(" (did you mean {k}=?)"))
-                .unwrap_or_default(),
+        let unknown = |key: &str| {
+            let known = KEYS.iter().filter(|row| row.read.is_some()).map(|row| row.name);
+            KeyError::UnknownParameter { word: word.clone(), hint: hint(key, known, "=") }
         };
-        let pair = if word.eq_ignore_ascii_case("skip") { Some((word.as_str(), "")) } else { word.split_once('=') };
-        let (key, value) = pair.ok_or_else(|| unknown(word))?;
-        let value = value.trim_matches('"');
-        let (key, sign) = match (key.strip_suffix('+'), key.strip_suffix('-')) {
-            (Some(key), _) => (key, Some('+')),
-            (_, Some(key)) => (key, Some('-')),
-            _ => (key, None),
-        };
+        let mut pair = Pair::split(word, "skip").ok_or_else(|| unknown(word))?;
+        pair.value = pair.value.trim_matches('"');
+        let key = pair.key;
         // Slurm names it in the singular too.
         let full = if key.eq_ignore_ascii_case("node") { "nodes" } else { key };
-        let known = row(full, KEYS, |known| known.name).ok_or_else(|| unknown(key))?;
-        match (known.read, sign) {
-            (None, _) => return Err(WordError::NotSupported(format!("{key}= of a reservation"))),
+        let known = find(full, KEYS).ok_or_else(|| unknown(key))?;
+        match (known.read, pair.sign) {
+            (None, _) => return Err(KeyError::NotSupported(format!("{key}= of a reservation"))),
             (_, Some(sign)) if !known.signed => {
-                return Err(WordError::NotSupported(format!("{key}{sign}= of a reservation")));
+                return Err(KeyError::NotSupported(format!("{key}{sign}= of a reservation")));
             }
-            (Some(read), sign) => read(&mut change, &Given { key: known.name, value, sign, now, zone })?,
+            (Some(read), _) => read(&mut change, &known.given(pair, now, zone))?,
         }
     }
     Ok(change)
 }
 
-impl Given<'_> {
-    fn wrong(&self, why: impl std::fmt::Display) -> WordError {
-        WordError::Value { key: self.key, value: self.value.to_owned(), why: why.to_string() }
-    }
-    fn text(&self) -> Result<String, WordError> {
-        Ok(self.value.to_owned())
-    }
-    fn time(&self) -> Result<Timestamp, WordError> {
-        date::parse_date(self.value, self.now, self.zone).map_err(|e| self.wrong(e))
-    }
-    /// Seconds; `None`: without end.
-    fn secs(&self, text: &str) -> Result<Option<u64>, WordError> {
-        parse_duration_secs(text).map_err(|e| self.wrong(e))
-    }
-    fn people(&self) -> Result<AccessList, WordError> {
-        AccessList::parse(self.value).ok_or_else(|| self.wrong("names, or names with - before each"))
-    }
-    fn licenses(&self, text: &str) -> Result<Licenses, WordError> {
-        if text.is_empty() { Ok(Licenses::default()) } else { text.parse().map_err(|_| self.wrong("licenses")) }
-    }
-    fn node_count(&self, text: &str) -> Result<u32, WordError> {
-        text.parse().map_err(|_| self.wrong("one number of nodes"))
-    }
-    fn counts(&self, text: &str) -> Result<Vec<u32>, WordError> {
-        let counts = text.split(',').map(|word| word.parse().ok().filter(|count| *count > 0)).collect::<Option<_>>();
-        counts.ok_or_else(|| self.wrong("one number above 0, or one for each node with commas between"))
-    }
+fn people(given: &Given<'_>) -> Result<AccessList, KeyError> {
+    AccessList::parse(given.value).ok_or_else(|| given.wrong("names, or names with - before each"))
+}
+
+fn licenses(given: &Given<'_>, text: &str) -> Result<Licenses, KeyError> {
+    if text.is_empty() { Ok(Licenses::default()) } else { text.parse().map_err(|_| given.wrong("licenses")) }
+}
+
+fn one_count(given: &Given<'_>, text: &str) -> Result<u32, KeyError> {
+    text.parse().map_err(|_| given.wrong("one number of nodes"))
+}
+
+fn counts(given: &Given<'_>, text: &str) -> Result<Vec<u32>, KeyError> {
+    let counts = text.split(',').map(|word| word.parse().ok().filter(|count| *count > 0)).collect::<Option<_>>();
+    counts.ok_or_else(|| given.wrong("one number above 0, or one for each node with commas between"))
 }
 
 fn parts(text: &str) -> impl Iterator<Item = &str> {
@@ -254,23 +190,23 @@ fn one_of_three(
     more: &mut Option<AccessList>,
     less: &mut Option<AccessList>,
     given: &Given<'_>,
-) -> Result<(), WordError> {
+) -> Result<(), KeyError> {
     let field = match given.sign {
         None => all,
         Some('+') => more,
         Some(_) => less,
     };
-    assign(field, given.people())
+    assign(field, people(given))
 }
 
-fn name(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+fn name(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), KeyError> {
     if given.value.is_empty() || given.value.contains([',', ' ']) {
         return Err(given.wrong("a name without commas and blanks"));
     }
     assign(&mut change.name, given.text())
 }
 
-fn duration(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+fn duration(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), KeyError> {
     let secs = given.secs(given.value)?;
     let Some(sign) = given.sign else {
         // Slurm counts UNLIMITED as a year too.
@@ -280,7 +216,7 @@ fn duration(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), Wor
     assign(&mut change.duration_delta_secs, Ok(if sign == '-' { -secs } else { secs }))
 }
 
-fn nodes(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+fn nodes(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), KeyError> {
     if given.value.eq_ignore_ascii_case("all") {
         return assign(&mut change.nodes, Ok(NodesWanted::All));
     }
@@ -293,8 +229,8 @@ fn nodes(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordEr
     Ok(())
 }
 
-fn node_count(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
-    let count = given.node_count(given.value)?;
+fn node_count(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), KeyError> {
+    let count = one_count(given, given.value)?;
     change.nodes = Some(match given.sign {
         None => NodesWanted::Count(count),
         Some('+') => NodesWanted::More(count),
@@ -304,7 +240,7 @@ fn node_count(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), W
 }
 
 /// Nodes, licenses and CPUs in other words.
-fn tres(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+fn tres(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), KeyError> {
     let (mut kept, mut cpus) = (Vec::new(), Vec::new());
     for part in parts(given.value) {
         // As with CoreCnt, one number for each node.
@@ -313,10 +249,10 @@ fn tres(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordErr
             pair => pair.ok_or_else(|| given.wrong(format_args!("{part} has no number")))?,
         };
         match name.split_once('/').map_or((name, None), |(kind, name)| (kind, Some(name))) {
-            ("node", None) => change.nodes = Some(NodesWanted::Count(given.node_count(count)?)),
+            ("node", None) => change.nodes = Some(NodesWanted::Count(one_count(given, count)?)),
             ("license", Some(name)) => kept.push(format!("{name}:{count}")),
-            ("cpu", None) => cpus.extend(given.counts(count)?),
-            ("bb", _) => return Err(WordError::NotSupported(format!("TRES={name}= of a reservation"))),
+            ("cpu", None) => cpus.extend(counts(given, count)?),
+            ("bb", _) => return Err(KeyError::NotSupported(format!("TRES={name}= of a reservation"))),
             _ => return Err(given.wrong(format_args!("{name} cannot be reserved"))),
         }
     }
@@ -324,12 +260,12 @@ fn tres(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordErr
         change.cores = Some(CoresWanted::Cpus(cpus));
     }
     if !kept.is_empty() {
-        change.licenses = Some(given.licenses(&kept.join(","))?);
+        change.licenses = Some(licenses(given, &kept.join(","))?);
     }
     Ok(())
 }
 
-fn flags(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), WordError> {
+fn flags(change: &mut ReservationChange, given: &Given<'_>) -> Result<(), KeyError> {
     for word in parts(given.value) {
         let (word, minus) = match (word.strip_prefix('-'), word.strip_prefix('+')) {
             (Some(word), _) => (word, true),

@@ -1,33 +1,21 @@
 //! `scontrol update`: parses `Key=Value` words into a change of a job, of nodes or of a partition. An unknown key is refused with
 //! a suggestion, and then nothing is changed.
 
-use super::{Session, assign, full_word, jobs, reservations, row, too_few, update_request};
-use crate::{options::getopt, query::choices};
+use super::{
+    Session, assign,
+    job_keys::JOB_KEYS,
+    jobs,
+    keys::{Given, Key, KeyError, Pair, find, hint, signed, wrong},
+    reservations, too_few,
+};
+use crate::query::choices;
 use garrick_model::{
     config::PartitionConfig,
-    date, hostlist,
+    hostlist,
     messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodeStateChange},
-    resources::{MemoryMib, MemoryRequest},
-    spec::{Dependencies, NodeCount},
-    time::{TimeLimit, Timestamp, parse_duration_secs, system_zone},
+    time::{Timestamp, system_zone},
 };
 use jiff::tz::TimeZone;
-
-/// How a value is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    Set,
-    Add,
-    Subtract,
-}
-
-/// One word.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Pair {
-    key: String,
-    operator: Operator,
-    value: String,
-}
 
 /// What is changed.
 #[derive(Debug, PartialEq)]
@@ -37,64 +25,13 @@ pub(crate) enum Update {
     Partition(String, Vec<(String, String)>),
 }
 
-/// A word that cannot be used.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UpdateError {
-    #[error("Invalid input: {0}\nRequest aborted")]
-    NoPair(String),
-    #[error("Update of this parameter is not supported: {word}{hint}\nRequest aborted")]
-    UnknownKey { word: String, hint: String },
-    #[error("Invalid {key} value: {value}{why}")]
-    Value { key: &'static str, value: String, why: String },
-    #[error("{key} value out of range (+/- {most}). Value ignored")]
-    Range { key: &'static str, most: i64 },
-    #[error("No valid entity in update command\nInput line must include \"NodeName\", \"PartitionName\" or \"JobId\"")]
-    NoEntity,
-    #[error("{0} is not supported yet")]
-    NotSupported(String),
-    #[error("You must specify a reason when {0} a node. Request denied")]
-    ReasonMissing(&'static str),
-    #[error("No changes specified")]
-    Nothing,
-}
-
-pub(super) fn wrong(key: &'static str, value: &str, why: impl std::fmt::Display) -> UpdateError {
-    let why = why.to_string();
-    let why = if why.is_empty() { why } else { format!(" ({why})") };
-    UpdateError::Value { key, value: value.to_owned(), why }
-}
-
-fn pairs(words: &[String]) -> Result<Vec<Pair>, UpdateError> {
-    words
-        .iter()
-        .map(|word| {
-            // The one key that means something without a value.
-            let pair = if word.eq_ignore_ascii_case("nice") { Some((word.as_str(), "")) } else { word.split_once('=') };
-            let (key, value) = pair.ok_or_else(|| UpdateError::NoPair(word.clone()))?;
-            let (key, operator) = match (key.strip_suffix('+'), key.strip_suffix('-')) {
-                (Some(key), _) => (key, Operator::Add),
-                (_, Some(key)) => (key, Operator::Subtract),
-                _ => (key, Operator::Set),
-            };
-            Ok(Pair { key: key.to_owned(), operator, value: value.to_owned() })
-        })
-        .collect()
-}
-
 /// Runs `update`.
 pub fn run(session: &mut Session, words: &[String]) -> i32 {
     if words.is_empty() {
         return too_few(session, "update");
     }
-    let of_reservation = |word: &String| {
-        word.split_once('=').is_some_and(|(key, _)| {
-            ["reservationname", "reservation", "res"].iter().any(|name| key.eq_ignore_ascii_case(name))
-        })
-    };
-    let of_job = |word: &String| {
-        word.split_once('=').is_some_and(|(key, _)| ["jobid", "job"].iter().any(|name| key.eq_ignore_ascii_case(name)))
-    };
-    if words.iter().any(of_reservation) && !words.iter().any(of_job) {
+    let names = |keys: &[&str]| words.iter().any(|word| Pair::split(word, "").is_some_and(|pair| pair.is(keys)));
+    if names(&RESERVATION) && !names(&JOB) {
         return reservations::update(session, words);
     }
     let update = match parse(words, Timestamp::now(), &system_zone()) {
@@ -128,267 +65,87 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
 }
 
 /// What `KEY=VALUE` words ask for.
-pub(crate) fn parse(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<Update, UpdateError> {
-    read(&pairs(words)?, now, zone)
-}
-
-fn read(pairs: &[Pair], now: Timestamp, zone: &TimeZone) -> Result<Update, UpdateError> {
-    let value_of = |keys: &[&str]| {
-        pairs.iter().find(|p| keys.iter().any(|k| p.key.eq_ignore_ascii_case(k))).map(|p| p.value.as_str())
+pub(crate) fn parse(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<Update, KeyError> {
+    let pairs = words.iter().map(|word| Pair::split(word, "nice").ok_or_else(|| KeyError::NoPair(word.clone())));
+    let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+    let entity = |keys: &[&str]| pairs.iter().find(|pair| pair.is(keys)).map(|pair| pair.value);
+    let rest = |keys: &[&str]| match pairs.iter().copied().filter(|pair| !pair.is(keys)).collect::<Vec<_>>() {
+        none if none.is_empty() => Err(KeyError::Nothing),
+        rest => Ok(rest),
     };
-    let rest = |keys: &[&str]| -> Vec<&Pair> {
-        pairs.iter().filter(|p| !keys.iter().any(|k| p.key.eq_ignore_ascii_case(k))).collect()
-    };
-    if let Some(nodes) = value_of(&["NodeName", "Node", "Nodes"]) {
+    if let Some(nodes) = entity(&NODE) {
         let names = hostlist::expand(nodes).map_err(|e| wrong("NodeName", nodes, e))?;
-        return Ok(Update::Node(names, node_change(&rest(&["NodeName", "Node", "Nodes"]))?));
+        return Ok(Update::Node(names, node_change(&rest(&NODE)?, now, zone)?));
     }
-    if let Some(partition) = value_of(&["PartitionName"]) {
-        return partition_change(partition, &rest(&["PartitionName"]));
+    if let Some(partition) = entity(&PARTITION) {
+        return Ok(Update::Partition(partition.to_owned(), partition_fields(&rest(&PARTITION)?)?));
     }
-    if let Some(ids) = value_of(&["JobId", "Job", "JobID"]) {
+    if let Some(ids) = entity(&JOB) {
         let jobs = choices::jobs(ids).map_err(|e| wrong("JobId", ids, e))?;
-        return Ok(Update::Job(jobs, Box::new(job_change(&rest(&["JobId", "Job"]), now, zone)?)));
+        let change = changed(JOB_KEYS, &rest(&JOB)?, now, zone)?;
+        return Ok(Update::Job(jobs, Box::new(change)));
     }
-    for entity in ["StepId", "FrontendName", "SuspendExcNodes", "SuspendExcParts"] {
-        if value_of(&[entity]).is_some() {
-            return Err(UpdateError::NotSupported(format!("scontrol update {entity}=")));
-        }
-    }
-    Err(UpdateError::NoEntity)
-}
-
-const JOB_KEYS: &[&str] = &[
-    "account",
-    "admincomment",
-    "arraytaskthrottle",
-    "comment",
-    "consolidatesegments",
-    "contiguous",
-    "corespec",
-    "cpuspertask",
-    "deadline",
-    "delayboot",
-    "dependency",
-    "eligibletime",
-    "excnodelist",
-    "extra",
-    "features",
-    "jobname",
-    "licenses",
-    "mcslabel",
-    "mincpusnode",
-    "minmemorycpu",
-    "minmemorynode",
-    "mintmpdisknode",
-    "name",
-    "nice",
-    "numnodes",
-    "numtasks",
-    "partition",
-    "prefer",
-    "priority",
-    "qos",
-    "reqcores",
-    "reqnodelist",
-    "reqnodes",
-    "reqprocs",
-    "reqsockets",
-    "reqthreads",
-    "requeue",
-    "reservationname",
-    "segmentsize",
-    "sitefactor",
-    "spreadsegments",
-    "starttime",
-    "stderr",
-    "stdin",
-    "stdout",
-    "switches",
-    "taskspernode",
-    "threadspec",
-    "timelimit",
-    "timemin",
-    "wait-for-switch",
-    "wckey",
-    "workdir",
-];
-
-fn unknown(pair: &Pair, known: &[&str]) -> UpdateError {
-    let hint = getopt::nearest(&pair.key.to_ascii_lowercase(), known.iter().copied())
-        .map(|k| format!(" (did you mean {k}?)"))
-        .unwrap_or_default();
-    UpdateError::UnknownKey { word: format!("{}={}", pair.key, pair.value), hint }
-}
-
-pub(super) fn number<N: std::str::FromStr>(key: &'static str, value: &str) -> Result<N, UpdateError> {
-    value.parse().map_err(|_| wrong(key, value, ""))
-}
-
-/// Nice and site factor: as far as Slurm documents them.
-fn adjustment(key: &'static str, value: &str) -> Result<i32, UpdateError> {
-    const MOST: i64 = 2_147_483_645;
-    match number::<i64>(key, value)? {
-        n if (-MOST..=MOST).contains(&n) => i32::try_from(n).map_err(|_| wrong(key, value, "")),
-        _ => Err(UpdateError::Range { key, most: MOST }),
+    match ["StepId", "FrontendName", "SuspendExcNodes", "SuspendExcParts"].iter().find(|e| entity(&[e]).is_some()) {
+        Some(entity) => Err(KeyError::NotSupported(format!("scontrol update {entity}="))),
+        None => Err(KeyError::NoEntity),
     }
 }
 
-fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobChange, UpdateError> {
-    if pairs.is_empty() {
-        return Err(UpdateError::Nothing);
-    }
-    let mut change = JobChange::default();
+/// Keys that name what is updated.
+const NODE: [&str; 3] = ["NodeName", "Node", "Nodes"];
+const PARTITION: [&str; 1] = ["PartitionName"];
+const JOB: [&str; 2] = ["JobId", "Job"];
+const RESERVATION: [&str; 3] = ["ReservationName", "Reservation", "Res"];
+
+/// The change that these words of a record come to.
+fn changed<C: Default>(
+    table: &'static [Key<C>],
+    pairs: &[Pair<'_>],
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Result<C, KeyError> {
+    let mut change = C::default();
     for pair in pairs {
-        let value = pair.value.as_str();
-        let key = full_word(&pair.key, JOB_KEYS).ok_or_else(|| unknown(pair, JOB_KEYS))?;
-        if pair.operator != Operator::Set && key != "timelimit" {
-            return Err(unknown(pair, JOB_KEYS));
-        }
-        match key {
-            "account" => change.account = Some(value.to_owned()),
-            "admincomment" => change.admin_comment = Some(value.to_owned()),
-            "arraytaskthrottle" => change.array_limit = Some(number("ArrayTaskThrottle", value)?),
-            "comment" => change.comment = Some(value.to_owned()),
-            "extra" => change.extra = Some(value.to_owned()),
-            "dependency" => change.dependencies = Some(dependencies(value)?),
-            "starttime" | "eligibletime" => {
-                let name = if key == "starttime" { "StartTime" } else { "EligibleTime" };
-                let at = date::parse_date(value, now, zone).map_err(|e| wrong(name, value, e))?;
-                change.begin = Some(at);
-            }
-            "excnodelist" => change.exclude = Some(names("ExcNodeList", value)?),
-            "reqnodelist" => change.nodelist = Some(names("ReqNodeList", value)?),
-            "features" => change.constraint = Some(value.to_owned()),
-            "prefer" => change.prefer = Some(value.to_owned()),
-            "licenses" => change.licenses = Some(value.to_owned()),
-            "mcslabel" => change.mcs_label = Some(value.to_owned()),
-            "jobname" | "name" => change.name = Some(value.to_owned()),
-            "minmemorynode" => change.memory = Some(MemoryRequest::PerNode(memory("MinMemoryNode", value)?)),
-            "minmemorycpu" => change.memory = Some(MemoryRequest::PerCpu(memory("MinMemoryCPU", value)?)),
-            "nice" => {
-                change.nice = Some(if value.is_empty() { 100 } else { adjustment("Nice", value)? });
-            }
-            "numnodes" | "reqnodes" => {
-                change.node_sizes = value.parse().map_err(|_| wrong("NumNodes", value, ""))?;
-                change.nodes = Some(change.node_sizes.bounds().map_or_else(|| node_count(value), Ok)?);
-            }
-            "numtasks" | "reqprocs" => change.tasks = Some(number("NumTasks", value)?),
-            "partition" => change.partitions = Some(choices::words(value)),
-            "timemin" => {
-                let least: TimeLimit = value.parse().map_err(|_| wrong("TimeMin", value, ""))?;
-                change.time_min = Some(least);
-            }
-            "priority" => change.priority = Some(number("Priority", value)?),
-            "sitefactor" => change.site_factor = Some(adjustment("SiteFactor", value)?),
-            "reservationname" => change.reservations = Some(choices::words(value)),
-            "segmentsize" => change.segment = Some(number("SegmentSize", value)?),
-            "switches" => {
-                let (count, time) = value.split_once('@').map_or((value, None), |(count, time)| (count, Some(time)));
-                let secs = time.map(parse_duration_secs).transpose().map_err(|e| wrong("Switches", value, e))?;
-                change.switches = Some((number("Switches", count)?, secs.flatten()));
-            }
-            "requeue" => change.requeue = Some(number::<u8>("Requeue", value)? != 0),
-            "timelimit" => time_limit(&mut change, pair)?,
-            _ => update_request::read(&mut change.request, (key, value), now, zone)?,
-        }
+        let known = find(pair.key, table).filter(|known| known.signed || pair.sign.is_none());
+        let Some((known, read)) = known.and_then(|known| Some((known, known.read?))) else {
+            return Err(unknown(*pair, table.iter().map(|row| row.name)));
+        };
+        read(&mut change, &known.given(*pair, now, zone))?;
     }
     Ok(change)
 }
 
-fn time_limit(change: &mut JobChange, pair: &Pair) -> Result<(), UpdateError> {
-    let value = pair.value.as_str();
-    // `+5` and `-5` as the value mean the same as `+=5` and `-=5`.
-    let (operator, text) = match (pair.operator, value.strip_prefix('+'), value.strip_prefix('-')) {
-        (Operator::Set, Some(text), _) => (Operator::Add, text),
-        (Operator::Set, None, Some(text)) if value != "-1" => (Operator::Subtract, text),
-        (operator, ..) => (operator, value),
-    };
-    if operator == Operator::Set {
-        change.time_limit = Some(text.parse::<TimeLimit>().map_err(|e| wrong("TimeLimit", value, e))?);
-        return Ok(());
-    }
-    let secs = parse_duration_secs(text)
-        .ok()
-        .flatten()
-        .and_then(|s| i64::try_from(s).ok())
-        .ok_or_else(|| wrong("TimeLimit", value, ""))?;
-    change.time_limit_delta_secs = Some(if operator == Operator::Add { secs } else { -secs });
-    Ok(())
+fn unknown<'k>(pair: Pair<'_>, known: impl Iterator<Item = &'k str>) -> KeyError {
+    KeyError::UnknownKey { word: format!("{}={}", pair.key, pair.value), hint: hint(pair.key, known, "") }
 }
 
-fn dependencies(value: &str) -> Result<Dependencies, UpdateError> {
-    if value.is_empty() || value == "0" {
-        return Ok(Dependencies::default());
-    }
-    value.parse().map_err(|e| wrong("Dependency", value, e))
-}
-
-fn names(key: &'static str, value: &str) -> Result<Vec<String>, UpdateError> {
-    if value.is_empty() {
-        return Ok(Vec::new());
-    }
-    hostlist::expand(value).map_err(|e| wrong(key, value, e))
-}
-
-pub(super) fn memory(key: &'static str, value: &str) -> Result<MemoryMib, UpdateError> {
-    value.parse().map_err(|e| wrong(key, value, e))
-}
-
-fn node_count(value: &str) -> Result<NodeCount, UpdateError> {
-    let (min, max) = match value.split_once('-') {
-        Some((min, max)) => (number("NumNodes", min)?, Some(number("NumNodes", max)?)),
-        None => (number("NumNodes", value)?, None),
-    };
-    if min == 0 || max.is_some_and(|m| m < min) {
-        return Err(wrong("NumNodes", value, ""));
-    }
-    Ok(NodeCount { min, max })
-}
-
-/// A key of a node, and what it changes.
-type NodeKey = (&'static str, fn(&mut NodeChange, &str) -> Result<(), UpdateError>);
-
-/// Keys of nodes; the beginning of one will do.
-const NODE_KEYS: &[NodeKey] = &[
-    ("activefeatures", features),
-    ("availablefeatures", features),
-    ("comment", |change, value| assign(&mut change.comment, Ok(value.to_owned()))),
-    ("extra", |change, value| assign(&mut change.extra, Ok(value.to_owned()))),
-    ("features", features),
-    ("reason", |change, value| assign(&mut change.reason, Ok(value.to_owned()))),
-    ("state", |change, value| assign(&mut change.state, node_state(value))),
-    ("topology", |change, value| assign(&mut change.topology, Ok(value.to_owned()))),
-    ("weight", |change, value| assign(&mut change.weight, number("Weight", value))),
+/// Keys of nodes; the beginning of one will do. A sign before `=` is overlooked.
+static NODE_KEYS: &[Key<NodeChange>] = &[
+    signed("ActiveFeatures", |c, given| assign(&mut c.features, given.words())),
+    signed("AvailableFeatures", |c, given| assign(&mut c.features, given.words())),
+    signed("Comment", |c, given| assign(&mut c.comment, given.text())),
+    signed("Extra", |c, given| assign(&mut c.extra, given.text())),
+    signed("Features", |c, given| assign(&mut c.features, given.words())),
+    signed("Reason", |c, given| assign(&mut c.reason, given.text())),
+    signed("State", |c, given| assign(&mut c.state, node_state(given))),
+    signed("Topology", |c, given| assign(&mut c.topology, given.text())),
+    signed("Weight", |c, given| assign(&mut c.weight, given.parsed())),
 ];
 const NODE_STATES: &[&str] = &["drain", "undrain", "down", "resume", "idle", "fail"];
 
-fn features(change: &mut NodeChange, value: &str) -> Result<(), UpdateError> {
-    assign(&mut change.features, Ok(choices::words(value)))
-}
-
-fn node_change(pairs: &[&Pair]) -> Result<NodeChange, UpdateError> {
-    if pairs.is_empty() {
-        return Err(UpdateError::Nothing);
-    }
-    let names = || NODE_KEYS.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-    let mut change = NodeChange::default();
-    for pair in pairs {
-        let known = row(&pair.key, NODE_KEYS, |(name, _)| name);
-        let (_, change_it) = known.ok_or_else(|| unknown(pair, &names()))?;
-        change_it(&mut change, &pair.value)?;
-    }
+fn node_change(pairs: &[Pair<'_>], now: Timestamp, zone: &TimeZone) -> Result<NodeChange, KeyError> {
+    let change = changed(NODE_KEYS, pairs, now, zone)?;
     let no_reason = change.reason.as_ref().is_none_or(|r| r.trim().is_empty());
     match change.state {
-        Some(NodeStateChange::Drain) if no_reason => Err(UpdateError::ReasonMissing("DRAINING")),
-        Some(NodeStateChange::Down) if no_reason => Err(UpdateError::ReasonMissing("DOWNING")),
-        Some(NodeStateChange::Fail) if no_reason => Err(UpdateError::ReasonMissing("FAILING")),
+        Some(NodeStateChange::Drain) if no_reason => Err(KeyError::ReasonMissing("DRAINING")),
+        Some(NodeStateChange::Down) if no_reason => Err(KeyError::ReasonMissing("DOWNING")),
+        Some(NodeStateChange::Fail) if no_reason => Err(KeyError::ReasonMissing("FAILING")),
         _ => Ok(change),
     }
 }
 
-fn node_state(value: &str) -> Result<NodeStateChange, UpdateError> {
-    let lower = value.to_ascii_lowercase();
+fn node_state(given: &Given<'_>) -> Result<NodeStateChange, KeyError> {
+    let lower = given.value.to_ascii_lowercase();
     Ok(match lower.as_str() {
         "drain" | "drained" | "draining" => NodeStateChange::Drain,
         "undrain" => NodeStateChange::Undrain,
@@ -397,45 +154,44 @@ fn node_state(value: &str) -> Result<NodeStateChange, UpdateError> {
         "fail" => NodeStateChange::Fail,
         "future" | "power_up" | "power_down" | "power_down_asap" | "power_down_force" | "noresp" | "resp"
         | "cancel_reboot" => {
-            return Err(UpdateError::NotSupported(format!("State={}", lower.to_ascii_uppercase())));
+            return Err(KeyError::NotSupported(format!("State={}", lower.to_ascii_uppercase())));
         }
         _ => {
             let valid = NODE_STATES.iter().map(|s| s.to_ascii_uppercase()).collect::<Vec<_>>().join(" ");
-            return Err(wrong("State", value, format_args!("valid states are {valid}")));
+            return Err(given.wrong(format_args!("valid states are {valid}")));
         }
     })
 }
 
-fn partition_change(partition: &str, pairs: &[&Pair]) -> Result<Update, UpdateError> {
-    if pairs.is_empty() {
-        return Err(UpdateError::Nothing);
-    }
+/// Keys of partitions are those of `slurm.conf`: the controller reads their values.
+fn partition_fields(pairs: &[Pair<'_>]) -> Result<Vec<(String, String)>, KeyError> {
     let mut keys: Vec<String> = PartitionConfig::update_keys().map(str::to_ascii_lowercase).collect();
     keys.sort_unstable();
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let fields = pairs
-        .iter()
-        .map(|pair| {
-            let known = keys.contains(&pair.key.to_ascii_lowercase().as_str());
-            if known && pair.operator == Operator::Set {
-                Ok((pair.key.clone(), pair.value.clone()))
-            } else {
-                Err(unknown(pair, &keys))
-            }
-        })
-        .collect::<Result<_, _>>()?;
-    Ok(Update::Partition(partition.to_owned(), fields))
+    let field = |pair: &Pair<'_>| {
+        if pair.sign.is_none() && keys.contains(&pair.key.to_ascii_lowercase()) {
+            Ok((pair.key.to_owned(), pair.value.to_owned()))
+        } else {
+            Err(unknown(*pair, keys.iter().map(String::as_str)))
+        }
+    };
+    pairs.iter().map(field).collect()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_model::{ids::JobId, messages::request_change::RequestChange, node_shape::SpecCores};
+    use garrick_model::{
+        ids::JobId,
+        messages::request_change::RequestChange,
+        node_shape::SpecCores,
+        resources::{MemoryMib, MemoryRequest},
+        time::TimeLimit,
+    };
 
-    fn read_words(words: &[&str]) -> Result<Update, UpdateError> {
+    fn read_words(words: &[&str]) -> Result<Update, KeyError> {
         let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
-        read(&pairs(&words)?, Timestamp::from_secs(1_795_255_251), &TimeZone::UTC)
+        parse(&words, Timestamp::from_secs(1_795_255_251), &TimeZone::UTC)
     }
 
     #[test]
@@ -477,7 +233,7 @@ mod tests {
         assert_eq!(change(&["ThreadSpec=1"]).request.left_to_system, Some(SpecCores::Threads(1)));
         assert_eq!(change(&["ReqProcs=6"]).tasks, Some(6));
         for wrong in ["WorkDir=here", "Contiguous=perhaps", "CoreSpec=x", "DelayBoot=UNLIMITED", "NumNodes=1,"] {
-            assert!(matches!(read_words(&["JobId=5", wrong]), Err(UpdateError::Value { .. })), "{wrong}");
+            assert!(matches!(read_words(&["JobId=5", wrong]), Err(KeyError::Value { .. })), "{wrong}");
         }
     }
 
@@ -521,13 +277,13 @@ mod tests {
             "Update of this parameter is not supported: TimeLimt=3 (did you mean timelimit?)\nRequest aborted"
         );
         assert!(read_words(&["PartitionName=debug", "MaxTiem=3"]).unwrap_err().to_string().contains("maxtime"));
-        assert_eq!(read_words(&["foo"]).unwrap_err(), UpdateError::NoPair("foo".to_owned()));
-        assert_eq!(read_words(&["foo=1"]).unwrap_err(), UpdateError::NoEntity);
+        assert_eq!(read_words(&["foo"]).unwrap_err(), KeyError::NoPair("foo".to_owned()));
+        assert_eq!(read_words(&["foo=1"]).unwrap_err(), KeyError::NoEntity);
     }
 
     #[test]
     fn draining_a_node_needs_a_reason() {
-        assert_eq!(read_words(&["nodename=n1", "state=drain"]).unwrap_err(), UpdateError::ReasonMissing("DRAINING"));
+        assert_eq!(read_words(&["nodename=n1", "state=drain"]).unwrap_err(), KeyError::ReasonMissing("DRAINING"));
         let change = NodeChange {
             state: Some(NodeStateChange::Drain),
             reason: Some("bad fan".to_owned()),

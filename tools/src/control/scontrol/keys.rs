@@ -1,0 +1,191 @@
+//! `Key=Value` words of `scontrol create` and `update`. A key is one row of a table: its name, and how its value changes a record.
+
+use super::full_word;
+use crate::{options::getopt, query::choices};
+use garrick_model::{
+    date, hostlist,
+    time::{Timestamp, parse_duration_secs},
+};
+use jiff::tz::TimeZone;
+use std::{fmt::Display, str::FromStr};
+
+/// A word that cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum KeyError {
+    #[error("Invalid input: {0}\nRequest aborted")]
+    NoPair(String),
+    #[error("Update of this parameter is not supported: {word}{hint}\nRequest aborted")]
+    UnknownKey { word: String, hint: String },
+    #[error("Unknown parameter {word}{hint}")]
+    UnknownParameter { word: String, hint: String },
+    #[error("Invalid {key} value: {value}{why}")]
+    Value { key: &'static str, value: String, why: String },
+    #[error("{key} value out of range (+/- {most}). Value ignored")]
+    Range { key: &'static str, most: i64 },
+    #[error("{0}")]
+    Flag(#[from] garrick_model::reservation::FlagError),
+    #[error("No valid entity in update command\nInput line must include \"NodeName\", \"PartitionName\" or \"JobId\"")]
+    NoEntity,
+    #[error("{0} is not supported yet")]
+    NotSupported(String),
+    #[error("You must specify a reason when {0} a node. Request denied")]
+    ReasonMissing(&'static str),
+    #[error("ReservationName must be given")]
+    NoName,
+    #[error("No changes specified")]
+    Nothing,
+}
+
+pub(super) fn wrong(key: &'static str, value: &str, why: impl Display) -> KeyError {
+    let why = why.to_string();
+    let why = if why.is_empty() { why } else { format!(" ({why})") };
+    KeyError::Value { key, value: value.to_owned(), why }
+}
+
+/// `Key=Value`, `Key+=Value` or `Key-=Value`, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pair<'w> {
+    pub key: &'w str,
+    /// `+` of `+=`, `-` of `-=`.
+    pub sign: Option<char>,
+    pub value: &'w str,
+}
+
+impl<'w> Pair<'w> {
+    /// `alone` is the one key that means something without a value.
+    pub fn split(word: &'w str, alone: &str) -> Option<Self> {
+        let (key, value) = if word.eq_ignore_ascii_case(alone) { (word, "") } else { word.split_once('=')? };
+        let signed = ['+', '-'].into_iter().find_map(|sign| Some((key.strip_suffix(sign)?, sign)));
+        Some(match signed {
+            Some((key, sign)) => Self { key, sign: Some(sign), value },
+            None => Self { key, sign: None, value },
+        })
+    }
+
+    /// Is it one of these keys?
+    pub fn is(&self, keys: &[&str]) -> bool {
+        keys.iter().any(|key| self.key.eq_ignore_ascii_case(key))
+    }
+}
+
+/// A value, and what it takes to read it.
+pub(super) struct Given<'w> {
+    /// The key, as messages name it.
+    pub key: &'static str,
+    pub value: &'w str,
+    /// `+` of `+=`, `-` of `-=`.
+    pub sign: Option<char>,
+    pub now: Timestamp,
+    pub zone: &'w TimeZone,
+}
+
+impl Given<'_> {
+    pub fn wrong(&self, why: impl Display) -> KeyError {
+        wrong(self.key, self.value, why)
+    }
+    pub fn text(&self) -> Result<String, KeyError> {
+        Ok(self.value.to_owned())
+    }
+    /// Words between commas.
+    pub fn words(&self) -> Result<Vec<String>, KeyError> {
+        Ok(choices::words(self.value))
+    }
+    /// A number or another type that is read from a whole text.
+    pub fn parsed<T: FromStr>(&self) -> Result<T, KeyError> {
+        self.value.parse().map_err(|_| self.wrong(""))
+    }
+    /// The same of a part of the value.
+    pub fn part<T: FromStr>(&self, part: &str) -> Result<T, KeyError> {
+        part.parse().map_err(|_| wrong(self.key, part, ""))
+    }
+    /// The whole value, with what the type says is wrong.
+    pub fn explained<T: FromStr<Err: Display>>(&self) -> Result<T, KeyError> {
+        self.value.parse().map_err(|e| self.wrong(e))
+    }
+    pub fn time(&self) -> Result<Timestamp, KeyError> {
+        date::parse_date(self.value, self.now, self.zone).map_err(|e| self.wrong(e))
+    }
+    /// Seconds; `None`: without end.
+    pub fn secs(&self, text: &str) -> Result<Option<u64>, KeyError> {
+        parse_duration_secs(text).map_err(|e| self.wrong(e))
+    }
+    /// A host list, as names; none when it is empty.
+    pub fn hosts(&self) -> Result<Vec<String>, KeyError> {
+        if self.value.is_empty() { Ok(Vec::new()) } else { hostlist::expand(self.value).map_err(|e| self.wrong(e)) }
+    }
+    pub fn yes_or_no(&self) -> Result<bool, KeyError> {
+        match self.value.to_ascii_lowercase().as_str() {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            _ => Err(self.wrong("yes or no")),
+        }
+    }
+}
+
+/// Changes a record as a value says.
+pub(super) type Read<C> = fn(&mut C, &Given<'_>) -> Result<(), KeyError>;
+
+/// A key of a record whose changes are a `C`.
+pub(super) struct Key<C: 'static> {
+    pub name: &'static str,
+    /// The key that messages name.
+    shown: &'static str,
+    /// `+=` and `-=` are taken too.
+    pub signed: bool,
+    /// `None`: Slurm has it and Garrick has not yet.
+    pub read: Option<Read<C>>,
+}
+
+pub(super) const fn key<C>(name: &'static str, read: Read<C>) -> Key<C> {
+    Key { name, shown: name, signed: false, read: Some(read) }
+}
+
+pub(super) const fn signed<C>(name: &'static str, read: Read<C>) -> Key<C> {
+    Key { name, shown: name, signed: true, read: Some(read) }
+}
+
+/// Another word for the key `shown`.
+pub(super) const fn synonym<C>(name: &'static str, shown: &'static str, read: Read<C>) -> Key<C> {
+    Key { name, shown, signed: false, read: Some(read) }
+}
+
+pub(super) const fn not_yet<C>(name: &'static str) -> Key<C> {
+    Key { name, shown: name, signed: false, read: None }
+}
+
+impl<C> Key<C> {
+    /// The value of that pair.
+    pub fn given<'w>(&self, pair: Pair<'w>, now: Timestamp, zone: &'w TimeZone) -> Given<'w> {
+        Given { key: self.shown, value: pair.value, sign: pair.sign, now, zone }
+    }
+}
+
+/// The key of that name, or the only one whose name begins so.
+pub(super) fn find<C>(typed: &str, table: &'static [Key<C>]) -> Option<&'static Key<C>> {
+    let names: Vec<&'static str> = table.iter().map(|row| row.name).collect();
+    let full = full_word(typed, &names)?;
+    table.iter().find(|row| row.name == full)
+}
+
+/// The key that was probably meant: ` (did you mean timelimit?)`, with `after` behind it.
+pub(super) fn hint<'k>(typed: &str, known: impl Iterator<Item = &'k str>, after: &str) -> String {
+    let known: Vec<String> = known.map(str::to_ascii_lowercase).collect();
+    getopt::nearest(&typed.to_ascii_lowercase(), known.iter().map(String::as_str))
+        .map(|meant| format!(" (did you mean {meant}{after}?)"))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn words_are_taken_apart_at_the_first_sign_of_equality() {
+        let pair = |word| Pair::split(word, "nice");
+        assert_eq!(pair("Comment=a=b"), Some(Pair { key: "Comment", sign: None, value: "a=b" }));
+        assert_eq!(pair("TimeLimit+=5"), Some(Pair { key: "TimeLimit", sign: Some('+'), value: "5" }));
+        assert_eq!(pair("users-="), Some(Pair { key: "users", sign: Some('-'), value: "" }));
+        assert_eq!((pair("NICE").unwrap().key, pair("foo")), ("NICE", None));
+    }
+}
