@@ -95,6 +95,10 @@ impl Asker for Console {
     fn info(&self, text: &dyn Display) {
         self.info(text);
     }
+
+    fn warning(&self, text: &dyn Display) {
+        self.warning(text);
+    }
 }
 
 /// Bytes to standard error, whole and at once. That standard error is gone is nothing a command could tell anyone.

@@ -10,6 +10,8 @@
 //! | [`manager`], [`search`] | the way to a job's step manager; looking for one that does not answer |
 //! | [`patience`] | asking again |
 //! | [`runs`] | jobs that are named by one of their runs |
+//! | [`run_records`], [`ended_steps`] | the records of a run's steps; steps that are over, from them |
+//! | [`own_job`] | steps of the job around this process, while the controller does not answer |
 //! | [`signals`] | signals as input, which end a wait |
 //! | [`accounts`] | users and groups |
 
@@ -18,8 +20,11 @@ use std::fmt::{Debug, Display};
 pub mod accounts;
 pub mod cluster;
 pub mod contact;
+pub mod ended_steps;
 pub mod manager;
+pub mod own_job;
 pub mod patience;
+pub mod run_records;
 pub mod runs;
 pub mod search;
 pub mod signals;
@@ -31,4 +36,7 @@ pub trait Asker: Debug {
 
     /// Something takes longer, and why: one line, without a newline.
     fn info(&self, text: &dyn Display);
+
+    /// What is given is not all that was asked for, and why: one line, without a newline.
+    fn warning(&self, text: &dyn Display);
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`job_rows`], [`step_lines`] | which jobs and steps a listing shows, and which of them share a line |
 //! | [`squeue`], [`sinfo`], [`sprio`] | the fields of these commands, and what is shown in each |
+//! | [`steps`] | what `garrick steps` shows, from the records of a run |
 //! | [`columns`] | fields as columns: formats (`-o`, `-O`), widths, headings |
 //! | [`records`] | records of `key=value` |
 //! | [`json`] | views as JSON |
@@ -24,6 +25,7 @@ pub mod sinfo;
 pub mod sprio;
 pub mod squeue;
 pub mod step_lines;
+pub mod steps;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod words;

@@ -157,6 +157,17 @@ pub fn step_counts(counts: &StepCounts) -> String {
     text
 }
 
+/// A word as a shell would have to read it to get these bytes; what is not UTF-8 is shown as such.
+pub fn shell_quoted(word: &[u8]) -> String {
+    let text = String::from_utf8_lossy(word);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,14 +6,11 @@ use super::{
     plan::Share,
     written::{Many, Step},
 };
-use crate::{
-    output::Console,
-    query::records::{
-        self,
-        asking::{self, Over, Part},
-    },
+use crate::{output::Console, query::records};
+use garrick_asking::{
+    cluster::{Cluster, ClusterError},
+    run_records::{self, Over, Part},
 };
-use garrick_asking::cluster::{Cluster, ClusterError};
 use garrick_model::{
     batch::StepDependencyKind,
     messages::records::{RecordedOrigin, RecordedStep, WantedRecords},
@@ -87,7 +84,7 @@ impl Completed {
             let mut steps = Vec::new();
             let (mut job, mut is_over) = (of.job, true);
             let wanted = WantedRecords { texts: true, ..WantedRecords::default() };
-            let read = asking::read(&cluster, console, &of, wanted, &mut |part| {
+            let read = run_records::read(&cluster, console, &of, wanted, &mut |part| {
                 match part {
                     Part::Run(run) => (job, is_over) = (run.job, run.end.is_some()),
                     Part::Batch(_) => {}

@@ -8,4 +8,3 @@ pub mod records;
 pub mod sinfo;
 pub mod sprio;
 pub mod squeue;
-pub mod steps;

@@ -147,17 +147,6 @@ pub fn word(text: &[u8], at: usize) -> Result<(Vec<u8>, usize), NotWords> {
     Ok((word, text.len()))
 }
 
-/// A word as a shell would have to read it to get these bytes; what is not UTF-8 is shown as such.
-pub fn quoted(word: &[u8]) -> String {
-    let text = String::from_utf8_lossy(word);
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.into_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
 /// The words of a command that can be run without a shell.
 pub fn words(text: &[u8]) -> Result<Vec<Vec<u8>>, NotWords> {
     let mut words = Vec::new();
@@ -182,6 +171,7 @@ fn is_for_the_shell(first: &[u8]) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use garrick_render::words::shell_quoted as quoted;
     use proptest::prelude::*;
     use std::{os::unix::ffi::OsStrExt as _, process::Command};
 

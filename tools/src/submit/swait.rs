@@ -8,12 +8,13 @@ use super::{
 use crate::{
     options::{table::Command, typed::Typed},
     output::Console,
-    query::{choices, records::views},
+    query::choices,
     telling::no_step_manager,
     waiting::wait_bar::{Standing, WaitBar},
 };
 use garrick_asking::{
     cluster::{Cluster, ClusterError},
+    ended_steps,
     manager::{Around, Way},
     patience,
     search::{NoWay, Search, Until},
@@ -279,7 +280,7 @@ fn already_over(typed: &Typed, console: &Console, wanted: &Target) -> Result<i32
         Ok(CommandReply::Jobs { jobs, .. }) => jobs,
         _ => Vec::new(),
     };
-    if let Some(missing) = views::complete(&cluster, console, &mut steps, jobs.iter()).first() {
+    if let Some(missing) = ended_steps::complete(&cluster, console, &mut steps, jobs.iter()).first() {
         console.error(format_args!("not all steps that are over are known: {missing}"));
         return Err(startup::exit_code(NOT_KNOWN));
     }

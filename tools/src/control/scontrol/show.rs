@@ -1,10 +1,12 @@
 //! `scontrol show`.
 
 use super::{Session, full_word, licenses, reservations, too_few, too_many, topology};
-use crate::query::{choices, records::views, sinfo, squeue::task_list_limit, steps::of_own_job};
+use crate::query::{choices, sinfo, squeue::task_list_limit};
 use garrick_asking::{
     cluster::Cluster,
     contact::{self, AskError, Asked},
+    ended_steps,
+    own_job::of_own_job,
     runs,
 };
 use garrick_model::{
@@ -380,7 +382,7 @@ impl Session {
     fn ended_steps(&mut self, named: &StepsSelector) -> Option<Vec<StepView>> {
         let console = self.console.clone();
         let cluster = self.cluster().ok()?.cluster().clone();
-        let (found, missing) = views::ended(&cluster, &console, named, vec![named.which.clone()]).ok()?;
+        let (found, missing) = ended_steps::ended(&cluster, &console, named, vec![named.which.clone()]).ok()?;
         missing.iter().for_each(|what| console.warning(format_args!("its records are not whole: {what}")));
         (!found.is_empty()).then_some(found)
     }

@@ -2,13 +2,7 @@
 //! then the daemon of the run's batch host reads further in the records. Either of the two may be killed and come back: then the
 //! records are read from the beginning, and what was shown already is skipped.
 
-use super::{
-    FAILED, News, Request,
-    asking::{self, Heard, Part, Sought},
-    job_text, runs_of,
-    shown::Shown,
-    tell,
-};
+use super::{News, Request, job_text, runs_of, shown::Shown, tell};
 use crate::{
     output::{self, Console},
     query::arguments::Arguments,
@@ -22,6 +16,7 @@ use garrick_asking::{
     cluster::{Cluster, ClusterError},
     manager::{Around, Way},
     patience::{self, Next},
+    run_records::{self, Heard, Part, Sought},
     search::{NoWay, Search, Until},
     signals::Signals,
 };
@@ -38,7 +33,7 @@ use garrick_model::{
     step_selector::StepsSelector,
     view::StepCounts,
 };
-use garrick_render::words::step_counts;
+use garrick_render::{steps::FAILED, words::step_counts};
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::Signal,
@@ -91,7 +86,7 @@ pub(super) fn main(cluster: &Cluster, console: &Console, request: &Request, news
         let until = Until::signal(&signals);
         let mut named = Vec::new();
         for each in &request.named {
-            match asking::by_number_until(cluster, console, each, until) {
+            match run_records::by_number_until(cluster, console, each, until) {
                 Ok(found) => named.extend(found),
                 Err(no_way) => {
                     if let End::Signal(signal) = End::from(no_way) {
@@ -444,7 +439,7 @@ impl<'a, 'o> Followed<'a, 'o> {
         };
         let heard = match self.records.take() {
             Some(mut door) => {
-                match asking::converse(&mut door, &RecordsRequest::More, Some(signals), &mut take) {
+                match run_records::converse(&mut door, &RecordsRequest::More, Some(signals), &mut take) {
                     Ok(heard) => Ok((door, heard)),
                     Err(error) => {
                         // Busy: it knows where it was.
@@ -459,7 +454,8 @@ impl<'a, 'o> Followed<'a, 'o> {
                 let wanted = &self.wanted;
                 let request =
                     |Sought { job, run, task }| RecordsRequest::Follow { job, run, task, wanted: wanted.clone() };
-                asking::ask(self.cluster, self.console, &named, &request, Some(signals), &mut take).map_err(End::from)
+                run_records::ask(self.cluster, self.console, &named, &request, Some(signals), &mut take)
+                    .map_err(End::from)
             }
         };
         // A door that failed is left, and the records are begun anew at the next.

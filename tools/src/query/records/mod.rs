@@ -2,25 +2,13 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`asking`] | finds and reads the records |
 //! | `follow` | continues to read while the job runs |
 //! | `shown` | where steps are shown |
-//! | [`fields`] | columns |
-//! | [`as_json`] | objects |
-//! | [`joblog`] | a log in GNU parallel's columns |
-//! | [`summary`] | counts, percentiles, the slowest, how busy the job's CPUs were |
-//! | [`picture`] | the same as a picture |
-//! | [`views`] | ended steps, for the other commands |
+//!
+//! [`garrick_asking::run_records`] finds and reads the records, and [`garrick_render::steps`] has what is shown of them.
 
-pub mod as_json;
-pub mod asking;
-pub mod fields;
 mod follow;
-pub mod joblog;
-pub mod picture;
 mod shown;
-pub mod summary;
-pub mod views;
 
 use super::{
     arguments::{self, Arguments, Outcome, Table, option},
@@ -30,15 +18,24 @@ use crate::{
     options::table::Arg,
     output::{self, Console},
 };
-use asking::Over;
-use fields::Field;
-use garrick_asking::cluster::{Cluster, ClusterError};
+use garrick_asking::{
+    cluster::{Cluster, ClusterError},
+    run_records::{self, Over},
+};
 use garrick_model::{
-    messages::records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
+    messages::records::WantedRecords,
     state::StepState,
     step_selector::{StepsSelector, WhichSteps},
 };
-use garrick_render::{columns::Layout, step_lines::all_of, words};
+use garrick_render::{
+    columns::Layout,
+    step_lines::all_of,
+    steps::{
+        FAILED,
+        fields::{self, Field},
+    },
+    words,
+};
 use shown::Shown;
 use std::{ffi::OsString, path::PathBuf};
 
@@ -90,17 +87,6 @@ static TABLE: Table = Table {
     misuse: 1,
 };
 
-/// A step as it is shown.
-#[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
-    /// Its run.
-    pub run: &'a RecordedRun,
-    /// What it has in common with others.
-    pub origin: &'a RecordedOrigin,
-    /// Itself.
-    pub step: &'a RecordedStep,
-}
-
 /// What is said of a job that is followed besides its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
@@ -139,9 +125,6 @@ struct Request {
     svg: Option<PathBuf>,
     joblog: Option<PathBuf>,
 }
-
-/// The states that count as failed: steps that were cancelled did not fail.
-pub const FAILED: [StepState; 4] = [StepState::Failed, StepState::Timeout, StepState::NodeFail, StepState::OutOfMemory];
 
 /// Every state.
 const STATES: [StepState; 8] = [
@@ -261,10 +244,10 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
     let written = output::stdout_as_is(|out| {
         let mut shown = Shown::new(&request, out)?;
         let named: Vec<StepsSelector> =
-            request.named.iter().flat_map(|named| asking::by_number(&cluster, console, named)).collect();
+            request.named.iter().flat_map(|named| run_records::by_number(&cluster, console, named)).collect();
         for (which, named) in runs_of(&named) {
             let wanted = WantedRecords { which, ..request.wanted.clone() };
-            let read = asking::read(&cluster, console, &named, wanted, &mut |part| shown.take(part));
+            let read = run_records::read(&cluster, console, &named, wanted, &mut |part| shown.take(part));
             shown.end_of_run()?;
             match read {
                 Ok(Over { missing, ending }) => {

@@ -1,8 +1,17 @@
 //! Where steps are shown: a table, objects, counts, a log.
 
-use super::{Field, Form, Request, Row, as_json, asking::Part, fields, joblog, picture, summary};
+use super::{Form, Request};
+use crate::query::choices;
+use garrick_asking::run_records::Part;
 use garrick_model::messages::records::{RecordedOrigin, RecordedRun, RecordedStep};
-use garrick_render::clock::Clock;
+use garrick_render::{
+    clock::Clock,
+    steps::{
+        Row, chart,
+        fields::{self, Field},
+        joblog, json, summary,
+    },
+};
 use std::{
     cmp::Reverse,
     fs::File,
@@ -118,7 +127,8 @@ impl<'a> Shown<'a> {
     }
 
     fn show(&mut self, run: &RecordedRun, steps: &[(RecordedOrigin, RecordedStep)]) -> io::Result<()> {
-        let rows: Vec<Row<'_>> = steps.iter().map(|(origin, step)| Row { run, origin, step }).collect();
+        let rows: Vec<Row<'_>> =
+            steps.iter().map(|(origin, step)| Row { run, origin, step, user: choices::user_name }).collect();
         if matches!(self.request.form, Form::Summary) || self.request.svg.is_some() {
             rows.iter().for_each(|row| self.summary.add(row));
         }
@@ -142,7 +152,7 @@ impl<'a> Shown<'a> {
                         self.out.write_all(if self.rows == 0 { b"\n" } else { b",\n" })?;
                     }
                     self.rows += 1;
-                    serde_json::to_writer(&mut self.out, &as_json::of(row, self.clock.now))?;
+                    serde_json::to_writer(&mut self.out, &json::of(row, self.clock.now))?;
                     if matches!(self.request.form, Form::JsonLines) {
                         self.out.write_all(b"\n")?;
                     }
@@ -160,7 +170,7 @@ impl<'a> Shown<'a> {
             _ => {}
         }
         if let Some(path) = &self.request.svg {
-            std::fs::write(path, picture::svg(&self.summary.usage()))
+            std::fs::write(path, chart::svg(&self.summary.usage()))
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
         }
         self.joblog.take().map_or(Ok(()), joblog::Joblog::finish)

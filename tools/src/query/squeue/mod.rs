@@ -11,14 +11,14 @@ use crate::{
     query::{
         arguments::{self, Outcome},
         choices,
-        records::views::complete,
-        steps::of_own_job,
     },
     telling::Tell as _,
 };
 use garrick_asking::{
     cluster::user_id,
     contact::{self, Asked, Contact, resolve_nodes},
+    ended_steps,
+    own_job::of_own_job,
     runs,
 };
 use garrick_model::{
@@ -284,7 +284,7 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         let own = nix::unistd::geteuid().as_raw();
         let administrator = own == 0 || user_id(&cluster.cluster().config().slurm_user) == Some(own);
         let may = |job: &&Arc<JobView>| administrator || own == job.uid || only.is_some();
-        missing = complete(cluster.cluster(), console, &mut steps, jobs.iter().filter(meant).filter(may));
+        missing = ended_steps::complete(cluster.cluster(), console, &mut steps, jobs.iter().filter(meant).filter(may));
     }
     Ok((steps, jobs, missing))
 }

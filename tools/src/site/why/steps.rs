@@ -1,16 +1,10 @@
 //! `garrick why JOB.STEP`: what a step waits for and which steps hold it, or why it ended as it did.
 
-use crate::{
-    output::Console,
-    query::records::{
-        Row,
-        asking::{self, Part},
-        fields,
-    },
-};
+use crate::{output::Console, query::choices};
 use garrick_asking::{
     cluster::{Answer, ClusterError},
     contact::Contact,
+    run_records::{self, Part},
 };
 use garrick_model::{
     messages::{
@@ -23,7 +17,10 @@ use garrick_model::{
     time::Timestamp,
     view::StepView,
 };
-use garrick_render::words;
+use garrick_render::{
+    steps::{Row, fields},
+    words,
+};
 use std::fmt::Write as _;
 
 /// Steps that are told of one by one; of more only the first.
@@ -35,7 +32,7 @@ const HOLDERS: usize = 5;
 pub fn explain(cluster: &mut Contact, named: &StepsSelector, console: &Console) -> Answer<Vec<String>> {
     let (mut run, mut found, mut more) = (None::<RecordedRun>, Vec::new(), 0_u64);
     let wanted = WantedRecords { which: vec![named.which.clone()], texts: true, ..WantedRecords::default() };
-    asking::read(&cluster.cluster().clone(), console, named, wanted, &mut |part| {
+    run_records::read(&cluster.cluster().clone(), console, named, wanted, &mut |part| {
         match part {
             Part::Run(read) => run = Some(read),
             Part::Batch(_) => {}
@@ -70,7 +67,7 @@ fn live_steps(cluster: &mut Contact, run: &RecordedRun) -> Answer<Vec<StepView>>
 }
 
 fn text(run: &RecordedRun, origin: &RecordedOrigin, step: &RecordedStep, live: &[StepView]) -> String {
-    let row = Row { run, origin, step };
+    let row = Row { run, origin, step, user: choices::user_name };
     let id = fields::step(&row);
     match step.state {
         StepState::Pending => waiting(run, &id, step, live),

@@ -9,15 +9,13 @@ use super::{
 use crate::{
     options::{minibatch::Again, typed::Typed},
     output::{self, Console},
-    query::records::{
-        self, FAILED,
-        asking::{self, Over, Part},
-    },
+    query::records,
     submit::{no_step::no_step, startup},
 };
 use garrick_asking::{
     cluster::{Cluster, ClusterError},
     manager::Way,
+    run_records::{self, Over, Part},
 };
 use garrick_model::{
     batch::{BatchMembers, CommandList, StepBatch},
@@ -27,6 +25,7 @@ use garrick_model::{
     state::StepState,
     step_selector::WhichSteps,
 };
+use garrick_render::steps::FAILED;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Is a step meant that came to this? `over`: its run is.
@@ -275,7 +274,7 @@ pub fn run(typed: &Typed, which: Again, named: &str, way: Way, console: &Console
     let cluster = Cluster::find(typed.conf.as_deref()).map_err(|error| failed(&error))?;
     let wanted = WantedRecords { texts: true, batches: true, share_environments: true, ..WantedRecords::default() };
     let mut search = Search::default();
-    let Over { missing, .. } = asking::read(&cluster, console, of, wanted, &mut |part| search.take(which, part))
+    let Over { missing, .. } = run_records::read(&cluster, console, of, wanted, &mut |part| search.take(which, part))
         .map_err(|error| failed(&error))?;
     if let Some(what) = missing.first() {
         return Err(wrong(format!("{named}: its records are not whole, and nothing is run again: {what}")));

@@ -1,9 +1,11 @@
 //! Ended steps, for the commands that show steps: those that the controller remembers, and if that is not all, the records of the
 //! job's run.
 
-use super::asking::{self, Part};
-use crate::output::Console;
-use garrick_asking::cluster::{Answer, Cluster};
+use crate::{
+    Asker,
+    cluster::{Answer, Cluster},
+    run_records::{self, Part},
+};
 use garrick_model::{
     hostlist,
     ids::StepId,
@@ -45,13 +47,13 @@ fn view(run: &RecordedRun, origin: &RecordedOrigin, step: RecordedStep) -> StepV
 /// Steps of a run that are over, from its records; of those that are named, if any are. And what is missing of them.
 pub fn ended(
     cluster: &Cluster,
-    console: &Console,
+    asker: &dyn Asker,
     of: &StepsSelector,
     which: Vec<WhichSteps>,
 ) -> Answer<(Vec<StepView>, Vec<String>)> {
     let (mut views, mut whose) = (Vec::new(), None);
     let wanted = WantedRecords { which, ..WantedRecords::default() };
-    let over = asking::read(cluster, console, of, wanted, &mut |part| {
+    let over = run_records::read(cluster, asker, of, wanted, &mut |part| {
         match part {
             Part::Run(run) => whose = Some(run),
             Part::Batch(_) => {}
@@ -77,7 +79,7 @@ fn count(views: &[StepView], job: &JobView) -> u64 {
 /// records. Gives the jobs of which some are missing still.
 pub fn complete<'a>(
     cluster: &Cluster,
-    console: &Console,
+    asker: &dyn Asker,
     steps: &mut Vec<StepView>,
     jobs: impl Iterator<Item = &'a Arc<JobView>>,
 ) -> Vec<String> {
@@ -88,7 +90,7 @@ pub fn complete<'a>(
             continue;
         }
         let all = StepsSelector { job: job.id, task: None, het: None, run: Some(job.sluid), which: WhichSteps::All };
-        match ended(cluster, console, &all, Vec::new()) {
+        match ended(cluster, asker, &all, Vec::new()) {
             Ok((whole, damage)) => {
                 let known: BTreeSet<StepId> = whole.iter().map(|view| view.id).collect();
                 steps.retain(|view| view.id.job != job.id || !view.state.is_over() || !known.contains(&view.id));

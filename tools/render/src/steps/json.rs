@@ -1,8 +1,8 @@
 //! A step as an object of `garrick steps --json`. Times are seconds since 1970, durations seconds, memory KiB.
 
 use super::{Row, fields};
+use crate::words;
 use garrick_model::time::Timestamp;
-use garrick_render::words;
 use serde_json::{Value, json};
 
 fn secs(at: Option<Timestamp>) -> Value {

@@ -1,34 +1,57 @@
 //! The columns of `garrick steps`.
 
 use super::Row;
-use crate::step_lists::shell_words::quoted;
+use crate::{
+    clock::Clock,
+    words::{self, shell_quoted},
+};
 use garrick_model::{hostlist, time::short_duration};
-use garrick_render::{clock::Clock, words};
 use std::fmt::Write as _;
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
+    /// `12.7_3`
     Step,
+    /// Its line of a list of commands.
     Line,
+    /// Name.
     Name,
+    /// What it runs.
     Command,
+    /// Values of its parameters.
     Values,
+    /// Where it ran.
     Nodes,
+    /// Its CPUs.
     Cpus,
+    /// Its tasks.
     Tasks,
+    /// State.
     State,
+    /// Exit code and signal.
     Exit,
+    /// Why it ended so.
     Reason,
+    /// How often it was tried.
     Tries,
+    /// When it was accepted.
     Queued,
+    /// When it began.
     Start,
+    /// When it ended.
     End,
+    /// How long it took.
     Elapsed,
+    /// CPU time.
     CpuTime,
+    /// Most memory in use.
     MaxRss,
+    /// Where its output is.
     Output,
+    /// The command line that submitted it.
     SubmitLine,
+    /// The step that it was run again for.
     AgainOf,
 }
 
@@ -104,7 +127,7 @@ pub fn command(row: &Row<'_>) -> String {
             row.origin.submit_line.clone()
         };
     }
-    argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    argv.iter().map(|word| shell_quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Its name: its own, or that of all.
@@ -197,7 +220,7 @@ pub fn again_of(row: &Row<'_>) -> Option<String> {
 /// Why it ended so; a user instead of his number.
 pub fn reason(row: &Row<'_>) -> String {
     match row.step.reason.strip_prefix("cancelled by ").and_then(|uid| uid.parse().ok()) {
-        Some(uid) => format!("cancelled by {}", crate::query::choices::user_name(uid)),
+        Some(uid) => format!("cancelled by {}", (row.user)(uid)),
         None => row.step.reason.clone(),
     }
 }
@@ -219,7 +242,7 @@ mod tests {
             assert_eq!(named(name), Some(field));
             assert_eq!(title(field), heading);
         }
-        let default = garrick_render::columns::Layout::long(DEFAULT, "step", named);
+        let default = crate::columns::Layout::long(DEFAULT, "step", named);
         assert_eq!(default.map(|layout| layout.columns.len()), Ok(10));
     }
 }

@@ -1,14 +1,14 @@
 //! Summary of a job's steps: counts by state and exit code, percentiles of time and memory, the slowest, steps an hour, and how
 //! busy the job's CPUs were. Keeps some twenty bytes of each step.
 
-use super::{Row, fields, picture};
+use super::{Row, chart, fields};
+use crate::words;
 use garrick_model::{
     ids::StepNum,
     messages::records::RecordedRun,
     state::{JobState, Reason, StepState},
     time::{Timestamp, short_duration},
 };
-use garrick_render::words;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
@@ -111,7 +111,7 @@ impl Summary {
 
     /// How busy the CPUs were, in as many parts as the picture in a file has.
     pub fn usage(&self) -> Usage {
-        self.usage_in(picture::PARTS)
+        self.usage_in(chart::PARTS)
     }
 
     fn usage_in(&self, parts: usize) -> Usage {
@@ -132,7 +132,7 @@ impl Summary {
         Usage { busy, cpus: self.cpus, ms }
     }
 
-    /// Prints it.
+    /// Writes it.
     pub fn write(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let all: u64 = self.states.values().sum();
         writeln!(out, "Steps: {all}")?;
@@ -179,7 +179,7 @@ impl Summary {
             usage.cpus,
             short_duration(usage.ms.div_ceil(1000)),
             100.0 * mean,
-            picture::line(&usage.busy)
+            chart::line(&usage.busy)
         )?;
         writeln!(out, "Slowest:")?;
         for Reverse((_, text)) in std::mem::take(&mut self.slowest).into_sorted_vec() {

@@ -1,8 +1,8 @@
 //! Finds a run's records: the controller says which node has them, and a daemon of this host passes the question on. If the
 //! controller does not answer, the daemon of this host may have them itself.
 
-use crate::output::Console;
-use garrick_asking::{
+use crate::{
+    Asker,
     cluster::{self, Answer, Cluster, ClusterError},
     patience,
     search::{NoWay, Until},
@@ -52,15 +52,15 @@ pub struct Over {
 
 /// The jobs that are named, by their own numbers: of an array all its tasks, of a heterogeneous job all its components. One that
 /// the controller does not know stays as it is.
-pub fn by_number(cluster: &Cluster, console: &Console, named: &StepsSelector) -> Vec<StepsSelector> {
+pub fn by_number(cluster: &Cluster, asker: &dyn Asker, named: &StepsSelector) -> Vec<StepsSelector> {
     // Nothing ends it before its time.
-    by_number_until(cluster, console, named, Until::default()).unwrap_or_else(|_| vec![named.clone()])
+    by_number_until(cluster, asker, named, Until::default()).unwrap_or_else(|_| vec![named.clone()])
 }
 
 /// The same until a signal comes, which is the only error.
 pub fn by_number_until(
     cluster: &Cluster,
-    console: &Console,
+    asker: &dyn Asker,
     named: &StepsSelector,
     until: Until<'_>,
 ) -> Result<Vec<StepsSelector>, NoWay> {
@@ -69,7 +69,7 @@ pub fn by_number_until(
     }
     let tasks = named.task.map(|task| vec![(task, task, 1)]);
     let selector = JobSelector { job: named.job, tasks, het: named.het, run: None };
-    match patience::ask_until(cluster, console, &CommandRequest::list_jobs(vec![selector]), until) {
+    match patience::ask_until(cluster, asker, &CommandRequest::list_jobs(vec![selector]), until) {
         Ok(CommandReply::Jobs { jobs, .. }) if !jobs.is_empty() => {
             let of = |job: JobId| StepsSelector { job, task: None, het: None, run: None, which: named.which.clone() };
             Ok(jobs.iter().map(|job| of(job.id)).collect())
@@ -82,13 +82,13 @@ pub fn by_number_until(
 /// Reads the records of the named steps' run; `take` gets them as they come and says whether it wants more.
 pub fn read(
     cluster: &Cluster,
-    console: &Console,
+    asker: &dyn Asker,
     named: &StepsSelector,
     wanted: WantedRecords,
     take: &mut dyn FnMut(Part) -> bool,
 ) -> Answer<Over> {
     let request = |Sought { job, run, task }| RecordsRequest::Read { job, run, task, wanted: wanted.clone() };
-    match ask(cluster, console, named, &request, None, take).map_err(NoWay::into_error)?.1 {
+    match ask(cluster, asker, named, &request, None, take).map_err(NoWay::into_error)?.1 {
         Heard::Over(over) => Ok(over),
         Heard::SoFar(..) | Heard::Stopped | Heard::Signal(_) => Ok(Over { ending: None, missing: Vec::new() }),
     }
@@ -121,7 +121,7 @@ pub struct Sought {
 /// Asks whoever has the records of the named steps' run. The door is there for more questions.
 pub fn ask(
     cluster: &Cluster,
-    console: &Console,
+    asker: &dyn Asker,
     named: &StepsSelector,
     request: &dyn Fn(Sought) -> RecordsRequest,
     signals: Option<&Signals>,
@@ -133,7 +133,7 @@ pub fn ask(
     let sought = match named.run {
         Some(run) => Sought { run: Some(run), ..of_job(JobId::OF_A_RUN) },
         None if named.task.is_some() || named.het.is_some() => {
-            match &by_number_until(cluster, console, named, until)?[..] {
+            match &by_number_until(cluster, asker, named, until)?[..] {
                 [one] if one.task.is_none() && one.het.is_none() => of_job(one.job),
                 _ if named.array_task().is_some() => Sought { task: named.array_task(), ..of_job(JobId::OF_A_RUN) },
                 _ => return Err(ClusterError::from(Refusal::InvalidJobId).into()),
@@ -142,14 +142,14 @@ pub fn ask(
         None => of_job(named.job),
     };
     let Sought { job, run, task } = sought;
-    let asked = patience::ask_until(cluster, console, &CommandRequest::FindRecords { job, run, task }, until);
+    let asked = patience::ask_until(cluster, asker, &CommandRequest::FindRecords { job, run, task }, until);
     let (places, missing) = match asked {
         Ok(CommandReply::RecordPlaces { places, missing }) => (places, missing),
         Ok(_) => return Err(ClusterError::Unexpected("asked for records").into()),
         Err(NoWay::Failed(error)) if error.is_passing() => {
-            return match here(cluster, console, &request(sought), signals, take) {
+            return match here(cluster, asker, &request(sought), signals, take) {
                 Ok(heard) => {
-                    console.warning(format_args!("{error}: these are the records of this host alone"));
+                    asker.warning(&format_args!("{error}: these are the records of this host alone"));
                     Ok(heard)
                 }
                 Err(end @ (NoWay::Interrupted(_) | NoWay::TimeUp)) => Err(end),
@@ -168,7 +168,7 @@ pub fn ask(
     };
     let job = place.job;
     let to = TunnelTo { address: place.address, node: place.node, job: job.0 };
-    let (whom, program) = (cluster.clone(), console.program().to_owned());
+    let (whom, program) = (cluster.clone(), asker.program().to_owned());
     let mut door = until.apart(move || whom.connect_through(LinkKind::CommandToRecords, &program, to))??;
     let heard = converse(&mut door, &request(Sought { run: Some(place.sluid), ..of_job(job) }), signals, take)?;
     Ok((door, heard))
@@ -177,7 +177,7 @@ pub fn ask(
 /// The daemons of this host alone.
 fn here(
     cluster: &Cluster,
-    console: &Console,
+    asker: &dyn Asker,
     request: &RecordsRequest,
     signals: Option<&Signals>,
     take: &mut dyn FnMut(Part) -> bool,
@@ -185,7 +185,7 @@ fn here(
     let until = Until { signals, deadline: None };
     let mut outcome = Err(Refusal::InvalidJobId.into());
     for door in cluster.doors_of_nodes() {
-        let (program, trusted) = (console.program().to_owned(), cluster.trusted().to_vec());
+        let (program, trusted) = (asker.program().to_owned(), cluster.trusted().to_vec());
         let open = move || cluster::connect_at(&door, LinkKind::CommandToRecords, &program, &trusted);
         let Some(mut door) = until.apart(open)? else { continue };
         outcome = converse(&mut door, request, signals, take).map(|heard| (door, heard));
