@@ -1,9 +1,10 @@
-//! Options of the commands that make jobs and steps.
+//! Options of commands: in full of those that make jobs and steps, and how those of the others are taken apart.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`table`] | what an option is; [`size`], [`placement`], [`layout`], [`timing`], [`streams`], [`behaviour`], [`minibatch`], [`waiting`], [`unsupported`] hold them |
 //! | [`getopt`] | splits arguments into options and the rest |
+//! | [`arguments`] | arguments of the query and control commands |
 //! | [`script_lines`] | `#SBATCH` lines of a batch script |
 //! | [`sources`] | combines script lines, environment and command line |
 //! | [`typed`] | the result: the values of all options |
@@ -16,6 +17,7 @@
 //! | [`light`] | parses the arguments of the light `srun`, in the step manager |
 //! | [`help`] | `--help` and `--usage` |
 
+pub mod arguments;
 pub mod behaviour;
 pub mod export;
 pub mod getopt;

@@ -1,76 +1,9 @@
-//! Arguments of the query and control commands: the getopt of the submitting commands with tables of their own, with operands
-//! anywhere between the options; handles `--help`, `--usage` and `--version`.
+//! Reads the arguments of the query and control commands; prints what `--help`, `--usage` and `--version` ask for, and errors.
 
-use crate::{
-    options::{
-        getopt::{self, GetoptError, Occurrence},
-        table::{Arg, EVERY, Effect, OptionDef},
-    },
-    output::{self, Console},
-};
-use std::{ffi::OsString, fmt::Write as _};
-
-/// A command's table.
-#[derive(Debug)]
-pub struct Table {
-    /// Command.
-    pub program: &'static str,
-    /// What it is for, one line.
-    pub purpose: &'static str,
-    /// Operands, as in the usage line.
-    pub operands: &'static str,
-    /// Options, `--help`, `--usage` and `--version` left out.
-    pub options: &'static [OptionDef],
-    /// Exit code for a wrong option.
-    pub misuse: i32,
-}
-
-/// An entry of a table. Its meaning is the command's own, found by the long name.
-pub const fn option(long: &'static str, short: Option<char>, arg: Arg, help: &'static str) -> OptionDef {
-    OptionDef::other(long, short, arg, EVERY, help, Effect::Silent)
-}
-
-static COMMON: [OptionDef; 3] = [
-    option("help", None, Arg::None, "show this help"),
-    option("usage", None, Arg::None, "show a short usage"),
-    option("version", Some('V'), Arg::None, "show the version"),
-];
-
-/// Arguments, taken apart.
-#[derive(Debug, Default)]
-pub struct Arguments {
-    /// Options in the order given.
-    pub options: Vec<Occurrence>,
-    /// The other arguments.
-    pub operands: Vec<OsString>,
-}
-
-impl Arguments {
-    /// How often an option was given.
-    pub fn count(&self, long: &str) -> usize {
-        self.options.iter().filter(|o| o.def.long == long).count()
-    }
-
-    /// Whether it was given.
-    pub fn has(&self, long: &str) -> bool {
-        self.count(long) > 0
-    }
-
-    /// Its last value, as text.
-    pub fn value(&self, long: &str) -> Option<String> {
-        self.options
-            .iter()
-            .rev()
-            .find(|o| o.def.long == long)
-            .and_then(|o| o.value.as_ref())
-            .map(|v| v.to_string_lossy().into_owned())
-    }
-
-    /// Operands as text.
-    pub fn words(&self) -> Vec<String> {
-        self.operands.iter().map(|w| w.to_string_lossy().into_owned()).collect()
-    }
-}
+use crate::output::{self, Console};
+pub use garrick_options::arguments::{Arguments, Table, attach_ids, option, parse};
+use garrick_options::arguments::{help, usage};
+use std::ffi::OsString;
 
 /// What the arguments come to.
 #[derive(Debug)]
@@ -79,39 +12,6 @@ pub enum Outcome {
     Go(Arguments),
     /// Everything is said; exit with this code.
     Done(i32),
-}
-
-/// `-j 5`: the argument of an option is optional, but a word that looks like one (`fits`) belongs to it. `flags` are the
-/// letters that may stand before the option's in one word.
-pub fn attach_ids(
-    args: Vec<OsString>,
-    long: &[&str],
-    short: char,
-    flags: &str,
-    fits: fn(&str) -> bool,
-) -> Vec<OsString> {
-    let takes_ids = |option: &OsString| match option.to_str() {
-        Some(text) if long.contains(&text) => true,
-        Some(text) => text
-            .strip_prefix('-')
-            .and_then(|letters| letters.strip_suffix(short))
-            .is_some_and(|letters| letters.chars().all(|c| flags.contains(c))),
-        None => false,
-    };
-    let mut attached: Vec<OsString> = Vec::with_capacity(args.len());
-    for arg in args {
-        let id = arg.to_str().is_some_and(fits);
-        match attached.last_mut() {
-            Some(last) if id && takes_ids(last) => {
-                if last.to_str().is_some_and(|l| l.starts_with("--")) {
-                    last.push("=");
-                }
-                last.push(arg);
-            }
-            _ => attached.push(arg),
-        }
-    }
-    attached
 }
 
 /// Takes a command's arguments apart; help, version and errors are dealt with.
@@ -133,107 +33,5 @@ pub fn read(table: &'static Table, args: &[OsString], console: &Console) -> Outc
         }
         Ok(arguments) if arguments.has("version") => Outcome::Done(output::finish(console, output::print_version(), 0)),
         Ok(arguments) => Outcome::Go(arguments),
-    }
-}
-
-/// Takes arguments apart, operands allowed anywhere.
-pub fn parse(table: &'static Table, args: &[OsString]) -> Result<Arguments, GetoptError> {
-    let defs: Vec<&'static OptionDef> = with_common(table).collect();
-    let parsed = getopt::parse_anywhere(&defs, args)?;
-    Ok(Arguments { options: parsed.options, operands: parsed.rest })
-}
-
-/// A command's options, and those that all have unless it has its own by that name.
-fn with_common(table: &'static Table) -> impl Iterator<Item = &'static OptionDef> {
-    let own = |common: &&OptionDef| !table.options.iter().any(|o| o.long == common.long);
-    table.options.iter().chain(COMMON.iter().filter(own))
-}
-
-fn usage(table: &Table) -> String {
-    let mut text = format!("Usage: {}", table.program);
-    let flags: String = table.options.iter().filter(|o| o.arg == Arg::None).filter_map(|o| o.short).collect();
-    if !flags.is_empty() {
-        let _ = write!(text, " [-{flags}]");
-    }
-    for option in table.options {
-        if let (Some(short), Arg::Required(word)) = (option.short, option.arg) {
-            let _ = write!(text, " [-{short} {word}]");
-        }
-    }
-    if !table.operands.is_empty() {
-        let _ = write!(text, " {}", table.operands);
-    }
-    text
-}
-
-fn help(table: &'static Table) -> String {
-    let mut text = format!("Usage: {} [OPTIONS]", table.program);
-    if !table.operands.is_empty() {
-        let _ = write!(text, " {}", table.operands);
-    }
-    let _ = write!(text, "\n{}\n\n", table.purpose);
-    for option in with_common(table) {
-        let short = option.short.map_or_else(|| "    ".to_owned(), |c| format!("-{c}, "));
-        let long = match option.arg {
-            Arg::None => format!("--{}", option.long),
-            Arg::Required(word) => format!("--{}={word}", option.long),
-            Arg::Optional(word) => format!("--{}[={word}]", option.long),
-        };
-        let names = format!("  {short}{long}");
-        if names.len() < 32 {
-            let _ = writeln!(text, "{names:<32}{}", option.help);
-        } else {
-            let _ = writeln!(text, "{names}\n{:32}{}", "", option.help);
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    static TABLE: Table = Table {
-        program: "scancel",
-        purpose: "Signal or cancel jobs.",
-        operands: "[job_id...]",
-        options: &[
-            option("quiet", Some('Q'), Arg::None, "say nothing"),
-            option("signal", Some('s'), Arg::Required("name"), "send this signal"),
-        ],
-        misuse: 1,
-    };
-
-    fn read_words(words: &str) -> Arguments {
-        let args: Vec<OsString> = words.split(' ').map(OsString::from).collect();
-        parse(&TABLE, &args).unwrap()
-    }
-
-    #[test]
-    fn operands_may_stand_between_options() {
-        let arguments = read_words("5 -Q 6 -s TERM 7");
-        assert_eq!(arguments.words(), ["5", "6", "7"]);
-        assert!(arguments.has("quiet"));
-        assert_eq!(arguments.value("signal").as_deref(), Some("TERM"));
-    }
-
-    #[test]
-    fn everything_after_two_dashes_is_an_operand() {
-        assert_eq!(read_words("5 -- -Q").words(), ["5", "-Q"]);
-    }
-
-    #[test]
-    fn help_lists_every_option() {
-        assert_eq!(
-            help(&TABLE),
-            "Usage: scancel [OPTIONS] [job_id...]\nSignal or cancel jobs.\n\n  \
-             -Q, --quiet                   say nothing\n  \
-             -s, --signal=name             send this signal\n      \
-             --help                    show this help\n      \
-             --usage                   show a short usage\n  \
-             -V, --version                 show the version\n"
-        );
-        assert_eq!(usage(&TABLE), "Usage: scancel [-Q] [-s name] [job_id...]");
     }
 }

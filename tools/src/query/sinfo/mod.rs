@@ -1,13 +1,10 @@
-//! `sinfo`: partitions and nodes. Options, then a query, then groups of nodes that share a line, then columns
-//! ([`garrick_render::sinfo`]).
+//! `sinfo`: partitions and nodes. Options, then a query, then lines ([`garrick_render::sinfo`]).
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`options`] | what was typed and set, read into a request |
-//! | [`groups`] | nodes put into groups |
 //! | `reservations` | `-T` |
 
-pub mod groups;
 pub mod options;
 mod reservations;
 #[cfg(test)]
@@ -26,11 +23,7 @@ use garrick_model::{
 };
 use garrick_render::{clock::Clock, json, sinfo};
 use options::Request;
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-    sync::Arc,
-};
+use std::{ffi::OsString, sync::Arc};
 
 /// Runs `sinfo`. Returns its exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
@@ -49,7 +42,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
             return 1;
         }
     };
-    if let Err(error) = resolve_nodes(&mut request.nodes, &console) {
+    if let Err(error) = resolve_nodes(&mut request.listing.nodes, &console) {
         return error.tell("slurm_load_node", &console);
     }
     loop {
@@ -72,11 +65,11 @@ fn once(request: &Request, console: &Console) -> i32 {
     };
     let clock = Clock::system();
     let written = if request.json {
-        let groups = groups::groups(&partitions, &nodes, request, &clock);
+        let groups = request.listing.groups(&partitions, &nodes, &clock);
         let meta = choices::meta(&cluster);
         output::stdout(|out| json::write(out, &sinfo::json::sinfo(&groups, &nodes, &meta)))
     } else {
-        output::stdout(|out| render(&partitions, &nodes, request, &clock, out))
+        output::stdout(|out| request.listing.write(&partitions, &nodes, &clock, out))
     };
     output::finish(console, written, 0)
 }
@@ -93,24 +86,4 @@ pub fn load(cluster: &mut Contact, all: bool) -> Asked<PartitionsAndNodes> {
         }
         other => Err(cluster.unexpected(&other)),
     }
-}
-
-/// Writes the list.
-pub fn render(
-    partitions: &[Arc<PartitionView>],
-    nodes: &[Arc<NodeView>],
-    request: &Request,
-    clock: &Clock,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    if request.banner {
-        writeln!(out, "{}", clock.banner())?;
-    }
-    request.layout.write(
-        out,
-        request.heading,
-        &groups::groups(partitions, nodes, request, clock),
-        |entry| entry.title.to_owned(),
-        |group, entry| sinfo::cells::cell(group, entry.field, clock),
-    )
 }

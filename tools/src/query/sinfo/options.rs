@@ -10,7 +10,10 @@ use crate::{
 use garrick_render::{
     columns::{Layout, LayoutError},
     node_state::StateFilter,
-    sinfo::fields::{self, Entry, Field},
+    sinfo::{
+        fields::{self, Entry},
+        listing::{Listing, Responding, SortKey},
+    },
 };
 use std::time::Duration;
 
@@ -60,56 +63,13 @@ const NODES_LONG: &str = "%#N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
 const REASONS: &str = "%20E %9u %19H %N";
 const REASONS_LONG: &str = "%20E %12U %19H %6t %N";
 
-/// Which nodes, by whether they answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Responding {
-    /// All.
-    #[default]
-    Any,
-    /// `-r`
-    Yes,
-    /// `-d`
-    No,
-}
-
-/// One key of `-S`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SortKey {
-    /// By what.
-    pub field: Field,
-    /// `-`: largest first.
-    pub descending: bool,
-    /// `#`: partitions in the order in which they are configured.
-    pub configured: bool,
-}
-
 /// What is to be done.
 #[derive(Debug)]
 pub struct Request {
-    /// Only these partitions; empty: all.
-    pub partitions: Vec<String>,
-    /// Only these nodes; empty: all.
-    pub nodes: Vec<String>,
-    /// Only in one of these states; empty: all.
-    pub states: Vec<StateFilter>,
-    /// By whether they answer.
-    pub responding: Responding,
+    /// What is listed, and how.
+    pub listing: Listing,
     /// Hidden partitions too.
     pub hidden: bool,
-    /// One line a node and partition.
-    pub by_node: bool,
-    /// Only down and drained nodes, and no line for partitions without any.
-    pub reasons: bool,
-    /// Group by configuration too.
-    pub exact: bool,
-    /// Columns.
-    pub layout: Layout<&'static Entry>,
-    /// Order.
-    pub sort: Vec<SortKey>,
-    /// Heading line.
-    pub heading: bool,
-    /// Date above the heading.
-    pub banner: bool,
     /// JSON instead of columns.
     pub json: bool,
     /// Again and again.
@@ -171,8 +131,8 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
     };
     let heading = !arguments.has("noheader");
     let partitions = choices::words(&text("partition", "SINFO_PARTITION").unwrap_or_default());
-    Ok(Request {
-        hidden: arguments.has("all") || env("SINFO_ALL").is_some() || !partitions.is_empty(),
+    let hidden = arguments.has("all") || env("SINFO_ALL").is_some() || !partitions.is_empty();
+    let listing = Listing {
         partitions,
         nodes: choices::nodes(&arguments.value("nodes").unwrap_or_default())?,
         states,
@@ -188,9 +148,8 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         sort: sort(&text("sort", "SINFO_SORT").unwrap_or_else(|| default_sort.to_owned()))?,
         heading,
         banner: heading && (long || iterate.is_some()),
-        json: arguments.has("json"),
-        iterate,
-    })
+    };
+    Ok(Request { listing, hidden, json: arguments.has("json"), iterate })
 }
 
 fn layout(

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::{groups, options, render};
+use super::options;
 use crate::query::arguments;
 use garrick_model::{
     config::PartitionConfig,
@@ -21,7 +21,7 @@ fn shown_of(words: &[&str], partitions: Vec<PartitionView>, nodes: Vec<NodeView>
     let partitions: Vec<_> = partitions.into_iter().map(Arc::new).collect();
     let nodes: Vec<_> = nodes.into_iter().map(Arc::new).collect();
     let mut out = Vec::new();
-    render(&partitions, &nodes, &request(words).unwrap(), &views::clock(0), &mut out).unwrap();
+    request(words).unwrap().listing.write(&partitions, &nodes, &views::clock(0), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -151,7 +151,7 @@ fn json_has_an_object_for_each_line() {
     let nodes: Vec<_> = one_drained().into_iter().map(Arc::new).collect();
     let request = request(&["--json"]).unwrap();
     let clock = views::clock(0);
-    let groups = groups::groups(&partitions, &nodes, &request, &clock);
+    let groups = request.listing.groups(&partitions, &nodes, &clock);
     let document = garrick_render::sinfo::json::sinfo(&groups, &nodes, &views::meta());
     assert_eq!(document["sinfo"].as_array().unwrap().len(), 2);
     assert_eq!(document["sinfo"][0]["node"]["state"], serde_json::json!(["IDLE", "DRAIN"]));

@@ -1,0 +1,185 @@
+//! The lines of `sinfo`: nodes of partitions share one if they agree in every shown field in which nodes must agree. Which fields
+//! those are depends on the format and on `-e` and `-N`.
+
+use super::{
+    Group, cells,
+    fields::{Entry, Field, Grouping},
+};
+use crate::{
+    amounts,
+    clock::Clock,
+    columns::Layout,
+    node_state::{self, StateFilter},
+};
+use garrick_model::view::{NodeView, PartitionView};
+use std::{
+    cmp::Ordering,
+    collections::HashSet,
+    io::{self, Write},
+    sync::Arc,
+};
+
+/// Which nodes, by whether they answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Responding {
+    /// All.
+    #[default]
+    Any,
+    /// `-r`
+    Yes,
+    /// `-d`
+    No,
+}
+
+/// One key of `-S`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortKey {
+    /// By what.
+    pub field: Field,
+    /// `-`: largest first.
+    pub descending: bool,
+    /// `#`: partitions in the order in which they are configured.
+    pub configured: bool,
+}
+
+/// What is listed, and how.
+#[derive(Debug)]
+pub struct Listing {
+    /// Only these partitions; empty: all.
+    pub partitions: Vec<String>,
+    /// Only these nodes; empty: all.
+    pub nodes: Vec<String>,
+    /// Only in one of these states; empty: all.
+    pub states: Vec<StateFilter>,
+    /// By whether they answer.
+    pub responding: Responding,
+    /// One line a node and partition.
+    pub by_node: bool,
+    /// Only down and drained nodes, and no line for partitions without any.
+    pub reasons: bool,
+    /// Group by configuration too.
+    pub exact: bool,
+    /// Columns.
+    pub layout: Layout<&'static Entry>,
+    /// Order.
+    pub sort: Vec<SortKey>,
+    /// Heading line.
+    pub heading: bool,
+    /// Date above the heading.
+    pub banner: bool,
+}
+
+impl Listing {
+    /// Writes the lines of these partitions and nodes, which are in configuration order.
+    pub fn write(
+        &self,
+        partitions: &[Arc<PartitionView>],
+        nodes: &[Arc<NodeView>],
+        clock: &Clock,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        if self.banner {
+            writeln!(out, "{}", clock.banner())?;
+        }
+        let groups = self.groups(partitions, nodes, clock);
+        let title = |entry: &&'static Entry| entry.title.to_owned();
+        self.layout.write(out, self.heading, &groups, title, |group, entry| cells::cell(group, entry.field, clock))
+    }
+
+    /// The nodes that share a line, in the order of the lines.
+    pub fn groups<'a>(
+        &self,
+        partitions: &'a [Arc<PartitionView>],
+        nodes: &'a [Arc<NodeView>],
+        clock: &Clock,
+    ) -> Vec<Group<'a>> {
+        let by_partition = self.by_node || self.fields().any(|f| f.grouping() == Grouping::Partition);
+        let agree: Vec<Field> = self.fields().filter(|field| self.must_agree(*field)).collect();
+        let mut groups: Vec<(Vec<String>, Group<'a>)> = Vec::new();
+        // A node of several partitions counts once where partitions are not told apart.
+        let mut seen = HashSet::new();
+        for (place, partition) in partitions.iter().enumerate().filter(|(_, p)| self.takes_partition(p)) {
+            let first = groups.len();
+            let from = if by_partition { first } else { 0 };
+            for node in amounts::members(partition, nodes) {
+                if !self.takes_node(node) || !(by_partition || seen.insert(node.index)) {
+                    continue;
+                }
+                let one = Group { partition, place, nodes: vec![node] };
+                let mut key: Vec<String> = agree.iter().map(|f| cells::cell(&one, *f, clock)).collect();
+                if self.by_node {
+                    // No other node has this name: none has to be looked for.
+                    key.push(node.name.clone());
+                    groups.push((key, one));
+                    continue;
+                }
+                match groups[from..].iter_mut().find(|(k, _)| *k == key) {
+                    Some((_, group)) => group.nodes.push(node),
+                    None => groups.push((key, one)),
+                }
+            }
+            let listed = self.by_node || self.reasons || !by_partition;
+            if groups.len() == first && !listed {
+                groups.push((Vec::new(), Group { partition, place, nodes: Vec::new() }));
+            }
+        }
+        let mut groups: Vec<Group<'a>> = groups.into_iter().map(|(_, g)| g).collect();
+        for group in &mut groups {
+            group.nodes.sort_by_key(|n| n.index);
+        }
+        groups.sort_by(|a, b| self.order(a, b, clock));
+        groups
+    }
+
+    fn fields(&self) -> impl Iterator<Item = Field> {
+        self.layout.columns.iter().map(|column| column.field.field)
+    }
+
+    fn must_agree(&self, field: Field) -> bool {
+        match field.grouping() {
+            Grouping::Same => true,
+            Grouping::Least => self.exact,
+            Grouping::Partition | Grouping::Total => false,
+        }
+    }
+
+    fn takes_partition(&self, partition: &PartitionView) -> bool {
+        self.partitions.is_empty() || self.partitions.contains(&partition.config.name)
+    }
+
+    fn takes_node(&self, node: &NodeView) -> bool {
+        (self.nodes.is_empty() || self.nodes.contains(&node.name))
+            && (self.states.is_empty() || self.states.iter().any(|s| s.takes(node)))
+            && match self.responding {
+                Responding::Any => true,
+                Responding::Yes => !node.flags.not_responding,
+                Responding::No => node.flags.not_responding,
+            }
+            && (!self.reasons || node.reason.is_some())
+    }
+
+    fn order(&self, a: &Group<'_>, b: &Group<'_>, clock: &Clock) -> Ordering {
+        let by_keys = self.sort.iter().map(|key| {
+            let order = compare(a, b, key.field, key.configured, clock);
+            if key.descending { order.reverse() } else { order }
+        });
+        by_keys.fold(Ordering::Equal, Ordering::then)
+    }
+}
+
+fn compare(a: &Group<'_>, b: &Group<'_>, field: Field, configured: bool, clock: &Clock) -> Ordering {
+    let rank = |g: &Group<'_>| g.nodes.first().map(|n| node_state::word(n).rank);
+    let least = |g: &Group<'_>, of: fn(&NodeView) -> u64| g.nodes.iter().map(|n| of(n)).min();
+    match field {
+        Field::Partition | Field::PartitionName if configured => a.place.cmp(&b.place),
+        Field::StateCompact | Field::State | Field::StateComplete => rank(a).cmp(&rank(b)),
+        Field::Nodes => a.nodes.len().cmp(&b.nodes.len()),
+        Field::NodeList => a.nodes.first().map(|n| n.index).cmp(&b.nodes.first().map(|n| n.index)),
+        Field::Cpus => least(a, |n| n.shape.cpus.into()).cmp(&least(b, |n| n.shape.cpus.into())),
+        Field::Memory => least(a, |n| n.shape.memory.0).cmp(&least(b, |n| n.shape.memory.0)),
+        Field::Disk => least(a, |n| n.shape.tmp_disk_mib).cmp(&least(b, |n| n.shape.tmp_disk_mib)),
+        Field::Weight => least(a, |n| n.weight.into()).cmp(&least(b, |n| n.weight.into())),
+        Field::CpuLoad => least(a, |n| n.load.load_hundredths.into()).cmp(&least(b, |n| n.load.load_hundredths.into())),
+        other => cells::cell(a, other, clock).cmp(&cells::cell(b, other, clock)),
+    }
+}
