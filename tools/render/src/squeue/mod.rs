@@ -2,10 +2,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`fields`] | letters, names and headings |
-//! | [`cells`] | what a row shows in a field |
+//! | [`fields`] | the fields: letters, names and headings, and what is shown in each |
 //! | [`sort`] | the order of rows; rows themselves are in [`crate::job_rows`] |
 
-pub mod cells;
 pub mod fields;
 pub mod sort;

@@ -35,8 +35,7 @@ use garrick_render::{
     job_rows::{Arrays, JobRow, has_ended_steps, node_names},
     json,
     squeue::{
-        cells::{self, Setting},
-        fields::Field,
+        fields::{Entry, Setting},
         sort,
     },
     step_lines::{Alike, StepLine, all_of},
@@ -211,7 +210,7 @@ fn more_to_show(cluster: &mut Contact, request: &Request, jobs: &[Arc<JobView>])
         };
         more.tiers = Some(partitions.iter().map(|p| (p.config.name.clone(), p.config.priority_tier)).collect());
     }
-    if request.layout.columns.iter().any(|column| column.field.field == Field::SchedNodes) {
+    if request.layout.columns.iter().any(|column| column.field.needs_outlook()) {
         for job in jobs.iter().filter(|job| job.state.waits() && job.start_time.is_some()) {
             match cluster.ask(&CommandRequest::Explain { job: job.id })? {
                 CommandReply::Outlook(Some(outlook)) => {
@@ -297,7 +296,7 @@ pub fn job_rows(jobs: &[Arc<JobView>], request: &Request, more: &More, clock: &C
         rows = rows.into_iter().flat_map(JobRow::in_each_partition).collect();
     }
     rows.retain(|row| request.choice.takes(row));
-    sort::sort(&mut rows, &request.sort, more.tiers.as_ref(), |row, field| cells::job(row, field, &setting));
+    sort::sort(&mut rows, &request.sort, more.tiers.as_ref(), &setting);
     rows
 }
 
@@ -315,13 +314,8 @@ pub fn render_jobs(
     let (task_list, sched_nodes) = (task_list_limit(), &more.sched_nodes);
     let setting = Setting { clock, user: &choices::user_name, task_list, sched_nodes };
     let rows = job_rows(jobs, request, more, clock);
-    request.layout.write(
-        out,
-        request.heading,
-        &rows,
-        |entry| entry.title.to_owned(),
-        |row, entry| cells::job(row, entry.field, &setting),
-    )
+    let title = |entry: &&'static Entry| entry.title.to_owned();
+    request.layout.write(out, request.heading, &rows, title, |row, entry| entry.of_job(row, &setting))
 }
 
 /// `SLURM_BITSTR_LEN`: most characters of an array's task list; 0 for all, 64 unless set, as documented.
@@ -357,16 +351,7 @@ fn chosen_steps<'a>(
         .flat_map(|(step, job)| StepLine::of(step, job, named, alike))
         .collect();
     chosen.sort_by_cached_key(StepLine::first);
-    chosen.sort_by(|a, b| {
-        sort::compare(&request.sort, |field| match field {
-            Field::Id => a.first().cmp(&b.first()),
-            Field::TimeUsed => b.view.start_time.cmp(&a.view.start_time),
-            Field::Partition => a.view.partition.cmp(&b.view.partition),
-            Field::Name => a.view.name.cmp(&b.view.name),
-            Field::Priority => a.view.priority.cmp(&b.view.priority),
-            other => cells::step(a, other, &setting).cmp(&cells::step(b, other, &setting)),
-        })
-    });
+    sort::sort_steps(&mut chosen, &request.sort, &setting);
     chosen
 }
 
@@ -389,11 +374,6 @@ pub fn render_steps(
     if let Some(Column { width: Width::Fixed(width), .. }) = layout.columns.first_mut().filter(|_| request.own_layout) {
         *width = lines.iter().map(|l| l.id_text(setting.task_list).len()).max().unwrap_or(0).max(*width);
     }
-    layout.write(
-        out,
-        request.heading,
-        &lines,
-        |entry| entry.title.to_owned(),
-        |line, entry| cells::step(line, entry.field, &setting),
-    )
+    let title = |entry: &&'static Entry| entry.title.to_owned();
+    layout.write(out, request.heading, &lines, title, |line, entry| entry.of_step(line, &setting))
 }

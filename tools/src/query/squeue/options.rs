@@ -272,7 +272,7 @@ fn sort(table: &'static [Entry], text: &str) -> Result<Vec<SortKey>, RequestErro
             '+' => descending = false,
             c => {
                 let entry = fields::by_letter(table, c).ok_or_else(|| RequestError::Sort(c.to_string()))?;
-                keys.push(SortKey { field: entry.field, descending });
+                keys.push(SortKey { field: entry, descending });
                 descending = false;
             }
         }
