@@ -1,6 +1,6 @@
 //! `sinfo --json`: the groups that the columns would show, one object each.
 
-use super::{Group, cells};
+use super::{Group, fields};
 use crate::{
     amounts,
     json::{Meta, document, number, optional, partition::partition, time},
@@ -28,8 +28,8 @@ fn span(group: &Group<'_>, of: impl Fn(&NodeView) -> u64) -> Value {
 fn object(group: &Group<'_>, nodes: &[Arc<NodeView>], meta: &Meta) -> Value {
     let view: &PartitionView = group.partition;
     let first = group.nodes.first().copied();
-    let [allocated, idle, other, total] = cells::node_counts(group);
-    let [cpus_allocated, cpus_idle, cpus_other, cpus_total] = cells::cpu_counts(group);
+    let [allocated, idle, other, total] = fields::node_counts(group);
+    let [cpus_allocated, cpus_idle, cpus_other, cpus_total] = fields::cpu_counts(group);
     let each = |of: &dyn Fn(&NodeView) -> String| group.nodes.iter().map(|n| of(n)).collect::<Vec<_>>();
     let mut cpus = span(group, |n| n.shape.cpus.into());
     cpus["load"] = span(group, |n| n.load.load_hundredths.into());
@@ -45,7 +45,7 @@ fn object(group: &Group<'_>, nodes: &[Arc<NodeView>], meta: &Meta) -> Value {
     let mut memory = span(group, |n| n.shape.memory.0);
     let free = || group.nodes.iter().filter_map(|n| n.load.free_memory).map(|m| m.0);
     memory["free"] = json!({"minimum": optional(free().min()), "maximum": optional(free().max())});
-    memory["allocated"] = json!(cells::allocated_memory(group));
+    memory["allocated"] = json!(fields::allocated_memory(group));
     let features = first.map(|n| n.features.join(",")).unwrap_or_default();
     let reason = first.and_then(|n| n.reason.as_ref());
     json!({
@@ -58,7 +58,7 @@ fn object(group: &Group<'_>, nodes: &[Arc<NodeView>], meta: &Meta) -> Value {
             "total": total,
             "hostnames": each(&|n| n.hostname.clone()),
             "addresses": each(&|n| n.address.clone()),
-            "nodes": cells::names(group),
+            "nodes": fields::names(group),
         },
         "cpus": cpus,
         "sockets": span(group, |n| n.shape.sockets.into()),

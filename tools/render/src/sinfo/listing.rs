@@ -2,15 +2,10 @@
 //! those are depends on the format and on `-e` and `-N`.
 
 use super::{
-    Group, cells,
-    fields::{Entry, Field, Grouping},
+    Group,
+    fields::{Entry, Grouping},
 };
-use crate::{
-    amounts,
-    clock::Clock,
-    columns::Layout,
-    node_state::{self, StateFilter},
-};
+use crate::{amounts, clock::Clock, columns::Layout, node_state::StateFilter};
 use garrick_model::view::{NodeView, PartitionView};
 use std::{
     cmp::Ordering,
@@ -32,10 +27,10 @@ pub enum Responding {
 }
 
 /// One key of `-S`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SortKey {
     /// By what.
-    pub field: Field,
+    pub field: &'static Entry,
     /// `-`: largest first.
     pub descending: bool,
     /// `#`: partitions in the order in which they are configured.
@@ -83,7 +78,7 @@ impl Listing {
         }
         let groups = self.groups(partitions, nodes, clock);
         let title = |entry: &&'static Entry| entry.title.to_owned();
-        self.layout.write(out, self.heading, &groups, title, |group, entry| cells::cell(group, entry.field, clock))
+        self.layout.write(out, self.heading, &groups, title, |group, entry| entry.of(group, clock))
     }
 
     /// The nodes that share a line, in the order of the lines.
@@ -93,8 +88,8 @@ impl Listing {
         nodes: &'a [Arc<NodeView>],
         clock: &Clock,
     ) -> Vec<Group<'a>> {
-        let by_partition = self.by_node || self.fields().any(|f| f.grouping() == Grouping::Partition);
-        let agree: Vec<Field> = self.fields().filter(|field| self.must_agree(*field)).collect();
+        let by_partition = self.by_node || self.fields().any(|f| f.grouping == Grouping::Partition);
+        let agree: Vec<&Entry> = self.fields().filter(|field| self.must_agree(field)).collect();
         let mut groups: Vec<(Vec<String>, Group<'a>)> = Vec::new();
         // A node of several partitions counts once where partitions are not told apart.
         let mut seen = HashSet::new();
@@ -106,7 +101,7 @@ impl Listing {
                     continue;
                 }
                 let one = Group { partition, place, nodes: vec![node] };
-                let mut key: Vec<String> = agree.iter().map(|f| cells::cell(&one, *f, clock)).collect();
+                let mut key: Vec<String> = agree.iter().map(|f| f.of(&one, clock)).collect();
                 if self.by_node {
                     // No other node has this name: none has to be looked for.
                     key.push(node.name.clone());
@@ -131,12 +126,12 @@ impl Listing {
         groups
     }
 
-    fn fields(&self) -> impl Iterator<Item = Field> {
-        self.layout.columns.iter().map(|column| column.field.field)
+    fn fields(&self) -> impl Iterator<Item = &'static Entry> {
+        self.layout.columns.iter().map(|column| column.field)
     }
 
-    fn must_agree(&self, field: Field) -> bool {
-        match field.grouping() {
+    fn must_agree(&self, field: &Entry) -> bool {
+        match field.grouping {
             Grouping::Same => true,
             Grouping::Least => self.exact,
             Grouping::Partition | Grouping::Total => false,
@@ -160,26 +155,9 @@ impl Listing {
 
     fn order(&self, a: &Group<'_>, b: &Group<'_>, clock: &Clock) -> Ordering {
         let by_keys = self.sort.iter().map(|key| {
-            let order = compare(a, b, key.field, key.configured, clock);
+            let order = key.field.compare(a, b, key.configured, clock);
             if key.descending { order.reverse() } else { order }
         });
         by_keys.fold(Ordering::Equal, Ordering::then)
-    }
-}
-
-fn compare(a: &Group<'_>, b: &Group<'_>, field: Field, configured: bool, clock: &Clock) -> Ordering {
-    let rank = |g: &Group<'_>| g.nodes.first().map(|n| node_state::word(n).rank);
-    let least = |g: &Group<'_>, of: fn(&NodeView) -> u64| g.nodes.iter().map(|n| of(n)).min();
-    match field {
-        Field::Partition | Field::PartitionName if configured => a.place.cmp(&b.place),
-        Field::StateCompact | Field::State | Field::StateComplete => rank(a).cmp(&rank(b)),
-        Field::Nodes => a.nodes.len().cmp(&b.nodes.len()),
-        Field::NodeList => a.nodes.first().map(|n| n.index).cmp(&b.nodes.first().map(|n| n.index)),
-        Field::Cpus => least(a, |n| n.shape.cpus.into()).cmp(&least(b, |n| n.shape.cpus.into())),
-        Field::Memory => least(a, |n| n.shape.memory.0).cmp(&least(b, |n| n.shape.memory.0)),
-        Field::Disk => least(a, |n| n.shape.tmp_disk_mib).cmp(&least(b, |n| n.shape.tmp_disk_mib)),
-        Field::Weight => least(a, |n| n.weight.into()).cmp(&least(b, |n| n.weight.into())),
-        Field::CpuLoad => least(a, |n| n.load.load_hundredths.into()).cmp(&least(b, |n| n.load.load_hundredths.into())),
-        other => cells::cell(a, other, clock).cmp(&cells::cell(b, other, clock)),
     }
 }

@@ -2,12 +2,10 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`fields`] | letters, names, headings, and in which fields nodes must agree to share a line |
+//! | [`fields`] | the fields: letters, names, headings, what is shown in each, and whether nodes must agree in it to share a line |
 //! | [`listing`] | which nodes are listed, in which lines and order |
-//! | [`cells`] | what a group of nodes shows in a field |
 //! | [`json`] | groups as JSON |
 
-pub mod cells;
 pub mod fields;
 pub mod json;
 pub mod listing;

@@ -191,7 +191,7 @@ fn sort(text: &str) -> Result<Vec<SortKey>, RequestError> {
             '#' => configured = true,
             c => {
                 let entry = fields::by_letter(c).ok_or_else(|| RequestError::Sort(c.to_string()))?;
-                keys.push(SortKey { field: entry.field, descending, configured });
+                keys.push(SortKey { field: entry, descending, configured });
                 (descending, configured) = (false, false);
             }
         }
