@@ -104,62 +104,16 @@ fn run(arguments: &Arguments) -> Result<String, String> {
         Some("exact") => Estimates::Exact,
         Some(other) => return Err(format!("--estimates: \"{other}\" is neither requested nor exact")),
     };
-    let number = |name: &str| {
-        let value = arguments.value(name);
-        let parsed = value.map(|text| {
-            text.parse::<u32>()
-                .ok()
-                .filter(|n| (1..=1_000_000).contains(n))
-                .ok_or_else(|| format!("--{name}: \"{text}\" is not a number from 1 to 1000000"))
-        });
-        parsed.transpose()
-    };
     let policies = arguments.value("policy").unwrap_or_else(|| "default".to_owned());
     let policies: Vec<Choice> = policies
         .split(',')
         .map(|p| p.trim().parse().map_err(|e| format!("--policy: {e}")))
         .collect::<Result<_, _>>()?;
-    let confs: Vec<PathBuf> = arguments
-        .options
-        .iter()
-        .filter(|o| o.def.long == "conf")
-        .filter_map(|o| o.value.as_ref().map(PathBuf::from))
-        .collect();
-    if !confs.is_empty() && (arguments.has("nodes") || arguments.has("cpus")) {
-        return Err("--conf names the nodes: --nodes and --cpus do not go with it".to_owned());
-    }
-    let configs = confs.iter().map(|path| {
-        let (read, report) = config::read_reporting(path);
-        read.ok_or_else(|| report.to_string())
-    });
-    let configs: Vec<Config> = configs.collect::<Result<_, _>>()?;
-    let trace = match (arguments.value("trace"), arguments.value("journal")) {
-        (Some(file), None) => swf::read(&PathBuf::from(file)).map_err(|e| e.to_string())?,
-        (None, Some(file)) => {
-            let partitions = configs.first().map(|c| c.partitions.iter().map(|p| p.name.clone()).collect::<Vec<_>>());
-            journal::read(&PathBuf::from(file), &partitions.unwrap_or_default()).map_err(|e| e.to_string())?
-        }
-        (None, None) => return Err("no workload: name one by --trace FILE or --journal FILE".to_owned()),
-        (Some(_), Some(_)) => return Err("--trace and --journal: one workload at a time".to_owned()),
-    };
+    let confs = configurations(arguments)?;
+    let trace = workload(arguments, confs.first().map(|(_, config)| config))?;
     let mut clusters = Vec::new();
-    for policy in &policies {
-        if confs.is_empty() {
-            let nodes = match (number("nodes")?, trace.max_procs) {
-                (Some(nodes), _) | (None, Some(nodes @ 1..=1_000_000)) => nodes,
-                (None, Some(wrong)) => {
-                    return Err(format!(
-                        "MaxProcs: {wrong} of the trace is not a number from 1 to 1000000: say --nodes N or --conf FILE"
-                    ));
-                }
-                (None, None) => return Err("the workload names no MaxProcs: say --nodes N or --conf FILE".to_owned()),
-            };
-            clusters.push((policy.to_string(), cluster::places(nodes, number("cpus")?.unwrap_or(1), *policy)));
-        }
-        for (path, read) in confs.iter().zip(&configs) {
-            let name = if confs.len() > 1 { format!("{} {}", path.display(), policy) } else { policy.to_string() };
-            clusters.push((name, cluster::configured(read, *policy)));
-        }
+    for policy in policies {
+        clusters.extend(clusters_under(policy, arguments, &confs, &trace)?);
     }
     let told: Vec<Told> = clusters
         .into_iter()
@@ -179,6 +133,70 @@ fn run(arguments: &Arguments) -> Result<String, String> {
         return json(&told, &trace);
     }
     Ok(table(&told, &trace, by.as_deref()) + "\n" + &picture::lines(&named))
+}
+
+/// The files that `--conf` names.
+fn configurations(arguments: &Arguments) -> Result<Vec<(PathBuf, Config)>, String> {
+    let named = arguments.options.iter().filter(|o| o.def.long == "conf").filter_map(|o| o.value.as_ref());
+    let read = |path: PathBuf| {
+        let (read, report) = config::read_reporting(&path);
+        read.map(|config| (path, config)).ok_or_else(|| report.to_string())
+    };
+    let confs: Vec<PathBuf> = named.map(PathBuf::from).collect();
+    if !confs.is_empty() && (arguments.has("nodes") || arguments.has("cpus")) {
+        return Err("--conf names the nodes: --nodes and --cpus do not go with it".to_owned());
+    }
+    confs.into_iter().map(read).collect()
+}
+
+/// The workload that is named, with the partitions of that configuration.
+fn workload(arguments: &Arguments, config: Option<&Config>) -> Result<Trace, String> {
+    match (arguments.value("trace"), arguments.value("journal")) {
+        (Some(file), None) => swf::read(&PathBuf::from(file)).map_err(|e| e.to_string()),
+        (None, Some(file)) => {
+            let partitions: Vec<String> =
+                config.into_iter().flat_map(|c| &c.partitions).map(|p| p.name.clone()).collect();
+            journal::read(&PathBuf::from(file), &partitions).map_err(|e| e.to_string())
+        }
+        (None, None) => Err("no workload: name one by --trace FILE or --journal FILE".to_owned()),
+        (Some(_), Some(_)) => Err("--trace and --journal: one workload at a time".to_owned()),
+    }
+}
+
+/// `--nodes` or `--cpus`.
+fn count(arguments: &Arguments, name: &str) -> Result<Option<u32>, String> {
+    let parsed = |text: String| {
+        let number = text.parse::<u32>().ok().filter(|n| (1..=1_000_000).contains(n));
+        number.ok_or_else(|| format!("--{name}: \"{text}\" is not a number from 1 to 1000000"))
+    };
+    arguments.value(name).map(parsed).transpose()
+}
+
+/// Each configured cluster under this policy, by name; without configurations one of like nodes.
+fn clusters_under(
+    policy: Choice,
+    arguments: &Arguments,
+    confs: &[(PathBuf, Config)],
+    trace: &Trace,
+) -> Result<Vec<(String, ClusterView)>, String> {
+    if !confs.is_empty() {
+        let named = confs.iter().map(|(path, config)| {
+            let name = if confs.len() > 1 { format!("{} {policy}", path.display()) } else { policy.to_string() };
+            (name, cluster::configured(config, policy))
+        });
+        return Ok(named.collect());
+    }
+    let nodes = match (count(arguments, "nodes")?, trace.max_procs) {
+        (Some(nodes), _) | (None, Some(nodes @ 1..=1_000_000)) => nodes,
+        (None, Some(wrong)) => {
+            return Err(format!(
+                "MaxProcs: {wrong} of the trace is not a number from 1 to 1000000: say --nodes N or --conf FILE"
+            ));
+        }
+        (None, None) => return Err("the workload names no MaxProcs: say --nodes N or --conf FILE".to_owned()),
+    };
+    let cpus = count(arguments, "cpus")?.unwrap_or(1);
+    Ok(vec![(policy.to_string(), cluster::places(nodes, cpus, policy))])
 }
 
 /// Refuses a name that says another kind of picture than is drawn.

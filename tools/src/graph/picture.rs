@@ -1,6 +1,6 @@
 //! A graph as a picture: levels from left to right, a box for each description, ordered so that lines stay short.
 
-use super::{check::Graph, plan::Share};
+use super::{check::Graph, plan::Share, written::Step};
 use garrick_model::batch::StepDependencyKind;
 use std::fmt::Write as _;
 
@@ -167,55 +167,13 @@ pub fn svg(graph: &Graph, shares: &[Share]) -> Result<String, TooLarge> {
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<g fill=\"none\">\n"
     );
     for way in &drawing.ways {
-        let mut path = String::new();
-        for (n, at) in way.places.iter().enumerate() {
-            let place = drawing.places[*at];
-            let (x, y) = (left(place.level), middle + place.y);
-            let out = x + WIDTH;
-            match n {
-                0 => write!(path, "M{out:.1} {y:.1}"),
-                _ => {
-                    let from = x - BETWEEN_LEVELS;
-                    let bend = BETWEEN_LEVELS / 2.0;
-                    let before = middle + drawing.places[way.places[n - 1]].y;
-                    let end = if n + 1 < way.places.len() { format!("L{out:.1} {y:.1}") } else { String::new() };
-                    write!(path, "C{:.1} {before:.1} {:.1} {y:.1} {x:.1} {y:.1}{end}", from + bend, x - bend)
-                }
-            }
-            .unwrap_or_default();
-        }
-        let _ = writeln!(text, "<path d=\"{path}\" {}/>", style(way.kind));
+        let _ = writeln!(text, "<path d=\"{}\" {}/>", drawing.path(way, middle), style(way.kind));
     }
     text.push_str("</g>\n");
     for place in &drawing.places {
-        let Some(at) = place.step else { continue };
-        let step = &graph.steps[at];
-        let fill = if shares.get(at) == Some(&Share::Nothing) { "#f2f2f2" } else { "#dce9f5" };
-        let (x, y) = (left(place.level), middle + place.y - HEIGHT / 2.0);
-        let count = step.count();
-        // A pile stands for several.
-        if count > 1 {
-            let _ = writeln!(
-                text,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"5\" fill=\"{fill}\" stroke=\"#4a7fb5\"/>",
-                x + 4.0,
-                y + 4.0
-            );
+        if let Some(at) = place.step {
+            step_box(&mut text, &graph.steps[at], shares.get(at), left(place.level), middle + place.y);
         }
-        let _ = writeln!(
-            text,
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"5\" fill=\"{fill}\" stroke=\"#4a7fb5\"/>"
-        );
-        let many = if count > 1 { format!(" ×{count}") } else { String::new() };
-        // A label has letters, digits, _ and -.
-        let _ = writeln!(
-            text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\"><title>{}{many}</title>{}<tspan fill=\"#777\">{many}</tspan></text>",
-            x + WIDTH / 2.0,
-            y + HEIGHT / 2.0 + 4.0,
-            step.label,
-            shortened(&step.label)
-        );
     }
     let _ = writeln!(
         text,
@@ -225,6 +183,59 @@ pub fn svg(graph: &Graph, shares: &[Share]) -> Result<String, TooLarge> {
     );
     text.push_str("</svg>\n");
     Ok(text)
+}
+
+/// A step as a box around that height; a pile of boxes stands for several.
+fn step_box(text: &mut String, step: &Step, left: Option<&Share>, x: f64, middle: f64) {
+    let fill = if left == Some(&Share::Nothing) { "#f2f2f2" } else { "#dce9f5" };
+    let y = middle - HEIGHT / 2.0;
+    let count = step.count();
+    if count > 1 {
+        let _ = writeln!(
+            text,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"5\" fill=\"{fill}\" stroke=\"#4a7fb5\"/>",
+            x + 4.0,
+            y + 4.0
+        );
+    }
+    let _ = writeln!(
+        text,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"5\" fill=\"{fill}\" stroke=\"#4a7fb5\"/>"
+    );
+    let many = if count > 1 { format!(" ×{count}") } else { String::new() };
+    // A label has letters, digits, _ and -.
+    let _ = writeln!(
+        text,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\"><title>{}{many}</title>{}<tspan fill=\"#777\">{many}</tspan></text>",
+        x + WIDTH / 2.0,
+        y + HEIGHT / 2.0 + 4.0,
+        step.label,
+        shortened(&step.label)
+    );
+}
+
+impl Drawing {
+    /// From step to step, as the `d` of an SVG path.
+    fn path(&self, way: &Way, middle: f64) -> String {
+        let mut path = String::new();
+        for (n, at) in way.places.iter().enumerate() {
+            let place = self.places[*at];
+            let (x, y) = (left(place.level), middle + place.y);
+            let out = x + WIDTH;
+            match n {
+                0 => write!(path, "M{out:.1} {y:.1}"),
+                _ => {
+                    let from = x - BETWEEN_LEVELS;
+                    let bend = BETWEEN_LEVELS / 2.0;
+                    let before = middle + self.places[way.places[n - 1]].y;
+                    let end = if n + 1 < way.places.len() { format!("L{out:.1} {y:.1}") } else { String::new() };
+                    write!(path, "C{:.1} {before:.1} {:.1} {y:.1} {x:.1} {y:.1}{end}", from + bend, x - bend)
+                }
+            }
+            .unwrap_or_default();
+        }
+        path
+    }
 }
 
 #[cfg(test)]

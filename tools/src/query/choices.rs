@@ -4,6 +4,7 @@ use crate::query::arguments::Arguments;
 use garrick_asking::accounts::User;
 use garrick_model::{hostlist, ids::IdError, messages::command::JobSelector, step_selector::StepsSelector};
 use garrick_render::json::Meta;
+use std::time::Duration;
 
 /// A list that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +97,15 @@ pub fn nodes(text: &str) -> Result<Vec<String>, ChoiceError> {
         return Ok(Vec::new());
     }
     hostlist::expand(text).map_err(|e| ChoiceError::Nodes(e.to_string()))
+}
+
+/// `--iterate`: the pause between two listings, if there is to be more than one. The error is what was given.
+pub fn interval(arguments: &Arguments) -> Result<Option<Duration>, String> {
+    let secs = |text: String| match text.parse() {
+        Ok(secs) if secs > 0 => Ok(Duration::from_secs(secs)),
+        _ => Err(text),
+    };
+    arguments.value("iterate").map(secs).transpose()
 }
 
 /// Refuses the output forms that are not there: `--yaml`, and versions of the JSON form other than v0.0.45.

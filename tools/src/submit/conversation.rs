@@ -11,7 +11,7 @@ use garrick_model::{
     ids::{JobId, Sluid, StepId},
     messages::{
         shepherd::Stream,
-        step::{CommandToStepMgr, LightReply, STDIN_WINDOW, StepMgrToCommand},
+        step::{CommandToStepMgr, LightReply, STDIN_WINDOW, StepLayout, StepMgrToCommand},
     },
     state::{ExitStatus, StepState},
 };
@@ -209,34 +209,13 @@ impl Conversation {
                 }
             }
             StepMgrToCommand::Light(reply) => self.light(reply, out),
-            StepMgrToCommand::Started(layout) => {
-                if let Some(step) = self.step.filter(|_| self.said_queued) {
-                    out.push(Effect::Info(light::created(step)));
-                }
-                self.phase = Phase::Running;
-                // All that it says is heard.
-                self.parted = false;
-                // The tasks read for themselves. Handed output needs nothing: none comes.
-                self.behaviour.relays_input &= !layout.handed[0];
-                let handed = [(1, &self.behaviour.output), (2, &self.behaviour.error)];
-                self.relays_output = handed.iter().any(|(fd, to)| !layout.handed[*fd] && **to != Sink::None);
-                self.report.set_layout(layout);
-                if let Some(labels) = &mut self.labels {
-                    labels.set_tasks(self.report.tasks());
-                }
-            }
+            StepMgrToCommand::Started(layout) => self.started(layout, out),
             StepMgrToCommand::TaskStarted { rank, pid } => {
                 out.push(Effect::Verbose(format!("{} task {rank}: started, pid {pid}", self.step_text())));
             }
             StepMgrToCommand::Output { rank, stream, data } => self.output(rank, stream, &data, out),
             StepMgrToCommand::TaskFailed { rank, message, status } => {
-                // Every task of a step that cannot be started says the same, but for the time on its node.
-                let message = without_time(&message).to_owned();
-                if !self.task_errors.contains(&message) {
-                    out.push(Effect::TaskError(message.clone()));
-                    self.task_errors.push(message);
-                }
-                self.ended(now, rank, Ending::Status(status));
+                self.task_failed(now, rank, &message, status, out);
             }
             StepMgrToCommand::TaskExited { rank, status, oom } => {
                 self.ended(now, rank, if oom { Ending::OutOfMemory } else { Ending::Status(status) });
@@ -263,6 +242,33 @@ impl Conversation {
                 out.push(Effect::Verbose("answer of another conversation ignored".to_owned()));
             }
         }
+    }
+
+    fn started(&mut self, layout: StepLayout, out: &mut Vec<Effect>) {
+        if let Some(step) = self.step.filter(|_| self.said_queued) {
+            out.push(Effect::Info(light::created(step)));
+        }
+        self.phase = Phase::Running;
+        // All that it says is heard.
+        self.parted = false;
+        // The tasks read for themselves. Handed output needs nothing: none comes.
+        self.behaviour.relays_input &= !layout.handed[0];
+        let handed = [(1, &self.behaviour.output), (2, &self.behaviour.error)];
+        self.relays_output = handed.iter().any(|(fd, to)| !layout.handed[*fd] && **to != Sink::None);
+        self.report.set_layout(layout);
+        if let Some(labels) = &mut self.labels {
+            labels.set_tasks(self.report.tasks());
+        }
+    }
+
+    fn task_failed(&mut self, now: Duration, rank: u32, message: &str, status: ExitStatus, out: &mut Vec<Effect>) {
+        // Every task of a step that cannot be started says the same, but for the time on its node.
+        let message = without_time(message).to_owned();
+        if !self.task_errors.contains(&message) {
+            out.push(Effect::TaskError(message.clone()));
+            self.task_errors.push(message);
+        }
+        self.ended(now, rank, Ending::Status(status));
     }
 
     /// `srun` got a signal.

@@ -22,8 +22,27 @@ use garrick_model::{
 };
 use std::sync::Arc;
 
+/// What is submitted: a job, or all components of a heterogeneous one. `script` has the lines of the others.
+pub fn specs(
+    startup: &Startup,
+    typed: &Typed,
+    script: &[Vec<ScriptLine>],
+    submitter: Submitter,
+    work: Work,
+) -> Result<Vec<JobSpec>, i32> {
+    let wrong = |error: OptionError| startup::tell_option(startup.command(), &startup.console, &error);
+    let is_het = startup.other_components() > 0 || !script.is_empty();
+    let for_others = is_het.then(|| submitter.clone());
+    let Checked { spec, warnings } = job_spec::build(typed, submitter, work).map_err(wrong)?;
+    warnings.iter().for_each(|line| startup.console.warning(line));
+    match for_others {
+        Some(submitter) => components(startup, script, spec, &submitter),
+        None => Ok(vec![spec]),
+    }
+}
+
 /// All components: the first as it is, and the others. `script` has the lines of the others.
-pub fn components(
+fn components(
     startup: &Startup,
     script: &[Vec<ScriptLine>],
     first: JobSpec,
@@ -76,9 +95,16 @@ fn inherited(typed: &Typed, own: JobSpec, first: &JobSpec) -> JobSpec {
     }
 }
 
-/// Submits a job of any number of components; a lost reply is asked for again with the same identity. Returns what the
-/// controller has to say, too.
-pub fn submit(cluster: &Cluster, console: &Console, mut specs: Vec<JobSpec>) -> Answer<(JobId, Vec<String>)> {
+/// Submits a job of any number of components, and says what the controller has to say.
+pub fn submit(startup: &Startup, cluster: &Cluster, specs: Vec<JobSpec>) -> Result<JobId, i32> {
+    let (job, said) = ask_for(cluster, &startup.console, specs)
+        .map_err(|error| startup::tell_cluster(startup.command(), &startup.console, &error))?;
+    said.iter().for_each(|line| startup.console.info(line));
+    Ok(job)
+}
+
+/// A lost reply is asked for again with the same identity. Returns what the controller has to say, too.
+pub fn ask_for(cluster: &Cluster, console: &Console, mut specs: Vec<JobSpec>) -> Answer<(JobId, Vec<String>)> {
     let request = RequestId::random();
     let request = match specs.len() {
         1 => CommandRequest::SubmitJob { request, spec: Box::new(specs.remove(0)) },

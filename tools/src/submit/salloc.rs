@@ -13,7 +13,7 @@ use super::{
 use crate::{
     options::{
         export::For,
-        job_spec::{self, Checked, Work},
+        job_spec::Work,
         step_spec::base_name,
         table::Command,
         typed::{OptionError, Typed},
@@ -62,14 +62,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let (work_dir, host) = (submitter.work_dir.clone(), submitter.host.clone());
     let default_name = if startup.operands().is_empty() { "interactive".to_owned() } else { base_name(&command[0]) };
     let work = Work { kind: JobKind::Allocation, default_name, argv: command.clone(), script: None, command: None };
-    let is_het = startup.other_components() > 0;
-    let for_others = is_het.then(|| submitter.clone());
-    let Checked { spec, warnings } = job_spec::build(&typed, submitter, work).map_err(wrong)?;
-    warnings.iter().for_each(|line| console.warning(line));
-    let specs = match for_others {
-        Some(submitter) => het::components(&startup, &[], spec, &submitter)?,
-        None => vec![spec],
-    };
+    let specs = het::specs(&startup, &typed, &[], submitter, work)?;
     if typed.test_only {
         return Ok(sbatch::test_only(Command::Salloc, &cluster, console, specs));
     }
@@ -78,9 +71,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         console.error(format_args!("Unable to take signals: {error}"));
         1
     })?;
-    let (job, said) = het::submit(&cluster, console, specs)
-        .map_err(|error| startup::tell_cluster(Command::Salloc, console, &error))?;
-    said.iter().for_each(|line| console.info(line));
+    let job = het::submit(&startup, &cluster, specs)?;
 
     let mut allocation = Allocation::new(job, Speaker::Salloc, typed.immediate_secs.is_some());
     let mut watch = Watch::open(&cluster, console, job);
@@ -104,7 +95,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         return Ok(0);
     }
     let mut set = variables(&cluster, console, &view, &work_dir, &host);
-    if is_het {
+    if startup.other_components() > 0 {
         set.extend(het_variables(&cluster, console, &view, &work_dir, &host)?);
     }
     if let Some(dir) = &typed.chdir
@@ -186,33 +177,12 @@ fn run_command(
     watch.be_silent();
     let mut revoked = false;
     let code = loop {
-        while let Some((signal, origin)) = signals.next_with_origin() {
-            match signal {
-                libc::SIGCHLD | libc::SIGTTOU => {}
-                // From the keyboard the command got it too.
-                libc::SIGINT | libc::SIGQUIT if origin == Origin::Terminal => {}
-                signal => process.signal(signal),
-            }
-        }
-        match process.look() {
-            Outcome::Ended(code) => break code,
-            Outcome::Running => {}
-            Outcome::Stopped if process.is_interactive() => {
-                process.take_terminal();
-                // The shell around goes on; when it continues this process, the command continues.
-                let _ = nix::sys::signal::raise(Signal::SIGSTOP);
-                process.resume();
-            }
-            Outcome::Stopped => {}
+        pass_on(signals, &process);
+        if let Some(code) = ended(&process) {
+            break code;
         }
         while let Some(seen) = watch.look() {
-            let (over, timed_out) = match &seen {
-                Seen::View(view) => {
-                    (sbatch::is_over(view), view.state == JobState::Timeout || view.ending == Some(JobState::Timeout))
-                }
-                Seen::Gone => (true, false),
-            };
-            if over && !revoked {
+            if !revoked && let Some(timed_out) = revoked_by(&seen) {
                 revoked = true;
                 let mut say = Vec::new();
                 Allocation::new(job, Speaker::Salloc, false).over(timed_out, &mut say);
@@ -231,6 +201,43 @@ fn run_command(
         relinquish(cluster, console, job, code);
     }
     code
+}
+
+/// Signals go to the command, unless it got them itself.
+fn pass_on(signals: &Signals, process: &CommandProcess) {
+    while let Some((signal, origin)) = signals.next_with_origin() {
+        match signal {
+            libc::SIGCHLD | libc::SIGTTOU => {}
+            // From the keyboard the command got it too.
+            libc::SIGINT | libc::SIGQUIT if origin == Origin::Terminal => {}
+            signal => process.signal(signal),
+        }
+    }
+}
+
+/// The command's exit code once it has ended; stops with a command that is stopped at the terminal.
+fn ended(process: &CommandProcess) -> Option<i32> {
+    match process.look() {
+        Outcome::Ended(code) => return Some(code),
+        Outcome::Stopped if process.is_interactive() => {
+            process.take_terminal();
+            // The shell around goes on; when it continues this process, the command continues.
+            let _ = nix::sys::signal::raise(Signal::SIGSTOP);
+            process.resume();
+        }
+        Outcome::Running | Outcome::Stopped => {}
+    }
+    None
+}
+
+/// Whether the allocation is over, and then whether its time was up.
+fn revoked_by(seen: &Seen) -> Option<bool> {
+    match seen {
+        Seen::View(view) => {
+            sbatch::is_over(view).then(|| view.state == JobState::Timeout || view.ending == Some(JobState::Timeout))
+        }
+        Seen::Gone => Some(false),
+    }
 }
 
 fn relinquish(cluster: &Cluster, console: &Console, job: JobId, code: i32) {

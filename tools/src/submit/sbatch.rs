@@ -10,7 +10,7 @@ use crate::{
     graph::{self, GraphText, resume::Completed},
     options::{
         export::For,
-        job_spec::{self, Checked, Work},
+        job_spec::Work,
         script_lines::{self, ScriptLine},
         table::Command,
         typed::{OptionError, Typed},
@@ -42,6 +42,17 @@ pub fn main(args: Vec<OsString>) -> i32 {
     run(&args).unwrap_or_else(|code| code)
 }
 
+/// Options that a batch script cannot have.
+fn no_graph(typed: &Typed, console: &Console) -> Result<(), i32> {
+    let wrong = match (typed.graph.is_some(), typed.resume_from.is_some()) {
+        (true, _) => "--graph is for the command line: no script is a graph",
+        (false, true) => "--resume-from is for graphs: it needs --graph",
+        (false, false) => return Ok(()),
+    };
+    console.error(wrong);
+    Err(startup::exit_code(1))
+}
+
 fn run(args: &[OsString]) -> Result<i32, i32> {
     let mut startup = Startup::begin(Command::Sbatch, args)?;
     // Lists of what there is need no script.
@@ -64,18 +75,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     typed.test_only |= startup.gave("test-only");
     let console = &startup.console;
     let script = match source {
-        Source::Script(script) => {
-            let only = if typed.graph.is_some() {
-                Some("--graph is for the command line: no script is a graph")
-            } else {
-                typed.resume_from.is_some().then_some("--resume-from is for graphs: it needs --graph")
-            };
-            if let Some(text) = only {
-                console.error(text);
-                return Err(startup::exit_code(1));
-            }
-            script
-        }
+        Source::Script(script) => no_graph(&typed, console).map(|()| script)?,
         Source::Graph(text) => match of_graph(&startup, &text, &head.lines, &typed)? {
             Some(script) => script,
             None => return Ok(0),
@@ -96,21 +96,12 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         script: Some(script.text),
         command: script.path,
     };
-    let is_het = startup.other_components() > 0 || !head.others.is_empty();
-    let for_others = is_het.then(|| submitter.clone());
-    let Checked { spec, warnings } = job_spec::build(&typed, submitter, work).map_err(wrong)?;
-    warnings.iter().for_each(|line| console.warning(line));
-    let specs = match for_others {
-        Some(submitter) => het::components(&startup, &head.others, spec, &submitter)?,
-        None => vec![spec],
-    };
+    let specs = het::specs(&startup, &typed, &head.others, submitter, work)?;
     become_user(&typed).map_err(wrong)?;
     if typed.test_only {
         return Ok(test_only(Command::Sbatch, &cluster, console, specs));
     }
-    let (job, said) = het::submit(&cluster, console, specs)
-        .map_err(|error| startup::tell_cluster(Command::Sbatch, console, &error))?;
-    said.iter().for_each(|line| console.info(line));
+    let job = het::submit(&startup, &cluster, specs)?;
     let written = if typed.parsable {
         output::print_line(job)
     } else if typed.quiet {
@@ -200,7 +191,7 @@ fn source(startup: &Startup) -> Result<Source, i32> {
 
 /// Submits a job; a lost reply is asked for again with the same identity. Returns what the controller has to say, too.
 pub fn submit(cluster: &Cluster, console: &Console, spec: JobSpec) -> Answer<(JobId, Vec<String>)> {
-    het::submit(cluster, console, vec![spec])
+    het::ask_for(cluster, console, vec![spec])
 }
 
 /// `--test-only` of any of the commands. Returns the exit code.

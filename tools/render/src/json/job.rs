@@ -24,129 +24,151 @@ pub fn jobs(rows: &[JobRow], meta: &Meta, clock: &Clock) -> Value {
     document
 }
 
+/// Fields that every job has: key, and value.
+#[rustfmt::skip]
+static FIELDS: &[(&str, fn(&JobView) -> Value)] = &[
+    ("account", |job| text(job.spec.account.as_deref())),
+    ("accrue_time", |job| time(job.eligible_time.filter(|_| job.eligible || !job.state.waits()))),
+    ("admin_comment", |job| text(job.admin_comment.as_deref())),
+    ("allocating_node", |job| json!(job.spec.submit_host)),
+    ("batch_flag", |job| json!(job.spec.kind == JobKind::Batch)),
+    ("batch_host", |job| text(amounts::batch_host(job))),
+    ("command", |job| text(job.spec.command.as_deref())),
+    ("comment", |job| text(job.spec.comment.as_deref())),
+    ("contiguous", |job| json!(job.spec.contiguous)),
+    ("cores_per_socket", |job| optional(job.spec.layout.cores_per_socket.map(u64::from))),
+    ("cpus", |job| number(job.cpu_count())),
+    ("cpus_per_task", |job| number(job.cpus_per_task)),
+    ("cpus_per_tres", |job| text(amounts::cpus_per_tres(job).as_deref())),
+    ("current_working_directory", |job| json!(job.spec.work_dir)),
+    ("deadline", |job| time(job.spec.deadline)),
+    ("dependency", |job| json!(dependencies(job))),
+    ("derived_exit_code", |job| exit(job.derived_exit)),
+    ("eligible_time", |job| time(job.eligible_time)),
+    ("end_time", |job| time(job.end_time)),
+    ("excluded_nodes", |job| json!(amounts::fold(&job.spec.exclude))),
+    ("exit_code", |job| exit(job.exit)),
+    ("extra", |job| text(job.spec.extra.as_deref())),
+    ("features", |job| text(job.spec.constraint.as_deref())),
+    ("flags", |job| json!(flags(job))),
+    ("gres_detail", |job| json!(amounts::gres_by_node(job))),
+    ("group_id", |job| json!(job.gid)),
+    ("group_name", |job| json!(job.group)),
+    ("het_job_id", |job| optional(job.spec.het.map(|h| h.0.0.into()))),
+    ("het_job_id_set", |job| text(amounts::het_ids(job).as_deref())),
+    ("het_job_offset", |job| optional(job.spec.het.map(|h| h.1.into()))),
+    ("hold", |job| json!(job.priority == 0)),
+    ("job_id", |job| json!(job.id.0)),
+    ("job_size_str", |job| json!(sizes(job))),
+    ("job_state", |job| states(job)),
+    ("last_sched_evaluation", |job| time(job.last_sched_eval)),
+    ("licenses", |job| text(job.spec.licenses.as_deref())),
+    ("licenses_allocated", |job| text(amounts::licenses(job).as_deref())),
+    ("max_nodes", |job| optional(job.spec.nodes.and_then(|n| n.max).map(u64::from))),
+    ("mcs_label", |job| text(job.spec.mcs_label.as_deref())),
+    ("memory_per_tres", |job| text(amounts::mem_per_tres(job).as_deref())),
+    ("minimum_cpus_per_node", |job| number(job.spec.min_cpus_per_node.unwrap_or(1).max(job.cpus_per_task))),
+    ("minimum_tmp_disk_per_node", |job| number(job.spec.tmp_disk_mib)),
+    ("name", |job| json!(job.spec.name)),
+    ("nice", |job| json!(job.spec.nice)),
+    ("node_count", |job| number(job.node_count())),
+    ("nodes", |job| json!(amounts::node_list(job))),
+    ("partition", |job| json!(job.allocation.as_ref().map_or_else(|| job.partitions.join(","), |a| a.partition.clone()))),
+    ("preempt_time", |job| time(job.preempt_times().map(|times| times.at))),
+    ("preemptable_time", |job| time(job.preempt_times().map(|times| times.eligible))),
+    ("prefer", |job| text(job.spec.prefer.as_deref())),
+    ("priority", |job| number(job.priority)),
+    ("qos", |job| text(job.spec.qos.as_deref())),
+    ("requeue", |job| json!(job.requeue)),
+    ("required_nodes", |job| json!(amounts::fold(&job.spec.nodelist))),
+    ("required_switches", |job| job.spec.topology.switches.unwrap_or(0).into()),
+    ("restart_cnt", |job| json!(job.restarts)),
+    ("segment_size", |job| job.spec.topology.segment.unwrap_or(0).into()),
+    ("shared", |job| json!(shared(job.sharing))),
+    ("sockets_per_node", |job| optional(job.spec.layout.sockets_per_node.map(u64::from))),
+    ("start_time", |job| time(job.start_time)),
+    ("state_reason", |job| json!(words::reason(&job.reason))),
+    ("submit_line", |job| json!(job.spec.submit_line)),
+    ("submit_time", |job| time(Some(job.submit_time))),
+    ("suspend_time", |job| time(job.suspended.map(|times| times.at))),
+    ("system_comment", |job| text(job.system_comment.as_deref())),
+    ("tasks", |job| number(job.tasks)),
+    ("tasks_per_core", |job| optional(job.spec.layout.tasks_per_core.map(u64::from))),
+    ("tasks_per_node", |job| optional(job.spec.tasks_per_node.map(u64::from))),
+    ("tasks_per_socket", |job| optional(job.spec.layout.tasks_per_socket.map(u64::from))),
+    ("threads_per_core", |job| optional(job.spec.layout.threads_per_core.map(u64::from))),
+    ("time_limit", |job| minutes(job.time_limit)),
+    ("tres_alloc_str", |job| json!(amounts::allocated_tres(job))),
+    ("tres_per_job", |job| text(amounts::tres_per_job(job).as_deref())),
+    ("tres_per_node", |job| text(amounts::tres_per_node(job).as_deref())),
+    ("tres_per_task", |job| text(amounts::tres_per_task(job).as_deref())),
+    ("tres_req_str", |job| json!(amounts::requested_tres(job))),
+    ("user_id", |job| json!(job.uid)),
+    ("user_name", |job| json!(job.user)),
+    ("wckey", |job| text(job.spec.wckey.as_deref())),
+];
+
+fn text(text: Option<&str>) -> Value {
+    json!(text.unwrap_or(""))
+}
+
+fn flags(job: &JobView) -> &[&str] {
+    if job.spec.expedite { &["STEPMGR_ENABLED", "EXPEDITED_REQUEUE"] } else { &["STEPMGR_ENABLED"] }
+}
+
+fn shared(sharing: Sharing) -> &'static [&'static str] {
+    match sharing {
+        Sharing::Default => &[],
+        Sharing::Exclusive => &["none"],
+        Sharing::User => &["user"],
+        Sharing::Mcs => &["mcs"],
+        Sharing::Oversubscribe => &["oversubscribe"],
+    }
+}
+
+fn dependencies(job: &JobView) -> String {
+    Some(amounts::dependencies(job)).filter(|text| text != "(null)").unwrap_or_default()
+}
+
+fn sizes(job: &JobView) -> Vec<String> {
+    job.spec.node_sizes.to_string().split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
 fn job(row: &JobRow, meta: &Meta) -> Value {
     let view = &*row.job;
     let spec = &*view.spec;
-    let text = |t: Option<&str>| json!(t.unwrap_or(""));
     let mut j = skeleton(include_str!("skeleton/job.json"));
-    j["account"] = text(spec.account.as_deref());
-    j["accrue_time"] = time(view.eligible_time.filter(|_| view.eligible || !view.state.waits()));
-    j["admin_comment"] = text(view.admin_comment.as_deref());
-    j["allocating_node"] = json!(spec.submit_host);
+    for (key, value) in FIELDS {
+        j[*key] = value(view);
+    }
     arrays(&mut j, row);
-    j["batch_flag"] = json!(spec.kind == JobKind::Batch);
-    j["batch_host"] = text(amounts::batch_host(view));
     j["cluster"] = json!(meta.cluster);
-    j["command"] = text(spec.command.as_deref());
-    j["comment"] = text(spec.comment.as_deref());
-    j["contiguous"] = json!(spec.contiguous);
-    j["cpus_per_task"] = number(view.cpus_per_task);
-    j["cpus"] = number(view.cpu_count());
-    j["current_working_directory"] = json!(spec.work_dir);
-    j["deadline"] = time(spec.deadline);
-    let dependencies = amounts::dependencies(view);
-    j["dependency"] = json!(if dependencies == "(null)" { "" } else { &dependencies });
-    j["derived_exit_code"] = exit(view.derived_exit);
-    j["eligible_time"] = time(view.eligible_time);
-    j["preempt_time"] = time(view.preempt_times().map(|times| times.at));
-    j["preemptable_time"] = time(view.preempt_times().map(|times| times.eligible));
-    j["suspend_time"] = time(view.suspended.map(|times| times.at));
     if let Some(times) = view.suspended.filter(|_| view.state == JobState::Suspended) {
         j["pre_sus_time"] = number(u32::try_from(view.run_secs(times.at)).unwrap_or(u32::MAX));
     }
-    j["end_time"] = time(view.end_time);
-    j["excluded_nodes"] = json!(amounts::fold(&spec.exclude));
-    j["exit_code"] = exit(view.exit);
-    j["extra"] = text(spec.extra.as_deref());
-    j["features"] = text(spec.constraint.as_deref());
-    j["mcs_label"] = text(spec.mcs_label.as_deref());
-    j["prefer"] = text(spec.prefer.as_deref());
-    j["sockets_per_node"] = optional(spec.layout.sockets_per_node.map(u64::from));
-    j["cores_per_socket"] = optional(spec.layout.cores_per_socket.map(u64::from));
-    j["threads_per_core"] = optional(spec.layout.threads_per_core.map(u64::from));
-    j["tasks_per_socket"] = optional(spec.layout.tasks_per_socket.map(u64::from));
     match spec.layout.left_to_system {
         Some(SpecCores::Cores(count)) => j["core_spec"] = json!(count),
         Some(SpecCores::Threads(count)) => j["thread_spec"] = json!(count),
         None => {}
     }
-    j["tasks_per_core"] = optional(spec.layout.tasks_per_core.map(u64::from));
-    j["flags"] = match spec.expedite {
-        true => json!(["STEPMGR_ENABLED", "EXPEDITED_REQUEUE"]),
-        false => json!(["STEPMGR_ENABLED"]),
-    };
-    j["licenses"] = text(spec.licenses.as_deref());
-    j["required_switches"] = spec.topology.switches.unwrap_or(0).into();
-    j["segment_size"] = spec.topology.segment.unwrap_or(0).into();
-    j["licenses_allocated"] = text(amounts::licenses(view).as_deref());
-    j["group_id"] = json!(view.gid);
-    j["group_name"] = json!(view.group);
-    j["het_job_id"] = optional(spec.het.map(|h| h.0.0.into()));
-    j["het_job_offset"] = optional(spec.het.map(|h| h.1.into()));
-    j["het_job_id_set"] = text(amounts::het_ids(view).as_deref());
-    j["job_id"] = json!(view.id.0);
     if view.allocation.is_some() {
         j["job_resources"] = resources(view);
     }
-    j["job_state"] = states(view);
-    j["last_sched_evaluation"] = time(view.last_sched_eval);
     if let Some(secs) = spec.delay_boot_secs {
         j["delay_boot"] = number(secs);
     }
-    let sizes = spec.node_sizes.to_string();
-    j["job_size_str"] = json!(sizes.split(',').filter(|part| !part.is_empty()).collect::<Vec<_>>());
-    j["max_nodes"] = optional(spec.nodes.and_then(|n| n.max).map(u64::from));
     match view.memory {
         MemoryRequest::PerCpu(m) => j["memory_per_cpu"] = number(m.0),
         MemoryRequest::PerNode(m) => j["memory_per_node"] = number(m.0),
         MemoryRequest::All => j["memory_per_node"] = number(0_u32),
         MemoryRequest::Default => {}
     }
-    j["minimum_cpus_per_node"] = number(spec.min_cpus_per_node.unwrap_or(1).max(view.cpus_per_task));
-    j["minimum_tmp_disk_per_node"] = number(spec.tmp_disk_mib);
-    j["name"] = json!(spec.name);
-    j["nice"] = json!(spec.nice);
-    j["node_count"] = number(view.node_count());
-    j["nodes"] = json!(amounts::node_list(view));
-    j["partition"] = json!(view.allocation.as_ref().map_or_else(|| view.partitions.join(","), |a| a.partition.clone()));
-    j["hold"] = json!(view.priority == 0);
-    j["priority"] = number(view.priority);
-    j["qos"] = text(spec.qos.as_deref());
-    j["requeue"] = json!(view.requeue);
-    j["required_nodes"] = json!(amounts::fold(&spec.nodelist));
-    j["restart_cnt"] = json!(view.restarts);
-    j["shared"] = match view.sharing {
-        Sharing::Default => json!([]),
-        Sharing::Exclusive => json!(["none"]),
-        Sharing::User => json!(["user"]),
-        Sharing::Mcs => json!(["mcs"]),
-        Sharing::Oversubscribe => json!(["oversubscribe"]),
-    };
-    j["start_time"] = time(view.start_time);
-    j["state_reason"] = json!(words::reason(&view.reason));
     j["step_id"]["sluid"] = json!(view.sluid.to_string());
     j["step_id"]["job_id"] = number(view.id.0);
     streams(&mut j, view);
-    j["submit_line"] = json!(spec.submit_line);
-    j["submit_time"] = time(Some(view.submit_time));
-    j["tasks"] = number(view.tasks);
-    j["tasks_per_node"] = optional(spec.tasks_per_node.map(u64::from));
-    j["system_comment"] = text(view.system_comment.as_deref());
-    j["time_limit"] = minutes(view.time_limit);
     if let Some(least) = spec.time_min {
         j["time_minimum"] = minutes(least);
     }
-    j["cpus_per_tres"] = text(amounts::cpus_per_tres(view).as_deref());
-    j["memory_per_tres"] = text(amounts::mem_per_tres(view).as_deref());
-    j["tres_per_job"] = text(amounts::tres_per_job(view).as_deref());
-    j["tres_per_node"] = text(amounts::tres_per_node(view).as_deref());
-    j["tres_per_task"] = text(amounts::tres_per_task(view).as_deref());
-    j["gres_detail"] = json!(amounts::gres_by_node(view));
-    j["tres_alloc_str"] = json!(amounts::allocated_tres(view));
-    j["tres_req_str"] = json!(amounts::requested_tres(view));
-    j["user_id"] = json!(view.uid);
-    j["user_name"] = json!(view.user);
-    j["wckey"] = text(spec.wckey.as_deref());
     j
 }
 

@@ -3,7 +3,7 @@
 use super::{Meta, document, minutes, number, optional, skeleton};
 use crate::{amounts, clock::Clock};
 use garrick_model::{
-    config::{MemoryPer, OverSubscribe, OverTime},
+    config::{MemoryPer, OverSubscribe, OverTime, PartitionConfig},
     hostlist,
     view::{NodeView, PartitionView},
 };
@@ -21,10 +21,6 @@ pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> 
     let config = &*view.config;
     let members = amounts::members(view, nodes);
     let joined = |list: &Option<Vec<String>>| json!(list.as_ref().map(|l| l.join(",")).unwrap_or_default());
-    let limit = |n: Option<u32>| match n {
-        Some(n) => number(n),
-        None => json!({"set": false, "infinite": true, "number": 0}),
-    };
     let mut p = skeleton(include_str!("skeleton/partition.json"));
     p["nodes"] = json!({
         "allowed_allocation": config.alloc_nodes.as_deref().unwrap_or(""),
@@ -44,45 +40,19 @@ pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> 
     p["cluster"] = json!(meta.cluster);
     p["cpus"]["total"] = json!(members.iter().map(|n| n.shape.cpus).sum::<u32>());
     memory(&mut p["defaults"], config.def_memory);
-    memory(&mut p["maximums"], config.max_memory);
     p["defaults"]["time"] = match config.default_time {
         Some(time) => minutes(time),
         None => optional(None),
     };
     p["defaults"]["job"] = json!(config.job_defaults.join(","));
-    let flags = [
-        (config.default, "DEFAULT"),
-        (config.hidden, "HIDDEN"),
-        (config.disable_root_jobs == Some(true), "NO_ROOT"),
-        (config.root_only, "ROOT_ONLY"),
-        (config.require_reservation, "REQ_RESV"),
-        (config.least_loaded, "LLN"),
-        (config.power_down_on_idle, "PDOI"),
-    ];
-    p["flags"] = json!(flags.iter().filter(|f| f.0).map(|f| f.1).collect::<Vec<_>>());
+    p["flags"] = json!(flags(config));
     p["partition"] = json!({
         "exclusive": config.exclusive(),
         "oversubscribe": config.over_subscribe.to_string(),
         "state": [view.state.to_string()],
     });
     p["grace_time"] = json!(config.grace_secs);
-    p["maximums"]["cpus_per_node"] = limit(config.max_cpus_per_node);
-    p["maximums"]["cpus_per_socket"] = limit(config.max_cpus_per_socket);
-    p["maximums"]["nodes"] = limit(config.max_nodes);
-    p["maximums"]["time"] = minutes(config.max_time);
-    p["maximums"]["over_time_limit"] = match config.over_time_limit {
-        None => optional(None),
-        Some(OverTime::Minutes(n)) => number(n),
-        Some(OverTime::Unlimited) => limit(None),
-    };
-    let (jobs, force) = match config.over_subscribe {
-        OverSubscribe::No => (1, false),
-        OverSubscribe::Exclusive => (0, false),
-        OverSubscribe::Yes(n) => (n, false),
-        OverSubscribe::Force(n) => (n, true),
-    };
-    p["maximums"]["shares"] = json!(jobs);
-    p["maximums"]["oversubscribe"] = json!({"jobs": jobs, "flags": if force { vec!["force"] } else { Vec::new() }});
+    maximums(&mut p["maximums"], config);
     p["minimums"]["nodes"] = json!(config.min_nodes);
     p["name"] = json!(config.name);
     p["node_sets"] = json!(config.node_sets.join(","));
@@ -95,6 +65,44 @@ pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> 
     );
     p["priority"] = json!({"job_factor": config.priority_job_factor, "tier": config.priority_tier});
     p
+}
+
+fn flags(config: &PartitionConfig) -> Vec<&'static str> {
+    let flags = [
+        (config.default, "DEFAULT"),
+        (config.hidden, "HIDDEN"),
+        (config.disable_root_jobs == Some(true), "NO_ROOT"),
+        (config.root_only, "ROOT_ONLY"),
+        (config.require_reservation, "REQ_RESV"),
+        (config.least_loaded, "LLN"),
+        (config.power_down_on_idle, "PDOI"),
+    ];
+    flags.into_iter().filter(|f| f.0).map(|f| f.1).collect()
+}
+
+fn limit(most: Option<u32>) -> Value {
+    most.map_or_else(|| json!({"set": false, "infinite": true, "number": 0}), number)
+}
+
+fn maximums(p: &mut Value, config: &PartitionConfig) {
+    memory(p, config.max_memory);
+    p["cpus_per_node"] = limit(config.max_cpus_per_node);
+    p["cpus_per_socket"] = limit(config.max_cpus_per_socket);
+    p["nodes"] = limit(config.max_nodes);
+    p["time"] = minutes(config.max_time);
+    p["over_time_limit"] = match config.over_time_limit {
+        None => optional(None),
+        Some(OverTime::Minutes(n)) => number(n),
+        Some(OverTime::Unlimited) => limit(None),
+    };
+    let (jobs, force) = match config.over_subscribe {
+        OverSubscribe::No => (1, false),
+        OverSubscribe::Exclusive => (0, false),
+        OverSubscribe::Yes(n) => (n, false),
+        OverSubscribe::Force(n) => (n, true),
+    };
+    p["shares"] = json!(jobs);
+    p["oversubscribe"] = json!({"jobs": jobs, "flags": if force { vec!["force"] } else { Vec::new() }});
 }
 
 fn memory(p: &mut Value, limit: Option<MemoryPer>) {

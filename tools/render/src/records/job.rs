@@ -27,9 +27,25 @@ pub enum Detail {
 
 /// The record of a job.
 pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
-    let spec = &*job.spec;
-    let pending = job.state.waits();
     let mut r = Record::default();
+    identity(&mut r, job, detail);
+    state(&mut r, job, detail);
+    times(&mut r, job, clock);
+    placement(&mut r, job, detail);
+    sizes(&mut r, job, detail);
+    requirements(&mut r, job);
+    texts(&mut r, job);
+    r.line_if("CpusPerTres", amounts::cpus_per_tres(job).as_deref());
+    r.line_if("MemPerTres", amounts::mem_per_tres(job).as_deref());
+    r.line_if("TresPerJob", amounts::tres_per_job(job).as_deref());
+    r.line_if("TresPerNode", amounts::tres_per_node(job).as_deref());
+    r.line_if("TresPerSocket", amounts::tres_per_socket(job).as_deref());
+    r.line_if("TresPerTask", amounts::tres_per_task(job).as_deref());
+    r
+}
+
+fn identity(r: &mut Record, job: &JobView, detail: Detail) {
+    let spec = &*job.spec;
     r.line(format!("JobId={}{} JobName={}", job.id, array_keys(job), spec.name));
     r.line_if("HetJobIdSet", amounts::het_ids(job).as_deref());
     if detail == Detail::Detailed {
@@ -45,6 +61,9 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
         or_null(spec.qos.as_deref()),
         spec.wckey.as_ref().map(|key| format!(" WCKey={key}")).unwrap_or_default()
     ));
+}
+
+fn state(r: &mut Record, job: &JobView, detail: Detail) {
     r.line(format!(
         "JobState={} Reason={} Dependency={}",
         words::job_state(job.state),
@@ -55,13 +74,18 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
         "Requeue={} Restarts={} BatchFlag={} Reboot=0 ExitCode={}",
         u8::from(job.requeue),
         job.restarts,
-        u8::from(spec.kind == JobKind::Batch),
+        u8::from(job.spec.kind == JobKind::Batch),
         words::exit(job.exit)
     ));
     if detail == Detail::Detailed {
         r.line(format!("DerivedExitCode={}", words::exit(job.derived_exit)));
     }
-    times(&mut r, job, clock);
+}
+
+/// Where it may run and runs, and its steps there.
+fn placement(r: &mut Record, job: &JobView, detail: Detail) {
+    let spec = &*job.spec;
+    let pending = job.state.waits();
     let partition = job.allocation.as_ref().map_or_else(|| job.partitions.join(","), |a| a.partition.clone());
     r.line(format!("Partition={partition} AllocNode:Sid={}:{}", spec.submit_host, spec.alloc_sid));
     r.line(format!(
@@ -89,7 +113,11 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
             tally.dropped
         ));
     }
-    resources(&mut r, job, detail);
+}
+
+/// Command, comments and files.
+fn texts(r: &mut Record, job: &JobView) {
+    let spec = &*job.spec;
     r.line(format!("Command={}", or_null(spec.command.as_deref())));
     if !spec.submit_line.is_empty() {
         r.line(format!("SubmitLine={}", spec.submit_line));
@@ -104,13 +132,6 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
         r.line(format!("StdIn={}", job.stdin_path.as_deref().unwrap_or("/dev/null")));
         r.line(format!("StdOut={}", job.stdout_path.as_deref().unwrap_or("")));
     }
-    r.line_if("CpusPerTres", amounts::cpus_per_tres(job).as_deref());
-    r.line_if("MemPerTres", amounts::mem_per_tres(job).as_deref());
-    r.line_if("TresPerJob", amounts::tres_per_job(job).as_deref());
-    r.line_if("TresPerNode", amounts::tres_per_node(job).as_deref());
-    r.line_if("TresPerSocket", amounts::tres_per_socket(job).as_deref());
-    r.line_if("TresPerTask", amounts::tres_per_task(job).as_deref());
-    r
 }
 
 /// `ArrayJobId=504 ArrayTaskId=3-20%2 ArrayTaskThrottle=2`, or the component of a heterogeneous job.
@@ -157,7 +178,8 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
     ));
 }
 
-fn resources(r: &mut Record, job: &JobView, detail: Detail) {
+/// How much it asked for, and has.
+fn sizes(r: &mut Record, job: &JobView, detail: Detail) {
     let spec = &*job.spec;
     let nodes = match spec.nodes {
         Some(_) if job.state.waits() && !spec.node_sizes.is_empty() => spec.node_sizes.to_string(),
@@ -196,6 +218,11 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
             r.line(format!("  {line}"));
         }
     }
+}
+
+/// What nodes have to have, and how they are shared.
+fn requirements(r: &mut Record, job: &JobView) {
+    let spec = &*job.spec;
     let memory = match job.memory {
         MemoryRequest::PerCpu(m) => format!("MinMemoryCPU={}", amounts::memory(m)),
         MemoryRequest::PerNode(m) => format!("MinMemoryNode={}", amounts::memory(m)),

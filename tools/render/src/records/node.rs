@@ -2,7 +2,11 @@
 
 use super::{Record, job::Detail, or_null};
 use crate::{amounts, clock::Clock, node_state};
-use garrick_model::{node_shape::entries_text, spec::Sharing, view::NodeView};
+use garrick_model::{
+    node_shape::{NodeShape, entries_text},
+    spec::Sharing,
+    view::NodeView,
+};
 
 /// Whose the node is while it runs jobs that share it with those of one user only (`--exclusive=user`).
 fn owner(node: &NodeView, user: &dyn Fn(u32) -> String) -> String {
@@ -49,6 +53,24 @@ pub fn record(
         shape.sockets,
         shape.boards
     ));
+    let reserved = reserved(shape);
+    if !reserved.is_empty() {
+        r.line(reserved.join(" "));
+    }
+    state(&mut r, node, partitions, clock, user);
+    r.line(format!("CfgTRES={}", amounts::configured_tres(node)));
+    r.line(format!("AllocTRES={}", amounts::used_tres(node, used.cpus, used.memory)));
+    r.line("CurrentWatts=0 AveWatts=0");
+    if let Some(reason) = &node.reason {
+        r.line(format!("Reason={} [{}@{}]", reason.text, reason.user, clock.at(reason.at)));
+    }
+    r.line_if("Comment", node.comment.as_deref());
+    r.line_if("Extra", node.extra.as_deref());
+    r
+}
+
+/// What is left to the system.
+fn reserved(shape: &NodeShape) -> Vec<String> {
     let mut reserved = Vec::new();
     if !shape.reserved_cpus.is_empty() {
         let cores = shape.reserved_cpus.len() / shape.cpus_per_core().max(1);
@@ -60,14 +82,17 @@ pub fn record(
     if !shape.gpu_cpus.is_empty() {
         reserved.push(format!("RestrictedCoresPerGPU={}", shape.cpus_per_gpu() / shape.cpus_per_core().max(1)));
     }
-    if !reserved.is_empty() {
-        r.line(reserved.join(" "));
-    }
+    reserved
+}
+
+/// How it stands, since when, and whose it is.
+fn state(r: &mut Record, node: &NodeView, partitions: &[String], clock: &Clock, user: &dyn Fn(u32) -> String) {
+    let facts = node.registration.as_deref();
     r.line(format!(
         "State={} ThreadsPerCore={} TmpDisk={} Weight={} Owner={} MCS_label={}",
         node_state::record_words(node).join("+"),
-        shape.threads_per_core,
-        shape.tmp_disk_mib,
+        node.shape.threads_per_core,
+        node.shape.tmp_disk_mib,
         node.weight,
         owner(node, user),
         node.mcs_label().unwrap_or("N/A")
@@ -84,13 +109,4 @@ pub fn record(
         "LastBusyTime={} ResumeAfterTime=None SuspendTime=INFINITE",
         clock.at_or(node.last_busy, "Unknown")
     ));
-    r.line(format!("CfgTRES={}", amounts::configured_tres(node)));
-    r.line(format!("AllocTRES={}", amounts::used_tres(node, used.cpus, used.memory)));
-    r.line("CurrentWatts=0 AveWatts=0");
-    if let Some(reason) = &node.reason {
-        r.line(format!("Reason={} [{}@{}]", reason.text, reason.user, clock.at(reason.at)));
-    }
-    r.line_if("Comment", node.comment.as_deref());
-    r.line_if("Extra", node.extra.as_deref());
-    r
 }

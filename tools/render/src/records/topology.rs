@@ -2,7 +2,7 @@
 
 use garrick_model::{
     hostlist::HostList,
-    topology::{Layout, NamedTopology, Switch, Torus, Xyz},
+    topology::{Layout, NamedTopology, Switch, Torus, Unit, Xyz},
 };
 use std::{
     collections::HashMap,
@@ -24,37 +24,8 @@ pub fn lines(topology: &NamedTopology, asked: Asked<'_>) -> Vec<String> {
     let mut add = |name: &str, nodes: HostList, line: String| lines.push((name.to_owned(), nodes, line));
     match &topology.layout {
         Layout::Flat { .. } => {}
-        Layout::Tree { switches } => {
-            let levels = levels(switches);
-            for switch in switches {
-                let nodes = topology.layout.nodes_of(&switch.name).unwrap_or_default();
-                let level = levels.get(switch.name.as_str()).copied().unwrap_or(0);
-                let mut line = format!("SwitchName={} Level={level} LinkSpeed=1 Nodes={nodes}", switch.name);
-                if !switch.children.is_empty() {
-                    line += &format!(" Switches={}", switch.children);
-                }
-                add(&switch.name, nodes, line);
-            }
-        }
-        Layout::Block { sizes, blocks } => {
-            let base = sizes.first().copied().unwrap_or(1).max(1);
-            for (index, block) in blocks.iter().enumerate() {
-                let line =
-                    format!("BlockName={} BlockIndex={index} Nodes={} BlockSize={base}", block.name, block.nodes);
-                add(&block.name, block.nodes.clone(), line);
-            }
-            let mut index = blocks.len();
-            for size in sizes.iter().skip(1) {
-                for group in blocks.chunks((size / base).max(1) as usize) {
-                    let names: HostList = group.iter().map(|b| b.name.as_str()).collect();
-                    let mut nodes = HostList::new();
-                    group.iter().for_each(|b| nodes.append(b.nodes.clone()));
-                    let line = format!("AggregatedBlock={names} BlockIndex={index} Nodes={nodes} BlockSize={size}");
-                    add(&names.to_string(), nodes, line);
-                    index += 1;
-                }
-            }
-        }
+        Layout::Tree { switches } => tree(topology, switches, &mut add),
+        Layout::Block { sizes, blocks } => block_lines(sizes, blocks, &mut add),
         Layout::Ring { rings } => {
             for (index, ring) in rings.iter().enumerate() {
                 let size = ring.nodes.len();
@@ -80,6 +51,39 @@ pub fn lines(topology: &NamedTopology, asked: Asked<'_>) -> Vec<String> {
         asked.unit.is_none_or(|unit| unit == name) && asked.node.is_none_or(|node| nodes.iter().any(|n| n == node))
     };
     lines.into_iter().filter(|(name, nodes, _)| wanted(name, nodes)).map(|(_, _, line)| line).collect()
+}
+
+fn tree(topology: &NamedTopology, switches: &[Switch], add: &mut dyn FnMut(&str, HostList, String)) {
+    let levels = levels(switches);
+    for switch in switches {
+        let nodes = topology.layout.nodes_of(&switch.name).unwrap_or_default();
+        let level = levels.get(switch.name.as_str()).copied().unwrap_or(0);
+        let mut line = format!("SwitchName={} Level={level} LinkSpeed=1 Nodes={nodes}", switch.name);
+        if !switch.children.is_empty() {
+            line += &format!(" Switches={}", switch.children);
+        }
+        add(&switch.name, nodes, line);
+    }
+}
+
+/// Blocks, and the aggregated blocks of each further size.
+fn block_lines(sizes: &[u32], blocks: &[Unit], add: &mut dyn FnMut(&str, HostList, String)) {
+    let base = sizes.first().copied().unwrap_or(1).max(1);
+    for (index, block) in blocks.iter().enumerate() {
+        let line = format!("BlockName={} BlockIndex={index} Nodes={} BlockSize={base}", block.name, block.nodes);
+        add(&block.name, block.nodes.clone(), line);
+    }
+    let mut index = blocks.len();
+    for size in sizes.iter().skip(1) {
+        for group in blocks.chunks((size / base).max(1) as usize) {
+            let names: HostList = group.iter().map(|b| b.name.as_str()).collect();
+            let mut nodes = HostList::new();
+            group.iter().for_each(|b| nodes.append(b.nodes.clone()));
+            let line = format!("AggregatedBlock={names} BlockIndex={index} Nodes={nodes} BlockSize={size}");
+            add(&names.to_string(), nodes, line);
+            index += 1;
+        }
+    }
 }
 
 /// How high each switch is above its farthest leaf.

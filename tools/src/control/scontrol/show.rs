@@ -1,7 +1,11 @@
 //! `scontrol show`.
 
 use super::{Session, full_word, licenses, reservations, too_few, too_many, topology};
-use crate::query::{choices, sinfo, squeue::task_list_limit};
+use crate::query::{
+    choices::{self, ChoiceError},
+    sinfo,
+    squeue::task_list_limit,
+};
 use garrick_asking::{
     cluster::Cluster,
     contact::{self, AskError, Asked},
@@ -282,18 +286,18 @@ fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
     })
 }
 
+/// `503.0`, or every step of `503`.
+fn named_steps(text: &str) -> Result<(Option<StepsSelector>, Option<JobSelector>), ChoiceError> {
+    if text.contains('.') {
+        return Ok((choices::steps(text)?.into_iter().next(), None));
+    }
+    Ok((None, Some(choices::job(text)?)))
+}
+
 fn steps(session: &mut Session, text: Option<&str>) -> i32 {
-    // `503.0`, or every step of `503`.
-    let (mut step, mut job) = match text {
-        None => (None, None),
-        Some(text) if text.contains('.') => match choices::steps(text).map(|s| s.first().cloned()) {
-            Ok(step) => (step, None),
-            Err(error) => return session.plain_error(error),
-        },
-        Some(text) => match choices::job(text) {
-            Ok(job) => (None, Some(job)),
-            Err(error) => return session.plain_error(error),
-        },
+    let (mut step, mut job) = match text.map_or(Ok((None, None)), named_steps) {
+        Ok(named) => named,
+        Err(error) => return session.plain_error(error),
     };
     if let Err(unknown) = runs::find(&session.console, job.as_mut_slice(), step.as_mut_slice()) {
         return session.failed("slurm_get_job_steps", &unknown.error);

@@ -460,15 +460,17 @@ impl<'a, 'o> Followed<'a, 'o> {
         };
         // A door that failed is left, and the records are begun anew at the next.
         let (door, heard) = heard?;
+        self.heard(door, heard)
+    }
+
+    fn heard(&mut self, door: DoorClient, heard: Heard) -> Result<(), End> {
         match heard {
             Heard::SoFar(counts, damage) => {
                 self.counts = counts;
                 if let Some(what) = damage {
                     self.damaged = true;
-                    self.progress.aside(|| {
-                        let job = job_text(&self.named);
-                        self.console.warning(format_args!("the records of {job} are not whole: {what}"));
-                    });
+                    let said = format!("the records of {} are not whole: {what}", job_text(&self.named));
+                    self.progress.aside(|| self.console.warning(said));
                 }
                 self.records = Some(door);
                 Ok(())

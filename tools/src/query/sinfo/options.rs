@@ -122,13 +122,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         .map(|word| StateFilter::parse(word).ok_or_else(|| RequestError::State(word.clone())))
         .collect::<Result<Vec<_>, _>>()?;
     let default_sort = if by_node { "N" } else { "#P,-t" };
-    let iterate = match arguments.value("iterate") {
-        None => None,
-        Some(secs) => match secs.parse::<u64>() {
-            Ok(n) if n > 0 => Some(Duration::from_secs(n)),
-            _ => return Err(RequestError::Iterate(secs)),
-        },
-    };
+    let iterate = choices::interval(arguments).map_err(RequestError::Iterate)?;
     let heading = !arguments.has("noheader");
     let partitions = choices::words(&text("partition", "SINFO_PARTITION").unwrap_or_default());
     let hidden = arguments.has("all") || env("SINFO_ALL").is_some() || !partitions.is_empty();

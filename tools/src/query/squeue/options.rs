@@ -159,47 +159,16 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
     };
     let layout = layout(arguments, &env, table, default)?;
 
-    let mut users = choices::users(&text("user", "SQUEUE_USERS").unwrap_or_default())?;
-    if arguments.has("me") {
-        users = vec![nix::unistd::Uid::current().as_raw()];
-    }
-    let list = |long: &str, variable: &str| choices::words(&text(long, variable).unwrap_or_default());
-    let states = match text("states", "SQUEUE_STATES") {
-        Some(text) => states(&text)?,
-        None if start => JobStates::Only(vec![garrick_model::state::JobState::Pending]),
-        None => JobStates::Live,
-    };
-    let choice = Choice {
-        jobs: choices::jobs(&arguments.value("jobs").unwrap_or_default())?,
-        such: JobQuery {
-            users,
-            partitions: list("partition", "SQUEUE_PARTITION"),
-            names: list("name", "SQUEUE_NAMES"),
-            accounts: list("account", "SQUEUE_ACCOUNT"),
-            qos: list("qos", "SQUEUE_QOS"),
-            licenses: list("licenses", "SQUEUE_LICENSES"),
-            reservations: choices::words(&arguments.value("reservation").unwrap_or_default()),
-            nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default())?,
-            states,
-        },
-    };
+    let choice = choice(arguments, &env, start)?;
     // What is asked for by name is shown.
     let named = !choice.jobs.is_empty() || !choice.such.partitions.is_empty();
-    let default_sort = if steps {
-        "P,i"
-    } else if start {
-        "S"
-    } else {
-        "P,t,-p"
+    let default_sort = match (steps, start) {
+        (true, _) => "P,i",
+        (false, true) => "S",
+        (false, false) => "P,t,-p",
     };
     let sort = sort(table, &text("sort", "SQUEUE_SORT").unwrap_or_else(|| default_sort.to_owned()))?;
-    let iterate = match arguments.value("iterate") {
-        None => None,
-        Some(secs) => match secs.parse::<u64>() {
-            Ok(n) if n > 0 => Some(Duration::from_secs(n)),
-            _ => return Err(RequestError::Iterate(secs)),
-        },
-    };
+    let iterate = choices::interval(arguments).map_err(RequestError::Iterate)?;
     let expanded = arguments.has("array") || arguments.has("array-unique") || env("SQUEUE_ARRAY").is_some();
     Ok(Request {
         subject,
@@ -215,6 +184,35 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         json: arguments.has("json"),
         iterate,
         verbose: arguments.has("verbose"),
+    })
+}
+
+/// Which jobs are meant. `start`: those that wait, unless others are named.
+fn choice(arguments: &Arguments, env: impl Fn(&str) -> Option<String>, start: bool) -> Result<Choice, RequestError> {
+    let text = |long: &str, variable: &str| arguments.value(long).or_else(|| env(variable)).filter(|v| !v.is_empty());
+    let mut users = choices::users(&text("user", "SQUEUE_USERS").unwrap_or_default())?;
+    if arguments.has("me") {
+        users = vec![nix::unistd::Uid::current().as_raw()];
+    }
+    let list = |long: &str, variable: &str| choices::words(&text(long, variable).unwrap_or_default());
+    let states = match text("states", "SQUEUE_STATES") {
+        Some(text) => states(&text)?,
+        None if start => JobStates::Only(vec![garrick_model::state::JobState::Pending]),
+        None => JobStates::Live,
+    };
+    Ok(Choice {
+        jobs: choices::jobs(&arguments.value("jobs").unwrap_or_default())?,
+        such: JobQuery {
+            users,
+            partitions: list("partition", "SQUEUE_PARTITION"),
+            names: list("name", "SQUEUE_NAMES"),
+            accounts: list("account", "SQUEUE_ACCOUNT"),
+            qos: list("qos", "SQUEUE_QOS"),
+            licenses: list("licenses", "SQUEUE_LICENSES"),
+            reservations: choices::words(&arguments.value("reservation").unwrap_or_default()),
+            nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default())?,
+            states,
+        },
     })
 }
 

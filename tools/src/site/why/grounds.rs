@@ -71,7 +71,6 @@ impl Around {
 /// What a job waits for that has no room reserved.
 pub fn grounds(job: &JobView, around: &Around, zone: &TimeZone) -> String {
     let own = job.partitions.join(",");
-    let update = |what: &str| format!("\"scontrol update JobId={} {what}\"", job.id);
     match &job.reason {
         _ if job.priority == 0 => held(job),
         Reason::JobHeldUser | Reason::JobHeldAdmin | Reason::JobHoldMaxRequeue => held(job),
@@ -79,44 +78,20 @@ pub fn grounds(job: &JobView, around: &Around, zone: &TimeZone) -> String {
         Reason::DependencyNeverSatisfied => format!(
             "what it depends on can never be fulfilled any more: {}; {} lets it run all the same, \"scancel {}\" gives it up",
             job.dependencies,
-            update("Dependency="),
+            update(job, "Dependency="),
             job.id
         ),
         Reason::BeginTime => {
             let begin = job.eligible_time.map_or_else(String::new, |at| format!(" at {}", at.text(zone)));
             format!("its time comes{begin}")
         }
-        Reason::JobArrayTaskLimit => {
-            let limit = job.spec.array.as_ref().and_then(|array| array.limit);
-            let most = limit.map_or_else(String::new, |limit| format!(" ({limit})"));
-            let instead = update("ArrayTaskThrottle=N");
-            format!(
-                "as many tasks of its array run as it allows{most}; when one ends the next may start, and {instead} allows more"
-            )
-        }
+        Reason::JobArrayTaskLimit => task_limit(job),
         reason if reason.is_unavailable_nodes() => out_of_service(job, reason, around),
-        Reason::PartitionDown | Reason::PartitionInactive => {
-            let states: Vec<String> = around.own(job).map(|p| format!("{} is {}", p.config.name, p.state)).collect();
-            let first = own.split(',').next().unwrap_or_default();
-            let state = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
-            format!(
-                "nothing starts in {own}{state} until an administrator sets \"scontrol update PartitionName={first} State=UP\""
-            )
-        }
+        Reason::PartitionDown | Reason::PartitionInactive => partition_down(job, around),
         Reason::PartitionTimeLimit => time_limit(job, around),
         Reason::PartitionNodeLimit => node_limit(job, around),
-        Reason::AccountNotAllowed => {
-            let account =
-                job.spec.account.as_deref().map_or_else(|| "no account".to_owned(), |a| format!("account {a}"));
-            format!("{own} takes no jobs with {account}; {} gives it another one", update("Account="))
-        }
-        Reason::QosNotAllowed => {
-            let qos = job.spec.qos.as_deref().map_or_else(|| "no QOS".to_owned(), |qos| format!("QOS {qos}"));
-            let other = update("QOS=");
-            format!(
-                "{own} takes no jobs with {qos}; \"scontrol show partition\" says which it takes, {other} gives it another"
-            )
-        }
+        Reason::AccountNotAllowed => account_refused(job),
+        Reason::QosNotAllowed => qos_refused(job),
         Reason::BadConstraints => format!(
             "no nodes of {own} have what it asks for any more, however idle they are: nodes, features, limits or the job's \
              own request changed since it was submitted; \"scontrol show job {}\" says what it asks for",
@@ -129,21 +104,62 @@ pub fn grounds(job: &JobView, around: &Around, zone: &TimeZone) -> String {
         }
         Reason::None => "no plan has looked at it yet; the next one does".to_owned(),
         Reason::Priority | Reason::Resources | Reason::Fragmentation => crowded(job, around),
-        Reason::Other(text) if text == "Licenses" => {
-            let what = job.spec.licenses.as_deref().unwrap_or_default();
-            format!(
-                "not enough of its licenses ({what}) is free, and nobody knows until when; \"scontrol show licenses\" says how many are in use"
-            )
-        }
+        Reason::Other(text) if text == "Licenses" => licenses(job),
         Reason::Other(text) if text == "Reservation" => reservation(job, around, zone),
         Reason::Other(text) if text == "ReservationDeleted" => format!(
             "reservation {} is not there any more; {} lets it wait without one",
             job.spec.reservations.join(","),
-            update("ReservationName=")
+            update(job, "ReservationName=")
         ),
         Reason::Other(text) if text.starts_with("ReqNodeNotAvail") => kept(job, around, zone),
         _ => crowded(job, around),
     }
+}
+
+fn update(job: &JobView, what: &str) -> String {
+    format!("\"scontrol update JobId={} {what}\"", job.id)
+}
+
+fn task_limit(job: &JobView) -> String {
+    let limit = job.spec.array.as_ref().and_then(|array| array.limit);
+    let most = limit.map_or_else(String::new, |limit| format!(" ({limit})"));
+    let instead = update(job, "ArrayTaskThrottle=N");
+    format!(
+        "as many tasks of its array run as it allows{most}; when one ends the next may start, and {instead} allows more"
+    )
+}
+
+fn partition_down(job: &JobView, around: &Around) -> String {
+    let states: Vec<String> = around.own(job).map(|p| format!("{} is {}", p.config.name, p.state)).collect();
+    let own = job.partitions.join(",");
+    let first = own.split(',').next().unwrap_or_default();
+    let state = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
+    format!(
+        "nothing starts in {own}{state} until an administrator sets \"scontrol update PartitionName={first} State=UP\""
+    )
+}
+
+fn account_refused(job: &JobView) -> String {
+    let account = job.spec.account.as_deref().map_or_else(|| "no account".to_owned(), |a| format!("account {a}"));
+    format!(
+        "{} takes no jobs with {account}; {} gives it another one",
+        job.partitions.join(","),
+        update(job, "Account=")
+    )
+}
+
+fn qos_refused(job: &JobView) -> String {
+    let qos = job.spec.qos.as_deref().map_or_else(|| "no QOS".to_owned(), |qos| format!("QOS {qos}"));
+    let own = job.partitions.join(",");
+    let other = update(job, "QOS=");
+    format!("{own} takes no jobs with {qos}; \"scontrol show partition\" says which it takes, {other} gives it another")
+}
+
+fn licenses(job: &JobView) -> String {
+    let what = job.spec.licenses.as_deref().unwrap_or_default();
+    format!(
+        "not enough of its licenses ({what}) is free, and nobody knows until when; \"scontrol show licenses\" says how many are in use"
+    )
 }
 
 fn held(job: &JobView) -> String {

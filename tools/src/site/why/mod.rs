@@ -21,7 +21,7 @@ use crate::{
 use garrick_asking::contact::{self, Contact};
 use garrick_model::{
     messages::{
-        command::{CommandReply, CommandRequest},
+        command::{CommandReply, CommandRequest, JobSelector},
         launch_failure::advice,
     },
     outlook::{Blocker, Outlook},
@@ -74,23 +74,7 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
             return Ok(output::finish(console, written, 0));
         }
     }
-    let mut jobs = Vec::new();
-    for selector in asked {
-        let text = selector.to_string();
-        let found = contact::jobs(&mut cluster, &CommandRequest::list_jobs(vec![selector]))?;
-        if found.is_empty() {
-            return Err(SiteError::Cluster(format!("Invalid job id specified: {text}")));
-        }
-        jobs.extend(found);
-    }
-    let mut told: Vec<(Arc<JobView>, Option<Outlook>)> = Vec::new();
-    for job in jobs {
-        let outlook = match cluster.ask(&CommandRequest::Explain { job: job.id })? {
-            CommandReply::Outlook(outlook) => outlook.map(|outlook| *outlook),
-            other => return Err(cluster.unexpected(&other).into()),
-        };
-        told.push((job, outlook));
-    }
+    let told = outlooks(&mut cluster, asked)?;
     let unreserved = told.iter().any(|(job, outlook)| outlook.is_none() && job.state.waits());
     let short = told.iter().any(|(job, _)| job.reason == Reason::Resources);
     let around = match (unreserved, short) {
@@ -111,6 +95,24 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         })
     });
     Ok(output::finish(console, written, 0))
+}
+
+/// The named jobs, each with when and where it is to start.
+fn outlooks(cluster: &mut Contact, named: Vec<JobSelector>) -> Result<Vec<(Arc<JobView>, Option<Outlook>)>, SiteError> {
+    let mut jobs = Vec::new();
+    for selector in named {
+        let text = selector.to_string();
+        let found = contact::jobs(cluster, &CommandRequest::list_jobs(vec![selector]))?;
+        if found.is_empty() {
+            return Err(SiteError::Cluster(format!("Invalid job id specified: {text}")));
+        }
+        jobs.extend(found);
+    }
+    let outlook = |job: Arc<JobView>| match cluster.ask(&CommandRequest::Explain { job: job.id })? {
+        CommandReply::Outlook(outlook) => Ok((job, outlook.map(|outlook| *outlook))),
+        other => Err(cluster.unexpected(&other).into()),
+    };
+    jobs.into_iter().map(outlook).collect()
 }
 
 /// One or two lines about a job.

@@ -5,111 +5,99 @@ use crate::options::{
     typed::{OptionError, Typed},
 };
 
+type Checked = Result<(), OptionError>;
+
+/// Refuses with that text where the options are so.
+fn refuse_if(so: bool, text: impl Into<String>) -> Checked {
+    if so { Err(OptionError::Text(text.into())) } else { Ok(()) }
+}
+
 /// Checks. `given`: was this option on the command line? `operands`: how many words follow the options.
-pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Result<(), OptionError> {
-    let wrong = |text: String| Err(OptionError::Text(text));
-    let handed_over = typed.asynchronous || typed.batch || typed.graph.is_some();
-    if !handed_over {
-        if let Some(option) = ["from-file", "each", "each-csv", "rerun-failed", "resume"].into_iter().find(|o| given(o))
-        {
-            return wrong(format!("--{option} hands steps over: it needs --async"));
-        }
-        if let Some(option) = ONLY_HANDED_OVER.iter().find(|o| given(o)) {
-            return wrong(format!("--{option} is for steps that are handed over: it needs --async or --batch"));
-        }
-        if typed.jobid.is_some() && given("dependency") {
-            return wrong(
-                "--dependency in a job is for steps that are handed over: it needs --async or --batch".to_owned(),
-            );
-        }
-        return Ok(());
-    }
-    let how = match (&typed.graph, typed.batch) {
-        (Some(_), _) => "--graph",
-        (None, true) => "--batch",
-        (None, false) => "--async",
+pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Checked {
+    let how = match (&typed.graph, typed.batch, typed.asynchronous) {
+        (Some(_), ..) => "--graph",
+        (None, true, _) => "--batch",
+        (None, false, true) => "--async",
+        (None, false, false) => return not_handed_over(typed, given),
     };
     for (option, on) in [("pty", typed.pty), ("immediate", given("immediate")), ("label", given("label"))] {
-        if on {
-            return wrong(format!("--{option} is for a step that srun stays with: it cannot be used with {how}"));
-        }
+        refuse_if(on, format!("--{option} is for a step that srun stays with: it cannot be used with {how}"))?;
     }
-    if typed.batch && typed.multi_prog {
-        return wrong("--multi-prog cannot be used with --batch: a script is one program".to_owned());
-    }
+    let one_program = "--multi-prog cannot be used with --batch: a script is one program";
+    refuse_if(typed.batch && typed.multi_prog, one_program)?;
     if let Some((which, _)) = &typed.again {
-        let option = if *which == Again::Failed { "rerun-failed" } else { "resume" };
-        let others = IN_A_LINE.iter().chain(ONLY_HANDED_OVER).chain(&["batch", "from-file", "graph", "multi-prog"]);
-        if let Some(other) = others.copied().find(|other| given(other)) {
-            return wrong(format!(
-                "--{option} runs steps with the options that they had: --{other} cannot be used with it"
-            ));
-        }
-        if given("rerun-failed") && given("resume") {
-            return wrong("--rerun-failed and --resume do not go together".to_owned());
-        }
-        if operands > 0 {
-            return wrong(format!(
-                "--{option} runs the commands that there were: none can be given on the command line"
-            ));
-        }
-        return Ok(());
+        return run_again(*which, given, operands);
     }
+    only_with_others(typed, &given)?;
+    if typed.graph.is_some() { in_graph(given, operands) } else { one_by_one(typed, given, operands) }
+}
+
+/// A step that `srun` stays with.
+fn not_handed_over(typed: &Typed, given: impl Fn(&str) -> bool) -> Checked {
+    for option in ["from-file", "each", "each-csv", "rerun-failed", "resume"] {
+        refuse_if(given(option), format!("--{option} hands steps over: it needs --async"))?;
+    }
+    let only = |option: &str| format!("--{option} is for steps that are handed over: it needs --async or --batch");
+    for option in ONLY_HANDED_OVER {
+        refuse_if(given(option), only(option))?;
+    }
+    refuse_if(typed.jobid.is_some() && given("dependency"), only("dependency in a job"))
+}
+
+/// `--rerun-failed` and `--resume`.
+fn run_again(which: Again, given: impl Fn(&str) -> bool, operands: usize) -> Checked {
+    let option = if which == Again::Failed { "rerun-failed" } else { "resume" };
+    let others = IN_A_LINE.iter().chain(ONLY_HANDED_OVER).chain(&["batch", "from-file", "graph", "multi-prog"]);
+    for other in others {
+        let text = format!("--{option} runs steps with the options that they had: --{other} cannot be used with it");
+        refuse_if(given(other), text)?;
+    }
+    refuse_if(given("rerun-failed") && given("resume"), "--rerun-failed and --resume do not go together")?;
+    let text = format!("--{option} runs the commands that there were: none can be given on the command line");
+    refuse_if(operands > 0, text)
+}
+
+/// Options that mean something only beside others.
+fn only_with_others(typed: &Typed, given: impl Fn(&str) -> bool) -> Checked {
     for option in ["retry-delay", "retry-on"] {
-        if given(option) && typed.retries.is_none() {
-            return wrong(format!("--{option} says how steps are tried again: it needs --retries"));
-        }
+        let text = format!("--{option} says how steps are tried again: it needs --retries");
+        refuse_if(given(option) && typed.retries.is_none(), text)?;
     }
-    for (option, needed, there) in
-        [("format", "--from-file", typed.from_file.is_some()), ("zip", "several --each", typed.each.len() > 1)]
-    {
-        if given(option) && !there {
-            return wrong(format!("--{option} needs {needed}"));
-        }
+    let (list, several) = (typed.from_file.is_some(), typed.each.len() > 1);
+    refuse_if(given("format") && !list, "--format needs --from-file")?;
+    refuse_if(given("zip") && !several, "--zip needs several --each")?;
+    let text = "--resume-from is for graphs: it needs --graph (--resume JOB is for other steps)";
+    refuse_if(given("resume-from") && typed.graph.is_none(), text)?;
+    let many = typed.array.is_some() || list || !typed.each.is_empty() || typed.graph.is_some();
+    let text = "--max-fails is for many steps: it needs --array, --from-file, --each or --graph";
+    refuse_if(given("max-fails") && !many, text)
+}
+
+fn in_graph(given: impl Fn(&str) -> bool, operands: usize) -> Checked {
+    for other in ["batch", "array", "multi-prog", "from-file", "each", "each-csv", "dependency", "job-name"] {
+        refuse_if(given(other), format!("--{other} cannot be used with --graph: the graph says it for each step"))?;
     }
-    let many = typed.array.is_some() || typed.from_file.is_some() || !typed.each.is_empty() || typed.graph.is_some();
-    if given("resume-from") && typed.graph.is_none() {
-        return wrong("--resume-from is for graphs: it needs --graph (--resume JOB is for other steps)".to_owned());
-    }
-    if given("max-fails") && !many {
-        return wrong("--max-fails is for many steps: it needs --array, --from-file, --each or --graph".to_owned());
-    }
-    if typed.graph.is_some() {
-        let others = ["batch", "array", "multi-prog", "from-file", "each", "each-csv", "dependency", "job-name"];
-        if let Some(other) = others.into_iter().find(|other| given(other)) {
-            return wrong(format!("--{other} cannot be used with --graph: the graph says it for each step"));
-        }
-        if operands > 0 {
-            return wrong("--graph has the commands: none can be given on the command line".to_owned());
-        }
-        return Ok(());
-    }
-    let many = match (typed.from_file.is_some(), typed.each.is_empty()) {
-        (true, _) => "from-file",
-        (false, false) => {
-            if given("each") {
-                "each"
-            } else {
-                "each-csv"
-            }
-        }
-        (false, true) => return Ok(()),
+    refuse_if(operands > 0, "--graph has the commands: none can be given on the command line")
+}
+
+/// The lines of a list, or values that are put into a command.
+fn one_by_one(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Checked {
+    let list = typed.from_file.is_some();
+    let many = match list {
+        true => "from-file",
+        false if typed.each.is_empty() => return Ok(()),
+        false if given("each") => "each",
+        false => "each-csv",
     };
-    let others = [
+    for (option, on) in [
         ("batch", typed.batch),
         ("array", typed.array.is_some()),
         ("multi-prog", typed.multi_prog),
-        ("each", typed.from_file.is_some() && !typed.each.is_empty()),
-    ];
-    for (option, on) in others {
-        if on {
-            return wrong(format!("--{option} cannot be used with --{many}"));
-        }
+        ("each", list && !typed.each.is_empty()),
+    ] {
+        refuse_if(on, format!("--{option} cannot be used with --{many}"))?;
     }
-    if typed.from_file.is_some() && operands > 0 {
-        return wrong("--from-file has the commands: none can be given on the command line".to_owned());
-    }
-    Ok(())
+    refuse_if(list && operands > 0, "--from-file has the commands: none can be given on the command line")
 }
 
 #[cfg(test)]

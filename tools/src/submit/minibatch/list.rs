@@ -154,19 +154,7 @@ pub fn hand_over(request: ListRequest<'_>) -> Result<Done, i32> {
     };
     let signals =
         Signals::block(ENDING).map_err(|error| failed(console, format_args!("Unable to take signals: {error}")))?;
-    let mut source = if let Some(plan) = graph {
-        Source::Graph(plan)
-    } else if typed.each.is_empty() {
-        let path = Path::new(&name);
-        let lines =
-            Lines::open(path).map_err(|error| failed(console, format_args!("Unable to open {file}: {error}")))?;
-        let json = path.extension().is_some_and(|end| end == "jsonl" || end == "ndjson");
-        let format = if json { ListFormat::JsonLines } else { ListFormat::Lines };
-        Source::File(lines, typed.list_format.unwrap_or(format))
-    } else {
-        let each = Each::new(&mut typed, command);
-        Source::Each(each.map_err(|error| startup::tell_option(Command::Srun, console, &error))?)
-    };
+    let mut source = Source::open(graph, &mut typed, command, Path::new(&name), &file, console)?;
     let mut handover = Handover::begin(way, console, Some(&signals)).map_err(|no_way| match no_way {
         NoWay::Interrupted(signal) => 128 + signal,
         no_way => no_step(console, job, no_way),
@@ -520,6 +508,28 @@ fn read<'a>(
 }
 
 impl Source {
+    fn open(
+        graph: Option<Plan>,
+        typed: &mut Typed,
+        command: &[OsString],
+        path: &Path,
+        file: &str,
+        console: &Console,
+    ) -> Result<Self, i32> {
+        if let Some(plan) = graph {
+            return Ok(Self::Graph(plan));
+        }
+        if !typed.each.is_empty() {
+            let each = Each::new(typed, command);
+            return each.map(Self::Each).map_err(|error| startup::tell_option(Command::Srun, console, &error));
+        }
+        let lines = Lines::open(path);
+        let lines = lines.map_err(|error| failed(console, format_args!("Unable to open {file}: {error}")))?;
+        let json = path.extension().is_some_and(|end| end == "jsonl" || end == "ndjson");
+        let format = if json { ListFormat::JsonLines } else { ListFormat::Lines };
+        Ok(Self::File(lines, typed.list_format.unwrap_or(format)))
+    }
+
     /// The number of the line or combination that is next.
     fn upcoming(&self) -> u64 {
         match self {

@@ -5,7 +5,7 @@
 use crate::{
     options::{
         export::For,
-        job_spec::{self, Checked, Submitter},
+        job_spec::{Checked, Submitter},
         step_spec,
         stream_plan::{self, StreamPlan},
         table::Command,
@@ -260,16 +260,12 @@ fn alone(startup: &Startup, args: &[OsString], first: &Typed) -> Result<i32, i32
     let operands = startup.operands_of(0);
     let work = srun::allocation_for(&operands[0], operands);
     let of_job = srun::of_job(first).map_err(wrong)?;
-    let Checked { spec, warnings } = job_spec::build(&of_job, submitter.clone(), work).map_err(wrong)?;
-    warnings.iter().for_each(|line| console.warning(line));
-    let specs = het::components(startup, &[], spec, &submitter)?;
+    let specs = het::specs(startup, &of_job, &[], submitter.clone(), work)?;
     if first.test_only {
         return Ok(sbatch::test_only(Command::Srun, &cluster, console, specs));
     }
     let signals = srun::block_signals(console)?;
-    let (job, said) =
-        het::submit(&cluster, console, specs).map_err(|e| startup::tell_cluster(Command::Srun, console, &e))?;
-    said.iter().for_each(|line| console.info(line));
+    let job = het::submit(startup, &cluster, specs)?;
     allocation_wait::allocated(&cluster, console, job, first, &signals)?;
     let code = in_own_job(startup, &cluster, first, job, submitter, &signals).unwrap_or_else(|code| code);
     allocation_wait::finish(&cluster, console, job, code);

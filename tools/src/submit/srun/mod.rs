@@ -76,22 +76,7 @@ fn run(args: &[OsString], begun: Option<Begun>) -> Result<i32, i32> {
     let mut typed = startup.typed(script.as_ref().map_or(&[], |(_, lines)| lines))?;
     let console = &startup.console;
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
-    if let Some(Sourced { value: run, source }) = typed.job_run.take() {
-        let job = runs::job_of(typed.conf.as_deref(), console, run).map_err(|error| {
-            error.details().iter().for_each(|line| console.error(line));
-            console.error(format_args!("Unable to confirm allocation for job {run}: {error}"));
-            startup::exit_code(1)
-        })?;
-        typed.jobid = Some(Sourced { value: job, source });
-    }
-    if let Some(group) = &typed.het_group {
-        let job = het_step::single(group).map_err(|error| {
-            console.error(error);
-            startup::exit_code(1)
-        })?;
-        typed.het_leader = het::component(0, |name| env::var(name).ok()).ok();
-        typed.jobid = Some(Sourced { value: job, source: Source::CommandLine });
-    }
+    find_job(&mut typed, console)?;
     combinations::check(&typed, |option| startup.gave(option), startup.operands().len()).map_err(wrong)?;
     if let Some((which, of)) = &typed.again {
         let Some(Sourced { value: job, .. }) = typed.jobid else { return Err(no_job(console)) };
@@ -135,6 +120,27 @@ fn run(args: &[OsString], begun: Option<Begun>) -> Result<i32, i32> {
         None if typed.asynchronous || typed.batch => Err(no_job(console)),
         None => alone(&typed, console, args, work),
     }
+}
+
+/// The job that is named by one of its runs, or as a component of the heterogeneous job around this process.
+fn find_job(typed: &mut Typed, console: &Console) -> Result<(), i32> {
+    if let Some(Sourced { value: run, source }) = typed.job_run.take() {
+        let job = runs::job_of(typed.conf.as_deref(), console, run).map_err(|error| {
+            error.details().iter().for_each(|line| console.error(line));
+            console.error(format_args!("Unable to confirm allocation for job {run}: {error}"));
+            startup::exit_code(1)
+        })?;
+        typed.jobid = Some(Sourced { value: job, source });
+    }
+    if let Some(group) = &typed.het_group {
+        let job = het_step::single(group).map_err(|error| {
+            console.error(error);
+            startup::exit_code(1)
+        })?;
+        typed.het_leader = het::component(0, |name| env::var(name).ok()).ok();
+        typed.jobid = Some(Sourced { value: job, source: Source::CommandLine });
+    }
+    Ok(())
 }
 
 /// The script of `--batch`, and the options in it. `None`: no script was named.
