@@ -4,10 +4,11 @@
 use garrick_model::config::{self, Config};
 use garrick_options::table::Arg;
 use garrick_replay::{
-    cluster::{self, Choice},
+    cluster::{self, Choice, ClusterView},
     engine::{Estimates, Replay, replay},
     figures::{Blocks, Figures, Summary},
-    journal, picture, swf,
+    journal, picture,
+    swf::{self, Trace},
 };
 use garrick_tools::{
     arguments::{self, Arguments, Outcome, Table, option},

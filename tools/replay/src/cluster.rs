@@ -10,13 +10,12 @@ use garrick_model::{
     time::TimeLimit,
     view::{NodeLoad, NodeView, PartitionView},
 };
+pub use garrick_plan::snapshot::facts::ClusterView;
 use garrick_plan::{
     policy::{partition_facts, policy},
     snapshot::{
         caps::CpuCaps,
-        facts::{
-            AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, UNLIMITED_FOR_PLANNING,
-        },
+        facts::{AllocationUnit, Backfill, PartitionFacts, PartitionSharing, Policy, UNLIMITED_FOR_PLANNING},
         preempt::Yielding,
     },
 };

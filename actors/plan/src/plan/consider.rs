@@ -14,7 +14,7 @@ use crate::{
     snapshot::{
         facts::UNLIMITED_FOR_PLANNING,
         request::{Request, run_limit},
-        reservations::Eyes,
+        reservations::Viewer,
     },
 };
 use fixedbitset::FixedBitSet;
@@ -41,13 +41,13 @@ struct Found {
 
 impl<'a> Pass<'a> {
     /// Tries one job in one partition; for an array, as many of its tasks as fit.
-    pub(super) fn consider(&mut self, job: &JobView, place: usize, eyes: Eyes) -> Result<(), Reason> {
+    pub(super) fn consider(&mut self, job: &JobView, place: usize, viewer: Viewer) -> Result<(), Reason> {
         let view = self.view;
         let partition = &view.partitions[place];
         limits::gate(job, partition)?;
         self.bounds.gate(view, job, place)?;
-        let mut request = self.request(job, place, eyes);
-        self.space.look(eyes);
+        let mut request = self.request(job, place, viewer);
+        self.space.look(viewer);
         licenses::gate(&mut self.space.licenses, &request)?;
         let candidates = self.open_candidates(&request);
         let mut tasks = self.arrays.gate(view, job)?;
@@ -61,15 +61,15 @@ impl<'a> Pass<'a> {
         let (length, longest) = (most(bounds::length(view, job, limit)), most(limit.duration()));
         request.taken_secs = (length < longest).then_some(length.as_secs());
         // The job did not ask for this (magnetic) reservation: if it does not start here now, it waits outside of it.
-        let drawn = view.reservations.name(eyes).is_some() && job.spec.reservations.is_empty();
+        let drawn = view.reservations.name(viewer).is_some() && job.spec.reservations.is_empty();
         let asked = Asked { job, request: &request, candidates: &candidates, length, longest, behind, drawn };
         self.try_asked(&asked, &preferred, &mut tasks, standing)
     }
 
     /// The job's request under this view of reservations.
-    fn request(&self, job: &JobView, place: usize, eyes: Eyes) -> Request {
+    fn request(&self, job: &JobView, place: usize, viewer: Viewer) -> Request {
         let mut request = Request::new(self.view, job, place, &|name| self.features.index(name)).as_of(self.now);
-        request.reservation = eyes;
+        request.reservation = viewer;
         request.owner = request.owner.where_matters(self.matters);
         request
     }

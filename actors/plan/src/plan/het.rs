@@ -219,15 +219,15 @@ impl Pass<'_> {
         let mut why = None;
         for name in &job.partitions {
             let Some((place, _)) = self.view.partition(name) else { continue };
-            let eyes = match reservations::gate(self.view, job, name, self.now) {
-                Ok(eyes) => eyes,
+            let viewers = match reservations::gate(self.view, job, name, self.now) {
+                Ok(viewers) => viewers,
                 Err(reason) => {
                     why.get_or_insert(reason);
                     continue;
                 }
             };
-            for eyes in eyes {
-                match self.consider(job, place, eyes) {
+            for viewer in viewers {
+                match self.consider(job, place, viewer) {
                     Ok(()) => return Ok(()),
                     Err(reason) if kept(self) > before => return Err(reason),
                     Err(reason) => {

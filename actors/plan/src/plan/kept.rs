@@ -19,7 +19,7 @@ use crate::{
     snapshot::{
         changes::{Follows, Minds},
         facts::{ClusterView, NEVER},
-        reservations::{Closing, Eyes},
+        reservations::{Closing, Viewer},
     },
 };
 use garrick_model::{ids::JobId, time::Timestamp, view::JobView};
@@ -88,7 +88,7 @@ fn proposed(plan: &Plan) -> Vec<usize> {
 
 impl Kept {
     /// Did the last repair leave out something that a new plan would look at?
-    pub const fn is_stale(&self) -> bool {
+    pub(crate) const fn is_stale(&self) -> bool {
         self.stale
     }
 
@@ -195,7 +195,7 @@ struct Repair<'p, 'v> {
     pass: &'p mut Pass<'v>,
     ledger: Ledger,
     /// Nodes that are reserved for others, for each view of reservations; the view of no reservation comes first.
-    closings: Vec<(Eyes, Vec<Closing>)>,
+    closings: Vec<(Viewer, Vec<Closing>)>,
     /// Jobs to look at: those that must be, and those that freed resources may help.
     due: BTreeSet<Key>,
     now: BTreeSet<Key>,

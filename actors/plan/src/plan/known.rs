@@ -41,13 +41,13 @@ impl Default for Known {
 
 impl Known {
     /// Forgets results of searches for resources.
-    pub fn forget_searches(&mut self) {
+    pub(crate) fn forget_searches(&mut self) {
         self.failed.clear();
         self.not_before.clear();
     }
 
     /// Fails if it is known that the request does not fit on an idle cluster.
-    pub fn gate(&self, request: &Request) -> Result<(), Reason> {
+    pub(crate) fn gate(&self, request: &Request) -> Result<(), Reason> {
         if self.possible.is_empty() {
             return Ok(());
         }
@@ -60,12 +60,12 @@ impl Known {
     }
 
     /// Notes that result.
-    pub fn note_possible(&mut self, request: &Request, could: Result<(), Reason>) {
+    pub(crate) fn note_possible(&mut self, request: &Request, could: Result<(), Reason>) {
         self.possible.insert(without_limit(request), could);
     }
 
     /// How many more times this pass tries for such a request.
-    pub fn looks_left(&mut self, request: &Request) -> &mut usize {
+    pub(crate) fn looks_left(&mut self, request: &Request) -> &mut usize {
         if request.fits_by_amounts_first() { &mut self.looks_left_by_amounts } else { &mut self.looks_left }
     }
 }

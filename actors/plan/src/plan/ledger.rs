@@ -109,13 +109,13 @@ impl Ledger {
     }
 
     /// Later notes are about this job.
-    pub fn turn_to(&mut self, key: Key, job: &Arc<JobView>) {
+    pub(crate) fn turn_to(&mut self, key: Key, job: &Arc<JobView>) {
         self.current = Some(key);
         self.enter(key, job);
     }
 
     /// Later notes are about no job.
-    pub const fn turn_from(&mut self) {
+    pub(crate) const fn turn_from(&mut self) {
         self.current = None;
     }
 
@@ -147,7 +147,7 @@ impl Ledger {
     }
 
     /// Notes a changed view of a job whose request is the same.
-    pub fn renew(&mut self, key: Key, job: &Arc<JobView>) {
+    pub(crate) fn renew(&mut self, key: Key, job: &Arc<JobView>) {
         if let Some(row) = self.rows.get_mut(&key) {
             row.job = Arc::clone(job);
         }
@@ -180,7 +180,7 @@ impl Ledger {
     }
 
     /// Notes that the job does not start.
-    pub fn declines(&mut self, reason: &Reason) {
+    pub(crate) fn declines(&mut self, reason: &Reason) {
         let Some((key, row)) = self.current() else { return };
         row.reason = Some(reason.clone());
         let looked = row.group.is_some() || row.promise.is_some();
@@ -281,7 +281,7 @@ impl Ledger {
     }
 
     /// Jobs that the plan had no time to consider, in order.
-    pub fn unlooked(&self) -> impl Iterator<Item = Key> + '_ {
+    pub(crate) fn unlooked(&self) -> impl Iterator<Item = Key> + '_ {
         self.unlooked.iter().copied()
     }
 
@@ -297,7 +297,7 @@ impl Ledger {
     }
 
     /// The last job that was considered.
-    pub fn last_looked(&self) -> Option<Key> {
+    pub(crate) fn last_looked(&self) -> Option<Key> {
         let promised = self.begins.iter().map(|(_, key)| *key);
         self.groups.iter().filter_map(|group| group.members.last().copied()).chain(promised).max()
     }
@@ -317,7 +317,7 @@ impl Ledger {
     }
 
     /// Removes a row; its reservation has to be given up before.
-    pub fn drop_row(&mut self, key: Key) {
+    pub(crate) fn drop_row(&mut self, key: Key) {
         let Some(row) = self.rows.remove(&key) else { return };
         self.components -= usize::from(row.job.spec.het.is_some());
         if let Some(group) = row.group {

@@ -65,7 +65,7 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
 }
 
 /// Makes a plan; it considers no further job once `late` returns true.
-pub fn plan_until(view: &ClusterView, now: Timestamp, late: Option<&dyn Fn() -> bool>) -> Plan {
+pub(crate) fn plan_until(view: &ClusterView, now: Timestamp, late: Option<&dyn Fn() -> bool>) -> Plan {
     let with = |most: usize| {
         let mut pass = Pass::new(view, now);
         pass.late = late;

@@ -117,17 +117,17 @@ impl<'a> Pass<'a> {
     }
 
     /// Nodes that could ever satisfy the request.
-    pub fn candidates(&mut self, request: &Request) -> FixedBitSet {
+    pub(crate) fn candidates(&mut self, request: &Request) -> FixedBitSet {
         self.features.candidates(request)
     }
 
     /// Do amounts say that the request fits now?
-    pub fn has_room_now(&mut self, request: &Request, candidates: &FixedBitSet, length: Duration) -> bool {
+    pub(crate) fn has_room_now(&mut self, request: &Request, candidates: &FixedBitSet, length: Duration) -> bool {
         self.space.horizon.room_now(request, candidates, length, &mut self.space.limits)
     }
 
     /// Switches preemption off.
-    pub fn preempt_nobody(&mut self) {
+    pub(crate) fn preempt_nobody(&mut self) {
         self.preemption = Preemption::spent();
     }
 
@@ -190,7 +190,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Tries one job in one of its partitions.
-    pub fn try_job(&mut self, key: Key, job: &Arc<JobView>) {
+    pub(crate) fn try_job(&mut self, key: Key, job: &Arc<JobView>) {
         // Components are noted after all of them were considered.
         if let Some(ledger) = self.ledger.as_mut().filter(|_| job.spec.het.is_none()) {
             ledger.turn_to(key, job);
@@ -207,9 +207,9 @@ impl<'a> Pass<'a> {
         let partition = &self.view.partitions[key.partition].name;
         match reservations::gate(self.view, job, partition, self.now) {
             Err(reason) => self.decline(job.id, reason),
-            Ok(eyes) => {
-                for eyes in eyes {
-                    match self.consider(job, key.partition, eyes) {
+            Ok(viewers) => {
+                for viewer in viewers {
+                    match self.consider(job, key.partition, viewer) {
                         Ok(()) => break,
                         Err(reason) => self.decline(job.id, reason),
                     }
@@ -218,17 +218,17 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub fn is_full(&mut self) -> bool {
+    pub(crate) fn is_full(&mut self) -> bool {
         self.plan.truncated = self.has_started_all();
         self.plan.truncated
     }
 
-    pub fn is_behind(&self, partition: usize) -> bool {
+    pub(crate) fn is_behind(&self, partition: usize) -> bool {
         self.queue.is_behind(&self.view.partitions[partition].nodes)
     }
 
     /// Does the next job of the partition that does not fit get resources reserved?
-    pub fn reserves(&self, partition: usize) -> bool {
+    pub(crate) fn reserves(&self, partition: usize) -> bool {
         match self.trial {
             Some(Trial::Later { reserves, .. }) => reserves,
             _ => self.queue.reserves(self.view.policy.backfill, partition),
@@ -298,7 +298,7 @@ impl<'a> Pass<'a> {
             .collect();
         // Jobs that were not considered yet may need the CPUs.
         let pending = &self.view.pending;
-        let claim = |entry: &Entry| Claim { job: &pending[entry.job], partition: entry.key.partition, eyes: None };
+        let claim = |entry: &Entry| Claim { job: &pending[entry.job], partition: entry.key.partition, viewer: None };
         self.plan.resumptions =
             resume::resumptions(self.view, self.now, self.plan.given(), self.unlooked.iter().map(claim));
         let Space { machine, horizon, .. } = self.space;

@@ -274,15 +274,15 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
         }
         let mut request = Request::new(view, &job, place, &|name| names.get(name).copied()).as_of(now);
         let mut candidates = features.candidates(&request);
-        let eyes = view.reservations.eyes(&job, name, now).into_iter().next_back();
-        let Some(eyes) = eyes else { continue };
-        request.reservation = eyes;
-        view.reservations.restrict(eyes, &mut candidates);
-        candidates.difference_with(&view.reservations.closed(eyes, now, now, NEVER));
+        let viewer = view.reservations.viewers(&job, name, now).into_iter().next_back();
+        let Some(viewer) = viewer else { continue };
+        request.reservation = viewer;
+        view.reservations.restrict(viewer, &mut candidates);
+        candidates.difference_with(&view.reservations.closed(viewer, now, now, NEVER));
         let Some((at, nodes)) = earliest(view, now, job.id, &request, &candidates, &[]) else { continue };
         let length = run_limit(&job, partition).duration().unwrap_or(UNLIMITED_FOR_PLANNING);
         let mut plan = LicensePlan::among(&view.licenses, &view.reservations, now);
-        plan.look(eyes);
+        plan.look(viewer);
         let room = Room::whole(&view.licenses.hres, &request);
         let licenses = plan
             .earliest(request.licenses.as_deref(), at, length)

@@ -97,8 +97,8 @@ impl<'a> Pass<'a> {
         if asked.longest <= asked.length {
             return false;
         }
-        let eyes = asked.request.reservation;
-        let closed = self.view.reservations.closed(eyes, self.now, at, at.plus(asked.longest));
+        let viewer = asked.request.reservation;
+        let closed = self.view.reservations.closed(viewer, self.now, at, at.plus(asked.longest));
         let parts = self.closed_cpus(asked, at);
         let ends = |(node, what): &(usize, Amount)| {
             let part = parts.get(node).filter(|_| !closed.contains(*node));

@@ -23,7 +23,7 @@ mod search;
 mod window;
 
 use alter::less;
-pub use openings::Opening;
+pub(crate) use openings::Opening;
 pub use recount::Planned;
 pub use search::Limits;
 use search::levels;
@@ -79,7 +79,7 @@ const LENGTHS: [u64; 12] = [0, 10, 30, 60, 120, 240, 480, 960, 1440, 2880, 5760,
 
 /// A time and nodes for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub(crate) struct Slot {
     /// Start time.
     pub at: Timestamp,
     /// The nodes, and the part of the request on each.
@@ -88,7 +88,7 @@ pub struct Slot {
 
 /// Where the request may be placed.
 #[derive(Clone, Copy)]
-struct Eyes<'r> {
+struct Query<'r> {
     request: &'r Request,
     candidates: &'r FixedBitSet,
     length: Duration,
@@ -104,7 +104,7 @@ struct Found {
 
 /// Free resources from now on.
 #[derive(Clone, Debug)]
-pub struct Horizon {
+pub(crate) struct Horizon {
     /// When it was made: futures and indexes begin there.
     origin: Timestamp,
     now: Timestamp,
@@ -199,11 +199,6 @@ impl Horizon {
         self.matters
     }
 
-    /// Number of classes.
-    pub fn classes(&self) -> usize {
-        self.classes.len() - self.vacant.len()
-    }
-
     fn class(&mut self, kind: u32, steps: &[Step]) -> u32 {
         let steps: Rc<[Step]> = Rc::from(steps);
         if let Some(class) = self.known.get(&(kind, Rc::clone(&steps))) {
@@ -243,16 +238,16 @@ impl Horizon {
     }
 
     /// The class of a node.
-    pub fn class_of(&self, node: usize) -> usize {
+    pub(crate) fn class_of(&self, node: usize) -> usize {
         self.class_of[node] as usize
     }
 
     /// Times after `after`, in order, at which something changes on nodes that the request could use.
     pub fn changes(&self, request: &Request, candidates: &FixedBitSet, after: Timestamp) -> Vec<Timestamp> {
-        let eyes = Eyes { request, candidates, length: Duration::ZERO };
-        let classes = self.classes.iter().filter(|class| Self::takes(&self.kinds[class.kind as usize], &eyes));
+        let query = Query { request, candidates, length: Duration::ZERO };
+        let classes = self.classes.iter().filter(|class| Self::takes(&self.kinds[class.kind as usize], &query));
         let times: BTreeSet<Timestamp> = classes
-            .filter(|class| Self::open(class, &eyes) > 0)
+            .filter(|class| Self::open(class, &query) > 0)
             .flat_map(|class| class.steps.iter().map(|s| s.from))
             .filter(|at| *at > after)
             .collect();
@@ -267,16 +262,16 @@ impl Horizon {
     }
 
     /// Is enough free for the request once everything has ended?
-    pub fn suffices_finally(&self, request: &Request, candidates: &FixedBitSet) -> bool {
-        let eyes = Eyes { request, candidates, length: Duration::ZERO };
+    pub(crate) fn suffices_finally(&self, request: &Request, candidates: &FixedBitSet) -> bool {
+        let query = Query { request, candidates, length: Duration::ZERO };
         let mut open: Vec<(Part, u32)> = Vec::new();
         let mut first = Together::default();
         for class in &self.classes {
             let kind = &self.kinds[class.kind as usize];
-            let last = class.steps.last().filter(|_| Self::takes(kind, &eyes));
+            let last = class.steps.last().filter(|_| Self::takes(kind, &query));
             let part = last.map(|last| room(&last.free, kind, request)).filter(|part| part.holds(request.least_part()));
             if let Some(part) = part {
-                let count = Self::open(class, &eyes);
+                let count = Self::open(class, &query);
                 if first.add(part, count, request) {
                     return true;
                 }
@@ -374,6 +369,6 @@ fn index(n: usize) -> u32 {
 }
 
 /// Is the node kept for this job? It is free to that job only. See [`crate::plan`].
-pub fn is_kept_for(view: &ClusterView, node: usize, job: JobId) -> bool {
+pub(crate) fn is_kept_for(view: &ClusterView, node: usize, job: JobId) -> bool {
     view.nodes[node].holds.iter().any(|hold| hold.kept && hold.job == job)
 }

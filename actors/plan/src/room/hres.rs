@@ -101,7 +101,7 @@ pub struct Room<'h> {
 
 impl<'h> Room<'h> {
     /// What is free from `from` on for this time; `None`: the request names no such resource.
-    pub fn within(
+    pub(crate) fn within(
         hres: &'h Hres,
         licenses: &LicensePlan,
         request: &Request,
@@ -161,7 +161,7 @@ impl<'h> Room<'h> {
     }
 
     /// Does the search find nodes for the request whenever some exist?
-    pub fn is_sought_everywhere(&self, request: &Request) -> bool {
+    pub(crate) fn is_sought_everywhere(&self, request: &Request) -> bool {
         let plain = !request.contiguous && request.near.is_none() && request.mix.is_none();
         plain && matches!(self.wanted.as_slice(), [one] if one.resource.mode != HresMode::One)
     }
@@ -203,7 +203,7 @@ impl<'h> Room<'h> {
     }
 
     /// A quick check. False: fewer of those nodes than needed could have what is requested, whatever else holds.
-    pub fn bears(&self, request: &Request, candidates: &FixedBitSet) -> bool {
+    pub(crate) fn bears(&self, request: &Request, candidates: &FixedBitSet) -> bool {
         let mut open = candidates.clone();
         self.restrict(&mut open);
         let mut rich = open.clone();
@@ -215,7 +215,7 @@ impl<'h> Room<'h> {
     }
 
     /// Times after `after` at which what is free of those resources changes.
-    pub fn changes(&self, licenses: &LicensePlan, after: Timestamp) -> Vec<Timestamp> {
+    pub(crate) fn changes(&self, licenses: &LicensePlan, after: Timestamp) -> Vec<Timestamp> {
         let layers = self.wanted.iter().flat_map(|wanted| &wanted.resource.layers);
         layers.flat_map(|layer| licenses.changes(&layer.name, after)).collect()
     }

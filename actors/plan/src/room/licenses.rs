@@ -4,7 +4,7 @@
 use super::hres::Room;
 use crate::snapshot::{
     licenses::LicenseFacts,
-    reservations::{Eyes, Reservations},
+    reservations::{Reservations, Viewer},
 };
 use garrick_model::{
     ids::JobId,
@@ -72,7 +72,7 @@ impl Line {
 #[derive(Clone, Debug)]
 struct Kept {
     /// The view of its jobs.
-    eyes: Eyes,
+    viewer: Viewer,
     name: String,
     /// How many the reservation keeps.
     kept: Line,
@@ -82,10 +82,10 @@ struct Kept {
 
 /// All licenses over time.
 #[derive(Clone, Debug)]
-pub struct LicensePlan {
+pub(crate) struct LicensePlan {
     lines: BTreeMap<String, Line>,
     /// The current view.
-    eyes: Eyes,
+    viewer: Viewer,
     /// What reservations keep.
     kept: Vec<Kept>,
     /// Parsed requests by their text; `None`: malformed.
@@ -101,7 +101,7 @@ impl LicensePlan {
         let layers = facts.hres.layers().filter_map(|(_, layer)| Some((layer.name.clone(), layer.available()?)));
         let layers: BTreeMap<String, u32> = layers.collect();
         let lines = facts.totals.iter().chain(&layers).map(line).collect();
-        let mut plan = Self { lines, eyes: None, kept: Vec::new(), known: HashMap::new() };
+        let mut plan = Self { lines, viewer: None, kept: Vec::new(), known: HashMap::new() };
         plan.hold_all(facts, now, &|_| None);
         plan
     }
@@ -112,37 +112,37 @@ impl LicensePlan {
             LicenseFacts { totals: facts.totals.clone(), hres: Arc::clone(&facts.hres), ..LicenseFacts::default() };
         let mut plan = Self::new(&none, now);
         let line = || Line { total: 0, steps: BTreeMap::from([(now, 0)]) };
-        for (eyes, licenses, from, until) in reservations.licenses() {
+        for (viewer, licenses, from, until) in reservations.licenses() {
             for license in &licenses.0 {
-                let known = plan.kept.iter().position(|k| k.eyes == eyes && k.name == license.name);
+                let known = plan.kept.iter().position(|k| k.viewer == viewer && k.name == license.name);
                 let place = known.unwrap_or(plan.kept.len());
                 if known.is_none() {
-                    plan.kept.push(Kept { eyes, name: license.name.clone(), kept: line(), used: line() });
+                    plan.kept.push(Kept { viewer, name: license.name.clone(), kept: line(), used: line() });
                 }
                 plan.kept[place].kept.hold(license.count, from.max(now), until);
             }
         }
-        plan.hold_all(facts, now, &|job| reservations.eyes_of(facts.inside.get(&job)?));
+        plan.hold_all(facts, now, &|job| reservations.viewer_of(facts.inside.get(&job)?));
         plan
     }
 
-    fn hold_all(&mut self, facts: &LicenseFacts, now: Timestamp, eyes: &dyn Fn(JobId) -> Eyes) {
+    fn hold_all(&mut self, facts: &LicenseFacts, now: Timestamp, viewer: &dyn Fn(JobId) -> Viewer) {
         for (job, licenses, end) in &facts.held {
-            self.look(eyes(*job));
+            self.look(viewer(*job));
             self.hold(licenses, now, held_until(*end, now));
         }
         self.look(None);
     }
 
     /// Sets the view of later calls: jobs of a reservation get what it keeps.
-    pub const fn look(&mut self, eyes: Eyes) {
-        self.eyes = eyes;
+    pub const fn look(&mut self, viewer: Viewer) {
+        self.viewer = viewer;
     }
 
     /// A license in the current view: what other reservations keep, and their jobs do not hold yet, counts as in use.
     fn line(&self, name: &str) -> Option<Cow<'_, Line>> {
         let line = self.lines.get(name)?;
-        let others: Vec<&Kept> = self.kept.iter().filter(|k| k.name == name && k.eyes != self.eyes).collect();
+        let others: Vec<&Kept> = self.kept.iter().filter(|k| k.name == name && k.viewer != self.viewer).collect();
         if others.is_empty() {
             return Some(Cow::Borrowed(line));
         }
@@ -162,7 +162,7 @@ impl LicensePlan {
             if let Some(line) = self.lines.get_mut(&license.name) {
                 line.hold(license.count, from, until);
             }
-            let own = self.kept.iter_mut().filter(|k| k.eyes == self.eyes && k.name == license.name);
+            let own = self.kept.iter_mut().filter(|k| k.viewer == self.viewer && k.name == license.name);
             own.for_each(|kept| kept.used.hold(license.count, from, until));
         }
     }
@@ -186,7 +186,7 @@ impl LicensePlan {
 
     /// When, from `from` on, these licenses are free for the time, together with what these nodes need of hierarchical resources
     /// if no job held any; of several layers that would do, the smallest.
-    pub fn with_layers_of(
+    pub(crate) fn with_layers_of(
         &self,
         room: Option<&Room<'_>>,
         nodes: &[usize],
@@ -210,7 +210,7 @@ impl LicensePlan {
     }
 
     /// Could the request be satisfied if no job held any?
-    pub fn is_possible(&mut self, request: Option<&str>) -> bool {
+    pub(crate) fn is_possible(&mut self, request: Option<&str>) -> bool {
         let Some(text) = request else { return true };
         let alternatives = self.alternatives(text).to_vec();
         let there = |name: &str| self.lines.get(name).map_or(0, |line| line.total);

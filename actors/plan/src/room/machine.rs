@@ -19,7 +19,7 @@ mod share;
 
 /// A start that was planned but that views do not show yet.
 #[derive(Clone, Debug)]
-pub struct PlannedHold {
+pub(crate) struct PlannedHold {
     /// Node.
     pub node: usize,
     /// Share.
@@ -106,7 +106,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Takes the resources of a planned start.
-    pub fn take_planned(&mut self, hold: &PlannedHold) {
+    pub(crate) fn take_planned(&mut self, hold: &PlannedHold) {
         self.take(hold.node, &hold.share, hold.usage, hold.owner);
         let limited = self.view.partitions[hold.partition].caps != CpuCaps::NONE;
         self.count(limited.then_some(hold.partition), hold.node, &hold.share);
@@ -148,7 +148,7 @@ impl<'a> Machine<'a> {
 
     /// The same machine without these CPUs.
     #[must_use]
-    pub fn without_cpus(mut self, cpus: BTreeMap<usize, CpuSet>) -> Self {
+    pub(crate) fn without_cpus(mut self, cpus: BTreeMap<usize, CpuSet>) -> Self {
         self.close(cpus);
         self
     }
@@ -220,7 +220,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Are fewer CPUs free in all than the request needs? Then no search is needed.
-    pub fn is_short_for(&self, request: &Request) -> bool {
+    pub(crate) fn is_short_for(&self, request: &Request) -> bool {
         let overcommit = request.layout.is_some_and(|layout| layout.overcommit);
         let tasks = if overcommit { request.min_nodes } else { request.total_tasks().max(request.min_nodes) };
         let tasks = u64::from(tasks);
@@ -230,7 +230,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The number of free CPUs of a node does not say what the request gets there: some come with GPUs.
-    pub fn counts_by_gpus(&self, request: &Request) -> bool {
+    pub(crate) fn counts_by_gpus(&self, request: &Request) -> bool {
         self.floor.restricted && (request.gres.is_some() || request.usage == NodeUse::Whole)
     }
 
@@ -240,7 +240,7 @@ impl<'a> Machine<'a> {
     }
 
     /// May the node get work at all?
-    pub fn is_usable(&self, node: usize) -> bool {
+    pub(crate) fn is_usable(&self, node: usize) -> bool {
         self.floor.usable.contains(node)
     }
 
@@ -259,13 +259,13 @@ impl<'a> Machine<'a> {
     }
 
     /// Weight class of a node: 0 for the lowest weight.
-    pub fn class_of(&self, node: usize) -> usize {
+    pub(crate) fn class_of(&self, node: usize) -> usize {
         self.floor.rooms[node].class
     }
 
     /// Nodes of a class within `set`, those with the fewest free CPUs (but at least `least`) first, in configuration order among
     /// equals. For requests that share CPUs the number of free CPUs does not matter: configuration order.
-    pub fn tightest_first<'s>(
+    pub(crate) fn tightest_first<'s>(
         &'s self,
         class: usize,
         least: u32,
@@ -280,7 +280,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Nodes of a class within `set` with at least this many free CPUs.
-    pub fn with_free(&self, class: usize, least: u32, set: &FixedBitSet) -> FixedBitSet {
+    pub(crate) fn with_free(&self, class: usize, least: u32, set: &FixedBitSet) -> FixedBitSet {
         let mut with = FixedBitSet::with_capacity(self.view.nodes.len());
         self.floor.classes[class].by_free.range(least..).for_each(|(_, nodes)| with.union_with(nodes));
         with.intersect_with(set);
@@ -288,7 +288,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Nodes of a class within `set`, those with the most free CPUs first.
-    pub fn widest_first<'s>(
+    pub(crate) fn widest_first<'s>(
         &'s self,
         class: usize,
         least: u32,

@@ -42,7 +42,7 @@ impl Promises {
     }
 
     /// Adds a start.
-    pub fn take(&mut self, hold: &PlannedHold) {
+    pub(crate) fn take(&mut self, hold: &PlannedHold) {
         if self.limited.contains(&hold.partition) {
             let held = self.held.entry((hold.partition, hold.node)).or_default();
             held.push((hold.end, hold.share.cpus.len()));

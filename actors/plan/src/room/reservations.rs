@@ -1,10 +1,10 @@
-//! The future of nodes in the view of an advance reservation ([`Eyes`]).
+//! The future of nodes in the view of an advance reservation ([`Viewer`]).
 
 use super::{horizon::Horizon, machine::Machine, node::free::Amount, node::free::whole_node, select};
 use crate::snapshot::{
     facts::ClusterView,
     request::Request,
-    reservations::{Closing, Eyes, Reservations},
+    reservations::{Closing, Reservations, Viewer},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{resources::CpuSet, state::Reason, time::Timestamp};
@@ -16,26 +16,26 @@ type Held = (Vec<(usize, Amount)>, Timestamp, Timestamp);
 /// The futures that a pass plans with: one for each view of reservations, made when it is first needed. What is held in one is
 /// held in all.
 #[derive(Clone, Debug, Default)]
-pub struct Futures {
-    current: Eyes,
+pub(crate) struct Futures {
+    current: Viewer,
     /// The others, and how much of what is held each has included.
-    parked: BTreeMap<Eyes, (Horizon, usize)>,
+    parked: BTreeMap<Viewer, (Horizon, usize)>,
     held: Vec<Held>,
 }
 
 impl Futures {
     /// Replaces `horizon` by the future in this view.
-    pub fn look(&mut self, horizon: &mut Horizon, eyes: Eyes, view: &ClusterView, now: Timestamp) {
-        if eyes == self.current {
+    pub fn look(&mut self, horizon: &mut Horizon, viewer: Viewer, view: &ClusterView, now: Timestamp) {
+        if viewer == self.current {
             return;
         }
-        let (mut next, known) = self.parked.remove(&eyes).unwrap_or_else(|| (seen(view, eyes, now), 0));
+        let (mut next, known) = self.parked.remove(&viewer).unwrap_or_else(|| (seen(view, viewer, now), 0));
         for (nodes, from, until) in &self.held[known..] {
             next.hold(nodes, *from, *until);
         }
         let before = std::mem::replace(horizon, next);
         self.parked.insert(self.current, (before, self.held.len()));
-        self.current = eyes;
+        self.current = viewer;
     }
 
     /// Holds that, in all futures.
@@ -54,10 +54,10 @@ impl Futures {
 }
 
 /// The future of the nodes in this view.
-pub fn seen(view: &ClusterView, eyes: Eyes, now: Timestamp) -> Horizon {
+pub(crate) fn seen(view: &ClusterView, viewer: Viewer, now: Timestamp) -> Horizon {
     let mut horizon = Horizon::new(view, now);
     let whole = whole_node();
-    for Closing { nodes, parts, from, until } in view.reservations.closings(eyes, now) {
+    for Closing { nodes, parts, from, until } in view.reservations.closings(viewer, now) {
         let closed: Vec<(usize, Amount)> = nodes.ones().map(|place| (place, whole.clone())).collect();
         horizon.hold(&closed, from.max(now), until);
         let parts: Vec<(usize, CpuSet)> = parts.into_iter().collect();
@@ -98,7 +98,7 @@ pub fn reason(
 }
 
 /// CPUs of partly reserved nodes that are not free during the whole interval.
-pub fn taken(
+pub(crate) fn taken(
     reservations: &Reservations,
     horizon: &Horizon,
     from: Timestamp,

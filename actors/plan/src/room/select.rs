@@ -39,7 +39,7 @@ struct Pick {
 #[derive(Clone, Copy, Debug)]
 pub struct Bound<'b> {
     /// The plan so far.
-    pub horizon: &'b Horizon,
+    pub(crate) horizon: &'b Horizon,
     /// Tasks by class.
     pub limits: &'b Limits,
     /// Begin and end of a run that starts now.
@@ -52,7 +52,7 @@ pub fn place(machine: &Machine<'_>, request: &Request, candidates: &FixedBitSet)
 }
 
 /// The same, within what is planned.
-pub fn place_within(
+pub(crate) fn place_within(
     machine: &Machine<'_>,
     request: &Request,
     candidates: &FixedBitSet,

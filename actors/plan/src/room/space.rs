@@ -12,7 +12,7 @@ use super::{
 use crate::snapshot::{
     facts::ClusterView,
     request::{NodeUse, Request},
-    reservations::Eyes,
+    reservations::Viewer,
 };
 use garrick_model::{node_shape::NodeShare, time::Timestamp, view::AllocatedNode};
 
@@ -59,14 +59,14 @@ impl<'a> Space<'a> {
     }
 
     /// Sets the current view of reservations.
-    pub fn look(&mut self, eyes: Eyes) {
-        self.look_at_nodes(eyes);
-        self.licenses.look(eyes);
+    pub fn look(&mut self, viewer: Viewer) {
+        self.look_at_nodes(viewer);
+        self.licenses.look(viewer);
     }
 
     /// The same for nodes only.
-    pub fn look_at_nodes(&mut self, eyes: Eyes) {
-        self.futures.look(&mut self.horizon, eyes, self.view, self.now);
+    pub(crate) fn look_at_nodes(&mut self, viewer: Viewer) {
+        self.futures.look(&mut self.horizon, viewer, self.view, self.now);
     }
 
     /// Holds amounts of nodes between these times.

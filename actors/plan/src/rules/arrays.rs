@@ -29,7 +29,7 @@ impl Starts {
     }
 
     /// The parts of a job that may start. `Err`: its array runs as many tasks as it may.
-    pub fn gate(&self, view: &ClusterView, job: &JobView) -> Result<PendingTasks, Reason> {
+    pub(crate) fn gate(&self, view: &ClusterView, job: &JobView) -> Result<PendingTasks, Reason> {
         let tasks = PendingTasks::new(view, job, self.started.get(&job.id), &self.array_started);
         if tasks.room == Some(0) { Err(Reason::JobArrayTaskLimit) } else { Ok(tasks) }
     }

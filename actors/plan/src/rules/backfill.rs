@@ -55,12 +55,12 @@ impl Queue {
     }
 
     /// Does a waiting job on these nodes go before the jobs that are considered now?
-    pub fn is_behind(&self, nodes: &FixedBitSet) -> bool {
+    pub(crate) fn is_behind(&self, nodes: &FixedBitSet) -> bool {
         !self.blocked.is_disjoint(nodes)
     }
 
     /// Does the next job of the partition that does not fit get resources reserved?
-    pub fn reserves(&self, policy: Backfill, partition: usize) -> bool {
+    pub(crate) fn reserves(&self, policy: Backfill, partition: usize) -> bool {
         match policy {
             Backfill::Off => self.in_order,
             Backfill::First(most) => self.reserved.get(&partition).copied().unwrap_or(0) < most,
@@ -69,12 +69,12 @@ impl Queue {
     }
 
     /// Is the plan made for this job, or for a component of the same heterogeneous job?
-    pub fn minds(&self, job: &JobView) -> bool {
+    pub(crate) fn minds(&self, job: &JobView) -> bool {
         self.minded.is_some_and(|minded| minded == job.id || job.spec.het.is_some_and(|(leader, _)| leader == minded))
     }
 
     /// May a job behind others, or one that is not, be considered? `enough`: its kind has reached its bound.
-    pub fn gate(
+    pub(crate) fn gate(
         &self,
         view: &ClusterView,
         job: &JobView,

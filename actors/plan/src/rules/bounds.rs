@@ -38,7 +38,7 @@ pub struct Tally {
 
 impl Tally {
     /// Have as many jobs of this kind been considered as the bounds allow?
-    pub fn is_full(&self, bounds: &Bounds, job: &JobView, partition: usize) -> bool {
+    pub(crate) fn is_full(&self, bounds: &Bounds, job: &JobView, partition: usize) -> bool {
         fn reached<K: std::hash::Hash + Eq>(
             known: &FxHashMap<K, u32>,
             most: Option<u32>,
@@ -77,12 +77,12 @@ impl Tally {
     }
 
     /// Takes over the number of starts.
-    pub const fn take_starts_of(&mut self, other: &Self) {
+    pub(crate) const fn take_starts_of(&mut self, other: &Self) {
         (self.in_order, self.backfilled) = (other.in_order, other.backfilled);
     }
 
     /// Have as many jobs of that kind started as may?
-    pub fn has_started_all(&self, bounds: &Bounds, behind: bool) -> bool {
+    pub(crate) fn has_started_all(&self, bounds: &Bounds, behind: bool) -> bool {
         let (most, started) =
             if behind { (bounds.backfilled, self.backfilled) } else { (bounds.in_order, self.in_order) };
         most.is_some_and(|most| started >= most)
@@ -145,27 +145,27 @@ pub(crate) struct Bounded {
 
 impl Bounded {
     /// May one more job of that partition be considered?
-    pub fn gate(&mut self, view: &ClusterView, job: &JobView, partition: usize) -> Result<(), Reason> {
+    pub(crate) fn gate(&mut self, view: &ClusterView, job: &JobView, partition: usize) -> Result<(), Reason> {
         let bounds = view.policy.bounds.as_deref();
         let enters = bounds.is_none_or(|bounds| self.tally.enters(bounds, job.id, partition));
         if enters { Ok(()) } else { Err(Reason::Priority) }
     }
 
     /// Have as many such jobs been considered behind others as may be?
-    pub fn has_seen_enough_like(&self, view: &ClusterView, job: &JobView, partition: usize) -> bool {
+    pub(crate) fn has_seen_enough_like(&self, view: &ClusterView, job: &JobView, partition: usize) -> bool {
         let bounds = view.policy.bounds.as_ref().filter(|_| !self.looks_again);
         bounds.is_some_and(|bounds| self.tally.is_full(bounds, job, partition))
     }
 
     /// Counts a job that is considered behind others.
-    pub fn count_behind(&mut self, view: &ClusterView, job: &JobView, partition: usize) {
+    pub(crate) fn count_behind(&mut self, view: &ClusterView, job: &JobView, partition: usize) {
         if let Some(bounds) = view.policy.bounds.as_ref().filter(|_| !self.looks_again) {
             self.tally.look(bounds, job, partition);
         }
     }
 
     /// Until when nothing starts in that partition.
-    pub fn frozen_until(&mut self, view: &ClusterView, partition: usize, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn frozen_until(&mut self, view: &ClusterView, partition: usize, now: Timestamp) -> Option<Timestamp> {
         let bounds = view.policy.bounds.as_ref()?;
         *self.frozen.entry(partition).or_insert_with(|| bounds.frozen_until(view, partition, now))
     }

@@ -68,7 +68,7 @@ impl<'a> Features<'a> {
     }
 
     /// Nodes of the partition that the request could ever use. A malformed expression matches no node.
-    pub fn candidates(&mut self, request: &Request) -> FixedBitSet {
+    pub(crate) fn candidates(&mut self, request: &Request) -> FixedBitSet {
         let mut nodes = self.with_features(request);
         if let Some(text) = &request.extra {
             if !self.by_extra.contains_key(text) {

@@ -80,7 +80,7 @@ impl Preemption {
         fees: Fees<'_>,
     ) -> Option<Room> {
         let rules = &view.policy.preempt;
-        let claim = Claim { job, partition: request.partition, eyes: request.reservation };
+        let claim = Claim { job, partition: request.partition, viewer: request.reservation };
         if !rules.may_preempt(view, claim) || self.tried >= MOST_TRIED {
             return None;
         }
@@ -115,7 +115,7 @@ impl Preemption {
         if !rules.is_on() || self.tried_over_suspended >= MOST_TRIED {
             return None;
         }
-        let claim = Claim { job, partition: request.partition, eyes: request.reservation };
+        let claim = Claim { job, partition: request.partition, viewer: request.reservation };
         let key = (request.clone(), rules.rank(view, claim));
         if self.failed_over_suspended.contains(&key) {
             return None;

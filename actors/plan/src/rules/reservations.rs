@@ -3,7 +3,7 @@
 use crate::snapshot::{
     changes::{Fact, Follows, Reads},
     facts::ClusterView,
-    reservations::Eyes,
+    reservations::Viewer,
 };
 use garrick_model::{state::Reason, time::Timestamp, view::JobView};
 
@@ -22,7 +22,7 @@ pub(crate) const READS: Reads = Reads {
 
 /// The views of reservations in which a job may be placed, in the order in which they are tried. `Err`: it may use none of the
 /// reservations that it requested.
-pub(crate) fn gate(view: &ClusterView, job: &JobView, partition: &str, now: Timestamp) -> Result<Vec<Eyes>, Reason> {
-    let eyes = view.reservations.eyes(job, partition, now);
-    if eyes.is_empty() { Err(view.reservations.refused(job)) } else { Ok(eyes) }
+pub(crate) fn gate(view: &ClusterView, job: &JobView, partition: &str, now: Timestamp) -> Result<Vec<Viewer>, Reason> {
+    let viewers = view.reservations.viewers(job, partition, now);
+    if viewers.is_empty() { Err(view.reservations.refused(job)) } else { Ok(viewers) }
 }

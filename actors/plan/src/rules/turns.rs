@@ -80,7 +80,7 @@ pub fn turns(view: &ClusterView, now: Timestamp) -> Turns {
         let plays = slice.is_none() || player.standing == Standing::CannotStop || !player.holds.iter().any(in_the_way);
         if plays {
             for (place, cpus) in &player.holds {
-                let claim = Claim { job: player.job, partition: player.partition, eyes: None };
+                let claim = Claim { job: player.job, partition: player.partition, viewer: None };
                 let one = On { claim, tier: player.tier, cpus };
                 on.entry(*place).or_default().push(one);
             }

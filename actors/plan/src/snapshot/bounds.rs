@@ -124,19 +124,19 @@ impl Bounds {
     }
 
     /// Can plans be repaired with these bounds?
-    pub fn allow_repairs(&self) -> bool {
+    pub(crate) fn allow_repairs(&self) -> bool {
         self.others() == Self::default()
     }
 
     /// Are both equal except for the remaining number of starts, which shrinks with every start?
-    pub fn are_as(&self, other: &Self) -> bool {
+    pub(crate) fn are_as(&self, other: &Self) -> bool {
         let kinds = |bounds: &Self| (bounds.backfilled.is_some(), bounds.in_order.is_some());
         let without = |bounds: &Self| Self { backfilled: None, in_order: None, ..bounds.clone() };
         kinds(self) == kinds(other) && without(self) == without(other)
     }
 
     /// The same for a plan that asks when one job starts, however many are ahead of it.
-    pub fn looking_at_all(&self) -> Self {
+    pub(crate) fn looking_at_all(&self) -> Self {
         Self {
             of_user: None,
             of_partition: None,
@@ -151,13 +151,13 @@ impl Bounds {
     }
 
     /// Is a waiting job too young or of too low a priority for others to wait for it?
-    pub fn is_modest(&self, job: &JobView, now: Timestamp) -> bool {
+    pub(crate) fn is_modest(&self, job: &JobView, now: Timestamp) -> bool {
         let waits_since = job.eligible_time.unwrap_or(job.submit_time).max(job.submit_time);
         u64::from(job.priority) < self.min_priority || now.since(waits_since) < self.min_age
     }
 
     /// Tier and priority of the components of each heterogeneous job, by the id of its leader.
-    pub fn het_priorities(&self, view: &ClusterView) -> FxHashMap<JobId, (u32, u32)> {
+    pub(crate) fn het_priorities(&self, view: &ClusterView) -> FxHashMap<JobId, (u32, u32)> {
         let Some(kind) = self.het_priority else { return FxHashMap::default() };
         let mut groups: FxHashMap<JobId, (Vec<u32>, Vec<u32>)> = FxHashMap::default();
         for job in &view.pending {
@@ -174,7 +174,7 @@ impl Bounds {
     }
 
     /// Until when nothing starts in a partition because jobs ended a short time ago.
-    pub fn frozen_until(&self, view: &ClusterView, partition: usize, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn frozen_until(&self, view: &ClusterView, partition: usize, now: Timestamp) -> Option<Timestamp> {
         if self.complete_wait.is_zero() {
             return None;
         }

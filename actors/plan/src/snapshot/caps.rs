@@ -47,7 +47,13 @@ impl CpuCaps {
     }
 
     /// CPUs of `free` that the partition may add on each socket: whole units, and those of `first` before others.
-    pub fn by_socket(self, (shape, unit): (&NodeShape, u32), held: &CpuSet, free: &CpuSet, first: &CpuSet) -> CpuSet {
+    pub(crate) fn by_socket(
+        self,
+        (shape, unit): (&NodeShape, u32),
+        held: &CpuSet,
+        free: &CpuSet,
+        first: &CpuSet,
+    ) -> CpuSet {
         let Some(most) = self.per_socket else { return free.clone() };
         let mut all = CpuSet::new();
         for socket in shape.sockets_cpus() {

@@ -24,7 +24,7 @@ pub enum Fact {
 
 impl Fact {
     /// Is the fact equal in both snapshots, as of now?
-    pub fn is_the_same(self, before: &ClusterView, view: &ClusterView, now: Timestamp) -> bool {
+    pub(crate) fn is_the_same(self, before: &ClusterView, view: &ClusterView, now: Timestamp) -> bool {
         match self {
             Self::Policy => is_same_policy(&before.policy, &view.policy),
             Self::Partitions => before.partitions == view.partitions,
@@ -46,7 +46,7 @@ fn is_same_policy(before: &Policy, policy: &Policy) -> bool {
 
 /// Kinds of requests among the waiting jobs: some facts only matter to such jobs.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Minds {
+pub(crate) struct Minds {
     /// Some job requests licenses.
     pub licenses: bool,
     /// Some job is for an advance reservation.
@@ -83,7 +83,7 @@ pub enum Follows {
 impl Follows {
     /// If there is no preemption and all jobs have resources reserved, a job may keep its reservation while others are planned
     /// anew.
-    pub fn if_it_keeps(view: &ClusterView) -> Self {
+    pub(crate) fn if_it_keeps(view: &ClusterView) -> Self {
         let leaves_room = view.policy.backfill == Backfill::Conservative && !view.policy.preempt.is_on();
         if leaves_room { Self::Keeps } else { Self::No }
     }
@@ -94,7 +94,7 @@ pub struct Reads {
     /// The rule's name: its file.
     pub rule: &'static str,
     /// What it reads of the snapshot besides nodes and the job itself. If that changes, a new plan is due.
-    pub facts: fn(Minds) -> &'static [Fact],
+    pub(crate) facts: fn(Minds) -> &'static [Fact],
     /// Can plans be repaired, as the rule is used at this site?
     pub at_site: fn(&ClusterView) -> bool,
     /// Can plans be repaired with such a job?
@@ -103,7 +103,7 @@ pub struct Reads {
 
 impl Reads {
     /// A rule that reads these facts, and that repairs can handle for all jobs.
-    pub const fn only(rule: &'static str, facts: fn(Minds) -> &'static [Fact]) -> Self {
+    pub(crate) const fn only(rule: &'static str, facts: fn(Minds) -> &'static [Fact]) -> Self {
         Self { rule, facts, at_site: |_| true, with_job: |_, _| Follows::Wholly }
     }
 }

@@ -20,9 +20,9 @@ pub enum Constraint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Choice {
     /// Holds for every node; `None`: no condition.
-    pub every: Option<Constraint>,
+    pub(crate) every: Option<Constraint>,
     /// At least so many of the nodes satisfy each; no node is counted twice.
-    pub counts: Vec<(Constraint, u32)>,
+    pub(crate) counts: Vec<(Constraint, u32)>,
 }
 
 /// Conditions on the nodes of a job together: one of these choices. Never empty.

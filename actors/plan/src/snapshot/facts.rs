@@ -284,7 +284,7 @@ impl ClusterView {
     }
 
     /// Whether users and MCS labels of jobs matter to the nodes that they may have.
-    pub fn matters(&self) -> Matters {
+    pub(crate) fn matters(&self) -> Matters {
         let by_user = self.partitions.iter().any(|partition| partition.exclusive_user);
         let wished = self.pending.iter().map(|job| job.spec.sharing);
         let kept = self.nodes.iter().flat_map(|node| &node.holds).map(|hold| hold.sharing);
@@ -378,7 +378,7 @@ pub fn in_service(node: &NodeView) -> bool {
 }
 
 /// CPUs that go together on this node: 1 with [`AllocationUnit::Cpu`], a core's schedulable threads otherwise.
-pub fn cpus_per_unit(node: &NodeView, unit: AllocationUnit) -> u32 {
+pub(crate) fn cpus_per_unit(node: &NodeView, unit: AllocationUnit) -> u32 {
     match unit {
         AllocationUnit::Cpu => 1,
         AllocationUnit::Core | AllocationUnit::Node => node.shape.cpus_per_core().max(1),
@@ -390,4 +390,4 @@ pub fn cpus_per_unit(node: &NodeView, unit: AllocationUnit) -> u32 {
 pub const UNLIMITED_FOR_PLANNING: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The end of time.
-pub const NEVER: Timestamp = Timestamp(i64::MAX);
+pub(crate) const NEVER: Timestamp = Timestamp(i64::MAX);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// An amount of a resource: for the job, or with mode 3 for each of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct HresAsk {
+pub(crate) struct HresAsk {
     /// Index of the resource in the configuration.
     pub resource: usize,
     /// How much.

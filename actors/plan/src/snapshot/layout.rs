@@ -89,7 +89,7 @@ impl Layout {
     }
 
     /// CPUs of whole cores that contain so many used CPUs.
-    pub fn with_usable(&self, usable: u32, shape: &NodeShape) -> u32 {
+    pub(crate) fn with_usable(&self, usable: u32, shape: &NodeShape) -> u32 {
         let (all, used) = (shape.cpus_per_core().max(1), self.threads_of(shape));
         if used == all { usable } else { (usable / used).saturating_mul(all) }
     }
@@ -100,7 +100,7 @@ impl Layout {
     }
 
     /// Tasks for which so many CPUs of such a node are enough.
-    pub fn tasks_in(&self, cpus: u32, shape: &NodeShape, cpus_per_task: u32) -> u32 {
+    pub(crate) fn tasks_in(&self, cpus: u32, shape: &NodeShape, cpus_per_task: u32) -> u32 {
         let each = cpus_per_task.max(1);
         let tasks = if self.overcommit {
             return if cpus >= each { MOST_TASKS } else { 0 };
@@ -124,7 +124,7 @@ impl Layout {
     }
 
     /// CPUs that so many tasks take on such a node.
-    pub fn cpus_for(&self, tasks: u32, shape: &NodeShape, cpus_per_task: u32) -> u32 {
+    pub(crate) fn cpus_for(&self, tasks: u32, shape: &NodeShape, cpus_per_task: u32) -> u32 {
         let each = cpus_per_task.max(1);
         if self.overcommit {
             return each;
@@ -143,12 +143,12 @@ impl Layout {
     }
 
     /// Does it matter to which socket CPUs belong?
-    pub const fn is_by_socket(&self) -> bool {
+    pub(crate) const fn is_by_socket(&self) -> bool {
         self.tasks_per_socket.is_some() || self.one_core_per_socket
     }
 
     /// Tasks that fit on the free CPUs of a node, socket by socket.
-    pub fn tasks_on(&self, free: &CpuSet, shape: &NodeShape, cpus_per_task: u32) -> u32 {
+    pub(crate) fn tasks_on(&self, free: &CpuSet, shape: &NodeShape, cpus_per_task: u32) -> u32 {
         let per_core = shape.cpus_per_core().max(1);
         if self.one_core_per_socket {
             let sockets = shape.sockets_cpus().filter(|cpus| has(free, cpus.clone()) >= per_core).count();

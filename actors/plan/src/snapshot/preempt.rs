@@ -1,6 +1,6 @@
 //! Which jobs may preempt which, and how.
 
-use super::{facts::ClusterView, reservations::Eyes};
+use super::{facts::ClusterView, reservations::Viewer};
 use garrick_model::{
     config::{Config, McsSelect, PreemptMode, PreemptType},
     spec::Sharing,
@@ -67,13 +67,13 @@ pub struct Way {
 
 /// A job that may preempt others: it waits, in one of its partitions.
 #[derive(Clone, Copy, Debug)]
-pub struct Claim<'c> {
+pub(crate) struct Claim<'c> {
     /// Job.
     pub job: &'c JobView,
     /// Index of the partition.
     pub partition: usize,
     /// Its view of reservations.
-    pub eyes: Eyes,
+    pub viewer: Viewer,
 }
 
 /// What makes two claims equal, besides their requests.
@@ -106,13 +106,13 @@ impl PreemptRules {
     }
 
     /// How a job with nodes is preempted by a waiting one; `None`: it is not.
-    pub fn way(&self, view: &ClusterView, claim: Claim<'_>, runs: &JobView) -> Option<Way> {
+    pub(crate) fn way(&self, view: &ClusterView, claim: Claim<'_>, runs: &JobView) -> Option<Way> {
         let (_, runs_in) = view.partition(&runs.allocation.as_ref()?.partition)?;
         let kept = |job: &JobView| job.spec.sharing == Sharing::Mcs || self.by_label && job.spec.mcs_label.is_some();
         if (kept(claim.job) || kept(runs)) && claim.job.spec.mcs_label != runs.spec.mcs_label {
             return None;
         }
-        if let Some(grace) = view.reservations.grace_of_guest(claim.eyes, runs).filter(|_| self.is_on()) {
+        if let Some(grace) = view.reservations.grace_of_guest(claim.viewer, runs).filter(|_| self.is_on()) {
             return Some(Way { rank: 0, mode: PreemptMode::Requeue, grace, exempt: Duration::ZERO });
         }
         let tier = view.partitions[claim.partition].tier;
@@ -145,7 +145,7 @@ impl PreemptRules {
 
     /// Is it certain that no job with nodes can be preempted by a waiting job, whatever both request? `highest`: the highest tier
     /// of the waiting jobs. False means only that it is not certain.
-    pub fn is_moot(&self, view: &ClusterView, highest: Option<u32>) -> bool {
+    pub(crate) fn is_moot(&self, view: &ClusterView, highest: Option<u32>) -> bool {
         // This does not examine jobs that are suspended already.
         if !self.is_on() || view.has_parked || view.reservations.may_have_guests() {
             return !self.is_on();
@@ -179,7 +179,7 @@ impl PreemptRules {
 
     /// Might any job be preempted for it at all?
     pub(crate) fn may_preempt(&self, view: &ClusterView, claim: Claim<'_>) -> bool {
-        if self.is_on() && view.reservations.may_have_guests() && claim.eyes.is_some() {
+        if self.is_on() && view.reservations.may_have_guests() && claim.viewer.is_some() {
             return true;
         }
         match self.kind {

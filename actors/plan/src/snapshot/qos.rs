@@ -46,13 +46,13 @@ impl QosTable {
     }
 
     /// The QOS of a job, with its name; `None`: it is not known.
-    pub fn of(&self, job: &JobView) -> Option<(&str, &Qos)> {
+    pub(crate) fn of(&self, job: &JobView) -> Option<(&str, &Qos)> {
         let name = job.spec.qos.as_deref().or(self.default.as_deref())?;
         self.by_name.get_key_value(name.to_ascii_lowercase().as_str()).map(|(name, qos)| (name.as_str(), qos))
     }
 
     /// All QOS.
-    pub fn all(&self) -> impl Iterator<Item = &Qos> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Qos> {
         self.by_name.values()
     }
 

@@ -6,7 +6,7 @@ use super::{
     facts::{AllocationUnit, ClusterView, PartitionFacts, PartitionSharing},
     hres::HresAsk,
     layout::Layout,
-    reservations::Eyes,
+    reservations::Viewer,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -23,7 +23,7 @@ use garrick_model::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The user of requests for which the user does not matter. No user has this id: `chown(2)` takes it for "leave unchanged".
-pub const ANYBODY: u32 = u32::MAX;
+pub(crate) const ANYBODY: u32 = u32::MAX;
 
 /// An MCS label in a plan: a hash of its text, which is quick to copy and compare. Two labels with one hash would be proposed to
 /// one node; the node's own account compares the texts and refuses.
@@ -55,7 +55,7 @@ pub struct Owner {
 
 impl Owner {
     /// No particular owner.
-    pub const ANYBODY: Self = Self { user: ANYBODY, label: Label::ANY };
+    pub(crate) const ANYBODY: Self = Self { user: ANYBODY, label: Label::ANY };
 
     /// The owner of a hold.
     pub fn of(hold: &NodeHold) -> Self {
@@ -64,7 +64,7 @@ impl Owner {
 
     /// Without the parts that do not matter.
     #[must_use]
-    pub const fn where_matters(self, matters: Matters) -> Self {
+    pub(crate) const fn where_matters(self, matters: Matters) -> Self {
         Self {
             user: if matters.users { self.user } else { ANYBODY },
             label: if matters.labels { self.label } else { Label::ANY },
@@ -75,7 +75,7 @@ impl Owner {
 /// Whether users and labels of jobs matter to the nodes that they may have. If neither does, jobs of all owners with equal
 /// requests are interchangeable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Matters {
+pub(crate) struct Matters {
     /// Some job keeps a node to a user, or requests that.
     pub users: bool,
     /// Some job keeps a node to an MCS label, or requests that.
@@ -149,7 +149,7 @@ impl NodeUse {
 
 /// Memory requested on each node, with defaults filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MemoryNeed {
+pub(crate) enum MemoryNeed {
     /// Memory is not accounted.
     None,
     /// This many MiB.
@@ -192,7 +192,7 @@ pub struct Request {
     /// Of several allowed numbers of nodes, the fewest.
     pub fewest_nodes: bool,
     /// Memory.
-    pub memory: MemoryNeed,
+    pub(crate) memory: MemoryNeed,
     /// Most memory taken of a node (`MaxMemPerNode`), MiB.
     pub max_memory: Option<u64>,
     /// TmpDisk, MiB.
@@ -224,9 +224,9 @@ pub struct Request {
     /// `-L`, without hierarchical resources.
     pub licenses: Option<String>,
     /// The hierarchical resources of `-L`; `None`: none.
-    pub hres: Option<Arc<[HresAsk]>>,
+    pub(crate) hres: Option<Arc<[HresAsk]>>,
     /// Its view of reservations.
-    pub reservation: Eyes,
+    pub reservation: Viewer,
     /// Generic resources; `None`: none are requested.
     pub gres: Option<Arc<GresRequest>>,
     /// `-w`, as indices, ascending; a name that no node has makes the job unplaceable and is in [`Self::unknown_nodes`].
@@ -242,7 +242,7 @@ pub struct Request {
     /// The expected run time, if that is less (`time_min_as_soft_limit`).
     pub taken_secs: Option<u64>,
     /// What it requests of the partition's topology; `None`: it is not bound to one.
-    pub near: Option<Near>,
+    pub(crate) near: Option<Near>,
 }
 
 /// How often a job's list of task nodes names each node. A list that does not match the requested tasks and nodes (they were
@@ -263,7 +263,7 @@ fn listed(
 
 /// What a request asks of a topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Near {
+pub(crate) struct Near {
     /// At most so many leaf switches, until that time.
     pub switches: Option<(u32, Timestamp)>,
     /// Number of nodes of a segment.
@@ -298,7 +298,7 @@ impl Near {
 
 impl Request {
     /// Is one CPU enough?
-    pub fn is_serial(&self) -> bool {
+    pub(crate) fn is_serial(&self) -> bool {
         self.min_nodes <= 1
             && self.min_cpus <= 1
             && self.cpus_per_task <= 1
@@ -375,12 +375,12 @@ impl Request {
 
     /// The same with another constraint.
     #[must_use]
-    pub fn with_constraint(&self, text: &str) -> Self {
+    pub(crate) fn with_constraint(&self, text: &str) -> Self {
         Self { constraint: Some(text.to_owned()), mix: mix_of(text), ..self.clone() }
     }
 
     /// Amounts alone do not say whether it fits: times are tried one by one.
-    pub fn is_particular(&self) -> bool {
+    pub(crate) fn is_particular(&self) -> bool {
         self.counts_cpus_or_nodes() || self.is_particular_otherwise()
     }
 
@@ -395,13 +395,13 @@ impl Request {
 
     /// Is that only because of its partition's CPU limits, or the numbers of nodes that it may have? Then it never fits before
     /// amounts say that it does.
-    pub fn fits_by_amounts_first(&self) -> bool {
+    pub(crate) fn fits_by_amounts_first(&self) -> bool {
         self.counts_cpus_or_nodes() && !self.is_particular_otherwise()
     }
 
     /// The same after the wait for few switches is over.
     #[must_use]
-    pub fn on_any_switches(mut self) -> Self {
+    pub(crate) fn on_any_switches(mut self) -> Self {
         if let Some(near) = &mut self.near {
             near.switches = None;
         }
@@ -422,28 +422,28 @@ impl Request {
 
     /// CPUs of a node that it could have with exclusive use, without those that come with GPUs, if the request says what is left
     /// to the system.
-    pub fn own_share(&self, shape: &NodeShape) -> Option<CpuSet> {
+    pub(crate) fn own_share(&self, shape: &NodeShape) -> Option<CpuSet> {
         let left = self.left_to_system.filter(|_| self.usage == NodeUse::Whole)?;
         Some(shape.job_cpus_but(left).difference(&shape.restricted_cpus()))
     }
 
     /// The most that may be taken of so much memory of a node.
-    pub fn most_memory(&self, free: u64) -> u64 {
+    pub(crate) fn most_memory(&self, free: u64) -> u64 {
         self.max_memory.map_or(free, |most| free.min(most))
     }
 
     /// Fewest tasks that a node of the allocation must be able to run.
-    pub fn least_tasks(&self) -> u32 {
+    pub(crate) fn least_tasks(&self) -> u32 {
         if self.tasks.is_some() { 1 } else { self.tasks_each.unwrap_or(1).max(1) }
     }
 
     /// The same with the least part of the total that every node must give.
-    pub fn least_part(&self) -> Part {
+    pub(crate) fn least_part(&self) -> Part {
         Part { tasks: self.least_tasks().max(1), total: self.total_gres().one_each() }
     }
 
     /// The part of each node when the fewest nodes share everything evenly.
-    pub fn even_part(&self) -> Part {
+    pub(crate) fn even_part(&self) -> Part {
         let nodes = self.min_nodes.max(1);
         let least = self.least_part();
         let tasks = self.total_tasks().div_ceil(nodes).max(least.tasks);
@@ -451,22 +451,22 @@ impl Request {
     }
 
     /// Tasks on that node according to a list.
-    pub fn tasks_listed_on(&self, node: usize) -> Option<u32> {
+    pub(crate) fn tasks_listed_on(&self, node: usize) -> Option<u32> {
         self.listed.as_ref()?.iter().find(|(index, _)| index.0 as usize == node).map(|(_, tasks)| *tasks)
     }
 
     /// Generic resources requested for all nodes together.
-    pub fn total_gres(&self) -> Totals {
+    pub(crate) fn total_gres(&self) -> Totals {
         self.gres.as_ref().map_or(Totals::NONE, |gres| gres.totals())
     }
 
     /// Tasks that the fewest nodes have to hold together.
-    pub fn total_tasks(&self) -> u32 {
+    pub(crate) fn total_tasks(&self) -> u32 {
         self.tasks.unwrap_or_else(|| self.least_tasks().saturating_mul(self.min_nodes))
     }
 
     /// Nodes of the partition that the job could use if they were free: features and exclusions are applied.
-    pub fn candidates(&self, members: &FixedBitSet, features: Option<&FixedBitSet>) -> FixedBitSet {
+    pub(crate) fn candidates(&self, members: &FixedBitSet, features: Option<&FixedBitSet>) -> FixedBitSet {
         let mut set = members.clone();
         if let Some(features) = features {
             set.intersect_with(features);
@@ -591,7 +591,7 @@ pub struct Part {
 }
 
 /// Amounts alone do not say whether it fits.
-pub fn is_strict(gres: &GresRequest) -> bool {
+pub(crate) fn is_strict(gres: &GresRequest) -> bool {
     gres.binding == Some(GresBinding::Enforce) || !gres.per_socket.is_empty()
 }
 

@@ -28,7 +28,7 @@ const MOST_TIMES: usize = 64;
 
 /// A reservation in a plan's snapshot.
 #[derive(Clone, Debug)]
-pub struct ReservationFacts {
+pub(crate) struct ReservationFacts {
     /// What is reserved, and for which jobs.
     pub reservation: Arc<Reservation>,
     /// Its nodes, by index.
@@ -45,7 +45,7 @@ pub struct ReservationFacts {
 #[derive(Clone, Debug, Default)]
 pub struct Reservations {
     /// In name order.
-    pub list: Vec<ReservationFacts>,
+    pub(crate) list: Vec<ReservationFacts>,
     /// Users who may use all of them.
     pub administrators: Vec<u32>,
     /// Groups of users, by uid, if reservations are for groups. If a user is missing, the groups were checked when the job was
@@ -75,7 +75,7 @@ pub struct Closing {
 /// The view of reservations in which a job is placed: that of one reservation, by its index in [`Reservations::list`], or of
 /// none. Indices beyond the list are those of guests: jobs that may overlap all reservations with at least a certain
 /// `MaxStartDelay`.
-pub type Eyes = Option<usize>;
+pub(crate) type Viewer = Option<usize>;
 
 impl Closing {
     /// If the node as a whole is closed: from when until when.
@@ -126,7 +126,7 @@ impl Reservations {
 
     /// The views in which a job may be placed, in the order in which they are tried. Empty: the reservation that it requested
     /// does not exist, or does not admit it.
-    pub fn eyes(&self, job: &JobView, partition: &str, now: Timestamp) -> Vec<Eyes> {
+    pub(crate) fn viewers(&self, job: &JobView, partition: &str, now: Timestamp) -> Vec<Viewer> {
         if self.list.is_empty() && job.spec.reservations.is_empty() {
             return vec![None];
         }
@@ -156,15 +156,15 @@ impl Reservations {
     }
 
     /// The view of a job that requested no reservation; if it asked to overlap some, that of a guest.
-    fn guest(&self, job: &JobView) -> Eyes {
+    fn guest(&self, job: &JobView) -> Viewer {
         let warned = job.spec.signal.filter(|warning| warning.overlaps && self.guests)?;
         let class = self.delays.iter().position(|delay| *delay >= u64::from(warned.before_secs))?;
         Some(self.list.len() + class)
     }
 
     /// The longest time that jobs of this view's reservation wait for their nodes while such a guest leaves.
-    pub fn grace_of_guest(&self, eyes: Eyes, runs: &JobView) -> Option<Duration> {
-        let own = self.list.get(eyes?)?;
+    pub(crate) fn grace_of_guest(&self, viewer: Viewer, runs: &JobView) -> Option<Duration> {
+        let own = self.list.get(viewer?)?;
         let warned = runs.spec.signal.filter(|warning| warning.overlaps && self.guests)?;
         let inside = runs.allocation.as_ref().and_then(|a| a.reservation.as_ref()) == Some(&own.reservation.name);
         // On other nodes it is not in the way.
@@ -175,7 +175,7 @@ impl Reservations {
     }
 
     /// Might any reservation make guests leave?
-    pub fn may_have_guests(&self) -> bool {
+    pub(crate) fn may_have_guests(&self) -> bool {
         self.guests && !self.delays.is_empty()
     }
 
@@ -196,31 +196,31 @@ impl Reservations {
     }
 
     /// Name of the reservation of this view.
-    pub fn name(&self, eyes: Eyes) -> Option<String> {
-        self.list.get(eyes?).map(|r| r.reservation.name.clone())
+    pub fn name(&self, viewer: Viewer) -> Option<String> {
+        self.list.get(viewer?).map(|r| r.reservation.name.clone())
     }
 
     /// Keeps in `candidates` the nodes that may be used at some time.
-    pub fn restrict(&self, eyes: Eyes, candidates: &mut FixedBitSet) {
+    pub fn restrict(&self, viewer: Viewer, candidates: &mut FixedBitSet) {
         let bound = |r: &&ReservationFacts| !r.has(ReservationFlag::Flex) && !r.has(ReservationFlag::AnyNodes);
-        if let Some(own) = eyes.and_then(|place| self.list.get(place)).filter(bound) {
+        if let Some(own) = viewer.and_then(|place| self.list.get(place)).filter(bound) {
             candidates.intersect_with(&own.nodes);
         }
     }
 
     /// Is a part of that node reserved at some time?
-    pub fn is_parted(&self, node: usize) -> bool {
+    pub(crate) fn is_parted(&self, node: usize) -> bool {
         self.parted.contains(node)
     }
 
     /// Do they only close whole nodes, as long as no job requests them by name?
-    pub fn only_close_nodes(&self) -> bool {
+    pub(crate) fn only_close_nodes(&self) -> bool {
         let plain = |r: &ReservationFacts| !r.has(ReservationFlag::Magnetic) && r.reservation.licenses.is_empty();
         !self.may_have_guests() && self.parted.is_clear() && self.list.iter().all(plain)
     }
 
     /// Do the same jobs have the same use of both?
-    pub fn are_the_same(&self, other: &Self) -> bool {
+    pub(crate) fn are_the_same(&self, other: &Self) -> bool {
         let each = |facts: &ReservationFacts, other: &ReservationFacts| {
             Arc::ptr_eq(&facts.reservation, &other.reservation) || facts.reservation == other.reservation
         };
@@ -231,12 +231,12 @@ impl Reservations {
     }
 
     /// What is closed, and when.
-    pub fn closings(&self, eyes: Eyes, now: Timestamp) -> Vec<Closing> {
-        let own = eyes.and_then(|place| self.list.get(place));
-        let guest_secs = eyes.and_then(|place| self.delays.get(place.checked_sub(self.list.len())?)).copied();
+    pub(crate) fn closings(&self, viewer: Viewer, now: Timestamp) -> Vec<Closing> {
+        let own = viewer.and_then(|place| self.list.get(place));
+        let guest_secs = viewer.and_then(|place| self.delays.get(place.checked_sub(self.list.len())?)).copied();
         let mut closings = Vec::new();
         for (place, other) in self.list.iter().enumerate() {
-            if eyes == Some(place) {
+            if viewer == Some(place) {
                 closings.extend(self.outside(other, now));
                 continue;
             }
@@ -287,9 +287,9 @@ impl Reservations {
     }
 
     /// Nodes that are closed at any time of the interval.
-    pub fn closed(&self, eyes: Eyes, now: Timestamp, from: Timestamp, until: Timestamp) -> FixedBitSet {
+    pub fn closed(&self, viewer: Viewer, now: Timestamp, from: Timestamp, until: Timestamp) -> FixedBitSet {
         let mut closed = FixedBitSet::new();
-        for closing in self.closings(eyes, now) {
+        for closing in self.closings(viewer, now) {
             if closing.from < until && from < closing.until {
                 closed.union_with(&closing.nodes);
             }
@@ -298,9 +298,9 @@ impl Reservations {
     }
 
     /// CPUs of partly reserved nodes that are closed at any time of the interval.
-    pub fn closed_cpus(
+    pub(crate) fn closed_cpus(
         &self,
-        eyes: Eyes,
+        viewer: Viewer,
         now: Timestamp,
         from: Timestamp,
         until: Timestamp,
@@ -309,7 +309,7 @@ impl Reservations {
         if self.parted.is_clear() {
             return closed;
         }
-        for closing in self.closings(eyes, now) {
+        for closing in self.closings(viewer, now) {
             if closing.from < until && from < closing.until {
                 closing.parts.iter().for_each(|(node, cpus)| closed.entry(*node).or_default().add(cpus));
             }
@@ -318,18 +318,18 @@ impl Reservations {
     }
 
     /// CPUs that are never available in this view.
-    pub fn never_open(&self, eyes: Eyes) -> BTreeMap<usize, CpuSet> {
-        let own = eyes.and_then(|place| self.list.get(place));
+    pub(crate) fn never_open(&self, viewer: Viewer) -> BTreeMap<usize, CpuSet> {
+        let own = viewer.and_then(|place| self.list.get(place));
         own.filter(|own| !own.has(ReservationFlag::Flex)).map(|own| own.rest.clone()).unwrap_or_default()
     }
 
     /// Nodes of which a part is reserved at some time.
-    pub fn parted(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn parted(&self) -> impl Iterator<Item = usize> {
         self.parted.ones()
     }
 
     /// Licenses that are kept for jobs of reservations: the view of those jobs, which licenses, and when.
-    pub fn licenses(&self) -> impl Iterator<Item = (Eyes, &Licenses, Timestamp, Timestamp)> {
+    pub fn licenses(&self) -> impl Iterator<Item = (Viewer, &Licenses, Timestamp, Timestamp)> {
         let kept = self.list.iter().enumerate().filter(|(_, r)| !r.reservation.licenses.is_empty());
         kept.flat_map(|(place, r)| {
             r.times_closed().map(move |(from, until)| (Some(place), &r.reservation.licenses, from, until))
@@ -337,13 +337,13 @@ impl Reservations {
     }
 
     /// The view of that reservation's jobs.
-    pub fn eyes_of(&self, name: &str) -> Eyes {
+    pub(crate) fn viewer_of(&self, name: &str) -> Viewer {
         self.list.iter().position(|r| r.reservation.name == name)
     }
 
     /// Is a reservation that a job requested not active yet?
-    pub(crate) fn awaits(&self, eyes: Eyes, now: Timestamp) -> bool {
-        let own = eyes.and_then(|place| self.list.get(place));
+    pub(crate) fn awaits(&self, viewer: Viewer, now: Timestamp) -> bool {
+        let own = viewer.and_then(|place| self.list.get(place));
         own.is_some_and(|r| !r.has(ReservationFlag::Flex) && !r.reservation.is_active(now))
     }
 }

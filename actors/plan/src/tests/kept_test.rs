@@ -300,8 +300,8 @@ impl World {
     /// Are nodes that it has reserved for others then?
     fn is_closed_to(&self, one: &Reservation) -> bool {
         let job = self.view.pending.iter().find(|job| job.id == one.job).unwrap();
-        let eyes = job.spec.reservations.first().and_then(|name| self.view.reservations.eyes_of(name));
-        let closed = self.view.reservations.closed(eyes, self.now, one.from, one.until);
+        let viewer = job.spec.reservations.first().and_then(|name| self.view.reservations.viewer_of(name));
+        let closed = self.view.reservations.closed(viewer, self.now, one.from, one.until);
         one.nodes.iter().any(|(node, _)| closed.contains(*node))
     }
 

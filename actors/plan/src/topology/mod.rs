@@ -171,7 +171,7 @@ impl Topologies {
     }
 
     /// Are jobs free of the topology unless they request switches or segments?
-    pub const fn optional(&self) -> bool {
+    pub(crate) const fn optional(&self) -> bool {
         self.optional
     }
 

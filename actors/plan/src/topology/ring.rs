@@ -6,7 +6,7 @@ use garrick_model::{ids::NodeIndex, topology::Unit};
 
 /// Rings; the order of their nodes is the order around them.
 #[derive(Debug)]
-pub struct Rings {
+pub(crate) struct Rings {
     units: Units,
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 /// Tori with every box that jobs may get.
 #[derive(Debug)]
-pub struct Tori {
+pub(crate) struct Tori {
     units: Units,
     boxes: Vec<Cuboid>,
 }

@@ -80,7 +80,7 @@ impl Units {
 
 /// The fewest of `parts` (with the amount of each) that together give `need`, required ones included: the largest ones, and at
 /// the end the smallest that is enough for the rest. `None`: all together are not enough.
-pub fn fewest(parts: &[(usize, u64)], required: &[usize], need: u64) -> Option<Vec<usize>> {
+pub(crate) fn fewest(parts: &[(usize, u64)], required: &[usize], need: u64) -> Option<Vec<usize>> {
     let mut taken: Vec<usize> = Vec::new();
     let mut left = need;
     for (part, gives) in parts.iter().filter(|(part, _)| required.contains(part)) {

@@ -24,9 +24,11 @@ pub fn jobs(rows: &[JobRow], meta: &Meta, clock: &Clock) -> Value {
     document
 }
 
+type Shown = fn(&JobView) -> Value;
+
 /// Fields that every job has: key, and value.
 #[rustfmt::skip]
-static FIELDS: &[(&str, fn(&JobView) -> Value)] = &[
+static FIELDS: &[(&str, Shown)] = &[
     ("account", |job| text(job.spec.account.as_deref())),
     ("accrue_time", |job| time(job.eligible_time.filter(|_| job.eligible || !job.state.waits()))),
     ("admin_comment", |job| text(job.admin_comment.as_deref())),

@@ -97,8 +97,10 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
     Ok(output::finish(console, written, 0))
 }
 
+type Told = (Arc<JobView>, Option<Outlook>);
+
 /// The named jobs, each with when and where it is to start.
-fn outlooks(cluster: &mut Contact, named: Vec<JobSelector>) -> Result<Vec<(Arc<JobView>, Option<Outlook>)>, SiteError> {
+fn outlooks(cluster: &mut Contact, named: Vec<JobSelector>) -> Result<Vec<Told>, SiteError> {
     let mut jobs = Vec::new();
     for selector in named {
         let text = selector.to_string();

@@ -10,7 +10,7 @@ use crate::{
     snapshot::{
         facts::{Backfill, ClusterView, NEVER},
         request::Request,
-        reservations::Eyes,
+        reservations::Viewer,
     },
 };
 use garrick_model::{state::Reason, time::Timestamp, view::JobView};
@@ -23,8 +23,9 @@ use std::{
 impl<'p, 'v> Repair<'p, 'v> {
     pub(super) fn new(pass: &'p mut Pass<'v>, ledger: Ledger, left: BTreeSet<Key>, stale: bool) -> Self {
         let guests = ledger.guests().map(|group| group.request.reservation);
-        let eyes: BTreeSet<Eyes> = std::iter::once(None).chain(guests).collect();
-        let closings = eyes.into_iter().map(|eyes| (eyes, pass.view.reservations.closings(eyes, pass.now))).collect();
+        let viewers: BTreeSet<Viewer> = std::iter::once(None).chain(guests).collect();
+        let closings =
+            viewers.into_iter().map(|viewer| (viewer, pass.view.reservations.closings(viewer, pass.now))).collect();
         Self {
             pass,
             ledger,
@@ -208,8 +209,8 @@ impl<'p, 'v> Repair<'p, 'v> {
         let begun = self.begun.get(&node).map_or(&[][..], Vec::as_slice);
         let sees = |key: Key| {
             let group = self.ledger.row(key).and_then(|row| row.group);
-            let eyes = group.and_then(|group| self.ledger.groups()[group].request.reservation);
-            self.closings.iter().position(|(known, _)| *known == eyes).unwrap_or(0)
+            let viewer = group.and_then(|group| self.ledger.groups()[group].request.reservation);
+            self.closings.iter().position(|(known, _)| *known == viewer).unwrap_or(0)
         };
         let reserved = planned.iter().map(|(key, one)| (one, sees(*key)));
         let of_node: Vec<(&Planned, usize)> = begun.iter().map(|one| (one, 0)).chain(reserved).collect();

@@ -1,6 +1,6 @@
 //! When single nodes have enough free: for requests that need certain nodes or combinations of nodes.
 
-use super::{Eyes, Horizon, Sought, first_window};
+use super::{Horizon, Query, Sought, first_window};
 use crate::snapshot::{
     facts::NEVER,
     request::{Part, Request},
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Nodes that have enough free for some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opening {
+pub(crate) struct Opening {
     /// From when on, for the requested time.
     pub begin: Timestamp,
     /// Since when that much is free.
@@ -25,7 +25,7 @@ pub struct Opening {
 impl Horizon {
     /// From when on, between `from` and `until`, each of the candidates has room for `level` during `length`. Nodes without such
     /// a time are left out. A node that has room at one time may have lost it at a later one.
-    pub fn openings(
+    pub(crate) fn openings(
         &self,
         request: &Request,
         candidates: &FixedBitSet,
@@ -33,14 +33,14 @@ impl Horizon {
         (from, until): (Timestamp, Timestamp),
         length: Duration,
     ) -> Vec<Opening> {
-        let eyes = Eyes { request, candidates, length };
+        let query = Query { request, candidates, length };
         let mut openings = Vec::new();
         for class in self.classes.iter().filter(|class| !class.members.is_empty()) {
             let kind = &self.kinds[class.kind as usize];
-            if !Self::takes(kind, &eyes) {
+            if !Self::takes(kind, &query) {
                 continue;
             }
-            if let Some((begin, since)) = Sought::on(kind, &eyes, level).window(class, (from, until)) {
+            if let Some((begin, since)) = Sought::on(kind, &query, level).window(class, (from, until)) {
                 let members = class.members.iter().map(|node| *node as usize).filter(|node| candidates.contains(*node));
                 openings.push(Opening { begin, since, weight: kind.weight, nodes: members.collect() });
             }
@@ -49,7 +49,7 @@ impl Horizon {
     }
 
     /// From when on, not before `from`, the node is idle for `length`.
-    pub fn idle_from(&self, node: usize, from: Timestamp, length: Duration) -> Option<Timestamp> {
+    pub(crate) fn idle_from(&self, node: usize, from: Timestamp, length: Duration) -> Option<Timestamp> {
         let brief = &self.classes[self.class_of(node)].brief;
         first_window(brief, |place| brief[place].is_idle(), (from, NEVER), length).map(|(begin, _)| begin)
     }

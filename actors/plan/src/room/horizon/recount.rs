@@ -1,6 +1,6 @@
 //! Recounting what is free on single nodes: for kept plans, which are repaired.
 
-use super::{Eyes, Horizon, Kind, Sought, index, less, levels};
+use super::{Horizon, Kind, Query, Sought, index, less, levels};
 use crate::{
     room::node::{
         free::{Amount, whole_node},
@@ -86,14 +86,14 @@ impl Horizon {
 
     /// What is free on a node from `at` on.
     #[cfg(test)]
-    pub fn steps_from(&self, node: usize, at: Timestamp) -> Vec<Step> {
+    pub(crate) fn steps_from(&self, node: usize, at: Timestamp) -> Vec<Step> {
         let steps = &self.classes[self.class_of(node)].steps;
         let rest = steps[steps.partition_point(|s| s.from <= at).saturating_sub(1)..].iter();
         rest.map(|step| Step { from: step.from.max(at), free: step.free.clone() }).collect()
     }
 
     /// Does the amount fit on the node at that time?
-    pub fn covers(&self, node: usize, what: &Amount, at: Timestamp) -> bool {
+    pub(crate) fn covers(&self, node: usize, what: &Amount, at: Timestamp) -> bool {
         let steps = &self.classes[self.class_of(node)].steps;
         steps[steps.partition_point(|s| s.from <= at).saturating_sub(1)].free.covers(what)
     }
@@ -108,7 +108,7 @@ impl Horizon {
         before: Timestamp,
         length: Duration,
     ) -> Option<Timestamp> {
-        let eyes = Eyes { request, candidates, length };
+        let query = Query { request, candidates, length };
         let (level, _) = levels(request).pop()?;
         let mut first: Option<Timestamp> = None;
         for class in classes.iter().map(|class| &self.classes[*class]) {
@@ -117,8 +117,8 @@ impl Horizon {
             if latest < self.now {
                 break;
             }
-            if Self::takes(kind, &eyes)
-                && let Some((at, _)) = Sought::on(kind, &eyes, level).window(class, (self.now, latest))
+            if Self::takes(kind, &query)
+                && let Some((at, _)) = Sought::on(kind, &query, level).window(class, (self.now, latest))
             {
                 first = Some(at);
             }
@@ -127,7 +127,7 @@ impl Horizon {
     }
 
     /// Could the request start before `before`, with `own` nodes that are already reserved for it?
-    pub fn could_be_earlier(
+    pub(crate) fn could_be_earlier(
         &mut self,
         request: &Request,
         candidates: &FixedBitSet,
@@ -135,10 +135,10 @@ impl Horizon {
         before: Timestamp,
         length: Duration,
     ) -> bool {
-        let eyes = Eyes { request, candidates, length };
+        let query = Query { request, candidates, length };
         let times = (self.round(self.now), Timestamp(before.0 - 1));
         levels(request).into_iter().any(|(level, nodes)| {
-            nodes <= own || times.0 <= times.1 && self.when(&eyes, level, nodes - own, times).is_some()
+            nodes <= own || times.0 <= times.1 && self.when(&query, level, nodes - own, times).is_some()
         })
     }
 }

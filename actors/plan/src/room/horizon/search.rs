@@ -1,7 +1,7 @@
 //! The earliest time at which nodes together have room for a request.
 
 use super::{
-    Class, Eyes, Found, Horizon, Index, Kind, LENGTHS, SLOT, SLOTS, Slot, index,
+    Class, Found, Horizon, Index, Kind, LENGTHS, Query, SLOT, SLOTS, Slot, index,
     window::{Room, Sought, common_cpus, counts_by_gpus},
 };
 use crate::{
@@ -17,27 +17,28 @@ use std::{collections::BinaryHeap, time::Duration};
 
 impl Horizon {
     /// Nodes of a class that the request may use.
-    pub(super) fn open(class: &Class, eyes: &Eyes<'_>) -> u32 {
-        if eyes.request.exclude.is_empty() {
+    pub(super) fn open(class: &Class, query: &Query<'_>) -> u32 {
+        if query.request.exclude.is_empty() {
             index(class.members.len())
         } else {
-            index(class.members.iter().filter(|n| eyes.candidates.contains(**n as usize)).count())
+            index(class.members.iter().filter(|n| query.candidates.contains(**n as usize)).count())
         }
     }
 
     /// May the request use nodes of that kind?
-    pub(super) fn takes(kind: &Kind, eyes: &Eyes<'_>) -> bool {
-        kind.usable && (!eyes.request.exclude.is_empty() || eyes.candidates.contains(kind.sample))
+    pub(super) fn takes(kind: &Kind, query: &Query<'_>) -> bool {
+        kind.usable && (!query.request.exclude.is_empty() || query.candidates.contains(kind.sample))
     }
 
     /// The index for that many tasks on a node of that kind, made when it is first needed; `None` where no index helps.
-    fn index_for(&mut self, kind: usize, eyes: &Eyes<'_>, level: Part) -> Option<usize> {
+    fn index_for(&mut self, kind: usize, query: &Query<'_>, level: Part) -> Option<usize> {
         let of_kind = &self.kinds[kind];
-        let room = match Room::least(of_kind, eyes.request, level)? {
+        let room = match Room::least(of_kind, query.request, level)? {
             Room::Cpus(cpus) => Room::Cpus(1 << (31 - cpus.max(1).leading_zeros())),
             Room::Idle => Room::Idle,
         };
-        let minutes = LENGTHS.iter().rev().find(|m| Duration::from_secs(**m * 60) <= eyes.length).copied().unwrap_or(0);
+        let minutes =
+            LENGTHS.iter().rev().find(|m| Duration::from_secs(**m * 60) <= query.length).copied().unwrap_or(0);
         let length = Duration::from_secs(minutes * 60);
         let known = of_kind.indexes.iter().position(|index| index.room == room && index.length == length);
         if known.is_some() {
@@ -57,17 +58,17 @@ impl Horizon {
     /// Calls back for each class that may have room for `level` before `until`, some of them only later; each class once.
     pub(super) fn visit(
         &mut self,
-        eyes: &Eyes<'_>,
+        query: &Query<'_>,
         level: Part,
         mut look: impl FnMut(&Class, &Sought<'_>, u32) -> Timestamp,
     ) {
         self.search += 1;
         for kind in 0..self.kinds.len() {
-            if !Self::takes(&self.kinds[kind], eyes) {
+            if !Self::takes(&self.kinds[kind], query) {
                 continue;
             }
-            let Some(place) = self.index_for(kind, eyes, level) else {
-                let sought = Sought::on(&self.kinds[kind], eyes, level);
+            let Some(place) = self.index_for(kind, query, level) else {
+                let sought = Sought::on(&self.kinds[kind], query, level);
                 for (number, class) in self.classes.iter().enumerate().filter(|(_, c)| c.kind as usize == kind) {
                     look(class, &sought, index(number));
                 }
@@ -92,7 +93,7 @@ impl Horizon {
                     class.visited = if here { self.search } else { class.visited };
                     here
                 });
-                let sought = Sought::on(&self.kinds[kind], eyes, level);
+                let sought = Sought::on(&self.kinds[kind], query, level);
                 for number in &entries {
                     bound = bound.min(look(&self.classes[*number as usize], &sought, *number));
                 }
@@ -102,7 +103,7 @@ impl Horizon {
     }
 
     /// Tasks that fit on the nodes from now on during `length`, as bounds of a start now; false if that cannot be enough.
-    pub fn room_now(
+    pub(crate) fn room_now(
         &mut self,
         request: &Request,
         candidates: &FixedBitSet,
@@ -111,10 +112,10 @@ impl Horizon {
     ) -> bool {
         limits.clear(self.classes.len(), candidates.len());
         let least = request.least_part();
-        let eyes = Eyes { request, candidates, length };
+        let query = Query { request, candidates, length };
         let (now, until) = (self.now, self.now.plus(length));
         let (mut nodes, mut sum, mut total) = (0u64, 0u64, Totals::NONE);
-        self.visit(&eyes, least, |class, sought, number| {
+        self.visit(&query, least, |class, sought, number| {
             if let Some(part) = sought.room_during(class, now, until) {
                 limits.parts[number as usize] = part;
                 limits.set.push(number);
@@ -145,12 +146,12 @@ impl Horizon {
         (from, until): (Timestamp, Timestamp),
         length: Duration,
     ) -> Option<Slot> {
-        let eyes = Eyes { request, candidates, length };
+        let query = Query { request, candidates, length };
         let mut best: Option<(Timestamp, Vec<(usize, Part)>)> = None;
         for (level, nodes) in levels(request) {
             let until = best.as_ref().map_or(until, |(at, _)| Timestamp(at.0 - 1));
-            if let Some(at) = self.when(&eyes, level, nodes, (from, until)) {
-                let chosen = self.choose(&eyes, level);
+            if let Some(at) = self.when(&query, level, nodes, (from, until)) {
+                let chosen = self.choose(&query, level);
                 // The last node may have fewer GPUs, and too few CPUs with them.
                 let short = |(node, part): &(usize, Part)| {
                     let kind = &self.kinds[self.classes[self.class_of(*node)].kind as usize];
@@ -172,7 +173,7 @@ impl Horizon {
     /// When so many nodes at once have room for `level` each. The classes found are kept for [`Horizon::choose`].
     pub(super) fn when(
         &mut self,
-        eyes: &Eyes<'_>,
+        query: &Query<'_>,
         level: Part,
         nodes: u32,
         (from, until): (Timestamp, Timestamp),
@@ -183,13 +184,13 @@ impl Horizon {
             found.clear();
             let mut nearest: BinaryHeap<(Timestamp, u32)> = BinaryHeap::new();
             let mut near = 0u64;
-            self.visit(eyes, level, |class, sought, number| {
+            self.visit(query, level, |class, sought, number| {
                 let bound = |nearest: &BinaryHeap<(Timestamp, u32)>, near: u64| {
                     let enough = near >= u64::from(nodes);
                     nearest.peek().filter(|_| enough).map_or(until, |(at, _)| *at)
                 };
                 if let Some((begin, since)) = sought.window(class, (from, bound(&nearest, near))) {
-                    let open = Self::open(class, eyes);
+                    let open = Self::open(class, query);
                     if open > 0 {
                         found.push(Found { begin, since, class: number });
                         nearest.push((begin, open));
@@ -221,8 +222,8 @@ impl Horizon {
     }
 
     /// Nodes for the request, out of the classes found last.
-    fn choose(&mut self, eyes: &Eyes<'_>, level: Part) -> Vec<(usize, Part)> {
-        let Eyes { request, candidates, .. } = *eyes;
+    fn choose(&mut self, query: &Query<'_>, level: Part) -> Vec<(usize, Part)> {
+        let Query { request, candidates, .. } = *query;
         let mut found = std::mem::take(&mut self.found);
         let rank = |f: &Found| {
             let class = &self.classes[f.class as usize];
@@ -280,7 +281,7 @@ impl Limits {
     }
 
     /// Limits a node's current capacity to what fits during the whole time; `None` if that is less than `least`.
-    pub fn bound(&self, class: usize, capacity: Capacity, least: Part) -> Option<Capacity> {
+    pub(crate) fn bound(&self, class: usize, capacity: Capacity, least: Part) -> Option<Capacity> {
         let part = self.parts.get(class).copied().unwrap_or_default();
         let tasks = capacity.tasks.min(part.tasks);
         let total = capacity.total.min(part.total);

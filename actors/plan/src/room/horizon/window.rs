@@ -1,7 +1,7 @@
 //! When nodes of one class have room for a request. Most steps are ruled out by their number of free CPUs, so that number is kept
 //! apart: for most classes, searches read nothing else.
 
-use super::{Class, Eyes, Kind};
+use super::{Class, Kind, Query};
 use crate::{
     room::node::{
         free::{Free, common_cpus_of_part, cpus_of_part},
@@ -75,8 +75,8 @@ pub(super) struct Sought<'r> {
 }
 
 impl<'r> Sought<'r> {
-    pub fn on(kind: &'r Kind, eyes: &Eyes<'r>, level: Part) -> Self {
-        let Eyes { request, length, .. } = *eyes;
+    pub fn on(kind: &'r Kind, query: &Query<'r>, level: Part) -> Self {
+        let Query { request, length, .. } = *query;
         Self { kind, request, level, least: Room::least(kind, request, level), length }
     }
 
@@ -94,7 +94,7 @@ impl<'r> Sought<'r> {
     }
 
     /// The same for the whole interval.
-    pub fn room_during(&self, class: &Class, from: Timestamp, until: Timestamp) -> Option<Part> {
+    pub(crate) fn room_during(&self, class: &Class, from: Timestamp, until: Timestamp) -> Option<Part> {
         let begin = class.brief.partition_point(|s| s.from <= from).saturating_sub(1);
         let rest = class.brief[begin..].iter().take_while(|s| s.from < until || s.from <= from).count();
         if self.together() {

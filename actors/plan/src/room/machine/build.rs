@@ -52,14 +52,14 @@ impl<'a> Machine<'a> {
     }
 
     /// As it is now after the `planned` starts, for a job that has nodes kept for it: to other jobs those are taken.
-    pub fn now_for(view: &'a ClusterView, job: JobId, planned: &[PlannedHold]) -> Self {
+    pub(crate) fn now_for(view: &'a ClusterView, job: JobId, planned: &[PlannedHold]) -> Self {
         let planned: Vec<&PlannedHold> = planned.iter().collect();
         Self::build(view, &planned, |hold| Remains::all_if(!(hold.kept && hold.job == job)), in_service)
     }
 
     /// As it would be at `at` if nothing but the `planned` starts happened: holds that end by then are gone. What is kept for
     /// `job` is free to it.
-    pub fn at(view: &'a ClusterView, at: Timestamp, planned: &[PlannedHold], job: JobId) -> Self {
+    pub(crate) fn at(view: &'a ClusterView, at: Timestamp, planned: &[PlannedHold], job: JobId) -> Self {
         let planned: Vec<&PlannedHold> = planned.iter().filter(|p| p.end > at).collect();
         let still_held =
             |hold: &NodeHold| hold.expected_end.is_none_or(|end| end > at) && !(hold.kept && hold.job == job);
@@ -67,7 +67,11 @@ impl<'a> Machine<'a> {
     }
 
     /// As it would be now after the `planned` starts, with nothing else on the nodes but what `remains` returns.
-    pub fn without(view: &'a ClusterView, planned: &[PlannedHold], remains: impl Fn(&NodeHold) -> Remains) -> Self {
+    pub(crate) fn without(
+        view: &'a ClusterView,
+        planned: &[PlannedHold],
+        remains: impl Fn(&NodeHold) -> Remains,
+    ) -> Self {
         let planned: Vec<&PlannedHold> = planned.iter().collect();
         Self::build(view, &planned, remains, in_service)
     }
@@ -78,13 +82,13 @@ impl<'a> Machine<'a> {
     }
 
     /// With every configured node idle and in service.
-    pub fn ideal(view: &'a ClusterView) -> Self {
+    pub(crate) fn ideal(view: &'a ClusterView) -> Self {
         Self::build(view, &[], |_| Remains::Nothing, |_| true)
     }
 
     /// As it is planned to be during the whole interval from `at` until `until`. Which CPUs are meant is not known that far
     /// ahead: the lowest ones stand for as many.
-    pub fn ahead(
+    pub(crate) fn ahead(
         view: &'a ClusterView,
         horizon: &Horizon,
         (at, until): (Timestamp, Timestamp),
@@ -173,7 +177,7 @@ impl<'a> Machine<'a> {
 
     /// As it is now, computed from the state of an earlier snapshot with the same nodes in the same service: only nodes that
     /// `changed`, and those of which something was taken that was only planned, are examined.
-    pub fn renewed(view: &'a ClusterView, floor: Floor, changed: &[usize]) -> Self {
+    pub(crate) fn renewed(view: &'a ClusterView, floor: Floor, changed: &[usize]) -> Self {
         let mut machine = Self { view, floor, closed: BTreeMap::new(), promised: BTreeMap::new() };
         let limited = Limited::of(view);
         let taken = std::mem::take(&mut machine.floor.taken);
@@ -195,7 +199,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The state that outlives the snapshot.
-    pub fn into_floor(self) -> Floor {
+    pub(crate) fn into_floor(self) -> Floor {
         self.floor
     }
 }

@@ -17,7 +17,7 @@ use garrick_model::{
 
 impl Machine<'_> {
     /// How much of this request the node could hold now; `None`: nothing.
-    pub fn capacity(&self, node: usize, request: &Request) -> Option<Capacity> {
+    pub(crate) fn capacity(&self, node: usize, request: &Request) -> Option<Capacity> {
         let room = &self.floor.rooms[node];
         let shape = &self.view.nodes[node].shape;
         let closed = self.closed.get(&node).is_some_and(|closed| !closed.is_disjoint(&room.free));

@@ -72,7 +72,7 @@ pub struct Free {
 
 /// How much of a request a node can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capacity {
+pub(crate) struct Capacity {
     /// Tasks that fit.
     pub tasks: u32,
     /// CPUs that may be taken.
@@ -102,7 +102,7 @@ pub struct Amount {
 
 impl Amount {
     /// The amounts of a share of a node with these generic resources.
-    pub fn of_share(shape: &NodeShape, share: &NodeShare, usage: NodeUse, owner: Owner) -> Self {
+    pub(crate) fn of_share(shape: &NodeShape, share: &NodeShare, usage: NodeUse, owner: Owner) -> Self {
         let cpus = share.cpus.difference(&shape.restricted_cpus()).len();
         Self {
             cpus,
@@ -151,7 +151,7 @@ impl Free {
 
     /// With exactly these CPUs free.
     #[must_use]
-    pub fn with_named(self, named: CpuSet) -> Self {
+    pub(crate) fn with_named(self, named: CpuSet) -> Self {
         Self { cpus: named.len(), shareable: named.len(), sharers: 0, named: Some(named), ..self }
     }
 
@@ -191,7 +191,7 @@ impl Free {
     }
 
     /// Is there enough for this amount?
-    pub fn covers(&self, amount: &Amount) -> bool {
+    pub(crate) fn covers(&self, amount: &Amount) -> bool {
         let welcome = self.welcomes(amount.usage, amount.owner);
         let cpus = match amount.usage {
             NodeUse::Whole => true,
@@ -265,7 +265,7 @@ impl Free {
     }
 
     /// How much of a request a node with these free amounts can hold; `None`: nothing. Shared CPUs count as evenly used.
-    pub fn capacity(&self, shape: &NodeShape, unit: u32, request: &Request) -> Option<Capacity> {
+    pub(crate) fn capacity(&self, shape: &NodeShape, unit: u32, request: &Request) -> Option<Capacity> {
         let cpus = match request.usage {
             NodeUse::Oversubscribe(most) if self.named.is_none() => {
                 self.shareable.min(self.shareable.saturating_mul(most).saturating_sub(self.sharers))
@@ -276,7 +276,7 @@ impl Free {
     }
 
     /// The same, with the CPUs that may be taken, those that come with each GPU, and the maximum of both, counted by the caller.
-    pub fn capacity_with(
+    pub(crate) fn capacity_with(
         &self,
         (common, per_gpu, most): (u32, u32, u32),
         shape: &NodeShape,
@@ -411,7 +411,7 @@ impl CpuRoom {
 }
 
 /// CPUs of the set in ascending order, without units that are incomplete.
-pub fn whole_units(cpus: &CpuSet, unit: u32) -> impl Iterator<Item = u32> + '_ {
+pub(crate) fn whole_units(cpus: &CpuSet, unit: u32) -> impl Iterator<Item = u32> + '_ {
     cpus.iter().filter(move |cpu| {
         let first = cpu - cpu % unit;
         unit == 1 || (first..first + unit).all(|c| cpus.contains(c))
@@ -419,7 +419,7 @@ pub fn whole_units(cpus: &CpuSet, unit: u32) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// CPUs that a task of the request takes of such a node.
-pub fn cpus_of_task(shape: &NodeShape, request: &Request) -> u32 {
+pub(crate) fn cpus_of_task(shape: &NodeShape, request: &Request) -> u32 {
     if request.one_task_per_core {
         request.cpus_per_task.next_multiple_of(shape.cpus_per_core().max(1))
     } else {
@@ -445,7 +445,7 @@ pub fn greatest(most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
 }
 
 /// CPUs that a part of the request takes of such a node, where it is not taken whole.
-pub fn cpus_of_part(shape: &NodeShape, unit: u32, request: &Request, part: Part) -> u32 {
+pub(crate) fn cpus_of_part(shape: &NodeShape, unit: u32, request: &Request, part: Part) -> u32 {
     let for_tasks = match &request.layout {
         None => part.tasks.saturating_mul(cpus_of_task(shape, request)),
         Some(layout) => layout.cpus_for(part.tasks, shape, request.cpus_per_task),
@@ -458,7 +458,12 @@ pub fn cpus_of_part(shape: &NodeShape, unit: u32, request: &Request, part: Part)
 }
 
 /// How many of those do not come with its GPUs, if each GPU comes with `per_gpu`.
-pub fn common_cpus_of_part(shape: &NodeShape, (unit, per_gpu): (u32, u32), request: &Request, part: Part) -> u32 {
+pub(crate) fn common_cpus_of_part(
+    shape: &NodeShape,
+    (unit, per_gpu): (u32, u32),
+    request: &Request,
+    part: Part,
+) -> u32 {
     let cpus = cpus_of_part(shape, unit, request, part);
     let shared = matches!(request.usage, NodeUse::Oversubscribe(_));
     let Some(gres) = request.gres.as_ref().filter(|_| per_gpu > 0 && !shared) else { return cpus };
@@ -492,7 +497,7 @@ fn usable_cpus(shape: &NodeShape, request: &Request, cpus: u32) -> u32 {
 }
 
 /// MiB that the request takes of a node with so many of its CPUs, for a part of it; `None`: memory is not accounted.
-pub fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, part: Part, free: u64) -> Option<u64> {
+pub(crate) fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, part: Part, free: u64) -> Option<u64> {
     match request.memory {
         MemoryNeed::None => None,
         MemoryNeed::PerNode(mib) => Some(mib),
@@ -511,7 +516,7 @@ pub fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, part: Part, fr
 }
 
 /// What a reservation of a whole node takes.
-pub fn whole_node() -> Amount {
+pub(crate) fn whole_node() -> Amount {
     let (cpus, gres, usage) = (0, GresTaken::default(), NodeUse::Whole);
     Amount { cpus, with_gpus: 0, memory: 0, gres, usage, owner: Owner::ANYBODY, named: None }
 }

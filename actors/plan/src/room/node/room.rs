@@ -49,7 +49,7 @@ pub(crate) struct Room {
 
 /// What is left of a hold when other jobs have ended or are suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remains {
+pub(crate) enum Remains {
     /// All of it.
     All,
     /// All but its CPUs, and it accepts any neighbours: it is suspended.
@@ -60,7 +60,7 @@ pub enum Remains {
 
 /// What is free on a node from now on: steps in order of time, the first from now. For a partly reserved node (`parted`) also
 /// which CPUs.
-pub fn futures(
+pub(crate) fn futures(
     node: &NodeView,
     (unit, parted): (u32, bool),
     round: impl Fn(Timestamp) -> Timestamp,
