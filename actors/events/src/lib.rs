@@ -5,6 +5,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`event`] | the events, and how a controller is rebuilt from them |
+//! | [`steps`] | the records of the step manager's journal |
 //! | [`records`] | durable state of jobs, nodes and partitions, and the events that change it |
 //! | [`progress`] | which events have positions, and how far followers are |
 //! | [`beside`] | which version of each piece beside the log is valid |
@@ -14,6 +15,7 @@ pub mod beside;
 pub mod event;
 pub mod progress;
 pub mod records;
+pub mod steps;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used)]
 pub mod testing;

@@ -13,6 +13,7 @@ use garrick_daemon::run::{
     folder::JOURNAL,
     orders::{OrdersError, StepdOrders},
 };
+use garrick_events::steps::event::StepEvent;
 use garrick_journal::{JournalError, Reader};
 use garrick_kernel::files::{self, FileError};
 use garrick_model::{
@@ -21,10 +22,7 @@ use garrick_model::{
     messages::records::{RecordedOrigin, RecordedRun, RecordedStep, RecordsReply, WantedRecords},
     time::Timestamp,
 };
-use garrick_run::stepmgr::{
-    StepEvent,
-    history::{History, Told},
-};
+use garrick_run::stepmgr::history::{History, Told};
 use std::{
     cmp::Reverse,
     fs::File,
@@ -410,7 +408,7 @@ mod tests {
         let folder = garrick_kernel::scratch::Scratch::new("following");
         let path = folder.path().join(JOURNAL);
         let ended = |number: u32, state| StepEvent::Ended {
-            result: garrick_run::step::StepResult {
+            result: garrick_events::steps::end::StepResult {
                 step: garrick_model::ids::StepId::of(JobId(7), garrick_model::ids::StepKey::number(number)),
                 state,
                 exit: garrick_model::state::ExitStatus::SUCCESS,

@@ -10,6 +10,7 @@ use garrick_daemon::{
     journal::{JournalError, Log, Written},
     links::traced,
 };
+use garrick_events::steps::event::StepEvent;
 use garrick_model::messages::{
     shepherd::StepMgrToShepherd,
     step::{LightReply, StepMgrToCommand},
@@ -17,7 +18,7 @@ use garrick_model::messages::{
 use garrick_run::{
     shepherd::{ShepherdInput, ShepherdMsg},
     step::NodeSlot,
-    stepmgr::{ClientId, StepEvent, StepMgrEffect, StepMgrInput, StepMgrMsg, shell::StepMgrPort},
+    stepmgr::{ClientId, StepMgrEffect, StepMgrInput, StepMgrMsg, shell::StepMgrPort},
 };
 use garrick_runtime::{Address, Lane, TraceContext};
 use garrick_transport::Sender;

@@ -20,6 +20,7 @@ use garrick_daemon::{
     },
     signals,
 };
+use garrick_events::steps::event::StepEvent;
 use garrick_kernel::{
     cgroup::{Cgroups, Constraints, MemoryLimit, Swap, Tracking},
     inventory,
@@ -42,7 +43,7 @@ use garrick_model::{
 use garrick_run::{
     shepherd::{ShepherdConfig, ShepherdInput, ShepherdMsg, gpus::GpuSight, shell::Shepherd},
     step::NodeSlot,
-    stepmgr::{Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, StepMgrMsg, shell::StepMgr},
+    stepmgr::{Ledger, RunFacts, StepMgrConfig, StepMgrInput, StepMgrMsg, shell::StepMgr},
 };
 use garrick_runtime::{ActorPath, Address, System, SystemConfig, TraceContext};
 use garrick_transport::{DoorListener, Endpoint, EndpointOptions, IdentityStore, ResetKey, any_address};

@@ -10,6 +10,7 @@ use super::{
     world::{Happening, World},
 };
 use garrick_agent::RunKey;
+use garrick_events::steps::event::StepEvent;
 use garrick_model::{
     batch::{BatchMembers, RetryPolicy, StepBatch},
     ids::StepKey,
@@ -25,7 +26,7 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::StepCounts,
 };
-use garrick_run::stepmgr::{ClientId, Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, harness::Harness};
+use garrick_run::stepmgr::{ClientId, Ledger, RunFacts, StepMgrConfig, StepMgrInput, harness::Harness};
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, time::Duration};
 

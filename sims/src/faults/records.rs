@@ -3,16 +3,16 @@
 use super::witness::StepRef;
 use garrick_daemon::journal::series;
 use garrick_events::event::Replayed;
+use garrick_events::steps::{
+    end::{StepEnd, StepResult},
+    event::StepEvent,
+};
 use garrick_journal::{JournalError, Reader};
 use garrick_model::{
     ids::{StepKey, StepNum},
     state::{ExitStatus, StepState},
 };
 use garrick_noded::controller::start::{Saved, Unread};
-use garrick_run::{
-    step::state::{StepEnd, StepResult},
-    stepmgr::StepEvent,
-};
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// Records cannot be read.

@@ -7,12 +7,12 @@ use super::{
     witness::{RunSeen, StepRef, StepSeen, Witness},
     work::{JobPlan, step_code},
 };
+use garrick_events::steps::end::StepEnd;
 use garrick_events::{
     event::Replayed,
     records::job::{JobRecord, Phase},
 };
 use garrick_model::state::{ExitStatus, JobState, Reason, StepState};
-use garrick_run::step::state::StepEnd;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Starts of a step manager that are allowed after the first, before a run is given up.

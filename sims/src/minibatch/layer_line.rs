@@ -3,6 +3,7 @@
 
 use super::layer_meter::Meter;
 use garrick_daemon::journal::{JournalError, Log};
+use garrick_events::steps::event::StepEvent;
 use garrick_frame::{Decoder, FrameError, codec, limits};
 use garrick_model::{
     batch::{BatchMembers, CommandList, StepBatch},
@@ -25,9 +26,7 @@ use garrick_model::{
 use garrick_run::{
     shepherd::{ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput},
     step::{NodeSlot, StepCore, StepEffect, StepInput, StepPlan},
-    stepmgr::{
-        ClientId, Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrTimer,
-    },
+    stepmgr::{ClientId, Ledger, RunFacts, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrTimer},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_bytes::ByteBuf;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::spawn_floor::{Way, spawn_rate};
 use garrick_daemon::journal::{self, Log};
-use garrick_run::stepmgr::StepEvent;
+use garrick_events::steps::event::StepEvent;
 use nix::sys::{
     resource::{Usage, UsageWho, getrusage},
     time::TimeValLike,

@@ -1,6 +1,11 @@
 //! Describes an event in one line. Text from users is quoted, so that it stays one line.
 
 use super::events::Event;
+use garrick_events::steps::{
+    batch::{StoredBatch, StoredMembers},
+    end::StepResult,
+    event::{Place, StepEvent},
+};
 use garrick_events::{
     event::{ControllerEvent, Following},
     records::{
@@ -11,14 +16,6 @@ use garrick_events::{
 };
 use garrick_model::{hostlist, spec::ArraySpec};
 use garrick_render::words;
-use garrick_run::{
-    step::StepResult,
-    stepmgr::{
-        StepEvent,
-        batch::{StoredBatch, StoredMembers},
-        journal::Place,
-    },
-};
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt::Write as _};
 

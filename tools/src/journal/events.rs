@@ -1,9 +1,9 @@
 //! Decodes the records of a journal one by one. Its first record tells whether it belongs to a controller or a step manager.
 
+use garrick_events::steps::event::StepEvent;
 use garrick_events::{event::ControllerEvent, records::job_event::JobEvent};
 use garrick_journal::{JournalError, Reader, Record};
 use garrick_model::{ids::JobId, time::Timestamp};
-use garrick_run::stepmgr::StepEvent;
 use std::{collections::VecDeque, fmt, fs::File, io::BufReader, path::Path};
 
 /// Whose journal.

@@ -8,9 +8,10 @@ use crate::{
         messages::{NodeSlot, StepEffect, StepInput, StepPlan, StepTimer},
         notice,
         relay::{Frame, InputRelay, OutputRelay},
-        state::{StepEnd, StepResult, TaskState, state_of_exit, worse},
+        state::{TaskState, state_of_exit, worse},
     },
 };
+use garrick_events::steps::end::{StepEnd, StepResult};
 use garrick_model::{
     messages::{
         shepherd::{LaunchRef, ShepherdToStepMgr, SignalReach, StepMgrToShepherd, StepStart, TaskEnd},

@@ -1,7 +1,7 @@
 //! The inputs of a running step, which only its step manager sends, and its effects. Inputs are handled in the order sent; the
 //! shepherds' messages of one node keep theirs. Nothing here is retried.
 
-use crate::step::state::{StepEnd, StepResult};
+use garrick_events::steps::end::{StepEnd, StepResult};
 use garrick_model::{
     ids::StepId,
     messages::{

@@ -20,4 +20,3 @@ pub mod state;
 
 pub use self::core::StepCore;
 pub use messages::{NodeSlot, PlannedNode, StepEffect, StepInput, StepMsg, StepPlan, StepTimer};
-pub use state::{StepEnd, StepResult};

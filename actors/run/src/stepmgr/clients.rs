@@ -1,7 +1,7 @@
 //! Conversations with commands at `stepd`'s door: permissions, `Launch`, `Enqueue`, `Wait`, `List`, `SignalSteps`.
 
 use crate::{
-    step::{StepEnd, StepInput},
+    step::StepInput,
     stepmgr::{
         core::StepMgrCore,
         launch,
@@ -15,6 +15,7 @@ use crate::{
         waiters::{Curiosity, Progress},
     },
 };
+use garrick_events::steps::end::StepEnd;
 use garrick_model::{
     ids::{RequestId, StepId, StepKey},
     messages::{

@@ -14,14 +14,13 @@
 //! | [`life`](super::life), [`takeover`](super::takeover) | begin and end of the run |
 
 use crate::{
-    step::{NodeSlot, StepEnd, StepInput, StepPlan, notice},
+    step::{NodeSlot, StepInput, StepPlan, notice},
     stepmgr::{
-        batch::StoredBatch,
         env,
         failing::Failing,
         holds::Holds,
         interning::{Environments, Shapes},
-        journal::{Ledger, StepEvent},
+        journal::Ledger,
         launch,
         lines::Lines,
         messages::{ClientId, StepMgrEffect, StepMgrInput, StepMgrTimer},
@@ -37,6 +36,7 @@ use crate::{
         waiters::Waiters,
     },
 };
+use garrick_events::steps::{batch::StoredBatch, end::StepEnd, event::StepEvent};
 use garrick_model::{
     ids::{RequestId, StepKey},
     messages::{

@@ -2,16 +2,20 @@
 //! number passes through here once.
 
 use crate::{
-    step::{NodeSlot, StepEffect, StepEnd, StepResult},
+    step::{NodeSlot, StepEffect},
     stepmgr::{
         core::StepMgrCore,
         ends::EndedStep,
-        journal::{StepEvent, ranges},
+        journal::ranges,
         messages::{StepMgrEffect, StepMgrTimer},
         rows::RowId,
         schedule::numbered,
         state::{RecordState, RunPhase},
     },
+};
+use garrick_events::steps::{
+    end::{StepEnd, StepResult},
+    event::StepEvent,
 };
 use garrick_model::{
     batch::RetryOn,

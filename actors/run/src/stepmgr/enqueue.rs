@@ -1,20 +1,22 @@
 //! Minibatch steps: first accepted into the journal, then answered, and only then queued.
 
-use crate::{
-    step::{StepEnd, StepResult},
-    stepmgr::{
-        batch::{StoredBatch, StoredMembers, without},
-        clients::RETRY_AFTER,
-        core::{Accepting, StepMgrCore},
-        journal::{Answer, OpenBatch, StepEvent},
-        messages::{ClientId, StepMgrEffect},
-        pool::NodeUse,
-        queue::Urgency,
-        rows::RowParts,
-        shape::Asker,
-        state::About,
-        view,
-    },
+use crate::stepmgr::{
+    batch::without,
+    clients::RETRY_AFTER,
+    core::{Accepting, StepMgrCore},
+    journal::{Answer, OpenBatch},
+    messages::{ClientId, StepMgrEffect},
+    pool::NodeUse,
+    queue::Urgency,
+    rows::RowParts,
+    shape::Asker,
+    state::About,
+    view,
+};
+use garrick_events::steps::{
+    batch::{StoredBatch, StoredMembers},
+    end::{StepEnd, StepResult},
+    event::StepEvent,
 };
 use garrick_model::{
     batch::{BatchMembers, GivenNumbers, StepBatch},

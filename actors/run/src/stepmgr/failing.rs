@@ -2,9 +2,10 @@
 //! cancelled, and with `kill` also the running ones. The ledger keeps the count: it is the same after a restart.
 
 use crate::{
-    step::{StepEnd, StepInput, StepResult},
+    step::StepInput,
     stepmgr::{core::StepMgrCore, messages::StepMgrEffect, rows::RowId},
 };
+use garrick_events::steps::end::{StepEnd, StepResult};
 use garrick_model::{
     batch::FailLimit,
     ids::{RequestId, StepId, StepKey},

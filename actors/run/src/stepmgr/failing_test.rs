@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    StepEvent, StepMgrConfig,
+    StepMgrConfig,
     builders::{exact, run},
     harness::Harness,
 };
-use crate::step::StepEnd;
+use garrick_events::steps::end::StepEnd;
+use garrick_events::steps::event::StepEvent;
 use garrick_model::{
     batch::{BatchMembers, CommandList, FailBound, FailLimit, RetryPolicy, StepBatch},
     ids::{RequestId, StepKey},

@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn an_order_is_kept_once() {
         let mut findings = one_of_two_answered();
-        let order = StepInput::End(crate::step::StepEnd::Cancelled);
+        let order = StepInput::End(garrick_events::steps::end::StepEnd::Cancelled);
         findings.keep(order.clone());
         findings.keep(order.clone());
         assert_eq!(findings.orders(), [order]);

@@ -1,7 +1,8 @@
 //! Progress of each array and list. A list may come in many requests: those of one `srun` are one group as long as some of their
 //! steps are not over. A step that was submitted alone belongs to no group.
 
-use crate::stepmgr::{batch::StoredBatch, core::StepMgrCore};
+use crate::stepmgr::core::StepMgrCore;
+use garrick_events::steps::batch::StoredBatch;
 use garrick_model::{
     messages::step::{MOST_GROUPS, StepGroup},
     state::StepState,

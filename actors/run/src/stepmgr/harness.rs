@@ -4,10 +4,9 @@
 use crate::{
     shepherd::{PassedFd, ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput, ShepherdTimer},
     step::{NodeSlot, StepCore, StepEffect, StepInput, StepTimer},
-    stepmgr::{
-        ClientId, Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrTimer,
-    },
+    stepmgr::{ClientId, Ledger, RunFacts, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrTimer},
 };
+use garrick_events::steps::event::StepEvent;
 use garrick_model::{
     batch::{BatchMembers, StepBatch},
     ids::{RequestId, StepKey, StepNum},

@@ -1,12 +1,11 @@
 //! What a journal says about a run's steps, read once from beginning to end. The record of a step is passed on as soon as the
 //! step is over, so memory holds only running and waiting steps, and the specs of batches that are not over.
 
-use crate::{
-    step::state::{StepEnd, StepResult},
-    stepmgr::{
-        batch::{StoredBatch, StoredMembers},
-        journal::{Place, StepEvent, ranges},
-    },
+use crate::stepmgr::journal::ranges;
+use garrick_events::steps::{
+    batch::{StoredBatch, StoredMembers},
+    end::{StepEnd, StepResult},
+    event::{Place, StepEvent},
 };
 use garrick_model::{
     ids::{StepKey, StepNum},

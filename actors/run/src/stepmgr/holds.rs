@@ -1,17 +1,15 @@
 //! Steps that wait for other steps of their job, `--dependency`. Conditions are counted down as steps start and end. A row whose
 //! conditions can never hold is cancelled, and so are, in turn, rows that wait for it with `afterok`.
 
-use crate::{
-    step::StepEnd,
-    stepmgr::{
-        core::StepMgrCore,
-        ends::EndedStep,
-        messages::StepMgrEffect,
-        naming::Census,
-        rows::{Row, RowId},
-        watch::Lookouts,
-    },
+use crate::stepmgr::{
+    core::StepMgrCore,
+    ends::EndedStep,
+    messages::StepMgrEffect,
+    naming::Census,
+    rows::{Row, RowId},
+    watch::Lookouts,
 };
+use garrick_events::steps::end::StepEnd;
 use garrick_model::{
     batch::{StepDependencies, StepDependency, StepDependencyKind},
     ids::{StepKey, StepNum},

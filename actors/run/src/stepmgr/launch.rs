@@ -5,7 +5,6 @@ use crate::{
     shepherd::stdio::one_file_for_all,
     step::{NodeSlot, PlannedNode, StepPlan},
     stepmgr::{
-        batch::StoredMembers,
         env::{self, StepFacts},
         het_env,
         placement::Placement,
@@ -16,6 +15,7 @@ use crate::{
         state::StepRecord,
     },
 };
+use garrick_events::steps::batch::StoredMembers;
 use garrick_model::{
     gres::{GpuBind, GresRequest},
     ids::{StepId, StepKey},

@@ -1,10 +1,10 @@
 //! Begin and end of a run: shepherds, batch script, time limit, warning, the ways to end, and reports about them.
 
 use crate::{
-    step::{NodeSlot, StepEnd, StepInput, StepResult, notice},
+    step::{NodeSlot, StepInput, notice},
     stepmgr::{
         core::StepMgrCore,
-        journal::{Ledger, StepEvent},
+        journal::Ledger,
         messages::{StepMgrEffect, StepMgrTimer},
         placement::Placement,
         pool::NodeUse,
@@ -12,6 +12,10 @@ use crate::{
         state::{RecordState, RunPhase, StepRecord},
         view,
     },
+};
+use garrick_events::steps::{
+    end::{StepEnd, StepResult},
+    event::StepEvent,
 };
 use garrick_model::{
     ids::{StepId, StepKey, StepNum},

@@ -9,18 +9,16 @@
 //! For the ledger they are started when they are handed over. They hold nothing until they get the place, and users see them as
 //! pending until then.
 
-use crate::{
-    step::{StepEnd, StepResult},
-    stepmgr::{
-        core::StepMgrCore,
-        journal::RunningStep,
-        messages::StepMgrEffect,
-        pool::NodeUse,
-        queue::Waiting,
-        rows::{Row, RowId},
-        state::{RecordState, StepRecord},
-    },
+use crate::stepmgr::{
+    core::StepMgrCore,
+    journal::RunningStep,
+    messages::StepMgrEffect,
+    pool::NodeUse,
+    queue::Waiting,
+    rows::{Row, RowId},
+    state::{RecordState, StepRecord},
 };
+use garrick_events::steps::end::{StepEnd, StepResult};
 use garrick_model::{
     ids::StepKey,
     state::{ExitStatus, StepState},

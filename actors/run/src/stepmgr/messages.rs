@@ -1,13 +1,11 @@
 //! The step manager's inputs, with their senders, and its effects. Inputs from one sender keep their order; a repeated `Enqueue`
 //! (by request id), `EndJob`, `SetTimeLimit`, `ShepherdLost` or `Journaled` changes nothing.
 
-use crate::{
-    step::{
-        NodeSlot, StepEffect, StepInput, StepPlan, StepTimer,
-        messages::{client_message_name, shepherd_message_name},
-    },
-    stepmgr::journal::StepEvent,
+use crate::step::{
+    NodeSlot, StepEffect, StepInput, StepPlan, StepTimer,
+    messages::{client_message_name, shepherd_message_name},
 };
+use garrick_events::steps::event::StepEvent;
 use garrick_model::{
     ids::StepKey,
     messages::{

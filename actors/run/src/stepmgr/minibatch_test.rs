@@ -5,9 +5,9 @@ use super::*;
 use crate::stepmgr::{
     builders::{bytes, exact, run, step},
     harness::Harness,
-    journal::StepEvent,
     state::RunPhase,
 };
+use garrick_events::steps::event::StepEvent;
 use garrick_model::{
     batch::{BatchMembers, CommandList, GivenNumbers, RetryOn, RetryPolicy, StepBatch},
     messages::{

@@ -78,7 +78,7 @@ mod rejoin_test;
 mod takeover_test;
 
 pub use self::core::StepMgrCore;
-pub use journal::{Ledger, StepEvent};
+pub use journal::Ledger;
 pub use messages::{ClientId, StepMgrEffect, StepMgrInput, StepMgrMsg, StepMgrTimer};
 pub use run::{RunFacts, StepMgrConfig};
 pub use shell::{StepMgr, StepMgrPort};

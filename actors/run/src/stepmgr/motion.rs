@@ -3,14 +3,9 @@
 
 use crate::{
     step::{NodeSlot, StepInput},
-    stepmgr::{
-        core::StepMgrCore,
-        journal::StepEvent,
-        messages::StepMgrEffect,
-        pool::NodeUse,
-        state::{Motion, RecordState},
-    },
+    stepmgr::{core::StepMgrCore, messages::StepMgrEffect, pool::NodeUse, state::RecordState},
 };
+use garrick_events::steps::event::{Motion, StepEvent};
 use garrick_model::{
     ids::{StepId, StepKey},
     messages::{

@@ -1,16 +1,16 @@
 //! Steps by name: their number, their states, and signals to them.
 
 use crate::{
-    step::{StepEnd, StepInput, state::worse},
+    step::{StepInput, state::worse},
     stepmgr::{
         core::StepMgrCore,
         ends::EndedStep,
-        journal::StepEvent,
         messages::StepMgrEffect,
         rows::RowId,
         state::{RecordState, StepRecord},
     },
 };
+use garrick_events::steps::{end::StepEnd, event::StepEvent};
 use garrick_model::{
     ids::{StepKey, StepNum},
     messages::shepherd::SignalReach,

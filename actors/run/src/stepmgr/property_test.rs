@@ -4,12 +4,13 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::stepmgr::{
-    Ledger, RunFacts, StepEvent, StepMgrConfig,
+    Ledger, RunFacts, StepMgrConfig,
     builders::{run, step},
     harness::Harness,
     messages::ClientId,
     state::RunPhase,
 };
+use garrick_events::steps::event::StepEvent;
 use garrick_model::{
     batch::{
         BatchMembers, FailBound, FailLimit, RetryPolicy, StepBatch, StepDependencies, StepDependency,

@@ -3,7 +3,7 @@
 
 use crate::{
     step::{
-        NodeSlot, StepInput, StepResult,
+        NodeSlot, StepInput,
         state::{state_of_exit, worse},
     },
     stepmgr::{
@@ -15,6 +15,7 @@ use crate::{
         state::{About, RecordState, StepRecord},
     },
 };
+use garrick_events::steps::end::StepResult;
 use garrick_model::{
     ids::{RequestId, Sluid, StepId, StepKey},
     messages::{

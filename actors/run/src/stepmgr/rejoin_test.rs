@@ -1,11 +1,12 @@
 //! Commands that come back to their step after its step manager died, or after their connection broke.
 
 use crate::stepmgr::{
-    StepEvent, StepMgrConfig,
+    StepMgrConfig,
     builders::{exact, run},
     harness::Harness,
     messages::ClientId,
 };
+use garrick_events::steps::event::StepEvent;
 use garrick_model::{
     ids::{JobId, RequestId, Sluid, StepId, StepKey},
     messages::step::{CommandToStepMgr, StepMgrToCommand},

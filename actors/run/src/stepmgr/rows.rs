@@ -2,13 +2,13 @@
 //! bit. A row is in the queue while one of its steps may start.
 
 use crate::stepmgr::{
-    batch::StoredBatch,
     journal::ranges,
     launch::Layouts,
     lines::Pace,
     queue::{QueueKey, StepQueue, Waiting},
     shape::StepShape,
 };
+use garrick_events::steps::batch::StoredBatch;
 use garrick_model::{
     ids::{StepKey, StepNum},
     messages::shepherd::StepLaunch,

@@ -6,7 +6,6 @@ use crate::{
     step::{StepInput, StepPlan},
     stepmgr::{
         core::StepMgrCore,
-        journal::{Place, StepEvent},
         launch,
         messages::StepMgrEffect,
         placement::{Against, Placement, feasible, place},
@@ -17,6 +16,7 @@ use crate::{
         state::{Blocked, RecordState, StepRecord},
     },
 };
+use garrick_events::steps::event::{Place, StepEvent};
 use garrick_model::{
     ids::{StepId, StepKey, StepNum},
     messages::step::{CommandToStepMgr, StepMgrToCommand},
@@ -292,7 +292,7 @@ impl StepMgrCore {
             .filter(|(_, r)| waits(r) && impossible(&r.shape, self))
             .filter_map(|(key, _)| key.step.number())
             .collect();
-        let cause = crate::step::StepEnd::NodeLost { node: node.to_owned() };
+        let cause = garrick_events::steps::end::StepEnd::NodeLost { node: node.to_owned() };
         for step in attended {
             self.withdraw(now, step, cause.clone(), out);
         }

@@ -5,12 +5,10 @@ use crate::stepmgr::{
 };
 use garrick_model::{
     ids::{RequestId, StepKey},
-    signal::{SIGCONT, SIGSTOP},
     spec::{EnvEntry, StepSpec},
     time::Timestamp,
     view::StepOrigin,
 };
-use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -35,29 +33,6 @@ impl RunPhase {
     /// Are new steps accepted?
     pub const fn takes_steps(self) -> bool {
         matches!(self, Self::Starting | Self::Running)
-    }
-}
-
-/// Whether the run may use its CPUs, according to SIGSTOP and SIGCONT to the whole run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Motion {
-    /// No such signal was sent.
-    #[default]
-    Untouched,
-    /// Stopped: tasks are stopped, and no step is started.
-    Still,
-    /// Continued.
-    Resumed,
-}
-
-impl Motion {
-    /// The signal for this state.
-    pub const fn signal(self) -> Option<i32> {
-        match self {
-            Self::Untouched => None,
-            Self::Still => Some(SIGSTOP),
-            Self::Resumed => Some(SIGCONT),
-        }
     }
 }
 

@@ -14,11 +14,11 @@
 //! ([`Findings`]), and so are orders for the step.
 
 use crate::{
-    step::{NodeSlot, StepEnd, StepInput, StepPlan, StepResult},
+    step::{NodeSlot, StepInput, StepPlan},
     stepmgr::{
         core::StepMgrCore,
         findings::Findings,
-        journal::{OpenBatch, Place, RunningStep, StepEvent},
+        journal::{OpenBatch, RunningStep},
         launch,
         messages::StepMgrEffect,
         placement::{PlacedNode, Placement},
@@ -28,6 +28,10 @@ use crate::{
         schedule::places,
         state::{RecordState, RunPhase, StepRecord},
     },
+};
+use garrick_events::steps::{
+    end::{StepEnd, StepResult},
+    event::{Place, StepEvent},
 };
 use garrick_model::{
     ids::{StepId, StepKey},

@@ -2,13 +2,14 @@
 
 use crate::{controller_events, step_events};
 use garrick_events::event::{ControllerEvent, Replayed};
+use garrick_events::steps::event::{Motion, StepEvent};
 use garrick_journal::{Form, Reader, replace};
 use garrick_model::{
     ids::{RequestId, StepKey},
     resources::MemoryRequest,
     time::TimeLimit,
 };
-use garrick_run::stepmgr::{Ledger, StepEvent, state::Motion};
+use garrick_run::stepmgr::Ledger;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,10 @@
 //! What is in a step manager's sample.
 
+use garrick_events::steps::{
+    batch::{StoredBatch, StoredMembers},
+    end::{StepEnd, StepResult},
+    event::{Motion, Place, StepEvent},
+};
 use garrick_model::{
     batch::{
         CommandList, FailBound, FailLimit, RetryOn, RetryPolicy, StepCgroup, StepDependencies, StepDependency,
@@ -16,15 +21,6 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     usage::TaskUsage,
     view::StepOrigin,
-};
-use garrick_run::{
-    step::{StepEnd, StepResult},
-    stepmgr::{
-        StepEvent,
-        batch::{StoredBatch, StoredMembers},
-        journal::Place,
-        state::Motion,
-    },
 };
 use serde_bytes::ByteBuf;
 use std::sync::Arc;

@@ -3,10 +3,10 @@
 use super::choice;
 use crate::target::Target;
 use garrick_events::event::ControllerEvent;
+use garrick_events::steps::event::StepEvent;
 use garrick_journal::{Form, Reader};
 use garrick_model::ids::{JobId, StepId, StepNum};
 use garrick_pack::{PackReader, PackWriter, Selection, Stream, TaskRun};
-use garrick_run::stepmgr::journal::StepEvent;
 use std::{
     cell::RefCell,
     fs,

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use garrick_events::event::ControllerEvent;
+use garrick_events::steps::event::StepEvent;
 use garrick_journal::Reader;
-use garrick_run::stepmgr::StepEvent;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{
