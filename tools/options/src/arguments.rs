@@ -24,7 +24,7 @@ pub struct Table {
 
 /// An entry of a table. Its meaning is the command's own, found by the long name.
 pub const fn option(long: &'static str, short: Option<char>, arg: Arg, help: &'static str) -> OptionDef {
-    OptionDef::other(long, short, arg, EVERY, help, Effect::Silent)
+    OptionDef::other(long, short, arg, EVERY, help, Effect::ByName)
 }
 
 static COMMON: [OptionDef; 3] = [

@@ -4,7 +4,7 @@ use super::{
     table::{
         ALLOC, Arg,
         Arg::{Optional, Required},
-        BATCH, BATCH_ALLOC, BATCH_RUN, EVERY, Effect, JOB, OptionDef, RUN,
+        BATCH, BATCH_ALLOC, BATCH_RUN, EVERY, JOB, OptionDef, RUN,
     },
     typed::Help,
     values,
@@ -59,7 +59,7 @@ pub const OPTIONS: &[OptionDef] = &[
         t.gid = g.string()?;
         Ok(())
     }),
-    OptionDef::other("ignore-pbs", None, Arg::None, BATCH, "ignore #PBS lines (they always are)", Effect::Silent)
+    OptionDef::inert("ignore-pbs", None, Arg::None, BATCH, "ignore #PBS lines", "`#PBS` lines are always ignored")
         .env(&["SBATCH_IGNORE_PBS"]),
     OptionDef::new("no-shell", None, Arg::None, ALLOC, "exit when the allocation is made, and keep it", |t, _| {
         t.no_shell = true;
@@ -90,13 +90,13 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SALLOC_NO_BELL"]),
-    OptionDef::other(
+    OptionDef::inert(
         "wait-all-nodes",
         None,
         Required("0|1"),
         BATCH_ALLOC,
-        "wait for all nodes (always done)",
-        Effect::Silent,
+        "wait for all nodes",
+        "a job always waits until all its nodes are ready",
     )
     .env(&["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES"]),
     OptionDef::new("delay-boot", None, Required("mins"), JOB, "delay boot for desired node features", |t, g| {
@@ -187,17 +187,58 @@ pub const OPTIONS: &[OptionDef] = &[
         _ => Err(g.not_supported()),
     })
     .env(&["SLURM_MPI_TYPE"]),
-    OptionDef::other("stepmgr", None, Arg::None, JOB, "run a step manager per job (always done)", Effect::Silent),
-    OptionDef::other(
+    OptionDef::inert("stepmgr", None, Arg::None, JOB, "run a step manager per job", "every job has a step manager"),
+    OptionDef::inert(
         "slurmd-debug",
         None,
         Required("level"),
         RUN,
-        "debug level of the node daemon (no effect)",
-        Effect::Silent,
+        "debug level of the step daemon",
+        "`stepd` writes its own log; `stail` shows what it does",
     ),
-    OptionDef::other("msg-timeout", None, Required("secs"), RUN, "message timeout (no effect)", Effect::Silent),
-    OptionDef::other("treewidth", None, Required("n"), JOB, "width of the launch tree (no effect)", Effect::Silent),
+    OptionDef::inert(
+        "msg-timeout",
+        None,
+        Required("secs"),
+        RUN,
+        "message timeout",
+        "messages have limits of their own",
+    ),
+    OptionDef::inert(
+        "treewidth",
+        None,
+        Required("n"),
+        RUN,
+        "width of the launch tree",
+        "the step manager reaches every node itself",
+    ),
+    OptionDef::inert(
+        "threads",
+        Some('T'),
+        Required("threads"),
+        RUN,
+        "launch threads",
+        "the step manager launches, and needs no threads in `srun`",
+    )
+    .env(&["SLURM_THREADS"]),
+    OptionDef::inert(
+        "acctg-freq",
+        None,
+        Required("list"),
+        JOB,
+        "accounting and profiling sampling intervals",
+        "usage is read from the kernel when tasks end; nothing is sampled",
+    )
+    .env(&["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"]),
+    OptionDef::inert(
+        "network",
+        None,
+        Required("type"),
+        JOB,
+        "information about the interconnect",
+        "there is no plugin for an interconnect that reads it",
+    )
+    .env(&["SBATCH_NETWORK", "SALLOC_NETWORK", "SLURM_NETWORK"]),
     OptionDef::new("conf", None, Required("file"), EVERY, "slurm.conf of the cluster to use", |t, g| {
         t.conf = g.value.map(std::path::PathBuf::from);
         Ok(())

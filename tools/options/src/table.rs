@@ -99,10 +99,13 @@ pub enum Effect {
     Set(fn(&mut Typed, &Given<'_>) -> Result<(), OptionError>),
     /// Slurm has it, Garrick not yet, and going on without it would change what the user gets.
     NotSupported,
-    /// Does nothing here, and that is said once.
+    /// Does nothing yet, and that is said once.
     Ignored(&'static str),
-    /// Does nothing here, and nothing has to be said: it only tunes how Slurm works inside.
-    Silent,
+    /// Accepted without effect, and nothing is said: it tunes what Garrick does not have, or always does. Why, for the
+    /// documentation.
+    Inert(&'static str),
+    /// The command looks for it by its name.
+    ByName,
 }
 
 /// An option.
@@ -144,6 +147,18 @@ impl OptionDef {
         set: fn(&mut Typed, &Given<'_>) -> Result<(), OptionError>,
     ) -> Self {
         Self { long, short, arg, on, env: &[], help, effect: Effect::Set(set) }
+    }
+
+    /// An option that is accepted without effect, and why.
+    pub const fn inert(
+        long: &'static str,
+        short: Option<char>,
+        arg: Arg,
+        on: Commands,
+        help: &'static str,
+        why: &'static str,
+    ) -> Self {
+        Self::other(long, short, arg, on, help, Effect::Inert(why))
     }
 
     /// An option with another effect.

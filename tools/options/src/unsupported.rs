@@ -2,9 +2,9 @@
 //! user something other than what was asked for. An entry moves to its subject's table when it is built.
 
 use super::table::{
-    ALLOC, Arg,
+    ALLOC_RUN, Arg,
     Arg::{Optional, Required},
-    BATCH, BATCH_ALLOC, Commands, Effect, JOB, OptionDef, RUN,
+    BATCH, Commands, Effect, JOB, OptionDef, RUN,
 };
 
 const fn unsupported(long: &'static str, short: Option<char>, arg: Arg, on: Commands, help: &'static str) -> OptionDef {
@@ -13,19 +13,17 @@ const fn unsupported(long: &'static str, short: Option<char>, arg: Arg, on: Comm
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
-    unsupported("acctg-freq", None, Required("list"), JOB, "accounting and profiling sampling intervals").env(&[
-        "SBATCH_ACCTG_FREQ",
-        "SALLOC_ACCTG_FREQ",
-        "SLURM_ACCTG_FREQ",
-    ]),
     unsupported("batch", None, Required("list"), BATCH, "features of the batch host").env(&["SBATCH_BATCH"]),
     unsupported("bb", None, Required("spec"), JOB, "burst buffer specifications")
         .env(&["SALLOC_BURST_BUFFER", "SLURM_BURST_BUFFER"]),
     unsupported("bbf", None, Required("file"), JOB, "burst buffer specification file"),
     unsupported("bcast", None, Optional("dest"), RUN, "copy the executable to the nodes").env(&["SLURM_BCAST"]),
     unsupported("bcast-exclude", None, Required("paths"), RUN, "libraries not to copy").env(&["SLURM_BCAST_EXCLUDE"]),
-    unsupported("clusters", Some('M'), Required("names"), BATCH_ALLOC, "clusters to issue commands to")
-        .env(&["SBATCH_CLUSTERS", "SALLOC_CLUSTERS"]),
+    unsupported("clusters", Some('M'), Required("names"), JOB, "clusters to issue commands to").env(&[
+        "SBATCH_CLUSTERS",
+        "SALLOC_CLUSTERS",
+        "SLURM_CLUSTERS",
+    ]),
     unsupported("cluster-constraint", None, Required("list"), JOB, "features of clusters"),
     unsupported("compress", None, Optional("library"), RUN, "compress a broadcast file").env(&["SLURM_COMPRESS"]),
     unsupported("container", None, Required("path"), JOB, "OCI container bundle").env(&[
@@ -38,6 +36,7 @@ pub const OPTIONS: &[OptionDef] = &[
         "SALLOC_CONTAINER_ID",
         "SRUN_CONTAINER_ID",
     ]),
+    unsupported("container-type", None, Required("type"), JOB, "kind of OCI container"),
     unsupported("cpu-freq", None, Required("spec"), JOB, "requested CPU frequency").env(&[
         "SBATCH_CPU_FREQ_REQ",
         "SALLOC_CPU_FREQ_REQ",
@@ -50,14 +49,10 @@ pub const OPTIONS: &[OptionDef] = &[
         "SLURM_GPU_FREQ",
     ]),
     unsupported("interactive", None, Arg::None, RUN, "interactive step of salloc"),
-    unsupported("network", None, Required("type"), JOB, "information about the interconnect").env(&[
-        "SBATCH_NETWORK",
-        "SALLOC_NETWORK",
-        "SLURM_NETWORK",
-    ]),
+    unsupported("ignore-signals", None, Required("list"), RUN, "signals that srun does not react to"),
+    unsupported("mem-update", None, Required("margin@delay"), JOB, "reduce the job's memory limit after some time"),
     unsupported("no-allocate", Some('Z'), Arg::None, RUN, "run without an allocation"),
     unsupported("oom-kill-step", None, Optional("0|1"), JOB, "kill the whole step when a task runs out of memory"),
-    unsupported("power", None, Required("flags"), JOB, "power management options"),
     unsupported("preserve-env", Some('E'), Arg::None, RUN, "keep the job's node and task counts in the environment"),
     unsupported("profile", None, Required("value"), JOB, "detailed data collection").env(&[
         "SBATCH_PROFILE",
@@ -66,20 +61,17 @@ pub const OPTIONS: &[OptionDef] = &[
     ]),
     unsupported("prolog", None, Required("program"), RUN, "program to run before the step").env(&["SLURM_PROLOG"]),
     unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
-    unsupported("resv-ports", None, Optional("count"), RUN, "reserve communication ports").env(&["SLURM_RESV_PORTS"]),
+    unsupported("resv-ports", None, Optional("count"), JOB, "reserve communication ports").env(&["SLURM_RESV_PORTS"]),
     unsupported("send-libs", None, Optional("yes|no"), RUN, "copy libraries with a broadcast file"),
     unsupported("task-epilog", None, Required("program"), RUN, "program to run after each task")
         .env(&["SLURM_TASK_EPILOG"]),
     unsupported("task-prolog", None, Required("program"), RUN, "program to run before each task")
         .env(&["SLURM_TASK_PROLOG"]),
-    unsupported("test-exec", None, Arg::None, RUN, "check the executable before the launch"),
-    unsupported("threads", Some('T'), Required("threads"), RUN, "launch threads of srun"),
     unsupported("tres-bind", None, Required("spec"), JOB, "task to resource binding").env(&[
         "SBATCH_TRES_BIND",
         "SALLOC_TRES_BIND",
         "SLURM_TRES_BIND",
     ]),
-    unsupported("uid", None, Required("user"), ALLOC, "allocate as another user"),
-    unsupported("gid", None, Required("group"), ALLOC, "allocate as another group"),
-    unsupported("x11", None, Optional("all|batch|first|last"), JOB, "X11 forwarding"),
+    unsupported("wait-for-children", None, Arg::None, RUN, "a task ends with the last of its processes"),
+    unsupported("x11", None, Optional("all|batch|first|last"), ALLOC_RUN, "X11 forwarding"),
 ];
