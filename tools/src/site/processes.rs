@@ -52,8 +52,7 @@ fn pid(number: u32) -> Pid {
 
 /// When a process started, in clock ticks after boot; `None` for one that is gone or a zombie.
 pub fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = Stat::read(pid)?;
-    (stat.state != 'Z' && stat.state != 'X').then_some(stat.start_ticks)
+    Stat::of_living(pid).map(|stat| stat.start_ticks)
 }
 
 /// What `/proc/PID/stat` says.
@@ -67,6 +66,11 @@ struct Stat {
 impl Stat {
     fn read(pid: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// `None` for a process that is gone or a zombie.
+    fn of_living(pid: u32) -> Option<Self> {
+        Self::read(pid).filter(|stat| stat.state != 'Z' && stat.state != 'X')
     }
 
     /// The name in parentheses may hold anything, so fields are counted behind the last one (proc_pid_stat(5)).
@@ -119,7 +123,7 @@ pub fn find(home: &Home) -> Vec<Process> {
         if !words.iter().skip(1).any(|w| names_folder(w, home.root())) {
             continue;
         }
-        let Some(start_ticks) = start_ticks(pid) else { continue };
+        let Some(stat) = Stat::of_living(pid) else { continue };
         let text = |flag: &str| {
             let at = words.iter().position(|w| *w == flag.as_bytes())?;
             Some(String::from_utf8_lossy(words.get(at + 1)?).into_owned())
@@ -134,9 +138,20 @@ pub fn find(home: &Home) -> Vec<Process> {
             _ => text("-N"),
         };
         let name = name.unwrap_or_else(|| role.clone());
-        found.push(Process { role, name, pid, start_ticks, address: String::new() });
+        let process = Process { role, name, pid, start_ticks: stat.start_ticks, address: String::new() };
+        found.push((stat.parent, process));
     }
-    found
+    without_forks(found)
+}
+
+/// Leaves out children that have not executed their own program yet: until then they have the command line of the daemon that
+/// forked them. Each comes with the pid of its parent.
+fn without_forks(found: Vec<(u32, Process)>) -> Vec<Process> {
+    let is_fork = |(parent, child): &(u32, Process)| {
+        found.iter().any(|(_, of)| of.pid == *parent && of.role == child.role && of.name == child.name)
+    };
+    let forks: Vec<u32> = found.iter().filter(|entry| is_fork(entry)).map(|(_, fork)| fork.pid).collect();
+    found.into_iter().map(|(_, process)| process).filter(|process| !forks.contains(&process.pid)).collect()
 }
 
 /// `n1/sFSNM7YRTC8Q00` of `/home/x/spool/n1/runs/sFSNM7YRTC8Q00`: node and run of a step daemon.
@@ -235,6 +250,26 @@ mod tests {
         assert!(process.is_alive());
         process.start_ticks += 1;
         assert!(!process.is_alive());
+    }
+
+    #[test]
+    fn a_child_that_has_not_executed_its_program_yet_is_not_another_daemon() {
+        let process = |role: &str, name: &str, pid| Process {
+            role: role.to_owned(),
+            name: name.to_owned(),
+            pid,
+            start_ticks: 1,
+            address: String::new(),
+        };
+        let found = vec![
+            // A fork may have a lower number than its parent.
+            (40, process("node", "n2", 7)),
+            (1, process("node", "n1", 30)),
+            (1, process("node", "n2", 40)),
+            (40, process("stepd", "n2/sFSNM7YRTC8Q00", 41)),
+        ];
+        let left: Vec<u32> = without_forks(found).iter().map(|process| process.pid).collect();
+        assert_eq!(left, [30, 40, 41]);
     }
 
     #[test]
