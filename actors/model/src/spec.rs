@@ -747,6 +747,29 @@ pub struct StepSpec {
     /// Nobody asked for the file that `stdout` names. Minibatch only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unasked_output: bool,
+    /// `--task-prolog` and `--task-epilog`.
+    #[serde(default, skip_serializing_if = "TaskScripts::is_none")]
+    pub task_scripts: TaskScripts,
+}
+
+/// Programs that run as the job's user on the task's node, before and after each task: those of the site (`TaskProlog`,
+/// `TaskEpilog`) or of one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskScripts {
+    /// Before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prolog: Option<String>,
+    /// After.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epilog: Option<String>,
+}
+
+impl TaskScripts {
+    /// There is neither.
+    pub const fn is_none(&self) -> bool {
+        self.prolog.is_none() && self.epilog.is_none()
+    }
 }
 
 /// What a step in a component of a heterogeneous job knows of the others.

@@ -31,6 +31,7 @@ use garrick_model::{
     config::{Config, NodeConfig},
     messages::node::Joining,
     node_shape::NodeShape,
+    spec::TaskScripts,
     time::Timestamp,
     view::NodeFacts,
 };
@@ -155,6 +156,13 @@ fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -
 }
 
 /// The agent's settings, of those of the site.
+/// `TaskProlog` and `TaskEpilog`: a path that is not absolute is relative to the folder of `slurm.conf` (slurm.conf(5)).
+fn task_scripts(config: &Config) -> TaskScripts {
+    let folder = config.path.parent().unwrap_or(Path::new("/"));
+    let absolute = |path: &Option<PathBuf>| path.as_ref().map(|path| folder.join(path).to_string_lossy().into_owned());
+    TaskScripts { prolog: absolute(&config.task_prolog), epilog: absolute(&config.task_epilog) }
+}
+
 fn agent_config(config: &Config, node: &str, joining: Option<Box<Joining>>) -> AgentConfig {
     let patience = Some(config.slurmd_timeout_secs).filter(|secs| *secs > 0);
     AgentConfig {
@@ -233,6 +241,8 @@ pub async fn start(
         pack_nodes: config.select.pack_nodes,
         max_tasks_per_node: Some(config.max_tasks_per_node),
         max_step_count: config.max_step_count,
+        task_scripts: task_scripts(config),
+        stepd: programs::beside("stepd")?,
         conf: config.path.clone(),
         home: cluster.home.clone(),
         cluster_id: cluster.id.clone(),
@@ -256,7 +266,7 @@ pub async fn start(
         node: node.name.clone(),
         spool: spool.clone(),
         tracking: tracking.clone(),
-        stepd: programs::beside("stepd")?,
+        stepd: settings.stepd.clone(),
         births: Arc::default(),
         sweep_limit: settings.sweep_limit(),
         settings,

@@ -4,7 +4,7 @@ use garrick_model::{
     ids::{JobId, StepId, StepNum},
     messages::shepherd::{StepNodeShare, StepStart},
     resources::CpuSet,
-    spec::{CpuBind, OpenMode, StdinTo, StreamTarget},
+    spec::{CpuBind, OpenMode, StdinTo, StreamTarget, TaskScripts},
 };
 
 fn description(name: &str) -> Arc<StepLaunch> {
@@ -36,6 +36,7 @@ fn description(name: &str) -> Arc<StepLaunch> {
         unattended: true,
         or_shell: false,
         unasked_output: false,
+        task_scripts: TaskScripts::default(),
     })
 }
 

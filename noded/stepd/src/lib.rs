@@ -19,6 +19,7 @@
 //! | [`link_end`], [`session`], [`launches`] | one end of such a link, what it remembers, and what goes over it once only |
 //! | [`launching`], [`launcher_link`] | how a shepherd comes by its launcher, and the socket to it |
 //! | [`launcher`] | the keyless process that runs as the job's user, spawns its tasks and reaps them |
+//! | [`task`] | what a task with prologs begins as |
 //! | [`streams`] | a task's descriptors on this side |
 
 pub mod agent_link;
@@ -39,3 +40,4 @@ pub mod shepherd_links;
 pub mod shepherd_port;
 pub mod start;
 pub mod streams;
+pub mod task;

@@ -1,7 +1,7 @@
 //! `stepd`: one per job on every node of the job, started by the node's agent (`stepd run FOLDER`); and the launcher that it
-//! starts in turn (`stepd launcher --fd N ...`).
+//! starts in turn (`stepd launcher --fd N ...`); and what a task with prologs begins as (`stepd task ...`).
 
-use garrick_stepd::launcher;
+use garrick_stepd::{launcher, task};
 use std::{ffi::OsStr, io::Write, path::Path, process::ExitCode};
 
 fn main() -> ExitCode {
@@ -19,6 +19,10 @@ fn main() -> ExitCode {
         [verb, ref words @ ..] if verb == "launcher" => match launcher::Arguments::parse(words) {
             Some(arguments) => launcher::main(&arguments),
             None => complain("is started by stepd: stepd launcher --fd N [--listen N PATH] [--successor]"),
+        },
+        [verb, ref words @ ..] if verb == "task" => match task::Arguments::parse(words) {
+            Some(arguments) => ExitCode::from(u8::try_from(task::main(&arguments)).unwrap_or(u8::MAX)),
+            None => complain("is started by stepd: stepd task [--prolog PROGRAM]... -- PROGRAM [ARGUMENTS]"),
         },
         [verb] if verb == "-V" || verb == "--version" => {
             let _ = std::io::stdout().write_all(garrick_daemon::versions::versions().as_bytes());

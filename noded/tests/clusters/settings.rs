@@ -107,6 +107,44 @@ fn prologs_and_epilogs_run_and_have_their_time() {
 }
 
 #[test]
+fn scripts_of_site_and_user_run_around_each_task_and_prologs_change_its_environment() {
+    let c = Cluster::up_with("task-scripts", &ONE, |c| {
+        let work = c.work.display();
+        let site =
+            "echo 'export FROM_SITE=a b'; echo 'export CHANGED=site'; echo 'unset GONE'; echo 'print said first'";
+        c.script(
+            "before",
+            &format!("#!/bin/sh\n{site}; echo PATH=/nowhere; echo \"site before $SLURM_PROCID\" >> {work}/order\n"),
+        );
+        c.script("after", &format!("#!/bin/sh\necho \"site after $SLURM_PROCID\" >> {work}/order\n"));
+        c.script(
+            "own-before",
+            &format!("#!/bin/sh\necho \"export CHANGED=own+$CHANGED\"; echo own before >> {work}/order\n"),
+        );
+        c.script("own-after", &format!("#!/bin/sh\necho own after >> {work}/order; exit 3\n"));
+        c.script("fails", "#!/bin/sh\nexit 7\n");
+        // Relative to the folder of slurm.conf.
+        format!("TaskProlog=../../before\nTaskEpilog={work}/after")
+    });
+    let work = c.work.display();
+    let own = format!("--task-prolog={work}/own-before --task-epilog={work}/own-after");
+    let task = "echo $FROM_SITE,$CHANGED,${GONE-gone}; exit 5";
+    let ran = c.shell(&format!("GONE=here srun {own} sh -c '{task}'"));
+    assert_eq!((ran.code, ran.out.as_str()), (5, "said first\na b,own+site,gone\n"), "{ran:?}");
+    assert_eq!(c.read("order"), "site before 0\nown before\nown after\nsite after 0\n");
+    // The batch script is a task too.
+    std::fs::remove_file(c.work.join("order")).unwrap();
+    let job = c.shell("sbatch -o out --wrap 'echo $FROM_SITE'").ok().job();
+    c.await_state(&job, "COMPLETED");
+    assert_eq!((c.read("out"), c.read("order")), ("said first\na b\n".into(), "site before 0\nsite after 0\n".into()));
+    // A task whose prolog fails is not run; one that is not there is told as without a prolog.
+    let ran = c.shell(&format!("SLURM_TASK_PROLOG={work}/fails srun sh -c 'echo ran'"));
+    assert!(ran.code != 0 && !ran.out.contains("ran\n") && ran.err.contains("TaskProlog failed"), "{ran:?}");
+    let ran = c.shell("srun /nosuch/program");
+    assert!(ran.code == 2 && ran.err.contains("execve(): /nosuch/program: No such file or directory"), "{ran:?}");
+}
+
+#[test]
 fn limits_travel_as_the_site_says() {
     for (keys, files, core) in [
         ("PropagateResourceLimits=NOFILE", true, false),

@@ -160,6 +160,16 @@ pub const OPTIONS: &[OptionDef] = &[
         },
     )
     .env(&["SLURM_WAIT"]),
+    OptionDef::new("task-prolog", None, Required("program"), RUN, "program to run before each task", |t, g| {
+        t.task_scripts.prolog = Some(g.text()?.to_owned()).filter(|program| !program.is_empty());
+        Ok(())
+    })
+    .env(&["SLURM_TASK_PROLOG"]),
+    OptionDef::new("task-epilog", None, Required("program"), RUN, "program to run after each task", |t, g| {
+        t.task_scripts.epilog = Some(g.text()?.to_owned()).filter(|program| !program.is_empty());
+        Ok(())
+    })
+    .env(&["SLURM_TASK_EPILOG"]),
     OptionDef::new(
         "disable-status",
         Some('X'),

@@ -126,6 +126,7 @@ pub fn build(
         priority: typed.step_priority,
         step_cgroup: typed.step_cgroup,
         unasked_output: streams.unasked_output,
+        task_scripts: typed.task_scripts.clone(),
         het: typed.het_leader.map(|leader| HetPart { leader, behind: None }),
         ..StepSpec::default()
     };

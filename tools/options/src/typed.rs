@@ -10,8 +10,8 @@ use garrick_model::{
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{
-        ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, Sharing, SignalWarning, TopologyRequest,
-        WithinNode,
+        ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, Sharing, SignalWarning, TaskScripts,
+        TopologyRequest, WithinNode,
     },
     time::{TimeLimit, Timestamp},
 };
@@ -424,6 +424,8 @@ pub struct Typed {
     pub batch: bool,
     /// `--multi-prog`
     pub multi_prog: bool,
+    /// `--task-prolog` and `--task-epilog`
+    pub task_scripts: TaskScripts,
     /// `srun -K`
     pub kill_on_bad_exit: Option<bool>,
     /// `srun -W`, seconds; 0: without end

@@ -63,10 +63,6 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
     unsupported("resv-ports", None, Optional("count"), JOB, "reserve communication ports").env(&["SLURM_RESV_PORTS"]),
     unsupported("send-libs", None, Optional("yes|no"), RUN, "copy libraries with a broadcast file"),
-    unsupported("task-epilog", None, Required("program"), RUN, "program to run after each task")
-        .env(&["SLURM_TASK_EPILOG"]),
-    unsupported("task-prolog", None, Required("program"), RUN, "program to run before each task")
-        .env(&["SLURM_TASK_PROLOG"]),
     unsupported("tres-bind", None, Required("spec"), JOB, "task to resource binding").env(&[
         "SBATCH_TRES_BIND",
         "SALLOC_TRES_BIND",

@@ -59,6 +59,9 @@ pub struct TaskLabel {
     /// The step has a cgroup of its own here.
     #[serde(default)]
     pub own_cgroup: bool,
+    /// It is no task, but what runs after one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub epilog: bool,
 }
 
 /// What many tasks are started with.

@@ -7,7 +7,7 @@ use crate::{
     gres::{GpuBind, GresShare},
     ids::{Sluid, StepId},
     resources::CpuSet,
-    spec::{CpuBind, EnvEntry, OpenMode, ResourceLimit, StdinTo, StreamTarget, WithinNode},
+    spec::{CpuBind, EnvEntry, OpenMode, ResourceLimit, StdinTo, StreamTarget, TaskScripts, WithinNode},
     state::ExitStatus,
     usage::TaskUsage,
 };
@@ -81,6 +81,9 @@ pub struct StepLaunch {
     /// Nobody asked for the file of its output: one with nothing in it does not stay.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unasked_output: bool,
+    /// What the step's user has run before and after each task.
+    #[serde(default, skip_serializing_if = "TaskScripts::is_none")]
+    pub task_scripts: TaskScripts,
 }
 
 /// A [`StepLaunch`], whole, or by the number under which it was sent before.

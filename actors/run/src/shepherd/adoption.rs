@@ -17,7 +17,7 @@ use garrick_model::{
         shepherd::{LaunchRef, ShepherdToStepMgr, StepLaunch, StepNodeShare, StepStart, TaskEnd, TaskFound},
     },
     resources::CpuSet,
-    spec::{CpuBind, OpenMode, StdinTo, StreamTarget},
+    spec::{CpuBind, OpenMode, StdinTo, StreamTarget, TaskScripts},
 };
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -57,8 +57,8 @@ impl ShepherdCore {
         // A launcher may only report about its own job.
         let ours = |step: StepId| step.job == self.config.job;
         let (tasks, ended): (Vec<_>, Vec<_>) = (
-            tasks.into_iter().filter(|t| ours(t.label.step)).collect(),
-            ended.into_iter().filter(|t| ours(t.label.step)).collect(),
+            tasks.into_iter().filter(|t| ours(t.label.step) && !t.label.epilog).collect(),
+            ended.into_iter().filter(|t| ours(t.label.step) && !t.label.epilog).collect(),
         );
         for task in ended {
             self.next_token = self.next_token.max(task.token + 1);
@@ -86,7 +86,15 @@ impl ShepherdCore {
             }
             let streams = [StreamState::Closed; 2];
             let phase = TaskPhase::Running { pid };
-            let task = TaskHere { step: label.step, rank: label.rank, phase, streams, spoke: [false; 2], error_path };
+            let task = TaskHere {
+                step: label.step,
+                rank: label.rank,
+                phase,
+                streams,
+                spoke: [false; 2],
+                error_path,
+                epilogs: None,
+            };
             self.tasks.insert(token, task);
         }
         // Cgroups of steps that ended while no `stepd` could remove them.
@@ -140,6 +148,7 @@ pub fn unknown_launch() -> StepLaunch {
         unattended: true,
         or_shell: false,
         unasked_output: false,
+        task_scripts: TaskScripts::default(),
     }
 }
 

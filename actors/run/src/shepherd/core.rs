@@ -10,6 +10,7 @@ use crate::shepherd::{
     messages::{ShepherdEffect, ShepherdInput, ShepherdTimer},
     settings::LauncherSettings,
     state::{Exit, NextInput, ShepherdPhase, StepHere, TaskHere, stream_index},
+    task_scripts::RunningEpilog,
 };
 use garrick_model::{
     config::PropagatePriority,
@@ -21,6 +22,7 @@ use garrick_model::{
     node_shape::NodeShape,
     resources::CpuSet,
     signal::SIGSTOP,
+    spec::TaskScripts,
     time::Timestamp,
 };
 use jiff::tz::TimeZone;
@@ -55,6 +57,10 @@ pub struct ShepherdConfig {
     pub cgroups: bool,
     /// `PropagatePrioProcess`. Default: tasks have the nice value of the daemon.
     pub priority: PropagatePriority,
+    /// `TaskProlog` and `TaskEpilog`.
+    pub task_scripts: TaskScripts,
+    /// Path of the program `stepd`, as which tasks with prologs begin.
+    pub stepd: String,
     /// `KillWait`. Default 30 s.
     pub kill_wait: Duration,
     /// How long the streams of an ended task may stay open. Default 2 s: long enough for data that is still in a pipe, short
@@ -78,6 +84,8 @@ impl ShepherdConfig {
             gpus: GpuSight::default(),
             cgroups: false,
             priority: PropagatePriority::No,
+            task_scripts: TaskScripts::default(),
+            stepd: String::new(),
             kill_wait: Duration::from_secs(30),
             linger: Duration::from_secs(2),
             zone: TimeZone::UTC,
@@ -108,6 +116,8 @@ pub struct ShepherdCore {
     pub(super) launcher_restarts: u32,
     /// Ended tasks with open streams, in the order of their deadlines.
     pub(super) lingering: VecDeque<(Timestamp, u64)>,
+    /// Epilogs of tasks that run, by token.
+    pub(super) running_epilogs: BTreeMap<u64, RunningEpilog>,
     /// Steps that were told to end, with the number of the try, in the order in which their KillWait ends.
     pub(super) escalations: VecDeque<(Timestamp, StepId, u32)>,
     /// Steps that were to start after others and did not, the latest last.
@@ -140,6 +150,7 @@ impl ShepherdCore {
             ends: Ends::default(),
             launcher_restarts: 0,
             lingering: VecDeque::new(),
+            running_epilogs: BTreeMap::new(),
             escalations: VecDeque::new(),
             given_back: VecDeque::new(),
             scripts: Vec::new(),
@@ -184,6 +195,7 @@ impl ShepherdCore {
             ShepherdInput::Timer(ShepherdTimer::LastEnds) => self.give_up_ends(out),
             ShepherdInput::Timer(ShepherdTimer::Leave) if self.phase == ShepherdPhase::Leaving => self.gone(out),
             ShepherdInput::Timer(ShepherdTimer::Leave) => {}
+            ShepherdInput::Timer(ShepherdTimer::Epilog) => self.limit_epilogs(now, out),
         }
     }
 
@@ -232,9 +244,16 @@ impl ShepherdCore {
     fn on_launcher(&mut self, now: Timestamp, message: FromLauncher, out: &mut Vec<ShepherdEffect>) {
         match message {
             FromLauncher::Spawned { token, pid } => self.spawned(token, pid, out),
-            FromLauncher::SpawnFailed { token, failure } => self.spawn_failed(now, token, &failure, out),
+            FromLauncher::SpawnFailed { token, failure } => {
+                if !self.epilog_over(now, token, Some(failure.text()), out) {
+                    self.spawn_failed(now, token, &failure, out);
+                }
+            }
             FromLauncher::Exited { token, pid, status, usage, survivors } => {
-                self.exited(now, token, Exit { pid, status, usage, survivors }, out);
+                let failure = (!status.success()).then(|| format!("ended with {status}"));
+                if !self.epilog_over(now, token, failure, out) {
+                    self.exited(now, token, Exit { pid, status, usage, survivors }, out);
+                }
             }
             FromLauncher::NotStarted { token } => self.not_started(token, out),
             FromLauncher::Survivors { pid } => out.push(ShepherdEffect::KillGroups { pids: vec![pid] }),

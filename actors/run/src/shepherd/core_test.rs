@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::{shepherd::messages::PassedFd, stepmgr::builders::bytes};
+use crate::{
+    shepherd::{messages::PassedFd, task_scripts::EPILOG_LIMIT},
+    stepmgr::builders::bytes,
+};
 use garrick_model::{
     ids::StepNum,
     messages::{
@@ -13,7 +16,8 @@ use garrick_model::{
             TaskFound, TaskLaunch,
         },
     },
-    spec::{CpuBind, CpuOrder, OpenMode, StdinTo, StreamTarget},
+    signal::SIGKILL,
+    spec::{CpuBind, CpuOrder, OpenMode, StdinTo, StreamTarget, TaskScripts},
     state::ExitStatus,
     usage::TaskUsage,
 };
@@ -108,7 +112,7 @@ fn start(launch: Arc<StepLaunch>, share: StepNodeShare, ranks: u32) -> StepStart
 }
 
 const fn label(rank: u32) -> TaskLabel {
-    TaskLabel { step: step(), attempt: 0, rank, own_cgroup: false }
+    TaskLabel { step: step(), attempt: 0, rank, own_cgroup: false, epilog: false }
 }
 
 fn found(rank: u32, end: Option<ExitStatus>) -> TaskFound {
@@ -149,6 +153,7 @@ fn launch() -> StepLaunch {
         unattended: false,
         or_shell: false,
         unasked_output: false,
+        task_scripts: TaskScripts::default(),
     }
 }
 
@@ -913,4 +918,71 @@ fn an_output_file_that_nobody_asked_for_may_go_where_all_tasks_are_on_this_node(
     assert_eq!(asked(true, 2), [true, true]);
     assert_eq!(asked(true, 3), [false, false]);
     assert_eq!(asked(false, 2), [false, false]);
+}
+
+fn scripts(prolog: &str, epilog: &str) -> TaskScripts {
+    let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    TaskScripts { prolog: given(prolog), epilog: given(epilog) }
+}
+
+/// The programs that the launcher is told to spawn, with their tokens.
+fn programs(effects: &[ShepherdEffect]) -> Vec<(u64, String)> {
+    let words = |task: &SpawnTask| {
+        task.argv.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join(" ")
+    };
+    spawns(effects).into_iter().map(|task| (task.token, words(task))).collect()
+}
+
+fn reports_an_end(effects: &[ShepherdEffect]) -> bool {
+    effects.iter().any(|effect| {
+        matches!(effect, ShepherdEffect::ToManager(ShepherdToStepMgr::TaskExited { end, .. }) if end.status.code == 3)
+    })
+}
+
+#[test]
+fn prologs_come_before_a_task_and_epilogs_after_it_those_of_the_site_outside() {
+    let mut rig = Rig::new();
+    rig.core.config.task_scripts = scripts("/site/before", "/site/after");
+    rig.core.config.stepd = "/sbin/stepd".into();
+    let started = rig.launch(|launch, _| launch.task_scripts = scripts("/own/before", "/own/after"), 1);
+    let begun = "/sbin/stepd task --prolog /site/before --prolog /own/before -- hostname".to_owned();
+    assert_eq!(programs(&started), [(1, begun)]);
+    rig.spawned(1);
+    let first = rig.exited(1, 3);
+    assert_eq!(programs(&first), [(2, "/own/after".to_owned())]);
+    assert!(!reports_an_end(&first), "{first:?}");
+    let second = rig.exited(2, 9);
+    assert_eq!(programs(&second), [(3, "/site/after".to_owned())]);
+    assert!(second.iter().any(|effect| matches!(effect, ShepherdEffect::Log { .. })), "an epilog's failure is logged");
+    let over = rig.tell(not_started(3, "execve", "/site/after", 2));
+    let oom = rig.tell(ShepherdInput::Oom { token: 1, killed: false });
+    assert!(reports_an_end(&over) || reports_an_end(&oom), "the task's own end is reported: {over:?} {oom:?}");
+}
+
+#[test]
+fn an_epilog_that_does_not_end_is_killed_and_the_end_of_a_job_does_not_wait_for_it() {
+    let mut rig = Rig::new();
+    rig.core.config.task_scripts = scripts("", "/site/after");
+    assert_eq!(programs(&rig.launch(|_, _| {}, 2)).iter().map(|(token, _)| *token).collect::<Vec<_>>(), [1, 2]);
+    rig.spawned(1);
+    rig.spawned(2);
+    let first = rig.exited(1, 3);
+    let timer = ShepherdEffect::SetTimer { timer: ShepherdTimer::Epilog, after: EPILOG_LIMIT };
+    assert!(first.contains(&timer), "{first:?}");
+    rig.now = NOW.plus(Duration::from_secs(2));
+    rig.exited(2, 3);
+    rig.now = NOW.plus(EPILOG_LIMIT);
+    let late = rig.tell(ShepherdInput::Timer(ShepherdTimer::Epilog));
+    let kill = |token| ToLauncher::Signal { token, signal: SIGKILL, group: true };
+    let killed = |effects: &[ShepherdEffect], token| {
+        effects.contains(&ShepherdEffect::ToLauncher { message: kill(token), passed: Vec::new() })
+    };
+    assert!(killed(&late, 3) && !killed(&late, 4), "{late:?}");
+    let over = rig.tell(ended(3, ExitStatus { code: 0, signal: Some(9) }, false));
+    let oom = rig.tell(ShepherdInput::Oom { token: 1, killed: false });
+    assert!(reports_an_end(&over) || reports_an_end(&oom), "{over:?} {oom:?}");
+    // The other epilog still runs.
+    rig.manager(StepMgrToShepherd::EndJob);
+    rig.tell(ShepherdInput::JobSwept);
+    assert!(reports_an_end(&rig.tell(ShepherdInput::Timer(ShepherdTimer::LastEnds))));
 }

@@ -197,6 +197,7 @@ impl ShepherdCore {
             }
         }
         self.lingering.clear();
+        self.running_epilogs.clear();
         let again = self.launcher_restarts <= LAUNCHER_RESTARTS && self.phase == ShepherdPhase::Serving;
         // In both cases, all that it had started is killed.
         if again {

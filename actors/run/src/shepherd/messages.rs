@@ -61,6 +61,8 @@ pub enum ShepherdTimer {
     LastEnds,
     /// The launcher was told to finish and has not ended.
     Leave,
+    /// Epilogs of tasks run for too long.
+    Epilog,
 }
 
 impl ShepherdTimer {
@@ -71,6 +73,7 @@ impl ShepherdTimer {
             Self::Kill => "kill",
             Self::LastEnds => "last-ends",
             Self::Leave => "leave",
+            Self::Epilog => "epilog",
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | [`gpus`] | variables that tell a task its GPUs |
 //! | [`state`] | steps and tasks here |
 //! | [`stdio`] | where descriptors 0, 1, 2 of a task go |
+//! | [`task_scripts`] | what runs before and after each task |
 //! | [`settings`] | environments and settings of tasks, which the launcher keeps under numbers |
 //! | [`shell`] | the actor, `/job/N/shepherd` |
 
@@ -22,6 +23,7 @@ pub mod settings;
 pub mod shell;
 pub mod state;
 pub mod stdio;
+pub mod task_scripts;
 pub mod tasks;
 
 pub use self::core::{ShepherdConfig, ShepherdCore};

@@ -1,5 +1,6 @@
 //! Steps and tasks on this node.
 
+use crate::shepherd::task_scripts::Epilogs;
 use garrick_model::{
     ids::StepId,
     messages::shepherd::{OUTPUT_WINDOW, StepLaunch, StepNodeShare, StepStart, Stream, TaskLaunch},
@@ -224,6 +225,8 @@ pub struct TaskHere {
     pub spoke: [bool; 2],
     /// The file that its standard error goes to, for messages to its user.
     pub error_path: Option<String>,
+    /// What runs after it.
+    pub epilogs: Option<Box<Epilogs>>,
 }
 
 /// The phase of a task.

@@ -7,6 +7,7 @@ use crate::shepherd::{
     messages::{PassedFd, ShepherdEffect, ShepherdTimer},
     state::{Exit, ShepherdPhase, StepHere, StreamState, TaskHere, TaskPhase, stream_at},
     stdio::{self, NodePlace, StdioPlan},
+    task_scripts::{behind_prologs, epilogs},
 };
 use garrick_model::{
     ids::StepId,
@@ -159,9 +160,11 @@ impl ShepherdCore {
                 Arc::new([script].into_iter().chain(argv.iter().skip(1).cloned()).collect())
             }
         };
+        let argv = behind_prologs(&self.config, &here.launch, argv);
         let mut extra_env = if last { std::mem::take(&mut here.own_env) } else { here.own_env.clone() };
         extra_env.extend(task_env);
         extra_env.extend(gpus);
+        let epilogs = epilogs(&self.config, &here.launch, &extra_env);
         let cgroups = here.share.own_cgroup.then(|| {
             passed.push(PassedFd::Cgroup { step: id });
             passed.len() as u8 - 1
@@ -176,7 +179,8 @@ impl ShepherdCore {
         if input {
             here.input.add_reader(token);
         }
-        let label = TaskLabel { step: id, attempt: here.attempt, rank, own_cgroup: here.share.own_cgroup };
+        let own_cgroup = here.share.own_cgroup;
+        let label = TaskLabel { step: id, attempt: here.attempt, rank, own_cgroup, epilog: false };
         let quiet = here.launch.unattended && !input && streams == [StreamState::Closed; 2];
         let message = ToLauncher::Spawn(Box::new(SpawnTask {
             token,
@@ -197,7 +201,7 @@ impl ShepherdCore {
             unasked_output: here.launch.unasked_output && here.tasks_here == here.launch.total_tasks,
         }));
         let phase = TaskPhase::Launched;
-        self.tasks.insert(token, TaskHere { step: id, rank, phase, streams, spoke: [false; 2], error_path });
+        self.tasks.insert(token, TaskHere { step: id, rank, phase, streams, spoke: [false; 2], error_path, epilogs });
         out.push(ShepherdEffect::ToLauncher { message, passed });
         self.stop_at_start(token, out);
     }
@@ -298,16 +302,7 @@ impl ShepherdCore {
             return;
         }
         let id = task.step;
-        let Some(here) = self.steps.get_mut(&id) else { return };
-        // The kernel may have killed a child of the task for lack of memory, and the task then ends as it likes. Tasks that end
-        // normally in a step without a waiting command are not checked: such a kill is found at the end of the batch script.
-        let killed_by_us = here.ending && exit.status.signal == Some(SIGKILL as u8);
-        let told_well = exit.status.success() && here.launch.unattended && !here.launch.batch;
-        let ask = self.config.cgroups && self.phase == ShepherdPhase::Serving && !killed_by_us && !told_well;
-        task.phase = TaskPhase::Ended { exit, oom: (!ask).then_some(false) };
-        if ask {
-            out.push(ShepherdEffect::AskOom { token, step: here.share.own_cgroup.then_some(id) });
-        }
+        task.phase = TaskPhase::Ended { exit, oom: None };
         // If a task's start was not reported, its streams were never read.
         for stream in &mut task.streams {
             if *stream == StreamState::Idle {
@@ -315,6 +310,7 @@ impl ShepherdCore {
             }
         }
         let open = task.streams.iter().any(|s| *s != StreamState::Closed);
+        let Some(here) = self.steps.get_mut(&id) else { return };
         let freed = here.input.remove_reader(token);
         if freed > 0 {
             self.trim_input(id, freed, out);
@@ -326,7 +322,28 @@ impl ShepherdCore {
             }
             self.lingering.push_back((now.plus(self.config.linger), token));
         }
-        self.report_if_over(token, out);
+        if !self.start_epilog(now, token, out) {
+            self.examine_end(token, out);
+        }
+    }
+
+    /// A task has ended, and its epilogs: did it run out of memory? When that is known, its end is reported.
+    pub(super) fn examine_end(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
+        let Some(task) = self.tasks.get_mut(&token) else { return };
+        let TaskPhase::Ended { exit, oom: None } = task.phase else { return };
+        let id = task.step;
+        let Some(here) = self.steps.get(&id) else { return };
+        // The kernel may have killed a child of the task for lack of memory, and the task then ends as it likes. Tasks that end
+        // normally in a step without a waiting command are not checked: such a kill is found at the end of the batch script.
+        let killed_by_us = here.ending && exit.status.signal == Some(SIGKILL as u8);
+        let told_well = exit.status.success() && here.launch.unattended && !here.launch.batch;
+        let ask = self.config.cgroups && self.phase == ShepherdPhase::Serving && !killed_by_us && !told_well;
+        task.phase = TaskPhase::Ended { exit, oom: (!ask).then_some(false) };
+        if ask {
+            out.push(ShepherdEffect::AskOom { token, step: here.share.own_cgroup.then_some(id) });
+        } else {
+            self.report_if_over(token, out);
+        }
     }
 
     pub(super) fn oom_known(&mut self, token: u64, killed: bool, out: &mut Vec<ShepherdEffect>) {

@@ -23,7 +23,9 @@ use garrick_model::{
         shepherd::{StepLaunch, StepNodeShare, TaskLaunch},
         step::WholeStep,
     },
-    spec::{ArraySpec, CpuBind, EnvEntry, MultiProg, OpenMode, PartsBefore, StdinTo, StepSpec, StreamTarget},
+    spec::{
+        ArraySpec, CpuBind, EnvEntry, MultiProg, OpenMode, PartsBefore, StdinTo, StepSpec, StreamTarget, TaskScripts,
+    },
 };
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
@@ -290,6 +292,7 @@ fn launch(
         unattended: unattended || !spec.tell_starts,
         or_shell: false,
         unasked_output: unattended && !pack && (spec.unasked_output || spec.stdout == StreamTarget::Relay),
+        task_scripts: spec.task_scripts.clone(),
     };
     // Before tasks on other nodes begin, the first task has to report that it opened the shared file.
     let tells = shape.max_nodes > 1 && launch.total_tasks > 1 && one_file_for_all(&launch);
@@ -402,6 +405,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         unattended: true,
         or_shell: false,
         unasked_output: false,
+        task_scripts: TaskScripts::default(),
     };
     let own_env = env::number_variables(StepKey::BATCH);
     let mut argv = vec![ByteBuf::from(SCRIPT_NAME.to_vec())];

@@ -5,6 +5,7 @@ use garrick_kernel::cgroup::Cgroups;
 use garrick_model::{
     config::{DebugFlags, GpuVariables, GresDevice, LogLevel, PropagatePriority},
     messages::node::{JobCredential, JobLaunch},
+    spec::TaskScripts,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -41,6 +42,12 @@ pub struct StepdSettings {
     /// MaxStepCount; `None`: no limit.
     #[serde(default)]
     pub max_step_count: Option<u32>,
+    /// `TaskProlog` and `TaskEpilog`.
+    #[serde(default, skip_serializing_if = "TaskScripts::is_none")]
+    pub task_scripts: TaskScripts,
+    /// Path of the program `stepd`; of an earlier version nothing.
+    #[serde(default)]
+    pub stepd: PathBuf,
     /// Path of `slurm.conf`, for `SLURM_CONF` of the tasks.
     pub conf: PathBuf,
     /// `GARRICK_HOME` of an embedded cluster, for the tasks.

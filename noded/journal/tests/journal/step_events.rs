@@ -83,6 +83,7 @@ fn spec() -> StepSpec {
         het: None,
         again_of: None,
         unasked_output: false,
+        task_scripts: Default::default(),
         name: "map".into(),
         nodes: Some(NodeCount { min: 1, max: Some(2) }),
         tasks: Some(2),

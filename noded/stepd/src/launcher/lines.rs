@@ -140,7 +140,7 @@ mod tests {
         let step = StepId::new(JobId(1), StepNum::Number(0));
         let task = SpawnTask {
             token,
-            label: TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false },
+            label: TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false, epilog: false },
             argv: Default::default(),
             setting: 1,
             extra_env: Vec::new(),

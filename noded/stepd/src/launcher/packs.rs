@@ -77,7 +77,7 @@ impl Capture {
 }
 
 fn label(run: &TaskRun) -> TaskLabel {
-    TaskLabel { step: run.step, attempt: run.attempt, rank: run.rank, own_cgroup: false }
+    TaskLabel { step: run.step, attempt: run.attempt, rank: run.rank, own_cgroup: false, epilog: false }
 }
 
 #[derive(Debug)]

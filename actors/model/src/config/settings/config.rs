@@ -239,6 +239,10 @@ settings_with_rows! {
         pub slurmd_timeout_secs: u32,
         /// `UnkillableStepProgram`: run where processes of a job are left after that.
         pub unkillable_step_program: Option<PathBuf>,
+        /// `TaskProlog`: runs as the job's user before each task.
+        pub task_prolog: Option<PathBuf>,
+        /// `TaskEpilog`: runs as the job's user after each task.
+        pub task_epilog: Option<PathBuf>,
         /// `UnkillableStepTimeout`, seconds.
         pub unkillable_step_timeout_secs: u32,
         /// `ReturnToService`.

@@ -83,6 +83,8 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("SlurmdSpoolDir", "the_controller_is_found_under_older_names_and_places_are_those_of_the_file"),
     ("SlurmctldPidFile", "the_controller_is_found_under_older_names_and_places_are_those_of_the_file"),
     ("SlurmdPidFile", "the_controller_is_found_under_older_names_and_places_are_those_of_the_file"),
+    ("TaskEpilog", "scripts_of_site_and_user_run_around_each_task_and_prologs_change_its_environment"),
+    ("TaskProlog", "scripts_of_site_and_user_run_around_each_task_and_prologs_change_its_environment"),
     ("TmpFS", "the_controller_is_found_under_older_names_and_places_are_those_of_the_file"),
     ("Epilog", "prologs_and_epilogs_run_and_have_their_time"),
     ("EpilogTimeout", "prologs_and_epilogs_run_and_have_their_time"),

@@ -1,0 +1,153 @@
+//! `stepd task`: how a task with prologs begins. Runs in the task's place, as the job's user, with the task's environment and
+//! files: runs each prolog, does what its output says, and becomes the task's program (slurm.conf(5), `TaskProlog`).
+
+use std::{
+    ffi::OsStr,
+    io::{self, Write as _},
+    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
+    process::{Command, Stdio},
+};
+
+/// What there is to do.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Arguments<'a> {
+    /// Programs that run before it, in this order.
+    prologs: Vec<&'a OsStr>,
+    /// An executable file in which the kernel finds no program is a script for `/bin/sh`.
+    or_shell: bool,
+    /// The task's program and its arguments.
+    argv: &'a [&'a OsStr],
+}
+
+impl<'a> Arguments<'a> {
+    /// From the words after `stepd task`. `None`: they are not as the shepherd writes them.
+    pub fn parse(words: &'a [&'a OsStr]) -> Option<Self> {
+        let mut arguments = Self::default();
+        let mut rest = words;
+        loop {
+            match rest {
+                [dashes, argv @ ..] if *dashes == "--" => {
+                    return (!argv.is_empty()).then_some(Self { argv, ..arguments });
+                }
+                [flag, program, more @ ..] if *flag == "--prolog" => {
+                    arguments.prologs.push(program);
+                    rest = more;
+                }
+                [flag, more @ ..] if *flag == "--or-shell" => {
+                    arguments.or_shell = true;
+                    rest = more;
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// A line of a prolog's output that means something.
+#[derive(Debug, PartialEq, Eq)]
+enum Order<'a> {
+    Export(&'a OsStr, &'a OsStr),
+    Unset(&'a OsStr),
+    Print(&'a [u8]),
+}
+
+impl<'a> Order<'a> {
+    /// Other lines mean nothing.
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        if let Some(text) = line.strip_prefix(b"print ") {
+            return Some(Self::Print(text));
+        }
+        if let Some(entry) = line.strip_prefix(b"export ") {
+            let entry = entry.trim_ascii_start();
+            let equals = entry.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
+            return Some(Self::Export(OsStr::from_bytes(&entry[..equals]), OsStr::from_bytes(&entry[equals + 1..])));
+        }
+        let name = line.strip_prefix(b"unset ")?.trim_ascii();
+        (!name.is_empty() && !name.contains(&b'=')).then(|| Self::Unset(OsStr::from_bytes(name)))
+    }
+}
+
+/// Runs a task. Returns the exit code of one that could not be started.
+pub fn main(arguments: &Arguments<'_>) -> i32 {
+    // The launcher names this process, which stays the task's.
+    for prolog in &arguments.prologs {
+        if let Err(why) = run(prolog) {
+            complain(&format!("TaskProlog failed: {}: {why}", prolog.display()));
+            return 1;
+        }
+    }
+    let [program, args @ ..] = arguments.argv else { return 1 };
+    let mut error = Command::new(program).args(args).exec();
+    if arguments.or_shell && error.raw_os_error() == Some(libc::ENOEXEC) {
+        error = Command::new("/bin/sh").arg("--").args(arguments.argv).exec();
+    }
+    complain(&format!("execve(): {}: {}", program.display(), io_text(&error)));
+    error.raw_os_error().unwrap_or(1)
+}
+
+/// Runs a prolog and does what it says.
+fn run(prolog: &OsStr) -> Result<(), String> {
+    let output = Command::new(prolog)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("cannot be executed: {}", io_text(&e)))?;
+    if !output.status.success() {
+        return Err(output.status.to_string());
+    }
+    let mut stdout = io::stdout().lock();
+    for order in output.stdout.split(|byte| *byte == b'\n').filter_map(Order::parse) {
+        match order {
+            // SAFETY: this process has one thread.
+            Order::Export(name, value) => unsafe { std::env::set_var(name, value) },
+            // SAFETY: this process has one thread.
+            Order::Unset(name) => unsafe { std::env::remove_var(name) },
+            Order::Print(text) => {
+                // A reader that is gone is the task's own affair.
+                let _ = stdout.write_all(&[text, b"\n"].concat());
+            }
+        }
+    }
+    let _ = stdout.flush();
+    Ok(())
+}
+
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "slurmstepd: error: {text}");
+}
+
+/// As the C library puts it, without the number.
+fn io_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn words_are_taken_apart() {
+        let words = |text: &'static str| text.split(' ').map(OsStr::new).collect::<Vec<_>>();
+        let line = words("--prolog /a --prolog /b --or-shell -- prog --prolog x");
+        let arguments = Arguments::parse(&line).unwrap();
+        assert_eq!(arguments.prologs, ["/a", "/b"]);
+        assert_eq!((arguments.or_shell, arguments.argv), (true, &words("prog --prolog x")[..]));
+        for wrong in ["--", "--prolog --", "prog", "--prolog"] {
+            assert_eq!(Arguments::parse(&words(wrong)), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_prolog_mean_what_slurm_says() {
+        let order = |line: &'static str| Order::parse(line.as_bytes());
+        assert_eq!(order("export A=b=c d"), Some(Order::Export(OsStr::new("A"), OsStr::new("b=c d"))));
+        assert_eq!(order("export A="), Some(Order::Export(OsStr::new("A"), OsStr::new(""))));
+        assert_eq!(order("unset A"), Some(Order::Unset(OsStr::new("A"))));
+        assert_eq!(order("print hello  there"), Some(Order::Print(b"hello  there")));
+        for nothing in ["export A", "export =b", "unset ", "hello", "", "PATH=/bin", "unset A=b"] {
+            assert_eq!(order(nothing), None, "{nothing:?}");
+        }
+    }
+}
