@@ -24,6 +24,11 @@ pub const OPTIONS: &[OptionDef] = &[
             Ok(())
         },
     ),
+    OptionDef::new("clusters", Some('M'), Required("names"), JOB, "clusters to issue commands to", |t, g| {
+        t.clusters = g.text()?.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Ok(())
+    })
+    .env(&["SBATCH_CLUSTERS", "SALLOC_CLUSTERS", "SLURM_CLUSTERS"]),
     OptionDef::new(
         "parsable",
         None,

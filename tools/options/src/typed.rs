@@ -391,6 +391,8 @@ pub struct Typed {
     /// `--pty`
     pub pty: bool,
 
+    /// `-M`: the names
+    pub clusters: Vec<String>,
     /// `--parsable`
     pub parsable: bool,
     /// `sbatch -W`

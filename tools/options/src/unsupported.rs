@@ -19,11 +19,6 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("bbf", None, Required("file"), JOB, "burst buffer specification file"),
     unsupported("bcast", None, Optional("dest"), RUN, "copy the executable to the nodes").env(&["SLURM_BCAST"]),
     unsupported("bcast-exclude", None, Required("paths"), RUN, "libraries not to copy").env(&["SLURM_BCAST_EXCLUDE"]),
-    unsupported("clusters", Some('M'), Required("names"), JOB, "clusters to issue commands to").env(&[
-        "SBATCH_CLUSTERS",
-        "SALLOC_CLUSTERS",
-        "SLURM_CLUSTERS",
-    ]),
     unsupported("cluster-constraint", None, Required("list"), JOB, "features of clusters"),
     unsupported("compress", None, Optional("library"), RUN, "compress a broadcast file").env(&["SLURM_COMPRESS"]),
     unsupported("container", None, Required("path"), JOB, "OCI container bundle").env(&[

@@ -102,12 +102,15 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         return Ok(test_only(Command::Sbatch, &cluster, console, specs));
     }
     let job = het::submit(&startup, &cluster, specs)?;
-    let written = if typed.parsable {
-        output::print_line(job)
-    } else if typed.quiet {
-        Ok(())
-    } else {
-        output::print_line(format_args!("Submitted batch job {job}"))
+    let named = !typed.clusters.is_empty();
+    let written = match (typed.parsable, typed.quiet) {
+        (true, _) if named => output::print_line(format_args!("{job};{}", cluster.name())),
+        (true, _) => output::print_line(job),
+        (false, true) => Ok(()),
+        (false, false) if named => {
+            output::print_line(format_args!("Submitted batch job {job} on cluster {}", cluster.name()))
+        }
+        (false, false) => output::print_line(format_args!("Submitted batch job {job}")),
     };
     let code = output::finish(console, written, 0);
     Ok(if typed.wait && code == 0 { wait(&cluster, console, job) } else { code })

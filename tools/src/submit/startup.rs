@@ -138,7 +138,29 @@ impl Startup {
             return Err(self.help(help));
         }
         typed.notices.iter().for_each(|notice| self.console.info(notice));
+        self.is_own_cluster(&typed)?;
         Ok(typed)
+    }
+
+    /// Clusters are found by their `slurm.conf` alone, so only that file's own can be named.
+    fn is_own_cluster(&self, typed: &Typed) -> Result<(), i32> {
+        if typed.clusters.is_empty() {
+            return Ok(());
+        }
+        let own = Cluster::find(typed.conf.as_deref()).map_err(|error| {
+            self.console.error(&error);
+            exit_code(EXIT_ERROR)
+        })?;
+        match typed.clusters.iter().find(|name| *name != "all" && *name != own.name()) {
+            None => Ok(()),
+            Some(other) => {
+                self.console.error(format_args!(
+                    "'{other}' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to \
+                     see available clusters."
+                ));
+                Err(exit_code(EXIT_ERROR))
+            }
+        }
     }
 
     fn help(&self, help: Help) -> i32 {

@@ -90,6 +90,17 @@ fn sbatch_takes_wrap_and_standard_input() {
 }
 
 #[test]
+fn the_cluster_of_the_configuration_may_be_named_and_no_other() {
+    let (cluster, _specs) = controller(submitted);
+    let named = |words: &[&str]| cluster.run(&[&["sbatch", "-M", "fake"], words, &["--wrap", "echo hi"]].concat());
+    assert_eq!(named(&[]), shown("Submitted batch job 503 on cluster fake\n", "", 0));
+    assert_eq!(named(&["--parsable"]), shown("503;fake\n", "", 0));
+    let err = "srun: error: 'elsewhere' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list \
+               clusters' to see available clusters.\n";
+    assert_eq!(cluster.run(&["srun", "--clusters=fake,elsewhere", "true"]), shown("", err, 1));
+}
+
+#[test]
 fn refusals_are_worded_as_slurm_words_them() {
     let (cluster, _specs) = controller(|| CommandReply::Refused(Refusal::InvalidPartition("nosuch".to_owned())));
     let err = "sbatch: error: invalid partition specified: nosuch\n\
