@@ -209,7 +209,7 @@ pub fn only_svg(file: &Path) -> Result<(), String> {
     }
 }
 
-fn json(told: &[Told], trace: &swf::Trace) -> Result<String, String> {
+fn json(told: &[Told], trace: &Trace) -> Result<String, String> {
     let objects: Vec<serde_json::Value> = told
         .iter()
         .map(|t| {
@@ -263,7 +263,7 @@ const BLOCK_ROWS: [BlockRow; 8] = [
     ("for, s (mean, longest)", |b| format!("{:.0}, {:.0}", b.patient_mean_s, b.patient_max_s)),
 ];
 
-fn table(told: &[Told], trace: &swf::Trace, by: Option<&str>) -> String {
+fn table(told: &[Told], trace: &Trace, by: Option<&str>) -> String {
     let widths: Vec<usize> = told.iter().map(|t| t.name.len().max(12)).collect();
     let mut text = format!("{:<30}", "");
     for (t, width) in told.iter().zip(&widths) {
