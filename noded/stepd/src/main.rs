@@ -22,7 +22,9 @@ fn main() -> ExitCode {
         },
         [verb, ref words @ ..] if verb == "task" => match task::Arguments::parse(words) {
             Some(arguments) => ExitCode::from(u8::try_from(task::main(&arguments)).unwrap_or(u8::MAX)),
-            None => complain("is started by stepd: stepd task [--prolog PROGRAM]... -- PROGRAM [ARGUMENTS]"),
+            None => complain(
+                "is started by stepd: stepd task [--site-prolog PROGRAM] [--prolog PROGRAM] -- PROGRAM [ARGUMENTS]",
+            ),
         },
         [verb] if verb == "-V" || verb == "--version" => {
             let _ = std::io::stdout().write_all(garrick_daemon::versions::versions().as_bytes());

@@ -1,18 +1,22 @@
 //! `stepd task`: how a task with prologs begins. Runs in the task's place, as the job's user, with the task's environment and
 //! files: runs each prolog, does what its output says, and becomes the task's program (slurm.conf(5), `TaskProlog`).
 
+use garrick_model::time::{Timestamp, system_zone};
 use std::{
     ffi::OsStr,
     io::{self, Write as _},
-    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        process::{CommandExt as _, ExitStatusExt as _},
+    },
     process::{Command, Stdio},
 };
 
 /// What there is to do.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Arguments<'a> {
-    /// Programs that run before it, in this order.
-    prologs: Vec<&'a OsStr>,
+    /// Programs that run before it, in this order, each with whether it is the site's.
+    prologs: Vec<(&'a OsStr, bool)>,
     /// An executable file in which the kernel finds no program is a script for `/bin/sh`.
     or_shell: bool,
     /// The task's program and its arguments.
@@ -29,8 +33,8 @@ impl<'a> Arguments<'a> {
                 [dashes, argv @ ..] if *dashes == "--" => {
                     return (!argv.is_empty()).then_some(Self { argv, ..arguments });
                 }
-                [flag, program, more @ ..] if *flag == "--prolog" => {
-                    arguments.prologs.push(program);
+                [flag, program, more @ ..] if *flag == "--prolog" || *flag == "--site-prolog" => {
+                    arguments.prologs.push((program, *flag == "--site-prolog"));
                     rest = more;
                 }
                 [flag, more @ ..] if *flag == "--or-shell" => {
@@ -69,11 +73,12 @@ impl<'a> Order<'a> {
 
 /// Runs a task. Returns the exit code of one that could not be started.
 pub fn main(arguments: &Arguments<'_>) -> i32 {
-    // The launcher names this process, which stays the task's.
-    for prolog in &arguments.prologs {
-        if let Err(why) = run(prolog) {
-            complain(&format!("TaskProlog failed: {}: {why}", prolog.display()));
-            return 1;
+    for (prolog, of_site) in &arguments.prologs {
+        let status = run(prolog, if *of_site { "site" } else { "user" });
+        if status != 0 {
+            let option = if *of_site { "TaskProlog" } else { "--task-prolog" };
+            complain(&format!("{option} failed status={status}"));
+            return status;
         }
     }
     let [program, args @ ..] = arguments.argv else { return 1 };
@@ -81,19 +86,23 @@ pub fn main(arguments: &Arguments<'_>) -> i32 {
     if arguments.or_shell && error.raw_os_error() == Some(libc::ENOEXEC) {
         error = Command::new("/bin/sh").arg("--").args(arguments.argv).exec();
     }
-    complain(&format!("execve(): {}: {}", program.display(), io_text(&error)));
+    let _ = writeln!(io::stderr(), "slurmstepd: error: execve(): {}: {}", program.display(), io_text(&error));
     error.raw_os_error().unwrap_or(1)
 }
 
-/// Runs a prolog and does what it says.
-fn run(prolog: &OsStr) -> Result<(), String> {
-    let output = Command::new(prolog)
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|e| format!("cannot be executed: {}", io_text(&e)))?;
+/// Runs a prolog and does what it says. Returns its exit code, or as many above 128 as the signal that ended it; 1 where it
+/// cannot be executed.
+fn run(prolog: &OsStr, whose: &str) -> i32 {
+    let output = match Command::new(prolog).stdin(Stdio::null()).stderr(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(error) => {
+            let (path, why) = (prolog.display(), io_text(&error));
+            complain(&format!("{whose} task_prolog can not be executed ({path}) {why}"));
+            return 1;
+        }
+    };
     if !output.status.success() {
-        return Err(output.status.to_string());
+        return output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
     }
     let mut stdout = io::stdout().lock();
     for order in output.stdout.split(|byte| *byte == b'\n').filter_map(Order::parse) {
@@ -109,11 +118,12 @@ fn run(prolog: &OsStr) -> Result<(), String> {
         }
     }
     let _ = stdout.flush();
-    Ok(())
+    0
 }
 
 fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "slurmstepd: error: {text}");
+    let at = Timestamp::now().text_with_millis(&system_zone());
+    let _ = writeln!(io::stderr(), "[{at}] error: {text}");
 }
 
 /// As the C library puts it, without the number.
@@ -130,9 +140,9 @@ mod tests {
     #[test]
     fn words_are_taken_apart() {
         let words = |text: &'static str| text.split(' ').map(OsStr::new).collect::<Vec<_>>();
-        let line = words("--prolog /a --prolog /b --or-shell -- prog --prolog x");
+        let line = words("--site-prolog /a --prolog /b --or-shell -- prog --prolog x");
         let arguments = Arguments::parse(&line).unwrap();
-        assert_eq!(arguments.prologs, ["/a", "/b"]);
+        assert_eq!(arguments.prologs, [(OsStr::new("/a"), true), (OsStr::new("/b"), false)]);
         assert_eq!((arguments.or_shell, arguments.argv), (true, &words("prog --prolog x")[..]));
         for wrong in ["--", "--prolog --", "prog", "--prolog"] {
             assert_eq!(Arguments::parse(&words(wrong)), None, "{wrong}");

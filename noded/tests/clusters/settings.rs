@@ -137,9 +137,31 @@ fn scripts_of_site_and_user_run_around_each_task_and_prologs_change_its_environm
     let job = c.shell("sbatch -o out --wrap 'echo $FROM_SITE'").ok().job();
     c.await_state(&job, "COMPLETED");
     assert_eq!((c.read("out"), c.read("order")), ("said first\na b\n".into(), "site before 0\nsite after 0\n".into()));
-    // A task whose prolog fails is not run; one that is not there is told as without a prolog.
+    // A task whose prolog fails is not run, and ends as that; a program that is not there is told as without a prolog.
     let ran = c.shell(&format!("SLURM_TASK_PROLOG={work}/fails srun sh -c 'echo ran'"));
-    assert!(ran.code != 0 && !ran.out.contains("ran\n") && ran.err.contains("TaskProlog failed"), "{ran:?}");
+    assert!(ran.code == 7 && !ran.out.contains("ran\n"), "{ran:?}");
+    assert!(ran.err.contains("] error: --task-prolog failed status=7\n"), "{ran:?}");
+    let ran = c.shell("srun --task-prolog=/nosuch true");
+    assert!(ran.code == 1 && ran.err.contains("can not be executed (/nosuch) No such file or directory"), "{ran:?}");
+    // Those of `srun` run where it does; without its prolog there is no step.
+    c.script("says", "#!/bin/sh\necho said\n");
+    let ran = c.shell(&format!("srun --prolog={work}/says --epilog={work}/fails sh -c 'echo ran; exit 3'"));
+    assert_eq!((ran.code, ran.out.as_str()), (3, "said\nsaid first\nran\n"), "{ran:?}");
+    assert!(ran.err.ends_with("srun: error: srun epilog failed status=7\n"), "{ran:?}");
+    let ran = c.shell(&format!("SLURM_PROLOG={work}/fails srun sh -c 'echo ran'"));
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{ran:?}");
+    assert!(ran.err.ends_with("srun: error: srun prolog failed rc = 7. Aborting step.\n"), "{ran:?}");
+    let ran = c.shell("srun --epilog=/nosuch true");
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (0, "srun: Access denied for /nosuch: No such file or directory\n"),
+        "{ran:?}"
+    );
+    // What is wrong with an epilog is in the file of the task's errors.
+    let job =
+        c.shell(&format!("sbatch -o /dev/null --wrap 'srun -e errors.%t --task-epilog={work}/fails true'")).ok().job();
+    c.await_state(&job, "COMPLETED");
+    assert!(c.read("errors.0").ends_with("] error: TaskEpilog failed status=7\n"), "{}", c.read("errors.0"));
     let ran = c.shell("srun /nosuch/program");
     assert!(ran.code == 2 && ran.err.contains("execve(): /nosuch/program: No such file or directory"), "{ran:?}");
 }

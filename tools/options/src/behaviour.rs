@@ -165,6 +165,16 @@ pub const OPTIONS: &[OptionDef] = &[
         },
     )
     .env(&["SLURM_WAIT"]),
+    OptionDef::new("prolog", None, Required("program"), RUN, "program that srun runs before the step", |t, g| {
+        t.prolog = g.value.map(std::ffi::OsStr::to_owned).filter(|program| !program.is_empty());
+        Ok(())
+    })
+    .env(&["SLURM_PROLOG"]),
+    OptionDef::new("epilog", None, Required("program"), RUN, "program that srun runs after the step", |t, g| {
+        t.epilog = g.value.map(std::ffi::OsStr::to_owned).filter(|program| !program.is_empty());
+        Ok(())
+    })
+    .env(&["SLURM_EPILOG"]),
     OptionDef::new("task-prolog", None, Required("program"), RUN, "program to run before each task", |t, g| {
         t.task_scripts.prolog = Some(g.text()?.to_owned()).filter(|program| !program.is_empty());
         Ok(())

@@ -15,10 +15,12 @@
 //! | [`stream_plan`] | where a step's streams go |
 //! | [`origin`] | properties of the submitting process that are passed on |
 //! | [`light`] | parses the arguments of the light `srun`, in the step manager |
+//! | [`defined`] | what `-v` lists of the options |
 //! | [`help`] | `--help` and `--usage` |
 
 pub mod arguments;
 pub mod behaviour;
+pub mod defined;
 pub mod export;
 pub mod getopt;
 pub mod gres;

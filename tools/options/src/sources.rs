@@ -9,7 +9,10 @@ use super::{
     typed::{Given, OptionError, Source, Typed},
 };
 use garrick_model::{env_vars, spec::Distribution, time::Timestamp};
-use std::{ffi::OsString, fmt};
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+};
 
 /// Variables that a job sets for its tasks and that `srun` reads: the job's layout, limits and binding.
 pub const OF_THE_JOB: &[&str] = &[
@@ -205,6 +208,7 @@ fn given(o: &Occurrence, source: Source, now: Timestamp) -> Given<'_> {
 }
 
 fn apply(typed: &mut Typed, def: &'static OptionDef, given: &Given<'_>) -> Result<(), OptionError> {
+    typed.given.insert(def.long, given.value.map(OsStr::to_owned));
     match def.effect {
         Effect::Set(set) => set(typed, given),
         Effect::NotSupported => Err(OptionError::NotSupported(format!("--{}", def.long))),

@@ -16,6 +16,7 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
 };
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     path::PathBuf,
     time::Duration,
@@ -391,6 +392,8 @@ pub struct Typed {
     /// `--pty`
     pub pty: bool,
 
+    /// Every option that was given, by its long name, with its last value.
+    pub given: BTreeMap<&'static str, Option<OsString>>,
     /// `-M`: the names
     pub clusters: Vec<String>,
     /// `--parsable`
@@ -426,6 +429,10 @@ pub struct Typed {
     pub batch: bool,
     /// `--multi-prog`
     pub multi_prog: bool,
+    /// `srun --prolog`
+    pub prolog: Option<OsString>,
+    /// `srun --epilog`
+    pub epilog: Option<OsString>,
     /// `--task-prolog` and `--task-epilog`
     pub task_scripts: TaskScripts,
     /// `srun -K`

@@ -37,7 +37,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SALLOC_CPU_FREQ_REQ",
         "SLURM_CPU_FREQ_REQ",
     ]),
-    unsupported("epilog", None, Required("program"), RUN, "program to run after the step").env(&["SLURM_EPILOG"]),
     unsupported("gpu-freq", None, Required("spec"), JOB, "frequency of GPUs").env(&[
         "SBATCH_GPU_FREQ",
         "SALLOC_GPU_FREQ",
@@ -54,7 +53,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SALLOC_PROFILE",
         "SLURM_PROFILE",
     ]),
-    unsupported("prolog", None, Required("program"), RUN, "program to run before the step").env(&["SLURM_PROLOG"]),
     unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
     unsupported("resv-ports", None, Optional("count"), JOB, "reserve communication ports").env(&["SLURM_RESV_PORTS"]),
     unsupported("send-libs", None, Optional("yes|no"), RUN, "copy libraries with a broadcast file"),

@@ -3,6 +3,7 @@
 
 use crate::{
     options::{
+        defined,
         getopt::{Occurrence, Parsed},
         help,
         script_lines::ScriptLine,
@@ -136,6 +137,9 @@ impl Startup {
         });
         if let Some(help) = typed.help {
             return Err(self.help(help));
+        }
+        if typed.verbose > 0 {
+            defined::lines(self.command, &typed, Timestamp::now()).iter().for_each(|line| self.console.verbose(line));
         }
         typed.notices.iter().for_each(|notice| self.console.info(notice));
         self.is_own_cluster(&typed)?;

@@ -245,12 +245,12 @@ impl ShepherdCore {
         match message {
             FromLauncher::Spawned { token, pid } => self.spawned(token, pid, out),
             FromLauncher::SpawnFailed { token, failure } => {
-                if !self.epilog_over(now, token, Some(failure.text()), out) {
+                if !self.epilog_over(now, token, Some(failure.status()), out) {
                     self.spawn_failed(now, token, &failure, out);
                 }
             }
             FromLauncher::Exited { token, pid, status, usage, survivors } => {
-                let failure = (!status.success()).then(|| format!("ended with {status}"));
+                let failure = (!status.success()).then_some(status);
                 if !self.epilog_over(now, token, failure, out) {
                     self.exited(now, token, Exit { pid, status, usage, survivors }, out);
                 }

@@ -945,7 +945,7 @@ fn prologs_come_before_a_task_and_epilogs_after_it_those_of_the_site_outside() {
     rig.core.config.task_scripts = scripts("/site/before", "/site/after");
     rig.core.config.stepd = "/sbin/stepd".into();
     let started = rig.launch(|launch, _| launch.task_scripts = scripts("/own/before", "/own/after"), 1);
-    let begun = "/sbin/stepd task --prolog /site/before --prolog /own/before -- hostname".to_owned();
+    let begun = "/sbin/stepd task --site-prolog /site/before --prolog /own/before -- hostname".to_owned();
     assert_eq!(programs(&started), [(1, begun)]);
     rig.spawned(1);
     let first = rig.exited(1, 3);

@@ -12,11 +12,12 @@ use crate::shepherd::{
 };
 use garrick_model::{
     messages::{
-        launcher::{FdSource, SpawnTask, TaskLabel, ToLauncher},
+        launcher::{FdSource, FileMode, SpawnTask, TaskLabel, ToLauncher},
         shepherd::StepLaunch,
     },
     signal::SIGKILL,
     spec::EnvEntry,
+    state::ExitStatus,
     time::Timestamp,
 };
 use serde_bytes::ByteBuf;
@@ -43,6 +44,10 @@ pub struct RunningEpilog {
     deadline: Timestamp,
 }
 
+const fn append(path: String) -> FdSource {
+    FdSource::File { path, mode: FileMode::Append }
+}
+
 fn bytes(text: &str) -> ByteBuf {
     ByteBuf::from(text.as_bytes().to_vec())
 }
@@ -53,13 +58,13 @@ pub(super) fn behind_prologs(
     launch: &StepLaunch,
     argv: Arc<Vec<ByteBuf>>,
 ) -> Arc<Vec<ByteBuf>> {
-    let prologs = [&config.task_scripts.prolog, &launch.task_scripts.prolog];
-    if prologs.iter().all(|prolog| prolog.is_none()) {
+    let (of_site, own) = (&config.task_scripts.prolog, &launch.task_scripts.prolog);
+    if of_site.is_none() && own.is_none() {
         return argv;
     }
     let mut words = vec![bytes(&config.stepd), bytes("task")];
-    for prolog in prologs.into_iter().flatten() {
-        words.extend([bytes("--prolog"), bytes(prolog)]);
+    for (flag, prolog) in [("--site-prolog", of_site), ("--prolog", own)] {
+        words.extend(prolog.iter().flat_map(|prolog| [bytes(flag), bytes(prolog)]));
     }
     if launch.or_shell {
         words.push(bytes("--or-shell"));
@@ -105,7 +110,8 @@ impl ShepherdCore {
             argv: Arc::new(vec![bytes(&program)]),
             setting,
             extra_env,
-            stdio: [FdSource::Null, FdSource::Null, FdSource::Null],
+            // Where the task's errors are relayed, nobody listens any more.
+            stdio: [FdSource::Null, FdSource::Null, task.error_path.clone().map_or(FdSource::Null, append)],
             pack: None,
             pty: false,
             affinity: Vec::new(),
@@ -129,12 +135,16 @@ impl ShepherdCore {
         &mut self,
         now: Timestamp,
         token: u64,
-        failure: Option<String>,
+        failure: Option<ExitStatus>,
         out: &mut Vec<ShepherdEffect>,
     ) -> bool {
         let Some(RunningEpilog { task, .. }) = self.running_epilogs.remove(&token) else { return false };
-        if let Some(why) = failure {
-            out.push(ShepherdEffect::Log { text: format!("task epilog of job {}: {why}", self.config.job) });
+        if let Some(status) = failure {
+            let text = format!("TaskEpilog failed status={}", status.shell_code());
+            if let Some(path) = self.tasks.get(&task).and_then(|task| task.error_path.clone()) {
+                self.append(&path, &format!("[{}] error: {text}", now.text_with_millis(&self.config.zone)), out);
+            }
+            out.push(ShepherdEffect::Log { text: format!("job {}: {text}", self.config.job) });
         }
         if !self.start_epilog(now, task, out) {
             self.examine_end(task, out);

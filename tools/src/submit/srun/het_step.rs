@@ -17,7 +17,8 @@ use crate::{
         job_variables::{self, Surroundings},
         no_step::no_step,
         parts::{Parts, common_number},
-        sbatch, srun,
+        sbatch,
+        srun::{self, scripts},
         startup::{self, Startup},
         step_loop::{Managers, StepLoop},
         submitter,
@@ -183,6 +184,7 @@ fn step(
     signals: &Signals,
 ) -> Result<i32, i32> {
     let whole = of_whole_step(first.clone(), first);
+    scripts::prolog(&whole, console)?;
     let plan = stream_plan::attended(first, &submitter.work_dir);
     let mut specs = Vec::new();
     for component in components {
@@ -204,7 +206,9 @@ fn step(
     let behaviour = srun::behaviour(&whole, jobs.first().copied().unwrap_or(leader), &plan);
     let names = srun::pattern_names(&plan, &name);
     let managers = Managers { doors, parts: Some(Parts::new(leader, specs)), way_back: None };
-    Ok(StepLoop::new(managers, behaviour, &plan, whole.open_mode, &names, signals, console).run())
+    let code = StepLoop::new(managers, behaviour, &plan, whole.open_mode, &names, signals, console).run();
+    scripts::epilog(&whole, console);
+    Ok(code)
 }
 
 fn spec_of(

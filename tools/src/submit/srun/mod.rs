@@ -1,6 +1,7 @@
 //! `srun`: runs a step in an allocation, or makes an allocation for one step.
 
 mod het_step;
+mod scripts;
 
 use crate::{
     batch_script::{self, BatchScript},
@@ -384,6 +385,7 @@ fn converse(
     plan: &StreamPlan,
     signals: &Signals,
 ) -> Result<i32, i32> {
+    scripts::prolog(typed, console)?;
     let job = way.job();
     let deadline = typed.immediate_secs.map(|secs| Instant::now() + Duration::from_secs(u64::from(secs)));
     let mut search = Search::new(way, console);
@@ -401,7 +403,9 @@ fn converse(
             return Err(startup::exit_code(1));
         }
     }
-    Ok(stay(typed, console, AskedFor { launch, door, search, deadline, begun: false }, plan, signals))
+    let code = stay(typed, console, AskedFor { launch, door, search, deadline, begun: false }, plan, signals);
+    scripts::epilog(typed, console);
+    Ok(code)
 }
 
 /// A step that was asked for at a step manager's door.
