@@ -121,14 +121,20 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
     // Its position in the journal matters, not when it is saved; a journal that fails ends the process by itself.
     drop(started);
 
-    let shared = Arc::clone(&env);
+    let frontend = start_owners(system, &env, holds);
+    Controller { frontend, env, epoch }
+}
+
+/// Starts the owners, and the frontend, which is returned. `holds`: on nodes that are no longer configured.
+fn start_owners(system: &System, env: &Arc<Env>, holds: BTreeMap<String, Vec<KeptHold>>) -> Address<ControllerMsg> {
+    let shared = Arc::clone(env);
     system.start(
         "/",
         ChildSpec::new("node", move || Supervisor::<Nodes>::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX),
     );
-    let shared = Arc::clone(&env);
+    let shared = Arc::clone(env);
     system.start("/", ChildSpec::new("partition", move || Supervisor::<Partitions>::new(Arc::clone(&shared))));
-    let shared = Arc::clone(&env);
+    let shared = Arc::clone(env);
     system.start(
         "/",
         ChildSpec::new("reservation", move || {
@@ -137,26 +143,18 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
         })
         .mailbox(FRONT_MAILBOX),
     );
-    let shared = Arc::clone(&env);
+    let shared = Arc::clone(env);
     let jobs = system
         .start("/", ChildSpec::new("job", move || Supervisor::<Jobs>::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
-    // The rest belongs to nodes that are no longer configured.
-    for (node, kept) in holds {
-        for KeptHold { hold, .. } in kept {
-            let lost = JobInput::NodeLost { node: node.clone(), sluid: hold.sluid };
-            if jobs.try_send(JobsMsg::tell(hold.job, lost)).is_err() {
-                tracing::error!(job_id = hold.job.0, node, "job.node_not_configured");
-            }
-        }
-    }
-    let shared = Arc::clone(&env);
+    end_on_unknown_nodes(&jobs, holds);
+    let shared = Arc::clone(env);
     system.start(
         "/",
         ChildSpec::new("roster", move || roster_shell::actor(Arc::clone(&shared)))
             .placement(Placement::Named("controller"))
             .mailbox(FRONT_MAILBOX),
     );
-    let shared = Arc::clone(&env);
+    let shared = Arc::clone(env);
     system.start(
         "/",
         ChildSpec::new("scheduler", move || {
@@ -166,22 +164,33 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
         .placement(Placement::Named("scheduler"))
         .mailbox(FRONT_MAILBOX),
     );
-    let shared = Arc::clone(&env);
+    let shared = Arc::clone(env);
     system.start(
         "/",
         ChildSpec::new("steps", move || OwnerActor::new(|_: &Env| Some(StepsCore::default()), (), Arc::clone(&shared)))
             .placement(Placement::Named("steps"))
             .mailbox(FRONT_MAILBOX),
     );
-    let shared = Arc::clone(&env);
-    let frontend = system.start(
+    let shared = Arc::clone(env);
+    system.start(
         "/",
         ChildSpec::new("controller", move || frontend::shell::actor(Arc::clone(&shared)))
             .placement(Placement::Named("controller"))
             .mailbox(FRONT_MAILBOX)
             .control(FRONT_MAILBOX),
-    );
-    Controller { frontend, env, epoch }
+    )
+}
+
+/// Ends the runs on nodes that are no longer configured.
+fn end_on_unknown_nodes(jobs: &Address<JobsMsg>, holds: BTreeMap<String, Vec<KeptHold>>) {
+    for (node, kept) in holds {
+        for KeptHold { hold, .. } in kept {
+            let lost = JobInput::NodeLost { node: node.clone(), sluid: hold.sluid };
+            if jobs.try_send(JobsMsg::tell(hold.job, lost)).is_err() {
+                tracing::error!(job_id = hold.job.0, node, "job.node_not_configured");
+            }
+        }
+    }
 }
 
 /// The holds on each node, by name, according to the jobs' records: the initial state of the nodes' owners.

@@ -189,25 +189,7 @@ impl JobCore {
         if self.record.phase.end().is_some() && !only_comments(change) {
             return Err(Refusal::AlreadyDone);
         }
-        let of_waiting_jobs = change.partitions.is_some()
-            || change.nodes.is_some()
-            || change.tasks.is_some()
-            || change.memory.is_some()
-            || change.constraint.is_some()
-            || change.extra.is_some()
-            || change.prefer.is_some()
-            || change.licenses.is_some()
-            || change.begin.is_some()
-            || change.dependencies.is_some()
-            || change.nodelist.is_some()
-            || change.exclude.is_some()
-            || change.switches.is_some()
-            || change.segment.is_some()
-            || change.reservations.is_some()
-            || change.time_min.is_some()
-            || !change.request.is_default()
-            || change.mcs_label.is_some();
-        if of_waiting_jobs && !waiting {
+        if !waiting && is_of_waiting_jobs(change) {
             return Err(Refusal::JobNotPending);
         }
         if change.nodes.is_some_and(|n| n.min == 0 || n.max.is_some_and(|max| max < n.min)) || change.tasks == Some(0) {
@@ -340,6 +322,28 @@ fn stands_aside(change: &JobChange) -> Result<(), Refusal> {
 /// A user may not remove an administrator's hold.
 fn may_release(held: HeldBy, by: Authority) -> Result<(), Refusal> {
     if held.binds_user() && !by.admin { Err(Refusal::AccessDenied) } else { Ok(()) }
+}
+
+/// What cannot be changed any more once a job runs.
+fn is_of_waiting_jobs(change: &JobChange) -> bool {
+    change.partitions.is_some()
+        || change.nodes.is_some()
+        || change.tasks.is_some()
+        || change.memory.is_some()
+        || change.constraint.is_some()
+        || change.extra.is_some()
+        || change.prefer.is_some()
+        || change.licenses.is_some()
+        || change.begin.is_some()
+        || change.dependencies.is_some()
+        || change.nodelist.is_some()
+        || change.exclude.is_some()
+        || change.switches.is_some()
+        || change.segment.is_some()
+        || change.reservations.is_some()
+        || change.time_min.is_some()
+        || !change.request.is_default()
+        || change.mcs_label.is_some()
 }
 
 fn only_comments(change: &JobChange) -> bool {

@@ -216,14 +216,15 @@ impl ReservationsCore {
         }
         times(site.now, &mut new, change)?;
         float(site.now, before.as_ref(), &mut new, change)?;
-        let text = |old: &mut Option<String>, new: &Option<String>| {
+        for (old, new) in [
+            (&mut new.partition, &change.partition),
+            (&mut new.features, &change.features),
+            (&mut new.comment, &change.comment),
+        ] {
             if let Some(new) = new {
                 *old = Some(new.clone()).filter(|text| !text.is_empty());
             }
-        };
-        text(&mut new.partition, &change.partition);
-        text(&mut new.features, &change.features);
-        text(&mut new.comment, &change.comment);
+        }
         people(&mut new, change)?;
         let wishes_nodes = change.nodes.is_some() || change.cores.is_some();
         special(&mut new, wishes_nodes, change)?;
@@ -257,17 +258,7 @@ impl ReservationsCore {
         }
         new.partition = new.partition.or(aside);
         source(site, &mut new, false);
-        if new.has(ReservationFlag::FirstCores) && new.core_ids.is_empty() {
-            return Err(Refusal::InvalidUpdate("FIRST_CORES requires CoreCnt=".to_owned()));
-        }
-        if new.has(ReservationFlag::Replace) && new.has(ReservationFlag::SpecNodes) {
-            let said = "REPLACE is for nodes that are counted (NodeCnt=), not for those that are named".to_owned();
-            return Err(Refusal::InvalidUpdate(said));
-        }
-        if new.has(ReservationFlag::PartNodes) && (new.partition.is_none() || !new.has(ReservationFlag::AllNodes)) {
-            let said = "PART_NODES requires PartitionName= and Nodes=ALL".to_owned();
-            return Err(Refusal::InvalidUpdate(said));
-        }
+        check_flags(&new)?;
         self.check_licenses(site, &new)?;
         count(site, &mut new);
         self.known.insert(new.name.clone(), new.clone());
@@ -318,41 +309,30 @@ impl ReservationsCore {
             let kept = before.is_some_and(|old| old.nodes.contains(&node.name));
             self.is_clear(site, new, &others, &node.name) && (kept || is_idle(site.now, new, node))
         };
+        let named = |nodes: Vec<&Arc<NodeView>>| Ok(nodes.into_iter().map(|node| node.name.clone()).collect());
+        let unavailable = || Err(Refusal::NodeConfigUnavailable { detail: None });
         match wanted {
             NodesWanted::All => {
                 let all: Vec<&Arc<NodeView>> = site.nodes.iter().filter(|node| usable(node)).collect();
-                if all.is_empty() {
-                    return Err(Refusal::NodeConfigUnavailable { detail: None });
-                }
-                if all.iter().all(|node| free(node)) {
-                    Ok(all.into_iter().map(|node| node.name.clone()).collect())
-                } else {
-                    Err(Refusal::Busy)
+                match all.iter().all(|node| free(node)) {
+                    _ if all.is_empty() => unavailable(),
+                    true => named(all),
+                    false => Err(Refusal::Busy),
                 }
             }
             NodesWanted::Named(names) => {
-                let named: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-                if named.is_empty() {
-                    return Err(Refusal::BadNodeCount);
+                let chosen = self::named(site, &names)?;
+                match chosen.iter().all(|node| free(node)) {
+                    _ if !chosen.iter().all(|node| usable(node)) => unavailable(),
+                    true => named(chosen),
+                    false => Err(Refusal::Busy),
                 }
-                if let Some(unknown) = named.iter().find(|name| !site.nodes.iter().any(|n| n.name == ***name)) {
-                    return Err(Refusal::InvalidNode((*unknown).to_owned()));
-                }
-                let chosen: Vec<&Arc<NodeView>> =
-                    site.nodes.iter().filter(|node| named.contains(node.name.as_str())).collect();
-                if !chosen.iter().all(|node| usable(node)) {
-                    return Err(Refusal::NodeConfigUnavailable { detail: None });
-                }
-                if !chosen.iter().all(|node| free(node)) {
-                    return Err(Refusal::Busy);
-                }
-                Ok(chosen.into_iter().map(|node| node.name.clone()).collect())
             }
             NodesWanted::Count(0) => Err(Refusal::BadNodeCount),
             NodesWanted::Count(count) => {
                 let could: Vec<&Arc<NodeView>> = site.nodes.iter().filter(|node| terms.fits_counted(node)).collect();
-                if (could.len() as u64) < u64::from(count) {
-                    return Err(Refusal::NodeConfigUnavailable { detail: None });
+                if could.len() < count as usize {
+                    return unavailable();
                 }
                 let mut open: Vec<&Arc<NodeView>> =
                     could.into_iter().filter(|node| in_service(node) && free(node)).collect();
@@ -360,11 +340,11 @@ impl ReservationsCore {
                 // Nodes that it has already, then idle ones, then those of low weight.
                 open.sort_by_key(|node| (!kept(node), !node.holds.is_empty(), node.weight, node.index));
                 open.truncate(count as usize);
-                if (open.len() as u64) < u64::from(count) {
+                if open.len() < count as usize {
                     return Err(Refusal::Busy);
                 }
                 open.sort_by_key(|node| node.index);
-                Ok(open.into_iter().map(|node| node.name.clone()).collect())
+                named(open)
             }
             // Handled before.
             NodesWanted::With(_) | NodesWanted::Without(_) | NodesWanted::More(_) | NodesWanted::Fewer(_) => {
@@ -413,6 +393,33 @@ impl ReservationsCore {
         let own = new.times(site.now, TIMES_COMPARED, site.zone);
         !in_the_way.any(|other| meet(&own, &other.times(site.now, TIMES_COMPARED, site.zone)))
     }
+}
+
+/// Flags that mean nothing beside others, or without them.
+fn check_flags(new: &Reservation) -> Result<(), Refusal> {
+    let wrong = |said: &str| Err(Refusal::InvalidUpdate(said.to_owned()));
+    if new.has(ReservationFlag::FirstCores) && new.core_ids.is_empty() {
+        return wrong("FIRST_CORES requires CoreCnt=");
+    }
+    if new.has(ReservationFlag::Replace) && new.has(ReservationFlag::SpecNodes) {
+        return wrong("REPLACE is for nodes that are counted (NodeCnt=), not for those that are named");
+    }
+    if new.has(ReservationFlag::PartNodes) && (new.partition.is_none() || !new.has(ReservationFlag::AllNodes)) {
+        return wrong("PART_NODES requires PartitionName= and Nodes=ALL");
+    }
+    Ok(())
+}
+
+/// The nodes of these names.
+fn named<'s>(site: &Site<'s>, names: &[String]) -> Result<Vec<&'s Arc<NodeView>>, Refusal> {
+    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    if names.is_empty() {
+        return Err(Refusal::BadNodeCount);
+    }
+    if let Some(unknown) = names.iter().find(|name| !site.nodes.iter().any(|n| n.name == ***name)) {
+        return Err(Refusal::InvalidNode((*unknown).to_owned()));
+    }
+    Ok(site.nodes.iter().filter(|node| names.contains(node.name.as_str())).collect())
 }
 
 /// Is it over, except for jobs in it that have not been told? It stays until they have.

@@ -201,15 +201,7 @@ impl Rules<'_> {
         spec.nodelist = self.nodes_named(&spec.nodelist)?;
         spec.exclude = self.nodes_named(&spec.exclude)?;
         let partitions = self.partitions_for(by, &spec, purpose)?;
-        if purpose.asks(&spec, |s| (s.nodes, &s.node_sizes, s.tasks, s.tasks_per_node, s.cpus_per_task)) {
-            check_counts(&spec)?;
-        }
-        if purpose.asks(&spec, |s| (&s.nodelist, &s.exclude, s.nodes, &s.layout.task_nodes)) {
-            self.check_nodes(&spec)?;
-        }
-        if purpose.asks(&spec, |s| (&s.extra, &s.constraint, &s.prefer)) {
-            self.check_wishes(&spec, purpose)?;
-        }
+        self.check_amounts(&spec, purpose)?;
         let anew = purpose.asks(&spec, asked_for) || purpose.change().is_some_and(Change::names_what_is_resolved);
         if anew {
             partitions.first().ok_or_else(|| gone(&spec, purpose))?;
@@ -245,21 +237,7 @@ impl Rules<'_> {
             Some(change) if !anew => change.record.resolved.clone(),
             _ => self.resolved(&mut spec, &partitions, purpose)?,
         };
-        let moved = purpose.change().is_none_or(|change| change.record.resolved.time_limit != resolved.time_limit);
-        let timed = |spec: &JobSpec| (spec.time_limit, spec.time_min);
-        if (moved || purpose.asks(&spec, timed))
-            && spec.time_min.is_some_and(|least| longer(least, resolved.time_limit))
-        {
-            return Err(Refusal::InvalidTimeLimit);
-        }
-        // It would be removed at once.
-        let needs = spec.time_min.unwrap_or(resolved.time_limit).duration().unwrap_or_default();
-        let earliest = spec.begin.unwrap_or(self.now).max(self.now);
-        if (moved || purpose.asks(&spec, |spec| (timed(spec), spec.deadline, spec.begin)))
-            && spec.deadline.is_some_and(|at| at < earliest.plus(needs))
-        {
-            return Err(Refusal::InvalidTimeLimit);
-        }
+        self.check_times(&spec, &resolved, purpose)?;
         // What an administrator granted beyond the limits stays while none of it is changed.
         let place = |s: &JobSpec| (s.partitions.clone(), s.account.clone(), s.qos.clone(), s.time_limit);
         let nodes = |of: &Resolved| (of.min_nodes, of.max_nodes);
@@ -285,6 +263,38 @@ impl Rules<'_> {
             could_ever_run(self.feasibility, &view)?;
         }
         Ok(Judged { record, view })
+    }
+
+    /// Numbers, nodes and wishes.
+    fn check_amounts(&self, spec: &JobSpec, purpose: &Purpose<'_>) -> Result<(), Refusal> {
+        if purpose.asks(spec, |s| (s.nodes, &s.node_sizes, s.tasks, s.tasks_per_node, s.cpus_per_task)) {
+            check_counts(spec)?;
+        }
+        if purpose.asks(spec, |s| (&s.nodelist, &s.exclude, s.nodes, &s.layout.task_nodes)) {
+            self.check_nodes(spec)?;
+        }
+        if purpose.asks(spec, |s| (&s.extra, &s.constraint, &s.prefer)) {
+            self.check_wishes(spec, purpose)?;
+        }
+        Ok(())
+    }
+
+    /// A job that could not end in time would be removed at once.
+    fn check_times(&self, spec: &JobSpec, resolved: &Resolved, purpose: &Purpose<'_>) -> Result<(), Refusal> {
+        let moved = purpose.change().is_none_or(|change| change.record.resolved.time_limit != resolved.time_limit);
+        let timed = |spec: &JobSpec| (spec.time_limit, spec.time_min);
+        if (moved || purpose.asks(spec, timed)) && spec.time_min.is_some_and(|least| longer(least, resolved.time_limit))
+        {
+            return Err(Refusal::InvalidTimeLimit);
+        }
+        let needs = spec.time_min.unwrap_or(resolved.time_limit).duration().unwrap_or_default();
+        let earliest = spec.begin.unwrap_or(self.now).max(self.now);
+        if (moved || purpose.asks(spec, |spec| (timed(spec), spec.deadline, spec.begin)))
+            && spec.deadline.is_some_and(|at| at < earliest.plus(needs))
+        {
+            return Err(Refusal::InvalidTimeLimit);
+        }
+        Ok(())
     }
 
     /// Conditions on what no change touches.

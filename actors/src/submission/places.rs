@@ -34,24 +34,7 @@ impl Rules<'_> {
         }
         let is_there =
             |partition: &PartitionView| stays.iter().flatten().any(|place| place.config.name == partition.config.name);
-        let mut named = Vec::new();
-        match &stays {
-            // The partitions that it got when it named none.
-            Some(places) if spec.partitions.is_empty() => named.extend(places),
-            _ if spec.partitions.is_empty() => {
-                let default = self.partitions.iter().find(|p| p.config.default);
-                named.push(default.ok_or(Refusal::NoPartition)?);
-            }
-            _ => {}
-        }
-        for name in &spec.partitions {
-            match self.partitions.iter().find(|p| p.config.name == *name) {
-                Some(found) => named.push(found),
-                None if named_anew => return Err(Refusal::InvalidPartition(name.clone())),
-                // It was deleted since.
-                None => {}
-            }
-        }
+        let named = self.named_partitions(spec, stays.as_deref(), named_anew)?;
         let admin = purpose.is_by_admin();
         let mut usable: Vec<Arc<PartitionView>> = Vec::new();
         let mut refused = None;
@@ -86,6 +69,34 @@ impl Rules<'_> {
             }
             _ => Ok(usable),
         }
+    }
+
+    /// The partitions that a request names; without any those that the job has, or the default one.
+    fn named_partitions<'p>(
+        &'p self,
+        spec: &JobSpec,
+        stays: Option<&'p [Arc<PartitionView>]>,
+        named_anew: bool,
+    ) -> Result<Vec<&'p Arc<PartitionView>>, Refusal> {
+        let mut named = Vec::new();
+        match stays {
+            // The partitions that it got when it named none.
+            Some(places) if spec.partitions.is_empty() => named.extend(places),
+            _ if spec.partitions.is_empty() => {
+                let default = self.partitions.iter().find(|p| p.config.default);
+                named.push(default.ok_or(Refusal::NoPartition)?);
+            }
+            _ => {}
+        }
+        for name in &spec.partitions {
+            match self.partitions.iter().find(|p| p.config.name == *name) {
+                Some(found) => named.push(found),
+                None if named_anew => return Err(Refusal::InvalidPartition(name.clone())),
+                // It was deleted since.
+                None => {}
+            }
+        }
+        Ok(named)
     }
 
     /// The existing partitions of a waiting job.

@@ -144,10 +144,34 @@ impl Rules<'_> {
     ) -> Result<Resolved, Refusal> {
         let first = &partitions[0];
         let facts = partition_facts(first, self.feasibility.view().nodes.len());
-        let named = u32::try_from(spec.nodelist.len()).unwrap_or(u32::MAX);
         if self.config.select.enforce_binding && spec.gres.all().any(|one| one.name == GPU && one.count > 0) {
             spec.gres.binding.get_or_insert(GresBinding::Enforce);
         }
+        let (memory, cpus_per_task) = self.memory(spec, partitions, beyond)?;
+        let (tasks, min_nodes, max_nodes) = node_range(spec, partitions);
+        let time_limit = spec.time_limit.or(first.config.default_time).unwrap_or(first.config.max_time);
+        Ok(Resolved {
+            partitions: partitions.iter().map(|p| p.config.name.clone()).collect(),
+            time_limit,
+            tasks,
+            cpus_per_task,
+            min_nodes,
+            max_nodes,
+            cpus: cpus_asked(spec, tasks.max(min_nodes), cpus_per_task, min_nodes),
+            memory,
+            sharing: NodeUse::of(spec.sharing, &facts, self.feasibility.view().policy.unit).sharing(),
+            requeue: spec.kind == JobKind::Batch && (spec.expedite || spec.requeue.unwrap_or(self.config.job_requeue)),
+        })
+    }
+
+    /// Memory, and CPUs of a task: more of either brings more of the other, where a limit binds them.
+    fn memory(
+        &self,
+        spec: &mut JobSpec,
+        partitions: &[Arc<PartitionView>],
+        beyond: Beyond,
+    ) -> Result<(MemoryRequest, u32), Refusal> {
+        let first = &partitions[0];
         let mut cpus_per_task = spec.cpus_per_task.unwrap_or(1).max(1);
         let mut memory = match spec.memory {
             MemoryRequest::Default if spec.gres.mem_per_gpu.is_some() => MemoryRequest::Default,
@@ -190,44 +214,34 @@ impl Rules<'_> {
             }
             _ => {}
         }
-        let per_node = spec.tasks_per_node.map(|n| n.max(1));
-        let min_nodes = match (spec.nodes, spec.tasks, per_node) {
-            (Some(nodes), _, _) => nodes.min,
-            (None, Some(tasks), Some(each)) => tasks.div_ceil(each),
-            (None, _, _) => 1,
-        };
-        // `a*2&b*4` implies six nodes, if no number is given.
-        let counted = spec.constraint.as_deref().filter(|text| spec.nodes.is_none() && Wish::is_together(text));
-        let counted = counted.and_then(|text| Wish::parse(text).ok()).map_or(1, |wish| wish.least_nodes());
-        // A job without numbers gets as many as a partition requires.
-        let unsaid = spec.nodes.is_none() && spec.tasks.is_none();
-        let of_partition = partitions.iter().filter(|_| unsaid).map(|partition| partition.config.min_nodes).min();
-        let min_nodes = min_nodes.max(named).max(counted).max(of_partition.unwrap_or(1));
-        let tasks = spec.tasks.unwrap_or_else(|| min_nodes.saturating_mul(per_node.unwrap_or(1)));
-        let max_nodes = match (spec.nodes, spec.tasks) {
-            (Some(nodes), _) => nodes.max.unwrap_or(nodes.min),
-            (None, Some(tasks)) => tasks,
-            (None, None) => min_nodes,
-        };
-        // A total for all nodes may need more nodes than the tasks do.
-        let max_nodes = match spec.nodes {
-            None => max_nodes.max(u32::try_from(spec.gres.totals().most_nodes()).unwrap_or(u32::MAX)),
-            Some(_) => max_nodes,
-        };
-        let time_limit = spec.time_limit.or(first.config.default_time).unwrap_or(first.config.max_time);
-        Ok(Resolved {
-            partitions: partitions.iter().map(|p| p.config.name.clone()).collect(),
-            time_limit,
-            tasks,
-            cpus_per_task,
-            min_nodes,
-            max_nodes: max_nodes.max(min_nodes),
-            cpus: cpus_asked(spec, tasks.max(min_nodes), cpus_per_task, min_nodes),
-            memory,
-            sharing: NodeUse::of(spec.sharing, &facts, self.feasibility.view().policy.unit).sharing(),
-            requeue: spec.kind == JobKind::Batch && (spec.expedite || spec.requeue.unwrap_or(self.config.job_requeue)),
-        })
+        Ok((memory, cpus_per_task))
     }
+}
+
+/// Tasks, and the fewest and most nodes.
+fn node_range(spec: &JobSpec, partitions: &[Arc<PartitionView>]) -> (u32, u32, u32) {
+    let named = u32::try_from(spec.nodelist.len()).unwrap_or(u32::MAX);
+    let per_node = spec.tasks_per_node.map(|n| n.max(1));
+    let min_nodes = match (spec.nodes, spec.tasks, per_node) {
+        (Some(nodes), _, _) => nodes.min,
+        (None, Some(tasks), Some(each)) => tasks.div_ceil(each),
+        (None, _, _) => 1,
+    };
+    // `a*2&b*4` implies six nodes, if no number is given.
+    let counted = spec.constraint.as_deref().filter(|text| spec.nodes.is_none() && Wish::is_together(text));
+    let counted = counted.and_then(|text| Wish::parse(text).ok()).map_or(1, |wish| wish.least_nodes());
+    // A job without numbers gets as many as a partition requires.
+    let unsaid = spec.nodes.is_none() && spec.tasks.is_none();
+    let of_partition = partitions.iter().filter(|_| unsaid).map(|partition| partition.config.min_nodes).min();
+    let min_nodes = min_nodes.max(named).max(counted).max(of_partition.unwrap_or(1));
+    let tasks = spec.tasks.unwrap_or_else(|| min_nodes.saturating_mul(per_node.unwrap_or(1)));
+    // A total for all nodes may need more nodes than the tasks do.
+    let of_gres = || u32::try_from(spec.gres.totals().most_nodes()).unwrap_or(u32::MAX);
+    let max_nodes = match spec.nodes {
+        Some(nodes) => nodes.max.unwrap_or(nodes.min),
+        None => spec.tasks.unwrap_or(min_nodes).max(of_gres()),
+    };
+    (tasks, min_nodes, max_nodes.max(min_nodes))
 }
 
 /// The new values of a job, where a change makes `after` of what would be `before` by the current rules.

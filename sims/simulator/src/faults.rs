@@ -43,7 +43,6 @@ impl World {
     pub(super) fn some_spec(&mut self) -> JobSpec {
         let plain = serde_json::json!({"kind": "Batch", "name": "j", "work_dir": "/", "script": b"#!/bin/sh\n"});
         let mut spec: JobSpec = serde_json::from_value(plain).expect("all other fields of a job have defaults");
-        let most = self.setup().nodes.clamp(2, 64).div_ceil(2);
         spec.name = format!("name{}", self.random.between(0, 5));
         spec.tasks = Some(self.random.between(1, 3));
         spec.memory = match self.random.between(0, 3) {
@@ -54,6 +53,26 @@ impl World {
         // Runs take up to five minutes.
         let minutes = if self.random.one_in_thousand(150) { (1, 3) } else { (5, 120) };
         spec.time_limit = Some(TimeLimit::Secs(u64::from(self.random.between(minutes.0, minutes.1)) * 60));
+        self.some_shape(&mut spec);
+        if self.random.one_in_thousand(self.mix.memory) {
+            // Fewer CPUs than a node has fill it, and jobs that share CPUs do not share memory.
+            spec.memory = MemoryRequest::PerCpu(MemoryMib(u64::from(self.random.between(250, 750))));
+            let anywhere = spec.partitions.is_empty() && spec.constraint.is_none() && spec.nodelist.is_empty();
+            if anywhere && self.random.one_in_thousand(500) {
+                spec.partitions = vec!["turns".to_owned()];
+            }
+        }
+        if self.random.one_in_thousand(self.mix.no_requeue) {
+            spec.requeue = Some(false);
+        }
+        self.some_wishes(&mut spec);
+        spec.expedite = spec.kind == JobKind::Batch && spec.requeue.is_none() && self.random.one_in_thousand(400);
+        spec
+    }
+
+    /// How many tasks and nodes, where, when, and after what.
+    fn some_shape(&mut self, spec: &mut JobSpec) {
+        let most = self.setup().nodes.clamp(2, 64).div_ceil(2);
         match self.mix.shapes.pick(&mut self.random).unwrap_or(Shape::Plain) {
             Shape::Plain => {}
             Shape::Tasks => spec.tasks = Some(self.random.between(4, 24)),
@@ -77,7 +96,7 @@ impl World {
                 spec.array = Some(ArraySpec { ranges: vec![(0, last, 1)], limit: (limit > 0).then_some(limit) });
             }
             Shape::Dependent => spec.dependencies = self.some_dependency(),
-            Shape::TaskByTask => self.depend_on_tasks(&mut spec),
+            Shape::TaskByTask => self.depend_on_tasks(spec),
             Shape::Singleton => {
                 spec.dependencies.list =
                     vec![Dependency { kind: DependencyKind::Singleton, job: None, array_index: None, failed: false }]
@@ -91,17 +110,10 @@ impl World {
             Shape::NoRequeue => spec.requeue = Some(false),
             Shape::Named => spec.nodelist = vec![format!("n{}", self.random.between(0, self.setup().nodes.max(2) - 1))],
         }
-        if self.random.one_in_thousand(self.mix.memory) {
-            // Fewer CPUs than a node has fill it, and jobs that share CPUs do not share memory.
-            spec.memory = MemoryRequest::PerCpu(MemoryMib(u64::from(self.random.between(250, 750))));
-            let anywhere = spec.partitions.is_empty() && spec.constraint.is_none() && spec.nodelist.is_empty();
-            if anywhere && self.random.one_in_thousand(500) {
-                spec.partitions = vec!["turns".to_owned()];
-            }
-        }
-        if self.random.one_in_thousand(self.mix.no_requeue) {
-            spec.requeue = Some(false);
-        }
+    }
+
+    /// A partition, licenses, generic resources or a reservation.
+    fn some_wishes(&mut self, spec: &mut JobSpec) {
         if spec.partitions.is_empty() {
             let (urgent, still) = (self.mix.urgent, self.mix.still);
             let other = match self.random.between(0, 999) {
@@ -128,8 +140,6 @@ impl World {
         if spec.array.is_none() && self.random.one_in_thousand(80) {
             spec.reservations = vec![format!("r{}", self.random.between(0, 7))];
         }
-        spec.expedite = spec.kind == JobKind::Batch && spec.requeue.is_none() && self.random.one_in_thousand(400);
-        spec
     }
 
     /// An array whose tasks wait for those of another.
@@ -209,14 +219,7 @@ impl World {
                     self.restart_controller();
                 }
             }
-            Fault::Cut => {
-                // No more than half of them: where most are together they cannot know that the controller is elsewhere.
-                let most = self.setup().nodes.clamp(2, 16) / 2;
-                let (count, secs) = (self.random.between(1, most), self.random.between(5, 600));
-                let cut: Vec<usize> = (node..self.machines.len()).take(count as usize).collect();
-                cut.iter().for_each(|node| self.meets_node("network cut", *node));
-                self.cut(&cut, secs);
-            }
+            Fault::Cut => self.cut_some_from(node),
             Fault::Clock => {
                 self.meets_all("clock step");
                 self.clock_ahead_ms = self.some_step_of_clock();
@@ -233,6 +236,32 @@ impl World {
                 }
             }
             Fault::Disk => self.slow_down_disk(node),
+            Fault::Cancel
+            | Fault::CancelTasks
+            | Fault::Requeue
+            | Fault::Update
+            | Fault::Hold
+            | Fault::Release
+            | Fault::Suspend
+            | Fault::Resume => self.command_some_job(fault),
+            Fault::Reservation => self.change_some_reservation(),
+            Fault::Partition => self.change_some_partition(),
+            Fault::Delete if self.random.one_in_thousand(400) => self.create_some_node(),
+            Fault::Delete => self.delete_some_node(),
+            Fault::Reconfigure => self.change_file(),
+            Fault::Busy => self.busy(node),
+            Fault::Wipe => {
+                self.meets_node("machine set up anew", node);
+                self.wipe(node);
+                self.after(60_000, Happening::Connect(node));
+            }
+            Fault::Gone => self.lose_for_good(node),
+        }
+    }
+
+    /// A user or an administrator changes his mind about a job.
+    fn command_some_job(&mut self, fault: Fault) {
+        match fault {
             Fault::Cancel => self.command_some("cancel", JobCommand::Cancel),
             Fault::CancelTasks => self.cancel_some_tasks(),
             Fault::Requeue => {
@@ -248,29 +277,29 @@ impl World {
             Fault::Release => self.command_some("release", JobCommand::Release),
             Fault::Suspend => self.command_some("suspend", JobCommand::Suspend),
             Fault::Resume => self.command_some("resume", JobCommand::Resume),
-            Fault::Reservation => self.change_some_reservation(),
-            Fault::Partition => self.change_some_partition(),
-            Fault::Delete if self.random.one_in_thousand(400) => self.create_some_node(),
-            Fault::Delete => self.delete_some_node(),
-            Fault::Reconfigure => self.change_file(),
-            Fault::Busy => self.busy(node),
-            Fault::Wipe => {
-                self.meets_node("machine set up anew", node);
-                self.wipe(node);
-                self.after(60_000, Happening::Connect(node));
-            }
-            Fault::Gone => {
-                let dead = self.machines.iter().filter(|machine| machine.dead).count();
-                if dead < self.machines.len().div_ceil(8) && !self.machines[node].dead {
-                    self.meets_node("machine gone for good", node);
-                    for peer in self.peers_of(node) {
-                        if self.random.one_in_thousand(700) {
-                            self.busy(peer);
-                        }
-                    }
-                    self.die(node);
+            _ => {}
+        }
+    }
+
+    fn cut_some_from(&mut self, node: usize) {
+        // No more than half of them: where most are together they cannot know that the controller is elsewhere.
+        let most = self.setup().nodes.clamp(2, 16) / 2;
+        let (count, secs) = (self.random.between(1, most), self.random.between(5, 600));
+        let cut: Vec<usize> = (node..self.machines.len()).take(count as usize).collect();
+        cut.iter().for_each(|node| self.meets_node("network cut", *node));
+        self.cut(&cut, secs);
+    }
+
+    fn lose_for_good(&mut self, node: usize) {
+        let dead = self.machines.iter().filter(|machine| machine.dead).count();
+        if dead < self.machines.len().div_ceil(8) && !self.machines[node].dead {
+            self.meets_node("machine gone for good", node);
+            for peer in self.peers_of(node) {
+                if self.random.one_in_thousand(700) {
+                    self.busy(peer);
                 }
             }
+            self.die(node);
         }
     }
 

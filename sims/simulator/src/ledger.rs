@@ -4,7 +4,7 @@
 use garrick_events::{
     event::ControllerEvent,
     records::{
-        job::{Afterwards, Phase, indices_of},
+        job::{Afterwards, End, JobRecord, Phase, indices_of},
         job_event::JobEvent,
     },
 };
@@ -161,32 +161,9 @@ impl Ledger {
     pub fn note(&mut self, event: &ControllerEvent) {
         let ControllerEvent::Job { job, event } = event else { return };
         self.counts.add(event.name());
-        // A task waits for what its array waits for, and has behind it what that has.
-        let own = match &**event {
-            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => {
-                let array = record.array_task.and_then(|task| self.jobs.get(&task.array_job));
-                array.map_or_else(|| record.spec.dependencies.clone(), |array| array.dependencies.clone())
-            }
-            _ => Dependencies::default(),
-        };
         let note = self.jobs.entry(*job).or_default();
         match &**event {
-            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => {
-                note.run = Some(record.sluid);
-                (note.owner, note.name) = (record.owner.uid, record.spec.name.clone());
-                note.dependencies = own;
-                note.het = record.spec.het.map(|(leader, _)| (leader, record.spec.het_size));
-                note.array_of = record.array_task.map(|task| (task.array_job, task.index));
-                if let Phase::Over(..) = record.phase {
-                    note.outcomes.push(false);
-                }
-                if let Some(array) = record.spec.array.as_ref().filter(|_| record.array.is_some()) {
-                    note.indices = indices_of(&array.ranges);
-                }
-                // A task that is cancelled before it was a job is over from the start.
-                let ends = u32::from(matches!(record.phase, Phase::Over(..)));
-                self.runs.insert(record.sluid, RunNote { job: *job, ends });
-            }
+            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => self.submitted(*job, record),
             JobEvent::Requeued { sluid, .. } => {
                 note.to_follow = None;
                 if let Some(old) = note.run.replace(*sluid)
@@ -211,25 +188,7 @@ impl Ledger {
                     note.outcomes.extend(note.to_follow.take());
                 }
             }
-            JobEvent::Ended(end) => {
-                let good = end.state == JobState::Completed;
-                match end.then {
-                    Afterwards::Over | Afterwards::ExpediteIfEpilogFails => note.outcomes.push(good),
-                    Afterwards::Requeue { .. } | Afterwards::Expedite | Afterwards::ExpediteOrHold => {
-                        note.to_follow = Some(good);
-                    }
-                }
-                if let Some(run) = note.run
-                    && let Some(Afterwards::Requeue { .. }) = self.preempted.remove(&run)
-                    && end.state == JobState::Preempted
-                    && !matches!(end.then, Afterwards::Requeue { .. })
-                {
-                    self.not_queued_again.push((*job, run));
-                }
-                if let Some(run) = note.run.and_then(|sluid| self.runs.get_mut(&sluid)) {
-                    run.ends += 1;
-                }
-            }
+            JobEvent::Ended(end) => self.ended(*job, end),
             JobEvent::DependenciesLeft { left, .. } => note.dependencies = left.clone(),
             JobEvent::Revised(revision) => note.dependencies = revision.dependencies.clone(),
             JobEvent::Allocated(run) => {
@@ -240,6 +199,48 @@ impl Ledger {
             }
             JobEvent::Purged => note.purged = true,
             _ => {}
+        }
+    }
+
+    fn submitted(&mut self, job: JobId, record: &JobRecord) {
+        // A task waits for what its array waits for, and has behind it what that has.
+        let array = record.array_task.and_then(|task| self.jobs.get(&task.array_job));
+        let own = array.map_or_else(|| record.spec.dependencies.clone(), |array| array.dependencies.clone());
+        let note = self.jobs.entry(job).or_default();
+        note.run = Some(record.sluid);
+        (note.owner, note.name) = (record.owner.uid, record.spec.name.clone());
+        note.dependencies = own;
+        note.het = record.spec.het.map(|(leader, _)| (leader, record.spec.het_size));
+        note.array_of = record.array_task.map(|task| (task.array_job, task.index));
+        if let Phase::Over(..) = record.phase {
+            note.outcomes.push(false);
+        }
+        if let Some(array) = record.spec.array.as_ref().filter(|_| record.array.is_some()) {
+            note.indices = indices_of(&array.ranges);
+        }
+        // A task that is cancelled before it was a job is over from the start.
+        let ends = u32::from(matches!(record.phase, Phase::Over(..)));
+        self.runs.insert(record.sluid, RunNote { job, ends });
+    }
+
+    fn ended(&mut self, job: JobId, end: &End) {
+        let note = self.jobs.entry(job).or_default();
+        let good = end.state == JobState::Completed;
+        match end.then {
+            Afterwards::Over | Afterwards::ExpediteIfEpilogFails => note.outcomes.push(good),
+            Afterwards::Requeue { .. } | Afterwards::Expedite | Afterwards::ExpediteOrHold => {
+                note.to_follow = Some(good);
+            }
+        }
+        if let Some(run) = note.run
+            && let Some(Afterwards::Requeue { .. }) = self.preempted.remove(&run)
+            && end.state == JobState::Preempted
+            && !matches!(end.then, Afterwards::Requeue { .. })
+        {
+            self.not_queued_again.push((job, run));
+        }
+        if let Some(run) = note.run.and_then(|sluid| self.runs.get_mut(&sluid)) {
+            run.ends += 1;
         }
     }
 }

@@ -268,23 +268,7 @@ impl World {
 
     pub(super) fn agent_effect(&mut self, node: usize, life: u64, effect: AgentEffect) {
         match effect {
-            AgentEffect::ToController(frame) => {
-                let Some(conn) = self.machines[node].link else { return };
-                self.overhear(node, &frame);
-                let input = match *frame {
-                    NodeToController::Register { facts, runs, released, incarnation, load, joining, .. } => {
-                        let mut registration = Registration { conn, facts: *facts, runs, released, incarnation, load };
-                        self.forge_registration(node, &mut registration);
-                        if let Some(joining) = joining {
-                            let joins = Happening::Joins(node, Box::new(registration), joining);
-                            return self.send(Place::Agent(node), joins);
-                        }
-                        NodeInput::Registered(Box::new(registration))
-                    }
-                    other => NodeInput::Frame { conn, frame: Box::new(other) },
-                };
-                self.send(Place::Agent(node), Happening::Node(node, input));
-            }
+            AgentEffect::ToController(frame) => self.to_controller(node, *frame),
             AgentEffect::Prepare { run, launch, credential, manager } => {
                 let prolog = self.random.between(50, 2_500);
                 let launch = Launch { run, order: launch, credential, manager };
@@ -293,17 +277,7 @@ impl World {
             AgentEffect::ToStepd { run, message } => {
                 self.send(Place::Machine(node), Happening::Stepd(node, run, ToStepd::Agent(message)));
             }
-            AgentEffect::KillStepd { run, .. } => {
-                // One that hangs may be in the kernel's hands for now.
-                let hung = self.stepd(node, run).is_some_and(|stepd| stepd.hung);
-                if hung && self.random.one_in_thousand(500) {
-                    return self.ledger.counts.add("kill of a stepd came to nothing");
-                }
-                if !self.kill_stepd(node, run) {
-                    let how = "it is not there".to_owned();
-                    self.later(node, life, 10, AgentInput::StepdExited { run, pid: None, how });
-                }
-            }
+            AgentEffect::KillStepd { run, .. } => self.try_to_kill(node, life, run),
             AgentEffect::Restart { run } => self.restart_stepd(node, life, run),
             AgentEffect::Sweep { run } => {
                 self.abandon(node, run);
@@ -360,6 +334,36 @@ impl World {
             | AgentEffect::Reconfigure
             | AgentEffect::ChangeLog(_) => {}
             AgentEffect::Exit => self.agent_exits(node),
+        }
+    }
+
+    fn to_controller(&mut self, node: usize, frame: NodeToController) {
+        let Some(conn) = self.machines[node].link else { return };
+        self.overhear(node, &frame);
+        let input = match frame {
+            NodeToController::Register { facts, runs, released, incarnation, load, joining, .. } => {
+                let mut registration = Registration { conn, facts: *facts, runs, released, incarnation, load };
+                self.forge_registration(node, &mut registration);
+                if let Some(joining) = joining {
+                    let joins = Happening::Joins(node, Box::new(registration), joining);
+                    return self.send(Place::Agent(node), joins);
+                }
+                NodeInput::Registered(Box::new(registration))
+            }
+            other => NodeInput::Frame { conn, frame: Box::new(other) },
+        };
+        self.send(Place::Agent(node), Happening::Node(node, input));
+    }
+
+    fn try_to_kill(&mut self, node: usize, life: u64, run: RunKey) {
+        // One that hangs may be in the kernel's hands for now.
+        let hung = self.stepd(node, run).is_some_and(|stepd| stepd.hung);
+        if hung && self.random.one_in_thousand(500) {
+            return self.ledger.counts.add("kill of a stepd came to nothing");
+        }
+        if !self.kill_stepd(node, run) {
+            let how = "it is not there".to_owned();
+            self.later(node, life, 10, AgentInput::StepdExited { run, pid: None, how });
         }
     }
 

@@ -409,24 +409,29 @@ impl World {
             story: Story::new(about),
             calm: None,
         };
+        world.begin(files);
+        world
+    }
+
+    /// The controller starts, and the agents of the nodes of the file; the other nodes join later.
+    fn begin(&mut self, files: usize) {
         let mut replayed = Replayed::default();
-        replayed.reservations = some_reservations(BEGIN, setup.nodes.max(2));
-        world.start_controller(replayed);
+        replayed.reservations = some_reservations(BEGIN, self.setup.nodes.max(2));
+        self.start_controller(replayed);
         for node in 0..files {
-            world.begin_agent(node);
-            world.after(50, Happening::Connect(node));
+            self.begin_agent(node);
+            self.after(50, Happening::Connect(node));
         }
-        for node in files..count {
-            let pause = world.random.between(0, 90_000);
-            world.after(u64::from(pause), Happening::Join(node));
+        for node in files..self.machines.len() {
+            let pause = self.random.between(0, 90_000);
+            self.after(u64::from(pause), Happening::Join(node));
         }
         for (ms, first) in [(500, Happening::Submit), (20_000, Happening::Fault)] {
-            world.after(ms, first);
+            self.after(ms, first);
         }
-        if world.forgers.are_there() {
-            world.after(10_000, Happening::Forge);
+        if self.forgers.are_there() {
+            self.after(10_000, Happening::Forge);
         }
-        world
     }
 
     /// Sizes and seed.

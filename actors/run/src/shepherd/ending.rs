@@ -162,6 +162,36 @@ impl ShepherdCore {
         self.settings.forget();
         self.launcher_restarts += 1;
         out.push(ShepherdEffect::Log { text: format!("launcher of job {}: {detail}", self.config.job) });
+        self.tasks_lost(now, detail, for_memory, out);
+        self.lingering.clear();
+        self.running_epilogs.clear();
+        let again = self.launcher_restarts <= LAUNCHER_RESTARTS && self.phase == ShepherdPhase::Serving;
+        // In both cases, all that it had started is killed.
+        if again {
+            out.push(ShepherdEffect::StartLauncher);
+        } else {
+            self.launcher_known = true;
+            if self.phase == ShepherdPhase::Serving {
+                out.push(ShepherdEffect::SweepJob);
+            }
+        }
+        let steps: Vec<StepId> = self.steps.keys().copied().collect();
+        for step in steps {
+            if !again {
+                self.fail_unspawned(step, "no launcher can be started", out);
+            }
+            self.step_over_if_done(step, out);
+        }
+        if !again && self.listing {
+            self.list_tasks(out);
+        }
+        if self.phase == ShepherdPhase::Counting {
+            self.gone_if_done(out);
+        }
+    }
+
+    /// Reports the tasks of a launcher that ended.
+    fn tasks_lost(&mut self, now: Timestamp, detail: &str, for_memory: bool, out: &mut Vec<ShepherdEffect>) {
         let message = format!(
             "[{}] error: launcher on {} ended ({detail}): exit status unknown",
             now.text_with_millis(&self.config.zone),
@@ -195,31 +225,6 @@ impl ShepherdCore {
                 here.forget(token);
                 here.input.remove_reader(token);
             }
-        }
-        self.lingering.clear();
-        self.running_epilogs.clear();
-        let again = self.launcher_restarts <= LAUNCHER_RESTARTS && self.phase == ShepherdPhase::Serving;
-        // In both cases, all that it had started is killed.
-        if again {
-            out.push(ShepherdEffect::StartLauncher);
-        } else {
-            self.launcher_known = true;
-            if self.phase == ShepherdPhase::Serving {
-                out.push(ShepherdEffect::SweepJob);
-            }
-        }
-        let steps: Vec<StepId> = self.steps.keys().copied().collect();
-        for step in steps {
-            if !again {
-                self.fail_unspawned(step, "no launcher can be started", out);
-            }
-            self.step_over_if_done(step, out);
-        }
-        if !again && self.listing {
-            self.list_tasks(out);
-        }
-        if self.phase == ShepherdPhase::Counting {
-            self.gone_if_done(out);
         }
     }
 

@@ -245,24 +245,10 @@ impl StepMgrCore {
         descriptors: [bool; 3],
         out: &mut Vec<StepMgrEffect>,
     ) {
-        if !self.phase.takes_steps() {
-            return self.refuse(client, Refusal::AlreadyDone, out);
-        }
-        if self.attended_waiting >= self.config.attended_limit as u64 {
-            return self.refuse(client, Refusal::RetryAfter { after: RETRY_AFTER }, out);
-        }
-        let before = spec.het.and_then(|part| part.behind).unwrap_or_default();
-        if before.tasks > MOST_BEFORE || before.nodes > MOST_BEFORE {
-            let why = format!("a part of a step is behind {MOST_BEFORE} tasks and nodes at most");
-            return self.refuse(client, Refusal::InvalidUpdate(why), out);
-        }
-        let shape = match self.admit(&spec, false, Asker::Attended) {
+        let shape = match self.admit_attended(&spec) {
             Ok(shape) => shape,
             Err(refusal) => return self.refuse(client, refusal, out),
         };
-        if self.has_too_many(1) {
-            return self.refuse(client, Refusal::StepLimit, out);
-        }
         let environment = self.environment_for(&spec, None);
         let immediate = spec.immediate;
         let reserved = self.clients.get_mut(&client).and_then(|conversation| conversation.reserved.take());
@@ -316,6 +302,26 @@ impl StepMgrCore {
                 self.tell_curious(now, out);
             }
         }
+    }
+
+    /// The shape of a step that a client stays with, unless it is refused.
+    fn admit_attended(&mut self, spec: &StepSpec) -> Result<Arc<StepShape>, Refusal> {
+        if !self.phase.takes_steps() {
+            return Err(Refusal::AlreadyDone);
+        }
+        if self.attended_waiting >= self.config.attended_limit as u64 {
+            return Err(Refusal::RetryAfter { after: RETRY_AFTER });
+        }
+        let before = spec.het.and_then(|part| part.behind).unwrap_or_default();
+        if before.tasks > MOST_BEFORE || before.nodes > MOST_BEFORE {
+            let why = format!("a part of a step is behind {MOST_BEFORE} tasks and nodes at most");
+            return Err(Refusal::InvalidUpdate(why));
+        }
+        let shape = self.admit(spec, false, Asker::Attended)?;
+        if self.has_too_many(1) {
+            return Err(Refusal::StepLimit);
+        }
+        Ok(shape)
     }
 
     fn stay(&mut self, now: Timestamp, client: ClientId, curiosity: Curiosity, out: &mut Vec<StepMgrEffect>) {

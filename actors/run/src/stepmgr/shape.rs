@@ -122,43 +122,19 @@ impl JobShape {
 /// The shape of a step: defaults filled in as `srun` documents them. An explicit `-c` implies `--exact`.
 pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepShape, Refusal> {
     let task_slots = task_slots(spec, job)?;
-    let mut required = job.slots_of(&spec.nodelist)?;
-    if !task_slots.is_empty() {
-        required.clone_from(&task_slots);
-        required.sort_unstable();
-        required.dedup();
-    }
-    // Names of nodes that the job does not have exclude nothing.
-    let mut excluded: Vec<u32> = spec.exclude.iter().filter_map(|n| job.slots.get(n).copied()).collect();
-    excluded.sort_unstable();
-    excluded.dedup();
-    let first = spec.relative.unwrap_or(0);
-    if first >= job.nodes {
-        return Err(impossible(format!("relative node {first} of a job with {} nodes", job.nodes)));
-    }
-    if required.iter().any(|slot| excluded.contains(slot)) {
-        return Err(impossible("a node is both required and excluded".into()));
-    }
+    let (required, excluded, first) = named_nodes(spec, job, &task_slots)?;
     let with_gpus = spec.cpus_per_task.is_none().then(|| cpus_with_gpus(spec)).flatten();
     let cpus_per_task = spec.cpus_per_task.or(with_gpus).unwrap_or(1);
     if spec.tasks == Some(0) || cpus_per_task == 0 || spec.tasks_per_node == Some(0) {
         return Err(impossible("a count is zero".into()));
     }
-    let asked_nodes = spec.nodes.filter(|_| task_slots.is_empty()).map(|n| (n.min, n.max));
+    let asked_nodes = asked_nodes(spec, &task_slots);
     if let Some((min, max)) = asked_nodes
         && (min == 0 || max.is_some_and(|m| m < min))
     {
         return Err(Refusal::BadNodeCount);
     }
-    let tasks = match (spec.tasks, spec.tasks_per_node, asked_nodes) {
-        _ if !task_slots.is_empty() => u32::try_from(task_slots.len()).unwrap_or(u32::MAX),
-        (Some(tasks), _, _) => tasks,
-        (None, Some(per_node), Some((min, _))) => per_node * min,
-        (None, Some(per_node), None) => per_node * required.len().max(1) as u32,
-        (None, None, Some((min, _))) => min,
-        (None, None, None) if !required.is_empty() => required.len() as u32,
-        (None, None, None) => job.tasks.max(1),
-    };
+    let tasks = tasks_of(spec, job, &task_slots, &required);
     let exact = spec.sharing == StepSharing::Exact || spec.cpus_per_task.is_some();
     let left = job.nodes - first;
     let (min_nodes, max_nodes) = match asked_nodes {
@@ -179,17 +155,7 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
             job.most_tasks
         )));
     }
-    let memory = match spec.memory {
-        MemoryRequest::Default => memory_with_gpus(spec, max_nodes, exact)?,
-        MemoryRequest::PerNode(m) => StepMemory::PerNode(m.0),
-        MemoryRequest::PerCpu(m) => StepMemory::PerCpu(m.0),
-        MemoryRequest::All => StepMemory::All,
-    };
-    let sharing = match spec.sharing {
-        StepSharing::Overlap => StepSharing::Overlap,
-        _ if exact => StepSharing::Exact,
-        _ => StepSharing::Default,
-    };
+    let memory = memory_of(spec, max_nodes, exact)?;
     Ok(StepShape {
         min_nodes,
         max_nodes,
@@ -198,7 +164,11 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
         cpus_per_task,
         overcommit: spec.overcommit,
         memory,
-        sharing,
+        sharing: match spec.sharing {
+            StepSharing::Overlap => StepSharing::Overlap,
+            _ if exact => StepSharing::Exact,
+            _ => StepSharing::Default,
+        },
         exact_cpus: exact,
         required,
         excluded,
@@ -213,6 +183,45 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
             || !matches!(spec.cpu_bind, CpuBind::Default | CpuBind::None)
             || matches!(memory, StepMemory::PerNode(_) | StepMemory::PerCpu(_)),
     })
+}
+
+/// Which slots have to be used, which may not, and the first that may.
+fn named_nodes(spec: &StepSpec, job: &JobShape, task_slots: &[u32]) -> Result<(Vec<u32>, Vec<u32>, u32), Refusal> {
+    let mut required = job.slots_of(&spec.nodelist)?;
+    if !task_slots.is_empty() {
+        required = task_slots.to_vec();
+        required.sort_unstable();
+        required.dedup();
+    }
+    // Names of nodes that the job does not have exclude nothing.
+    let mut excluded: Vec<u32> = spec.exclude.iter().filter_map(|n| job.slots.get(n).copied()).collect();
+    excluded.sort_unstable();
+    excluded.dedup();
+    let first = spec.relative.unwrap_or(0);
+    if first >= job.nodes {
+        return Err(impossible(format!("relative node {first} of a job with {} nodes", job.nodes)));
+    }
+    if required.iter().any(|slot| excluded.contains(slot)) {
+        return Err(impossible("a node is both required and excluded".into()));
+    }
+    Ok((required, excluded, first))
+}
+
+/// The fewest and most nodes that it asks for. A list of its tasks' nodes says it already.
+fn asked_nodes(spec: &StepSpec, task_slots: &[u32]) -> Option<(u32, Option<u32>)> {
+    spec.nodes.filter(|_| task_slots.is_empty()).map(|n| (n.min, n.max))
+}
+
+fn tasks_of(spec: &StepSpec, job: &JobShape, task_slots: &[u32], required: &[u32]) -> u32 {
+    match (spec.tasks, spec.tasks_per_node, asked_nodes(spec, task_slots)) {
+        _ if !task_slots.is_empty() => u32::try_from(task_slots.len()).unwrap_or(u32::MAX),
+        (Some(tasks), _, _) => tasks,
+        (None, Some(per_node), Some((min, _))) => per_node * min,
+        (None, Some(per_node), None) => per_node * required.len().max(1) as u32,
+        (None, None, Some((min, _))) => min,
+        (None, None, None) if !required.is_empty() => required.len() as u32,
+        (None, None, None) => job.tasks.max(1),
+    }
 }
 
 /// The node of each task by rank, if there is a list: as many entries as tasks.
@@ -261,8 +270,14 @@ fn cpus_with_gpus(spec: &StepSpec) -> Option<u32> {
     u32::try_from(each * gpus).ok().filter(|cpus| *cpus > 0)
 }
 
-/// Memory that goes with the step's GPUs on a node.
-fn memory_with_gpus(spec: &StepSpec, max_nodes: u32, exact: bool) -> Result<StepMemory, Refusal> {
+/// Memory on a node: what it asks for, or what goes with its GPUs.
+fn memory_of(spec: &StepSpec, max_nodes: u32, exact: bool) -> Result<StepMemory, Refusal> {
+    match spec.memory {
+        MemoryRequest::Default => {}
+        MemoryRequest::PerNode(m) => return Ok(StepMemory::PerNode(m.0)),
+        MemoryRequest::PerCpu(m) => return Ok(StepMemory::PerCpu(m.0)),
+        MemoryRequest::All => return Ok(StepMemory::All),
+    }
     let Some(each) = spec.gres.mem_per_gpu else { return Ok(StepMemory::ByCpus) };
     let on_node = GresRequest::gpus(&spec.gres.on_node(spec.tasks.unwrap_or(1), spec.gres.totals()));
     let known = max_nodes == 1 || (spec.gres.total.is_empty() && spec.gres.per_task.is_empty());

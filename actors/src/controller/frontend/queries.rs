@@ -55,6 +55,20 @@ fn is_hidden(view: &JobView, hidden: &[String]) -> bool {
 }
 
 impl FrontendCore {
+    pub(super) fn list_partitions(&self, by: Authority, now: Timestamp) -> CommandReply {
+        let (partitions, nodes) = (self.sight.boards().partitions.list(), self.nodes_shown(now));
+        let hidden = self.hidden_from(by, &partitions);
+        CommandReply::Partitions { partitions, nodes, at: now, hidden }
+    }
+
+    /// The default one first.
+    pub(super) fn list_topologies(&self) -> CommandReply {
+        let config = self.sight.config();
+        let mut topologies = config.topologies.clone();
+        topologies.sort_by_key(|t| config.default_topology().is_none_or(|default| default.name != t.name));
+        CommandReply::Topologies { topologies }
+    }
+
     /// Names of partitions that are hidden from this user, unless he asks for all.
     pub(super) fn hidden_from(&self, by: Authority, partitions: &[Arc<PartitionView>]) -> Vec<String> {
         let restricted = partitions.iter().any(|p| p.config.allow_groups.is_some());

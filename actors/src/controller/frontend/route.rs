@@ -5,7 +5,7 @@ use super::{
     members::RosterAsked,
     messages::{Ask, FrontendErrand, HostAsk},
 };
-use crate::{roster::core::RosterAsk, submission::core::Submission};
+use crate::{messages::job::Authority, roster::core::RosterAsk, submission::core::Submission};
 use garrick_model::{
     config::LogChange,
     messages::command::{Caller, CommandReply, CommandRequest},
@@ -35,12 +35,10 @@ impl FrontendCore {
         match command {
             CommandRequest::Ping => host(HostAsk::Identity),
             CommandRequest::SubmitJob { request: id, spec } => {
-                self.submit(turn, request, id, submission(vec![*spec], false));
-                Ok(None)
+                self.submit(turn, request, id, submission(vec![*spec], false))
             }
             CommandRequest::SubmitHetJob { request: id, specs } => {
-                self.submit(turn, request, id, submission(specs, true));
-                Ok(None)
+                self.submit(turn, request, id, submission(specs, true))
             }
             CommandRequest::TestJob { spec } => self.test(turn, request, caller, by, *spec),
             CommandRequest::TestHetJob { specs } => self.test_het(turn, request, caller, by, specs),
@@ -56,23 +54,14 @@ impl FrontendCore {
                 self.list_jobs(by, now, &jobs, &which, (after, most), hide)
             }
             CommandRequest::ListNodes => Ok(Some(CommandReply::Nodes { nodes: self.nodes_shown(now), at: now })),
-            CommandRequest::ListPartitions => {
-                let (partitions, nodes) = (self.sight.boards().partitions.list(), self.nodes_shown(now));
-                let hidden = self.hidden_from(by, &partitions);
-                Ok(Some(CommandReply::Partitions { partitions, nodes, at: now, hidden }))
-            }
+            CommandRequest::ListPartitions => Ok(Some(self.list_partitions(by, now))),
             CommandRequest::ListLicenses => Ok(Some(self.list_licenses(now))),
             CommandRequest::NameNodes(names) => {
                 self.nodes_named(names).map(|named| Some(CommandReply::NodesNamed(named)))
             }
             CommandRequest::Explain { job } => self.explain(turn, request, job),
             CommandRequest::ListReservations => Ok(Some(self.list_reservations(now))),
-            CommandRequest::ListTopologies => {
-                let config = self.sight.config();
-                let mut topologies = config.topologies.clone();
-                topologies.sort_by_key(|t| config.default_topology().is_none_or(|default| default.name != t.name));
-                Ok(Some(CommandReply::Topologies { topologies }))
-            }
+            CommandRequest::ListTopologies => Ok(Some(self.list_topologies())),
             CommandRequest::ListSteps { job, ended } => self.list_steps(turn, request, job, ended),
             CommandRequest::CountMessages { prefixes } => match self.may_trace(by, &prefixes) {
                 true => host(HostAsk::CountMessages(prefixes)),
@@ -93,25 +82,19 @@ impl FrontendCore {
             CommandRequest::FinishAllocation { job, exit } => self.finish_allocation(turn, request, by, job, exit),
             CommandRequest::Trace { prefixes, follow } => self.trace(turn, request, by, prefixes, follow),
             CommandRequest::ListDaemons => host(HostAsk::Daemons),
-            CommandRequest::UpdateNode { .. }
-            | CommandRequest::CreateNodes { .. }
-            | CommandRequest::DeleteNodes { .. }
-            | CommandRequest::UpdatePartition { .. }
-            | CommandRequest::CreateReservation(_)
-            | CommandRequest::UpdateReservation(_)
-            | CommandRequest::Reconfigure
-            | CommandRequest::SetLogLevel(_)
-            | CommandRequest::ChangeLog { .. }
-            | CommandRequest::Shutdown { .. }
-            | CommandRequest::CreateJoinToken { .. }
-            | CommandRequest::ListCerts
-            | CommandRequest::RevokeCerts { .. }
-            | CommandRequest::RenewCerts { .. }
-            | CommandRequest::RotateAuthority { .. }
-                if !by.admin =>
-            {
-                Err(Refusal::AccessDenied)
-            }
+            CommandRequest::DeleteReservation { name } => self.delete_reservation(turn, request, by, name),
+            other if by.admin => self.administer(turn, request, by, other),
+            _ => Err(Refusal::AccessDenied),
+        }
+    }
+
+    /// Handles a request that only administrators may make.
+    fn administer(&mut self, turn: &mut Turn<'_>, request: u64, by: Authority, command: CommandRequest) -> Reply {
+        let mut host = |ask| {
+            turn.run(FrontendErrand::Host(request, ask));
+            Ok(None)
+        };
+        match command {
             CommandRequest::UpdateNode { nodes, change } => self.update_nodes(turn, request, by, nodes, change),
             CommandRequest::CreateNodes { names, line } => {
                 self.ask_roster(turn, request, RosterAsk::Create { names, line }, RosterAsked::Answer);
@@ -123,7 +106,6 @@ impl FrontendCore {
             }
             CommandRequest::CreateReservation(change) => self.create_reservation(turn, request, by, change),
             CommandRequest::UpdateReservation(change) => self.update_reservation(turn, request, change),
-            CommandRequest::DeleteReservation { name } => self.delete_reservation(turn, request, by, name),
             CommandRequest::Reconfigure => host(HostAsk::Reconfigure),
             CommandRequest::SetLogLevel(level) => {
                 turn.run(FrontendErrand::ChangeLog(LogChange::Level(level)));
@@ -154,6 +136,7 @@ impl FrontendCore {
             CommandRequest::CreateJoinToken { lifetime_secs, node } => {
                 host(HostAsk::JoinToken { lifetime: Duration::from_secs(lifetime_secs), node })
             }
+            _ => Err(Refusal::NotSupported("this request".to_owned())),
         }
     }
 

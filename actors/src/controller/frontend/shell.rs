@@ -32,7 +32,7 @@ use crate::{
 use garrick_events::records::node::SavedNode;
 use garrick_model::{
     config::{AUDIT_RPCS, Config},
-    ids::JobId,
+    ids::{JobId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, MessageCount},
         node::ControllerToNode,
@@ -277,6 +277,70 @@ impl FrontendHands {
         }
     }
 
+    /// Carries out an errand about the connections of agents.
+    fn link(&mut self, env: &Env, errand: FrontendErrand) -> Came<FrontendInput> {
+        match errand {
+            FrontendErrand::Door { request, node, query } => {
+                if let Some((_, link)) = env.links.get(&node) {
+                    let replies = self.doors.sink(&node, query, link);
+                    self.waits(request, replies);
+                }
+            }
+            FrontendErrand::DoorLeft { node, query } => self.doors.gone(&node, query),
+            FrontendErrand::ShutAgentsDown => {
+                for (node, link) in env.links.list() {
+                    if link.send(ControllerToNode::Shutdown).is_err() {
+                        tracing::warn!(node, "node.shutdown_not_sent");
+                    }
+                }
+            }
+            FrontendErrand::OpenLink { node, conn } => {
+                if let Some(link) = self.arrived.get(&conn) {
+                    env.links.open(&node, conn, Arc::clone(link));
+                }
+            }
+            FrontendErrand::CloseLink { node, conn } => {
+                env.links.close(&node, conn);
+                self.doors.node_gone(&node);
+                self.queries.borrow_mut().node_gone(&node);
+            }
+            FrontendErrand::Welcome { node, registration, starting } => {
+                return self.welcome(node, registration, starting);
+            }
+            FrontendErrand::LetGo { conn } => drop(self.arrived.remove(&conn)),
+            FrontendErrand::Decline { node, conn, refusal, lost } => {
+                return self.decline(env, &node, conn, refusal, lost);
+            }
+            _ => {}
+        }
+        Came::Nothing
+    }
+
+    /// Closes an agent's connection, and tells it why and which runs have to end.
+    fn decline(
+        &mut self,
+        env: &Env,
+        node: &str,
+        conn: u64,
+        refusal: Refusal,
+        lost: Vec<(JobId, Sluid)>,
+    ) -> Came<FrontendInput> {
+        env.links.close(node, conn);
+        if let Some(link) = self.arrived.remove(&conn) {
+            for (job, sluid) in lost {
+                tracing::info!(node, job_id = job.0, "node.told_to_end_run");
+                // What does not arrive is said again when it tries again.
+                let _ = link.send(end_of_lost(job, sluid));
+            }
+            let said = say_last(link, ControllerToNode::Declined(refusal));
+            return Came::Later(Box::pin(async move {
+                said.await;
+                None
+            }));
+        }
+        Came::Nothing
+    }
+
     fn welcome(&mut self, node: String, registration: Box<Registration>, starting: bool) -> Came<FrontendInput> {
         let Some(link) = self.arrived.remove(&registration.conn) else { return Came::Nothing };
         let message = connected(registration, link);
@@ -470,26 +534,12 @@ impl Shell for FrontendCore {
                 let (jobs, clock) = (env.entering.take(id).unwrap_or_default(), hands.began.elapsed());
                 return Came::Input(FrontendInput::Settled { id, jobs, result, clock });
             }
-            FrontendErrand::Door { request, node, query } => {
-                if let Some((_, link)) = env.links.get(&node) {
-                    let replies = hands.doors.sink(&node, query, link);
-                    hands.waits(request, replies);
-                }
-            }
-            FrontendErrand::DoorLeft { node, query } => hands.doors.gone(&node, query),
             FrontendErrand::Drop(request) => drop(hands.asker(request)),
             FrontendErrand::Ask { question, asks, within } => return ask_all(env, question, asks, within),
             FrontendErrand::Pass { request, to } => return hands.pass(env, request, to),
             FrontendErrand::When { request, jobs, at } => return hands.when(request, jobs, at),
             FrontendErrand::Host(request, ask) => hands.host(request, ask),
             FrontendErrand::ChangeLog(change) => env.ports.host.change_log(&change),
-            FrontendErrand::ShutAgentsDown => {
-                for (node, link) in env.links.list() {
-                    if link.send(ControllerToNode::Shutdown).is_err() {
-                        tracing::warn!(node, "node.shutdown_not_sent");
-                    }
-                }
-            }
             FrontendErrand::Submission(errand) => return hands.submission(errand),
             FrontendErrand::Watch { request, job } => {
                 if let Some(replies) = hands.asker(request) {
@@ -505,35 +555,14 @@ impl Shell for FrontendCore {
             FrontendErrand::Traced { query, node, records, last } => {
                 hands.queries.borrow_mut().trace(query, &node, records, last);
             }
-            FrontendErrand::OpenLink { node, conn } => {
-                if let Some(link) = hands.arrived.get(&conn) {
-                    env.links.open(&node, conn, Arc::clone(link));
-                }
-            }
-            FrontendErrand::CloseLink { node, conn } => {
-                env.links.close(&node, conn);
-                hands.doors.node_gone(&node);
-                hands.queries.borrow_mut().node_gone(&node);
-            }
-            FrontendErrand::Welcome { node, registration, starting } => {
-                return hands.welcome(node, registration, starting);
-            }
-            FrontendErrand::Decline { node, conn, refusal, lost } => {
-                env.links.close(&node, conn);
-                if let Some(link) = hands.arrived.remove(&conn) {
-                    for (job, sluid) in lost {
-                        tracing::info!(node, job_id = job.0, "node.told_to_end_run");
-                        // What does not arrive is said again when it tries again.
-                        let _ = link.send(end_of_lost(job, sluid));
-                    }
-                    let said = say_last(link, ControllerToNode::Declined(refusal));
-                    return Came::Later(Box::pin(async move {
-                        said.await;
-                        None
-                    }));
-                }
-            }
-            FrontendErrand::LetGo { conn } => drop(hands.arrived.remove(&conn)),
+            errand @ (FrontendErrand::Door { .. }
+            | FrontendErrand::DoorLeft { .. }
+            | FrontendErrand::ShutAgentsDown
+            | FrontendErrand::OpenLink { .. }
+            | FrontendErrand::CloseLink { .. }
+            | FrontendErrand::Welcome { .. }
+            | FrontendErrand::Decline { .. }
+            | FrontendErrand::LetGo { .. }) => return hands.link(env, errand),
             FrontendErrand::RenewSite => env.renew_job_site(),
         }
         Came::Nothing

@@ -37,7 +37,13 @@ const TOO_MANY_QUESTIONS: Duration = Duration::from_millis(500);
 const PLANS: usize = 2;
 
 impl FrontendCore {
-    pub(super) fn submit(&mut self, turn: &mut Turn<'_>, request: u64, id: RequestId, submission: Box<Submission>) {
+    pub(super) fn submit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
+        id: RequestId,
+        submission: Box<Submission>,
+    ) -> Reply {
         // Submissions in progress first: one that is saved meanwhile is counted twice rather than missed.
         let entering = self.sight.entering().jobs();
         let config = self.sight.config();
@@ -47,6 +53,7 @@ impl FrontendCore {
             ids: (config.first_job_id, config.max_job_id),
         };
         self.told_of_submissions(turn, SubmissionInput::Asked { request, id, submission, room });
+        Ok(None)
     }
 
     /// [`crate::submission`] decides about submissions; the frontend judges them and carries out its effects.

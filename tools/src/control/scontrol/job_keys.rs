@@ -144,4 +144,12 @@ mod tests {
         assert!(JOB_KEYS.is_sorted_by_key(|row| row.name.to_ascii_lowercase()));
         assert!(JOB_KEYS.windows(2).all(|rows| rows[0].name != rows[1].name));
     }
+
+    #[test]
+    fn every_key_is_documented() {
+        let page = include_str!("../../../../docs/requests.md");
+        let missing: Vec<&str> =
+            JOB_KEYS.iter().map(|row| row.name).filter(|name| !page.contains(&format!("`{name}`"))).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
 }

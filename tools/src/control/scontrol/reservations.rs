@@ -5,7 +5,7 @@ use super::{
     keys::{Given, Key, KeyError, Pair, find, hint, key, not_yet, signed},
     too_few,
 };
-use crate::{query::choices, telling};
+use crate::telling;
 use garrick_asking::contact;
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
@@ -13,7 +13,11 @@ use garrick_model::{
     spec_text::licenses::Licenses,
     time::{Timestamp, system_zone},
 };
-use garrick_render::{clock::Clock, json, records};
+use garrick_render::{
+    clock::Clock,
+    json::{self, Meta},
+    records,
+};
 use jiff::tz::TimeZone;
 
 /// Keys in the order of the alphabet; the beginning of one will do.
@@ -121,17 +125,9 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
     if let (Some(name), true) = (name, shown.is_empty()) {
         return session.plain_error(format_args!("Reservation {name} not found"));
     }
-    if session.manner.json {
-        let meta = choices::meta(&session.cluster_name());
-        return session.print(|out| json::write(out, &json::reservations(&shown, at, &meta)));
-    }
-    let (clock, manner) = (Clock::system(), session.manner);
-    session.print(|out| {
-        if shown.is_empty() && !manner.quiet {
-            writeln!(out, "No reservations in the system")?;
-        }
-        shown.iter().try_for_each(|r| records::reservation::record(r, at, &clock).write(out, manner.lines))
-    })
+    let (clock, none) = (Clock::system(), Some("No reservations in the system"));
+    let document = |meta: &Meta| json::reservations(&shown, at, meta);
+    session.list(&shown, none, document, |reservation| records::reservation::record(reservation, at, &clock))
 }
 
 fn failed(session: &Session, doing: &str, error: &contact::AskError) -> i32 {

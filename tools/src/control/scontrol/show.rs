@@ -23,9 +23,11 @@ use garrick_model::{
 use garrick_render::{
     clock::Clock,
     job_rows::{Arrays, Choice, JobRow},
-    json, records,
+    json::{self, Meta},
+    records::{self, Record},
     step_lines::{Alike, StepLine, all_of, is_of_job},
 };
+use serde_json::Value;
 use std::{
     collections::HashMap,
     io::{self, Write},
@@ -192,17 +194,9 @@ fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
     if rows.is_empty() && ids.is_some() {
         return session.plain_error(format_args!("slurm_load_jobs error: {}", Refusal::InvalidJobId));
     }
-    if session.manner.json {
-        let meta = choices::meta(&session.cluster_name());
-        return session.print(|out| json::write(out, &json::jobs(&rows, &meta, &clock)));
-    }
-    let manner = session.manner;
-    session.print(|out| {
-        if rows.is_empty() && !manner.quiet {
-            writeln!(out, "No jobs in the system")?;
-        }
-        rows.iter().try_for_each(|row| records::job::record(&row.job, &clock, manner.detail).write(out, manner.lines))
-    })
+    let document = |meta: &Meta| json::jobs(&rows, meta, &clock);
+    let detail = session.manner.detail;
+    session.list(&rows, Some("No jobs in the system"), document, |row| records::job::record(&row.job, &clock, detail))
 }
 
 fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
@@ -243,20 +237,13 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
         })
         .collect();
     let clock = Clock::system();
-    if session.manner.json {
-        let meta = choices::meta(&session.cluster_name());
-        return session.print(|out| json::write(out, &json::nodes(&with_partitions, &meta, &clock))).max(code);
-    }
-    let manner = session.manner;
-    let printed = session.print(|out| {
-        if with_partitions.is_empty() && named.is_none() && !manner.quiet {
-            writeln!(out, "No nodes in the system")?;
-        }
-        with_partitions.iter().try_for_each(|(node, of)| {
-            records::node::record(node, of, &clock, manner.detail, &choices::user_name).write(out, manner.lines)
-        })
+    let none = named.is_none().then_some("No nodes in the system");
+    let document = |meta: &Meta| json::nodes(&with_partitions, meta, &clock);
+    let detail = session.manner.detail;
+    let listed = session.list(&with_partitions, none, document, |(node, of)| {
+        records::node::record(node, of, &clock, detail, &choices::user_name)
     });
-    printed.max(code)
+    listed.max(code)
 }
 
 fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
@@ -272,18 +259,9 @@ fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
     if let (Some(name), true) = (name, chosen.is_empty()) {
         return session.plain_error(format_args!("Partition {name} not found"));
     }
-    if session.manner.json {
-        let meta = choices::meta(&session.cluster_name());
-        let clock = Clock::system();
-        return session.print(|out| json::write(out, &json::partitions(&chosen, &nodes, &meta, &clock)));
-    }
-    let manner = session.manner;
-    session.print(|out| {
-        if chosen.is_empty() && !manner.quiet {
-            writeln!(out, "No partitions in the system")?;
-        }
-        chosen.iter().try_for_each(|p| records::partition::record(p, &nodes).write(out, manner.lines))
-    })
+    let document = |meta: &Meta| json::partitions(&chosen, &nodes, meta, &Clock::system());
+    let none = Some("No partitions in the system");
+    session.list(&chosen, none, document, |partition| records::partition::record(partition, &nodes))
 }
 
 /// `503.0`, or every step of `503`.
@@ -337,18 +315,10 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
         return session.plain_error(format_args!("Job step {text} not found"));
     }
     let clock = Clock::system();
-    if session.manner.json {
-        let meta = choices::meta(&session.cluster_name());
-        return session.print(|out| json::write(out, &json::steps(&chosen, &meta, &clock)));
-    }
-    let manner = session.manner;
     let limit = task_list_limit();
-    session.print(|out| {
-        if chosen.is_empty() && !manner.quiet {
-            writeln!(out, "No job steps in the system")?;
-        }
-        chosen.iter().try_for_each(|line| records::step::record(line, limit, &clock).write(out, manner.lines))
-    })
+    let document = |meta: &Meta| json::steps(&chosen, meta, &clock);
+    let none = Some("No job steps in the system");
+    session.list(&chosen, none, document, |line| records::step::record(line, limit, &clock))
 }
 
 type StepsAndJobs = (Vec<StepView>, Vec<Arc<JobView>>);
@@ -389,6 +359,26 @@ impl Session {
         let (found, missing) = ended_steps::ended(&cluster, &console, named, vec![named.which.clone()]).ok()?;
         missing.iter().for_each(|what| console.warning(format_args!("its records are not whole: {what}")));
         (!found.is_empty()).then_some(found)
+    }
+
+    /// Prints a list: as the document, or record by record. `none`: said instead of no records.
+    pub(super) fn list<T>(
+        &mut self,
+        rows: &[T],
+        none: Option<&str>,
+        document: impl FnOnce(&Meta) -> Value,
+        record: impl Fn(&T) -> Record,
+    ) -> i32 {
+        if self.manner.json {
+            let document = document(&choices::meta(&self.cluster_name()));
+            return self.print(|out| json::write(out, &document));
+        }
+        self.print(|out| {
+            if let Some(none) = none.filter(|_| rows.is_empty() && !self.manner.quiet) {
+                writeln!(out, "{none}")?;
+            }
+            rows.iter().try_for_each(|row| record(row).write(out, self.manner.lines))
+        })
     }
 
     /// The cluster's name, for documents.

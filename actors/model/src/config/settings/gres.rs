@@ -22,7 +22,7 @@ use crate::{
     spec_text::gres as gres_text,
 };
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -462,84 +462,17 @@ const RESTRICTED: &str = "RestrictedCoresPerGPU";
 pub(in crate::config) fn finish(config: &mut Config, report: &mut ConfigReport) {
     let gres = &config.gres;
     let mut known: HashMap<(*const NodeSettings, Vec<GresEntry>), Arc<NodeSettings>> = HashMap::new();
-    let mut said: Vec<(u32, String)> = Vec::new();
+    let mut said = Said { report, keys: BTreeSet::new() };
     for node in &mut config.nodes {
         if node.settings.shape.gres.is_empty() && node.settings.restricted_cores == 0 {
             continue;
         }
         let settings = Arc::clone(&node.settings);
-        let (place, line) = (&settings.place, settings.place.line);
-        let what = format!("Gres={}", settings.gres.as_deref().unwrap_or_default());
-        let mut entries = settings.shape.gres.clone();
-        let shards = gres.shards(node, &entries);
-        for (at, entry) in entries.iter_mut().enumerate() {
-            let mut wrong = |key: String, wrong: SettingError, warning: bool| {
-                let key = (line, key);
-                if said.contains(&key) {
-                    return;
-                }
-                said.push(key);
-                if warning {
-                    report.warning(place, what.as_str(), wrong);
-                } else {
-                    report.error(place, what.as_str(), wrong);
-                }
-            };
-            if !gres.types.contains(&entry.name) {
-                let text = SettingError::new(format!("{} is not in GresTypes", entry.name));
-                wrong(entry.name.clone(), text.suggest(format!("GresTypes={}", entry.name)), false);
-            }
-            if entry.name == SHARD {
-                match &shards {
-                    Ok(shards) => entry.shards.clone_from(shards),
-                    Err(text) => wrong(SHARD.to_owned(), text.clone(), false),
-                }
-                continue;
-            }
-            let asked = entry.clone();
-            let lines: Vec<&GresLine> = gres.lines_of_entry(&node.name, &asked).collect();
-            let with_files = lines.iter().any(|line| !line.files.is_empty());
-            entry.devices = (entry.name == GPU || with_files) && !entry.no_consume && entry.count <= MOST_DEVICES;
-            let of = |line: &&GresLine| match (line.files.len(), line.one_device) {
-                (0, _) => line.count.unwrap_or(entry.count),
-                (_, true) => 1,
-                (files, false) => files as u64,
-            };
-            entry.places = gres.places(&node.name, &settings.shape, at);
-            let cores = settings.shape.cores();
-            if let Some(line) = lines.iter().find(|line| line.cores.last().is_some_and(|last| last >= cores)) {
-                let text = format!("Cores={}, and node {} has {cores} cores, from 0", line.cores, node.name);
-                wrong(format!("{} cores {}", entry.name, line.place.line), SettingError::new(text), false);
-            }
-            let there: u64 = lines.iter().map(of).fold(0, u64::saturating_add);
-            if !lines.is_empty() && there < entry.count {
-                let text = SettingError::new(format!(
-                    "gres.conf gives node {} {there} of {} where Gres= says {}",
-                    node.name, entry.name, entry.count
-                ));
-                wrong(
-                    format!("{} count", entry.name),
-                    text.suggest("nodes with fewer than configured are not used"),
-                    true,
-                );
-            }
-            if entry.name == GPU && !with_files && !gres.detects(&node.name) {
-                let text = SettingError::new("gres.conf names no File for these GPUs");
-                wrong(
-                    "gpu file".to_owned(),
-                    text.suggest("without it jobs are told of their GPUs, and kept from no others"),
-                    true,
-                );
-            }
-        }
-        let cores = settings.restricted_cores;
-        let gpu_cpus = match cores {
+        let entries = gres.entries_of(node, &mut said);
+        let gpu_cpus = match settings.restricted_cores {
             0 => Vec::new(),
-            _ => cpus_of_gpus(&node.name, &settings.shape, &entries, cores).unwrap_or_else(|wrong| {
-                if !said.iter().any(|(at, key)| *at == line && key == RESTRICTED) {
-                    said.push((line, RESTRICTED.to_owned()));
-                    report.error(place, format!("{RESTRICTED}={cores}"), wrong);
-                }
+            cores => cpus_of_gpus(&node.name, &settings.shape, &entries, cores).unwrap_or_else(|wrong| {
+                said.error(&settings, &format!("{RESTRICTED}={cores}"), RESTRICTED, wrong);
                 Vec::new()
             }),
         };
@@ -558,7 +491,88 @@ pub(in crate::config) fn finish(config: &mut Config, report: &mut ConfigReport) 
         // Where nodes come at run time, they may be those.
         if let Some(unknown) = unknown.filter(|nodes| !nodes.is_empty() && config.max_node_count.is_none()) {
             let wrong = SettingError::new(format!("no node is called {unknown}"));
-            report.warning(&line.place, format!("Name={}", line.name), wrong);
+            said.report.warning(&line.place, format!("Name={}", line.name), wrong);
+        }
+    }
+}
+
+/// Says what is wrong with a line of nodes once, not for each of its nodes.
+struct Said<'r> {
+    report: &'r mut ConfigReport,
+    /// Line, and what was wrong.
+    keys: BTreeSet<(u32, String)>,
+}
+
+impl Said<'_> {
+    fn is_new(&mut self, settings: &NodeSettings, key: &str) -> bool {
+        self.keys.insert((settings.place.line, key.to_owned()))
+    }
+    fn error(&mut self, settings: &NodeSettings, what: &str, key: &str, wrong: SettingError) {
+        if self.is_new(settings, key) {
+            self.report.error(&settings.place, what, wrong);
+        }
+    }
+    fn warning(&mut self, settings: &NodeSettings, what: &str, key: &str, wrong: SettingError) {
+        if self.is_new(settings, key) {
+            self.report.warning(&settings.place, what, wrong);
+        }
+    }
+}
+
+impl GresConfig {
+    /// The node's `Gres=`, with what `gres.conf` says about it.
+    fn entries_of(&self, node: &NodeConfig, said: &mut Said<'_>) -> Vec<GresEntry> {
+        let settings = &node.settings;
+        let what = format!("Gres={}", settings.gres.as_deref().unwrap_or_default());
+        let mut entries = settings.shape.gres.clone();
+        let shards = self.shards(node, &entries);
+        for (at, entry) in entries.iter_mut().enumerate() {
+            if !self.types.contains(&entry.name) {
+                let wrong = SettingError::new(format!("{} is not in GresTypes", entry.name));
+                said.error(settings, &what, &entry.name, wrong.suggest(format!("GresTypes={}", entry.name)));
+            }
+            if entry.name == SHARD {
+                match &shards {
+                    Ok(shards) => entry.shards.clone_from(shards),
+                    Err(wrong) => said.error(settings, &what, SHARD, wrong.clone()),
+                }
+                continue;
+            }
+            let asked = entry.clone();
+            let lines: Vec<&GresLine> = self.lines_of_entry(&node.name, &asked).collect();
+            let with_files = lines.iter().any(|line| !line.files.is_empty());
+            entry.devices = (entry.name == GPU || with_files) && !entry.no_consume && entry.count <= MOST_DEVICES;
+            entry.places = self.places(&node.name, &settings.shape, at);
+            self.check_lines(node, entry, &lines, said);
+        }
+        entries
+    }
+
+    /// Whether the lines of `gres.conf` fit the node.
+    fn check_lines(&self, node: &NodeConfig, entry: &GresEntry, lines: &[&GresLine], said: &mut Said<'_>) {
+        let (settings, name) = (&node.settings, &entry.name);
+        let what = format!("Gres={}", settings.gres.as_deref().unwrap_or_default());
+        let cores = settings.shape.cores();
+        if let Some(line) = lines.iter().find(|line| line.cores.last().is_some_and(|last| last >= cores)) {
+            let text = format!("Cores={}, and node {} has {cores} cores, from 0", line.cores, node.name);
+            said.error(settings, &what, &format!("{name} cores {}", line.place.line), SettingError::new(text));
+        }
+        let of = |line: &&GresLine| match (line.files.len(), line.one_device) {
+            (0, _) => line.count.unwrap_or(entry.count),
+            (_, true) => 1,
+            (files, false) => files as u64,
+        };
+        let there: u64 = lines.iter().map(of).fold(0, u64::saturating_add);
+        if !lines.is_empty() && there < entry.count {
+            let text = format!("gres.conf gives node {} {there} of {name} where Gres= says {}", node.name, entry.count);
+            let wrong = SettingError::new(text).suggest("nodes with fewer than configured are not used");
+            said.warning(settings, &what, &format!("{name} count"), wrong);
+        }
+        let with_files = lines.iter().any(|line| !line.files.is_empty());
+        if name == GPU && !with_files && !self.detects(&node.name) {
+            let wrong = SettingError::new("gres.conf names no File for these GPUs");
+            let wrong = wrong.suggest("without it jobs are told of their GPUs, and kept from no others");
+            said.warning(settings, &what, "gpu file", wrong);
         }
     }
 }

@@ -359,19 +359,10 @@ impl NodeReader {
 
     fn add(&mut self, head: &Pair, written: &Written, report: &mut ConfigReport) {
         let place = &head.place;
-        let names: HostList = match head.value.parse() {
+        let names = match named(head) {
             Ok(names) => names,
-            Err(e) => return report.error(place, head.what(), SettingError::new(e.to_string())),
+            Err(wrong) => return report.error(place, head.what(), wrong),
         };
-        if names.is_empty() {
-            return report.error(place, head.what(), SettingError::new("no node is named"));
-        }
-        let count = names.len();
-        if names.contains("ALL")
-            || names.iter().any(|n| n.eq_ignore_ascii_case("default") || n.eq_ignore_ascii_case("all"))
-        {
-            return report.error(place, head.what(), SettingError::new("ALL and DEFAULT are no names for nodes"));
-        }
         let shape = match written.shape() {
             Ok((shape, None)) => shape,
             Ok((shape, Some(note))) => {
@@ -384,21 +375,7 @@ impl NodeReader {
                 NodeShape::default()
             }
         };
-        let mut paired = |what: &str, given: u64| {
-            if given != count && given != 1 {
-                let cause = format!("{what} names {given} for {count} nodes");
-                report.error(place, head.what(), SettingError::new(cause).suggest("give one for each node"));
-            }
-        };
-        if let Some(list) = &written.hostnames {
-            paired("NodeHostname", list.len());
-        }
-        if let Some(list) = &written.addresses {
-            paired("NodeAddr", list.len());
-        }
-        if let Some(list) = &written.ports {
-            paired("Port", list.len() as u64);
-        }
+        written.check_pairs(names.len(), head, report);
         let settings = Arc::new(NodeSettings {
             shape,
             features: written.features.clone(),
@@ -485,6 +462,35 @@ impl NodeReader {
                     format!("has the same address and port ({}:{}) as node {}", node.address, node.port, other.name);
                 let wrong = SettingError::new(cause).suggest("several nodes on one host need a Port each");
                 report.warning(&node.settings.place, format!("NodeName={}", node.name), wrong);
+            }
+        }
+    }
+}
+
+/// The names of a `NodeName` line.
+fn named(head: &Pair) -> Result<HostList, SettingError> {
+    let names: HostList = head.value.parse().map_err(|e: HostListError| SettingError::new(e.to_string()))?;
+    if names.is_empty() {
+        return Err(SettingError::new("no node is named"));
+    }
+    if names.iter().any(|n| n.eq_ignore_ascii_case("default") || n.eq_ignore_ascii_case("all")) {
+        return Err(SettingError::new("ALL and DEFAULT are no names for nodes"));
+    }
+    Ok(names)
+}
+
+impl Written {
+    /// Lists of one value a node have one for each of the `count` nodes, or one for all.
+    fn check_pairs(&self, count: u64, head: &Pair, report: &mut ConfigReport) {
+        let lists = [
+            ("NodeHostname", self.hostnames.as_ref().map(HostList::len)),
+            ("NodeAddr", self.addresses.as_ref().map(HostList::len)),
+            ("Port", self.ports.as_ref().map(|list| list.len() as u64)),
+        ];
+        for (what, given) in lists {
+            if let Some(given) = given.filter(|given| *given != count && *given != 1) {
+                let cause = format!("{what} names {given} for {count} nodes");
+                report.error(&head.place, head.what(), SettingError::new(cause).suggest("give one for each node"));
             }
         }
     }
