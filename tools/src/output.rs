@@ -120,7 +120,7 @@ pub fn stdout(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Resu
     rendered
 }
 
-/// As [`stdout`], with every byte as it is: what jobs and steps print belongs to whoever asks for it.
+/// As [`stdout`], with every byte as it is: for the output of jobs and steps.
 pub fn stdout_as_is(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     render(&mut out)?;

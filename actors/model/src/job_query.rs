@@ -17,7 +17,7 @@ pub enum JobStates {
     Only(Vec<JobState>),
 }
 
-/// What holds for a job that is asked for. An empty list leaves nobody out.
+/// What holds for a job that is asked for. An empty list leaves no job out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobQuery {

@@ -29,7 +29,7 @@ pub struct Outlook {
     pub start: Timestamp,
     /// Where, folded: `n[1-4]`.
     pub nodes: String,
-    /// What is in the way until then. `None`: what ends then is not known any more.
+    /// What is in the way until then. `None`: it is not known what ends then.
     pub blocker: Option<Blocker>,
     /// The node on which that stands in its way; none for licenses.
     pub node: Option<String>,

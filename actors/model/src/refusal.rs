@@ -82,7 +82,7 @@ pub enum Refusal {
     /// The job is pending, so has no steps or manager.
     #[error("Job is pending execution")]
     JobPending,
-    /// The job is not pending any more.
+    /// The job is no longer pending.
     #[error("Job is no longer pending execution")]
     JobNotPending,
     /// Of a heterogeneous job that waits, or to be requeued, only the whole is meant.
@@ -179,7 +179,7 @@ pub enum Refusal {
     /// A job that would wait for itself, by way of others or not.
     #[error("Circular job dependency")]
     CircularDependency,
-    /// `--test-only` of a job whose dependencies are fulfilled at a time that nobody knows.
+    /// `--test-only` of a job whose dependencies are fulfilled at an unknown time.
     #[error("Job dependency problem: it waits for job {0}, and when that is over is not known")]
     DependencyOpen(JobId),
     /// The same, of its own name (`--dependency=singleton`).

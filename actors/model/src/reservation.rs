@@ -54,11 +54,11 @@ pub enum ReservationFlag {
     Replace,
     /// `REPLACE_DOWN`: nodes that are out of service make way for idle ones.
     ReplaceDown,
-    /// `PURGE_COMP`: goes when nobody has used it for some time.
+    /// `PURGE_COMP`: is removed when it was not used for some time.
     PurgeComp,
     /// `NO_HOLD_JOBS_AFTER`: jobs that wait for it when it ends wait without it.
     NoHoldJobsAfter,
-    /// `USER_DELETE`: whoever may use it may delete it.
+    /// `USER_DELETE`: users who may use it may delete it.
     UserDelete,
 }
 
@@ -182,7 +182,7 @@ impl AccessList {
         known.then(|| Self { deny: self.deny, names: names.cloned().collect() })
     }
 
-    /// Nobody is named.
+    /// No name is in it.
     pub const fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

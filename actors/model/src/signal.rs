@@ -7,7 +7,7 @@ pub const SIGKILL: i32 = 9;
 pub const SIGTERM: i32 = 15;
 /// Linux's number of the signal that ends a stop.
 pub const SIGCONT: i32 = 18;
-/// Linux's number of the signal that stops whoever gets it.
+/// Linux's number of the signal that always stops a process.
 pub const SIGSTOP: i32 = 19;
 /// SIGTSTP
 pub const SIGTSTP: i32 = 20;

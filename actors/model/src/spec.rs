@@ -108,7 +108,7 @@ pub struct Dependency {
     /// On one task of an array, `N_3`.
     #[serde(default)]
     pub array_index: Option<u32>,
-    /// It can never be fulfilled any more.
+    /// It can never be fulfilled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
 }
@@ -723,7 +723,7 @@ pub struct StepSpec {
     /// Pattern of the output pack that takes what is not sent elsewhere, `--output-pack`. Minibatch only.
     #[serde(default)]
     pub output_pack: Option<String>,
-    /// Its `srun` says when each task starts, `-v`. Else nobody is told.
+    /// Its `srun` says when each task starts (`-v`).
     #[serde(default)]
     pub tell_starts: bool,
     /// `--gres`, `--gpus` and their relatives.
@@ -744,7 +744,7 @@ pub struct StepSpec {
     /// It is run again for steps of that job, handed over from this number on (`--rerun-failed`, `--resume`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_of: Option<(JobId, u32)>,
-    /// Nobody asked for the file that `stdout` names. Minibatch only.
+    /// The user did not ask for the file that `stdout` names. Minibatch only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unasked_output: bool,
     /// `--task-prolog` and `--task-epilog`.

@@ -81,7 +81,7 @@ pub enum StepState {
 }
 
 impl StepState {
-    /// It neither waits nor runs any more.
+    /// It has ended.
     pub const fn is_over(self) -> bool {
         !matches!(self, Self::Pending | Self::Running)
     }
@@ -170,7 +170,7 @@ pub enum Reason {
     ReqNodeNotAvail,
     /// As above, with the nodes named: `Nodes required for job are DOWN, DRAINED or reserved ...`.
     NodesUnavailable,
-    /// No node's shape and features fit any more.
+    /// No node's shape and features fit.
     BadConstraints,
     /// It could start, but would break up a block that is idle altogether (Garrick's own, `topology_patience`).
     Fragmentation,

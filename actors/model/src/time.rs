@@ -74,7 +74,7 @@ impl TimeLimit {
 )]
 pub struct TimeTextError(pub String);
 
-/// The time a limit's text comes to, to the second; `None` for `UNLIMITED`, `INFINITE` and `-1`.
+/// The time that a limit's text means, in seconds; `None` for `UNLIMITED`, `INFINITE` and `-1`.
 pub fn parse_duration_secs(text: &str) -> Result<Option<u64>, TimeTextError> {
     let wrong = || TimeTextError(text.to_owned());
     let trimmed = text.trim();

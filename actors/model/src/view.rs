@@ -161,7 +161,7 @@ pub struct JobView {
     pub min_nodes: u32,
     /// Most nodes.
     pub max_nodes: u32,
-    /// CPUs the request comes to.
+    /// CPUs that the request amounts to.
     pub cpus: u32,
     /// Memory request with partition defaults filled in.
     pub memory: MemoryRequest,
@@ -223,7 +223,7 @@ pub struct SuspendTimes {
     pub at: Timestamp,
     /// How long it stood still in all, milliseconds, but for the present time.
     pub stood_ms: u64,
-    /// An administrator suspended it: nobody else resumes it.
+    /// An administrator suspended it: only administrators resume it.
     #[serde(default)]
     pub by_admin: bool,
     /// It is suspended for another job, which has its CPUs or may have them: from the end of these times on.
@@ -245,7 +245,7 @@ pub struct NodeHold {
     pub uid: u32,
     /// Share.
     pub share: NodeShare,
-    /// Shares the node with nobody, or only with the same user or the same MCS label.
+    /// Has the node alone, or shares it only with the same user or the same MCS label.
     pub sharing: Sharing,
     /// MCS label of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -259,7 +259,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
         .any(|attribute| attribute.parse_args::<Meta>().is_ok_and(|condition| without_tests(&condition) == Some(false)))
 }
 
-/// What a condition comes to where nothing is tested; `None`: that depends on something else.
+/// The value of a condition outside of tests; `None`: that depends on something else.
 fn without_tests(condition: &Meta) -> Option<bool> {
     if condition.path().is_ident("test") {
         return Some(false);

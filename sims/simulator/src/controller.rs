@@ -326,7 +326,7 @@ impl World {
             return self.owner_fails(job);
         }
         let Some(core) = self.jobs.get_mut(&job) else {
-            // Of one that is on its way to the disk nobody knows yet.
+            // An event on its way to the disk is not known to others yet.
             if !self.replayed.jobs.contains_key(&job) {
                 let letters = Letter::Job(job, input).undeliverable();
                 letters.into_iter().for_each(|letter| self.post(Place::Job(job), letter));
@@ -415,7 +415,7 @@ impl World {
                     self.send(from, Happening::Job(task, *first));
                 }
             }
-            // Nobody here gathers steps.
+            // Steps are not gathered here.
             Letter::Steps(_) => {}
             Letter::News(news) => self.news(news),
         }
@@ -653,7 +653,7 @@ impl Stage<NodeCore> for NodeStage<'_> {
     fn stop(&mut self) {}
 }
 
-/// The simulated machines believe what they read: nobody here forges.
+/// The simulated machines trust what they read: nothing is forged here.
 fn signed(credential: &JobCredential) -> SignedCredential {
     let payload = serde_json::to_vec(credential).expect("a credential has only string keys and plain numbers");
     SignedCredential { payload: payload.into(), signature: Vec::new().into(), key_id: String::new() }

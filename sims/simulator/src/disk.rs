@@ -167,7 +167,7 @@ impl Disk {
         self.followed.as_mut()
     }
 
-    /// Is the job being saved? Nobody is shown it yet.
+    /// Is the job being saved? Others do not see it yet.
     pub(super) fn is_entering(&self, job: JobId) -> bool {
         self.entering.contains(&job)
     }

@@ -83,7 +83,7 @@ impl Followed {
         }
     }
 
-    /// All that nobody waits for goes, or all.
+    /// Drops what is not waited for, or everything.
     pub(super) fn purge(&self, all: bool) {
         let progress = self.feed.progress();
         let upto = progress.slowest().filter(|_| !all).map_or(progress.position, |(_, upto)| upto);

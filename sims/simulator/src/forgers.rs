@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// Forgers register as what they are, once nothing goes wrong any more.
+    /// Forgers register as what they are, once faults have stopped.
     pub(super) fn end_forging(&mut self) {
         for node in self.forgers.nodes.clone() {
             self.break_link(node);

@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// After a restart nobody is expected to have heard anything.
+    /// After a restart no owner is expected to have heard anything.
     pub(super) fn note_leaders_again(&mut self) {
         let leaders = self.replayed.jobs.values().filter(|record| record.spec.het_others().next().is_some());
         self.leaders_moved = leaders.map(|record| (record.id, self.now)).collect();

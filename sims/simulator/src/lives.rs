@@ -43,7 +43,7 @@ pub(super) enum Saved {
     All,
     /// A batch of this life.
     Batch(u64),
-    /// Something that nobody waits for any more.
+    /// Something that is no longer waited for.
     OfEarlierLife,
 }
 

@@ -109,7 +109,7 @@ impl Machine {
         Self { off: true, ..Self::new(&node) }
     }
 
-    /// Nothing of any run is left, or nobody will ever know.
+    /// Nothing of any run is left, or it can no longer be found out.
     pub(super) fn is_empty(&self) -> bool {
         self.dead || self.off || self.spool.is_empty()
     }

@@ -104,11 +104,11 @@ pub enum Mutation {
     OwnersAreNotLookedAt,
     /// The frontend takes a node's word for root's.
     NodesSpeakForRoot,
-    /// A node begins a shepherd for whoever asks.
+    /// A node starts a shepherd without checking who asks.
     CredentialsAreNotLookedAt,
     /// What followers of the log have not acknowledged is purged.
     PurgingOvertakesFollowers,
-    /// What the log refuses is saved all the same.
+    /// What the log refuses is saved nevertheless.
     SubmissionsAreKeptThoughRefused,
     /// A frontend that begins does not know what earlier ones answered.
     FrontendsForgetTheirAnswers,
@@ -124,7 +124,7 @@ pub enum Mutation {
     PrioritiesAreNotTold,
     /// The scheduler does not count what it started in an interval.
     QuotasAreNotSpent,
-    /// Plans are repaired, and made, as if nodes that do not serve any more did.
+    /// Plans are repaired, and made, as if nodes out of service were in service.
     LostNodesStayInThePlan,
     /// Who waits for a turn is not told that it is his.
     TurnsAreForgotten,

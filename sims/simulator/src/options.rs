@@ -104,7 +104,7 @@ fn seed_of(text: &str) -> Result<u64, Box<dyn Error>> {
         .map_err(|_| format!("--from: {text:?} is neither a number nor a commit's id").into())
 }
 
-/// A seed that nobody has tried.
+/// A new seed.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(1)

@@ -462,7 +462,7 @@ pub fn what_is_shown_is_what_the_file_says(world: &World, scope: &Scope) -> Resu
     if scope.all { world.shows_what_the_file_says() } else { Ok(()) }
 }
 
-/// Checked from the moment when faults stop: one job after the other comes to its end.
+/// Checked from the moment when faults stop: all jobs end one after the other.
 pub fn after_faults_stop_the_queue_drains(world: &mut World) -> Result<(), String> {
     let (secs, events) = world.since_progress();
     let most = DRAIN_EVENTS_A_JOB * u64::from(world.setup().jobs.max(50))

@@ -116,7 +116,7 @@ impl World {
     fn ask_for_shepherd(&mut self, node: usize, other: usize, launch: &Launch, again: bool) {
         let run = launch.run;
         if self.machines[other].dead {
-            // Nobody answers there.
+            // There is no answer.
             return self.after(30_000, Happening::Stepd(node, run, ToStepd::PeerLost(other)));
         }
         self.connections += 1;
@@ -178,7 +178,7 @@ impl World {
         self.begin_agent(node);
     }
 
-    /// Nobody will work on the run here any more; the others of the run notice.
+    /// The run is given up on this node; its other nodes notice.
     pub(super) fn abandon(&mut self, node: usize, run: RunKey) {
         self.kill_stepd(node, run);
         let Some(stepd) = self.machines[node].spool.get_mut(&run).and_then(|folder| folder.journal.take()) else {

@@ -108,7 +108,7 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Nobody works on the run here any more.
+    /// No process works on the run here any longer.
     pub(super) fn is_over(&self) -> bool {
         self.stepd.as_ref().or(self.journal.as_ref()).is_none_or(|stepd| stepd.ended)
     }

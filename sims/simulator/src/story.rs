@@ -6,7 +6,7 @@ use std::{
     str::FromStr,
 };
 
-/// Lines kept of a world that nobody asked about.
+/// Lines kept of a world whose story was not asked for.
 const LAST: usize = 40;
 /// Longest line of a story that was asked for, in characters.
 const LONGEST: usize = 400;
@@ -45,7 +45,7 @@ impl Subjects {
         subjects
     }
 
-    /// Nobody?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty() && self.runs.is_empty() && self.nodes.is_empty()
     }

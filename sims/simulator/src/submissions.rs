@@ -72,7 +72,7 @@ impl Submitting {
         self.saved.contains_key(&job)
     }
 
-    /// Nobody has heard anything of these: their commands ask again.
+    /// Unanswered submissions: their commands ask again.
     fn lose_answers(&mut self) -> bool {
         let lost: BTreeSet<RequestId> = std::mem::take(&mut self.waiting).into_values().collect();
         let lost: Vec<RequestId> = lost.into_iter().filter(|id| !self.again.contains(id)).collect();
@@ -219,7 +219,7 @@ impl World {
             Offered::Taken => None,
             Offered::Refused(why) => Some(why),
             Offered::Lost(why) => {
-                // Whoever leads next goes on from what is saved.
+                // The next leader continues from what is saved.
                 let pause = self.random.between(0, 3_000);
                 self.after(u64::from(pause), Happening::Crash);
                 self.ledger.counts.add("lead lost");

@@ -289,7 +289,7 @@ pub struct World {
     pub(super) leaders_moved: BTreeMap<JobId, Timestamp>,
     /// Nodes that may not have heard what a job's failed owner had to say; it follows when they register again.
     pub(super) unheard: BTreeSet<(JobId, usize)>,
-    /// What the journal comes to so far, with what is not on disk.
+    /// The state that the journal gives so far, including what is not on disk yet.
     pub replayed: Replayed,
     /// What was recorded so far, with what is not on disk.
     pub ledger: Ledger,
@@ -584,7 +584,7 @@ impl World {
         current
     }
 
-    /// Has something happen that is between nobody.
+    /// Schedules something that is no message between two places.
     pub(super) fn after(&mut self, ms: u64, happening: Happening) {
         self.put(self.now.plus(Duration::from_millis(ms)), happening, None);
     }

@@ -106,7 +106,7 @@ fn say(found: &impl Serialize) -> Fallible<()> {
     Ok(out.flush()?)
 }
 
-/// Waits until nobody wants more.
+/// Waits until the attack is to end.
 fn wait_for_end() -> Fallible<()> {
     stdin().read_to_end(&mut Vec::new())?;
     Ok(())
@@ -241,7 +241,7 @@ fn open_up(pid: i32) -> Vec<String> {
     tried.join().unwrap_or_else(|_| vec!["the thread that traces panicked".to_owned()])
 }
 
-/// Becomes true when nobody wants more.
+/// Becomes true when the attack is to end.
 fn told_to_end() -> Arc<AtomicBool> {
     let ended = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&ended);

@@ -134,7 +134,7 @@ fn pour(to: &[String], stop: &AtomicBool, begun: &mpsc::Sender<()>) -> Result<u6
                 send(&vec![byte; 1 + number % 1400]);
             }
         }
-        // Nobody listens after the first time.
+        // Only the first one is listened for.
         let _ = begun.send(());
     }
     Ok(sent)
@@ -270,7 +270,7 @@ fn beside_false_controller<T: Send>(
                 while let Some(arrived) = endpoint.accept().await {
                     match arrived {
                         Ok(connection) => links.push(format!("{} trusts the false controller", connection.peer)),
-                        // Whoever waits for it may have seen enough.
+                        // The receiver may have seen enough.
                         Err(why) => drop(knock.send(why.to_string())),
                     }
                 }

@@ -275,7 +275,7 @@ impl Puppet {
             enter_network(&namespace)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(text)?;
             runtime.block_on(serve(&identity, &address, &mut to_say, &hear)).inspect_err(|why| {
-                // Whoever has no use for it any more does not listen.
+                // The receiver may no longer need it.
                 let _ = hear.send(Err(why.clone()));
             })
         };

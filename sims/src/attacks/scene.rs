@@ -47,7 +47,7 @@ pub const STOLEN: usize = 3;
 /// The host without a daemon.
 pub const STRANGER: usize = 4;
 
-/// Text of the victim's that nobody else may read: in her script, and in her environment.
+/// A text of the victim that no other user may read: in her script, and in her environment.
 pub const SECRETS: [&str; 2] = ["written-secret-4711", "exported-secret-4712"];
 /// The port of every daemon (Slurm's: `SlurmctldPort`, `SlurmdPort`).
 const PORTS: (u16, u16) = (6817, 6818);

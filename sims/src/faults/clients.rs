@@ -135,7 +135,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Nobody looks any more.
+    /// Nothing is watched any longer.
     pub fn leave(&mut self) {
         if let Some((mut child, _)) = self.look.take() {
             drop(said(&mut child));

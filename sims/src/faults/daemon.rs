@@ -20,7 +20,7 @@ pub struct Daemon {
     log: PathBuf,
     child: Option<Child>,
     restart_at: Option<Instant>,
-    /// Ends that nobody caused from here.
+    /// Ends that this program did not cause.
     pub ended_by_itself: u32,
     killed: bool,
 }

@@ -140,7 +140,7 @@ pub fn of_runs(folder: &Path) -> Result<BTreeMap<String, RunRecords>, RecordsErr
     Ok(all)
 }
 
-/// What a controller's journal comes to. A torn end is cut off: give it a copy.
+/// The state that a controller's journal gives. A torn end is cut off: give it a copy.
 pub fn of_controller(folder: &Path) -> Result<Replayed, RecordsError> {
     let mut saved = Saved::default();
     series::open(folder, &mut saved)?;

@@ -27,7 +27,7 @@ pub struct Report {
     pub cancelled: usize,
     /// Jobs held after a launch that failed, and released.
     pub released: usize,
-    /// Ends of daemons that nobody killed.
+    /// Ends of daemons that were not killed.
     pub ended_by_themselves: u32,
     /// How long faults happened.
     pub hurt_for: Duration,

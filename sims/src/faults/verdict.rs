@@ -289,7 +289,7 @@ fn step_has_one_true_end(case: &Case<'_>, step: &StepRef, record: &StepRecord, c
     let faults = case.book.run(&step.sluid);
     let end = match record.ends.as_slice() {
         [] => {
-            // A run that was given up has nobody who could write more.
+            // A run that was given up has no step manager that could write more.
             if counted {
                 *verdict.other_ends.entry("end with the controller only: the disk was full".to_owned()).or_default() +=
                     1;

@@ -162,7 +162,7 @@ mod tests {
             record(14, 2, "/node/n1", "ReportSafe"),
             record(15, 3, "/node/n2", "Frame"),
         ]);
-        // Number 13 was not seen, and is counted all the same.
+        // Number 13 was not seen, and is still counted.
         assert_eq!((tally.handled, tally.of_reports, tally.not_reports()), (5, 3, 2));
         assert_eq!(tally.others, BTreeMap::from([("node Frame".to_owned(), 1)]));
     }

@@ -120,7 +120,7 @@ impl Pipeline {
         Ok(text)
     }
 
-    /// Nobody began before those that it waits for had ended well.
+    /// No step began before those that it waits for had completed.
     fn check_order(&self, ran: &[Ran]) -> Fallible<()> {
         let mut ended = vec![f64::MAX; self.count()];
         ran.iter().filter(|run| run.code == 0).for_each(|run| ended[run.index] = run.ended);
@@ -141,7 +141,7 @@ struct Done {
     ran: Vec<Ran>,
 }
 
-/// Runs it; with `loose` nobody waits for anybody.
+/// Runs it; with `loose` no step waits for another.
 fn run(inside: &Inside, pipeline: &Pipeline, name: &str, loose: bool) -> Fallible<Done> {
     let (me, log) = (own_program()?, inside.order.home.join(format!("{name}.log")));
     let path = inside.order.home.join(format!("{name}.toml"));

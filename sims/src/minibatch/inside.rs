@@ -81,7 +81,7 @@ impl Inside {
     }
 }
 
-/// What the step manager counted once nothing is queued or running any more. Blocks until then.
+/// What the step manager counted once nothing is queued or running. Blocks until then.
 pub fn drained() -> Fallible<StepCounts> {
     let door = std::env::var_os(GARRICK_STEPD_DOOR).ok_or("no step manager's door in the environment")?;
     let mut client = DoorClient::connect(Path::new(&door), LinkKind::CommandToStepMgr, "minibatch", None)?;

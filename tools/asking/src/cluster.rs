@@ -44,7 +44,7 @@ pub enum ClusterError {
     /// Declined.
     #[error(transparent)]
     Refused(Refusal),
-    /// Whoever serves a step manager's door is none that is believed.
+    /// The process that serves a step manager's door is not trusted.
     #[error("Unable to contact the step manager: its door {} belongs to uid {uid}, which is not trusted", door.display())]
     Untrusted {
         /// The door.
@@ -144,7 +144,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Finds the cluster that is meant; `conf` is the `--conf` option. Reads `slurm.conf`, talks to nobody.
+    /// Finds the cluster that is meant; `conf` is the `--conf` option. Reads `slurm.conf`; asks no daemon.
     pub fn find(conf: Option<&Path>) -> Answer<Self> {
         let variable = |name: &str| env::var_os(name);
         let candidates = locate::conf_path(conf, &variable, env::current_exe().ok().as_deref());

@@ -100,7 +100,7 @@ pub fn named_nodes(cluster: &mut Contact, names: &[String]) -> Asked<Vec<String>
     }
 }
 
-/// The same for what was typed, before anything else is asked; nobody is asked where there is no function.
+/// The same for what was typed, before anything else is asked; no daemon is asked if there is no function.
 pub fn resolve_nodes(names: &mut Vec<String>, asker: &dyn Asker) -> Asked<()> {
     if names.iter().any(|name| config::function(name).is_some()) {
         *names = named_nodes(&mut Contact::open(asker)?, names)?;

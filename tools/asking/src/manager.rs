@@ -154,7 +154,7 @@ impl Way {
         Self { cluster, named: Named::default(), run: None, ..Self::new(None, asker, job) }
     }
 
-    /// To the door that the environment names, if it names one for that job: nobody else is asked.
+    /// To the door that the environment names, if it names one for that job; no other door is asked.
     pub fn of_own_job(asker: &dyn Asker, job: JobId) -> Option<Self> {
         let way = Self::new(None, asker, job);
         way.named.door.is_some().then_some(Self { cluster: Whose::Nobodys, ..way })

@@ -38,7 +38,7 @@ pub enum Word {
     GoesOn,
     /// It goes on, and its step manager is started again.
     StartsAgain,
-    /// Nobody says anything.
+    /// Nothing is said.
     Silence,
 }
 

@@ -118,7 +118,7 @@ pub struct Sought {
     pub task: Option<ArrayTask>,
 }
 
-/// Asks whoever has the records of the named steps' run. The door is there for more questions.
+/// Asks the daemon that has the records of the named steps' run. The door can be used for further questions.
 pub fn ask(
     cluster: &Cluster,
     asker: &dyn Asker,

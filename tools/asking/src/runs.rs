@@ -37,7 +37,7 @@ fn own_job(run: Sluid, variable: impl Fn(&str) -> Option<String>) -> Option<JobI
     variable(env_vars::SLURM_JOB_ID)?.parse().ok().filter(|_| own == run)
 }
 
-/// Finds the jobs of all that are named by a run. The error names the first that nobody has.
+/// Finds the jobs of all that are named by a run. The error names the first unknown one.
 pub fn find(asker: &dyn Asker, jobs: &mut [JobSelector], steps: &mut [StepsSelector]) -> Result<(), NoRun> {
     let of_jobs = jobs.iter_mut().map(|named| (named.run, named.to_string(), &mut named.job));
     let of_steps = steps.iter_mut().map(|named| (named.run, named.to_string(), &mut named.job));

@@ -30,7 +30,7 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 /// So many looks in vain are not worth a word: a step manager that was killed is back before the next.
 const LOOKS_UNSAID: u32 = 1;
 
-/// What ends a search before it comes to its end.
+/// What ends a search early.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Until<'a> {
     /// Signals that are not left to the kernel.
@@ -130,7 +130,7 @@ impl<'a> Search<'a> {
                 Told::Over(end) => return Err(NoWay::Over(end)),
                 Told::No(error) => return Err(NoWay::Failed(error)),
             };
-            // Nobody knows of a run at all.
+            // No run is known at all.
             if word == Word::Silence && !met && !self.way.is_promised() {
                 return Err(NoWay::Failed(error));
             }
@@ -237,7 +237,7 @@ impl<'a> Until<'a> {
         };
         let (send, receive) = mpsc::channel();
         let worker = move || {
-            // Whoever asked may have gone. Closing its end wakes them.
+            // The asking process may be gone. Closing its end wakes the search.
             drop(send.send(act()));
             drop(waker);
         };

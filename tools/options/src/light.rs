@@ -95,7 +95,7 @@ pub fn created(step: StepId) -> String {
     format!("Step created for StepId={step}")
 }
 
-/// An entry of the environment. One without a name or a value is nobody's.
+/// An entry of the environment. Entries without a name or a value are left out.
 fn variable(entry: &[u8]) -> Option<(&OsStr, &OsStr)> {
     let at = entry.iter().skip(1).position(|byte| *byte == b'=')? + 1;
     Some((OsStr::from_bytes(&entry[..at]), OsStr::from_bytes(&entry[at + 1..])))

@@ -37,7 +37,7 @@ pub struct StepStreams {
     pub stdout: StreamTarget,
     /// Errors.
     pub stderr: StreamTarget,
-    /// Output goes to a file that nobody named.
+    /// Output goes to a file that the user did not name.
     pub unasked_output: bool,
 }
 
@@ -56,7 +56,7 @@ pub fn build(
     let task_nodes = task_nodes(typed)?;
     let nodelist = if task_nodes.is_empty() { asked_nodes(typed)? } else { Vec::new() };
     let exclude = excluded_nodes(typed)?;
-    // The variables of the job say how many nodes the job has. Whoever picks nodes on the command line means those.
+    // The variables of the job say how many nodes the job has. A user who picks nodes on the command line means those.
     let picks = !nodelist.is_empty() || !exclude.is_empty() || typed.relative.is_some();
     let inherited = typed.nodes.is_some_and(|n| n.source == Source::Environment);
     let nodes = if picks && inherited { None } else { fitting_nodes(typed, &mut warnings) };

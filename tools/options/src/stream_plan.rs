@@ -9,7 +9,7 @@ use garrick_model::{
 };
 use std::path::Path;
 
-/// Where a step goes that nobody waits for, when nothing is said.
+/// Where the output of a step goes that no command waits for, unless the user says otherwise.
 pub const UNATTENDED_OUTPUT: &str = "slurm-%J.out";
 
 /// Where relayed input comes from.

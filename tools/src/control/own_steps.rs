@@ -25,7 +25,7 @@ pub fn signal(steps: &mut Vec<StepsSelector>, pending_only: bool, signal: Option
         pending_only,
         signal: signal.filter(|s| *s != libc::SIGKILL),
     };
-    // Nobody is named who could be asked.
+    // No step manager is named that could be asked.
     let Some(way) = Way::of_own_job(console, own.job) else { return 0 };
     let results = match Search::new(way, console).ask(&message) {
         Ok(StepMgrToCommand::PerStep(results)) => results,
@@ -37,7 +37,7 @@ pub fn signal(steps: &mut Vec<StepsSelector>, pending_only: bool, signal: Option
             *steps = others;
             return ClusterError::Unexpected("signalled steps").tell_as(console);
         }
-        // Nobody is there any more: the controller may know why.
+        // The step manager is gone: the controller may know why.
         Err(_) => return 0,
     };
     *steps = others;

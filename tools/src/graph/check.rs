@@ -17,7 +17,7 @@ const MOST_CIRCLES: usize = 20;
 const MOST_FILES: u64 = 1_000_000;
 /// Most steps of a graph, tasks of arrays and combinations counted one by one.
 const MOST_STEPS: u64 = 10_000_000;
-/// Most labels that nobody has for which a near one is looked for among all.
+/// Most unknown labels for which a similar one is looked for.
 const MOST_HINTS: usize = 20;
 
 /// A step waits for another.
@@ -377,7 +377,7 @@ fn circles(graph: &Graph, problems: &mut Vec<Problem>) {
         let levels = graph.levels_without(&gone);
         let stuck = |at: &usize| !gone[*at] && levels[*at].is_none();
         let Some(first) = (0..graph.steps.len()).find(stuck) else { return };
-        // Whoever is stuck waits for somebody who is; sooner or later that one has been met.
+        // A step that is stuck waits for another one that is stuck, so a step is met twice sooner or later.
         let mut way: Vec<usize> = Vec::new();
         let mut met: HashMap<usize, usize> = HashMap::new();
         let mut at = first;
@@ -462,7 +462,7 @@ impl Graph {
         way
     }
 
-    /// How many steps it comes to, tasks of arrays and combinations counted one by one.
+    /// How many steps there will be, tasks of arrays and combinations counted one by one.
     pub fn count(&self) -> u64 {
         self.steps.iter().map(Step::count).sum()
     }

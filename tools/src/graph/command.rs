@@ -111,7 +111,7 @@ fn plural(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// What it comes to.
+/// The result.
 fn summary(file: &str, graph: &Graph) -> String {
     let mut text = String::new();
     let arrays = graph.steps.iter().filter(|step| matches!(step.many, Many::Array(_))).count() as u64;

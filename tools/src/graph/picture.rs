@@ -4,7 +4,7 @@ use super::{check::Graph, plan::Share, written::Step};
 use garrick_model::batch::StepDependencyKind;
 use std::fmt::Write as _;
 
-/// Most boxes that are drawn: more can be seen by nobody.
+/// Most boxes that are drawn: a picture of more cannot be read.
 const MOST_BOXES: usize = 2_000;
 /// Most places that lines take: at their ends, and on their way through levels.
 const MOST_PLACES: usize = 40_000;

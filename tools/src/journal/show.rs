@@ -48,7 +48,7 @@ pub fn run(path: &Path, job: Option<JobId>, lines: Option<usize>, console: &Cons
     output::finish(console, written, code)
 }
 
-/// What was read before an error is printed all the same.
+/// What was read before an error is still printed.
 fn print(
     events: &mut Events,
     job: Option<JobId>,

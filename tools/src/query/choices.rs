@@ -15,7 +15,7 @@ pub enum ChoiceError {
     /// Not a step id.
     #[error("Invalid job step id: {0}")]
     Step(String),
-    /// Nobody.
+    /// Not a user.
     #[error("Invalid user: {0}")]
     User(String),
     /// Not a host list.

@@ -6,7 +6,7 @@ use garrick_frame::{DoorClient, LinkKind};
 use garrick_model::messages::command::{CommandReply, CommandRequest};
 use std::path::Path;
 
-/// Asks the daemon at that door. `None` when nobody trustworthy answers. With the answer comes the daemon's pid.
+/// Asks the daemon at that door. `None` when no trusted daemon answers. With the answer comes the daemon's pid.
 pub fn ask(door: &Path, request: &CommandRequest) -> Option<(u32, CommandReply)> {
     let mut client = connect(door)?;
     client.send(request).ok()?;

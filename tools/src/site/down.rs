@@ -79,7 +79,7 @@ pub fn end(home: &Home) -> Result<usize, SiteError> {
             Ok(()) => {
                 wait_until_gone(&daemons, ASKED);
             }
-            // Nobody there to ask, or someone who cannot answer: then by pid.
+            // No daemon answers: it is ended by its pid.
             Err(ClusterError::NoDaemon { .. } | ClusterError::Door(_) | ClusterError::Refused(_)) => {}
             Err(error) => return Err(error.into()),
         }

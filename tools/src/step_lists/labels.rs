@@ -51,7 +51,7 @@ const fn of_label(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// The label of a part of the steps that have this one. Nobody can write it.
+/// The label of a part of the steps that have this one. Users cannot write it.
 pub fn of_part(label: &str, part: usize) -> String {
     format!("{label}.{part}")
 }

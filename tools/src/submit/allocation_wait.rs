@@ -49,7 +49,7 @@ pub struct Watch<'a> {
 pub enum Seen {
     /// It looks like this now.
     View(Arc<JobView>),
-    /// It is not known any more.
+    /// The controller no longer knows it.
     Gone,
 }
 
@@ -229,7 +229,7 @@ pub fn poll_for(signals: &Signals, fd: Option<BorrowedFd<'_>>, until: Option<Ins
     let _ = poll(&mut fds, timeout);
 }
 
-/// Cancels a job that is not wanted any more.
+/// Cancels a job that is no longer wanted.
 pub fn cancel(cluster: &Cluster, console: &Console, job: JobId) {
     let request = CancelRequest {
         jobs: vec![JobSelector { job, tasks: None, het: None, run: None }],

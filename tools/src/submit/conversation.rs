@@ -166,7 +166,7 @@ impl Conversation {
         self.news_at.into_iter().chain(self.give_up_at()).min()
     }
 
-    /// When a step that nobody has heard of is not wanted any more.
+    /// When a step is given up of which nothing was heard.
     pub fn give_up_at(&self) -> Option<Duration> {
         self.behaviour.immediate.filter(|_| self.phase == Phase::Asked && self.step.is_none())
     }
@@ -289,7 +289,7 @@ impl Conversation {
         }
     }
 
-    /// Whoever read `srun`'s output went away: the tasks meet it as if they had written to that pipe themselves.
+    /// The reader of `srun`'s output went away: the tasks get the same error as if they had written to that pipe themselves.
     pub fn output_closed(&mut self, out: &mut Vec<Effect>) {
         if matches!(self.phase, Phase::Running | Phase::Ending) {
             out.push(Effect::Send(CommandToStepMgr::Signal(libc::SIGPIPE)));
@@ -324,7 +324,7 @@ impl Conversation {
         step.map(|(step, sluid)| CommandToStepMgr::Rejoin { step, sluid })
     }
 
-    /// A signal came while nobody was there to hear of it.
+    /// A signal came while there was no connection.
     pub fn given_up(&mut self, signal: i32, out: &mut Vec<Effect>) {
         match self.phase {
             Phase::Asked | Phase::Queued => self.signal(Duration::ZERO, signal, out),
@@ -441,7 +441,7 @@ impl Conversation {
         self.end(code, out);
     }
 
-    /// Of a step whose command lost it nobody saw all.
+    /// The command lost the connection for a time, so it did not see all output of the step.
     fn after_parting(&self, code: i32, exit: ExitStatus, out: &mut Vec<Effect>) -> i32 {
         if !self.parted {
             return code;

@@ -374,7 +374,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// There is no way to the step manager any more.
+    /// The step manager can no longer be reached.
     fn ended(mut self, no_way: NoWay, wanted: &Target) -> Result<i32, i32> {
         self.bar = None;
         let console = self.console;

@@ -271,7 +271,7 @@ impl GresPool {
         Some(shares)
     }
 
-    /// All that is free, but for what nobody takes away.
+    /// All that is free, without what is not consumed.
     pub fn everything(&self, entries: &[GresEntry]) -> Vec<GresShare> {
         let all = entries.iter().zip(&self.free).filter(|(entry, free)| !entry.no_consume && free.count > 0);
         let share = |entry: &GresEntry, count: u64, devices: CpuSet| GresShare {

@@ -312,7 +312,7 @@ impl CommandRequest {
         jobs.chain(steps.iter_mut().filter_map(|named| Some((named.run?, &mut named.job)))).collect()
     }
 
-    /// It changes nothing, and tells whoever asks what everybody may know.
+    /// It changes nothing, and its answer is open to all users.
     pub const fn only_asks(&self) -> bool {
         match self {
             Self::Ping

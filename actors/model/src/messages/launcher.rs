@@ -113,7 +113,7 @@ pub struct SpawnTask {
     /// Only its end is of interest: `Spawned` is not sent.
     #[serde(default)]
     pub quiet: bool,
-    /// Token of the task after whose end it is started; at once if that one is not here any more.
+    /// Token of the task after whose end it is started; at once if that task is gone.
     #[serde(default)]
     pub after: Option<u64>,
     /// Where the kernel finds no program in an executable file, it is a script for `/bin/sh`.

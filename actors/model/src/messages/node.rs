@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::{sync::Arc, time::Duration};
 
-/// What the controller signs for a run of a job. Checked by every agent and `stepd`, whoever hands it over.
+/// What the controller signs for a run of a job. Checked by every agent and `stepd`, from whomever it comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobCredential {
     /// Cluster.
@@ -49,7 +49,7 @@ pub struct JobCredential {
 }
 
 impl JobCredential {
-    /// So long after it was made a credential starts nothing any more.
+    /// This long after it was made a credential has expired.
     pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 }
 
@@ -303,7 +303,7 @@ pub enum ControllerToNode {
         /// Answer.
         reply: CommandReply,
     },
-    /// Certificates that no one may show any more: a signed list (PEM) in place of the last; `None`: no one is revoked.
+    /// Revoked certificates: a signed list (PEM) that replaces the last one; `None`: none is revoked.
     Revoked {
         /// The list.
         list: Option<String>,

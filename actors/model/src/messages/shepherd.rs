@@ -78,7 +78,7 @@ pub struct StepLaunch {
     /// Lines of a list: an executable file that is no program is run by `/bin/sh`, as shells do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub or_shell: bool,
-    /// Nobody asked for the file of its output: one with nothing in it does not stay.
+    /// The user did not ask for the file of its output: it is removed if it is empty.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unasked_output: bool,
     /// What the step's user has run before and after each task.
@@ -308,7 +308,7 @@ pub enum ShepherdToStepMgr {
         message: String,
         /// Exit status to record.
         status: ExitStatus,
-        /// It ran, and nobody saw how it ended.
+        /// It ran, and how it ended was not seen.
         #[serde(default)]
         unknown: bool,
         /// Its node could not even try: no room for its script, no launcher.

@@ -150,7 +150,7 @@ pub struct StepGroup {
     pub counts: StepCounts,
 }
 
-/// Where a stream of a task goes that nobody relays.
+/// Where a stream of a task goes that is not relayed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachedFile {
     /// Rank.

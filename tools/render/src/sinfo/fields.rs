@@ -68,12 +68,6 @@ impl fmt::Debug for Entry {
     }
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.names == other.names
-    }
-}
-
 impl Entry {
     const fn new(grouping: Grouping, names: &'static [&'static str], title: &'static str, shown: Shown) -> Self {
         Self { letter: None, names, title, grouping, shown, order: Order::Text }

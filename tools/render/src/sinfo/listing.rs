@@ -27,7 +27,7 @@ pub enum Responding {
 }
 
 /// One key of `-S`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct SortKey {
     /// By what.
     pub field: &'static Entry,

@@ -87,12 +87,6 @@ impl fmt::Debug for Entry {
     }
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.names == other.names
-    }
-}
-
 impl Entry {
     const fn new(names: &'static [&'static str], title: &'static str, shown: Shown) -> Self {
         Self { letter: None, names, title, shown, order: Order::Text }

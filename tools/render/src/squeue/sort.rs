@@ -5,7 +5,7 @@ use crate::{job_rows::JobRow, step_lines::StepLine};
 use std::{cmp::Ordering, collections::BTreeMap};
 
 /// One key of `-S`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct SortKey {
     /// By what.
     pub field: &'static Entry,

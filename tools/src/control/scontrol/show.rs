@@ -169,7 +169,7 @@ fn daemons(session: &Session) -> i32 {
     session.print(|out| writeln!(out, "{}", names.join(" ")))
 }
 
-/// The named ones; all when nobody is named. None that is known: an empty list.
+/// The named jobs; all if none is named. An empty list if none of them is known.
 fn load_jobs(session: &mut Session, named: &[JobSelector]) -> Asked<Vec<Arc<JobView>>> {
     contact::known_jobs(session.cluster()?, &CommandRequest::list_jobs(named.to_vec()))
 }

@@ -71,7 +71,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Nothing comes any more.
+    /// No more lines follow.
     pub(super) fn finish(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
         for ((task, stderr), begun) in std::mem::take(&mut self.held) {
             self.lines(sink, &task, if stderr { Stream::Stderr } else { Stream::Stdout }, &begun)?;

@@ -123,7 +123,7 @@ pub(super) fn main(cluster: &Cluster, console: &Console, request: &Request, news
 /// What ends it before its time.
 enum End {
     Signal(i32),
-    /// Nobody reads any more.
+    /// The reader of the output is gone.
     Closed,
     Failed(ClusterError),
     Pending(JobId),
@@ -315,7 +315,7 @@ impl<'a, 'o> Followed<'a, 'o> {
     }
 
     fn at(&mut self, mut door: DoorClient, job: JobId, search: &mut Search<'_>) -> Result<Said, End> {
-        // Whoever is one of the job's own processes does not wait for its end.
+        // A process of the job itself does not wait for the job's end.
         let inside = Around::read(|name| env::var(name).ok()).is_some_and(|own| own.job == job);
         let steps = self.wanted.which.clone();
         let request =

@@ -84,7 +84,7 @@ fn memory(node: &NodeView, asked: MemoryRequest, cpus: u64) -> Amount {
         MemoryRequest::PerCpu(mib) => mib.0.saturating_mul(cpus),
         MemoryRequest::All | MemoryRequest::Default => total,
     };
-    // Where memory is none of the scheduler's business, nobody has any.
+    // Where the scheduler does not count memory, no node lacks any.
     let counted = node.holds.iter().any(|hold| hold.share.memory.is_some());
     Amount { free: total.saturating_sub(held), total, needed: if counted { needed } else { 0 } }
 }

@@ -220,7 +220,7 @@ fn watch(request: &Request, step: StepId, search: Search<'_>, mut door: DoorClie
         match watching.turn() {
             Ok(Turn::On) => watching.wait(),
             Ok(Turn::Over(code)) => return code,
-            // Whoever read this has gone.
+            // The reader is gone.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return 0,
             Err(error) => {
                 console.error(error);

@@ -24,7 +24,7 @@ use std::{
 
 /// Time for an answer: it is given when the steps are on disk, which a busy disk may hold up for a while.
 const ANSWER: Duration = Duration::from_secs(60);
-/// Time for the answer that is under way when a user interrupts: afterwards nobody knows what was accepted.
+/// Time for the answer that is under way when a user interrupts: after that it is unknown what was accepted.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// A busy step manager that keeps on saying so is asked less and less often, but not less than this often: whoever waits
 /// for its queue to have room is to be there before it runs dry.
@@ -172,7 +172,7 @@ impl<'a> Handover<'a> {
         let mut deadline = Instant::now() + ANSWER;
         loop {
             let unsent = if door.wants_write() { door.try_flush().err() } else { None };
-            // Whoever closes while being written to may have said why before.
+            // A peer that closes while it is written to may have said why before.
             match (door.try_next::<StepMgrToCommand>(), unsent) {
                 (Ok(Some(message)), _) => return Got::Message(message),
                 (Ok(None), None) => {}
