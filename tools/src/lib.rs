@@ -3,16 +3,16 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`options`], [`submit`] | `sbatch`, `salloc`, `srun`, `swait`, `sattach` |
-//! | [`query`] | `squeue`, `sinfo`, `sprio` |
-//! | [`control`] | `scancel`, `scontrol`, `stail` |
-//! | [`graph`], [`step_lists`] | graphs and lists of steps |
-//! | [`batch_script`] | finding and checking a batch script |
-//! | [`waiting`] | what a command does while it waits |
-//! | [`mod@garrick`], [`site`] | `garrick`, and its commands for a cluster and a site |
-//! | [`journal`] | `garrick journal` |
+//! | [`options`], `submit` | `sbatch`, `salloc`, `srun`, `swait`, `sattach` |
+//! | `query` | `squeue`, `sinfo`, `sprio` |
+//! | `control` | `scancel`, `scontrol`, `stail` |
+//! | `graph`, `step_lists` | graphs and lists of steps |
+//! | `batch_script` | finding and checking a batch script |
+//! | `waiting` | what a command does while it waits |
+//! | `garrick`, `site` | `garrick`, and its commands for a cluster and a site |
+//! | `journal` | `garrick journal` |
 //! | [`grammar`] | what users write, taken apart and not carried out |
-//! | [`output`], [`telling`] | the one way out; how failures are told |
+//! | [`output`], `telling` | the one way out; how failures are told |
 
 mod batch_script;
 mod control;

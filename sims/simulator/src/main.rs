@@ -1,16 +1,18 @@
 //! Simulated clusters from seeds: rules are checked after every event. Worlds run on all cores; apart from times, the output does
 //! not depend on the number of cores.
 //!
-//!     garrick-sim --short                       more than a million events, always the same ones
-//!     garrick-sim --long                        hundreds of seeds
-//!     garrick-sim --seeds FROM TO               these; sizes may follow
-//!     garrick-sim --seed N                      one, as a violation tells it; sizes and --story may follow
-//!     garrick-sim --fresh COUNT --from SEED     worlds of mixed sizes; SEED may be a commit's id
-//!     garrick-sim --hunt SECONDS                fresh worlds of mixed sizes until the time is up; --from SEED may follow
+//! ```text
+//! garrick-sim --short                       more than a million events, always the same ones
+//! garrick-sim --long                        hundreds of seeds
+//! garrick-sim --seeds FROM TO               these; sizes may follow
+//! garrick-sim --seed N                      one, as a violation tells it; sizes and --story may follow
+//! garrick-sim --fresh COUNT --from SEED     worlds of mixed sizes; SEED may be a commit's id
+//! garrick-sim --hunt SECONDS                fresh worlds of mixed sizes until the time is up; --from SEED may follow
 //!
-//!     [--jobs J] [--nodes N] [--events E]       sizes, in place of the usual ones
-//!     --story job/N,node/N                      all that touched these in the world of --seed
-//!     --counts                                  what worlds held, and which kinds of jobs each fault met
+//! [--jobs J] [--nodes N] [--events E]       sizes, in place of the usual ones
+//! --story job/N,node/N                      all that touched these in the world of --seed
+//! --counts                                  what worlds held, and which kinds of jobs each fault met
+//! ```
 
 mod hunt;
 mod options;

@@ -1,10 +1,12 @@
 //! Attacks on a real cluster, one after the other, as `docs/attacks.md` lists them. Needs root and network namespaces.
 //!
-//!     garrick-attacks              all of them, a line each
-//!     garrick-attacks 3 7          those with these numbers
-//!     garrick-attacks --short      all but those that need a flood or a cable
-//!     garrick-attacks --list       what they are
-//!     garrick-attacks --siege      64 clients of one user at full speed: what another user's commands take, against the quiet cluster
+//! ```text
+//! garrick-attacks              all of them, a line each
+//! garrick-attacks 3 7          those with these numbers
+//! garrick-attacks --short      all but those that need a flood or a cable
+//! garrick-attacks --list       what they are
+//! garrick-attacks --siege      64 clients of one user at full speed: what another user's commands take, against the quiet cluster
+//! ```
 //!
 //! The exit code is 0 when all were held, 1 when one was broken, and 2 when one could not be carried out, so that nothing is known.
 

@@ -1,9 +1,11 @@
 //! Faults against real processes, on one machine: every accepted job and step has exactly one final record in the end, and
 //! nothing is left over. Needs root.
 //!
-//!     garrick-faults --short                                                            a minute or less
-//!     garrick-faults [--seed S] [--kills N] [--compounds N] [--jobs N] [--steps-per-job N] [--nodes N]
-//!     garrick-faults controller-pause [--steps N] [--seconds N] [--nodes N]             the controller is stopped for a minute
+//! ```text
+//! garrick-faults --short                                                            a minute or less
+//! garrick-faults [--seed S] [--kills N] [--compounds N] [--jobs N] [--steps-per-job N] [--nodes N]
+//! garrick-faults controller-pause [--steps N] [--seconds N] [--nodes N]             the controller is stopped for a minute
+//! ```
 //!
 //! The exit code is 0 when nothing was lost, duplicated, untrue or left over, 1 when something was (the logs are kept), and 2
 //! when the run could not be carried through.

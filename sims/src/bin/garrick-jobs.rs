@@ -1,6 +1,8 @@
 //! Benchmark of whole jobs: an array of one-task jobs of `/bin/true`, beside this machine's raw spawn rate in the same minutes.
 //!
-//!     cargo run --release -p garrick-sims --bin garrick-jobs -- [--jobs N] [--json FILE]
+//! ```text
+//! cargo run --release -p garrick-sims --bin garrick-jobs -- [--jobs N] [--json FILE]
+//! ```
 //!
 //! Starts a cluster of its own in a temporary folder and takes it away again (root: it hears from the kernel what ended
 //! processes used). Prints jobs a second, the CPU time of one job by process, and the time of one job by layer. The exit code is

@@ -1,6 +1,8 @@
 //! Benchmarks of minibatch, each figure beside this machine's raw spawn rate in the same minutes.
 //!
-//!     cargo run --release -p garrick-sims --bin garrick-minibatch -- SCENARIO... [--steps N] [--quick] [--json FILE]
+//! ```text
+//! cargo run --release -p garrick-sims --bin garrick-minibatch -- SCENARIO... [--steps N] [--quick] [--json FILE]
+//! ```
 //!
 //! Starts a cluster of its own in a temporary folder for each scenario and takes it away again. The exit code is 0 when all
 //! ran and every step was accounted for, 1 when something failed. A goal that is not met is printed, and is no failure: a

@@ -1,6 +1,8 @@
 //! Benchmark of the expedited requeue: a node is killed under a job, and the job runs again on a spare one.
 //!
-//!     cargo run --release -p garrick-sims --bin garrick-requeue -- [--rounds N]
+//! ```text
+//! cargo run --release -p garrick-sims --bin garrick-requeue -- [--rounds N]
+//! ```
 //!
 //! Starts a cluster of its own in a temporary folder and takes it away again. Prints what happened in the first round of
 //! each kind, then milliseconds from death to detection and from detection to the first line of the new batch script, beside

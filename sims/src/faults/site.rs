@@ -301,7 +301,7 @@ impl Site {
         }
     }
 
-    /// A program of the site as a user on that host. It is ended after [`LONGEST_COMMAND`], with exit code 124.
+    /// A program of the site as a user on that host. It is ended after `LONGEST_COMMAND`, with exit code 124.
     pub fn command_of(&self, uid: u32, host: usize, name: &str) -> Command {
         let mut c = self.hosts[host].command(Path::new("setpriv"));
         c.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups", "--"])

@@ -3,7 +3,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`array`] | 100,000 steps as an array and from a list: rate, memory, controller messages |
+//! | [`mod@array`] | 100,000 steps as an array and from a list: rate, memory, controller messages |
 //! | [`srun`] | `srun` after `srun`, sixteen at a time, and where the time goes |
 //! | [`accept`] | a million queued steps: acceptance and memory |
 //! | [`suite`] | a test suite with retries against the best packing |

@@ -117,7 +117,7 @@ impl Drop for Asking {
     }
 }
 
-/// The other side of [`Asking`]: `singles 0 DOOR` submits one after the other until it is killed and says the milliseconds
+/// The other side of `Asking`: `singles 0 DOOR` submits one after the other until it is killed and says the milliseconds
 /// that each took; `many N DOOR` submits N at once, says 0 when all are under way, and the milliseconds that they took
 /// together.
 pub fn ask(words: &[&str]) -> Fallible<()> {

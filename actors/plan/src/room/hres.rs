@@ -260,7 +260,7 @@ const MOST_WINDOWS: usize = 256;
 /// Most nodes of layers with enough that are tried as one of the job's nodes.
 const MOST_FORCED: usize = 16;
 
-/// Nodes for the request out of `candidates` such that every layer of its resources has enough; as [`select::place_within`] if
+/// Nodes for the request out of `candidates` such that every layer of its resources has enough; as `select::place_within` if
 /// `room` is `None`.
 pub fn place(
     machine: &Machine<'_>,

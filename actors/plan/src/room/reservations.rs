@@ -1,4 +1,4 @@
-//! The future of nodes in the view of an advance reservation ([`Viewer`]).
+//! The future of nodes in the view of an advance reservation (`Viewer`).
 
 use super::{horizon::Horizon, machine::Machine, node::free::Amount, node::free::whole_node, select};
 use crate::snapshot::{

@@ -1,7 +1,7 @@
 //! Which running jobs are preempted for one that waits. Pure: it reads the snapshot of a plan and names runs; their owners
 //! decide.
 //!
-//! [`PreemptRules::way`] says which jobs may preempt which. Jobs that asked to overlap reservations may also be preempted by the
+//! `PreemptRules::way` says which jobs may preempt which. Jobs that asked to overlap reservations may also be preempted by the
 //! reservations' jobs. As few runs as possible are named:
 //!
 //! 1. runs that end anyhow (they are being cleaned up or were told to end) count as gone; if that is enough, no run is named;

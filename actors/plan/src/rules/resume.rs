@@ -6,7 +6,7 @@
 //! suspended runs are taken.
 //!
 //! A plan that stopped before it had considered all jobs leaves a run's CPUs to the remaining jobs that may preempt it on its
-//! nodes, for [`LEFT_TO_OTHERS`]. Without this limit, the run would never be resumed where every plan stops early.
+//! nodes, for `LEFT_TO_OTHERS`. Without this limit, the run would never be resumed where every plan stops early.
 
 use crate::{
     proposals::ResumeProposal,

@@ -1,6 +1,6 @@
 //! `-C` and `--prefer`: expressions over node features. `&` and `|` are evaluated from left to right, parentheses first.
 //! Conditions on a job's nodes together, rather than on each node, are counts (`a*2`) and alternatives (`[a|b]`). They are a
-//! [`Mix`]; [`crate::room::mixed`] finds nodes for it.
+//! [`Mix`]; `crate::room::mixed` finds nodes for it.
 
 use fixedbitset::FixedBitSet;
 use std::collections::BTreeMap;

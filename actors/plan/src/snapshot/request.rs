@@ -47,7 +47,7 @@ impl Label {
 /// The owner of a job, as far as it matters to the nodes that the job may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// [`ANYBODY`] if no node is kept to a user.
+    /// `ANYBODY` if no node is kept to a user.
     pub user: u32,
     /// [`Label::ANY`] if no node is kept to a label.
     pub label: Label,
@@ -169,7 +169,7 @@ pub(crate) enum MemoryNeed {
 pub struct Request {
     /// Index of the partition in the view.
     pub partition: usize,
-    /// Owner: matters on nodes that are kept to a user or a label ([`ClusterView::matters`]).
+    /// Owner: matters on nodes that are kept to a user or a label (`ClusterView::matters`).
     pub owner: Owner,
     /// Tasks in all; `None`: [`Self::tasks_each`] on every node.
     pub tasks: Option<u32>,

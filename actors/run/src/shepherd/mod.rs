@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`messages`] | inputs and effects |
 //! | [`core`] with [`tasks`], [`ending`], [`adoption`] | decides |
-//! | [`binding`] | which CPUs a task is bound to |
+//! | `binding` | which CPUs a task is bound to |
 //! | [`gpus`] | variables that tell a task its GPUs |
 //! | [`state`] | steps and tasks here |
 //! | [`stdio`] | where descriptors 0, 1, 2 of a task go |

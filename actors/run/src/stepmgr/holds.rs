@@ -57,7 +57,7 @@ pub struct Holds {
 }
 
 impl Holds {
-    /// Is there something to do for [`StepMgrCore::resolve_holds`]?
+    /// Is there something to do for `StepMgrCore::resolve_holds`?
     pub fn is_touched(&self) -> bool {
         !self.touched.is_empty() || !self.answered.is_empty()
     }

@@ -2,8 +2,8 @@
 //! between two of them, some of the next steps in the queue are handed to the node ahead of time: each takes over the place of
 //! the step before it the moment that one ends. They are steps of the same row, so place and share are the same.
 //!
-//! How many: as many as take [`AHEAD`] together, by the run time of the latest steps of the row; none if they take longer than
-//! [`SHORT`]. So a later step of higher priority waits for them no longer than it would for one running step. If a step takes
+//! How many: as many as take `AHEAD` together, by the run time of the latest steps of the row; none if they take longer than
+//! `SHORT`. So a later step of higher priority waits for them no longer than it would for one running step. If a step takes
 //! long after all, its launcher gives the steps behind it back, and they wait like the others.
 //!
 //! For the ledger they are started when they are handed over. They hold nothing until they get the place, and users see them as

@@ -12,7 +12,7 @@
 //! | [`findings`] | what is known about a step after a takeover |
 //! | [`groups`] | progress of arrays and lists |
 //! | [`ends`], [`watch`] | how steps ended, and who waits for that |
-//! | [`launch`], [`env`] | from a placed step to the orders for its nodes |
+//! | [`launch`], [`mod@env`] | from a placed step to the orders for its nodes |
 //! | [`interning`] | equal environments and shapes stored once |
 //! | [`journal`] | what survives a restart |
 //! | [`history`] | what a journal says about the steps, for queries |

@@ -40,10 +40,7 @@ pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> 
     p["cluster"] = json!(meta.cluster);
     p["cpus"]["total"] = json!(members.iter().map(|n| n.shape.cpus).sum::<u32>());
     memory(&mut p["defaults"], config.def_memory);
-    p["defaults"]["time"] = match config.default_time {
-        Some(time) => minutes(time),
-        None => optional(None),
-    };
+    p["defaults"]["time"] = config.default_time.map_or_else(|| optional(None), minutes);
     p["defaults"]["job"] = json!(config.job_defaults.join(","));
     p["flags"] = json!(flags(config));
     p["partition"] = json!({
@@ -56,13 +53,8 @@ pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> 
     p["minimums"]["nodes"] = json!(config.min_nodes);
     p["name"] = json!(config.name);
     p["node_sets"] = json!(config.node_sets.join(","));
-    p["preempt_mode"] = json!(
-        config
-            .preempt_mode
-            .as_ref()
-            .filter(|mode| *mode != "OFF")
-            .map_or_else(|| vec!["DISABLED".to_owned()], |m| m.split(',').map(str::to_owned).collect())
-    );
+    let preempts = config.preempt_mode.as_deref().filter(|mode| *mode != "OFF").unwrap_or("DISABLED");
+    p["preempt_mode"] = json!(preempts.split(',').collect::<Vec<_>>());
     p["priority"] = json!({"job_factor": config.priority_job_factor, "tier": config.priority_tier});
     p
 }

@@ -141,11 +141,8 @@ fn partition_down(job: &JobView, around: &Around) -> String {
 
 fn account_refused(job: &JobView) -> String {
     let account = job.spec.account.as_deref().map_or_else(|| "no account".to_owned(), |a| format!("account {a}"));
-    format!(
-        "{} takes no jobs with {account}; {} gives it another one",
-        job.partitions.join(","),
-        update(job, "Account=")
-    )
+    let (own, other) = (job.partitions.join(","), update(job, "Account="));
+    format!("{own} takes no jobs with {account}; {other} gives it another one")
 }
 
 fn qos_refused(job: &JobView) -> String {

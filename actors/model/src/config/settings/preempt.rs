@@ -212,7 +212,7 @@ impl PreemptSettings {
 }
 
 impl PreemptWords {
-    /// From the words of a `PreemptMode`, as [`mode`] left them.
+    /// From the words of a `PreemptMode`, as `mode` left them.
     pub fn of(text: &str) -> Self {
         mode(text).map_or_else(|_| Self { mode: Some(PreemptMode::Off), ..Self::default() }, |(words, _)| words)
     }

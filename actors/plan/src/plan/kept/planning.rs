@@ -71,7 +71,7 @@ pub struct Made {
 /// What the scheduler knows of a kept plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outline {
-    /// See [`Kept::is_stale`].
+    /// See `Kept::is_stale`.
     pub stale: bool,
     /// See [`Kept::next_start`].
     pub next_start: Option<Timestamp>,
