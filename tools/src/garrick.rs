@@ -83,7 +83,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("help" | "--help" | "-h" | "--usage") => {
             return output::finish(&console, output::stdout(|out| out.write_all(HELP.as_bytes())), 0);
         }
-        Some("version" | "--version" | "-V") => return output::finish(&console, output::print_version(), 0),
+        Some("version" | "--version" | "-V") => return output::finish(&console, output::print_own_version(), 0),
         other => {
             let typed = other.unwrap_or("that");
             let hint = getopt::nearest(typed, COMMANDS.into_iter())

@@ -75,7 +75,7 @@ impl Console {
 
     /// `program: text` for every line of `text`, always.
     pub fn line(&self, text: impl Display) {
-        let text = text.to_string();
+        let text = without_numbers(&text.to_string());
         let mut out = String::with_capacity(text.len() + 32);
         for line in text.lines() {
             out.push_str(&self.program);
@@ -85,6 +85,19 @@ impl Console {
         }
         stderr(out.as_bytes());
     }
+}
+
+/// A text without the numbers that the standard library puts behind errors of the operating system: ` (os error 2)`.
+fn without_numbers(text: &str) -> String {
+    let mut pieces = text.split(" (os error ");
+    let mut kept = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        match piece.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => kept.push_str(rest),
+            _ => kept.extend([" (os error ", piece]),
+        }
+    }
+    kept
 }
 
 impl Asker for Console {
@@ -134,7 +147,13 @@ pub fn print_line(text: impl Display) -> io::Result<()> {
 
 /// What `-V` prints: the compatibility level first, then our own version.
 pub fn print_version() -> io::Result<()> {
-    stdout(|out| writeln!(out, "{SLURM_VERSION}\ngarrick {}", env!("CARGO_PKG_VERSION")))
+    // Programs take the second word for the version.
+    print_line(SLURM_VERSION)
+}
+
+/// What `garrick --version` prints.
+pub fn print_own_version() -> io::Result<()> {
+    stdout(|out| writeln!(out, "garrick {}\n{SLURM_VERSION}", env!("CARGO_PKG_VERSION")))
 }
 
 /// Exit code of a command whose output ended so: `code` when it was written or its reader went away, 1 (with a message)
@@ -154,6 +173,18 @@ pub fn finish(console: &Console, written: io::Result<()>, code: i32) -> i32 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn numbers_of_errors_are_not_shown() {
+        let error = io::Error::from_raw_os_error(libc::ENOENT);
+        assert_eq!(
+            without_numbers(&format!("a: {error}, b: {error}")),
+            "a: No such file or directory, b: No such file or directory"
+        );
+        for text in ["", "as it is", " (os error x)", "ends (os error 2"] {
+            assert_eq!(without_numbers(text), text);
+        }
+    }
 
     #[test]
     fn closed_pipe_is_a_normal_end() {

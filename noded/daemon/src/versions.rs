@@ -3,7 +3,7 @@
 /// The version of Slurm that Garrick answers to: client programs parse it.
 pub const COMPATIBILITY: &str = "26.05.3";
 
-/// The compatibility level and Garrick's own version.
+/// What `-V` prints. Garrick's own version is that of `garrick --version`.
 pub fn versions() -> String {
-    format!("slurm {COMPATIBILITY}\ngarrick {}\n", env!("CARGO_PKG_VERSION"))
+    format!("slurm {COMPATIBILITY}\n")
 }

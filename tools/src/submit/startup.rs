@@ -14,7 +14,7 @@ use crate::{
     output::{self, Console, Verbosity},
 };
 use garrick_asking::cluster::{Cluster, ClusterError};
-use garrick_model::{config, env_vars, time::Timestamp};
+use garrick_model::{config, env_vars, refusal::Refusal, time::Timestamp};
 use std::{
     collections::BTreeMap,
     env,
@@ -255,6 +255,7 @@ fn tell_source(command: Command, console: &Console, error: &SourceError) -> i32 
 /// Says what is wrong with an option; returns the exit code.
 pub fn tell_option(command: Command, console: &Console, error: &OptionError) -> i32 {
     match error {
+        OptionError::Refused(refusal @ Refusal::InvalidGres(_)) => console.error(refusal),
         OptionError::Refused(refusal) => {
             console.error(format_args!("{}: {refusal}", failure(command)));
         }
@@ -263,9 +264,13 @@ pub fn tell_option(command: Command, console: &Console, error: &OptionError) -> 
     misuse(command, error.exit_code())
 }
 
-/// The exit code for wrong use: `swait` has one of its own, since 1 is for the time that is up.
+/// The exit code for wrong use: always 1 for `salloc`, and 2 for `swait`, whose 1 means that the time is up.
 fn misuse(command: Command, code: i32) -> i32 {
-    exit_code(if command == Command::Swait { 2 } else { code })
+    exit_code(match command {
+        Command::Swait => 2,
+        Command::Salloc => 1,
+        Command::Sbatch | Command::Srun => code,
+    })
 }
 
 /// Says why the cluster did not do what was asked; returns the exit code.

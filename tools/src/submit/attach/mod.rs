@@ -59,7 +59,7 @@ pub(crate) static TABLE: Table = Table {
         option("usage", Some('u'), Arg::None, "show a short usage"),
         option("verbose", Some('v'), Arg::None, "more messages"),
     ],
-    misuse: 255,
+    misuse: 1,
 };
 
 /// How long nothing is looked at when nothing is heard: what another host writes to a shared file system goes unseen.
