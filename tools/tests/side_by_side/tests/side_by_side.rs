@@ -1,0 +1,99 @@
+//! Every scenario file on Garrick as it was built and on Debian's Slurm. Skipped with a message where that is not installed.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use garrick_side_by_side::{
+    cluster::{self, Kind},
+    differences::Differences,
+    report::{self, Pair},
+    scenario::Scenario,
+};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+/// Where Debian has it.
+const REFERENCE: &str = "/usr";
+const VERSION: &str = "22.05";
+
+fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A folder of this run.
+fn work() -> PathBuf {
+    std::env::temp_dir().join(format!("side-by-side-{}", std::process::id()))
+}
+
+/// Garrick, installed once for all tests of this run.
+fn installed() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let built = Path::new(env!("CARGO_BIN_EXE_side-by-side")).parent().unwrap();
+        let garrick = built.join("garrick");
+        assert!(garrick.exists(), "{} lacks garrick: build the whole workspace first", built.display());
+        let prefix = work().join("prefix");
+        let done = Command::new(garrick).args(["install", "--prefix"]).arg(&prefix).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        prefix
+    })
+}
+
+#[track_caller]
+fn compare(name: &str) {
+    if cluster::version(Path::new(REFERENCE)).as_deref() != Some(VERSION) {
+        eprintln!("skipped: no Slurm {VERSION} in {REFERENCE}");
+        return;
+    }
+    if !cluster::is_possible() {
+        eprintln!("skipped: needs root and namespaces");
+        return;
+    }
+    let scenario = Scenario::read(&home().join(format!("scenarios/{name}.toml"))).unwrap();
+    let table = Differences::read(&home().join("differences.toml")).unwrap();
+    let work = work().join(name);
+    let pair = Pair {
+        program: env!("CARGO_BIN_EXE_side-by-side").into(),
+        ours: installed().to_owned(),
+        reference: REFERENCE.into(),
+        version: VERSION.to_owned(),
+        ours_is: Kind::Ours,
+        work: work.clone(),
+    };
+    let outcomes = report::run(&pair, scenario, &table, |_| true).unwrap();
+    drop(std::fs::remove_dir_all(&work));
+    println!("{}", report::table(&outcomes));
+    let failures: Vec<String> = outcomes.iter().filter_map(report::Outcome::failure).collect();
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), outcomes.len(), failures.join("\n"));
+    assert!(!outcomes.is_empty());
+}
+
+macro_rules! scenarios {
+    ($($name:ident)*) => {
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+        $(#[test]
+        fn $name() {
+            compare(stringify!($name));
+        })*
+    };
+}
+
+scenarios! {
+    sbatch
+    squeue
+}
+
+#[test]
+fn every_scenario_file_is_a_test_and_every_listed_case_is_there() {
+    let found = std::fs::read_dir(home().join("scenarios")).unwrap().map(|entry| entry.unwrap().path());
+    let scenarios: Vec<Scenario> = found.map(|path| Scenario::read(&path).unwrap()).collect();
+    let names: BTreeSet<&str> = scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
+    assert_eq!(names, NAMES.iter().copied().collect());
+    let cases: BTreeSet<String> = scenarios.iter().flat_map(|s| s.cases.iter().map(|case| s.title(case))).collect();
+    let table = Differences::read(&home().join("differences.toml")).unwrap();
+    let listed: BTreeSet<String> = table.all.into_iter().flat_map(|difference| difference.cases).collect();
+    let unknown: Vec<_> = listed.difference(&cases).collect();
+    assert!(unknown.is_empty(), "in the table, and in no file: {unknown:?}");
+}
