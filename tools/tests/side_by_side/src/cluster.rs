@@ -59,6 +59,51 @@ const TOOLS: [&str; 40] = [
     "pwd", "rm", "script", "sed", "seq", "sh", "sleep", "sort", "tail", "test", "timeout", "tr", "true", "wc",
 ];
 
+/// Where a folder of built programs is found, which other users may not be let into otherwise.
+const BUILT: &str = "/mnt/built";
+
+/// Whether this is a folder in which Garrick was built, rather than a prefix.
+#[must_use]
+pub fn is_built(prefix: &Path) -> bool {
+    prefix.join("garrick").is_file()
+}
+
+/// Makes a prefix of a folder of built programs: links to what is in [`BUILT`]. Returns the prefix.
+///
+/// # Errors
+///
+/// The folder cannot be mounted there, or a link cannot be made.
+pub fn prefix_of_built(built: &Path) -> io::Result<PathBuf> {
+    fs::create_dir_all(BUILT)?;
+    let done = Command::new("mount").arg("--bind").args([built, Path::new(BUILT)]).status()?;
+    if !done.success() {
+        return Err(io::Error::other(format!("cannot mount {}", built.display())));
+    }
+    let prefix = Path::new(ROOT).join("prefix");
+    for (folder, name, program) in GARRICK {
+        fs::create_dir_all(prefix.join(folder))?;
+        symlink(Path::new(BUILT).join(program), prefix.join(folder).join(name))?;
+    }
+    Ok(prefix)
+}
+
+/// What `garrick install` installs: folder, name, program.
+const GARRICK: [(&str, &str, &str); 13] = [
+    ("bin", "salloc", "garrick"),
+    ("bin", "sattach", "garrick"),
+    ("bin", "sbatch", "garrick"),
+    ("bin", "scancel", "garrick"),
+    ("bin", "scontrol", "garrick"),
+    ("bin", "sinfo", "garrick"),
+    ("bin", "sprio", "garrick"),
+    ("bin", "squeue", "garrick"),
+    ("bin", "srun", "srun"),
+    ("bin", "swait", "garrick"),
+    ("sbin", "slurmctld", "noded"),
+    ("sbin", "slurmd", "noded"),
+    ("sbin", "stepd", "stepd"),
+];
+
 /// Lays down the files of a cluster in [`ROOT`], and the programs of an installation in `bin` there.
 ///
 /// # Errors

@@ -56,7 +56,7 @@ pub struct Differences {
 
 /// What stands above the table.
 const HEAD: &str = "# Differences between Garrick and versions of Slurm that are known, each with its reason.\n\
-    # newer: newer versions of Slurm do as Garrick does. deliberate: on purpose. not yet: shall become the same.\n\n";
+    # newer: newer versions of Slurm do as Garrick does. deliberate: on purpose. not yet: shall become the same.\n";
 
 impl Differences {
     /// Reads a table.
@@ -86,8 +86,17 @@ impl Differences {
     ///
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let text = toml::to_string_pretty(self).map_err(io::Error::other)?;
-        fs::write(path, format!("{HEAD}{text}"))
+        let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let mut text = HEAD.to_owned();
+        for Difference { reason, class, references, cases } in &self.all {
+            let references: Vec<String> = references.iter().map(|reference| quoted(reference)).collect();
+            let (reason, references) = (quoted(reason), references.join(", "));
+            text.push_str(&format!("\n[[difference]]\nreason = {reason}\nclass = \"{class}\"\n"));
+            text.push_str(&format!("references = [{references}]\ncases = [\n"));
+            cases.iter().for_each(|case| text.push_str(&format!("    {},\n", quoted(case))));
+            text.push_str("]\n");
+        }
+        fs::write(path, text)
     }
 
     /// The reason of a difference, if there is one.
@@ -96,37 +105,32 @@ impl Differences {
         self.all.iter().find(|d| d.cases.contains(case) && d.references.contains(reference))
     }
 
-    /// Makes the table true for the cases that ran against a reference: adds those that differ with a reason of their own, and
-    /// removes those that do not.
+    /// Makes the table true for the cases that ran against a reference: adds those that differ, as `not yet` with a reason to begin
+    /// with, and removes those that do not. Cases of one reason stand together then.
     pub fn renew(&mut self, reference: &str, differ: &BTreeMap<String, String>, same: &BTreeSet<String>) {
-        let mut split = Vec::new();
-        for difference in self.all.iter_mut().filter(|d| d.references.contains(reference)) {
-            let gone: BTreeSet<String> = difference.cases.intersection(same).cloned().collect();
-            difference.cases.retain(|case| !gone.contains(case));
-            let others: BTreeSet<String> = difference.references.iter().filter(|r| *r != reference).cloned().collect();
-            if !gone.is_empty() && !others.is_empty() {
-                split.push(Difference { references: others, cases: gone, ..difference.clone() });
-            }
-        }
-        self.all.extend(split);
+        let mut known: BTreeMap<(String, String), (Class, String)> = BTreeMap::new();
         for (case, reason) in differ {
-            if self.of(case, reference).is_some() {
-                continue;
-            }
-            let reason = reason.trim();
-            let known =
-                self.all.iter_mut().find(|d| d.cases.contains(case) && d.cases.len() == 1 && d.reason == reason);
-            match known {
-                Some(known) => drop(known.references.insert(reference.to_owned())),
-                None => self.all.push(Difference {
-                    reason: reason.to_owned(),
-                    class: Class::NotYet,
-                    references: [reference.to_owned()].into(),
-                    cases: [case.clone()].into(),
-                }),
+            known.insert((case.clone(), reference.to_owned()), (Class::NotYet, reason.trim().to_owned()));
+        }
+        for difference in &self.all {
+            for case in &difference.cases {
+                for from in &difference.references {
+                    let why = (difference.class, difference.reason.clone());
+                    known.insert((case.clone(), from.clone()), why);
+                }
             }
         }
-        self.all.retain(|d| !d.cases.is_empty());
+        known.retain(|(case, from), _| from != reference || !same.contains(case));
+        let mut by_case: BTreeMap<(Class, String, String), BTreeSet<String>> = BTreeMap::new();
+        for ((case, from), (class, reason)) in known {
+            by_case.entry((class, reason, case)).or_default().insert(from);
+        }
+        let mut by_reason: BTreeMap<(Class, String, BTreeSet<String>), BTreeSet<String>> = BTreeMap::new();
+        for ((class, reason, case), references) in by_case {
+            by_reason.entry((class, reason, references)).or_default().insert(case);
+        }
+        let whole = |((class, reason, references), cases)| Difference { reason, class, references, cases };
+        self.all = by_reason.into_iter().map(whole).collect();
     }
 }
 

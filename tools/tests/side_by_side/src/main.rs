@@ -21,7 +21,7 @@ use std::{
 struct Arguments {
     #[command(subcommand)]
     inner: Option<Inner>,
-    /// Where Garrick is installed.
+    /// Where Garrick is installed, or the folder in which it was built.
     #[arg(long, value_name = "PREFIX")]
     ours: Option<PathBuf>,
     /// Where Slurm is installed.
@@ -42,6 +42,9 @@ struct Arguments {
     /// Print how many cases are the same, by command.
     #[arg(long)]
     report: bool,
+    /// Print how long the slowest cases took.
+    #[arg(long)]
+    times: bool,
     /// Write the table of differences again, so that it is true for this reference: new ones are `not yet`.
     #[arg(long)]
     renew: bool,
@@ -104,11 +107,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     }
     let path = home.join("differences.toml");
     let mut table = Differences::read(&path)?;
-    let ours = arguments.ours.clone().ok_or("--ours PREFIX is needed")?;
+    let ours = arguments.ours.clone().ok_or("--ours PREFIX is needed")?.canonicalize()?;
     let version = cluster::version(&arguments.reference)
         .ok_or_else(|| format!("no slurmctld in {}", arguments.reference.display()))?;
     // With Slurm on both sides it shows what differs from one run to the next.
-    let ours_is = if ours.join("bin/garrick").exists() { Kind::Ours } else { Kind::Reference };
+    let ours_is =
+        if cluster::is_built(&ours) || ours.join("bin/garrick").exists() { Kind::Ours } else { Kind::Reference };
     let work = std::env::temp_dir().join(format!("side-by-side-{}", std::process::id()));
     let reference = arguments.reference.clone();
     let pair = Pair { program: std::env::current_exe()?, ours, reference, version, ours_is, work };
@@ -127,12 +131,17 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
         }
     });
     drop(std::fs::remove_dir_all(&pair.work));
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut failed) = (Vec::new(), 0);
     for done in results.into_inner()? {
-        outcomes.extend(done?);
+        match done {
+            Ok(done) => outcomes.extend(done),
+            Err(error) => {
+                failed += 1;
+                writeln!(out, "== {error}")?;
+            }
+        }
     }
     outcomes.sort_by(|a, b| a.title.cmp(&b.title));
-    let mut failed = 0;
     for outcome in &outcomes {
         if arguments.whole {
             writeln!(out, "== {}\n-- ours\n{}-- reference\n{}", outcome.title, outcome.ours, outcome.reference)?;
@@ -159,6 +168,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
         }
         table.renew(&pair.version, &differ, &same);
         table.write(&path)?;
+    }
+    if arguments.times {
+        let mut slow: Vec<_> = outcomes.iter().collect();
+        slow.sort_by_key(|outcome| std::cmp::Reverse(outcome.millis.iter().sum::<u64>()));
+        for outcome in slow.iter().take(50) {
+            let [ours, reference] = outcome.millis;
+            writeln!(out, "{ours:>6} ms {reference:>6} ms  {}", outcome.title)?;
+        }
     }
     if arguments.report {
         writeln!(out, "Against {}:\n{}", pair.version, report::table(&outcomes))?;

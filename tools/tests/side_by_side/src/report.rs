@@ -47,6 +47,8 @@ pub struct Outcome {
     pub reference: String,
     /// The class of the known difference.
     pub known: Option<Class>,
+    /// How long ours took, and the reference, in milliseconds.
+    pub millis: [u64; 2],
 }
 
 impl Outcome {
@@ -85,13 +87,16 @@ pub fn run(
         let failed = |e| io::Error::other(format!("{name}, {}: {e}", prefix.display()));
         side.observations(scenario.cases.len()).map_err(failed)
     };
+    let began = std::time::Instant::now();
     let (ours, reference) = thread::scope(|scope| {
         let ours = scope.spawn(|| side(pair.ours_is, &pair.ours, "ours"));
         let reference = side(Kind::Reference, &pair.reference, "reference");
         (ours.join().unwrap_or_else(|_| Err(io::Error::other("a panic"))), reference)
     });
+    eprintln!("{name}: {} cases in {} s", scenario.cases.len(), began.elapsed().as_secs());
     let mut outcomes = Vec::new();
     for (case, (ours, reference)) in scenario.cases.iter().zip(ours?.into_iter().zip(reference?)) {
+        let millis = [ours.millis, reference.millis];
         let ours = shown(case, ours).map_err(io::Error::other)?;
         let reference = shown(case, reference).map_err(io::Error::other)?;
         let title = scenario.title(case);
@@ -102,6 +107,7 @@ pub fn run(
             title,
             ours,
             reference,
+            millis,
         });
     }
     Ok(outcomes)

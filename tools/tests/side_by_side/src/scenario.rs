@@ -19,6 +19,9 @@ pub enum ScenarioError {
     /// It is no TOML, or not of this form.
     #[error("{0}: {1}")]
     Form(PathBuf, #[source] Box<toml::de::Error>),
+    /// A mask is no regular expression.
+    #[error("{0}: {1}")]
+    Mask(PathBuf, #[source] regex::Error),
     /// Two cases have one name.
     #[error("{0}: two cases have the name {1:?}")]
     Twice(PathBuf, String),
@@ -257,6 +260,9 @@ impl Scenario {
         let mut names = std::collections::BTreeSet::new();
         for case in &mut scenario.cases {
             case.mask.extend(scenario.mask.iter().cloned());
+            for (pattern, _) in &case.mask {
+                regex::Regex::new(pattern).map_err(|e| ScenarioError::Mask(path.to_owned(), e))?;
+            }
             if !names.insert(case.name.clone()) {
                 return Err(ScenarioError::Twice(path.to_owned(), case.name.clone()));
             }
@@ -303,6 +309,7 @@ fn expand(case: Case) -> Vec<Case> {
         let steps = |steps: &[Step]| -> Vec<Step> {
             let put_step = |step: &Step| Step {
                 run: put(&step.run),
+                user: step.user.as_deref().map(put),
                 stdin: step.stdin.as_deref().map(put),
                 env: step.env.iter().map(|(k, v)| (put(k), put(v))).collect(),
                 ..step.clone()

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, BufRead as _, BufReader, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     os::unix::{
         fs::{PermissionsExt as _, chown},
         process::CommandExt as _,
@@ -22,9 +22,11 @@ use std::{
 };
 
 /// Longest that a step may take, in seconds, before it is ended.
-const STEP_SECS: &str = "60";
+const STEP_SECS: &str = "20";
+/// What is kept of an output, in bytes: a prompt without an answer may be repeated for ever.
+const MOST_BYTES: u64 = 1 << 17;
 /// Longest that is waited for a state.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a side is asked to run.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -33,7 +35,7 @@ pub struct Order {
     pub scenario: Scenario,
     /// Which of the two it is.
     pub kind: Kind,
-    /// Where it is installed.
+    /// Where it is installed, or the folder in which Garrick was built.
     pub prefix: PathBuf,
 }
 
@@ -57,6 +59,8 @@ pub struct Observation {
     pub written: BTreeMap<String, String>,
     /// Why the case could not be run to its end: a state did not come.
     pub stuck: Option<String>,
+    /// How long it took, with putting the cluster in order.
+    pub millis: u64,
 }
 
 /// A side that runs.
@@ -155,12 +159,16 @@ fn work_inner(order: &Path, work: &Path) -> io::Result<()> {
     let order: Order = serde_json::from_slice(&fs::read(order)?)?;
     prepare_namespaces(work)?;
     let cluster = &order.scenario.cluster;
-    cluster::lay_down(cluster, order.kind, &order.prefix)?;
+    let built = order.kind == Kind::Ours && cluster::is_built(&order.prefix);
+    let prefix = if built { cluster::prefix_of_built(&order.prefix)? } else { order.prefix };
+    cluster::lay_down(cluster, order.kind, &prefix)?;
     mount(&["--bind", "/mnt/etc/hosts", "/etc/hosts"])?;
-    cluster::start(cluster, order.kind, &order.prefix)?;
+    cluster::start(cluster, order.kind, &prefix)?;
     let mut out = io::stdout().lock();
     for case in &order.scenario.cases {
-        let seen = run_case(case, cluster.down)?;
+        let began = Instant::now();
+        let mut seen = run_case(case, cluster.down)?;
+        seen.millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         serde_json::to_writer(&mut out, &seen)?;
         out.write_all(b"\n")?;
         out.flush()?;
@@ -301,7 +309,11 @@ fn shell(line: &str, user: &str, folder: &Path, jobs: &[u32], more: impl FnOnce(
     command.stdin(Stdio::null()).stdout(fs::File::create(&outputs[0])?).stderr(fs::File::create(&outputs[1])?);
     more(&mut command);
     let status = command.status()?;
-    let read = |path: &PathBuf| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let read = |path: &PathBuf| -> io::Result<String> {
+        let mut bytes = Vec::new();
+        fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
     Ok(Observed { stdout: read(&outputs[0])?, stderr: read(&outputs[1])?, code: status.code().unwrap_or(-1) })
 }
 

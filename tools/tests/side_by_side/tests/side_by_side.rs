@@ -7,12 +7,7 @@ use garrick_side_by_side::{
     report::{self, Pair},
     scenario::Scenario,
 };
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::OnceLock,
-};
+use std::{collections::BTreeSet, path::Path};
 
 /// Where Debian has it.
 const REFERENCE: &str = "/usr";
@@ -22,23 +17,14 @@ fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder of this run.
-fn work() -> PathBuf {
-    std::env::temp_dir().join(format!("side-by-side-{}", std::process::id()))
-}
-
-/// Garrick, installed once for all tests of this run.
-fn installed() -> &'static Path {
-    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let built = Path::new(env!("CARGO_BIN_EXE_side-by-side")).parent().unwrap();
-        let garrick = built.join("garrick");
-        assert!(garrick.exists(), "{} lacks garrick: build the whole workspace first", built.display());
-        let prefix = work().join("prefix");
-        let done = Command::new(garrick).args(["install", "--prefix"]).arg(&prefix).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        prefix
-    })
+/// The folder in which all was built.
+fn built() -> &'static Path {
+    let built = Path::new(env!("CARGO_BIN_EXE_side-by-side")).parent().unwrap();
+    for program in ["garrick", "srun", "noded", "stepd"] {
+        let path = built.join(program);
+        assert!(path.exists(), "{} is missing: build the whole workspace first", path.display());
+    }
+    built
 }
 
 #[track_caller]
@@ -53,10 +39,10 @@ fn compare(name: &str) {
     }
     let scenario = Scenario::read(&home().join(format!("scenarios/{name}.toml"))).unwrap();
     let table = Differences::read(&home().join("differences.toml")).unwrap();
-    let work = work().join(name);
+    let work = std::env::temp_dir().join(format!("side-by-side-{}-{name}", std::process::id()));
     let pair = Pair {
         program: env!("CARGO_BIN_EXE_side-by-side").into(),
-        ours: installed().to_owned(),
+        ours: built().to_owned(),
         reference: REFERENCE.into(),
         version: VERSION.to_owned(),
         ours_is: Kind::Ours,
@@ -81,8 +67,20 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    down
+    others
+    salloc
     sbatch
+    sbatch_errors
+    sbatch_options
+    scancel
+    scontrol
+    scontrol_show
+    sinfo
     squeue
+    srun
+    srun_errors
+    srun_options
 }
 
 #[test]
