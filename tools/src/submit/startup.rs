@@ -261,16 +261,17 @@ pub fn tell_option(command: Command, console: &Console, error: &OptionError) -> 
         }
         error => console.error(error),
     }
-    misuse(command, error.exit_code())
+    // What is no number is no usage error for `salloc` of Slurm.
+    let code = match (command, error) {
+        (Command::Salloc, OptionError::Number { .. }) => 1,
+        (_, error) => error.exit_code(),
+    };
+    misuse(command, code)
 }
 
-/// The exit code for wrong use: always 1 for `salloc`, and 2 for `swait`, whose 1 means that the time is up.
+/// The exit code for wrong use: `swait` has one of its own, since 1 is for the time that is up.
 fn misuse(command: Command, code: i32) -> i32 {
-    exit_code(match command {
-        Command::Swait => 2,
-        Command::Salloc => 1,
-        Command::Sbatch | Command::Srun => code,
-    })
+    exit_code(if command == Command::Swait { 2 } else { code })
 }
 
 /// Says why the cluster did not do what was asked; returns the exit code.
