@@ -3,7 +3,7 @@
 use super::{
     core::{FrontendCore, Turn},
     members::RosterAsked,
-    messages::FrontendErrand,
+    messages::{AgentErrand, FrontendErrand},
     vouching::vouched,
 };
 use crate::{
@@ -30,10 +30,10 @@ impl FrontendCore {
         if !self.sight.has_owner(&node) {
             let refusal = Refusal::InvalidNode(node.clone());
             let lost = self.lost_runs(&node, &registration);
-            return self.decline(turn, node, (conn, lost), refusal);
+            return self.decline(turn, node, conn, refusal, lost);
         }
-        turn.run(FrontendErrand::OpenLink { node: node.clone(), conn });
-        turn.run(FrontendErrand::Welcome { node, registration, starting: false });
+        turn.run(FrontendErrand::Agent(AgentErrand::OpenLink { node: node.clone(), conn }));
+        turn.run(FrontendErrand::Agent(AgentErrand::Welcome { node, registration, starting: false }));
     }
 
     /// An agent of a dynamic node connected.
@@ -48,28 +48,34 @@ impl FrontendCore {
         let conn = registration.conn;
         // A node that may not join does not replace the connection of the one that has the name.
         if let Err(refusal) = self.sight.roster().may_join(&node, &joining) {
-            return self.decline(turn, node, (conn, Vec::new()), refusal);
+            return self.decline(turn, node, conn, refusal, Vec::new());
         }
         // Its messages meanwhile are accepted, and its disconnection is noticed.
-        turn.run(FrontendErrand::OpenLink { node: node.clone(), conn });
+        turn.run(FrontendErrand::Agent(AgentErrand::OpenLink { node: node.clone(), conn }));
         let hostname = registration.facts.hostname.clone();
         let ask = RosterAsk::Join { node: node.clone(), joining, hostname, address };
         self.ask_roster(turn, 0, ask, RosterAsked::Join { node, registration });
     }
 
-    /// The agent logs why, and tries again.
+    /// The agent logs why, and tries again. It ends the runs that are lost.
     pub(super) fn decline(
         &mut self,
         turn: &mut Turn<'_>,
         node: String,
-        (conn, lost): (u64, Vec<(JobId, Sluid)>),
+        conn: u64,
         refusal: Refusal,
+        lost: Vec<(JobId, Sluid)>,
     ) {
         // Logged once, however often it tries.
         if self.declined.get(&node) != Some(&refusal) {
             tracing::error!(node, "node.declined: {refusal}");
         }
-        turn.run(FrontendErrand::Decline { node: node.clone(), conn, refusal: refusal.clone(), lost });
+        turn.run(FrontendErrand::Agent(AgentErrand::Decline {
+            node: node.clone(),
+            conn,
+            refusal: refusal.clone(),
+            lost,
+        }));
         self.declined.insert(node, refusal);
     }
 
@@ -90,7 +96,7 @@ impl FrontendCore {
             NodeToController::Command { query, caller, request: command } => {
                 let request = self.number();
                 let administrator = self.authority(&caller).admin;
-                turn.run(FrontendErrand::Door { request, node: node.clone(), query });
+                turn.run(FrontendErrand::Agent(AgentErrand::Door { request, node: node.clone(), query }));
                 match vouched(&self.sight.config(), &node, caller, administrator, &command) {
                     Ok(caller) => {
                         let bytes = encoded_bytes(&*command);
@@ -103,7 +109,9 @@ impl FrontendCore {
                     }
                 }
             }
-            NodeToController::CommandGone { query } => turn.run(FrontendErrand::DoorLeft { node, query }),
+            NodeToController::CommandGone { query } => {
+                turn.run(FrontendErrand::Agent(AgentErrand::DoorLeft { node, query }))
+            }
             NodeToController::Steps { query, steps, missing, left_out } => {
                 turn.tell(Letter::Steps(StepsInput::Listed { query, node, steps, missing, left_out }));
             }
@@ -134,7 +142,7 @@ impl FrontendCore {
 
     pub(super) fn agent_gone(&self, turn: &mut Turn<'_>, node: String, conn: u64) {
         if self.sight.link(&node) == Some(conn) {
-            turn.run(FrontendErrand::CloseLink { node: node.clone(), conn });
+            turn.run(FrontendErrand::Agent(AgentErrand::CloseLink { node: node.clone(), conn }));
             turn.tell(Letter::Steps(StepsInput::NodeGone(node.clone())));
         }
         turn.tell(Letter::Node(node, NodeInput::LinkGone { conn }));

@@ -4,7 +4,7 @@
 use super::{
     core::{CROWDED, FrontendCore},
     fair_queue::MOST_OF_USER,
-    messages::{Ask, FrontendErrand, FrontendInput, HostAsk, Said},
+    messages::{AgentErrand, Ask, FrontendErrand, FrontendInput, HostAsk, Said},
     sight::Sight,
 };
 use crate::{
@@ -534,8 +534,8 @@ fn an_agent_is_handed_to_its_nodes_owner_or_told_why_not() {
         matches!(
             effects[..],
             [
-                Effect::Do(FrontendErrand::OpenLink { conn: 1, .. }),
-                Effect::Do(FrontendErrand::Welcome { starting: false, .. })
+                Effect::Do(FrontendErrand::Agent(AgentErrand::OpenLink { conn: 1, .. })),
+                Effect::Do(FrontendErrand::Agent(AgentErrand::Welcome { starting: false, .. }))
             ]
         ),
         "{effects:?}"
@@ -544,7 +544,7 @@ fn an_agent_is_handed_to_its_nodes_owner_or_told_why_not() {
     assert!(
         matches!(
             &effects[..],
-            [Effect::Do(FrontendErrand::Decline { conn: 2, refusal: Refusal::InvalidNode(node), .. })] if node == "x9"
+            [Effect::Do(FrontendErrand::Agent(AgentErrand::Decline { conn: 2, refusal: Refusal::InvalidNode(node), .. }))] if node == "x9"
         ),
         "{effects:?}"
     );
@@ -567,7 +567,7 @@ fn a_node_that_was_removed_is_told_to_end_its_runs_whenever_it_comes_back() {
         let registration = Box::new(registration("x9", 2, runs));
         let node = "x9".to_owned();
         match &frontend.told(FrontendInput::Connected { node, registration, joining: None })[..] {
-            [Effect::Do(FrontendErrand::Decline { lost, .. })] => lost.clone(),
+            [Effect::Do(FrontendErrand::Agent(AgentErrand::Decline { lost, .. }))] => lost.clone(),
             other => panic!("{other:?}"),
         }
     };
@@ -588,10 +588,14 @@ fn an_agent_that_joins_waits_for_the_roster_and_counts_while_its_connection_is_t
         let joining = Some((Box::new(Joining { line: "CPUs=4".to_owned(), port: 7000 }), "10.0.0.9".to_owned()));
         frontend.told(FrontendInput::Connected { node: node.to_owned(), registration, joining })
     };
-    let is_declined = |effects: &Effects| matches!(effects[..], [Effect::Do(FrontendErrand::Decline { .. })]);
+    let is_declined =
+        |effects: &Effects| matches!(effects[..], [Effect::Do(FrontendErrand::Agent(AgentErrand::Decline { .. }))]);
     assert!(is_declined(&joins(&mut frontend, "n0", 1)), "that is a node of slurm.conf");
     let question = |effects: Effects| match &effects[..] {
-        [Effect::Do(FrontendErrand::OpenLink { .. }), Effect::Do(FrontendErrand::Ask { question, asks, .. })] => {
+        [
+            Effect::Do(FrontendErrand::Agent(AgentErrand::OpenLink { .. })),
+            Effect::Do(FrontendErrand::Ask { question, asks, .. }),
+        ] => {
             assert!(matches!(&asks[..], [Ask::Roster(RosterAsk::Join { address, .. })] if address == "10.0.0.9"));
             *question
         }
@@ -603,12 +607,15 @@ fn an_agent_that_joins_waits_for_the_roster_and_counts_while_its_connection_is_t
     let asked = question(joins(&mut frontend, "x1", 3));
     frontend.link("x1", 3);
     let effects = frontend.hears(asked, vec![Said::Done(Ok(()))]);
-    assert!(matches!(effects[..], [Effect::Do(FrontendErrand::Welcome { starting: true, .. })]), "{effects:?}");
+    assert!(
+        matches!(effects[..], [Effect::Do(FrontendErrand::Agent(AgentErrand::Welcome { starting: true, .. }))]),
+        "{effects:?}"
+    );
     assert!(!frontend.core.declined.contains_key("x1"));
     let asked = question(joins(&mut frontend, "x1", 4));
     frontend.link("x1", 5);
     let effects = frontend.hears(asked, vec![Said::Done(Ok(()))]);
-    assert!(matches!(effects[..], [Effect::Do(FrontendErrand::LetGo { conn: 4 })]), "{effects:?}");
+    assert!(matches!(effects[..], [Effect::Do(FrontendErrand::Agent(AgentErrand::LetGo { conn: 4 }))]), "{effects:?}");
 }
 
 #[test]
@@ -637,7 +644,7 @@ fn an_older_connection_says_nothing_and_its_end_closes_nothing() {
         matches!(
             effects[..],
             [
-                Effect::Do(FrontendErrand::CloseLink { conn: 2, .. }),
+                Effect::Do(FrontendErrand::Agent(AgentErrand::CloseLink { conn: 2, .. })),
                 Effect::Tell(Letter::Steps(StepsInput::NodeGone(_))),
                 Effect::Tell(Letter::Node(_, NodeInput::LinkGone { conn: 2 }))
             ]
@@ -660,7 +667,7 @@ fn a_host_that_is_not_trusted_speaks_for_no_administrator_and_that_is_kept() {
     };
     match &says(&mut frontend, "n0", 1)[..] {
         [
-            Effect::Do(FrontendErrand::Door { request, query: 7, .. }),
+            Effect::Do(FrontendErrand::Agent(AgentErrand::Door { request, query: 7, .. })),
             Effect::Do(FrontendErrand::Audit { request: kept, .. }),
             Effect::Answer { request: told, answer: CommandReply::Refused(Refusal::HostNotTrusted { host }) },
         ] => assert_eq!((kept, told, host.as_str()), (request, request, "n0")),
@@ -668,7 +675,10 @@ fn a_host_that_is_not_trusted_speaks_for_no_administrator_and_that_is_kept() {
     }
     let effects = says(&mut frontend, "n1", 2);
     assert!(
-        matches!(effects[..], [Effect::Do(FrontendErrand::Door { .. }), Effect::Do(FrontendErrand::Next)]),
+        matches!(
+            effects[..],
+            [Effect::Do(FrontendErrand::Agent(AgentErrand::Door { .. })), Effect::Do(FrontendErrand::Next)]
+        ),
         "{effects:?}"
     );
 }
@@ -733,7 +743,10 @@ fn what_is_the_processs_is_handed_on_with_who_asked() {
     assert!(
         matches!(
             effects[..],
-            [Effect::Do(FrontendErrand::ShutAgentsDown), Effect::Do(FrontendErrand::Host(_, HostAsk::Shutdown))]
+            [
+                Effect::Do(FrontendErrand::Agent(AgentErrand::ShutAgentsDown)),
+                Effect::Do(FrontendErrand::Host(_, HostAsk::Shutdown))
+            ]
         ),
         "{effects:?}"
     );

@@ -2,7 +2,7 @@
 
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
-    messages::{Ask, FrontendErrand, Said},
+    messages::{AgentErrand, Ask, FrontendErrand, Said},
 };
 use crate::{
     messages::{job::Authority, node::Registration},
@@ -65,13 +65,13 @@ impl FrontendCore {
                 let conn = registration.conn;
                 turn.run(if self.sight.link(&node) == Some(conn) {
                     // The node's owner may still be starting: the message goes through the supervisor and arrives after that.
-                    FrontendErrand::Welcome { node, registration, starting: true }
+                    FrontendErrand::Agent(AgentErrand::Welcome { node, registration, starting: true })
                 } else {
-                    FrontendErrand::LetGo { conn }
+                    FrontendErrand::Agent(AgentErrand::LetGo { conn })
                 });
             }
             (RosterAsked::Join { node, registration }, Err(refusal)) => {
-                self.decline(turn, node, (registration.conn, Vec::new()), refusal);
+                self.decline(turn, node, registration.conn, refusal, Vec::new());
             }
             (RosterAsked::Update { names, by, then }, Ok(())) => {
                 if let Err(refusal) = self.update_nodes(turn, request, by, names, *then) {

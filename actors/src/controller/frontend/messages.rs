@@ -281,22 +281,6 @@ pub enum FrontendErrand {
         /// The log's answer.
         result: Saved,
     },
-    /// Replies to a request go through the door of this node.
-    Door {
-        /// Request.
-        request: u64,
-        /// Node.
-        node: String,
-        /// The agent's number for it.
-        query: u64,
-    },
-    /// The command at that door went away.
-    DoorLeft {
-        /// Node.
-        node: String,
-        /// The agent's number for it.
-        query: u64,
-    },
     /// The request is not answered.
     Drop(u64),
     /// Ask, and collect the answers.
@@ -328,8 +312,6 @@ pub enum FrontendErrand {
     Host(u64, HostAsk),
     /// Change this process's log.
     ChangeLog(LogChange),
-    /// Tell all agents to end.
-    ShutAgentsDown,
     /// Effects of submissions.
     Submission(SubmissionErrand),
     /// Send a job's views to the requester until it is over.
@@ -363,6 +345,33 @@ pub enum FrontendErrand {
         /// The last ones.
         last: bool,
     },
+    /// Compute the settings for jobs again.
+    RenewSite,
+    /// About agents and their connections.
+    Agent(AgentErrand),
+}
+
+/// What is to be done about agents and their connections.
+#[derive(Clone, Debug)]
+pub enum AgentErrand {
+    /// Replies to a request go through the door of this node.
+    Door {
+        /// Request.
+        request: u64,
+        /// Node.
+        node: String,
+        /// The agent's number for it.
+        query: u64,
+    },
+    /// The command at that door went away.
+    DoorLeft {
+        /// Node.
+        node: String,
+        /// The agent's number for it.
+        query: u64,
+    },
+    /// Tell all agents to end.
+    ShutAgentsDown,
     /// From now on an agent is reached through this connection.
     OpenLink {
         /// Node.
@@ -402,6 +411,4 @@ pub enum FrontendErrand {
         /// Connection.
         conn: u64,
     },
-    /// Compute the settings for jobs again.
-    RenewSite,
 }

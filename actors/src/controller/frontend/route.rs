@@ -3,7 +3,7 @@
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
     members::RosterAsked,
-    messages::{Ask, FrontendErrand, HostAsk},
+    messages::{AgentErrand, Ask, FrontendErrand, HostAsk},
 };
 use crate::{messages::job::Authority, roster::core::RosterAsk, submission::core::Submission};
 use garrick_model::{
@@ -114,7 +114,7 @@ impl FrontendCore {
             CommandRequest::ChangeLog { change, nodes } => self.change_log(turn, request, change, nodes),
             CommandRequest::Shutdown { controller_only } => {
                 if !controller_only {
-                    turn.run(FrontendErrand::ShutAgentsDown);
+                    turn.run(FrontendErrand::Agent(AgentErrand::ShutAgentsDown));
                 }
                 turn.run(FrontendErrand::Host(request, HostAsk::Shutdown));
                 Ok(None)

@@ -3,7 +3,7 @@
 
 use super::{
     core::FrontendCore,
-    messages::{Ask, FrontendErrand, FrontendInput, HostAsk, Passed, Said},
+    messages::{AgentErrand, Ask, FrontendErrand, FrontendInput, HostAsk, Passed, Said},
     sight::Sight,
     streams::{self, AgentQueries, Tracing},
     submit::when,
@@ -278,40 +278,39 @@ impl FrontendHands {
     }
 
     /// Carries out an errand about the connections of agents.
-    fn link(&mut self, env: &Env, errand: FrontendErrand) -> Came<FrontendInput> {
+    fn agent(&mut self, env: &Env, errand: AgentErrand) -> Came<FrontendInput> {
         match errand {
-            FrontendErrand::Door { request, node, query } => {
+            AgentErrand::Door { request, node, query } => {
                 if let Some((_, link)) = env.links.get(&node) {
                     let replies = self.doors.sink(&node, query, link);
                     self.waits(request, replies);
                 }
             }
-            FrontendErrand::DoorLeft { node, query } => self.doors.gone(&node, query),
-            FrontendErrand::ShutAgentsDown => {
+            AgentErrand::DoorLeft { node, query } => self.doors.gone(&node, query),
+            AgentErrand::ShutAgentsDown => {
                 for (node, link) in env.links.list() {
                     if link.send(ControllerToNode::Shutdown).is_err() {
                         tracing::warn!(node, "node.shutdown_not_sent");
                     }
                 }
             }
-            FrontendErrand::OpenLink { node, conn } => {
+            AgentErrand::OpenLink { node, conn } => {
                 if let Some(link) = self.arrived.get(&conn) {
                     env.links.open(&node, conn, Arc::clone(link));
                 }
             }
-            FrontendErrand::CloseLink { node, conn } => {
+            AgentErrand::CloseLink { node, conn } => {
                 env.links.close(&node, conn);
                 self.doors.node_gone(&node);
                 self.queries.borrow_mut().node_gone(&node);
             }
-            FrontendErrand::Welcome { node, registration, starting } => {
+            AgentErrand::Welcome { node, registration, starting } => {
                 return self.welcome(node, registration, starting);
             }
-            FrontendErrand::LetGo { conn } => drop(self.arrived.remove(&conn)),
-            FrontendErrand::Decline { node, conn, refusal, lost } => {
+            AgentErrand::LetGo { conn } => drop(self.arrived.remove(&conn)),
+            AgentErrand::Decline { node, conn, refusal, lost } => {
                 return self.decline(env, &node, conn, refusal, lost);
             }
-            _ => {}
         }
         Came::Nothing
     }
@@ -555,14 +554,7 @@ impl Shell for FrontendCore {
             FrontendErrand::Traced { query, node, records, last } => {
                 hands.queries.borrow_mut().trace(query, &node, records, last);
             }
-            errand @ (FrontendErrand::Door { .. }
-            | FrontendErrand::DoorLeft { .. }
-            | FrontendErrand::ShutAgentsDown
-            | FrontendErrand::OpenLink { .. }
-            | FrontendErrand::CloseLink { .. }
-            | FrontendErrand::Welcome { .. }
-            | FrontendErrand::Decline { .. }
-            | FrontendErrand::LetGo { .. }) => return hands.link(env, errand),
+            FrontendErrand::Agent(errand) => return hands.agent(env, errand),
             FrontendErrand::RenewSite => env.renew_job_site(),
         }
         Came::Nothing
