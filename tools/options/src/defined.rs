@@ -1,6 +1,7 @@
 //! The options that were given, as `-v` of `salloc`, `sbatch` and `srun` lists them: `NAME : VALUE`, by name.
 
 use super::{
+    sources::GivenOptions,
     table::{Command, options_of},
     typed::Typed,
     values,
@@ -14,11 +15,12 @@ use garrick_model::{
 const RULE: &str = "-------------------- --------------------";
 
 /// The lines. `now`: what times were relative to.
-pub fn lines(command: Command, typed: &Typed, now: Timestamp) -> Vec<String> {
+pub fn lines(command: Command, given: &GivenOptions, typed: &Typed, now: Timestamp) -> Vec<String> {
+    // A script for another command may have more.
     let options = options_of(command);
-    let known = |long: &&str| options.iter().any(|option| option.long == *long);
+    let known = |long: &str| options.iter().any(|option| option.long == long);
     let mut lines = vec!["defined options".to_owned(), RULE.to_owned()];
-    for (long, value) in typed.given.iter().filter(|(long, _)| known(long)) {
+    for (long, value) in given.iter().filter(|(long, _)| known(long)) {
         let value = value.as_ref().map(|value| value.to_string_lossy());
         lines.push(format!("{long:<20}: {}", shown(command, long, value.as_deref(), typed, now)));
     }
@@ -77,7 +79,7 @@ fn size(MemoryMib(mib): MemoryMib) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::sources::{command_line, lay_over};
+    use crate::sources::{command_line, given_options, lay_over};
 
     fn listed(command: Command, env: &[(&str, &str)], words: &str) -> Vec<String> {
         let words: Vec<std::ffi::OsString> = words.split_whitespace().map(Into::into).collect();
@@ -85,7 +87,8 @@ mod tests {
         let variable = |name: &str| env.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).into());
         let now = Timestamp::from_secs(1_795_255_260);
         let typed = lay_over(command, &[], &variable, &parsed.options, now).unwrap();
-        let mut lines = lines(command, &typed, now);
+        let given = given_options(command, &[], &variable, &parsed.options, now).unwrap();
+        let mut lines = lines(command, &given, &typed, now);
         let body = lines.split_off(2);
         assert_eq!(lines, ["defined options", RULE]);
         let (body, end) = body.split_at(body.len() - 2);

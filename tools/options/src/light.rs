@@ -107,7 +107,6 @@ fn is_usual(typed: &Typed) -> bool {
     // A file, or names that would have to be written out.
     let is_long = |list: &Option<String>| list.as_ref().is_some_and(|list| list.contains(['/', '[']));
     let rest = Typed {
-        given: BTreeMap::new(),
         quiet: false,
         chosen: Vec::new(),
         job_name: None,

@@ -10,6 +10,7 @@ use super::{
 };
 use garrick_model::{env_vars, spec::Distribution, time::Timestamp};
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     fmt,
 };
@@ -104,10 +105,46 @@ pub fn lay_over(
     command_line: &[Occurrence],
     now: Timestamp,
 ) -> Result<Typed, SourceError> {
-    let options = options_of(command);
     let mut typed = Typed::default();
+    each_given(command, script, variable, command_line, now, &mut |def, given| apply(&mut typed, def, given))?;
+    distribute(&mut typed, command, variable)?;
+    Ok(typed)
+}
+
+/// Options by their long names, each with its last value.
+pub type GivenOptions = BTreeMap<&'static str, Option<OsString>>;
+
+/// Every option that is given, as [`lay_over`] would find it.
+pub fn given_options(
+    command: Command,
+    script: &[ScriptLine],
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    command_line: &[Occurrence],
+    now: Timestamp,
+) -> Result<GivenOptions, SourceError> {
+    let mut options = BTreeMap::new();
+    each_given(command, script, variable, command_line, now, &mut |def, given| {
+        options.insert(def.long, given.value.map(OsStr::to_owned));
+        Ok(())
+    })?;
+    Ok(options)
+}
+
+/// What happens to each option that is given.
+type Each<'e> = dyn FnMut(&'static OptionDef, &Given<'_>) -> Result<(), OptionError> + 'e;
+
+/// Goes through all sources, what counts least first.
+fn each_given(
+    command: Command,
+    script: &[ScriptLine],
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    command_line: &[Occurrence],
+    now: Timestamp,
+    each: &mut Each<'_>,
+) -> Result<(), SourceError> {
+    let options = options_of(command);
     let describing = |name: &str| command == Command::Srun && OF_THE_JOB.contains(&name);
-    apply_variables(&mut typed, command, &options, variable, &describing, now)?;
+    each_variable(command, &options, variable, &describing, now, each)?;
     for line in script {
         // Options of `sbatch` are taken apart as `sbatch` does: a letter may mean something else to `srun`.
         let reader = if line.mark == Mark::Sbatch { Command::Sbatch } else { command };
@@ -117,12 +154,10 @@ pub fn lay_over(
             return Err(SourceError::Stray { word: word.to_string_lossy().into_owned(), line: line.number });
         }
         let place = Some(Place::Line(line.number));
-        apply_all(&mut typed, &parsed.options, Source::Script, place.as_ref(), now)?;
+        each_occurrence(&parsed.options, Source::Script, place.as_ref(), now, each)?;
     }
-    apply_variables(&mut typed, command, &options, variable, &|name| !describing(name), now)?;
-    apply_all(&mut typed, command_line, Source::CommandLine, None, now)?;
-    distribute(&mut typed, command, variable)?;
-    Ok(typed)
+    each_variable(command, &options, variable, &|name| !describing(name), now, each)?;
+    each_occurrence(command_line, Source::CommandLine, None, now, each)
 }
 
 /// What else says how tasks go over nodes: of a step a file of hosts goes before all options, and the size of a plane may be
@@ -155,13 +190,13 @@ pub fn lay_on(typed: &mut Typed, options: &[Occurrence], now: Timestamp) -> Resu
     options.iter().try_for_each(|o| apply(typed, o.def, &given(o, Source::CommandLine, now)))
 }
 
-fn apply_variables(
-    typed: &mut Typed,
+fn each_variable(
     command: Command,
     options: &[&'static OptionDef],
     variable: &dyn Fn(&str) -> Option<OsString>,
     which: &dyn Fn(&str) -> bool,
     now: Timestamp,
+    each: &mut Each<'_>,
 ) -> Result<(), SourceError> {
     for def in options {
         for name in def.variables(command).filter(|name| which(name)) {
@@ -172,8 +207,7 @@ fn apply_variables(
                 }
                 let source = Source::Environment;
                 let given = Given { name: def.long, value: Some(&value), source, variable: Some(name), now };
-                apply(typed, def, &given)
-                    .map_err(|error| SourceError::Option { error, place: Some(Place::Variable(name)) })?;
+                each(def, &given).map_err(|error| SourceError::Option { error, place: Some(Place::Variable(name)) })?;
             }
         }
     }
@@ -190,16 +224,15 @@ fn wished_binding(value: OsString, list: Option<OsString>) -> OsString {
     value.to_str().and_then(own).unwrap_or(value)
 }
 
-fn apply_all(
-    typed: &mut Typed,
+fn each_occurrence(
     options: &[Occurrence],
     source: Source,
     place: Option<&Place>,
     now: Timestamp,
+    each: &mut Each<'_>,
 ) -> Result<(), SourceError> {
     options.iter().try_for_each(|o| {
-        apply(typed, o.def, &given(o, source, now))
-            .map_err(|error| SourceError::Option { error, place: place.cloned() })
+        each(o.def, &given(o, source, now)).map_err(|error| SourceError::Option { error, place: place.cloned() })
     })
 }
 
@@ -208,7 +241,6 @@ fn given(o: &Occurrence, source: Source, now: Timestamp) -> Given<'_> {
 }
 
 fn apply(typed: &mut Typed, def: &'static OptionDef, given: &Given<'_>) -> Result<(), OptionError> {
-    typed.given.insert(def.long, given.value.map(OsStr::to_owned));
     match def.effect {
         Effect::Set(set) => set(typed, given),
         Effect::NotSupported => Err(OptionError::NotSupported(format!("--{}", def.long))),

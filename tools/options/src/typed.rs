@@ -16,7 +16,6 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
 };
 use std::{
-    collections::BTreeMap,
     ffi::{OsStr, OsString},
     path::PathBuf,
     time::Duration,
@@ -392,8 +391,6 @@ pub struct Typed {
     /// `--pty`
     pub pty: bool,
 
-    /// Every option that was given, by its long name, with its last value.
-    pub given: BTreeMap<&'static str, Option<OsString>>,
     /// `-M`: the names
     pub clusters: Vec<String>,
     /// `--parsable`

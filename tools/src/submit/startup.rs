@@ -128,8 +128,13 @@ impl Startup {
             Some(group) if sources::OF_THE_JOB.contains(&name) => of_group(group, name, &|name| env::var_os(name)),
             _ => environment.get(OsStr::new(name)).cloned(),
         };
-        let typed = sources::lay_over(self.command, script, &variable, &self.parsed.options, Timestamp::now())
-            .map_err(|error| tell_source(self.command, &self.console, &error))?;
+        let (now, wrong) = (Timestamp::now(), |error| tell_source(self.command, &self.console, &error));
+        let (command, options) = (self.command, &self.parsed.options);
+        let typed = sources::lay_over(command, script, &variable, options, now).map_err(wrong)?;
+        let given = match typed.verbose {
+            0 => None,
+            _ => Some(sources::given_options(command, script, &variable, options, now).map_err(wrong)?),
+        };
         self.console.set_verbosity(match (typed.quiet, typed.verbose) {
             (true, _) => Verbosity::Quiet,
             (false, 0) => Verbosity::Normal,
@@ -138,8 +143,8 @@ impl Startup {
         if let Some(help) = typed.help {
             return Err(self.help(help));
         }
-        if typed.verbose > 0 {
-            defined::lines(self.command, &typed, Timestamp::now()).iter().for_each(|line| self.console.verbose(line));
+        if let Some(given) = given {
+            defined::lines(command, &given, &typed, now).iter().for_each(|line| self.console.verbose(line));
         }
         typed.notices.iter().for_each(|notice| self.console.info(notice));
         self.is_own_cluster(&typed)?;
