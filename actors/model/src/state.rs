@@ -1,7 +1,7 @@
 //! Job, step and node states and reasons with Slurm's own words. Legal moves live with the actors' cores.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, os::unix::process::ExitStatusExt as _};
 
 /// State of a job as users see it (`squeue -o %T`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -247,6 +247,14 @@ impl ExitStatus {
     /// As a shell would report it: `128 + signal`, else the code.
     pub fn shell_code(self) -> i32 {
         self.signal.map_or(i32::from(self.code), |s| 128 + i32::from(s))
+    }
+}
+
+/// Of a process that was waited for. One that neither ended by itself nor by a signal has not ended: 0.
+impl From<std::process::ExitStatus> for ExitStatus {
+    fn from(status: std::process::ExitStatus) -> Self {
+        let byte = |number: Option<i32>| number.and_then(|number| u8::try_from(number).ok());
+        Self { code: byte(status.code()).unwrap_or(0), signal: byte(status.signal()) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Specs, views and what else there is of a job and a node, with good defaults: a test shows only what matters.
 
 use crate::{
+    batch::{BatchMembers, CommandList, StepBatch},
     config::{self, Hres, PartitionConfig},
     gres::GresRequest,
     ids::{JobId, NodeIndex, Sluid, StepId},
@@ -8,7 +9,7 @@ use crate::{
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{
         ArraySpec, Dependencies, Dependency, DependencyKind, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode, Sharing,
-        TopologyRequest,
+        StepSpec, TopologyRequest,
     },
     state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason, StepState},
     time::{TimeLimit, Timestamp},
@@ -294,4 +295,27 @@ pub fn hres(count: u32, resources: &[(&str, &str, &[Layer])]) -> Arc<Hres> {
     let files = [("/e/slurm.conf", slurm.as_str()), ("/e/resources.yaml", text.as_str())];
     let (config, report) = config::read_files(std::path::Path::new("/e/slurm.conf"), &files);
     config.unwrap_or_else(|| panic!("{report}")).hres
+}
+
+/// Steps of a list: for each line its command, and the index of its spec.
+pub fn commands(lines: &[(&str, u32)], specs: Vec<StepSpec>) -> StepBatch {
+    let mut list = CommandList::default();
+    for (line, spec) in lines {
+        list.push([line], *spec);
+    }
+    StepBatch { specs, members: BatchMembers::Commands(list) }
+}
+
+/// Compares a page below `docs/`, named by its path from the root of the project, with what its tables say now. With
+/// `GARRICK_WRITE_DOCS` in the environment the page is written first.
+#[track_caller]
+pub fn assert_page(name: &str, page: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    if std::env::var_os("GARRICK_WRITE_DOCS").is_some() {
+        std::fs::write(&path, page).expect("the page can be written");
+    }
+    let written = std::fs::read_to_string(&path).expect("the page can be read");
+    let differs = written.lines().zip(page.lines()).find(|(written, wanted)| written != wanted);
+    assert_eq!(differs, None, "{name} is made anew with GARRICK_WRITE_DOCS=1");
+    assert_eq!(written.len(), page.len(), "{name} is made anew with GARRICK_WRITE_DOCS=1");
 }

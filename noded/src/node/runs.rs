@@ -47,8 +47,6 @@ pub struct RunWorld {
     pub spool: Spool,
     /// How processes are tracked.
     pub tracking: Tracking,
-    /// The program.
-    pub stepd: PathBuf,
     /// Processes can be started in new cgroups: found out for the first run.
     pub births: Arc<OnceLock<bool>>,
     /// Its settings.
@@ -222,7 +220,7 @@ impl RunWorld {
             }
         }
         spawn::spawn(&SpawnSpec {
-            programs: vec![text(&self.stepd)?],
+            programs: vec![text(&self.settings.stepd)?],
             argv: vec![Cow::Owned(c"stepd".to_owned()), Cow::Owned(c"run".to_owned()), Cow::Owned(text(folder)?)],
             env,
             work_dir: Some(c"/".to_owned()),

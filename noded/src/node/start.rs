@@ -266,7 +266,6 @@ pub async fn start(
         node: node.name.clone(),
         spool: spool.clone(),
         tracking: tracking.clone(),
-        stepd: settings.stepd.clone(),
         births: Arc::default(),
         sweep_limit: settings.sweep_limit(),
         settings,

@@ -1,14 +1,15 @@
 //! `stepd task`: how a task with prologs begins. Runs in the task's place, as the job's user, with the task's environment and
 //! files: runs each prolog, does what its output says, and becomes the task's program (slurm.conf(5), `TaskProlog`).
 
-use garrick_model::time::{Timestamp, system_zone};
+use garrick_model::{
+    messages::launch_failure::{LaunchFailure, errno_text},
+    state::ExitStatus,
+    time::{Timestamp, system_zone},
+};
 use std::{
     ffi::OsStr,
     io::{self, Write as _},
-    os::unix::{
-        ffi::OsStrExt as _,
-        process::{CommandExt as _, ExitStatusExt as _},
-    },
+    os::unix::{ffi::OsStrExt as _, process::CommandExt as _},
     process::{Command, Stdio},
 };
 
@@ -86,8 +87,9 @@ pub fn main(arguments: &Arguments<'_>) -> i32 {
     if arguments.or_shell && error.raw_os_error() == Some(libc::ENOEXEC) {
         error = Command::new("/bin/sh").arg("--").args(arguments.argv).exec();
     }
-    let _ = writeln!(io::stderr(), "slurmstepd: error: execve(): {}: {}", program.display(), io_text(&error));
-    error.raw_os_error().unwrap_or(1)
+    let failure = LaunchFailure::new("execve", program.to_string_lossy(), error.raw_os_error().unwrap_or(libc::EIO));
+    let _ = writeln!(io::stderr(), "slurmstepd: error: {}", failure.text());
+    failure.status().shell_code()
 }
 
 /// Runs a prolog and does what it says. Returns its exit code, or as many above 128 as the signal that ended it; 1 where it
@@ -96,13 +98,13 @@ fn run(prolog: &OsStr, whose: &str) -> i32 {
     let output = match Command::new(prolog).stdin(Stdio::null()).stderr(Stdio::null()).output() {
         Ok(output) => output,
         Err(error) => {
-            let (path, why) = (prolog.display(), io_text(&error));
+            let (path, why) = (prolog.display(), errno_text(error.raw_os_error().unwrap_or(libc::EIO)));
             complain(&format!("{whose} task_prolog can not be executed ({path}) {why}"));
             return 1;
         }
     };
     if !output.status.success() {
-        return output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
+        return ExitStatus::from(output.status).shell_code();
     }
     let mut stdout = io::stdout().lock();
     for order in output.stdout.split(|byte| *byte == b'\n').filter_map(Order::parse) {
@@ -124,12 +126,6 @@ fn run(prolog: &OsStr, whose: &str) -> i32 {
 fn complain(text: &str) {
     let at = Timestamp::now().text_with_millis(&system_zone());
     let _ = writeln!(io::stderr(), "[{at}] error: {text}");
-}
-
-/// As the C library puts it, without the number.
-fn io_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

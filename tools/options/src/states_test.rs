@@ -1,7 +1,8 @@
 //! Every option that Slurm documents has a state here, and docs/options.md says which.
 
 use crate::table::{Arg, Command, Effect, OptionDef, all, options_of};
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+use garrick_model::testing::assert_page;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 const COMMANDS: [Command; 3] = [Command::Salloc, Command::Sbatch, Command::Srun];
 const DOCUMENTED: &str = include_str!("documented.txt");
@@ -76,12 +77,5 @@ fn the_page_of_options_says_what_the_table_says() {
             }
         }
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/options.md");
-    if std::env::var_os("GARRICK_WRITE_DOCS").is_some() {
-        fs::write(&path, &page).unwrap();
-    }
-    let written = fs::read_to_string(&path).unwrap();
-    let differs = written.lines().zip(page.lines()).find(|(written, wanted)| written != wanted);
-    assert_eq!(differs, None, "docs/options.md is made anew with GARRICK_WRITE_DOCS=1");
-    assert_eq!(written.len(), page.len(), "docs/options.md is made anew with GARRICK_WRITE_DOCS=1");
+    assert_page("docs/options.md", &page);
 }

@@ -261,21 +261,14 @@ impl StoredBatch {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use garrick_model::testing::commands;
 
     fn bytes(text: &str) -> ByteBuf {
-        ByteBuf::from(text.as_bytes().to_vec())
+        ByteBuf::from(text)
     }
 
     fn step(name: &str) -> StepSpec {
         StepSpec { name: name.into(), tasks: Some(1), argv: vec![bytes(name)], ..StepSpec::default() }
-    }
-
-    fn list(lines: &[(&str, u32)], specs: Vec<StepSpec>) -> StepBatch {
-        let mut list = CommandList::default();
-        for (line, spec) in lines {
-            list.push([line], *spec);
-        }
-        StepBatch { specs, members: BatchMembers::Commands(list) }
     }
 
     #[test]
@@ -287,7 +280,7 @@ mod tests {
         assert_eq!(array.member(7, StepKey::task(7, 5)), Some(5));
         assert_eq!(array.member(7, StepKey::task(7, 3)), None);
         assert_eq!(array.member(7, StepKey::number(7)), None);
-        let lines: StoredBatch = list(&[("a", 0), ("b", 0), ("c", 1)], vec![step("x"), step("y")]).into();
+        let lines: StoredBatch = commands(&[("a", 0), ("b", 0), ("c", 1)], vec![step("x"), step("y")]).into();
         assert_eq!(lines.rows(), [(0..2, 0), (2..3, 1)]);
         assert_eq!((lines.key(10, 2), lines.member(10, StepKey::number(12))), (StepKey::number(12), Some(2)));
         assert_eq!(lines.member(10, StepKey::number(13)), None);

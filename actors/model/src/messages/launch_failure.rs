@@ -73,7 +73,7 @@ pub fn moved_text(folder: &str, errno: i32) -> String {
 }
 
 /// `No such file or directory`.
-fn errno_text(errno: i32) -> String {
+pub fn errno_text(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno).to_string();
     match text.find(" (os error") {
         Some(at) => text[..at].to_owned(),

@@ -125,6 +125,29 @@ pub struct SpawnTask {
     pub unasked_output: bool,
 }
 
+impl SpawnTask {
+    /// One that nobody talks to: without files, and with nothing beyond its setting.
+    pub const fn bare(token: u64, label: TaskLabel, argv: Arc<Vec<ByteBuf>>, setting: u32) -> Self {
+        Self {
+            token,
+            label,
+            argv,
+            setting,
+            extra_env: Vec::new(),
+            stdio: [const { FdSource::Null }; 3],
+            pack: None,
+            pty: false,
+            affinity: Vec::new(),
+            says: None,
+            cgroups: None,
+            quiet: false,
+            after: None,
+            or_shell: false,
+            unasked_output: false,
+        }
+    }
+}
+
 /// To the launcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToLauncher {

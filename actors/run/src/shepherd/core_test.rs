@@ -222,21 +222,8 @@ fn a_task_is_spawned_with_what_it_shares_sent_once() {
     let setting =
         TaskSetting { environment: 4, work_dir: "/home/alice".into(), umask: 0o022, nice: None, rlimits: Vec::new() };
     let spawn = ToLauncher::Spawn(Box::new(SpawnTask {
-        token: 1,
-        label: label(0),
-        argv: Arc::new(vec![bytes("hostname")]),
-        setting: 1,
         extra_env: vec![bytes("SLURM_STEP_ARRAY_TASK_ID=7"), bytes("SLURM_PROCID=0")],
-        stdio: [FdSource::Null, FdSource::Null, FdSource::Null],
-        pack: None,
-        pty: false,
-        affinity: Vec::new(),
-        says: None,
-        cgroups: None,
-        quiet: false,
-        after: None,
-        or_shell: false,
-        unasked_output: false,
+        ..SpawnTask::bare(1, label(0), Arc::new(vec![bytes("hostname")]), 1)
     }));
     assert_eq!(
         first,

@@ -48,10 +48,6 @@ const fn append(path: String) -> FdSource {
     FdSource::File { path, mode: FileMode::Append }
 }
 
-fn bytes(text: &str) -> ByteBuf {
-    ByteBuf::from(text.as_bytes().to_vec())
-}
-
 /// The program that a task starts as, with its arguments.
 pub(super) fn behind_prologs(
     config: &ShepherdConfig,
@@ -62,14 +58,14 @@ pub(super) fn behind_prologs(
     if of_site.is_none() && own.is_none() {
         return argv;
     }
-    let mut words = vec![bytes(&config.stepd), bytes("task")];
+    let mut words = vec![ByteBuf::from(config.stepd.as_str()), ByteBuf::from("task")];
     for (flag, prolog) in [("--site-prolog", of_site), ("--prolog", own)] {
-        words.extend(prolog.iter().flat_map(|prolog| [bytes(flag), bytes(prolog)]));
+        words.extend(prolog.iter().flat_map(|prolog| [ByteBuf::from(flag), ByteBuf::from(prolog.as_str())]));
     }
     if launch.or_shell {
-        words.push(bytes("--or-shell"));
+        words.push(ByteBuf::from("--or-shell"));
     }
-    words.push(bytes("--"));
+    words.push(ByteBuf::from("--"));
     words.extend(argv.iter().cloned());
     Arc::new(words)
 }
@@ -104,23 +100,13 @@ impl ShepherdCore {
         });
         let token_of_epilog = self.next_token;
         self.next_token += 1;
+        let argv = Arc::new(vec![ByteBuf::from(program)]);
         let spawn = SpawnTask {
-            token: token_of_epilog,
-            label,
-            argv: Arc::new(vec![bytes(&program)]),
-            setting,
             extra_env,
             // Where the task's errors are relayed, nobody listens any more.
             stdio: [FdSource::Null, FdSource::Null, task.error_path.clone().map_or(FdSource::Null, append)],
-            pack: None,
-            pty: false,
-            affinity: Vec::new(),
-            says: None,
-            cgroups: None,
             quiet: true,
-            after: None,
-            or_shell: false,
-            unasked_output: false,
+            ..SpawnTask::bare(token_of_epilog, label, argv, setting)
         };
         out.push(ShepherdEffect::ToLauncher { message: ToLauncher::Spawn(Box::new(spawn)), passed: Vec::new() });
         if self.running_epilogs.is_empty() {

@@ -58,15 +58,7 @@ mod tests {
     use super::*;
     use crate::stepmgr::builders::{bytes, step};
     use garrick_events::steps::batch::StoredBatch;
-    use garrick_model::spec::StepSpec;
-
-    fn list(lines: &[(&str, u32)], specs: Vec<StepSpec>) -> StepBatch {
-        let mut list = CommandList::default();
-        for (line, spec) in lines {
-            list.push([line], *spec);
-        }
-        StepBatch { specs, members: BatchMembers::Commands(list) }
-    }
+    use garrick_model::{spec::StepSpec, testing::commands};
 
     #[test]
     fn what_is_known_of_lines_stays_when_others_are_declined() {
@@ -95,7 +87,7 @@ mod tests {
         };
         let specs = vec![with("A=1", "a"), with("", "b"), with("", "c")];
         let (left, lost) =
-            without(list(&[("a", 0), ("b", 1), ("c", 2), ("b", 1)], specs.clone()), &[true, false, false]);
+            without(commands(&[("a", 0), ("b", 1), ("c", 2), ("b", 1)], specs.clone()), &[true, false, false]);
         let left: StoredBatch = left.unwrap().into();
         assert_eq!(lost, [(0, 0)]);
         assert_eq!(left.rows(), [(0..1, 0), (1..2, 1), (2..3, 0)]);

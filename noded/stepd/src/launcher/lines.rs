@@ -133,28 +133,13 @@ mod tests {
     use super::*;
     use garrick_model::{
         ids::{JobId, StepId, StepNum},
-        messages::launcher::{FdSource, TaskLabel},
+        messages::launcher::TaskLabel,
     };
 
     fn task(token: u64) -> Waiting {
         let step = StepId::new(JobId(1), StepNum::Number(0));
-        let task = SpawnTask {
-            token,
-            label: TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false, epilog: false },
-            argv: Default::default(),
-            setting: 1,
-            extra_env: Vec::new(),
-            stdio: [const { FdSource::Null }; 3],
-            pack: None,
-            pty: false,
-            affinity: Vec::new(),
-            says: None,
-            cgroups: None,
-            quiet: true,
-            after: None,
-            or_shell: false,
-            unasked_output: false,
-        };
+        let label = TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false, epilog: false };
+        let task = SpawnTask { quiet: true, ..SpawnTask::bare(token, label, Default::default(), 1) };
         (task, Rc::default())
     }
 

@@ -168,21 +168,8 @@ fn label(token: u64) -> TaskLabel {
 
 fn task(token: u64, script: &str) -> SpawnTask {
     SpawnTask {
-        token,
-        label: label(token),
-        argv: arguments(&["sh", "-c", script]),
-        setting: 1,
-        extra_env: Vec::new(),
         stdio: [FdSource::Null, FdSource::Passed(0), FdSource::SameAsStdout],
-        pack: None,
-        pty: false,
-        affinity: Vec::new(),
-        says: None,
-        cgroups: None,
-        quiet: false,
-        after: None,
-        or_shell: false,
-        unasked_output: false,
+        ..SpawnTask::bare(token, label(token), arguments(&["sh", "-c", script]), 1)
     }
 }
 

@@ -1,16 +1,12 @@
 //! `--prolog` and `--epilog`: programs that `srun` itself runs, before and after its step.
 
 use crate::{options::typed::Typed, output::Console, submit::startup};
+use garrick_model::state::ExitStatus;
 use nix::{
     sys::signal::SigSet,
     unistd::{AccessFlags, access},
 };
-use std::{
-    ffi::OsStr,
-    io,
-    os::unix::process::{CommandExt as _, ExitStatusExt as _},
-    process::Command,
-};
+use std::{ffi::OsStr, io, os::unix::process::CommandExt as _, process::Command};
 
 /// Runs the prolog. A step whose prolog fails is not started: that is the error, as an exit code.
 pub fn prolog(typed: &Typed, console: &Console) -> Result<(), i32> {
@@ -42,7 +38,7 @@ fn run(program: &OsStr, console: &Console) -> Option<i32> {
         command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from));
     }
     match command.status() {
-        Ok(status) => Some(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))),
+        Ok(status) => Some(ExitStatus::from(status).shell_code()),
         Err(error) => {
             console.error(format_args!("{}: {error}", program.display()));
             Some(1)

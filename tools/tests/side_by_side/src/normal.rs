@@ -62,7 +62,7 @@ pub fn normal(case: &Case, mut seen: Observation) -> Result<Observation, regex::
 }
 
 /// Runs of digits: where they begin and end, and the job that they are.
-fn numbers(text: &str) -> impl Iterator<Item = (usize, usize, Option<u32>)> {
+pub(crate) fn numbers(text: &str) -> impl Iterator<Item = (usize, usize, Option<u32>)> {
     let bytes = text.as_bytes();
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -4,7 +4,8 @@
 //! ends when its standard input does; with that one all others of the namespace end, whatever happened.
 
 use crate::{
-    cluster::{self, FIRST_JOB, Kind, PAUSE, ROOT, account},
+    cluster::{self, Kind, PAUSE, ROOT, account},
+    normal,
     scenario::{Case, Scenario, Step},
 };
 use serde::{Deserialize, Serialize};
@@ -325,11 +326,9 @@ fn with_jobs(text: &str, jobs: &[u32]) -> String {
 
 /// The jobs that a step told of and that were not known, in order of their ids.
 fn jobs_in(told: &Observed, known: &[u32]) -> Vec<u32> {
-    let text = format!("{}\n{}", told.stdout, told.stderr);
-    let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|word| word.len() == 5);
     let last = known.iter().copied().max().unwrap_or(0);
-    let ids = numbers.filter_map(|word| word.parse().ok()).filter(|id| (FIRST_JOB..FIRST_JOB + 5000).contains(id));
-    let mut new: Vec<u32> = ids.filter(|id| *id > last).collect();
+    let ids = [&told.stdout, &told.stderr].into_iter().flat_map(|text| normal::numbers(text));
+    let mut new: Vec<u32> = ids.filter_map(|(_, _, id)| id).filter(|id| *id > last).collect();
     new.sort_unstable();
     new.dedup();
     new

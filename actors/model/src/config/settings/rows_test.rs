@@ -9,7 +9,8 @@ use super::{
     partition::{PARTITION, PartitionConfig},
     row::{Class, Row, Show},
 };
-use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
+use crate::testing::assert_page;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 /// Honoured, and shown with another key or not at all.
 const SHOWN_ELSEWHERE: [&str; 10] = [
@@ -123,12 +124,5 @@ fn the_page_of_settings_says_what_the_tables_say() {
     page_of(&mut page, PARTITION, &PartitionConfig::default());
     page.push_str("\n## Keys of nodes\n\nOn a line that begins with `NodeName`.\n\n");
     page_of(&mut page, NODE, &Written::default());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
-    if std::env::var_os("GARRICK_WRITE_DOCS").is_some() {
-        fs::write(&path, &page).unwrap();
-    }
-    let written = fs::read_to_string(&path).unwrap();
-    let differs = written.lines().zip(page.lines()).find(|(written, wanted)| written != wanted);
-    assert_eq!(differs, None, "docs/settings.md is made anew with GARRICK_WRITE_DOCS=1");
-    assert_eq!(written.len(), page.len(), "docs/settings.md is made anew with GARRICK_WRITE_DOCS=1");
+    assert_page("docs/settings.md", &page);
 }
