@@ -101,9 +101,9 @@ pub struct Case {
     pub before: Vec<Step>,
     /// What is run, in order.
     pub steps: Vec<Step>,
-    /// What is run afterwards as root, to put the cluster in order.
+    /// What is run afterwards as root, to put the cluster in order. It is not compared.
     #[serde(default)]
-    pub after: Vec<String>,
+    pub after: Vec<Step>,
     /// Patterns of files whose names and contents are compared in the end.
     #[serde(default)]
     pub written: Vec<String>,
@@ -328,7 +328,7 @@ fn expand(case: Case) -> Vec<Case> {
             name: name.trim().to_owned(),
             steps: steps(&case.steps),
             before: steps(&case.before),
-            after: case.after.iter().map(|line| put(line)).collect(),
+            after: steps(&case.after),
             files: case.files.iter().map(|(name, text)| (name.clone(), put(text))).collect(),
             env: case.env.iter().map(|(k, v)| (put(k), put(v))).collect(),
             values: Vec::new(),

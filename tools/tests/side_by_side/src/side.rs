@@ -217,20 +217,7 @@ fn run_case(case: &Case, down: bool) -> io::Result<Observation> {
     let mut seen = Observation::default();
     let mut jobs = Vec::new();
     for (step, compared) in case.before.iter().map(|s| (s, false)).chain(case.steps.iter().map(|s| (s, true))) {
-        let began = Instant::now();
-        let told = loop {
-            let told = run_step(case, step, &folder, &jobs)?;
-            let Some(until) = &step.until else { break told };
-            let pattern = regex::Regex::new(until).map_err(io::Error::other)?;
-            if pattern.is_match(&told.stdout) {
-                break told;
-            }
-            if began.elapsed() > PATIENCE {
-                seen.stuck = Some(format!("{}: no {until} in {:?} {:?}", step.run, told.stdout, told.stderr));
-                break told;
-            }
-            std::thread::sleep(PAUSE);
-        };
+        let told = run_until(case, step, &folder, &jobs, &mut seen.stuck)?;
         jobs.extend(jobs_in(&told, &jobs));
         if compared {
             seen.steps.push(told);
@@ -247,8 +234,9 @@ fn run_case(case: &Case, down: bool) -> io::Result<Observation> {
             seen.written.insert(name, String::from_utf8_lossy(&fs::read(&path)?).into_owned());
         }
     }
-    for line in &case.after {
-        shell(line, "root", &folder, &jobs, |_| {})?;
+    for step in &case.after {
+        let as_root = Step { user: Some("root".to_owned()), ..step.clone() };
+        run_until(case, &as_root, &folder, &jobs, &mut seen.stuck)?;
     }
     // Only these make jobs.
     let makes_jobs = |step: &Step| ["sbatch", "srun", "salloc", "scrontab"].iter().any(|name| step.run.contains(name));
@@ -272,6 +260,30 @@ fn clear(folder: &Path) -> io::Result<()> {
             return Err(io::Error::other(format!("jobs are left: {left:?}\n{}", cluster::logs())));
         }
         shell(&format!("scancel {}", jobs.join(" ")), "root", folder, &[], |_| {})?;
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Runs a step, again and again where it says until when. `stuck` is set if that did not come.
+fn run_until(
+    case: &Case,
+    step: &Step,
+    folder: &Path,
+    jobs: &[u32],
+    stuck: &mut Option<String>,
+) -> io::Result<Observed> {
+    let began = Instant::now();
+    let until = step.until.as_deref().map(regex::Regex::new).transpose().map_err(io::Error::other)?;
+    loop {
+        let told = run_step(case, step, folder, jobs)?;
+        if until.as_ref().is_none_or(|until| until.is_match(&told.stdout)) {
+            return Ok(told);
+        }
+        if began.elapsed() > PATIENCE {
+            let until = step.until.as_deref().unwrap_or_default();
+            *stuck = Some(format!("{}: no {until} in {:?} {:?}", step.run, told.stdout, told.stderr));
+            return Ok(told);
+        }
         std::thread::sleep(PAUSE);
     }
 }
