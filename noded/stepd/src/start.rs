@@ -151,11 +151,15 @@ async fn serve(
         orders,
     };
     let over = Rc::clone(&run.over);
-    match &run.orders.manager {
+    let endpoint = match &run.orders.manager {
         None => serve_batch_host(run).await?,
-        Some(_) => serve_shepherd(run)?,
-    }
+        Some(_) => Some(serve_shepherd(run)?),
+    };
     over.notified().await;
+    // Else the other nodes would take this process for one that hangs, and wait for it until they hear nothing.
+    if let Some(endpoint) = endpoint {
+        endpoint.close("the run is over");
+    }
     Ok(())
 }
 
@@ -293,7 +297,8 @@ impl Run {
     }
 }
 
-async fn serve_batch_host(run: Run) -> Result<(), String> {
+/// Returns the endpoint for the shepherds of other nodes, if there are any.
+async fn serve_batch_host(run: Run) -> Result<Option<Arc<Endpoint>>, String> {
     let (orders, credential) = (&run.orders, &run.orders.credential);
     let journal_path = run.folder.join(folder::JOURNAL);
     let opened = journal::open::<StepEvent>(&journal_path).map_err(|e| e.to_string())?;
@@ -362,7 +367,7 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
         tell_manager(&address, TraceContext::root(), StepMgrInput::Shepherd { node: NodeSlot(0), message });
     }
 
-    if let Some(endpoint) = endpoint {
+    if let Some(endpoint) = endpoint.clone() {
         actix_rt::spawn(shepherd_links::serve(endpoint, links, address.clone(), Rc::clone(&clients)));
     }
     actix_rt::spawn(door::serve_manager(listener, address.clone(), clients, orders.node.clone()));
@@ -374,7 +379,7 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
         tell_manager(&address, cx, input);
     };
     actix_rt::spawn(run.agent.clone().keep(orders.agent_door.clone(), hello, deliver));
-    Ok(())
+    Ok(endpoint)
 }
 
 fn own_address(agent_address: &str, endpoint: Option<&Endpoint>) -> String {
@@ -409,7 +414,8 @@ fn manager_config(orders: &StepdOrders, restarted: bool) -> StepMgrConfig {
     }
 }
 
-fn serve_shepherd(run: Run) -> Result<(), String> {
+/// Returns the endpoint of the link to the step manager.
+fn serve_shepherd(run: Run) -> Result<Arc<Endpoint>, String> {
     let orders = &run.orders;
     let endpoint = run.endpoint()?;
     let listener = run.listen()?;
@@ -434,7 +440,13 @@ fn serve_shepherd(run: Run) -> Result<(), String> {
     };
     let batch_host = orders.credential.nodes.first().map(|n| n.name.clone()).unwrap_or_default();
     actix_rt::spawn(door::serve_relay(listener, Rc::clone(&link.handle), orders.credential.job, orders.node.clone()));
-    let place = ManagerPlace { endpoint, folder: run.folder.clone(), batch_host, register, shepherd: shepherd.clone() };
+    let place = ManagerPlace {
+        endpoint: Arc::clone(&endpoint),
+        folder: run.folder.clone(),
+        batch_host,
+        register,
+        shepherd: shepherd.clone(),
+    };
     actix_rt::spawn(link.keep(place));
     let hello = run.hello(false);
     let (agent, over) = (run.agent.clone(), Rc::clone(&run.over));
@@ -458,5 +470,5 @@ fn serve_shepherd(run: Run) -> Result<(), String> {
         _ => {}
     };
     actix_rt::spawn(run.agent.clone().keep(orders.agent_door.clone(), hello, deliver));
-    Ok(())
+    Ok(endpoint)
 }

@@ -43,6 +43,20 @@ fn four_nodes_of_two_tasks_from_sbatch_salloc_and_srun() {
     }
 }
 
+/// A shepherd may end before its step manager knows it. It says goodbye, so that nobody waits until nothing is heard of it: of 20
+/// such jobs one waited for ten seconds.
+#[test]
+fn a_job_that_is_over_at_once_leaves_no_step_manager_listening() {
+    let c = Cluster::up("short-jobs", UP);
+    for _ in 0..30 {
+        c.run("salloc", &["-Q", "-N4", "-n4", "true"]).ok();
+    }
+    c.await_that("no stepd is left", || c.processes().iter().all(|(role, ..)| role != "stepd"));
+    let log = std::fs::read_to_string(c.home.join("log/slurmd-n1.log")).unwrap();
+    assert!(log.contains("is gone from this node"), "{log}");
+    assert!(!log.contains("nothing was heard from it"), "{log}");
+}
+
 /// Of 36 such files 9 held one node's lines only.
 #[test]
 fn a_file_that_tasks_on_several_nodes_write_has_every_line_once() {
