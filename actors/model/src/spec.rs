@@ -750,6 +750,26 @@ pub struct StepSpec {
     /// `--task-prolog` and `--task-epilog`.
     #[serde(default, skip_serializing_if = "TaskScripts::is_none")]
     pub task_scripts: TaskScripts,
+    /// `--mpi`.
+    #[serde(default, skip_serializing_if = "Mpi::is_none")]
+    pub mpi: Mpi,
+}
+
+/// How the tasks of a step find each other when they start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Mpi {
+    /// By their own means.
+    #[default]
+    None,
+    /// Over PMI, version 1 or 2: each task has a descriptor to its node.
+    Pmi2,
+}
+
+impl Mpi {
+    /// By their own means.
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
 }
 
 /// Programs that run as the job's user on the task's node, before and after each task: those of the site (`TaskProlog`,

@@ -72,6 +72,7 @@ impl LinkMessage for StepMgrToShepherd {
         match self {
             Self::Stdin { data, .. } => SMALL + data.len(),
             Self::Note { text, .. } => SMALL + text.len(),
+            Self::PmiFenced { puts, .. } => SMALL + bytes_of(puts),
             // The descriptions are shared; what is its own are its tasks and variables.
             Self::Launch(start) => {
                 let entries = start.own_env.iter().chain(start.tasks.iter().flat_map(|t| &t.extra_env));
@@ -106,6 +107,8 @@ impl LinkMessage for ShepherdToStepMgr {
             Self::Output { data, .. } => SMALL + data.len(),
             Self::TaskFailed { message, .. } => SMALL + message.len(),
             Self::Tasks { tasks, .. } => SMALL * (1 + tasks.len()),
+            Self::PmiFence { puts, .. } => SMALL + bytes_of(puts),
+            Self::PmiAbort { message, .. } => SMALL + message.len(),
             _ => SMALL,
         }
     }
@@ -113,6 +116,10 @@ impl LinkMessage for ShepherdToStepMgr {
     fn on_wire(&self, (): &mut ()) -> OnWire<Self> {
         OnWire::AS_IT_IS
     }
+}
+
+fn bytes_of(puts: &[(String, String)]) -> usize {
+    puts.iter().map(|(key, value)| key.len() + value.len() + 16).sum()
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ fn description(name: &str) -> Arc<StepLaunch> {
         or_shell: false,
         unasked_output: false,
         task_scripts: TaskScripts::default(),
+        mpi: Default::default(),
     })
 }
 
@@ -57,6 +58,7 @@ fn launch(number: u32, launch: &Arc<StepLaunch>) -> StepMgrToShepherd {
         },
         tasks: Vec::new(),
         after: None,
+        mapping: None,
     }))
 }
 

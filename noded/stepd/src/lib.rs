@@ -35,6 +35,7 @@ pub mod light;
 pub mod link_end;
 pub mod manager_link;
 pub mod manager_port;
+pub mod pmi;
 pub mod session;
 pub mod shepherd_links;
 pub mod shepherd_port;

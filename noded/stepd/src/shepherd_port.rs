@@ -4,6 +4,7 @@ use crate::{
     handed::{HandedStreams, TaskFd},
     launcher::LauncherAhead,
     launching::{self, KillsSeen, Launcher, RunSignals},
+    pmi::PmiSockets,
     streams::{ReadNow, Streams, read_later, write_all},
 };
 use garrick_kernel::{
@@ -72,6 +73,7 @@ pub struct ShepherdWorld {
     launcher: Rc<RefCell<Option<Launcher>>>,
     had_launcher: bool,
     streams: Streams,
+    pmi: PmiSockets,
     handed: Rc<HandedStreams>,
     steps: HashMap<StepId, Group>,
     kills: KillsSeen,
@@ -95,6 +97,7 @@ impl ShepherdWorld {
             launcher: Rc::default(),
             had_launcher: false,
             streams: Streams::default(),
+            pmi: PmiSockets::default(),
             handed,
             steps: HashMap::new(),
             kills: KillsSeen::default(),
@@ -157,6 +160,7 @@ impl ShepherdWorld {
                 self.streams.terminal(*token, pair.master)?;
                 fds.push(TaskFd::Own(pair.terminal));
             }
+            PassedFd::Pmi { token } => fds.push(TaskFd::Own(self.pmi.open(*token, &self.shepherd)?)),
             PassedFd::Cgroup { step } => {
                 if let Some(group) = self.step_group(*step) {
                     let entries = group.entries().map_err(|e| std::io::Error::other(e.to_string()))?;
@@ -302,7 +306,11 @@ impl ShepherdPort for ShepherdWorld {
                 None => self.now(ShepherdInput::Written { token, taken: false }),
             },
             ShepherdEffect::CloseInput { token } => self.streams.close_input(token),
-            ShepherdEffect::Close { token } => self.streams.close(token),
+            ShepherdEffect::Close { token } => {
+                self.streams.close(token);
+                self.pmi.close(token);
+            }
+            ShepherdEffect::PmiAnswer { token, data } => self.pmi.answer(token, data),
             ShepherdEffect::Resize { token, rows, cols } => {
                 if let Some(terminal) = self.streams.terminal_of(token)
                     && let Err(e) =

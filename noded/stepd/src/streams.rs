@@ -163,7 +163,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// The other end of a pipe or terminal is another open file and keeps blocking, as tasks expect.
-fn watched(fd: OwnedFd) -> io::Result<Watched> {
+pub fn watched(fd: OwnedFd) -> io::Result<Watched> {
     let flags = OFlag::from_bits_retain(fcntl(fd.as_fd(), FcntlArg::F_GETFL)?);
     fcntl(fd.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
     let writable = flags & OFlag::O_ACCMODE != OFlag::O_RDONLY;

@@ -16,6 +16,7 @@ mod heterogeneous;
 mod hierarchical_resources;
 mod light;
 mod many_steps;
+mod mpi;
 mod namespaces;
 mod operation;
 mod out_of_memory;

@@ -6,10 +6,10 @@ use super::{
         Arg::{Optional, Required},
         BATCH, BATCH_ALLOC, BATCH_RUN, EVERY, JOB, OptionDef, RUN,
     },
-    typed::Help,
+    typed::{Help, OptionError},
     values,
 };
-use garrick_model::time::TimeLimit;
+use garrick_model::{spec::Mpi, time::TimeLimit};
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
@@ -201,16 +201,30 @@ pub const OPTIONS: &[OptionDef] = &[
         t.quit_on_interrupt = true;
         Ok(())
     }),
-    OptionDef::new("mpi", None, Required("type"), RUN, "type of MPI being used: none (list shows all)", |t, g| match g
-        .text(
-    )? {
-        "none" => Ok(()),
-        "list" => {
-            t.help = Some(Help::MpiList);
+    OptionDef::new(
+        "mpi",
+        None,
+        Required("type"),
+        RUN,
+        "type of MPI being used: none or pmi2 (list shows all)",
+        |t, g| {
+            t.mpi = match g.text()? {
+                "none" => Mpi::None,
+                "pmi2" => Mpi::Pmi2,
+                "list" => {
+                    t.help = Some(Help::MpiList);
+                    return Ok(());
+                }
+                "pmix" | "cray_shasta" => return Err(g.not_supported()),
+                other => {
+                    return Err(OptionError::Declined(format!(
+                        "Invalid MPI type '{other}', --mpi=list for acceptable types"
+                    )));
+                }
+            };
             Ok(())
-        }
-        _ => Err(g.not_supported()),
-    })
+        },
+    )
     .env(&["SLURM_MPI_TYPE"]),
     OptionDef::inert("stepmgr", None, Arg::None, JOB, "run a step manager per job", "every job has a step manager"),
     OptionDef::inert(

@@ -127,6 +127,7 @@ pub fn build(
         step_cgroup: typed.step_cgroup,
         unasked_output: streams.unasked_output,
         task_scripts: typed.task_scripts.clone(),
+        mpi: typed.mpi,
         het: typed.het_leader.map(|leader| HetPart { leader, behind: None }),
         ..StepSpec::default()
     };

@@ -10,7 +10,7 @@ use garrick_model::{
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{
-        ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, Sharing, SignalWarning, TaskScripts,
+        ArraySpec, CpuBind, Dependencies, Distribution, Mpi, NodeCount, OpenMode, Sharing, SignalWarning, TaskScripts,
         TopologyRequest, WithinNode,
     },
     time::{TimeLimit, Timestamp},
@@ -122,6 +122,9 @@ pub enum OptionError {
     /// Something else about what was typed.
     #[error("{0}")]
     Text(String),
+    /// Something else that is understood and declined.
+    #[error("{0}")]
+    Declined(String),
     /// What the controller would decline, seen early. Reported as its refusal would be.
     #[error("{0}")]
     Refused(Refusal),
@@ -142,7 +145,7 @@ impl OptionError {
     pub const fn exit_code(&self) -> i32 {
         match self {
             Self::Invalid { .. } | Self::Number { .. } | Self::Text(_) => 255,
-            Self::NotSupported(_) | Self::Refused(_) | Self::File { .. } => 1,
+            Self::NotSupported(_) | Self::Declined(_) | Self::Refused(_) | Self::File { .. } => 1,
         }
     }
 }
@@ -432,6 +435,8 @@ pub struct Typed {
     pub epilog: Option<OsString>,
     /// `--task-prolog` and `--task-epilog`
     pub task_scripts: TaskScripts,
+    /// `--mpi`
+    pub mpi: Mpi,
     /// `srun -K`
     pub kill_on_bad_exit: Option<bool>,
     /// `srun -W`, seconds; 0: without end

@@ -191,7 +191,7 @@ impl Startup {
                     }
                 }
             }
-            Help::MpiList => output::print_line("MPI plugin types are...\n\tnone"),
+            Help::MpiList => output::print_line("MPI plugin types are...\n\tnone\n\tpmi2"),
         };
         output::finish(&self.console, written, 0)
     }

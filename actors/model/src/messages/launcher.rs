@@ -123,6 +123,9 @@ pub struct SpawnTask {
     /// over and nothing is in it, it is removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unasked_output: bool,
+    /// Index of a descriptor passed beside this message that becomes descriptor 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub third: Option<u8>,
 }
 
 impl SpawnTask {
@@ -144,6 +147,7 @@ impl SpawnTask {
             after: None,
             or_shell: false,
             unasked_output: false,
+            third: None,
         }
     }
 }

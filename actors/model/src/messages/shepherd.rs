@@ -7,7 +7,7 @@ use crate::{
     gres::{GpuBind, GresShare},
     ids::{Sluid, StepId},
     resources::CpuSet,
-    spec::{CpuBind, EnvEntry, OpenMode, ResourceLimit, StdinTo, StreamTarget, TaskScripts, WithinNode},
+    spec::{CpuBind, EnvEntry, Mpi, OpenMode, ResourceLimit, StdinTo, StreamTarget, TaskScripts, WithinNode},
     state::ExitStatus,
     usage::TaskUsage,
 };
@@ -84,6 +84,9 @@ pub struct StepLaunch {
     /// What the step's user has run before and after each task.
     #[serde(default, skip_serializing_if = "TaskScripts::is_none")]
     pub task_scripts: TaskScripts,
+    /// How its tasks find each other.
+    #[serde(default, skip_serializing_if = "Mpi::is_none")]
+    pub mpi: Mpi,
 }
 
 /// A [`StepLaunch`], whole, or by the number under which it was sent before.
@@ -118,6 +121,9 @@ pub struct StepStart {
     /// It takes over what this step has here, and starts when that one's task has ended: at once if it has.
     #[serde(default)]
     pub after: Option<StepId>,
+    /// Where all tasks of a step that uses PMI are, in PMI's form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<String>,
 }
 
 /// A task that a shepherd knows of.
@@ -263,6 +269,15 @@ pub enum StepMgrToShepherd {
         /// The line, without its end.
         text: String,
     },
+    /// All tasks of a step have come to a fence: what they told each other, by key.
+    PmiFenced {
+        /// Step.
+        step: StepId,
+        /// Number of the fence, from 0.
+        fence: u32,
+        /// Keys and values.
+        puts: Vec<(String, String)>,
+    },
     /// Which tasks are or lately were here? Answered by `Tasks`. Asked by a step manager that was restarted, or of a
     /// shepherd that was.
     ListTasks,
@@ -325,6 +340,24 @@ pub enum ShepherdToStepMgr {
         stream: Stream,
         /// Bytes; empty: end of the stream.
         data: ByteBuf,
+    },
+    /// All tasks of a step here have come to a fence. Answered by `PmiFenced` when those of all nodes have.
+    PmiFence {
+        /// Step.
+        step: StepId,
+        /// Number of the fence, from 0.
+        fence: u32,
+        /// What the tasks here told since the fence before: keys and values.
+        puts: Vec<(String, String)>,
+    },
+    /// A task that uses PMI wants its step to end, or cannot go on.
+    PmiAbort {
+        /// Step.
+        step: StepId,
+        /// Rank.
+        rank: u32,
+        /// Why.
+        message: String,
     },
     /// A task ended (after its output was relayed).
     TaskExited {

@@ -17,7 +17,7 @@ use garrick_model::{
         shepherd::{LaunchRef, ShepherdToStepMgr, StepLaunch, StepNodeShare, StepStart, TaskEnd, TaskFound},
     },
     resources::CpuSet,
-    spec::{CpuBind, OpenMode, StdinTo, StreamTarget, TaskScripts},
+    spec::{CpuBind, Mpi, OpenMode, StdinTo, StreamTarget, TaskScripts},
 };
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -115,6 +115,7 @@ impl ShepherdCore {
         });
         let tasks = running.chain(self.ends.iter().cloned()).collect();
         self.say(ShepherdToStepMgr::Tasks { tasks, complete: self.complete }, out);
+        self.repeat_fences(out);
     }
 }
 
@@ -149,6 +150,7 @@ pub fn unknown_launch() -> StepLaunch {
         or_shell: false,
         unasked_output: false,
         task_scripts: TaskScripts::default(),
+        mpi: Mpi::None,
     }
 }
 
@@ -169,5 +171,6 @@ fn unknown_start(launch: Arc<StepLaunch>, step: StepId, attempt: u32, own_cgroup
         },
         tasks: Vec::new(),
         after: None,
+        mapping: None,
     }
 }

@@ -187,6 +187,7 @@ impl ShepherdCore {
             ShepherdInput::Prepared { step, result } => self.prepared(step, result, out),
             ShepherdInput::Data { token, stream, data } => self.data(token, stream, data, out),
             ShepherdInput::Written { token, taken } => self.written(token, taken, out),
+            ShepherdInput::Pmi { token, asked } => self.pmi(token, asked, out),
             ShepherdInput::Oom { token, killed } => self.oom_known(token, killed, out),
             ShepherdInput::Swept { step } => self.step_gone(step, out),
             ShepherdInput::JobSwept => self.job_swept(out),
@@ -237,6 +238,7 @@ impl ShepherdCore {
             StepMgrToShepherd::EndJob => self.end_job(out),
             StepMgrToShepherd::Credit { step, bytes } => self.credit(step, bytes, out),
             StepMgrToShepherd::Note { step, text } => self.note(step, &text, out),
+            StepMgrToShepherd::PmiFenced { step, fence, puts } => self.fenced(step, fence, puts, out),
             StepMgrToShepherd::ListTasks => self.list_tasks(out),
         }
     }

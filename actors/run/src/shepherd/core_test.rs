@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::{
+    pmi::{Asked, Request},
     shepherd::{messages::PassedFd, task_scripts::EPILOG_LIMIT},
     stepmgr::builders::bytes,
 };
@@ -17,7 +18,7 @@ use garrick_model::{
         },
     },
     signal::SIGKILL,
-    spec::{CpuBind, CpuOrder, OpenMode, StdinTo, StreamTarget, TaskScripts},
+    spec::{CpuBind, CpuOrder, Mpi, OpenMode, StdinTo, StreamTarget, TaskScripts},
     state::ExitStatus,
     usage::TaskUsage,
 };
@@ -108,6 +109,7 @@ fn start(launch: Arc<StepLaunch>, share: StepNodeShare, ranks: u32) -> StepStart
         share,
         tasks: (0..ranks).map(task).collect(),
         after: None,
+        mapping: None,
     }
 }
 
@@ -154,6 +156,7 @@ fn launch() -> StepLaunch {
         or_shell: false,
         unasked_output: false,
         task_scripts: TaskScripts::default(),
+        mpi: Default::default(),
     }
 }
 
@@ -972,4 +975,112 @@ fn an_epilog_that_does_not_end_is_killed_and_the_end_of_a_job_does_not_wait_for_
     rig.manager(StepMgrToShepherd::EndJob);
     rig.tell(ShepherdInput::JobSwept);
     assert!(reports_an_end(&rig.tell(ShepherdInput::Timer(ShepherdTimer::LastEnds))));
+}
+
+/// What a task asks for, and the answers that go out, by task.
+fn asks(rig: &mut Rig, token: u64, request: Request) -> Vec<(u64, String)> {
+    let effects = rig.tell(ShepherdInput::Pmi { token, asked: Asked { request, thread: None } });
+    answers(&effects)
+}
+
+fn answers(effects: &[ShepherdEffect]) -> Vec<(u64, String)> {
+    let of = |effect: &ShepherdEffect| match effect {
+        ShepherdEffect::PmiAnswer { token, data } => Some((*token, String::from_utf8_lossy(data).trim().to_owned())),
+        _ => None,
+    };
+    effects.iter().filter_map(of).collect()
+}
+
+fn mpi_rig(ranks: u32) -> (Rig, Vec<ShepherdEffect>) {
+    let mut rig = Rig::new();
+    let started = rig.launch(|launch, _| launch.mpi = Mpi::Pmi2, ranks);
+    for token in 1..=u64::from(ranks) {
+        rig.spawned(token);
+    }
+    (rig, started)
+}
+
+#[test]
+fn tasks_of_an_mpi_program_have_a_socket_and_are_told_who_they_are() {
+    let (_, started) = mpi_rig(2);
+    let passed: Vec<_> = started
+        .iter()
+        .filter_map(|effect| match effect {
+            ShepherdEffect::ToLauncher { message: ToLauncher::Spawn(task), passed } => {
+                Some(passed[usize::from(task.third.unwrap())].clone())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(passed, [PassedFd::Pmi { token: 1 }, PassedFd::Pmi { token: 2 }]);
+    let spawned = spawns(&started);
+    let has = |at: usize, entry: &str| spawned[at].extra_env.contains(&bytes(entry));
+    assert!(has(1, "PMI_FD=3") && has(1, "PMI_RANK=1") && has(1, "PMI_SIZE=2") && has(1, "PMI_JOBID=502.3"));
+    let mut plain = Rig::new();
+    assert!(spawns(&plain.launch(|_, _| {}, 1)).iter().all(|task| task.third.is_none()));
+}
+
+#[test]
+fn what_a_task_tells_is_known_on_its_node_at_once_and_elsewhere_after_a_fence() {
+    let (mut rig, _) = mpi_rig(2);
+    for token in [1, 2] {
+        let init = asks(&mut rig, token, Request::Init(1));
+        assert_eq!(init, [(token, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1".to_owned())]);
+    }
+    asks(&mut rig, 1, Request::Put("a".into(), "1".into()));
+    let known = asks(&mut rig, 2, Request::Get("a".into()));
+    assert_eq!(known, [(2, "cmd=get_result rc=0 value=1".to_owned())]);
+    let unknown = asks(&mut rig, 2, Request::Get("b".into()));
+    assert_eq!(unknown, [(2, "cmd=get_result rc=-1 msg=key_not_found value=unknown".to_owned())]);
+    assert_eq!(asks(&mut rig, 1, Request::Fence), []);
+    let last = rig.tell(ShepherdInput::Pmi { token: 2, asked: Asked { request: Request::Fence, thread: None } });
+    let puts = vec![("a".to_owned(), "1".to_owned())];
+    let told = ShepherdEffect::ToManager(ShepherdToStepMgr::PmiFence { step: step(), fence: 0, puts });
+    assert_eq!(last, std::slice::from_ref(&told));
+    // A step manager that is new is told again.
+    assert!(rig.manager(StepMgrToShepherd::ListTasks).contains(&told));
+    let others = vec![("b".to_owned(), "2".to_owned())];
+    let opened = rig.manager(StepMgrToShepherd::PmiFenced { step: step(), fence: 0, puts: others.clone() });
+    assert_eq!(answers(&opened), [(1, "cmd=barrier_out rc=0".to_owned()), (2, "cmd=barrier_out rc=0".to_owned())]);
+    let known = asks(&mut rig, 1, Request::Get("b".into()));
+    assert_eq!(known, [(1, "cmd=get_result rc=0 value=2".to_owned())]);
+    assert_eq!(answers(&rig.manager(StepMgrToShepherd::PmiFenced { step: step(), fence: 0, puts: others })), []);
+}
+
+#[test]
+fn a_fact_of_the_node_is_waited_for_and_too_long_values_are_declined() {
+    let (mut rig, _) = mpi_rig(2);
+    asks(&mut rig, 1, Request::Init(2));
+    asks(&mut rig, 2, Request::Init(2));
+    assert_eq!(asks(&mut rig, 1, Request::NodeAttr("shm".into(), true)), []);
+    let told = asks(&mut rig, 2, Request::PutNodeAttr("shm".into(), "/x".into()));
+    assert_eq!(told.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [1, 2]);
+    assert!(told[0].1.ends_with("cmd=info-getnodeattr-response;found=TRUE;value=/x;rc=0;"), "{told:?}");
+    let long = asks(&mut rig, 1, Request::Put("k".into(), "x".repeat(5000)));
+    assert!(long[0].1.contains("rc=-1"), "{long:?}");
+    let other = asks(&mut rig, 1, Request::Other("spawn".into()));
+    assert!(other[0].1.contains("spawn is not supported"), "{other:?}");
+}
+
+#[test]
+fn a_task_that_ends_within_its_mpi_program_ends_the_step_and_one_that_finished_does_not() {
+    let aborts = |effects: &[ShepherdEffect]| {
+        effects
+            .iter()
+            .any(|effect| matches!(effect, ShepherdEffect::ToManager(ShepherdToStepMgr::PmiAbort { rank: 0, .. })))
+    };
+    let (mut rig, _) = mpi_rig(2);
+    asks(&mut rig, 1, Request::Init(1));
+    assert!(aborts(&rig.exited(1, 0)));
+    let (mut rig, _) = mpi_rig(2);
+    asks(&mut rig, 1, Request::Init(1));
+    assert_eq!(asks(&mut rig, 1, Request::Finalize), [(1, "cmd=finalize_ack rc=0".to_owned())]);
+    assert!(!aborts(&rig.exited(1, 0)));
+    let (mut rig, _) = mpi_rig(2);
+    assert!(!aborts(&rig.exited(1, 0)), "it is no MPI program");
+    for bad in [Request::Abort("x".into()), Request::Malformed("y".into())] {
+        let (mut rig, _) = mpi_rig(2);
+        asks(&mut rig, 1, Request::Init(1));
+        assert!(aborts(&rig.tell(ShepherdInput::Pmi { token: 1, asked: Asked { request: bad, thread: None } })));
+    }
 }

@@ -1,6 +1,7 @@
 //! The shepherd's inputs, with their senders, and its effects. The manager's messages keep their order, and so do the launcher's;
 //! there is no order between the two, nor for answers of the node's own parts.
 
+use crate::pmi::Asked;
 use garrick_model::{
     ids::StepId,
     messages::{
@@ -42,6 +43,11 @@ pub enum PassedFd {
         step: StepId,
         /// 0, 1 or 2.
         fd: u8,
+    },
+    /// One end of a new socket; requests come from the other (`Pmi`).
+    Pmi {
+        /// Task.
+        token: u64,
     },
     /// The open `cgroup.procs` files of the step's own cgroup: one descriptor, or one for each hierarchy (v1). Always last.
     Cgroup {
@@ -131,6 +137,13 @@ pub enum ShepherdInput {
         /// All was written.
         taken: bool,
     },
+    /// A task asks for something over PMI. It asks for nothing more before it has its answer.
+    Pmi {
+        /// Task.
+        token: u64,
+        /// What.
+        asked: Asked,
+    },
     /// Answer to `AskOom`.
     Oom {
         /// Task.
@@ -207,6 +220,13 @@ pub enum ShepherdEffect {
         /// Columns.
         cols: u16,
     },
+    /// An answer over PMI.
+    PmiAnswer {
+        /// Task.
+        token: u64,
+        /// Bytes.
+        data: Vec<u8>,
+    },
     /// Did the cgroup (the step's own, or the job's) count an out-of-memory kill? Answered by `Oom`.
     AskOom {
         /// Task.
@@ -272,6 +292,7 @@ impl Message for ShepherdMsg {
             ShepherdInput::Prepared { .. } => "Prepared",
             ShepherdInput::Data { .. } => "Data",
             ShepherdInput::Written { .. } => "Written",
+            ShepherdInput::Pmi { .. } => "Pmi",
             ShepherdInput::Oom { .. } => "Oom",
             ShepherdInput::Swept { .. } => "Swept",
             ShepherdInput::JobSwept => "JobSwept",
@@ -294,6 +315,7 @@ pub const fn manager_message_name(message: &StepMgrToShepherd) -> &'static str {
         StepMgrToShepherd::EndJob => "EndJob",
         StepMgrToShepherd::Credit { .. } => "Credit",
         StepMgrToShepherd::Note { .. } => "Note",
+        StepMgrToShepherd::PmiFenced { .. } => "PmiFenced",
         StepMgrToShepherd::ListTasks => "ListTasks",
     }
 }

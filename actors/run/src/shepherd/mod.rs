@@ -9,6 +9,7 @@
 //! | [`gpus`] | variables that tell a task its GPUs |
 //! | [`state`] | steps and tasks here |
 //! | [`stdio`] | where descriptors 0, 1, 2 of a task go |
+//! | [`pmi`] | what the tasks of an MPI program tell each other |
 //! | [`task_scripts`] | what runs before and after each task |
 //! | [`settings`] | environments and settings of tasks, which the launcher keeps under numbers |
 //! | [`shell`] | the actor, `/job/N/shepherd` |
@@ -19,6 +20,7 @@ pub mod core;
 pub mod ending;
 pub mod gpus;
 pub mod messages;
+pub mod pmi;
 pub mod settings;
 pub mod shell;
 pub mod state;

@@ -1,6 +1,6 @@
 //! Steps and tasks on this node.
 
-use crate::shepherd::task_scripts::Epilogs;
+use crate::shepherd::{pmi::PmiHere, task_scripts::Epilogs};
 use garrick_model::{
     ids::StepId,
     messages::shepherd::{OUTPUT_WINDOW, StepLaunch, StepNodeShare, StepStart, Stream, TaskLaunch},
@@ -74,12 +74,15 @@ pub struct StepHere {
     pub sweeping: bool,
     /// Input for its tasks.
     pub input: StepStdin,
+    /// What its tasks told each other over PMI.
+    pub pmi: Option<Box<PmiHere>>,
 }
 
 impl StepHere {
     /// A step whose tasks are not spawned yet.
     pub fn new(launch: Arc<StepLaunch>, start: StepStart) -> Self {
         Self {
+            pmi: PmiHere::of(&start, launch.mpi, launch.total_tasks),
             id: start.step,
             attempt: start.attempt,
             tasks_left: start.tasks.len() as u32,

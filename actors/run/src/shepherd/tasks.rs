@@ -165,6 +165,11 @@ impl ShepherdCore {
         extra_env.extend(task_env);
         extra_env.extend(gpus);
         let epilogs = epilogs(&self.config, &here.launch, &extra_env);
+        let third = here.pmi.as_deref().map(|pmi| {
+            extra_env.extend(pmi.variables(id, rank));
+            passed.push(PassedFd::Pmi { token });
+            passed.len() as u8 - 1
+        });
         let cgroups = here.share.own_cgroup.then(|| {
             passed.push(PassedFd::Cgroup { step: id });
             passed.len() as u8 - 1
@@ -198,6 +203,7 @@ impl ShepherdCore {
             after,
             or_shell: here.launch.or_shell,
             // Tasks on other nodes may write to the same file.
+            third,
             unasked_output: here.launch.unasked_output && here.tasks_here == here.launch.total_tasks,
         }));
         let phase = TaskPhase::Launched;
@@ -303,6 +309,8 @@ impl ShepherdCore {
         }
         let id = task.step;
         task.phase = TaskPhase::Ended { exit, oom: None };
+        self.pmi_ended(token, out);
+        let Some(task) = self.tasks.get_mut(&token) else { return };
         // If a task's start was not reported, its streams were never read.
         for stream in &mut task.streams {
             if *stream == StreamState::Idle {
@@ -369,7 +377,7 @@ impl ShepherdCore {
         // An invented end has no process; group 0 would be our own.
         here.groups.extend((exit.survivors && exit.pid != 0).then_some(exit.pid));
         let gone = here.tasks_left == 0 && !here.share.own_cgroup && !here.sweeping;
-        if here.launch.stdin == garrick_model::spec::StreamTarget::Relay {
+        if here.launch.stdin == garrick_model::spec::StreamTarget::Relay || here.pmi.is_some() {
             // Output ends are dropped at their end of file; an input end may still be open.
             out.push(ShepherdEffect::Close { token });
         }

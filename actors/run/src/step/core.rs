@@ -3,6 +3,7 @@
 //! when, and what happens to its resources; it calls this through the step's actor.
 
 use crate::{
+    pmi,
     shepherd::stdio::one_file_for_all,
     step::{
         messages::{NodeSlot, StepEffect, StepInput, StepPlan, StepTimer},
@@ -14,15 +15,16 @@ use crate::{
 use garrick_events::steps::end::{StepEnd, StepResult};
 use garrick_model::{
     messages::{
-        shepherd::{LaunchRef, ShepherdToStepMgr, SignalReach, StepMgrToShepherd, StepStart, TaskEnd},
+        shepherd::{LaunchRef, ShepherdToStepMgr, SignalReach, StepMgrToShepherd, StepStart, Stream, TaskEnd},
         step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
     signal::{SIGKILL, SIGTERM},
-    spec::{StdinTo, StreamTarget},
+    spec::{Mpi, StdinTo, StreamTarget},
     state::{ExitStatus, StepState},
     time::Timestamp,
     usage::TaskUsage,
 };
+use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 
 /// Exit status of a task whose end was not seen: its node was lost, or its shepherd could not tell.
@@ -74,6 +76,8 @@ pub struct StepCore {
     input: InputRelay,
     attended: bool,
     held: Option<Held>,
+    /// Fences that some nodes have come to, with what their tasks told.
+    fences: BTreeMap<u32, BTreeMap<NodeSlot, Vec<(String, String)>>>,
 }
 
 /// Messages to nodes that wait until the step's first task has opened its files: a file that several nodes write is truncated
@@ -122,6 +126,7 @@ impl StepCore {
             signalled: None,
             attended: plan.attended,
             held: None,
+            fences: BTreeMap::new(),
             node_of,
             nodes,
             slots,
@@ -222,6 +227,7 @@ impl StepCore {
         {
             self.held = Some(Held { first: first.slot, rank: task.rank, waiting: Vec::new() });
         }
+        let mapping = (self.plan.launch.mpi == Mpi::Pmi2).then(|| self.mapping());
         for at in 0..self.plan.nodes.len() {
             let node = &self.plan.nodes[at];
             let start = StepStart {
@@ -233,6 +239,7 @@ impl StepCore {
                 share: node.share.clone(),
                 tasks: node.tasks.clone(),
                 after: self.plan.after,
+                mapping: mapping.clone(),
             };
             self.to_shepherd(node.slot, StepMgrToShepherd::Launch(Box::new(start)), out);
         }
@@ -244,6 +251,68 @@ impl StepCore {
         if let Some(after) = self.plan.time_limit {
             out.push(StepEffect::SetTimer { timer: StepTimer::Limit, after });
         }
+    }
+
+    /// Where its tasks are, in PMI's form.
+    fn mapping(&self) -> String {
+        let nodes: Vec<u32> = self.node_of.iter().map(|at| *at as u32).collect();
+        pmi::mapping(&nodes)
+    }
+
+    /// The tasks of a node have come to a fence. When those of all nodes have, all get what was told.
+    fn fence(
+        &mut self,
+        now: Timestamp,
+        node: NodeSlot,
+        fence: u32,
+        puts: Vec<(String, String)>,
+        out: &mut Vec<StepEffect>,
+    ) {
+        if !self.slots.contains_key(&node) {
+            return;
+        }
+        if self.fences.keys().next().is_some_and(|open| *open < fence) {
+            // Some nodes passed a fence just as the step manager before this one ended, and what was told there is lost.
+            let text = format!("STEP {} ABORTED: its step manager ended in an exchange over PMI", self.plan.id);
+            return self.end_with(now, node, self.plan.first_rank, &text, out);
+        }
+        let come = self.fences.entry(fence).or_default();
+        come.insert(node, puts);
+        if come.len() < self.nodes.len() {
+            return;
+        }
+        let puts: Vec<(String, String)> = self.fences.remove(&fence).into_iter().flatten().flat_map(|c| c.1).collect();
+        let step = self.plan.id;
+        if puts.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > pmi::MOST_FENCED {
+            let why = format!("its tasks tell each other more than {} bytes at once", pmi::MOST_FENCED);
+            return self.end_with(now, node, self.plan.first_rank, &format!("STEP {step} ABORTED: {why}"), out);
+        }
+        for at in 0..self.nodes.len() {
+            let message = StepMgrToShepherd::PmiFenced { step, fence, puts: puts.clone() };
+            self.to_shepherd(self.nodes[at].slot, message, out);
+        }
+    }
+
+    /// A task that uses PMI wants the step to end.
+    fn aborted(&mut self, now: Timestamp, node: NodeSlot, rank: u32, why: &str, out: &mut Vec<StepEffect>) {
+        if !self.is_on(node, rank) || self.phase != Phase::Running {
+            return;
+        }
+        let text = format!("STEP {} ABORTED BY TASK {rank}: {why}", self.plan.id);
+        self.end_with(now, node, rank, &text, out);
+    }
+
+    /// Ends the step, and says why where a task's errors go.
+    fn end_with(&mut self, now: Timestamp, node: NodeSlot, rank: u32, text: &str, out: &mut Vec<StepEffect>) {
+        let (step, text) = (self.plan.id, notice::error_line(text));
+        match self.plan.launch.stderr {
+            StreamTarget::Relay => {
+                let data = ByteBuf::from(format!("{text}\n"));
+                self.to_client(StepMgrToCommand::Output { rank, stream: Stream::Stderr, data }, out);
+            }
+            _ => self.to_shepherd(node, StepMgrToShepherd::Note { step, text }, out),
+        }
+        self.end(now, StepEnd::BadExit, false, out);
     }
 
     /// Sends in order, and not before the node may begin.
@@ -334,6 +403,8 @@ impl StepCore {
                     self.node_gone(node);
                 }
             }
+            ShepherdToStepMgr::PmiFence { fence, puts, .. } => self.fence(now, node, fence, puts, out),
+            ShepherdToStepMgr::PmiAbort { rank, message, .. } => self.aborted(now, node, rank, &message, out),
             ShepherdToStepMgr::Output { rank, stream, data, .. } => {
                 if let Some(&at) = self.slots.get(&node)
                     && self.is_on(node, rank)

@@ -13,7 +13,7 @@ use crate::{
 use garrick_model::{
     ids::{StepId, StepKey, StepNum},
     messages::shepherd::Stream,
-    spec::{JobKind, OpenMode},
+    spec::{JobKind, Mpi, OpenMode},
     usage::TaskUsage,
 };
 use serde_bytes::ByteBuf;
@@ -150,6 +150,7 @@ fn a_step_hands_each_node_its_share_and_then_tells_its_layout() {
             share: node.share.clone(),
             tasks: node.tasks.clone(),
             after: None,
+            mapping: None,
         })),
     };
     let layout =
@@ -284,4 +285,67 @@ fn a_step_whose_task_ended_is_not_taken_for_one_that_never_started() {
     assert!(!out.contains(&StepEffect::NotStarted), "{out:?}");
     let over = out.iter().find_map(|e| if let StepEffect::Over(result) = e { Some(result) } else { None });
     assert_eq!(over.map(|result| result.exit), Some(ExitStatus { code: 3, signal: None }), "{out:?}");
+}
+
+/// The messages to shepherds.
+fn sent(out: &[StepEffect]) -> Vec<(u32, StepMgrToShepherd)> {
+    let of = |effect: &StepEffect| match effect {
+        StepEffect::ToShepherd { node, message } => Some((node.0, message.clone())),
+        _ => None,
+    };
+    out.iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_fence_opens_for_all_nodes_when_the_last_has_come_and_gives_each_what_all_told() {
+    let mut plan = plan();
+    std::sync::Arc::make_mut(&mut plan.launch).mpi = Mpi::Pmi2;
+    let mut core = StepCore::new(plan);
+    let begun = sent(&tell(&mut core, StepInput::Begin));
+    let mapping = |message: &StepMgrToShepherd| match message {
+        StepMgrToShepherd::Launch(start) => start.mapping.clone(),
+        other => panic!("{other:?}"),
+    };
+    let told: Vec<_> = begun.iter().map(|(_, message)| mapping(message)).collect();
+    assert_eq!(told, [Some("(vector,(0,2,2))".to_owned()), Some("(vector,(0,2,2))".to_owned())]);
+    let pair = |text: &str| (text.to_owned(), text.to_uppercase());
+    let come = |node, fence, puts| from(node, ShepherdToStepMgr::PmiFence { step: step(), fence, puts });
+    assert_eq!(tell(&mut core, come(1, 0, vec![pair("b")])), []);
+    // As a shepherd repeats it to a step manager that may be new.
+    assert_eq!(tell(&mut core, come(1, 0, vec![pair("b")])), []);
+    let opened = StepMgrToShepherd::PmiFenced { step: step(), fence: 0, puts: vec![pair("a"), pair("b")] };
+    assert_eq!(sent(&tell(&mut core, come(0, 0, vec![pair("a")]))), [(0, opened.clone()), (1, opened)]);
+    assert_eq!(tell(&mut core, come(0, 1, Vec::new())), [], "the next one is another");
+    assert_eq!(sent(&tell(&mut core, come(1, 1, Vec::new()))).len(), 2);
+    // The step manager ended when one node had passed a fence and the other had not.
+    assert_eq!(tell(&mut core, come(0, 2, Vec::new())), []);
+    assert!(
+        sent(&tell(&mut core, come(1, 3, Vec::new())))
+            .iter()
+            .any(|(_, message)| matches!(message, StepMgrToShepherd::Terminate { .. }))
+    );
+    // A node without tasks of the step has no say.
+    assert_eq!(tell(&mut core, come(7, 2, Vec::new())), []);
+}
+
+#[test]
+fn a_task_that_aborts_its_mpi_program_ends_the_step_and_its_user_reads_why() {
+    let mut core = StepCore::new(plan());
+    tell(&mut core, StepInput::Begin);
+    let abort =
+        |node, rank| from(node, ShepherdToStepMgr::PmiAbort { step: step(), rank, message: "exit code 3".to_owned() });
+    assert_eq!(tell(&mut core, abort(0, 2)), [], "that task is on another node");
+    let out = tell(&mut core, abort(1, 2));
+    let terminated: Vec<u32> = sent(&out)
+        .iter()
+        .filter(|(_, message)| matches!(message, StepMgrToShepherd::Terminate { .. }))
+        .map(|(node, _)| *node)
+        .collect();
+    assert_eq!(terminated, [0, 1], "{out:?}");
+    let Some(StepEffect::ToClient(StepMgrToCommand::Output { rank: 2, data, .. })) = out.first() else {
+        panic!("{out:?}")
+    };
+    let text = "slurmstepd: error: *** STEP 502.0 ABORTED BY TASK 2: exit code 3 ***\n";
+    assert_eq!(String::from_utf8_lossy(data), text);
+    assert_eq!(tell(&mut core, abort(1, 3)), [], "once is enough");
 }

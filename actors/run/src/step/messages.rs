@@ -194,6 +194,8 @@ pub const fn shepherd_message_name(message: &ShepherdToStepMgr) -> &'static str 
         ShepherdToStepMgr::TaskStarted { .. } => "TaskStarted",
         ShepherdToStepMgr::TaskFailed { .. } => "TaskFailed",
         ShepherdToStepMgr::Output { .. } => "Output",
+        ShepherdToStepMgr::PmiFence { .. } => "PmiFence",
+        ShepherdToStepMgr::PmiAbort { .. } => "PmiAbort",
         ShepherdToStepMgr::TaskExited { .. } => "TaskExited",
         ShepherdToStepMgr::NotStarted { .. } => "NotStarted",
         ShepherdToStepMgr::StepGone { .. } => "StepGone",

@@ -333,6 +333,8 @@ impl StepMgrCore {
             | ShepherdToStepMgr::TaskFailed { step, .. }
             | ShepherdToStepMgr::Output { step, .. }
             | ShepherdToStepMgr::TaskExited { step, .. }
+            | ShepherdToStepMgr::PmiFence { step, .. }
+            | ShepherdToStepMgr::PmiAbort { step, .. }
             | ShepherdToStepMgr::StdinConsumed { step, .. }
             | ShepherdToStepMgr::NotStarted { step }
             | ShepherdToStepMgr::StepGone { step } => *step,

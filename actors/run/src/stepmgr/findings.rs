@@ -1,7 +1,7 @@
 //! What is known about a step that an earlier step manager had started, until all its nodes have answered: their answers, their
 //! later messages, and which nodes are lost. Nothing may be dropped: no node repeats it.
 
-use crate::step::StepInput;
+use crate::step::{StepInput, messages::NodeSlot};
 use garrick_model::{
     messages::shepherd::{ShepherdToStepMgr, TaskEnd, TaskFound},
     usage::TaskUsage,
@@ -121,6 +121,10 @@ impl Findings {
             // For steps with one task only, which did not run.
             ShepherdToStepMgr::NotStarted { .. } => {
                 self.tasks.retain(|(on, _), end| *on != node || end.is_some());
+            }
+            // The step handles these when its state is known.
+            ShepherdToStepMgr::PmiFence { .. } | ShepherdToStepMgr::PmiAbort { .. } => {
+                self.keep(StepInput::Shepherd { node: NodeSlot(node), message: message.clone() });
             }
             // No command waits with the step that could be told.
             ShepherdToStepMgr::TaskStarted { .. }

@@ -772,6 +772,7 @@ impl Harness {
                 self.channels.entry(Channel::Launcher(n)).or_default().push_back(Delivery::Shepherd(n, up));
             }
             ShepherdEffect::Resize { .. }
+            | ShepherdEffect::PmiAnswer { .. }
             | ShepherdEffect::KillGroups { .. }
             | ShepherdEffect::Log { .. }
             | ShepherdEffect::Finished => {}

@@ -24,7 +24,8 @@ use garrick_model::{
         step::WholeStep,
     },
     spec::{
-        ArraySpec, CpuBind, EnvEntry, MultiProg, OpenMode, PartsBefore, StdinTo, StepSpec, StreamTarget, TaskScripts,
+        ArraySpec, CpuBind, EnvEntry, Mpi, MultiProg, OpenMode, PartsBefore, StdinTo, StepSpec, StreamTarget,
+        TaskScripts,
     },
 };
 use serde_bytes::ByteBuf;
@@ -293,6 +294,7 @@ fn launch(
         or_shell: false,
         unasked_output: unattended && !pack && (spec.unasked_output || spec.stdout == StreamTarget::Relay),
         task_scripts: spec.task_scripts.clone(),
+        mpi: spec.mpi,
     };
     // Before tasks on other nodes begin, the first task has to report that it opened the shared file.
     let tells = shape.max_nodes > 1 && launch.total_tasks > 1 && one_file_for_all(&launch);
@@ -406,6 +408,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         or_shell: false,
         unasked_output: false,
         task_scripts: TaskScripts::default(),
+        mpi: Mpi::None,
     };
     let own_env = env::number_variables(StepKey::BATCH);
     let mut argv = vec![ByteBuf::from(SCRIPT_NAME.to_vec())];

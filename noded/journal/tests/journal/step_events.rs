@@ -84,6 +84,7 @@ fn spec() -> StepSpec {
         again_of: None,
         unasked_output: false,
         task_scripts: Default::default(),
+        mpi: Default::default(),
         name: "map".into(),
         nodes: Some(NodeCount { min: 1, max: Some(2) }),
         tasks: Some(2),

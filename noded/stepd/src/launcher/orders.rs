@@ -127,6 +127,13 @@ impl Maker {
                 },
             });
         }
+        let third = match task.third {
+            None => Vec::new(),
+            Some(at) => match passed.get(usize::from(at)) {
+                Some(fd) => vec![fd.as_fd()],
+                None => return Err(LaunchFailure::new("descriptor", at.to_string(), libc::EBADF)),
+            },
+        };
         let cgroup_procs = match task.cgroups {
             None => Vec::new(),
             Some(from) => match passed.get(usize::from(from)..) {
@@ -154,6 +161,7 @@ impl Maker {
             affinity: task.affinity.clone(),
             says: task.says.as_ref().map(|says| says.each_ref().map(|part| Cow::Borrowed(part.as_slice()))),
             cgroup_procs,
+            passed: third,
             ..SpawnSpec::default()
         };
         if ahead {

@@ -76,6 +76,7 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
     };
     let unsupported = [
         ("--pty", first.pty),
+        ("--mpi", !first.mpi.is_none()),
         ("--multi-prog", first.multi_prog),
         ("--async", first.asynchronous),
         ("--batch", first.batch),
