@@ -15,7 +15,12 @@ use crate::{
     },
     query::{arguments, cat, sinfo, sprio, squeue},
     step_lists::list_line,
-    submit::{attach, minibatch::asked, multi_prog},
+    submit::{
+        attach,
+        minibatch::asked,
+        multi_prog,
+        sbcast::{self, settings::Settings, target::Named},
+    },
 };
 use garrick_model::{
     ids::JobId,
@@ -26,7 +31,7 @@ use jiff::tz::TimeZone;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The commands that [`read_words`] knows.
-pub const COMMANDS: [&str; 13] = [
+pub const COMMANDS: [&str; 14] = [
     "sbatch",
     "salloc",
     "srun",
@@ -36,6 +41,7 @@ pub const COMMANDS: [&str; 13] = [
     "sprio",
     "scancel",
     "sattach",
+    "sbcast",
     "scontrol",
     "update",
     "reservation",
@@ -103,6 +109,11 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
         "scancel" => arguments::parse(&scancel::TABLE, words)
             .is_ok_and(|arguments| scancel::read(&arguments, no_variable).is_ok()),
         "sattach" => arguments::parse(&attach::TABLE, words).is_ok_and(|arguments| attach::read(&arguments).is_ok()),
+        "sbcast" => arguments::parse(&sbcast::settings::TABLE, words).is_ok_and(|arguments| {
+            let mut remarks = Vec::new();
+            Settings::of_site(None).laid_over(no_variable, &arguments, &mut remarks);
+            remarks.is_empty() && arguments.value("jobid").is_none_or(|text| Named::parse(&text).is_ok())
+        }),
         "cat" => arguments::parse(&cat::TABLE, words).is_ok_and(|arguments| cat::request(&arguments).is_ok()),
         "scontrol" => arguments::parse(&scontrol::TABLE, words)
             .is_ok_and(|arguments| arguments.words().iter().all(|word| stail::prefix(word).is_some())),

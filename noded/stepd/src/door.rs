@@ -79,6 +79,12 @@ pub async fn converse(
                         clients.take_over(client);
                         continue;
                     }
+                    CommandToStepMgr::FilePart(_) => {
+                        if let CommandToStepMgr::FilePart(part) = request {
+                            clients.file_part(client, part).await;
+                        }
+                        continue;
+                    }
                     _ => {}
                 }
                 if let CommandToStepMgr::Launch { descriptors, .. } = &mut request {

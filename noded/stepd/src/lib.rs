@@ -20,12 +20,14 @@
 //! | [`launching`], [`launcher_link`] | how a shepherd comes by its launcher, and the socket to it |
 //! | [`launcher`] | the keyless process that runs as the job's user, spawns its tasks and reaps them |
 //! | [`task`] | what a task with prologs begins as |
+//! | [`files`] | files on their way to the run's nodes |
 //! | [`streams`] | a task's descriptors on this side |
 
 pub mod agent_link;
 pub mod door;
 #[cfg(test)]
 mod entry;
+pub mod files;
 pub mod handed;
 pub mod launcher;
 pub mod launcher_link;

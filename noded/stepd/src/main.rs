@@ -1,7 +1,7 @@
 //! `stepd`: one per job on every node of the job, started by the node's agent (`stepd run FOLDER`); and the launcher that it
-//! starts in turn (`stepd launcher --fd N ...`); and what a task with prologs begins as (`stepd task ...`).
+//! starts in turn (`stepd launcher --fd N ...`); the writer of a file (`stepd write-file`); and what a task with prologs begins as (`stepd task ...`).
 
-use garrick_stepd::{launcher, task};
+use garrick_stepd::{files::writer, launcher, task};
 use std::{ffi::OsStr, io::Write, path::Path, process::ExitCode};
 
 fn main() -> ExitCode {
@@ -26,6 +26,13 @@ fn main() -> ExitCode {
                 "is started by stepd: stepd task [--site-prolog PROGRAM] [--prolog PROGRAM] -- PROGRAM [ARGUMENTS]",
             ),
         },
+        [verb] if verb == "write-file" => ExitCode::from(u8::try_from(writer::main(None)).unwrap_or(u8::MAX)),
+        [verb, flag, user] if verb == "write-file" && flag == "--as" => {
+            match user.to_str().and_then(launcher::parse_identity) {
+                Some(user) => ExitCode::from(u8::try_from(writer::main(Some(&user))).unwrap_or(u8::MAX)),
+                None => complain("is started by stepd: stepd write-file [--as UID:GID:GROUPS]"),
+            }
+        }
         [verb] if verb == "-V" || verb == "--version" => {
             let _ = std::io::stdout().write_all(garrick_daemon::versions::versions().as_bytes());
             ExitCode::SUCCESS

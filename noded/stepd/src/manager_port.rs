@@ -2,6 +2,10 @@
 
 use super::{
     agent_link::AgentLink,
+    files::{
+        branch::{PARTS_KEPT, Station},
+        spread::{Spread, spread},
+    },
     handed::HandedStreams,
     light::{Asks, Kept, Told},
     shepherd_links::ShepherdLinks,
@@ -12,6 +16,7 @@ use garrick_daemon::{
 };
 use garrick_events::steps::event::StepEvent;
 use garrick_model::messages::{
+    files::{FileOrder, FilePart},
     shepherd::StepMgrToShepherd,
     step::{LightReply, StepMgrToCommand},
 };
@@ -28,6 +33,7 @@ use std::{
     rc::Rc,
     time::Duration,
 };
+use tokio::sync::mpsc;
 
 /// How often a full disk is tried again.
 const ROOM_ASKED_EVERY: Duration = Duration::from_secs(1);
@@ -79,12 +85,20 @@ pub struct Clients {
     lines: RefCell<HashMap<ClientId, Line>>,
     /// Descriptors that they handed over.
     pub handed: Rc<HandedStreams>,
+    /// Where parts of their files go.
+    files: RefCell<HashMap<ClientId, mpsc::Sender<FilePart>>>,
 }
 
 impl Clients {
     /// No client is connected.
     pub fn new(asks: Asks) -> Self {
-        Self { next: Cell::default(), asks, lines: RefCell::default(), handed: Rc::default() }
+        Self {
+            next: Cell::default(),
+            asks,
+            lines: RefCell::default(),
+            handed: Rc::default(),
+            files: RefCell::default(),
+        }
     }
 
     /// A new conversation.
@@ -99,11 +113,22 @@ impl Clients {
     pub fn forget(&self, client: ClientId) {
         self.lines.borrow_mut().remove(&client);
         self.handed.forget(client);
+        self.files.borrow_mut().remove(&client);
+    }
+
+    /// A part of a command's file. Waits while nodes do not keep up; one that is given up is dropped.
+    pub async fn file_part(&self, client: ClientId, part: FilePart) {
+        let file = self.files.borrow().get(&client).cloned();
+        if let Some(file) = file {
+            // Whoever does not take it any more says so in the end.
+            let _ = file.send(part).await;
+        }
     }
 
     /// A step manager that starts anew knows none of them.
     fn close_all(&self) {
         self.lines.borrow_mut().clear();
+        self.files.borrow_mut().clear();
         self.handed.forget_all();
     }
 
@@ -148,6 +173,8 @@ pub struct ManagerWorld {
     pub journal: Rc<Log<StepEvent>>,
     /// It is being tried whether there is room for what the journal holds back.
     pub catching_up: Rc<Cell<bool>>,
+    /// What sends files.
+    pub station: Rc<Station>,
     /// This node's own shepherd.
     pub own_shepherd: Address<ShepherdMsg>,
     /// Those of other nodes.
@@ -224,6 +251,24 @@ impl ManagerWorld {
     }
 }
 
+impl ManagerWorld {
+    /// The batch host is the root of the tree. The command's parts come to it past the step manager.
+    fn send_file(&self, client: ClientId, nodes: &[NodeSlot], file: FileOrder, width: u16) {
+        let below = nodes.iter().filter(|node| node.0 != 0).map(|node| self.shepherds.stop(*node)).collect();
+        let what = Spread { file, here: nodes.contains(&NodeSlot(0)), below, width };
+        let names = nodes.iter().map(|node| self.shepherds.stop(*node).node).collect();
+        let (parts, coming) = mpsc::channel(PARTS_KEPT);
+        self.clients.files.borrow_mut().insert(client, parts);
+        let (station, clients) = (Rc::clone(&self.station), Rc::clone(&self.clients));
+        actix_rt::spawn(async move {
+            let ready = async || clients.send(client, StepMgrToCommand::FileReady { nodes: names });
+            let failures = spread(&station, what, coming, ready).await;
+            clients.send(client, StepMgrToCommand::FileDone(failures));
+            clients.forget(client);
+        });
+    }
+}
+
 impl StepMgrPort for ManagerWorld {
     fn perform(&mut self, effect: StepMgrEffect) {
         match effect {
@@ -231,6 +276,7 @@ impl StepMgrPort for ManagerWorld {
             StepMgrEffect::StartShepherd { node, again } => self.shepherds.start(node, again, &self.manager),
             StepMgrEffect::ToShepherd { node, message } => self.to_shepherd(node, message),
             StepMgrEffect::ToClient { client, message } => self.clients.send(client, message),
+            StepMgrEffect::SendFile { client, nodes, file, width } => self.send_file(client, &nodes, file, width),
             StepMgrEffect::CloseClient { client } => self.clients.forget(client),
             StepMgrEffect::OpenAgent => self.agent.open(),
             StepMgrEffect::ToAgent(message) => self.agent.send(message),

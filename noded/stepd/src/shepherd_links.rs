@@ -13,6 +13,7 @@ use garrick_daemon::links::{RelayHeader, traced};
 use garrick_frame::{LinkKind, Traced, limits};
 use garrick_model::{
     messages::{
+        files::FileStop,
         node::{AgentToStepMgr, JobCredential, JobLaunch, StepMgrToAgent},
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd, StepStart},
         shepherd_link::LinkFrame,
@@ -168,6 +169,19 @@ impl ShepherdLinks {
             Ok(answer) => answer,
             Err(_) => Err(Refusal::Unreachable(allocated.name.clone(), "its agent did not answer in time".into())),
         }
+    }
+
+    /// Where another `stepd` reaches that of a node: at the node's address, and the port over which it is connected here.
+    pub fn stop(&self, node: NodeSlot) -> FileStop {
+        let at = node.0 as usize;
+        let name = self.credential.nodes.get(at).map(|n| n.name.clone()).unwrap_or_default();
+        let host =
+            self.credential.addresses.get(at).and_then(|address| address.rsplit_once(':')).map_or("", |(host, _)| host);
+        let port = match self.peers.borrow().get(&node) {
+            Some(Peer { standing: Standing::Here { handle, .. }, .. }) => handle.remote_address().port(),
+            _ => 0,
+        };
+        FileStop { node: name, address: format!("{host}:{port}") }
     }
 
     /// Nodes whose shepherd is connected.

@@ -3,6 +3,7 @@
 use super::{
     agent_link::{AgentLink, OwnTraces},
     door,
+    files::branch::{self, Station},
     handed::HandedStreams,
     launching,
     light::Asks,
@@ -254,6 +255,17 @@ impl Run {
         self.system.start(&self.job_path(), spec)
     }
 
+    fn station(&self, endpoint: Option<Arc<Endpoint>>) -> Rc<Station> {
+        let credential = &self.orders.credential;
+        Rc::new(Station {
+            node: self.orders.node.clone(),
+            run: credential.sluid,
+            nodes: credential.nodes.iter().map(|node| node.name.clone()).collect(),
+            place: self.place.clone(),
+            endpoint,
+        })
+    }
+
     fn hello(&self, batch_host: bool) -> StepdToNode {
         let orders = &self.orders;
         StepdToNode::Hello {
@@ -338,11 +350,12 @@ async fn serve_batch_host(run: Run) -> Result<Option<Arc<Endpoint>>, String> {
     let over = Rc::clone(&run.over);
     let exit: Rc<dyn Fn()> = Rc::new(move || over.notify_one());
     let lives = (Cell::new(Some(ledger)), Cell::new(0));
-    let parts = OnThread::new((Rc::clone(&links), Rc::clone(&clients), exit, shepherd, journal, lives));
+    let station = run.station(endpoint.clone());
+    let parts = OnThread::new((Rc::clone(&links), Rc::clone(&clients), exit, shepherd, journal, lives, station));
     let (system, agent, journal_file) = (run.system.clone(), run.agent.clone(), journal_path);
     let spec = StepMgr::spec(credential.job, move || {
         let own = system.find::<StepMgrMsg>(&manager_path).expect("an actor's address is registered before it is made");
-        let (links, clients, exit, shepherd, journal, (ledger, lives)) = parts.get();
+        let (links, clients, exit, shepherd, journal, (ledger, lives), station) = parts.get();
         // After a panic the journal is read again: what it says is what was promised.
         let ledger = ledger.take().unwrap_or_else(|| {
             Ledger::replay(journal::open::<StepEvent>(&journal_file).map(|o| o.records).unwrap_or_default())
@@ -351,6 +364,7 @@ async fn serve_batch_host(run: Run) -> Result<Option<Arc<Endpoint>>, String> {
             manager: own,
             journal: Rc::clone(journal),
             catching_up: Rc::default(),
+            station: Rc::clone(station),
             own_shepherd: shepherd.clone(),
             shepherds: Rc::clone(links),
             clients: Rc::clone(clients),
@@ -440,6 +454,7 @@ fn serve_shepherd(run: Run) -> Result<Arc<Endpoint>, String> {
     };
     let batch_host = orders.credential.nodes.first().map(|n| n.name.clone()).unwrap_or_default();
     actix_rt::spawn(door::serve_relay(listener, Rc::clone(&link.handle), orders.credential.job, orders.node.clone()));
+    actix_rt::spawn(branch::serve(run.station(Some(Arc::clone(&endpoint)))));
     let place = ManagerPlace {
         endpoint: Arc::clone(&endpoint),
         folder: run.folder.clone(),

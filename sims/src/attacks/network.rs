@@ -47,13 +47,14 @@ pub const ATTACKS: &[Attack] = &[
     Attack { long: true, ..of_network("the controller's address, when the controller is cut off", take_address) },
 ];
 
-const LINKS: [LinkKind; 6] = [
+const LINKS: [LinkKind; 7] = [
     LinkKind::ControllerNode,
     LinkKind::CommandToDaemon,
     LinkKind::CommandToStepMgr,
     LinkKind::NodeStepd,
     LinkKind::StepMgrAgent,
     LinkKind::StepMgrShepherd,
+    LinkKind::BetweenStepds,
 ];
 
 fn without_certificate(scene: &mut Scene) -> Fallible<Seen> {

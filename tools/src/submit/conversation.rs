@@ -238,7 +238,9 @@ impl Conversation {
             | StepMgrToCommand::Groups { .. }
             | StepMgrToCommand::Drained { .. }
             | StepMgrToCommand::Steps(_)
-            | StepMgrToCommand::PerStep(_) => {
+            | StepMgrToCommand::PerStep(_)
+            | StepMgrToCommand::FileReady { .. }
+            | StepMgrToCommand::FileDone(_) => {
                 out.push(Effect::Verbose("answer of another conversation ignored".to_owned()));
             }
         }

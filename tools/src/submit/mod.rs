@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`sbatch`], [`salloc`], [`srun`], [`swait`], [`attach`] | the commands |
+//! | [`sbatch`], [`salloc`], [`srun`], [`swait`], [`attach`], [`sbcast`] | the commands |
 //! | [`startup`] | their common start: options, help, messages about them |
 //! | [`submitter`] | properties of this process that are passed on with a job or step |
 //! | [`het`] | heterogeneous jobs: components separated by ` : ` |
@@ -15,6 +15,7 @@
 //! | [`multi_prog`] | `--multi-prog` files |
 //! | [`launch`], [`conversation`], [`step_loop`] | `srun` and its step: the request; decisions; the poll loop around them |
 //! | [`light`] | a step that the light `srun` had begun |
+//! | [`file_sending`], [`shared_objects`] | a file to nodes, and what a program needs beside it |
 //! | [`way_back`] | returns to a step manager that was lost |
 //! | [`task_report`] | messages about the ends of a step's tasks |
 //! | [`no_step`] | messages when there is no step |
@@ -24,6 +25,7 @@ pub mod allocation_wait;
 pub mod attach;
 pub mod command_process;
 pub mod conversation;
+pub mod file_sending;
 pub mod het;
 pub mod job_variables;
 pub mod labels;
@@ -35,6 +37,8 @@ pub mod no_step;
 pub mod parts;
 pub mod salloc;
 pub mod sbatch;
+pub mod sbcast;
+pub mod shared_objects;
 pub mod srun;
 pub mod startup;
 pub mod step_files;

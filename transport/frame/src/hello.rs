@@ -83,6 +83,8 @@ pub enum LinkKind {
     Join,
     /// A command that wants the records of a job's steps, at the door of a daemon or by way of one.
     CommandToRecords,
+    /// Two `stepd`s of a run: a file on its way to the run's nodes.
+    BetweenStepds,
 }
 
 impl std::fmt::Display for LinkKind {
@@ -96,6 +98,7 @@ impl std::fmt::Display for LinkKind {
             Self::StepMgrShepherd => "step manager and shepherd",
             Self::Join => "join",
             Self::CommandToRecords => "command to records",
+            Self::BetweenStepds => "two stepds of a run",
         })
     }
 }

@@ -197,6 +197,11 @@ impl LinkHandle {
         self.lost(error)
     }
 
+    /// Where its packets come from. A peer's own endpoint takes connections there.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.connection.remote_address()
+    }
+
     /// Is it over?
     pub fn is_closed(&self) -> bool {
         self.connection.close_reason().is_some()

@@ -9,9 +9,11 @@
 //! | controller and node agent | [`node::ControllerToNode`], [`node::NodeToController`] |
 //! | node agent and its `stepd` | [`stepd::NodeToStepd`], [`stepd::StepdToNode`] |
 //! | step manager and shepherd | [`shepherd::StepMgrToShepherd`], [`shepherd::ShepherdToStepMgr`]; between hosts inside [`shepherd_link::LinkFrame`] |
+//! | two `stepd`s of a run, a `stepd` and its writers of files | [`files::FileTree`], [`files::FilePart`], [`files::FileReport`], [`files::WriterSays`] |
 //! | shepherd and launcher | [`launcher::ToLauncher`], [`launcher::FromLauncher`] |
 
 pub mod command;
+pub mod files;
 pub mod launch_failure;
 pub mod launcher;
 pub mod node;

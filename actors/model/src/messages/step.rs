@@ -4,7 +4,11 @@
 use crate::{
     batch::{GivenNumbers, StepBatch},
     ids::{JobId, RequestId, Sluid, StepId},
-    messages::{command::Caller, shepherd::Stream},
+    messages::{
+        command::Caller,
+        files::{FileFailure, FilePart, FileRequest},
+        shepherd::Stream,
+    },
     refusal::Refusal,
     spec::StepSpec,
     state::{ExitStatus, Reason},
@@ -109,6 +113,11 @@ pub enum CommandToStepMgr {
     StartPart(WholeStep),
     /// More output may be sent: bytes that the command has consumed since the last grant.
     Consumed(u64),
+    /// Send a file to nodes of the job, as `sbcast`. Answered by `FileReady`, then `FileDone`; by `FileDone` alone if a node
+    /// cannot have it.
+    SendFile(Box<FileRequest>),
+    /// After `FileReady`: the next piece. Goes past the step manager: its reader stops while nodes do not keep up.
+    FilePart(FilePart),
 }
 
 /// A step over several components of a heterogeneous job: all nodes, in the order of the components.
@@ -303,6 +312,13 @@ pub enum StepMgrToCommand {
     /// The tasks took so many bytes of input. A command has at most [`STDIN_WINDOW`] bytes of `Stdin` under way; what
     /// comes beyond four times that ends the conversation.
     StdinConsumed(u64),
+    /// All nodes are ready to write the file.
+    FileReady {
+        /// Their names.
+        nodes: Vec<String>,
+    },
+    /// Last message of a `SendFile` conversation: all have the file but these.
+    FileDone(Vec<FileFailure>),
 }
 
 /// Bytes of `Stdin` that a command may send before the first [`StepMgrToCommand::StdinConsumed`].

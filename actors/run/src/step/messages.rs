@@ -225,5 +225,7 @@ pub const fn client_message_name(message: &CommandToStepMgr) -> &'static str {
         CommandToStepMgr::Consumed(_) => "Consumed",
         CommandToStepMgr::ReserveStep { .. } => "ReserveStep",
         CommandToStepMgr::StartPart(_) => "StartPart",
+        CommandToStepMgr::SendFile(_) => "SendFile",
+        CommandToStepMgr::FilePart(_) => "FilePart",
     }
 }

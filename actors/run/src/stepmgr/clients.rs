@@ -102,13 +102,14 @@ impl StepMgrCore {
                 let answers = steps.iter().map(signal).collect();
                 Self::tell(client, StepMgrToCommand::PerStep(answers), out);
             }
+            (About::Nothing, CommandToStepMgr::SendFile(request)) => self.send_file(client, *request, out),
             (About::Step(step), message) => self.pass_on_to_step(now, step, message, out),
             (About::Nothing, _) => {
                 let refusal = Refusal::Internal("a conversation begins with a request".into());
                 self.refuse(client, refusal, out);
             }
             // Late input of a step that is over, or input while an answer is in progress.
-            (About::Enqueue | About::Wait | About::Watch(_) | About::Done, _) => {}
+            (About::Enqueue | About::Wait | About::Watch(_) | About::File | About::FileUnderWay | About::Done, _) => {}
         }
     }
 
@@ -209,7 +210,8 @@ impl StepMgrCore {
                     record.watchers.retain(|watcher| *watcher != client);
                 }
             }
-            About::Nothing | About::Done => {}
+            About::File => self.files.retain(|(of, _)| *of != client),
+            About::Nothing | About::FileUnderWay | About::Done => {}
         }
     }
 

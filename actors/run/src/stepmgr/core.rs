@@ -40,6 +40,7 @@ use garrick_events::steps::{batch::StoredBatch, end::StepEnd, event::StepEvent};
 use garrick_model::{
     ids::{RequestId, StepKey},
     messages::{
+        files::FileRequest,
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd},
         step::StepMgrToCommand,
         stepd::{NodeToStepd, StepdReport, StepdToNode},
@@ -102,6 +103,8 @@ pub struct StepMgrCore {
     pub(super) clients: BTreeMap<ClientId, Conversation>,
     pub(super) waiters: Waiters,
     pub(super) accepting: BTreeMap<u64, Accepting>,
+    /// Files that wait for shepherds.
+    pub(super) files: Vec<(ClientId, FileRequest)>,
     pub(super) next_record: u64,
     pub(super) reports: Reports,
     /// By node: clean, lost, or never started.
@@ -148,6 +151,7 @@ impl StepMgrCore {
             clients: BTreeMap::new(),
             waiters: Waiters::default(),
             accepting: BTreeMap::new(),
+            files: Vec::new(),
             next_record: 1,
             reports: Reports::new(ledger.restarts),
             clean: vec![false; facts.nodes.len()],
@@ -217,6 +221,9 @@ impl StepMgrCore {
             }
             StepMgrInput::JournalFailed { detail } => self.journal_failed(now, &detail, out),
             StepMgrInput::Timer(timer) => self.timer(now, timer, out),
+        }
+        if !self.files.is_empty() {
+            self.try_files(out);
         }
     }
 

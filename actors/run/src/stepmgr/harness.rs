@@ -111,6 +111,8 @@ pub struct Harness {
     manager_timers: BTreeMap<StepMgrTimer, Timestamp>,
     step_timers: BTreeMap<(StepKey, StepTimer), Timestamp>,
     shepherd_timers: BTreeMap<(usize, ShepherdTimer), Timestamp>,
+    /// Files that were sent: whose, and to which nodes.
+    pub sent_files: Vec<(ClientId, Vec<u32>)>,
     next_client: u64,
     next_request: u64,
 }
@@ -160,6 +162,7 @@ impl Harness {
             manager_timers: BTreeMap::new(),
             step_timers: BTreeMap::new(),
             shepherd_timers: BTreeMap::new(),
+            sent_files: Vec::new(),
             next_client: 1,
             next_request: 1,
         };
@@ -644,6 +647,9 @@ impl Harness {
             }
             StepMgrEffect::ToStep { step, input } => self.tell_step(step, input),
             StepMgrEffect::ToClient { client, message } => self.heard.entry(client).or_default().push(message),
+            StepMgrEffect::SendFile { client, nodes, .. } => {
+                self.sent_files.push((client, nodes.into_iter().map(|node| node.0).collect()));
+            }
             StepMgrEffect::CloseClient { client } => self.hang_up(client),
             StepMgrEffect::OpenAgent => self.agent_opened = Some(self.agent.len()),
             StepMgrEffect::ToAgent(message) => {

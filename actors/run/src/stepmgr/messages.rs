@@ -10,6 +10,7 @@ use garrick_model::{
     ids::StepKey,
     messages::{
         command::Caller,
+        files::FileOrder,
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd},
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdToNode},
@@ -198,6 +199,17 @@ pub enum StepMgrEffect {
         client: ClientId,
         /// The message.
         message: StepMgrToCommand,
+    },
+    /// Send a command's file to these nodes, whose shepherds are there. Its parts, `FileReady` and `FileDone` go past the core.
+    SendFile {
+        /// The command.
+        client: ClientId,
+        /// The nodes.
+        nodes: Vec<NodeSlot>,
+        /// The file.
+        file: FileOrder,
+        /// Most children of a node in the tree; 0: no tree.
+        width: u16,
     },
     /// Close a conversation once what was sent is out.
     CloseClient {

@@ -28,6 +28,7 @@ pub mod ends;
 pub mod enqueue;
 pub mod env;
 mod failing;
+mod files;
 pub mod findings;
 pub mod groups;
 mod het_env;

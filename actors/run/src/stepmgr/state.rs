@@ -134,6 +134,10 @@ pub enum About {
     Wait,
     /// The output of a step, for `sattach`.
     Watch(StepKey),
+    /// A file for nodes, some of which are not there yet.
+    File,
+    /// A file on its way.
+    FileUnderWay,
     /// Answered; nothing more is expected.
     Done,
 }

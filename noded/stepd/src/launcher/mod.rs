@@ -106,9 +106,8 @@ impl Arguments {
     /// The words that [`Self::parse`] reads. The listening socket's path among them is what a run without cgroups is known by.
     fn words(&self) -> Vec<OsString> {
         let mut words = vec!["--fd".into(), self.fd.to_string().into()];
-        if let Some(Identity { uid, gid, groups }) = &self.user {
-            let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
-            words.extend(["--as".into(), format!("{uid}:{gid}:{}", groups.join(",")).into()]);
+        if let Some(user) = &self.user {
+            words.extend(["--as".into(), identity_text(user).into()]);
         }
         if self.successor {
             words.push("--successor".into());
@@ -120,7 +119,14 @@ impl Arguments {
     }
 }
 
-fn parse_identity(text: &str) -> Option<Identity> {
+/// As [`parse_identity`] reads it.
+pub fn identity_text(Identity { uid, gid, groups }: &Identity) -> String {
+    let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
+    format!("{uid}:{gid}:{}", groups.join(","))
+}
+
+/// `UID:GID:GROUP,...`.
+pub fn parse_identity(text: &str) -> Option<Identity> {
     let mut parts = text.split(':');
     let mut number = || parts.next()?.parse().ok();
     let (uid, gid) = (number()?, number()?);

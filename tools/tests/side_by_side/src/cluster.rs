@@ -88,10 +88,11 @@ pub fn prefix_of_built(built: &Path) -> io::Result<PathBuf> {
 }
 
 /// What `garrick install` installs: folder, name, program.
-const GARRICK: [(&str, &str, &str); 13] = [
+const GARRICK: [(&str, &str, &str); 14] = [
     ("bin", "salloc", "garrick"),
     ("bin", "sattach", "garrick"),
     ("bin", "sbatch", "garrick"),
+    ("bin", "sbcast", "garrick"),
     ("bin", "scancel", "garrick"),
     ("bin", "scontrol", "garrick"),
     ("bin", "sinfo", "garrick"),

@@ -233,6 +233,10 @@ settings_with_rows! {
         pub kill_on_bad_exit: bool,
         /// `BatchStartTimeout`, seconds.
         pub batch_start_timeout_secs: u32,
+        /// `BcastExclude`: folders whose shared objects are not sent with a program.
+        pub bcast_exclude: Parameters,
+        /// `BcastParameters`.
+        pub bcast_parameters: Parameters,
         /// `MessageTimeout`, seconds.
         pub message_timeout_secs: u32,
         /// `SlurmdTimeout`, seconds of silence until a node is DOWN; 0: never.
