@@ -14,6 +14,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::JobKind,
 };
+use std::sync::Arc;
 
 fn order() -> FileOrder {
     let path = b"/tmp/f".to_vec();
@@ -35,14 +36,14 @@ fn a_file_goes_to_the_nodes_of_the_job_of_a_step_or_of_a_list() {
     harness.srun(exact("a", 3));
     harness.settle();
     for (step, nodes, slots) in
-        [(None, vec![], vec![0, 1, 2]), (Some("501.0"), vec![], vec![0, 1]), (None, vec!["n3", "n1"], vec![0, 2])]
+        [(None, vec![], vec![0, 1, 2]), (Some("502.0"), vec![], vec![0, 1]), (None, vec!["n3", "n1"], vec![0, 2])]
     {
         let client = send(&mut harness, step, &nodes);
         assert_eq!(harness.sent_files.last(), Some(&(client, slots)), "{step:?} {nodes:?}");
     }
     for (step, nodes, refusal) in [
-        (Some("501.9"), vec![], Refusal::InvalidStep("501.9".into())),
-        (Some("501.0"), vec!["n3"], Refusal::InvalidNode("n3".into())),
+        (Some("502.9"), vec![], Refusal::InvalidStep("502.9".into())),
+        (Some("502.0"), vec!["n3"], Refusal::InvalidNode("n3".into())),
         (None, vec!["n9"], Refusal::InvalidNode("n9".into())),
     ] {
         let client = send(&mut harness, step, &nodes);
@@ -53,7 +54,9 @@ fn a_file_goes_to_the_nodes_of_the_job_of_a_step_or_of_a_list() {
 
 #[test]
 fn a_file_waits_for_shepherds_and_goes_nowhere_without_one() {
-    let mut harness = Harness::new(run(JobKind::Allocation, &[1, 1]), StepMgrConfig::default());
+    let mut facts = run(JobKind::Allocation, &[1, 1]);
+    Arc::make_mut(&mut facts.spec).no_kill = true;
+    let mut harness = Harness::new(facts, StepMgrConfig::default());
     harness.shepherd_up(0);
     harness.settle();
     let client = send(&mut harness, None, &[]);
