@@ -753,6 +753,17 @@ pub struct StepSpec {
     /// `--mpi`.
     #[serde(default, skip_serializing_if = "Mpi::is_none")]
     pub mpi: Mpi,
+    /// The program is sent to the step's nodes before it starts. Attended steps only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<SentProgram>,
+}
+
+/// A program that is sent to the nodes of its step (`srun --bcast`): the step is placed at once, and started when its command
+/// says that the program is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SentProgram {
+    /// On each node its name has that of the node at its end, after a `_`.
+    pub named_by_node: bool,
 }
 
 /// How the tasks of a step find each other when they start.

@@ -34,6 +34,7 @@ pub mod near;
 pub mod origin;
 pub mod placement;
 pub mod script_lines;
+pub mod sending;
 pub mod size;
 pub mod sources;
 pub mod step_spec;

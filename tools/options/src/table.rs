@@ -2,7 +2,7 @@
 //! entries are in the modules named in [`all`], by subject.
 
 use super::{
-    behaviour, gres, layout, minibatch, near, placement, size, streams, timing,
+    behaviour, gres, layout, minibatch, near, placement, sending, size, streams, timing,
     typed::{Given, OptionError, Typed},
     unsupported, waiting,
 };
@@ -201,6 +201,7 @@ pub fn all() -> impl Iterator<Item = &'static OptionDef> {
         timing::OPTIONS,
         streams::OPTIONS,
         behaviour::OPTIONS,
+        sending::OPTIONS,
         minibatch::OPTIONS,
         waiting::OPTIONS,
         unsupported::OPTIONS,

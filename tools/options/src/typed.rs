@@ -216,6 +216,19 @@ pub enum Hint {
     NoMultithread,
 }
 
+/// What was typed about sending the program to the nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TypedBcast {
+    /// `--bcast`: its argument, empty where there was none; `None`: it is not sent
+    pub dest: Option<String>,
+    /// `--bcast-exclude`
+    pub exclude: Option<String>,
+    /// `--compress`, with its argument where there was one
+    pub compress: Option<Option<String>>,
+    /// `--send-libs`
+    pub send_libs: Option<bool>,
+}
+
 /// What was typed about sockets, cores, threads and how tasks go over them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TypedLayout {
@@ -433,6 +446,8 @@ pub struct Typed {
     pub prolog: Option<OsString>,
     /// `srun --epilog`
     pub epilog: Option<OsString>,
+    /// `srun --bcast` and what belongs to it
+    pub bcast: TypedBcast,
     /// `--task-prolog` and `--task-epilog`
     pub task_scripts: TaskScripts,
     /// `--mpi`

@@ -17,10 +17,7 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("bb", None, Required("spec"), JOB, "burst buffer specifications")
         .env(&["SALLOC_BURST_BUFFER", "SLURM_BURST_BUFFER"]),
     unsupported("bbf", None, Required("file"), JOB, "burst buffer specification file"),
-    unsupported("bcast", None, Optional("dest"), RUN, "copy the executable to the nodes").env(&["SLURM_BCAST"]),
-    unsupported("bcast-exclude", None, Required("paths"), RUN, "libraries not to copy").env(&["SLURM_BCAST_EXCLUDE"]),
     unsupported("cluster-constraint", None, Required("list"), JOB, "features of clusters"),
-    unsupported("compress", None, Optional("library"), RUN, "compress a broadcast file").env(&["SLURM_COMPRESS"]),
     unsupported("container", None, Required("path"), JOB, "OCI container bundle").env(&[
         "SBATCH_CONTAINER",
         "SALLOC_CONTAINER",
@@ -55,7 +52,6 @@ pub const OPTIONS: &[OptionDef] = &[
     ]),
     unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
     unsupported("resv-ports", None, Optional("count"), JOB, "reserve communication ports").env(&["SLURM_RESV_PORTS"]),
-    unsupported("send-libs", None, Optional("yes|no"), RUN, "copy libraries with a broadcast file"),
     unsupported("tres-bind", None, Required("spec"), JOB, "task to resource binding").env(&[
         "SBATCH_TRES_BIND",
         "SALLOC_TRES_BIND",

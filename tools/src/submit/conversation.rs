@@ -78,6 +78,8 @@ pub enum Effect {
     TaskError(String),
     /// Say it as it is.
     Line(String),
+    /// Send the program to these nodes, and have the step started.
+    SendProgram(StepLayout),
     /// Over, with this exit code.
     End(i32),
 }
@@ -227,12 +229,13 @@ impl Conversation {
                 out.push(Effect::Error(format!("Unable to create step for job {}: {refusal}", self.behaviour.job)));
                 self.end(1, out);
             }
+            // Of a step with several parts only those who put them together hear this.
+            StepMgrToCommand::Placed(layout) => out.push(Effect::SendProgram(layout)),
             StepMgrToCommand::StdinConsumed(bytes) => {
                 self.input_under_way = self.input_under_way.saturating_sub(bytes);
             }
             StepMgrToCommand::Enqueued { .. }
             | StepMgrToCommand::Reserved { .. }
-            | StepMgrToCommand::Placed(_)
             | StepMgrToCommand::Attached { .. }
             | StepMgrToCommand::Progress(_)
             | StepMgrToCommand::Groups { .. }

@@ -15,7 +15,7 @@
 //! | [`multi_prog`] | `--multi-prog` files |
 //! | [`launch`], [`conversation`], [`step_loop`] | `srun` and its step: the request; decisions; the poll loop around them |
 //! | [`light`] | a step that the light `srun` had begun |
-//! | [`file_sending`], [`shared_objects`] | a file to nodes, and what a program needs beside it |
+//! | [`file_sending`], [`shared_objects`], [`sent_program`] | a file to nodes, what a program needs beside it, and `srun --bcast` |
 //! | [`way_back`] | returns to a step manager that was lost |
 //! | [`task_report`] | messages about the ends of a step's tasks |
 //! | [`no_step`] | messages when there is no step |
@@ -38,6 +38,7 @@ pub mod parts;
 pub mod salloc;
 pub mod sbatch;
 pub mod sbcast;
+pub mod sent_program;
 pub mod shared_objects;
 pub mod srun;
 pub mod startup;

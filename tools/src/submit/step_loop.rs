@@ -4,6 +4,7 @@
 use super::{
     conversation::{Behaviour, Conversation, Effect},
     parts::{Heard, Parts},
+    sent_program::SentProgram,
     step_files::{Got, INPUT_CHUNK, InputFile, OutputFile, Wrote},
     way_back::{self, WayBack},
 };
@@ -21,7 +22,7 @@ use garrick_model::{
     ids::{ArrayTask, StepId},
     messages::{
         shepherd::Stream,
-        step::{CommandToStepMgr, StepMgrToCommand},
+        step::{CommandToStepMgr, StepMgrToCommand, WholeStep},
     },
     patterns::PatternFacts,
     spec::OpenMode,
@@ -60,6 +61,7 @@ pub struct StepLoop<'a> {
     parts: Option<Parts>,
     /// With one.
     way_back: Option<WayBack<'a>>,
+    sent_program: Option<SentProgram<'a>>,
     conversation: Conversation,
     plan: &'a StreamPlan,
     mode: OpenMode,
@@ -96,12 +98,14 @@ pub struct Managers<'a> {
     pub parts: Option<Parts>,
     /// Back to the one, should it be lost.
     pub way_back: Option<WayBack<'a>>,
+    /// What is to be sent to the step's nodes before it starts.
+    pub sent_program: Option<SentProgram<'a>>,
 }
 
 impl Managers<'_> {
     /// One.
     pub fn one(door: DoorClient) -> Self {
-        Self { doors: vec![door], parts: None, way_back: None }
+        Self { doors: vec![door], parts: None, way_back: None, sent_program: None }
     }
 }
 
@@ -122,6 +126,7 @@ impl<'a> StepLoop<'a> {
             links: managers.doors.into_iter().map(|door| Link { door, unconsumed: 0 }).collect(),
             parts: managers.parts,
             way_back: managers.way_back,
+            sent_program: managers.sent_program,
             plan,
             mode,
             names,
@@ -472,6 +477,15 @@ impl<'a> StepLoop<'a> {
                     self.lost(error, more);
                 }
             }
+            Effect::SendProgram(layout) => match self.sent_program.as_ref().map(|sent| sent.send(&layout)) {
+                Some(Ok(())) => {
+                    let tasks_per_node = layout.ranks.iter().map(|ranks| ranks.len() as u32).collect();
+                    let whole = WholeStep { nodes: layout.nodes, tasks_per_node };
+                    more.push(Effect::Send(CommandToStepMgr::StartPart(whole)));
+                }
+                Some(Err(code)) => more.push(Effect::End(code)),
+                None => more.push(Effect::Verbose("answer of another conversation ignored".to_owned())),
+            },
             Effect::Numbered(step) => {
                 if let Err(error) = self.open_files(step) {
                     more.push(Effect::Error(error.to_string()));

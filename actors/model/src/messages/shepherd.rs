@@ -87,6 +87,9 @@ pub struct StepLaunch {
     /// How its tasks find each other.
     #[serde(default, skip_serializing_if = "Mpi::is_none")]
     pub mpi: Mpi,
+    /// The program was sent to the nodes, and its name has that of the node at its end, after a `_`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub program_named_by_node: bool,
 }
 
 /// A [`StepLaunch`], whole, or by the number under which it was sent before.

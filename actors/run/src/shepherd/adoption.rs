@@ -151,6 +151,7 @@ pub fn unknown_launch() -> StepLaunch {
         unasked_output: false,
         task_scripts: TaskScripts::default(),
         mpi: Mpi::None,
+        program_named_by_node: false,
     }
 }
 

@@ -154,6 +154,7 @@ impl ShepherdCore {
         let gpus = self.config.gpus.of_task(&here.share.gres, &here.launch.gpu_bind, on, here.launch.batch);
         let TaskLaunch { rank, argv, extra_env: task_env, .. } = task;
         let argv = match &here.script {
+            None if here.launch.program_named_by_node => named_by_node(&argv, &self.config.node),
             None => argv,
             Some(script) => {
                 let script = ByteBuf::from(script.clone().into_bytes());
@@ -441,4 +442,10 @@ impl ShepherdCore {
             }
         }
     }
+}
+
+/// The command of a program that has the node's name at the end of its own.
+fn named_by_node(argv: &[ByteBuf], node: &str) -> Arc<Vec<ByteBuf>> {
+    let program = argv.first().map(|program| ByteBuf::from([program.as_slice(), b"_", node.as_bytes()].concat()));
+    Arc::new(program.into_iter().chain(argv.iter().skip(1).cloned()).collect())
 }

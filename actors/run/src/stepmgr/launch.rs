@@ -135,7 +135,7 @@ pub fn attended_plan(
     placement: &Placement,
 ) -> StepPlan {
     StepPlan {
-        awaits_others: record.spec.het.is_some_and(|part| part.behind.is_some()),
+        awaits_others: record.spec.het.is_some_and(|part| part.behind.is_some()) || record.spec.sent.is_some(),
         ..plan_with(facts, pool, number, record, placement, None)
     }
 }
@@ -295,6 +295,7 @@ fn launch(
         unasked_output: unattended && !pack && (spec.unasked_output || spec.stdout == StreamTarget::Relay),
         task_scripts: spec.task_scripts.clone(),
         mpi: spec.mpi,
+        program_named_by_node: spec.sent.is_some_and(|sent| sent.named_by_node),
     };
     // Before tasks on other nodes begin, the first task has to report that it opened the shared file.
     let tells = shape.max_nodes > 1 && launch.total_tasks > 1 && one_file_for_all(&launch);
@@ -409,6 +410,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         unasked_output: false,
         task_scripts: TaskScripts::default(),
         mpi: Mpi::None,
+        program_named_by_node: false,
     };
     let own_env = env::number_variables(StepKey::BATCH);
     let mut argv = vec![ByteBuf::from(SCRIPT_NAME.to_vec())];

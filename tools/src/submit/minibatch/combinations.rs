@@ -20,6 +20,7 @@ pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Ch
         (None, false, true) => "--async",
         (None, false, false) => return not_handed_over(typed, given),
     };
+    refuse_if(typed.bcast.is_wanted(), format!("--bcast with {how} is not supported yet"))?;
     for (option, on) in [("pty", typed.pty), ("immediate", given("immediate")), ("label", given("label"))] {
         refuse_if(on, format!("--{option} is for a step that srun stays with: it cannot be used with {how}"))?;
     }

@@ -77,6 +77,7 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
     let unsupported = [
         ("--pty", first.pty),
         ("--mpi", !first.mpi.is_none()),
+        ("--bcast", first.bcast.is_wanted()),
         ("--multi-prog", first.multi_prog),
         ("--async", first.asynchronous),
         ("--batch", first.batch),
@@ -206,7 +207,7 @@ fn step(
     let name = specs.first().map(|(_, spec)| spec.name.clone()).unwrap_or_default();
     let behaviour = srun::behaviour(&whole, jobs.first().copied().unwrap_or(leader), &plan);
     let names = srun::pattern_names(&plan, &name);
-    let managers = Managers { doors, parts: Some(Parts::new(leader, specs)), way_back: None };
+    let managers = Managers { doors, parts: Some(Parts::new(leader, specs)), way_back: None, sent_program: None };
     let code = StepLoop::new(managers, behaviour, &plan, whole.open_mode, &names, signals, console).run();
     scripts::epilog(&whole, console);
     Ok(code)

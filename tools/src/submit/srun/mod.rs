@@ -30,6 +30,7 @@ use crate::{
         multi_prog,
         no_step::no_step,
         sbatch,
+        sent_program::SentProgram,
         startup::{self, Startup},
         step_loop::{Managers, PatternNames, StepLoop},
         submitter,
@@ -262,7 +263,7 @@ fn inside(
     let (Checked { spec, .. }, plan) = attended(typed, console, submitter, work)?;
     let launch = Launch::again(request, spec, stream_plan::handed(typed, &plan, terminal::is_terminal));
     let search = Search::new(way, console);
-    let asked = AskedFor { launch, door, search, deadline: None, begun: true };
+    let asked = AskedFor { launch, door, search, deadline: None, begun: true, sent_program: None };
     Ok(stay(typed, console, asked, &plan, &signals))
 }
 
@@ -381,16 +382,17 @@ fn converse(
     typed: &Typed,
     console: &Console,
     way: Way,
-    spec: StepSpec,
+    mut spec: StepSpec,
     plan: &StreamPlan,
     signals: &Signals,
 ) -> Result<i32, i32> {
     scripts::prolog(typed, console)?;
     let job = way.job();
     let deadline = typed.immediate_secs.map(|secs| Instant::now() + Duration::from_secs(u64::from(secs)));
-    let mut search = Search::new(way, console);
+    let mut search = Search::new(way.clone(), console);
     let mut door =
         search.begin(Until { signals: Some(signals), deadline }).map_err(|no_way| no_step(console, job, no_way))?;
+    let sent_program = SentProgram::prepare(typed, console, way, &mut door, &mut spec)?;
     let launch = Launch::new(spec, stream_plan::handed(typed, plan, terminal::is_terminal));
     match launch.send(&mut door) {
         Ok(()) => {}
@@ -403,7 +405,8 @@ fn converse(
             return Err(startup::exit_code(1));
         }
     }
-    let code = stay(typed, console, AskedFor { launch, door, search, deadline, begun: false }, plan, signals);
+    let code =
+        stay(typed, console, AskedFor { launch, door, search, deadline, begun: false, sent_program }, plan, signals);
     scripts::epilog(typed, console);
     Ok(code)
 }
@@ -416,15 +419,19 @@ struct AskedFor<'a> {
     deadline: Option<Instant>,
     /// By the light form, which stays only with tasks that write to its own files themselves.
     begun: bool,
+    /// What is sent to its nodes first.
+    sent_program: Option<SentProgram<'a>>,
 }
 
 /// Stays to the end. Returns the exit code.
 fn stay(typed: &Typed, console: &Console, asked: AskedFor<'_>, plan: &StreamPlan, signals: &Signals) -> i32 {
-    let AskedFor { launch, door, search, deadline, begun } = asked;
+    let AskedFor { launch, door, search, deadline, begun, sent_program } = asked;
     let (job, names) = (search.job(), pattern_names(plan, launch.name()));
     let immediate = deadline.map(|at| at.saturating_duration_since(Instant::now()));
     let behaviour = Behaviour { immediate, may_relay: !begun, ..behaviour(typed, job, plan) };
-    let managers = Managers { way_back: Some(WayBack::new(search, launch)), ..Managers::one(door) };
+    // Its number was reserved over this very connection: there is no way back to it.
+    let way_back = sent_program.is_none().then(|| WayBack::new(search, launch));
+    let managers = Managers { way_back, sent_program, ..Managers::one(door) };
     let all = StepLoop::new(managers, behaviour, plan, typed.open_mode, &names, signals, console);
     if begun { all.hearing_first(ANSWER_TIMEOUT).run() } else { all.run() }
 }
