@@ -3,7 +3,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`options`], `submit` | `sbatch`, `salloc`, `srun`, `swait`, `sattach`, `sbcast` |
+//! | [`options`], `submit` | `sbatch`, `salloc`, `srun`, `swait`, `sattach`, `sbcast`, `sgather` |
 //! | `query` | `squeue`, `sinfo`, `sprio` |
 //! | `control` | `scancel`, `scontrol`, `stail` |
 //! | `graph`, `step_lists` | graphs and lists of steps |
@@ -40,11 +40,12 @@ use std::{
 type Command = fn(Vec<OsString>) -> i32;
 
 /// Every command.
-const COMMANDS: [(&str, Command); 13] = [
+const COMMANDS: [(&str, Command); 14] = [
     ("sbatch", submit::sbatch::main),
     ("srun", submit::srun::main),
     ("sattach", submit::attach::main),
     ("sbcast", submit::sbcast::main),
+    ("sgather", submit::sgather::main),
     ("salloc", submit::salloc::main),
     ("squeue", query::squeue::main),
     ("sinfo", query::sinfo::main),

@@ -38,6 +38,7 @@ fn description(name: &str) -> Arc<StepLaunch> {
         unasked_output: false,
         task_scripts: TaskScripts::default(),
         mpi: Default::default(),
+        program_named_by_node: false,
     })
 }
 

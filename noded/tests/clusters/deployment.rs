@@ -21,7 +21,7 @@ const ALICE: (&str, u32) = ("games", 5);
 const BOB: (&str, u32) = ("nobody", 65534);
 const ROOT: (&str, u32) = ("root", 0);
 
-const COMMANDS: [&str; 7] = ["sbatch", "salloc", "sinfo", "squeue", "scontrol", "scancel", "sattach"];
+const COMMANDS: [&str; 8] = ["sbatch", "salloc", "sbcast", "sinfo", "squeue", "scontrol", "scancel", "sattach"];
 
 /// The programs under their names. Copies: the folder in which they were built may be closed to other users.
 fn copy_programs(built: &Path, to: &Path) {
@@ -464,4 +464,45 @@ fn a_cluster_of_one_user_runs_nobody_elses_jobs() {
     let left: Vec<String> = crate::support::command_lines().into_iter().filter(|line| line.contains(&needle)).collect();
     assert_eq!(left, Vec::<String>::new());
     let _ = std::fs::remove_dir_all(&work);
+}
+
+#[test]
+fn a_file_on_a_node_is_the_jobs_users_and_made_with_no_other_rights() {
+    let Some(site) = Site::new("sbcast", &["n1", "n2"]) else { return };
+    site.daemon(ROOT, "slurmctld", &[]);
+    site.start_nodes();
+    let w = site.work.display();
+    let (open, closed) = (site.work.join("open"), site.work.join("closed"));
+    for (folder, mode) in [(&open, 0o1777), (&closed, 0o755)] {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let sent = |user, words: &str| {
+        let words = format!("-Q -N2 {w}/sbcast {words}");
+        site.as_user(user, "salloc", &words.split(' ').collect::<Vec<_>>())
+    };
+    sent(ALICE, &format!("-f -p /etc/hostname {w}/open/f")).ok();
+    let found = std::fs::symlink_metadata(open.join("f")).unwrap();
+    assert_eq!(
+        (found.uid(), found.gid(), found.mtime()),
+        (ALICE.1, ALICE.1, std::fs::metadata("/etc/hostname").unwrap().mtime())
+    );
+    let refused = sent(ALICE, &format!("-f /etc/hostname {w}/closed/f"));
+    assert_eq!(refused.code, libc::EACCES, "{refused:?}");
+    assert!(refused.err.contains("sbcast: error: REQUEST_FILE_BCAST(n2): Permission denied\n"), "{refused:?}");
+    // Not by way of a link either.
+    std::os::unix::fs::symlink(closed.join("g"), open.join("g")).unwrap();
+    std::os::unix::fs::lchown(open.join("g"), Some(ALICE.1), Some(ALICE.1)).unwrap();
+    sent(ALICE, &format!("-f /etc/hostname {w}/open/g")).ok();
+    assert!(std::fs::symlink_metadata(open.join("g")).unwrap().is_file());
+    assert_eq!(std::fs::read_dir(&closed).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(&open).unwrap().count(), 2);
+    let job = site.as_user(ALICE, "sbatch", &["-N1", "-o", "/dev/null", "--wrap", "sleep 1000"]).ok().job();
+    site.await_that("it runs", || site.as_user(ALICE, "squeue", &["-h", "-o", "%t"]).out.trim() == "R");
+    let words = ["-j", &job, "/etc/hostname", "/tmp/never"];
+    let other = site.as_user(BOB, "sbcast", &words);
+    let said = format!("sbcast: error: Slurm job {job} lookup error: Invalid user id\n");
+    assert_eq!((other.code, other.err), (255, said));
+    site.as_user(ALICE, "scancel", &[&job]).ok();
+    site.end();
 }

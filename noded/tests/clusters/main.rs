@@ -9,6 +9,7 @@ mod deployment;
 mod distribution;
 mod dynamic_nodes;
 mod embedded;
+mod files;
 mod graphs;
 mod gres;
 mod handed_streams;

@@ -157,6 +157,7 @@ fn launch() -> StepLaunch {
         unasked_output: false,
         task_scripts: TaskScripts::default(),
         mpi: Default::default(),
+        program_named_by_node: false,
     }
 }
 

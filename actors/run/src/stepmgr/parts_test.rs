@@ -11,7 +11,7 @@ use garrick_model::{
     ids::{JobId, StepKey},
     messages::step::{CommandToStepMgr, StepLayout, StepMgrToCommand, WholeStep},
     refusal::Refusal,
-    spec::{HetPart, JobKind, PartsBefore, StepSpec},
+    spec::{HetPart, JobKind, PartsBefore, SentProgram, StepSpec},
     state::{ExitStatus, StepState},
 };
 
@@ -149,4 +149,20 @@ fn numbers_that_are_passed_over_come_to_an_end_and_those_that_are_used_do_not_co
     launch(&mut harness, greedy, part(1));
     let other = harness.connect();
     assert_eq!(reserve(&mut harness, other, 0), Some(1 << 24));
+}
+
+#[test]
+fn a_step_whose_program_is_sent_starts_when_it_is_there() {
+    let mut harness = harness();
+    let client = harness.connect();
+    assert_eq!(reserve(&mut harness, client, 0), Some(0));
+    launch(&mut harness, client, StepSpec { sent: Some(SentProgram { named_by_node: true }), ..exact("a", 2) });
+    let layout = StepLayout { nodes: vec!["n1".to_owned()], ranks: vec![vec![0, 1]], handed: [false; 3] };
+    assert_eq!(harness.last(client), Some(&StepMgrToCommand::Placed(layout.clone())));
+    assert!(harness.running().is_empty());
+    let own = WholeStep { nodes: vec!["n1".to_owned()], tasks_per_node: vec![2] };
+    harness.say(client, CommandToStepMgr::StartPart(own));
+    harness.settle();
+    assert!(harness.heard[&client].contains(&StepMgrToCommand::Started(layout)));
+    assert_eq!(harness.running().len(), 2);
 }

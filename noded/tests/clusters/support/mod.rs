@@ -106,9 +106,10 @@ impl Cluster {
     pub fn up_from(work: PathBuf, programs: &Path, args: &[&str]) -> Self {
         let home = work.join("home");
         std::fs::create_dir_all(work.join("bin")).unwrap();
-        for command in
-            ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "sprio", "scancel", "scontrol", "swait", "stail"]
-        {
+        for command in [
+            "garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "sprio", "scancel", "scontrol", "swait", "stail",
+            "sbcast", "sgather",
+        ] {
             let program = if PROGRAMS.contains(&command) { command } else { "garrick" };
             symlink(programs.join(program), work.join("bin").join(command)).unwrap();
         }

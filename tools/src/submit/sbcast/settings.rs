@@ -71,7 +71,10 @@ impl Settings {
     pub fn of_site(config: Option<&Config>) -> Self {
         let parameters = config.map(|config| &config.bcast_parameters);
         let value = |name: &str| parameters.and_then(|p| p.value(name));
-        let folders = config.map(|config| config.bcast_exclude.0.join(","));
+        let folders = config.map(|config| match config.bcast_exclude.0.as_slice() {
+            [] => "NONE".to_owned(),
+            folders => folders.join(","),
+        });
         Self {
             block_bytes: BLOCK_BYTES,
             packed: value("Compression").is_some_and(|name| name.eq_ignore_ascii_case("lz4")),

@@ -88,13 +88,14 @@ pub fn prefix_of_built(built: &Path) -> io::Result<PathBuf> {
 }
 
 /// What `garrick install` installs: folder, name, program.
-const GARRICK: [(&str, &str, &str); 14] = [
+const GARRICK: [(&str, &str, &str); 15] = [
     ("bin", "salloc", "garrick"),
     ("bin", "sattach", "garrick"),
     ("bin", "sbatch", "garrick"),
     ("bin", "sbcast", "garrick"),
     ("bin", "scancel", "garrick"),
     ("bin", "scontrol", "garrick"),
+    ("bin", "sgather", "garrick"),
     ("bin", "sinfo", "garrick"),
     ("bin", "sprio", "garrick"),
     ("bin", "squeue", "garrick"),

@@ -38,6 +38,8 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("MaxMemPerCPU", "a_node_that_is_to_give_more_memory_than_its_cpus_may_bring_gives_more_cpus"),
     ("MaxMemPerNode", "a_node_that_is_to_give_more_memory_than_its_cpus_may_bring_gives_more_cpus"),
     ("MaxNodeCount", "nodes_are_created_all_or_none"),
+    ("BcastExclude", "files_are_sent_as_the_site_says"),
+    ("BcastParameters", "files_are_sent_as_the_site_says"),
     ("MaxStepCount", "a_job_has_no_more_steps_than_the_site_allows"),
     ("MaxTasksPerNode", "a_step_has_no_more_tasks_on_a_node_than_the_site_allows"),
     ("MCSPlugin", "jobs_of_different_labels_have_nodes_of_their_own"),
