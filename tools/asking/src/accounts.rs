@@ -53,6 +53,21 @@ impl User {
     }
 }
 
+/// The line of passwd(5) of a user, and those of group(5) of the groups that it is in.
+pub fn entries(uid: u32) -> (Option<String>, Vec<String>) {
+    let line = local(
+        "/etc/passwd",
+        |line| User::parse(line).map(|user| (user.uid, line.to_owned())),
+        |(found, _)| *found == uid,
+    );
+    let line =
+        line.map(|(_, line)| line).or_else(|| getent("passwd", &uid.to_string()).lines().next().map(str::to_owned));
+    let user = line.as_deref().and_then(User::parse);
+    let gids = user.map(|user| user.groups(user.gid)).unwrap_or_default();
+    let group = |gid: &u32| getent("group", &gid.to_string()).lines().next().map(str::to_owned);
+    (line, gids.iter().filter_map(group).collect())
+}
+
 /// A group's number.
 pub fn gid_of(group: &str) -> Option<u32> {
     let parse = |line: &str| {

@@ -234,7 +234,7 @@ fn unknown_jobs_are_told_in_slurms_words() {
     assert_eq!(place.run(&["scontrol", "hold", "99999999"]), said("", hold, 1));
     let update = "Invalid job id specified for job 99999999\n";
     assert_eq!(place.run(&["scontrol", "update", "jobid=99999999", "timelimit=5"]), said("", update, 1));
-    assert_eq!(place.run(&["scontrol", "show", "step", "503.0"]), said("", "Job step 503.0 not found\n", 1));
+    assert_eq!(place.run(&["scontrol", "show", "step", "503.0"]), said("Job step 503.0 not found\n", "", 1));
 }
 
 #[test]
@@ -242,8 +242,8 @@ fn unknown_nodes_and_partitions_are_told_in_slurms_words() {
     let place = Place::answering(knows_nothing);
     let words = ["scontrol", "update", "nodename=nosuch", "state=drain", "reason=x"];
     assert_eq!(place.run(&words), said("", "slurm_update error: Invalid node name specified\n", 1));
-    assert_eq!(place.run(&["scontrol", "show", "node", "nosuch"]), said("", "Node nosuch not found\n", 1));
-    assert_eq!(place.run(&["scontrol", "show", "partition", "nosuch"]), said("", "Partition nosuch not found\n", 1));
+    assert_eq!(place.run(&["scontrol", "show", "node", "nosuch"]), said("Node nosuch not found\n", "", 1));
+    assert_eq!(place.run(&["scontrol", "show", "partition", "nosuch"]), said("Partition nosuch not found\n", "", 1));
 }
 
 #[test]
@@ -269,16 +269,16 @@ fn ping_tells_whether_the_controller_is_there() {
 fn a_dead_controller_is_said_and_exits_1() {
     let place = Place::empty();
     for (words, call) in [
-        (vec!["squeue"], "slurm_load_jobs error:"),
-        (vec!["sinfo"], "slurm_load_partitions error:"),
-        (vec!["scancel", "5"], "scancel: error:"),
-        (vec!["scontrol", "show", "node"], "slurm_load_node error:"),
+        (vec!["squeue"], "slurm_load_jobs error: "),
+        (vec!["sinfo"], "slurm_load_partitions error: "),
+        (vec!["scancel", "5"], "scancel: error: "),
+        (vec!["scontrol", "show", "node"], "slurm_load_node error: "),
         (vec!["scontrol", "reconfigure"], "slurm_reconfigure error:"),
-        (vec!["stail", "job/5"], "stail: error:"),
+        (vec!["stail", "job/5"], "stail: error: "),
     ] {
         let (out, err, code) = place.run(&words);
         let last = err.lines().last().unwrap_or_default();
-        assert_eq!(last, format!("{call} Unable to contact slurm controller (connect failure)"), "{words:?}");
+        assert_eq!(last, format!("{call}Unable to contact slurm controller (connect failure)"), "{words:?}");
         assert_eq!((out.as_str(), code), ("", 1), "{words:?}");
     }
 }
@@ -446,14 +446,12 @@ fn traces_are_one_line_each() {
 #[test]
 fn what_is_not_there_yet_fails() {
     let place = Place::empty();
-    for words in
-        [vec!["scontrol", "token"], vec!["scontrol", "create", "partition"], vec!["scontrol", "show", "assoc_mgr"]]
-    {
+    for words in [vec!["scontrol", "takeover"], vec!["scontrol", "gethost", "n1"], vec!["scontrol", "show", "slurmd"]] {
         let (out, err, code) = place.run(&words);
         assert!(err.ends_with(" is not supported yet\n") && out.is_empty() && code == 1, "{words:?}: {err}");
     }
     assert_eq!(place.run(&["scontrol", "shwo"]), said("", "invalid keyword: shwo (did you mean show?)\n", 1));
-    assert_eq!(place.run(&["scontrol", "show", "x"]), said("", "invalid entity:x for keyword:show \n", 1));
+    assert_eq!(place.run(&["scontrol", "show", "x"]), said("", "invalid entity:x for keyword:show\n", 1));
 }
 
 #[test]

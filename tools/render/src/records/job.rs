@@ -183,10 +183,11 @@ fn sizes(r: &mut Record, job: &JobView, detail: Detail) {
     let spec = &*job.spec;
     let nodes = match spec.nodes {
         Some(_) if job.state.waits() && !spec.node_sizes.is_empty() => spec.node_sizes.to_string(),
-        Some(count) if job.state.waits() => match count.max {
-            Some(max) if max > count.min => format!("{}-{max}", count.min),
-            _ => job.node_count().to_string(),
-        },
+        Some(count) if job.state.waits() => {
+            format!("{}-{}", job.node_count(), count.max.unwrap_or(count.min).max(job.node_count()))
+        }
+        // As many as there are tasks, where no number of nodes is named.
+        None if job.state.waits() => format!("{}-{}", job.node_count(), job.tasks.max(job.node_count())),
         _ => job.node_count().to_string(),
     };
     r.line(format!(

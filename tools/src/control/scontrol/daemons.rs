@@ -1,12 +1,13 @@
 //! `scontrol ping`, `reconfigure` and `shutdown`.
 
-use super::{Session, too_many};
+use super::{NOT_THEIRS, Session, too_few, too_many};
 use crate::telling::Tell as _;
 use garrick_asking::cluster::{Cluster, ClusterError};
 use garrick_model::{
     config::{DebugFlags, LogChange, LogLevel},
     hostlist,
     messages::command::{CommandReply, CommandRequest},
+    refusal::Refusal,
 };
 
 /// Is the controller there?
@@ -31,7 +32,7 @@ fn controller_host() -> String {
 pub fn reconfigure(session: &mut Session) -> i32 {
     match session.cluster().and_then(|c| c.ask(&CommandRequest::Reconfigure)) {
         Ok(_) => 0,
-        Err(error) => session.failed("slurm_reconfigure", &error),
+        Err(error) => session.denied("slurm_reconfigure error:", &error, NOT_THEIRS),
     }
 }
 
@@ -42,17 +43,16 @@ pub fn set_debug(session: &mut Session, words: &[String]) -> i32 {
         Err(e) => return session.plain_error(e),
     };
     let level = match &words[..] {
-        [] => {
-            return session.plain_error(format_args!(
-                "setdebug: a level is missing (quiet, fatal, error, info, verbose, debug to debug5, or 0 to 9)"
-            ));
-        }
+        [] => return too_few(session, "setdebug"),
         [level] => level,
-        _ => return too_many(session, "setdebug"),
+        [first, ..] => return session.plain_error(format_args!("Invalid option: {first}")),
     };
     match LogLevel::of(level) {
-        Ok(level) => change_log(session, LogChange::Level(level), nodes, "slurm_set_debug_level"),
-        Err(e) => session.plain_error(format_args!("invalid debug level {level}: {e}")),
+        Ok(level) => change_log(session, LogChange::Level(level), nodes, "slurm_set_debug_level error:"),
+        Err(e) => {
+            session.console.verbose(e);
+            session.plain_error(format_args!("invalid debug level: {level}"))
+        }
     }
 }
 
@@ -67,20 +67,28 @@ pub fn set_debug_flags(session: &mut Session, words: &[String]) -> i32 {
         let (flags, name) = match word.split_at_checked(1) {
             Some(("+", name)) => (&mut with, name),
             Some(("-", name)) => (&mut without, name),
-            _ => return session.plain_error(format_args!("setdebugflags: {word}: write +{word} or -{word}")),
+            _ => {
+                return session.plain_error(format_args!(
+                    "invalid debug flag: {word}\nUsage: setdebugflags {{+|-}}NAME [{{+|-}}NAME] [nodes=<NODES>]"
+                ));
+            }
         };
         match DebugFlags::of(name) {
             Ok((found, not_yet)) if not_yet.is_empty() => flags.0.extend(found.0),
             Ok((_, not_yet)) => {
                 return session.plain_error(format_args!("debug flag {} is not supported yet", not_yet.join(",")));
             }
-            Err(e) => return session.plain_error(format_args!("invalid debug flag: {e}")),
+            Err(e) => {
+                session.console.verbose(e);
+                session.console.error(format_args!("Invalid DebugFlag: {name}"));
+                return session.plain_error(format_args!("invalid debug flag: {word}"));
+            }
         }
     }
     if words.is_empty() {
-        return session.plain_error(format_args!("setdebugflags: a flag is missing (+FLAG or -FLAG)"));
+        return too_few(session, "setdebugflags");
     }
-    change_log(session, LogChange::Flags { without, with }, nodes, "slurm_set_debugflags")
+    change_log(session, LogChange::Flags { without, with }, nodes, "slurm_set_debug_flags error:")
 }
 
 /// `nodes=LIST` among the words, expanded, and the others.
@@ -98,8 +106,48 @@ fn with_nodes(words: &[String]) -> Result<(Vec<&String>, Vec<String>), String> {
 fn change_log(session: &mut Session, change: LogChange, nodes: Vec<String>, call: &str) -> i32 {
     match session.cluster().and_then(|c| c.ask(&CommandRequest::ChangeLog { change, nodes })) {
         Ok(_) => 0,
-        Err(error) => session.failed(call, &error),
+        Err(error) => session.denied(call, &error, NOT_PERMITTED),
     }
+}
+
+/// What Slurm says to those who may not change how much is logged.
+const NOT_PERMITTED: &str = "Permission denied";
+
+/// Whether the scheduler keeps a log of its own (`SlurmSchedLogFile`).
+pub fn scheduler_log(session: &mut Session, words: &[String]) -> i32 {
+    const CALL: &str = "slurm_set_schedlog_level error:";
+    let level = match words {
+        [] => return too_few(session, "schedloglevel"),
+        [level] => level,
+        _ => return too_many(session, "schedloglevel"),
+    };
+    if !["0", "1", "enable", "disable"].contains(&level.to_ascii_lowercase().as_str()) {
+        return session.plain_error(format_args!("invalid schedlog level: {level}"));
+    }
+    if !session.is_admin() {
+        return session.plain_error(format_args!("{CALL}{NOT_PERMITTED}"));
+    }
+    match session.setting("SlurmSchedLogFile") {
+        Ok(None) => session.plain_error(format_args!("{CALL}{}", Refusal::Disabled)),
+        Ok(Some(_)) => session.not_supported("scontrol schedloglevel"),
+        Err(code) => code,
+    }
+}
+
+/// How the shares of parents count for their children: a number above 0.
+pub fn dampening_factor(session: &Session, words: &[String]) -> i32 {
+    let factor = match words {
+        [] => return too_few(session, "fsdampeningfactor"),
+        [factor] => factor,
+        _ => return too_many(session, "fsdampeningfactor"),
+    };
+    if !factor.parse::<u32>().is_ok_and(|factor| factor > 0) {
+        return session.plain_error(format_args!("invalid dampening factor: {factor}"));
+    }
+    if !session.is_admin() {
+        return session.plain_error(format_args!("slurm_set_fs_dampeningfactor error:{NOT_PERMITTED}"));
+    }
+    session.not_supported("scontrol fsdampeningfactor")
 }
 
 /// End the controller and every node daemon; `controller`: that one alone.
@@ -109,13 +157,12 @@ pub fn shutdown(session: &mut Session, words: &[String]) -> i32 {
         [what] if what.eq_ignore_ascii_case("slurmctld") => false,
         [what] if what.eq_ignore_ascii_case("controller") => true,
         [what] => {
-            return session
-                .plain_error(format_args!("invalid shutdown option: {what} (slurmctld, controller or nothing)"));
+            return session.plain_error(format_args!("invalid shutdown argument:{what}"));
         }
         _ => return too_many(session, "shutdown"),
     };
     match session.cluster().and_then(|c| c.ask(&CommandRequest::Shutdown { controller_only })) {
         Ok(_) => 0,
-        Err(error) => session.failed("slurm_shutdown", &error),
+        Err(error) => session.denied("slurm_shutdown error:", &error, NOT_THEIRS),
     }
 }

@@ -39,6 +39,7 @@ pub(super) static JOB_KEYS: &[Key<JobChange>] = &[
     key("MinTmpDiskNode", |c, given| assign(&mut c.request.tmp_disk_mib, given.explained().map(|MemoryMib(mib)| mib))),
     key("Name", |c, given| assign(&mut c.name, given.text())),
     key("Nice", |c, given| assign(&mut c.nice, if given.value.is_empty() { Ok(100) } else { adjustment(given) })),
+    synonym("NodeList", "ReqNodeList", |c, given| assign(&mut c.nodelist, given.hosts())),
     key("NumNodes", nodes),
     key("NumTasks", |c, given| assign(&mut c.tasks, given.parsed())),
     key("Partition", |c, given| assign(&mut c.partitions, given.words())),
@@ -80,9 +81,9 @@ fn adjustment(given: &Given<'_>) -> Result<i32, KeyError> {
 }
 
 fn delay_boot(change: &mut JobChange, given: &Given<'_>) -> Result<(), KeyError> {
-    match given.parsed()? {
-        TimeLimit::Secs(secs) => assign(&mut change.request.delay_boot_secs, Ok(secs)),
-        TimeLimit::Unlimited => Err(given.wrong("")),
+    match given.parsed() {
+        Ok(TimeLimit::Secs(secs)) => assign(&mut change.request.delay_boot_secs, Ok(secs)),
+        _ => Err(KeyError::Unnamed("DelayBoot")),
     }
 }
 
@@ -122,9 +123,10 @@ fn time_limit(change: &mut JobChange, given: &Given<'_>) -> Result<(), KeyError>
         (None, None, Some(text)) if given.value != "-1" => (Some('-'), text),
         (sign, ..) => (sign, given.value),
     };
-    let Some(sign) = sign else { return assign(&mut change.time_limit, given.explained()) };
+    let unnamed = |_| KeyError::Unnamed("TimeLimit");
+    let Some(sign) = sign else { return assign(&mut change.time_limit, given.parsed().map_err(unnamed)) };
     let secs = parse_duration_secs(text).ok().flatten().and_then(|secs| i64::try_from(secs).ok());
-    let secs = secs.ok_or_else(|| given.wrong(""))?;
+    let secs = secs.ok_or(KeyError::Unnamed("TimeLimit"))?;
     assign(&mut change.time_limit_delta_secs, Ok(if sign == '-' { -secs } else { secs }))
 }
 

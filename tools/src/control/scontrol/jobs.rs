@@ -1,38 +1,45 @@
 //! `scontrol hold`, `uhold`, `release`, `requeue`, `requeuehold`, `suspend`, `resume`, `top` and `write batch_script`.
 
-use super::{Session, full_word, too_few, too_many};
+use super::{NOT_THEIRS, Session, full_word, too_few, too_many};
 use crate::query::choices;
 use garrick_asking::{
     contact::{self, AskError},
     runs,
 };
 use garrick_model::{
+    ids::JobId,
     job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobAction, JobSelector},
+    refusal::Refusal,
     spec::ArraySpec,
 };
-use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _};
+use std::{collections::BTreeSet, fs, io::Write as _, os::unix::fs::OpenOptionsExt as _};
+
+/// Jobs of that name that are not over.
+pub(super) fn of_name(session: &mut Session, name: &str) -> Result<Vec<JobSelector>, i32> {
+    let such = JobQuery { names: vec![name.to_owned()], ..JobQuery::live() };
+    let request = CommandRequest::list_such_jobs(such.clone());
+    let found = session.cluster().and_then(|cluster| contact::jobs(cluster, &request));
+    let found = found.map_err(|e| session.failed("slurm_load_jobs", &e))?;
+    let found = found.iter().filter(|job| such.takes(job));
+    Ok(found.map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None }).collect())
+}
 
 /// The jobs that a command names: `503 504_1,505`, or `jobname=demo` (`name=demo`).
-fn named(session: &mut Session, words: &[String]) -> Result<Vec<JobSelector>, i32> {
+fn named(session: &mut Session, words: &[String], told: Told) -> Result<Vec<JobSelector>, i32> {
     let mut jobs = Vec::new();
     for word in words {
         match word.split_once('=') {
             Some((key, name)) if key.eq_ignore_ascii_case("jobname") || key.eq_ignore_ascii_case("name") => {
-                let such = JobQuery { names: vec![name.to_owned()], ..JobQuery::live() };
-                let request = CommandRequest::list_such_jobs(such.clone());
-                let found = session.cluster().and_then(|cluster| contact::jobs(cluster, &request));
-                let found = found.map_err(|e| session.failed("slurm_load_jobs", &e))?;
-                let found = found.iter().filter(|job| such.takes(job));
-                jobs.extend(found.map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None }));
+                jobs.extend(of_name(session, name)?);
                 if jobs.is_empty() {
                     return Err(session.plain_error(format_args!("Job name {name} not found")));
                 }
             }
             Some((key, ids)) if key.eq_ignore_ascii_case("jobid") || key.eq_ignore_ascii_case("job") => {
-                jobs.extend(choices::jobs(ids).map_err(|_| invalid(session, ids))?);
+                jobs.extend(choices::jobs(ids).map_err(|_| invalid(session, ids, told))?);
             }
-            _ => jobs.extend(choices::jobs(word).map_err(|_| invalid(session, word))?),
+            _ => jobs.extend(choices::jobs(word).map_err(|_| invalid(session, word, told))?),
         }
     }
     known(session, &mut jobs)?;
@@ -45,8 +52,50 @@ pub(super) fn known(session: &Session, jobs: &mut [JobSelector]) -> Result<(), i
         .map_err(|unknown| session.plain_error(format_args!("{} for job {}", unknown.error, unknown.name)))
 }
 
-fn invalid(session: &Session, text: &str) -> i32 {
-    session.plain_error(format_args!("Invalid job id specified for job {text}"))
+fn invalid(session: &Session, text: &str, told: Told) -> i32 {
+    let code = session.said_unless_quiet(format_args!("Invalid job id specified for job {text}"));
+    told.last(session, &Refusal::InvalidJobId.to_string());
+    code
+}
+
+/// How a request about jobs is told of that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Each job.
+    Each,
+    /// Each job; of one that is not the caller's, that he is not the right user.
+    AsOwner,
+    /// The same, and at last the call: `hold` and `release`.
+    WithCall,
+}
+
+impl Told {
+    /// The refusal in this request's words. `own`: the caller's own job, of which he may not change that.
+    fn words(self, refusal: &Refusal, own: bool) -> String {
+        match refusal {
+            Refusal::AccessDenied if self != Self::Each && !own => NOT_THEIRS.to_owned(),
+            other => other.to_string(),
+        }
+    }
+
+    fn last(self, session: &Session, text: &str) {
+        if self == Self::WithCall {
+            session.said_unless_quiet(format_args!("slurm_suspend error:{text}"));
+        }
+    }
+}
+
+/// Those of the denied jobs that are the caller's own.
+fn own_among(session: &mut Session, results: &[(JobSelector, Result<(), Refusal>)]) -> BTreeSet<JobId> {
+    let denied = results.iter().filter(|(_, result)| *result == Err(Refusal::AccessDenied));
+    let denied: Vec<JobSelector> = denied.map(|(job, _)| job.clone()).collect();
+    if denied.is_empty() {
+        return BTreeSet::new();
+    }
+    let request = CommandRequest::list_jobs(denied);
+    let found = session.cluster().and_then(|cluster| contact::known_jobs(cluster, &request)).unwrap_or_default();
+    let own = nix::unistd::geteuid().as_raw();
+    found.iter().filter(|job| job.uid == own).map(|job| job.array_task.map_or(job.id, |task| task.array_job)).collect()
 }
 
 /// Runs one of the commands.
@@ -58,25 +107,26 @@ pub fn run(session: &mut Session, command: &str, words: &[String]) -> i32 {
         return session.plain_error(format_args!("Invalid state: {wrong}"));
     }
     let words: Vec<String> = words.into_iter().cloned().collect();
-    let (action, call) = match command {
-        "hold" => (JobAction::Hold, "slurm_suspend error:"),
-        "uhold" => (JobAction::UserHold, "slurm_suspend error:"),
-        "release" => (JobAction::Release, "slurm_suspend error:"),
-        "requeue" => (JobAction::Requeue, "slurm_requeue error: "),
-        "requeuehold" if !special.is_empty() => (JobAction::RequeueSpecialExit, "slurm_requeue error: "),
-        "requeuehold" => (JobAction::RequeueHold, "slurm_requeue error: "),
-        "suspend" => (JobAction::Suspend, "slurm_suspend error: "),
-        _ => (JobAction::Resume, "slurm_suspend error: "),
+    let told = if matches!(command, "hold" | "uhold" | "release") { Told::WithCall } else { Told::Each };
+    let action = match command {
+        "hold" => JobAction::Hold,
+        "uhold" => JobAction::UserHold,
+        "release" => JobAction::Release,
+        "requeue" => JobAction::Requeue,
+        "requeuehold" if !special.is_empty() => JobAction::RequeueSpecialExit,
+        "requeuehold" => JobAction::RequeueHold,
+        "suspend" => JobAction::Suspend,
+        _ => JobAction::Resume,
     };
     if words.is_empty() {
         return too_few(session, command);
     }
-    let jobs = match named(session, &words) {
+    let jobs = match named(session, &words, told) {
         Ok(jobs) => jobs,
         Err(code) => return code,
     };
     let answer = session.cluster().and_then(|c| c.ask(&CommandRequest::ControlJob { jobs: jobs.clone(), action }));
-    tell(session, answer, &jobs, Some(call))
+    tell(session, answer, &jobs, told)
 }
 
 /// `top JOB,JOB,...`
@@ -86,51 +136,47 @@ pub fn top(session: &mut Session, words: &[String]) -> i32 {
         [list] => list,
         _ => return too_many(session, "top"),
     };
-    let Ok(mut jobs) = choices::jobs(list) else { return invalid(session, list) };
+    let Ok(mut jobs) = choices::jobs(list) else { return invalid(session, list, Told::Each) };
     if let Err(code) = known(session, &mut jobs) {
         return code;
     }
     let action = JobAction::Top;
     let answer = session.cluster().and_then(|c| c.ask(&CommandRequest::ControlJob { jobs: jobs.clone(), action }));
-    tell(session, answer, &jobs, None)
+    tell(session, answer, &jobs, Told::Each)
 }
 
-/// Tells what came of a request about jobs: a line for each that failed, and with `call` a last one naming the call. Tasks of
-/// an array are told in lines of their own form, and those of them that had no error too where others had one.
-pub fn tell(
-    session: &Session,
-    answer: Result<CommandReply, AskError>,
-    jobs: &[JobSelector],
-    call: Option<&str>,
-) -> i32 {
+/// Tells what came of a request about jobs: a line for each that failed. Tasks of an array are told in lines of their own form,
+/// and those of them that had no error too where others had one.
+pub fn tell(session: &mut Session, answer: Result<CommandReply, AskError>, jobs: &[JobSelector], told: Told) -> i32 {
     let results = match answer {
         Ok(CommandReply::PerJob(results)) => results,
         Ok(_) => Vec::new(),
         Err(AskError::Refused(refusal)) => jobs.iter().map(|job| (job.clone(), Err(refusal.clone()))).collect(),
         Err(error) => return session.failed("slurm_update", &error),
     };
+    let own = if told == Told::Each { BTreeSet::new() } else { own_among(session, &results) };
     let mut last = None;
     for (job, result) in &results {
+        let words = |refusal: &Refusal| told.words(refusal, own.contains(&job.job));
         match (result, &job.tasks) {
             (Err(refusal), Some(tasks)) => {
-                session.plain_error(format_args!("{}: {refusal}", tasks_text(job, tasks)));
+                session.said_unless_quiet(format_args!("{}: {}", tasks_text(job, tasks), words(refusal)));
             }
             (Err(refusal), None) => {
-                session.plain_error(format_args!("{refusal} for job {job}"));
+                session.said_unless_quiet(format_args!("{} for job {job}", words(refusal)));
             }
             // Named since others of its array refuse.
             (Ok(()), Some(tasks)) if !jobs.contains(job) => {
-                session.plain_error(format_args!("{}: No error", tasks_text(job, tasks)));
+                session.said_unless_quiet(format_args!("{}: No error", tasks_text(job, tasks)));
             }
             (Ok(()), _) => {}
         }
-        last = result.as_ref().err().map(|refusal| (refusal, job.tasks.is_some())).or(last);
+        last = result.as_ref().err().map(|refusal| (words(refusal), job.tasks.is_some())).or(last);
     }
-    match (last, call) {
-        (None, _) => 0,
-        (Some((refusal, false)), Some(call)) => session.plain_error(format_args!("{call}{refusal}")),
-        (Some(_), _) => 1,
+    if let Some((text, false)) = &last {
+        told.last(session, text);
     }
+    last.map_or(0, |_| 1)
 }
 
 /// `12_1-3,5`
@@ -144,7 +190,7 @@ pub fn write(session: &mut Session, words: &[String]) -> i32 {
     match full_word(what, &["batch_script", "config"]) {
         Some("batch_script") => {}
         Some("config") => return session.not_supported("scontrol write config"),
-        _ => return session.plain_error(format_args!("invalid write argument: {what}")),
+        _ => return session.plain_error(format_args!("invalid write argument:{what}")),
     }
     let (id, file) = match rest {
         [] => return too_few(session, "write"),
@@ -152,7 +198,10 @@ pub fn write(session: &mut Session, words: &[String]) -> i32 {
         [id, file] => (id, Some(file.as_str())),
         _ => return too_many(session, "write"),
     };
-    let Ok(mut selector) = choices::job(id) else { return invalid(session, id) };
+    let Ok(mut selector) = choices::job(id) else {
+        session.console.fatal(format_args!("Bad job/step specified: {id}: JobID can not be zero"));
+        return 1;
+    };
     if let Err(unknown) = runs::find(&session.console, std::slice::from_mut(&mut selector), &mut []) {
         return session.plain_error(format_args!("job script retrieval failed: {}", unknown.error));
     }
@@ -162,7 +211,7 @@ pub fn write(session: &mut Session, words: &[String]) -> i32 {
     });
     let script = match answer {
         Ok(script) => script,
-        Err(error) => return session.plain_error(format_args!("job script retrieval failed: {error}")),
+        Err(error) => return session.denied("job script retrieval failed: ", &error, NOT_THEIRS),
     };
     if file == Some("-") {
         return session.print(|out| out.write_all(&script));

@@ -18,18 +18,42 @@ pub(crate) enum KeyError {
     UnknownKey { word: String, hint: String },
     #[error("Unknown parameter {word}{hint}")]
     UnknownParameter { word: String, hint: String },
-    #[error("Invalid {key} value: {value}{why}")]
+    #[error("scontrol: error: Invalid {key} value: {value}")]
     Value { key: &'static str, value: String, why: String },
+    /// The same of a key whose values Slurm does not repeat.
+    #[error("scontrol: error: Invalid {0} value")]
+    Unnamed(&'static str),
+    /// A key of nodes.
+    #[error("scontrol: error: Invalid value {word} for {key}")]
+    NodeValue { key: &'static str, word: String },
+    /// A time, and where reading it ended.
+    #[error("Invalid time specification (pos={at}): {value}\nNo changes specified")]
+    Time { at: usize, value: String, why: String },
+    #[error("Invalid job id specified for job {0}")]
+    JobId(String),
+    #[error(
+        "Invalid input: {0}\nRequest aborted\nValid states are: {1}\nNot all states are valid given a node's prior state"
+    )]
+    NodeState(String, &'static str),
+    /// A key of partitions that is none.
+    #[error("scontrol: error: Update of this parameter is not supported: {0}\n\nscontrol: error: Request aborted")]
+    PartitionKey(String),
+    /// A value of a partition: what is said of it.
+    #[error("{text}")]
+    PartitionValue { text: String, why: String },
     #[error("{key} value out of range (+/- {most}). Value ignored")]
     Range { key: &'static str, most: i64 },
     #[error("{0}")]
     Flag(#[from] garrick_model::reservation::FlagError),
-    #[error("No valid entity in update command\nInput line must include \"NodeName\", \"PartitionName\" or \"JobId\"")]
+    #[error(
+        "No valid entity in update command\nInput line must include \"NodeName\", \"PartitionName\", \"Reservation\", \
+         \"JobId\", or \"SlurmctldDebug\""
+    )]
     NoEntity,
     #[error("{0} is not supported yet")]
     NotSupported(String),
-    #[error("You must specify a reason when {0} a node. Request denied")]
-    ReasonMissing(&'static str),
+    #[error("You must specify a reason when DOWNING or DRAINING a node. Request denied")]
+    ReasonMissing,
     #[error("ReservationName must be given")]
     NoName,
     #[error("No changes specified")]
@@ -37,9 +61,30 @@ pub(crate) enum KeyError {
 }
 
 pub(super) fn wrong(key: &'static str, value: &str, why: impl Display) -> KeyError {
-    let why = why.to_string();
-    let why = if why.is_empty() { why } else { format!(" ({why})") };
-    KeyError::Value { key, value: value.to_owned(), why }
+    KeyError::Value { key, value: value.to_owned(), why: why.to_string() }
+}
+
+impl KeyError {
+    /// What Slurm's sentence leaves out, for those who ask with `-v`.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Value { why, .. } | Self::Time { why, .. } | Self::PartitionValue { why, .. } => {
+                Some(why.as_str()).filter(|why| !why.is_empty())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Where reading a time ends that is none: behind `now`, at what is no clock time behind a date, else at its begin.
+fn stop(text: &str) -> usize {
+    match text.split_once('T') {
+        _ if text.to_ascii_lowercase().starts_with("now") => 3,
+        Some((date, time)) if date.contains(|c: char| c.is_ascii_digit()) => {
+            date.len() + 1 + time.find(|c: char| !c.is_ascii_digit() && c != ':').unwrap_or(time.len())
+        }
+        _ => 0,
+    }
 }
 
 /// `Key=Value`, `Key+=Value` or `Key-=Value`, taken apart.
@@ -103,7 +148,11 @@ impl Given<'_> {
         self.value.parse().map_err(|e| self.wrong(e))
     }
     pub fn time(&self) -> Result<Timestamp, KeyError> {
-        date::parse_date(self.value, self.now, self.zone).map_err(|e| self.wrong(e))
+        date::parse_date(self.value, self.now, self.zone).map_err(|e| KeyError::Time {
+            at: stop(self.value),
+            value: self.value.to_owned(),
+            why: e.to_string(),
+        })
     }
     /// Seconds; `None`: without end.
     pub fn secs(&self, text: &str) -> Result<Option<u64>, KeyError> {
@@ -179,6 +228,11 @@ pub(super) fn hint<'k>(typed: &str, known: impl Iterator<Item = &'k str>, after:
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_wrong_time_is_told_with_where_it_went_wrong() {
+        assert_eq!(["x", "20x0", "now+x", "2035-01-01T1x", "2035-01-01T"].map(stop), [0, 0, 3, 12, 11]);
+    }
 
     #[test]
     fn words_are_taken_apart_at_the_first_sign_of_equality() {

@@ -15,8 +15,9 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
         Ok(answer) => answer,
         Err(error) => return session.failed("slurm_load_licenses", &error),
     };
+    let any = !licenses.is_empty();
     licenses.retain(|license| name.is_none_or(|name| license.name == name));
-    if let (Some(name), true) = (name, licenses.is_empty()) {
+    if let (Some(name), true, true) = (name, any, licenses.is_empty()) {
         return session.plain_error(format_args!("License {name} not found"));
     }
     if session.manner.json {

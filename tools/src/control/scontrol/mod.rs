@@ -5,36 +5,54 @@
 //! | [`show`] | `show job`, `node`, `partition`, `step`, `config`, host lists |
 //! | [`jobs`] | `hold`, `release`, `requeue`, `suspend`, `write batch_script` and the like |
 //! | `reservations` | `create`, `update`, `delete` and `show` of reservations |
-//! | `nodes` | `create` and `delete` of nodes |
+//! | `nodes`, `partitions` | `create` and `delete` of nodes and partitions |
 //! | [`update`] | `update JobId=...`, `NodeName=...`, `PartitionName=...` |
 //! | `keys`, `job_keys` | keys of `create` and `update`, one row each; those of jobs |
-//! | [`daemons`] | `ping`, `reconfigure`, `shutdown` |
+//! | [`daemons`] | `ping`, `reconfigure`, `shutdown`, how much is logged |
+//! | `local` | `listpids`, `listjobs`, `liststeps`, `pidinfo`, `getent`: what runs on this host |
+//! | `power` | `power`, `reboot`, `cancel_reboot` |
+//! | `site` | `completing`, `errnumstr`, `getaddrs`, `wait_job`, `token`, `cluster` |
 
 pub mod daemons;
 mod job_keys;
 pub mod jobs;
 mod keys;
 mod licenses;
+mod local;
 mod nodes;
+mod partitions;
+mod power;
 pub(crate) mod reservations;
 pub mod show;
+mod site;
 mod topology;
 pub mod update;
 
 use crate::{
     options::{getopt, table::Arg},
-    output::{self, Console},
+    output::{self, Console, Verbosity},
     query::{
         arguments::{self, Outcome, Table, option},
         choices,
     },
-    telling::Tell as _,
+    telling::{self, Tell as _},
 };
-use garrick_asking::contact::{AskError, Asked, Contact};
+use garrick_asking::{
+    accounts,
+    cluster::{Cluster, user_id},
+    contact::{self, AskError, Asked, Contact},
+};
+use garrick_model::{
+    ids::JobId,
+    messages::command::{CommandReply, CommandRequest},
+    refusal::Refusal,
+};
 use garrick_render::{
+    clock::Clock,
     records::{Lines, job::Detail},
     words::SLURM_VERSION,
 };
+use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 use std::{
     ffi::OsString,
     io::{self, BufRead, IsTerminal as _, Write},
@@ -50,12 +68,16 @@ pub(crate) static TABLE: Table = Table {
         option("all", Some('a'), Arg::None, "include hidden partitions"),
         option("details", Some('d'), Arg::None, "more about jobs"),
         option("future", Some('F'), Arg::None, "include planned nodes"),
+        option("federation", None, Arg::None, "federated jobs (there is no federation)"),
         option("hide", None, Arg::None, "exclude hidden partitions"),
         option("json", None, Arg::Optional("data_parser"), "show job, node, partition and step as JSON"),
         option("yaml", None, Arg::Optional("data_parser"), "as YAML (not supported yet)"),
         option("local", None, Arg::None, "the local cluster (always so here)"),
+        option("clusters", Some('M'), Arg::Required("cluster"), "the cluster that is meant: this one, no other"),
         option("oneliner", Some('o'), Arg::None, "one line for each record"),
         option("quiet", Some('Q'), Arg::None, "only errors"),
+        option("sibling", None, Arg::None, "sibling jobs (there is no federation)"),
+        option("uid", Some('u'), Arg::Required("user"), "as this user, where root asks"),
         option("verbose", Some('v'), Arg::None, "more messages"),
     ],
     misuse: 1,
@@ -78,6 +100,7 @@ const COMMANDS: &[&str] = &[
     "write",
     "ping",
     "reconfigure",
+    "schedloglevel",
     "setdebug",
     "setdebugflags",
     "shutdown",
@@ -91,18 +114,13 @@ const COMMANDS: &[&str] = &[
     "verbose",
     "quit",
     "exit",
-];
-
-/// Commands that Slurm has and Garrick has not yet.
-const NOT_YET: &[&str] = &[
-    "abort",
     "cancel_reboot",
+    "cluster",
     "completing",
-    "crontab",
     "errnumstr",
     "fsdampeningfactor",
+    "getaddrs",
     "getent",
-    "gethost",
     "listjobs",
     "listpids",
     "liststeps",
@@ -111,11 +129,12 @@ const NOT_YET: &[&str] = &[
     "power",
     "reboot",
     "reboot_nodes",
-    "schedloglevel",
-    "takeover",
     "token",
     "wait_job",
 ];
+
+/// Commands that Slurm has and Garrick has not yet.
+const NOT_YET: &[&str] = &["gethost", "takeover"];
 
 /// How commands show things.
 #[derive(Clone, Copy, Debug, Default)]
@@ -161,9 +180,93 @@ impl Session {
         1
     }
 
+    /// The same without a newline, as Slurm ends a few of its own.
+    pub fn unended_error(&self, text: impl std::fmt::Display) -> i32 {
+        output::stderr(text.to_string().as_bytes());
+        1
+    }
+
     /// A request that failed: `slurm_update error: ...`.
     pub fn failed(&self, call: &str, error: &AskError) -> i32 {
-        error.tell(call, &self.console)
+        if self.manner.quiet { 1 } else { error.tell(call, &self.console) }
+    }
+
+    /// What is told of a record or a job, where not only errors of use are wanted.
+    pub fn said_unless_quiet(&self, text: impl std::fmt::Display) -> i32 {
+        if self.manner.quiet { 1 } else { self.plain_error(text) }
+    }
+
+    /// Nothing is called so: told on standard output, as Slurm does.
+    pub fn not_found(&self, text: impl std::fmt::Display) -> i32 {
+        if !self.manner.quiet {
+            self.print(|out| writeln!(out, "{text}"));
+        }
+        1
+    }
+
+    /// A request that failed, in words that Slurm has of its own where the caller may not do that.
+    pub fn denied(&self, prefix: &str, error: &AskError, denied: &str) -> i32 {
+        telling::hints(error, &self.console);
+        match error.refusal() {
+            Some(Refusal::AccessDenied) => self.plain_error(format_args!("{prefix}{denied}")),
+            _ => self.plain_error(format_args!("{prefix}{error}")),
+        }
+    }
+
+    /// A setting of the controller, as `show config` has it; `None`: there is none. The error is an exit code.
+    pub fn setting(&mut self, name: &str) -> Result<Option<String>, i32> {
+        let answer = self.cluster().and_then(|c| match c.ask(&CommandRequest::ShowConfig)? {
+            CommandReply::Config { pairs, .. } => Ok(pairs),
+            other => Err(c.unexpected(&other)),
+        });
+        let pairs = answer.map_err(|error| self.failed("slurm_load_ctl_conf", &error))?;
+        Ok(pairs.into_iter().find(|(key, _)| key == name).map(|(_, value)| value).filter(|value| value != "(null)"))
+    }
+
+    /// `--uid`: from here on as that user. Who may not, stays who he is: what he may do is the controller's to say.
+    fn become_user(&self, user: &str) -> Result<(), i32> {
+        let account = choices::user(user).ok().and_then(accounts::User::by_uid);
+        let Some(account) = account else {
+            self.console.error(format_args!("--uid=\"{user}\" invalid"));
+            return Err(1);
+        };
+        let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
+        if !geteuid().is_root() {
+            return Ok(());
+        }
+        let groups: Vec<Gid> = account.groups(account.gid).into_iter().map(Gid::from_raw).collect();
+        let become_it =
+            || setgroups(&groups).and_then(|()| setresgid(gid, gid, gid)).and_then(|()| setresuid(uid, uid, uid));
+        become_it().map_err(|error| {
+            self.console.error(format_args!("--uid={user}: {error}"));
+            1
+        })
+    }
+
+    /// Is the caller one of those whom the controller takes for administrators? For what is answered without it.
+    pub fn is_admin(&self) -> bool {
+        let own = geteuid().as_raw();
+        let slurm_user = || Cluster::find(None).ok().and_then(|c| user_id(&c.config().slurm_user));
+        own == 0 || slurm_user() == Some(own)
+    }
+
+    /// When a job's time is over, for `pidinfo`.
+    pub(crate) fn end_of_job(&mut self, job: u32) -> i32 {
+        let request = CommandRequest::list_jobs(vec![JobId(job).into()]);
+        match self.cluster().and_then(|c| contact::known_jobs(c, &request)) {
+            Ok(found) => {
+                let end = found.first().and_then(|job| job.end_time);
+                let text = end.map_or_else(|| "Unknown".to_owned(), |end| Clock::system().at(end));
+                self.print(|out| writeln!(out, "Slurm JobId={job} ends at {text}"))
+            }
+            Err(error) => self.failed("slurm_get_end_time", &error),
+        }
+    }
+
+    /// A word that cannot be used.
+    pub(crate) fn wrong(&self, error: &keys::KeyError) -> i32 {
+        error.why().into_iter().for_each(|why| self.console.verbose(why));
+        self.plain_error(error)
     }
 
     /// What is not there yet.
@@ -172,6 +275,9 @@ impl Session {
         1
     }
 }
+
+/// What Slurm says to those who are not the owner of a job, nor an administrator.
+pub const NOT_THEIRS: &str = "Invalid user id";
 
 /// Runs `scontrol`. Returns its exit code.
 pub fn main(mut args: Vec<OsString>) -> i32 {
@@ -185,6 +291,20 @@ pub fn main(mut args: Vec<OsString>) -> i32 {
         Outcome::Done(code) => return code,
     };
     let mut session = Session { console, manner: Manner::default(), cluster: None };
+    let verbose = u8::try_from(arguments.count("verbose")).unwrap_or(u8::MAX);
+    if verbose > 0 {
+        session.console.set_verbosity(Verbosity::Verbose(verbose));
+    }
+    if let Some(user) = arguments.value("uid")
+        && let Err(code) = session.become_user(&user)
+    {
+        return code;
+    }
+    if let Some(name) = arguments.value("clusters")
+        && let Err(code) = site::is_own_cluster(&session, &name)
+    {
+        return code;
+    }
     if let Err(what) = choices::json_version(&arguments) {
         return session.not_supported(&what);
     }
@@ -218,6 +338,7 @@ pub enum Next {
 fn prompt(session: &mut Session) -> i32 {
     let terminal = io::stdin().is_terminal();
     let mut worst = 0;
+    let mut last: Vec<String> = Vec::new();
     loop {
         if terminal && output::stdout(|out| out.write_all(b"scontrol: ")).is_err() {
             return worst;
@@ -227,10 +348,15 @@ fn prompt(session: &mut Session) -> i32 {
             Ok(0) | Err(_) => return worst,
             Ok(_) => {}
         }
-        let words = split_words(&line);
+        let mut words = split_words(&line);
         if words.is_empty() {
             continue;
         }
+        // The command before it, once more.
+        if words == ["!!"] && !last.is_empty() {
+            words.clone_from(&last);
+        }
+        last.clone_from(&words);
         match run(session, &words) {
             Next::Quit => return worst,
             Next::Code(code) => worst = worst.max(code),
@@ -292,16 +418,32 @@ fn run(session: &mut Session, words: &[String]) -> Next {
     Next::Code(match command {
         "show" => show::run(session, rest),
         "update" => update::run(session, rest),
-        "create" if nodes::is_meant(rest) => nodes::create(session, rest),
-        "create" => reservations::create(session, rest),
-        "delete" if nodes::is_meant(rest) => nodes::delete(session, rest),
-        "delete" => reservations::delete(session, rest),
+        "create" => create(session, rest),
+        "delete" => delete(session, rest),
+        "cancel_reboot" => power::cancel_reboot(session, rest),
+        "power" => power::run(session, rest),
+        "reboot" | "reboot_nodes" => power::reboot(session, rest),
+        "cluster" => site::cluster(session, rest),
+        "completing" => site::completing(session, rest),
+        "errnumstr" => site::error_text(session, rest),
+        "getaddrs" => site::addresses(session, rest),
+        "notify" => site::notify(session, rest),
+        "token" => site::token(session, rest),
+        "wait_job" => site::wait_job(session, rest),
+        "getent" => local::entities(session, rest),
+        "listjobs" => local::jobs(session, rest),
+        "listpids" => local::pids(session, rest),
+        "liststeps" => local::steps(session, rest),
+        "pidinfo" => local::pid_info(session, rest),
         "hold" | "uhold" | "release" | "requeue" | "requeuehold" | "suspend" | "resume" => {
             jobs::run(session, command, rest)
         }
         "top" => jobs::top(session, rest),
         "write" => jobs::write(session, rest),
+        "ping" if !rest.is_empty() => too_many(session, "ping"),
         "ping" => daemons::ping(session),
+        "fsdampeningfactor" => daemons::dampening_factor(session, rest),
+        "schedloglevel" => daemons::scheduler_log(session, rest),
         "reconfigure" => daemons::reconfigure(session),
         "setdebug" => daemons::set_debug(session, rest),
         "setdebugflags" => daemons::set_debug_flags(session, rest),
@@ -319,6 +461,52 @@ fn run(session: &mut Session, words: &[String]) -> Next {
         "verbose" => set(session, |m| m.quiet = false),
         _ => return Next::Quit,
     })
+}
+
+/// `create` and `delete` name what kind of record they mean in their first word: `reservation`, or `ReservationName=r`.
+const KINDS: [&str; 5] = ["nodename", "partitionname", "partition", "reservationname", "reservation"];
+
+/// The kind of record that a first word names.
+fn kind(word: &str) -> Option<&'static str> {
+    full_word(word.split_once('=').map_or(word, |(key, _)| key), &KINDS)
+}
+
+fn create(session: &mut Session, words: &[String]) -> i32 {
+    let Some(first) = words.first() else { return session.plain_error("too few arguments for create keyword") };
+    match kind(first) {
+        // Slurm takes the singular for a node line too.
+        Some("nodename") => nodes::create(session, words),
+        Some("partitionname" | "partition") => partitions::create(session, words),
+        Some(_) => reservations::create(session, words),
+        None => {
+            session.console.error(format_args!("Invalid creation entity: {first}"));
+            1
+        }
+    }
+}
+
+fn delete(session: &mut Session, words: &[String]) -> i32 {
+    // `delete KIND=NAME` or `delete KIND NAME`.
+    let (key, name) = match words {
+        [] => return session.plain_error("too few arguments for delete keyword"),
+        [word] => match word.split_once('=') {
+            Some(pair) => pair,
+            None => {
+                session.console.error("Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'");
+                return 1;
+            }
+        },
+        [key, name] if !key.contains('=') => (key.as_str(), name.as_str()),
+        _ => return too_many(session, "delete"),
+    };
+    // As Slurm names it in its answers.
+    let word = &words[0];
+    match kind(key) {
+        Some("nodename") => nodes::delete(session, word, name),
+        Some("partitionname" | "partition") => partitions::delete(session, word, name),
+        Some(_) if !name.is_empty() => reservations::delete(session, word, name),
+        _ => session.plain_error(format_args!("Invalid deletion entity: {key}")),
+    }
 }
 
 fn set(session: &mut Session, change: impl FnOnce(&mut Manner)) -> i32 {

@@ -1,15 +1,7 @@
 //! `scontrol create NodeName=` and `scontrol delete NodeName=`: dynamic nodes, which `slurm.conf` does not list.
 
-use super::{Session, full_word};
+use super::{NOT_THEIRS, Session};
 use garrick_model::{config, hostlist, messages::command::CommandRequest};
-
-const KEYS: &[&str] = &["nodename"];
-
-/// Is this about nodes?
-pub fn is_meant(words: &[String]) -> bool {
-    let entity = words.first().map_or("", |word| word.split_once('=').map_or(word.as_str(), |(key, _)| key));
-    full_word(entity, KEYS).is_some()
-}
 
 /// `NodeName=d[1-2] CPUs=4`, or `nodename d[1-2] CPUs=4`: names, and the words after them.
 fn split(words: &[String]) -> (&str, &[String]) {
@@ -45,26 +37,22 @@ pub fn create(session: &mut Session, words: &[String]) -> i32 {
     let request = CommandRequest::CreateNodes { names: names.to_owned(), line };
     match session.cluster().and_then(|c| c.ask(&request)) {
         Ok(_) => 0,
-        Err(error) => session.failed("scontrol create NodeName", &error),
+        Err(error) => session.denied("Error creating node(s): ", &error, NOT_THEIRS),
     }
 }
 
-/// Runs `delete NodeName=...`.
-pub fn delete(session: &mut Session, words: &[String]) -> i32 {
-    let (names, rest) = split(words);
-    if names.is_empty() {
-        return session.plain_error("Invalid entity to delete: name nodes as NodeName=NAMES");
-    }
-    if !rest.is_empty() {
-        return super::too_many(session, "delete");
-    }
+/// Runs `delete NodeName=...`; `word` is how it was asked for.
+pub fn delete(session: &mut Session, word: &str, names: &str) -> i32 {
     let nodes = match hostlist::expand(names) {
         Ok(nodes) => nodes,
         Err(error) => return session.plain_error(format_args!("Invalid NodeName value: {names} ({error})")),
     };
     match session.cluster().and_then(|c| c.ask(&CommandRequest::DeleteNodes { nodes })) {
         Ok(_) => 0,
-        Err(error) => session.failed("scontrol delete NodeName", &error),
+        Err(error) => {
+            session.console.error(format_args!("failed to delete nodes {names}"));
+            session.denied(&format!("delete_node {word}: "), &error, NOT_THEIRS)
+        }
     }
 }
 
@@ -81,11 +69,8 @@ mod tests {
     fn names_stand_behind_the_key_or_apart() {
         for given in [&["NodeName=d[1-2]", "CPUs=4"][..], &["nodename", "d[1-2]", "CPUs=4"]] {
             let given = words(given);
-            assert!(is_meant(&given));
             assert_eq!(split(&given), ("d[1-2]", &words(&["CPUs=4"])[..]));
         }
-        assert!(!is_meant(&words(&["reservation", "nodes=d1"])));
-        assert!(!is_meant(&[]));
     }
 
     #[test]

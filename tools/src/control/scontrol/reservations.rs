@@ -3,9 +3,7 @@
 use super::{
     Session, assign, full_word,
     keys::{Given, Key, KeyError, Pair, find, hint, key, not_yet, signed},
-    too_few,
 };
-use crate::telling;
 use garrick_asking::contact;
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
@@ -53,21 +51,23 @@ static KEYS: &[Key<ReservationChange>] = &[
 
 /// Runs `create`: reservations only.
 pub fn create(session: &mut Session, words: &[String]) -> i32 {
-    let Some((entity, rest)) = words.split_first() else { return too_few(session, "create") };
+    let Some((entity, rest)) = words.split_first() else { return super::too_few(session, "create") };
     let (name, _) = entity.split_once('=').unwrap_or((entity, ""));
-    let words = match full_word(name, &["reservationname", "partitionname", "partition", "reservation"]) {
+    let words = match full_word(name, &["reservationname", "reservation"]) {
         Some("reservationname") => words,
         Some("reservation") if !entity.contains('=') => rest,
         // `create reservation=x` is short for the key.
         Some("reservation") => words,
-        Some(_) => return session.not_supported("scontrol create partition"),
-        None => {
-            return session
-                .plain_error(format_args!("Invalid entity to create: {name} (nodename and reservation are known)"));
-        }
+        _ => return super::too_few(session, "create"),
     };
-    let request = match read(words, Timestamp::now(), &system_zone()) {
-        Ok(change) => CommandRequest::CreateReservation(Box::new(change)),
+    let request = match read(words, Timestamp::now(), &system_zone()).map_err(|error| none_created(error, words)) {
+        Ok(change) => match lacks(&change) {
+            None => CommandRequest::CreateReservation(Box::new(change)),
+            Some(what) => {
+                session.console.error(format_args!("{what}  No reservation created."));
+                return 1;
+            }
+        },
         Err(error) => return session.plain_error(error),
     };
     let answer = session.cluster().and_then(|c| match c.ask(&request)? {
@@ -76,8 +76,38 @@ pub fn create(session: &mut Session, words: &[String]) -> i32 {
     });
     match answer {
         Ok(name) => session.print(|out| writeln!(out, "Reservation created: {name}")),
-        Err(error) => failed(session, "creating", &error),
+        Err(error) => session.denied("Error creating the reservation: ", &error, super::NOT_THEIRS),
     }
+}
+
+/// What a new reservation cannot be without, told before anybody is asked.
+fn lacks(change: &ReservationChange) -> Option<&'static str> {
+    let spares_nodes = change.licenses.is_some() && change.set.contains(&ReservationFlag::AnyNodes);
+    match change {
+        ReservationChange { start: None, .. } => Some("A start time must be given."),
+        ReservationChange { nodes: None, cores: None, .. } if !spares_nodes => {
+            Some("CoreCnt, Nodes, NodeCnt, TRES or Watts must be specified.")
+        }
+        _ => None,
+    }
+}
+
+/// Of a time that is none, which key it was of.
+fn none_created(error: KeyError, words: &[String]) -> String {
+    let KeyError::Time { at, value, .. } = error else { return error.to_string() };
+    let of = |key: &str| {
+        let word = words.iter().find(|word| word.to_ascii_lowercase().starts_with(key) && word.ends_with(&value));
+        word.map_or(value.as_str(), String::as_str)
+    };
+    let (what, word) =
+        if words.iter().any(|word| word.to_ascii_lowercase().starts_with("end") && word.ends_with(&value)) {
+            ("end", of("end"))
+        } else {
+            ("start", of("start"))
+        };
+    format!(
+        "Invalid time specification (pos={at}): {value}\nscontrol: error: Invalid {what} time {word}.  No reservation created."
+    )
 }
 
 /// Runs `update ReservationName=...`.
@@ -89,28 +119,15 @@ pub fn update(session: &mut Session, words: &[String]) -> i32 {
     };
     match session.cluster().and_then(|c| c.ask(&request)) {
         Ok(_) => session.print(|out| writeln!(out, "Reservation updated.")),
-        Err(error) => failed(session, "updating", &error),
+        Err(error) => session.denied("slurm_update error: ", &error, super::NOT_THEIRS),
     }
 }
 
-/// Runs `delete`: reservations only.
-pub fn delete(session: &mut Session, words: &[String]) -> i32 {
-    let (key, name) = match words {
-        [] => return too_few(session, "delete"),
-        [word] => word.split_once('=').unwrap_or((word, "")),
-        [entity, name] if !entity.contains('=') => (entity.as_str(), name.as_str()),
-        _ => return super::too_many(session, "delete"),
-    };
-    match full_word(key, &["reservationname", "reservation", "partitionname"]) {
-        Some("partitionname") => return session.not_supported("scontrol delete PartitionName="),
-        Some(_) if !name.is_empty() => {}
-        _ => {
-            return session.plain_error("Invalid entity to delete: name one as ReservationName=NAME or NodeName=NAMES");
-        }
-    }
+/// Runs `delete ReservationName=...`; `word` is how it was asked for.
+pub fn delete(session: &mut Session, word: &str, name: &str) -> i32 {
     match session.cluster().and_then(|c| c.ask(&CommandRequest::DeleteReservation { name: name.to_owned() })) {
         Ok(_) => 0,
-        Err(error) => session.failed("slurm_delete_reservation", &error),
+        Err(error) => session.denied(&format!("delete_reservation {word}: "), &error, super::NOT_THEIRS),
     }
 }
 
@@ -123,16 +140,11 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
     };
     shown.retain(|reservation| name.is_none_or(|name| reservation.name == name));
     if let (Some(name), true) = (name, shown.is_empty()) {
-        return session.plain_error(format_args!("Reservation {name} not found"));
+        return session.not_found(format_args!("Reservation {name} not found"));
     }
     let (clock, none) = (Clock::system(), Some("No reservations in the system"));
     let document = |meta: &Meta| json::reservations(&shown, at, meta);
     session.list(&shown, none, document, |reservation| records::reservation::record(reservation, at, &clock))
-}
-
-fn failed(session: &Session, doing: &str, error: &contact::AskError) -> i32 {
-    telling::hints(error, &session.console);
-    session.plain_error(format_args!("Error {doing} the reservation: {error}"))
 }
 
 pub(crate) fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<ReservationChange, KeyError> {
@@ -365,12 +377,13 @@ mod tests {
             ("Flags=MAINT=4", "Invalid flags value: MAINT=4"),
             ("Flags=MAINTAIN", "Error parsing flags MAINTAIN: not a flag"),
             ("StarTime=now", "Unknown parameter StarTime=now (did you mean starttime=?)"),
-            ("StartTime=soon", "Invalid starttime value: soon"),
+            ("StartTime=soon", "Invalid time specification (pos=0): soon"),
             ("NodeCnt=x", "Invalid nodecnt value: x"),
             ("Users=a,-b", "Invalid users value: a,-b"),
             ("QOS+=a", "QOS+= of a reservation is not supported yet"),
         ] {
             let said = read_line(line).unwrap_err();
+            let said = said.trim_start_matches("scontrol: error: ");
             assert!(said.starts_with(says), "{line}: {said}");
         }
     }

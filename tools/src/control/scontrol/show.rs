@@ -1,6 +1,6 @@
 //! `scontrol show`.
 
-use super::{Session, full_word, licenses, reservations, too_few, too_many, topology};
+use super::{Session, licenses, reservations, too_few, too_many, topology};
 use crate::query::{
     choices::{self, ChoiceError},
     sinfo,
@@ -35,54 +35,44 @@ use std::{
 };
 
 const ENTITIES: &[&str] = &[
+    "aliases",
+    "assoc_mgr",
+    "bbstat",
+    "burstbuffer",
     "config",
     "daemons",
+    "dwstat",
+    "federation",
     "hostlist",
     "hostlistsorted",
     "hostnames",
     "jobs",
-    "job",
     "licenses",
     "nodes",
-    "node",
     "partitions",
-    "partition",
     "reservations",
-    "reservation",
     "steps",
-    "step",
     "topoconf",
     "topology",
 ];
 
-const NOT_YET: &[&str] =
-    &["aliases", "assoc_mgr", "bbstat", "burstbuffer", "dwstat", "federation", "frontend", "slurmd"];
+const NOT_YET: &[&str] = &["slurmd"];
 
 /// Runs `show`.
 pub fn run(session: &mut Session, words: &[String]) -> i32 {
     let Some((typed, rest)) = words.split_first() else { return too_few(session, "show") };
     // `show job=5` is the same as `show job 5`.
-    let (typed, mut rest) = match typed.split_once('=') {
+    let (typed, rest) = match typed.split_once('=') {
         Some((entity, name)) => (entity, vec![name.to_owned()]),
         None => (typed.as_str(), rest.to_vec()),
     };
     if let Some(entity) = NOT_YET.iter().find(|e| e.eq_ignore_ascii_case(typed)) {
         return session.not_supported(&format!("scontrol show {entity}"));
     }
-    let entity = match typed.to_ascii_lowercase().as_str() {
-        "jobid" => "job",
-        "part" | "partitionname" => "partition",
-        "nodename" => "node",
-        "stepid" => "step",
-        "reservationname" | "res" => "reservation",
-        "lic" | "license" => "licenses",
-        "hostname" => "hostnames",
-        other => match full_word(other, ENTITIES) {
-            Some(entity) => entity,
-            None => return session.plain_error(format_args!("invalid entity:{typed} for keyword:show ")),
-        },
+    let Some(entity) = entity(typed) else {
+        return session.plain_error(format_args!("invalid entity:{typed} for keyword:show"));
     };
-    if !["job", "jobs", "topology"].contains(&entity) && rest.len() > 1 {
+    if entity != "topology" && rest.len() > 1 {
         return too_many(session, "show");
     }
     let name = rest.first().cloned();
@@ -90,26 +80,73 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         "config" => show_config(session),
         "daemons" => daemons(session),
         "hostnames" | "hostlist" | "hostlistsorted" => host_list(session, entity, name),
-        "job" | "jobs" => {
-            if rest.len() > 1 {
-                rest = vec![rest.join(",")];
-            }
-            jobs(session, rest.first().map(String::as_str))
-        }
+        "jobs" => jobs(session, name.as_deref()),
+        "aliases" => aliases(session, name.as_deref()),
+        // There are none: no burst buffers, no federation, and nothing of accounting that is remembered here.
+        "bbstat" | "burstbuffer" | "dwstat" | "federation" => 0,
+        "assoc_mgr" => session.print(|out| out.write_all(NOTHING_CACHED.as_bytes())),
         "topology" => topology::show(session, &rest),
         "topoconf" => topology::show_file(session),
         "licenses" => licenses::show(session, name.as_deref()),
-        "reservation" | "reservations" => reservations::show(session, name.as_deref()),
-        "node" | "nodes" => nodes(session, name.as_deref()),
-        "partition" | "partitions" => partitions(session, name.as_deref()),
+        "reservations" => reservations::show(session, name.as_deref()),
+        "nodes" => nodes(session, name.as_deref()),
+        "partitions" => partitions(session, name.as_deref()),
         _ => steps(session, name.as_deref()),
     }
 }
 
+/// What a word means: itself or its beginning, and the keys by which `update` names it.
+fn entity(typed: &str) -> Option<&'static str> {
+    let lower = typed.to_ascii_lowercase();
+    match lower.as_str() {
+        "jobid" => Some("jobs"),
+        "partitionname" => Some("partitions"),
+        "nodename" => Some("nodes"),
+        "stepid" => Some("steps"),
+        "reservationname" => Some("reservations"),
+        "license" => Some("licenses"),
+        "hostname" => Some("hostnames"),
+        _ => {
+            let mut fitting = ENTITIES.iter().filter(|entity| entity.starts_with(lower.as_str()));
+            match (fitting.next(), fitting.next()) {
+                (Some(one), None) => Some(one),
+                // `hostlist` begins `hostlistsorted`, `topo` is the older of two.
+                (Some(one), _) if *one == lower => Some(one),
+                _ if "topology".starts_with(lower.as_str()) && lower.len() > 3 => Some("topology"),
+                _ => None,
+            }
+        }
+    }
+}
+
+/// `show assoc_mgr` where no accounting is remembered.
+const NOTHING_CACHED: &str = "Current Association Manager state\n\nNo users currently cached in Slurm.\n\n\n\
+                              No associations currently cached in Slurm.\n\n\nNo QOS currently cached in Slurm.\n\n";
+
+/// Names of the nodes on a host, by the configuration; nothing where there is none.
+fn aliases(session: &Session, host: Option<&str>) -> i32 {
+    let cluster = match Cluster::find(None) {
+        Ok(cluster) => cluster,
+        Err(error) => return session.plain_error(error),
+    };
+    let own = crate::submit::submitter::host_name();
+    let names: Vec<&str> =
+        cluster.config().nodes_on_host(host.unwrap_or(&own)).map(|node| node.name.as_str()).collect();
+    if names.is_empty() {
+        return 0;
+    }
+    session.print(|out| writeln!(out, "{}", names.join(" ")))
+}
+
 fn host_list(session: &Session, entity: &str, text: Option<String>) -> i32 {
     let text = text.or_else(|| std::env::var("SLURM_JOB_NODELIST").ok().filter(|_| entity == "hostnames"));
+    // Exit codes as Slurm's: outside of a job, a script goes on.
     let Some(mut text) = text else {
-        return session.plain_error("No hostlist specified");
+        if entity == "hostnames" {
+            session.console.error("host list is empty");
+            return 0;
+        }
+        return session.plain_error("invalid encode argument");
     };
     if text.starts_with('/') || text == "-" {
         let read = if text == "-" { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(&text) };
@@ -120,7 +157,11 @@ fn host_list(session: &Session, entity: &str, text: Option<String>) -> i32 {
     }
     let names = match text.parse::<hostlist::HostList>() {
         Ok(names) => names,
-        Err(error) => return session.plain_error(format_args!("Invalid hostlist: {error}")),
+        Err(error) => {
+            session.console.verbose(error);
+            let code = session.plain_error(format_args!("Invalid hostlist: {text}"));
+            return if entity == "hostnames" { 0 } else { code };
+        }
     };
     session.print(|out| match entity {
         "hostnames" => names.iter().try_for_each(|name| writeln!(out, "{name}")),
@@ -177,7 +218,9 @@ fn load_jobs(session: &mut Session, named: &[JobSelector]) -> Asked<Vec<Arc<JobV
 fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
     let mut named = match ids.map(choices::jobs).transpose() {
         Ok(named) => named.unwrap_or_default(),
-        Err(error) => return session.plain_error(error),
+        Err(_) => {
+            return session.said_unless_quiet(format_args!("scontrol_print_job error: {}", Refusal::InvalidJobId));
+        }
     };
     if let Err(unknown) = runs::find(&session.console, &mut named, &mut []) {
         return session.failed("slurm_load_jobs", &unknown.error);
@@ -191,8 +234,13 @@ fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
     let mut rows = JobRow::list(&all, Arrays::Folded);
     rows.retain(|row| choice.takes(row));
     rows.sort_by_key(|row| row.job.id);
-    if rows.is_empty() && ids.is_some() {
-        return session.plain_error(format_args!("slurm_load_jobs error: {}", Refusal::InvalidJobId));
+    if let (true, Some(ids)) = (rows.is_empty(), ids) {
+        // Of an array that is there, a task that is not.
+        let only_task = !all.is_empty() && choice.jobs.iter().all(|job| job.tasks.is_some());
+        return match only_task {
+            true => session.said_unless_quiet(format_args!("Job {ids} not found")),
+            false => session.said_unless_quiet(format_args!("slurm_load_jobs error: {}", Refusal::InvalidJobId)),
+        };
     }
     let document = |meta: &Meta| json::jobs(&rows, meta, &clock);
     let detail = session.manner.detail;
@@ -202,7 +250,10 @@ fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
 fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
     let named = match names.map(choices::nodes).transpose() {
         Ok(named) => named,
-        Err(error) => return session.plain_error(error),
+        Err(error) => {
+            session.console.verbose(error);
+            return session.plain_error(format_args!("unable to parse node list {}", names.unwrap_or_default()));
+        }
     };
     let loaded = session.cluster().and_then(|cluster| {
         let named = named.map(|names| contact::named_nodes(cluster, &names)).transpose()?;
@@ -221,7 +272,7 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
             for name in named {
                 match by_name.get(name.as_str()) {
                     Some(node) => chosen.push((*node).clone()),
-                    None => code = session.plain_error(format_args!("Node {name} not found")),
+                    None => code = session.not_found(format_args!("Node {name} not found")),
                 }
             }
             chosen
@@ -257,7 +308,7 @@ fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
         None => all,
     };
     if let (Some(name), true) = (name, chosen.is_empty()) {
-        return session.plain_error(format_args!("Partition {name} not found"));
+        return session.not_found(format_args!("Partition {name} not found"));
     }
     let document = |meta: &Meta| json::partitions(&chosen, &nodes, meta, &Clock::system());
     let none = Some("No partitions in the system");
@@ -275,7 +326,12 @@ fn named_steps(text: &str) -> Result<(Option<StepsSelector>, Option<JobSelector>
 fn steps(session: &mut Session, text: Option<&str>) -> i32 {
     let (mut step, mut job) = match text.map_or(Ok((None, None)), named_steps) {
         Ok(named) => named,
-        Err(error) => return session.plain_error(error),
+        Err(_) => {
+            let text = text.unwrap_or_default();
+            let call = "scontrol_print_step: slurm_get_job_steps";
+            session.console.error(format_args!("{call}({text}) failed: JobID can not be zero"));
+            return 1;
+        }
     };
     if let Err(unknown) = runs::find(&session.console, job.as_mut_slice(), step.as_mut_slice()) {
         return session.failed("slurm_get_job_steps", &unknown.error);
@@ -312,7 +368,9 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
         .collect();
     chosen.sort_by_cached_key(StepLine::first);
     if let (Some(text), true) = (text, chosen.is_empty()) {
-        return session.plain_error(format_args!("Job step {text} not found"));
+        // Slurm ends a job's id with the point that steps begin with.
+        let point = if text.contains('.') { "" } else { "." };
+        return session.not_found(format_args!("Job step {text}{point} not found"));
     }
     let clock = Clock::system();
     let limit = task_list_limit();
@@ -391,6 +449,27 @@ impl Session {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn entities_may_be_shortened_while_unambiguous() {
+        for (typed, meant) in [
+            ("j", Some("jobs")),
+            ("JobId", Some("jobs")),
+            ("node", Some("nodes")),
+            ("part", Some("partitions")),
+            ("res", Some("reservations")),
+            ("hostlist", Some("hostlist")),
+            ("hostn", Some("hostnames")),
+            ("topo", Some("topology")),
+            ("topoc", Some("topoconf")),
+            ("lic", Some("licenses")),
+            ("host", None),
+            ("cl", None),
+            ("frontend", None),
+        ] {
+            assert_eq!(entity(typed), meant, "{typed}");
+        }
+    }
 
     #[test]
     fn configuration_is_keys_padded_to_a_column() {

@@ -30,7 +30,11 @@ pub fn show(session: &mut Session, words: &[String]) -> i32 {
         Err(code) => return code,
     };
     if topologies.is_empty() {
-        return session.plain_error("No topology information available");
+        return match words {
+            // Nodes side by side: there is nothing to show.
+            [] => 0,
+            _ => session.plain_error("slurm_load_topo error: Requested topology configuration is not available"),
+        };
     }
     let found = topologies.iter().find(|topology| named.is_none_or(|name| topology.name == name));
     let Some(topology) = found else {

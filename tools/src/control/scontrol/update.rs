@@ -2,17 +2,18 @@
 //! a suggestion, and then nothing is changed.
 
 use super::{
-    Session, assign,
+    NOT_THEIRS, Session, assign, daemons,
     job_keys::JOB_KEYS,
     jobs,
     keys::{Given, Key, KeyError, Pair, find, hint, signed, wrong},
-    reservations, too_few,
+    reservations,
 };
 use crate::query::choices;
+use garrick_asking::contact::Asked;
 use garrick_model::{
-    config::PartitionConfig,
+    config::{PartitionConfig, SettingError},
     hostlist,
-    messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodeStateChange},
+    messages::command::{CommandReply, CommandRequest, JobChange, JobSelector, NodeChange, NodeStateChange},
     time::{Timestamp, system_zone},
 };
 use jiff::tz::TimeZone;
@@ -21,6 +22,8 @@ use jiff::tz::TimeZone;
 #[derive(Debug, PartialEq)]
 pub(crate) enum Update {
     Job(Vec<JobSelector>, Box<JobChange>),
+    /// All jobs of that name that are not over.
+    JobsNamed(String, Box<JobChange>),
     Node(Vec<String>, NodeChange),
     Partition(String, Vec<(String, String)>),
 }
@@ -28,24 +31,40 @@ pub(crate) enum Update {
 /// Runs `update`.
 pub fn run(session: &mut Session, words: &[String]) -> i32 {
     if words.is_empty() {
-        return too_few(session, "update");
+        return session.plain_error("too few arguments for update keyword");
     }
     let names = |keys: &[&str]| words.iter().any(|word| Pair::split(word, "").is_some_and(|pair| pair.is(keys)));
     if names(&RESERVATION) && !names(&JOB) {
         return reservations::update(session, words);
     }
+    if let [word] = words
+        && let Some(pair) = Pair::split(word, "").filter(|pair| pair.is(&["SlurmctldDebug"]))
+    {
+        return daemons::set_debug(session, &[pair.value.to_owned()]);
+    }
     let update = match parse(words, Timestamp::now(), &system_zone()) {
         Ok(update) => update,
-        Err(error) => return session.plain_error(error),
+        Err(error) => return session.wrong(&error),
     };
     let (request, named) = match update {
+        Update::JobsNamed(name, change) => match jobs::of_name(session, &name) {
+            Ok(jobs) if jobs.is_empty() => {
+                session.console.error(format_args!("No jobs with name '{name}'"));
+                return 1;
+            }
+            Ok(jobs) => (CommandRequest::UpdateJob { jobs: jobs.clone(), change }, Some(jobs)),
+            Err(code) => return code,
+        },
         Update::Job(mut jobs, change) => {
             if let Err(code) = jobs::known(session, &mut jobs) {
                 return code;
             }
             (CommandRequest::UpdateJob { jobs: jobs.clone(), change }, Some(jobs))
         }
-        Update::Node(nodes, change) => (CommandRequest::UpdateNode { nodes, change }, None),
+        Update::Node(nodes, change) => match all_or_named(session, nodes) {
+            Ok(nodes) => (CommandRequest::UpdateNode { nodes, change }, None),
+            Err(error) => return session.denied("slurm_update error: ", &error, NOT_THEIRS),
+        },
         Update::Partition(partition, fields) => (CommandRequest::UpdatePartition { partition, fields }, None),
     };
     let answer = session.cluster().and_then(|c| c.ask(&request));
@@ -58,9 +77,21 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         ));
     }
     match (named, answer) {
-        (Some(jobs), answer) => jobs::tell(session, answer, &jobs, None),
+        (Some(jobs), answer) => jobs::tell(session, answer, &jobs, jobs::Told::AsOwner),
         (None, Ok(_)) => 0,
-        (None, Err(error)) => session.failed("slurm_update", &error),
+        (None, Err(error)) => session.denied("slurm_update error: ", &error, NOT_THEIRS),
+    }
+}
+
+/// The word ALL alone means every node.
+fn all_or_named(session: &mut Session, nodes: Vec<String>) -> Asked<Vec<String>> {
+    if !matches!(&nodes[..], [one] if one.eq_ignore_ascii_case("all")) {
+        return Ok(nodes);
+    }
+    let cluster = session.cluster()?;
+    match cluster.ask(&CommandRequest::ListNodes)? {
+        CommandReply::Nodes { nodes, .. } => Ok(nodes.iter().map(|node| node.name.clone()).collect()),
+        other => Err(cluster.unexpected(&other)),
     }
 }
 
@@ -73,19 +104,23 @@ pub(crate) fn parse(words: &[String], now: Timestamp, zone: &TimeZone) -> Result
         none if none.is_empty() => Err(KeyError::Nothing),
         rest => Ok(rest),
     };
-    if let Some(nodes) = entity(&NODE) {
-        let names = hostlist::expand(nodes).map_err(|e| wrong("NodeName", nodes, e))?;
-        return Ok(Update::Node(names, node_change(&rest(&NODE)?, now, zone)?));
+    if let Some(ids) = entity(&JOB) {
+        let jobs = choices::jobs(ids).map_err(|_| KeyError::JobId(ids.to_owned()))?;
+        let change = changed(JOB_KEYS, &rest(&JOB)?, now, zone)?;
+        return Ok(Update::Job(jobs, Box::new(change)));
     }
     if let Some(partition) = entity(&PARTITION) {
         return Ok(Update::Partition(partition.to_owned(), partition_fields(&rest(&PARTITION)?)?));
     }
-    if let Some(ids) = entity(&JOB) {
-        let jobs = choices::jobs(ids).map_err(|e| wrong("JobId", ids, e))?;
-        let change = changed(JOB_KEYS, &rest(&JOB)?, now, zone)?;
-        return Ok(Update::Job(jobs, Box::new(change)));
+    if let Some(nodes) = entity(&NODE) {
+        let names = hostlist::expand(nodes).map_err(|e| wrong("NodeName", nodes, e))?;
+        return Ok(Update::Node(names, node_change(&rest(&NODE)?, now, zone)?));
     }
-    match ["StepId", "FrontendName", "SuspendExcNodes", "SuspendExcParts"].iter().find(|e| entity(&[e]).is_some()) {
+    if let Some(name) = entity(&JOB_NAME) {
+        let change = changed(JOB_KEYS, &rest(&JOB_NAME)?, now, zone)?;
+        return Ok(Update::JobsNamed(name.to_owned(), Box::new(change)));
+    }
+    match ["StepId", "SuspendExcNodes", "SuspendExcParts", "SuspendExcStates"].iter().find(|e| entity(&[e]).is_some()) {
         Some(entity) => Err(KeyError::NotSupported(format!("scontrol update {entity}="))),
         None => Err(KeyError::NoEntity),
     }
@@ -95,6 +130,8 @@ pub(crate) fn parse(words: &[String], now: Timestamp, zone: &TimeZone) -> Result
 const NODE: [&str; 3] = ["NodeName", "Node", "Nodes"];
 const PARTITION: [&str; 1] = ["PartitionName"];
 const JOB: [&str; 2] = ["JobId", "Job"];
+/// Of jobs, where none is named by its id.
+const JOB_NAME: [&str; 2] = ["JobName", "Name"];
 const RESERVATION: [&str; 3] = ["ReservationName", "Reservation", "Res"];
 
 /// The change that these words of a record come to.
@@ -129,17 +166,21 @@ static NODE_KEYS: &[Key<NodeChange>] = &[
     signed("Reason", |c, given| assign(&mut c.reason, given.text())),
     signed("State", |c, given| assign(&mut c.state, node_state(given))),
     signed("Topology", |c, given| assign(&mut c.topology, given.text())),
-    signed("Weight", |c, given| assign(&mut c.weight, given.parsed())),
+    signed("Weight", |c, given| {
+        let wrong = |_| KeyError::NodeValue { key: "Weight", word: format!("weight={}", given.value) };
+        assign(&mut c.weight, given.parsed().map_err(wrong))
+    }),
 ];
-const NODE_STATES: &[&str] = &["drain", "undrain", "down", "resume", "idle", "fail"];
+/// As Slurm lists them. The others are known to it and not there yet, and told so.
+const NODE_STATES: &str = "DRAIN FAIL RESUME UNDRAIN";
 
 fn node_change(pairs: &[Pair<'_>], now: Timestamp, zone: &TimeZone) -> Result<NodeChange, KeyError> {
     let change = changed(NODE_KEYS, pairs, now, zone)?;
     let no_reason = change.reason.as_ref().is_none_or(|r| r.trim().is_empty());
     match change.state {
-        Some(NodeStateChange::Drain) if no_reason => Err(KeyError::ReasonMissing("DRAINING")),
-        Some(NodeStateChange::Down) if no_reason => Err(KeyError::ReasonMissing("DOWNING")),
-        Some(NodeStateChange::Fail) if no_reason => Err(KeyError::ReasonMissing("FAILING")),
+        Some(NodeStateChange::Drain | NodeStateChange::Down | NodeStateChange::Fail) if no_reason => {
+            Err(KeyError::ReasonMissing)
+        }
         _ => Ok(change),
     }
 }
@@ -156,25 +197,47 @@ fn node_state(given: &Given<'_>) -> Result<NodeStateChange, KeyError> {
         | "cancel_reboot" => {
             return Err(KeyError::NotSupported(format!("State={}", lower.to_ascii_uppercase())));
         }
-        _ => {
-            let valid = NODE_STATES.iter().map(|s| s.to_ascii_uppercase()).collect::<Vec<_>>().join(" ");
-            return Err(given.wrong(format_args!("valid states are {valid}")));
-        }
+        _ => return Err(KeyError::NodeState(format!("state={}", given.value), NODE_STATES)),
     })
 }
 
 /// Keys of partitions are those of `slurm.conf`: the controller reads their values.
-fn partition_fields(pairs: &[Pair<'_>]) -> Result<Vec<(String, String)>, KeyError> {
+pub(super) fn partition_fields(pairs: &[Pair<'_>]) -> Result<Vec<(String, String)>, KeyError> {
     let mut keys: Vec<String> = PartitionConfig::update_keys().map(str::to_ascii_lowercase).collect();
     keys.sort_unstable();
     let field = |pair: &Pair<'_>| {
         if pair.sign.is_none() && keys.contains(&pair.key.to_ascii_lowercase()) {
+            PartitionConfig::default().set(pair.key, pair.value).map_err(|why| partition_value(*pair, &why))?;
             Ok((pair.key.to_owned(), pair.value.to_owned()))
         } else {
-            Err(unknown(*pair, keys.iter().map(String::as_str)))
+            Err(KeyError::PartitionKey(format!("{}={}", pair.key, pair.value)))
         }
     };
     pairs.iter().map(field).collect()
+}
+
+/// What is said of a value that a partition's key cannot have. `why` is the reader's own word.
+fn partition_value(pair: Pair<'_>, why: &SettingError) -> KeyError {
+    let (name, word) =
+        (PartitionConfig::key_name(pair.key).unwrap_or(pair.key), format!("{}={}", pair.key, pair.value));
+    let acceptable = match name {
+        "State" => Some("UP, DOWN, DRAIN and INACTIVE"),
+        "OverSubscribe" => Some("NO, EXCLUSIVE, YES:#, and FORCE:#"),
+        "Default" | "DisableRootJobs" | "ExclusiveUser" | "Hidden" | "LLN" | "ReqResv" | "RootOnly" => {
+            Some("YES and NO")
+        }
+        _ => None,
+    };
+    let text = match (name, acceptable) {
+        (_, Some(values)) => {
+            format!("scontrol: error: Invalid input: {word}\nscontrol: error: Acceptable {name} values are {values}")
+        }
+        ("MaxTime" | "DefaultTime", _) => format!("scontrol: error: Invalid input {word}"),
+        ("PreemptMode", _) => format!("scontrol: error: Invalid input: {word}"),
+        ("MaxNodes", _) => format!("scontrol: error: Invalid numeric value \"{}\" for MaxNodes.", pair.value),
+        _ => format!("scontrol: error: Invalid {name} value: {}", pair.value),
+    };
+    KeyError::PartitionValue { text, why: why.to_string() }
 }
 
 #[cfg(test)]
@@ -232,9 +295,41 @@ mod tests {
         assert_eq!(change(&words).request, expected);
         assert_eq!(change(&["ThreadSpec=1"]).request.left_to_system, Some(SpecCores::Threads(1)));
         assert_eq!(change(&["ReqProcs=6"]).tasks, Some(6));
-        for wrong in ["WorkDir=here", "Contiguous=perhaps", "CoreSpec=x", "DelayBoot=UNLIMITED", "NumNodes=1,"] {
+        for wrong in ["WorkDir=here", "Contiguous=perhaps", "CoreSpec=x", "NumNodes=1,"] {
             assert!(matches!(read_words(&["JobId=5", wrong]), Err(KeyError::Value { .. })), "{wrong}");
         }
+        for (key, wrong) in
+            [("DelayBoot", "DelayBoot=UNLIMITED"), ("TimeLimit", "TimeLimit=x"), ("TimeLimit", "TimeLimit=+x")]
+        {
+            assert_eq!(read_words(&["JobId=5", wrong]), Err(KeyError::Unnamed(key)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn jobs_are_named_by_their_ids_before_all_else() {
+        assert!(matches!(read_words(&["JobName=a", "nice=3"]).unwrap(), Update::JobsNamed(name, _) if name == "a"));
+        assert!(matches!(read_words(&["jobid=5", "JobName=a"]).unwrap(), Update::Job(..)));
+        let both = read_words(&["jobid=5", "nodename=n1", "nice=1"]).unwrap_err();
+        assert!(both.to_string().starts_with("Update of this parameter is not supported: nodename=n1"), "{both}");
+        assert_eq!(read_words(&["jobid=x", "nice=1"]).unwrap_err(), KeyError::JobId("x".to_owned()));
+        assert!(matches!(
+            read_words(&["partitionname=p", "nodes=n1"]),
+            Ok(Update::Partition(..)) | Err(KeyError::PartitionKey(_))
+        ));
+    }
+
+    #[test]
+    fn values_of_partitions_are_refused_in_slurms_words() {
+        let said = |word: &str| read_words(&["PartitionName=debug", word]).unwrap_err().to_string();
+        let two = |word: &str, values: &str| {
+            format!("scontrol: error: Invalid input: {word}\nscontrol: error: Acceptable {values}")
+        };
+        assert_eq!(said("state=x"), two("state=x", "State values are UP, DOWN, DRAIN and INACTIVE"));
+        assert_eq!(said("hidden=x"), two("hidden=x", "Hidden values are YES and NO"));
+        assert_eq!(said("maxtime=x"), "scontrol: error: Invalid input maxtime=x");
+        assert_eq!(said("maxnodes=x"), "scontrol: error: Invalid numeric value \"x\" for MaxNodes.");
+        assert_eq!(said("gracetime=x"), "scontrol: error: Invalid GraceTime value: x");
+        assert!(read_words(&["PartitionName=debug", "state=up"]).is_ok());
     }
 
     #[test]
@@ -276,14 +371,17 @@ mod tests {
             read_words(&["JobId=5", "TimeLimt=3"]).unwrap_err().to_string(),
             "Update of this parameter is not supported: TimeLimt=3 (did you mean timelimit?)\nRequest aborted"
         );
-        assert!(read_words(&["PartitionName=debug", "MaxTiem=3"]).unwrap_err().to_string().contains("maxtime"));
+        assert_eq!(
+            read_words(&["PartitionName=debug", "MaxTiem=3"]).unwrap_err(),
+            KeyError::PartitionKey("MaxTiem=3".to_owned())
+        );
         assert_eq!(read_words(&["foo"]).unwrap_err(), KeyError::NoPair("foo".to_owned()));
         assert_eq!(read_words(&["foo=1"]).unwrap_err(), KeyError::NoEntity);
     }
 
     #[test]
     fn draining_a_node_needs_a_reason() {
-        assert_eq!(read_words(&["nodename=n1", "state=drain"]).unwrap_err(), KeyError::ReasonMissing("DRAINING"));
+        assert_eq!(read_words(&["nodename=n1", "state=drain"]).unwrap_err(), KeyError::ReasonMissing);
         let change = NodeChange {
             state: Some(NodeStateChange::Drain),
             reason: Some("bad fan".to_owned()),

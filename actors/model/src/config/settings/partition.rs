@@ -320,6 +320,11 @@ impl PartitionConfig {
         PARTITION.iter().find(|row| row.name == key)?.words(self)
     }
 
+    /// The key of that name in any case, as it is written.
+    pub fn key_name(key: &str) -> Option<&'static str> {
+        row::find(PARTITION, key).map(|row| row.name)
+    }
+
     /// Keys that `scontrol update` takes.
     pub fn update_keys() -> impl Iterator<Item = &'static str> {
         row::keys(PARTITION).filter(|row| !row.file_only).map(|row| row.name)

@@ -1,0 +1,97 @@
+//! `scontrol power`, `reboot` and `cancel_reboot`. Without programs of the site's for it there is nothing that could be done, and
+//! that is told in Slurm's words; with them: not supported yet.
+
+use super::{NOT_THEIRS, Session, too_few, too_many};
+use garrick_asking::contact;
+use garrick_model::{
+    hostlist,
+    messages::command::{CommandReply, CommandRequest},
+    refusal::Refusal,
+};
+
+/// `power up|down [asap|force] NODES [reason=TEXT]`
+pub fn run(session: &mut Session, words: &[String]) -> i32 {
+    let (way, rest) = match words.split_first() {
+        Some((way, rest)) if !rest.is_empty() => (way.to_ascii_lowercase(), rest),
+        _ => return too_few(session, "power"),
+    };
+    if way != "up" && way != "down" {
+        return session.plain_error(format_args!("invalid power option: {way} (up or down)"));
+    }
+    let named = rest.iter().filter(|word| !word.contains('=') && !is_manner(word)).count();
+    if named != 1 {
+        return if named == 0 { too_few(session, "power") } else { too_many(session, "power") };
+    }
+    if !session.is_admin() {
+        return session.plain_error(format_args!("scontrol_power_nodes error:{NOT_THEIRS}"));
+    }
+    match session.setting(if way == "up" { "ResumeProgram" } else { "SuspendProgram" }) {
+        Ok(None) => session.plain_error("scontrol_power_nodes error:Invalid power action"),
+        Ok(Some(_)) => session.not_supported("scontrol power"),
+        Err(code) => code,
+    }
+}
+
+fn is_manner(word: &str) -> bool {
+    word.eq_ignore_ascii_case("asap") || word.eq_ignore_ascii_case("force")
+}
+
+/// `reboot [asap] [force] [nextstate=resume|down] [reason=TEXT] [action=NAME] ALL|NODES`
+pub fn reboot(session: &mut Session, words: &[String]) -> i32 {
+    let mut nodes = None;
+    for word in words {
+        match word.split_once('=') {
+            Some((key, state)) if key.eq_ignore_ascii_case("nextstate") => {
+                if !["down", "resume"].contains(&state.to_ascii_lowercase().as_str()) {
+                    return session.plain_error(format_args!("Invalid state: {state}\n Valid states: DOWN, RESUME"));
+                }
+            }
+            Some((key, _)) if ["reason", "action"].contains(&key.to_ascii_lowercase().as_str()) => {}
+            None if is_manner(word) => {}
+            None if nodes.is_none() => nodes = Some(word),
+            None => return session.plain_error("Multiple node lists specified"),
+            Some(_) => return session.plain_error(format_args!("Invalid option: {word}")),
+        }
+    }
+    if nodes.is_none() {
+        return session.unended_error("Missing node list. Specify ALL|<NodeList>");
+    }
+    match session.setting("RebootProgram") {
+        Ok(None) => {
+            session.console.error("RebootProgram isn't defined");
+            session.plain_error("scontrol_reboot_nodes error:Unspecified error")
+        }
+        Ok(Some(_)) => session.not_supported("scontrol reboot"),
+        Err(code) => code,
+    }
+}
+
+/// `cancel_reboot NODES`: of nodes that are to be rebooted, and none is.
+pub fn cancel_reboot(session: &mut Session, words: &[String]) -> i32 {
+    let list = match words {
+        [] => return session.plain_error("missing argument for keyword:cancel_reboot"),
+        [list] => list,
+        _ => return too_many(session, "cancel_reboot"),
+    };
+    if !session.is_admin() {
+        return session.plain_error(format_args!("slurm_update error: {NOT_THEIRS}"));
+    }
+    let names = match hostlist::expand(list) {
+        Ok(names) => names,
+        Err(error) => return session.plain_error(format_args!("unable to parse node list {list} ({error})")),
+    };
+    let answer = session.cluster().and_then(|c| {
+        let names = contact::named_nodes(c, &names)?;
+        match c.ask(&CommandRequest::ListNodes)? {
+            CommandReply::Nodes { nodes, .. } => {
+                Ok(names.iter().all(|name| nodes.iter().any(|node| node.name == *name)))
+            }
+            other => Err(c.unexpected(&other)),
+        }
+    });
+    match answer {
+        Ok(true) => session.plain_error("slurm_update error: Invalid node state transition"),
+        Ok(false) => session.plain_error(format_args!("slurm_update error: {}", Refusal::InvalidNode(String::new()))),
+        Err(error) => session.denied("slurm_update error: ", &error, NOT_THEIRS),
+    }
+}
