@@ -13,7 +13,7 @@ use crate::{
         table::{Command, options_of},
         typed::Typed,
     },
-    query::{arguments, cat, sinfo, sprio, squeue},
+    query::{arguments, cat, sdiag, sinfo, sprio, squeue},
     step_lists::list_line,
     submit::{
         attach,
@@ -39,6 +39,7 @@ pub const COMMANDS: [&str; 14] = [
     "squeue",
     "sinfo",
     "sprio",
+    "sdiag",
     "scancel",
     "sattach",
     "sbcast",
@@ -106,6 +107,9 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
             .is_ok_and(|arguments| sinfo::options::read(&arguments, no_variable).is_ok()),
         "sprio" => arguments::parse(&sprio::options::TABLE, words)
             .is_ok_and(|arguments| sprio::options::read(&arguments, no_variable).is_ok()),
+        "sdiag" => {
+            arguments::parse(&sdiag::TABLE, words).is_ok_and(|arguments| sdiag::read(&arguments, no_variable).is_ok())
+        }
         "scancel" => arguments::parse(&scancel::TABLE, words)
             .is_ok_and(|arguments| scancel::read(&arguments, no_variable).is_ok()),
         "sattach" => arguments::parse(&attach::TABLE, words).is_ok_and(|arguments| attach::read(&arguments).is_ok()),

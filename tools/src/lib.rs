@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`options`], `submit` | `sbatch`, `salloc`, `srun`, `swait`, `sattach`, `sbcast`, `sgather` |
-//! | `query` | `squeue`, `sinfo`, `sprio` |
+//! | `query` | `squeue`, `sinfo`, `sprio`, `sdiag` |
 //! | `control` | `scancel`, `scontrol`, `stail` |
 //! | `graph`, `step_lists` | graphs and lists of steps |
 //! | `batch_script` | finding and checking a batch script |
@@ -40,7 +40,7 @@ use std::{
 type Command = fn(Vec<OsString>) -> i32;
 
 /// Every command.
-const COMMANDS: [(&str, Command); 14] = [
+const COMMANDS: [(&str, Command); 15] = [
     ("sbatch", submit::sbatch::main),
     ("srun", submit::srun::main),
     ("sattach", submit::attach::main),
@@ -50,6 +50,7 @@ const COMMANDS: [(&str, Command); 14] = [
     ("squeue", query::squeue::main),
     ("sinfo", query::sinfo::main),
     ("sprio", query::sprio::main),
+    ("sdiag", query::sdiag::main),
     ("scancel", control::scancel::main),
     ("scontrol", control::scontrol::main),
     ("stail", control::stail::main),

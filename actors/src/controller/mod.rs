@@ -82,6 +82,8 @@ mod revise_test;
 #[cfg(test)]
 mod shells_test;
 #[cfg(test)]
+mod statistics_test;
+#[cfg(test)]
 mod steps_test;
 #[cfg(test)]
 mod supervised_test;

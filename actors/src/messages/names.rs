@@ -1,7 +1,7 @@
 //! Names of what agents and commands send, for traces and counts.
 
 use garrick_model::messages::{
-    command::CommandRequest,
+    command::{CommandRequest, JobAction},
     node::{AgentReport, NodeToController},
 };
 
@@ -29,6 +29,24 @@ pub const fn agent_message_name(message: &NodeToController) -> &'static str {
     }
 }
 
+/// Name of a command's request where requests are counted: what is done to jobs is told apart, as in Slurm.
+pub const fn counted_name(request: &CommandRequest) -> &'static str {
+    match request {
+        CommandRequest::ControlJob { action, .. } => match action {
+            JobAction::Hold | JobAction::UserHold | JobAction::Release => "UpdateJob",
+            JobAction::Requeue | JobAction::RequeueHold | JobAction::RequeueSpecialExit => "RequeueJob",
+            JobAction::Suspend | JobAction::Resume => "SuspendJob",
+            JobAction::Top => "TopJob",
+        },
+        other => request_name(other),
+    }
+}
+
+/// Is it answered only when something happens? The time until then says nothing about the controller.
+pub const fn waits_on_purpose(request: &CommandRequest) -> bool {
+    matches!(request, CommandRequest::WaitJob { .. } | CommandRequest::Watch { .. } | CommandRequest::Trace { .. })
+}
+
 /// Name of a command's request, for traces.
 pub const fn request_name(request: &CommandRequest) -> &'static str {
     match request {
@@ -42,6 +60,8 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::ListJobs { .. } => "ListJobs",
         CommandRequest::ListNodes => "ListNodes",
         CommandRequest::ListPriorities => "ListPriorities",
+        CommandRequest::ShowStatistics => "ShowStatistics",
+        CommandRequest::ResetStatistics => "ResetStatistics",
         CommandRequest::ListPartitions => "ListPartitions",
         CommandRequest::ListSteps { .. } => "ListSteps",
         CommandRequest::ShowConfig => "ShowConfig",

@@ -8,7 +8,10 @@
 use crate::{
     messages::{job::JobInput, letter::Letter},
     owner::{Effect, FreshIds, Out, Owner},
-    scheduler::messages::{SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot},
+    scheduler::{
+        messages::{SchedulerErrand, SchedulerInput, SchedulerShown, SchedulerTimer, Seen, Snapshot},
+        statistics::{Pass, PassStatistics},
+    },
 };
 use garrick_model::{
     config::Config,
@@ -74,6 +77,8 @@ struct Making {
     ranked: Vec<(JobId, u32)>,
     turns: Turns,
     names: Names,
+    /// Jobs that wait and may start.
+    queue: usize,
 }
 
 /// The scheduler.
@@ -106,6 +111,8 @@ pub struct SchedulerCore {
     anew: Option<(Duration, Duration)>,
     /// Starts in the current interval.
     quota: Quota,
+    /// What is counted of passes.
+    counted: PassStatistics,
 }
 
 impl Owner for SchedulerCore {
@@ -149,6 +156,15 @@ impl Owner for SchedulerCore {
                 let answer = CommandReply::Outlook(self.outlook(job).map(Box::new));
                 out.push(Effect::Answer { request, answer });
             }
+            SchedulerInput::Statistics { request, mut counted } => {
+                self.counted.of_today(now);
+                self.counted.fill(&mut counted);
+                out.push(Effect::Answer { request, answer: CommandReply::Statistics(counted) });
+            }
+            SchedulerInput::ResetStatistics { request } => {
+                self.counted.reset(now);
+                out.push(Effect::Answer { request, answer: CommandReply::Done });
+            }
         }
     }
 
@@ -186,6 +202,7 @@ impl SchedulerCore {
             again: None,
             anew: None,
             quota: Quota::default(),
+            counted: PassStatistics::default(),
         }
     }
 
@@ -234,23 +251,26 @@ impl SchedulerCore {
         let (view, ranked) = self.rank(snapshot, now, out);
         let turns = turns::turns(&view, now);
         let names = (view.nodes.clone(), view.partitions.iter().map(|p| p.name.clone()).collect());
+        let queue = view.pending.len();
         let view = if anybody_waits(&view) { self.within_quota(view, now) } else { view };
         // A new plan that takes long to make is kept.
         let keeps = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
         let repairs = self.kept.take().is_some_and(|kept| !self.wait_anew(kept, began).is_zero());
-        self.course = Some(Course::Planning(Box::new(Making { now, began, ranked, turns, names })));
+        self.course = Some(Course::Planning(Box::new(Making { now, began, ranked, turns, names, queue })));
         out.push(Effect::Do(SchedulerErrand::Plan(Box::new(Planning { view, now, repairs, keeps }))));
     }
 
     /// Sends the results.
     fn end_pass(&mut self, now: Timestamp, made: Made, reservations: u64, out: &mut Out<Self>) {
         let Some(Course::Planning(making)) = self.course.take() else { return };
-        let Making { now: planned, began, ranked, turns, names } = *making;
+        let Making { now: planned, began, ranked, turns, names, queue } = *making;
         let Made { mut plan, mut considered, way, kept, at } = made;
         self.kept = kept;
+        let (took, outdated) = (at.saturating_sub(began), reservations != self.seen.reservations);
+        self.counted.pass(now, &Pass { plan: &plan, way, took, queue, outdated });
         self.note_waits(names, &mut plan, way, planned);
         // Changes of reservations since then are not in it.
-        if reservations == self.seen.reservations {
+        if !outdated {
             self.quota.spend((plan.in_order, plan.backfilled));
         } else {
             self.kept = None;
@@ -258,7 +278,7 @@ impl SchedulerCore {
         }
         let stale = self.kept.filter(|kept| kept.stale);
         self.stale_until = stale.map(|kept| now.plus(self.wait_anew(kept, at)));
-        self.last_pass = at.saturating_sub(began);
+        self.last_pass = took;
         tracing::debug!(
             starts = plan.starts.len(),
             waiting = considered.len(),

@@ -4,7 +4,7 @@ use crate::owner::Effect;
 use garrick_model::{
     config::Config,
     ids::JobId,
-    messages::command::CommandReply,
+    messages::{command::CommandReply, statistics::Statistics},
     view::{JobView, PartitionView},
 };
 use garrick_plan::{
@@ -112,6 +112,18 @@ pub enum SchedulerInput {
         /// Job.
         job: JobId,
     },
+    /// A query for what was counted: these are the others' counters.
+    Statistics {
+        /// Request.
+        request: u64,
+        /// Counters.
+        counted: Box<Statistics>,
+    },
+    /// Counters begin anew.
+    ResetStatistics {
+        /// Request.
+        request: u64,
+    },
 }
 
 impl SchedulerInput {
@@ -127,13 +139,19 @@ impl SchedulerInput {
             Self::Outcome { .. } => "Outcome",
             Self::Policy(_) => "Policy",
             Self::Explain { .. } => "Explain",
+            Self::Statistics { .. } => "Statistics",
+            Self::ResetStatistics { .. } => "ResetStatistics",
         }
     }
 }
 
 /// Questions to the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchedulerAsk {
+    /// What was counted? To be added to these counters. Answered by [`CommandReply::Statistics`], between passes.
+    Statistics(Box<Statistics>),
+    /// Have the counters begin anew. Answered by [`CommandReply::Done`].
+    ResetStatistics,
     /// What does a job wait for? Answered by [`CommandReply::Outlook`], between passes.
     Explain(JobId),
 }

@@ -5,10 +5,12 @@
 //! | [`gather`] | a plan's snapshot, from the owners' views |
 //! | [`core`] | when plans are made, and what follows from them |
 //! | [`messages`] | inputs and effects |
+//! | [`statistics`] | what is counted of passes |
 
 pub mod core;
 pub mod gather;
 pub mod messages;
+pub mod statistics;
 
 #[cfg(test)]
 mod passes_test;

@@ -57,6 +57,7 @@ impl Contact {
     pub fn unexpected(&self, reply: &CommandReply) -> AskError {
         ClusterError::Unexpected(match reply {
             CommandReply::Pong { .. } => "Pong",
+            CommandReply::Statistics(_) => "Statistics",
             CommandReply::Submitted { .. } => "Submitted",
             CommandReply::WouldStart { .. } => "WouldStart",
             CommandReply::Job(_) => "Job",

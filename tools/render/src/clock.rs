@@ -45,7 +45,12 @@ impl Clock {
 
     /// Line above long listings, `Sat Nov 21 10:00:51 2026`.
     pub fn banner(&self) -> String {
-        self.now.strftime("%a %b %d %H:%M:%S %Y", &self.zone)
+        self.long(self.now)
+    }
+
+    /// `Sat Nov 21 10:00:51 2026`, whatever the environment says.
+    pub fn long(&self, at: Timestamp) -> String {
+        at.strftime("%a %b %d %H:%M:%S %Y", &self.zone)
     }
 
     /// `17:30:05` for today, `Ystday 09:12`, `21 Nov 10:00` near, `21 Nov 2027` far.

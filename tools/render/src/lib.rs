@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`job_rows`], [`step_lines`] | which jobs and steps a listing shows, and which of them share a line |
 //! | [`squeue`], [`sinfo`], [`sprio`] | the fields of these commands, and what is shown in each |
+//! | [`sdiag`] | what the controller counted |
 //! | [`steps`] | what `garrick steps` shows, from the records of a run |
 //! | [`columns`] | fields as columns: formats (`-o`, `-O`), widths, headings |
 //! | [`records`] | records of `key=value` |
@@ -21,6 +22,7 @@ pub mod job_rows;
 pub mod json;
 pub mod node_state;
 pub mod records;
+pub mod sdiag;
 pub mod sinfo;
 pub mod sprio;
 pub mod squeue;

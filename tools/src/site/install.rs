@@ -24,9 +24,9 @@ static TABLE: Table = Table {
 };
 
 /// Names of commands.
-pub const COMMANDS: [&str; 14] = [
-    "garrick", "sbatch", "srun", "sattach", "sbcast", "sgather", "salloc", "squeue", "sinfo", "sprio", "scancel",
-    "scontrol", "stail", "swait",
+pub const COMMANDS: [&str; 15] = [
+    "garrick", "sbatch", "srun", "sattach", "sbcast", "sgather", "salloc", "squeue", "sinfo", "sprio", "sdiag",
+    "scancel", "scontrol", "stail", "swait",
 ];
 
 /// Names of daemons, with the program that each is.

@@ -12,6 +12,7 @@ use crate::{
         priority::{JobPriority, PriorityWeights},
         records::RecordsPlace,
         request_change::RequestChange,
+        statistics::Statistics,
     },
     outlook::Outlook,
     refusal::Refusal,
@@ -133,6 +134,10 @@ pub enum CommandRequest {
         /// Actor path prefixes as for `Trace`; empty: all.
         prefixes: Vec<String>,
     },
+    /// What the controller counts of its own work (`sdiag`). Repeatable. Answer: `Statistics`.
+    ShowStatistics,
+    /// Those counters begin anew. For administrators. Repeatable. Answer: `Done`.
+    ResetStatistics,
     /// The factors behind the priorities of jobs that wait. Repeatable. Answer: `Priorities`.
     ListPriorities,
     /// Effective configuration as `Key = Value` pairs. Repeatable. Answer: `Config`.
@@ -327,6 +332,7 @@ impl CommandRequest {
             | Self::ListTopologies
             | Self::ListSteps { .. }
             | Self::CountMessages { .. }
+            | Self::ShowStatistics
             | Self::ListPriorities
             | Self::ShowConfig
             | Self::ShowScript { .. }
@@ -339,6 +345,7 @@ impl CommandRequest {
             | Self::NameNodes(_)
             | Self::Explain { .. } => true,
             Self::SetLogLevel(_)
+            | Self::ResetStatistics
             | Self::ChangeLog { .. }
             | Self::ListCerts
             | Self::RevokeCerts { .. }
@@ -786,6 +793,8 @@ pub enum CommandReply {
         #[serde(default)]
         left_out: u64,
     },
+    /// To `ShowStatistics`.
+    Statistics(Box<Statistics>),
     /// To `ListPriorities`.
     Priorities {
         /// `PriorityType`; only `priority/multifactor` has factors.

@@ -22,6 +22,7 @@ pub mod records;
 pub mod request_change;
 pub mod shepherd;
 pub mod shepherd_link;
+pub mod statistics;
 pub mod step;
 pub mod stepd;
 

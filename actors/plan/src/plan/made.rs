@@ -36,6 +36,8 @@ pub struct Plan {
     pub in_order: u32,
     /// Starts of jobs behind waiting ones (backfill).
     pub backfilled: u32,
+    /// Components of heterogeneous jobs among those.
+    pub backfilled_components: u32,
     /// The pass stopped at its time limit: so many jobs, counted in each of their partitions, were not considered.
     pub left_out: usize,
     /// The earliest start of jobs that could start now but wait for blocks that are already broken up: make another plan then.

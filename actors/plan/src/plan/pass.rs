@@ -252,7 +252,7 @@ impl<'a> Pass<'a> {
         if let Some(ledger) = &mut self.ledger {
             ledger.starts();
         }
-        self.bounds.tally.start(asked.behind);
+        self.bounds.tally.start(asked.behind, job.spec.het.is_some());
         self.plan.starts.push(StartProposal {
             pass: 0,
             job: job.id,
@@ -284,6 +284,7 @@ impl<'a> Pass<'a> {
         }
         self.plan.again = self.patience.next;
         (self.plan.in_order, self.plan.backfilled) = self.bounds.tally.started();
+        self.plan.backfilled_components = self.bounds.tally.components();
         let started = self.arrays.started;
         // The job starts in another of its partitions after all.
         self.plan.preemptions.retain(|one| started.get(&one.by).is_none_or(|tasks| !tasks.is_empty()));

@@ -31,6 +31,8 @@ pub struct Tally {
     in_partition: FxHashMap<usize, u32>,
     entered: Option<(JobId, usize)>,
     backfilled: u32,
+    /// Components of heterogeneous jobs among those.
+    components: u32,
     in_order: u32,
     /// Jobs with reserved resources.
     pub booked: FxHashSet<JobId>,
@@ -72,13 +74,23 @@ impl Tally {
     }
 
     /// Counts a start.
-    pub const fn start(&mut self, behind: bool) {
-        if behind { self.backfilled += 1 } else { self.in_order += 1 }
+    pub const fn start(&mut self, behind: bool, component: bool) {
+        if behind {
+            self.backfilled += 1;
+            self.components += component as u32;
+        } else {
+            self.in_order += 1;
+        }
+    }
+
+    /// How many of those behind others are components of heterogeneous jobs.
+    pub const fn components(&self) -> u32 {
+        self.components
     }
 
     /// Takes over the number of starts.
     pub(crate) const fn take_starts_of(&mut self, other: &Self) {
-        (self.in_order, self.backfilled) = (other.in_order, other.backfilled);
+        (self.in_order, self.backfilled, self.components) = (other.in_order, other.backfilled, other.components);
     }
 
     /// Have as many jobs of that kind started as may?

@@ -310,6 +310,10 @@ pub enum FrontendErrand {
     },
     /// Carry it out, and answer.
     Host(u64, HostAsk),
+    /// Collect what the controller counted, and answer.
+    ShowStatistics(u64),
+    /// Have the counters begin anew, and answer.
+    ResetStatistics(u64),
     /// Change this process's log.
     ChangeLog(LogChange),
     /// Effects of submissions.

@@ -68,6 +68,10 @@ impl FrontendCore {
                 false => Err(Refusal::AccessDenied),
             },
             CommandRequest::ListPriorities => Ok(Some(self.list_priorities())),
+            CommandRequest::ShowStatistics => {
+                turn.run(FrontendErrand::ShowStatistics(request));
+                Ok(None)
+            }
             CommandRequest::ShowConfig => host(HostAsk::ShowConfig),
             CommandRequest::ShowScript { job } => self.script(turn, request, by, job),
             CommandRequest::LocateStepManager { job } => self.locate(turn, request, by, job),
@@ -107,6 +111,10 @@ impl FrontendCore {
             CommandRequest::CreateReservation(change) => self.create_reservation(turn, request, by, change),
             CommandRequest::UpdateReservation(change) => self.update_reservation(turn, request, change),
             CommandRequest::Reconfigure => host(HostAsk::Reconfigure),
+            CommandRequest::ResetStatistics => {
+                turn.run(FrontendErrand::ResetStatistics(request));
+                Ok(None)
+            }
             CommandRequest::SetLogLevel(level) => {
                 turn.run(FrontendErrand::ChangeLog(LogChange::Level(level)));
                 Ok(Some(CommandReply::Done))

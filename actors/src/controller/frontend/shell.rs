@@ -27,6 +27,7 @@ use crate::{
     messages::{job::JobSite, letter::end_of_lost, names::request_name, node::Registration},
     owner::{Out, Owner},
     roster::nodes::Roster,
+    scheduler::messages::SchedulerAsk,
     submission::{core::SubmissionErrand, job_submit::JobSubmit, users::UserDirectory},
 };
 use garrick_events::records::node::SavedNode;
@@ -36,8 +37,10 @@ use garrick_model::{
     messages::{
         command::{Caller, CommandReply, CommandRequest, MessageCount},
         node::ControllerToNode,
+        statistics::Statistics,
     },
     refusal::Refusal,
+    state::JobState,
     time::{Timestamp, system_zone},
     view::{JobView, LicenseView},
 };
@@ -175,7 +178,7 @@ impl FrontendHands {
     /// Wraps the reply channel so that the result is written to the audit log.
     fn audited(&self, replies: Box<dyn ReplySink>, caller: &Caller, command: &CommandRequest) -> Box<dyn ReplySink> {
         let audit = Arc::clone(&self.env.ports.audit);
-        Box::new(Audited::new(replies, audit, caller, request_name(command), command))
+        Box::new(Audited::new(replies, audit, caller, command, Arc::clone(&self.env.counted)))
     }
 
     fn turn(
@@ -257,6 +260,24 @@ impl FrontendHands {
         let env = Arc::clone(&self.env);
         let plan = tokio::task::spawn_blocking(move || when(&cluster_view(policy(&env.config()), &env), &jobs, at));
         Came::Soon(Box::pin(async move { Some(FrontendInput::Told { request, reply: plan.await.ok() }) }))
+    }
+
+    /// What the shells counted and what there is now; the scheduler adds its part, and answers.
+    fn statistics(&mut self, env: &Env, request: u64) -> Came<FrontendInput> {
+        // This one included.
+        let serving = u32::try_from(self.askers.len()).unwrap_or(u32::MAX);
+        let mut counted = Box::new(Statistics { serving, ..env.counted.read(Timestamp::now()) });
+        for job in env.boards.jobs.live() {
+            counted.jobs.pending += u64::from(job.state.waits());
+            counted.jobs.running += u64::from(job.state == JobState::Running);
+        }
+        let nobody = CommandReply::Statistics(counted.clone());
+        self.pass(env, request, Passed::Scheduler(SchedulerAsk::Statistics(counted), nobody))
+    }
+
+    fn reset_statistics(&mut self, env: &Env, request: u64) -> Came<FrontendInput> {
+        env.counted.reset(Timestamp::now());
+        self.pass(env, request, Passed::Scheduler(SchedulerAsk::ResetStatistics, CommandReply::Done))
     }
 
     /// Hands the requester on together with the question: the answer is encoded where it is made.
@@ -538,6 +559,8 @@ impl Shell for FrontendCore {
             FrontendErrand::Pass { request, to } => return hands.pass(env, request, to),
             FrontendErrand::When { request, jobs, at } => return hands.when(request, jobs, at),
             FrontendErrand::Host(request, ask) => hands.host(request, ask),
+            FrontendErrand::ShowStatistics(request) => return hands.statistics(env, request),
+            FrontendErrand::ResetStatistics(request) => return hands.reset_statistics(env, request),
             FrontendErrand::ChangeLog(change) => env.ports.host.change_log(&change),
             FrontendErrand::Submission(errand) => return hands.submission(errand),
             FrontendErrand::Watch { request, job } => {

@@ -1,14 +1,21 @@
 //! The audit log: for each requested change who asked, from where, what, and the result. Queries that were refused for lack of
 //! rights are recorded too.
 
-use super::ports::{AuditPort, ReplySink};
+use super::{
+    counted::Counted,
+    ports::{AuditPort, ReplySink},
+};
+use crate::messages::names::{counted_name, request_name, waits_on_purpose};
 use garrick_model::{
     messages::command::{Caller, CommandReply, CommandRequest},
     refusal::Refusal,
     time::Timestamp,
 };
 use serde::Serialize;
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// The recorded part of a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,6 +71,11 @@ pub struct Audited {
     request: Option<AuditedRequest>,
     /// A query: it is recorded only if it was denied.
     asks: bool,
+    /// Where it is counted, once, and since when it is served. `None`: it is counted.
+    counts: Option<(Arc<Counted>, Instant)>,
+    counted_as: &'static str,
+    /// It is answered only when something happens: its time does not count.
+    waits: bool,
 }
 
 impl Audited {
@@ -72,8 +84,8 @@ impl Audited {
         inner: Box<dyn ReplySink>,
         port: Arc<dyn AuditPort>,
         caller: &Caller,
-        what: &'static str,
         request: &CommandRequest,
+        counted: Arc<Counted>,
     ) -> Self {
         let of = |spec: &garrick_model::spec::JobSpec| Submitted {
             name: spec.name.clone(),
@@ -91,7 +103,25 @@ impl Audited {
             CommandRequest::NameNodes(_) => AuditedRequest::Request(Box::new(CommandRequest::NameNodes(Vec::new()))),
             other => AuditedRequest::Request(Box::new(other.clone())),
         };
-        Self { inner, port, caller: caller.clone(), what, request: Some(request_kept), asks: request.only_asks() }
+        Self {
+            inner,
+            port,
+            caller: caller.clone(),
+            what: request_name(request),
+            request: Some(request_kept),
+            asks: request.only_asks(),
+            counts: Some((counted, Instant::now())),
+            counted_as: counted_name(request),
+            waits: waits_on_purpose(request),
+        }
+    }
+
+    /// It is answered, or never will be.
+    fn count(&mut self) {
+        if let Some((counted, began)) = self.counts.take() {
+            let took = if self.waits { Duration::ZERO } else { began.elapsed() };
+            counted.request(self.counted_as, self.caller.uid, took);
+        }
     }
 
     fn keep(&mut self, outcome: String, refused: bool) {
@@ -126,6 +156,7 @@ fn outcome(reply: &CommandReply) -> Option<(String, bool, bool)> {
 
 impl ReplySink for Audited {
     fn send(&mut self, reply: CommandReply) -> bool {
+        self.count();
         if let Some((text, refused, denied)) = outcome(&reply) {
             if !self.asks || denied {
                 self.keep(text, refused);
@@ -142,6 +173,7 @@ impl ReplySink for Audited {
 
 impl Drop for Audited {
     fn drop(&mut self) {
+        self.count();
         // Dropped unanswered: the command is told that the controller failed. The change may have been made.
         if !self.asks {
             self.keep("not answered".to_owned(), true);

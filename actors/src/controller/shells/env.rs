@@ -1,6 +1,7 @@
 //! What all actors of the controller share: views, committed state, ports, ids, and each other's addresses.
 
 use super::{
+    counted::Counted,
     entering::{Entering, Entrant},
     ids::IdSource,
     job::{JobMsg, JobsMsg},
@@ -129,6 +130,8 @@ pub struct Env {
     pub links: Links,
     /// Which jobs hold which licenses.
     pub licenses: LicenseOffice,
+    /// What is counted for `sdiag`.
+    pub counted: Arc<Counted>,
     /// Fresh ids.
     pub ids: IdSource,
     queries: AtomicU64,
@@ -160,6 +163,7 @@ impl Env {
             nodes: NodeCores::default(),
             links: Links::default(),
             licenses: LicenseOffice::default(),
+            counted: Arc::default(),
             ids,
             queries: AtomicU64::new(0),
             file: Board::new(roster.base()),
@@ -377,6 +381,7 @@ impl Env {
             env.entering.settle(request, saved.is_ok(), |view| {
                 // A job whose owner is running has published itself.
                 if env.boards.jobs.get(&view.id).is_none() {
+                    env.counted.job(None, &view, Timestamp::now());
                     env.boards.jobs.publish(view.id, view);
                 }
             });

@@ -20,6 +20,7 @@
 pub mod actor;
 pub mod agents;
 pub mod audit;
+pub mod counted;
 pub mod entering;
 #[cfg(test)]
 mod entering_test;

@@ -61,6 +61,8 @@ impl Shell for SchedulerCore {
     fn ask_name(ask: &SchedulerAsk) -> &'static str {
         match ask {
             SchedulerAsk::Explain(_) => "Explain",
+            SchedulerAsk::Statistics(_) => "Statistics",
+            SchedulerAsk::ResetStatistics => "ResetStatistics",
         }
     }
 
@@ -71,6 +73,8 @@ impl Shell for SchedulerCore {
     fn asked(request: u64, ask: SchedulerAsk) -> SchedulerInput {
         match ask {
             SchedulerAsk::Explain(job) => SchedulerInput::Explain { request, job },
+            SchedulerAsk::Statistics(counted) => SchedulerInput::Statistics { request, counted },
+            SchedulerAsk::ResetStatistics => SchedulerInput::ResetStatistics { request },
         }
     }
 

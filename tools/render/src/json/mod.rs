@@ -7,6 +7,7 @@ mod license;
 mod node;
 pub mod partition;
 mod reservation;
+mod statistics;
 mod step;
 
 pub use job::jobs;
@@ -14,6 +15,7 @@ pub use license::licenses;
 pub use node::nodes;
 pub use partition::partitions;
 pub use reservation::reservations;
+pub use statistics::statistics;
 pub use step::steps;
 
 use crate::words::SLURM_VERSION;

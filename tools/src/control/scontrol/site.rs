@@ -1,8 +1,7 @@
 //! `scontrol completing`, `errnumstr`, `getaddrs`, `wait_job`, `notify`, `token` and `cluster`.
 
 use super::{Session, too_few, too_many};
-use crate::query::choices;
-use garrick_asking::cluster::Cluster;
+use crate::query::{choices, sdiag};
 use garrick_model::{
     hostlist::{self, HostList},
     job_query::JobQuery,
@@ -171,15 +170,7 @@ pub fn cluster(session: &Session, words: &[String]) -> i32 {
 
 /// Is that this cluster's name? If not, that is told.
 pub fn is_own_cluster(session: &Session, name: &str) -> Result<(), i32> {
-    let own = Cluster::find(None).map_err(|error| session.plain_error(error))?;
-    if own.name() == name {
-        return Ok(());
-    }
-    session.console.error(format_args!(
-        "'{name}' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available \
-         clusters."
-    ));
-    Err(1)
+    sdiag::is_own_cluster(name, &session.console)
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ pub fn prefix_of_built(built: &Path) -> io::Result<PathBuf> {
 }
 
 /// What `garrick install` installs: folder, name, program.
-const GARRICK: [(&str, &str, &str); 15] = [
+const GARRICK: [(&str, &str, &str); 16] = [
     ("bin", "salloc", "garrick"),
     ("bin", "sattach", "garrick"),
     ("bin", "sbatch", "garrick"),
@@ -96,6 +96,7 @@ const GARRICK: [(&str, &str, &str); 15] = [
     ("bin", "scancel", "garrick"),
     ("bin", "scontrol", "garrick"),
     ("bin", "sgather", "garrick"),
+    ("bin", "sdiag", "garrick"),
     ("bin", "sinfo", "garrick"),
     ("bin", "sprio", "garrick"),
     ("bin", "squeue", "garrick"),
