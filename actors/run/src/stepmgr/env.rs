@@ -138,6 +138,8 @@ pub fn job_environment(facts: &RunFacts, passed_on: &[EnvEntry]) -> Vec<EnvEntry
     // Set by the step around it, which may be of another component.
     env.0.remove(GARRICK_STEPD_JOB.as_bytes());
     job_variables(facts, &mut env);
+    env.set_missing("SLURM_SUBMIT_DIR", &facts.spec.work_dir);
+    env.set_missing("SLURM_SUBMIT_HOST", &facts.spec.submit_host);
     user_variables(facts, &mut env);
     env.into_entries()
 }

@@ -90,8 +90,25 @@ pub(super) struct Plan {
     programs: Vec<*const c_char>,
     argv: Vec<*const c_char>,
     env: Vec<*const c_char>,
+    /// Where the child writes its process id, terminated: [`PID_DIGITS`] bytes and one that stays zero.
+    pid_place: Option<NonNull<u8>>,
     /// What the pointers point to.
     strings: Vec<u8>,
+}
+
+/// Most digits of a process id.
+const PID_DIGITS: usize = 20;
+
+/// The decimal digits of a number, at the end of the array, and where they begin.
+fn decimal(mut left: usize) -> ([u8; PID_DIGITS], usize) {
+    let mut digits = [b'0'; PID_DIGITS];
+    let mut at = digits.len();
+    while at > 0 && (left > 0 || at == digits.len()) {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    (digits, at)
 }
 
 /// Duplicates that a plan names: open until the child has its own.
@@ -162,7 +179,8 @@ impl Plan {
         let all = programs.clone().chain(argv.clone()).chain(env.clone()).chain(spec.work_dir.as_deref());
         self.strings.clear();
         // No pointer into it is taken before it has its final place.
-        self.strings.reserve(all.map(|s| s.count_bytes() + 1).sum());
+        let of_pid = spec.pid_variable.map_or(0, |name| name.count_bytes() + 1 + PID_DIGITS + 1);
+        self.strings.reserve(all.map(|s| s.count_bytes() + 1).sum::<usize>() + of_pid);
         let mut place = |s: &CStr| -> *const c_char {
             let at = self.strings.len();
             self.strings.extend_from_slice(s.to_bytes_with_nul());
@@ -176,6 +194,27 @@ impl Plan {
         self.programs.clear();
         self.programs.extend(programs.map(&mut place));
         self.work_dir = spec.work_dir.as_deref().and_then(|dir| NonNull::new(place(dir).cast_mut()));
+        self.pid_place = None;
+        if let Some(name) = spec.pid_variable {
+            let at = self.strings.len();
+            self.strings.extend_from_slice(name.to_bytes());
+            self.strings.push(b'=');
+            let digits = self.strings.len();
+            self.strings.resize(digits + PID_DIGITS + 1, 0);
+            let place = self.strings[at..].as_mut_ptr();
+            self.pid_place = NonNull::new(self.strings[digits..].as_mut_ptr());
+            // Before the null pointer that ends the list.
+            self.env.insert(self.env.len() - 1, place.cast_const().cast());
+        }
+    }
+
+    /// Fills in the variable with the process id.
+    fn write_pid(&self) {
+        let Some(place) = self.pid_place else { return };
+        let (digits, at) = decimal(call(libc::SYS_getpid, [0; 4]).unwrap_or_default());
+        // SAFETY: the place is in `strings`, which has room for all digits there and a zero behind them, and nobody else
+        // touches it while a child is on its way: the plan is borrowed, and its parent waits or has a copy of its own.
+        unsafe { std::ptr::copy_nonoverlapping(digits[at..].as_ptr(), place.as_ptr(), digits.len() - at) };
     }
 
     /// One more cgroup to enter.
@@ -238,6 +277,7 @@ impl Plan {
     fn launch(&self) -> Result<Infallible, Failure> {
         self.arrange(Rest::ClosedByExec)?;
         self.say();
+        self.write_pid();
         reset_signals(&self.signals);
         let mut errno = libc::ENOENT;
         for (i, program) in (0..).zip(&self.programs) {
@@ -256,14 +296,7 @@ impl Plan {
     /// Whether anybody reads it is not this task's concern: it is left unsaid where it would have to wait.
     fn say(&self) {
         let Some([before, behind]) = &self.says else { return };
-        let mut left = call(libc::SYS_getpid, [0; 4]).unwrap_or_default();
-        let mut digits = [b'0'; 20];
-        let mut at = digits.len();
-        while at > 0 && (left > 0 || at == digits.len()) {
-            at -= 1;
-            digits[at] = b'0' + (left % 10) as u8;
-            left /= 10;
-        }
+        let (digits, at) = decimal(call(libc::SYS_getpid, [0; 4]).unwrap_or_default());
         let part = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let parts = [part(before), part(&digits[at..]), part(behind)];
         if !takes_a_line() {

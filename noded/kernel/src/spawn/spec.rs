@@ -61,6 +61,8 @@ pub struct SpawnSpec<'a> {
     pub rlimits: Vec<(u32, Option<u64>)>,
     /// CPU numbers of the machine; empty: as the parent.
     pub affinity: Vec<u32>,
+    /// A variable that has the child's process id, beside the environment.
+    pub pid_variable: Option<&'static CStr>,
     /// Written to descriptor 2 before the program runs, with the child's process id between the two.
     pub says: Option<[Cow<'a, [u8]>; 2]>,
     /// Open `cgroup.procs` files, or `tasks` ones of version 1, to enter before ids change.

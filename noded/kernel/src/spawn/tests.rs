@@ -122,6 +122,29 @@ fn what_is_said_comes_before_the_program_with_its_process_id() {
     }
 }
 
+#[test]
+fn a_variable_has_the_childs_process_id() {
+    for method in METHODS {
+        let spawner = Spawner::new().unwrap().with_method(method);
+        // A plan is used again: nothing is left of longer numbers.
+        for _ in 0..2 {
+            let (mut read, write) = io::pipe().unwrap();
+            let write = OwnedFd::from(write);
+            let mut spec = shell("echo $$ $OWN_PID; env | grep -c OWN_PID; exit 0");
+            spec.pid_variable = Some(c"OWN_PID");
+            spec.stdio[1] = Some(write.as_fd());
+            let child = spawner.spawn(&spec).unwrap();
+            drop(spec);
+            drop(write);
+            let mut text = String::new();
+            read.read_to_string(&mut text).unwrap();
+            reap::reap(child.pidfd.as_fd()).unwrap();
+            let words: Vec<&str> = text.split_whitespace().collect();
+            assert_eq!((words[0], words[2]), (words[1], "1"), "{text}");
+        }
+    }
+}
+
 /// Whoever starts the tasks of a job waits with each of them.
 #[test]
 fn what_finds_no_room_or_no_reader_is_left_unsaid() {

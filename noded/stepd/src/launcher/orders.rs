@@ -16,7 +16,7 @@ use nix::{
 };
 use std::{
     borrow::Cow,
-    ffi::CString,
+    ffi::{CStr, CString},
     fs::File,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -38,6 +38,8 @@ enum Stream<'a> {
     SameAsStdout,
 }
 
+/// As `env_vars::SLURM_TASK_PID` says it.
+const TASK_PID: &CStr = c"SLURM_TASK_PID";
 const STREAMS: [&str; 3] = ["stdin", "stdout", "stderr"];
 
 fn stream<'a>(
@@ -159,6 +161,7 @@ impl Maker {
             nice: setting.nice,
             rlimits,
             affinity: task.affinity.clone(),
+            pid_variable: Some(TASK_PID),
             says: task.says.as_ref().map(|says| says.each_ref().map(|part| Cow::Borrowed(part.as_slice()))),
             cgroup_procs,
             passed: third,
