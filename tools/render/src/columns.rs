@@ -50,28 +50,36 @@ pub struct Layout<F> {
     pub prefix: String,
     /// Columns in order.
     pub columns: Vec<Column<F>>,
+    /// Letters and names that are no field's: they are told of, and the others are shown.
+    pub unknown: Vec<String>,
 }
 
-/// A format string that cannot be used.
+/// A format string with something in it that is no field.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LayoutError {
-    /// No field has that letter or name.
-    #[error("Invalid {kind} format specification: {given}")]
-    UnknownField {
-        /// `job`, `job step` or `node`.
-        kind: &'static str,
-        /// What was written.
-        given: String,
-    },
-    /// Nothing to show.
-    #[error("Format long option is required to have at least one field")]
-    Empty,
+#[error("Invalid {kind} format specification: {given}")]
+pub struct LayoutError {
+    /// `job`, `job step` or `node`.
+    pub kind: &'static str,
+    /// What was written.
+    pub given: String,
 }
 
 impl<F> Layout<F> {
-    /// Reads the short form, `%[#|[.|-]size]letter[text]`. `field` knows the letters; `kind` names the table in errors.
-    pub fn short(format: &str, kind: &'static str, field: impl Fn(char) -> Option<F>) -> Result<Self, LayoutError> {
-        let mut layout = Self { prefix: String::new(), columns: Vec::new() };
+    /// That nothing in the format is unknown; `kind` names the table in the error.
+    ///
+    /// # Errors
+    ///
+    /// The first that is.
+    pub fn known(self, kind: &'static str) -> Result<Self, LayoutError> {
+        match self.unknown.first() {
+            None => Ok(self),
+            Some(given) => Err(LayoutError { kind, given: given.clone() }),
+        }
+    }
+
+    /// Reads the short form, `%[#|[.|-]size]letter[text]`. `field` knows the letters; others stay as they are.
+    pub fn short(format: &str, field: impl Fn(char) -> Option<F>) -> Self {
+        let mut layout = Self { prefix: String::new(), columns: Vec::new(), unknown: Vec::new() };
         let mut chars = format.chars().peekable();
         while let Some(c) = chars.next() {
             if c != '%' {
@@ -98,38 +106,40 @@ impl<F> Layout<F> {
             }
             match chars.next() {
                 Some('%') => layout.literal().push('%'),
-                Some(letter) => {
-                    let field = field(letter).ok_or(LayoutError::UnknownField { kind, given: String::from(letter) })?;
-                    layout.columns.push(Column { field, width, align, suffix: String::new() });
-                }
+                Some(letter) => match field(letter) {
+                    Some(field) => layout.columns.push(Column { field, width, align, suffix: String::new() }),
+                    None => {
+                        layout.unknown.push(String::from(letter));
+                        layout.literal().extend(['%', letter]);
+                    }
+                },
                 None => layout.literal().push('%'),
             }
         }
-        Ok(layout)
+        layout
     }
 
-    /// Reads the long form, `name[:[.][size][text]],...`. `field` knows the names, given in lower case.
-    pub fn long(format: &str, kind: &'static str, field: impl Fn(&str) -> Option<F>) -> Result<Self, LayoutError> {
-        let mut columns = Vec::new();
+    /// Reads the long form, `name[:[.][size][text]],...`. `field` knows the names, given in lower case; others are left out.
+    pub fn long(format: &str, field: impl Fn(&str) -> Option<F>) -> Self {
+        let mut layout = Self { prefix: String::new(), columns: Vec::new(), unknown: Vec::new() };
         for item in format.split(',').filter(|s| !s.trim().is_empty()) {
-            let (name, rest) = item.split_once(':').unwrap_or((item, ""));
-            let name = name.trim();
-            let field = field(&name.to_ascii_lowercase())
-                .ok_or_else(|| LayoutError::UnknownField { kind, given: name.to_owned() })?;
-            let (align, rest) = rest.strip_prefix('.').map_or((Align::Left, rest), |r| (Align::Right, r));
-            let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            let (size, suffix) = rest.split_at(digits);
-            let width = match size.parse::<usize>() {
-                Ok(0) => Width::Natural,
-                Ok(n) => Width::Fixed(n),
-                Err(_) => Width::Fixed(LONG_DEFAULT),
+            let (name, rest) = item.split_once(':').map_or((item, None), |(name, rest)| (name, Some(rest)));
+            let Some(field) = field(&name.trim().to_ascii_lowercase()) else {
+                layout.unknown.push(name.trim().to_owned());
+                continue;
             };
-            columns.push(Column { field, width, align, suffix: suffix.to_owned() });
+            let set = rest.unwrap_or_default();
+            let (align, set) = set.strip_prefix('.').map_or((Align::Left, set), |r| (Align::Right, r));
+            let digits = set.len() - set.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let (size, suffix) = set.split_at(digits);
+            let width = match size.parse::<usize>() {
+                Ok(n) if n > 0 => Width::Fixed(n),
+                _ if rest.is_none() => Width::Fixed(LONG_DEFAULT),
+                _ => Width::Natural,
+            };
+            layout.columns.push(Column { field, width, align, suffix: suffix.to_owned() });
         }
-        if columns.is_empty() {
-            return Err(LayoutError::Empty);
-        }
-        Ok(Self { prefix: String::new(), columns })
+        layout
     }
 
     fn literal(&mut self) -> &mut String {
@@ -222,35 +232,36 @@ mod tests {
 
     #[test]
     fn short_form_pads_cuts_and_keeps_literal_text() {
-        let layout = Layout::short("<%.4a|%3b|%c>%%", "job", letter).unwrap();
+        let layout = Layout::short("<%.4a|%3b|%c>%%", letter);
         assert_eq!(show(&layout, &["x", "long"]), "<   A|B  |C>%\n<  xa|xb |xc>%\n<long|lon|longc>%\n");
     }
 
     #[test]
     fn minus_means_left_and_hash_means_as_wide_as_needed() {
-        let layout = Layout::short("%-5a|%#b|", "job", letter).unwrap();
+        let layout = Layout::short("%-5a|%#b|", letter);
         assert_eq!(show(&layout, &["a-very-long-one"]), "A    |B               |\na-ver|a-very-long-oneb|\n");
         assert_eq!(show(&layout, &["s"]), "A    |B        |\nsa   |sb       |\n");
     }
 
     #[test]
     fn a_value_stays_in_its_line() {
-        let layout = Layout::short("%a|", "job", letter).unwrap();
+        let layout = Layout::short("%a|", letter);
         assert_eq!(show(&layout, &["x\nroot\u{1b}[2J"]), "A|\nx\\nroot\\u{1b}[2Ja|\n");
     }
 
     #[test]
-    fn unknown_letter_is_named() {
-        assert_eq!(
-            Layout::short("%i %!", "job", letter).unwrap_err().to_string(),
-            "Invalid job format specification: !"
-        );
+    fn unknown_fields_are_named_and_the_others_shown() {
+        let layout = Layout::short("%i %!", letter);
+        assert_eq!((show(&layout, &["x"]).as_str(), layout.unknown.len()), ("I %!\nxi %!\n", 1));
+        assert_eq!(layout.known("job").unwrap_err().to_string(), "Invalid job format specification: !");
+        let layout = Layout::long("Nosuch,b:2", |name| name.chars().next().filter(|_| name.len() == 1));
+        assert_eq!((show(&layout, &["x"]).as_str(), layout.unknown), ("B \nxb\n", vec!["Nosuch".to_owned()]));
     }
 
     #[test]
     fn long_form_is_twenty_wide_unless_told_otherwise() {
         let name = |n: &str| n.chars().next();
-        let layout = Layout::long("Jobid,State:.6,reason:5|,x:0;", "job", name).unwrap();
+        let layout = Layout::long("Jobid,State:.6,reason:5|,x:0;,y:|", name);
         let widths: Vec<_> = layout.columns.iter().map(|c| (c.width, c.align, c.suffix.as_str())).collect();
         assert_eq!(
             widths,
@@ -258,9 +269,10 @@ mod tests {
                 (Width::Fixed(20), Align::Left, ""),
                 (Width::Fixed(6), Align::Right, ""),
                 (Width::Fixed(5), Align::Left, "|"),
-                (Width::Natural, Align::Left, ";")
+                (Width::Natural, Align::Left, ";"),
+                (Width::Natural, Align::Left, "|")
             ]
         );
-        assert_eq!(Layout::long(" , ", "job", name).unwrap_err(), LayoutError::Empty);
+        assert!(Layout::long(" , ", name).columns.is_empty());
     }
 }

@@ -122,6 +122,8 @@ impl JobRow {
 pub struct Choice {
     /// `-j`; empty: all.
     pub jobs: Vec<JobSelector>,
+    /// `--notme`: none of this user's.
+    pub not_of: Option<u32>,
     /// By what they are.
     pub such: JobQuery,
 }
@@ -140,7 +142,7 @@ impl Choice {
     pub fn takes(&self, row: &JobRow) -> bool {
         let of_partition =
             row.partition.as_ref().is_none_or(|p| self.such.partitions.is_empty() || self.such.partitions.contains(p));
-        self.named(row) && of_partition && self.such.takes(&row.job)
+        self.not_of != Some(row.job.uid) && self.named(row) && of_partition && self.such.takes(&row.job)
     }
 
     fn named(&self, row: &JobRow) -> bool {
@@ -163,7 +165,8 @@ impl Choice {
 
     /// Whether a step of that job is shown.
     pub fn takes_step(&self, step: &StepView, job: Option<&JobView>) -> bool {
-        (self.jobs.is_empty() || self.jobs.iter().any(|wanted| is_of_job(step, job, wanted)))
+        self.not_of != Some(step.uid)
+            && (self.jobs.is_empty() || self.jobs.iter().any(|wanted| is_of_job(step, job, wanted)))
             && (self.such.users.is_empty() || self.such.users.contains(&step.uid))
             && (self.such.partitions.is_empty() || self.such.partitions.contains(&step.partition))
             && match &self.such.states {

@@ -184,11 +184,40 @@ pub enum StateFilter {
     Reserved,
     /// In a reservation for maintenance.
     Maint,
+    /// Exists when it is needed.
+    Cloud,
+    /// Came by itself (`slurmd -Z`).
+    Dynamic,
     /// A state that nodes here are never in (power saving).
     Never,
 }
 
-/// Words of `-t`, each also by its unambiguous beginnings of three letters and more.
+/// The words of `-t` as Slurm lists them where one is wrong.
+pub const FILTER_WORDS: &str = "unknown,down,idle,allocated,mixed,future,drain,drained,draining,no_respond,reserved,planned,\
+    blocked,cloud,completing,powering_down,powered_down,power_down,powering_up,power_up,inval,fail,maint,reboot,reboot^,external,\
+    dynamic_future,dynamic_norm";
+
+/// States in which a node is at once: `idle+drain` or `idle&drain`; `~idle`: not in that one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllOf(Vec<(bool, StateFilter)>);
+
+impl AllOf {
+    /// By words between `+` or `&`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let one = |word: &str| match word.strip_prefix('~') {
+            Some(word) => StateFilter::parse(word).map(|state| (false, state)),
+            None => StateFilter::parse(word).map(|state| (true, state)),
+        };
+        text.split(['+', '&']).map(one).collect::<Option<_>>().map(Self)
+    }
+
+    /// Whether the node is in all of them.
+    pub fn takes(&self, node: &NodeView) -> bool {
+        self.0.iter().all(|(is, state)| state.takes(node) == *is)
+    }
+}
+
+/// Words of `-t`, each also by its beginnings: those of several are for the first.
 const FILTERS: &[(&str, StateFilter)] = &[
     ("all", StateFilter::All),
     ("allocated", StateFilter::Allocated),
@@ -214,9 +243,12 @@ const FILTERS: &[(&str, StateFilter)] = &[
     ("error", StateFilter::Never),
     ("fail", StateFilter::Never),
     ("failing", StateFilter::Never),
-    ("cloud", StateFilter::Never),
+    ("cloud", StateFilter::Cloud),
     ("blocked", StateFilter::Never),
     ("maint", StateFilter::Maint),
+    ("external", StateFilter::Never),
+    ("dynamic_future", StateFilter::Never),
+    ("dynamic_norm", StateFilter::Dynamic),
     ("planned", StateFilter::Never),
     ("plnd", StateFilter::Never),
     ("power_down", StateFilter::Never),
@@ -233,15 +265,14 @@ const FILTERS: &[(&str, StateFilter)] = &[
 ];
 
 impl StateFilter {
-    /// By its word in any case, or a beginning of one that fits only one state.
+    /// By its word in any case, or a beginning of one.
     pub fn parse(text: &str) -> Option<Self> {
         let lower = text.to_ascii_lowercase();
         if let Some(exact) = FILTERS.iter().find(|f| f.0 == lower) {
             return Some(exact.1);
         }
-        let mut fitting = FILTERS.iter().filter(|f| lower.len() >= 3 && f.0.starts_with(&lower)).map(|f| f.1);
-        let first = fitting.next()?;
-        fitting.all(|f| f == first).then_some(first)
+        let begins = |f: &&(&str, Self)| !lower.is_empty() && f.1 != Self::All && f.0.starts_with(&lower);
+        FILTERS.iter().find(begins).map(|f| f.1)
     }
 
     /// Whether the node is in that state.
@@ -268,6 +299,8 @@ impl StateFilter {
             Self::Unknown => base == Base::Unknown,
             Self::Future => base == Base::Future,
             Self::Invalid => node.flags.invalid,
+            Self::Cloud => node.flags.cloud,
+            Self::Dynamic => node.flags.dynamic,
             Self::Never => false,
         }
     }

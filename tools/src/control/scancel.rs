@@ -3,7 +3,7 @@
 use super::own_steps;
 use crate::{
     options::table::Arg,
-    output::{Console, Verbosity},
+    output::{self, Console, Verbosity},
     query::{
         arguments::{self, Arguments, Outcome, Table, option},
         choices,
@@ -22,6 +22,7 @@ use garrick_model::{
     state::JobState,
     step_selector::StepsSelector,
     view::JobView,
+    visible::written_out,
 };
 use garrick_render::words;
 use std::{ffi::OsString, io::BufRead, sync::Arc};
@@ -33,6 +34,8 @@ pub(crate) static TABLE: Table = Table {
     options: &[
         option("account", Some('A'), Arg::Required("account"), "only jobs of this account"),
         option("batch", Some('b'), Arg::None, "signal the batch shell only"),
+        option("clusters", Some('M'), Arg::Required("names"), "the cluster, only the own one"),
+        option("cron", Some('c'), Arg::None, "also jobs of scrontab (there are none here)"),
         option("ctld", None, Arg::None, "send requests through the controller, also for steps of the own job"),
         option("full", Some('f'), Arg::None, "signal the batch shell and all steps"),
         option("hurry", Some('H'), Arg::None, "do not stage out (nothing is staged here)"),
@@ -44,6 +47,7 @@ pub(crate) static TABLE: Table = Table {
         option("partition", Some('p'), Arg::Required("partition"), "only jobs in this partition"),
         option("qos", Some('q'), Arg::Required("qos"), "only jobs of this QOS"),
         option("quiet", Some('Q'), Arg::None, "no messages about jobs that are over"),
+        option("reservation", Some('R'), Arg::Required("reservation"), "only jobs of this reservation"),
         option("signal", Some('s'), Arg::Required("name"), "send this signal instead of ending the job"),
         option(
             "state",
@@ -82,6 +86,7 @@ struct Filter {
     partition: Option<String>,
     account: Option<String>,
     qos: Option<String>,
+    reservation: Option<String>,
     wckey: Option<String>,
     states: Vec<JobState>,
     nodes: Vec<String>,
@@ -106,6 +111,7 @@ impl Filter {
             && self.partition.as_ref().is_none_or(|p| job.partitions.contains(p))
             && same(&self.account, job.spec.account.as_deref())
             && same(&self.qos, job.spec.qos.as_deref())
+            && self.reservation.as_ref().is_none_or(|name| job.spec.reservations.contains(name))
             && same(&self.wckey, job.spec.wckey.as_deref())
             && (self.states.is_empty() || self.states.contains(&job.state))
             && (self.nodes.is_empty()
@@ -127,26 +133,81 @@ pub fn main(args: Vec<OsString>) -> i32 {
     }
     let mut request = match read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
-        Err(error) => {
-            console.error(error);
+        Err(wrong) => {
+            match wrong {
+                Wrong::Error(error) => console.error(error),
+                Wrong::Bare(text) => output::stderr(format!("{text}\n").as_bytes()),
+            }
             return 1;
         }
     };
+    if let Err(code) = choices::own_cluster(&arguments, &console) {
+        return code;
+    }
     if let Err(NoRun { name, error }) = runs::find(&console, &mut request.jobs, &mut request.steps) {
         let what = if name.contains('.') { "step id" } else { "id" };
         hints(&error, &console);
         console.error(format_args!("Kill job error on job {what} {name}: {error}"));
         return 1;
     }
+    let named = request.jobs.iter().map(|job| format!("id {job}"));
+    let named: Vec<String> = named.chain(request.steps.iter().map(|step| format!("step id {step}"))).collect();
+    let looks = request.filter.chooses() || request.interactive;
     match run(request, &console) {
         Ok(code) => code,
-        Err(error) => error.tell_as(&console),
+        Err(error) if looks => error.tell("slurm_load_jobs", &console),
+        Err(error) => {
+            hints(&error, &console);
+            named.iter().for_each(|job| console.error(format_args!("Kill job error on job {job}: {error}")));
+            match error {
+                AskError::Refused(refusal) => refused(&refusal),
+                _ => UNREACHED,
+            }
+        }
     }
 }
 
-pub(crate) fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, String> {
+/// The low byte of `SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR` (1800).
+const UNREACHED: i32 = 1800 & 0xff;
+
+/// What is wrong with the arguments.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// An error as others.
+    Error(String),
+    /// Without the command's name, as Slurm tells of signals and states.
+    Bare(String),
+}
+
+impl From<String> for Wrong {
+    fn from(text: String) -> Self {
+        Self::Error(text)
+    }
+}
+
+impl From<&str> for Wrong {
+    fn from(text: &str) -> Self {
+        Self::Error(text.to_owned())
+    }
+}
+
+fn states(text: &str) -> Result<Vec<JobState>, Wrong> {
+    let wrong = |word: &str| {
+        let valid = "Valid job states are PENDING, RUNNING, and SUSPENDED";
+        Wrong::Bare(format!("Invalid job state specified: {}\n{valid}", written_out(word)))
+    };
+    match choices::words(text).as_slice() {
+        [] => Err(wrong("")),
+        words => words.iter().map(|w| words::parse_job_state(w).ok_or_else(|| wrong(w))).collect(),
+    }
+}
+
+pub(crate) fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, Wrong> {
     let value = |long: &str, variable: &str| arguments.value(long).or_else(|| env(variable)).filter(|v| !v.is_empty());
-    let said = |e: choices::ChoiceError| e.to_string();
+    let said = |e: choices::ChoiceError| match e {
+        choices::ChoiceError::User(name) => format!("Invalid user name: {name}"),
+        other => other.to_string(),
+    };
     let mut request = Request {
         batch: arguments.has("batch") || env("SCANCEL_BATCH").is_some(),
         full: arguments.has("full") || env("SCANCEL_FULL").is_some(),
@@ -167,12 +228,9 @@ pub(crate) fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) 
         Some(user) => Some(choices::user(&user).map_err(said)?),
         None => None,
     };
-    let states = match value("state", "SCANCEL_STATE") {
+    let states = match arguments.value("state").or_else(|| value("state", "SCANCEL_STATE")) {
         None => Vec::new(),
-        Some(text) => choices::words(&text)
-            .iter()
-            .map(|w| words::parse_job_state(w).ok_or_else(|| format!("Invalid job state specified: {w}")))
-            .collect::<Result<_, _>>()?,
+        Some(text) => states(&text)?,
     };
     request.filter = Filter {
         uid,
@@ -180,13 +238,14 @@ pub(crate) fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) 
         partition: value("partition", "SCANCEL_PARTITION"),
         account: value("account", "SCANCEL_ACCOUNT"),
         qos: value("qos", "SCANCEL_QOS"),
+        reservation: arguments.value("reservation"),
         wckey: value("wckey", "SCANCEL_WCKEY"),
         states,
         nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default()).map_err(said)?,
     };
     if !request.steps.is_empty() && !request.filter.states.is_empty() {
         if request.filter.states != [JobState::Pending] {
-            return Err("--state: of steps only those that wait (PENDING) can be chosen".to_owned());
+            return Err("--state: of steps only those that wait (PENDING) can be chosen".into());
         }
         request.pending_only = true;
         if request.jobs.is_empty() {
@@ -194,10 +253,11 @@ pub(crate) fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) 
         }
     }
     if let Some(name) = arguments.value("signal") {
-        request.signal = Some(signal_number(&name).ok_or_else(|| format!("Unknown job signal: {name}"))?);
+        let unknown = || Wrong::Bare(format!("Unknown job signal: {}", written_out(&name)));
+        request.signal = Some(signal_number(&name).ok_or_else(unknown)?);
     }
     if request.jobs.is_empty() && request.steps.is_empty() && !request.filter.chooses() {
-        return Err("No job identification provided".to_owned());
+        return Err("No job identification provided".into());
     }
     Ok(request)
 }
@@ -234,14 +294,15 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
     }
     say(&request, console);
     // A kill of the whole job is what happens without a signal.
-    let signal = request.signal.filter(|s| *s != libc::SIGKILL || request.batch || request.full);
+    let only_some = request.signal.is_some() && (request.batch || request.full);
+    let signal = request.signal.filter(|s| *s != libc::SIGKILL || only_some);
     let cancel = CancelRequest {
         jobs: request.jobs.clone(),
         steps: request.steps.clone(),
         pending_steps_only: request.pending_only,
-        signal: signal.or((request.batch || request.full).then_some(libc::SIGKILL)),
-        batch: request.batch,
-        full: request.full,
+        signal,
+        batch: request.batch && only_some,
+        full: request.full && only_some,
         ..CancelRequest::default()
     };
     match cluster.ask(&CommandRequest::Cancel(cancel)) {
@@ -302,7 +363,7 @@ fn confirmed(job: &JobView) -> bool {
     let partition = job.allocation.as_ref().map_or_else(|| job.partitions.join(","), |a| a.partition.clone());
     let question = format!("Cancel job_id={} name={} partition={partition} [y/n]? ", job.id, job.spec.name);
     loop {
-        if crate::output::stdout(|out| out.write_all(question.as_bytes())).is_err() {
+        if output::stdout(|out| out.write_all(question.as_bytes())).is_err() {
             return false;
         }
         let mut answer = String::new();
@@ -330,20 +391,30 @@ fn tell(results: &[(JobSelector, Result<(), Refusal>)], request: &Request, conso
     let mut code = 0;
     for (job, result) in results {
         let Err(refusal) = result else { continue };
-        let id = match request.steps.iter().find(|s| s.job == job.job && !request.jobs.contains(job)) {
-            Some(step) => format!("step id {step}"),
-            None => format!("id {job}"),
-        };
+        let step = request.steps.iter().find(|s| s.job == job.job && !request.jobs.contains(job));
+        let id = step.map_or_else(|| format!("id {job}"), |step| format!("step id {step}"));
         let text = format!("Kill job error on job {id}: {refusal}");
         match refusal {
-            Refusal::InvalidJobId | Refusal::AlreadyDone => console.verbose(text),
-            _ => {
+            Refusal::InvalidJobId | Refusal::AlreadyDone => console.verbose(format_args!("error: {text}")),
+            // A job that waits has no steps.
+            Refusal::JobPending if step.is_some() => console.verbose(format_args!("error: {text}")),
+            refusal => {
                 console.error(text);
-                code = 1;
+                code = refused(refusal);
             }
         }
     }
     code
+}
+
+/// The exit code of what was declined: the low byte of Slurm's error number, where it is not 1.
+fn refused(refusal: &Refusal) -> i32 {
+    /// `ESLURM_ACCESS_DENIED`, as scancel ends with it.
+    const ACCESS_DENIED: i32 = 2002;
+    match refusal {
+        Refusal::AccessDenied => ACCESS_DENIED & 0xff,
+        _ => 1,
+    }
 }
 
 #[cfg(test)]
@@ -351,7 +422,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn read_words(words: &str) -> Result<Request, String> {
+    fn read_words(words: &str) -> Result<Request, Wrong> {
         let args: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
         read(&arguments::parse(&TABLE, &args).unwrap(), |_| None)
     }
@@ -380,20 +451,25 @@ mod tests {
         let both = read_words("-t pd 5609.* 7").unwrap();
         assert!(both.pending_only && both.filter.chooses());
         let error = "--state: of steps only those that wait (PENDING) can be chosen";
-        assert_eq!(read_words("-t R 5609.3").unwrap_err(), error);
+        assert_eq!(read_words("-t R 5609.3").unwrap_err(), error.into());
     }
 
     #[test]
     fn unknown_signals_are_refused() {
         assert_eq!(read_words("-s usr1 5").unwrap().signal, Some(libc::SIGUSR1));
-        assert_eq!(read_words("-s FOO 5").unwrap_err(), "Unknown job signal: FOO");
+        assert_eq!(read_words("-s FOO 5").unwrap_err(), Wrong::Bare("Unknown job signal: FOO".to_owned()));
     }
 
     #[test]
     fn nothing_named_and_nothing_chosen_is_an_error() {
-        assert_eq!(read_words("").unwrap_err(), "No job identification provided");
+        assert_eq!(read_words("").unwrap_err(), "No job identification provided".into());
         assert!(read_words("--me").is_ok());
-        assert_eq!(read_words("x5").unwrap_err(), "Invalid job id x5");
-        assert_eq!(read_words("-t nosuch").unwrap_err(), "Invalid job state specified: nosuch");
+        assert_eq!(read_words("x5").unwrap_err(), "Invalid job id x5".into());
+        let valid = "Valid job states are PENDING, RUNNING, and SUSPENDED";
+        for (words, state) in [("-t nosuch", "nosuch"), ("--state=", "")] {
+            let wrong = Wrong::Bare(format!("Invalid job state specified: {state}\n{valid}"));
+            assert_eq!(read_words(words).unwrap_err(), wrong);
+        }
+        assert_eq!(read_words("-u no_such").unwrap_err(), "Invalid user name: no_such".into());
     }
 }

@@ -20,7 +20,7 @@ pub fn read(table: &'static Table, args: &[OsString], console: &Console) -> Outc
         Err(error) => {
             console.line(&error);
             if let Some(hint) = error.suggestion() {
-                console.line(hint);
+                console.hint(hint);
             }
             output::stderr(format!("Try \"{} --help\" for more information\n", table.program).as_bytes());
             Outcome::Done(table.misuse)

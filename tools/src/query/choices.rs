@@ -1,7 +1,7 @@
 //! Parses lists of jobs, steps, users and nodes after `-j`, `-s`, `-u` and `-w`, for every command of this family.
 
-use crate::query::arguments::Arguments;
-use garrick_asking::accounts::User;
+use crate::{output::Console, query::arguments::Arguments, telling};
+use garrick_asking::{accounts::User, cluster::Cluster};
 use garrick_model::{hostlist, ids::IdError, messages::command::JobSelector, step_selector::StepsSelector};
 use garrick_render::json::Meta;
 use std::time::Duration;
@@ -88,6 +88,28 @@ pub fn meta(cluster: &str) -> Meta {
         cluster: cluster.to_owned(),
         command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
         user: user_name(nix::unistd::Uid::current().as_raw()),
+    }
+}
+
+/// `-M` or `SLURM_CLUSTERS`: clusters are found by their `slurm.conf` alone, so only that file's own can be named.
+///
+/// # Errors
+///
+/// Another was named: that is said, and this is the exit code.
+pub fn own_cluster(arguments: &Arguments, console: &Console) -> Result<(), i32> {
+    let set = || std::env::var("SLURM_CLUSTERS").ok();
+    let Some(text) = arguments.value("clusters").or_else(set).filter(|text| !text.is_empty()) else { return Ok(()) };
+    let cluster = Cluster::find(None).map_err(|error| {
+        console.error(error);
+        1
+    })?;
+    match words(&text).into_iter().find(|name| name != "all" && name != cluster.name()) {
+        None => Ok(()),
+        Some(other) => {
+            console.error(telling::other_cluster(&other));
+            console.fatal("Could not get cluster information");
+            Err(1)
+        }
     }
 }
 

@@ -62,7 +62,7 @@ fn render(
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     let zone = system_zone();
-    let layout = Layout::short("%10r %#n %32s %19i %19e %a", "certificate", Some).expect("every letter is a field");
+    let layout = Layout::short("%10r %#n %32s %19i %19e %a", Some);
     let head = |field: &char| match field {
         'r' => "ROLE".to_owned(),
         'n' => "NAME".to_owned(),

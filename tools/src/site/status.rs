@@ -121,7 +121,7 @@ fn render_json(list: &[DaemonInfo], out: &mut dyn Write) -> std::io::Result<()> 
 }
 
 fn render(list: &[DaemonInfo], out: &mut dyn Write) -> std::io::Result<()> {
-    let layout = Layout::short("%10r %#n %8p %a", "process", Some).expect("every letter is a field");
+    let layout = Layout::short("%10r %#n %8p %a", Some);
     layout.write(
         out,
         true,

@@ -162,7 +162,7 @@ pub static TABLE: &[Entry] = &[
     same(&["comment"], "COMMENT", |c| c.first(|n| n.comment.clone().unwrap_or_else(|| "(null)".to_owned()), "")),
     same(&["extra"], "EXTRA", |c| c.first(|n| n.extra.clone().unwrap_or_else(|| "(null)".to_owned()), "")),
     same(&["gresused"], "GRES_USED", |c| c.first(|n| words::cell_or_null(Some(&amounts::gres_used(n))), "(null)")),
-    same(&["port"], "PORT", |c| c.first(|n| n.port.to_string(), "")),
+    total(&["port"], "PORT", |c| c.first(|n| n.port.to_string(), "")),
     same(&["statecomplete"], "STATECOMPLETE", |c| c.first(|n| node_state::record_words(n).join("+").to_lowercase(), "n/a")).by(Order::Groups(by_state)),
 ];
 

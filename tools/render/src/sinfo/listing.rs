@@ -5,11 +5,14 @@ use super::{
     Group,
     fields::{Entry, Grouping},
 };
-use crate::{amounts, clock::Clock, columns::Layout, node_state::StateFilter};
-use garrick_model::view::{NodeView, PartitionView};
+use crate::{amounts, clock::Clock, columns::Layout, node_state::AllOf};
+use garrick_model::{
+    state::NodeBase,
+    view::{NodeView, PartitionView},
+};
 use std::{
     cmp::Ordering,
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     io::{self, Write},
     sync::Arc,
 };
@@ -44,8 +47,10 @@ pub struct Listing {
     pub partitions: Vec<String>,
     /// Only these nodes; empty: all.
     pub nodes: Vec<String>,
-    /// Only in one of these states; empty: all.
-    pub states: Vec<StateFilter>,
+    /// Only in one of these states; `None`: all.
+    pub states: Option<Vec<AllOf>>,
+    /// Also those that are to come, where no states are named.
+    pub future: bool,
     /// By whether they answer.
     pub responding: Responding,
     /// One line a node and partition.
@@ -88,37 +93,34 @@ impl Listing {
         nodes: &'a [Arc<NodeView>],
         clock: &Clock,
     ) -> Vec<Group<'a>> {
-        let by_partition = self.by_node || self.fields().any(|f| f.grouping == Grouping::Partition);
+        let of_partition: Vec<&Entry> = self.fields().filter(|f| f.grouping == Grouping::Partition).collect();
         let agree: Vec<&Entry> = self.fields().filter(|field| self.must_agree(field)).collect();
-        let mut groups: Vec<(Vec<String>, Group<'a>)> = Vec::new();
-        // A node of several partitions counts once where partitions are not told apart.
-        let mut seen = HashSet::new();
+        let mut groups: Vec<Group<'a>> = Vec::new();
+        // Partitions of which the same is shown are not told apart, and a node of several of them counts once.
+        let (mut places, mut seen, mut shown) = (HashMap::new(), HashSet::new(), HashSet::new());
         for (place, partition) in partitions.iter().enumerate().filter(|(_, p)| self.takes_partition(p)) {
-            let first = groups.len();
-            let from = if by_partition { first } else { 0 };
-            for node in amounts::members(partition, nodes) {
-                if !self.takes_node(node) || !(by_partition || seen.insert(node.index)) {
-                    continue;
-                }
+            let empty = Group { partition, place, nodes: Vec::new() };
+            let of_this: Vec<String> = of_partition.iter().map(|f| f.of(&empty, clock)).collect();
+            for node in amounts::members(partition, nodes).into_iter().filter(|node| self.takes_node(node)) {
                 let one = Group { partition, place, nodes: vec![node] };
-                let mut key: Vec<String> = agree.iter().map(|f| f.of(&one, clock)).collect();
+                shown.insert(of_this.clone());
                 if self.by_node {
-                    // No other node has this name: none has to be looked for.
-                    key.push(node.name.clone());
-                    groups.push((key, one));
+                    groups.push(one);
                     continue;
                 }
-                match groups[from..].iter_mut().find(|(k, _)| *k == key) {
-                    Some((_, group)) => group.nodes.push(node),
-                    None => groups.push((key, one)),
+                let key: Vec<String> = of_this.iter().cloned().chain(agree.iter().map(|f| f.of(&one, clock))).collect();
+                let at = *places.entry(key).or_insert(groups.len());
+                match groups.get_mut(at) {
+                    None => groups.push(one),
+                    Some(group) if !seen.contains(&(at, node.index)) => group.nodes.push(node),
+                    Some(_) => {}
                 }
+                seen.insert((at, node.index));
             }
-            let listed = self.by_node || self.reasons || !by_partition;
-            if groups.len() == first && !listed {
-                groups.push((Vec::new(), Group { partition, place, nodes: Vec::new() }));
+            if !(self.by_node || self.reasons || of_partition.is_empty()) && shown.insert(of_this) {
+                groups.push(empty);
             }
         }
-        let mut groups: Vec<Group<'a>> = groups.into_iter().map(|(_, g)| g).collect();
         for group in &mut groups {
             group.nodes.sort_by_key(|n| n.index);
         }
@@ -144,7 +146,8 @@ impl Listing {
 
     fn takes_node(&self, node: &NodeView) -> bool {
         (self.nodes.is_empty() || self.nodes.contains(&node.name))
-            && (self.states.is_empty() || self.states.iter().any(|s| s.takes(node)))
+            && (self.future || self.states.is_some() || node.base != NodeBase::Future)
+            && self.states.as_ref().is_none_or(|states| states.iter().any(|s| s.takes(node)))
             && match self.responding {
                 Responding::Any => true,
                 Responding::Yes => !node.flags.not_responding,

@@ -14,7 +14,7 @@ use garrick_model::{
     resources::MemoryRequest,
     spec::{JobKind, JobSpec, Sharing},
     state::{Reason, StepState},
-    time::{Timestamp, long_duration, short_duration},
+    time::{Timestamp, short_duration},
     view::{JobView, StepView},
 };
 use std::{cmp::Ordering, collections::BTreeMap, fmt, time::Duration};
@@ -29,6 +29,10 @@ pub struct Setting<'a> {
     pub task_list: Option<usize>,
     /// Where jobs that wait are to start.
     pub sched_nodes: &'a BTreeMap<JobId, String>,
+    /// The cluster's name.
+    pub cluster: &'a str,
+    /// Patterns in names of files are replaced.
+    pub expand: bool,
 }
 
 /// A job to show.
@@ -149,7 +153,7 @@ const fn always(names: &'static [&'static str], title: &'static str, word: &'sta
 pub static JOB: &[Entry] = &[
     job(&["account"], "ACCOUNT", |c| null(c.spec.account.as_deref())).letter('a'),
     job(&["jobid"], "JOBID", |c| c.job.id.to_string()).letter('A').by(|a, b| a.job.id.cmp(&b.job.id)),
-    job(&["batchhost"], "EXEC_HOST", |c| or_na(amounts::batch_host(c.job).map(str::to_owned))).letter('B'),
+    job(&["batchhost"], "EXEC_HOST", |c| amounts::batch_host(c.job).unwrap_or("n/a").to_owned()).letter('B'),
     job(&["mincpus"], "MIN_CPUS", |c| min_cpus(c.job).to_string()).letter('c'),
     job(&["numcpus"], "CPUS", |c| c.job.cpu_count().to_string()).letter('C').by(|a, b| a.job.cpus.cmp(&b.job.cpus)),
     job(&["mintmpdisk"], "MIN_TMP_DISK", |c| c.spec.tmp_disk_mib.to_string()).letter('d'),
@@ -160,7 +164,7 @@ pub static JOB: &[Entry] = &[
     job(&["arrayjobid"], "ARRAY_JOB_ID", |c| c.row.array_job().to_string()).letter('F').by(by_id),
     job(&["groupname"], "GROUP", |c| c.job.group.clone()).letter('g'),
     job(&["groupid"], "GROUP", |c| c.job.gid.to_string()).letter('G').by(|a, b| a.job.gid.cmp(&b.job.gid)),
-    job(&["oversubscribe"], "OVER_SUBSCRIBE", |c| sharing(c.job.sharing).to_owned()).letter('h'),
+    job(&["oversubscribe"], "OVER_SUBSCRIBE", |c| sharing(c).to_owned()).letter('h'),
     always(&["sockets"], "SOCKETS_PER_NODE", "*").letter('H'),
     job(&["jobarrayid"], "JOBID", |c| c.row.id_text(c.setting.task_list)).letter('i').by(by_id),
     always(&["cores"], "CORES_PER_SOCKET", "*").letter('I'),
@@ -187,7 +191,7 @@ pub static JOB: &[Entry] = &[
     job(&["statecompact"], "ST", |c| words::job_state_compact(c.job.state).to_owned()).letter('t'),
     job(&["state"], "STATE", |c| words::job_state(c.job.state).to_owned()).letter('T'),
     job(&["username"], "USER", |c| c.job.user.clone()).letter('u'),
-    job(&["userid"], "USER", |c| c.job.uid.to_string()).letter('U').by(|a, b| a.job.uid.cmp(&b.job.uid)),
+    job(&["userid"], "UID", |c| c.job.uid.to_string()).letter('U').by(|a, b| a.job.uid.cmp(&b.job.uid)),
     job(&["reservation"], "RESERVATION", |c| null(amounts::reservation(c.job).as_deref())).letter('v'),
     job(&["submittime"], "SUBMIT_TIME", |c| c.clock.at(c.job.submit_time)).letter('V').by(|a, b| a.job.submit_time.cmp(&b.job.submit_time)),
     job(&["wckey"], "WCKEY", |c| null(c.spec.wckey.as_deref())).letter('w'),
@@ -198,58 +202,63 @@ pub static JOB: &[Entry] = &[
     job(&["schednodes"], "SCHEDNODES", |c| null(c.setting.sched_nodes.get(&c.job.id).map(String::as_str))).letter('Y'),
     job(&["sct"], "S:C:T", |c| sockets_cores_threads(c.spec)).letter('z'),
     job(&["workdir"], "WORK_DIR", |c| c.spec.work_dir.clone()).letter('Z'),
-    job(&["accruetime"], "ACCRUE_TIME", |c| c.clock.at_or(c.job.eligible_time, "Unknown")),
+    job(&["accruetime"], "ACCRUE_TIME", |c| c.clock.at_or(c.job.eligible_time, "N/A")),
     job(&["admin_comment", "admincomment"], "ADMIN_COMMENT", |c| null(c.job.admin_comment.as_deref())),
     job(&["allocnodes"], "ALLOC_NODES", |c| c.spec.submit_host.clone()),
-    job(&["allocsid"], "ALLOC_SID", |c| format!("{}:{}", c.spec.submit_host, c.spec.alloc_sid)),
+    job(&["allocsid"], "ALLOC_SID", |c| c.spec.alloc_sid.to_string()),
     always(&["associd"], "ASSOC_ID", "0"),
     job(&["batchflag"], "BATCH_FLAG", |c| u8::from(c.spec.kind == JobKind::Batch).to_string()),
-    always(&["boardspernode"], "BOARDS_PER_NODE", "N/A"),
+    always(&["boardspernode"], "BOARDS_PER_NODE", "0"),
     always(&["burstbuffer"], "BURST_BUFFER", "(null)"),
     always(&["burstbufferstate"], "BURST_BUFFER_STATE", "(null)"),
-    always(&["cluster"], "CLUSTER", "N/A"),
+    job(&["cluster"], "CLUSTER", |c| c.setting.cluster.to_owned()),
     always(&["clusterfeature"], "CLUSTER_FEATURES", "(null)"),
-    always(&["container", "containerid"], "CONTAINER", "N/A"),
-    always(&["cpufreq"], "CPU_FREQ", "N/A"),
+    always(&["container"], "CONTAINER", "(null)"),
+    always(&["containerid"], "CONTAINERID", "(null)"),
     job(&["cpus-per-task"], "CPUS_PER_TASK", |c| c.job.cpus_per_task.to_string()),
     job(&["cpus-per-tres"], "CPUS_PER_TRES", |c| or_na(amounts::cpus_per_tres(c.job))),
     job(&["deadline"], "DEADLINE", |c| c.clock.at_or(c.spec.deadline, "N/A")),
-    always(&["delayboot"], "DELAY_BOOT", "N/A"),
+    job(&["delayboot"], "DELAY_BOOT", |c| short_duration(c.spec.delay_boot_secs.unwrap_or(0))),
     job(&["derivedec"], "DERIVED_EC", |c| words::exit(c.job.derived_exit)),
-    job(&["eligibletime"], "ELIGIBLE_TIME", |c| c.clock.at_or(c.job.eligible_time, "Unknown")),
+    job(&["eligibletime"], "ELIGIBLE_TIME", |c| c.clock.at_or(c.job.eligible_time, "N/A")),
     job(&["exit_code", "exitcode"], "EXIT_CODE", |c| words::exit(c.job.exit)),
     job(&["hetjobid"], "HET_JOB_ID", |c| or_na(c.spec.het.map(|h| h.0.to_string()))),
     always(&["hetjobidset"], "HET_JOB_ID_SET", "N/A"),
     job(&["hetjoboffset"], "HET_JOB_OFFSET", |c| or_na(c.spec.het.map(|h| h.1.to_string()))),
-    job(&["lastschedeval"], "LAST_SCHED_EVAL", |c| c.clock.at_or(c.job.last_sched_eval, "N/A")),
+    job(&["lastschedeval"], "LAST_SCHED_EVAL", |c| c.clock.at_or(Some(last_look(c.job)), "N/A")),
     job(&["licensesalloc"], "LICENSES_ALLOC", |c| null(amounts::licenses(c.job).as_deref())),
-    always(&["maxcpus"], "MAX_CPUS", "0"),
+    job(&["maxcpus"], "MAX_CPUS", |c| c.job.cpu_count().to_string()),
     job(&["maxnodes"], "MAX_NODES", |c| c.job.max_nodes.to_string()),
-    job(&["mcslabel"], "MCSLABEL", |c| or_na(c.spec.mcs_label.clone())),
+    job(&["mcslabel"], "MCSLABEL", |c| null(c.spec.mcs_label.as_deref())),
     job(&["mem-per-tres"], "MEM_PER_TRES", |c| or_na(amounts::mem_per_tres(c.job))),
-    job(&["mintime"], "MIN_TIME", |c| or_na(c.spec.time_min.map(|l| l.squeue_text()))),
+    job(&["mintime"], "TIME_MIN", |c| c.spec.time_min.map_or_else(|| short_duration(0), |l| l.squeue_text())),
     always(&["network"], "NETWORK", "(null)"),
-    job(&["nodes"], "NODES", |c| amounts::node_list(c.job)),
-    always(&["ntperboard"], "NTASKS_PER_BOARD", "N/A"),
+    always(&["ntperboard"], "NTASKS_PER_BOARD", "0"),
     job(&["ntpercore"], "NTASKS_PER_CORE", |c| or_na(c.spec.layout.tasks_per_core.map(|n| n.to_string()))),
-    job(&["ntpernode"], "NTASKS_PER_NODE", |c| or_na(c.spec.tasks_per_node.map(|n| n.to_string()))),
+    job(&["ntpernode"], "NTASKS_PER_NODE", |c| c.spec.tasks_per_node.unwrap_or(0).to_string()),
     job(&["ntpersocket"], "NTASKS_PER_SOCKET", |c| or_na(c.spec.layout.tasks_per_socket.map(|n| n.to_string()))),
     job(&["numtasks"], "TASKS", |c| c.job.tasks.to_string()),
-    always(&["origin", "originraw"], "ORIGIN", "N/A"),
+    always(&["origin"], "ORIGIN", "NA"),
+    always(&["originraw"], "ORIGIN_RAW", "NA"),
     job(&["pendingtime"], "PENDING_TIME", |c| pending_secs(c.job, c.clock).to_string()),
     job(&["preempttime"], "PREEMPT_TIME", |c| c.clock.at_or(c.job.preempt_times().map(|times| times.at), "N/A")),
     job(&["prefer"], "PREFER", |c| null(c.spec.prefer.as_deref())),
-    always(&["profile"], "PROFILE", "N/A"),
+    always(&["profile"], "PROFILE", "NotSet"),
     always(&["reboot"], "REBOOT", "0"),
     job(&["reqswitch"], "REQ_SWITCH", |c| c.spec.topology.switches.unwrap_or(0).to_string()),
     job(&["requeue"], "REQUEUE", |c| u8::from(c.job.requeue).to_string()),
     always(&["resizetime"], "RESIZE_TIME", "N/A"),
     job(&["restartcnt"], "RESTART_COUNT", |c| c.job.restarts.to_string()),
-    always(&["selectjobinfo"], "SELECT_JOBINFO", "N/A"),
-    always(&["siblingsactive", "siblingsactiveraw", "siblingsviable", "siblingsviableraw"], "SIBLINGS", "N/A"),
-    job(&["stderr"], "STDERR", |c| c.job.stderr_path.clone().or_else(|| c.job.stdout_path.clone()).unwrap_or_default()),
-    job(&["stdin"], "STDIN", |c| c.job.stdin_path.clone().unwrap_or_default()),
-    job(&["stdout"], "STDOUT", |c| c.job.stdout_path.clone().unwrap_or_default()),
+    job(&["segmentsize"], "SEGMENT_SIZE", |c| or_na(c.spec.topology.segment.map(|size| size.to_string()))),
+    always(&["siblingsactive"], "ACTIVE_SIBLINGS", "NA"),
+    always(&["siblingsactiveraw"], "ACTIVE_SIBLINGS_RAW", "NA"),
+    always(&["siblingsviable"], "VIABLE_SIBLINGS", "NA"),
+    // As Slurm writes it.
+    always(&["siblingsviableraw"], "VIALBLE_SIBLINGS_RAW", "NA"),
+    always(&["sperboard"], "SOCKETS_PER_BOARD", "0"),
+    job(&["stderr"], "STDERR", |c| null(c.file(&c.spec.stderr, &c.job.stderr_path))),
+    job(&["stdin"], "STDIN", |c| c.file(&c.spec.stdin, &c.job.stdin_path).unwrap_or("/dev/null").to_owned()),
+    job(&["stdout"], "STDOUT", |c| c.file(&c.spec.stdout, &c.job.stdout_path).unwrap_or_else(|| default_output(c.row)).to_owned()),
     job(&["submitline"], "SUBMIT_LINE", |c| null(Some(&c.spec.submit_line))),
     job(&["system_comment"], "SYSTEM_COMMENT", |c| null(c.job.system_comment.as_deref())),
     job(&["tres-alloc", "tres"], "TRES_ALLOC", |c| amounts::job_tres(c.job)),
@@ -281,14 +290,14 @@ pub static STEP: &[Entry] = &[
     step(&["starttime"], "START_TIME", |c| c.clock.at_or(c.step.start_time, "N/A")).letter('S'),
     step(&["stepstate", "state"], "STATE", |c| words::step_state(c.step.state).to_owned()).letter('T'),
     step(&["username"], "USER", |c| (c.setting.user)(c.step.uid)).letter('u'),
-    step(&["userid"], "USER", |c| c.step.uid.to_string()).letter('U'),
+    step(&["userid"], "UID", |c| c.step.uid.to_string()).letter('U'),
     step(&["jobid"], "JOBID", |c| c.step.id.job.to_string()),
     step(&["arrayjobid"], "ARRAY_JOB_ID", |c| c.job.and_then(|j| j.array_task).map_or(c.step.id.job, |t| t.array_job).to_string()),
     step(&["arraytaskid"], "ARRAY_TASK_ID", |c| or_na(c.job.and_then(|j| j.array_task).map(|t| t.index.to_string()))),
-    always(&["container", "containerid"], "CONTAINER", "N/A"),
+    always(&["container"], "CONTAINER", "(null)"),
+    always(&["containerid"], "CONTAINERID", "(null)"),
     always(&["cpufreq"], "CPU_FREQ", "N/A"),
     always(&["network"], "NETWORK", "(null)"),
-    always(&["resvport"], "RESV_PORTS", "(null)"),
     step(&["exit_code", "exitcode"], "EXIT_CODE", |c| words::exit(c.step.exit)),
     step(&["endtime"], "END_TIME", |c| c.clock.at_or(c.step.end_time, "N/A")),
     step(&["submitline"], "SUBMIT_LINE", |c| null(Some(&c.step.submit_line))),
@@ -344,7 +353,14 @@ fn sockets_cores_threads(spec: &JobSpec) -> String {
 
 fn wait_for_switch(spec: &JobSpec) -> String {
     let secs = spec.topology.switches_wait_secs.filter(|_| spec.topology.switches.is_some());
-    secs.map_or_else(|| "0".to_owned(), long_duration)
+    short_duration(secs.unwrap_or(0))
+}
+
+impl JobCell<'_> {
+    /// A file as it was named, or as it is.
+    fn file<'a>(&self, named: &'a Option<String>, is: &'a Option<String>) -> Option<&'a str> {
+        if self.setting.expand { is.as_deref() } else { named.as_deref() }
+    }
 }
 
 impl StepCell<'_> {
@@ -384,14 +400,20 @@ fn memory(request: MemoryRequest) -> String {
     }
 }
 
-fn sharing(sharing: Sharing) -> &'static str {
-    match sharing {
-        Sharing::Default => "OK",
-        Sharing::Exclusive => "NO",
-        Sharing::User => "USER",
-        Sharing::Mcs => "MCS",
-        Sharing::Oversubscribe => "YES",
-    }
+fn sharing(cell: &JobCell<'_>) -> &'static str {
+    // Until it has nodes, what was asked for.
+    let sharing = if cell.job.state.waits() { cell.spec.sharing } else { cell.job.sharing };
+    if sharing == Sharing::Oversubscribe { "YES" } else { "NO" }
+}
+
+/// When the scheduler last looked at it: not after it was submitted, if it was held since.
+fn last_look(job: &JobView) -> Timestamp {
+    job.last_sched_eval.or(job.start_time.filter(|_| !job.state.waits())).unwrap_or(job.submit_time)
+}
+
+/// What `sbatch` has where no file was named.
+fn default_output(row: &JobRow) -> &'static str {
+    if row.job.array_task.is_some() || row.job.array_pending.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" }
 }
 
 fn time_left(job: &JobView, clock: &Clock) -> String {

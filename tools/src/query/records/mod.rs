@@ -187,8 +187,12 @@ fn request(arguments: &Arguments) -> Result<Request, String> {
         (false, _, true) => Form::Summary,
         (false, ..) if format.is_none() && (svg.is_some() || joblog.is_some()) => Form::Nothing,
         (false, ..) => {
-            let layout = Layout::long(format.as_deref().unwrap_or(fields::DEFAULT), "step", fields::named);
-            Form::Table(layout.map_err(|e| format!("{e}; fields: {}", fields::names()))?)
+            let layout = Layout::long(format.as_deref().unwrap_or(fields::DEFAULT), fields::named);
+            let layout = layout.known("step").map_err(|e| format!("{e}; fields: {}", fields::names()))?;
+            if layout.columns.is_empty() {
+                return Err(format!("no field is named; fields: {}", fields::names()));
+            }
+            Form::Table(layout)
         }
     };
     let texts = match &form {

@@ -20,8 +20,9 @@ use garrick_asking::contact::{Asked, Contact, resolve_nodes};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     view::{NodeView, PartitionView},
+    visible::written_out,
 };
-use garrick_render::{clock::Clock, json, sinfo};
+use garrick_render::{clock::Clock, columns::LayoutError, json, sinfo};
 use options::Request;
 use std::{ffi::OsString, sync::Arc};
 
@@ -35,13 +36,25 @@ pub fn main(args: Vec<OsString>) -> i32 {
     if arguments.has("reservation") {
         return reservations::list(&console, !arguments.has("noheader"));
     }
+    if let Err(code) = choices::own_cluster(&arguments, &console) {
+        return code;
+    }
     let mut request = match options::read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
         Err(error) => {
-            console.error(error);
+            error.to_string().lines().for_each(|line| console.error(line));
             return 1;
         }
     };
+    for given in &request.listing.layout.unknown {
+        // Slurm's words: of a letter without its own name before them, of a name as of a job's.
+        match given.chars().count() {
+            1 => output::stderr(
+                format!("{}\n", LayoutError { kind: "node", given: written_out(given).into() }).as_bytes(),
+            ),
+            _ => console.error(LayoutError { kind: "job", given: given.clone() }),
+        }
+    }
     if let Err(error) = resolve_nodes(&mut request.listing.nodes, &console) {
         return error.tell("slurm_load_node", &console);
     }
@@ -61,7 +74,7 @@ fn once(request: &Request, console: &Console) -> i32 {
     });
     let (cluster, partitions, nodes) = match loaded {
         Ok(loaded) => loaded,
-        Err(error) => return error.tell("slurm_load_partitions", console),
+        Err(error) => return error.tell_plainly("slurm_load_partitions", console),
     };
     let clock = Clock::system();
     let written = if request.json {

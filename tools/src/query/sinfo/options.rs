@@ -8,8 +8,8 @@ use crate::{
     },
 };
 use garrick_render::{
-    columns::{Layout, LayoutError},
-    node_state::StateFilter,
+    columns::Layout,
+    node_state::{self, AllOf},
     sinfo::{
         fields::{self, Entry},
         listing::{Listing, Responding, SortKey},
@@ -24,6 +24,9 @@ pub static TABLE: Table = Table {
     operands: "",
     options: &[
         option("all", Some('a'), Arg::None, "include hidden partitions"),
+        option("clusters", Some('M'), Arg::Required("names"), "the cluster, only the own one"),
+        option("federation", None, Arg::None, "the federation (there is none here)"),
+        option("future", Some('F'), Arg::None, "also nodes in state FUTURE"),
         option("dead", Some('d'), Arg::None, "only nodes that do not respond"),
         option("exact", Some('e'), Arg::None, "group only nodes with equal configuration"),
         option("noheader", Some('h'), Arg::None, "no heading"),
@@ -58,7 +61,7 @@ pub static TABLE: Table = Table {
 const DEFAULT: &str = "%#P %.5a %.10l %.6D %.6t %N";
 const LONG: &str = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %.11i %N";
 const SUMMARY: &str = "%#P %.5a %.10l %.16F %N";
-const NODES: &str = "%#N %.6D %.9P %6t ";
+const NODES: &str = "%#N %.6D %.9P %6t";
 const NODES_LONG: &str = "%#N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E";
 const REASONS: &str = "%20E %9u %19H %N";
 const REASONS_LONG: &str = "%20E %12U %19H %6t %N";
@@ -79,17 +82,11 @@ pub struct Request {
 /// Options that cannot be used, in the words that the user gets.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// A format string.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
-    /// A sort specification.
-    #[error("Invalid sort specification: {0}")]
-    Sort(String),
     /// A state.
-    #[error("Bad state string: \"{0}\"")]
+    #[error("Bad state string: \"{0}\"\nvalid states: {words}", words = node_state::FILTER_WORDS)]
     State(String),
     /// A number of seconds.
-    #[error("Invalid --iterate specification: {0}")]
+    #[error("Error: invalid entry for --iterate={0}")]
     Iterate(String),
     /// Node names.
     #[error(transparent)]
@@ -115,12 +112,11 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         (_, _, false, true) => LONG,
         (_, _, false, false) => DEFAULT,
     };
-    let states = text("states", "SINFO_STATES")
-        .map(|t| choices::words(&t.replace('&', ",")))
-        .unwrap_or_default()
-        .iter()
-        .map(|word| StateFilter::parse(word).ok_or_else(|| RequestError::State(word.clone())))
-        .collect::<Result<Vec<_>, _>>()?;
+    let states = arguments.value("states").or_else(|| env("SINFO_STATES").filter(|text| !text.is_empty()));
+    let states = states.map(|text| {
+        let words = choices::words(&text).into_iter();
+        words.map(|word| AllOf::parse(&word).ok_or(RequestError::State(word))).collect::<Result<Vec<_>, _>>()
+    });
     let default_sort = if by_node { "N" } else { "#P,-t" };
     let iterate = choices::interval(arguments).map_err(RequestError::Iterate)?;
     let heading = !arguments.has("noheader");
@@ -129,7 +125,8 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
     let listing = Listing {
         partitions,
         nodes: choices::nodes(&arguments.value("nodes").unwrap_or_default())?,
-        states,
+        states: states.transpose()?,
+        future: arguments.has("future"),
         responding: match (arguments.has("responding"), arguments.has("dead")) {
             (true, _) => Responding::Yes,
             (false, true) => Responding::No,
@@ -138,30 +135,26 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         by_node,
         reasons,
         exact: arguments.has("exact"),
-        layout: layout(arguments, &env, default)?,
-        sort: sort(&text("sort", "SINFO_SORT").unwrap_or_else(|| default_sort.to_owned()))?,
+        layout: layout(arguments, &env, default),
+        sort: sort(&text("sort", "SINFO_SORT").unwrap_or_else(|| default_sort.to_owned())),
         heading,
         banner: heading && (long || iterate.is_some()),
     };
     Ok(Request { listing, hidden, json: arguments.has("json"), iterate })
 }
 
-fn layout(
-    arguments: &Arguments,
-    env: impl Fn(&str) -> Option<String>,
-    default: &str,
-) -> Result<Layout<&'static Entry>, LayoutError> {
+fn layout(arguments: &Arguments, env: impl Fn(&str) -> Option<String>, default: &str) -> Layout<&'static Entry> {
     let every = || fields::TABLE.iter().filter_map(|e| e.letter).map(|l| format!("%{l}")).collect::<Vec<_>>().join("|");
     let short = |format: &str| {
         let format = if format.contains("%all") { format.replace("%all", &every()) } else { format.to_owned() };
-        Layout::short(&format, "node", fields::by_letter)
+        Layout::short(&format, fields::by_letter)
     };
     let long = |format: &str| {
         if format.eq_ignore_ascii_case("all") {
             let names: Vec<&str> = fields::TABLE.iter().map(|e| e.names[0]).collect();
-            return Layout::long(&names.join(","), "node", fields::by_name);
+            return Layout::long(&names.join(","), fields::by_name);
         }
-        Layout::long(format, "node", fields::by_name)
+        Layout::long(format, fields::by_name)
     };
     let given = arguments.options.iter().rev().find(|o| o.def.long.eq_ignore_ascii_case("format"));
     match given.and_then(|o| Some((o.def.long, o.value.as_ref()?.to_string_lossy().into_owned()))) {
@@ -175,7 +168,8 @@ fn layout(
     }
 }
 
-fn sort(text: &str) -> Result<Vec<SortKey>, RequestError> {
+/// What is no field is passed over, as Slurm does.
+fn sort(text: &str) -> Vec<SortKey> {
     let mut keys = Vec::new();
     let (mut descending, mut configured) = (false, false);
     for c in text.chars() {
@@ -184,11 +178,10 @@ fn sort(text: &str) -> Result<Vec<SortKey>, RequestError> {
             '-' => descending = true,
             '#' => configured = true,
             c => {
-                let entry = fields::by_letter(c).ok_or_else(|| RequestError::Sort(c.to_string()))?;
-                keys.push(SortKey { field: entry, descending, configured });
+                keys.extend(fields::by_letter(c).map(|field| SortKey { field, descending, configured }));
                 (descending, configured) = (false, false);
             }
         }
     }
-    Ok(keys)
+    keys
 }

@@ -135,7 +135,7 @@ fn default_layout(weights: &PriorityWeights, request: &Request) -> Layout<&'stat
     add(long || weights.qos > 0, column("%10q", "%.10Q"));
     add(long && !norm, "%.11N");
     add(long || weights.tres_text.is_some(), column("%20t", "%.20T"));
-    Layout::short(&format, "job", fields::by_letter).expect("the letters above are those of the table")
+    Layout::short(&format, fields::by_letter)
 }
 
 /// What a sort key or a column is about.

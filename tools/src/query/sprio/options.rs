@@ -119,7 +119,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         return Err(RequestError::Cluster(cluster));
     }
     let format = arguments.value("format").or_else(|| env("SPRIO_FORMAT")).filter(|f| !f.is_empty());
-    let layout = format.map(|format| Layout::short(&format, "job", fields::by_letter)).transpose()?;
+    let layout = format.map(|format| Layout::short(&format, fields::by_letter).known("job")).transpose()?;
     Ok(Request {
         jobs: choices::jobs(&arguments.value("jobs").unwrap_or_default())?,
         users: choices::users(&arguments.value("user").unwrap_or_default())?,

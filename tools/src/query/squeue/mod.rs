@@ -31,7 +31,7 @@ use garrick_model::{
 };
 use garrick_render::{
     clock::Clock,
-    columns::{Column, Width},
+    columns::{Column, LayoutError, Width},
     job_rows::{Arrays, JobRow, has_ended_steps, node_names},
     json,
     squeue::{
@@ -67,6 +67,12 @@ pub fn main(args: Vec<OsString>) -> i32 {
             return 1;
         }
     };
+    if let Err(code) = choices::own_cluster(&arguments, &console) {
+        return code;
+    }
+    let kind = if request.subject == Subject::Jobs { "job" } else { "job step" };
+    let unknown = &request.layout.unknown;
+    unknown.iter().for_each(|given| console.error(LayoutError { kind, given: given.clone() }));
     let steps: &mut [StepsSelector] = match &mut request.subject {
         Subject::Steps(named) => named,
         Subject::Jobs => &mut [],
@@ -141,6 +147,7 @@ fn jobs(request: &Request, console: &Console) -> i32 {
         let meta = choices::meta(cluster.name());
         output::stdout(|out| json::write(out, &json::jobs(&rows, &meta, &clock)))
     } else {
+        let more = More { cluster: cluster.name().to_owned(), ..more };
         output::stdout(|out| render_jobs(&jobs, request, &more, &clock, out))
     };
     output::finish(console, written, 0)
@@ -196,6 +203,8 @@ pub struct More {
     pub tiers: Option<BTreeMap<String, u16>>,
     /// Where room is reserved for jobs that wait.
     pub sched_nodes: BTreeMap<JobId, String>,
+    /// The cluster's name.
+    pub cluster: String,
 }
 
 fn more_to_show(cluster: &mut Contact, request: &Request, jobs: &[Arc<JobView>]) -> Asked<More> {
@@ -290,7 +299,9 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
 
 /// The rows to show, in order.
 pub fn job_rows(jobs: &[Arc<JobView>], request: &Request, more: &More, clock: &Clock) -> Vec<JobRow> {
-    let setting = Setting { clock, user: &choices::user_name, task_list: None, sched_nodes: &more.sched_nodes };
+    let (sched_nodes, cluster) = (&more.sched_nodes, more.cluster.as_str());
+    let setting =
+        Setting { clock, user: &choices::user_name, task_list: None, sched_nodes, cluster, expand: request.expand };
     let mut rows = JobRow::list(jobs, request.arrays);
     if more.tiers.is_some() {
         rows = rows.into_iter().flat_map(JobRow::in_each_partition).collect();
@@ -311,8 +322,8 @@ pub fn render_jobs(
     if request.banner {
         writeln!(out, "{}", clock.banner())?;
     }
-    let (task_list, sched_nodes) = (task_list_limit(), &more.sched_nodes);
-    let setting = Setting { clock, user: &choices::user_name, task_list, sched_nodes };
+    let (task_list, sched_nodes, cluster) = (task_list_limit(), &more.sched_nodes, more.cluster.as_str());
+    let setting = Setting { clock, user: &choices::user_name, task_list, sched_nodes, cluster, expand: request.expand };
     let rows = job_rows(jobs, request, more, clock);
     let title = |entry: &&'static Entry| entry.title.to_owned();
     request.layout.write(out, request.heading, &rows, title, |row, entry| entry.of_job(row, &setting))
@@ -342,7 +353,8 @@ fn chosen_steps<'a>(
 ) -> Vec<StepLine<'a>> {
     let Subject::Steps(named) = &request.subject else { return Vec::new() };
     let sched_nodes = &BTreeMap::new();
-    let setting = Setting { clock, user: &choices::user_name, task_list: None, sched_nodes };
+    let setting =
+        Setting { clock, user: &choices::user_name, task_list: None, sched_nodes, cluster: "", expand: false };
     let alike = if request.arrays == Arrays::Expanded { Alike::Expanded } else { Alike::Folded };
     let mut chosen: Vec<_> = steps
         .iter()
@@ -368,7 +380,7 @@ pub fn render_steps(
         writeln!(out, "{}", clock.banner())?;
     }
     let sched_nodes = &BTreeMap::new();
-    let setting = Setting { clock, user, task_list: task_list_limit(), sched_nodes };
+    let setting = Setting { clock, user, task_list: task_list_limit(), sched_nodes, cluster: "", expand: false };
     let lines = chosen_steps(steps, jobs, request, clock);
     let mut layout = request.layout.clone();
     if let Some(Column { width: Width::Fixed(width), .. }) = layout.columns.first_mut().filter(|_| request.own_layout) {

@@ -12,7 +12,7 @@ use garrick_model::{
     step_selector::StepsSelector,
 };
 use garrick_render::{
-    columns::{Layout, LayoutError},
+    columns::Layout,
     job_rows::{Arrays, Choice},
     squeue::{
         fields::{self, Entry},
@@ -32,6 +32,7 @@ pub static TABLE: Table = Table {
         option("all", Some('a'), Arg::None, "include jobs in hidden partitions"),
         option("array", Some('r'), Arg::None, "one line for each array task, or waiting step"),
         option("array-unique", None, Arg::None, "one line for each array task"),
+        option("clusters", Some('M'), Arg::Required("names"), "the cluster, only the own one"),
         option("noheader", Some('h'), Arg::None, "no heading"),
         option("hide", None, Arg::None, "exclude jobs in hidden partitions"),
         option("iterate", Some('i'), Arg::Required("seconds"), "repeat at this interval in seconds"),
@@ -58,6 +59,11 @@ pub static TABLE: Table = Table {
             "order by letters of -o; - before a letter for descending order",
         ),
         option("start", None, Arg::None, "expected start of pending jobs"),
+        option("notme", None, Arg::None, "only jobs of others"),
+        option("only-job-state", None, Arg::None, "ids and states only"),
+        option("expand-patterns", None, Arg::None, "names of files with their patterns replaced"),
+        option("federation", None, Arg::None, "jobs of the federation (there is none here)"),
+        option("sibling", None, Arg::None, "jobs of other clusters of a federation (there is none here)"),
         option("states", Some('t'), Arg::Required("states"), "only jobs in these states, or all"),
         option("user", Some('u'), Arg::Required("user(s)"), "only jobs of these users"),
         option("nodelist", Some('w'), Arg::Required("hostlist"), "only jobs on these nodes"),
@@ -67,6 +73,7 @@ pub static TABLE: Table = Table {
 };
 
 const JOBS: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
+const JOBS_STATE: &str = "%.18i %.2t";
 const JOBS_LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
 const JOBS_START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
 const STEPS: &str = "%.15i %.8j %.9P %.8u %.9M %N";
@@ -108,6 +115,8 @@ pub struct Request {
     pub json: bool,
     /// Again and again.
     pub iterate: Option<Duration>,
+    /// Patterns in names of files are replaced.
+    pub expand: bool,
     /// Say more.
     pub verbose: bool,
 }
@@ -115,17 +124,14 @@ pub struct Request {
 /// Options that cannot be used, in the words that the user gets.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// A format string.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
     /// A sort specification.
     #[error("Invalid sort specification: {0}")]
     Sort(String),
     /// A state.
-    #[error("Invalid job state specified: {0}\nValid job states include: {words}", words = words::job_state_words())]
+    #[error("Invalid job state specified: {0}\nValid job states include: {words}", words = words::job_state_words().to_lowercase())]
     State(String),
     /// A number of seconds.
-    #[error("Invalid --iterate specification: {0}")]
+    #[error("--iterate={0}")]
     Iterate(String),
     /// Ids, users, node names.
     #[error(transparent)]
@@ -155,9 +161,10 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         (true, _, true) => STEPS_LONG,
         (false, true, _) => JOBS_START,
         (false, false, true) => JOBS_LONG,
+        (false, false, false) if arguments.has("only-job-state") => JOBS_STATE,
         (false, false, false) => JOBS,
     };
-    let layout = layout(arguments, &env, table, default)?;
+    let layout = layout(arguments, &env, table, default);
 
     let choice = choice(arguments, &env, start)?;
     // What is asked for by name is shown.
@@ -183,6 +190,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         hidden: arguments.has("all") || (env("SQUEUE_ALL").is_some() && !arguments.has("hide")) || named,
         json: arguments.has("json"),
         iterate,
+        expand: arguments.has("expand-patterns"),
         verbose: arguments.has("verbose"),
     })
 }
@@ -201,6 +209,7 @@ fn choice(arguments: &Arguments, env: impl Fn(&str) -> Option<String>, start: bo
         None => JobStates::Live,
     };
     Ok(Choice {
+        not_of: arguments.has("notme").then(|| nix::unistd::Uid::current().as_raw()),
         jobs: choices::jobs(&arguments.value("jobs").unwrap_or_default())?,
         such: JobQuery {
             users,
@@ -229,13 +238,12 @@ fn layout(
     env: impl Fn(&str) -> Option<String>,
     table: &'static [Entry],
     default: &str,
-) -> Result<Layout<&'static Entry>, LayoutError> {
-    let kind = if std::ptr::eq(table, fields::STEP) { "job step" } else { "job" };
+) -> Layout<&'static Entry> {
     let short = |format: &str| {
         let format = format.replace("%all", &fields::all(table));
-        Layout::short(&format, kind, |c| fields::by_letter(table, c))
+        Layout::short(&format, |c| fields::by_letter(table, c))
     };
-    let long = |format: &str| Layout::long(format, kind, |n| fields::by_name(table, n));
+    let long = |format: &str| Layout::long(format, |n| fields::by_name(table, n));
     let given = arguments.options.iter().rev().find(|o| o.def.long.eq_ignore_ascii_case("format"));
     match given.and_then(|o| Some((o.def.long, o.value.as_ref()?.to_string_lossy().into_owned()))) {
         Some(("format", format)) => short(&format),
