@@ -53,15 +53,16 @@ pub struct BatchScript {
 pub fn from_file(file: &OsStr) -> Result<BatchScript, ScriptError> {
     let shown = file.to_string_lossy().into_owned();
     let path = find(file).ok_or_else(|| ScriptError::Open(shown.clone()))?;
+    let absolute = env::current_dir().map_or_else(|_| path.clone(), |dir| dir.join(&path));
     let text = match fs::read(&path) {
         Ok(text) => text,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
-            return Err(ScriptError::Open(shown));
+            return Err(ScriptError::Open(absolute.to_string_lossy().into_owned()));
         }
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Err(ScriptError::Empty),
         Err(error) => return Err(ScriptError::Read(shown, error)),
     };
     check(&text)?;
-    let absolute = env::current_dir().map_or_else(|_| path.clone(), |dir| dir.join(&path));
     Ok(BatchScript {
         text,
         name: path.file_name().unwrap_or(file).to_string_lossy().into_owned(),
@@ -105,7 +106,7 @@ pub fn check(text: &[u8]) -> Result<(), ScriptError> {
 fn find(file: &OsStr) -> Option<PathBuf> {
     let readable = |path: &Path| fs::metadata(path).is_ok_and(|m| !m.is_dir());
     let direct = PathBuf::from(file);
-    if readable(&direct) {
+    if readable(&direct) || (file.as_bytes().contains(&b'/') && direct.exists()) {
         return Some(direct);
     }
     if file.as_bytes().contains(&b'/') {

@@ -73,6 +73,13 @@ impl Console {
         }
     }
 
+    /// `program: text` for who sits at a terminal: programs get the words that they know from Slurm.
+    pub fn hint(&self, text: impl Display) {
+        if io::stderr().is_terminal() {
+            self.line(text);
+        }
+    }
+
     /// `program: text` for every line of `text`, always.
     pub fn line(&self, text: impl Display) {
         let text = without_numbers(&text.to_string());

@@ -8,6 +8,8 @@ use garrick_model::{ids::JobId, refusal::Refusal};
 pub trait Tell {
     /// `slurm_load_jobs error: Invalid job id specified`.
     fn tell(&self, call: &str, console: &Console) -> i32;
+    /// `slurm_load_partitions: Unable to contact slurm controller (connect failure)`.
+    fn tell_plainly(&self, call: &str, console: &Console) -> i32;
     /// `scancel: error: Unable to contact slurm controller (connect failure)`.
     fn tell_as(&self, console: &Console) -> i32;
 }
@@ -16,6 +18,12 @@ impl Tell for ClusterError {
     fn tell(&self, call: &str, console: &Console) -> i32 {
         hints(self, console);
         output::stderr(format!("{call} error: {self}\n").as_bytes());
+        1
+    }
+
+    fn tell_plainly(&self, call: &str, console: &Console) -> i32 {
+        hints(self, console);
+        output::stderr(format!("{call}: {self}\n").as_bytes());
         1
     }
 
@@ -31,6 +39,14 @@ pub fn hints(error: &ClusterError, console: &Console) {
     if matches!(error, ClusterError::NoDaemon { .. } | ClusterError::Door(_)) {
         error.details().iter().for_each(|line| console.line(line));
     }
+}
+
+/// What is said of a cluster that is not the own one.
+pub fn other_cluster(name: &str) -> String {
+    format!(
+        "'{name}' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see \
+         available clusters."
+    )
 }
 
 /// Says that there is no way to the step manager of a job.

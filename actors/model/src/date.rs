@@ -69,6 +69,61 @@ pub fn parse_date(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timesta
     Ok(Timestamp(at.timestamp().as_millisecond()))
 }
 
+/// Where a text that is no point in time stops being one, in bytes from its beginning: for messages.
+pub fn wrong_at(text: &str) -> usize {
+    let lower = text.to_ascii_lowercase();
+    for word in ["now", "today", "tomorrow", "midnight", "noon", "elevenses", "fika", "teatime"] {
+        let Some(rest) = lower.strip_prefix(word) else { continue };
+        let count = rest.strip_prefix(['+', '-']).map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+        let unit = rest.get(count + 1..).unwrap_or_default();
+        let known = ["seconds", "minutes", "hours", "days", "weeks"]
+            .into_iter()
+            .flat_map(|unit| [unit, &unit[..unit.len() - 1]]);
+        let unit = known.filter(|known| unit.starts_with(known)).map(str::len).max().unwrap_or(0);
+        return word.len() + if count > 0 { 1 + count + unit } else { 0 };
+    }
+    let time = match lower.split_once('t') {
+        Some((date, _)) if date.ends_with(|c: char| c.is_ascii_digit()) => date.len() + 1,
+        _ => 0,
+    };
+    if time > 0 {
+        let in_date = wrong_figures(&lower[..time - 1]);
+        return if in_date < time - 1 { in_date } else { time + wrong_figures(&lower[time..]) };
+    }
+    wrong_figures(&lower)
+}
+
+/// Where figures with `:`, `/`, `.` or `-` between them stop being a date or time of day.
+fn wrong_figures(text: &str) -> usize {
+    let mark = text.find(|c: char| !c.is_ascii_digit()).map_or(' ', |at| char::from(text.as_bytes()[at]));
+    let limits: &[i64] = match mark {
+        ':' => &[23, 59, 59],
+        '/' | '.' => &[12, 31, 9999],
+        '-' => &[9999, 12, 31],
+        _ => &[],
+    };
+    let (mut at, mut first) = (0, 0);
+    for (i, limit) in limits.iter().enumerate() {
+        let figures = text[at..].bytes().take_while(u8::is_ascii_digit).count();
+        let Some(number) = digits(&text[at..at + figures]).filter(|number| number <= limit) else { return at };
+        first = if i == 0 { number } else { first };
+        at += figures;
+        if (mark, i) == ('-', 0) && figures != 4 {
+            return at;
+        }
+        if !text[at..].starts_with(mark) || i + 1 == limits.len() {
+            break;
+        }
+        at += 1;
+    }
+    let half = text[at..].starts_with("am") || text[at..].starts_with("pm");
+    match mark {
+        ':' if half && first <= 12 => at + 2,
+        ':' | '/' | '.' | '-' => at,
+        _ => text.bytes().take_while(u8::is_ascii_digit).count(),
+    }
+}
+
 fn digits(s: &str) -> Option<i64> {
     (!s.is_empty() && s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse().ok()).flatten()
 }
@@ -329,6 +384,34 @@ mod tests {
     }
 
     #[test]
+    fn a_message_says_where_a_text_stops_being_a_time() {
+        for (text, at) in [
+            ("x", 0),
+            ("yesterday", 0),
+            ("25:00", 0),
+            ("1", 1),
+            ("12", 2),
+            ("1-2-3", 1),
+            ("12:60", 3),
+            ("12:30:99", 6),
+            ("12:30pmx", 7),
+            ("13:00pm", 5),
+            ("2035-01-02Tx", 11),
+            ("2035-01-99", 8),
+            ("2035-13-01", 5),
+            ("01/02/x", 6),
+            ("noonx", 4),
+            ("now+x", 3),
+            ("now+1hourz", 9),
+            ("", 0),
+            ("é", 0),
+            ("12:é", 3),
+        ] {
+            assert_eq!(wrong_at(text), at, "{text}");
+        }
+    }
+
+    #[test]
     fn the_zone_decides_which_day_it_is() {
         let east = TimeZone::fixed(jiff::tz::offset(13));
         assert_eq!(parse_date("tomorrow", NOW, &east).unwrap().text(&east), "2026-11-23T00:00:00");
@@ -338,6 +421,7 @@ mod tests {
         #[test]
         fn any_text_is_a_date_or_an_error(s in "\\PC{0,24}|[0-9:/.tT apmno+-]{0,20}|now[+-][0-9]{0,22}[a-z]{0,8}") {
             let _ = parse_date(&s, NOW, &TimeZone::UTC);
+            assert!(wrong_at(&s) <= s.len());
         }
     }
 }

@@ -12,7 +12,8 @@ use garrick_model::{
     refusal::Refusal,
 };
 use std::{
-    env, fs, io,
+    env, fs,
+    io::{self, IsTerminal as _},
     os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
     time::Duration,
@@ -93,11 +94,11 @@ impl ClusterError {
         }
     }
 
-    /// Lines to print before the sentence: what exactly is wrong.
+    /// Lines to print before the sentence: what exactly is wrong. With hints for who sits at a terminal.
     pub fn details(&self) -> Vec<String> {
         match self {
-            Self::NoDaemon { conf, tried } if tried.is_empty() => {
-                vec![format!("no daemon of the cluster of {} runs on this host", conf.display())]
+            Self::NoDaemon { tried, .. } if tried.is_empty() => {
+                self.hint().filter(|_| at_terminal()).into_iter().collect()
             }
             Self::NoDaemon { tried, .. } => tried.clone(),
             Self::Door(error) => vec![error.to_string()],
@@ -105,13 +106,28 @@ impl ClusterError {
             Self::Unknown(_) | Self::Untrusted { .. } | Self::Unexpected(_) => Vec::new(),
         }
     }
+
+    /// What else somebody may want to know.
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoDaemon { conf, .. } => {
+                Some(format!("no daemon of the cluster of {} runs on this host", conf.display()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Programs compare what is said with Slurm's words; people get more.
+fn at_terminal() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// What is printed before a refusal's own sentence.
 pub fn refusal_details(refusal: &Refusal) -> Vec<String> {
     match refusal {
         Refusal::InvalidPartition(name) => vec![format!("invalid partition specified: {name}")],
-        Refusal::InvalidNode(name) => vec![format!("invalid node specified: {name}")],
+        Refusal::InvalidNode(name) if at_terminal() => vec![format!("invalid node specified: {name}")],
         Refusal::NodeConfigUnavailable { detail: Some(detail) } | Refusal::StepImpossible { detail } => {
             vec![detail.clone()]
         }
@@ -120,7 +136,7 @@ pub fn refusal_details(refusal: &Refusal) -> Vec<String> {
             vec![format!("host {host} may not speak for root and SlurmUser: {way}{host}")]
         }
         Refusal::InvalidUser(what) if what.contains(' ') => vec![what.clone()],
-        Refusal::InvalidFeature(name) => vec![format!("invalid feature specified: {name}")],
+        Refusal::InvalidFeature(name) if at_terminal() => vec![format!("invalid feature specified: {name}")],
         _ => Vec::new(),
     }
 }
@@ -436,6 +452,6 @@ mod tests {
         let error = ClusterError::NoDaemon { conf: "/etc/slurm.conf".into(), tried: Vec::new() };
         assert_eq!(error.to_string(), "Unable to contact slurm controller (connect failure)");
         assert!(error.is_passing());
-        assert_eq!(error.details(), ["no daemon of the cluster of /etc/slurm.conf runs on this host"]);
+        assert_eq!(error.hint().as_slice(), ["no daemon of the cluster of /etc/slurm.conf runs on this host"]);
     }
 }

@@ -103,6 +103,11 @@ pub const OPTIONS: &[OptionDef] = &[
         "wait for all nodes",
         "a job always waits until all its nodes are ready",
     )
+    .checked(|g| match g.text()? {
+        "" => Ok(()),
+        _ if g.number(0)? > 1 => Err(g.invalid()),
+        _ => Ok(()),
+    })
     .env(&["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES"]),
     OptionDef::new("delay-boot", None, Required("mins"), JOB, "delay boot for desired node features", |t, g| {
         match g.checked(values::time_limit(g.text()?))? {
@@ -120,6 +125,10 @@ pub const OPTIONS: &[OptionDef] = &[
         let text = g.text()?.trim();
         match text.parse() {
             Ok(run) => (t.jobid, t.job_run) = (None, g.sourced(run)),
+            Err(_) if text.len() > 1 && text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u32>().is_err() => {
+                let text = format!("Bad job/step specified: {text}: JobID larger than acceptable range");
+                return Err(OptionError::Fatal(text));
+            }
             Err(_) => (t.jobid, t.job_run) = (g.sourced(g.checked(text.parse().ok())?), None),
         }
         Ok(())
@@ -216,6 +225,7 @@ pub const OPTIONS: &[OptionDef] = &[
                     return Ok(());
                 }
                 "pmix" | "cray_shasta" => return Err(g.not_supported()),
+                other if other.starts_with("pmix_v") => return Err(g.not_supported()),
                 other => {
                     return Err(OptionError::Declined(format!(
                         "Invalid MPI type '{other}', --mpi=list for acceptable types"
@@ -242,7 +252,8 @@ pub const OPTIONS: &[OptionDef] = &[
         RUN,
         "message timeout",
         "messages have limits of their own",
-    ),
+    )
+    .checked(|g| g.number(0).map(drop)),
     OptionDef::inert(
         "treewidth",
         None,
@@ -259,6 +270,7 @@ pub const OPTIONS: &[OptionDef] = &[
         "launch threads",
         "the step manager launches, and needs no threads in `srun`",
     )
+    .checked(|g| g.number(0).map(drop))
     .env(&["SLURM_THREADS"]),
     OptionDef::inert(
         "acctg-freq",
@@ -268,6 +280,7 @@ pub const OPTIONS: &[OptionDef] = &[
         "accounting and profiling sampling intervals",
         "usage is read from the kernel when tasks end; nothing is sampled",
     )
+    .checked(values::sampling)
     .env(&["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"]),
     OptionDef::inert(
         "network",

@@ -7,6 +7,7 @@ use super::{
     values,
 };
 use garrick_model::{
+    date,
     resources::MemoryMib,
     spec::NodeCount,
     time::{TimeLimit, Timestamp, system_zone},
@@ -34,9 +35,9 @@ fn shown(command: Command, long: &str, value: Option<&str>, typed: &Typed, now: 
     let other = match long {
         "verbose" => Some(typed.verbose.to_string()),
         "time" | "time-min" => values::time_limit(text).map(TimeLimit::scontrol_text),
-        "begin" | "deadline" => values::date(text, now).map(|at| at.text(&system_zone())),
+        "begin" | "deadline" => date::parse_date(text, now, &system_zone()).ok().map(|at| at.text(&system_zone())),
         "mem" | "mem-per-cpu" | "mem-per-gpu" | "tmp" => values::memory(text).map(size),
-        "nodes" => values::node_count(text).map(|(count, _)| nodes(count)),
+        "nodes" => values::node_count(text).ok().map(|(count, _)| nodes(count)),
         "gres" => Some(text.split(',').map(|one| format!("gres/{one}")).collect::<Vec<_>>().join(",")),
         "open-mode" => text.get(..1).map(str::to_owned),
         "output" | "error" | "input" if command == Command::Sbatch && !text.starts_with('/') => {

@@ -100,7 +100,7 @@ pub fn parse(defs: &[&'static OptionDef], args: &[OsString]) -> Result<Parsed, G
                 Some(at) => (&long[..at], Some(OsStr::from_bytes(&long[at + 1..]).to_owned())),
                 None => (long, None),
             };
-            let def = find_long(defs, name)?;
+            let def = find_long(defs, name, long)?;
             let value = match (def.arg, attached) {
                 (Arg::None, Some(_)) => return Err(GetoptError::NotAllowed(def.long)),
                 (Arg::Required(_), None) => Some(rest.next().cloned().ok_or(GetoptError::MissingLong(def.long))?),
@@ -172,19 +172,24 @@ fn parse_cluster(
     Ok(())
 }
 
-fn find_long(defs: &[&'static OptionDef], name: &[u8]) -> Result<&'static OptionDef, GetoptError> {
+/// `typed` is the name with what follows it: it is all that the C library tells of.
+fn find_long(defs: &[&'static OptionDef], name: &[u8], typed: &[u8]) -> Result<&'static OptionDef, GetoptError> {
     if let Some(def) = defs.iter().find(|d| d.long.as_bytes() == name) {
         return Ok(def);
     }
-    let typed = String::from_utf8_lossy(name).into_owned();
+    let (name_text, typed) = (String::from_utf8_lossy(name), String::from_utf8_lossy(typed).into_owned());
     let begins: Vec<_> = defs.iter().filter(|d| !name.is_empty() && d.long.as_bytes().starts_with(name)).collect();
     match begins.as_slice() {
         [def] => Ok(def),
         [] => {
-            let suggestion = nearest(&typed, defs.iter().map(|d| d.long));
+            let suggestion = nearest(&name_text, defs.iter().map(|d| d.long));
             Err(GetoptError::UnknownLong { name: typed, suggestion })
         }
-        several => Err(GetoptError::Ambiguous { name: typed, candidates: several.iter().map(|d| d.long).collect() }),
+        several => {
+            let mut candidates: Vec<_> = several.iter().map(|d| d.long).collect();
+            candidates.sort_unstable();
+            Err(GetoptError::Ambiguous { name: typed, candidates })
+        }
     }
 }
 
@@ -286,7 +291,8 @@ mod tests {
         let error = shown(Command::Sbatch, "--no=1").unwrap_err();
         let GetoptError::Ambiguous { candidates, .. } = &error else { panic!("{error}") };
         assert!(candidates.contains(&"nodes") && candidates.contains(&"nodelist"));
-        assert!(error.to_string().starts_with("option '--no' is ambiguous; possibilities: '--no"));
+        let text = error.to_string();
+        assert!(text.starts_with("option '--no=1' is ambiguous; possibilities: '--no-kill' '--no-requeue'"), "{text}");
     }
 
     #[test]

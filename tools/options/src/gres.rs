@@ -99,7 +99,7 @@ pub const OPTIONS: &[OptionDef] = &[
     .env(&["SLURM_NTASKS_PER_GPU"]),
     option("gpu-bind", None, Required("type"), "task to GPU binding", |t, g| {
         let bind = text::gpu_bind(g.text()?).map_err(|error| match error {
-            GresTextError::Malformed(_) => g.invalid(),
+            GresTextError::Malformed(text) => OptionError::Text(format!("Invalid --gpu-bind argument: {text}")),
             GresTextError::NotSupported(what) => OptionError::NotSupported(what),
         })?;
         t.gres.gpu_bind = Some(bind);
@@ -173,7 +173,7 @@ pub fn of_job(typed: &Typed) -> Result<GresRequest, OptionError> {
     }
     if let (Some(memory), Some(per_gpu)) = (&typed.memory, &typed.gres.mem_per_gpu) {
         if memory.source == per_gpu.source {
-            return Err(OptionError::Text(
+            return Err(OptionError::Fatal(
                 "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.".to_owned(),
             ));
         }

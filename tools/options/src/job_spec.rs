@@ -7,6 +7,7 @@ use super::{
 use garrick_model::{
     hostlist,
     node_sizes::NodeSizes,
+    refusal::Refusal,
     spec::{Distribution, EnvEntry, JobKind, JobSpec, NodeCount, ResourceLimit},
 };
 use serde_bytes::ByteBuf;
@@ -258,15 +259,17 @@ fn node_names(option: &'static str, text: &str) -> Result<Vec<String>, OptionErr
     if text.contains('/') {
         names_in_file(option, text)
     } else {
-        hostlist::expand(text).map_err(|_| OptionError::Invalid { name: option })
+        hostlist::expand(text).map_err(|_| match option {
+            "nodelist" => OptionError::Fatal("Invalid node list specified".to_owned()),
+            _ => OptionError::Refused(Refusal::InvalidNode(text.to_owned())),
+        })
     }
 }
 
 fn names_in_file(option: &'static str, path: &str) -> Result<Vec<String>, OptionError> {
-    let text = std::fs::read_to_string(path).map_err(|cause| OptionError::File {
-        what: "Unable to open node file",
-        path: path.to_owned(),
-        cause: cause.to_string(),
+    let text = std::fs::read_to_string(path).map_err(|cause| {
+        let error = OptionError::Text(format!("Invalid --{option} node file"));
+        error.after(format!("slurm_allocate_resources error opening file {path}, {cause}"))
     })?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let lists: Vec<&str> = lines.flat_map(str::split_whitespace).map(|w| w.trim_matches(',')).collect();
@@ -423,6 +426,7 @@ mod tests {
         let typed = Typed { nodefile: Some(dir.to_str().unwrap().to_owned()), ..Typed::default() };
         assert_eq!(asked_nodes(&typed).unwrap(), ["n1", "n2", "n3"]);
         std::fs::remove_file(&dir).unwrap();
-        assert!(matches!(asked_nodes(&typed), Err(OptionError::File { .. })));
+        let error = asked_nodes(&typed).unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.exit_code()), ("Invalid --nodefile node file", 255));
     }
 }

@@ -28,7 +28,8 @@ pub const OPTIONS: &[OptionDef] = &[
         JOB,
         "minimum sockets, cores and threads of the nodes",
         |t, g| {
-            let mut counts = g.text()?.split(':').map(|word| count_or_any(word, g));
+            let places = ["first", "second", "third", "fourth"];
+            let mut counts = g.text()?.split(':').zip(places).map(|(word, place)| count_or_any(word, place, g));
             let (sockets, cores, threads) = (counts.next(), counts.next(), counts.next());
             if counts.next().is_some() {
                 return Err(g.invalid());
@@ -95,7 +96,10 @@ pub const OPTIONS: &[OptionDef] = &[
                 "memory_bound" => Hint::MemoryBound,
                 "multithread" => Hint::Multithread,
                 "nomultithread" => Hint::NoMultithread,
-                _ => return Err(g.invalid()),
+                text => {
+                    let text = format!("unrecognized --hint argument \"{text}\", see --hint=help");
+                    return Err(OptionError::Declined(text));
+                }
             });
             Ok(())
         },
@@ -131,10 +135,10 @@ fn is_set(given: &Given<'_>) -> Result<bool, OptionError> {
 }
 
 /// A count of at least 1, or `*` for any.
-fn count_or_any(word: &str, given: &Given<'_>) -> Result<Option<u32>, OptionError> {
+fn count_or_any(word: &str, place: &str, given: &Given<'_>) -> Result<Option<u32>, OptionError> {
     match word {
         "*" => Ok(None),
-        word => given.checked(word.parse().ok().filter(|count| *count > 0)).map(Some),
+        word => given.number_in(word, 1, &format!("{place} arg of -B")).map(Some),
     }
 }
 

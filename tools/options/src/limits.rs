@@ -34,10 +34,15 @@ pub fn asked(text: &str) -> Result<PropagateLimits, OptionError> {
         [] => Ok(PropagateLimits::All),
         [one] if one == "ALL" => Ok(PropagateLimits::All),
         [one] if one == "NONE" => Ok(PropagateLimits::None),
-        names if names.iter().all(|n| TRAVELLING.iter().any(|(known, _)| known == n)) => {
-            Ok(PropagateLimits::Only(names.to_vec()))
-        }
-        _ => Err(OptionError::Invalid { name: "propagate" }),
+        names => match names.iter().position(|n| !TRAVELLING.iter().any(|(known, _)| known == n)) {
+            None => Ok(PropagateLimits::Only(names.to_vec())),
+            Some(at) => {
+                let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+                let word = words.clone().nth(at).unwrap_or_default();
+                let error = OptionError::Declined(format!("--propagate={text} is not valid."));
+                Err(error.after(format!("Bad rlimit name: {word}")))
+            }
+        },
     }
 }
 

@@ -243,8 +243,7 @@ pub const OPTIONS: &[OptionDef] = &[
         "among the job's waiting steps the one with the greater number starts first; default 0",
         |t, g| {
             let text = g.text()?;
-            t.step_priority =
-                text.trim().parse().map_err(|_| OptionError::Number { name: g.name, text: text.to_owned() })?;
+            t.step_priority = text.trim().parse().map_err(|_| g.no_number())?;
             Ok(())
         },
     )

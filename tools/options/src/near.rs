@@ -17,7 +17,8 @@ pub const OPTIONS: &[OptionDef] = &[
         |t, g| {
             let text = g.text()?;
             let (count, time) = text.split_once('@').map_or((text, None), |(count, time)| (count, Some(time)));
-            t.topology.switches = Some(g.checked(count.parse().ok())?).filter(|most| *most > 0);
+            let most = g.number_in(count, 0, "--switches")?;
+            t.topology.switches = Some(most).filter(|most| *most > 0);
             if let Some(time) = time {
                 t.topology.switches_wait_secs = wait(time, g)?;
             }
@@ -31,7 +32,8 @@ pub const OPTIONS: &[OptionDef] = &[
     })
     .env(&["SBATCH_WAIT4SWITCH", "SALLOC_WAIT4SWITCH", "SLURM_WAIT4SWITCH"]),
     OptionDef::new("segment", None, Required("size"), JOB, "nodes of a segment that lie together", |t, g| {
-        t.topology.segment = Some(g.number(0)?).filter(|size| *size > 0);
+        let size = g.number(0).map_err(|_| g.invalid())?;
+        t.topology.segment = Some(size).filter(|size| *size > 0);
         Ok(())
     })
     .env(&["SBATCH_SEGMENT_SIZE", "SALLOC_SEGMENT_SIZE", "SRUN_SEGMENT_SIZE"]),

@@ -4,7 +4,7 @@ use super::{
     table::{
         Arg,
         Arg::{Optional, Required},
-        Effect, JOB, OptionDef, RUN,
+        JOB, OptionDef, RUN,
     },
     typed::{Help, OptionError, SHARING},
     values,
@@ -162,14 +162,12 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SLURM_CPU_BIND"]),
-    OptionDef::other(
-        "mem-bind",
-        None,
-        Required("type"),
-        JOB,
-        "bind memory to locality domains (not done yet)",
-        Effect::Ignored("--mem-bind has no effect yet: memory is not bound"),
-    )
+    OptionDef::new("mem-bind", None, Required("type"), JOB, "bind memory: none or local (others not yet)", |t, g| {
+        if values::mem_bind(g)? {
+            t.notice("--mem-bind has no effect yet: memory is not bound");
+        }
+        Ok(())
+    })
     .env(&["SBATCH_MEM_BIND", "SALLOC_MEM_BIND", "SLURM_MEM_BIND"]),
     OptionDef::new(
         "relative",

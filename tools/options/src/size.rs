@@ -10,7 +10,7 @@ use garrick_model::resources::{MemoryMib, MemoryRequest};
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
     OptionDef::new("nodes", Some('N'), Required("min[-max]|sizes"), JOB, "number of nodes on which to run", |t, g| {
-        let (count, sizes) = g.checked(values::node_count(g.text()?))?;
+        let (count, sizes) = values::node_count(g.text()?)?;
         t.nodes = g.sourced(count);
         t.node_sizes = sizes;
         Ok(())

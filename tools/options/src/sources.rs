@@ -241,6 +241,9 @@ fn given(o: &Occurrence, source: Source, now: Timestamp) -> Given<'_> {
 }
 
 fn apply(typed: &mut Typed, def: &'static OptionDef, given: &Given<'_>) -> Result<(), OptionError> {
+    if let Some(check) = def.check {
+        check(given)?;
+    }
     match def.effect {
         Effect::Set(set) => set(typed, given),
         Effect::NotSupported => Err(OptionError::NotSupported(format!("--{}", def.long))),

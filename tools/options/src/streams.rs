@@ -6,6 +6,7 @@ use super::{
         Arg::{Optional, Required},
         BATCH, BATCH_ALLOC, BATCH_RUN, Effect, JOB, OptionDef, RUN,
     },
+    typed::OptionError,
     values,
 };
 
@@ -83,6 +84,10 @@ pub const OPTIONS: &[OptionDef] = &[
     })
     .env(&["SLURM_UNBUFFEREDIO"]),
     OptionDef::new("pty", None, Optional("fd"), RUN, "run task zero in a pseudo terminal", |t, g| {
+        let text = g.text()?;
+        if !text.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(OptionError::Fatal(format!("--pty={text} must be numeric file descriptor")));
+        }
         if g.value.is_some() {
             return Err(g.not_supported());
         }
@@ -96,7 +101,8 @@ pub const OPTIONS: &[OptionDef] = &[
         JOB,
         "notify on state change (not done yet)",
         Effect::Ignored(MAIL),
-    ),
+    )
+    .checked(values::mail_type),
     OptionDef::other("mail-user", None, Required("user"), JOB, "who to notify (not done yet)", Effect::Ignored(MAIL)),
 ];
 

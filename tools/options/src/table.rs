@@ -125,7 +125,12 @@ pub struct OptionDef {
     pub help: &'static str,
     /// Effect.
     pub effect: Effect,
+    /// Whether its argument has the right form, where the effect does not look at it.
+    pub check: Option<Check>,
 }
+
+/// Looks at an option's argument.
+pub type Check = fn(&Given<'_>) -> Result<(), OptionError>;
 
 /// Two options are the same when they have the same name on the same commands.
 impl PartialEq for OptionDef {
@@ -146,7 +151,7 @@ impl OptionDef {
         help: &'static str,
         set: fn(&mut Typed, &Given<'_>) -> Result<(), OptionError>,
     ) -> Self {
-        Self { long, short, arg, on, env: &[], help, effect: Effect::Set(set) }
+        Self { long, short, arg, on, env: &[], help, effect: Effect::Set(set), check: None }
     }
 
     /// An option that is accepted without effect, and why.
@@ -170,7 +175,13 @@ impl OptionDef {
         help: &'static str,
         effect: Effect,
     ) -> Self {
-        Self { long, short, arg, on, env: &[], help, effect }
+        Self { long, short, arg, on, env: &[], help, effect, check: None }
+    }
+
+    /// With a look at the argument's form.
+    pub const fn checked(mut self, check: Check) -> Self {
+        self.check = Some(check);
+        self
     }
 
     /// With environment variables.

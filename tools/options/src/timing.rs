@@ -16,7 +16,9 @@ const IMMEDIATE_SECS: u32 = 1;
 /// What `--nice` without an argument means.
 const NICE: i32 = 100;
 /// Largest absolute value of `--nice`.
-const NICE_LIMIT: i32 = 2_147_483_645;
+const NICE_LIMIT: i64 = 2_147_483_645;
+/// Largest value of `--priority`: the numbers above it stand for something else.
+const PRIORITY_LIMIT: u32 = 4_294_967_293;
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
@@ -37,7 +39,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     }),
     OptionDef::new("begin", Some('b'), Required("time"), JOB, "defer job until HH:MM MM/DD/YY or now+1hour", |t, g| {
-        t.begin = Some(g.checked(values::date(g.text()?, g.now))?);
+        t.begin = Some(values::date(g)?);
         Ok(())
     }),
     OptionDef::new(
@@ -47,7 +49,7 @@ pub const OPTIONS: &[OptionDef] = &[
         JOB,
         "remove the job if it cannot end before this time",
         |t, g| {
-            t.deadline = Some(g.checked(values::date(g.text()?, g.now))?);
+            t.deadline = Some(values::date(g)?);
             Ok(())
         },
     ),
@@ -58,18 +60,27 @@ pub const OPTIONS: &[OptionDef] = &[
     OptionDef::new("priority", None, Required("value"), JOB, "set the priority of the job", |t, g| {
         t.priority = Some(match g.text()? {
             top if top.eq_ignore_ascii_case("top") => return Err(g.not_supported()),
-            _ => g.number(0)?,
+            text => match text.trim().parse::<u64>().map(u32::try_from) {
+                Ok(Ok(priority)) if priority <= PRIORITY_LIMIT => priority,
+                Ok(_) => return Err(OptionError::Text(format!("Priority must be < {}", PRIORITY_LIMIT + 1))),
+                Err(_) => return Err(g.no_number()),
+            },
         });
         Ok(())
     }),
     OptionDef::new("nice", None, Optional("value"), JOB, "decrease the scheduling priority by value", |t, g| {
         t.nice = match g.text()? {
             "" => NICE,
-            text => text
-                .parse()
-                .ok()
-                .filter(|n: &i32| n.unsigned_abs() <= NICE_LIMIT as u32)
-                .ok_or_else(|| OptionError::Number { name: g.name, text: text.to_owned() })?,
+            text => match text.trim().parse::<i64>() {
+                Ok(nice) if (-NICE_LIMIT..=NICE_LIMIT).contains(&nice) => {
+                    i32::try_from(nice).map_err(|_| g.invalid())?
+                }
+                Ok(_) => {
+                    let text = format!("Invalid --nice value, out of range (+/- {NICE_LIMIT})");
+                    return Err(OptionError::Text(text));
+                }
+                Err(_) => return Err(g.no_number()),
+            },
         };
         Ok(())
     }),

@@ -69,12 +69,24 @@ impl<'a> Given<'a> {
 
     /// A whole number of at least `least`.
     pub fn number(&self, least: u32) -> Result<u32, OptionError> {
-        let text = self.text()?;
-        text.trim()
-            .parse()
-            .ok()
-            .filter(|n| *n >= least)
-            .ok_or_else(|| OptionError::Number { name: self.name, text: text.to_owned() })
+        self.number_in(self.text()?, least, &format!("--{}", self.name))
+    }
+
+    /// "Invalid numeric value "x" for --ntasks."
+    pub fn no_number(&self) -> OptionError {
+        let text = self.value.map(OsStr::to_string_lossy).unwrap_or_default();
+        OptionError::Declined(format!("Invalid numeric value \"{text}\" for --{}.", self.name))
+    }
+
+    /// A part of the argument, called `what`, as a whole number of at least `least`.
+    pub fn number_in(&self, text: &str, least: u32, what: &str) -> Result<u32, OptionError> {
+        let error = || OptionError::Declined(format!("Invalid numeric value \"{text}\" for {what}."));
+        let number: i64 = text.trim().parse().map_err(|_| error())?;
+        // Slurm's own numbers have a sign.
+        if number > i64::from(i32::MAX) {
+            return Err(OptionError::Declined(format!("Numeric argument ({text}) too large for {what}.")));
+        }
+        u32::try_from(number).ok().filter(|n| *n >= least).ok_or_else(error)
     }
 
     /// What a parser made of the argument, or the error that it is malformed.
@@ -108,23 +120,26 @@ pub enum OptionError {
         /// Long name.
         name: &'static str,
     },
-    /// The argument is not a number, or not one that makes sense.
-    #[error("Invalid numeric value \"{text}\" for --{name}.")]
-    Number {
-        /// Long name.
-        name: &'static str,
-        /// As typed.
-        text: String,
-    },
     /// Slurm has it, Garrick not yet.
     #[error("{0} is not supported yet")]
     NotSupported(String),
     /// Something else about what was typed.
     #[error("{0}")]
     Text(String),
-    /// Something else that is understood and declined.
+    /// The same, where Slurm ends with 1: a number that is none, for one.
     #[error("{0}")]
     Declined(String),
+    /// The same, called fatal.
+    #[error("{0}")]
+    Fatal(String),
+    /// With a line before it that says more of what is wrong.
+    #[error("{error}")]
+    After {
+        /// That line.
+        line: FirstLine,
+        /// What follows from it.
+        error: Box<OptionError>,
+    },
     /// What the controller would decline, seen early. Reported as its refusal would be.
     #[error("{0}")]
     Refused(Refusal),
@@ -140,12 +155,27 @@ pub enum OptionError {
     },
 }
 
+/// A line before an error of an option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FirstLine {
+    /// An error as others.
+    Error(String),
+    /// Without the command's name.
+    Bare(String),
+}
+
 impl OptionError {
+    /// With an error before it.
+    pub fn after(self, line: String) -> Self {
+        Self::After { line: FirstLine::Error(line), error: Box::new(self) }
+    }
+
     /// Slurm ends with 255 for what it cannot parse, with 1 for what it parses but declines.
-    pub const fn exit_code(&self) -> i32 {
+    pub fn exit_code(&self) -> i32 {
         match self {
-            Self::Invalid { .. } | Self::Number { .. } | Self::Text(_) => 255,
-            Self::NotSupported(_) | Self::Declined(_) | Self::Refused(_) | Self::File { .. } => 1,
+            Self::Invalid { .. } | Self::Text(_) => 255,
+            Self::NotSupported(_) | Self::Refused(_) | Self::File { .. } | Self::Declined(_) | Self::Fatal(_) => 1,
+            Self::After { error, .. } => error.exit_code(),
         }
     }
 }
@@ -522,7 +552,8 @@ impl Typed {
                 MEMORY => "--mem, --mem-per-cpu, and --mem-per-gpu".to_owned(),
                 _ => format!("--{} and --{}", other.value, given.name),
             };
-            return Err(OptionError::Text(format!("{both} are mutually exclusive.")));
+            let text = format!("{both} are mutually exclusive.");
+            return Err(if what == MEMORY { OptionError::Fatal(text) } else { OptionError::Text(text) });
         }
         self.chosen.push((what, Sourced { value: given.name, source: given.source }));
         Ok(())

@@ -6,6 +6,7 @@ use super::table::{
     Arg::{Optional, Required},
     BATCH, Commands, Effect, JOB, OptionDef, RUN,
 };
+use super::values;
 
 const fn unsupported(long: &'static str, short: Option<char>, arg: Arg, on: Commands, help: &'static str) -> OptionDef {
     OptionDef::other(long, short, arg, on, help, Effect::NotSupported)
@@ -17,7 +18,14 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("bb", None, Required("spec"), JOB, "burst buffer specifications")
         .env(&["SALLOC_BURST_BUFFER", "SLURM_BURST_BUFFER"]),
     unsupported("bbf", None, Required("file"), JOB, "burst buffer specification file"),
-    unsupported("cluster-constraint", None, Required("list"), JOB, "features of clusters"),
+    OptionDef::inert(
+        "cluster-constraint",
+        None,
+        Required("list"),
+        JOB,
+        "features of clusters",
+        "there is no federation of clusters to choose from",
+    ),
     unsupported("container", None, Required("path"), JOB, "OCI container bundle").env(&[
         "SBATCH_CONTAINER",
         "SALLOC_CONTAINER",
@@ -29,11 +37,9 @@ pub const OPTIONS: &[OptionDef] = &[
         "SRUN_CONTAINER_ID",
     ]),
     unsupported("container-type", None, Required("type"), JOB, "kind of OCI container"),
-    unsupported("cpu-freq", None, Required("spec"), JOB, "requested CPU frequency").env(&[
-        "SBATCH_CPU_FREQ_REQ",
-        "SALLOC_CPU_FREQ_REQ",
-        "SLURM_CPU_FREQ_REQ",
-    ]),
+    unsupported("cpu-freq", None, Required("spec"), JOB, "requested CPU frequency")
+        .checked(values::cpu_frequency)
+        .env(&["SBATCH_CPU_FREQ_REQ", "SALLOC_CPU_FREQ_REQ", "SLURM_CPU_FREQ_REQ"]),
     unsupported("gpu-freq", None, Required("spec"), JOB, "frequency of GPUs").env(&[
         "SBATCH_GPU_FREQ",
         "SALLOC_GPU_FREQ",
@@ -43,15 +49,27 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("ignore-signals", None, Required("list"), RUN, "signals that srun does not react to"),
     unsupported("mem-update", None, Required("margin@delay"), JOB, "reduce the job's memory limit after some time"),
     unsupported("no-allocate", Some('Z'), Arg::None, RUN, "run without an allocation"),
-    unsupported("oom-kill-step", None, Optional("0|1"), JOB, "kill the whole step when a task runs out of memory"),
+    unsupported("oom-kill-step", None, Optional("0|1"), JOB, "kill the whole step when a task runs out of memory")
+        .checked(|g| if matches!(g.text()?, "" | "0" | "1") { Ok(()) } else { Err(g.invalid()) }),
     unsupported("preserve-env", Some('E'), Arg::None, RUN, "keep the job's node and task counts in the environment"),
-    unsupported("profile", None, Required("value"), JOB, "detailed data collection").env(&[
-        "SBATCH_PROFILE",
-        "SALLOC_PROFILE",
-        "SLURM_PROFILE",
-    ]),
+    OptionDef::new(
+        "profile",
+        None,
+        Required("value"),
+        JOB,
+        "detailed data collection: none (others not yet)",
+        |_, g| {
+            if values::profile(g)? { Err(g.not_supported()) } else { Ok(()) }
+        },
+    )
+    .env(&["SBATCH_PROFILE", "SALLOC_PROFILE", "SLURM_PROFILE"]),
     unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
-    unsupported("resv-ports", None, Optional("count"), JOB, "reserve communication ports").env(&["SLURM_RESV_PORTS"]),
+    unsupported("resv-ports", None, Optional("count"), JOB, "reserve communication ports")
+        .checked(|g| match g.text()? {
+            "" => Ok(()),
+            text => g.number_in(text, 0, "--resv-port").map(drop),
+        })
+        .env(&["SLURM_RESV_PORTS"]),
     unsupported("tres-bind", None, Required("spec"), JOB, "task to resource binding").env(&[
         "SBATCH_TRES_BIND",
         "SALLOC_TRES_BIND",

@@ -1,9 +1,10 @@
 //! Values of single options: thin adapters to the parsers of the model, and a few parsers that only commands need.
 
-use super::typed::{Given, OptionError};
+use super::typed::{FirstLine, Given, OptionError};
 use garrick_model::{
     date,
     node_sizes::NodeSizes,
+    refusal::Refusal,
     resources::MemoryMib,
     spec::{ArraySpec, CpuBind, CpuOrder, Dependencies, Distribution, NodeCount, OpenMode, SignalWarning, WithinNode},
     time::{TimeLimit, Timestamp, system_zone},
@@ -11,10 +12,126 @@ use garrick_model::{
 use std::time::Duration;
 
 /// `-N`: `4`, `2-4`, `2k`; with the numbers of `1,5,9` or `1-15:4` also these.
-pub fn node_count(text: &str) -> Option<(NodeCount, NodeSizes)> {
-    let sizes: NodeSizes = text.parse().ok()?;
-    let count = sizes.bounds().or_else(|| text.parse().ok())?;
-    (count.min > 0).then_some((count, sizes))
+pub fn node_count(text: &str) -> Result<(NodeCount, NodeSizes), OptionError> {
+    let none = |part: &str| OptionError::Text(format!("\"{part}\" is not a valid node count"));
+    if text.contains([',', ':']) {
+        let sizes: NodeSizes = text.parse().map_err(|_| none(text))?;
+        return Ok((sizes.bounds().ok_or_else(|| none(text))?, sizes));
+    }
+    let one = |part: &str| part.parse::<NodeCount>().map(|count| count.min).map_err(|_| none(part));
+    let (min, max) = match text.split_once('-') {
+        Some((least, most)) if !least.is_empty() => (one(least)?, one(most)?),
+        Some((_, rest)) => return Err(none(if one(rest).is_ok() { text } else { rest })),
+        None => (one(text)?, one(text)?),
+    };
+    if max < min {
+        let text = format!("Maximum node count {max} is less than minimum node count {min}");
+        return Err(OptionError::Text(text));
+    }
+    if min == 0 {
+        return Err(OptionError::Refused(Refusal::BadNodeCount));
+    }
+    Ok((NodeCount { min, max: Some(max) }, NodeSizes::default()))
+}
+
+/// `--acctg-freq`: seconds, or a list of `type=seconds`.
+pub fn sampling(given: &Given<'_>) -> Result<(), OptionError> {
+    let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u32>().is_ok();
+    for part in given.text()?.split(',').filter(|part| !part.is_empty()) {
+        let fits = match part.split_once('=') {
+            Some(("task" | "energy" | "network" | "filesystem", number)) => is_number(number),
+            Some(_) => false,
+            None => is_number(part),
+        };
+        if !fits {
+            return Err(OptionError::Text(format!("Invalid --acctg-freq specification: {part}")));
+        }
+    }
+    Ok(())
+}
+
+/// `--mem-bind`; whether it asks for more than what the kernel does: memory is taken near the CPU that first touches it.
+pub fn mem_bind(given: &Given<'_>) -> Result<bool, OptionError> {
+    let text = given.text()?.to_ascii_lowercase();
+    let mut words = text.split(',');
+    let mut asks_more = false;
+    while let Some(word) = words.next() {
+        match word {
+            "q" | "quiet" | "v" | "verbose" | "no" | "none" | "local" => {}
+            "rank" | "p" | "prefer" | "sort" | "nosort" => asks_more = true,
+            // The rest of the list belongs to it.
+            _ => match word.split_once(':') {
+                Some((kind @ ("map_mem" | "mask_mem"), "")) => {
+                    return Err(OptionError::Text(format!("missing list for \"--mem-bind={kind}:<list>\"")));
+                }
+                Some(("map_mem" | "mask_mem", _)) => return Ok(true),
+                _ => return Err(OptionError::Text(format!("unrecognized --mem-bind argument \"{word}\""))),
+            },
+        }
+    }
+    Ok(asks_more)
+}
+
+/// What `--profile` collects; `true` if it is something.
+pub fn profile(given: &Given<'_>) -> Result<bool, OptionError> {
+    let text = given.text()?;
+    let known = ["none", "all", "energy", "task", "lustre", "network"];
+    let mut words =
+        text.split(',').filter(|word| known.iter().any(|known| word.eq_ignore_ascii_case(known))).peekable();
+    if words.peek().is_none() {
+        return Err(OptionError::Text(format!("invalid --profile={text} option")));
+    }
+    Ok(words.any(|word| !word.eq_ignore_ascii_case("none")))
+}
+
+/// Form of `--cpu-freq`: `p1`, or `p1-p2:governor`.
+pub fn cpu_frequency(given: &Given<'_>) -> Result<(), OptionError> {
+    let text = given.text()?;
+    let invalid = || OptionError::Text("Invalid --cpu-freq argument".to_owned());
+    let (frequency, governor) = text.split_once(':').map_or((text, None), |(of, governor)| (of, Some(governor)));
+    let is_governor = |word: &str| {
+        let known = ["conservative", "ondemand", "performance", "powersave", "schedutil", "userspace"];
+        known.iter().any(|known| word.eq_ignore_ascii_case(known))
+    };
+    let is_frequency = |word: &str| {
+        let named = ["low", "medium", "highm1", "high"].iter().any(|known| word.eq_ignore_ascii_case(known));
+        named || (!word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()))
+    };
+    if frequency.contains('-') && governor.is_none() {
+        let why = "You must explicitly choose a governor when defining a range. Please specify only one value for the desired \
+                   frequency (p1) or choose a specific governor (p3).";
+        return Err(invalid().after(why.to_owned()));
+    }
+    let wrong = frequency
+        .split('-')
+        .find(|word| !is_frequency(word) && (governor.is_some() || !is_governor(word)))
+        .or(governor.filter(|word| !is_governor(word)));
+    match wrong {
+        None => Ok(()),
+        Some("") => Err(invalid()),
+        Some(word) => Err(invalid().after(format!("unrecognized --cpu-freq argument \"{word}\""))),
+    }
+}
+
+/// Whether one of the words of `--mail-type` is an event (sbatch(1)).
+pub fn mail_type(given: &Given<'_>) -> Result<(), OptionError> {
+    const EVENTS: [&str; 13] = [
+        "NONE",
+        "BEGIN",
+        "END",
+        "FAIL",
+        "REQUEUE",
+        "ALL",
+        "INVALID_DEPEND",
+        "STAGE_OUT",
+        "TIME_LIMIT",
+        "TIME_LIMIT_90",
+        "TIME_LIMIT_80",
+        "TIME_LIMIT_50",
+        "ARRAY_TASKS",
+    ];
+    let is_event = |word: &str| EVENTS.iter().any(|event| word.trim().eq_ignore_ascii_case(event));
+    if given.text()?.split(',').any(is_event) { Ok(()) } else { Err(given.invalid()) }
 }
 
 /// A time limit.
@@ -65,8 +182,16 @@ pub fn memory(text: &str) -> Option<MemoryMib> {
 }
 
 /// A point in time, in the zone of the user.
-pub fn date(text: &str, now: Timestamp) -> Option<Timestamp> {
-    date::parse_date(text, now, &system_zone()).ok()
+pub fn date(given: &Given<'_>) -> Result<Timestamp, OptionError> {
+    let text = given.text()?;
+    date::parse_date(text, given.now, &system_zone()).map_err(|_| match text {
+        "" => given.invalid(),
+        _ => {
+            let at = date::wrong_at(text);
+            let line = FirstLine::Bare(format!("Invalid time specification (pos={at}): {text}"));
+            OptionError::After { line, error: Box::new(given.invalid()) }
+        }
+    })
 }
 
 /// `--signal`.
@@ -169,7 +294,10 @@ pub fn cpu_bind(given: &Given<'_>) -> Result<(CpuBind, bool), OptionError> {
                 }
                 Some(("mask_cpu" | "map_ldom" | "mask_ldom", _)) => return Err(given.not_supported()),
                 _ if word == "rank_ldom" => return Err(given.not_supported()),
-                _ => return Err(given.invalid()),
+                _ => {
+                    let error = OptionError::Fatal("Failed to parse --cpu-bind= values.".to_owned());
+                    return Err(error.after(format!("unrecognized --cpu-bind argument \"{word}\"")));
+                }
             },
         };
     }
@@ -190,13 +318,20 @@ mod tests {
 
     #[test]
     fn node_counts_are_one_number_or_a_range() {
-        let plain = |min, max| Some((NodeCount { min, max: Some(max) }, NodeSizes::default()));
+        let plain = |min, max| Ok((NodeCount { min, max: Some(max) }, NodeSizes::default()));
         assert_eq!(node_count("4"), plain(4, 4));
         assert_eq!(node_count("1-4"), plain(1, 4));
         let (count, sizes) = node_count("1-15:4").unwrap();
         assert_eq!((count, sizes.to_string().as_str()), (NodeCount { min: 1, max: Some(13) }, "1-15:4"));
-        for wrong in ["", "0", "4-1", "x", "1-x"] {
-            assert_eq!(node_count(wrong), None, "{wrong}");
+        for (wrong, why) in [
+            ("", "\"\" is not a valid node count"),
+            ("0", "Node count specification invalid"),
+            ("4-1", "Maximum node count 1 is less than minimum node count 4"),
+            ("x", "\"x\" is not a valid node count"),
+            ("1-x", "\"x\" is not a valid node count"),
+            ("5-1:2", "\"5-1:2\" is not a valid node count"),
+        ] {
+            assert_eq!(node_count(wrong).unwrap_err().to_string(), why, "{wrong}");
         }
     }
 
@@ -239,7 +374,10 @@ mod tests {
         assert_eq!(bind("v,map_cpu:0,3,1").unwrap(), (CpuBind::Map(vec![0, 3, 1]), true));
         assert_eq!(bind("q").unwrap(), (CpuBind::Default, false));
         assert!(matches!(bind("mask_cpu:0x3"), Err(OptionError::NotSupported(_))));
-        assert!(matches!(bind("bogus"), Err(OptionError::Invalid { .. })));
+        let bogus = bind("bogus").unwrap_err();
+        assert_eq!((bogus.to_string().as_str(), bogus.exit_code()), ("Failed to parse --cpu-bind= values.", 1));
+        let line = FirstLine::Error("unrecognized --cpu-bind argument \"bogus\"".to_owned());
+        assert!(matches!(bogus, OptionError::After { line: first, .. } if first == line));
         assert!(matches!(bind("map_cpu:a"), Err(OptionError::Invalid { .. })));
     }
 

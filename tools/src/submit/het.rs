@@ -152,7 +152,10 @@ pub fn component(offset: u32, variable: impl Fn(&str) -> Option<String>) -> Resu
 
 /// Why no such component can be meant.
 pub fn no_component(offset: u32) -> String {
-    format!("--het-group: there is no heterogeneous job with a component {offset} around")
+    match std::env::var_os("SLURM_HET_SIZE") {
+        None => "--het-group expected to be used within an HetJob allocation".to_owned(),
+        Some(_) => format!("--het-group: there is no heterogeneous job with a component {offset} around"),
+    }
 }
 
 /// Says that something cannot be done with a heterogeneous job; returns the exit code.

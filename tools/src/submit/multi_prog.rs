@@ -15,7 +15,7 @@ use serde_bytes::ByteBuf;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MultiProgError {
     /// Tasks are not ranks, ranges of them, or `*`.
-    #[error("line {line}: \"{text}\" does not name tasks")]
+    #[error("Invalid task range specification ({text})")]
     Tasks {
         /// Line.
         line: usize,
@@ -23,13 +23,13 @@ pub enum MultiProgError {
         text: String,
     },
     /// There is no program on a line.
-    #[error("line {line}: no program")]
+    #[error("no program")]
     NoProgram {
         /// Line.
         line: usize,
     },
     /// A quote is never closed.
-    #[error("line {line}: quote {quote} is never closed")]
+    #[error("quote {quote} is never closed")]
     OpenQuote {
         /// Line.
         line: usize,
@@ -37,8 +37,10 @@ pub enum MultiProgError {
         quote: char,
     },
     /// A task is named twice.
-    #[error("task id {rank} is named twice")]
+    #[error("Duplicate record for task {rank}")]
     Twice {
+        /// Line of the second one.
+        line: usize,
         /// Rank.
         rank: u32,
     },
@@ -57,8 +59,24 @@ pub enum MultiProgError {
         tasks: u32,
     },
     /// Nothing in it.
-    #[error("no programs")]
+    #[error("no record for task id 0")]
     Empty,
+}
+
+impl MultiProgError {
+    /// What `srun` says of it, in lines.
+    pub fn lines(&self, file: &str) -> Vec<String> {
+        let place = |line: &usize| format!("Line {line} of configuration file {file} invalid");
+        match self {
+            Self::NoProgram { line } => vec![place(line)],
+            Self::Tasks { line, .. } | Self::OpenQuote { line, .. } | Self::Twice { line, .. } => {
+                vec![self.to_string(), place(line)]
+            }
+            Self::Missing { .. } | Self::Beyond { .. } | Self::Empty => {
+                vec![format!("Configuration file {file} invalid, {self}")]
+            }
+        }
+    }
 }
 
 /// Reads a file's text.
@@ -86,9 +104,18 @@ pub fn parse(text: &str) -> Result<Vec<MultiProg>, MultiProgError> {
             "*" => Vec::new(),
             list => ranges(list).ok_or(MultiProgError::Tasks { line: number, text: tasks.clone() })?,
         };
+        if let Some(rank) = tasks.iter().find_map(|range| named_before(&programs, *range)) {
+            return Err(MultiProgError::Twice { line: number, rank });
+        }
         programs.push(MultiProg { tasks, argv });
     }
     if programs.is_empty() { Err(MultiProgError::Empty) } else { Ok(programs) }
+}
+
+/// The first of these ranks that has a program already.
+fn named_before(programs: &[MultiProg], (first, last): (u32, u32)) -> Option<u32> {
+    let known = programs.iter().flat_map(|p| &p.tasks).filter(|(from, to)| first <= *to && *from <= last);
+    known.map(|(from, _)| first.max(*from)).min()
 }
 
 /// Number of tasks that the programs are for, when that is known from them.
@@ -99,16 +126,13 @@ pub fn task_count(programs: &[MultiProg]) -> Option<u32> {
     programs.iter().flat_map(|p| &p.tasks).map(|(_, last)| last.saturating_add(1)).max()
 }
 
-/// Checks that each of `tasks` tasks has exactly one program.
+/// Checks that each of `tasks` tasks has a program.
 pub fn check(programs: &[MultiProg], tasks: u32) -> Result<(), MultiProgError> {
     let mut ranges: Vec<(u32, u32)> = programs.iter().flat_map(|p| p.tasks.iter().copied()).collect();
     ranges.sort_unstable();
     let others = programs.iter().any(|p| p.tasks.is_empty());
     let mut next = 0u32;
     for (first, last) in ranges {
-        if first < next {
-            return Err(MultiProgError::Twice { rank: first });
-        }
         if first > next && !others {
             return Err(MultiProgError::Missing { rank: next });
         }
@@ -196,7 +220,7 @@ mod tests {
     fn gaps_repeats_and_strangers_are_refused() {
         let checked = |text: &str, tasks| check(&parse(text).unwrap(), tasks).unwrap_err();
         assert_eq!(checked("0 a\n2 b\n", 3), MultiProgError::Missing { rank: 1 });
-        assert_eq!(checked("0-1 a\n1 b\n", 2), MultiProgError::Twice { rank: 1 });
+        assert_eq!(parse("0-1 a\n2 c\n1-3 b\n").unwrap_err(), MultiProgError::Twice { line: 3, rank: 1 });
         assert_eq!(checked("0-5 a\n", 4), MultiProgError::Beyond { rank: 5, tasks: 4 });
         assert_eq!(checked("0 a\n", 2), MultiProgError::Missing { rank: 1 });
     }
@@ -208,5 +232,8 @@ mod tests {
         assert_eq!(parse("0\n").unwrap_err(), MultiProgError::NoProgram { line: 1 });
         assert_eq!(parse("0 'x\n").unwrap_err(), MultiProgError::OpenQuote { line: 1, quote: '\'' });
         assert_eq!(parse("# nothing\n").unwrap_err(), MultiProgError::Empty);
+        let lines = parse("x hostname\n").unwrap_err().lines("m");
+        assert_eq!(lines, ["Invalid task range specification (x)", "Line 1 of configuration file m invalid"]);
+        assert_eq!(MultiProgError::Empty.lines("m"), ["Configuration file m invalid, no record for task id 0"]);
     }
 }

@@ -14,7 +14,6 @@ use crate::{
     options::{
         export::For,
         job_spec::Work,
-        step_spec::base_name,
         table::Command,
         typed::{OptionError, Typed},
     },
@@ -60,7 +59,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let submitter =
         submitter::look(Command::Salloc, args, &typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
     let (work_dir, host) = (submitter.work_dir.clone(), submitter.host.clone());
-    let default_name = if startup.operands().is_empty() { "interactive".to_owned() } else { base_name(&command[0]) };
+    let default_name = if typed.no_shell { "no-shell" } else { "interactive" }.to_owned();
     let work = Work { kind: JobKind::Allocation, default_name, argv: command.clone(), script: None, command: None };
     let specs = het::specs(&startup, &typed, &[], submitter, work)?;
     if typed.test_only {
@@ -72,6 +71,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         1
     })?;
     let job = het::submit(&startup, &cluster, specs)?;
+    console.verbose(format_args!("JobId={job} returned by the controller"));
 
     let mut allocation = Allocation::new(job, Speaker::Salloc, typed.immediate_secs.is_some());
     let mut watch = Watch::open(&cluster, console, job);
@@ -169,7 +169,9 @@ fn run_command(
     let process = match CommandProcess::start(command, &set, &job_variables::to_remove()) {
         Ok(process) => process,
         Err(error) => {
-            console.error(format_args!("Unable to exec command \"{}\": {error}", command[0].to_string_lossy()));
+            let name = command[0].to_string_lossy();
+            console.error(format_args!("_fork_command: Unable to find command \"{name}\""));
+            console.hint(format_args!("error: {name}: {error}"));
             relinquish(cluster, console, job, 1);
             return startup::exit_code(1);
         }

@@ -55,10 +55,8 @@ fn no_graph(typed: &Typed, console: &Console) -> Result<(), i32> {
 
 fn run(args: &[OsString]) -> Result<i32, i32> {
     let mut startup = Startup::begin(Command::Sbatch, args)?;
-    // Lists of what there is need no script.
-    if ["gres", "hint"].iter().any(|option| startup.value(option).is_some_and(|value| value == "help")) {
-        startup.typed(&[])?;
-    }
+    // Lists of what there is need no script, and a wrong option is told of before a script is looked for.
+    startup.looked_at()?;
     let source = source(&startup)?;
     let head = match &source {
         Source::Graph(text) => graph::script::head(text),
@@ -179,7 +177,7 @@ fn source(startup: &Startup) -> Result<Source, i32> {
     }
     let script = match (startup.value("wrap"), file) {
         (Some(_), Some(_)) => {
-            console.error("Script arguments are not permitted with the --wrap option.");
+            console.error("Script arguments not permitted with --wrap option");
             return Err(startup::exit_code(1));
         }
         (Some(command), None) => Ok(batch_script::wrapped(command.clone())),

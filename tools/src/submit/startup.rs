@@ -7,14 +7,15 @@ use crate::{
         getopt::{Occurrence, Parsed},
         help,
         script_lines::ScriptLine,
-        sources::{self, SourceError},
+        sources::{self, Place, SourceError},
         table::Command,
-        typed::{Help, OptionError, Typed},
+        typed::{FirstLine, Help, OptionError, Typed},
     },
     output::{self, Console, Verbosity},
+    telling,
 };
 use garrick_asking::cluster::{Cluster, ClusterError};
-use garrick_model::{config, env_vars, refusal::Refusal, time::Timestamp};
+use garrick_model::{config, env_vars, refusal::Refusal, time::Timestamp, visible::written_out};
 use std::{
     collections::BTreeMap,
     env,
@@ -151,6 +152,15 @@ impl Startup {
         Ok(typed)
     }
 
+    /// Looks at the command line alone: whether it asks for a list, or is wrong.
+    pub fn looked_at(&self) -> Result<(), i32> {
+        let typed = sources::lay_over(self.command, &[], &|_| None, &self.parsed.options, Timestamp::now());
+        match typed.map_err(|error| tell_source(self.command, &self.console, &error))?.help {
+            Some(help) => Err(self.help(help)),
+            None => Ok(()),
+        }
+    }
+
     /// Clusters are found by their `slurm.conf` alone, so only that file's own can be named.
     fn is_own_cluster(&self, typed: &Typed) -> Result<(), i32> {
         if typed.clusters.is_empty() {
@@ -163,10 +173,7 @@ impl Startup {
         match typed.clusters.iter().find(|name| *name != "all" && *name != own.name()) {
             None => Ok(()),
             Some(other) => {
-                self.console.error(format_args!(
-                    "'{other}' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to \
-                     see available clusters."
-                ));
+                self.console.error(telling::other_cluster(other));
                 Err(exit_code(EXIT_ERROR))
             }
         }
@@ -230,10 +237,10 @@ fn tell_source(command: Command, console: &Console, error: &SourceError) -> i32 
         SourceError::Getopt { error, line } => {
             console.line(error);
             if let Some(line) = line {
-                console.error(format_args!("in line {line} of the script"));
+                console.hint(format_args!("error: {}", Place::Line(*line)));
             }
             if let Some(suggestion) = error.suggestion() {
-                console.line(suggestion);
+                console.hint(suggestion);
             }
             let name = command.name();
             let hint = format!("Try \"{name} --help\" for more information");
@@ -244,13 +251,14 @@ fn tell_source(command: Command, console: &Console, error: &SourceError) -> i32 
             misuse(command, 255)
         }
         SourceError::Stray { word, line } => {
-            console.error(format_args!("Invalid argument in line {line} of the script: {word}"));
+            console.error(format_args!("Invalid directive found in batch script: {word}"));
+            console.hint(format_args!("error: {}", Place::Line(*line)));
             exit_code(255)
         }
         SourceError::Option { error, place } => {
             let code = tell_option(command, console, error);
             if let Some(place) = place {
-                console.error(place);
+                console.hint(format_args!("error: {place}"));
             }
             code
         }
@@ -264,14 +272,17 @@ pub fn tell_option(command: Command, console: &Console, error: &OptionError) -> 
         OptionError::Refused(refusal) => {
             console.error(format_args!("{}: {refusal}", failure(command)));
         }
+        OptionError::Fatal(text) => console.fatal(text),
+        OptionError::After { line, error } => {
+            match line {
+                FirstLine::Error(line) => console.error(line),
+                FirstLine::Bare(line) => output::stderr(format!("{}\n", written_out(line)).as_bytes()),
+            }
+            tell_option(command, console, error);
+        }
         error => console.error(error),
     }
-    // What is no number is no usage error for `salloc` of Slurm.
-    let code = match (command, error) {
-        (Command::Salloc, OptionError::Number { .. }) => 1,
-        (_, error) => error.exit_code(),
-    };
-    misuse(command, code)
+    misuse(command, error.exit_code())
 }
 
 /// The exit code for wrong use: `swait` has one of its own, since 1 is for the time that is up.

@@ -52,11 +52,7 @@ pub fn user_name() -> String {
 
 /// A file, or the number of an open descriptor.
 fn export_file(name: &str) -> Result<Vec<u8>, OptionError> {
-    let failed = |cause: std::io::Error| OptionError::File {
-        what: "Unable to read the environment from",
-        path: name.to_owned(),
-        cause: cause.to_string(),
-    };
+    let failed = |_| OptionError::Declined(format!("Could not open user environment file {name}"));
     match name.parse::<i32>() {
         Ok(fd) if fd > 2 => {
             // SAFETY: the caller of the command passed this descriptor for this purpose; nothing else here uses

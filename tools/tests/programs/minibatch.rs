@@ -114,7 +114,7 @@ fn a_script_describes_its_step() {
     let plain = run(&cluster, &["srun", "-Q", "--batch", "--parsable", "step.sh"]);
     assert_eq!(plain.out, "5609.2\n");
     cluster.file("bad.sh", "#!/bin/sh\n#SRUN --nosuch\n");
-    let err = "srun: unrecognized option '--nosuch'\nsrun: error: in line 2 of the script\n\
+    let err = "srun: unrecognized option '--nosuch'\n\
                Try \"srun --help\" for more information\n";
     assert_eq!(run(&cluster, &["srun", "--batch", "bad.sh"]), shown("", err, 255));
 }

@@ -244,10 +244,7 @@ fn what_cannot_be_read_is_said() {
         misuse("--step=seven: step id \"seven\": \"seven\" is not a number")
     );
     let (_, err, code) = folder.cat("out.pack --folow");
-    assert_eq!(
-        (err.as_str(), code),
-        (&*format!("garrick cat: unrecognized option '--folow'\ngarrick cat: did you mean '--follow'?\n{hint}"), 1)
-    );
+    assert_eq!((err.as_str(), code), (&*format!("garrick cat: unrecognized option '--folow'\n{hint}"), 1));
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn options_that_are_wrong_never_reach_the_controller() {
         shown("", "srun: error: --mpi=pmix is not supported yet\n", 1)
     );
     cluster.file("bad.sh", "#!/bin/sh\n#SBATCH --nosuch\n");
-    let in_script = "sbatch: unrecognized option '--nosuch'\nsbatch: error: in line 2 of the script\n\
+    let in_script = "sbatch: unrecognized option '--nosuch'\n\
                      Try \"sbatch --help\" for more information\n";
     assert_eq!(cluster.run(&["sbatch", "bad.sh"]), shown("", in_script, 255));
 }

@@ -199,13 +199,13 @@ pub(super) fn work(
         return Ok(StepWork { argv: operands.to_vec(), program, ..StepWork::default() });
     }
     let failed = |text: String| {
-        console.error(text);
+        text.lines().for_each(|line| console.error(line));
         startup::exit_code(1)
     };
     let shown = program.to_string_lossy().into_owned();
     let text = std::fs::read_to_string(&program)
-        .map_err(|e| failed(format!("Unable to read configuration file {shown}: {e}")))?;
-    let invalid = |e: multi_prog::MultiProgError| failed(format!("Configuration file {shown} invalid, {e}"));
+        .map_err(|_| failed(format!("Could not open multi_prog config file {shown}")))?;
+    let invalid = |e: multi_prog::MultiProgError| failed(e.lines(&shown).join("\n"));
     let programs = multi_prog::parse(&text).map_err(invalid)?;
     if typed.ntasks.is_none()
         && let Some(value) = multi_prog::task_count(&programs)
