@@ -73,6 +73,13 @@ impl Console {
         }
     }
 
+    /// `program: debug:  text`, with at least two `-v`.
+    pub fn debug(&self, text: impl Display) {
+        if self.verbosity >= Verbosity::Verbose(2) {
+            self.line(format_args!("debug:  {text}"));
+        }
+    }
+
     /// `program: text` for who sits at a terminal: programs get the words that they know from Slurm.
     pub fn hint(&self, text: impl Display) {
         if io::stderr().is_terminal() {

@@ -52,8 +52,11 @@ pub fn other_cluster(name: &str) -> String {
 /// Says that there is no way to the step manager of a job.
 pub fn no_step_manager(console: &Console, job: JobId, error: &ClusterError) {
     error.details().iter().for_each(|line| console.error(line));
-    console.error(format_args!("Unable to confirm allocation for job {job}: {error}"));
-    if matches!(error.refusal(), Some(Refusal::InvalidJobId | Refusal::AlreadyDone)) {
+    match error.refusal() {
+        Some(Refusal::AlreadyDone) => console.error(format_args!("Slurm job {job} has expired")),
+        _ => console.error(format_args!("Unable to confirm allocation for job {job}: {error}")),
+    }
+    if matches!(error.refusal(), Some(Refusal::InvalidJobId | Refusal::AlreadyDone | Refusal::JobPending)) {
         console.info(format_args!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}"));
     }
 }

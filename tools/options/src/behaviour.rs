@@ -129,6 +129,10 @@ pub const OPTIONS: &[OptionDef] = &[
                 let text = format!("Bad job/step specified: {text}: JobID larger than acceptable range");
                 return Err(OptionError::Fatal(text));
             }
+            Err(_) if !text.starts_with(|c: char| c.is_ascii_digit()) => {
+                let text = format!("Bad job/step specified: {text}: JobID can not be zero");
+                return Err(OptionError::Fatal(text));
+            }
             Err(_) => (t.jobid, t.job_run) = (g.sourced(g.checked(text.parse().ok())?), None),
         }
         Ok(())

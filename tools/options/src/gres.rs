@@ -97,6 +97,10 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SLURM_NTASKS_PER_GPU"]),
+    option("ntasks-per-tres", None, Required("n"), "the older name of --ntasks-per-gpu", |t, g| {
+        t.gres.ntasks_per_gpu = g.sourced(g.number(1)?);
+        Ok(())
+    }),
     option("gpu-bind", None, Required("type"), "task to GPU binding", |t, g| {
         let bind = text::gpu_bind(g.text()?).map_err(|error| match error {
             GresTextError::Malformed(text) => OptionError::Text(format!("Invalid --gpu-bind argument: {text}")),

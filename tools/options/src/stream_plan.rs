@@ -74,7 +74,7 @@ pub struct StreamPlan {
 /// Plans for a step that `srun` stays with.
 pub fn attended(typed: &Typed, work_dir: &Path) -> StreamPlan {
     let (input, stdin, stdin_to) = match typed.input.as_deref() {
-        None | Some("all") => (Input::Own, StreamTarget::Relay, StdinTo::All),
+        None | Some("all" | "-") => (Input::Own, StreamTarget::Relay, StdinTo::All),
         Some("none") => (Input::None, StreamTarget::Null, StdinTo::None),
         Some(text) => match text.parse() {
             Ok(task) => (Input::Own, StreamTarget::Relay, StdinTo::Task(task)),
@@ -141,7 +141,7 @@ pub fn unattended(typed: &Typed, work_dir: &Path) -> StepStreams {
 
 fn sink(text: Option<&str>, work_dir: &Path) -> (Sink, StreamTarget) {
     match text {
-        None | Some("all") => (Sink::Own, StreamTarget::Relay),
+        None | Some("all" | "-") => (Sink::Own, StreamTarget::Relay),
         Some("none") => (Sink::None, StreamTarget::Null),
         Some(text) => match text.parse() {
             Ok(task) => (Sink::OwnOf(task), StreamTarget::Relay),

@@ -4,7 +4,7 @@ use super::{
     table::{
         Arg,
         Arg::{Optional, Required},
-        BATCH, BATCH_ALLOC, BATCH_RUN, Effect, JOB, OptionDef, RUN,
+        BATCH, BATCH_RUN, Effect, JOB, OptionDef, RUN,
     },
     typed::OptionError,
     values,
@@ -64,15 +64,22 @@ pub const OPTIONS: &[OptionDef] = &[
         "get-user-env",
         None,
         Optional("secs"),
-        BATCH_ALLOC,
+        BATCH,
         "load the login environment (not done yet)",
         Effect::Ignored("--get-user-env has no effect yet: the login environment is not loaded"),
     )
     .env(&["SBATCH_GET_USER_ENV"]),
-    OptionDef::new("propagate", None, Optional("rlimits"), JOB, "propagate all or some resource limits", |t, g| {
-        t.propagate = Some(g.text()?.to_owned());
-        Ok(())
-    }),
+    OptionDef::new(
+        "propagate",
+        None,
+        Optional("rlimits"),
+        BATCH_RUN,
+        "propagate all or some resource limits",
+        |t, g| {
+            t.propagate = Some(g.text()?.to_owned());
+            Ok(())
+        },
+    ),
     OptionDef::new("label", Some('l'), Arg::None, RUN, "prepend task number to lines of output", |t, _| {
         t.label = true;
         Ok(())

@@ -3,7 +3,7 @@
 
 use super::{
     labels::Labels,
-    task_report::{Ending, TaskReport},
+    task_report::{Ending, TaskReport, rank_list},
 };
 use crate::options::{light, stream_plan::Sink};
 use garrick_asking::cluster::refusal_details;
@@ -70,6 +70,8 @@ pub enum Effect {
     Info(String),
     /// Say `srun: text`, with `-v`.
     Verbose(String),
+    /// Say `srun: debug:  text`, with `-vv`.
+    Debug(String),
     /// Say `srun: warning: text`.
     Warning(String),
     /// Say `srun: error: text`.
@@ -106,6 +108,8 @@ pub struct Conversation {
     news_at: Option<Duration>,
     last_interrupt: Option<Duration>,
     aborted: bool,
+    /// That a task that failed takes the others with it was said.
+    said_terminating: bool,
     /// Bytes of input under way.
     input_under_way: u64,
     /// The run, as its step manager names it.
@@ -134,6 +138,7 @@ impl Conversation {
             news_at: None,
             last_interrupt: None,
             aborted: false,
+            said_terminating: false,
             input_under_way: 0,
             sluid: None,
             relays_output,
@@ -213,7 +218,7 @@ impl Conversation {
             StepMgrToCommand::Light(reply) => self.light(reply, out),
             StepMgrToCommand::Started(layout) => self.started(layout, out),
             StepMgrToCommand::TaskStarted { rank, pid } => {
-                out.push(Effect::Verbose(format!("{} task {rank}: started, pid {pid}", self.step_text())));
+                out.push(Effect::Debug(format!("{} task {rank}: started, pid {pid}", self.step_text())));
             }
             StepMgrToCommand::Output { rank, stream, data } => self.output(rank, stream, &data, out),
             StepMgrToCommand::TaskFailed { rank, message, status } => {
@@ -260,6 +265,14 @@ impl Conversation {
         self.behaviour.relays_input &= !layout.handed[0];
         let handed = [(1, &self.behaviour.output), (2, &self.behaviour.error)];
         self.relays_output = handed.iter().any(|(fd, to)| !layout.handed[*fd] && **to != Sink::None);
+        let nodes = || layout.nodes.iter().zip(&layout.ranks);
+        for (node, ranks) in nodes() {
+            let (step, tasks, ranks) = (self.step_text(), ranks.len(), rank_list(ranks));
+            out.push(Effect::Verbose(format!("launching {step} on host {node}, {tasks} tasks: {ranks}")));
+        }
+        for (node, ranks) in nodes() {
+            out.push(Effect::Verbose(format!("Node {node}, {} tasks started", ranks.len())));
+        }
         self.report.set_layout(layout);
         if let Some(labels) = &mut self.labels {
             labels.set_tasks(self.report.tasks());
@@ -407,11 +420,14 @@ impl Conversation {
     fn terminating(&mut self, message: String, out: &mut Vec<Effect>) {
         self.tell_news(out);
         let first = self.phase != Phase::Ending;
-        if first && self.behaviour.kill_on_bad_exit && self.report.any_failed() && !self.aborted {
-            out.push(Effect::Info(format!("Terminating {}", self.step_text())));
-        }
         if first {
             self.phase = Phase::Ending;
+        }
+        if self.said_terminating && message.starts_with("STEP ") {
+            out.push(Effect::TaskError(format!("*** {message} DUE TO TASK FAILURE ***")));
+            return;
+        }
+        if first {
             out.push(Effect::Info(format!(
                 "Job step aborted: Waiting up to {KILL_WAIT_SECS} seconds for job step to finish."
             )));
@@ -479,12 +495,16 @@ impl Conversation {
         if !self.report.has_news() {
             return;
         }
-        out.extend(
-            self.report
-                .news()
-                .into_iter()
-                .map(|line| if line.success { Effect::Verbose(line.text) } else { Effect::Error(line.text) }),
-        );
+        for line in self.report.news() {
+            let (tasks, plural) = (line.tasks, if line.tasks == 1 { "" } else { "s" });
+            let text = format!("Received task exit notification for {tasks} task{plural} of {}", self.step_text());
+            out.push(Effect::Verbose(format!("{text} (status=0x{:04x}).", line.wait_status)));
+            out.push(if line.success { Effect::Verbose(line.text) } else { Effect::Error(line.text) });
+        }
+        let ends = self.behaviour.kill_on_bad_exit && self.report.any_failed() && !self.aborted;
+        if ends && !mem::replace(&mut self.said_terminating, true) {
+            out.push(Effect::Info(format!("Terminating {}", self.step_text())));
+        }
     }
 
     fn end(&mut self, code: i32, out: &mut Vec<Effect>) {

@@ -56,6 +56,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         command => command.to_vec(),
     };
     let cluster = sbatch::find(&typed, console)?;
+    startup::tell_ignored(&typed, &cluster, console);
     let submitter =
         submitter::look(Command::Salloc, args, &typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
     let (work_dir, host) = (submitter.work_dir.clone(), submitter.host.clone());

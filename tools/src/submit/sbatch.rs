@@ -84,6 +84,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     }
     let wrong = |error: OptionError| startup::tell_option(Command::Sbatch, console, &error);
     let cluster = find(&typed, console)?;
+    startup::tell_ignored(&typed, &cluster, console);
     let submitter =
         submitter::look(Command::Sbatch, args, &typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
     let operands = startup.operands();
@@ -197,6 +198,8 @@ pub fn submit(cluster: &Cluster, console: &Console, spec: JobSpec) -> Answer<(Jo
 
 /// `--test-only` of any of the commands. Returns the exit code.
 pub fn test_only(command: Command, cluster: &Cluster, console: &Console, mut specs: Vec<JobSpec>) -> i32 {
+    // When it would start is asked of what it needs, whether it is held or not.
+    specs.iter_mut().for_each(|spec| spec.hold = false);
     let request = match specs.len() {
         1 => CommandRequest::TestJob { spec: Box::new(specs.remove(0)) },
         _ => CommandRequest::TestHetJob { specs },

@@ -136,6 +136,10 @@ impl Startup {
             0 => None,
             _ => Some(sources::given_options(command, script, &variable, options, now).map_err(wrong)?),
         };
+        if typed.quiet && typed.verbose > 0 {
+            self.console.error("don't specify both --verbose (-v) and --quiet (-Q)");
+            return Err(exit_code(EXIT_ERROR));
+        }
         self.console.set_verbosity(match (typed.quiet, typed.verbose) {
             (true, _) => Verbosity::Quiet,
             (false, 0) => Verbosity::Normal,
@@ -231,6 +235,19 @@ fn separator(command: Command, parsed: &Parsed) -> Option<usize> {
     }
 }
 
+/// Says which options the site does not let a job have.
+pub fn tell_ignored(typed: &Typed, cluster: &Cluster, console: &Console) {
+    if cluster.config().allow_spec_resources {
+        return;
+    }
+    for (option, given) in [("-S", typed.layout.core_spec), ("--thread-spec", typed.layout.thread_spec)] {
+        if given.is_some() {
+            let why = "it's not allowed by configuration (AllowSpecResourcesUsage = No)";
+            console.error(format_args!("Ignoring {option} since {why}"));
+        }
+    }
+}
+
 /// Says what is wrong with the options; returns the exit code.
 fn tell_source(command: Command, console: &Console, error: &SourceError) -> i32 {
     match error {
@@ -293,7 +310,10 @@ fn misuse(command: Command, code: i32) -> i32 {
 /// Says why the cluster did not do what was asked; returns the exit code.
 pub fn tell_cluster(command: Command, console: &Console, error: &ClusterError) -> i32 {
     error.details().iter().for_each(|line| console.error(line));
-    console.error(format_args!("{}: {error}", failure(command)));
+    match error.refusal() {
+        Some(refusal @ Refusal::InvalidGres(_)) => console.error(refusal),
+        _ => console.error(format_args!("{}: {error}", failure(command))),
+    }
     exit_code(EXIT_ERROR)
 }
 

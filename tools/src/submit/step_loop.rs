@@ -503,6 +503,7 @@ impl<'a> StepLoop<'a> {
             }
             Effect::Info(text) => self.say(|console| console.info(text)),
             Effect::Verbose(text) => self.say(|console| console.verbose(text)),
+            Effect::Debug(text) => self.say(|console| console.debug(text)),
             Effect::Warning(text) => self.say(|console| console.warning(text)),
             Effect::Error(text) => self.say(|console| console.error(text)),
             Effect::TaskError(text) => {

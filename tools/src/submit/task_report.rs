@@ -33,6 +33,14 @@ impl Ending {
         }
     }
 
+    /// As wait(2) tells it.
+    pub fn wait_status(self) -> u32 {
+        match self {
+            Self::OutOfMemory => libc::SIGKILL.unsigned_abs(),
+            Self::Status(status) => (u32::from(status.code) << 8) | u32::from(status.signal.unwrap_or(0)),
+        }
+    }
+
     /// A signal ended it.
     pub fn by_signal(self) -> bool {
         matches!(self, Self::OutOfMemory | Self::Status(ExitStatus { signal: Some(_), .. }))
@@ -59,6 +67,10 @@ pub struct Line {
     pub text: String,
     /// All ended with 0: said only with `-v`.
     pub success: bool,
+    /// How many.
+    pub tasks: usize,
+    /// As wait(2) tells how they ended.
+    pub wait_status: u32,
 }
 
 /// The tasks of a step, as far as is known.
@@ -135,7 +147,8 @@ impl TaskReport {
             .into_iter()
             .map(|(node, ending, ranks)| {
                 let node = node.and_then(|n| self.nodes.get(n)).map_or("unknown node", String::as_str);
-                Line { text: format!("{node}: {}: {ending}", task_list(&ranks)), success: ending.success() }
+                let text = format!("{node}: {}: {ending}", task_list(&ranks));
+                Line { text, success: ending.success(), tasks: ranks.len(), wait_status: ending.wait_status() }
             })
             .collect()
     }
@@ -160,7 +173,17 @@ impl TaskReport {
 
 /// `task 3` or `tasks 0-1,3`, from ascending ranks.
 fn task_list(ranks: &[u32]) -> String {
-    let mut text = String::from(if ranks.len() == 1 { "task " } else { "tasks " });
+    format!("{} {}", if ranks.len() == 1 { "task" } else { "tasks" }, ranges(ranks))
+}
+
+/// `3` or `[0-1,3]`, from ascending ranks.
+pub fn rank_list(ranks: &[u32]) -> String {
+    if ranks.len() == 1 { ranges(ranks) } else { format!("[{}]", ranges(ranks)) }
+}
+
+/// `0-1,3`, from ascending ranks.
+fn ranges(ranks: &[u32]) -> String {
+    let mut text = String::new();
     for (i, run) in ranks.chunk_by(|a, b| a + 1 == *b).enumerate() {
         let comma = if i == 0 { "" } else { "," };
         let (first, last) = (run[0], run[run.len() - 1]);

@@ -163,7 +163,7 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
     r.line(format!("AccrueTime={accrued}"));
     r.line(format!(
         "StartTime={} EndTime={} Deadline={}",
-        clock.at_or(job.start_time, "Unknown"),
+        clock.at_or(job.start_time.or(spec.begin.filter(|_| job.state.waits())), "Unknown"),
         clock.at_or(job.end_time, "Unknown"),
         clock.at_or(spec.deadline, "N/A")
     ));
@@ -238,7 +238,9 @@ fn requirements(r: &mut Record, job: &JobView) {
     let delay = long_duration(spec.delay_boot_secs.unwrap_or(0));
     r.line(format!("Features={} {prefer}DelayBoot={delay}", or_null(spec.constraint.as_deref())));
     r.line_if("Reservation", amounts::reservation(job).as_deref());
-    let (shared, exclusive) = match job.sharing {
+    // What was asked for, until it has nodes of which the partition says whether they are shared.
+    let asks = job.state.waits() && spec.sharing == Sharing::Oversubscribe;
+    let (shared, exclusive) = match if asks { Sharing::Oversubscribe } else { job.sharing } {
         Sharing::Default => ("NO", "NO"),
         Sharing::Oversubscribe => ("YES", "NO"),
         Sharing::Exclusive if spec.topology.exclusive => ("NO", "TOPO"),

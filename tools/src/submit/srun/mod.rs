@@ -48,10 +48,12 @@ use garrick_asking::{
 use garrick_frame::DoorClient;
 use garrick_model::{
     config::PropagateLimits,
+    env_vars, hostlist,
     ids::{ArrayTask, JobId},
     node_sizes::NodeSizes,
     refusal::Refusal,
-    spec::{JobKind, NodeCount, StepSpec},
+    spec::{CpuBind, Distribution, JobKind, NodeCount, StepSpec},
+    spec_text::counts_per_node,
     view::JobView,
 };
 use nix::sys::signal::Signal;
@@ -253,6 +255,18 @@ fn inside(
     work: StepWork,
     begun: Option<Begun>,
 ) -> Result<i32, i32> {
+    let around = env::var("SLURM_JOB_NUM_NODES").ok().and_then(|count| count.parse::<u32>().ok());
+    if let (Some(asked), Some(has)) = (typed.nodes.filter(|nodes| nodes.source != Source::Environment), around)
+        && typed.jobid.is_some_and(|job| job.source == Source::Environment)
+        && asked.value.min > has
+    {
+        console.error(format_args!("Only allocated {has} nodes asked for {}", asked.value.min));
+        return Err(startup::exit_code(1));
+    }
+    let variables = [env_vars::SLURM_JOB_NODELIST, "SLURM_JOB_CPUS_PER_NODE"].map(|name| env::var(name).ok());
+    if let ([Some(nodes), Some(counts)], false) = (&variables, typed.verbose == 0) {
+        tell_allocation(console, job, nodes, counts);
+    }
     let signals = block_signals(console)?;
     let way = Way::new(typed.conf.as_deref(), console, job);
     let Some((door, request)) = begun.map(Begun::go_on) else {
@@ -290,6 +304,16 @@ pub(super) fn allocation_for(program: &OsString, argv: &[OsString]) -> Work {
 fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork) -> Result<i32, i32> {
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
     let cluster = sbatch::find(typed, console)?;
+    if typed.relative.is_some() {
+        console.fatal("--relative option invalid for job allocation request");
+        return Err(startup::exit_code(1));
+    }
+    let listed = typed.nodelist.is_some() || typed.hostfile.is_some();
+    if typed.distribution == Some(Distribution::Arbitrary) && !listed && typed.nodes.is_some() {
+        console.error("--nodes is incompatible with --distribution=arbitrary");
+        return Err(startup::exit_code(1));
+    }
+    startup::tell_ignored(typed, &cluster, console);
     let submitter =
         submitter::look(Command::Srun, args, typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
     resolve(&mut work, &submitter);
@@ -304,7 +328,12 @@ fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork
     let (job, said) =
         sbatch::submit(&cluster, console, spec).map_err(|e| startup::tell_cluster(Command::Srun, console, &e))?;
     said.iter().for_each(|line| console.info(line));
+    console.verbose(format_args!("JobId={job} returned by the controller"));
     let view = allocation_wait::allocated(&cluster, console, job, typed, &signals)?;
+    let nodes = hostlist::fold(allocation::nodes(&view));
+    console.verbose(format_args!("Nodes {nodes} are ready for job"));
+    let cpus = view.allocation.iter().flat_map(|a| &a.nodes).map(|node| node.share.cpus.len());
+    tell_allocation(console, job, &nodes, &counts_per_node(cpus));
     let code = in_own_allocation(&cluster, console, &fitted(typed, &view), &view, submitter, work, &signals)
         .unwrap_or_else(|code| code);
     allocation_wait::finish(&cluster, console, job, code);
@@ -326,6 +355,26 @@ pub(super) fn fitted(typed: &Typed, view: &JobView) -> Typed {
         memory: None,
         immediate_secs: None,
         ..typed.clone()
+    }
+}
+
+/// With `-v`: what there is for the step. `counts` is of the form of `SLURM_JOB_CPUS_PER_NODE`.
+fn tell_allocation(console: &Console, job: JobId, nodes: &str, counts: &str) {
+    let count = hostlist::expand(nodes).map_or(0, |names| names.len());
+    let counted = |part: &str| if part.contains('(') { part.to_owned() } else { format!("{part}(x1)") };
+    let counts = counts.split(',').map(counted).collect::<Vec<_>>().join(",");
+    console.verbose(format_args!("jobid {job}: nodes({count}):`{nodes}', cpu counts: {counts}"));
+}
+
+/// The words of `srun -v` for what tasks are bound to.
+const fn cpu_bind_type(bind: &CpuBind) -> &'static str {
+    match bind {
+        CpuBind::Default => "(null type)",
+        CpuBind::None => "none",
+        CpuBind::Cores => "cores",
+        CpuBind::Threads => "threads",
+        CpuBind::Sockets => "sockets",
+        CpuBind::Map(_) => "map_cpu",
     }
 }
 
@@ -387,6 +436,7 @@ fn converse(
     signals: &Signals,
 ) -> Result<i32, i32> {
     scripts::prolog(typed, console)?;
+    console.verbose(format_args!("CpuBindType={}", cpu_bind_type(&typed.cpu_bind)));
     let job = way.job();
     let deadline = typed.immediate_secs.map(|secs| Instant::now() + Duration::from_secs(u64::from(secs)));
     let mut search = Search::new(way.clone(), console);
