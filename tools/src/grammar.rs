@@ -31,7 +31,7 @@ use jiff::tz::TimeZone;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The commands that [`read_words`] knows.
-pub const COMMANDS: [&str; 14] = [
+pub const COMMANDS: [&str; 15] = [
     "sbatch",
     "salloc",
     "srun",

@@ -85,6 +85,7 @@ fn spec() -> StepSpec {
         unasked_output: false,
         task_scripts: Default::default(),
         mpi: Default::default(),
+        sent: None,
         name: "map".into(),
         nodes: Some(NodeCount { min: 1, max: Some(2) }),
         tasks: Some(2),
