@@ -74,7 +74,8 @@ fn what_cannot_be_written_is_said_and_leaves_nothing() {
     for (words, err) in [
         ("-w n4 new to/x", "Not all nodes in --nodelist/-w 'n4' are in job"),
         ("-j 999 new to/x", "Failed to load JobId=999: 'Invalid job id specified'"),
-        ("-j 999.1 new to/x", "Slurm job 999.1 lookup error: Invalid job id specified"),
+        ("-j 999.1 new to/x", "Failed to load JobId=999: 'Invalid job id specified'"),
+        ("-j 999+1 new to/x", "Slurm job 999+1 lookup error: Invalid job id specified"),
         ("none to/x", "Can't open `none`: No such file or directory"),
         ("to to/x", "Can't mmap file `to`, No such device."),
     ] {

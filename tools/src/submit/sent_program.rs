@@ -230,7 +230,8 @@ mod tests {
     #[test]
     fn a_file_a_folder_the_sites_or_the_steps_folder_is_the_destination() {
         let step: StepId = "7.3".parse().unwrap();
-        let text = "ClusterName=c\nSlurmctldHost=h\nBcastParameters=DestDir=/scratch\n";
+        let text =
+            "ClusterName=c\nSlurmctldHost=h\nNodeName=n1\nPartitionName=p Nodes=n1\nBcastParameters=DestDir=/scratch\n";
         let config = garrick_model::config::read_text(Path::new("/c"), text).0.unwrap();
         let to = |typed, config| {
             let (path, named) = destination(typed, step, config, Path::new("/home/a"));

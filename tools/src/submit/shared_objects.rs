@@ -9,10 +9,10 @@ use std::{
 /// Those of a program that are not below one of these folders, as the dynamic linker finds them here. None for what is no
 /// dynamically linked program.
 pub fn needed(program: &Path, exclude: &[String]) -> Vec<PathBuf> {
-    let listed = Command::new("ldd").arg(program).stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let Ok(output) = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()) else {
-        return Vec::new();
-    };
+    let list = |ldd: &str| Command::new(ldd).arg(program).stdin(Stdio::null()).stderr(Stdio::null()).output();
+    // Where the C library's package has it, whatever the path of the job is.
+    let Ok(listed) = list("/usr/bin/ldd").or_else(|_| list("ldd")) else { return Vec::new() };
+    let output = String::from_utf8_lossy(&listed.stdout);
     let is_excluded = |path: &Path| exclude.iter().any(|folder| path.starts_with(folder));
     let mut found = Vec::new();
     for path in output.lines().filter_map(object) {

@@ -172,8 +172,8 @@ fn may_be_there(path: &Path, force: bool) -> Result<bool, Failure> {
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(failed("open")(e)),
-        Ok(found) if found.is_dir() => Err(failed("open")(Errno::EISDIR)),
         Ok(_) if !force => Err(failed("open")(Errno::EEXIST)),
+        Ok(found) if found.is_dir() => Err(failed("open")(Errno::EISDIR)),
         // Devices and the like are not swapped for files, whoever may.
         Ok(found) if found.is_file() || found.is_symlink() => Ok(true),
         Ok(_) => Err(failed("open")(Errno::EEXIST)),

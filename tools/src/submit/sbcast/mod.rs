@@ -62,7 +62,8 @@ fn run(arguments: &Arguments, console: &Console) -> Result<(), i32> {
     let settings = Settings::of_site(config).laid_over(|name| env::var(name).ok(), arguments, &mut remarks);
     say(&remarks, console);
     let (source, dest, named, nodes) = operands(arguments, console)?;
-    tell_settings(&settings, arguments, &source, &dest, console);
+    let to = destination(&dest, config);
+    tell_settings(&settings, arguments, &source, &to, console);
     let failed = |text: String| {
         console.error(text);
         startup::exit_code(NOT_FOUND)
@@ -73,7 +74,6 @@ fn run(arguments: &Arguments, console: &Console) -> Result<(), i32> {
     if !found.is_file() {
         return Err(failed(format!("Can't mmap file `{}`, No such device.", source.display())));
     }
-    let to = destination(&dest, config);
     let mut files = vec![(source.clone(), file_sending::order(&to, &found, settings.force, settings.preserve))];
     if settings.send_libs {
         files.extend(objects(&source, &to, &settings));
@@ -121,10 +121,14 @@ fn operands(arguments: &Arguments, console: &Console) -> Result<(PathBuf, PathBu
         return Err(startup::exit_code(1));
     };
     if arguments.has("no-allocation") {
-        return Err(wrong(match arguments.has("nodelist") {
-            true => "--no-allocation is not supported yet",
-            false => "--nodelist/-w is required with --no-allocation/-Z.",
-        }));
+        if !arguments.has("nodelist") {
+            return Err(wrong("--nodelist/-w is required with --no-allocation/-Z."));
+        }
+        if nix::unistd::geteuid().is_root() {
+            return Err(wrong("--no-allocation is not supported yet"));
+        }
+        console.error("Received error in response to sbcast credential request: Invalid user id");
+        return Err(startup::exit_code(NOT_FOUND));
     }
     let named = match arguments.value("jobid") {
         Some(text) => Named::parse(&text).map_err(|why| {

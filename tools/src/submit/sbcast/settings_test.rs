@@ -7,7 +7,8 @@ fn laid_over(words: &str, variables: &[(&str, &str)], config: Option<&str>) -> (
     let args: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
     let arguments = parse(&TABLE, &args).unwrap();
     let config = config.map(|lines| {
-        let text = format!("ClusterName=c\nSlurmctldHost=h\n{lines}\n");
+        let nodes = "NodeName=n1\nPartitionName=p Nodes=n1";
+        let text = format!("ClusterName=c\nSlurmctldHost=h\n{nodes}\n{lines}\n");
         garrick_model::config::read_text(std::path::Path::new("/c"), &text).0.unwrap()
     });
     let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());

@@ -63,17 +63,15 @@ impl Named {
         Self::parse(&text).ok()
     }
 
-    /// It names a heterogeneous job as a whole, if its job is one.
-    const fn is_whole(&self) -> bool {
-        self.offset.is_none() && self.step.is_none()
-    }
-
     /// The jobs that are meant: of a heterogeneous job all, unless one is named. The error says what is to be said, and the exit
     /// code.
     pub fn targets(&self, console: &Console) -> Result<Vec<Target>, (String, i32)> {
-        self.jobs(console).map(|jobs| self.of_jobs(&jobs)).map_err(|error| match self.is_whole() {
-            true => (format!("Failed to load JobId={}: '{error}'", self.text), 1),
-            false => (lookup_error(&self.text, &error), super::NOT_FOUND),
+        self.jobs(console).map(|jobs| self.of_jobs(&jobs)).map_err(|error| match self.offset {
+            None => {
+                let job = self.text.split('.').next().unwrap_or_default();
+                (format!("Failed to load JobId={job}: '{error}'"), 1)
+            }
+            Some(_) => (lookup_error(&self.text, &error), super::NOT_FOUND),
         })
     }
 
@@ -96,10 +94,9 @@ impl Named {
             Id::Task(..) => return self.asked(console),
         };
         if around != Some(job) {
-            return match self.step.filter(|_| self.offset.is_none()) {
-                Some(_) => Ok(vec![job]),
-                None => self.asked(console),
-            };
+            let jobs = self.asked(console)?;
+            // A step is the leader's unless it says whose.
+            return Ok(if self.step.is_some() { jobs.into_iter().take(1).collect() } else { jobs });
         }
         let size = variable(env_vars::SLURM_HET_SIZE).and_then(|size| size.parse::<u32>().ok()).unwrap_or(1);
         match self.offset {
