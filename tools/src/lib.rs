@@ -44,8 +44,6 @@ const COMMANDS: [(&str, Command); 15] = [
     ("sbatch", submit::sbatch::main),
     ("srun", submit::srun::main),
     ("sattach", submit::attach::main),
-    ("sbcast", submit::sbcast::main),
-    ("sgather", submit::sgather::main),
     ("salloc", submit::salloc::main),
     ("squeue", query::squeue::main),
     ("sinfo", query::sinfo::main),
@@ -55,6 +53,8 @@ const COMMANDS: [(&str, Command); 15] = [
     ("scontrol", control::scontrol::main),
     ("stail", control::stail::main),
     ("swait", submit::swait::main),
+    ("sbcast", submit::sbcast::main),
+    ("sgather", submit::sgather::main),
     ("garrick", garrick::main),
 ];
 

@@ -24,7 +24,7 @@ pub struct Spread {
 /// Somebody who takes parts.
 enum Taker {
     Here(Writing),
-    Below(Below),
+    Below(Box<Below>),
 }
 
 impl Taker {
@@ -125,7 +125,7 @@ async fn takers(station: &Station, what: Spread) -> (Vec<Taker>, Vec<FileFailure
     let opening = branches.into_iter().map(|branch| Below::open(station, branch, &file, width));
     for opened in join_all(opening).await {
         match opened {
-            Ok(below) => takers.push(Taker::Below(below)),
+            Ok(below) => takers.push(Taker::Below(Box::new(below))),
             Err(unreached) => failures.extend(unreached),
         }
     }
