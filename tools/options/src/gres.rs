@@ -97,7 +97,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SLURM_NTASKS_PER_GPU"]),
-    option("ntasks-per-tres", None, Required("n"), "the older name of --ntasks-per-gpu", |t, g| {
+    option("ntasks-per-tres", None, Required("n"), "the older name of ntasks-per-gpu", |t, g| {
         t.gres.ntasks_per_gpu = g.sourced(g.number(1)?);
         Ok(())
     }),

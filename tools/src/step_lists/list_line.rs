@@ -242,7 +242,7 @@ mod tests {
             ("-n2", "no command"),
             ("-n2 -- # nothing", "no command"),
             ("-n", "option requires an argument -- 'n'"),
-            ("--nodse=5 prog", "unrecognized option '--nodse' (did you mean '--nodes'?)"),
+            ("--nodse=5 prog", "unrecognized option '--nodse=5' (did you mean '--nodes'?)"),
             ("-Z prog", "--no-allocate cannot be set for one line of a list"),
             ("--pty prog", "--pty cannot be set for one line of a list"),
             ("--async prog", "--async cannot be set for one line of a list"),

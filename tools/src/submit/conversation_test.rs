@@ -31,6 +31,12 @@ struct Talk {
     now: Duration,
 }
 
+/// What `-v` says of launch and ends, which one test is about.
+fn is_of_launch(effect: &Effect) -> bool {
+    let begins = ["launching ", "Node ", "Received task exit notification "];
+    matches!(effect, Effect::Verbose(text) if begins.iter().any(|begin| text.starts_with(begin)))
+}
+
 impl Talk {
     fn new(behaviour: Behaviour) -> Self {
         Self { conversation: Conversation::new(behaviour), now: Duration::ZERO }
@@ -39,6 +45,7 @@ impl Talk {
     fn says(&mut self, message: StepMgrToCommand) -> Vec<Effect> {
         let mut out = Vec::new();
         self.conversation.message(self.now, message, &mut out);
+        out.retain(|effect| !is_of_launch(effect));
         out
     }
 
@@ -52,6 +59,7 @@ impl Talk {
         self.now += time;
         let mut out = Vec::new();
         self.conversation.tick(self.now, &mut out);
+        out.retain(|effect| !is_of_launch(effect));
         out
     }
 
@@ -100,6 +108,42 @@ fn error(text: &str) -> Effect {
 
 fn info(text: &str) -> Effect {
     Effect::Info(text.to_owned())
+}
+
+/// In Slurm's words.
+#[test]
+fn with_v_launch_and_ends_are_told_by_node() {
+    let mut conversation = Conversation::new(behaviour());
+    let mut said = |message| {
+        let mut out = Vec::new();
+        conversation.message(Duration::ZERO, message, &mut out);
+        let texts = out.into_iter().filter(is_of_launch).map(|effect| match effect {
+            Effect::Verbose(text) => text,
+            other => panic!("{other:?}"),
+        });
+        texts.collect::<Vec<_>>()
+    };
+    said(StepMgrToCommand::Accepted { step: STEP, sluid: Sluid(1), warnings: vec![] });
+    let (nodes, ranks) = (vec!["n1".into(), "n2".into()], vec![vec![0, 2, 3], vec![1]]);
+    assert_eq!(
+        said(StepMgrToCommand::Started(StepLayout { nodes, ranks, handed: [false; 3] })),
+        [
+            "launching StepId=512.0 on host n1, 3 tasks: [0,2-3]",
+            "launching StepId=512.0 on host n2, 1 tasks: 1",
+            "Node n1, 3 tasks started",
+            "Node n2, 1 tasks started",
+        ]
+    );
+    for (rank, code) in [(0, 0), (1, 3), (2, 0), (3, 0)] {
+        said(exited(rank, code, None));
+    }
+    assert_eq!(
+        said(finished(3, None, StepState::Failed)),
+        [
+            "Received task exit notification for 3 tasks of StepId=512.0 (status=0x0000).",
+            "Received task exit notification for 1 task of StepId=512.0 (status=0x0300).",
+        ]
+    );
 }
 
 #[test]
@@ -268,8 +312,14 @@ fn a_cancelled_step_says_who_cancelled_it() {
 fn kill_on_bad_exit_names_the_step_that_it_ends() {
     let mut talk = Talk::running(Behaviour { kill_on_bad_exit: true, ..behaviour() });
     talk.says(exited(0, 1, None));
-    let said = talk.says(StepMgrToCommand::Terminating { message: String::new() });
-    assert_eq!(said[..2], [error("n1: task 0: Exited with exit code 1"), info("Terminating StepId=512.0")]);
+    let said = talk.says(StepMgrToCommand::Terminating { message: "STEP 512.0 ON n1 CANCELLED AT then".to_owned() });
+    let failure = Effect::TaskError("*** STEP 512.0 ON n1 CANCELLED AT then DUE TO TASK FAILURE ***".to_owned());
+    assert_eq!(said, [error("n1: task 0: Exited with exit code 1"), info("Terminating StepId=512.0"), failure]);
+    // Of one that is the last nothing is left to end, and it is said all the same.
+    let mut talk = Talk::running(Behaviour { kill_on_bad_exit: true, ..behaviour() });
+    talk.says(exited(0, 2, None));
+    let said = talk.says(finished(2, None, StepState::Failed));
+    assert_eq!(said[1], info("Terminating StepId=512.0"));
 }
 
 #[test]

@@ -147,14 +147,14 @@ pub fn component(offset: u32, variable: impl Fn(&str) -> Option<String>) -> Resu
     }
     variable(&format!("SLURM_JOB_ID_HET_GROUP_{offset}"))
         .and_then(|id| id.parse().ok())
-        .ok_or_else(|| no_component(offset))
+        .ok_or_else(|| no_component(offset, size.is_some()))
 }
 
 /// Why no such component can be meant.
-pub fn no_component(offset: u32) -> String {
-    match std::env::var_os("SLURM_HET_SIZE") {
-        None => "--het-group expected to be used within an HetJob allocation".to_owned(),
-        Some(_) => format!("--het-group: there is no heterogeneous job with a component {offset} around"),
+pub fn no_component(offset: u32, within_het_job: bool) -> String {
+    match within_het_job {
+        false => "--het-group expected to be used within an HetJob allocation".to_owned(),
+        true => format!("--het-group: there is no heterogeneous job with a component {offset} around"),
     }
 }
 
@@ -218,7 +218,8 @@ mod tests {
     fn a_group_is_a_component_of_the_job_around() {
         let around = |name: &str| (name == "SLURM_JOB_ID_HET_GROUP_1").then(|| "8".to_owned());
         assert_eq!(component(1, around), Ok(JobId(8)));
-        assert!(component(2, around).unwrap_err().contains("component 2"));
+        let outside = "--het-group expected to be used within an HetJob allocation";
+        assert_eq!(component(2, around).unwrap_err(), outside);
         let sized = |name: &str| if name == "SLURM_HET_SIZE" { Some("2".to_owned()) } else { around(name) };
         assert_eq!(
             component(2, sized).unwrap_err(),

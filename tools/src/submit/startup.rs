@@ -136,7 +136,7 @@ impl Startup {
             0 => None,
             _ => Some(sources::given_options(command, script, &variable, options, now).map_err(wrong)?),
         };
-        if typed.quiet && typed.verbose > 0 {
+        if typed.quiet && typed.verbose > 0 && self.command != Command::Swait {
             self.console.error("don't specify both --verbose (-v) and --quiet (-Q)");
             return Err(exit_code(EXIT_ERROR));
         }

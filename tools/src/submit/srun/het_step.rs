@@ -115,8 +115,13 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
 /// Components of a job that is not there were named.
 fn none_around(startup: &Startup) -> String {
     let text = startup.value_of(0, "het-group").and_then(|text| text.to_str()).unwrap_or_default();
-    het::groups(text)
-        .map_or_else(|wrong| wrong, |groups| het::no_component(groups.first().copied().unwrap_or_default()))
+    het::groups(text).map_or_else(
+        |wrong| wrong,
+        |groups| {
+            let within = env::var_os("SLURM_HET_SIZE").is_some();
+            het::no_component(groups.first().copied().unwrap_or_default(), within)
+        },
+    )
 }
 
 enum Wrong {
