@@ -53,9 +53,8 @@ pub fn sampling(given: &Given<'_>) -> Result<(), OptionError> {
 /// `--mem-bind`; whether it asks for more than what the kernel does: memory is taken near the CPU that first touches it.
 pub fn mem_bind(given: &Given<'_>) -> Result<bool, OptionError> {
     let text = given.text()?.to_ascii_lowercase();
-    let mut words = text.split(',');
     let mut asks_more = false;
-    while let Some(word) = words.next() {
+    for word in text.split(',') {
         match word {
             "q" | "quiet" | "v" | "verbose" | "no" | "none" | "local" => {}
             "rank" | "p" | "prefer" | "sort" | "nosort" => asks_more = true,

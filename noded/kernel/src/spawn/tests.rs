@@ -125,7 +125,7 @@ fn what_is_said_comes_before_the_program_with_its_process_id() {
 #[test]
 fn a_variable_has_the_childs_process_id() {
     for method in METHODS {
-        let spawner = Spawner::new().unwrap().with_method(method);
+        let mut spawner = Spawner::new().unwrap().with_method(method);
         // A plan is used again: nothing is left of longer numbers.
         for _ in 0..2 {
             let (mut read, write) = io::pipe().unwrap();
