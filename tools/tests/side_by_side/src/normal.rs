@@ -9,6 +9,8 @@ static EVERYWHERE: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     [
         // Plugins that a program loads: what it is made of is not compared.
         (r"(?m)^\w+: (debug\d?:  )?[a-z_]+/[a-z_0-9]+: \w+: .*\n", ""),
+        // What srun meets when a task is gone sooner than it looks, and several nodes on one host.
+        (r"(?m)^\w+: error: (IO: Hey, you told me node|Duplicated NodeHostName) .*\n", ""),
         // SLUIDs.
         (r"\bs[0-9A-HJKMNP-TV-Z]{13}\b", "<sluid>"),
         // Times of this year and the next ones. Times that cases name are of other years.
