@@ -21,7 +21,7 @@ pub(super) const WORDS: Target = Target {
     bytes_per_byte: 1000,
     base_bytes: 16 << 20,
     seeds: || {
-        let lines: [(&str, &[&str]); 14] = [
+        let lines: [(&str, &[&str]); 15] = [
             ("sbatch", &["-N2-4", "--mem=4G", "--array=0-9%2", "--dependency=afterok:1", "-w", "n[1-4]", "job.sh"]),
             (
                 "sbatch",
@@ -34,6 +34,7 @@ pub(super) const WORDS: Target = Target {
             ("squeue", &["-o", "%.18i %.9P %j", "-S", "-p,i", "-t", "PD,R", "-j5", "-O", "JobID:10,Name"]),
             ("sinfo", &["-N", "-o", "%N %T", "-t", "idle,drain", "-S", "+N"]),
             ("sprio", &["-o", "%i %Y", "-w"]),
+            ("sdiag", &["-i", "--json"]),
             ("scancel", &["12_[1-4]", "-s", "USR1", "-t", "PD", "5609.7"]),
             ("sattach", &["5609.7", "--output-filter=3"]),
             ("update", &["JobId=12", "TimeLimit+=10", "Nice=5", "NumNodes=1-3", "Features=a&b"]),

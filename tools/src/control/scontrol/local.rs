@@ -150,6 +150,7 @@ pub fn pids(session: &mut Session, words: &[String]) -> i32 {
         Ok(found) => found,
         Err(code) => return code,
     };
+    let any = !found.is_empty();
     found.retain(|process| {
         wanted.as_ref().is_none_or(|(job, step)| {
             process.job == *job && step.as_ref().is_none_or(|step| process.step.as_ref() == Some(step))
@@ -159,16 +160,19 @@ pub fn pids(session: &mut Session, words: &[String]) -> i32 {
     match wanted {
         _ if !found.is_empty() => {}
         None => return session.plain_error("No job steps exist on this node."),
+        Some((job, None)) if any => {
+            return session.plain_error(format_args!("There are no steps for job {job} on node {at}."));
+        }
         Some((job, None)) => return session.plain_error(format_args!("JobId={job} does not exist on node {at}.")),
         Some((job, Some(step))) => {
             return session.plain_error(format_args!("StepId={job}.{step} does not exist on node {at}."));
         }
     }
     list(session, "pids", found.iter().map(pid_document).collect(), |out| {
-        writeln!(out, "{:<8} {:<8} {:<8} {:<7} {:<8}", "PID", "JOBID", "STEPID", "LOCALID", "GLOBALID")?;
+        writeln!(out, "{:<8} {:<8} {:<8} {:<7} GLOBALID", "PID", "JOBID", "STEPID", "LOCALID")?;
         found.iter().try_for_each(|p| {
             let (local, global) = (text(p.task.map(|task| task.0)), text(p.task.map(|task| task.1)));
-            writeln!(out, "{:<8} {:<8} {:<8} {local:<7} {global:<8}", p.pid, p.job, step_text(p))
+            writeln!(out, "{:<8} {:<8} {:<8} {local:<7} {global:<8} ", p.pid, p.job, step_text(p))
         })
     })
 }
