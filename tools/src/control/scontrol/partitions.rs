@@ -6,21 +6,19 @@ use garrick_model::{
     refusal::Refusal,
 };
 
-/// Runs `create PartitionName=...`.
+/// Runs `create PartitionName=...`: what is written is checked, but partitions come from `slurm.conf` alone yet.
 pub fn create(session: &mut Session, words: &[String]) -> i32 {
-    let name = words.iter().find_map(|word| Pair::split(word, "").filter(|pair| pair.is(&["PartitionName"])));
-    let Some(name) = name.map(|pair| pair.value).filter(|name| !name.is_empty()) else {
+    let is_name = |pair: &Pair<'_>| pair.is(&["PartitionName"]);
+    let (named, rest): (Vec<Pair<'_>>, Vec<Pair<'_>>) =
+        words.iter().filter_map(|word| Pair::split(word, "")).partition(is_name);
+    if named.iter().all(|pair| pair.value.is_empty()) {
         session.console.error(format_args!("Invalid input: {}  Request aborted", words[0]));
         return 1;
-    };
-    let rest: Vec<Pair<'_>> = words.iter().filter_map(|word| Pair::split(word, "")).collect();
-    let rest: Vec<Pair<'_>> = rest.into_iter().filter(|pair| !pair.is(&["PartitionName"])).collect();
-    let fields = match update::partition_fields(&rest) {
-        Ok(fields) => fields,
-        Err(error) => return session.wrong(&error),
-    };
-    let _ = (fields, name);
-    session.not_supported("scontrol create PartitionName=")
+    }
+    match update::partition_fields(&rest) {
+        Ok(_) => session.not_supported("scontrol create PartitionName="),
+        Err(error) => session.wrong(&error),
+    }
 }
 
 /// Runs `delete PartitionName=...`; `word` is how it was asked for.

@@ -44,6 +44,7 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     }
     let update = match parse(words, Timestamp::now(), &system_zone()) {
         Ok(update) => update,
+        Err(error @ KeyError::Power { program, .. }) => return no_power(session, &error, program),
         Err(error) => return session.wrong(&error),
     };
     let (request, named) = match update {
@@ -80,6 +81,15 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         (Some(jobs), answer) => jobs::tell(session, answer, &jobs, jobs::Told::AsOwner),
         (None, Ok(_)) => 0,
         (None, Err(error)) => session.denied("slurm_update error: ", &error, NOT_THEIRS),
+    }
+}
+
+/// Power is switched by the site's programs: without one there is nothing that could be done.
+fn no_power(session: &mut Session, error: &KeyError, program: &str) -> i32 {
+    match session.setting(program) {
+        Ok(None) => session.plain_error("slurm_update error: Invalid power action"),
+        Ok(Some(_)) => session.wrong(error),
+        Err(code) => code,
     }
 }
 
@@ -193,12 +203,17 @@ fn node_state(given: &Given<'_>) -> Result<NodeStateChange, KeyError> {
         "down" => NodeStateChange::Down,
         "resume" | "idle" => NodeStateChange::Resume,
         "fail" => NodeStateChange::Fail,
-        "future" | "power_up" | "power_down" | "power_down_asap" | "power_down_force" | "noresp" | "resp"
-        | "cancel_reboot" => {
+        "power_up" => return Err(power(&lower, "ResumeProgram")),
+        "power_down" | "power_down_asap" | "power_down_force" => return Err(power(&lower, "SuspendProgram")),
+        "future" | "noresp" | "resp" | "cancel_reboot" => {
             return Err(KeyError::NotSupported(format!("State={}", lower.to_ascii_uppercase())));
         }
         _ => return Err(KeyError::NodeState(format!("state={}", given.value), NODE_STATES)),
     })
+}
+
+fn power(state: &str, program: &'static str) -> KeyError {
+    KeyError::Power { state: state.to_ascii_uppercase(), program }
 }
 
 /// Keys of partitions are those of `slurm.conf`: the controller reads their values.
