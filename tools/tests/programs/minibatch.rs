@@ -552,8 +552,7 @@ fn steps_of_the_own_job_are_shown_without_a_controller() {
     let both = asked(&["scontrol", "-o", "show", "step", "5609.7"]).out;
     assert_eq!(both.lines().count(), 2, "{both}");
     let missing = asked(&["scontrol", "show", "step", "5609.8"]);
-    assert_eq!((missing.out.as_str(), missing.code), ("", Some(1)));
-    assert!(missing.err.ends_with("Job step 5609.8 not found\n"), "{}", missing.err);
+    assert_eq!((missing.out.as_str(), missing.code), ("Job step 5609.8 not found\n", Some(1)));
     // Of another job nobody here knows anything.
     assert_eq!(asked(&["squeue", "-s", "-j", "7"]).code, Some(1));
 }
