@@ -17,9 +17,10 @@ use crate::{
     step_lists::list_line,
     submit::{
         attach,
+        file_settings::{self, Settings},
         minibatch::asked,
         multi_prog,
-        sbcast::{self, settings::Settings, target::Named},
+        sbcast::target::Named,
     },
 };
 use garrick_model::{
@@ -113,7 +114,7 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
         "scancel" => arguments::parse(&scancel::TABLE, words)
             .is_ok_and(|arguments| scancel::read(&arguments, no_variable).is_ok()),
         "sattach" => arguments::parse(&attach::TABLE, words).is_ok_and(|arguments| attach::read(&arguments).is_ok()),
-        "sbcast" => arguments::parse(&sbcast::settings::TABLE, words).is_ok_and(|arguments| {
+        "sbcast" => arguments::parse(&file_settings::TABLE, words).is_ok_and(|arguments| {
             let mut remarks = Vec::new();
             Settings::of_site(None).laid_over(no_variable, &arguments, &mut remarks);
             remarks.is_empty() && arguments.value("jobid").is_none_or(|text| Named::parse(&text).is_ok())

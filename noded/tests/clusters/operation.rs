@@ -103,7 +103,7 @@ fn log_levels_are_those_of_the_configuration_until_they_are_set() {
     for (wrong, why) in [
         ("loud", "loud"),
         ("10", "10"),
-        ("", "missing"),
+        ("", "too few arguments"),
         ("info nodes=n[", "n["),
         ("info nodes=n7", "Invalid node name"),
     ] {
@@ -146,10 +146,10 @@ fn topics_are_logged_as_the_site_says_and_as_administrators_ask_for_a_while() {
     assert!(since("slurmd-n1", of_node[0]).contains(" debug: agent.heard "));
     assert_eq!(since("slurmd-n2", of_node[1]), "");
     for (wrong, why) in [
-        ("tracejobs", "+tracejobs"),
+        ("tracejobs", "invalid debug flag: tracejobs"),
         ("+loud", "loud"),
         ("-gang", "not supported yet"),
-        ("", "missing"),
+        ("", "too few arguments"),
         ("+steps nodes=n[1,9]", "Invalid node name"),
     ] {
         let answer = c.sh(&format!("scontrol setdebugflags {wrong}"));

@@ -60,7 +60,10 @@ fn a_reservation_keeps_others_off_lets_its_own_in_and_outlasts_the_controller() 
     assert_eq!(field(&c, "Duration").as_deref(), Some("01:00:00"));
     assert_eq!(c.sh("sinfo -h -o %t").ok().out, "maint\n");
     let a = c.sh("scontrol delete ReservationName=class");
-    assert_eq!((a.code, a.err.as_str()), (1, "slurm_delete_reservation error: Requested reservation is in use\n"));
+    assert_eq!(
+        (a.code, a.err.as_str()),
+        (1, "delete_reservation ReservationName=class: Requested reservation is in use\n")
+    );
     c.sh("scontrol update ReservationName=class EndTime=now+4seconds").ok();
     c.await_that("the reservation is over", || {
         c.sh("scontrol show reservation").ok().out == "No reservations in the system\n"
@@ -70,7 +73,10 @@ fn a_reservation_keeps_others_off_lets_its_own_in_and_outlasts_the_controller() 
         c.sh(&format!("squeue -h -o %r -j {long}")).ok().out == "ReservationDeleted\n"
     });
     let a = c.sh("scontrol delete ReservationName=class");
-    assert_eq!((a.code, a.err.as_str()), (1, "slurm_delete_reservation error: Requested reservation is invalid\n"));
+    assert_eq!(
+        (a.code, a.err.as_str()),
+        (1, "delete_reservation ReservationName=class: Requested reservation is invalid\n")
+    );
 }
 
 #[test]
@@ -141,7 +147,7 @@ fn a_job_that_names_no_partition_goes_to_that_of_its_reservation() {
         "PartitionName=second Nodes=n1\n".to_owned()
     });
     let create = "scontrol create reservation StartTime=now Duration=60 Users=nobody ReservationName=";
-    c.sh(&format!("{create}a PartitionName=second")).ok();
+    c.sh(&format!("{create}a PartitionName=second Nodes=ALL")).ok();
     let partition = |options: &str| {
         let job = c.sh(&format!("sbatch -n1 -t 1 {options} --wrap true")).ok().job();
         c.await_state(&job, "COMPLETED");

@@ -9,6 +9,7 @@ use garrick_model::{
     job_query::JobStates,
     messages::{
         command::{CommandReply, CommandRequest, JobAction, JobMilestone, NodeStateChange, RunStanding},
+        files::FilePart,
         launcher::{FdSource, FileMode, FromLauncher, ToLauncher},
         node::{
             AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, NodeToController, SignalScope, StepMgrToAgent,
@@ -24,7 +25,8 @@ use garrick_model::{
     reservation::{CoresWanted, NodesWanted, ReservationFlag},
     resources::MemoryRequest,
     spec::{
-        CpuBind, CpuOrder, DependencyKind, Distribution, JobKind, OpenMode, Sharing, StdinTo, StepSharing, StreamTarget,
+        CpuBind, CpuOrder, DependencyKind, Distribution, JobKind, Mpi, OpenMode, Sharing, StdinTo, StepSharing,
+        StreamTarget,
     },
     state::{JobState, NodeBase, PartitionState, Reason, StepState},
     step_selector::WhichSteps,
@@ -137,6 +139,8 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         Refusal,
         ReservationFlag,
         RetryOn,
+        Mpi,
+        FilePart,
         Role,
         RunStanding,
         SelectUnit,

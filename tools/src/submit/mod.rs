@@ -15,7 +15,7 @@
 //! | [`multi_prog`] | `--multi-prog` files |
 //! | [`launch`], [`conversation`], [`step_loop`] | `srun` and its step: the request; decisions; the poll loop around them |
 //! | [`light`] | a step that the light `srun` had begun |
-//! | [`file_sending`], [`shared_objects`], [`sent_program`] | a file to nodes, what a program needs beside it, and `srun --bcast` |
+//! | [`file_sending`], [`file_settings`], [`shared_objects`], [`sent_program`] | a file to nodes, what is asked for, what a program needs beside it, and `srun --bcast` |
 //! | [`way_back`] | returns to a step manager that was lost |
 //! | [`task_report`] | messages about the ends of a step's tasks |
 //! | [`no_step`] | messages when there is no step |
@@ -26,6 +26,7 @@ pub mod attach;
 pub mod command_process;
 pub mod conversation;
 pub mod file_sending;
+pub mod file_settings;
 pub mod het;
 pub mod job_variables;
 pub mod labels;

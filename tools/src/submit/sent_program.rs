@@ -2,7 +2,7 @@
 
 use super::{
     file_sending::{self, Manner, Unsent},
-    sbcast::settings::{self, Remark, Settings},
+    file_settings::{self, Remark, Settings},
     shared_objects, startup,
 };
 use crate::{options::typed::Typed, output::Console};
@@ -48,7 +48,7 @@ pub fn settings(typed: &Typed, config: Option<&Config>, console: &Console) -> Se
     let mut remarks = Vec::new();
     let mut settings = Settings::of_site(config);
     if let Some(name) = &typed.bcast.compress {
-        settings.packed = settings::compression(name.as_deref(), &mut remarks);
+        settings.packed = file_settings::compression(name.as_deref(), &mut remarks);
     }
     if let Some(exclude) = &typed.bcast.exclude {
         settings.exclude.clone_from(exclude);

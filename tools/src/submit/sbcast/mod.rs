@@ -2,10 +2,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`settings`] | options, variables, defaults of the site |
 //! | [`target`] | whose nodes |
 
-pub mod settings;
 pub mod target;
 
 use crate::{
@@ -13,6 +11,7 @@ use crate::{
     query::arguments::{self, Arguments, Outcome},
     submit::{
         file_sending::{self, Manner, Sent, Unsent},
+        file_settings::{Remark, Settings, TABLE},
         shared_objects, startup,
     },
 };
@@ -28,7 +27,6 @@ use garrick_model::{
     refusal::Refusal,
 };
 use jiff::{Timestamp, fmt::strtime, tz::TimeZone};
-use settings::{Remark, Settings, TABLE};
 use std::{
     env,
     ffi::OsString,

@@ -73,9 +73,11 @@ scenarios! {
     sbatch
     sbatch_errors
     sbatch_options
+    sbcast
     scancel
     scontrol
     scontrol_show
+    sdiag
     sinfo
     squeue
     srun

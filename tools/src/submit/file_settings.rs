@@ -222,5 +222,5 @@ fn block(text: &str, remarks: &mut Vec<Remark>) -> u32 {
 }
 
 #[cfg(test)]
-#[path = "settings_test.rs"]
+#[path = "file_settings_test.rs"]
 mod tests;
