@@ -269,17 +269,17 @@ fn ping_tells_whether_the_controller_is_there() {
 fn a_dead_controller_is_said_and_no_success() {
     let place = Place::empty();
     for (words, call, wanted) in [
-        (vec!["squeue"], "slurm_load_jobs error:", 1),
-        (vec!["sinfo"], "slurm_load_partitions:", 1),
-        (vec!["scancel", "5"], "scancel: error: Kill job error on job id 5:", 8),
-        (vec!["scancel", "-n", "x"], "slurm_load_jobs error:", 1),
-        (vec!["scontrol", "show", "node"], "slurm_load_node error:", 1),
+        (vec!["squeue"], "slurm_load_jobs error: ", 1),
+        (vec!["sinfo"], "slurm_load_partitions: ", 1),
+        (vec!["scancel", "5"], "scancel: error: Kill job error on job id 5: ", 8),
+        (vec!["scancel", "-n", "x"], "slurm_load_jobs error: ", 1),
+        (vec!["scontrol", "show", "node"], "slurm_load_node error: ", 1),
         (vec!["scontrol", "reconfigure"], "slurm_reconfigure error:", 1),
-        (vec!["stail", "job/5"], "stail: error:", 1),
+        (vec!["stail", "job/5"], "stail: error: ", 1),
     ] {
         let (out, err, code) = place.run(&words);
         let last = err.lines().last().unwrap_or_default();
-        assert_eq!(last, format!("{call} Unable to contact slurm controller (connect failure)"), "{words:?}");
+        assert_eq!(last, format!("{call}Unable to contact slurm controller (connect failure)"), "{words:?}");
         assert_eq!((out.as_str(), code), ("", wanted), "{words:?}");
     }
 }
