@@ -180,7 +180,7 @@ fn a_file_comes_from_each_node_and_is_removed_there() {
     let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
     File::options().write(true).open(&source).unwrap().set_modified(modified).unwrap();
     fs::create_dir(c.work.join("to")).unwrap();
-    let gathered = |words: &str| c.sh(&format!("salloc -Q -N3 sgather {words}"));
+    let gathered = |words: &str| c.sh(&format!("salloc -Q -N3 -w n[1-3] sgather {words}"));
     gathered("-k -p from to/a").ok();
     let there = gathered("-k -F 2 from to/a");
     assert_eq!(there.code, 1);
