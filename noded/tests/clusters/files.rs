@@ -61,7 +61,7 @@ fn what_cannot_be_written_is_said_and_leaves_nothing() {
     fs::create_dir(&to).unwrap();
     fs::write(c.work.join("new"), "new").unwrap();
     fs::write(to.join("old"), "old").unwrap();
-    let sent = |words: &str| c.sh(&format!("salloc -Q -N2 sbcast {words}"));
+    let sent = |words: &str| c.sh(&format!("salloc -Q -N2 -w n[1-2] sbcast {words}"));
     let said = |nodes: [&str; 2], why: &str| {
         nodes.map(|node| format!("sbcast: error: REQUEST_FILE_BCAST({node}): {why}\n")).concat()
     };
@@ -120,11 +120,11 @@ fn a_step_has_its_program_on_its_nodes() {
         lines.sort();
         lines
     };
-    let a = c.sh("salloc -Q -N3 srun -n3 --bcast=/none/ ./prog a");
+    let a = c.sh("salloc -Q -N3 -w n[1-3] srun -n3 --bcast=/none/ ./prog a");
     assert_eq!(a.code, 1, "{a:?}");
     let last = format!("srun: fatal: Failed to broadcast '{w}/./prog'. Step launch aborted.");
     assert_eq!(a.err.lines().last(), Some(last.as_str()), "{a:?}");
-    let a = c.sh(&format!("salloc -Q -N3 srun -n3 --bcast={w}/to/ ./prog a")).ok();
+    let a = c.sh(&format!("salloc -Q -N3 -w n[1-3] srun -n3 --bcast={w}/to/ ./prog a")).ok();
     let job = names(&to)[0].split(['_', '.']).nth(2).unwrap().to_owned();
     let each = ["n1", "n2", "n3"].map(|node| format!("slurm_bcast_{job}.0_{node}"));
     assert_eq!(sorted(&a.out), each.each_ref().map(|name| format!("{w}/to/{name} a")));
