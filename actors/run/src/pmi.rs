@@ -89,17 +89,19 @@ pub enum Answer {
     /// Name.
     Name(String),
     /// Done, to `Put`, `Fence`, `PutNodeAttr` and `Finalize`.
-    Done(Request),
+    Done,
     /// What was asked for, to `Get`, `JobAttr` and `NodeAttr`; `None`: there is no such thing.
-    Value(Request, Option<String>),
+    Value(Option<String>),
     /// Not done, and why.
-    Refused(Request, String),
+    Refused(String),
 }
 
 /// Cuts what a task writes into requests.
 #[derive(Debug, Default)]
 pub struct Reader {
     buffer: Vec<u8>,
+    /// So much of it has been searched for the end of a line.
+    searched: usize,
     second: bool,
     broken: bool,
 }
@@ -116,7 +118,13 @@ impl Reader {
         if !self.second {
             // A request to start more tasks has several lines.
             let end: &[u8] = if self.buffer.starts_with(b"mcmd=") { b"\nendcmd\n" } else { b"\n" };
-            let Some(at) = self.buffer.windows(end.len()).position(|window| window == end) else { return Ok(None) };
+            let from = self.searched.saturating_sub(end.len() - 1);
+            let found = self.buffer[from..].windows(end.len()).position(|window| window == end);
+            let Some(at) = found.map(|at| from + at) else {
+                self.searched = self.buffer.len();
+                return Ok(None);
+            };
+            self.searched = 0;
             let mut text: Vec<u8> = self.buffer.drain(..at + end.len()).collect();
             text.truncate(at);
             return Ok(Some(text));
@@ -224,64 +232,57 @@ fn fields(text: &str) -> Vec<(String, String)> {
 }
 
 impl Answer {
-    /// As a task that speaks this version reads it.
-    pub fn encode(&self, version: u32, thread: Option<&str>) -> Vec<u8> {
+    /// As a task that speaks this version reads it as the answer to a request.
+    pub fn encode(&self, version: u32, request: &Request, thread: Option<&str>) -> Vec<u8> {
         if version != 2 || matches!(self, Self::Init(_)) {
-            let mut line = self.first();
+            let mut line = self.first(request);
             line.push('\n');
             return line.into_bytes();
         }
-        let (name, rest) = self.second();
-        let mut text = format!("cmd={name}-response;");
+        let mut text = format!("cmd={}-response;", name_of(request));
         if let Some(thread) = thread {
             let _ = write!(text, "thrid={};", doubled(thread));
         }
-        text.push_str(&rest);
+        text.push_str(&self.second());
         format!("{:6}{text}", text.len()).into_bytes()
     }
 
-    fn first(&self) -> String {
-        match self {
-            Self::Init(2) => "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0".to_owned(),
-            Self::Init(version) => format!("cmd=response_to_init rc=0 pmi_version={version} pmi_subversion=1"),
-            Self::FullInit { .. } => "cmd=error rc=-1".to_owned(),
-            Self::Maxes => {
+    fn first(&self, request: &Request) -> String {
+        match (self, request) {
+            (Self::Init(2), _) => "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0".to_owned(),
+            (Self::Init(version), _) => format!("cmd=response_to_init rc=0 pmi_version={version} pmi_subversion=1"),
+            (Self::FullInit { .. }, _) => "cmd=error rc=-1".to_owned(),
+            (Self::Maxes, _) => {
                 format!("cmd=maxes rc=0 kvsname_max={MOST_KEY} keylen_max={MOST_KEY} vallen_max={MOST_VALUE}")
             }
-            Self::AppNum => "cmd=appnum rc=0 appnum=-1".to_owned(),
-            Self::UniverseSize(size) => format!("cmd=universe_size rc=0 size={size}"),
-            Self::Name(name) => format!("cmd=my_kvsname rc=0 kvsname={name}"),
-            Self::Done(Request::Put(..)) => "cmd=put_result rc=0".to_owned(),
-            Self::Done(Request::Fence) => "cmd=barrier_out rc=0".to_owned(),
-            Self::Done(Request::Finalize) => "cmd=finalize_ack rc=0".to_owned(),
-            Self::Done(_) => "cmd=done rc=0".to_owned(),
-            Self::Value(_, Some(value)) => format!("cmd=get_result rc=0 value={value}"),
-            Self::Value(_, None) => "cmd=get_result rc=-1 msg=key_not_found value=unknown".to_owned(),
-            Self::Refused(Request::Put(..), why) => format!("cmd=put_result rc=-1 msg={}", why.replace(' ', "_")),
-            Self::Refused(Request::Other(name), why) => {
+            (Self::AppNum, _) => "cmd=appnum rc=0 appnum=-1".to_owned(),
+            (Self::UniverseSize(size), _) => format!("cmd=universe_size rc=0 size={size}"),
+            (Self::Name(name), _) => format!("cmd=my_kvsname rc=0 kvsname={name}"),
+            (Self::Done, Request::Put(..)) => "cmd=put_result rc=0".to_owned(),
+            (Self::Done, Request::Fence) => "cmd=barrier_out rc=0".to_owned(),
+            (Self::Done, Request::Finalize) => "cmd=finalize_ack rc=0".to_owned(),
+            (Self::Done, _) => "cmd=done rc=0".to_owned(),
+            (Self::Value(Some(value)), _) => format!("cmd=get_result rc=0 value={value}"),
+            (Self::Value(None), _) => "cmd=get_result rc=-1 msg=key_not_found value=unknown".to_owned(),
+            (Self::Refused(why), Request::Put(..)) => format!("cmd=put_result rc=-1 msg={}", why.replace(' ', "_")),
+            (Self::Refused(why), Request::Other(name)) => {
                 format!("cmd={}_result rc=-1 msg={}", name.trim_start_matches("get_"), why.replace(' ', "_"))
             }
-            Self::Refused(_, why) => format!("cmd=error rc=-1 msg={}", why.replace(' ', "_")),
+            (Self::Refused(why), _) => format!("cmd=error rc=-1 msg={}", why.replace(' ', "_")),
         }
     }
 
-    fn second(&self) -> (String, String) {
-        let plain = |name: &str, rest: String| (name.to_owned(), rest);
+    fn second(&self) -> String {
         match self {
-            Self::FullInit { rank, size } => plain(
-                "fullinit",
-                format!(
-                    "pmi-version=2;pmi-subversion=0;rank={rank};size={size};appnum=0;debugged=FALSE;pmiverbose=FALSE;rc=0;"
-                ),
+            Self::FullInit { rank, size } => format!(
+                "pmi-version=2;pmi-subversion=0;rank={rank};size={size};appnum=0;debugged=FALSE;pmiverbose=FALSE;rc=0;"
             ),
-            Self::Name(name) => plain("job-getid", format!("jobid={name};rc=0;")),
-            Self::Done(request) => plain(name_of(request), "rc=0;".to_owned()),
-            Self::Value(request, Some(value)) => {
-                plain(name_of(request), format!("found=TRUE;value={};rc=0;", doubled(value)))
-            }
-            Self::Value(request, None) => plain(name_of(request), "found=FALSE;rc=0;".to_owned()),
-            Self::Refused(request, why) => plain(name_of(request), format!("rc=-1;errmsg={};", doubled(why))),
-            Self::Init(_) | Self::Maxes | Self::AppNum | Self::UniverseSize(_) => plain("error", "rc=-1;".to_owned()),
+            Self::Name(name) => format!("jobid={name};rc=0;"),
+            Self::Done => "rc=0;".to_owned(),
+            Self::Value(Some(value)) => format!("found=TRUE;value={};rc=0;", doubled(value)),
+            Self::Value(None) => "found=FALSE;rc=0;".to_owned(),
+            Self::Refused(why) => format!("rc=-1;errmsg={};", doubled(why)),
+            Self::Init(_) | Self::Maxes | Self::AppNum | Self::UniverseSize(_) => "rc=-1;".to_owned(),
         }
     }
 }
@@ -289,6 +290,7 @@ impl Answer {
 /// The name of a request in version 2.
 fn name_of(request: &Request) -> &str {
     match request {
+        Request::FullInit => "fullinit",
         Request::Put(..) => "kvs-put",
         Request::Get(_) => "kvs-get",
         Request::Fence => "kvs-fence",
@@ -304,6 +306,16 @@ fn name_of(request: &Request) -> &str {
 
 fn doubled(value: &str) -> String {
     value.replace(';', ";;")
+}
+
+/// Bytes that a key and value count for: 16 more than their own, for what surrounds them in memory and in messages.
+pub const fn pair_bytes(key: &str, value: &str) -> usize {
+    key.len() + value.len() + 16
+}
+
+/// The same of several.
+pub fn bytes_of(puts: &[(String, String)]) -> usize {
+    puts.iter().map(|(key, value)| pair_bytes(key, value)).sum()
 }
 
 /// Where the tasks of a step are, as MPICH reads it: `(vector,(first node,nodes,tasks on each),...)`. `nodes`: the node of each
@@ -356,7 +368,7 @@ mod tests {
         assert_eq!(read(&[text.as_bytes()]), expected);
         let bytes: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
         assert_eq!(read(&bytes), expected);
-        let answer = Answer::Value(Request::Get("k".into()), Some("a;b".into())).encode(2, Some("7"));
+        let answer = Answer::Value(Some("a;b".into())).encode(2, &Request::Get("k".into()), Some("7"));
         let fields = "cmd=kvs-get-response;thrid=7;found=TRUE;value=a;;b;rc=0;";
         assert_eq!(String::from_utf8(answer).unwrap(), format!("{:6}{fields}", fields.len()));
     }

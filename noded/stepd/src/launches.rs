@@ -3,6 +3,7 @@
 
 use crate::link_end::{LinkMessage, OnWire};
 use garrick_model::messages::shepherd::{LaunchRef, ShepherdToStepMgr, StepLaunch, StepMgrToShepherd};
+use garrick_run::pmi;
 use std::{collections::HashMap, sync::Arc};
 
 /// Descriptions that both ends of a connection remember: the requests whose steps start in turn at a time. What it costs
@@ -72,7 +73,7 @@ impl LinkMessage for StepMgrToShepherd {
         match self {
             Self::Stdin { data, .. } => SMALL + data.len(),
             Self::Note { text, .. } => SMALL + text.len(),
-            Self::PmiFenced { puts, .. } => SMALL + bytes_of(puts),
+            Self::PmiFenced { puts, .. } => SMALL + pmi::bytes_of(puts),
             // The descriptions are shared; what is its own are its tasks and variables.
             Self::Launch(start) => {
                 let entries = start.own_env.iter().chain(start.tasks.iter().flat_map(|t| &t.extra_env));
@@ -107,7 +108,7 @@ impl LinkMessage for ShepherdToStepMgr {
             Self::Output { data, .. } => SMALL + data.len(),
             Self::TaskFailed { message, .. } => SMALL + message.len(),
             Self::Tasks { tasks, .. } => SMALL * (1 + tasks.len()),
-            Self::PmiFence { puts, .. } => SMALL + bytes_of(puts),
+            Self::PmiFence { puts, .. } => SMALL + pmi::bytes_of(puts),
             Self::PmiAbort { message, .. } => SMALL + message.len(),
             _ => SMALL,
         }
@@ -116,10 +117,6 @@ impl LinkMessage for ShepherdToStepMgr {
     fn on_wire(&self, (): &mut ()) -> OnWire<Self> {
         OnWire::AS_IT_IS
     }
-}
-
-fn bytes_of(puts: &[(String, String)]) -> usize {
-    puts.iter().map(|(key, value)| key.len() + value.len() + 16).sum()
 }
 
 #[cfg(test)]

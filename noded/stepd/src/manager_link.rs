@@ -12,7 +12,10 @@ use garrick_model::messages::{
     shepherd::{ShepherdToStepMgr, StepMgrToShepherd},
     shepherd_link::LinkFrame,
 };
-use garrick_run::shepherd::{ShepherdInput, ShepherdMsg};
+use garrick_run::{
+    shepherd::{ShepherdInput, ShepherdMsg},
+    step::messages::shepherd_message_name,
+};
 use garrick_runtime::{Address, Lane, TraceContext};
 use garrick_transport::{
     Backoff, Endpoint, LinkError, LinkHandle, Receiver,
@@ -86,7 +89,10 @@ struct Connected {
 
 impl Default for ManagerLink {
     fn default() -> Self {
-        let unsendable = |message: &ShepherdToStepMgr, e| tracing::error!(?message, error = %e, "a message to the step manager cannot be sent");
+        let unsendable = |message: &ShepherdToStepMgr, e| {
+            let name = shepherd_message_name(message);
+            tracing::error!(name, error = %e, "a message to the step manager cannot be sent");
+        };
         Self { end: LinkEnd::new(unsendable), handle: Rc::default() }
     }
 }

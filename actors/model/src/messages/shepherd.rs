@@ -278,8 +278,8 @@ pub enum StepMgrToShepherd {
         step: StepId,
         /// Number of the fence, from 0.
         fence: u32,
-        /// Keys and values.
-        puts: Vec<(String, String)>,
+        /// Keys and values; the same for all nodes.
+        puts: Arc<Vec<(String, String)>>,
     },
     /// Which tasks are or lately were here? Answered by `Tasks`. Asked by a step manager that was restarted, or of a
     /// shepherd that was.

@@ -238,7 +238,9 @@ impl ShepherdCore {
             StepMgrToShepherd::EndJob => self.end_job(out),
             StepMgrToShepherd::Credit { step, bytes } => self.credit(step, bytes, out),
             StepMgrToShepherd::Note { step, text } => self.note(step, &text, out),
-            StepMgrToShepherd::PmiFenced { step, fence, puts } => self.fenced(step, fence, puts, out),
+            StepMgrToShepherd::PmiFenced { step, fence, puts } => {
+                self.fenced(step, fence, Arc::unwrap_or_clone(puts), out)
+            }
             StepMgrToShepherd::ListTasks => self.list_tasks(out),
         }
     }

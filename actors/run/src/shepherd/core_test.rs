@@ -1040,8 +1040,8 @@ fn what_a_task_tells_is_known_on_its_node_at_once_and_elsewhere_after_a_fence() 
     assert_eq!(last, std::slice::from_ref(&told));
     // A step manager that is new is told again.
     assert!(rig.manager(StepMgrToShepherd::ListTasks).contains(&told));
-    let others = vec![("b".to_owned(), "2".to_owned())];
-    let opened = rig.manager(StepMgrToShepherd::PmiFenced { step: step(), fence: 0, puts: others.clone() });
+    let others = Arc::new(vec![("b".to_owned(), "2".to_owned())]);
+    let opened = rig.manager(StepMgrToShepherd::PmiFenced { step: step(), fence: 0, puts: Arc::clone(&others) });
     assert_eq!(answers(&opened), [(1, "cmd=barrier_out rc=0".to_owned()), (2, "cmd=barrier_out rc=0".to_owned())]);
     let known = asks(&mut rig, 1, Request::Get("b".into()));
     assert_eq!(known, [(1, "cmd=get_result rc=0 value=2".to_owned())]);

@@ -5,7 +5,7 @@
 
 use crate::{
     env_entry::entry,
-    pmi::{Answer, Asked, MAPPING_KEY, MOST_FENCED, MOST_KEY, MOST_VALUE, Request},
+    pmi::{Answer, Asked, MAPPING_KEY, MOST_FENCED, MOST_KEY, MOST_VALUE, Request, bytes_of, pair_bytes},
     shepherd::{core::ShepherdCore, messages::ShepherdEffect, state::StepHere},
 };
 use garrick_model::{
@@ -19,18 +19,14 @@ use std::collections::BTreeMap;
 const TASK_FD: u32 = 3;
 /// Most bytes of keys and values that the tasks of a node may tell between two fences.
 const MOST_TOLD: usize = MOST_FENCED / 2;
-/// Most bytes of keys and values that a node knows of a step: 64 MiB, some 300,000 of MPICH's tasks.
+/// Most bytes of keys and values that a node knows of a step: 64 MiB, some 280,000 of MPICH's tasks.
 const MOST_KNOWN: usize = 64 << 20;
 
 /// What a step that uses PMI has here.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PmiHere {
     /// Where all tasks are.
     mapping: String,
-    /// Tasks on all nodes.
-    size: u32,
-    /// Tasks here.
-    here: u32,
     /// Known keys and values.
     known: BTreeMap<String, String>,
     /// Bytes told since the last fence.
@@ -53,33 +49,20 @@ pub struct PmiHere {
 
 impl PmiHere {
     /// Of a step that uses PMI.
-    pub(super) fn of(start: &StepStart, mpi: Mpi, size: u32) -> Option<Box<Self>> {
-        (mpi == Mpi::Pmi2).then(|| {
-            Box::new(Self {
-                mapping: start.mapping.clone().unwrap_or_default(),
-                size,
-                here: u32::try_from(start.tasks.len()).unwrap_or(u32::MAX),
-                known: BTreeMap::new(),
-                bytes: 0,
-                from_all: 0,
-                told: Vec::new(),
-                of_node: BTreeMap::new(),
-                waiting: Vec::new(),
-                versions: BTreeMap::new(),
-                come: BTreeMap::new(),
-                fence: 0,
-            })
-        })
+    pub(super) fn of(start: &StepStart, mpi: Mpi) -> Option<Box<Self>> {
+        let mapping = start.mapping.clone().unwrap_or_default();
+        (mpi == Mpi::Pmi2).then(|| Box::new(Self { mapping, ..Self::default() }))
     }
 
-    /// The variables of a task of this rank.
-    pub(super) fn variables(&self, step: StepId, rank: u32) -> Vec<EnvEntry> {
-        vec![entry("PMI_FD", TASK_FD), entry("PMI_JOBID", step), entry("PMI_RANK", rank), entry("PMI_SIZE", self.size)]
-    }
-
-    fn answer(&self, token: u64, answer: &Answer, thread: Option<&str>) -> ShepherdEffect {
+    fn answer(&self, token: u64, request: &Request, answer: &Answer, thread: Option<&str>) -> ShepherdEffect {
         let version = self.versions.get(&token).copied().unwrap_or(1);
-        ShepherdEffect::PmiAnswer { token, data: answer.encode(version, thread) }
+        ShepherdEffect::PmiAnswer { token, data: answer.encode(version, request, thread) }
+    }
+
+    /// A task has ended. True if that was within its MPI program.
+    pub(super) fn task_ended(&mut self, token: u64) -> bool {
+        self.waiting.retain(|(waiting, ..)| *waiting != token);
+        self.versions.remove(&token).is_some()
     }
 
     /// Why this cannot be kept.
@@ -87,47 +70,59 @@ impl PmiHere {
         if key.len() > MOST_KEY || value.len() > MOST_VALUE {
             return Some(format!("a key has up to {MOST_KEY} bytes and a value up to {MOST_VALUE}"));
         }
-        let more = key.len() + value.len();
+        let more = pair_bytes(key, value);
         if self.from_all + self.bytes + more > MOST_KNOWN {
             return Some(format!("a node knows up to {MOST_KNOWN} bytes"));
         }
         (self.bytes + more > MOST_TOLD).then(|| format!("a node tells up to {MOST_TOLD} bytes between two fences"))
     }
 
-    fn put(&mut self, key: String, value: String) -> Result<(), String> {
-        if let Some(why) = self.too_much(&key, &value) {
-            return Err(why);
+    fn put(&mut self, key: &str, value: &str) -> Answer {
+        if let Some(why) = self.too_much(key, value) {
+            return Answer::Refused(why);
         }
-        self.bytes += key.len() + value.len();
-        self.told.push((key.clone(), value.clone()));
-        self.known.insert(key, value);
-        Ok(())
+        self.bytes += pair_bytes(key, value);
+        self.told.push((key.to_owned(), value.to_owned()));
+        self.known.insert(key.to_owned(), value.to_owned());
+        Answer::Done
     }
 
-    fn put_for_node(&mut self, key: String, value: String, out: &mut Vec<ShepherdEffect>) -> Result<(), String> {
-        if let Some(why) = self.too_much(&key, &value) {
-            return Err(why);
+    fn put_for_node(&mut self, key: &str, value: &str, out: &mut Vec<ShepherdEffect>) -> Answer {
+        if let Some(why) = self.too_much(key, value) {
+            return Answer::Refused(why);
         }
-        self.from_all += key.len() + value.len();
+        self.from_all += pair_bytes(key, value);
         for (token, wanted, thread) in std::mem::take(&mut self.waiting) {
             if wanted == key {
-                let answer = Answer::Value(Request::NodeAttr(wanted, true), Some(value.clone()));
-                out.push(self.answer(token, &answer, thread.as_deref()));
+                let answer = Answer::Value(Some(value.to_owned()));
+                out.push(self.answer(token, &Request::NodeAttr(wanted, true), &answer, thread.as_deref()));
             } else {
                 self.waiting.push((token, wanted, thread));
             }
         }
-        self.of_node.insert(key, value);
-        Ok(())
+        self.of_node.insert(key.to_owned(), value.to_owned());
+        Answer::Done
     }
 
-    fn fact(&self, key: &str) -> Option<String> {
+    /// What is known of a step of so many tasks.
+    fn fact(&self, key: &str, tasks: u32) -> Option<String> {
         match key {
             MAPPING_KEY => Some(self.mapping.clone()),
-            "universeSize" => Some(self.size.to_string()),
+            "universeSize" => Some(tasks.to_string()),
             _ => None,
         }
     }
+}
+
+/// The variables of a task of this rank, of so many.
+pub(super) fn variables(step: StepId, rank: u32, tasks: u32) -> Vec<EnvEntry> {
+    vec![entry("PMI_FD", TASK_FD), entry("PMI_JOBID", step), entry("PMI_RANK", rank), entry("PMI_SIZE", tasks)]
+}
+
+/// What the step manager is told when all tasks of a step here have come to a fence.
+fn full_fence(step: StepId, here: &StepHere) -> Option<ShepherdToStepMgr> {
+    let pmi = here.pmi.as_deref().filter(|pmi| pmi.come.len() as u64 == u64::from(here.tasks_here))?;
+    Some(ShepherdToStepMgr::PmiFence { step, fence: pmi.fence, puts: pmi.told.clone() })
 }
 
 impl ShepherdCore {
@@ -135,58 +130,48 @@ impl ShepherdCore {
     pub(super) fn pmi(&mut self, token: u64, asked: Asked, out: &mut Vec<ShepherdEffect>) {
         let Some(task) = self.tasks.get(&token) else { return };
         let (step, rank) = (task.step, task.rank);
-        let Some(pmi) = self.steps.get_mut(&step).and_then(|here| here.pmi.as_deref_mut()) else { return };
+        let Some(here) = self.steps.get_mut(&step) else { return };
+        let size = here.launch.total_tasks;
+        let Some(pmi) = here.pmi.as_deref_mut() else { return };
         let Asked { request, thread } = asked;
-        let answer = match request.clone() {
+        let answer = match &request {
             Request::Init(version) => {
-                pmi.versions.insert(token, version);
-                Answer::Init(version)
+                pmi.versions.insert(token, *version);
+                Answer::Init(*version)
             }
-            Request::FullInit => Answer::FullInit { rank, size: pmi.size },
+            Request::FullInit => Answer::FullInit { rank, size },
             Request::Maxes => Answer::Maxes,
             Request::AppNum => Answer::AppNum,
-            Request::UniverseSize => Answer::UniverseSize(pmi.size),
+            Request::UniverseSize => Answer::UniverseSize(size),
             Request::Name => Answer::Name(step.to_string()),
-            Request::Put(key, value) => done(request, pmi.put(key, value)),
-            Request::Get(key) => Answer::Value(request, pmi.known.get(&key).cloned().or_else(|| pmi.fact(&key))),
-            Request::JobAttr(key) => Answer::Value(request, pmi.fact(&key)),
-            Request::PutNodeAttr(key, value) => done(request, pmi.put_for_node(key, value, out)),
-            Request::NodeAttr(key, waits) => match pmi.of_node.get(&key).cloned() {
-                None if waits => return pmi.waiting.push((token, key, thread)),
-                value => Answer::Value(request, value),
+            Request::Put(key, value) => pmi.put(key, value),
+            Request::Get(key) => Answer::Value(pmi.known.get(key).cloned().or_else(|| pmi.fact(key, size))),
+            Request::JobAttr(key) => Answer::Value(pmi.fact(key, size)),
+            Request::PutNodeAttr(key, value) => pmi.put_for_node(key, value, out),
+            Request::NodeAttr(key, waits) => match pmi.of_node.get(key).cloned() {
+                None if *waits => return pmi.waiting.push((token, key.clone(), thread)),
+                value => Answer::Value(value),
             },
             Request::Fence => {
                 pmi.come.insert(token, thread);
-                return self.come_to_fence(step, out);
+                let told = full_fence(step, here);
+                return told.into_iter().for_each(|told| self.say(told, out));
             }
             Request::Finalize => {
-                let answer = pmi.answer(token, &Answer::Done(request), thread.as_deref());
+                let answer = pmi.answer(token, &request, &Answer::Done, thread.as_deref());
                 pmi.versions.remove(&token);
                 return out.push(answer);
             }
-            Request::Abort(why) | Request::Malformed(why) => return self.pmi_abort(step, rank, why, out),
-            Request::Other(name) => Answer::Refused(Request::Other(name.clone()), format!("{name} is not supported")),
+            Request::Abort(why) | Request::Malformed(why) => return self.pmi_abort(step, rank, why.clone(), out),
+            Request::Other(name) => Answer::Refused(format!("{name} is not supported")),
         };
-        out.push(pmi.answer(token, &answer, thread.as_deref()));
-    }
-
-    /// Tells the step manager when all tasks here have come.
-    fn come_to_fence(&mut self, step: StepId, out: &mut Vec<ShepherdEffect>) {
-        let Some(pmi) = self.steps.get(&step).and_then(|here| here.pmi.as_deref()) else { return };
-        if pmi.come.len() as u64 == u64::from(pmi.here) {
-            let (fence, puts) = (pmi.fence, pmi.told.clone());
-            self.say(ShepherdToStepMgr::PmiFence { step, fence, puts }, out);
-        }
+        out.push(pmi.answer(token, &request, &answer, thread.as_deref()));
     }
 
     /// A step manager that was restarted knows nothing of fences.
     pub(super) fn repeat_fences(&self, out: &mut Vec<ShepherdEffect>) {
-        let all = |here: &StepHere| here.pmi.as_deref().is_some_and(|pmi| pmi.come.len() as u64 == u64::from(pmi.here));
-        for (step, here) in self.steps.iter().filter(|(_, here)| all(here)) {
-            let Some(pmi) = here.pmi.as_deref() else { continue };
-            let puts = pmi.told.clone();
-            self.say(ShepherdToStepMgr::PmiFence { step: *step, fence: pmi.fence, puts }, out);
-        }
+        let told = self.steps.iter().filter_map(|(step, here)| full_fence(*step, here));
+        told.for_each(|told| self.say(told, out));
     }
 
     /// All tasks of the step have come.
@@ -202,7 +187,7 @@ impl ShepherdCore {
             return;
         }
         pmi.fence += 1;
-        pmi.from_all += puts.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        pmi.from_all += bytes_of(&puts);
         if pmi.from_all > MOST_KNOWN {
             let why = format!("its tasks told each other more than {MOST_KNOWN} bytes");
             let token = pmi.come.keys().next().copied();
@@ -215,30 +200,12 @@ impl ShepherdCore {
         pmi.bytes = 0;
         pmi.known.extend(puts);
         for (token, thread) in std::mem::take(&mut pmi.come) {
-            out.push(pmi.answer(token, &Answer::Done(Request::Fence), thread.as_deref()));
+            out.push(pmi.answer(token, &Request::Fence, &Answer::Done, thread.as_deref()));
         }
     }
 
-    /// A task has ended.
-    pub(super) fn pmi_ended(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
-        let Some(task) = self.tasks.get(&token) else { return };
-        let (step, rank) = (task.step, task.rank);
-        let Some(here) = self.steps.get_mut(&step).filter(|here| !here.ending) else { return };
-        let Some(pmi) = here.pmi.as_deref_mut() else { return };
-        pmi.waiting.retain(|(waiting, ..)| *waiting != token);
-        if pmi.versions.remove(&token).is_some() {
-            self.pmi_abort(step, rank, "it ended before the end of its MPI program".to_owned(), out);
-        }
-    }
-
-    fn pmi_abort(&self, step: StepId, rank: u32, message: String, out: &mut Vec<ShepherdEffect>) {
+    /// The step cannot go on.
+    pub(super) fn pmi_abort(&self, step: StepId, rank: u32, message: String, out: &mut Vec<ShepherdEffect>) {
         self.say(ShepherdToStepMgr::PmiAbort { step, rank, message }, out);
-    }
-}
-
-fn done(request: Request, outcome: Result<(), String>) -> Answer {
-    match outcome {
-        Ok(()) => Answer::Done(request),
-        Err(why) => Answer::Refused(request, why),
     }
 }

@@ -82,7 +82,7 @@ impl StepHere {
     /// A step whose tasks are not spawned yet.
     pub fn new(launch: Arc<StepLaunch>, start: StepStart) -> Self {
         Self {
-            pmi: PmiHere::of(&start, launch.mpi, launch.total_tasks),
+            pmi: PmiHere::of(&start, launch.mpi),
             id: start.step,
             attempt: start.attempt,
             tasks_left: start.tasks.len() as u32,

@@ -5,6 +5,7 @@ use crate::shepherd::{
     core::ShepherdCore,
     ending::kill_groups,
     messages::{PassedFd, ShepherdEffect, ShepherdTimer},
+    pmi,
     state::{Exit, ShepherdPhase, StepHere, StreamState, TaskHere, TaskPhase, stream_at},
     stdio::{self, NodePlace, StdioPlan},
     task_scripts::{behind_prologs, epilogs},
@@ -166,8 +167,8 @@ impl ShepherdCore {
         extra_env.extend(task_env);
         extra_env.extend(gpus);
         let epilogs = epilogs(&self.config, &here.launch, &extra_env);
-        let third = here.pmi.as_deref().map(|pmi| {
-            extra_env.extend(pmi.variables(id, rank));
+        let third = here.pmi.is_some().then(|| {
+            extra_env.extend(pmi::variables(id, rank, here.launch.total_tasks));
             passed.push(PassedFd::Pmi { token });
             passed.len() as u8 - 1
         });
@@ -308,10 +309,8 @@ impl ShepherdCore {
         if matches!(task.phase, TaskPhase::Ended { .. }) {
             return;
         }
-        let id = task.step;
+        let (id, rank) = (task.step, task.rank);
         task.phase = TaskPhase::Ended { exit, oom: None };
-        self.pmi_ended(token, out);
-        let Some(task) = self.tasks.get_mut(&token) else { return };
         // If a task's start was not reported, its streams were never read.
         for stream in &mut task.streams {
             if *stream == StreamState::Idle {
@@ -320,7 +319,11 @@ impl ShepherdCore {
         }
         let open = task.streams.iter().any(|s| *s != StreamState::Closed);
         let Some(here) = self.steps.get_mut(&id) else { return };
+        let broke_off = here.pmi.as_deref_mut().is_some_and(|pmi| pmi.task_ended(token)) && !here.ending;
         let freed = here.input.remove_reader(token);
+        if broke_off {
+            self.pmi_abort(id, rank, "it ended before the end of its MPI program".to_owned(), out);
+        }
         if freed > 0 {
             self.trim_input(id, freed, out);
         }

@@ -25,7 +25,7 @@ use garrick_model::{
     usage::TaskUsage,
 };
 use serde_bytes::ByteBuf;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Exit status of a task whose end was not seen: its node was lost, or its shepherd could not tell.
 const UNKNOWN_EXIT: ExitStatus = ExitStatus { code: 0, signal: Some(9) };
@@ -76,8 +76,20 @@ pub struct StepCore {
     input: InputRelay,
     attended: bool,
     held: Option<Held>,
-    /// Fences that some nodes have come to, with what their tasks told.
-    fences: BTreeMap<u32, BTreeMap<NodeSlot, Vec<(String, String)>>>,
+    /// The fence that some nodes have come to.
+    fence: Option<OpenFence>,
+    /// The last fence that all have passed.
+    passed: Option<u32>,
+}
+
+/// A fence of an MPI program that some nodes have come to.
+#[derive(Debug)]
+struct OpenFence {
+    number: u32,
+    /// What the tasks of each told.
+    come: BTreeMap<NodeSlot, Vec<(String, String)>>,
+    /// Bytes of that.
+    bytes: usize,
 }
 
 /// Messages to nodes that wait until the step's first task has opened its files: a file that several nodes write is truncated
@@ -126,7 +138,8 @@ impl StepCore {
             signalled: None,
             attended: plan.attended,
             held: None,
-            fences: BTreeMap::new(),
+            fence: None,
+            passed: None,
             node_of,
             nodes,
             slots,
@@ -260,7 +273,7 @@ impl StepCore {
     }
 
     /// The tasks of a node have come to a fence. When those of all nodes have, all get what was told.
-    fn fence(
+    fn come_to_fence(
         &mut self,
         now: Timestamp,
         node: NodeSlot,
@@ -268,27 +281,32 @@ impl StepCore {
         puts: Vec<(String, String)>,
         out: &mut Vec<StepEffect>,
     ) {
-        if !self.slots.contains_key(&node) {
+        // What was passed is repeated by a shepherd that was out of reach meanwhile.
+        let is_passed = self.passed.is_some_and(|passed| fence <= passed);
+        if is_passed || self.phase != Phase::Running || !self.slots.contains_key(&node) {
             return;
         }
-        if self.fences.keys().next().is_some_and(|open| *open < fence) {
+        let step = self.plan.id;
+        let open = self.fence.get_or_insert_with(|| OpenFence { number: fence, come: BTreeMap::new(), bytes: 0 });
+        if open.number != fence {
             // Some nodes passed a fence just as the step manager before this one ended, and what was told there is lost.
-            let text = format!("STEP {} ABORTED: its step manager ended in an exchange over PMI", self.plan.id);
+            let text = format!("STEP {step} ABORTED: its step manager ended in an exchange over PMI");
             return self.end_with(now, node, self.plan.first_rank, &text, out);
         }
-        let come = self.fences.entry(fence).or_default();
-        come.insert(node, puts);
-        if come.len() < self.nodes.len() {
-            return;
+        open.bytes += pmi::bytes_of(&puts);
+        if let Some(before) = open.come.insert(node, puts) {
+            open.bytes -= pmi::bytes_of(&before);
         }
-        let puts: Vec<(String, String)> = self.fences.remove(&fence).into_iter().flatten().flat_map(|c| c.1).collect();
-        let step = self.plan.id;
-        if puts.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > pmi::MOST_FENCED {
+        if open.bytes > pmi::MOST_FENCED {
             let why = format!("its tasks tell each other more than {} bytes at once", pmi::MOST_FENCED);
             return self.end_with(now, node, self.plan.first_rank, &format!("STEP {step} ABORTED: {why}"), out);
         }
+        let Some(full) = self.fence.take_if(|open| open.come.len() == self.nodes.len()) else { return };
+        self.passed = Some(fence);
+        let puts: Vec<(String, String)> = full.come.into_values().flatten().collect();
+        let puts = Arc::new(puts);
         for at in 0..self.nodes.len() {
-            let message = StepMgrToShepherd::PmiFenced { step, fence, puts: puts.clone() };
+            let message = StepMgrToShepherd::PmiFenced { step, fence, puts: Arc::clone(&puts) };
             self.to_shepherd(self.nodes[at].slot, message, out);
         }
     }
@@ -403,7 +421,7 @@ impl StepCore {
                     self.node_gone(node);
                 }
             }
-            ShepherdToStepMgr::PmiFence { fence, puts, .. } => self.fence(now, node, fence, puts, out),
+            ShepherdToStepMgr::PmiFence { fence, puts, .. } => self.come_to_fence(now, node, fence, puts, out),
             ShepherdToStepMgr::PmiAbort { rank, message, .. } => self.aborted(now, node, rank, &message, out),
             ShepherdToStepMgr::Output { rank, stream, data, .. } => {
                 if let Some(&at) = self.slots.get(&node)

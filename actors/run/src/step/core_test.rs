@@ -57,7 +57,7 @@ fn to_all(message: StepMgrToShepherd) -> Vec<StepEffect> {
 /// The plan of a step whose tasks write to a file.
 fn plan_to_file(pattern: &str, open_mode: OpenMode) -> StepPlan {
     let mut plan = plan();
-    let launch = std::sync::Arc::make_mut(&mut plan.launch);
+    let launch = Arc::make_mut(&mut plan.launch);
     (launch.stdout, launch.stderr) = (StreamTarget::File(pattern.to_owned()), StreamTarget::SameAsStdout);
     (launch.open_mode, launch.unattended) = (open_mode, false);
     plan
@@ -299,7 +299,7 @@ fn sent(out: &[StepEffect]) -> Vec<(u32, StepMgrToShepherd)> {
 #[test]
 fn a_fence_opens_for_all_nodes_when_the_last_has_come_and_gives_each_what_all_told() {
     let mut plan = plan();
-    std::sync::Arc::make_mut(&mut plan.launch).mpi = Mpi::Pmi2;
+    Arc::make_mut(&mut plan.launch).mpi = Mpi::Pmi2;
     let mut core = StepCore::new(plan);
     let begun = sent(&tell(&mut core, StepInput::Begin));
     let mapping = |message: &StepMgrToShepherd| match message {
@@ -313,19 +313,34 @@ fn a_fence_opens_for_all_nodes_when_the_last_has_come_and_gives_each_what_all_to
     assert_eq!(tell(&mut core, come(1, 0, vec![pair("b")])), []);
     // As a shepherd repeats it to a step manager that may be new.
     assert_eq!(tell(&mut core, come(1, 0, vec![pair("b")])), []);
-    let opened = StepMgrToShepherd::PmiFenced { step: step(), fence: 0, puts: vec![pair("a"), pair("b")] };
+    let opened = StepMgrToShepherd::PmiFenced { step: step(), fence: 0, puts: Arc::new(vec![pair("a"), pair("b")]) };
     assert_eq!(sent(&tell(&mut core, come(0, 0, vec![pair("a")]))), [(0, opened.clone()), (1, opened)]);
+    // As a shepherd repeats it that was out of reach when the last one came.
+    assert_eq!(tell(&mut core, come(1, 0, vec![pair("b")])), []);
     assert_eq!(tell(&mut core, come(0, 1, Vec::new())), [], "the next one is another");
     assert_eq!(sent(&tell(&mut core, come(1, 1, Vec::new()))).len(), 2);
-    // The step manager ended when one node had passed a fence and the other had not.
-    assert_eq!(tell(&mut core, come(0, 2, Vec::new())), []);
-    assert!(
-        sent(&tell(&mut core, come(1, 3, Vec::new())))
-            .iter()
-            .any(|(_, message)| matches!(message, StepMgrToShepherd::Terminate { .. }))
-    );
     // A node without tasks of the step has no say.
     assert_eq!(tell(&mut core, come(7, 2, Vec::new())), []);
+    // The step manager ended when one node had passed a fence and the other had not, whichever comes first to the new one.
+    for [first, second] in [[(0, 2), (1, 3)], [(0, 3), (1, 2)]] {
+        let mut core = StepCore::new(core.plan().clone());
+        tell(&mut core, StepInput::Begin);
+        assert_eq!(tell(&mut core, come(first.0, first.1, Vec::new())), []);
+        assert!(
+            sent(&tell(&mut core, come(second.0, second.1, Vec::new())))
+                .iter()
+                .any(|(_, message)| matches!(message, StepMgrToShepherd::Terminate { .. }))
+        );
+    }
+}
+
+#[test]
+fn what_tasks_tell_each_other_is_bounded_and_counts_where_it_is_empty() {
+    let mut core = StepCore::new(plan());
+    tell(&mut core, StepInput::Begin);
+    let puts = vec![(String::new(), String::new()); pmi::MOST_FENCED / 16 + 1];
+    let out = tell(&mut core, from(0, ShepherdToStepMgr::PmiFence { step: step(), fence: 0, puts }));
+    assert!(sent(&out).iter().any(|(_, message)| matches!(message, StepMgrToShepherd::Terminate { .. })), "{out:?}");
 }
 
 #[test]
