@@ -63,7 +63,14 @@ pub async fn converse(
             Ok(Some(message)) => {
                 let cx = TraceContext { trace: message.trace, cause: message.cause };
                 let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
-                let (mut request, came) = (message.msg, receiver.take_descriptors());
+                let came = receiver.take_descriptors();
+                let mut request = match message.msg {
+                    CommandToStepMgr::FilePart(part) => {
+                        clients.file_part(client, part).await;
+                        continue;
+                    }
+                    other => other,
+                };
                 match &request {
                     CommandToStepMgr::LaunchLight(body) => match clients.asks.read(body, uid, came.len()) {
                         Some(Asked { request: id, spec, descriptors, quiet, warnings }) => {
@@ -77,12 +84,6 @@ pub async fn converse(
                     },
                     CommandToStepMgr::TakeOver => {
                         clients.take_over(client);
-                        continue;
-                    }
-                    CommandToStepMgr::FilePart(_) => {
-                        if let CommandToStepMgr::FilePart(part) = request {
-                            clients.file_part(client, part).await;
-                        }
                         continue;
                     }
                     _ => {}

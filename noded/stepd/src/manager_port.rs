@@ -109,6 +109,11 @@ impl Clients {
         client
     }
 
+    /// Is it going on?
+    fn is_there(&self, client: ClientId) -> bool {
+        self.lines.borrow().contains_key(&client)
+    }
+
     /// It is over: what was sent still goes out.
     pub fn forget(&self, client: ClientId) {
         self.lines.borrow_mut().remove(&client);
@@ -254,9 +259,14 @@ impl ManagerWorld {
 impl ManagerWorld {
     /// The batch host is the root of the tree. The command's parts come to it past the step manager.
     fn send_file(&self, client: ClientId, nodes: &[NodeSlot], file: FileOrder, width: u16) {
-        let below = nodes.iter().filter(|node| node.0 != 0).map(|node| self.shepherds.stop(*node)).collect();
+        // A command that has hung up meanwhile would never be forgotten.
+        if !self.clients.is_there(client) {
+            return;
+        }
+        let stops: Vec<_> = nodes.iter().map(|node| self.shepherds.stop(*node)).collect();
+        let names = stops.iter().map(|stop| stop.node.clone()).collect();
+        let below = stops.into_iter().zip(nodes).filter(|(_, node)| node.0 != 0).map(|(stop, _)| stop).collect();
         let what = Spread { file, here: nodes.contains(&NodeSlot(0)), below, width };
-        let names = nodes.iter().map(|node| self.shepherds.stop(*node).node).collect();
         let (parts, coming) = mpsc::channel(PARTS_KEPT);
         self.clients.files.borrow_mut().insert(client, parts);
         let (station, clients) = (Rc::clone(&self.station), Rc::clone(&self.clients));

@@ -17,7 +17,8 @@ use tokio::io::{Interest, unix::AsyncFd};
 /// Most bytes handed on in one piece: what a pipe holds by default (pipe(7)).
 const PIECE_BYTES: usize = 64 << 10;
 
-type Watched = Rc<AsyncFd<OwnedFd>>;
+/// One of our ends, watched.
+pub type Watched = Rc<AsyncFd<OwnedFd>>;
 
 /// Our ends of one task.
 #[derive(Default)]
@@ -158,7 +159,7 @@ fn read_now(watch: &AsyncFd<OwnedFd>) -> Option<Vec<u8>> {
 }
 
 /// Reading and writing end, both closed at exec.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(nix::unistd::pipe2(OFlag::O_CLOEXEC)?)
 }
 

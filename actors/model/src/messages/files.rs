@@ -32,7 +32,7 @@ pub struct FileOrder {
     /// Absolute path.
     #[serde(with = "serde_bytes")]
     pub path: Vec<u8>,
-    /// The node's name is put behind the path, after a `_`.
+    /// The node's name is put behind the path, see [`named_by_node`].
     #[serde(default)]
     pub named_by_node: bool,
     /// A file of that name is replaced.
@@ -44,6 +44,11 @@ pub struct FileOrder {
     /// Folders above it, as many, are made where they are missing, for its owner alone.
     #[serde(default)]
     pub folders: bool,
+}
+
+/// The path of a file that has the name of its node at the end, after a `_`.
+pub fn named_by_node(path: &[u8], node: &str) -> Vec<u8> {
+    [path, b"_", node.as_bytes()].concat()
 }
 
 /// What a command asks its step manager for.

@@ -13,6 +13,7 @@ use crate::shepherd::{
 use garrick_model::{
     ids::StepId,
     messages::{
+        files,
         launch_failure::{LaunchFailure, NOT_STARTED},
         launcher::{SpawnTask, TaskLabel, ToLauncher},
         shepherd::{LaunchRef, ShepherdToStepMgr, StepLaunch, StepStart, TaskEnd, TaskFound, TaskLaunch},
@@ -449,6 +450,6 @@ impl ShepherdCore {
 
 /// The command of a program that has the node's name at the end of its own.
 fn named_by_node(argv: &[ByteBuf], node: &str) -> Arc<Vec<ByteBuf>> {
-    let program = argv.first().map(|program| ByteBuf::from([program.as_slice(), b"_", node.as_bytes()].concat()));
+    let program = argv.first().map(|program| ByteBuf::from(files::named_by_node(program, node)));
     Arc::new(program.into_iter().chain(argv.iter().skip(1).cloned()).collect())
 }

@@ -17,15 +17,19 @@ use garrick_model::{
     },
     refusal::Refusal,
 };
+use std::collections::HashSet;
 
 impl StepMgrCore {
-    pub(super) fn send_file(&mut self, client: ClientId, request: FileRequest, out: &mut Vec<StepMgrEffect>) {
+    pub(super) fn send_file(&mut self, client: ClientId, mut request: FileRequest, out: &mut Vec<StepMgrEffect>) {
         if let Err(refusal) = self.file_nodes(&request) {
             return self.refuse(client, refusal, out);
         }
         if let Some(conversation) = self.clients.get_mut(&client) {
             conversation.about = About::File;
         }
+        // While it waits, they are looked up again and again: each once.
+        request.nodes.sort_unstable();
+        request.nodes.dedup();
         self.files.push((client, request));
     }
 
@@ -73,12 +77,16 @@ impl StepMgrCore {
             Some(step) => self.nodes_of_step(step)?,
             None => (0..self.facts.nodes.len() as u32).map(NodeSlot).collect(),
         };
-        let names = |slot: &NodeSlot| &self.pool.node(slot.0).name;
-        if let Some(strange) = request.nodes.iter().find(|name| !all.iter().any(|slot| names(slot) == *name)) {
+        if request.nodes.is_empty() {
+            return Ok(all);
+        }
+        let name = |slot: &NodeSlot| self.pool.node(slot.0).name.as_str();
+        let there: HashSet<&str> = all.iter().map(name).collect();
+        if let Some(strange) = request.nodes.iter().find(|name| !there.contains(name.as_str())) {
             return Err(Refusal::InvalidNode(strange.clone()));
         }
-        let wanted = |slot: &NodeSlot| request.nodes.is_empty() || request.nodes.contains(names(slot));
-        Ok(all.into_iter().filter(wanted).collect())
+        let wanted: HashSet<&str> = request.nodes.iter().map(String::as_str).collect();
+        Ok(all.iter().copied().filter(|slot| wanted.contains(name(slot))).collect())
     }
 
     /// The nodes of a step that has its place.

@@ -3,7 +3,7 @@
 use super::{spread, tree::Branch};
 use crate::shepherd_port::ShepherdPlace;
 use garrick_daemon::links::traced;
-use garrick_frame::{LinkKind, limits};
+use garrick_frame::{LinkKind, Traced, limits};
 use garrick_model::{
     ids::Sluid,
     messages::files::{FileFailure, FileOrder, FilePart, FileReport, FileTree},
@@ -71,8 +71,8 @@ impl Below {
     }
 
     /// Hands on a part. If it does not arrive, the report says so.
-    pub async fn part(&self, part: &FilePart) {
-        if let Err(e) = self.sender.send(traced(part.clone())).await {
+    pub async fn part(&self, part: &Traced<FilePart>) {
+        if let Err(e) = self.sender.send(part).await {
             tracing::debug!(error = %e, "a part of a file was not sent on");
         }
     }

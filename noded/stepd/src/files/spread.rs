@@ -5,7 +5,11 @@ use super::{
     tree,
     writing::Writing,
 };
-use garrick_model::messages::files::{FileFailure, FileOrder, FilePart, FileReport, FileStop, WriterSays};
+use garrick_daemon::links::traced;
+use garrick_frame::Traced;
+use garrick_model::messages::files::{
+    FileFailure, FileOrder, FilePart, FileReport, FileStop, WriterSays, named_by_node,
+};
 use tokio::sync::mpsc;
 
 /// What is to be done with a file.
@@ -42,10 +46,10 @@ impl Taker {
         }
     }
 
-    async fn part(&mut self, part: &FilePart) {
+    async fn part(&mut self, part: &Traced<FilePart>) {
         match self {
             Self::Here(writing) => {
-                if let Err(e) = writing.part(part).await {
+                if let Err(e) = writing.put(&part.msg).await {
                     tracing::warn!(error = %e, "a part of a file");
                 }
             }
@@ -90,11 +94,11 @@ pub async fn spread(
     }
     ready().await;
     loop {
-        let Some(part) = parts.recv().await else { return given_up(station) };
+        let Some(part) = parts.recv().await.map(traced) else { return given_up(station) };
         for taker in &mut takers {
             taker.part(&part).await;
         }
-        if matches!(part, FilePart::End { .. }) {
+        if matches!(part.msg, FilePart::End { .. }) {
             break;
         }
     }
@@ -136,7 +140,7 @@ async fn takers(station: &Station, what: Spread) -> (Vec<Taker>, Vec<FileFailure
 fn file_here(file: &FileOrder, node: &str) -> FileOrder {
     let mut own = file.clone();
     if file.named_by_node {
-        own.path.extend_from_slice(format!("_{node}").as_bytes());
+        own.path = named_by_node(&file.path, node);
     }
     own
 }

@@ -1,15 +1,17 @@
 //! A writer of a file as its `stepd` sees it: a process of the job's user, at the other end of two pipes.
 
-use crate::{launcher, shepherd_port::ShepherdPlace, streams};
+use crate::{
+    launcher,
+    shepherd_port::ShepherdPlace,
+    streams::{self, Watched},
+};
 use garrick_frame::{Decoder, codec::PREFIX, encode, limits};
 use garrick_kernel::{
     cgroup::Entry,
     reap,
     spawn::{self, KillOnDrop, Session, SpawnSpec, Spawned, cstring},
-    watch::watch,
 };
-use garrick_model::messages::files::{FileOrder, FilePart, WriterSays};
-use nix::fcntl::OFlag;
+use garrick_model::messages::files::{FileOrder, WriterSays};
 use serde::Serialize;
 use std::{
     borrow::Cow,
@@ -19,7 +21,6 @@ use std::{
     rc::Rc,
     time::Duration,
 };
-use tokio::io::{Interest, unix::AsyncFd};
 
 /// For a writer whose input ended to take away what it wrote.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -57,8 +58,8 @@ impl WritingError {
 /// A writer.
 pub struct Writing {
     /// `None`: its input has ended.
-    input: Option<Rc<AsyncFd<OwnedFd>>>,
-    output: AsyncFd<OwnedFd>,
+    input: Option<Watched>,
+    output: Watched,
     said: Decoder,
     process: Option<KillOnDrop>,
 }
@@ -66,12 +67,12 @@ pub struct Writing {
 impl Writing {
     /// Starts one and tells it what file it is.
     pub async fn start(place: &ShepherdPlace, file: &FileOrder) -> Result<Self, WritingError> {
-        let (its_input, input) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from)?;
-        let (output, its_output) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from)?;
+        let (its_input, input) = streams::pipe()?;
+        let (output, its_output) = streams::pipe()?;
         let process = spawn_writer(place, &its_input, &its_output)?;
         let writing = Self {
-            input: Some(Rc::new(watched(input, Interest::WRITABLE)?)),
-            output: watched(output, Interest::READABLE)?,
+            input: Some(streams::watched(input)?),
+            output: streams::watched(output)?,
             said: Decoder::new(limits::CONTROL),
             process: Some(KillOnDrop::new(process)),
         };
@@ -79,12 +80,8 @@ impl Writing {
         Ok(writing)
     }
 
-    /// Hands it a part. One that it does not take any more, it says why.
-    pub async fn part(&self, part: &FilePart) -> Result<(), WritingError> {
-        self.put(part).await
-    }
-
-    async fn put<T: Serialize>(&self, message: &T) -> Result<(), WritingError> {
+    /// Hands it a message. One that it does not take any more, it says why.
+    pub async fn put<T: Serialize>(&self, message: &T) -> Result<(), WritingError> {
         let frame = encode(message, limits::BULK)?;
         if let Some(input) = &self.input {
             streams::write_all(Rc::clone(input), &frame).await;
@@ -102,18 +99,12 @@ impl Writing {
                 Ok(None) if taken <= MOST_SAID => {}
                 Ok(None) | Err(_) => return silent(),
             }
-            let Ok(mut ready) = self.output.readable().await else { return silent() };
-            let mut piece = [0; 1 << 10];
-            match nix::unistd::read(self.output.get_ref(), &mut piece) {
-                Ok(0) => return silent(),
-                Ok(count) => {
-                    taken += count;
-                    self.said.feed(&piece[..count]);
-                }
-                Err(nix::errno::Errno::EAGAIN) => ready.clear_ready(),
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(_) => return silent(),
+            let bytes = streams::read_later(Rc::clone(&self.output)).await;
+            if bytes.is_empty() {
+                return silent();
             }
+            taken += bytes.len();
+            self.said.feed(&bytes);
         }
     }
 }
@@ -157,11 +148,4 @@ fn spawn_writer(place: &ShepherdPlace, input: &OwnedFd, output: &OwnedFd) -> Res
         cgroup_procs: entry.files.iter().map(OwnedFd::as_fd).collect(),
         ..SpawnSpec::default()
     })?)
-}
-
-fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    let flags = nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_GETFL)?;
-    let flags = OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK;
-    nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_SETFL(flags))?;
-    watch(fd, interest)
 }
