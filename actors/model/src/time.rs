@@ -32,11 +32,20 @@ impl Timestamp {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
+    /// Number of its day since the Unix epoch, UTC.
+    pub const fn utc_day(self) -> i64 {
+        self.secs().div_euclid(86_400)
+    }
     /// The system's clock. Shells call this; cores never do.
     pub fn now() -> Self {
         let d = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self(i64::try_from(d.as_millis()).unwrap_or(i64::MAX))
     }
+}
+
+/// A duration in microseconds.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A run-time limit. Slurm counts limits in minutes; on the wire they are seconds.

@@ -18,7 +18,7 @@ use garrick_model::{
     ids::JobId,
     messages::command::CommandReply,
     outlook::Outlook,
-    time::Timestamp,
+    time::{Timestamp, micros},
     view::{JobView, NodeView},
 };
 use garrick_plan::{
@@ -282,7 +282,7 @@ impl SchedulerCore {
         tracing::debug!(
             starts = plan.starts.len(),
             waiting = considered.len(),
-            micros = u64::try_from(self.last_pass.as_micros()).unwrap_or(u64::MAX),
+            micros = micros(self.last_pass),
             "sched.pass"
         );
         let started: BTreeSet<JobId> = plan.starts.iter().map(|start| start.job).collect();

@@ -2,12 +2,10 @@
 
 use garrick_model::{
     messages::statistics::{Cycles, Exits, PassCounts, PlanCounts, Statistics},
-    time::Timestamp,
+    time::{Timestamp, micros},
 };
 use garrick_plan::plan::{Plan, kept::planning::Way};
 use std::{collections::BTreeSet, time::Duration};
-
-const DAY_SECS: i64 = 86_400;
 
 /// The counters. Those but the ones of the whole life begin anew at midnight (UTC).
 #[derive(Clone, Debug, Default)]
@@ -29,10 +27,6 @@ pub struct Pass<'p> {
     pub queue: usize,
     /// The plan is thrown away: what it was made from has changed.
     pub outdated: bool,
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn count(number: usize) -> u64 {
@@ -57,7 +51,7 @@ impl PassStatistics {
 
     /// A new day begins.
     pub fn of_today(&mut self, now: Timestamp) {
-        if now.secs().div_euclid(DAY_SECS) != self.since.secs().div_euclid(DAY_SECS) {
+        if now.utc_day() != self.since.utc_day() {
             self.reset(now);
         }
     }

@@ -4,7 +4,7 @@
 use garrick_model::{
     messages::statistics::{JobCounts, RequestCount, Statistics, UserCount},
     state::JobState,
-    time::Timestamp,
+    time::{Timestamp, micros},
     view::JobView,
 };
 use std::{
@@ -12,8 +12,6 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-
-const DAY_SECS: i64 = 86_400;
 
 /// How many, and how long together.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +23,7 @@ struct Sum {
 impl Sum {
     fn add(&mut self, took: Duration) {
         self.count += 1;
-        self.micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.micros += micros(took);
     }
 }
 
@@ -75,7 +73,7 @@ impl Counted {
     }
 
     /// A job's view is replaced.
-    pub fn job(&self, before: Option<&JobView>, view: &JobView, now: Timestamp) {
+    pub fn job(&self, before: Option<&JobView>, view: &JobView) {
         // What was there before the controller was started is not news.
         let new = before.is_none() && view.submit_time >= self.began && view.array_task.is_none();
         let started = before.is_some_and(|before| before.state.waits() && view.state.works());
@@ -84,7 +82,7 @@ impl Counted {
             return;
         }
         let mut counts = self.counts();
-        counts.of_today(now);
+        counts.of_today(Timestamp::now());
         let jobs = &mut counts.jobs;
         jobs.submitted += u64::from(new);
         jobs.started += u64::from(started);
@@ -130,7 +128,7 @@ impl Counted {
                 .iter()
                 .map(|(uid, s)| UserCount { uid: *uid, count: s.count, micros: s.micros })
                 .collect(),
-            clock_micros: u64::try_from(self.clock.as_micros()).unwrap_or(u64::MAX),
+            clock_micros: micros(self.clock),
             ..Statistics::default()
         }
     }
@@ -138,7 +136,7 @@ impl Counted {
 
 impl Counts {
     fn of_today(&mut self, now: Timestamp) {
-        if now.secs().div_euclid(DAY_SECS) != self.since.secs().div_euclid(DAY_SECS) {
+        if now.utc_day() != self.since.utc_day() {
             (self.since, self.jobs) = (now, JobCounts::default());
         }
     }

@@ -381,7 +381,7 @@ impl Env {
             env.entering.settle(request, saved.is_ok(), |view| {
                 // A job whose owner is running has published itself.
                 if env.boards.jobs.get(&view.id).is_none() {
-                    env.counted.job(None, &view, Timestamp::now());
+                    env.counted.job(None, &view);
                     env.boards.jobs.publish(view.id, view);
                 }
             });

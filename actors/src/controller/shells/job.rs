@@ -185,7 +185,7 @@ impl Shell for JobCore {
                 env.boards.steps.publish(job, Arc::new(tally));
             }
             JobShown::View(view) => {
-                env.counted.job(env.boards.jobs.get(&job).as_deref(), &view, Timestamp::now());
+                env.counted.job(env.boards.jobs.get(&job).as_deref(), &view);
                 env.boards.jobs.publish(job, Arc::clone(&view));
                 hands.watchers.retain(|watcher| watcher.send(Watched::View(Arc::clone(&view))).is_ok());
                 // The core may be ahead of the published view.
