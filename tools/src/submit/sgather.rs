@@ -20,8 +20,10 @@ use garrick_model::{
     refusal::Refusal,
 };
 use nix::{
-    fcntl::{AT_FDCWD, RenameFlags, renameat2},
+    errno::Errno,
+    fcntl::{AT_FDCWD, AtFlags, RenameFlags, renameat2},
     poll::{PollFd, PollFlags, PollTimeout, poll},
+    unistd::{linkat, unlink},
 };
 use std::{
     env,
@@ -227,15 +229,12 @@ fn fetch(request: &Request, node: &str, console: &Console) -> Result<(), String>
     let (file, meanwhile) = Meanwhile::beside(&to)?;
     let reading = srun(request, node, READ)?.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = reading.map_err(|e| e.to_string())?;
+    let said = child.stderr.take().map(|stderr| thread::spawn(|| first_words(stderr)));
     let received = receive(&mut child, file, request);
     if let Err(Unreceived::Other(_)) = &received {
         end(&mut child);
     }
-    let mut said = String::new();
-    if let Some(stderr) = child.stderr.take() {
-        // Beyond that it is nothing that explains anything.
-        let _ = stderr.take(4096).read_to_string(&mut said);
-    }
+    let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
     let status = child.wait().map_err(|e| e.to_string())?;
     let unread = || format!("{}: {}", request.source.display(), why(&said));
     let bytes = match received {
@@ -248,6 +247,15 @@ fn fetch(request: &Request, node: &str, console: &Console) -> Result<(), String>
     Ok(())
 }
 
+/// Reads all that is said, while the file comes: else whoever says much would wait for ever.
+fn first_words(mut stderr: impl Read) -> String {
+    let mut said = String::new();
+    // Beyond that it is nothing that explains anything.
+    let _ = stderr.by_ref().take(4096).read_to_string(&mut said);
+    let _ = io::copy(&mut stderr, &mut io::sink());
+    said
+}
+
 /// What the other end said, without what its `srun` says of that.
 fn why(said: &str) -> &str {
     said.lines().find(|line| !line.starts_with("srun: ")).unwrap_or("it was not read")
@@ -255,8 +263,7 @@ fn why(said: &str) -> &str {
 
 /// Its step ends with it.
 fn end(child: &mut Child) {
-    let _ =
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id().cast_signed()), nix::sys::signal::Signal::SIGKILL);
+    let _ = child.kill();
     let _ = child.wait();
 }
 
@@ -277,7 +284,14 @@ impl Meanwhile {
     fn put(mut self, to: &Path, force: bool) -> Result<(), String> {
         let Some(path) = self.0.take() else { return Ok(()) };
         let flags = if force { RenameFlags::empty() } else { RenameFlags::RENAME_NOREPLACE };
-        renameat2(AT_FDCWD, &path, AT_FDCWD, to, flags).map_err(|errno| {
+        let put = match renameat2(AT_FDCWD, &path, AT_FDCWD, to, flags) {
+            // File systems that do not know the flag, such as NFS.
+            Err(Errno::EINVAL) if !force => {
+                linkat(AT_FDCWD, &path, AT_FDCWD, to, AtFlags::empty()).and_then(|()| unlink(&path))
+            }
+            put => put,
+        };
+        put.map_err(|errno| {
             self.0 = Some(path.clone());
             format!("{}: {}", to.display(), errno_text(errno as i32))
         })
