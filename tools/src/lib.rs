@@ -7,6 +7,7 @@
 //! | `query` | `squeue`, `sinfo`, `sprio`, `sdiag` |
 //! | `control` | `scancel`, `scontrol`, `stail` |
 //! | `graph`, `step_lists` | graphs and lists of steps |
+//! | `executable` | which files are programs, and where they are in `PATH` |
 //! | `batch_script` | finding and checking a batch script |
 //! | `waiting` | what a command does while it waits |
 //! | `garrick`, `site` | `garrick`, and its commands for a cluster and a site |
@@ -16,6 +17,7 @@
 
 mod batch_script;
 mod control;
+mod executable;
 mod garrick;
 pub mod grammar;
 mod graph;

@@ -207,6 +207,11 @@ impl Cluster {
         &self.trusted
     }
 
+    /// Is this user root or SlurmUser? For what is answered without asking the controller.
+    pub fn is_administrator(&self, uid: u32) -> bool {
+        uid == 0 || user_id(&self.config.slurm_user) == Some(uid)
+    }
+
     /// Where doors of this cluster can be, were it the embedded one of that home.
     pub fn run_dirs(&self, home: &Path) -> Vec<PathBuf> {
         let uid = nix::unistd::geteuid().as_raw();

@@ -10,7 +10,7 @@ use garrick_model::{
     refusal::Refusal,
     reservation::Reservation,
     time::Timestamp,
-    view::JobView,
+    view::{JobView, NodeView},
 };
 use std::sync::Arc;
 
@@ -122,6 +122,14 @@ pub fn known_jobs(cluster: &mut Contact, request: &CommandRequest) -> Asked<Vec<
     match jobs(cluster, request) {
         Err(AskError::Refused(Refusal::InvalidJobId)) => Ok(Vec::new()),
         answer => answer,
+    }
+}
+
+/// All nodes that the caller may see.
+pub fn nodes(cluster: &mut Contact) -> Asked<Vec<Arc<NodeView>>> {
+    match cluster.ask(&CommandRequest::ListNodes)? {
+        CommandReply::Nodes { nodes, .. } => Ok(nodes),
+        other => Err(cluster.unexpected(&other)),
     }
 }
 

@@ -91,7 +91,27 @@ pub fn meta(cluster: &str) -> Meta {
     }
 }
 
-/// `-M` or `SLURM_CLUSTERS`: clusters are found by their `slurm.conf` alone, so only that file's own can be named.
+/// Clusters are found by their `slurm.conf` alone, so only that file's own can be named.
+///
+/// # Errors
+///
+/// Another was named: that is said, and this is the exit code.
+pub fn is_own_cluster(name: &str, console: &Console) -> Result<(), i32> {
+    if found_cluster(console)?.name() == name {
+        return Ok(());
+    }
+    console.error(telling::other_cluster(name));
+    Err(1)
+}
+
+fn found_cluster(console: &Console) -> Result<Cluster, i32> {
+    Cluster::find(None).map_err(|error| {
+        console.error(error);
+        1
+    })
+}
+
+/// `-M` or `SLURM_CLUSTERS`, which may name several clusters; see [`is_own_cluster`].
 ///
 /// # Errors
 ///
@@ -99,10 +119,7 @@ pub fn meta(cluster: &str) -> Meta {
 pub fn own_cluster(arguments: &Arguments, console: &Console) -> Result<(), i32> {
     let set = || std::env::var("SLURM_CLUSTERS").ok();
     let Some(text) = arguments.value("clusters").or_else(set).filter(|text| !text.is_empty()) else { return Ok(()) };
-    let cluster = Cluster::find(None).map_err(|error| {
-        console.error(error);
-        1
-    })?;
+    let cluster = found_cluster(console)?;
     match words(&text).into_iter().find(|name| name != "all" && name != cluster.name()) {
         None => Ok(()),
         Some(other) => {

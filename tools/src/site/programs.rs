@@ -1,9 +1,9 @@
 //! Where other programs of Garrick are: next to this one, in `../sbin` of an installation, or on `PATH`.
 
+use crate::executable::is_program;
 use std::{
     env,
     ffi::OsStr,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -37,10 +37,6 @@ fn find_in(name: &str, own: Option<&Path>, path: Option<&OsStr>) -> Result<PathB
         looked.push("PATH".to_owned());
         ProgramError { name: name.to_owned(), looked: looked.join(", ") }
     })
-}
-
-fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

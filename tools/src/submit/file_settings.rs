@@ -2,11 +2,12 @@
 
 use crate::{
     options::table::Arg,
+    output::{self, Console},
     query::arguments::{Arguments, Table, option},
-    submit::shared_objects,
+    submit::{file_sending::Manner, shared_objects},
 };
 use garrick_model::config::Config;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 pub(crate) static TABLE: Table = Table {
     program: "sbcast",
@@ -32,7 +33,7 @@ pub(crate) static TABLE: Table = Table {
 };
 
 /// Bytes sent at a time where nothing else is asked for (sbcast(1)).
-pub const BLOCK_BYTES: u32 = 8 << 20;
+const BLOCK_BYTES: u32 = 8 << 20;
 /// `off`, as Slurm counts it.
 const NO_TREE: u32 = 65533;
 
@@ -64,6 +65,21 @@ pub enum Remark {
     Error(String),
     /// The text alone.
     Bare(String),
+}
+
+impl Remark {
+    /// Says it.
+    pub fn tell(&self, console: &Console) {
+        match self {
+            Self::Error(text) => console.error(text),
+            Self::Bare(text) => output::stderr(format!("{text}\n").as_bytes()),
+        }
+    }
+}
+
+/// Where files go that are not named in full, if the site says so: `BcastParameters=DestDir=`.
+pub fn dest_dir(config: Option<&Config>) -> Option<PathBuf> {
+    config.and_then(|config| config.bcast_parameters.value("DestDir")).map(PathBuf::from)
 }
 
 impl Settings {
@@ -141,11 +157,21 @@ impl Settings {
 
     /// Most children of a node in the tree; 0: no tree.
     pub fn tree_width(&self) -> u16 {
-        tree_width(self.width)
+        use garrick_model::messages::files::{MOST_WIDTH, WIDTH};
+        match self.width {
+            0 => WIDTH,
+            NO_TREE => 0,
+            width => u16::try_from(width).unwrap_or(MOST_WIDTH).min(MOST_WIDTH),
+        }
+    }
+
+    /// How a file is sent.
+    pub fn manner(&self, config: Option<&Config>) -> Manner {
+        Manner { packed: self.packed, block_bytes: self.block_bytes, limit: self.limit(config) }
     }
 
     /// Longest that nothing may happen.
-    pub fn limit(&self, config: Option<&Config>) -> Duration {
+    fn limit(&self, config: Option<&Config>) -> Duration {
         let secs = match self.timeout_secs {
             0 => config.map_or(10, |config| config.message_timeout_secs).max(LEAST_SECS),
             secs => secs,
@@ -156,16 +182,6 @@ impl Settings {
 
 /// What a node may take to have a part on its disk where nothing is said: longer than for a message, since many share a disk.
 const LEAST_SECS: u32 = 60;
-
-/// See [`Settings::tree_width`].
-pub fn tree_width(typed: u32) -> u16 {
-    use garrick_model::messages::files::{MOST_WIDTH, WIDTH};
-    match typed {
-        0 => WIDTH,
-        NO_TREE => 0,
-        width => u16::try_from(width).unwrap_or(MOST_WIDTH).min(MOST_WIDTH),
-    }
-}
 
 /// Whether a file is packed.
 pub fn compression(text: Option<&str>, remarks: &mut Vec<Remark>) -> bool {

@@ -2,10 +2,14 @@
 
 use super::{
     file_sending::{self, Manner, Unsent},
-    file_settings::{self, Remark, Settings},
+    file_settings::{self, Settings},
     shared_objects, startup,
 };
-use crate::{options::typed::Typed, output::Console};
+use crate::{
+    executable::{in_path, is_program},
+    options::typed::Typed,
+    output::Console,
+};
 use garrick_asking::{
     cluster::{Answer, Cluster, ClusterError},
     manager::Way,
@@ -23,10 +27,9 @@ use garrick_model::{
 };
 use serde_bytes::ByteBuf;
 use std::{
-    env,
     ffi::OsStr,
     fs::File,
-    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
@@ -44,7 +47,7 @@ pub struct SentProgram<'a> {
 }
 
 /// What the site and the options say about it. Remarks are said.
-pub fn settings(typed: &Typed, config: Option<&Config>, console: &Console) -> Settings {
+fn settings(typed: &Typed, config: Option<&Config>, console: &Console) -> Settings {
     let mut remarks = Vec::new();
     let mut settings = Settings::of_site(config);
     if let Some(name) = &typed.bcast.compress {
@@ -54,12 +57,7 @@ pub fn settings(typed: &Typed, config: Option<&Config>, console: &Console) -> Se
         settings.exclude.clone_from(exclude);
     }
     settings.send_libs = typed.bcast.send_libs.unwrap_or(settings.send_libs);
-    for remark in remarks {
-        match remark {
-            Remark::Error(text) => console.error(text),
-            Remark::Bare(text) => console.line(text),
-        }
-    }
+    remarks.iter().for_each(|remark| remark.tell(console));
     settings
 }
 
@@ -73,12 +71,12 @@ impl<'a> SentProgram<'a> {
         door: &mut DoorClient,
         spec: &mut StepSpec,
     ) -> Result<Option<Self>, i32> {
-        let cluster = Cluster::find(typed.conf.as_deref()).ok();
-        let config = cluster.as_ref().map(Cluster::config);
         let wanted = typed.bcast.is_wanted();
         if !wanted && typed.bcast.compress.is_none() {
             return Ok(None);
         }
+        let cluster = Cluster::find(typed.conf.as_deref()).ok();
+        let config = cluster.as_ref().map(Cluster::config);
         let settings = settings(typed, config, console);
         let Some(dest) = typed.bcast.dest.as_deref().filter(|_| wanted) else { return Ok(None) };
         if spec.script.is_some() || !spec.multi_prog.is_empty() {
@@ -101,11 +99,7 @@ impl<'a> SentProgram<'a> {
             way,
             name: folder.join(&program),
             files: Vec::new(),
-            manner: Manner {
-                packed: settings.packed,
-                block_bytes: settings.block_bytes,
-                limit: settings.limit(config),
-            },
+            manner: settings.manner(config),
             width: settings.tree_width(),
             console,
         };
@@ -179,12 +173,10 @@ impl<'a> SentProgram<'a> {
 
 /// The program as it is here: in the step's folder if it is named by a path, else in `PATH`.
 fn find(folder: &Path, program: &OsStr) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     if program.as_bytes().contains(&b'/') {
-        return Some(folder.join(program)).filter(is_program);
+        return Some(folder.join(program)).filter(|path| is_program(path));
     }
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).map(|dir| dir.join(program)).find(is_program)
+    in_path(program)
 }
 
 /// Where it goes, and whether its name ends with the node's.
@@ -193,8 +185,7 @@ fn destination(typed: &str, step: StepId, config: Option<&Config>, work_dir: &Pa
     if path.is_absolute() && !typed.ends_with('/') {
         return (path.to_owned(), false);
     }
-    let of_site = || config.and_then(|config| config.bcast_parameters.value("DestDir")).map(PathBuf::from);
-    let folder = if path.is_absolute() { Some(path.to_owned()) } else { of_site() };
+    let folder = if path.is_absolute() { Some(path.to_owned()) } else { file_settings::dest_dir(config) };
     let folder = folder.unwrap_or_else(|| work_dir.to_owned());
     (folder.join(format!("slurm_bcast_{step}")), true)
 }

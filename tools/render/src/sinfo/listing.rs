@@ -97,27 +97,29 @@ impl Listing {
         let agree: Vec<&Entry> = self.fields().filter(|field| self.must_agree(field)).collect();
         let mut groups: Vec<Group<'a>> = Vec::new();
         // Partitions of which the same is shown are not told apart, and a node of several of them counts once.
+        let mut rows: HashMap<Vec<String>, usize> = HashMap::new();
         let (mut places, mut seen, mut shown) = (HashMap::new(), HashSet::new(), HashSet::new());
         for (place, partition) in partitions.iter().enumerate().filter(|(_, p)| self.takes_partition(p)) {
             let empty = Group { partition, place, nodes: Vec::new() };
-            let of_this: Vec<String> = of_partition.iter().map(|f| f.of(&empty, clock)).collect();
+            let next = rows.len();
+            let row = *rows.entry(of_partition.iter().map(|f| f.of(&empty, clock)).collect()).or_insert(next);
             for node in amounts::members(partition, nodes).into_iter().filter(|node| self.takes_node(node)) {
                 let one = Group { partition, place, nodes: vec![node] };
-                shown.insert(of_this.clone());
+                shown.insert(row);
                 if self.by_node {
                     groups.push(one);
                     continue;
                 }
-                let key: Vec<String> = of_this.iter().cloned().chain(agree.iter().map(|f| f.of(&one, clock))).collect();
+                let key = (row, agree.iter().map(|f| f.of(&one, clock)).collect::<Vec<String>>());
                 let at = *places.entry(key).or_insert(groups.len());
+                let is_new = seen.insert((at, node.index));
                 match groups.get_mut(at) {
                     None => groups.push(one),
-                    Some(group) if !seen.contains(&(at, node.index)) => group.nodes.push(node),
+                    Some(group) if is_new => group.nodes.push(node),
                     Some(_) => {}
                 }
-                seen.insert((at, node.index));
             }
-            if !(self.by_node || self.reasons || of_partition.is_empty()) && shown.insert(of_this) {
+            if !(self.by_node || self.reasons || of_partition.is_empty()) && shown.insert(row) {
                 groups.push(empty);
             }
         }

@@ -39,7 +39,7 @@ use crate::{
 };
 use garrick_asking::{
     accounts,
-    cluster::{Cluster, user_id},
+    cluster::Cluster,
     contact::{self, AskError, Asked, Contact},
 };
 use garrick_model::{
@@ -246,8 +246,7 @@ impl Session {
     /// Is the caller one of those whom the controller takes for administrators? For what is answered without it.
     pub fn is_admin(&self) -> bool {
         let own = geteuid().as_raw();
-        let slurm_user = || Cluster::find(None).ok().and_then(|c| user_id(&c.config().slurm_user));
-        own == 0 || slurm_user() == Some(own)
+        own == 0 || Cluster::find(None).is_ok_and(|cluster| cluster.is_administrator(own))
     }
 
     /// When a job's time is over, for `pidinfo`.
@@ -301,7 +300,7 @@ pub fn main(mut args: Vec<OsString>) -> i32 {
         return code;
     }
     if let Some(name) = arguments.value("clusters")
-        && let Err(code) = site::is_own_cluster(&session, &name)
+        && let Err(code) = choices::is_own_cluster(&name, &session.console)
     {
         return code;
     }

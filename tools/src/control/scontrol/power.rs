@@ -3,11 +3,7 @@
 
 use super::{NOT_THEIRS, Session, too_few, too_many};
 use garrick_asking::contact;
-use garrick_model::{
-    hostlist,
-    messages::command::{CommandReply, CommandRequest},
-    refusal::Refusal,
-};
+use garrick_model::{hostlist, refusal::Refusal};
 
 /// `power up|down [asap|force] NODES [reason=TEXT]`
 pub fn run(session: &mut Session, words: &[String]) -> i32 {
@@ -82,12 +78,8 @@ pub fn cancel_reboot(session: &mut Session, words: &[String]) -> i32 {
     };
     let answer = session.cluster().and_then(|c| {
         let names = contact::named_nodes(c, &names)?;
-        match c.ask(&CommandRequest::ListNodes)? {
-            CommandReply::Nodes { nodes, .. } => {
-                Ok(names.iter().all(|name| nodes.iter().any(|node| node.name == *name)))
-            }
-            other => Err(c.unexpected(&other)),
-        }
+        let nodes = contact::nodes(c)?;
+        Ok(names.iter().all(|name| nodes.iter().any(|node| node.name == *name)))
     });
     match answer {
         Ok(true) => session.plain_error("slurm_update error: Invalid node state transition"),

@@ -1,7 +1,8 @@
 //! `scontrol completing`, `errnumstr`, `getaddrs`, `wait_job`, `notify`, `token` and `cluster`.
 
 use super::{Session, too_few, too_many};
-use crate::query::{choices, sdiag};
+use crate::query::choices;
+use garrick_asking::contact;
 use garrick_model::{
     hostlist::{self, HostList},
     job_query::JobQuery,
@@ -18,11 +19,8 @@ pub fn completing(session: &mut Session, words: &[String]) -> i32 {
         return too_many(session, "completing");
     }
     let loaded = session.cluster().and_then(|c| {
-        let jobs = garrick_asking::contact::jobs(c, &CommandRequest::list_such_jobs(JobQuery::default()))?;
-        match c.ask(&CommandRequest::ListNodes)? {
-            CommandReply::Nodes { nodes, .. } => Ok((jobs, nodes)),
-            other => Err(c.unexpected(&other)),
-        }
+        let jobs = contact::jobs(c, &CommandRequest::list_such_jobs(JobQuery::default()))?;
+        Ok((jobs, contact::nodes(c)?))
     });
     let (jobs, nodes) = match loaded {
         Ok(loaded) => loaded,
@@ -80,11 +78,7 @@ pub fn addresses(session: &mut Session, words: &[String]) -> i32 {
         Ok(names) => names,
         Err(error) => return session.plain_error(format_args!("Invalid hostlist: {list} ({error})")),
     };
-    let answer = session.cluster().and_then(|c| match c.ask(&CommandRequest::ListNodes)? {
-        CommandReply::Nodes { nodes, .. } => Ok(nodes),
-        other => Err(c.unexpected(&other)),
-    });
-    let nodes = match answer {
+    let nodes = match session.cluster().and_then(contact::nodes) {
         Ok(nodes) => nodes,
         Err(error) => return session.failed("slurm_load_node", &error),
     };
@@ -163,14 +157,9 @@ pub fn token(session: &mut Session, words: &[String]) -> i32 {
 pub fn cluster(session: &Session, words: &[String]) -> i32 {
     match words {
         [] => 0,
-        [name] => is_own_cluster(session, name).map_or_else(|code| code, |()| 0),
+        [name] => choices::is_own_cluster(name, &session.console).map_or_else(|code| code, |()| 0),
         _ => too_many(session, "cluster"),
     }
-}
-
-/// Is that this cluster's name? If not, that is told.
-pub fn is_own_cluster(session: &Session, name: &str) -> Result<(), i32> {
-    sdiag::is_own_cluster(name, &session.console)
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use super::{
     reservations,
 };
 use crate::query::choices;
-use garrick_asking::contact::Asked;
+use garrick_asking::contact::{self, Asked};
 use garrick_model::{
     config::{PartitionConfig, SettingError},
     hostlist,
-    messages::command::{CommandReply, CommandRequest, JobChange, JobSelector, NodeChange, NodeStateChange},
+    messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodeStateChange},
     time::{Timestamp, system_zone},
 };
 use jiff::tz::TimeZone;
@@ -98,11 +98,7 @@ fn all_or_named(session: &mut Session, nodes: Vec<String>) -> Asked<Vec<String>>
     if !matches!(&nodes[..], [one] if one.eq_ignore_ascii_case("all")) {
         return Ok(nodes);
     }
-    let cluster = session.cluster()?;
-    match cluster.ask(&CommandRequest::ListNodes)? {
-        CommandReply::Nodes { nodes, .. } => Ok(nodes.iter().map(|node| node.name.clone()).collect()),
-        other => Err(cluster.unexpected(&other)),
-    }
+    Ok(contact::nodes(session.cluster()?)?.iter().map(|node| node.name.clone()).collect())
 }
 
 /// What `KEY=VALUE` words ask for.
@@ -218,10 +214,9 @@ fn power(state: &str, program: &'static str) -> KeyError {
 
 /// Keys of partitions are those of `slurm.conf`: the controller reads their values.
 pub(super) fn partition_fields(pairs: &[Pair<'_>]) -> Result<Vec<(String, String)>, KeyError> {
-    let mut keys: Vec<String> = PartitionConfig::update_keys().map(str::to_ascii_lowercase).collect();
-    keys.sort_unstable();
+    let is_key = |word: &str| PartitionConfig::update_keys().any(|key| key.eq_ignore_ascii_case(word));
     let field = |pair: &Pair<'_>| {
-        if pair.sign.is_none() && keys.contains(&pair.key.to_ascii_lowercase()) {
+        if pair.sign.is_none() && is_key(pair.key) {
             PartitionConfig::default().set(pair.key, pair.value).map_err(|why| partition_value(*pair, &why))?;
             Ok((pair.key.to_owned(), pair.value.to_owned()))
         } else {

@@ -4,12 +4,9 @@ use super::arguments::{self, Arguments, Outcome, Table, option};
 use super::choices;
 use crate::{
     output::{self, Console},
-    telling::hints,
+    telling::Tell as _,
 };
-use garrick_asking::{
-    cluster::Cluster,
-    contact::{Asked, Contact},
-};
+use garrick_asking::contact::{Asked, Contact};
 use garrick_model::messages::{
     command::{CommandReply, CommandRequest},
     statistics::Statistics,
@@ -84,35 +81,18 @@ pub fn main(args: Vec<OsString>) -> i32 {
         }
     };
     if let Some(name) = &request.cluster
-        && let Err(code) = is_own_cluster(name, &console)
+        && let Err(code) = choices::is_own_cluster(name, &console)
     {
         return code;
     }
     if request.reset { reset(&console) } else { show(&request, &console) }
 }
 
-/// Clusters are found by their `slurm.conf` alone, so only that file's own can be named.
-pub(crate) fn is_own_cluster(name: &str, console: &Console) -> Result<(), i32> {
-    let own = Cluster::find(None).map_err(|error| {
-        console.error(error);
-        1
-    })?;
-    if own.name() == name {
-        return Ok(());
-    }
-    console.error(format_args!(
-        "'{name}' can't be reached now, or it is an invalid entry for --cluster.  Use 'sacctmgr list clusters' to see available \
-         clusters."
-    ));
-    Err(1)
-}
-
 fn reset(console: &Console) -> i32 {
     match Contact::open(console).and_then(|mut cluster| cluster.ask(&CommandRequest::ResetStatistics)) {
         Ok(_) => output::finish(console, output::print_line("Reset scheduling statistics"), 0),
         Err(error) => {
-            hints(&error, console);
-            output::stderr(format!("slurm_reset_statistics: {error}\n").as_bytes());
+            error.tell_plainly("slurm_reset_statistics", console);
             REFUSED
         }
     }
@@ -123,8 +103,7 @@ fn show(request: &Request, console: &Console) -> i32 {
     let (cluster, counted) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
-            hints(&error, console);
-            output::stderr(format!("slurm_get_statistics: {error}\n").as_bytes());
+            error.tell_plainly("slurm_get_statistics", console);
             return REFUSED;
         }
     };

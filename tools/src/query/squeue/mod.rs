@@ -15,7 +15,6 @@ use crate::{
     telling::Tell as _,
 };
 use garrick_asking::{
-    cluster::user_id,
     contact::{self, Asked, Contact, resolve_nodes},
     ended_steps,
     own_job::of_own_job,
@@ -103,10 +102,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
 fn known_nodes(names: &mut Vec<String>, console: &Console) -> Asked<Option<String>> {
     resolve_nodes(names, console)?;
     let mut cluster = Contact::open(console)?;
-    let nodes = match cluster.ask(&CommandRequest::ListNodes)? {
-        CommandReply::Nodes { nodes, .. } => nodes,
-        other => return Err(cluster.unexpected(&other)),
-    };
+    let nodes = contact::nodes(&mut cluster)?;
     let here = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
     Ok(node_names(names, &nodes, here.split('.').next().unwrap_or_default()).err())
 }
@@ -290,7 +286,7 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         };
         // Of other users' jobs only administrators read records; unless one is named, nothing is missing for others.
         let own = nix::unistd::geteuid().as_raw();
-        let administrator = own == 0 || user_id(&cluster.cluster().config().slurm_user) == Some(own);
+        let administrator = cluster.cluster().is_administrator(own);
         let may = |job: &&Arc<JobView>| administrator || own == job.uid || only.is_some();
         missing = ended_steps::complete(cluster.cluster(), console, &mut steps, jobs.iter().filter(meant).filter(may));
     }

@@ -10,8 +10,8 @@ use crate::{
     output::{Console, Verbosity},
     query::arguments::{self, Arguments, Outcome},
     submit::{
-        file_sending::{self, Manner, Sent, Unsent},
-        file_settings::{Remark, Settings, TABLE},
+        file_sending::{self, Sent, Unsent},
+        file_settings::{self, Settings, TABLE},
         shared_objects, startup,
     },
 };
@@ -58,7 +58,7 @@ fn run(arguments: &Arguments, console: &Console) -> Result<(), i32> {
     let config = cluster.as_ref().map(Cluster::config);
     let mut remarks = Vec::new();
     let settings = Settings::of_site(config).laid_over(|name| env::var(name).ok(), arguments, &mut remarks);
-    say(&remarks, console);
+    remarks.iter().for_each(|remark| remark.tell(console));
     let (source, dest, named, nodes) = operands(arguments, console)?;
     let to = destination(&dest, config);
     tell_settings(&settings, arguments, &source, &to, console);
@@ -80,7 +80,7 @@ fn run(arguments: &Arguments, console: &Console) -> Result<(), i32> {
         console.error(text);
         startup::exit_code(code)
     })?;
-    let mut sending = Sending { settings: &settings, nodes: &nodes, config, console };
+    let sending = Sending { settings: &settings, nodes: &nodes, config, console };
     let several = targets.len() > 1;
     for target in &targets {
         for (from, order) in &files {
@@ -95,15 +95,6 @@ fn run(arguments: &Arguments, console: &Console) -> Result<(), i32> {
         }
     }
     Ok(())
-}
-
-fn say(remarks: &[Remark], console: &Console) {
-    for remark in remarks {
-        match remark {
-            Remark::Error(text) => console.error(text),
-            Remark::Bare(text) => crate::output::stderr(format!("{text}\n").as_bytes()),
-        }
-    }
 }
 
 /// Source, destination, job and nodes.
@@ -152,8 +143,7 @@ fn operands(arguments: &Arguments, console: &Console) -> Result<(PathBuf, PathBu
 
 /// Where a file goes on each node: one that is not named in full is put where the site says, else where this process is.
 fn destination(dest: &Path, config: Option<&Config>) -> PathBuf {
-    let folder = config.and_then(|config| config.bcast_parameters.value("DestDir")).map(PathBuf::from);
-    let folder = folder.or_else(|| env::current_dir().ok()).unwrap_or_else(|| "/".into());
+    let folder = file_settings::dest_dir(config).or_else(|| env::current_dir().ok()).unwrap_or_else(|| "/".into());
     folder.join(dest)
 }
 
@@ -178,15 +168,14 @@ struct Sending<'a> {
 
 impl Sending<'_> {
     /// Sends one file. The error is the exit code.
-    fn send(&mut self, target: &Target, from: &Path, file: FileOrder) -> Result<(), i32> {
+    fn send(&self, target: &Target, from: &Path, file: FileOrder) -> Result<(), i32> {
         let (console, settings) = (self.console, self.settings);
         let mut opened = File::open(from).map_err(|e| {
             console.error(format_args!("Can't open `{}`: {e}", from.display()));
             startup::exit_code(NOT_FOUND)
         })?;
         let request = FileRequest { step: target.step, nodes: self.nodes.to_vec(), file, width: settings.tree_width() };
-        let manner =
-            Manner { packed: settings.packed, block_bytes: settings.block_bytes, limit: settings.limit(self.config) };
+        let manner = settings.manner(self.config);
         let mut search = Search::new(Way::new(None, console, target.job), console);
         let mut door = search.begin(Until::default()).map_err(|no_way| self.not_found(target, &no_way.into_error()))?;
         let sent = file_sending::send(&mut door, request, &mut opened, manner, |nodes| {

@@ -5,6 +5,7 @@ mod scripts;
 
 use crate::{
     batch_script::{self, BatchScript},
+    executable::{in_path, is_program},
     options::{
         export::For,
         job_spec::{self, Checked, Submitter, Work},
@@ -61,8 +62,7 @@ use std::{
     env,
     ffi::OsString,
     io,
-    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
-    path::Path,
+    os::unix::ffi::OsStrExt as _,
     time::{Duration, Instant},
 };
 
@@ -228,22 +228,16 @@ pub(super) fn resolve(work: &mut StepWork, submitter: &Submitter) {
         return;
     }
     let travels = submitter.environment.iter().any(|entry| entry.starts_with(b"PATH="));
-    let path = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&path).map(|dir| dir.join(&name)).find(|file| is_executable(file));
-    match found {
+    match in_path(&name) {
         Some(_) if travels => {}
         Some(file) => work.argv[0] = file.into_os_string(),
         None => {
             let here = submitter.work_dir.join(&name);
-            if is_executable(&here) {
+            if is_program(&here) {
                 work.argv[0] = here.into_os_string();
             }
         }
     }
-}
-
-fn is_executable(file: &Path) -> bool {
-    std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
 /// A step of a job that exists.
@@ -525,6 +519,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use garrick_model::state::JobState;
+    use std::{os::unix::fs::PermissionsExt as _, path::Path};
 
     #[test]
     fn a_program_in_the_working_directory_is_found_there() {
