@@ -21,6 +21,7 @@
 //! | [`packed_steps`], [`step_listing`] | steps in reports, and in answers of bounded size |
 //! | [`topology`] | switches, blocks, rings and tori as configured |
 //! | [`refusal`] | why something was declined, as data |
+//! | [`slurm_error`] | Slurm's error numbers |
 //! | [`config`] | `slurm.conf`, read and checked |
 //! | [`env_vars`] | every environment variable read or written |
 //! | `testing` | specs and views with good defaults, with the feature of that name |
@@ -48,6 +49,7 @@ pub mod resources;
 pub mod selector;
 pub mod sharing;
 pub mod signal;
+pub mod slurm_error;
 pub mod spec;
 pub mod spec_text;
 pub mod state;

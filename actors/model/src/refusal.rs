@@ -185,7 +185,31 @@ pub enum Refusal {
     /// The same, of its own name (`--dependency=singleton`).
     #[error("Job dependency problem: it waits for jobs of its name, and when they are over is not known")]
     SingletonOpen,
+    /// The site's own checks (`JobSubmitPlugins`) do not want it: with this number of [`slurm_error`](crate::slurm_error).
+    #[error("{}", crate::slurm_error::text(*number).unwrap_or("Unspecified error"))]
+    BySite {
+        /// Of the error.
+        number: i32,
+        /// What the checks have to say, a line each, before.
+        said: Vec<String>,
+    },
+    /// The site's own checks had something to say, and then it was refused for another reason.
+    #[error("{refusal}")]
+    Said {
+        /// A line each.
+        lines: Vec<String>,
+        /// The reason.
+        refusal: Box<Refusal>,
+    },
     /// A request or a text in it is larger than the cluster takes: what, how large, and how large it may be.
     #[error("{0}")]
     TooLarge(String),
+}
+
+impl Refusal {
+    /// This, after what the site's own checks have to say.
+    #[must_use]
+    pub fn after(self, lines: Vec<String>) -> Self {
+        if lines.is_empty() { self } else { Self::Said { lines, refusal: Box::new(self) } }
+    }
 }

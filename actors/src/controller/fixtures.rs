@@ -62,7 +62,6 @@ pub struct Site {
     partitions: Vec<Arc<PartitionView>>,
     feasibility: Feasibility,
     reservations: BoardMap<String, Reservation>,
-    pub job_submit: Arc<dyn JobSubmit>,
 }
 
 impl Site {
@@ -74,8 +73,8 @@ impl Site {
         let partitions: Vec<_> = config.partitions.iter().map(|p| Arc::new(partition(&p.name).view())).collect();
         let facts = partitions.iter().map(|p| partition_facts(p, nodes.len())).collect();
         let feasibility = Feasibility::new(ClusterView::new(policy(&config), &[], &nodes, facts));
-        let (reservations, job_submit) = (BoardMap::default(), Arc::new(NoJobSubmit));
-        Self { config, partitions, feasibility, reservations, job_submit }
+        let reservations = BoardMap::default();
+        Self { config, partitions, feasibility, reservations }
     }
 
     /// With a reservation for alice.
@@ -95,7 +94,6 @@ impl Site {
             feasibility: &mut self.feasibility,
             known_job: &known_job,
             reservation: &|name| self.reservations.get(name),
-            job_submit: &*self.job_submit,
             priority: None,
             now: Timestamp::from_secs(1000),
         };
@@ -115,7 +113,7 @@ impl Site {
     /// What alice's job, or root's, comes to with a change by that user.
     pub fn revise(&mut self, by: Authority, record: &JobRecord, change: &JobChange) -> Result<Revise, Refusal> {
         let change = Change { record, change, by };
-        self.judge(record.owner.uid, |rules, owner| Ok(rules.revise(owner, change)?.0))
+        self.judge(record.owner.uid, |rules, owner| rules.revise(owner, change))
     }
 }
 

@@ -14,10 +14,7 @@ use crate::{
         job::{Authority, CHANGED_MEANWHILE, JobAnswer, JobCommand},
         letter::Letter,
     },
-    submission::{
-        admission::Submitter,
-        job_submit::{JobSubmit, NoJobSubmit},
-    },
+    submission::job_submit::{JobSubmit, Requested, SiteAnswer, SiteAsk, SiteChecked, SiteSight},
 };
 use garrick_events::{
     event::ControllerEvent,
@@ -27,6 +24,7 @@ use garrick_events::{
     },
 };
 use garrick_model::{
+    config::Config,
     ids::JobId,
     messages::{
         command::{CommandReply, CommandRequest, JobChange, JobSelector},
@@ -38,6 +36,7 @@ use garrick_model::{
     spec::{ArraySpec, Dependencies, JobKind, JobSpec, NodeCount, Sharing},
     testing::{array, spec},
     time::{TimeLimit, Timestamp},
+    view::JobView,
 };
 use proptest::{collection::vec, option::of, prelude::*, sample::select};
 use std::sync::Arc;
@@ -358,14 +357,6 @@ fn a_job_that_an_administrator_put_somewhere_stays_there_when_its_owner_changes_
     assert_eq!((reserved.spec.sharing, reserved.resolved.sharing), (Sharing::Exclusive, Sharing::Exclusive));
 }
 
-async fn update(rig: &Rig, uid: u32, job: JobId, change: JobChange) -> Result<(), Refusal> {
-    let jobs = vec![JobSelector { job, tasks: None, het: None, run: None }];
-    match rig.ask(uid, CommandRequest::UpdateJob { jobs, change: Box::new(change) }).await {
-        CommandReply::PerJob(answers) => answers.into_iter().try_for_each(|(_, answer)| answer),
-        other => panic!("{other:?}"),
-    }
-}
-
 /// Many at once: each is judged by what those before it made of the job, and none is lost.
 #[test]
 fn changes_that_cross_are_judged_again() {
@@ -408,24 +399,56 @@ fn changes_that_cross_are_judged_again() {
 /// What a site may want: an account for everybody, no jobs of that name, a word on large ones, and none that grow.
 struct OwnWord;
 
-impl JobSubmit for OwnWord {
-    fn submit(&self, by: &Submitter<'_>, spec: &mut JobSpec) -> Result<Vec<String>, Refusal> {
-        let user = by.user.as_ref().map_or("nobody", |user| &user.name);
-        spec.account.get_or_insert_with(|| format!("of_{user}"));
+impl OwnWord {
+    fn job(by: &SiteAsk, spec: &mut JobSpec) -> Result<Option<String>, Refusal> {
+        spec.account.get_or_insert_with(|| format!("of_{}", by.user));
         if spec.name == "mining" {
-            return Err(Refusal::InvalidUpdate("no mining here".to_owned()));
+            return Err(no_mining());
         }
-        Ok(spec.tasks.filter(|tasks| *tasks > 4).map(|tasks| format!("{tasks} tasks wait long")).into_iter().collect())
+        Ok(spec.tasks.filter(|tasks| *tasks > 4).map(|tasks| format!("{tasks} tasks wait long")))
     }
 
-    fn modify(&self, by: Authority, current: &JobSpec, patched: &mut JobSpec) -> Result<Vec<String>, Refusal> {
-        if !by.admin && patched.tasks > current.tasks {
-            return Err(Refusal::InvalidUpdate("ask the desk for more tasks".to_owned()));
+    fn change(by: &SiteAsk, current: &JobView, mut change: JobChange) -> Result<JobChange, Refusal> {
+        if by.caller.uid != 0 && change.tasks > current.spec.tasks {
+            return Err(Refusal::BySite { number: 2002, said: Vec::new() });
         }
-        if patched.name != current.name {
-            patched.comment = Some(format!("was {}", current.name));
+        if change.name.is_some() {
+            change.comment = Some(format!("was {}", current.spec.name));
         }
-        Ok(Vec::new())
+        Ok(change)
+    }
+}
+
+fn no_mining() -> Refusal {
+    Refusal::BySite { number: -1, said: vec!["no mining here".to_owned()] }
+}
+
+impl JobSubmit for OwnWord {
+    fn has_checks(&self, _: &Config) -> bool {
+        true
+    }
+
+    fn check(&self, ask: SiteAsk, sight: Arc<dyn SiteSight>) -> SiteChecked {
+        let check = || {
+            let mut answer = SiteAnswer { jobs: Vec::new(), changes: Vec::new(), said: Vec::new() };
+            match ask.what.clone() {
+                Requested::Jobs(jobs) => {
+                    for mut job in jobs {
+                        answer.said.extend(Self::job(&ask, &mut job)?);
+                        answer.jobs.push(job);
+                    }
+                }
+                Requested::Changes(changes) => {
+                    for (id, change) in changes {
+                        let current = sight.job(id).expect("it is shown");
+                        answer.changes.push((id, Self::change(&ask, &current, change)));
+                    }
+                    answer.said.push("changes are looked at".to_owned());
+                }
+            }
+            Ok(answer)
+        };
+        Box::pin(std::future::ready(check()))
     }
 }
 
@@ -439,29 +462,36 @@ fn the_site_has_a_word_on_what_is_submitted_and_changed() {
         };
         let (job, warnings) = said(rig.submit(JobSpec { tasks: Some(5), ..spec() }).await);
         assert_eq!(warnings, ["5 tasks wait long"]);
+        let asked =
+            rig.ask(1001, CommandRequest::TestJob { spec: Box::new(JobSpec { tasks: Some(5), ..spec() }) }).await;
+        assert!(matches!(asked, CommandReply::Said { lines, .. } if lines == ["5 tasks wait long"]));
         rig.until(job, |view| view.spec.account.as_deref() == Some("of_alice")).await;
         let (own, warnings) = said(rig.submit(JobSpec { account: Some("lab".to_owned()), ..spec() }).await);
         assert!(warnings.is_empty());
         rig.until(own, |view| view.spec.account.as_deref() == Some("lab")).await;
         let mining = || JobSpec { name: "mining".to_owned(), ..spec() };
-        let refused = CommandReply::Refused(Refusal::InvalidUpdate("no mining here".to_owned()));
+        let refused = CommandReply::Refused(no_mining());
         assert_eq!(rig.submit(mining()).await, refused);
         assert_eq!(rig.ask(1001, CommandRequest::TestJob { spec: Box::new(mining()) }).await, refused);
 
         let more = || JobChange { tasks: Some(6), ..JobChange::default() };
-        let desk = Err(Refusal::InvalidUpdate("ask the desk for more tasks".to_owned()));
-        assert_eq!(update(&rig, 1001, job, more()).await, desk);
-        assert_eq!(update(&rig, 0, job, more()).await, Ok(()));
-        assert_eq!(update(&rig, 1001, job, named("new")).await, Ok(()));
+        let told = async |uid, change: JobChange| {
+            let request = CommandRequest::UpdateJob { jobs: vec![job.into()], change: Box::new(change) };
+            match rig.ask(uid, request).await {
+                CommandReply::Said { lines, reply } if lines == ["changes are looked at"] => *reply,
+                other => panic!("{other:?}"),
+            }
+        };
+        let outcome = |outcome| CommandReply::PerJob(vec![(job.into(), outcome)]);
+        let denied = Err(Refusal::BySite { number: 2002, said: Vec::new() });
+        assert_eq!(told(1001, more()).await, outcome(denied));
+        assert_eq!(told(0, more()).await, outcome(Ok(())));
+        assert_eq!(told(1001, named("new")).await, outcome(Ok(())));
         let record = rig.journal.replayed().jobs.remove(&job).unwrap();
         let was = format!("was {}", spec().name);
         assert_eq!((record.spec.name.as_str(), record.spec.comment.as_ref()), ("new", Some(&was)));
         assert_eq!(record.resolved.tasks, 6);
     });
-    let mut plain = spec();
-    let before = plain.clone();
-    assert_eq!(NoJobSubmit.modify(ALICE, &before, &mut plain), Ok(Vec::new()));
-    assert_eq!(plain, before, "a site without a word of its own");
 }
 
 /// What earlier versions saved of changes means what it meant.

@@ -11,7 +11,7 @@
 //! - Nodes that it names stay, however few tasks there are.
 //! - Limits and access rules of partitions do not apply to an administrator's request.
 
-use super::{job_submit::JobSubmit, labels, texts, users::User};
+use super::{labels, texts, users::User};
 use crate::{
     job::core::JobCore,
     messages::job::{Authority, JobSite, Revise},
@@ -63,8 +63,6 @@ pub struct Rules<'a> {
     pub known_job: &'a dyn Fn(JobId, Option<u32>) -> bool,
     /// Looks up a current reservation.
     pub reservation: &'a dyn Fn(&String) -> Option<Arc<Reservation>>,
-    /// The site's own checks, before anything else.
-    pub job_submit: &'a dyn JobSubmit,
     /// How priorities are calculated; `None`: not known yet, or not calculated.
     pub priority: Option<&'a priority::Rules>,
     /// Time.
@@ -101,8 +99,6 @@ pub struct Identity {
 pub struct Admitted {
     /// Its record.
     pub record: JobRecord,
-    /// Warnings for the user, one line each.
-    pub warnings: Vec<String>,
 }
 
 /// A change of a waiting job.
@@ -156,24 +152,18 @@ struct Judged {
 impl Rules<'_> {
     /// Judges a submission.
     pub fn admit(&mut self, by: &Submitter<'_>, mut spec: JobSpec, identity: Identity) -> Result<Admitted, Refusal> {
-        let warnings = self.job_submit.submit(by, &mut spec)?;
         self.follow_reservation(&mut spec);
         let Judged { mut record, view } = self.judge(by, spec, Purpose::New(identity))?;
         if let Some(rules) = self.priority.filter(|_| !record.terms.fixed) {
             record.priority = rules.priority(&view, rules.standing(&view));
         }
-        Ok(Admitted { record, warnings })
+        Ok(Admitted { record })
     }
 
-    /// Judges a change as a submission of the job's owner: returns the new request and warnings.
-    pub fn revise(&mut self, owner: &Submitter<'_>, change: Change<'_>) -> Result<(Revise, Vec<String>), Refusal> {
-        let Change { record, change: asked, by } = change;
-        let mut spec = asked.patch(&record.spec, record.resolved.time_limit);
-        let patched = spec.clone();
-        let warnings = self.job_submit.modify(by, &record.spec, &mut spec)?;
-        if spec != patched {
-            texts::check_spec(&spec)?;
-        }
+    /// Judges a change as a submission of the job's owner: returns the new request.
+    pub fn revise(&mut self, owner: &Submitter<'_>, change: Change<'_>) -> Result<Revise, Refusal> {
+        let Change { record, change: asked, .. } = change;
+        let spec = asked.patch(&record.spec, record.resolved.time_limit);
         let judged = self.judge(owner, spec, Purpose::Change(change))?.record;
         let revise = Revise {
             change: asked.clone(),
@@ -182,7 +172,7 @@ impl Rules<'_> {
             spec: Arc::unwrap_or_clone(judged.spec),
             resolved: judged.resolved,
         };
-        Ok((revise, warnings))
+        Ok(revise)
     }
 
     /// The one function that decides whether a job may have this request, and fills in defaults.

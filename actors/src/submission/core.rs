@@ -42,6 +42,8 @@ pub struct Submission {
     pub specs: Vec<JobSpec>,
     /// It is heterogeneous, however many components it has.
     pub heterogeneous: bool,
+    /// What the site's own checks say to the user.
+    pub said: Vec<String>,
 }
 
 /// How much room there is for jobs.

@@ -45,7 +45,8 @@ impl Frontend {
     fn asked_as(&mut self, request: u64, id: RequestId, room: Room) -> Vec<EffectOf<Submissions>> {
         let caller = Caller { uid: 1001, gid: 1001, pid: 1, host: "login".to_owned() };
         let by = Authority { uid: 1001, admin: false };
-        let submission = Box::new(Submission { caller, by, specs: vec![spec()], heterogeneous: false });
+        let submission =
+            Box::new(Submission { caller, by, specs: vec![spec()], heterogeneous: false, said: Vec::new() });
         self.told(SubmissionInput::Asked { request, id, submission, room })
     }
 

@@ -1,27 +1,90 @@
-//! The site's own checks of submissions.
+//! The site's own checks of requests (`JobSubmitPlugins`), before they are judged.
 
-use super::admission::Submitter;
-use crate::messages::job::Authority;
-use garrick_model::{refusal::Refusal, spec::JobSpec};
+use garrick_model::{
+    config::Config,
+    ids::JobId,
+    messages::command::{Caller, JobChange},
+    refusal::Refusal,
+    reservation::Reservation,
+    spec::JobSpec,
+    view::{JobView, PartitionView},
+};
+use std::{pin::Pin, sync::Arc};
 
-/// The site's own checks of requests, before they are judged (`job_submit` plugins). The result is judged as if the user had
-/// requested it. It must not block, and is called again for a request that is judged again.
+/// A request that the site checks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteAsk {
+    /// Who makes it, as the kernel says.
+    pub caller: Caller,
+    /// The caller's name.
+    pub user: String,
+    /// Names of partitions that take no jobs of the caller's groups.
+    pub closed: Vec<String>,
+    /// What is requested.
+    pub what: Requested,
+}
+
+/// What is requested, and what it has become after the checks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Requested {
+    /// New jobs, or a query about them: one, or the components of a heterogeneous one.
+    Jobs(Vec<JobSpec>),
+    /// Changes of jobs, each by itself.
+    Changes(Vec<(JobId, JobChange)>),
+}
+
+/// What the checks have made of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SiteAnswer {
+    /// New jobs as they shall be requested, in the same order; empty for changes.
+    pub jobs: Vec<JobSpec>,
+    /// Changes as they shall be made, or why not.
+    pub changes: Vec<(JobId, Result<JobChange, Refusal>)>,
+    /// Messages for the user, a line each.
+    pub said: Vec<String>,
+}
+
+/// What the checks may look at.
+pub trait SiteSight: Send + Sync {
+    /// The configuration.
+    fn config(&self) -> Arc<Config>;
+    /// Partitions.
+    fn partitions(&self) -> Vec<Arc<PartitionView>>;
+    /// All jobs.
+    fn jobs(&self) -> Vec<Arc<JobView>>;
+    /// One job.
+    fn job(&self, id: JobId) -> Option<Arc<JobView>>;
+    /// Reservations.
+    fn reservations(&self) -> Vec<Arc<Reservation>>;
+}
+
+/// The answer of the checks, when it comes.
+pub type SiteChecked = Pin<Box<dyn Future<Output = Result<SiteAnswer, Refusal>> + Send>>;
+
+/// The site's own checks. What they make of a request is judged as if the user had requested it. Script, arguments and environment
+/// of a job stay as they are when it is changed.
 pub trait JobSubmit: Send + Sync + 'static {
-    /// A job is submitted, or only tested; each component of a heterogeneous job by itself. May change the request, or refuse it.
-    /// Returns messages for the user, a line each.
-    fn submit(&self, _by: &Submitter<'_>, _spec: &mut JobSpec) -> Result<Vec<String>, Refusal> {
-        Ok(Vec::new())
-    }
+    /// Are there checks under this configuration?
+    fn has_checks(&self, config: &Config) -> bool;
 
-    /// `by` changes a waiting job, his own or another's, from `current` to `patched`. May change or refuse it, except for script,
-    /// arguments and environment, which stay as they are.
-    fn modify(&self, _by: Authority, _current: &JobSpec, _patched: &mut JobSpec) -> Result<Vec<String>, Refusal> {
-        Ok(Vec::new())
-    }
+    /// Checks a request. It is called once for each request that comes, a repeated one included, and may take its time.
+    fn check(&self, ask: SiteAsk, sight: Arc<dyn SiteSight>) -> SiteChecked;
 }
 
 /// A site without checks of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct NoJobSubmit;
 
-impl JobSubmit for NoJobSubmit {}
+impl JobSubmit for NoJobSubmit {
+    fn has_checks(&self, _: &Config) -> bool {
+        false
+    }
+
+    fn check(&self, ask: SiteAsk, _: Arc<dyn SiteSight>) -> SiteChecked {
+        let (jobs, changes) = match ask.what {
+            Requested::Jobs(jobs) => (jobs, Vec::new()),
+            Requested::Changes(all) => (Vec::new(), all.into_iter().map(|(job, change)| (job, Ok(change))).collect()),
+        };
+        Box::pin(std::future::ready(Ok(SiteAnswer { jobs, changes, said: Vec::new() })))
+    }
+}

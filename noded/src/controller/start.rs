@@ -23,10 +23,10 @@ use garrick_actors::{
         shells::{env::Env, ports::Ports},
     },
     log::{AppendError, Feed, Log as _, committed::Committed},
-    submission::job_submit::NoJobSubmit,
 };
 use garrick_daemon::journal::{self, Fold, Form, JournalError, JournalWriter, Series, Shortener, series};
 use garrick_events::event::{ControllerEvent, ReplayError, Replayed};
+use garrick_hooks::checks::{ChecksError, SiteChecks};
 use garrick_kernel::{
     files::{self, FileError},
     inventory, users,
@@ -48,6 +48,11 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
+
+/// The folder of `slurm.conf`.
+fn conf_folder(config: &Config) -> &Path {
+    config.path.parent().unwrap_or(Path::new("/"))
+}
 
 /// The controller role could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +77,9 @@ pub enum ControllerStartError {
     /// What is kept beside it.
     #[error("{0}")]
     Beside(#[from] BesideError),
+    /// The site's own checks of jobs.
+    #[error(transparent)]
+    Checks(#[from] ChecksError),
     /// It does not take the first that is to be said.
     #[error("the log: {0}")]
     Log(#[from] AppendError),
@@ -480,7 +488,7 @@ pub async fn start(
         users: Arc::new(names.clone()),
         host: Arc::clone(&process) as _,
         audit: Arc::new(audit),
-        job_submit: Arc::new(NoJobSubmit),
+        job_submit: Arc::new(SiteChecks::start(conf_folder(&cluster.config), &cluster.config)?),
     };
     let forgotten = tokio::time::timeout(LOG_PATIENCE, setup::forget(&*ports.log, options.recover)).await;
     let unanswered = |why: &dyn std::fmt::Display| Err(AppendError::Failed(why.to_string()));

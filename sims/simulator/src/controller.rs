@@ -29,7 +29,6 @@ use garrick_actors::{
     reservation::owner::ReservationEffect,
     submission::{
         admission::{Change, Rules, Submitter},
-        job_submit::NoJobSubmit,
         users::User,
     },
 };
@@ -290,7 +289,6 @@ impl World {
             priority: self.scheduler.rules.as_deref(),
             known_job: &known_job,
             reservation: &|_| None,
-            job_submit: &NoJobSubmit,
             now: clock,
         };
         judge(&mut rules, &submitter)

@@ -132,7 +132,7 @@ impl World {
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
         let by = Authority { uid, admin: false };
         let heterogeneous = specs.len() > 1;
-        let submission = Box::new(Submission { caller, by, specs, heterogeneous });
+        let submission = Box::new(Submission { caller, by, specs, heterogeneous, said: Vec::new() });
         let known = self.submissions.entering.jobs() + self.shown_jobs.len();
         let ids = (self.config.first_job_id, self.config.max_job_id);
         let room = Room { known, most: self.config.max_job_count, ids };

@@ -135,6 +135,8 @@ pub fn refusal_details(refusal: &Refusal) -> Vec<String> {
             let way = "do it on the controller's host, or add it to SlurmctldParameters=admin_hosts=";
             vec![format!("host {host} may not speak for root and SlurmUser: {way}{host}")]
         }
+        Refusal::BySite { said, .. } => said.clone(),
+        Refusal::Said { lines, refusal } => lines.iter().cloned().chain(refusal_details(refusal)).collect(),
         Refusal::InvalidUser(what) if what.contains(' ') => vec![what.clone()],
         Refusal::InvalidFeature(name) if at_terminal() => vec![format!("invalid feature specified: {name}")],
         _ => Vec::new(),

@@ -59,6 +59,7 @@ impl Contact {
             CommandReply::Pong { .. } => "Pong",
             CommandReply::Statistics(_) => "Statistics",
             CommandReply::Submitted { .. } => "Submitted",
+            CommandReply::Said { .. } => "Said",
             CommandReply::WouldStart { .. } => "WouldStart",
             CommandReply::Job(_) => "Job",
             CommandReply::Jobs { .. } => "Jobs",

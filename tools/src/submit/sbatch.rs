@@ -204,7 +204,7 @@ pub fn test_only(command: Command, cluster: &Cluster, console: &Console, mut spe
         1 => CommandRequest::TestJob { spec: Box::new(specs.remove(0)) },
         _ => CommandRequest::TestHetJob { specs },
     };
-    match patience::ask(cluster, console, &request) {
+    match patience::ask(cluster, console, &request).map(|reply| said_first(console, reply)) {
         Ok(CommandReply::WouldStart { job, at, cpus, nodes, partition }) => {
             console.line(would_start_line(job, at, cpus, &nodes, &partition, &system_zone()));
             0
@@ -212,9 +212,20 @@ pub fn test_only(command: Command, cluster: &Cluster, console: &Console, mut spe
         Ok(_) => startup::tell_cluster(command, console, &ClusterError::Unexpected("tested a job")),
         Err(error) => {
             error.details().iter().for_each(|line| console.error(line));
-            console.error(format_args!("allocation failure: {error}"));
+            output::stderr(format!("allocation failure: {error}\n").as_bytes());
             startup::exit_code(1)
         }
+    }
+}
+
+/// The answer itself, after what the site's own checks have to say.
+fn said_first(console: &Console, reply: CommandReply) -> CommandReply {
+    match reply {
+        CommandReply::Said { lines, reply } => {
+            lines.iter().for_each(|line| console.info(line));
+            *reply
+        }
+        reply => reply,
     }
 }
 

@@ -38,6 +38,7 @@ pub use settings::gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use settings::health::{HealthCheck, HealthStates};
 pub use settings::hres::{Hres, HresLayer, HresMode, HresResource};
 pub use settings::job_defaults::JobDefaults;
+pub use settings::job_submit::JobSubmitPlugin;
 pub use settings::mcs::{Labelled, Mcs, McsPlugin, McsSelect};
 pub use settings::node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use settings::partition::{OverSubscribe, OverTime, PartitionConfig};

@@ -739,6 +739,13 @@ pub enum CommandReply {
         /// Things said to the user, one line each.
         warnings: Vec<String>,
     },
+    /// An answer, and what the site's own checks (`JobSubmitPlugins`) have to say before it.
+    Said {
+        /// A line each.
+        lines: Vec<String>,
+        /// The answer itself.
+        reply: Box<CommandReply>,
+    },
     /// To `TestJob` and `TestHetJob`.
     WouldStart {
         /// Id it would get.

@@ -7,6 +7,7 @@ use super::{
     messages::{Ask, FrontendErrand, FrontendInput, Said},
     queries::LONGEST_START,
     sight::Sight,
+    site_checks::Checking,
     updates::Update,
 };
 use crate::{
@@ -88,6 +89,8 @@ pub(super) enum Then {
     Reservation(fn(String) -> CommandReply),
     /// The roster has answered.
     Roster(RosterAsked),
+    /// The site has checked the request.
+    Checked(Box<Checking>),
     /// The nodes' certificates are revoked.
     Revoked { nodes: Vec<String>, by: Authority },
     /// These nodes' daemons were told.
@@ -257,7 +260,7 @@ impl FrontendCore {
             Then::PerJob(asked) => CommandReply::PerJob(gather::per_job(asked, said)),
             Then::PerTask(asked) => CommandReply::PerJob(gather::per_task(asked, said)),
             Then::Update(update) => match self.updated(turn, request, update, said) {
-                Some(answers) => CommandReply::PerJob(answers),
+                Some(reply) => reply,
                 None => return,
             },
             Then::Changed => {
@@ -289,6 +292,10 @@ impl FrontendCore {
                 )),
                 _ => CommandReply::Refused(Refusal::Internal("the change could not be saved".to_owned())),
             },
+            Then::Checked(checking) => {
+                let reply = self.checked(turn, request, *checking, said.next());
+                return answer(turn, request, reply);
+            }
             Then::Roster(asked) => return self.roster_answered(turn, request, asked, said.next()),
             Then::Revoked { nodes, by } => {
                 let reply = self.revoked(turn, request, by, nodes, said.next());

@@ -23,11 +23,7 @@ use crate::{
     owner::{Effect, EffectOf, Owner},
     partition::core::PartitionCore,
     roster::{core::RosterAsk, nodes::Roster},
-    submission::{
-        core::SubmissionErrand,
-        job_submit::{JobSubmit, NoJobSubmit},
-        users::UserDirectory,
-    },
+    submission::{core::SubmissionErrand, users::UserDirectory},
 };
 use garrick_events::{
     progress::Position,
@@ -111,8 +107,8 @@ impl Sight for Shown {
     fn administrators(&self) -> Vec<u32> {
         vec![ROOT]
     }
-    fn job_submit(&self) -> &dyn JobSubmit {
-        &NoJobSubmit
+    fn has_site_checks(&self) -> bool {
+        false
     }
     fn log_refuses(&self) -> Option<Duration> {
         *self.refuses.lock().unwrap()

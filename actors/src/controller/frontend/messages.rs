@@ -12,7 +12,10 @@ use crate::{
     reservation::owner::ReservationAsk,
     roster::core::RosterAsk,
     scheduler::messages::SchedulerAsk,
-    submission::core::SubmissionErrand,
+    submission::{
+        core::SubmissionErrand,
+        job_submit::{SiteAnswer, SiteAsk},
+    },
 };
 use garrick_model::{
     config::{Config, LogChange},
@@ -167,6 +170,8 @@ pub enum Ask {
     Roster(RosterAsk),
     /// To reservations' owner.
     Reservations(ReservationAsk),
+    /// To the site's own checks.
+    Site(Box<SiteAsk>),
     /// To the authority: revoke the certificates of these nodes.
     Revoke(Vec<String>),
     /// To a node's daemon: change its log.
@@ -196,6 +201,8 @@ pub enum Said {
     Job(JobAnswer),
     /// From the owner of reservations: the name of the reservation.
     Reservation(Result<String, Refusal>),
+    /// By the site's own checks.
+    Checked(Result<Box<SiteAnswer>, Refusal>),
     /// Number of certificates.
     Revoked(Result<usize, Refusal>),
     /// There is no owner to ask.
@@ -307,6 +314,8 @@ pub enum FrontendErrand {
         jobs: Vec<JobView>,
         /// Earliest time.
         at: Timestamp,
+        /// What the site's own checks say to the user.
+        said: Vec<String>,
     },
     /// Carry it out, and answer.
     Host(u64, HostAsk),

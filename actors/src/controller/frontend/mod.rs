@@ -15,6 +15,7 @@
 //! | [`fair_queue`] | limits the waiting requests of a user, and decides which request is next |
 //! | [`vouching`] | for which users a node may speak |
 //! | `agents` | agents' connections and their messages |
+//! | `site_checks` | requests about jobs go through the site's own checks first |
 //! | `submit`, `submit_het` | submissions, and when a job would start |
 //! | [`shell`] | the actor: channels, ports, and connections to owners |
 //! | `streams` | replies that continue until the command ends |
@@ -33,6 +34,7 @@ mod route;
 mod selection;
 pub mod shell;
 pub mod sight;
+mod site_checks;
 mod streams;
 mod submit;
 mod submit_het;

@@ -71,14 +71,21 @@ impl FrontendCore {
 
     /// Names of partitions that are hidden from this user, unless he asks for all.
     pub(super) fn hidden_from(&self, by: Authority, partitions: &[Arc<PartitionView>]) -> Vec<String> {
+        let closed = self.closed_to(by, partitions);
+        let hidden = partitions.iter().filter(|p| p.config.hidden || closed.contains(&p.config.name));
+        hidden.map(|p| p.config.name.clone()).collect()
+    }
+
+    /// Names of partitions that take no jobs of this user's groups.
+    pub(super) fn closed_to(&self, by: Authority, partitions: &[Arc<PartitionView>]) -> Vec<String> {
         let restricted = partitions.iter().any(|p| p.config.allow_groups.is_some());
         let user = if by.admin || !restricted { None } else { self.sight.users().user(by.uid) };
         let is_in = |group: &String| user.iter().flat_map(|user| &user.groups).any(|(_, name)| name == group);
         let is_for = |p: &PartitionView| {
             by.admin || p.config.allow_groups.as_ref().is_none_or(|groups| groups.iter().any(is_in))
         };
-        let hidden = partitions.iter().filter(|p| p.config.hidden || !is_for(p));
-        hidden.map(|p| p.config.name.clone()).collect()
+        let closed = partitions.iter().filter(|p| !is_for(p));
+        closed.map(|p| p.config.name.clone()).collect()
     }
 
     pub(super) fn list_jobs(

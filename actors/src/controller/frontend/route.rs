@@ -4,6 +4,7 @@ use super::{
     core::{FrontendCore, Reply, Then, Turn},
     members::RosterAsked,
     messages::{AgentErrand, Ask, FrontendErrand, HostAsk},
+    site_checks::Checked,
 };
 use crate::{messages::job::Authority, roster::core::RosterAsk, submission::core::Submission};
 use garrick_model::{
@@ -23,10 +24,26 @@ impl FrontendCore {
         command: CommandRequest,
     ) -> Reply {
         let by = self.authority(caller);
+        match self.checked_first(turn, request, caller, by, command) {
+            Some(command) => self.route(turn, request, caller, command, Checked::default()),
+            None => Ok(None),
+        }
+    }
+
+    /// Handles a request that the site's own checks let pass.
+    pub(super) fn route(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
+        caller: &Caller,
+        command: CommandRequest,
+        checked: Checked,
+    ) -> Reply {
+        let by = self.authority(caller);
         let now = turn.now;
-        let submission = |specs, heterogeneous| {
+        let submission = |specs, heterogeneous, said| {
             let caller = caller.clone();
-            Box::new(Submission { caller, by, specs, heterogeneous })
+            Box::new(Submission { caller, by, specs, heterogeneous, said })
         };
         let mut host = |ask| {
             turn.run(FrontendErrand::Host(request, ask));
@@ -35,13 +52,13 @@ impl FrontendCore {
         match command {
             CommandRequest::Ping => host(HostAsk::Identity),
             CommandRequest::SubmitJob { request: id, spec } => {
-                self.submit(turn, request, id, submission(vec![*spec], false))
+                self.submit(turn, request, id, submission(vec![*spec], false, checked.said))
             }
             CommandRequest::SubmitHetJob { request: id, specs } => {
-                self.submit(turn, request, id, submission(specs, true))
+                self.submit(turn, request, id, submission(specs, true, checked.said))
             }
-            CommandRequest::TestJob { spec } => self.test(turn, request, caller, by, *spec),
-            CommandRequest::TestHetJob { specs } => self.test_het(turn, request, caller, by, specs),
+            CommandRequest::TestJob { spec } => self.test(turn, request, caller, by, *spec, checked),
+            CommandRequest::TestHetJob { specs } => self.test_het(turn, request, caller, by, specs, checked),
             CommandRequest::WaitJob { job, until } => {
                 self.wait(turn, request, job, until, 0);
                 Ok(None)
@@ -82,7 +99,7 @@ impl FrontendCore {
             }
             CommandRequest::Cancel(cancel) => self.cancel(turn, request, by, cancel),
             CommandRequest::ControlJob { jobs, action } => self.control(turn, request, by, jobs, action),
-            CommandRequest::UpdateJob { jobs, change } => self.update_job(turn, request, by, jobs, *change),
+            CommandRequest::UpdateJob { jobs, change } => self.update_job(turn, request, by, jobs, *change, checked),
             CommandRequest::FinishAllocation { job, exit } => self.finish_allocation(turn, request, by, job, exit),
             CommandRequest::Trace { prefixes, follow } => self.trace(turn, request, by, prefixes, follow),
             CommandRequest::ListDaemons => host(HostAsk::Daemons),

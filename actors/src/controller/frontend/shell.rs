@@ -5,6 +5,7 @@ use super::{
     core::FrontendCore,
     messages::{AgentErrand, Ask, FrontendErrand, FrontendInput, HostAsk, Passed, Said},
     sight::Sight,
+    site_checks::Checked,
     streams::{self, AgentQueries, Tracing},
     submit::when,
 };
@@ -28,7 +29,7 @@ use crate::{
     owner::{Out, Owner},
     roster::nodes::Roster,
     scheduler::messages::SchedulerAsk,
-    submission::{core::SubmissionErrand, job_submit::JobSubmit, users::UserDirectory},
+    submission::{core::SubmissionErrand, job_submit::SiteSight, users::UserDirectory},
 };
 use garrick_events::records::node::SavedNode;
 use garrick_model::{
@@ -40,9 +41,10 @@ use garrick_model::{
         statistics::Statistics,
     },
     refusal::Refusal,
+    reservation::Reservation,
     state::JobState,
     time::{Timestamp, system_zone},
-    view::{JobView, LicenseView},
+    view::{JobView, LicenseView, PartitionView},
 };
 use garrick_plan::{policy::policy, rules::priority};
 use garrick_runtime::{AskError, ReplyTo, TimerKey, TraceContext};
@@ -107,8 +109,8 @@ impl Sight for Env {
     fn administrators(&self) -> Vec<u32> {
         self.ports.host.administrators()
     }
-    fn job_submit(&self) -> &dyn JobSubmit {
-        &*self.ports.job_submit
+    fn has_site_checks(&self) -> bool {
+        self.ports.job_submit.has_checks(&Self::config(self))
     }
     fn log_refuses(&self) -> Option<Duration> {
         self.ports.log.refuses().and_then(|why| why.retry_after())
@@ -121,6 +123,30 @@ impl Sight for Env {
     }
     fn zone(&self) -> TimeZone {
         system_zone()
+    }
+}
+
+/// What the site's own checks may look at.
+struct Shown {
+    config: Arc<Config>,
+    boards: Boards,
+}
+
+impl SiteSight for Shown {
+    fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config)
+    }
+    fn partitions(&self) -> Vec<Arc<PartitionView>> {
+        self.boards.partitions.list()
+    }
+    fn jobs(&self) -> Vec<Arc<JobView>> {
+        self.boards.jobs.list()
+    }
+    fn job(&self, id: JobId) -> Option<Arc<JobView>> {
+        self.boards.jobs.get(&id)
+    }
+    fn reservations(&self) -> Vec<Arc<Reservation>> {
+        self.boards.reservations.list()
     }
 }
 
@@ -256,10 +282,13 @@ impl FrontendHands {
     }
 
     /// Makes a plan for a query, on a thread of its own, so that no other request waits.
-    fn when(&self, request: u64, jobs: Vec<JobView>, at: Timestamp) -> Came<FrontendInput> {
+    fn when(&self, request: u64, jobs: Vec<JobView>, at: Timestamp, said: Vec<String>) -> Came<FrontendInput> {
         let env = Arc::clone(&self.env);
         let plan = tokio::task::spawn_blocking(move || when(&cluster_view(policy(&env.config()), &env), &jobs, at));
-        Came::Soon(Box::pin(async move { Some(FrontendInput::Told { request, reply: plan.await.ok() }) }))
+        Came::Soon(Box::pin(async move {
+            let reply = plan.await.ok().map(|reply| Checked::saying(said).with(reply));
+            Some(FrontendInput::Told { request, reply })
+        }))
     }
 
     /// What the shells counted and what there is now; the scheduler adds its part, and answers.
@@ -438,6 +467,11 @@ fn ask_one(env: &Env, ask: Ask) -> Result<(Late, Saying), Said> {
             let (reply, saying) = asking(Said::Reservation);
             Ok((mail(&owner, ReservationMsg::Ask { ask, reply }), saying))
         }
+        Ask::Site(ask) => {
+            let check =
+                env.ports.job_submit.check(*ask, Arc::new(Shown { config: env.config(), boards: env.boards.clone() }));
+            Ok((None, Box::pin(async move { Said::Checked(check.await.map(Box::new)) })))
+        }
         Ask::Revoke(nodes) => {
             let (reply, saying) = asking(Said::Revoked);
             env.ports.host.revoke_certs(nodes, reply);
@@ -557,7 +591,7 @@ impl Shell for FrontendCore {
             FrontendErrand::Drop(request) => drop(hands.asker(request)),
             FrontendErrand::Ask { question, asks, within } => return ask_all(env, question, asks, within),
             FrontendErrand::Pass { request, to } => return hands.pass(env, request, to),
-            FrontendErrand::When { request, jobs, at } => return hands.when(request, jobs, at),
+            FrontendErrand::When { request, jobs, at, said } => return hands.when(request, jobs, at, said),
             FrontendErrand::Host(request, ask) => hands.host(request, ask),
             FrontendErrand::ShowStatistics(request) => return hands.statistics(env, request),
             FrontendErrand::ResetStatistics(request) => return hands.reset_statistics(env, request),

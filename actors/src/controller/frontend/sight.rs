@@ -5,7 +5,7 @@ use crate::{
     log::committed::Committed,
     messages::job::JobSite,
     roster::nodes::Roster,
-    submission::{job_submit::JobSubmit, users::UserDirectory},
+    submission::users::UserDirectory,
 };
 use garrick_events::records::node::SavedNode;
 use garrick_model::{config::Config, ids::JobId, view::LicenseView};
@@ -45,8 +45,8 @@ pub trait Sight: Send + Sync {
     fn users(&self) -> &dyn UserDirectory;
     /// Users with all rights.
     fn administrators(&self) -> Vec<u32>;
-    /// The site's own checks of requests.
-    fn job_submit(&self) -> &dyn JobSubmit;
+    /// Does the site check requests about jobs itself?
+    fn has_site_checks(&self) -> bool;
     /// Set if the log accepts nothing new: when to try again.
     fn log_refuses(&self) -> Option<Duration>;
     /// The id that the next job would get.

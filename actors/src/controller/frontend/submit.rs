@@ -3,6 +3,7 @@
 use super::{
     core::{FrontendCore, Reply, Turn},
     messages::FrontendErrand,
+    site_checks::Checked,
 };
 use crate::{
     job::core::JobCore,
@@ -65,7 +66,9 @@ impl FrontendCore {
             for effect in out {
                 match effect {
                     Effect::Do(SubmissionErrand::Judge { request, id, submission }) => {
+                        let said = submission.said.clone();
                         let judged = self.judge_submission(turn.now, id, *submission);
+                        let judged = judged.map_err(|refusal| refusal.after(said));
                         again.push_back(SubmissionInput::Judged { request, id, judged });
                     }
                     Effect::Do(errand) => turn.run(FrontendErrand::Submission(errand)),
@@ -90,13 +93,12 @@ impl FrontendCore {
         id: RequestId,
         submission: Submission,
     ) -> Result<Box<Judged>, Refusal> {
-        let Submission { caller, by, mut specs, heterogeneous } = submission;
-        let (records, warnings) = match specs.pop() {
+        let Submission { caller, by, mut specs, heterogeneous, said } = submission;
+        let records = match specs.pop() {
             Some(spec) if !heterogeneous => {
                 let job = self.sight.next_job();
                 let identity = Identity { job, sluid: Sluid(0), request: Some(id), submissions: 0 };
-                let Admitted { record, warnings } = self.admit(&caller, by, spec, identity, now)?;
-                (vec![record], warnings)
+                vec![self.admit(&caller, by, spec, identity, now)?.record]
             }
             last => {
                 specs.extend(last);
@@ -107,7 +109,7 @@ impl FrontendCore {
         let held =
             || self.sight.entering().bytes_of(caller.uid).saturating_add(self.sight.committed().bytes_of(caller.uid));
         let held = (!by.admin).then(held);
-        Ok(Box::new(Judged { records, warnings, heterogeneous, in_order, held }))
+        Ok(Box::new(Judged { records, warnings: said, heterogeneous, in_order, held }))
     }
 
     pub(super) fn admit(
@@ -142,7 +144,6 @@ impl FrontendCore {
             feasibility: self.feasibility(),
             known_job: &known_job,
             reservation: &|name| sight.boards().reservations.get(name),
-            job_submit: sight.job_submit(),
             priority: priority.as_deref(),
             now,
         };
@@ -157,15 +158,22 @@ impl FrontendCore {
         caller: &Caller,
         by: Authority,
         spec: JobSpec,
+        checked: Checked,
     ) -> Reply {
         let job = self.sight.next_job();
         let identity = Identity { job, sluid: Sluid(u64::MAX), request: None, submissions: u64::from(u32::MAX) };
         let admitted = self.admit(caller, by, spec, identity, turn.now)?;
-        self.say_when(turn, request, vec![admitted.record])
+        self.say_when(turn, request, vec![admitted.record], checked)
     }
 
     /// Computes when all of these could start together, the leader first.
-    pub(super) fn say_when(&mut self, turn: &mut Turn<'_>, request: u64, records: Vec<JobRecord>) -> Reply {
+    pub(super) fn say_when(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
+        records: Vec<JobRecord>,
+        checked: Checked,
+    ) -> Reply {
         if records.iter().any(|record| record.hold.is_some()) {
             return Err(Refusal::JobHeld);
         }
@@ -185,7 +193,7 @@ impl FrontendCore {
         };
         let jobs = records.into_iter().map(view).collect();
         self.plans += 1;
-        turn.run(FrontendErrand::When { request, jobs, at });
+        turn.run(FrontendErrand::When { request, jobs, at, said: checked.said });
         Ok(None)
     }
 

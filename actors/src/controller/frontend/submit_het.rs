@@ -1,6 +1,9 @@
 //! Submissions of heterogeneous jobs: all components are judged, given consecutive ids, and saved in one write.
 
-use super::core::{FrontendCore, Reply, Turn};
+use super::{
+    core::{FrontendCore, Reply, Turn},
+    site_checks::Checked,
+};
 use crate::{
     job::core::JobCore,
     messages::job::Authority,
@@ -29,14 +32,15 @@ impl FrontendCore {
         caller: &Caller,
         by: Authority,
         specs: Vec<JobSpec>,
+        checked: Checked,
     ) -> Reply {
         let size = u32::try_from(specs.len()).unwrap_or(u32::MAX);
-        let (mut records, _) = self.judge_het(caller, by, None, specs, turn.now)?;
+        let mut records = self.judge_het(caller, by, None, specs, turn.now)?;
         let leader = self.sight.next_job();
         for (offset, record) in (0..size).zip(&mut records) {
             join(record, leader, offset, size);
         }
-        self.say_when(turn, request, records)
+        self.say_when(turn, request, records, checked)
     }
 
     /// All components, without ids. Without a request id it is only a query.
@@ -47,13 +51,12 @@ impl FrontendCore {
         request: Option<RequestId>,
         specs: Vec<JobSpec>,
         now: Timestamp,
-    ) -> Result<(Vec<JobRecord>, Vec<String>), Refusal> {
+    ) -> Result<Vec<JobRecord>, Refusal> {
         let count = specs.len();
         if !(2..=MOST_COMPONENTS).contains(&count) {
             return Err(Refusal::NotSupported(format!("a heterogeneous job of {count} components")));
         }
         let mut records = Vec::with_capacity(count);
-        let mut warnings = Vec::new();
         for (offset, mut spec) in specs.into_iter().enumerate() {
             if spec.array.is_some() {
                 return Err(Refusal::InvalidArray);
@@ -74,9 +77,7 @@ impl FrontendCore {
                 // A query comes after all waiting jobs.
                 submissions: if request.is_some() { 0 } else { u64::from(u32::MAX) },
             };
-            let admitted = self.admit(caller, by, spec, identity, now)?;
-            records.push(admitted.record);
-            warnings.extend(admitted.warnings);
+            records.push(self.admit(caller, by, spec, identity, now)?.record);
         }
         let leader = self.sight.next_job();
         let mut together = records.clone();
@@ -90,6 +91,6 @@ impl FrontendCore {
                 .check_together(&views)
                 .map_err(|what| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) })?;
         }
-        Ok((records, warnings))
+        Ok(records)
     }
 }

@@ -3,9 +3,10 @@
 use super::{
     commands::{tasks_of, told},
     core::{FrontendCore, OfSelectors, Reply, Then, Turn},
-    gather::{self, Answers, Asked, Heard},
+    gather::{self, Asked, Heard},
     messages::Said,
     selection::{Named, may_act},
+    site_checks::Checked,
 };
 use crate::{
     messages::job::{Authority, CHANGED_MEANWHILE, JobCommand},
@@ -24,6 +25,7 @@ use garrick_model::{
     time::Timestamp,
     view::JobView,
 };
+use std::sync::Arc;
 
 /// How often a change is judged again because its job has changed meanwhile; then the requester is told to try again.
 const MOST_TRIES: u32 = 64;
@@ -32,6 +34,7 @@ const MOST_TRIES: u32 = 64;
 pub(super) struct Update {
     by: Authority,
     change: JobChange,
+    checked: Checked,
     asked: OfSelectors,
     /// The jobs that are being asked, in order, and where their answers belong: the selector, and the job among those it means.
     under_way: Vec<(JobId, (usize, usize))>,
@@ -47,6 +50,7 @@ impl FrontendCore {
         by: Authority,
         jobs: Vec<JobSelector>,
         mut change: JobChange,
+        mut checked: Checked,
     ) -> Reply {
         // If the jobs belong to others, nothing is looked up for the caller.
         let is_own = |(_, views): &Named| views.iter().any(|view| may_act(by, view));
@@ -56,23 +60,25 @@ impl FrontendCore {
             let refused = views.iter().map(|view| Asked::refused(view, &selector, Refusal::AccessDenied)).collect();
             asked.push((selector, refused));
         }
-        // Only the controller sets this.
-        change.sharing = None;
-        if self.sight.config().mcs.plugin == McsPlugin::None {
-            change.mcs_label = None;
+        let has_labels = self.sight.config().mcs.plugin != McsPlugin::None;
+        for change in checked.changes.values_mut().flatten().chain([&mut change]) {
+            // Only the controller sets this.
+            change.sharing = None;
+            change.mcs_label = change.mcs_label.take().filter(|_| has_labels);
         }
-        let checked = texts::check_change(&change).and_then(|()| self.check_cycles(&own, &change));
-        if let Err(refusal) = checked {
+        let fits = |change: &JobChange| texts::check_change(change).and_then(|()| self.check_cycles(&own, change));
+        let fits = checked.changes.values().flatten().chain([&change]).try_for_each(fits);
+        if let Err(refusal) = fits {
             let own = own.into_iter().map(|(job, _)| job);
             let refused = own.chain(asked.into_iter().map(|(job, _)| job)).map(|job| (job, Err(refusal.clone())));
-            return Ok(Some(CommandReply::PerJob(refused.collect())));
+            return Ok(Some(checked.with(CommandReply::PerJob(refused.collect()))));
         }
         let (mut asks, mut under_way) = (Vec::new(), Vec::new());
         for (selector, views) in own {
             let mut judged = Vec::with_capacity(views.len());
             for view in &views {
                 let may = if may_act(by, view) { Ok(()) } else { Err(Refusal::AccessDenied) };
-                judged.push(may.and_then(|()| self.judged(turn.now, view, by, &change)));
+                judged.push(may.and_then(|()| self.judged(turn.now, view, by, checked.change(view.id, &change)?)));
             }
             // A refusal that is the same for all is reported once.
             if let Some(refusal) = same_refusal(&judged) {
@@ -92,7 +98,7 @@ impl FrontendCore {
             }
             asked.push((selector, sent));
         }
-        let update = Update { by, change, asked, under_way, tries: 1 };
+        let update = Update { by, change, checked, asked, under_way, tries: 1 };
         self.ask(turn, request, asks, Then::Update(Box::new(update)));
         Ok(None)
     }
@@ -104,7 +110,7 @@ impl FrontendCore {
         request: u64,
         mut update: Box<Update>,
         said: impl Iterator<Item = Said>,
-    ) -> Option<Answers> {
+    ) -> Option<CommandReply> {
         let (mut asks, mut again) = (Vec::new(), Vec::new());
         for ((job, place), said) in std::mem::take(&mut update.under_way).into_iter().zip(said) {
             let result = said.done();
@@ -112,7 +118,11 @@ impl FrontendCore {
             let view = self.sight.boards().jobs.get(&job).filter(|_| has_changed);
             let Some((selector, means)) = update.asked.get_mut(place.0) else { continue };
             let Some(one) = means.get_mut(place.1) else { continue };
-            one.heard = match view.map(|view| (self.judged(turn.now, &view, update.by, &update.change), view)) {
+            let judged = |view: Arc<JobView>| {
+                let change = update.checked.change(job, &update.change);
+                (change.and_then(|change| self.judged(turn.now, &view, update.by, change)), view)
+            };
+            one.heard = match view.map(judged) {
                 Some((Ok(command), view)) => {
                     again.push((job, place));
                     asks.push(told(job, update.by, tasks_of(&view, selector), command));
@@ -124,7 +134,8 @@ impl FrontendCore {
             };
         }
         if again.is_empty() {
-            return Some(gather::per_task(update.asked, std::iter::empty()));
+            let answers = gather::per_task(update.asked, std::iter::empty());
+            return Some(update.checked.with(CommandReply::PerJob(answers)));
         }
         update.under_way = again;
         update.tries += 1;
@@ -160,10 +171,7 @@ impl FrontendCore {
         let user = if of_user { self.user_now(caller.uid)? } else { users.user(caller.uid) };
         let owner = Submitter { caller: &caller, user, group: users.group_name(caller.gid), admin };
         let asked = Change { record: &record, change, by };
-        let (revise, warnings) = self.with_rules(now, |rules| rules.revise(&owner, asked))?;
-        for warning in warnings {
-            tracing::info!(job_id = view.id.0, by = by.uid, warning, "job.update_warned");
-        }
+        let revise = self.with_rules(now, |rules| rules.revise(&owner, asked))?;
         Ok(JobCommand::Revise(Box::new(revise)))
     }
 

@@ -148,6 +148,13 @@ pub fn top(session: &mut Session, words: &[String]) -> i32 {
 /// Tells what came of a request about jobs: a line for each that failed. Tasks of an array are told in lines of their own form,
 /// and those of them that had no error too where others had one.
 pub fn tell(session: &mut Session, answer: Result<CommandReply, AskError>, jobs: &[JobSelector], told: Told) -> i32 {
+    let answer = answer.map(|reply| match reply {
+        CommandReply::Said { lines, reply } => {
+            lines.iter().for_each(|line| session.console.error(line));
+            *reply
+        }
+        reply => reply,
+    });
     let results = match answer {
         Ok(CommandReply::PerJob(results)) => results,
         Ok(_) => Vec::new(),

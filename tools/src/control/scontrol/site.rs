@@ -7,6 +7,7 @@ use garrick_model::{
     hostlist::{self, HostList},
     job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobMilestone},
+    slurm_error,
     state::NodeBase,
     time::{Timestamp, long_duration},
 };
@@ -45,9 +46,6 @@ pub fn completing(session: &mut Session, words: &[String]) -> i32 {
     })
 }
 
-/// Slurm's error numbers, as its own `scontrol errnumstr` tells them; below 1000 they are the system's.
-const ERRORS: &str = include_str!("error_numbers.txt");
-
 /// `errnumstr NUMBER`
 pub fn error_text(session: &Session, words: &[String]) -> i32 {
     let [word] = words else { return session.plain_error("one arguments required for keyword:errnumstr") };
@@ -58,11 +56,10 @@ pub fn error_text(session: &Session, words: &[String]) -> i32 {
     session.print(|out| writeln!(out, "{text}"))
 }
 
+/// Below 1000 they are the system's.
 fn text_of(number: i32) -> String {
-    let of_slurm =
-        ERRORS.lines().filter_map(|line| line.split_once(' ')).find(|(known, _)| known.parse() == Ok(number));
-    match of_slurm {
-        Some((_, text)) => text.to_owned(),
+    match slurm_error::text(number) {
+        Some(text) => text.to_owned(),
         None if number == 0 => "No error".to_owned(),
         None if nix::errno::Errno::from_raw(number) != nix::errno::Errno::UnknownErrno => {
             nix::errno::Errno::from_raw(number).desc().to_owned()

@@ -33,11 +33,12 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     if words.is_empty() {
         return session.plain_error("too few arguments for update keyword");
     }
+    let words = &joined(words);
     let names = |keys: &[&str]| words.iter().any(|word| Pair::split(word, "").is_some_and(|pair| pair.is(keys)));
     if names(&RESERVATION) && !names(&JOB) {
         return reservations::update(session, words);
     }
-    if let [word] = words
+    if let [word] = &words[..]
         && let Some(pair) = Pair::split(word, "").filter(|pair| pair.is(&["SlurmctldDebug"]))
     {
         return daemons::set_debug(session, &[pair.value.to_owned()]);
@@ -82,6 +83,20 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         (None, Ok(_)) => 0,
         (None, Err(error)) => session.denied("slurm_update error: ", &error, NOT_THEIRS),
     }
+}
+
+/// `job 12` is `job=12`, as Slurm reads it; of other entities it is not.
+fn joined(words: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::with_capacity(words.len());
+    let mut rest = words.iter().peekable();
+    while let Some(word) = rest.next() {
+        let is_key = [&JOB[..], &JOB_NAME].concat().iter().any(|key| word.eq_ignore_ascii_case(key));
+        match rest.next_if(|_| is_key) {
+            Some(value) => all.push(format!("{word}={value}")),
+            None => all.push(word.clone()),
+        }
+    }
+    all
 }
 
 /// Power is switched by the site's programs: without one there is nothing that could be done.

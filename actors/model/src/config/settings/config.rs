@@ -7,6 +7,7 @@ use super::{
     health::HealthCheck,
     hres::Hres,
     job_defaults::JobDefaults,
+    job_submit::JobSubmitPlugin,
     mcs::Mcs,
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},
@@ -198,6 +199,8 @@ settings_with_rows! {
         pub min_job_age_secs: u32,
         /// `JobRequeue`.
         pub job_requeue: bool,
+        /// `JobSubmitPlugins`, in order.
+        pub job_submit: Vec<JobSubmitPlugin>,
         /// `Licenses`: how many there are of each.
         pub licenses: Licenses,
         /// What `resources.yaml` says; none where the reader did not ask for it (see [`crate::config::read`]).

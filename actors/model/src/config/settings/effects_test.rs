@@ -31,6 +31,7 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("HealthCheckProgram", "a_node_that_is_not_well_takes_itself_out_of_service"),
     ("JobDefaults", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
     ("JobRequeue", "the_next_agent_knows_what_was_said_last_of_another_run"),
+    ("JobSubmitPlugins", "a_job_without_a_time_limit_is_refused_where_the_site_wants_one"),
     ("KillOnBadExit", "kill_on_bad_exit_ends_the_other_tasks_and_keeps_the_worst_exit"),
     ("KillWait", "terminating_a_step_is_sigterm_and_after_kill_wait_sigkill"),
     ("Licenses", "licenses_must_be_there"),

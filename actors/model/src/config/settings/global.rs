@@ -6,6 +6,7 @@ use super::{
     debug_flags::DebugFlags,
     health::HealthStates,
     job_defaults::JobDefaults,
+    job_submit::{self, JobSubmitPlugin},
     kinds::{
         AbsolutePath, BIT, Codes, Kind, Level, Limit, Minutes, NULL, Numbered, OneOf, Own, Plugin, Text, Words, YES_NO,
         number, or_null, secs, set_memory, shown_memory, some,
@@ -174,7 +175,11 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     key!("JobDefaults", "", job_defaults: Own(JobDefaults::parse, or_null), "`DefCpuPerGPU` and `DefMemPerGPU` in one"),
     key!("JobFileAppend", "no", job_file_append: BIT, "output is appended to existing files"),
     key!("JobRequeue", "yes", job_requeue: BIT, "jobs without an option for it may be requeued"),
-    Key::not_yet("JobSubmitPlugins", NULL),
+    Key::honoured("JobSubmitPlugins", NULL, |c, text| {
+        c.job_submit = JobSubmitPlugin::parse(text)?;
+        Ok(None)
+    }, "checks of jobs by the site: `lua`, `require_timelimit`, `all_partitions`, `unix:/PATH/OF/SOCKET`")
+        .shown(Show::Value(|c| job_submit::shown(&c.job_submit))),
     Key::dropped("KeepAliveTime"),
     key!("KillOnBadExit", "no", kill_on_bad_exit: BIT, "a step ends when one of its tasks fails"),
     key!("KillWait", "30", kill_wait_secs: secs(0, SECS), "time from SIGTERM to SIGKILL"),

@@ -10,6 +10,7 @@ pub(super) mod gres;
 pub(super) mod health;
 pub(super) mod hres;
 pub(super) mod job_defaults;
+pub(super) mod job_submit;
 pub(super) mod kinds;
 pub(super) mod mcs;
 pub(super) mod node;

@@ -1,0 +1,52 @@
+//! Numbers that scripts know by name, beside errors: those of Slurm 26.05's table `slurm`.
+
+use crate::value::{INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL16, NO_VAL64};
+
+/// Names and numbers.
+#[expect(clippy::cast_precision_loss, reason = "they are powers of two or small")]
+pub(super) const NUMBERS: &[(&str, f64)] = &[
+    ("ALLOC_SID_ADMIN_HOLD", 1.0),
+    ("ALLOC_SID_USER_HOLD", 2.0),
+    ("CONSOLIDATE_SEGMENTS", (1_u64 << 44) as f64),
+    ("ERROR", -1.0),
+    ("EXPEDITED_REQUEUE", (1_u64 << 45) as f64),
+    ("FAILURE", -1.0),
+    ("GRES_ALLOW_TASK_SHARING", (1_u64 << 40) as f64),
+    ("GRES_DISABLE_BIND", (1_u64 << 19) as f64),
+    ("GRES_ENFORCE_BIND", 16.0),
+    ("GRES_MULT_TASKS_PER_SHARING", (1_u64 << 39) as f64),
+    ("GRES_ONE_TASK_PER_SHARING", (1_u64 << 38) as f64),
+    ("INFINITE", INFINITE as f64),
+    ("INFINITE64", 18_446_744_073_709_551_615.0),
+    ("JOB_SHARED_MCS", 3.0),
+    ("JOB_SHARED_NONE", 0.0),
+    ("JOB_SHARED_OK", 1.0),
+    ("JOB_SHARED_USER", 2.0),
+    ("KILL_INV_DEP", 1.0),
+    ("MAIL_INVALID_DEPEND", 1024.0),
+    ("MAIL_JOB_BEGIN", 1.0),
+    ("MAIL_JOB_END", 2.0),
+    ("MAIL_JOB_FAIL", 4.0),
+    ("MAIL_JOB_REQUEUE", 8.0),
+    ("MAIL_JOB_STAGE_OUT", 256.0),
+    ("MAIL_JOB_TIME100", 16.0),
+    ("MAIL_JOB_TIME50", 128.0),
+    ("MAIL_JOB_TIME80", 64.0),
+    // Slurm's own spelling.
+    ("MAIL_JOB_TIME890", 32.0),
+    ("MEM_PER_CPU", MEM_PER_CPU),
+    ("NICE_OFFSET", NICE_OFFSET as f64),
+    ("NO_KILL_INV_DEP", 2.0),
+    ("NO_VAL", NO_VAL as f64),
+    ("NO_VAL16", NO_VAL16 as f64),
+    ("NO_VAL64", NO_VAL64),
+    ("NO_VAL8", 254.0),
+    ("SHARED_FORCE", 32768.0),
+    ("SLURM_ERROR", -1.0),
+    ("SLURM_SUCCESS", 0.0),
+    ("SPREAD_JOB", 256.0),
+    ("SPREAD_SEGMENTS", (1_u64 << 43) as f64),
+    ("STEPMGR_ENABLED", (1_u64 << 41) as f64),
+    ("SUCCESS", 0.0),
+    ("USE_MIN_NODES", 512.0),
+];
