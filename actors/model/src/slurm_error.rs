@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn every_line_is_an_error() {
         assert_eq!(all().count(), NUMBERS.lines().count());
-        assert!(all().map(|error| error.number).is_sorted());
+        assert!(all().is_sorted_by(|a, b| a.number < b.number));
         assert_eq!(text(2000), Some("Invalid partition name specified"));
         assert!(all().any(|error| error.name == Some("ESLURM_INVALID_PARTITION_NAME") && error.number == 2000));
         assert_eq!(text(1), None);

@@ -64,6 +64,12 @@ pub fn field(name: &str) -> Option<&'static Field> {
     FIELDS.iter().find(|field| field.name == name)
 }
 
+/// Sets a field to what was read.
+fn put<T>(field: &mut T, read: Result<T, BadValue>) -> Result<(), BadValue> {
+    *field = read?;
+    Ok(())
+}
+
 fn text(of: Option<&String>) -> Value {
     Value::from(of.cloned())
 }
@@ -268,7 +274,7 @@ pub const FIELDS: &[Field] = &[
     full(
         "account",
         |d| text(d.spec.account.as_ref()),
-        |s, v| Ok(s.account = v.text()?),
+        |s, v| put(&mut s.account, v.text()),
         |c, s| c.account.clone_from(&s.account),
     ),
     shown("alloc_node", |d| Value::from(d.spec.submit_host.as_str())),
@@ -277,12 +283,12 @@ pub const FIELDS: &[Field] = &[
     settable(
         "array_inx",
         |d| Value::from(d.spec.array.as_ref().map(ToString::to_string)),
-        |s, v| Ok(s.array = v.read("a list of array indices like 0-7%2", |text| text.parse().ok())?),
+        |s, v| put(&mut s.array, v.read("a list of array indices like 0-7%2", |text| text.parse().ok())),
     ),
     full(
         "begin_time",
         |d| d.spec.begin.map_or(Value::from(0), Value::from),
-        |s, v| Ok(s.begin = v.time()?),
+        |s, v| put(&mut s.begin, v.time()),
         |c, s| c.begin = s.begin,
     ),
     shown("bitflags", bitflags),
@@ -290,18 +296,21 @@ pub const FIELDS: &[Field] = &[
     full(
         "comment",
         |d| text(d.spec.comment.as_ref()),
-        |s, v| Ok(s.comment = v.text()?),
+        |s, v| put(&mut s.comment, v.text()),
         |c, s| c.comment = Some(s.comment.clone().unwrap_or_default()),
     ),
     settable(
         "contiguous",
         |d| Value::from(if d.is_change { NO_VAL16 } else { u32::from(d.spec.contiguous) }),
-        |s, v| Ok(s.contiguous = v.flag()?.unwrap_or_default()),
+        |s, v| {
+            s.contiguous = v.flag()?.unwrap_or_default();
+            Ok(())
+        },
     ),
     settable(
         "cores_per_socket",
         |d| Value::or(d.spec.layout.cores_per_socket, NO_VAL16),
-        |s, v| Ok(s.layout.cores_per_socket = v.number()?),
+        |s, v| put(&mut s.layout.cores_per_socket, v.number()),
     ),
     shown("cpu_freq_gov", |_| Value::from(NO_VAL)),
     shown("cpu_freq_max", |_| Value::from(NO_VAL)),
@@ -309,26 +318,33 @@ pub const FIELDS: &[Field] = &[
     full(
         "cpus_per_task",
         |d| Value::or(d.spec.cpus_per_task, NO_VAL16),
-        |s, v| Ok(s.cpus_per_task = v.number()?),
+        |s, v| put(&mut s.cpus_per_task, v.number()),
         |c, s| c.request.cpus_per_task = s.cpus_per_task,
     ),
     settable(
         "cpus_per_tres",
         |d| of_each_gpu(d.spec.gres.cpus_per_gpu.map(u64::from)),
-        |s, v| Ok(s.gres.cpus_per_gpu = each_gpu_of(v)?.and_then(small)),
+        |s, v| {
+            s.gres.cpus_per_gpu = each_gpu_of(v)?.and_then(small);
+            Ok(())
+        },
     ),
     shown("cron_job", |_| Value::from(false)),
     settable(
         "delay_boot",
         |d| d.spec.delay_boot_secs.map_or(Value::from(NO_VAL), Value::from_u64),
-        |s, v| Ok(s.delay_boot_secs = v.number()?.map(u64::from)),
+        |s, v| {
+            s.delay_boot_secs = v.number()?.map(u64::from);
+            Ok(())
+        },
     ),
     full(
         "dependency",
         |d| Value::from(Some(d.spec.dependencies.to_string())),
         |s, v| {
             let read = v.read("a list of dependencies like afterok:12", |text| text.parse::<Dependencies>().ok())?;
-            Ok(s.dependencies = read.unwrap_or_default())
+            s.dependencies = read.unwrap_or_default();
+            Ok(())
         },
         |c, s| c.dependencies = Some(s.dependencies.clone()),
     ),
@@ -337,33 +353,36 @@ pub const FIELDS: &[Field] = &[
     full(
         "exc_nodes",
         |d| hosts(&d.spec.exclude),
-        |s, v| Ok(s.exclude = hosts_of(v)?),
+        |s, v| put(&mut s.exclude, hosts_of(v)),
         |c, s| c.exclude = Some(s.exclude.clone()),
     ),
     full(
         "extra",
         |d| text(d.spec.extra.as_ref()),
-        |s, v| Ok(s.extra = v.text()?),
+        |s, v| put(&mut s.extra, v.text()),
         |c, s| c.extra = Some(s.extra.clone().unwrap_or_default()),
     ),
     full(
         "features",
         |d| text(d.spec.constraint.as_ref()),
-        |s, v| Ok(s.constraint = v.text()?),
+        |s, v| put(&mut s.constraint, v.text()),
         |c, s| c.constraint = Some(s.constraint.clone().unwrap_or_default()),
     ),
-    settable("gres", |d| gres(&d.spec.gres.per_node), |s, v| Ok(s.gres.per_node = gres_of(v)?)),
+    settable("gres", |d| gres(&d.spec.gres.per_node), |s, v| put(&mut s.gres.per_node, gres_of(v))),
     shown("group_id", |d| Value::from(d.gid)),
     shown("het_job_offset", offset),
     settable(
         "immediate",
         |d| Value::from(u32::from(d.spec.immediate_secs.is_some())),
-        |s, v| Ok(s.immediate_secs = v.number()?.filter(|number| *number > 0)),
+        |s, v| {
+            s.immediate_secs = v.number()?.filter(|number| *number > 0);
+            Ok(())
+        },
     ),
     full(
         "licenses",
         |d| text(d.spec.licenses.as_ref()),
-        |s, v| Ok(s.licenses = v.text()?),
+        |s, v| put(&mut s.licenses, v.text()),
         |c, s| c.licenses = Some(s.licenses.clone().unwrap_or_default()),
     ),
     shown("max_cpus", |_| Value::from(NO_VAL)),
@@ -376,32 +395,38 @@ pub const FIELDS: &[Field] = &[
     full(
         "mcs_label",
         |d| text(d.spec.mcs_label.as_ref()),
-        |s, v| Ok(s.mcs_label = v.text()?),
+        |s, v| put(&mut s.mcs_label, v.text()),
         |c, s| c.mcs_label = Some(s.mcs_label.clone().unwrap_or_default()),
     ),
     settable(
         "mem_per_tres",
         |d| of_each_gpu(d.spec.gres.mem_per_gpu.map(|mib| mib.0)),
-        |s, v| Ok(s.gres.mem_per_gpu = each_gpu_of(v)?.map(MemoryMib)),
+        |s, v| {
+            s.gres.mem_per_gpu = each_gpu_of(v)?.map(MemoryMib);
+            Ok(())
+        },
     ),
     shown("min_cpus", least_cpus),
     full(
         "min_mem_per_cpu",
         |d| of_cpu(d.spec.memory),
-        |s, v| Ok(s.memory = memory(v, MemoryRequest::PerCpu)?),
+        |s, v| put(&mut s.memory, memory(v, MemoryRequest::PerCpu)),
         |c, s| c.memory = Some(s.memory),
     ),
     full(
         "min_mem_per_node",
         |d| of_node(d.spec.memory),
-        |s, v| Ok(s.memory = memory(v, MemoryRequest::PerNode)?),
+        |s, v| put(&mut s.memory, memory(v, MemoryRequest::PerNode)),
         |c, s| c.memory = Some(s.memory),
     ),
     full("min_nodes", least_nodes, set_min_nodes, |c, s| c.nodes = s.nodes),
     full(
         "name",
         |d| Value::from(Some(d.spec.name.clone())),
-        |s, v| Ok(s.name = v.text()?.unwrap_or_default()),
+        |s, v| {
+            s.name = v.text()?.unwrap_or_default();
+            Ok(())
+        },
         |c, s| c.name = Some(s.name.clone()),
     ),
     full(
@@ -417,44 +442,49 @@ pub const FIELDS: &[Field] = &[
     settable(
         "ntasks_per_core",
         |d| Value::or(d.spec.layout.tasks_per_core, NO_VAL16),
-        |s, v| Ok(s.layout.tasks_per_core = v.number()?),
+        |s, v| put(&mut s.layout.tasks_per_core, v.number()),
     ),
     settable(
         "ntasks_per_gpu",
         |d| Value::or(d.spec.gres.tasks_per_gpu, NO_VAL16),
-        |s, v| Ok(s.gres.tasks_per_gpu = v.number()?),
+        |s, v| put(&mut s.gres.tasks_per_gpu, v.number()),
     ),
     full(
         "ntasks_per_node",
         |d| Value::or(d.spec.tasks_per_node, NO_VAL16),
-        |s, v| Ok(s.tasks_per_node = v.number()?),
+        |s, v| put(&mut s.tasks_per_node, v.number()),
         |c, s| c.request.tasks_per_node = s.tasks_per_node,
     ),
     settable(
         "ntasks_per_socket",
         |d| Value::or(d.spec.layout.tasks_per_socket, NO_VAL16),
-        |s, v| Ok(s.layout.tasks_per_socket = v.number()?),
+        |s, v| put(&mut s.layout.tasks_per_socket, v.number()),
     ),
     shown("ntasks_per_tres", |d| Value::or(d.spec.gres.tasks_per_gpu, NO_VAL16)),
-    full("num_tasks", |d| Value::or(d.spec.tasks, NO_VAL), |s, v| Ok(s.tasks = v.number()?), |c, s| c.tasks = s.tasks),
+    full(
+        "num_tasks",
+        |d| Value::or(d.spec.tasks, NO_VAL),
+        |s, v| put(&mut s.tasks, v.number()),
+        |c, s| c.tasks = s.tasks,
+    ),
     settable("oversubscribe", |d| sharing(&d.spec), set_sharing),
     shown("pack_job_offset", offset),
     full(
         "partition",
         |d| Value::from(Some(d.spec.partitions.join(","))),
-        |s, v| Ok(s.partitions = words_of(v)?),
+        |s, v| put(&mut s.partitions, words_of(v)),
         |c, s| c.partitions = Some(s.partitions.clone()),
     ),
     full(
         "pn_min_cpus",
         |d| Value::or(d.spec.min_cpus_per_node, NO_VAL16),
-        |s, v| Ok(s.min_cpus_per_node = v.number()?),
+        |s, v| put(&mut s.min_cpus_per_node, v.number()),
         |c, s| c.request.min_cpus_per_node = s.min_cpus_per_node,
     ),
     full(
         "pn_min_memory",
         |d| Value::memory(d.spec.memory),
-        |s, v| Ok(s.memory = memory(v, MemoryRequest::PerNode)?),
+        |s, v| put(&mut s.memory, memory(v, MemoryRequest::PerNode)),
         |c, s| c.memory = Some(s.memory),
     ),
     full(
@@ -463,13 +493,16 @@ pub const FIELDS: &[Field] = &[
             0 => Value::from(NO_VAL),
             mib => Value::from_u64(mib),
         },
-        |s, v| Ok(s.tmp_disk_mib = v.number()?.map_or(0, u64::from)),
+        |s, v| {
+            s.tmp_disk_mib = v.number()?.map_or(0, u64::from);
+            Ok(())
+        },
         |c, s| c.request.tmp_disk_mib = Some(s.tmp_disk_mib),
     ),
     full(
         "prefer",
         |d| text(d.spec.prefer.as_ref()),
-        |s, v| Ok(s.prefer = v.text()?),
+        |s, v| put(&mut s.prefer, v.text()),
         |c, s| c.prefer = Some(s.prefer.clone().unwrap_or_default()),
     ),
     full(
@@ -481,27 +514,27 @@ pub const FIELDS: &[Field] = &[
     full(
         "qos",
         |d| text(d.spec.qos.as_ref()),
-        |s, v| Ok(s.qos = v.text()?),
+        |s, v| put(&mut s.qos, v.text()),
         |c, s| c.request.qos = Some(s.qos.clone().unwrap_or_default()),
     ),
     shown("reboot", |_| Value::from(NO_VAL16)),
     full(
         "req_nodes",
         |d| hosts(&d.spec.nodelist),
-        |s, v| Ok(s.nodelist = hosts_of(v)?),
+        |s, v| put(&mut s.nodelist, hosts_of(v)),
         |c, s| c.nodelist = Some(s.nodelist.clone()),
     ),
     full(
         "req_switch",
         |d| Value::or(d.spec.topology.switches, NO_VAL),
-        |s, v| Ok(s.topology.switches = v.number()?),
+        |s, v| put(&mut s.topology.switches, v.number()),
         |c, s| c.switches = Some((s.topology.switches.unwrap_or_default(), s.topology.switches_wait_secs)),
     ),
     full("requeue", |d| Value::or(d.spec.requeue.map(u32::from), NO_VAL16), set_requeue, |c, s| c.requeue = s.requeue),
     full(
         "reservation",
         |d| Value::from(Some(d.spec.reservations.join(","))),
-        |s, v| Ok(s.reservations = words_of(v)?),
+        |s, v| put(&mut s.reservations, words_of(v)),
         |c, s| c.reservations = Some(s.reservations.clone()),
     ),
     settable(
@@ -512,7 +545,10 @@ pub const FIELDS: &[Field] = &[
     full(
         "segment_size",
         |d| Value::or(d.spec.topology.segment, 0),
-        |s, v| Ok(s.topology.segment = v.number()?.filter(|size| *size > 0)),
+        |s, v| {
+            s.topology.segment = v.number()?.filter(|size| *size > 0);
+            Ok(())
+        },
         |c, s| c.segment = Some(s.topology.segment.unwrap_or_default()),
     ),
     settable("shared", |d| sharing(&d.spec), set_sharing),
@@ -521,13 +557,13 @@ pub const FIELDS: &[Field] = &[
     settable(
         "sockets_per_node",
         |d| Value::or(d.spec.layout.sockets_per_node, NO_VAL16),
-        |s, v| Ok(s.layout.sockets_per_node = v.number()?),
+        |s, v| put(&mut s.layout.sockets_per_node, v.number()),
     ),
     shown("spank_job_env_size", |_| Value::from(0)),
     full(
         "std_err",
         |d| file(&d.spec, d.spec.stderr.as_ref()),
-        |s, v| Ok(s.stderr = v.text()?),
+        |s, v| put(&mut s.stderr, v.text()),
         |c, s| c.request.stderr.clone_from(&s.stderr),
     ),
     full(
@@ -536,25 +572,25 @@ pub const FIELDS: &[Field] = &[
             (None, true) => Value::from("/dev/null"),
             (stdin, _) => file(&d.spec, stdin.as_ref()),
         },
-        |s, v| Ok(s.stdin = v.text()?),
+        |s, v| put(&mut s.stdin, v.text()),
         |c, s| c.request.stdin.clone_from(&s.stdin),
     ),
     full(
         "std_out",
         |d| file(&d.spec, d.spec.stdout.as_ref()),
-        |s, v| Ok(s.stdout = v.text()?),
+        |s, v| put(&mut s.stdout, v.text()),
         |c, s| c.request.stdout.clone_from(&s.stdout),
     ),
     shown("submit_line", |d| Value::from(Some(d.spec.submit_line.clone()))),
     settable(
         "threads_per_core",
         |d| Value::or(d.spec.layout.threads_per_core, NO_VAL16),
-        |s, v| Ok(s.layout.threads_per_core = v.number()?),
+        |s, v| put(&mut s.layout.threads_per_core, v.number()),
     ),
     full(
         "time_limit",
         |d| Value::minutes(d.spec.time_limit),
-        |s, v| Ok(s.time_limit = v.limit()?),
+        |s, v| put(&mut s.time_limit, v.limit()),
         |c, s| {
             c.time_limit = s.time_limit;
             c.time_limit_delta_secs = None;
@@ -563,10 +599,10 @@ pub const FIELDS: &[Field] = &[
     full(
         "time_min",
         |d| Value::minutes(d.spec.time_min),
-        |s, v| Ok(s.time_min = v.limit()?),
+        |s, v| put(&mut s.time_min, v.limit()),
         |c, s| c.time_min = s.time_min,
     ),
-    settable("tres_per_job", |d| gres(&d.spec.gres.total), |s, v| Ok(s.gres.total = gres_of(v)?)),
+    settable("tres_per_job", |d| gres(&d.spec.gres.total), |s, v| put(&mut s.gres.total, gres_of(v))),
     settable(
         "tres_per_node",
         |d| {
@@ -575,10 +611,10 @@ pub const FIELDS: &[Field] = &[
         },
         |s, v| {
             s.gres.gpus_per_node = Vec::new();
-            Ok(s.gres.per_node = gres_of(v)?)
+            put(&mut s.gres.per_node, gres_of(v))
         },
     ),
-    settable("tres_per_socket", |d| gres(&d.spec.gres.per_socket), |s, v| Ok(s.gres.per_socket = gres_of(v)?)),
+    settable("tres_per_socket", |d| gres(&d.spec.gres.per_socket), |s, v| put(&mut s.gres.per_socket, gres_of(v))),
     settable(
         "tres_per_task",
         |d| {
@@ -599,20 +635,26 @@ pub const FIELDS: &[Field] = &[
     full(
         "wait4switch",
         |d| d.spec.topology.switches_wait_secs.map_or(Value::from(NO_VAL), Value::from_u64),
-        |s, v| Ok(s.topology.switches_wait_secs = v.number()?.map(u64::from)),
+        |s, v| {
+            s.topology.switches_wait_secs = v.number()?.map(u64::from);
+            Ok(())
+        },
         |c, s| c.request.switches_wait_secs = s.topology.switches_wait_secs,
     ),
     full(
         "wckey",
         |d| text(d.spec.wckey.as_ref()),
-        |s, v| Ok(s.wckey = v.text()?),
+        |s, v| put(&mut s.wckey, v.text()),
         |c, s| c.request.wckey = Some(s.wckey.clone().unwrap_or_default()),
     ),
     full(
         "work_dir",
         |d| Value::from(Some(d.spec.work_dir.clone())),
         |s, v| match v.text()?.filter(|folder| folder.starts_with('/')) {
-            Some(folder) => Ok(s.work_dir = folder),
+            Some(folder) => {
+                s.work_dir = folder;
+                Ok(())
+            }
             None => Err(bad("a folder's whole path", v)),
         },
         |c, s| c.request.work_dir = Some(s.work_dir.clone()),

@@ -243,3 +243,47 @@ fn what_cannot_be_killed_is_given_up_after_the_time_of_the_site() {
     c.await_that("it is gone", || std::fs::read_to_string(dir.join("cgroup.procs")).unwrap().is_empty());
     std::fs::remove_dir(&dir).unwrap();
 }
+
+/// As root, another user's job and change are checked with their names and ids, and a controller that is started again has the script.
+#[test]
+fn a_sites_script_checks_sets_and_refuses_jobs_and_their_changes() {
+    let c = Cluster::up_with("job-submit", &ONE, |c| {
+        let script = "function slurm_job_submit(desc, list, uid)
+            if desc.time_limit == slurm.NO_VAL then
+                slurm.log_user('%s: say how long', desc.user_name)
+                return slurm.ESLURM_INVALID_TIME_LIMIT
+            end
+            desc.comment = 'of ' .. desc.user_name
+            desc.environment['FROM_SITE'] = 'set'
+            slurm.log_user('it has %d minutes', desc.time_limit)
+            return slurm.SUCCESS
+        end
+        function slurm_job_modify(desc, record, list, uid)
+            if desc.time_limit ~= slurm.NO_VAL and desc.time_limit > record.time_limit then
+                slurm.log_user('%s stays as long as it is', record.name)
+                return slurm.ERROR
+            end
+            return slurm.SUCCESS
+        end";
+        std::fs::write(c.conf_folder().join("job_submit.lua"), script).unwrap();
+        "JobSubmitPlugins=lua".to_owned()
+    });
+    let user = c.sh("id -un").ok().out.trim().to_owned();
+    let refused = c.sh("sbatch --wrap true");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains(&format!("sbatch: error: {user}: say how long\n")), "{refused:?}");
+    let submitted = c.shell("sbatch -t 5 -J own -o out --wrap 'echo $FROM_SITE'").ok();
+    assert!(submitted.err.contains("sbatch: it has 5 minutes\n"), "{submitted:?}");
+    let job = submitted.job();
+    assert_eq!(c.job_field(&job, "Comment"), Some(format!("of {user}")));
+    c.await_state(&job, "COMPLETED");
+    assert_eq!(c.read("out"), "set\n");
+    c.sh("garrick down").ok();
+    c.sh("garrick up").ok();
+    let held = c.shell("sbatch -H -t 5 -J own --wrap true").ok().job();
+    let longer = c.sh(&format!("scontrol update jobid={held} timelimit=6"));
+    assert_eq!(longer.code, 1, "{longer:?}");
+    assert!(longer.err.contains("scontrol: error: own stays as long as it is\n"), "{longer:?}");
+    c.sh(&format!("scontrol update jobid={held} timelimit=3")).ok();
+    assert_eq!(c.job_field(&held, "TimeLimit").as_deref(), Some("00:03:00"));
+}

@@ -232,7 +232,7 @@ fn prepared(call: &Rc<Call>, cluster: &str) -> mlua::Result<Lua> {
     })?;
     let string: Table = lua.globals().get("string")?;
     let format: Function = string.get("format")?;
-    string.set("format", tables::formatting(&lua, format.clone())?)?;
+    string.set("format", tables::formatting(&lua, format)?)?;
     lua.globals().set("slurm", tables::slurm(&lua, call, cluster)?)?;
     Ok(lua)
 }

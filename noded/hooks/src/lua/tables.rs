@@ -231,7 +231,11 @@ fn messages(lua: &Lua, call: &Rc<Call>, slurm: &Table) -> mlua::Result<()> {
     };
     slurm.set("log_user", telling(lua, to_user(call))?)?;
     let tell = to_user(call);
-    slurm.set("user_msg", lua.create_function(move |_, text: LuaString| Ok(tell(&text.to_string_lossy())))?)
+    let plain = move |_: &Lua, text: LuaString| {
+        tell(&text.to_string_lossy());
+        Ok(())
+    };
+    slurm.set("user_msg", lua.create_function(plain)?)
 }
 
 /// Minutes of a limit's text, rounded up; without limit, `INFINITE`.

@@ -66,7 +66,7 @@ fn errors_name_file_and_line() {
     assert!(broken.to_string().contains("job_submit.lua:"), "{broken}");
     assert_eq!(broken.number(), 7401);
     let (folder, path) = script("");
-    std::fs::write(&path, "function slurm_job_submit() end").unwrap();
+    fs::write(&path, "function slurm_job_submit() end").unwrap();
     let half = Script::load(&path, "site").unwrap_err();
     assert_eq!(half.to_string(), format!("{} has no function slurm_job_modify", path.display()));
     drop(folder);

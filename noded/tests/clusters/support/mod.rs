@@ -129,14 +129,19 @@ impl Cluster {
     pub fn up_changed(name: &str, args: &[&str], change: impl FnOnce(&Self, &str) -> String) -> Self {
         let cluster = Self::up(name, args);
         cluster.sh("garrick down").ok();
-        let path = cluster.home.join("slurm.conf");
-        let path = if path.exists() { path } else { cluster.home.join("etc/slurm.conf") };
+        let path = cluster.conf_folder().join("slurm.conf");
         let text = std::fs::read_to_string(&path).unwrap();
         // Without its first line the file is the test's own.
         let own = text.split_once('\n').unwrap().1;
         std::fs::write(&path, change(&cluster, own)).unwrap();
         cluster.sh("garrick up").ok();
         cluster
+    }
+
+    /// The folder of `slurm.conf`.
+    pub fn conf_folder(&self) -> PathBuf {
+        let plain = self.home.join("slurm.conf").exists();
+        if plain { self.home.clone() } else { self.home.join("etc") }
     }
 
     /// Kills a process, and waits until it holds nothing any more: who takes its place finds its locks free.

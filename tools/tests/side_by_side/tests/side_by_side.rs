@@ -68,6 +68,7 @@ macro_rules! scenarios {
 
 scenarios! {
     down
+    job_submit
     others
     salloc
     sbatch
