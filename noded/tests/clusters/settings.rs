@@ -268,7 +268,7 @@ fn a_sites_script_checks_sets_and_refuses_jobs_and_their_changes() {
         std::fs::write(c.conf_folder().join("job_submit.lua"), script).unwrap();
         "JobSubmitPlugins=lua".to_owned()
     });
-    let user = c.sh("id -un").ok().out.trim().to_owned();
+    let user = c.shell("id -un").ok().out.trim().to_owned();
     let refused = c.sh("sbatch --wrap true");
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.err.contains(&format!("sbatch: error: {user}: say how long\n")), "{refused:?}");

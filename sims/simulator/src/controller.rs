@@ -268,7 +268,7 @@ impl World {
             Some(record) if matches!(record.phase, Phase::Pending) && record.may_act(by.uid, by.admin) => {
                 let asked = Change { record: &record, change: &change, by };
                 let revised = self.with_rules(record.owner.uid, |rules, owner| rules.revise(owner, asked));
-                Ok(JobCommand::Revise(Box::new(revised?.0)))
+                Ok(JobCommand::Revise(Box::new(revised?)))
             }
             _ => Ok(JobCommand::Update(Box::new(change))),
         }
