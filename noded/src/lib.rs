@@ -7,6 +7,7 @@
 //! | [`controller`] | the controller role |
 //! | [`node`] | the node role |
 //! | [`relay`] | conversations that go on with another daemon |
+//! | [`scripts`] | running the programs of the site, for both roles |
 //! | [`guests`] | how many connections and requests of a user there may be at a door |
 
 pub mod controller;
@@ -14,4 +15,5 @@ pub mod daemon;
 pub mod guests;
 pub mod node;
 pub mod relay;
+pub mod scripts;
 pub mod serve;

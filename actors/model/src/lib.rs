@@ -15,6 +15,7 @@
 //! | [`spec`] | what a user asked for: jobs and steps |
 //! | [`batch`] | many steps handed over at once, their dependencies and retries |
 //! | [`spec_text`], [`selector`], [`step_selector`], [`patterns`], [`signal`] | text forms of requests: arrays, dependencies, `12_[1-4]`, `%j`, `USR1` |
+//! | [`site_program`] | programs of the site that daemons run |
 //! | [`state`] | job, step and node states and reasons, in Slurm's words |
 //! | [`view`] | what owners publish about themselves |
 //! | [`outlook`] | what keeps a job waiting |
@@ -50,6 +51,7 @@ pub mod selector;
 pub mod sharing;
 pub mod signal;
 pub mod slurm_error;
+pub mod site_program;
 pub mod spec;
 pub mod spec_text;
 pub mod state;

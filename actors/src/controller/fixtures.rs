@@ -5,7 +5,7 @@ use super::{
     setup::{self, Controller, Recover, start},
     shells::{
         audit::AuditRecord,
-        ports::{AgentLink, AuditPort, CredentialSigner, Host, LinkClosed, Ports, ReplySink},
+        ports::{AgentLink, AuditPort, CredentialSigner, Host, LinkClosed, Ports, ReplySink, SitePrograms},
     },
 };
 use crate::{
@@ -36,6 +36,7 @@ use garrick_model::{
     },
     refusal::Refusal,
     reservation::{AccessList, Reservation},
+    site_program::SiteProgram,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
     testing,
@@ -342,12 +343,40 @@ impl KeptRecords {
     }
 }
 
+/// The site's programs, none of which is really run: they end at once, and well as long as nothing else is said.
+#[derive(Default)]
+pub struct RanPrograms {
+    rows: Mutex<Vec<SiteProgram>>,
+    fails: Mutex<Option<String>>,
+}
+
+impl SitePrograms for RanPrograms {
+    fn run(&self, program: SiteProgram, done: ReplyTo<Result<(), String>>) {
+        self.rows.lock().expect("no test panics here").push(program);
+        let fails = self.fails.lock().expect("no test panics here").clone();
+        done.reply(fails.map_or(Ok(()), Err));
+    }
+}
+
+impl RanPrograms {
+    /// What ran so far.
+    pub fn rows(&self) -> Vec<SiteProgram> {
+        self.rows.lock().expect("no test panics here").clone()
+    }
+
+    /// They fail from now on.
+    pub fn fail(&self, why: &str) {
+        *self.fails.lock().expect("no test panics here") = Some(why.to_owned());
+    }
+}
+
 /// A controller with its journal.
 pub struct Rig {
     pub controller: Controller,
     pub journal: MemoryJournal,
     pub audit: Arc<KeptRecords>,
     pub host: Arc<PlainHost>,
+    pub programs: Arc<RanPrograms>,
     requests: u64,
 }
 
@@ -387,6 +416,7 @@ impl Rig {
         job_submit: Arc<dyn JobSubmit>,
     ) -> Self {
         let (audit, host) = (Arc::new(KeptRecords::default()), Arc::new(PlainHost::default()));
+        let programs = Arc::new(RanPrograms::default());
         let ports = Ports {
             log: Arc::new(journal.clone()),
             signer: Arc::new(PlainSigner),
@@ -394,13 +424,14 @@ impl Rig {
             host: Arc::clone(&host) as _,
             audit: Arc::clone(&audit) as _,
             job_submit,
+            programs: Arc::clone(&programs) as _,
         };
         // Those of an earlier one are not asked again.
         let requests = journal.replayed().epoch << 32;
         // Committed at once.
         drop(setup::forget(&journal, recover));
         let controller = start(system, config_of(conf), ports, no_random);
-        Self { controller, journal, requests, audit, host }
+        Self { controller, journal, requests, audit, host, programs }
     }
 
     pub fn frontend(&self) -> &Address<ControllerMsg> {

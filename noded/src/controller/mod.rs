@@ -5,6 +5,7 @@
 //! | door, on a thread of its own | commands on this host, nodes of this host that join | messages to the frontend |
 //! | peers | QUIC connections of node agents | messages to the frontend |
 //! | names | questions to the name service | answers, which are cached |
+//! | programs of the site | rows of programs from the actors | how each row ended |
 //! | journal | events in groups | answers once they are on disk |
 
 pub mod audit;
@@ -15,6 +16,7 @@ pub mod links;
 pub mod log;
 pub mod names;
 pub mod ports;
+pub mod programs;
 pub mod start;
 pub mod tenure;
 pub mod trust;

@@ -9,6 +9,7 @@ use super::{
     log::{self, FileLog},
     names::{Names, Question},
     ports::Signer,
+    programs::Runner,
     tenure::{Fence, Tenure, TenureError},
     trust::{self, Trust},
 };
@@ -489,6 +490,7 @@ pub async fn start(
         host: Arc::clone(&process) as _,
         audit: Arc::new(audit),
         job_submit: Arc::new(SiteChecks::start(conf_folder(&cluster.config), &cluster.config)?),
+        programs: Arc::new(Runner::here()),
     };
     let forgotten = tokio::time::timeout(LOG_PATIENCE, setup::forget(&*ports.log, options.recover)).await;
     let unanswered = |why: &dyn std::fmt::Display| Err(AppendError::Failed(why.to_string()));

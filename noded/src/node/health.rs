@@ -1,13 +1,13 @@
 //! The site's health check program: it runs before the node registers, and then at times that are the same for all nodes. The
 //! program itself acts on what it finds (`scontrol update nodename=... state=drain`).
 
-use crate::node::{
-    runs::RunWorld,
-    scripts::{self, Moment},
+use crate::{node::runs::RunWorld, scripts};
+use garrick_model::{
+    config::HealthCheck,
+    site_program::{Moment, SiteProgram, variable},
 };
-use garrick_model::config::HealthCheck;
 use std::{
-    path::PathBuf,
+    path::Path,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -16,12 +16,18 @@ use std::{
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs it once. A failure is logged, and has no other effect.
-pub async fn check(program: &PathBuf, world: &RunWorld) {
-    let environment = [
-        ("SLURMD_NODENAME".to_owned(), world.node.clone()),
-        ("SLURM_CONF".to_owned(), world.settings.conf.to_string_lossy().into_owned()),
-    ];
-    match scripts::run(Moment::HealthCheck, std::slice::from_ref(program), &environment, Some(LIMIT)).await {
+pub async fn check(program: &Path, world: &RunWorld) {
+    let check = SiteProgram {
+        moment: Moment::HealthCheck,
+        programs: vec![program.to_string_lossy().into_owned()],
+        arguments: Vec::new(),
+        environment: vec![
+            variable("SLURMD_NODENAME", &world.node),
+            variable("SLURM_CONF", world.settings.conf.to_string_lossy()),
+        ],
+        limit: Some(LIMIT),
+    };
+    match scripts::run(&check).await {
         Ok(()) => tracing::debug!(program = %program.display(), "the health check found nothing"),
         Err(e) => tracing::warn!(error = %e, "the health check failed"),
     }

@@ -18,7 +18,6 @@ pub mod port;
 pub mod records;
 pub mod records_link;
 pub mod runs;
-pub mod scripts;
 pub mod shared_cpus;
 pub mod spool;
 pub mod start;

@@ -1,11 +1,7 @@
 //! Starts, watches and cleans up the `stepd`s of runs.
 
-use super::{
-    records::Retention,
-    scripts::{self, Moment},
-    spool::Spool,
-    unkillable,
-};
+use super::{records::Retention, spool::Spool, unkillable};
+use crate::scripts;
 use garrick_agent::{Leftover, PrepareFailure, RunKey};
 use garrick_daemon::run::{
     folder::launcher_socket,
@@ -21,6 +17,7 @@ use garrick_model::{
     doors,
     messages::node::{JobCredential, JobLaunch},
     node_shape::NodeShape,
+    site_program::{Moment, SiteProgram},
 };
 use std::{
     borrow::Cow,
@@ -55,12 +52,14 @@ pub struct RunWorld {
     pub over_time: BTreeMap<String, Option<u64>>,
     /// This node's door.
     pub agent_door: PathBuf,
-    /// Prolog programs.
-    pub prolog: Vec<PathBuf>,
-    /// Epilog programs.
-    pub epilog: Vec<PathBuf>,
-    /// PrologEpilogTimeout.
-    pub script_limit: Option<Duration>,
+    /// `Prolog` settings.
+    pub prolog: Vec<String>,
+    /// `Epilog` settings.
+    pub epilog: Vec<String>,
+    /// PrologTimeout.
+    pub prolog_limit: Option<Duration>,
+    /// EpilogTimeout.
+    pub epilog_limit: Option<Duration>,
     /// Log file of the `stepd`s; `None`: standard error as inherited.
     pub log: Option<PathBuf>,
     /// UnkillableStepTimeout: how long a sweep goes on.
@@ -140,7 +139,7 @@ impl RunWorld {
             boot: self.spool.boot.clone(),
         };
         self.spool.create_run(run, &orders).map_err(|e| PrepareFailure::Start(e.to_string()))?;
-        scripts::run(Moment::Prolog, &self.prolog, &environment, self.script_limit).await.map_err(|e| {
+        scripts::run(&self.script(Moment::Prolog, environment)).await.map_err(|e| {
             match e.is_of_input() {
                 // The job's fault: the node stays in service for others.
                 true => PrepareFailure::Start(e.to_string()),
@@ -303,6 +302,15 @@ impl RunWorld {
         let Some(orders) = StepdOrders::begun(&self.spool.run(run)).map_err(|e| e.to_string())? else { return Ok(()) };
         let name = scripts::for_environment(&orders.launch.spec.name);
         let environment = script_environment(&self.node, &orders.credential, name);
-        scripts::run(Moment::Epilog, &self.epilog, &environment, self.script_limit).await.map_err(|e| e.to_string())
+        scripts::run(&self.script(Moment::Epilog, environment)).await.map_err(|e| e.to_string())
+    }
+
+    /// Prolog or epilog.
+    fn script(&self, moment: Moment, environment: Vec<(String, String)>) -> SiteProgram {
+        let (programs, limit) = match moment {
+            Moment::Epilog => (&self.epilog, self.epilog_limit),
+            _ => (&self.prolog, self.prolog_limit),
+        };
+        SiteProgram { moment, programs: programs.clone(), arguments: Vec::new(), environment, limit }
     }
 }

@@ -10,7 +10,6 @@ use super::{
     records::Retention,
     records_link::RecordsWorld,
     runs::RunWorld,
-    scripts::{ScriptPatternError, resolve},
     shared_cpus::{self, OwnCpus},
     spool::{Spool, SpoolError},
     uplink,
@@ -19,6 +18,7 @@ use crate::{
     daemon::{options::Options, place::Cluster, programs, reset_key},
     guests::Guests,
     node::conversations::Conversations,
+    scripts::{ScriptPatternError, resolve},
 };
 use garrick_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
 use garrick_daemon::run::orders::{StepdLog, StepdSettings};
@@ -156,6 +156,11 @@ fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -
 }
 
 /// The agent's settings, of those of the site.
+/// Settings that name programs; which programs, is found out when they run.
+fn named(settings: &[String]) -> Result<Vec<String>, ScriptPatternError> {
+    resolve(settings).map(|_| settings.to_vec())
+}
+
 /// `TaskProlog` and `TaskEpilog`: a path that is not absolute is relative to the folder of `slurm.conf` (slurm.conf(5)).
 fn task_scripts(config: &Config) -> TaskScripts {
     let folder = config.path.parent().unwrap_or(Path::new("/"));
@@ -275,9 +280,10 @@ pub async fn start(
             .map(|p| (p.name.clone(), config.over_time_limit_in(&p.name).minutes()))
             .collect(),
         agent_door: door_path.clone(),
-        prolog: resolve(&config.prolog)?,
-        epilog: resolve(&config.epilog)?,
-        script_limit: limit(config.prolog_timeout_secs.or(config.epilog_timeout_secs)),
+        prolog: named(&config.prolog)?,
+        epilog: named(&config.epilog)?,
+        prolog_limit: limit(config.prolog_timeout_secs),
+        epilog_limit: limit(config.epilog_timeout_secs),
         log: cluster.log_file(Some(&node.name)),
         unkillable: config.unkillable_step_program.clone(),
         retention: Retention::of(config),

@@ -1,28 +1,27 @@
 //! What is left of a run that was killed, and the site's program for that (slurm.conf(5), UnkillableStepProgram), which may
 //! notify administrators or do what this daemon cannot. The node is drained in any case.
 
-use crate::node::scripts::{self, Moment, ScriptFailure};
+use crate::scripts::{self, ScriptFailure};
 use garrick_agent::{Leftover, RunKey};
 use garrick_kernel::cgroup::CgroupError;
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use garrick_model::site_program::{Moment, SiteProgram, variable};
+use std::{path::Path, time::Duration};
 
 /// It is killed after so long. Slurm names no limit; this is that of HealthCheckProgram.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs it. `SLURM_STEP_ID` is not set: a run is swept as a whole, when its steps are over.
-pub async fn run(program: &PathBuf, run: RunKey, node: &str, conf: &Path) -> Result<(), ScriptFailure> {
-    let pair = |name: &str, value: String| (name.to_owned(), value);
-    let environment = [
-        pair("SLURM_JOB_ID", run.job.0.to_string()),
-        pair("SLURM_JOBID", run.job.0.to_string()),
-        pair("SLURM_JOB_SLUID", run.sluid.to_string()),
-        pair("SLURMD_NODENAME", node.to_owned()),
-        pair("SLURM_CONF", conf.to_string_lossy().into_owned()),
+pub async fn run(program: &Path, run: RunKey, node: &str, conf: &Path) -> Result<(), ScriptFailure> {
+    let environment = vec![
+        variable("SLURM_JOB_ID", run.job.0),
+        variable("SLURM_JOBID", run.job.0),
+        variable("SLURM_JOB_SLUID", run.sluid),
+        variable("SLURMD_NODENAME", node),
+        variable("SLURM_CONF", conf.to_string_lossy()),
     ];
-    scripts::run(Moment::UnkillableStep, std::slice::from_ref(program), &environment, Some(LIMIT)).await
+    let programs = vec![program.to_string_lossy().into_owned()];
+    let moment = Moment::UnkillableStep;
+    scripts::run(&SiteProgram { moment, programs, arguments: Vec::new(), environment, limit: Some(LIMIT) }).await
 }
 
 /// What a cgroup that was to be cleaned up still contains. If the error does not say, `look` does: a cgroup that could not be

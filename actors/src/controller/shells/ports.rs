@@ -13,6 +13,7 @@ use garrick_model::{
         node::{ControllerToNode, JobCredential, SignedCredential},
     },
     refusal::Refusal,
+    site_program::SiteProgram,
 };
 use garrick_runtime::ReplyTo;
 use std::{sync::Arc, time::Duration};
@@ -90,6 +91,13 @@ pub trait AuditPort: Send + Sync + 'static {
     fn keep(&self, record: AuditRecord);
 }
 
+/// The programs of the site that the controller runs, as its own user.
+pub trait SitePrograms: Send + Sync + 'static {
+    /// Runs a row of programs beside the actors, and logs a failure. Must not block. Answers when the last one has ended or one
+    /// has failed, with what was wrong; dropped without an answer if this process ends before.
+    fn run(&self, program: SiteProgram, done: ReplyTo<Result<(), String>>);
+}
+
 /// All ports.
 #[derive(Clone)]
 pub struct Ports {
@@ -105,4 +113,6 @@ pub struct Ports {
     pub audit: Arc<dyn AuditPort>,
     /// The site's own checks of requests.
     pub job_submit: Arc<dyn JobSubmit>,
+    /// The site's programs.
+    pub programs: Arc<dyn SitePrograms>,
 }
