@@ -16,6 +16,7 @@
 //! | [`batch`] | many steps handed over at once, their dependencies and retries |
 //! | [`spec_text`], [`selector`], [`step_selector`], [`patterns`], [`signal`] | text forms of requests: arrays, dependencies, `12_[1-4]`, `%j`, `USR1` |
 //! | [`site_program`] | programs of the site that daemons run |
+//! | [`mail`] | when users are told about a job |
 //! | [`state`] | job, step and node states and reasons, in Slurm's words |
 //! | [`view`] | what owners publish about themselves |
 //! | [`outlook`] | what keeps a job waiting |
@@ -38,6 +39,7 @@ pub mod gres;
 pub mod hostlist;
 pub mod ids;
 pub mod job_query;
+pub mod mail;
 pub mod messages;
 pub mod node_shape;
 pub mod node_sizes;

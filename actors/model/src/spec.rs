@@ -5,6 +5,7 @@ use crate::{
     batch::{FailLimit, RetryPolicy, StepCgroup, StepDependencies},
     gres::GresRequest,
     ids::{ArrayTask, JobId},
+    mail::Mail,
     node_shape::SpecCores,
     node_sizes::NodeSizes,
     resources::MemoryRequest,
@@ -429,6 +430,9 @@ pub struct JobSpec {
     /// Set on tasks split from an array.
     #[serde(default)]
     pub array_task: Option<ArrayTask>,
+    /// `--mail-type`, `--mail-user`.
+    #[serde(default, skip_serializing_if = "Mail::is_default")]
+    pub mail: Mail,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -43,6 +43,29 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// The long word for it, `RUNNING`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Configuring => "CONFIGURING",
+            Self::Running => "RUNNING",
+            Self::Suspended => "SUSPENDED",
+            Self::Completing => "COMPLETING",
+            Self::Completed => "COMPLETED",
+            Self::Cancelled => "CANCELLED",
+            Self::Failed => "FAILED",
+            Self::Timeout => "TIMEOUT",
+            Self::NodeFail => "NODE_FAIL",
+            Self::Preempted => "PREEMPTED",
+            Self::BootFail => "BOOT_FAIL",
+            Self::Deadline => "DEADLINE",
+            Self::OutOfMemory => "OUT_OF_MEMORY",
+            Self::SpecialExit => "SPECIAL_EXIT",
+            Self::Expediting => "EXPEDITING",
+            Self::RequeueHold => "REQUEUE_HOLD",
+        }
+    }
+
     /// True while the job is in the queue.
     pub const fn waits(self) -> bool {
         matches!(self, Self::Pending | Self::SpecialExit | Self::Expediting | Self::RequeueHold)

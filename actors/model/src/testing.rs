@@ -83,6 +83,7 @@ pub fn spec() -> JobSpec {
         het: None,
         het_size: 0,
         array_task: None,
+        mail: crate::mail::Mail::default(),
     }
 }
 

@@ -126,7 +126,8 @@ impl JobCore {
             started.is_some() && if waits { self.back_in_queue.insert(job) } else { self.back_in_queue.remove(&job) };
         // A requeued task is not over any more.
         if mark.started != started || mark.over != fact.over {
-            self.save(JobEvent::TaskNews { index, started, over: fact.over }, turn);
+            let (over, exit) = (fact.over, fact.exit);
+            self.save(JobEvent::TaskNews { index, started, over, exit }, turn);
         }
     }
 
@@ -166,7 +167,7 @@ impl JobCore {
         let mark = self.record.array.as_ref().and_then(|a| a.tasks.values().find(|mark| mark.job == by));
         let fact = if mark.is_some_and(|mark| mark.over.is_some()) {
             let (job, tasks) = (self.record.id, std::collections::BTreeMap::new());
-            JobFact { job, started: None, over: None, some_failed: false, tasks, noted: true }
+            JobFact { job, started: None, over: None, some_failed: false, tasks, exit: None, noted: true }
         } else {
             // Its array is told every change anyhow.
             if self.array_to_tell() != Some(by) {
@@ -204,6 +205,7 @@ impl JobCore {
                 over: own_over,
                 some_failed: own_over == Some(TaskOutcome::NotOk),
                 tasks: std::collections::BTreeMap::new(),
+                exit: record.phase.end().filter(|_| own_over.is_some()).map(|end| end.exit),
                 noted: false,
             };
         };
@@ -220,6 +222,14 @@ impl JobCore {
         let all_over = tasks.values().all(|t| t.1.is_some());
         let some_failed = tasks.values().any(|t| t.1 == Some(TaskOutcome::NotOk));
         let outcome = if some_failed { TaskOutcome::NotOk } else { TaskOutcome::Ok };
-        JobFact { job: record.id, started, over: all_over.then_some(outcome), some_failed, tasks, noted: false }
+        JobFact {
+            job: record.id,
+            started,
+            over: all_over.then_some(outcome),
+            some_failed,
+            tasks,
+            exit: None,
+            noted: false,
+        }
     }
 }

@@ -89,8 +89,15 @@ impl JobCore {
             JobCommand::Suspend if by.admin => self.suspend(turn),
             // Administrators' commands were handled above, except for tasks of an array, which do not run.
             JobCommand::Suspend | JobCommand::Resume => Err(Refusal::AccessDenied),
-            JobCommand::Update(change) => self.update(by, *change, turn),
-            JobCommand::Revise(revise) => self.revise_request(by, *revise, turn),
+            JobCommand::Update(mut change) => {
+                self.complete_address(&mut change);
+                self.update(by, *change, turn)
+            }
+            JobCommand::Revise(mut revise) => {
+                self.complete_address(&mut revise.change);
+                revise.change.patch_mail(&mut revise.spec.mail);
+                self.revise_request(by, *revise, turn)
+            }
             JobCommand::FinishAllocation { exit } => self.finish_allocation(exit, by.uid, turn),
         }
     }

@@ -113,6 +113,8 @@ pub struct JobCore {
     pub(super) awaits_news: bool,
     /// Tasks of this array that ran once and wait again; asked for again when the owner is rebuilt.
     pub(super) back_in_queue: BTreeSet<JobId>,
+    /// Its user was told of the parts of its time limit that were over by then, or will not be.
+    pub(super) parts_told: Timestamp,
     pub(super) touched: bool,
     /// Its last event is recorded; the actor ends when that is on disk.
     pub(super) forgotten: bool,
@@ -213,6 +215,7 @@ impl JobCore {
             het: HetState::default(),
             awaits_news: false,
             back_in_queue: BTreeSet::new(),
+            parts_told: Timestamp(0),
             touched: true,
             forgotten: false,
         }
@@ -317,6 +320,9 @@ impl JobCore {
             Phase::Running(_) | Phase::Suspended(_) | Phase::Completing(..) => {}
             Phase::Over(..) => self.after_end(&mut turn),
         }
+        // What passed before was told by an earlier life, or by nobody.
+        self.parts_told = now;
+        self.await_part(&mut turn);
         self.end_preempted(&mut turn);
         self.give_cpus(&mut turn);
         self.clean_up(None, &mut turn);
@@ -434,6 +440,7 @@ impl JobCore {
     /// Applies an event to the record and has it saved.
     pub(super) fn save(&mut self, event: JobEvent, turn: &mut Turn<'_>) {
         let before = self.record.phase.name();
+        let mail = self.before_mail();
         if let Err(illegal) = self.record.apply(&event) {
             // Checks above make this impossible; a release build loses one transition rather than the whole controller.
             debug_assert!(false, "{illegal}");
@@ -452,7 +459,11 @@ impl JobCore {
         );
         told::tell(&self.record, &event);
         self.touched = true;
-        turn.out.push(JobEffect::Save(ControllerEvent::Job { job: self.record.id, event: Box::new(event) }));
+        let saved_at = turn.out.len();
+        self.mail_after(&event, mail, turn);
+        let save = JobEffect::Save(ControllerEvent::Job { job: self.record.id, event: Box::new(event) });
+        // Nobody is told before it is on disk.
+        turn.out.insert(saved_at, save);
     }
 
     /// Applies an event that another owner recorded.
@@ -503,6 +514,7 @@ impl JobCore {
             JobTimer::CleanUp => self.clean_up(None, turn),
             JobTimer::Purge => self.purge(turn),
             JobTimer::News => self.exchange_news(turn),
+            JobTimer::Mail => self.part_is_over(turn),
             JobTimer::Preempt => {
                 self.end_preempted(turn);
                 self.give_cpus(turn);

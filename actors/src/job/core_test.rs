@@ -804,7 +804,8 @@ fn a_batch_host_that_comes_back_is_told_again_to_stop_or_continue() {
 fn fact(job: u32, started: bool, over: Option<TaskOutcome>) -> JobInput {
     let started = started.then(|| Timestamp::from_secs(900));
     let some_failed = over == Some(TaskOutcome::NotOk);
-    let fact = JobFact { job: JobId(job), started, over, some_failed, tasks: BTreeMap::new(), noted: false };
+    let fact =
+        JobFact { job: JobId(job), started, over, some_failed, tasks: BTreeMap::new(), exit: None, noted: false };
     JobInput::Fact { job: JobId(job), fact: Some(Arc::new(fact)) }
 }
 
@@ -1000,8 +1001,15 @@ fn cancelled_task() -> Bench {
 
 #[test]
 fn a_task_is_forgotten_when_its_array_has_noted_its_end_or_is_gone() {
-    let noted =
-        JobFact { job: JobId(7), started: None, over: None, some_failed: false, tasks: BTreeMap::new(), noted: true };
+    let noted = JobFact {
+        job: JobId(7),
+        started: None,
+        over: None,
+        some_failed: false,
+        tasks: BTreeMap::new(),
+        exit: None,
+        noted: true,
+    };
     for answer in [Some(Arc::new(noted)), None] {
         let mut task = cancelled_task();
         let answer = JobInput::Fact { job: JobId(7), fact: answer };
@@ -1569,7 +1577,7 @@ fn went(out: Vec<JobEffect>) -> Vec<(u32, JobRecord)> {
 fn of_tasks(tasks: &[(u32, Option<TaskOutcome>)]) -> JobInput {
     let tasks: BTreeMap<_, _> = tasks.iter().map(|(index, over)| (*index, (Some(Timestamp(1)), *over))).collect();
     let some_failed = tasks.values().any(|(_, over)| *over == Some(TaskOutcome::NotOk));
-    let fact = JobFact { job: JobId(3), started: None, over: None, some_failed, tasks, noted: false };
+    let fact = JobFact { job: JobId(3), started: None, over: None, some_failed, tasks, exit: None, noted: false };
     JobInput::Fact { job: JobId(3), fact: Some(Arc::new(fact)) }
 }
 

@@ -14,6 +14,7 @@ use garrick_model::{
         SwitchPath,
     },
     packed_steps::StepTally,
+    site_program::SiteProgram,
     spec::JobSpec,
     time::{TimeLimit, Timestamp},
     view::JobView,
@@ -41,6 +42,8 @@ pub enum JobErrand {
     /// ([`holds_up_singleton`](garrick_events::records::job::JobRecord::holds_up_singleton)). Answered by
     /// [`JobInput::Siblings`](crate::messages::job::JobInput::Siblings).
     FindSiblings,
+    /// Tell its user: run that program. Nobody waits for it.
+    Mail(Box<SiteProgram>),
 }
 
 /// A launch that only has to be signed.

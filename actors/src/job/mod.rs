@@ -17,6 +17,8 @@
 //! | `het_agree` | heterogeneous jobs from a proposal to recorded allocations |
 //! | `het_course` | heterogeneous jobs: launch and end |
 //! | `dependency` | conditions on other jobs |
+//! | `mail` | which events its user is told about |
+//! | `programs` | what the site's programs are told about it |
 //! | [`news`] | what jobs need to know about each other, and how lost messages are asked for again |
 //! | [`effects`] | effects |
 //! | [`view`] | views |
@@ -31,8 +33,10 @@ mod fencing;
 pub mod het;
 mod het_agree;
 mod het_course;
+mod mail;
 pub mod news;
 mod preempt;
+mod programs;
 pub(crate) mod reports;
 mod start;
 mod suspend;
@@ -47,6 +51,8 @@ mod fencing_test;
 pub(crate) mod fixtures;
 #[cfg(test)]
 mod het_test;
+#[cfg(test)]
+mod mail_test;
 #[cfg(test)]
 mod preempt_test;
 #[cfg(test)]

@@ -316,7 +316,7 @@ impl JobCore {
     }
 }
 
-fn array_facts(spec: &ArraySpec) -> ArrayFacts {
+pub(super) fn array_facts(spec: &ArraySpec) -> ArrayFacts {
     let indices = garrick_events::records::job::indices_of(&spec.ranges);
     let first = indices.first().copied().unwrap_or(0);
     ArrayFacts {

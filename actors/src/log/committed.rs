@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_singleton_waits_for_tasks_of_an_earlier_array_that_are_not_there_yet() {
         let committed = Committed::default();
-        let task = TaskMark { job: JobId(9), started: None, over: None };
+        let task = TaskMark { job: JobId(9), started: None, over: None, exit: None };
         let mut array = record(7, spec());
         array.array = Some(ArrayRecord { tasks: [(1, task)].into(), ..no_tasks() });
         array.phase = Phase::Over(None, cancelled());

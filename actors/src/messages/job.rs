@@ -59,6 +59,8 @@ pub struct JobSite {
     pub bill_greatest: bool,
     /// How long a credential is valid for starting a run.
     pub credential_lifetime: Duration,
+    /// The programs of the site that the controller runs for jobs.
+    pub programs: JobPrograms,
     /// A follower does accounting: results of steps are saved before their manager may forget them.
     pub keeps_step_records: bool,
 }
@@ -82,9 +84,27 @@ impl Default for JobSite {
             billing: BTreeMap::new(),
             bill_greatest: false,
             credential_lifetime: JobCredential::LIFETIME,
+            programs: JobPrograms::default(),
             keeps_step_records: false,
         }
     }
+}
+
+/// The programs of the site that the controller runs for jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobPrograms {
+    /// `MailProg`.
+    pub mail: String,
+    /// `MailDomain`.
+    pub mail_domain: Option<String>,
+    /// `PrologSlurmctld`: run before a job is launched.
+    pub prolog: Vec<String>,
+    /// `PrologTimeout`, for each of them.
+    pub prolog_limit: Option<Duration>,
+    /// `EpilogSlurmctld`: run when a job's work is over.
+    pub epilog: Vec<String>,
+    /// `EpilogTimeout`, for each of them.
+    pub epilog_limit: Option<Duration>,
 }
 
 /// The authority of a command.
@@ -181,6 +201,8 @@ pub struct JobFact {
     pub some_failed: bool,
     /// Start and end of an array's tasks.
     pub tasks: BTreeMap<u32, (Option<Timestamp>, Option<TaskOutcome>)>,
+    /// Its exit status, if it is over and no array.
+    pub exit: Option<ExitStatus>,
     /// From an array to one of its tasks: the task's end is noted. Nothing else is set then.
     pub noted: bool,
 }
@@ -210,6 +232,8 @@ pub enum JobTimer {
     Preempt,
     /// It asks about other jobs again.
     News,
+    /// So much of its time is over that its user is told.
+    Mail,
 }
 
 impl JobTimer {
@@ -227,6 +251,7 @@ impl JobTimer {
             Self::Purge => "purge",
             Self::Preempt => "preempt",
             Self::News => "news",
+            Self::Mail => "mail",
         }
     }
 }

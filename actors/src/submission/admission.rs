@@ -20,6 +20,7 @@ use garrick_events::records::job::{ArrayRecord, HeldBy, JobRecord, Owner, Phase,
 use garrick_model::{
     config::{Config, function},
     ids::{JobId, RequestId, Sluid},
+    mail,
     messages::command::{Caller, JobChange},
     node_sizes::NodeSizes,
     refusal::Refusal,
@@ -328,6 +329,11 @@ impl Rules<'_> {
         {
             *nodes = NodeCount { min: tasks, max: nodes.max.map(|max| max.min(tasks)) };
             spec.node_sizes = NodeSizes::default();
+        }
+        if !spec.mail.is_default() {
+            let owner = by.user.as_ref().map_or_else(|| by.caller.uid.to_string(), |user| user.name.clone());
+            let domain = self.config.mail_domain.as_deref();
+            spec.mail.user = Some(mail::address(spec.mail.user.as_deref(), &owner, domain));
         }
         // core_spec.html: the job gets the node exclusively in any case; the count is dropped if the site does not allow it.
         if spec.layout.left_to_system.is_some() {

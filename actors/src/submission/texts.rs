@@ -2,7 +2,7 @@
 //! not accept there is refused when the job is submitted or changed, as Slurm does, rather than on a node. Called by admission
 //! and for changes.
 
-use garrick_model::{messages::command::JobChange, refusal::Refusal, spec::JobSpec};
+use garrick_model::{mail, messages::command::JobChange, refusal::Refusal, spec::JobSpec};
 
 /// Most bytes of a name, a word or a line, without the final zero: far above what a user types, and far below the size of an
 /// environment. A choice of this project.
@@ -48,6 +48,14 @@ fn check_names(what: &str, names: &[String]) -> Result<(), Refusal> {
     names.iter().try_for_each(|name| check(what, name, MOST_OF_WORD))
 }
 
+/// A mail program runs as SlurmUser, and is given the address as it is.
+fn check_address(what: &str, address: Option<&str>) -> Result<(), Refusal> {
+    match address.filter(|address| !mail::is_address(address)) {
+        Some(address) => Err(Refusal::InvalidUpdate(format!("{what}: {address:?} is no address for mail"))),
+        None => Ok(()),
+    }
+}
+
 /// Judges the texts of a submission, except for the size of its script.
 pub fn check_spec(spec: &JobSpec) -> Result<(), Refusal> {
     check("the job's name", &spec.name, MOST_OF_WORD)?;
@@ -63,9 +71,11 @@ pub fn check_spec(spec: &JobSpec) -> Result<(), Refusal> {
             ("--prefer", &spec.prefer),
             ("the licenses", &spec.licenses),
             ("the MCS label", &spec.mcs_label),
+            ("--mail-user", &spec.mail.user),
         ],
         MOST_OF_WORD,
     )?;
+    check_address("--mail-user", spec.mail.user.as_deref())?;
     check("the working directory", &spec.work_dir, MOST_OF_PATH)?;
     let paths = [
         ("the path of standard input", &spec.stdin),
@@ -103,9 +113,11 @@ pub fn check_change(change: &JobChange) -> Result<(), Refusal> {
             ("MCSLabel", &change.mcs_label),
             ("QOS", &request.qos),
             ("WCKey", &request.wckey),
+            ("MailUser", &change.mail_user),
         ],
         MOST_OF_WORD,
     )?;
+    check_address("MailUser", change.mail_user.as_deref())?;
     let paths = [
         ("StdIn", &request.stdin),
         ("StdOut", &request.stdout),

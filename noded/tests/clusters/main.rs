@@ -27,6 +27,7 @@ mod reservations;
 mod security_labels;
 mod settings;
 mod several_nodes;
+mod site_scripts;
 mod step_records;
 mod stepd_restart;
 mod support;

@@ -554,6 +554,7 @@ impl Stage<JobCore> for JobStage<'_> {
                 let signed = signed(&order.credential);
                 world.post(from, order.letter(signed, Vec::new()));
             }
+            JobErrand::Mail(_) => {}
             JobErrand::FindSiblings => {
                 let own = world.jobs.get(&job).map(JobCore::record);
                 let records = world.jobs.values().map(JobCore::record);

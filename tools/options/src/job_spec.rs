@@ -95,6 +95,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         account: typed.account.clone(),
         qos: typed.qos.clone(),
         comment: typed.comment.clone(),
+        mail: typed.mail.clone(),
         extra: typed.extra.clone().filter(|text| !text.is_empty()),
         wckey: typed.wckey.clone(),
         partitions: typed.partitions.clone(),

@@ -357,9 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn mail_options_share_one_notice() {
-        let typed = typed_by(Command::Sbatch, "", &[], "--mail-type=ALL --mail-user=me").unwrap();
-        assert_eq!(typed.notices.len(), 1);
+    fn words_of_mail_are_read_and_one_has_to_be_known() {
+        let typed =
+            typed_by(Command::Sbatch, "#!/bin/sh\n#SBATCH --mail-type=FAIL\n", &[], "--mail-type=end,BEGIN").unwrap();
+        assert_eq!((typed.mail.types.to_string().as_str(), typed.notices.len()), ("BEGIN,END", 0));
+        let typed = typed_by(Command::Salloc, "", &[], "--mail-type=ALL,NONE --mail-user=me").unwrap();
+        assert!(typed.mail.types.is_empty() && typed.mail.user.as_deref() == Some("me"));
+        let error = typed_by(Command::Srun, "", &[], "--mail-type=never").unwrap_err();
+        assert!(error.to_string().contains("mail-type"), "{error:?}");
     }
 
     #[test]

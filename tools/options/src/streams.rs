@@ -101,16 +101,12 @@ pub const OPTIONS: &[OptionDef] = &[
         t.pty = true;
         Ok(())
     }),
-    OptionDef::other(
-        "mail-type",
-        None,
-        Required("type"),
-        JOB,
-        "notify on state change (not done yet)",
-        Effect::Ignored(MAIL),
-    )
-    .checked(values::mail_type),
-    OptionDef::other("mail-user", None, Required("user"), JOB, "who to notify (not done yet)", Effect::Ignored(MAIL)),
+    OptionDef::new("mail-type", None, Required("type"), JOB, "events of the job that mail is sent for", |t, g| {
+        t.mail.types = g.text()?.parse().map_err(|_| g.invalid())?;
+        Ok(())
+    }),
+    OptionDef::new("mail-user", None, Required("user"), JOB, "who gets the mail", |t, g| {
+        t.mail.user = g.string()?;
+        Ok(())
+    }),
 ];
-
-const MAIL: &str = "--mail-type and --mail-user have no effect yet: no mail will be sent";

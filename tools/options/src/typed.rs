@@ -6,6 +6,7 @@ use garrick_model::{
     batch::{FailBound, RetryOn, StepCgroup},
     gres::{GpuBind, GresBinding, GresCount},
     ids::{JobId, Sluid},
+    mail::Mail,
     node_sizes::NodeSizes,
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
@@ -312,6 +313,8 @@ pub struct Typed {
     pub qos: Option<String>,
     /// `--comment`
     pub comment: Option<String>,
+    /// `--mail-type`, `--mail-user`.
+    pub mail: Mail,
     /// `--wckey`
     pub wckey: Option<String>,
     /// `-p`

@@ -112,27 +112,6 @@ pub fn cpu_frequency(given: &Given<'_>) -> Result<(), OptionError> {
     }
 }
 
-/// Whether one of the words of `--mail-type` is an event (sbatch(1)).
-pub fn mail_type(given: &Given<'_>) -> Result<(), OptionError> {
-    const EVENTS: [&str; 13] = [
-        "NONE",
-        "BEGIN",
-        "END",
-        "FAIL",
-        "REQUEUE",
-        "ALL",
-        "INVALID_DEPEND",
-        "STAGE_OUT",
-        "TIME_LIMIT",
-        "TIME_LIMIT_90",
-        "TIME_LIMIT_80",
-        "TIME_LIMIT_50",
-        "ARRAY_TASKS",
-    ];
-    let is_event = |word: &str| EVENTS.iter().any(|event| word.trim().eq_ignore_ascii_case(event));
-    if given.text()?.split(',').any(is_event) { Ok(()) } else { Err(given.invalid()) }
-}
-
 /// A time limit.
 pub fn time_limit(text: &str) -> Option<TimeLimit> {
     text.parse().ok()

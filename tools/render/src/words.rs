@@ -10,26 +10,26 @@ use std::borrow::Cow;
 /// Version that client programs parse: the level of Slurm that the commands are compatible with.
 pub const SLURM_VERSION: &str = "slurm 26.05.3";
 
-/// Every job state: itself, long word, compact word.
-const JOB_STATES: [(JobState, &str, &str); 17] = [
-    (JobState::Pending, "PENDING", "PD"),
-    (JobState::Configuring, "CONFIGURING", "CF"),
-    (JobState::Running, "RUNNING", "R"),
-    (JobState::Suspended, "SUSPENDED", "S"),
-    (JobState::Completing, "COMPLETING", "CG"),
-    (JobState::Completed, "COMPLETED", "CD"),
-    (JobState::Cancelled, "CANCELLED", "CA"),
-    (JobState::Failed, "FAILED", "F"),
-    (JobState::Timeout, "TIMEOUT", "TO"),
-    (JobState::NodeFail, "NODE_FAIL", "NF"),
-    (JobState::Preempted, "PREEMPTED", "PR"),
-    (JobState::BootFail, "BOOT_FAIL", "BF"),
-    (JobState::Deadline, "DEADLINE", "DL"),
-    (JobState::OutOfMemory, "OUT_OF_MEMORY", "OOM"),
-    (JobState::SpecialExit, "SPECIAL_EXIT", "SE"),
-    // The long word is Slurm's; the documentation at hand names no compact one.
-    (JobState::Expediting, "EXPEDITING", "EX"),
-    (JobState::RequeueHold, "REQUEUE_HOLD", "RH"),
+/// Every job state with its compact word.
+const JOB_STATES: [(JobState, &str); 17] = [
+    (JobState::Pending, "PD"),
+    (JobState::Configuring, "CF"),
+    (JobState::Running, "R"),
+    (JobState::Suspended, "S"),
+    (JobState::Completing, "CG"),
+    (JobState::Completed, "CD"),
+    (JobState::Cancelled, "CA"),
+    (JobState::Failed, "F"),
+    (JobState::Timeout, "TO"),
+    (JobState::NodeFail, "NF"),
+    (JobState::Preempted, "PR"),
+    (JobState::BootFail, "BF"),
+    (JobState::Deadline, "DL"),
+    (JobState::OutOfMemory, "OOM"),
+    (JobState::SpecialExit, "SE"),
+    // The documentation at hand names no compact word.
+    (JobState::Expediting, "EX"),
+    (JobState::RequeueHold, "RH"),
 ];
 
 /// The text, or Slurm's word for none.
@@ -43,27 +43,27 @@ pub fn cell_or_null(text: Option<&str>) -> String {
 }
 
 /// `RUNNING`.
-pub fn job_state(state: JobState) -> &'static str {
-    JOB_STATES.iter().find(|s| s.0 == state).map_or("UNKNOWN", |s| s.1)
+pub const fn job_state(state: JobState) -> &'static str {
+    state.word()
 }
 
 /// `R`.
 pub fn job_state_compact(state: JobState) -> &'static str {
-    JOB_STATES.iter().find(|s| s.0 == state).map_or("?", |s| s.2)
+    JOB_STATES.iter().find(|s| s.0 == state).map_or("?", |s| s.1)
 }
 
 /// Every state word, for messages about a wrong one.
 pub fn job_state_words() -> String {
-    JOB_STATES.map(|s| s.1).join(",")
+    JOB_STATES.map(|s| s.0.word()).join(",")
 }
 
 /// A state by its long or compact word, in any case, or an unambiguous beginning of the long one.
 pub fn parse_job_state(text: &str) -> Option<JobState> {
     let upper = text.to_ascii_uppercase();
-    if let Some(s) = JOB_STATES.iter().find(|s| s.1 == upper || s.2 == upper) {
+    if let Some(s) = JOB_STATES.iter().find(|s| s.0.word() == upper || s.1 == upper) {
         return Some(s.0);
     }
-    let mut starting = JOB_STATES.iter().filter(|s| upper.len() > 1 && s.1.starts_with(&upper));
+    let mut starting = JOB_STATES.iter().filter(|s| upper.len() > 1 && s.0.word().starts_with(&upper));
     match (starting.next(), starting.next()) {
         (Some(s), None) => Some(s.0),
         _ => None,

@@ -105,7 +105,7 @@ fn of_job(event: &JobEvent) -> String {
         JobEvent::Eligible { .. } | JobEvent::Suspended | JobEvent::Resumed | JobEvent::Purged => String::new(),
         JobEvent::TaskSplit { index, job } => format!("task={index} job={job}"),
         JobEvent::BecameTask { index } => format!("task={index}"),
-        JobEvent::TaskNews { index, started, over } => {
+        JobEvent::TaskNews { index, started, over, .. } => {
             let started = if started.is_some() { " started" } else { "" };
             format!("task={index}{started}{}", over.map(|over| format!(" over={over:?}")).unwrap_or_default())
         }

@@ -108,6 +108,9 @@ pub struct TaskMark {
     /// Set when it is over: whether the exit code was 0.
     #[serde(default)]
     pub over: Option<TaskOutcome>,
+    /// Its exit status then. Earlier versions did not save it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<ExitStatus>,
 }
 
 /// How an array's task ended.

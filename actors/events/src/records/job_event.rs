@@ -12,6 +12,7 @@ use garrick_model::{
     node_sizes::NodeSizes,
     packed_steps::StepTally,
     spec::{Dependencies, JobSpec, Sharing},
+    state::ExitStatus,
     time::{TimeLimit, Timestamp},
     view::PriorityTerms,
 };
@@ -160,6 +161,9 @@ pub enum JobEvent {
         started: Option<Timestamp>,
         /// Over.
         over: Option<TaskOutcome>,
+        /// Its exit status, if it is over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit: Option<ExitStatus>,
     },
     /// All nodes accepted the run.
     Allocated(Box<Run>),
@@ -405,7 +409,7 @@ impl JobRecord {
         match event {
             JobEvent::TaskSplit { index, job } => {
                 array.pending.remove(index).then_some(())?;
-                array.tasks.insert(*index, TaskMark { job: *job, started: None, over: None });
+                array.tasks.insert(*index, TaskMark { job: *job, started: None, over: None, exit: None });
             }
             JobEvent::BecameTask { index } => {
                 array.pending.remove(index).then_some(())?;
@@ -413,10 +417,10 @@ impl JobRecord {
                 self.array_task = Some(task);
                 Arc::make_mut(&mut self.spec).array_task = Some(task);
             }
-            JobEvent::TaskNews { index, started, over } => {
+            JobEvent::TaskNews { index, started, over, exit } => {
                 let mark = array.tasks.get_mut(index)?;
                 mark.started = mark.started.or(*started);
-                mark.over = *over;
+                (mark.over, mark.exit) = (*over, *exit);
             }
             _ => return None,
         }
@@ -629,6 +633,7 @@ impl JobRecord {
         if let Some(extra) = &change.extra {
             spec.extra = Some(extra.clone()).filter(|extra| !extra.is_empty());
         }
+        change.patch_mail(&mut spec.mail);
         if let Some(comment) = &change.admin_comment {
             self.admin_comment = Some(comment.clone());
         }

@@ -8,6 +8,7 @@ use crate::{
     config::{LogChange, LogLevel},
     ids::{ArrayTask, JobId, RequestId, Sluid},
     job_query::JobQuery,
+    mail::{Mail, MailTypes},
     messages::{
         priority::{JobPriority, PriorityWeights},
         records::RecordsPlace,
@@ -525,6 +526,12 @@ pub struct JobChange {
     /// MCSLabel; empty for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcs_label: Option<String>,
+    /// MailType.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mail_types: Option<MailTypes>,
+    /// MailUser; empty for the job's own user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mail_user: Option<String>,
     /// How the job shares nodes with that label: the controller's to say, a command's word is passed over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
@@ -596,7 +603,14 @@ impl JobChange {
         }
         set_some(&mut own.account, self.account.clone());
         set_text(&mut own.mcs_label, self.mcs_label.as_ref());
+        self.patch_mail(&mut own.mail);
         spec
+    }
+
+    /// Changes what a job says of mail.
+    pub fn patch_mail(&self, mail: &mut Mail) {
+        set(&mut mail.types, self.mail_types.as_ref());
+        set_some(&mut mail.user, self.mail_user.clone());
     }
 
     /// Does it name a limit for a job that has this one?
@@ -614,6 +628,8 @@ impl JobChange {
             comment: None,
             admin_comment: None,
             array_limit: None,
+            mail_types: None,
+            mail_user: None,
             ..self.clone()
         };
         rest == Self::default()

@@ -23,8 +23,8 @@ use crate::{
 use garrick_model::messages::command::JobMilestone;
 use garrick_model::{ids::JobId, packed_steps::StepTally, refusal::Refusal, time::Timestamp, view::JobView};
 #[cfg(test)]
-use garrick_runtime::{AskError, ReplyTo};
-use garrick_runtime::{Placement, TimerKey};
+use garrick_runtime::AskError;
+use garrick_runtime::{Placement, ReplyTo, TimerKey};
 #[cfg(test)]
 use serde_bytes::ByteBuf;
 use std::{sync::Arc, time::Duration};
@@ -170,6 +170,10 @@ impl Shell for JobCore {
             JobErrand::Launch(order) => {
                 let (signed, switches) = (env.ports.signer.sign(&order.credential), env.switches(&order.credential));
                 Came::Letter(order.letter(signed, switches))
+            }
+            JobErrand::Mail(program) => {
+                env.ports.programs.run(*program, ReplyTo::calling(drop));
+                Came::Nothing
             }
             JobErrand::FindSiblings => Came::Input(JobInput::Siblings { jobs: env.committed.siblings(self.record()) }),
         }

@@ -2,7 +2,7 @@
 
 use super::ports::Ports;
 use crate::messages::{
-    job::JobSite,
+    job::{JobPrograms, JobSite},
     node::{NodeSite, ReturnToService},
 };
 use garrick_model::config::{self, BillingWeights, Config, PartitionConfig};
@@ -55,7 +55,21 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
         requeue_exit_hold: config.requeue_exit_hold.clone(),
         // Longer than the agent's own limit, so that the agent's report comes first.
         launch_limit: prolog.map_or(default.launch_limit, |prolog| 2 * (prolog + start) + Duration::from_secs(60)),
+        programs: programs(config),
         ..default
+    }
+}
+
+/// The programs of the site that the controller runs for jobs.
+fn programs(config: &Config) -> JobPrograms {
+    let limit = |secs: Option<u32>| secs.map(|secs| Duration::from_secs(u64::from(secs)));
+    JobPrograms {
+        mail: config.mail_prog.to_string_lossy().into_owned(),
+        mail_domain: config.mail_domain.clone(),
+        prolog: config.prolog_slurmctld.clone(),
+        prolog_limit: limit(config.prolog_timeout_secs),
+        epilog: config.epilog_slurmctld.clone(),
+        epilog_limit: limit(config.epilog_timeout_secs),
     }
 }
 

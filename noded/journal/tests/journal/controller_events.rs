@@ -446,14 +446,14 @@ pub fn version_1() -> Vec<ControllerEvent> {
                 )
             }),
             JobEvent::TaskSplit { index: 1, job: JobId(13) },
-            JobEvent::TaskNews { index: 1, started: Some(at(20)), over: None },
-            JobEvent::TaskNews { index: 1, started: None, over: Some(TaskOutcome::NotOk) },
+            JobEvent::TaskNews { index: 1, started: Some(at(20)), over: None, exit: None },
+            JobEvent::TaskNews { index: 1, started: None, over: Some(TaskOutcome::NotOk), exit: None },
             JobEvent::BecameTask { index: 3 },
         ],
     );
     let over = end(JobState::Cancelled, Reason::None, 0, Afterwards::Over);
     job(13, vec![submitted(record(13, plain_spec())), JobEvent::Ended(over.clone()), JobEvent::Purged]);
-    let marks = [(4, TaskMark { job: JobId(20), started: Some(at(1)), over: Some(TaskOutcome::Ok) })];
+    let marks = [(4, TaskMark { job: JobId(20), started: Some(at(1)), over: Some(TaskOutcome::Ok), exit: None })];
     let task = ArrayTask { array_job: JobId(21), index: 7 };
     let left = Run {
         started: Some(at(7)),

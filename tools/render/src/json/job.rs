@@ -8,6 +8,7 @@ use crate::{
     words,
 };
 use garrick_model::{
+    mail::MailType,
     node_shape::SpecCores,
     resources::MemoryRequest,
     spec::{JobKind, Sharing},
@@ -67,6 +68,8 @@ static FIELDS: &[(&str, Shown)] = &[
     ("licenses", |job| text(job.spec.licenses.as_deref())),
     ("licenses_allocated", |job| text(amounts::licenses(job).as_deref())),
     ("max_nodes", |job| optional(job.spec.nodes.and_then(|n| n.max).map(u64::from))),
+    ("mail_type", |job| json!(job.spec.mail.types.in_json().map(MailType::json_word).collect::<Vec<_>>())),
+    ("mail_user", |job| text(job.spec.mail.user.as_deref())),
     ("mcs_label", |job| text(job.spec.mcs_label.as_deref())),
     ("memory_per_tres", |job| text(amounts::mem_per_tres(job).as_deref())),
     ("minimum_cpus_per_node", |job| number(job.spec.min_cpus_per_node.unwrap_or(1).max(job.cpus_per_task))),

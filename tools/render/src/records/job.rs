@@ -41,6 +41,10 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
     r.line_if("TresPerNode", amounts::tres_per_node(job).as_deref());
     r.line_if("TresPerSocket", amounts::tres_per_socket(job).as_deref());
     r.line_if("TresPerTask", amounts::tres_per_task(job).as_deref());
+    let mail = &job.spec.mail;
+    if !mail.types.is_empty() {
+        r.line(format!("MailUser={} MailType={}", mail.user.as_deref().unwrap_or(&job.user), mail.types));
+    }
     r
 }
 

@@ -5,6 +5,7 @@ use super::{
     keys::{Given, Key, KeyError, key, signed, synonym},
 };
 use garrick_model::{
+    mail::MailTypes,
     messages::command::JobChange,
     node_shape::SpecCores,
     resources::{MemoryMib, MemoryRequest},
@@ -32,6 +33,8 @@ pub(super) static JOB_KEYS: &[Key<JobChange>] = &[
     key("Features", |c, given| assign(&mut c.constraint, given.text())),
     key("JobName", |c, given| assign(&mut c.name, given.text())),
     key("Licenses", |c, given| assign(&mut c.licenses, given.text())),
+    key("MailType", |c, given| assign(&mut c.mail_types, mail_types(given))),
+    key("MailUser", |c, given| assign(&mut c.mail_user, given.text())),
     key("MCSLabel", |c, given| assign(&mut c.mcs_label, given.text())),
     key("MinCPUsNode", |c, given| assign(&mut c.request.min_cpus_per_node, given.parsed())),
     key("MinMemoryCPU", |c, given| assign(&mut c.memory, given.explained().map(MemoryRequest::PerCpu))),
@@ -89,6 +92,10 @@ fn delay_boot(change: &mut JobChange, given: &Given<'_>) -> Result<(), KeyError>
 
 fn dependencies(given: &Given<'_>) -> Result<Dependencies, KeyError> {
     if matches!(given.value, "" | "0") { Ok(Dependencies::default()) } else { given.explained() }
+}
+
+fn mail_types(given: &Given<'_>) -> Result<MailTypes, KeyError> {
+    given.value.parse().map_err(|_| KeyError::MailType(given.value.to_owned()))
 }
 
 /// `4`, `2-4` or the sizes of `1,2,4`.

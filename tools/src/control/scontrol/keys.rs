@@ -29,6 +29,8 @@ pub(crate) enum KeyError {
     /// A time, and where reading it ended.
     #[error("Invalid time specification (pos={at}): {value}\nNo changes specified")]
     Time { at: usize, value: String, why: String },
+    #[error("Invalid MailType: {0}")]
+    MailType(String),
     #[error("Invalid job id specified for job {0}")]
     JobId(String),
     #[error(

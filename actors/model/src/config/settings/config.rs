@@ -263,6 +263,14 @@ settings_with_rows! {
         pub prolog_timeout_secs: Option<u32>,
         /// `EpilogTimeout` (or `PrologEpilogTimeout`), seconds; `None`: no limit.
         pub epilog_timeout_secs: Option<u32>,
+        /// `PrologSlurmctld` lines, as `Prolog`: run by the controller before a job is launched.
+        pub prolog_slurmctld: Vec<String>,
+        /// `EpilogSlurmctld` lines: run by the controller when a job's work is over.
+        pub epilog_slurmctld: Vec<String>,
+        /// `MailProg`.
+        pub mail_prog: PathBuf,
+        /// `MailDomain`: of addresses that name none.
+        pub mail_domain: Option<String>,
         /// `HealthCheckProgram` and its relatives.
         pub health: HealthCheck,
         /// `PropagatePrioProcess`.

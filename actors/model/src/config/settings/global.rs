@@ -131,7 +131,10 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         .shown(Show::Lines(|c| shown_programs("Epilog", &c.epilog)))
         .repeated(),
     Key::own_way("EpilogMsgTime", "2000 usec"),
-    Key::not_yet("EpilogSlurmctld", NULL).repeated(),
+    Key::honoured("EpilogSlurmctld", "", |c, text| add(&mut c.epilog_slurmctld, text),
+        "a program that the controller runs when a job's work is over")
+        .shown(Show::Lines(|c| shown_programs("EpilogSlurmctld", &c.epilog_slurmctld)))
+        .repeated(),
     key!("EpilogTimeout", "UNLIMITED", epilog_timeout_secs: Limit(0, SECS, "65534"),
         "how long Epilogs may run, seconds"),
     Key::dropped("ExtSensorsFreq"),
@@ -188,8 +191,8 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::honoured("Licenses", "", read_licenses, "licenses and their numbers")
         .shown(Show::Value(|c| or_null(&c.licenses))),
     Key::own_way("LogTimeFormat", "iso8601_ms"),
-    Key::not_yet("MailDomain", NULL),
-    Key::not_yet("MailProg", "/bin/mail"),
+    key!("MailDomain", "", mail_domain: Text(NULL), "the domain of users who are sent mail and name none"),
+    key!("MailProg", "/bin/mail", mail_prog: AbsolutePath, "the program that sends mail about jobs"),
     key!("MaxArraySize", "1001", max_array_size: number(0, ARRAY_LIMIT), "one above the greatest index of an array"),
     key!("MaxBatchRequeue", "5", max_batch_requeue: number(0, u32::MAX),
         "how often a job is requeued automatically before it is held"),
@@ -282,7 +285,10 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         .shown(Show::Lines(|c| shown_programs("Prolog", &c.prolog)))
         .repeated(),
     Key::honoured("PrologEpilogTimeout", "", prolog_epilog_timeout, "both `PrologTimeout` and `EpilogTimeout`"),
-    Key::not_yet("PrologSlurmctld", NULL).repeated(),
+    Key::honoured("PrologSlurmctld", "", |c, text| add(&mut c.prolog_slurmctld, text),
+        "a program that the controller runs before a job is launched")
+        .shown(Show::Lines(|c| shown_programs("PrologSlurmctld", &c.prolog_slurmctld)))
+        .repeated(),
     key!("PrologTimeout", "UNLIMITED", prolog_timeout_secs: Limit(0, SECS, "65534"),
         "how long Prologs may run, seconds"),
     Key::not_yet("PrologFlags", NULL),

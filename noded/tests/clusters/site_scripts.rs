@@ -1,0 +1,49 @@
+//! Programs of the site that the controller runs.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use crate::support::Cluster;
+
+const ONE: [&str; 6] = ["--nodes", "1", "--cpus", "4", "--memory", "4000"];
+
+#[test]
+fn users_are_told_of_their_jobs_by_the_program_of_the_site() {
+    let c = Cluster::up_with("site-mail", &ONE, |c| {
+        let work = c.work.display();
+        // Each mail is one line, so that lines of several do not mix.
+        let text = format!(
+            "#!/bin/sh\necho \"$#|$1|$2|$3|$SLURM_JOB_STATE|$SLURM_JOB_MAIL_TYPE|$SLURM_CLUSTER_NAME\" >> {work}/told\n\
+             [ \"$SLURM_JOB_NAME\" != refused ] || {{ echo no such user; exit 67; }}\n"
+        );
+        c.script("mailer", &text);
+        format!("MailProg={work}/mailer\nMailDomain=example.org")
+    });
+    let told = |what: &str| {
+        c.await_that(what, || std::fs::read_to_string(c.work.join("told")).is_ok_and(|told| told.contains(what)));
+        c.read("told").lines().find(|line| line.contains(what)).unwrap().to_owned()
+    };
+    let job = c.shell("sbatch -J 'a;b c' --mail-type=ALL --mail-user=bob -o /dev/null --wrap 'exit 3'").ok().job();
+    let began = told(&format!("Job_id={job} Name=a;b c Began"));
+    assert!(began.starts_with("3|-s|Slurm Job_id="), "{began}");
+    assert!(began.ends_with("|bob@example.org|RUNNING|Began|garrick"), "{began}");
+    let failed = told(&format!("Job_id={job} Name=a;b c Failed, Run time 00:00:"));
+    assert!(failed.contains(", FAILED, ExitCode 3|bob@example.org|FAILED|Failed|"), "{failed}");
+    // One that was not asked for tells nothing; what is asked for may change.
+    let other = c.shell("sbatch -H --mail-type=BEGIN -o /dev/null --wrap true").ok().job();
+    c.sh(&format!("scontrol update jobid={other} MailType=END MailUser=eve@here")).ok();
+    let shown = c.sh(&format!("scontrol show job {other}")).ok().out;
+    assert!(shown.contains("\n   MailUser=eve@here MailType=END\n"), "{shown}");
+    let wrong = c.sh(&format!("scontrol update jobid={other} MailType=never"));
+    assert!(wrong.code == 1 && wrong.err.contains("Invalid MailType: never"), "{wrong:?}");
+    let hostile = c.shell("sbatch --mail-type=END --mail-user='-Sx|sh' -o /dev/null --wrap true");
+    assert!(hostile.code == 1 && hostile.err.contains("is no address for mail"), "{hostile:?}");
+    c.sh(&format!("scontrol release {other}")).ok();
+    let ended = told(&format!("Job_id={other} Name=wrap Ended, Run time"));
+    assert!(ended.contains(", COMPLETED, ExitCode 0|eve@here|COMPLETED|Ended|"), "{ended}");
+    assert!(!c.read("told").contains(&format!("Job_id={other} Name=wrap Began")));
+    // A program that fails is told to the administrator only.
+    let refused = c.shell("sbatch -J refused --mail-type=END -o /dev/null --wrap true").ok().job();
+    let log = "MailProg";
+    c.await_that("the failure is logged", || c.logs().lines().any(|l| l.contains(log) && l.contains("no such user")));
+    c.await_state(&refused, "COMPLETED");
+}
