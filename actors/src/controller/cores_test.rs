@@ -119,6 +119,10 @@ impl Stage<JobCore> for JobStage<'_> {
                 let frame = ControllerToNode::EndJob { job, sluid, state, reason, lost: Vec::new() };
                 world.post(&from, Mail::Node(order.node, NodeInput::Send(Box::new(frame))));
             }
+            JobErrand::Script { sluid, script, .. } => {
+                let (job, ended) = (*job, JobInput::ScriptEnded { sluid, script, result: Ok(()) });
+                world.post(&from, Mail::Job(job, ended));
+            }
             JobErrand::Mail(_) => {}
             JobErrand::FindSiblings => world.post(&from, Mail::Job(*job, JobInput::Siblings { jobs: vec![] })),
         }

@@ -1023,3 +1023,25 @@ fn what_a_request_leads_to_is_of_its_own_trace() {
         assert_eq!(told, expected.collect());
     });
 }
+
+#[test]
+fn programs_of_the_site_run_around_a_job_and_their_ends_are_heard() {
+    with_system(async |system| {
+        let keys = "PrologSlurmctld=/etc/before\nEpilogSlurmctld=/etc/after\nMailProg=/etc/mail\nPrologTimeout=7\n";
+        let mut rig = Rig::start(&system, &format!("{TWO_NODES}{keys}"), MemoryJournal::default());
+        let mut agents = Agents::new(&rig);
+        agents.connect("n0", Habit::Finish);
+        agents.connect("n1", Habit::Finish);
+        let mail = garrick_model::mail::Mail { types: "END".parse().unwrap(), user: None };
+        let job = rig.submitted(JobSpec { mail, ..wide(2) }).await;
+        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);
+        let programs = || rig.programs.rows().into_iter().map(|row| row.programs.join(",")).collect::<Vec<_>>();
+        assert_eq!(programs(), ["/etc/before", "/etc/mail", "/etc/after"]);
+        assert_eq!(rig.programs.rows()[0].limit, Some(std::time::Duration::from_secs(7)));
+        assert_eq!(rig.programs.rows()[1].arguments[2], "alice");
+        rig.programs.fail("no");
+        let job = rig.submitted(JobSpec { kind: garrick_model::spec::JobKind::Allocation, ..wide(1) }).await;
+        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Cancelled);
+        replay_equals_live(&rig);
+    });
+}

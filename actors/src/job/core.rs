@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     messages::{
-        job::{JobAnswer, JobInput, JobSite, JobTimer},
+        job::{JobAnswer, JobInput, JobSite, JobTimer, Script},
         letter::Letter,
         license::LicenseInput,
         node::NodeInput,
@@ -26,7 +26,7 @@ use garrick_events::{
     },
 };
 use garrick_model::{
-    ids::JobId,
+    ids::{JobId, Sluid},
     messages::{
         command::{JobMilestone, StepManagerPlace},
         node::ControllerToNode,
@@ -113,6 +113,8 @@ pub struct JobCore {
     pub(super) awaits_news: bool,
     /// Tasks of this array that ran once and wait again; asked for again when the owner is rebuilt.
     pub(super) back_in_queue: BTreeSet<JobId>,
+    /// The program of the site that runs for it, as far as this life of the owner knows.
+    pub(super) script: Option<(Sluid, Script)>,
     /// Its user was told of the parts of its time limit that were over by then, or will not be.
     pub(super) parts_told: Timestamp,
     pub(super) touched: bool,
@@ -215,6 +217,7 @@ impl JobCore {
             het: HetState::default(),
             awaits_news: false,
             back_in_queue: BTreeSet::new(),
+            script: None,
             parts_told: Timestamp(0),
             touched: true,
             forgotten: false,
@@ -316,8 +319,13 @@ impl JobCore {
                 self.check_eligible(&mut turn);
                 self.end_if_impossible(&mut turn);
             }
-            Phase::Starting(_) => self.limit_launch(&mut turn),
-            Phase::Running(_) | Phase::Suspended(_) | Phase::Completing(..) => {}
+            Phase::Starting(_) => {
+                if !self.awaits_prolog(&mut turn) {
+                    self.limit_launch(&mut turn);
+                }
+            }
+            Phase::Completing(..) => self.run_epilog(&mut turn),
+            Phase::Running(_) | Phase::Suspended(_) => {}
             Phase::Over(..) => self.after_end(&mut turn),
         }
         // What passed before was told by an earlier life, or by nobody.
@@ -386,6 +394,7 @@ impl JobCore {
             JobInput::Script { request } => turn.answer(request, self.script()),
             JobInput::Locate { request } => self.locating.push(request),
             JobInput::Timer(timer) => self.timer(timer, &mut turn),
+            JobInput::ScriptEnded { sluid, script, result } => self.script_ended(sluid, script, result, &mut turn),
             JobInput::Het { from, message } => self.het_message(from, *message, &mut turn),
             JobInput::Site(site) => {
                 if !site.multifactor {

@@ -2,13 +2,14 @@
 
 use crate::{
     messages::{
-        job::{JobAnswer, JobTimer},
+        job::{JobAnswer, JobTimer, Script},
         letter::Letter,
         node::NodeInput,
     },
     owner::Effect,
 };
 use garrick_model::{
+    ids::Sluid,
     messages::node::{
         ArrayFacts, ControllerToNode, HetComponent, JobCredential, JobLaunch, RequeuePolicy, SignedCredential,
         SwitchPath,
@@ -42,6 +43,16 @@ pub enum JobErrand {
     /// ([`holds_up_singleton`](garrick_events::records::job::JobRecord::holds_up_singleton)). Answered by
     /// [`JobInput::Siblings`](crate::messages::job::JobInput::Siblings).
     FindSiblings,
+    /// Run a program of the site. Answered by
+    /// [`JobInput::ScriptEnded`](crate::messages::job::JobInput::ScriptEnded).
+    Script {
+        /// For that run.
+        sluid: Sluid,
+        /// Which.
+        script: Script,
+        /// What to run.
+        program: Box<SiteProgram>,
+    },
     /// Tell its user: run that program. Nobody waits for it.
     Mail(Box<SiteProgram>),
 }

@@ -17,6 +17,7 @@
 //! | `het_agree` | heterogeneous jobs from a proposal to recorded allocations |
 //! | `het_course` | heterogeneous jobs: launch and end |
 //! | `dependency` | conditions on other jobs |
+//! | `scripts` | programs of the site around a run |
 //! | `mail` | which events its user is told about |
 //! | `programs` | what the site's programs are told about it |
 //! | [`news`] | what jobs need to know about each other, and how lost messages are asked for again |
@@ -38,6 +39,7 @@ pub mod news;
 mod preempt;
 mod programs;
 pub(crate) mod reports;
+mod scripts;
 mod start;
 mod suspend;
 mod told;
@@ -57,5 +59,7 @@ mod mail_test;
 mod preempt_test;
 #[cfg(test)]
 mod requeue_test;
+#[cfg(test)]
+mod scripts_test;
 #[cfg(test)]
 mod suspend_test;

@@ -175,7 +175,7 @@ impl JobCore {
     }
 
     /// Requeues without a request: held if that happened too often (`MaxBatchRequeue`).
-    fn requeue_unasked(&self) -> Afterwards {
+    pub(super) fn requeue_unasked(&self) -> Afterwards {
         let often = self.record.requeues_unasked >= self.site.max_batch_requeue;
         Afterwards::Requeue { hold: often.then_some(HeldBy::MaxRequeue), delay: true }
     }
@@ -194,6 +194,7 @@ impl JobCore {
             turn.tell(Letter::Licenses(LicenseInput::Release { job: self.record.id, attempt: None }));
         }
         self.save_tally(turn);
+        self.run_epilog(turn);
         for timer in [
             JobTimer::Missing,
             JobTimer::Launch,

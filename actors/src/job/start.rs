@@ -203,7 +203,7 @@ impl JobCore {
     pub(super) fn run_of(&self, commit: &Commit, now: Timestamp) -> Run {
         let StartProposal { nodes, partition, usage, time_limit, licenses, reservation, .. } = commit.proposal.clone();
         let addresses = nodes.iter().map(|n| commit.granted.get(&n.name).cloned().unwrap_or_default()).collect();
-        Run {
+        self.with_scripts(Run {
             allocation: Arc::new(Allocation {
                 nodes,
                 partition,
@@ -228,7 +228,9 @@ impl JobCore {
             suspended: None,
             parts: self.het_parts(),
             requeue: Some(RequeuePolicy { allowed: self.another_may_follow(), revision: 0 }),
-        }
+            awaits_prolog: false,
+            awaits_epilog: false,
+        })
     }
 
     fn allocate(&mut self, turn: &mut Turn<'_>) {
@@ -251,17 +253,21 @@ impl JobCore {
         turn.outcome(pass, true);
     }
 
+    /// The prolog of the controller has a limit of its own.
     pub(super) fn limit_launch(&self, turn: &mut Turn<'_>) {
+        if matches!(&self.record.phase, Phase::Starting(run) if run.awaits_prolog) {
+            return;
+        }
         let at = turn.now.plus(self.site.launch_limit);
         turn.out.push(JobEffect::SetTimer { timer: JobTimer::Launch, at });
     }
 
     /// Sends the launch; may be repeated for the same run.
-    pub(super) fn launch(&self, turn: &mut Turn<'_>) {
-        let Phase::Starting(run) = &self.record.phase else { return };
-        if self.het_holds_launch() {
+    pub(super) fn launch(&mut self, turn: &mut Turn<'_>) {
+        if self.het_holds_launch() || self.awaits_prolog(turn) {
             return;
         }
+        let Phase::Starting(run) = &self.record.phase else { return };
         let record = &self.record;
         let credential = JobCredential {
             cluster: self.site.cluster.clone(),

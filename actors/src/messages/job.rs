@@ -107,6 +107,15 @@ pub struct JobPrograms {
     pub epilog_limit: Option<Duration>,
 }
 
+/// A program of the site that the controller runs for a run, and waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// `PrologSlurmctld`.
+    Prolog,
+    /// `EpilogSlurmctld`.
+    Epilog,
+}
+
 /// The authority of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority {
@@ -387,6 +396,15 @@ pub enum JobInput {
     Timer(JobTimer),
     /// The site's settings changed.
     Site(Arc<JobSite>),
+    /// A program of the site that the controller ran for a run has ended.
+    ScriptEnded {
+        /// Run.
+        sluid: Sluid,
+        /// Which.
+        script: Script,
+        /// What was wrong.
+        result: Result<(), String>,
+    },
     /// From another component of the same heterogeneous job.
     Het {
         /// Which.
@@ -458,6 +476,7 @@ impl JobInput {
             Self::Locate { .. } => "Locate",
             Self::Timer(_) => "Timer",
             Self::Site(_) => "Site",
+            Self::ScriptEnded { .. } => "ScriptEnded",
         }
     }
 }

@@ -47,3 +47,50 @@ fn users_are_told_of_their_jobs_by_the_program_of_the_site() {
     c.await_that("the failure is logged", || c.logs().lines().any(|l| l.contains(log) && l.contains("no such user")));
     c.await_state(&refused, "COMPLETED");
 }
+
+#[test]
+fn a_job_is_launched_after_the_controllers_prologs_and_over_after_its_epilogs() {
+    let c = Cluster::up_with("site-ctld", &ONE, |c| {
+        let work = c.work.display();
+        let say = |what: &str| {
+            format!("echo \"{what} $SLURM_JOB_NAME $SLURM_SCRIPT_CONTEXT $SLURM_JOB_NODELIST\" >> {work}/order")
+        };
+        c.script("first", &format!("#!/bin/sh\n{}\n[ $SLURM_JOB_NAME != bad ]\n", say("first")));
+        // It waits for whoever holds it up.
+        c.script("second", &format!("#!/bin/sh\n{}\n[ ! -p {work}/gate ] || read go < {work}/gate\n", say("second")));
+        c.script("after", &format!("#!/bin/sh\n{}\nexit 5\n", say("after")));
+        format!(
+            "PrologSlurmctld={work}/first\nPrologSlurmctld={work}/second\nEpilogSlurmctld={work}/after\n\
+                 SchedulerParameters=requeue_delay=3600"
+        )
+    });
+    let job = c.shell(&format!("sbatch -J one -o out --wrap 'echo job >> {}/order'", c.work.display())).ok().job();
+    c.await_state(&job, "COMPLETED");
+    let around = "first one prolog_slurmctld n1\nsecond one prolog_slurmctld n1\njob\nafter one epilog_slurmctld n1\n";
+    assert_eq!(c.read("order"), around);
+    c.await_that("the failure is logged", || c.logs().contains("EpilogSlurmctld") && c.logs().contains("exit code 5"));
+    // While the prolog runs, the job is being configured, through a restart of the controller.
+    std::fs::remove_file(c.work.join("order")).unwrap();
+    let gate = c.fifo("gate");
+    let job = c.shell("sbatch -J held -o out --wrap true").ok().job();
+    c.await_state(&job, "CONFIGURING");
+    c.await_that("the prolog waits", || {
+        std::fs::read_to_string(c.work.join("order")).is_ok_and(|o| o.contains("second"))
+    });
+    c.kill(c.pid_of("controller", None));
+    c.sh("garrick up").ok();
+    let twice = "first held prolog_slurmctld n1\nsecond held prolog_slurmctld n1\n".repeat(2);
+    c.await_that("the prolog runs again", || c.read("order") == twice);
+    assert_eq!(c.job_field(&job, "JobState").as_deref(), Some("CONFIGURING"));
+    // Opened by the first reader, or by both.
+    std::fs::write(&gate, "go\ngo\n").unwrap();
+    std::fs::remove_file(&gate).unwrap();
+    c.await_state(&job, "COMPLETED");
+    // Whoever cannot be prepared is requeued, or cancelled where nobody could start it again.
+    let bad = c.shell("sbatch -J bad -o out --wrap true").ok().job();
+    c.await_that("it is requeued", || c.job_field(&bad, "Restarts").as_deref() == Some("1"));
+    assert_eq!(c.job_field(&bad, "JobState").as_deref(), Some("PENDING"));
+    assert_ne!(c.job_field(&bad, "Priority").as_deref(), Some("0"), "it is not held");
+    let interactive = c.shell("salloc -J bad true");
+    assert!(interactive.code != 0 && interactive.err.contains("PrologSlurmctld failed, job killed"), "{interactive:?}");
+}

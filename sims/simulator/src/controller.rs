@@ -554,6 +554,9 @@ impl Stage<JobCore> for JobStage<'_> {
                 let signed = signed(&order.credential);
                 world.post(from, order.letter(signed, Vec::new()));
             }
+            JobErrand::Script { sluid, script, .. } => {
+                world.send(from, Happening::Job(job, JobInput::ScriptEnded { sluid, script, result: Ok(()) }));
+            }
             JobErrand::Mail(_) => {}
             JobErrand::FindSiblings => {
                 let own = world.jobs.get(&job).map(JobCore::record);

@@ -143,7 +143,7 @@ fn of_job(event: &JobEvent) -> String {
             let turn = waits_turn.then(|| "until its turn".to_owned());
             admin.into_iter().chain(other).chain(turn).collect::<Vec<_>>().join(" ")
         }
-        JobEvent::Continued { .. } => String::new(),
+        JobEvent::Continued { .. } | JobEvent::Prepared | JobEvent::EpilogEnded => String::new(),
         JobEvent::RequeueSet(policy) => format!("requeue={} revision={}", u8::from(policy.allowed), policy.revision),
         JobEvent::Unfenced { node, ends_when_cut_off } => format!("node={node} ends_when_cut_off={ends_when_cut_off}"),
         JobEvent::Fenced { sluid, node } => format!("node={node} sluid={sluid}"),

@@ -18,6 +18,9 @@ pub enum Speaker {
     Srun,
 }
 
+/// What the cause of a job's end begins with where that program of the site failed.
+const CONTROLLERS_PROLOG: &str = "PrologSlurmctld";
+
 /// How far an allocation is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
@@ -79,7 +82,13 @@ impl Allocation {
                 Progress::Ready(Arc::clone(view))
             }
             _ => {
-                self.over(view.state == JobState::Timeout, say);
+                let unprepared = view.system_comment.as_ref().is_some_and(|c| c.starts_with(CONTROLLERS_PROLOG));
+                if unprepared {
+                    say.push(format!("{CONTROLLERS_PROLOG} failed, job killed"));
+                }
+                if !unprepared || self.speaker == Speaker::Salloc {
+                    self.over(view.state == JobState::Timeout, say);
+                }
                 Progress::Over
             }
         }

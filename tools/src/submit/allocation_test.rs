@@ -84,3 +84,17 @@ fn salloc_tells_a_time_out_from_a_cancel() {
     );
     assert_eq!(seen(&mut salloc, JobState::Cancelled, Reason::None).1, ["Job allocation 513 has been revoked."]);
 }
+
+#[test]
+fn who_could_not_be_prepared_is_told_why_it_was_killed() {
+    let view = |speaker| {
+        let mut view = job_view(513, JobState::Cancelled);
+        view.system_comment = Some("PrologSlurmctld /etc/prolog failed with exit code 3".to_owned());
+        let mut say = Vec::new();
+        Allocation::new(JOB, speaker, false).view(&Arc::new(view), &mut say);
+        say
+    };
+    let why = "PrologSlurmctld failed, job killed";
+    assert_eq!(view(Speaker::Salloc), [why, "Job allocation 513 has been revoked."]);
+    assert_eq!(view(Speaker::Srun), [why]);
+}

@@ -224,6 +224,12 @@ pub struct Run {
     /// What its nodes are told about a possible later run. `None`: an earlier version launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue: Option<RequeuePolicy>,
+    /// `PrologSlurmctld` has to succeed before it is launched.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_prolog: bool,
+    /// `EpilogSlurmctld` has to end before it is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_epilog: bool,
 }
 
 /// A preemption of a run.

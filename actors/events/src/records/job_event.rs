@@ -265,6 +265,10 @@ pub enum JobEvent {
         /// Node.
         node: String,
     },
+    /// `PrologSlurmctld` succeeded: the run may be launched.
+    Prepared,
+    /// `EpilogSlurmctld` has ended, well or not.
+    EpilogEnded,
 }
 
 impl JobEvent {
@@ -309,6 +313,8 @@ impl JobEvent {
             Self::RequeueSet(_) => "RequeueSet",
             Self::Unfenced { .. } => "Unfenced",
             Self::Fenced { .. } => "Fenced",
+            Self::Prepared => "Prepared",
+            Self::EpilogEnded => "EpilogEnded",
         }
     }
 }
@@ -362,7 +368,9 @@ impl JobRecord {
             | JobEvent::RequeueSet(_)
             | JobEvent::Unfenced { .. }
             | JobEvent::Preempted(_)
-            | JobEvent::LeaveBy(_) => self.apply_to_run(event),
+            | JobEvent::LeaveBy(_)
+            | JobEvent::Prepared
+            | JobEvent::EpilogEnded => self.apply_to_run(event),
         };
         done.ok_or(illegal)
     }
@@ -547,16 +555,21 @@ impl JobRecord {
             }
             JobEvent::Preempted(mark) => self.working_run()?.preempted = Some(mark.clone()),
             JobEvent::LeaveBy(at) => self.working_run()?.leave_by = Some(*at),
+            JobEvent::Prepared => self.working_run()?.awaits_prolog = false,
+            JobEvent::EpilogEnded => {
+                self.unfinished_run()?.awaits_epilog = false;
+                self.settle();
+            }
             _ => return None,
         }
         Some(())
     }
 
-    /// Completing ends when no node is left to clean, except for nodes that nobody waits for.
+    /// Completing ends when no node is left to clean, except for nodes that nobody waits for, and the controller's epilog has ended.
     fn settle(&mut self) {
         if let Phase::Completing(run, end) = &self.phase {
             let leaves_lost = end.then == Afterwards::Expedite;
-            if run.unclean().all(|node| leaves_lost && run.lost.contains(node)) {
+            if !run.awaits_epilog && run.unclean().all(|node| leaves_lost && run.lost.contains(node)) {
                 self.phase = Phase::Over(Some(run.clone()), end.clone());
             }
         }

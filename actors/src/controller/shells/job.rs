@@ -171,6 +171,14 @@ impl Shell for JobCore {
                 let (signed, switches) = (env.ports.signer.sign(&order.credential), env.switches(&order.credential));
                 Came::Letter(order.letter(signed, switches))
             }
+            JobErrand::Script { sluid, script, program } => {
+                let (tell, ended) = ReplyTo::channel();
+                env.ports.programs.run(*program, tell);
+                Came::Later(Box::pin(async move {
+                    let result = ended.await.unwrap_or_else(|e| Err(e.to_string()));
+                    Some(JobInput::ScriptEnded { sluid, script, result })
+                }))
+            }
             JobErrand::Mail(program) => {
                 env.ports.programs.run(*program, ReplyTo::calling(drop));
                 Came::Nothing

@@ -330,6 +330,8 @@ fn run(nodes: &[&str]) -> Run {
         suspended: None,
         parts: Vec::new(),
         requeue: None,
+        awaits_prolog: false,
+        awaits_epilog: false,
     }
 }
 
