@@ -4,6 +4,8 @@
 pub mod inputs;
 pub mod outputs;
 
+use crate::spec::TaskScripts;
+
 /// Path of `slurm.conf`.
 pub const SLURM_CONF: &str = "SLURM_CONF";
 /// Home of an embedded cluster.
@@ -12,6 +14,10 @@ pub const GARRICK_HOME: &str = "GARRICK_HOME";
 pub const GARRICK_LIGHT: &str = "GARRICK_LIGHT";
 /// `whole`: `srun` is the whole command from its start.
 pub const GARRICK_SRUN: &str = "GARRICK_SRUN";
+/// `SrunProlog` of the site, for each `srun` in a job: set in every task where the site has one.
+pub const GARRICK_SRUN_PROLOG: &str = "GARRICK_SRUN_PROLOG";
+/// `SrunEpilog` of the site, as above.
+pub const GARRICK_SRUN_EPILOG: &str = "GARRICK_SRUN_EPILOG";
 /// Door of the job's step manager or of the shepherd that relays to it, on this host: set in every task.
 pub const GARRICK_STEPD_DOOR: &str = "GARRICK_STEPD_DOOR";
 /// Whose door that is, where `SLURM_JOB_ID` names another job: in other components of a heterogeneous job than its leader.
@@ -21,6 +27,17 @@ pub const SLURM_STEPMGR: &str = "SLURM_STEPMGR";
 /// QUIC address (`host:port`) of that node's agent, through which commands on other hosts reach the step manager: set for
 /// the command of `salloc`.
 pub const GARRICK_STEPMGR_ADDRESS: &str = "GARRICK_STEPMGR_ADDRESS";
+/// What tells each `srun` in a job about `SrunProlog` and `SrunEpilog`: nothing where the site has neither.
+pub fn srun_scripts(scripts: &TaskScripts) -> Vec<(&'static str, String)> {
+    if scripts.is_none() {
+        return Vec::new();
+    }
+    let named = [(GARRICK_SRUN_PROLOG, &scripts.prolog), (GARRICK_SRUN_EPILOG, &scripts.epilog)];
+    let named = named.into_iter().filter_map(|(name, program)| Some((name, program.clone()?)));
+    // The light one runs no programs.
+    named.chain([(GARRICK_SRUN, "whole".to_owned())]).collect()
+}
+
 /// The user's home folder.
 pub const HOME: &str = "HOME";
 /// Where the user keeps programs' state, instead of `~/.local/state`.

@@ -247,6 +247,7 @@ pub async fn start(
         max_tasks_per_node: Some(config.max_tasks_per_node),
         max_step_count: config.max_step_count,
         task_scripts: task_scripts(config),
+        srun_scripts: config.srun_scripts(),
         stepd: programs::beside("stepd")?,
         conf: config.path.clone(),
         home: cluster.home.clone(),

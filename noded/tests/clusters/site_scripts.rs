@@ -94,3 +94,35 @@ fn a_job_is_launched_after_the_controllers_prologs_and_over_after_its_epilogs() 
     let interactive = c.shell("salloc -J bad true");
     assert!(interactive.code != 0 && interactive.err.contains("PrologSlurmctld failed, job killed"), "{interactive:?}");
 }
+
+#[test]
+fn srun_runs_the_sites_programs_around_its_step_and_those_of_its_own_instead() {
+    let c = Cluster::up_with("site-srun", &ONE, |c| {
+        let work = c.work.display();
+        let says = "echo \"$SLURM_SCRIPT_CONTEXT $SLURM_JOB_ID $# $1 $2\"";
+        c.script("before", &format!("#!/bin/sh\n{says}\n[ \"$2\" != bad ]\n"));
+        c.script("after", &format!("#!/bin/sh\n{says}\nexit 4\n"));
+        c.script("own", "#!/bin/sh\necho own\n");
+        format!("SrunProlog={work}/before\nSrunEpilog={work}/after")
+    });
+    let ran = c.shell("srun echo 'a b'");
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (0, "prolog_srun 1 2 echo a b\na b\nepilog_srun 1 2 echo a b\n"),
+        "{ran:?}"
+    );
+    assert_eq!(ran.err, "srun: error: srun epilog failed status=4\n");
+    // In jobs, where srun reads no configuration, whoever asks for nodes.
+    let job = c
+        .shell("sbatch -o out --wrap 'srun echo x; srun echo bad; srun --prolog=none --epilog=none echo y'")
+        .ok()
+        .job();
+    c.await_state(&job, "COMPLETED");
+    let out = c.read("out");
+    let lines: Vec<&str> = out.lines().collect();
+    let around = ["prolog_srun 2 2 echo x", "x", "epilog_srun 2 2 echo x", "srun: error: srun epilog failed status=4"];
+    let failed = ["prolog_srun 2 2 echo bad", "srun: error: srun prolog failed rc = 1. Aborting step."];
+    assert_eq!(lines, [&around[..], &failed, &["y"]].concat());
+    let ran = c.shell(&format!("salloc srun --epilog={}/own echo z", c.work.display()));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "prolog_srun 3 2 echo z\nz\nown\n"), "{ran:?}");
+}

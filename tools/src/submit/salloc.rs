@@ -25,7 +25,7 @@ use garrick_asking::{
     manager,
     signals::{Origin, Signals},
 };
-use garrick_model::{ids::JobId, refusal::Refusal, spec::JobKind, state::JobState, view::JobView};
+use garrick_model::{env_vars, ids::JobId, refusal::Refusal, spec::JobKind, state::JobState, view::JobView};
 use nix::sys::signal::Signal;
 use std::{borrow::Cow, env, ffi::OsString, os::unix::ffi::OsStringExt as _, path::Path, time::Duration};
 
@@ -96,6 +96,8 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         return Ok(0);
     }
     let mut set = variables(&cluster, console, &view, &work_dir, &host);
+    let site = env_vars::srun_scripts(&cluster.config().srun_scripts());
+    set.extend(site.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)));
     if startup.other_components() > 0 {
         set.extend(het_variables(&cluster, console, &view, &work_dir, &host)?);
     }

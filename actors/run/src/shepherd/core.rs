@@ -59,6 +59,8 @@ pub struct ShepherdConfig {
     pub priority: PropagatePriority,
     /// `TaskProlog` and `TaskEpilog`.
     pub task_scripts: TaskScripts,
+    /// `SrunProlog` and `SrunEpilog`.
+    pub srun_scripts: TaskScripts,
     /// Path of the program `stepd`, as which tasks with prologs begin.
     pub stepd: String,
     /// `KillWait`. Default 30 s.
@@ -85,6 +87,7 @@ impl ShepherdConfig {
             cgroups: false,
             priority: PropagatePriority::No,
             task_scripts: TaskScripts::default(),
+            srun_scripts: TaskScripts::default(),
             stepd: String::new(),
             kill_wait: Duration::from_secs(30),
             linger: Duration::from_secs(2),
@@ -137,7 +140,7 @@ impl ShepherdCore {
     /// A shepherd whose launcher is being started.
     pub fn new(config: ShepherdConfig) -> Self {
         Self {
-            settings: LauncherSettings::new(&config.door, config.priority),
+            settings: LauncherSettings::new(&config.door, config.priority, &config.srun_scripts),
             config,
             phase: ShepherdPhase::Serving,
             steps: BTreeMap::new(),

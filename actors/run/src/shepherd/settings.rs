@@ -2,15 +2,16 @@
 //! once. An environment has layers, each set over the one before. Steps share layers. Layers that were sent are recognised by
 //! their content, so steps that were made separately share them too.
 
+use crate::env_entry::entry;
 use garrick_model::{
     config::PropagatePriority,
+    env_vars::{self, GARRICK_STEPD_DOOR},
     messages::{
         launcher::{TaskSetting, ToLauncher},
         shepherd::StepLaunch,
     },
-    spec::EnvEntry,
+    spec::{EnvEntry, TaskScripts},
 };
-use serde_bytes::ByteBuf;
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 /// How many of each kind the launcher keeps; an environment takes some kilobytes there.
@@ -74,7 +75,7 @@ struct Recent {
 /// The settings that the launcher keeps.
 #[derive(Debug)]
 pub struct LauncherSettings {
-    /// Second layer of all environments: the address of this process.
+    /// Second layer of all environments: the address of this process, and programs of the site.
     door: Arc<Vec<EnvEntry>>,
     /// How the nice value of the submitting command is used.
     priority: PropagatePriority,
@@ -85,11 +86,12 @@ pub struct LauncherSettings {
 }
 
 impl LauncherSettings {
-    /// For tasks that find this process at `door`.
-    pub fn new(door: &str, priority: PropagatePriority) -> Self {
-        let door = ByteBuf::from(format!("GARRICK_STEPD_DOOR={door}").into_bytes());
+    /// For tasks that find this process at `door`, and what their `srun`s run of the site.
+    pub fn new(door: &str, priority: PropagatePriority, srun: &TaskScripts) -> Self {
+        let mut all = vec![entry(GARRICK_STEPD_DOOR, door)];
+        all.extend(env_vars::srun_scripts(srun).iter().map(|(name, value)| entry(name, value)));
         Self {
-            door: Arc::new(vec![door]),
+            door: Arc::new(all),
             priority,
             environments: Kept::default(),
             settings: Kept::default(),
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn equal_layers_are_sent_once() {
-        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No);
+        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No, &TaskScripts::default());
         let (first, told) = get(&mut settings, &launch(&["A=1"], "/home"), &layer(&["B=1"]));
         let sent =
             ["environment 1 over None", "environment 2 over Some(1)", "environment 3 over Some(2)", "setting 1 with 3"];
@@ -207,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_same_start_is_known_again_without_a_look() {
-        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No);
+        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No, &TaskScripts::default());
         let (one, two, env) = (launch(&["A=1"], "/a"), launch(&["A=1"], "/b"), layer(&[]));
         let ids = [&one, &two, &one, &two].map(|l| get(&mut settings, l, &env).0);
         assert_eq!(ids, [1, 2, 1, 2]);
@@ -218,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_was_not_used_for_longest_is_dropped() {
-        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No);
+        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No, &TaskScripts::default());
         let env = layer(&[]);
         for n in 0..KEPT {
             let (_, told) = get(&mut settings, &launch(&["A=1"], &format!("/{n}")), &env);

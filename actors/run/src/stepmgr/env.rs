@@ -14,7 +14,7 @@ use crate::{
 };
 use garrick_model::{
     env_vars::{
-        GARRICK_STEPD_JOB,
+        GARRICK_SRUN_EPILOG, GARRICK_SRUN_PROLOG, GARRICK_STEPD_JOB,
         outputs::{self, OfJob},
     },
     hostlist,
@@ -45,7 +45,7 @@ const STALE_PREFIXES: [&str; 13] = [
     "SLURM_TOPOLOGY_",
     "PMI_",
 ];
-const STALE_NAMES: [&str; 15] = [
+const STALE_NAMES: [&str; 17] = [
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "SLURM_NODEID",
@@ -61,6 +61,8 @@ const STALE_NAMES: [&str; 15] = [
     "SLURMD_NODENAME",
     "GARRICK_STEPD_DOOR",
     GARRICK_STEPD_JOB,
+    GARRICK_SRUN_PROLOG,
+    GARRICK_SRUN_EPILOG,
 ];
 
 /// Search path of a user who passed none, as `login` sets it on Debian.

@@ -45,6 +45,9 @@ pub struct StepdSettings {
     /// `TaskProlog` and `TaskEpilog`.
     #[serde(default, skip_serializing_if = "TaskScripts::is_none")]
     pub task_scripts: TaskScripts,
+    /// `SrunProlog` and `SrunEpilog`.
+    #[serde(default, skip_serializing_if = "TaskScripts::is_none")]
+    pub srun_scripts: TaskScripts,
     /// Path of the program `stepd`; of an earlier version nothing.
     #[serde(default)]
     pub stepd: PathBuf,

@@ -190,8 +190,8 @@ fn step(
     way_to: &dyn Fn(JobId) -> Way,
     signals: &Signals,
 ) -> Result<i32, i32> {
-    let whole = of_whole_step(first.clone(), first);
-    scripts::prolog(&whole, console)?;
+    let mut whole = of_whole_step(first.clone(), first);
+    scripts::of_site(&mut whole, &scripts::of_surrounding_job());
     let plan = stream_plan::attended(first, &submitter.work_dir);
     let mut specs = Vec::new();
     for component in components {
@@ -199,6 +199,9 @@ fn step(
         specs.push((job, spec_of(console, component, first, submitter, &plan)?));
     }
     let jobs: Vec<JobId> = specs.iter().map(|(job, _)| *job).collect();
+    let argv = specs.first().map(|(_, spec)| spec.argv.clone()).unwrap_or_default();
+    let around = scripts::Around { job: leader, argv: &argv };
+    scripts::prolog(&whole, &around, console)?;
     let mut doors = Vec::new();
     for job in &jobs {
         let found = Search::new(way_to(*job), console).begin(Until { signals: Some(signals), deadline: None });
@@ -214,7 +217,7 @@ fn step(
     let names = srun::pattern_names(&plan, &name);
     let managers = Managers { doors, parts: Some(Parts::new(leader, specs)), way_back: None, sent_program: None };
     let code = StepLoop::new(managers, behaviour, &plan, whole.open_mode, &names, signals, console).run();
-    scripts::epilog(&whole, console);
+    scripts::epilog(&whole, &around, console);
     Ok(code)
 }
 

@@ -249,6 +249,9 @@ fn inside(
     work: StepWork,
     begun: Option<Begun>,
 ) -> Result<i32, i32> {
+    let mut typed = typed.clone();
+    scripts::of_site(&mut typed, &scripts::of_surrounding_job());
+    let typed = &typed;
     let around = env::var("SLURM_JOB_NUM_NODES").ok().and_then(|count| count.parse::<u32>().ok());
     if let (Some(asked), Some(has)) = (typed.nodes.filter(|nodes| nodes.source != Source::Environment), around)
         && typed.jobid.is_some_and(|job| job.source == Source::Environment)
@@ -328,8 +331,10 @@ fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork
     console.verbose(format_args!("Nodes {nodes} are ready for job"));
     let cpus = view.allocation.iter().flat_map(|a| &a.nodes).map(|node| node.share.cpus.len());
     tell_allocation(console, job, &nodes, &counts_per_node(cpus));
-    let code = in_own_allocation(&cluster, console, &fitted(typed, &view), &view, submitter, work, &signals)
-        .unwrap_or_else(|code| code);
+    let mut typed = fitted(typed, &view);
+    scripts::of_site(&mut typed, &cluster.config().srun_scripts());
+    let code =
+        in_own_allocation(&cluster, console, &typed, &view, submitter, work, &signals).unwrap_or_else(|code| code);
     allocation_wait::finish(&cluster, console, job, code);
     Ok(code)
 }
@@ -429,9 +434,10 @@ fn converse(
     plan: &StreamPlan,
     signals: &Signals,
 ) -> Result<i32, i32> {
-    scripts::prolog(typed, console)?;
+    let (job, argv) = (way.job(), spec.argv.clone());
+    let around = scripts::Around { job, argv: &argv };
+    scripts::prolog(typed, &around, console)?;
     console.verbose(format_args!("CpuBindType={}", cpu_bind_type(&typed.cpu_bind)));
-    let job = way.job();
     let deadline = typed.immediate_secs.map(|secs| Instant::now() + Duration::from_secs(u64::from(secs)));
     let mut search = Search::new(way.clone(), console);
     let mut door =
@@ -451,7 +457,7 @@ fn converse(
     }
     let code =
         stay(typed, console, AskedFor { launch, door, search, deadline, begun: false, sent_program }, plan, signals);
-    scripts::epilog(typed, console);
+    scripts::epilog(typed, &around, console);
     Ok(code)
 }
 

@@ -22,7 +22,7 @@ use crate::{
     },
     hostlist::HostList,
     ids::NodeIndex,
-    spec::TaskNice,
+    spec::{TaskNice, TaskScripts},
     spec_text::licenses::Licenses,
     topology::NamedTopology,
 };
@@ -267,6 +267,10 @@ settings_with_rows! {
         pub prolog_slurmctld: Vec<String>,
         /// `EpilogSlurmctld` lines: run by the controller when a job's work is over.
         pub epilog_slurmctld: Vec<String>,
+        /// `SrunProlog`: run by `srun` before its step.
+        pub srun_prolog: Option<PathBuf>,
+        /// `SrunEpilog`: run by `srun` after its step.
+        pub srun_epilog: Option<PathBuf>,
         /// `MailProg`.
         pub mail_prog: PathBuf,
         /// `MailDomain`: of addresses that name none.
@@ -390,6 +394,11 @@ impl Config {
             Some(path) => Some(PathBuf::from(path)),
             None => Some(self.state_save_location.join("audit.log")),
         }
+    }
+    /// `SrunProlog` and `SrunEpilog`.
+    pub fn srun_scripts(&self) -> TaskScripts {
+        let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        TaskScripts { prolog: text(&self.srun_prolog), epilog: text(&self.srun_epilog) }
     }
     /// Priorities are computed from several factors (`PriorityType=priority/multifactor`).
     pub fn multifactor(&self) -> bool {

@@ -91,6 +91,8 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("TmpFS", "the_controller_is_found_under_older_names_and_places_are_those_of_the_file"),
     ("Epilog", "prologs_and_epilogs_run_and_have_their_time"),
     ("EpilogTimeout", "prologs_and_epilogs_run_and_have_their_time"),
+    ("SrunProlog", "srun_runs_the_sites_programs_around_its_step_and_those_of_its_own_instead"),
+    ("SrunEpilog", "srun_runs_the_sites_programs_around_its_step_and_those_of_its_own_instead"),
     ("MailDomain", "users_are_told_of_their_jobs_by_the_program_of_the_site"),
     ("MailProg", "users_are_told_of_their_jobs_by_the_program_of_the_site"),
     ("PrologSlurmctld", "a_job_is_launched_after_the_controllers_prologs_and_over_after_its_epilogs"),
