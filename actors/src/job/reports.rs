@@ -216,18 +216,22 @@ impl JobCore {
     fn launch_failed(&mut self, node: &str, reason: Reason, detail: &str, drain: bool, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         tracing::warn!(job_id = self.record.id.0, node, detail, "job.launch_failed");
+        let by_prolog = reason == Reason::PrologFailure;
+        let batch = self.record.spec.kind == JobKind::Batch;
+        // What may not be requeued is cancelled where its prolog fails (seen in 26.05.3).
+        let again = batch && (!by_prolog || self.may_be_requeued() || self.site.requeue_on_prolog_fail);
         let then = match &run.ending {
             Some(ending) => ending.then,
-            None if self.may_be_requeued() && reason == Reason::PrologFailure && !self.site.hold_on_prolog_fail => {
-                self.requeue_unasked()
-            }
-            None if self.record.spec.kind == JobKind::Batch => {
-                Afterwards::Requeue { hold: Some(HeldBy::LaunchFailure), delay: false }
-            }
+            None if again && by_prolog && !self.site.hold_on_prolog_fail => self.requeue_unasked(),
+            None if again => Afterwards::Requeue { hold: Some(HeldBy::LaunchFailure), delay: false },
             None => Afterwards::Over,
         };
-        let state = if reason == Reason::PrologFailure { JobState::NodeFail } else { JobState::Failed };
-        let exit = ExitStatus { code: 1, signal: None };
+        let state = match (by_prolog, batch && !again) {
+            (true, true) => JobState::Cancelled,
+            (true, false) => JobState::NodeFail,
+            (false, _) => JobState::Failed,
+        };
+        let exit = ExitStatus { code: u8::from(state != JobState::Cancelled), signal: None };
         if drain {
             self.save(JobEvent::NodeReleased { node: node.to_owned(), epilog_failed: false }, turn);
             turn.tell_node(

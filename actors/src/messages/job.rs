@@ -39,6 +39,8 @@ pub struct JobSite {
     pub max_batch_requeue: u32,
     /// A job whose prolog failed is held (not with `SchedulerParameters=nohold_on_prolog_fail`).
     pub hold_on_prolog_fail: bool,
+    /// A batch job whose prolog failed is requeued whatever it asked for (`PrologFlags=ForceRequeueOnFail`).
+    pub requeue_on_prolog_fail: bool,
     /// `--requeue=expedite` is allowed.
     pub expedite: bool,
     /// Jobs whose dependencies can never be fulfilled are ended (`DependencyParameters=kill_invalid_depend`).
@@ -74,6 +76,7 @@ impl Default for JobSite {
             requeue_delay: Duration::from_secs(120),
             max_batch_requeue: 5,
             hold_on_prolog_fail: true,
+            requeue_on_prolog_fail: false,
             expedite: false,
             kill_invalid_depend: false,
             multifactor: false,

@@ -1,7 +1,7 @@
 //! Starts, watches and cleans up the `stepd`s of runs.
 
 use super::{records::Retention, spool::Spool, unkillable};
-use crate::scripts;
+use crate::scripts::{self, ScriptFailure};
 use garrick_agent::{Leftover, PrepareFailure, RunKey};
 use garrick_daemon::run::{
     folder::launcher_socket,
@@ -36,7 +36,7 @@ use std::{
 };
 
 /// What every run of this node needs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct RunWorld {
     /// Node name.
     pub node: String,
@@ -60,6 +60,8 @@ pub struct RunWorld {
     pub prolog_limit: Option<Duration>,
     /// EpilogTimeout.
     pub epilog_limit: Option<Duration>,
+    /// `PrologFlags=Serial`: who holds it may run a prolog or epilog.
+    pub one_script: Option<tokio::sync::Mutex<()>>,
     /// Log file of the `stepd`s; `None`: standard error as inherited.
     pub log: Option<PathBuf>,
     /// UnkillableStepTimeout: how long a sweep goes on.
@@ -139,7 +141,7 @@ impl RunWorld {
             boot: self.spool.boot.clone(),
         };
         self.spool.create_run(run, &orders).map_err(|e| PrepareFailure::Start(e.to_string()))?;
-        scripts::run(&self.script(Moment::Prolog, environment)).await.map_err(|e| {
+        self.run_script(Moment::Prolog, environment).await.map_err(|e| {
             match e.is_of_input() {
                 // The job's fault: the node stays in service for others.
                 true => PrepareFailure::Start(e.to_string()),
@@ -302,15 +304,20 @@ impl RunWorld {
         let Some(orders) = StepdOrders::begun(&self.spool.run(run)).map_err(|e| e.to_string())? else { return Ok(()) };
         let name = scripts::for_environment(&orders.launch.spec.name);
         let environment = script_environment(&self.node, &orders.credential, name);
-        scripts::run(&self.script(Moment::Epilog, environment)).await.map_err(|e| e.to_string())
+        self.run_script(Moment::Epilog, environment).await.map_err(|e| e.to_string())
     }
 
-    /// Prolog or epilog.
-    fn script(&self, moment: Moment, environment: Vec<(String, String)>) -> SiteProgram {
+    /// Runs prologs or epilogs.
+    async fn run_script(&self, moment: Moment, environment: Vec<(String, String)>) -> Result<(), ScriptFailure> {
+        let _turn = match &self.one_script {
+            Some(one) => Some(one.lock().await),
+            None => None,
+        };
         let (programs, limit) = match moment {
             Moment::Epilog => (&self.epilog, self.epilog_limit),
             _ => (&self.prolog, self.prolog_limit),
         };
-        SiteProgram { moment, programs: programs.clone(), arguments: Vec::new(), environment, limit }
+        let programs = programs.clone();
+        scripts::run(&SiteProgram { moment, programs, arguments: Vec::new(), environment, limit }).await
     }
 }

@@ -28,7 +28,7 @@ use garrick_kernel::{
     users,
 };
 use garrick_model::{
-    config::{Config, NodeConfig},
+    config::{Config, NodeConfig, PrologFlag},
     messages::node::Joining,
     node_shape::NodeShape,
     spec::TaskScripts,
@@ -248,6 +248,7 @@ pub async fn start(
         max_step_count: config.max_step_count,
         task_scripts: task_scripts(config),
         srun_scripts: config.srun_scripts(),
+        defer_batch: config.prolog_flags.has(PrologFlag::DeferBatch),
         stepd: programs::beside("stepd")?,
         conf: config.path.clone(),
         home: cluster.home.clone(),
@@ -285,6 +286,7 @@ pub async fn start(
         epilog: named(&config.epilog)?,
         prolog_limit: limit(config.prolog_timeout_secs),
         epilog_limit: limit(config.epilog_timeout_secs),
+        one_script: config.prolog_flags.has(PrologFlag::Serial).then(tokio::sync::Mutex::default),
         log: cluster.log_file(Some(&node.name)),
         unkillable: config.unkillable_step_program.clone(),
         retention: Retention::of(config),

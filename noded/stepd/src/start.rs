@@ -422,6 +422,7 @@ fn manager_config(orders: &StepdOrders, restarted: bool) -> StepMgrConfig {
         trusted_uids: [Some(own), settings.slurm_uid].into_iter().flatten().collect(),
         append_files: settings.append_files,
         pack_nodes: settings.pack_nodes,
+        defer_batch: settings.defer_batch,
         max_tasks_per_node: settings.max_tasks_per_node.unwrap_or(512),
         max_step_count: settings.max_step_count,
         restarted,

@@ -4,6 +4,7 @@
 
 use crate::support::Cluster;
 
+const TWO: [&str; 6] = ["--nodes", "2", "--cpus", "4", "--memory", "4000"];
 const ONE: [&str; 6] = ["--nodes", "1", "--cpus", "4", "--memory", "4000"];
 
 #[test]
@@ -125,4 +126,52 @@ fn srun_runs_the_sites_programs_around_its_step_and_those_of_its_own_instead() {
     assert_eq!(lines, [&around[..], &failed, &["y"]].concat());
     let ran = c.shell(&format!("salloc srun --epilog={}/own echo z", c.work.display()));
     assert_eq!((ran.code, ran.out.as_str()), (0, "prolog_srun 3 2 echo z\nz\nown\n"), "{ran:?}");
+}
+
+#[test]
+fn flags_say_when_prologs_and_the_batch_script_run_and_what_a_failure_means() {
+    let up = |name: &str, size: &[&str], flags: &str| {
+        Cluster::up_with(name, size, |c| {
+            let work = c.work.display();
+            let text = format!(
+                "#!/bin/sh\necho begin $SLURM_JOB_ID $SLURMD_NODENAME >> {work}/order\n\
+                 [ ! -p {work}/gate-$SLURM_JOB_ID-$SLURMD_NODENAME ] || read go < {work}/gate-$SLURM_JOB_ID-$SLURMD_NODENAME\n\
+                 echo end $SLURM_JOB_ID $SLURMD_NODENAME >> {work}/order\n[ $SLURM_JOB_NAME != bad ]\n"
+            );
+            c.script("before", &text);
+            format!("Prolog={work}/before\nPrologFlags={flags}\nSchedulerParameters=requeue_delay=3600")
+        })
+    };
+    let said = |c: &Cluster, what: &str| std::fs::read_to_string(c.work.join("order")).is_ok_and(|o| o.contains(what));
+    // At allocation on every node, though nothing ever runs on the second; the script after all of them.
+    let c = up("flags-defer", &TWO, "Contain,DeferBatch");
+    c.fifo("gate-1-n2");
+    let job = c.shell(&format!("sbatch -N2 -o out --wrap 'echo script >> {}/order; sleep 100000'", c.work.display()));
+    let job = job.ok().job();
+    c.await_that("both prologs", || said(&c, "end 1 n1") && said(&c, "begin 1 n2"));
+    assert_eq!(c.job_field(&job, "JobState").as_deref(), Some("CONFIGURING"));
+    std::fs::write(c.work.join("gate-1-n2"), "go\n").unwrap();
+    c.await_that("the script", || said(&c, "script"));
+    assert!(c.read("order").ends_with("end 1 n2\nscript\n"), "{}", c.read("order"));
+    assert!(c.stepd_of(&job, "n2").is_some(), "its container is there");
+    c.sh(&format!("scancel {job}")).ok();
+    c.await_state(&job, "CANCELLED");
+    // One after the other on a node.
+    let c = up("flags-serial", &ONE, "Serial");
+    c.fifo("gate-1-n1");
+    let first = c.shell("sbatch -n1 --mem 10 -o out --wrap true").ok().job();
+    c.await_that("the first prolog", || said(&c, "begin 1"));
+    let second = c.shell("sbatch -n1 --mem 10 -o out --wrap true").ok().job();
+    c.await_state(&second, "CONFIGURING");
+    std::fs::write(c.work.join("gate-1-n1"), "go\n").unwrap();
+    [&first, &second].iter().for_each(|job| c.await_state(job, "COMPLETED"));
+    assert_eq!(c.read("order"), "begin 1 n1\nend 1 n1\nbegin 2 n1\nend 2 n1\n");
+    // Who forbids a requeue is cancelled, or requeued all the same.
+    for (flags, state, restarts) in [("Alloc", "CANCELLED", "0"), ("ForceRequeueOnFail", "PENDING", "1")] {
+        let c = up("flags-fail", &ONE, flags);
+        let bad = c.shell("sbatch --no-requeue -J bad -o out --wrap true").ok().job();
+        c.await_that("the node is drained", || c.sh("sinfo -h -R -o %E").ok().out.contains("Prolog error"));
+        c.await_state(&bad, state);
+        assert_eq!(c.job_field(&bad, "Restarts").as_deref(), Some(restarts), "{flags}");
+    }
 }

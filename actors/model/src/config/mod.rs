@@ -44,6 +44,7 @@ pub use settings::node::{ConfiguredState, InitialState, NodeConfig, NodeSettings
 pub use settings::partition::{OverSubscribe, OverTime, PartitionConfig};
 pub use settings::preempt::{PreemptMode, PreemptSettings, PreemptType, PreemptWords};
 pub use settings::priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
+pub use settings::prolog_flags::{PrologFlag, PrologFlags};
 pub use settings::row::ShowFacts;
 pub use show::show_config;
 pub use syntax::nearest::nearest;

@@ -310,9 +310,7 @@ impl StepMgrCore {
     /// A node's shepherd is there, and its tasks are known.
     pub(super) fn node_ready(&mut self, now: Timestamp, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
         self.pool.set_usage(node.0, NodeUse::Ready);
-        if self.phase == RunPhase::Starting && node.0 == 0 {
-            self.batch_host_up(now, out);
-        }
+        self.start_batch(now, out);
         self.tell_node(node, out);
         self.settled = false;
         self.schedule(now, out);

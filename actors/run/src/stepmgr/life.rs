@@ -93,8 +93,18 @@ impl StepMgrCore {
         }
     }
 
+    /// The run begins with its batch host; a batch script that is deferred, when no other node is awaited any more.
+    pub(super) fn start_batch(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        let up = self.pool.nodes().first().is_some_and(|host| host.usage == NodeUse::Ready);
+        let awaited = || self.pool.nodes().iter().any(|node| node.usage == NodeUse::Awaited);
+        let deferred = self.config.defer_batch && self.facts.is_batch() && awaited();
+        if self.phase == RunPhase::Starting && up && !deferred {
+            self.batch_host_up(now, out);
+        }
+    }
+
     /// Starts the batch script, or reports that the allocation is ready.
-    pub(super) fn batch_host_up(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+    fn batch_host_up(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         self.phase = RunPhase::Running;
         if self.facts.is_batch() {
             let plan = self.plan_of_batch();
@@ -324,6 +334,7 @@ impl StepMgrCore {
                     self.batch_host_lost(now, detail, out);
                 } else if self.facts.spec.no_kill {
                     self.drop_impossible(now, &name, out);
+                    self.start_batch(now, out);
                 } else {
                     let cause = StepEnd::Job(JobState::NodeFail);
                     self.end_job(now, JobState::NodeFail, Reason::NodeDown, ExitStatus::SUCCESS, cause, out);

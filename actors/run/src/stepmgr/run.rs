@@ -148,6 +148,8 @@ pub struct StepMgrConfig {
     pub max_step_count: Option<u32>,
     /// `CR_Pack_Nodes`: a step fills a node before the next unless it says otherwise. Default no.
     pub pack_nodes: bool,
+    /// `PrologFlags=DeferBatch`: the batch script starts when all nodes are there. Default no.
+    pub defer_batch: bool,
     /// At the end of the run, how long to wait for other nodes to be clean before this one is reported clean alone.
     /// Default 60 s.
     pub others_wait: Duration,
@@ -174,6 +176,7 @@ impl Default for StepMgrConfig {
             max_tasks_per_node: 512,
             max_step_count: None,
             pack_nodes: false,
+            defer_batch: false,
             others_wait: Duration::from_secs(60),
         }
     }

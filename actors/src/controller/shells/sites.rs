@@ -46,6 +46,7 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
             .map_or(default.requeue_delay, Duration::from_secs),
         max_batch_requeue: config.max_batch_requeue,
         hold_on_prolog_fail: !config.scheduler_parameters.has("nohold_on_prolog_fail"),
+        requeue_on_prolog_fail: config.prolog_flags.has(config::PrologFlag::ForceRequeueOnFail),
         kill_invalid_depend: config.dependency_parameters.has("kill_invalid_depend"),
         multifactor: config.multifactor(),
         send_user_signal: config.preempt.sends_user_signal(),

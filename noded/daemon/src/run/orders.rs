@@ -36,6 +36,9 @@ pub struct StepdSettings {
     /// `CR_Pack_Nodes`: steps fill a node before the next.
     #[serde(default)]
     pub pack_nodes: bool,
+    /// `PrologFlags=DeferBatch`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub defer_batch: bool,
     /// MaxTasksPerNode; of an earlier version nothing.
     #[serde(default)]
     pub max_tasks_per_node: Option<u32>,

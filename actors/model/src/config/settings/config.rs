@@ -13,6 +13,7 @@ use super::{
     partition::{OverTime, PartitionConfig},
     preempt::PreemptSettings,
     priority::PrioritySettings,
+    prolog_flags::PrologFlags,
     row::settings_with_rows,
 };
 use crate::{
@@ -263,6 +264,8 @@ settings_with_rows! {
         pub prolog_timeout_secs: Option<u32>,
         /// `EpilogTimeout` (or `PrologEpilogTimeout`), seconds; `None`: no limit.
         pub epilog_timeout_secs: Option<u32>,
+        /// `PrologFlags`.
+        pub prolog_flags: PrologFlags,
         /// `PrologSlurmctld` lines, as `Prolog`: run by the controller before a job is launched.
         pub prolog_slurmctld: Vec<String>,
         /// `EpilogSlurmctld` lines: run by the controller when a job's work is over.

@@ -13,6 +13,7 @@ use super::{
     },
     preempt,
     priority::{self, WEIGHT, days_and_time, without_accounting},
+    prolog_flags::PrologFlags,
     row::{Row, Show, key, with_defaults},
     scheduling,
 };
@@ -291,7 +292,8 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         .repeated(),
     key!("PrologTimeout", "UNLIMITED", prolog_timeout_secs: Limit(0, SECS, "65534"),
         "how long Prologs may run, seconds"),
-    Key::not_yet("PrologFlags", NULL),
+    Key::honoured("PrologFlags", "", prolog_flags, "when Prolog and Epilog run, and what follows a failure")
+        .shown(Show::Value(|c| or_null(&c.prolog_flags))),
     key!("PropagatePrioProcess", "0", propagate_priority: NICE, "tasks get the nice value of the command that submits them"),
     Key::honoured("PropagateResourceLimits", "", |c, text| set_limits(c, text, false),
         "resource limits of the submitting shell that tasks get")
@@ -523,6 +525,12 @@ fn prolog_epilog_timeout(config: &mut Config, text: &str) -> Value<Note> {
 fn debug_flags(config: &mut Config, text: &str) -> Value<Note> {
     let (flags, not_yet) = DebugFlags::parse(text)?;
     config.debug_flags = flags;
+    Ok(rest_counts(&not_yet))
+}
+
+fn prolog_flags(config: &mut Config, text: &str) -> Value<Note> {
+    let (flags, not_yet) = PrologFlags::parse(text)?;
+    config.prolog_flags = flags;
     Ok(rest_counts(&not_yet))
 }
 

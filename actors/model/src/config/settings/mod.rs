@@ -17,6 +17,7 @@ pub(super) mod node;
 pub(super) mod partition;
 pub(super) mod preempt;
 pub(super) mod priority;
+pub(super) mod prolog_flags;
 mod restricted;
 pub(super) mod row;
 pub(super) mod scheduling;
