@@ -13,6 +13,7 @@
 //! | [`node`] | the owner of one node's state and of its free resources |
 //! | [`owner`] | what all owners of the controller's state have in common |
 //! | [`partition`] | one partition's settings and state |
+//! | [`power`] | which nodes are powered down and up |
 //! | [`roster`] | which nodes exist, and with them the configuration |
 //! | [`scheduler`] | when plans are made from the owners' views |
 //! | [`submission`] | whether a job may be submitted, and its request with defaults filled in |
@@ -26,6 +27,7 @@ pub mod messages;
 pub mod node;
 pub mod owner;
 pub mod partition;
+pub mod power;
 pub mod reservation;
 pub mod roster;
 pub mod scheduler;

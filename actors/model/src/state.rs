@@ -123,6 +123,41 @@ pub enum NodeBase {
     Future,
 }
 
+/// Whether the machine of a node is on (power_save.html).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum NodePower {
+    /// It is on, as far as anybody knows.
+    #[default]
+    On,
+    /// POWERING_DOWN: `SuspendProgram` is switching it off.
+    PoweringDown,
+    /// POWERED_DOWN: a job that gets it has it switched on.
+    PoweredDown,
+    /// POWERING_UP: `ResumeProgram` is switching it on; it has not registered yet.
+    PoweringUp,
+}
+
+impl NodePower {
+    /// It is on.
+    pub const fn is_on(&self) -> bool {
+        matches!(self, Self::On)
+    }
+
+    /// A job that gets the node waits until it has registered.
+    pub const fn must_boot(self) -> bool {
+        matches!(self, Self::PoweredDown | Self::PoweringUp)
+    }
+}
+
+/// What a node's power is to become as soon as that is possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PowerRequest {
+    /// POWER_UP
+    Up,
+    /// POWER_DOWN: it gets nothing new, and is switched off when it is empty.
+    Down,
+}
+
 /// Flags beside a node's base state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
@@ -150,6 +185,19 @@ pub struct NodeFlags {
     /// DYNAMIC_NORM: it came at run time.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dynamic: bool,
+    /// Whether it is on.
+    #[serde(skip_serializing_if = "NodePower::is_on")]
+    pub power: NodePower,
+    /// What that is to become.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_request: Option<PowerRequest>,
+}
+
+impl NodeFlags {
+    /// It does not respond although it is on.
+    pub const fn is_silent(&self) -> bool {
+        self.not_responding && self.power.is_on()
+    }
 }
 
 /// Why a job waits or ended, `squeue`'s Reason. Printed as the variant's name.

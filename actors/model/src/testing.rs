@@ -208,6 +208,9 @@ pub fn node(index: u32, cores: u32) -> NodeView {
         registration: None,
         load: NodeLoad::default(),
         last_busy: None,
+        suspend_time_secs: None,
+        power_since: None,
+        idle_since: None,
         comment: None,
         extra: None,
     }

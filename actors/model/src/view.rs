@@ -9,7 +9,7 @@ use crate::{
     resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, Dependencies, JobSpec, Sharing},
     spec_text::licenses::Licenses,
-    state::{ExitStatus, JobState, NodeBase, NodeFlags, PartitionState, Reason, StepState},
+    state::{ExitStatus, JobState, NodeBase, NodeFlags, NodePower, PartitionState, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
     usage::TaskUsage,
@@ -300,6 +300,15 @@ pub struct NodeView {
     pub load: NodeLoad,
     /// Last time a job ended or started there.
     pub last_busy: Option<Timestamp>,
+    /// `SuspendTime`, seconds; `None`: it is not powered down when it is idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend_time_secs: Option<u32>,
+    /// Since when it has been what [`NodeFlags::power`] says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_since: Option<Timestamp>,
+    /// For a node without jobs that is on: since when it could be switched off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_since: Option<Timestamp>,
     /// `Comment=` by update.
     pub comment: Option<String>,
     /// `Extra=` by update.
@@ -308,6 +317,17 @@ pub struct NodeView {
 }
 
 impl NodeView {
+    /// Nodes that are on are used first, then those that are being switched on, and those that are off last; among them, those of
+    /// lower weight (power_save.html).
+    pub fn rank(&self) -> u64 {
+        let power = match self.flags.power {
+            NodePower::On => 0,
+            NodePower::PoweringUp => 1,
+            NodePower::PoweredDown | NodePower::PoweringDown => 2,
+        };
+        power << 32 | u64::from(self.weight)
+    }
+
     /// The MCS label that the node is kept to.
     pub fn mcs_label(&self) -> Option<&str> {
         self.holds.iter().find(|hold| hold.sharing == Sharing::Mcs).and_then(|hold| hold.mcs_label.as_deref())

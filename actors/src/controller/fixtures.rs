@@ -297,7 +297,7 @@ impl Host for PlainHost {
 pub fn registration(node: &str, conn: u64, runs: Vec<HeldRun>) -> Registration {
     let facts = testing::facts(node, testing::shape(4, 1, 1));
     let load = NodeLoad::default();
-    Registration { conn, facts, runs, released: Vec::new(), incarnation: conn, load }
+    Registration { conn, facts, runs, released: Vec::new(), incarnation: conn, load, address: None }
 }
 
 struct ChannelSink(mpsc::UnboundedSender<CommandReply>);

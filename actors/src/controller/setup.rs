@@ -13,6 +13,7 @@ use super::{
         node::Nodes,
         partition::{Partitions, show_partitions},
         ports::Ports,
+        power::PowerHands,
         roster as roster_shell,
         scheduler::SchedulerHands,
         supervisor::Supervisor,
@@ -23,6 +24,7 @@ use crate::{
     log::{AppendError, Log},
     messages::job::JobInput,
     node::{core::NodeCore, effects::KeptHold},
+    power::core::PowerCore,
     reservation::core::ReservationsCore,
     roster::nodes::Roster,
     scheduler::core::SchedulerCore,
@@ -162,6 +164,15 @@ fn start_owners(system: &System, env: &Arc<Env>, holds: BTreeMap<String, Vec<Kep
             OwnerActor::new(make, SchedulerHands::default(), Arc::clone(&shared))
         })
         .placement(Placement::Named("scheduler"))
+        .mailbox(FRONT_MAILBOX),
+    );
+    let shared = Arc::clone(env);
+    system.start(
+        "/",
+        ChildSpec::new("power", move || {
+            OwnerActor::new(|_: &Env| Some(PowerCore::default()), PowerHands::default(), Arc::clone(&shared))
+        })
+        .placement(Placement::Named("controller"))
         .mailbox(FRONT_MAILBOX),
     );
     let shared = Arc::clone(env);

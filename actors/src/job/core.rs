@@ -14,7 +14,7 @@ use crate::{
         job::{JobAnswer, JobInput, JobSite, JobTimer, Script},
         letter::Letter,
         license::LicenseInput,
-        node::NodeInput,
+        node::{Grant, NodeInput},
     },
     owner::{FreshIds, Out, Owner},
 };
@@ -52,7 +52,7 @@ pub(super) struct Commit {
     /// Nodes that have not answered.
     pub(super) waiting: BTreeSet<String>,
     /// Nodes that accepted, with their agents' addresses.
-    pub(super) granted: BTreeMap<String, String>,
+    pub(super) granted: BTreeMap<String, Grant>,
     /// The job has the licenses of the allocation, or needs none.
     pub(super) licensed: bool,
 }
@@ -373,6 +373,7 @@ impl JobCore {
                 self.report(&node, seq, *report, &mut turn);
                 turn.tell_node(node, NodeInput::ReportSafe { seq });
             }
+            JobInput::NodeReady { node, sluid, address } => self.node_ready(&node, sluid, address, &mut turn),
             JobInput::RunHeld { node, sluid, requeue } if sluid == self.record.sluid => {
                 self.requeue_held(&node, requeue, &mut turn);
                 self.run_held(&node, &mut turn);

@@ -9,7 +9,7 @@ use crate::messages::{
     job::{Authority, JobAnswer, JobCommand, JobFact, JobInput, JobSite, JobTimer},
     letter::{Letter, end_lost},
     license::LicenseInput,
-    node::{NodeInput, ReserveRefusal},
+    node::{Grant, NodeInput, ReserveRefusal},
 };
 use garrick_events::{
     event::ControllerEvent,
@@ -115,9 +115,10 @@ fn a_node_that_is_being_asked_has_nothing_to_let_go_of() {
             matches!(&out[..], [JobEffect::Tell(Letter::Node(_, NodeInput::ReportSafe { .. }))]),
             "it keeps its share: {out:?}"
         );
-        job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:6818".to_owned()) });
+        job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok(Grant::at("n0:6818".to_owned())) });
     }
-    let out = job.send(JobInput::Reserved { attempt: 1, node: "n1".to_owned(), result: Ok("n1:6818".to_owned()) });
+    let out =
+        job.send(JobInput::Reserved { attempt: 1, node: "n1".to_owned(), result: Ok(Grant::at("n1:6818".to_owned())) });
     assert!(!out.is_empty() && job.state() != JobState::Pending, "{out:?}");
     let out = job.released("n0");
     assert!(
@@ -130,13 +131,14 @@ fn a_node_that_is_being_asked_has_nothing_to_let_go_of() {
 fn one_refusal_gives_everything_back() {
     let mut job = Bench::with(spec());
     job.send(JobInput::Start(Box::new(proposal(7, None, &["n0", "n1", "n2"]))));
-    job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:1".to_owned()) });
+    job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok(Grant::at("n0:1".to_owned())) });
     let no = Err(ReserveRefusal::OutOfService("down"));
     let out = job.send(JobInput::Reserved { attempt: 1, node: "n1".to_owned(), result: no });
     assert_eq!((releases(&out), outcomes(&out)), (vec!["n0", "n2"], vec![false]));
     assert_eq!(job.state(), JobState::Pending);
     // The third node's yes comes late: given back by name of the attempt.
-    let out = job.send(JobInput::Reserved { attempt: 1, node: "n2".to_owned(), result: Ok("n2:1".to_owned()) });
+    let out =
+        job.send(JobInput::Reserved { attempt: 1, node: "n2".to_owned(), result: Ok(Grant::at("n2:1".to_owned())) });
     assert_eq!(
         out,
         [JobEffect::Tell(Letter::Node(
@@ -152,7 +154,8 @@ fn one_refusal_gives_everything_back() {
 fn a_repeated_yes_does_not_give_back_a_node_that_is_being_cleaned() {
     let mut job = Bench::running(spec());
     let attempt = job.core.leftover().attempt;
-    let again = |node: &str| JobInput::Reserved { attempt, node: node.to_owned(), result: Ok(format!("{node}:1")) };
+    let again =
+        |node: &str| JobInput::Reserved { attempt, node: node.to_owned(), result: Ok(Grant::at(format!("{node}:1"))) };
     assert_eq!(job.send(again("n1")), []);
     job.ended(JobState::Completed, 0);
     assert_eq!(job.state(), JobState::Completing);
@@ -167,7 +170,7 @@ fn a_node_that_does_not_answer_is_given_up_with_the_others() {
     let mut job = Bench::with(spec());
     let out = job.send(JobInput::Start(Box::new(proposal(7, None, &["n0", "n1"]))));
     assert!(out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::Commit, .. })));
-    job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:1".to_owned()) });
+    job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok(Grant::at("n0:1".to_owned())) });
     let out = job.send(JobInput::Timer(JobTimer::Commit));
     assert_eq!((releases(&out), outcomes(&out)), (vec!["n0", "n1"], vec![false]));
     assert_eq!(outcomes(&job.allocate(&["n0"])), [true]);
@@ -352,7 +355,8 @@ fn a_cancel_during_a_commit_takes_the_shares_back() {
     job.send(JobInput::Start(Box::new(proposal(7, None, &["n0"]))));
     let (_, out) = job.command(ALICE, None, JobCommand::Cancel);
     assert_eq!((releases(&out), outcomes(&out)), (vec!["n0"], vec![false]));
-    let out = job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:1".to_owned()) });
+    let out =
+        job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok(Grant::at("n0:1".to_owned())) });
     assert_eq!(releases(&out), ["n0"]);
     assert_eq!(job.state(), JobState::Cancelled);
 }
@@ -978,7 +982,7 @@ fn whole_arrays_are_depended_on_through_their_record() {
     array_job.allocate(&["n0"]);
     array_job.send(JobInput::Start(Box::new(proposal(7, Some(3), &["n0"]))));
     let attempt = array_job.core.leftover().attempt;
-    array_job.send(JobInput::Reserved { attempt, node: "n0".to_owned(), result: Ok(String::new()) });
+    array_job.send(JobInput::Reserved { attempt, node: "n0".to_owned(), result: Ok(Grant::at(String::new())) });
     array_job.started();
     array_job.ended(JobState::Completed, 0);
     let news = told(&array_job.released("n0")).unwrap();
@@ -1507,7 +1511,7 @@ fn licenses_go_with_the_allocation_and_come_back_when_the_work_is_over() {
         attempt: 1,
         licenses: licenses.clone()
     }))));
-    let yes = JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:1".to_owned()) };
+    let yes = JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok(Grant::at("n0:1".to_owned())) };
     assert_eq!(job.send(yes), [], "the licenses are still to come");
     let out = job.send(JobInput::LicensesReserved { attempt: 1, granted: true });
     assert_eq!(outcomes(&out), [true]);

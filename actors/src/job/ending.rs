@@ -59,6 +59,7 @@ impl JobCore {
                 if run.ending.as_ref().is_none_or(|e| e.then != Afterwards::Over) {
                     self.save(JobEvent::Ending(ending), turn);
                 }
+                self.end_unlaunched(turn);
                 self.ask_for_end(turn);
                 self.het_end_others(state, Afterwards::Over, by, turn);
                 Ok(())
@@ -113,6 +114,7 @@ impl JobCore {
                         self.let_go_of_kept(turn);
                     }
                 }
+                self.end_unlaunched(turn);
                 self.ask_for_end(turn);
                 self.het_end_others(JobState::Cancelled, then, Some(by), turn);
                 // An expedited job does not wait for nodes that were lost.
@@ -122,6 +124,15 @@ impl JobCore {
                 Ok(())
             }
         }
+    }
+
+    /// A run that waits for nodes to come was launched nowhere: it ends at once.
+    pub(super) fn end_unlaunched(&mut self, turn: &mut Turn<'_>) {
+        let Phase::Starting(run) = &self.record.phase else { return };
+        let Some(ending) = run.ending.clone().filter(|_| !run.booting.is_empty()) else { return };
+        let (exit, at) = (ExitStatus::SUCCESS, turn.now);
+        let Ending { state, reason, then, .. } = ending;
+        self.end(End { state, reason, exit, derived: exit, at, then, cause: None }, turn);
     }
 
     /// Sends the requested end to the batch host, and shows the nodes as completing.

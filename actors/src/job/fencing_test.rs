@@ -10,7 +10,7 @@ use crate::messages::{
     het::HetMessage,
     job::{JobCommand, JobInput, JobSite, JobTimer},
     letter::Letter,
-    node::NodeInput,
+    node::{Grant, NodeInput},
 };
 use garrick_events::{
     records::job::{Afterwards, Unfenced},
@@ -259,7 +259,8 @@ fn prepared(requeue: bool) -> (Bench, Vec<JobEffect>) {
     let prepare = HetMessage::Prepare { attempt: 3, requeue, proposal };
     job.send(JobInput::Het { from: JobId(7), message: Box::new(prepare) });
     let attempt = job.core.leftover().attempt;
-    let out = job.send(JobInput::Reserved { attempt, node: "n0".to_owned(), result: Ok("n0:6818".to_owned()) });
+    let out =
+        job.send(JobInput::Reserved { attempt, node: "n0".to_owned(), result: Ok(Grant::at("n0:6818".to_owned())) });
     (job, out)
 }
 

@@ -9,6 +9,7 @@ use crate::{
     messages::{
         job::{Authority, JobAnswer, JobCommand, JobInput, JobSite, TaskChoice},
         letter::Letter,
+        node::Grant,
     },
     owner::FreshIds,
 };
@@ -187,7 +188,7 @@ impl Bench {
         let mut last = asked;
         let attempt = self.core.leftover().attempt;
         for node in nodes {
-            let (node, result) = ((*node).to_owned(), Ok(format!("{node}:6818")));
+            let (node, result) = ((*node).to_owned(), Ok(Grant::at(format!("{node}:6818"))));
             last = self.send(JobInput::Reserved { attempt, node, result });
         }
         last

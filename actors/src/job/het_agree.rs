@@ -39,6 +39,7 @@ impl JobCore {
             JobInput::Het { message, .. } => matches!(**message, HetMessage::End { .. } | HetMessage::GiveWay { .. }),
             JobInput::Command { .. }
             | JobInput::NodeLost { .. }
+            | JobInput::NodeReady { .. }
             | JobInput::Fact { .. }
             | JobInput::Siblings { .. }
             | JobInput::Site(_)

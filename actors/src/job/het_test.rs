@@ -11,7 +11,7 @@ use crate::messages::{
     het::HetMessage,
     job::{JobCommand, JobInput, JobTimer},
     letter::Letter,
-    node::NodeInput,
+    node::{Grant, NodeInput},
 };
 use garrick_events::{
     records::job::{Afterwards, JobRecord, Phase, PreemptMark, Run},
@@ -71,7 +71,7 @@ fn built_anew(job: &mut Bench) -> Vec<JobEffect> {
 }
 
 fn yes(node: &str) -> JobInput {
-    JobInput::Reserved { attempt: 1, node: node.to_owned(), result: Ok(format!("{node}:6818")) }
+    JobInput::Reserved { attempt: 1, node: node.to_owned(), result: Ok(Grant::at(format!("{node}:6818"))) }
 }
 
 /// The other component, which has prepared its part, and what it said of that.
@@ -250,7 +250,7 @@ fn a_repeated_yes_gives_nothing_back_while_the_leader_decides() {
     let missing = JobInput::RunMissing { node: "n1".to_owned(), sluid: component.sluid };
     assert_eq!(other.send(missing), []);
     // One of an attempt that nobody decides about goes back.
-    let earlier = JobInput::Reserved { attempt: 0, node: "n1".to_owned(), result: Ok("n1:6818".to_owned()) };
+    let earlier = JobInput::Reserved { attempt: 0, node: "n1".to_owned(), result: Ok(Grant::at("n1:6818".to_owned())) };
     let out = other.send(earlier);
     assert!(
         matches!(&out[..], [JobEffect::Tell(Letter::Node(_, NodeInput::Release { attempt: Some(0), .. }))]),
@@ -335,7 +335,7 @@ fn one_that_missed_that_all_is_queued_again_comes_back_too() {
     let proposal = Box::new(proposal(OTHER.0, None, &["n1"]));
     hears(&mut other, HetMessage::Prepare { attempt: 2, requeue: true, proposal });
     let attempt = other.core.leftover().attempt;
-    other.send(JobInput::Reserved { attempt, node: "n1".to_owned(), result: Ok("n1:6818".to_owned()) });
+    other.send(JobInput::Reserved { attempt, node: "n1".to_owned(), result: Ok(Grant::at("n1:6818".to_owned())) });
     assert_eq!(hears(&mut other, HetMessage::Back), []);
     // Over by itself before: back as well.
     let mut other = other_running();

@@ -188,6 +188,7 @@ impl JobCore {
     /// As [`Self::end`]; `told_by` is the node that reported it, which cleans up unasked.
     fn end_from(&mut self, end: End, told_by: Option<&str>, turn: &mut Turn<'_>) {
         let licensed = self.record.licenses().is_some();
+        self.let_go_of_booting(turn);
         self.save(JobEvent::Ended(end), turn);
         self.het_ended(turn);
         if licensed {
@@ -463,7 +464,10 @@ impl JobCore {
 
     pub(super) fn node_lost(&mut self, node: &str, turn: &mut Turn<'_>) {
         self.release_earlier(|hold| hold.kept && hold.node.name == node, turn);
-        self.leave_unfenced(node, GivenUpBy::Controller, turn);
+        let was_booting = self.record.phase.working().is_some_and(|run| run.booting.contains(node));
+        if !was_booting {
+            self.leave_unfenced(node, GivenUpBy::Controller, turn);
+        }
         self.release_node(node, turn);
         // If its step manager lives on, it is told with the order to end.
         if self.record.phase.working().is_some_and(|run| run.has_node(node) && !run.lost.contains(node)) {
@@ -476,17 +480,23 @@ impl JobCore {
         // It belongs to an earlier attempt, and that node was not told that it was given up.
         let of_other_attempt = !run.has_node(node);
         if of_other_attempt || (self.record.spec.no_kill && run.batch_host() != node) {
+            if was_booting {
+                self.launch_if_all_came(turn);
+            }
             return;
         }
         let (state, then) = match &run.ending {
             Some(ending) => (ending.state, ending.then),
+            None if was_booting && self.site.requeue_on_resume_failure && self.record.spec.kind == JobKind::Batch => {
+                (JobState::NodeFail, self.requeue_unasked())
+            }
             None => (JobState::NodeFail, self.after_node_failure()),
         };
         let exit = ExitStatus::SUCCESS;
         self.end(End { state, reason: Reason::NodeDown, exit, derived: exit, at: turn.now, then, cause: None }, turn);
     }
 
-    fn release_node(&mut self, node: &str, turn: &mut Turn<'_>) {
+    pub(super) fn release_node(&mut self, node: &str, turn: &mut Turn<'_>) {
         turn.tell_node(
             node.to_owned(),
             NodeInput::Release { job: self.record.id, sluid: self.record.sluid, attempt: None, drain: None },

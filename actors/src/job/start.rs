@@ -9,13 +9,14 @@ use crate::messages::{
     job::JobTimer,
     letter::Letter,
     license::LicenseInput,
-    node::{NodeInput, ReserveAsk, ReserveRefusal},
+    node::{Grant, NodeInput, ReserveAsk, ReserveRefusal},
 };
 use garrick_events::records::{
     job::{ArrayRecord, Phase, Run},
     job_event::JobEvent,
 };
 use garrick_model::{
+    ids::Sluid,
     messages::node::{ArrayFacts, JobCredential, RequeuePolicy},
     spec::{ArraySpec, JobSpec},
     time::{TimeLimit, Timestamp},
@@ -115,7 +116,7 @@ impl JobCore {
         &mut self,
         attempt: u64,
         node: String,
-        result: Result<String, ReserveRefusal>,
+        result: Result<Grant, ReserveRefusal>,
         turn: &mut Turn<'_>,
     ) {
         let Some(commit) = self.commit.as_mut().filter(|c| c.attempt == attempt && c.waiting.contains(&node)) else {
@@ -135,9 +136,9 @@ impl JobCore {
             return;
         };
         match result {
-            Ok(address) => {
+            Ok(grant) => {
                 commit.waiting.remove(&node);
-                commit.granted.insert(node, address);
+                commit.granted.insert(node, grant);
                 if commit.has_all() {
                     self.committed(turn);
                 }
@@ -202,7 +203,9 @@ impl JobCore {
     /// The run that results from a commit.
     pub(super) fn run_of(&self, commit: &Commit, now: Timestamp) -> Run {
         let StartProposal { nodes, partition, usage, time_limit, licenses, reservation, .. } = commit.proposal.clone();
-        let addresses = nodes.iter().map(|n| commit.granted.get(&n.name).cloned().unwrap_or_default()).collect();
+        let address = |name| commit.granted.get(name).map(|grant| grant.address.clone());
+        let addresses = nodes.iter().map(|n| address(&n.name).unwrap_or_default()).collect();
+        let booting = commit.granted.iter().filter(|(_, grant)| grant.boots).map(|(node, _)| node.clone()).collect();
         self.with_scripts(Run {
             allocation: Arc::new(Allocation {
                 nodes,
@@ -227,6 +230,7 @@ impl JobCore {
             leave_by: None,
             suspended: None,
             parts: self.het_parts(),
+            booting,
             requeue: Some(RequeuePolicy { allowed: self.another_may_follow(), revision: 0 }),
             awaits_prolog: false,
             awaits_epilog: false,
@@ -253,13 +257,48 @@ impl JobCore {
         turn.outcome(pass, true);
     }
 
-    /// The prolog of the controller has a limit of its own.
+    /// While nodes are being powered up, their own limit applies, and the prolog of the controller has one of its own.
     pub(super) fn limit_launch(&self, turn: &mut Turn<'_>) {
-        if matches!(&self.record.phase, Phase::Starting(run) if run.awaits_prolog) {
+        let Phase::Starting(run) = &self.record.phase else { return };
+        if run.awaits_prolog || !run.booting.is_empty() {
             return;
         }
         let at = turn.now.plus(self.site.launch_limit);
         turn.out.push(JobEffect::SetTimer { timer: JobTimer::Launch, at });
+    }
+
+    /// A node registered without the run: if it was powered up for that, the run is launched when all nodes have come.
+    pub(super) fn node_ready(&mut self, node: &str, sluid: Sluid, address: String, turn: &mut Turn<'_>) {
+        if sluid != self.record.sluid {
+            return;
+        }
+        if let Some(grant) = self.commit.as_mut().and_then(|commit| commit.granted.get_mut(node)) {
+            *grant = Grant::at(address);
+            return;
+        }
+        let waits = matches!(&self.record.phase, Phase::Starting(run) if run.booting.contains(node));
+        if waits {
+            self.save(JobEvent::NodeBooted { node: node.to_owned(), address, at: turn.now }, turn);
+            self.launch_if_all_came(turn);
+        }
+    }
+
+    /// No node is waited for any more.
+    pub(super) fn launch_if_all_came(&mut self, turn: &mut Turn<'_>) {
+        if !matches!(&self.record.phase, Phase::Starting(run) if run.booting.is_empty()) {
+            return;
+        }
+        self.move_end(turn);
+        self.launch(turn);
+        self.limit_launch(turn);
+    }
+
+    /// Nodes that are being powered up have nothing of the run, and nobody there could say so.
+    pub(super) fn let_go_of_booting(&mut self, turn: &mut Turn<'_>) {
+        let booting = self.record.phase.working().map(|run| run.booting.clone()).unwrap_or_default();
+        for node in booting {
+            self.release_node(&node, turn);
+        }
     }
 
     /// Sends the launch; may be repeated for the same run.
@@ -268,6 +307,10 @@ impl JobCore {
             return;
         }
         let Phase::Starting(run) = &self.record.phase else { return };
+        // Its prolog in the controller runs meanwhile.
+        if !run.booting.is_empty() {
+            return;
+        }
         let record = &self.record;
         let credential = JobCredential {
             cluster: self.site.cluster.clone(),

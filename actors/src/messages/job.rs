@@ -1,6 +1,10 @@
 //! Messages to a job's owner, and its answers.
 
-use super::{het::HetMessage, names::report_name, node::ReserveRefusal};
+use super::{
+    het::HetMessage,
+    names::report_name,
+    node::{Grant, ReserveRefusal},
+};
 use garrick_events::records::job::{JobRecord, Resolved, TaskOutcome};
 use garrick_model::{
     config::{BillingWeights, ExitCodes},
@@ -41,6 +45,9 @@ pub struct JobSite {
     pub hold_on_prolog_fail: bool,
     /// A batch job whose prolog failed is requeued whatever it asked for (`PrologFlags=ForceRequeueOnFail`).
     pub requeue_on_prolog_fail: bool,
+    /// A batch job whose nodes could not be powered up is requeued, also if it is not to be
+    /// (`SchedulerParameters=requeue_on_resume_failure`).
+    pub requeue_on_resume_failure: bool,
     /// `--requeue=expedite` is allowed.
     pub expedite: bool,
     /// Jobs whose dependencies can never be fulfilled are ended (`DependencyParameters=kill_invalid_depend`).
@@ -77,6 +84,7 @@ impl Default for JobSite {
             max_batch_requeue: 5,
             hold_on_prolog_fail: true,
             requeue_on_prolog_fail: false,
+            requeue_on_resume_failure: false,
             expedite: false,
             kill_invalid_depend: false,
             multifactor: false,
@@ -303,8 +311,17 @@ pub enum JobInput {
         attempt: u64,
         /// Node.
         node: String,
-        /// The agent's address, or the refusal.
-        result: Result<String, ReserveRefusal>,
+        /// The grant, or the refusal.
+        result: Result<Grant, ReserveRefusal>,
+    },
+    /// An agent registered that does not have the run: a node that was powered up for it is ready now.
+    NodeReady {
+        /// Node.
+        node: String,
+        /// Run.
+        sluid: Sluid,
+        /// QUIC address of the agent.
+        address: String,
     },
     /// The account of licenses answered.
     LicensesReserved {
@@ -465,6 +482,7 @@ impl JobInput {
             Self::Reserved { .. } => "Reserved",
             Self::LicensesReserved { .. } => "LicensesReserved",
             Self::Report { report, .. } => report_name(report),
+            Self::NodeReady { .. } => "NodeReady",
             Self::RunHeld { .. } => "RunHeld",
             Self::RunMissing { .. } => "RunMissing",
             Self::NodeLost { .. } => "NodeLost",

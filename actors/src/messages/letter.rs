@@ -57,7 +57,7 @@ pub enum ConfigNews {
     },
     /// To all jobs' owners: settings for all jobs have changed.
     Jobs,
-    /// To the scheduler: the site's policy has changed.
+    /// To the scheduler and to the owner of power saving: the site's policy has changed.
     Policy,
 }
 

@@ -1,6 +1,7 @@
 //! Messages to a node's owner.
 
 use super::names::agent_message_name;
+use crate::power::policy::PowerPolicy;
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
@@ -88,6 +89,11 @@ pub struct NodeSite {
     pub key_id: String,
     /// The configured resources count, whatever the machine has.
     pub config_overrides: bool,
+    /// How much of its configured memory a node must have, in percent; `None`: 100, and 90 of cloud nodes
+    /// (`node_reg_mem_percent`).
+    pub memory_percent: Option<u32>,
+    /// Power saving; `None`: the site has no programs for it.
+    pub power: Option<Arc<PowerPolicy>>,
     /// Hash of the `slurm.conf` that the controller read.
     pub conf_hash: Option<u32>,
 }
@@ -102,6 +108,8 @@ impl Default for NodeSite {
             credential_key: Vec::new(),
             key_id: String::new(),
             config_overrides: false,
+            memory_percent: None,
+            power: None,
             conf_hash: None,
         }
     }
@@ -134,6 +142,35 @@ pub struct ReserveAsk {
     pub expected_end: Option<Timestamp>,
     /// Generation of the node's view that the plan was made from.
     pub generation: u64,
+}
+
+/// A share that a node's owner granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// QUIC address of the node's agent.
+    pub address: String,
+    /// The node is off, or is being powered up: [`JobInput::NodeReady`](crate::messages::job::JobInput::NodeReady) follows.
+    pub boots: bool,
+}
+
+impl Grant {
+    /// On a node that is on.
+    pub const fn at(address: String) -> Self {
+        Self { address, boots: false }
+    }
+}
+
+/// What is done about a node's power, decided by the owner of power saving from the node's view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerMove {
+    /// Power it down, if it has no jobs.
+    Suspend,
+    /// Powering down has taken its time.
+    Off,
+    /// Power it up.
+    Resume,
+    /// It did not come in time.
+    Failed,
 }
 
 /// Why a node's owner refused.
@@ -189,6 +226,8 @@ pub struct Registration {
     pub incarnation: u64,
     /// Load.
     pub load: NodeLoad,
+    /// The address that it connected from.
+    pub address: Option<String>,
 }
 
 /// Inputs of a node's owner.
@@ -281,6 +320,8 @@ pub enum NodeInput {
         /// Change.
         change: NodeChange,
     },
+    /// From the owner of power saving.
+    Power(PowerMove),
     /// The node is being deleted: it accepts nothing new. Answered by [`crate::owner::Effect::Answer`].
     Retire {
         /// Request.
@@ -329,6 +370,10 @@ impl NodeInput {
             Self::OwnerIsNew { .. } => "OwnerIsNew",
             Self::Send(_) => "Send",
             Self::Update { .. } => "Update",
+            Self::Power(PowerMove::Suspend) => "PowerDown",
+            Self::Power(PowerMove::Off) => "PoweredDown",
+            Self::Power(PowerMove::Resume) => "PowerUp",
+            Self::Power(PowerMove::Failed) => "PowerUpFailed",
             Self::Retire { .. } => "Retire",
             Self::Configure { .. } => "Configure",
             Self::Timer(_) => "Timer",

@@ -14,7 +14,7 @@ use crate::{
     messages::{
         job::JobInput,
         letter::Letter,
-        node::{InitialState, NodeInput, NodeSettings, NodeSite, NodeTimer, ReserveAsk, ReserveRefusal},
+        node::{Grant, InitialState, NodeInput, NodeSettings, NodeSite, NodeTimer, ReserveAsk, ReserveRefusal},
     },
     owner::{FreshIds, Out, Owner},
 };
@@ -27,9 +27,9 @@ use garrick_model::{
     messages::node::{AgentReport, ControllerToNode, NodeToController},
     node_shape::NodeShape,
     refusal::Refusal,
-    state::{NodeBase, NodeFlags},
+    state::{NodeBase, NodeFlags, NodePower, PowerRequest},
     time::Timestamp,
-    view::{NodeFacts, NodeLoad, NodeReason, NodeView},
+    view::{NodeFacts, NodeHold, NodeLoad, NodeReason, NodeView},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -85,6 +85,8 @@ pub struct NodeCore {
     /// Ticks of the ping timer since then: they are regular even if the clock is set.
     pub(super) quiet: u32,
     pub(super) last_busy: Option<Timestamp>,
+    /// Since when it has had no jobs, if it has none, and was on.
+    pub(super) idle_from: Timestamp,
     pub(super) reports: Reports,
     /// Runs that the agent has and for which nothing is held any more: they were given up while it was away.
     pub(super) remains: BTreeSet<(JobId, Sluid)>,
@@ -128,6 +130,7 @@ impl NodeCore {
             last_heard: now,
             quiet: 0,
             last_busy: None,
+            idle_from: now,
             reports: Reports::default(),
             remains: BTreeSet::new(),
             pings: 0,
@@ -214,9 +217,13 @@ impl NodeCore {
         match input {
             NodeInput::Reserve(ask) => self.reserve(now, &ask, out),
             NodeInput::Release { job, sluid, attempt, drain } => {
+                let of_run = |hold: &&NodeHold| (hold.job, hold.sluid) == (job, sluid);
+                let partition = self.account.holds().find(of_run).and_then(|hold| hold.partition.clone());
                 if self.account.release(job, sluid, attempt) {
                     self.last_busy = Some(now);
+                    self.idle_from = now;
                     self.touched = true;
+                    self.power_down_after(partition.as_deref().filter(|_| attempt.is_none()), out);
                 }
                 if let Some(why) = drain {
                     self.drain_by_controller(now, &why, out);
@@ -257,6 +264,7 @@ impl NodeCore {
                 let result = self.update(now, by, change, out);
                 self.answer(request, result, out);
             }
+            NodeInput::Power(what) => self.power_move(now, what, out),
             NodeInput::Retire { request } => {
                 let jobs: BTreeSet<JobId> = self.account.holds().map(|hold| hold.job).collect();
                 let result = if jobs.is_empty() { Ok(()) } else { Err(still_busy(&self.settings.name, &jobs)) };
@@ -305,7 +313,7 @@ impl NodeCore {
             NodeBase::Down
         } else if self.settings.initial == InitialState::Future && !self.registered {
             NodeBase::Future
-        } else if self.registered {
+        } else if self.registered || !self.power().state.is_on() {
             NodeBase::Up
         } else {
             NodeBase::Unknown
@@ -313,14 +321,21 @@ impl NodeCore {
     }
 
     pub(super) fn flags(&self) -> NodeFlags {
+        let power = self.power();
         NodeFlags {
             drain: self.saved.drain || self.is_retired(),
-            not_responding: self.link.is_none() && self.base() != NodeBase::Future,
+            not_responding: match power.state {
+                NodePower::On => self.link.is_none() && self.base() != NodeBase::Future,
+                NodePower::PoweringUp => true,
+                NodePower::PoweringDown | NodePower::PoweredDown => false,
+            },
             completing: !self.remains.is_empty() || self.account.holds().any(|h| h.completing),
             remains: !self.remains.is_empty(),
             invalid: self.invalid.is_some(),
             cloud: self.settings.cloud,
             dynamic: self.settings.dynamic,
+            power: power.state,
+            power_request: power.request,
             ..NodeFlags::default()
         }
     }
@@ -334,8 +349,10 @@ impl NodeCore {
             NodeBase::Down => Some("down"),
             NodeBase::Future => Some("planned"),
             NodeBase::Unknown => Some("unknown"),
+            NodeBase::Up if flags.power == NodePower::PoweringDown => Some("being powered down"),
+            NodeBase::Up if flags.power_request == Some(PowerRequest::Down) => Some("to be powered down"),
             NodeBase::Up if flags.drain => Some("drained"),
-            NodeBase::Up if flags.not_responding => Some("not responding"),
+            NodeBase::Up if flags.is_silent() => Some("not responding"),
             NodeBase::Up if flags.invalid => Some("invalid"),
             NodeBase::Up if flags.remains => Some("ending runs that were given up"),
             NodeBase::Up => None,
@@ -358,8 +375,15 @@ impl NodeCore {
         };
         // Published before the answer: a plan made after all answers must see all holds.
         self.publish(out);
-        let result = result.map(|()| format!("{}:{}", self.settings.address, self.settings.port));
+        let boots = self.power().state.must_boot();
+        let result = result.map(|()| Grant { address: self.target(), boots });
         out.push(to_job(ask.job, JobInput::Reserved { node: self.name(), attempt: ask.attempt, result }));
+    }
+
+    /// The address of its agent.
+    pub(super) fn target(&self) -> String {
+        let address = self.saved.address.as_deref().unwrap_or(&self.settings.address);
+        format!("{address}:{}", self.settings.port)
     }
 
     fn frame(&mut self, frame: NodeToController, out: &mut Vec<NodeEffect>) {

@@ -11,8 +11,8 @@ use crate::{
         job::JobInput,
         letter::Letter,
         node::{
-            InitialState, NodeInput, NodeSettings, NodeSite, NodeTimer, Registration, ReserveAsk, ReserveRefusal,
-            ReturnToService,
+            Grant, InitialState, NodeInput, NodeSettings, NodeSite, NodeTimer, Registration, ReserveAsk,
+            ReserveRefusal, ReturnToService,
         },
     },
 };
@@ -72,6 +72,7 @@ pub(crate) fn registration(conn: u64, runs: Vec<HeldRun>) -> Registration {
         runs,
         released: vec![],
         incarnation: 1,
+        address: None,
         load: NodeLoad::default(),
     }
 }
@@ -103,7 +104,7 @@ fn ask(job: u32, cpus: std::ops::Range<u32>, generation: u64) -> ReserveAsk {
     }
 }
 
-fn reserve(core: &mut NodeCore, ask: ReserveAsk) -> Result<String, ReserveRefusal> {
+fn reserve(core: &mut NodeCore, ask: ReserveAsk) -> Result<Grant, ReserveRefusal> {
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Reserve(Box::new(ask)), &mut out);
     let answer = out.into_iter().find_map(|e| match e {
@@ -117,7 +118,7 @@ fn reserve(core: &mut NodeCore, ask: ReserveAsk) -> Result<String, ReserveRefusa
 fn an_older_generation_is_taken_while_the_share_is_free() {
     let mut core = up();
     let planned = core.view().generation;
-    assert_eq!(reserve(&mut core, ask(1, 0..2, planned)), Ok("n0:6818".to_owned()));
+    assert_eq!(reserve(&mut core, ask(1, 0..2, planned)), Ok(Grant::at("n0:6818".to_owned())));
     assert!(reserve(&mut core, ask(2, 2..4, planned)).is_ok());
     let current = core.view().generation;
     assert_eq!(reserve(&mut core, ask(3, 0..2, planned)), Err(ReserveRefusal::Stale { planned, current }));
@@ -964,7 +965,7 @@ fn a_parked_run_that_was_restored_comes_back_within_the_limit() {
     let mut core = NodeCore::new(NOW, settings(0), Arc::default(), None, before.kept());
     let held = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new(), requeue: None };
     core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![held]))), &mut Vec::new());
-    assert_eq!(reserve(&mut core, limited(2, 2..4)), Ok("n0:6818".to_owned()));
+    assert_eq!(reserve(&mut core, limited(2, 2..4)), Ok(Grant::at("n0:6818".to_owned())));
     assert!(!unpark(&mut core, 1));
     let over = NodeInput::Release { job: JobId(2), sluid: Sluid(2), attempt: None, drain: None };
     core.handle(NOW, over, &mut Vec::new());

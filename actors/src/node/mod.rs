@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`account`] | which jobs hold what |
 //! | [`core`] | decides: reservations, reports, connections |
+//! | `power` | whether its machine is on |
 //! | [`settings`] | its settings, from the configuration |
 //! | `service` | registration, silence, administrators |
 //! | [`effects`] | effects |
@@ -12,6 +13,7 @@
 pub mod account;
 pub mod core;
 pub mod effects;
+mod power;
 mod service;
 pub mod settings;
 pub mod view;

@@ -8,14 +8,16 @@ use crate::messages::{
     job::JobInput,
     node::{NodeSettings, NodeSite, NodeTimer, Registration, ReturnToService},
 };
-use garrick_events::records::node::{DownCause, SavedNode};
+use garrick_events::records::node::{DownCause, SavedNode, SavedPower};
 use garrick_model::{
     gres::GresEntry,
+    ids::{JobId, Sluid},
     messages::{
         command::{NodeChange, NodeStateChange},
         node::{ControllerToNode, Neighbour, ReleasedRun},
     },
     refusal::Refusal,
+    state::NodePower,
     time::Timestamp,
     view::{NodeHold, NodeReason},
 };
@@ -46,8 +48,13 @@ fn low_gres(found: &[GresEntry], wanted: &[GresEntry]) -> Option<String> {
 
 impl NodeCore {
     pub(super) fn registered(&mut self, now: Timestamp, registration: Registration, out: &mut Vec<NodeEffect>) {
-        let Registration { conn, facts, runs, released, incarnation, load } = registration;
+        let Registration { conn, facts, runs, released, incarnation, load, address } = registration;
         self.link = Some(Link { conn, incarnation });
+        if !self.power().state.is_on() && !self.comes_on(now, &facts, out) {
+            self.touched = true;
+            return self.welcome(Vec::new(), out);
+        }
+        self.note_address(address, out);
         self.facts = Some(Arc::new(facts));
         self.load = load;
         self.heard(now);
@@ -57,7 +64,7 @@ impl NodeCore {
         let back = match (self.saved.down, self.site.return_to_service) {
             (None, _)
             | (_, ReturnToService::Never)
-            | (Some(DownCause::Admin | DownCause::Reboot), ReturnToService::IfSilent) => false,
+            | (Some(DownCause::Admin | DownCause::Reboot | DownCause::Resume), ReturnToService::IfSilent) => false,
             (Some(DownCause::Silence), ReturnToService::IfSilent) | (Some(_), ReturnToService::Always) => {
                 self.invalid.is_none()
             }
@@ -70,15 +77,7 @@ impl NodeCore {
         let given_up = !back && matches!(self.saved.down, Some(DownCause::Admin | DownCause::Silence));
         let own =
             self.account.holds().filter(|hold| !hold.kept && !given_up).map(|hold| (hold.job, hold.sluid)).collect();
-        let first = ControllerToNode::Welcome {
-            epoch: self.site.epoch,
-            credential_key: self.site.credential_key.clone().into(),
-            key_id: self.site.key_id.clone(),
-            runs: own,
-            neighbours: self.settings.neighbours.clone(),
-            shape: self.site.config_overrides.then(|| Box::new(self.settings.shape.clone())),
-        };
-        self.to_agent(first, out);
+        self.welcome(own, out);
         self.check_conf(out);
         self.note_boot(now, was_down, out);
         let held: BTreeMap<_, _> = runs.iter().map(|r| ((r.job, r.sluid), r.requeue)).collect();
@@ -94,6 +93,7 @@ impl NodeCore {
             let says = |run: &ReleasedRun| (run.job, run.sluid) == (hold.job, hold.sluid) && !self.is_safe(run.seq);
             released.iter().any(says)
         };
+        self.tell_ready(&|hold| held.contains_key(&(hold.job, hold.sluid)), out);
         // A kept share has no run that the agent could know.
         for hold in self.account.holds().filter(|h| !h.kept) {
             let sluid = hold.sluid;
@@ -104,6 +104,26 @@ impl NodeCore {
                 None => JobInput::RunMissing { node, sluid },
             };
             out.push(to_job(hold.job, word));
+        }
+    }
+
+    fn welcome(&self, runs: Vec<(JobId, Sluid)>, out: &mut Vec<NodeEffect>) {
+        let first = ControllerToNode::Welcome {
+            epoch: self.site.epoch,
+            credential_key: self.site.credential_key.clone().into(),
+            key_id: self.site.key_id.clone(),
+            runs,
+            neighbours: self.settings.neighbours.clone(),
+            shape: self.site.config_overrides.then(|| Box::new(self.settings.shape.clone())),
+        };
+        self.to_agent(first, out);
+    }
+
+    /// The address of a cloud node is that from which it registers (power_save.html), unless an administrator has set one.
+    fn note_address(&mut self, address: Option<String>, out: &mut Vec<NodeEffect>) {
+        let learns = self.settings.cloud && self.site.power.as_ref().is_some_and(|policy| !policy.cloud_dns);
+        if learns && !self.settings.dynamic && self.saved.address.is_none() {
+            self.save(SavedNode { address, ..self.saved.clone() }, out);
         }
     }
 
@@ -139,6 +159,7 @@ impl NodeCore {
     pub(super) fn check_shape(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         let Some(facts) = &self.facts else { return };
         let (found, wanted) = (&facts.shape, &self.settings.shape);
+        let percent = self.site.memory_percent.unwrap_or(if self.settings.cloud { 90 } else { 100 });
         let cores = |s: &garrick_model::node_shape::NodeShape| {
             u64::from(s.sockets) * u64::from(s.cores_per_socket) * u64::from(s.threads_per_core)
         };
@@ -149,8 +170,9 @@ impl NodeCore {
             Some("Low socket*core*thread count".to_owned())
         } else if found.cpus < wanted.cpus {
             Some("Low CPUs".to_owned())
-        } else if found.memory < wanted.memory {
-            Some(format!("Low RealMemory (reported:{} < 100.00% of configured:{})", found.memory.0, wanted.memory.0))
+        } else if u128::from(found.memory.0) * 100 < u128::from(wanted.memory.0) * u128::from(percent) {
+            let (found, wanted) = (found.memory.0, wanted.memory.0);
+            Some(format!("Low RealMemory (reported:{found} < {percent}.00% of configured:{wanted})"))
         } else if found.tmp_disk_mib < wanted.tmp_disk_mib {
             Some("Low TmpDisk".to_owned())
         } else {
@@ -183,7 +205,7 @@ impl NodeCore {
             return;
         }
         out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
-        if self.base() == garrick_model::state::NodeBase::Future {
+        if self.base() == garrick_model::state::NodeBase::Future || !self.power().state.is_on() {
             return;
         }
         if let Some(Link { conn, .. }) = self.link.take() {
@@ -251,8 +273,9 @@ impl NodeCore {
         out: &mut Vec<NodeEffect>,
     ) -> Result<(), Refusal> {
         let mut saved = self.saved.clone();
-        let (uid, user) = by;
+        let (uid, user) = by.clone();
         let said = change.reason.map(|text| NodeReason { text, uid, user, at: now });
+        let mut loses_jobs = false;
         match change.state {
             Some(NodeStateChange::Drain | NodeStateChange::Fail) => {
                 saved.drain = true;
@@ -266,21 +289,41 @@ impl NodeCore {
                 saved.drain = false;
                 saved.reason = if saved.down.is_some() { said.or(saved.reason) } else { said };
             }
+            Some(NodeStateChange::Resume) if self.is_merely_off() => {
+                return Err(Refusal::InvalidUpdate("Invalid node state transition".to_owned()));
+            }
             Some(NodeStateChange::Resume) => {
                 saved.drain = false;
                 saved.down = None;
                 saved.reason = said;
+                // It is eligible at once (power_save.html).
+                saved.power = saved.power.map(|power| match power.state {
+                    NodePower::PoweringDown => SavedPower { state: NodePower::PoweredDown, since: now, request: None },
+                    _ => SavedPower { request: None, ..power },
+                });
+                self.idle_from = now;
                 self.heard(now);
+            }
+            Some(
+                asked @ (NodeStateChange::PowerUp
+                | NodeStateChange::PowerDown
+                | NodeStateChange::PowerDownAsap
+                | NodeStateChange::PowerDownForce),
+            ) => {
+                loses_jobs = self.request_power(now, &by, asked, &mut saved)?;
+                saved.reason = said.or(saved.reason);
             }
             None => saved.reason = said.or(saved.reason),
         }
         saved.weight = change.weight.or(saved.weight);
         saved.features = change.features.or(saved.features);
+        saved.address = change.address.or(saved.address);
+        saved.hostname = change.hostname.or(saved.hostname);
         saved.comment = change.comment.or(saved.comment);
         saved.extra = change.extra.or(saved.extra).filter(|extra| !extra.is_empty());
         let goes_down = saved.down.is_some() && self.saved.down.is_none();
         self.save(saved, out);
-        if goes_down {
+        if goes_down || loses_jobs {
             // The machine may well be alive: its runs are to end.
             for hold in self.account.holds().filter(|h| !h.kept) {
                 let end = ControllerToNode::EndJob {

@@ -235,7 +235,15 @@ async fn converse(
     actix_rt::spawn(of_certificates(node.clone(), asked, own.clone(), Arc::clone(&trust)));
     let link: Arc<dyn AgentLink> = Arc::new(Link { sender, handle: handle.clone() });
     let cx = TraceContext { trace: first.trace, cause: first.cause };
-    let registration = Box::new(Registration { conn: number, facts: *facts, runs, released, incarnation, load });
+    let registration = Box::new(Registration {
+        conn: number,
+        facts: *facts,
+        runs,
+        released,
+        incarnation,
+        load,
+        address: Some(address.clone()),
+    });
     let joining = joining.map(|joining| (joining, address));
     let connected = ControllerMsg::agent_connected(node.clone(), registration, link, joining);
     tell(&frontend, if cx.trace == 0 { TraceContext::root() } else { cx }, connected).await;

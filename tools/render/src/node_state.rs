@@ -4,7 +4,7 @@
 use garrick_model::{
     resources::MemoryMib,
     spec::Sharing,
-    state::NodeBase,
+    state::{NodeBase, NodePower, PowerRequest},
     view::{NodeHold, NodeView},
 };
 
@@ -105,7 +105,20 @@ pub fn word(node: &NodeView) -> StateWord {
             Base::Future => ("future", "futr"),
         }
     };
-    let mark = if flags.not_responding { "*" } else { "" };
+    let mark = match (flags.power, flags.power_request) {
+        (NodePower::PoweredDown, _) => "~",
+        (NodePower::PoweringDown, _) => "%",
+        (NodePower::PoweringUp, _) => "#",
+        (NodePower::On, Some(PowerRequest::Down)) => "!",
+        (NodePower::On, _) if flags.not_responding => "*",
+        (NodePower::On, _) => "",
+    };
+    let power = match flags.power {
+        NodePower::On => 0,
+        NodePower::PoweredDown => 1,
+        NodePower::PoweringUp => 2,
+        NodePower::PoweringDown => 3,
+    };
     let order = match base {
         Base::Unknown => 0,
         Base::Down => 1,
@@ -119,7 +132,9 @@ pub fn word(node: &NodeView) -> StateWord {
         + (u32::from(used.reserved || flags.reserved || flags.maint) << 3)
         + (u32::from(used.completing) << 5)
         + (u32::from(flags.not_responding) << 6)
-        + (u32::from(flags.invalid) << 7);
+        + (u32::from(flags.invalid) << 7)
+        + (u32::from(flags.power_request == Some(PowerRequest::Down)) << 8)
+        + (power << 9);
     StateWord { long: format!("{long}{mark}"), compact: format!("{compact}{mark}"), rank }
 }
 
@@ -141,7 +156,12 @@ pub fn record_words(node: &NodeView) -> Vec<&'static str> {
         (used.completing, "COMPLETING"),
         (node.flags.maint, "MAINTENANCE"),
         (used.reserved || node.flags.reserved, "RESERVED"),
+        (node.flags.power_request == Some(PowerRequest::Down), "POWER_DOWN"),
+        (node.flags.power_request == Some(PowerRequest::Up), "POWER_UP"),
         (node.flags.not_responding, "NOT_RESPONDING"),
+        (node.flags.power == NodePower::PoweredDown, "POWERED_DOWN"),
+        (node.flags.power == NodePower::PoweringDown, "POWERING_DOWN"),
+        (node.flags.power == NodePower::PoweringUp, "POWERING_UP"),
         (node.flags.invalid, "INVALID_REG"),
     ] {
         if set {
@@ -188,7 +208,11 @@ pub enum StateFilter {
     Cloud,
     /// Came by itself (`slurmd -Z`).
     Dynamic,
-    /// A state that nodes here are never in (power saving).
+    /// It is on, off, or on its way.
+    Power(NodePower),
+    /// It is to be powered up or down.
+    PowerRequest(PowerRequest),
+    /// A state that nodes here are never in.
     Never,
 }
 
@@ -251,11 +275,11 @@ const FILTERS: &[(&str, StateFilter)] = &[
     ("dynamic_norm", StateFilter::Dynamic),
     ("planned", StateFilter::Never),
     ("plnd", StateFilter::Never),
-    ("power_down", StateFilter::Never),
-    ("power_up", StateFilter::Never),
-    ("powered_down", StateFilter::Never),
-    ("powering_down", StateFilter::Never),
-    ("powering_up", StateFilter::Never),
+    ("power_down", StateFilter::PowerRequest(PowerRequest::Down)),
+    ("power_up", StateFilter::PowerRequest(PowerRequest::Up)),
+    ("powered_down", StateFilter::Power(NodePower::PoweredDown)),
+    ("powering_down", StateFilter::Power(NodePower::PoweringDown)),
+    ("powering_up", StateFilter::Power(NodePower::PoweringUp)),
     ("reboot", StateFilter::Never),
     ("reboot_issued", StateFilter::Never),
     ("reserved", StateFilter::Reserved),
@@ -301,6 +325,8 @@ impl StateFilter {
             Self::Invalid => node.flags.invalid,
             Self::Cloud => node.flags.cloud,
             Self::Dynamic => node.flags.dynamic,
+            Self::Power(power) => node.flags.power == power,
+            Self::PowerRequest(request) => node.flags.power_request == Some(request),
             Self::Never => false,
         }
     }

@@ -110,6 +110,7 @@ fn of_job(event: &JobEvent) -> String {
             format!("task={index}{started}{}", over.map(|over| format!(" over={over:?}")).unwrap_or_default())
         }
         JobEvent::Allocated(run) => of_run(run),
+        JobEvent::NodeBooted { node, address, .. } => format!("node={node} address={address:?}"),
         JobEvent::Started { door, .. } => format!("door={door:?}"),
         JobEvent::LimitChanged(limit) => format!("limit={}", limit.squeue_text()),
         JobEvent::LeaveBy(at) => format!("at={}", at.secs()),

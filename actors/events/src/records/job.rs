@@ -221,6 +221,9 @@ pub struct Run {
     /// In the leader's run, the other components of a heterogeneous job: recorded with it, for its launch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<HetComponent>,
+    /// Nodes that are being powered up for it, and have not registered yet: it is launched when all of them have.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub booting: BTreeSet<String>,
     /// What its nodes are told about a possible later run. `None`: an earlier version launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue: Option<RequeuePolicy>,

@@ -167,6 +167,15 @@ pub enum JobEvent {
     },
     /// All nodes accepted the run.
     Allocated(Box<Run>),
+    /// A node that was powered up for it has registered.
+    NodeBooted {
+        /// Node.
+        node: String,
+        /// QUIC address of its agent.
+        address: String,
+        /// When.
+        at: Timestamp,
+    },
     /// Its step manager is ready.
     Started {
         /// When.
@@ -292,6 +301,7 @@ impl JobEvent {
             Self::BecameTask { .. } => "BecameTask",
             Self::TaskNews { .. } => "TaskNews",
             Self::Allocated(_) => "Allocated",
+            Self::NodeBooted { .. } => "NodeBooted",
             Self::Started { .. } => "Started",
             Self::LimitChanged(_) => "LimitChanged",
             Self::Suspended => "Suspended",
@@ -366,6 +376,7 @@ impl JobRecord {
             | JobEvent::NodeKept { .. }
             | JobEvent::NodesLost { .. }
             | JobEvent::RequeueSet(_)
+            | JobEvent::NodeBooted { .. }
             | JobEvent::Unfenced { .. }
             | JobEvent::Preempted(_)
             | JobEvent::LeaveBy(_)
@@ -544,9 +555,12 @@ impl JobRecord {
                 self.settle();
             }
             JobEvent::NodesLost { nodes } => {
-                self.unfinished_run()?.lost.extend(nodes.iter().cloned());
+                let run = self.unfinished_run()?;
+                run.booting.retain(|node| !nodes.contains(node));
+                run.lost.extend(nodes.iter().cloned());
                 self.settle();
             }
+            JobEvent::NodeBooted { node, address, at } => self.booted(node, address, *at)?,
             JobEvent::RequeueSet(policy) => self.working_run()?.requeue = Some(*policy),
             JobEvent::Unfenced { node, ends_when_cut_off } => {
                 self.phase.run()?;
@@ -561,6 +575,22 @@ impl JobRecord {
                 self.settle();
             }
             _ => return None,
+        }
+        Some(())
+    }
+
+    /// A node has come. The time limit counts from the moment at which the last one has.
+    fn booted(&mut self, node: &str, address: &str, at: Timestamp) -> Option<()> {
+        let Phase::Starting(run) = &mut self.phase else { return None };
+        if !run.booting.remove(node) {
+            return None;
+        }
+        let place = run.allocation.nodes.iter().position(|held| held.name == node);
+        if let Some(known) = place.and_then(|place| run.addresses.get_mut(place)) {
+            address.clone_into(known);
+        }
+        if run.booting.is_empty() {
+            run.start = at;
         }
         Some(())
     }

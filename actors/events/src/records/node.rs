@@ -1,7 +1,11 @@
 //! Durable state of a node beyond its configuration: what administrators and the controller decided about it. The jobs on a node
 //! are not saved here but in the jobs' own records.
 
-use garrick_model::view::NodeReason;
+use garrick_model::{
+    state::{NodePower, PowerRequest},
+    time::Timestamp,
+    view::NodeReason,
+};
 use serde::{Deserialize, Serialize};
 
 /// Why a node is DOWN. This decides whether it may come back by itself.
@@ -13,6 +17,20 @@ pub enum DownCause {
     Silence,
     /// It was rebooted without a request.
     Reboot,
+    /// It was powered up and did not come in time.
+    Resume,
+}
+
+/// Whether a node is on, and since when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedPower {
+    /// Whether it is on.
+    pub state: NodePower,
+    /// Since when.
+    pub since: Timestamp,
+    /// What that is to become.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<PowerRequest>,
 }
 
 /// The saved part of a node. An event contains all of it, so that the last one is valid.
@@ -45,4 +63,13 @@ pub struct SavedNode {
     /// What was wrong with its last registration: the node's reason is removed when that is no longer so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
+    /// Whether it is on. `None`: as it was configured, and nothing has happened since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<SavedPower>,
+    /// `NodeAddr` that an administrator set, or from which a cloud node registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// `NodeHostname` that an administrator set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
 }

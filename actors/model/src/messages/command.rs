@@ -683,6 +683,12 @@ pub struct NodeChange {
     /// Topology, of nodes that came at run time: empty takes them out of all.
     #[serde(default)]
     pub topology: Option<String>,
+    /// NodeAddr.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// NodeHostname.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
 }
 
 /// `State=` of a node update.
@@ -698,6 +704,14 @@ pub enum NodeStateChange {
     Resume,
     /// FAIL (as DRAIN, with that word)
     Fail,
+    /// POWER_UP
+    PowerUp,
+    /// POWER_DOWN: when it is empty.
+    PowerDown,
+    /// POWER_DOWN_ASAP: it is drained first.
+    PowerDownAsap,
+    /// POWER_DOWN_FORCE: its jobs end.
+    PowerDownForce,
 }
 
 /// A trace record as it travels: see the runtime's promises for its fields.

@@ -38,7 +38,7 @@ struct Kind {
     parted: bool,
     /// Its GPUs can be given in shards, and all shards of a job are of one GPU, which has to stay the same all the time.
     sharded: bool,
-    weight: u32,
+    weight: u64,
     usable: bool,
     /// One of the nodes: for questions that all of them answer alike.
     sample: usize,
@@ -154,9 +154,9 @@ impl Horizon {
             let parted = view.reservations.is_parted(place);
             let extra = node.extra.as_ref().filter(|_| view.policy.extra_constraints);
             let kind = *kinds
-                .entry((size, &s.gres, node.weight, (usable, parted), (&node.features, extra), member))
+                .entry((size, &s.gres, node.rank(), (usable, parted), (&node.features, extra), member))
                 .or_insert_with(|| {
-                    let (shape, weight) = (s.clone(), node.weight);
+                    let (shape, weight) = (s.clone(), node.rank());
                     let sharded = s.gres.iter().any(|entry| !entry.shards.is_empty());
                     let kind =
                         Kind { shape, unit, parted, sharded, weight, usable, sample: place, indexes: Vec::new() };

@@ -18,7 +18,7 @@ use garrick_model::{
     ids::{JobId, NodeIndex},
     node_shape::NodeShape,
     spec::CpuOrder,
-    state::{JobState, NodeBase, NodeFlags, PartitionState},
+    state::{JobState, NodeBase, NodeFlags, NodePower, PartitionState, PowerRequest},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, JobView, NodeLoad, NodeView},
 };
@@ -344,6 +344,9 @@ fn nobody(index: NodeIndex) -> NodeView {
         registration: None,
         load: NodeLoad::default(),
         last_busy: None,
+        suspend_time_secs: None,
+        power_since: None,
+        idle_since: None,
         comment: None,
         extra: None,
     }
@@ -371,10 +374,11 @@ fn in_place(
     Arc::new(JobView { allocation: Some(moved.into()), ..(**job).clone() })
 }
 
-/// True when new work may be put on the node.
+/// True when new work may be put on the node: if it is off, it is switched on for that.
 pub fn in_service(node: &NodeView) -> bool {
     let flags = node.flags;
-    node.base == NodeBase::Up && !flags.drain && !flags.not_responding && !flags.invalid && !flags.remains
+    let goes_off = flags.power == NodePower::PoweringDown || flags.power_request == Some(PowerRequest::Down);
+    node.base == NodeBase::Up && !flags.drain && !flags.is_silent() && !flags.invalid && !flags.remains && !goes_off
 }
 
 /// CPUs that go together on this node: 1 with [`AllocationUnit::Cpu`], a core's schedulable threads otherwise.

@@ -10,6 +10,7 @@ use super::{
     node::{NodeMsg, NodesMsg},
     partition::{PartitionsMsg, configured},
     ports::{AgentLink, Ports},
+    power::PowerMsg,
     reservation::ReservationMsg,
     roster::RosterMsg,
     scheduler::SchedulerMsg,
@@ -27,6 +28,7 @@ use crate::{
     },
     node::core::NodeCore,
     partition::messages::PartitionInput,
+    power::core::PowerInput,
     roster::nodes::Roster,
     scheduler::messages::SchedulerInput,
 };
@@ -345,6 +347,11 @@ impl Env {
         self.system.find(&ActorPath::root().child("roster"))
     }
 
+    /// The owner of power saving.
+    pub fn power(&self) -> Option<Address<PowerMsg>> {
+        self.system.find(&ActorPath::root().child("power"))
+    }
+
     /// The scheduler.
     pub fn scheduler(&self) -> Option<Address<SchedulerMsg>> {
         self.system.find(&ActorPath::root().child("scheduler"))
@@ -470,6 +477,9 @@ impl Env {
                         &scheduler,
                         SchedulerMsg::Input(SchedulerInput::Policy(Box::new(policy(&self.config())))),
                     );
+                }
+                if let Some(power) = self.power() {
+                    deliver(cx, &power, PowerMsg::Input(PowerInput::Begin));
                 }
             }
         }

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`actor`] | an owner in the controller: mailbox, journal, timers, replies and restart |
 //! | [`supervisor`] | which owners of a kind are running, and their restart after a failure |
-//! | [`job`], [`node`], [`partition`], [`reservation`], [`roster`], [`scheduler`], [`steps`] | effects of that kind |
+//! | [`job`], [`node`], [`partition`], [`mod@power`], [`reservation`], [`roster`], [`scheduler`], [`steps`] | effects of that kind |
 //! | [`mod@env`] | what all of them share: views, committed state, ports, and addresses |
 //! | [`job_board`] | views of jobs, with indexes by user, state and array |
 //! | [`ports`] | what the process must provide |
@@ -32,6 +32,7 @@ pub mod leftovers;
 pub mod node;
 pub mod partition;
 pub mod ports;
+pub mod power;
 pub mod reservation;
 pub mod roster;
 pub mod scheduler;

@@ -5,8 +5,9 @@ use crate::messages::{
     job::{JobPrograms, JobSite},
     node::{NodeSite, ReturnToService},
 };
+use crate::power::policy::PowerPolicy;
 use garrick_model::config::{self, BillingWeights, Config, PartitionConfig};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Settings for all nodes.
 pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
@@ -25,6 +26,8 @@ pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
         credential_key,
         key_id,
         config_overrides: config.config_overrides(),
+        memory_percent: config.slurmctld_parameters.value("node_reg_mem_percent").and_then(|text| text.parse().ok()),
+        power: PowerPolicy::of(config).map(Arc::new),
         conf_hash: (!config.debug_flags.0.contains(&config::DebugFlag::NoConfHash)).then_some(config.hash),
     }
 }
@@ -45,6 +48,7 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
             .and_then(|text| text.parse().ok())
             .map_or(default.requeue_delay, Duration::from_secs),
         max_batch_requeue: config.max_batch_requeue,
+        requeue_on_resume_failure: config.scheduler_parameters.has("requeue_on_resume_failure"),
         hold_on_prolog_fail: !config.scheduler_parameters.has("nohold_on_prolog_fail"),
         requeue_on_prolog_fail: config.prolog_flags.has(config::PrologFlag::ForceRequeueOnFail),
         kill_invalid_depend: config.dependency_parameters.has("kill_invalid_depend"),

@@ -57,7 +57,10 @@ fn node(view: &NodeView, partitions: &[String]) -> Value {
         n["reason_set_by_user"] = json!(reason.user);
     }
     n["resume_after"] = optional(None);
-    n["suspend_time"] = json!({"set": false, "infinite": true, "number": 0});
+    n["suspend_time"] = match view.suspend_time_secs {
+        Some(secs) => number(secs),
+        None => json!({"set": false, "infinite": true, "number": 0}),
+    };
     n["alloc_memory"] = json!(used.memory.0);
     n["alloc_cpus"] = json!(used.cpus);
     n["alloc_idle_cpus"] = json!(shape.cpus.saturating_sub(used.cpus));

@@ -106,7 +106,8 @@ fn state(r: &mut Record, node: &NodeView, partitions: &[String], clock: &Clock, 
         clock.at_or(facts.map(|f| f.agent_start), "None")
     ));
     r.line(format!(
-        "LastBusyTime={} ResumeAfterTime=None SuspendTime=INFINITE",
-        clock.at_or(node.last_busy, "Unknown")
+        "LastBusyTime={} ResumeAfterTime=None SuspendTime={}",
+        clock.at_or(node.last_busy, "Unknown"),
+        node.suspend_time_secs.map_or_else(|| "INFINITE".to_owned(), |secs| secs.to_string())
     ));
 }

@@ -54,9 +54,6 @@ pub(crate) enum KeyError {
     NoEntity,
     #[error("{0} is not supported yet")]
     NotSupported(String),
-    /// A state of nodes that a program of the site brings about: that setting names it.
-    #[error("State={state} is not supported yet")]
-    Power { state: String, program: &'static str },
     #[error("You must specify a reason when DOWNING or DRAINING a node. Request denied")]
     ReasonMissing,
     #[error("ReservationName must be given")]

@@ -1,9 +1,13 @@
 //! `scontrol power`, `reboot` and `cancel_reboot`. Without programs of the site's for it there is nothing that could be done, and
-//! that is told in Slurm's words; with them: not supported yet.
+//! that is told in Slurm's words; with one for reboots: not supported yet.
 
 use super::{NOT_THEIRS, Session, too_few, too_many};
 use garrick_asking::contact;
-use garrick_model::{hostlist, refusal::Refusal};
+use garrick_model::{
+    hostlist,
+    messages::command::{CommandRequest, NodeChange, NodeStateChange},
+    refusal::Refusal,
+};
 
 /// `power up|down [asap|force] NODES [reason=TEXT]`
 pub fn run(session: &mut Session, words: &[String]) -> i32 {
@@ -18,13 +22,66 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     if named != 1 {
         return if named == 0 { too_few(session, "power") } else { too_many(session, "power") };
     }
+    let asked = match read(&way, rest) {
+        Ok(asked) => asked,
+        Err(said) => return session.plain_error(said),
+    };
     if !session.is_admin() {
         return session.plain_error(format_args!("scontrol_power_nodes error:{NOT_THEIRS}"));
     }
     match session.setting(if way == "up" { "ResumeProgram" } else { "SuspendProgram" }) {
         Ok(None) => session.plain_error("scontrol_power_nodes error:Invalid power action"),
-        Ok(Some(_)) => session.not_supported("scontrol power"),
+        Ok(Some(_)) => switch(session, asked),
         Err(code) => code,
+    }
+}
+
+/// What `power` is to do.
+struct Asked {
+    nodes: String,
+    change: NodeChange,
+}
+
+/// Reads its words. The error is what is said of them.
+fn read(way: &str, words: &[String]) -> Result<Asked, String> {
+    let (mut nodes, mut reason) = (String::new(), None);
+    let mut state = if way == "up" { NodeStateChange::PowerUp } else { NodeStateChange::PowerDown };
+    for word in words {
+        match word.split_once('=') {
+            Some((key, value)) if key.eq_ignore_ascii_case("reason") => reason = Some(value.to_owned()),
+            // None is defined: PowerAction is not supported yet.
+            Some((key, _)) if key.eq_ignore_ascii_case("action") => {
+                return Err("scontrol_power_nodes error:Invalid power action".to_owned());
+            }
+            Some(_) => return Err(format!("Invalid option: {word}")),
+            None if is_manner(word) && way == "up" => {
+                let word = word.to_ascii_lowercase();
+                return Err(format!("The '{word}' argument is not valid for power up requests"));
+            }
+            None if word.eq_ignore_ascii_case("asap") => state = NodeStateChange::PowerDownAsap,
+            None if word.eq_ignore_ascii_case("force") => state = NodeStateChange::PowerDownForce,
+            None => nodes.clone_from(word),
+        }
+    }
+    if reason.is_some() && way == "up" {
+        return Err("Reason only allowed for scontrol power down operation".to_owned());
+    }
+    Ok(Asked { nodes, change: NodeChange { state: Some(state), reason, ..NodeChange::default() } })
+}
+
+/// Has the nodes powered up or down.
+fn switch(session: &mut Session, Asked { nodes, change }: Asked) -> i32 {
+    let names = match hostlist::expand(&nodes) {
+        Ok(names) => names,
+        Err(error) => return session.plain_error(format_args!("unable to parse node list {nodes} ({error})")),
+    };
+    let done = super::update::all_or_named(session, names).and_then(|nodes| {
+        let request = CommandRequest::UpdateNode { nodes, change };
+        session.cluster().and_then(|c| c.ask(&request))
+    });
+    match done {
+        Ok(_) => 0,
+        Err(error) => session.denied("scontrol_power_nodes error:", &error, NOT_THEIRS),
     }
 }
 

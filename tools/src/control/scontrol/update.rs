@@ -45,7 +45,6 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     }
     let update = match parse(words, Timestamp::now(), &system_zone()) {
         Ok(update) => update,
-        Err(error @ KeyError::Power { program, .. }) => return no_power(session, &error, program),
         Err(error) => return session.wrong(&error),
     };
     let (request, named) = match update {
@@ -63,10 +62,7 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
             }
             (CommandRequest::UpdateJob { jobs: jobs.clone(), change }, Some(jobs))
         }
-        Update::Node(nodes, change) => match all_or_named(session, nodes) {
-            Ok(nodes) => (CommandRequest::UpdateNode { nodes, change }, None),
-            Err(error) => return session.denied("slurm_update error: ", &error, NOT_THEIRS),
-        },
+        Update::Node(nodes, change) => return update_nodes(session, nodes, change),
         Update::Partition(partition, fields) => (CommandRequest::UpdatePartition { partition, fields }, None),
     };
     let answer = session.cluster().and_then(|c| c.ask(&request));
@@ -99,17 +95,49 @@ fn joined(words: &[String]) -> Vec<String> {
     all
 }
 
-/// Power is switched by the site's programs: without one there is nothing that could be done.
-fn no_power(session: &mut Session, error: &KeyError, program: &str) -> i32 {
-    match session.setting(program) {
-        Ok(None) => session.plain_error("slurm_update error: Invalid power action"),
-        Ok(Some(_)) => session.wrong(error),
-        Err(code) => code,
+/// Addresses and host names are one for each node, or one for all of them.
+fn each_with_its_own(nodes: &[String], change: &NodeChange) -> Result<Vec<CommandRequest>, KeyError> {
+    let of_each = |list: &Option<String>, key| -> Result<Vec<Option<String>>, KeyError> {
+        let Some(list) = list else { return Ok(vec![None; nodes.len()]) };
+        let names = hostlist::expand(list).map_err(|e| wrong(key, list, e))?;
+        match &names[..] {
+            [one] => Ok(vec![Some(one.clone()); nodes.len()]),
+            names if names.len() == nodes.len() => Ok(names.iter().cloned().map(Some).collect()),
+            _ => Err(wrong(key, list, format!("{} for {} nodes", names.len(), nodes.len()))),
+        }
+    };
+    let addresses = of_each(&change.address, "NodeAddr")?;
+    let hostnames = of_each(&change.hostname, "NodeHostname")?;
+    let one = |(node, (address, hostname)): (&String, _)| CommandRequest::UpdateNode {
+        nodes: vec![node.clone()],
+        change: NodeChange { address, hostname, ..change.clone() },
+    };
+    Ok(nodes.iter().zip(addresses.into_iter().zip(hostnames)).map(one).collect())
+}
+
+/// Changes nodes.
+fn update_nodes(session: &mut Session, nodes: Vec<String>, change: NodeChange) -> i32 {
+    let named = match all_or_named(session, nodes) {
+        Ok(nodes) => nodes,
+        Err(error) => return session.denied("slurm_update error: ", &error, NOT_THEIRS),
+    };
+    let requests = match (&change.address, &change.hostname) {
+        (None, None) => vec![CommandRequest::UpdateNode { nodes: named, change }],
+        _ => match each_with_its_own(&named, &change) {
+            Ok(requests) => requests,
+            Err(error) => return session.wrong(&error),
+        },
+    };
+    for request in requests {
+        if let Err(error) = session.cluster().and_then(|c| c.ask(&request)) {
+            return session.denied("slurm_update error: ", &error, NOT_THEIRS);
+        }
     }
+    0
 }
 
 /// The word ALL alone means every node.
-fn all_or_named(session: &mut Session, nodes: Vec<String>) -> Asked<Vec<String>> {
+pub(super) fn all_or_named(session: &mut Session, nodes: Vec<String>) -> Asked<Vec<String>> {
     if !matches!(&nodes[..], [one] if one.eq_ignore_ascii_case("all")) {
         return Ok(nodes);
     }
@@ -184,6 +212,8 @@ static NODE_KEYS: &[Key<NodeChange>] = &[
     signed("Comment", |c, given| assign(&mut c.comment, given.text())),
     signed("Extra", |c, given| assign(&mut c.extra, given.text())),
     signed("Features", |c, given| assign(&mut c.features, given.words())),
+    signed("NodeAddr", |c, given| assign(&mut c.address, given.text())),
+    signed("NodeHostName", |c, given| assign(&mut c.hostname, given.text())),
     signed("Reason", |c, given| assign(&mut c.reason, given.text())),
     signed("State", |c, given| assign(&mut c.state, node_state(given))),
     signed("Topology", |c, given| assign(&mut c.topology, given.text())),
@@ -193,7 +223,7 @@ static NODE_KEYS: &[Key<NodeChange>] = &[
     }),
 ];
 /// As Slurm lists them. The others are known to it and not there yet, and told so.
-const NODE_STATES: &str = "DRAIN FAIL RESUME UNDRAIN";
+const NODE_STATES: &str = "DRAIN FAIL RESUME POWER_DOWN POWER_UP UNDRAIN";
 
 fn node_change(pairs: &[Pair<'_>], now: Timestamp, zone: &TimeZone) -> Result<NodeChange, KeyError> {
     let change = changed(NODE_KEYS, pairs, now, zone)?;
@@ -214,17 +244,15 @@ fn node_state(given: &Given<'_>) -> Result<NodeStateChange, KeyError> {
         "down" => NodeStateChange::Down,
         "resume" | "idle" => NodeStateChange::Resume,
         "fail" => NodeStateChange::Fail,
-        "power_up" => return Err(power(&lower, "ResumeProgram")),
-        "power_down" | "power_down_asap" | "power_down_force" => return Err(power(&lower, "SuspendProgram")),
+        "power_up" => NodeStateChange::PowerUp,
+        "power_down" => NodeStateChange::PowerDown,
+        "power_down_asap" => NodeStateChange::PowerDownAsap,
+        "power_down_force" => NodeStateChange::PowerDownForce,
         "future" | "noresp" | "resp" | "cancel_reboot" => {
             return Err(KeyError::NotSupported(format!("State={}", lower.to_ascii_uppercase())));
         }
         _ => return Err(KeyError::NodeState(format!("state={}", given.value), NODE_STATES)),
     })
-}
-
-fn power(state: &str, program: &'static str) -> KeyError {
-    KeyError::Power { state: state.to_ascii_uppercase(), program }
 }
 
 /// Keys of partitions are those of `slurm.conf`: the controller reads their values.

@@ -11,6 +11,7 @@ use super::{
     mcs::Mcs,
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},
+    power::PowerSettings,
     preempt::PreemptSettings,
     priority::PrioritySettings,
     prolog_flags::PrologFlags,
@@ -312,6 +313,8 @@ settings_with_rows! {
         pub mcs: Mcs,
         /// `PreemptType`, `PreemptMode` and what belongs to them.
         pub preempt: PreemptSettings,
+        /// `ResumeProgram` and its relatives.
+        pub power: PowerSettings,
         /// `PriorityWeight...` and what else `priority/multifactor` goes by.
         pub priority: PrioritySettings,
         /// `DependencyParameters`.

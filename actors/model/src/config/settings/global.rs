@@ -11,6 +11,7 @@ use super::{
         AbsolutePath, BIT, Codes, Kind, Level, Limit, Minutes, NULL, Numbered, OneOf, Own, Plugin, Text, Words, YES_NO,
         number, or_null, secs, set_memory, shown_memory, some,
     },
+    power::{self, KeptNodes, KeptStates, Span},
     preempt,
     priority::{self, WEIGHT, days_and_time, without_accounting},
     prolog_flags::PrologFlags,
@@ -305,10 +306,13 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     key!("ReconfigFlags", "", reconfig_flags: Words, "which updates are kept when the file is read again"),
     key!("RequeueExit", "", requeue_exit: Codes, "exit codes that requeue a job"),
     key!("RequeueExitHold", "", requeue_exit_hold: Codes, "exit codes that requeue a job and hold it"),
-    Key::not_yet("ResumeFailProgram", NULL),
-    Key::not_yet("ResumeProgram", NULL),
-    Key::not_yet("ResumeRate", "300 nodes/min"),
-    Key::not_yet("ResumeTimeout", "60 sec"),
+    key!("ResumeFailProgram", "", power.resume_fail_program: Text(NULL),
+        "a program that is told which nodes did not come within `ResumeTimeout`"),
+    key!("ResumeProgram", "", power.resume_program: Text(NULL), "the program that powers nodes up for jobs"),
+    key!("ResumeRate", "300", power.resume_rate: Own(per_minute, power::rate),
+        "how many nodes are powered up in a minute; 0: any number"),
+    key!("ResumeTimeout", "60", power.resume_timeout: Own(Span::parse, Span::with_unit),
+        "how long a node may take to come; then it is DOWN, and its jobs are requeued"),
     Key::not_yet("ResvEpilog", NULL),
     key!("ResvOverRun", "0", resv_over_run: Minutes, "how long jobs may run after the end of their reservation, minutes"),
     Key::not_yet("ResvProlog", NULL),
@@ -367,13 +371,19 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::own_way("SrunPortRange", "0-0"),
     key!("SrunProlog", "", srun_prolog: AbsolutePath, "a program that `srun` runs before its step"),
     key!("StateSaveLocation", "/var/spool", state_save_location: AbsolutePath, "where the controller keeps its state"),
-    Key::not_yet("SuspendExcNodes", NULL),
-    Key::not_yet("SuspendExcParts", NULL),
-    Key::not_yet("SuspendExcStates", NULL),
-    Key::not_yet("SuspendProgram", NULL),
-    Key::not_yet("SuspendRate", "60 nodes/min"),
-    Key::not_yet("SuspendTime", "INFINITE"),
-    Key::not_yet("SuspendTimeout", "30 sec"),
+    key!("SuspendExcNodes", "", power.kept_nodes: Own(KeptNodes::parse, or_null),
+        "nodes that are not powered down; `NODES:4`: four of them that could be used"),
+    key!("SuspendExcParts", "", power.kept_partitions: Own(|text| Ok(values::list(text)), |names| power::shown_list(names)),
+        "partitions whose nodes are not powered down"),
+    key!("SuspendExcStates", "", power.kept_states: Own(KeptStates::parse, or_null),
+        "states in which nodes are not powered down"),
+    key!("SuspendProgram", "", power.suspend_program: Text(NULL), "the program that powers idle nodes down"),
+    key!("SuspendRate", "60", power.suspend_rate: Own(per_minute, power::rate),
+        "how many nodes are powered down in a minute; 0: any number"),
+    key!("SuspendTime", "INFINITE", power.suspend_time: Own(Span::parse_long, Span::with_unit),
+        "after how long an idle node is powered down"),
+    key!("SuspendTimeout", "30", power.suspend_timeout: Own(Span::parse, Span::with_unit),
+        "how long powering down takes: nothing else is done with the node until then"),
     Key::own_way("SwitchParameters", NULL),
     Key::own_way("SwitchType", NULL),
     key!("TaskEpilog", "", task_epilog: Text(NULL), "a program that runs as the job's user after each task"),
@@ -409,6 +419,11 @@ impl Default for Config {
     fn default() -> Self {
         DEFAULTS.clone()
     }
+}
+
+/// Nodes in a minute.
+fn per_minute(text: &str) -> Value<u32> {
+    values::number(text, 0, u32::MAX)
 }
 
 /// What there is to say about a value that was accepted.

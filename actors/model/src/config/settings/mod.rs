@@ -15,6 +15,7 @@ pub(super) mod kinds;
 pub(super) mod mcs;
 pub(super) mod node;
 pub(super) mod partition;
+pub(super) mod power;
 pub(super) mod preempt;
 pub(super) mod priority;
 pub(super) mod prolog_flags;

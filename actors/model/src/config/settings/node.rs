@@ -3,6 +3,7 @@
 use super::{
     config::host_and_port,
     kinds::{Kind, Number, OneOf, Own, number, some},
+    power::Span,
     row::{self, Row, Show, key, settings_with_rows, with_defaults},
 };
 use crate::{
@@ -65,6 +66,8 @@ pub struct NodeSettings {
     pub gres: Option<String>,
     /// `Topology`, as written.
     pub topology: Option<String>,
+    /// `SuspendTime`; `None`: that of its partitions, or the cluster's.
+    pub suspend_time: Option<Span>,
     /// Where the line is.
     pub place: Place,
 }
@@ -130,6 +133,7 @@ settings_with_rows! {
         gres_entries: Vec<GresEntry>,
         topology: Option<String>,
         state: ConfiguredState,
+        suspend_time: Option<Span>,
         reason: Option<String>,
         hostnames: Option<HostList>,
         addresses: Option<HostList>,
@@ -176,6 +180,8 @@ pub(in crate::config) static NODE: &[Key] = &[
     Key::honoured("SocketsPerBoard", "", |n, text| some(&mut n.sockets_per_board, &COUNT, text),
         "sockets of a board, in place of `Sockets`"),
     key!("State", "UNKNOWN", state: STATE, "the state that it starts in"),
+    Key::honoured("SuspendTime", "", |n, text| some(&mut n.suspend_time, &Own(Span::parse_long, Span::to_string), text),
+        "after how long it is powered down when idle; unless set, its partitions' or the cluster's"),
     Key::honoured("ThreadsPerCore", "", |n, text| some(&mut n.threads, &COUNT, text), "threads of a core; 1 unless set"),
     key!("TmpDisk", "0", tmp_disk: MIB, "space for temporary files, MiB"),
     Key::honoured("Topology", "", |n, text| some(&mut n.topology, &ANY, text), "its place in a topology: `TOPOLOGY:UNIT`"),
@@ -384,6 +390,7 @@ impl NodeReader {
             restricted_cores: written.restricted_cores,
             gres: written.gres.clone(),
             topology: written.topology.clone(),
+            suspend_time: written.suspend_time,
             place: place.clone(),
         });
         let initial = Arc::new(InitialState { state: written.state, reason: written.reason.clone() });

@@ -5,6 +5,7 @@ use super::{
     billing::BillingWeights,
     job_defaults::JobDefaults,
     kinds::{Kind, Limit, NULL, OneOf, Own, Text, YesNo, number, or_null, set_memory, shown_memory},
+    power::Span,
     preempt,
     row::{self, Row, Show, key, settings_with_rows, with_defaults},
 };
@@ -105,12 +106,12 @@ settings_with_rows! {
         pub job_defaults: Vec<String>,
         /// `PowerDownOnIdle`
         pub power_down_on_idle: bool,
-        /// `SuspendTime`, as written.
-        pub suspend_time: Option<String>,
-        /// `SuspendTimeout`, as written.
-        pub suspend_timeout: Option<String>,
-        /// `ResumeTimeout`, as written.
-        pub resume_timeout: Option<String>,
+        /// `SuspendTime`; `None`: the cluster's.
+        pub suspend_time: Option<Span>,
+        /// `SuspendTimeout`; `None`: the cluster's.
+        pub suspend_timeout: Option<Span>,
+        /// `ResumeTimeout`; `None`: the cluster's.
+        pub resume_timeout: Option<Span>,
         /// `Topology`
         pub topology: Option<String>,
     }
@@ -195,8 +196,9 @@ pub(in crate::config) static PARTITION: &[Key] = &[
         "an older name of `OverSubscribe`"),
     key!("OverTimeLimit", "", over_time_limit: Own(over_time, shown_over_time),
         "how long jobs may exceed their time limits, minutes; unless set, the cluster's"),
-    Key::honoured("PowerDownOnIdle", "", |p, text| set(&mut p.power_down_on_idle, YES_NO.read(text)), "")
-        .without_effect(|p| p.power_down_on_idle).file_only(),
+    Key::honoured("PowerDownOnIdle", "", |p, text| set(&mut p.power_down_on_idle, YES_NO.read(text)),
+        "nodes that had a job of it are powered down when they are empty")
+        .file_only(),
     key!("PreemptMode", "", preempt_mode: Own(|text| Ok(Some(preempt::mode(text)?.1)), |mode| Text("OFF").show(mode)),
         "how its jobs are preempted; unless set, the cluster's"),
     Key::dropped("Priority"),
@@ -206,18 +208,18 @@ pub(in crate::config) static PARTITION: &[Key] = &[
         .without_effect(|p| p.qos.is_some())
         .shown(Show::Lines(|p| vec![("QoS".to_owned(), Text("N/A").show(&p.qos))])),
     key!("ReqResv", "no", require_reservation: YES_NO, "only jobs in reservations may use it"),
-    Key::honoured("ResumeTimeout", "", |p, text| set(&mut p.resume_timeout, secs_text(text)), "")
-        .without_effect(|_| true).file_only(),
+    Key::honoured("ResumeTimeout", "", |p, text| set(&mut p.resume_timeout, Span::parse(text).map(Some)),
+        "how long its nodes may take to come; unless set, the cluster's").file_only(),
     key!("RootOnly", "no", root_only: YES_NO, "only root may submit jobs, for other users"),
     // Said once the cluster's own is known, where it is another.
     Key::honoured("SelectTypeParameters", "", |p, text| set(&mut p.select, select(text)), "")
         .without_effect(|_| false)
         .shown(Show::Value(|p| p.select.as_ref().map_or("NONE", |select| &select.text).to_owned())).file_only(),
     key!("State", "UP", state: STATE, "whether jobs are accepted, and start"),
-    Key::honoured("SuspendTime", "", |p, text| set(&mut p.suspend_time, secs_text(text)), "")
-        .without_effect(|_| true).file_only(),
-    Key::honoured("SuspendTimeout", "", |p, text| set(&mut p.suspend_timeout, secs_text(text)), "")
-        .without_effect(|_| true).file_only(),
+    Key::honoured("SuspendTime", "", |p, text| set(&mut p.suspend_time, Span::parse_long(text).map(Some)),
+        "after how long its idle nodes are powered down; unless set, the cluster's").file_only(),
+    Key::honoured("SuspendTimeout", "", |p, text| set(&mut p.suspend_timeout, Span::parse(text).map(Some)),
+        "how long powering its nodes down takes; unless set, the cluster's").file_only(),
     key!("Topology", "", topology: Text(NULL), "the topology of its nodes, of `topology.yaml`").file_only(),
     key!("TRESBillingWeights", "", billing_weights: Own(billing_weights, |text| Text(NULL).show(text)),
         "weights for billing a job's CPUs, memory, nodes and other resources").shown_if(|p| p.billing_weights.is_some()),
@@ -460,10 +462,6 @@ fn shown_over_time(limit: &Option<OverTime>) -> String {
 }
 
 /// Seconds, kept as they are written.
-fn secs_text(text: &str) -> Value<Option<String>> {
-    values::number_or_unlimited(text, 0, 65_533_u32).map(|_| Some(text.to_owned()))
-}
-
 fn select(text: &str) -> Value<Option<SelectParameters>> {
     values::optional(text).map(|text| SelectParameters::parse(&text)).transpose()
 }

@@ -118,7 +118,7 @@ pub(super) fn first_end(node: &NodeView) -> Timestamp {
 fn same_kind(a: &NodeView, b: &NodeView, by_extra: bool) -> bool {
     a.name == b.name
         && a.shape == b.shape
-        && a.weight == b.weight
+        && a.rank() == b.rank()
         && a.features == b.features
         && (!by_extra || a.extra == b.extra)
         && in_service(a) == in_service(b)

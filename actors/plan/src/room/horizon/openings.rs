@@ -17,7 +17,7 @@ pub(crate) struct Opening {
     /// Since when that much is free.
     pub since: Timestamp,
     /// Their weight.
-    pub weight: u32,
+    pub weight: u64,
     /// Nodes by index, ascending.
     pub nodes: Vec<usize>,
 }

@@ -142,7 +142,7 @@ impl<'a> Machine<'a> {
         usable_node: impl Fn(&NodeView) -> bool,
     ) -> Self {
         let count = view.nodes.len();
-        let mut weights: Vec<u32> = view.nodes.iter().map(|n| n.weight).collect();
+        let mut weights: Vec<u64> = view.nodes.iter().map(|n| n.rank()).collect();
         weights.sort_unstable();
         weights.dedup();
         let empty = WeightClass { nodes: FixedBitSet::with_capacity(count), by_free: BTreeMap::new() };
@@ -159,7 +159,7 @@ impl<'a> Machine<'a> {
         let mut machine = Self { view, floor, closed: BTreeMap::new(), promised: BTreeMap::new() };
         let limited = Limited::of(view);
         for (place, node) in view.nodes.iter().enumerate() {
-            let class = weights.binary_search(&node.weight).unwrap_or(0);
+            let class = weights.binary_search(&node.rank()).unwrap_or(0);
             let room = Room { class, ..Room::of(node, cpus_per_unit(node, view.policy.unit), &remains) };
             machine.floor.usable.set(place, usable_node(node));
             machine.floor.classes[class].nodes.insert(place);
