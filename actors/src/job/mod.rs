@@ -56,6 +56,8 @@ mod het_test;
 #[cfg(test)]
 mod mail_test;
 #[cfg(test)]
+mod power_test;
+#[cfg(test)]
 mod preempt_test;
 #[cfg(test)]
 mod requeue_test;

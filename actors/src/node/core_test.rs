@@ -87,7 +87,7 @@ fn up() -> NodeCore {
     core
 }
 
-fn ask(job: u32, cpus: std::ops::Range<u32>, generation: u64) -> ReserveAsk {
+pub(crate) fn ask(job: u32, cpus: std::ops::Range<u32>, generation: u64) -> ReserveAsk {
     ReserveAsk {
         job: JobId(job),
         sluid: Sluid(u64::from(job)),

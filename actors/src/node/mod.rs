@@ -20,3 +20,5 @@ pub mod view;
 
 #[cfg(test)]
 pub(crate) mod core_test;
+#[cfg(test)]
+mod power_test;

@@ -72,7 +72,7 @@ impl NodeCore {
     pub(super) fn power_move(&mut self, now: Timestamp, what: PowerMove, out: &mut Vec<NodeEffect>) {
         let power = self.power();
         match (what, power.state) {
-            (PowerMove::Suspend, NodePower::On | NodePower::PoweredDown)
+            (PowerMove::Suspend, NodePower::On | NodePower::PoweredDown | NodePower::PoweringUp)
                 if self.account.is_empty() && !self.is_retired() =>
             {
                 self.begin_power_down(now, out);
@@ -216,6 +216,10 @@ impl NodeCore {
             NodeStateChange::PowerDownForce => {
                 // It is idle again when it is off.
                 (saved.down, saved.drain) = (None, false);
+                if power.state == NodePower::PoweringUp {
+                    let power = SavedPower { state: NodePower::On, since: now, request: Some(PowerRequest::Down) };
+                    saved.power = Some(power);
+                }
                 Ok(true)
             }
             _ => Ok(false),

@@ -189,6 +189,9 @@ impl PowerCore {
                     at => at.into_iter().for_each(|at| found.due(at)),
                 }
             }
+            NodePower::PoweringUp if node.flags.power_request == Some(PowerRequest::Down) && node.holds.is_empty() => {
+                found.suspend.push(node);
+            }
             NodePower::PoweringUp => {
                 if is_new {
                     found.coming_up.insert(node.name.clone());

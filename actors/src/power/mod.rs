@@ -15,3 +15,6 @@ pub mod core;
 pub mod policy;
 pub mod rate;
 pub mod resume_file;
+
+#[cfg(test)]
+mod core_test;

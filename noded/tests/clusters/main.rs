@@ -21,6 +21,7 @@ mod mpi;
 mod namespaces;
 mod operation;
 mod out_of_memory;
+mod power_saving;
 mod preemption;
 mod requeue;
 mod reservations;

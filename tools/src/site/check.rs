@@ -6,7 +6,7 @@ use crate::{
     query::arguments::{self, Outcome, Table},
 };
 use garrick_asking::{accounts, cluster::Cluster};
-use garrick_model::config::{self, ConfigReport};
+use garrick_model::config::{self, ConfigReport, ConfiguredState, NodeConfig};
 use std::{
     ffi::OsString,
     io::{self, Write},
@@ -55,10 +55,12 @@ fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Names of the nodes of a configuration.
+/// Names of the nodes of a configuration whose daemons are to be started.
 pub fn node_names(path: &Path) -> Result<Vec<String>, SiteError> {
     let config = config::read(path).map_err(|report| SiteError::Other(report.to_string()))?;
-    Ok(config.nodes.iter().map(|n| n.name.clone()).collect())
+    // Those of the cloud come when they are needed, and planned ones later.
+    let comes = |node: &&NodeConfig| !matches!(node.initial.state, ConfiguredState::Cloud | ConfiguredState::Future);
+    Ok(config.nodes.iter().filter(comes).map(|n| n.name.clone()).collect())
 }
 
 #[cfg(test)]

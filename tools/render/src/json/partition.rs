@@ -3,7 +3,7 @@
 use super::{Meta, document, minutes, number, optional, skeleton};
 use crate::{amounts, clock::Clock};
 use garrick_model::{
-    config::{MemoryPer, OverSubscribe, OverTime, PartitionConfig},
+    config::{MemoryPer, OverSubscribe, OverTime, PartitionConfig, Span},
     hostlist,
     view::{NodeView, PartitionView},
 };
@@ -55,6 +55,9 @@ pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> 
     p["node_sets"] = json!(config.node_sets.join(","));
     let preempts = config.preempt_mode.as_deref().filter(|mode| *mode != "OFF").unwrap_or("DISABLED");
     p["preempt_mode"] = json!(preempts.split(',').collect::<Vec<_>>());
+    p["suspend_time"] = span(config.suspend_time);
+    p["timeouts"]["suspend"] = span(config.suspend_timeout);
+    p["timeouts"]["resume"] = span(config.resume_timeout);
     p["priority"] = json!({"job_factor": config.priority_job_factor, "tier": config.priority_tier});
     p
 }
@@ -70,6 +73,15 @@ fn flags(config: &PartitionConfig) -> Vec<&'static str> {
         (config.power_down_on_idle, "PDOI"),
     ];
     flags.into_iter().filter(|f| f.0).map(|f| f.1).collect()
+}
+
+/// `GLOBAL` is neither set nor infinite.
+fn span(own: Option<Span>) -> Value {
+    match own {
+        None => json!({"set": false, "infinite": false, "number": 0}),
+        Some(Span::Infinite) => limit(None),
+        Some(Span::Secs(secs)) => number(secs),
+    }
 }
 
 fn limit(most: Option<u32>) -> Value {

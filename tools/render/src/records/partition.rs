@@ -26,6 +26,9 @@ const LAYOUT: &[&[&str]] = &[
     &["TRESBillingWeights"],
 ];
 
+/// Where nodes are powered down when they are idle.
+const POWER: &[&str] = &["ResumeTimeout", "SuspendTimeout", "SuspendTime", "PowerDownOnIdle"];
+
 /// The record of a partition; `nodes` are all nodes, for its totals.
 pub fn record(view: &PartitionView, nodes: &[Arc<NodeView>]) -> Record {
     let members = amounts::members(view, nodes);
@@ -37,8 +40,9 @@ pub fn record(view: &PartitionView, nodes: &[Arc<NodeView>]) -> Record {
         "TRES" => Some(format!("TRES={}", amounts::of_nodes(&members))),
         key => view.config.shown(key),
     };
+    let saves_power = nodes.iter().any(|node| node.suspend_time_secs.is_some());
     let mut r = Record::default();
-    for keys in LAYOUT {
+    for keys in LAYOUT.iter().copied().chain(saves_power.then_some(POWER)) {
         let words: Vec<String> = keys.iter().filter_map(shown).collect();
         if !words.is_empty() {
             r.line(words.join(" "));

@@ -126,6 +126,17 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("SlurmctldHost", "the_controller_is_looked_for_where_the_site_says"),
     ("SlurmdParameters", "where_the_configuration_overrides_a_node_counts_as_what_it_says"),
     ("SlurmdPort", "several_nodes_on_one_host_are_told_apart_by_port"),
+    ("ResumeFailProgram", "a_node_that_does_not_come_in_time_is_down_and_its_job_is_requeued"),
+    ("ResumeProgram", "nodes_are_powered_up_for_a_job_and_down_when_they_are_idle"),
+    ("ResumeRate", "nodes_are_powered_up_for_jobs_and_on_request_at_the_rate_of_the_site"),
+    ("ResumeTimeout", "a_node_that_does_not_come_in_time_is_down_and_its_job_is_requeued"),
+    ("SuspendExcNodes", "some_nodes_stay_on_by_name_by_partition_and_by_state"),
+    ("SuspendExcParts", "some_nodes_stay_on_by_name_by_partition_and_by_state"),
+    ("SuspendExcStates", "some_nodes_stay_on_by_name_by_partition_and_by_state"),
+    ("SuspendProgram", "nodes_are_powered_up_for_a_job_and_down_when_they_are_idle"),
+    ("SuspendRate", "nodes_that_were_idle_for_their_time_are_powered_down_at_the_rate_of_the_site"),
+    ("SuspendTime", "nodes_that_were_idle_for_their_time_are_powered_down_at_the_rate_of_the_site"),
+    ("SuspendTimeout", "programs_run_for_nodes_that_are_on_their_way_once_and_again_after_a_restart"),
     ("TopologyParam", "the_site_says_whom_its_topology_binds_and_whether_it_orders_nodes"),
 ];
 
@@ -154,6 +165,7 @@ const NODE_EFFECTS: &[(&str, &str)] = &[
     ("Port", "several_nodes_on_one_host_are_told_apart_by_port"),
     ("Reason", "the_controller_is_found_under_older_names_and_places_are_those_of_the_file"),
     ("State", "the_controller_is_found_under_older_names_and_places_are_those_of_the_file"),
+    ("SuspendTime", "times_are_those_of_the_node_then_of_its_partitions_then_of_the_cluster"),
     ("TmpDisk", "the_controller_is_found_under_older_names_and_places_are_those_of_the_file"),
 ];
 
@@ -198,6 +210,10 @@ const PARTITION_EFFECTS: &[(&str, &str)] = &[
     ("Shared", "a_partition_says_who_may_come_and_where_its_jobs_go"),
     ("ExclusiveTopo", "jobs_of_a_partition_have_their_switches_to_themselves"),
     ("MaxCPUsPerSocket", "a_partition_takes_so_many_cpus_of_a_socket"),
+    ("PowerDownOnIdle", "a_node_that_had_a_job_of_such_a_partition_is_powered_down_when_it_is_empty"),
+    ("ResumeTimeout", "a_node_that_does_not_come_in_time_is_told_to_the_site"),
+    ("SuspendTime", "times_are_those_of_the_node_then_of_its_partitions_then_of_the_cluster"),
+    ("SuspendTimeout", "times_are_those_of_the_node_then_of_its_partitions_then_of_the_cluster"),
     ("Topology", "jobs_are_near_each_other_in_the_topology_of_their_partition"),
 ];
 

@@ -198,7 +198,7 @@ pub(in crate::config) static PARTITION: &[Key] = &[
         "how long jobs may exceed their time limits, minutes; unless set, the cluster's"),
     Key::honoured("PowerDownOnIdle", "", |p, text| set(&mut p.power_down_on_idle, YES_NO.read(text)),
         "nodes that had a job of it are powered down when they are empty")
-        .file_only(),
+        .shown(Show::Value(|p| YES_NO.show(&p.power_down_on_idle))).file_only(),
     key!("PreemptMode", "", preempt_mode: Own(|text| Ok(Some(preempt::mode(text)?.1)), |mode| Text("OFF").show(mode)),
         "how its jobs are preempted; unless set, the cluster's"),
     Key::dropped("Priority"),
@@ -209,7 +209,8 @@ pub(in crate::config) static PARTITION: &[Key] = &[
         .shown(Show::Lines(|p| vec![("QoS".to_owned(), Text("N/A").show(&p.qos))])),
     key!("ReqResv", "no", require_reservation: YES_NO, "only jobs in reservations may use it"),
     Key::honoured("ResumeTimeout", "", |p, text| set(&mut p.resume_timeout, Span::parse(text).map(Some)),
-        "how long its nodes may take to come; unless set, the cluster's").file_only(),
+        "how long its nodes may take to come; unless set, the cluster's")
+        .shown(Show::Value(|p| own_span(p.resume_timeout))).file_only(),
     key!("RootOnly", "no", root_only: YES_NO, "only root may submit jobs, for other users"),
     // Said once the cluster's own is known, where it is another.
     Key::honoured("SelectTypeParameters", "", |p, text| set(&mut p.select, select(text)), "")
@@ -217,9 +218,11 @@ pub(in crate::config) static PARTITION: &[Key] = &[
         .shown(Show::Value(|p| p.select.as_ref().map_or("NONE", |select| &select.text).to_owned())).file_only(),
     key!("State", "UP", state: STATE, "whether jobs are accepted, and start"),
     Key::honoured("SuspendTime", "", |p, text| set(&mut p.suspend_time, Span::parse_long(text).map(Some)),
-        "after how long its idle nodes are powered down; unless set, the cluster's").file_only(),
+        "after how long its idle nodes are powered down; unless set, the cluster's")
+        .shown(Show::Value(|p| own_span(p.suspend_time))).file_only(),
     Key::honoured("SuspendTimeout", "", |p, text| set(&mut p.suspend_timeout, Span::parse(text).map(Some)),
-        "how long powering its nodes down takes; unless set, the cluster's").file_only(),
+        "how long powering its nodes down takes; unless set, the cluster's")
+        .shown(Show::Value(|p| own_span(p.suspend_timeout))).file_only(),
     key!("Topology", "", topology: Text(NULL), "the topology of its nodes, of `topology.yaml`").file_only(),
     key!("TRESBillingWeights", "", billing_weights: Own(billing_weights, |text| Text(NULL).show(text)),
         "weights for billing a job's CPUs, memory, nodes and other resources").shown_if(|p| p.billing_weights.is_some()),
@@ -462,6 +465,11 @@ fn shown_over_time(limit: &Option<OverTime>) -> String {
 }
 
 /// Seconds, kept as they are written.
+/// As `scontrol show partition` has it.
+fn own_span(span: Option<Span>) -> String {
+    span.map_or_else(|| "GLOBAL".to_owned(), |span| span.to_string())
+}
+
 fn select(text: &str) -> Value<Option<SelectParameters>> {
     values::optional(text).map(|text| SelectParameters::parse(&text)).transpose()
 }
