@@ -76,6 +76,8 @@ mod hres_test;
 #[cfg(test)]
 mod moves_test;
 #[cfg(test)]
+mod power_test;
+#[cfg(test)]
 mod priority_test;
 #[cfg(test)]
 mod revise_test;

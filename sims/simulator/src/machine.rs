@@ -342,7 +342,8 @@ impl World {
         self.overhear(node, &frame);
         let input = match frame {
             NodeToController::Register { facts, runs, released, incarnation, load, joining, .. } => {
-                let mut registration = Registration { conn, facts: *facts, runs, released, incarnation, load };
+                let mut registration =
+                    Registration { conn, facts: *facts, runs, released, incarnation, load, address: None };
                 self.forge_registration(node, &mut registration);
                 if let Some(joining) = joining {
                     let joins = Happening::Joins(node, Box::new(registration), joining);

@@ -157,7 +157,7 @@ pub fn record_words(node: &NodeView) -> Vec<&'static str> {
         (node.flags.maint, "MAINTENANCE"),
         (used.reserved || node.flags.reserved, "RESERVED"),
         (node.flags.power_request == Some(PowerRequest::Down), "POWER_DOWN"),
-        (node.flags.power_request == Some(PowerRequest::Up), "POWER_UP"),
+        (node.flags.power_request == Some(PowerRequest::Up) && node.flags.power != NodePower::PoweringDown, "POWER_UP"),
         (node.flags.not_responding, "NOT_RESPONDING"),
         (node.flags.power == NodePower::PoweredDown, "POWERED_DOWN"),
         (node.flags.power == NodePower::PoweringDown, "POWERING_DOWN"),

@@ -10,7 +10,7 @@ use garrick_events::{
             Run, TaskMark, TaskOutcome, Unfenced, Yielded,
         },
         job_event::{JobEvent, Revision},
-        node::{DownCause, SavedNode},
+        node::{DownCause, SavedNode, SavedPower},
         partition::SavedPartition,
     },
 };
@@ -26,7 +26,7 @@ use garrick_model::{
         ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, OpenMode, ResourceLimit,
         Sharing, SignalWarning,
     },
-    state::{ExitStatus, JobState, Reason, StepState},
+    state::{ExitStatus, JobState, NodePower, PowerRequest, Reason, StepState},
     time::{TimeLimit, Timestamp},
     usage::TaskUsage,
     view::{
@@ -37,7 +37,7 @@ use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 44] = [
+pub const NAMES: [&str; 45] = [
     "Submitted",
     "Held",
     "Released",
@@ -68,6 +68,7 @@ pub const NAMES: [&str; 44] = [
     "RequeueSet",
     "Unfenced",
     "Fenced",
+    "NodeBooted",
     "a node",
     "a partition",
     "a controller",
@@ -329,6 +330,7 @@ fn run(nodes: &[&str]) -> Run {
         leave_by: None,
         suspended: None,
         parts: Vec::new(),
+        booting: [].into(),
         requeue: None,
         awaits_prolog: false,
         awaits_epilog: false,
@@ -506,6 +508,9 @@ pub fn version_1() -> Vec<ControllerEvent> {
         extra: None,
         boot_id: None,
         invalid: None,
+        power: None,
+        address: None,
+        hostname: None,
     };
     let silent = SavedNode { down: Some(DownCause::Silence), ..SavedNode::default() };
     events.push(ControllerEvent::Node { node: "n2".into(), saved: Box::new(saved) });
@@ -879,5 +884,34 @@ pub fn beside() -> Vec<ControllerEvent> {
             event("ca/next.pem", None),
         ]),
         event("ca/previous.pem", None),
+    ]
+}
+
+/// What came after that: nodes that are powered down and up, and runs that wait for them.
+pub fn powered() -> Vec<ControllerEvent> {
+    let event = |event| ControllerEvent::Job { job: JobId(81), event: Box::new(event) };
+    let node = |node: &str, saved| ControllerEvent::Node { node: node.into(), saved: Box::new(saved) };
+    let power = |state, since, request| Some(SavedPower { state, since: at(since), request });
+    let waits = Run { booting: ["n1".to_owned(), "n2".to_owned()].into(), ..run(&["n1", "n2", "n3"]) };
+    let coming = power(NodePower::PoweringUp, 6, None);
+    vec![
+        event(JobEvent::Submitted(Box::new(record(81, plain_spec())))),
+        event(JobEvent::Allocated(Box::new(waits))),
+        node("n1", SavedNode { power: coming, address: Some("10.0.0.7".into()), ..SavedNode::default() }),
+        event(JobEvent::NodeBooted { node: "n1".into(), address: "10.0.0.7:6818".into(), at: at(40) }),
+        node(
+            "n2",
+            SavedNode {
+                power: power(NodePower::On, 60, Some(PowerRequest::Down)),
+                down: Some(DownCause::Resume),
+                hostname: Some("host2".into()),
+                ..SavedNode::default()
+            },
+        ),
+        node("n4", SavedNode { power: power(NodePower::PoweringDown, 61, None), ..SavedNode::default() }),
+        node(
+            "n5",
+            SavedNode { power: power(NodePower::PoweredDown, 62, Some(PowerRequest::Up)), ..SavedNode::default() },
+        ),
     ]
 }

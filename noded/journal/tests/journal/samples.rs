@@ -95,6 +95,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::followers(),
         controller_events::step_records(),
         controller_events::beside(),
+        controller_events::powered(),
     ]);
     let mut cuts = 0;
     for events in series {
@@ -389,6 +390,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::step_records,
         controller_events::revised,
         controller_events::beside,
+        controller_events::powered,
     ]
     .map(|make| make())
     .concat();
@@ -543,4 +545,23 @@ fn make_the_sample_of_step_records() {
 fn make_the_sample_of_pieces_beside_the_log() {
     let path = sample("version-2-beside.journal");
     garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::beside()).unwrap();
+}
+
+#[test]
+fn nodes_that_are_powered_down_and_up_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-powered.journal"));
+    assert_same(&read, &controller_events::powered());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let run = replayed.jobs[&garrick_model::ids::JobId(81)].phase.run().unwrap();
+    assert_eq!(run.booting.iter().collect::<Vec<_>>(), ["n2"]);
+    assert_eq!(run.addresses[0], "10.0.0.7:6818");
+    assert_eq!(replayed.nodes["n5"].power.unwrap().state, garrick_model::state::NodePower::PoweredDown);
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-powered.journal, by hand"]
+fn make_the_sample_of_nodes_that_are_powered_down_and_up() {
+    let path = sample("version-2-powered.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::powered()).unwrap();
 }

@@ -54,10 +54,10 @@ fn read(way: &str, words: &[String]) -> Result<Asked, String> {
                 return Err("scontrol_power_nodes error:Invalid power action".to_owned());
             }
             Some(_) => return Err(format!("Invalid option: {word}")),
-            None if is_manner(word) && way == "up" => {
-                let word = word.to_ascii_lowercase();
-                return Err(format!("The '{word}' argument is not valid for power up requests"));
+            None if word.eq_ignore_ascii_case("asap") && way == "up" => {
+                return Err("The 'asap' argument is not valid for power up requests".to_owned());
             }
+            None if is_manner(word) && way == "up" => {}
             None if word.eq_ignore_ascii_case("asap") => state = NodeStateChange::PowerDownAsap,
             None if word.eq_ignore_ascii_case("force") => state = NodeStateChange::PowerDownForce,
             None => nodes.clone_from(word),
