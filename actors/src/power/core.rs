@@ -22,7 +22,6 @@ use garrick_model::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -63,8 +62,8 @@ pub struct PowerTimer;
 pub struct PowerProgram {
     /// Which.
     pub moment: Moment,
-    /// Its path.
-    pub program: PathBuf,
+    /// Its path and first arguments; the nodes follow.
+    pub command: Vec<String>,
     /// The nodes.
     pub nodes: BTreeSet<String>,
     /// How long it may run; `None`: any time.
@@ -282,9 +281,9 @@ impl PowerCore {
             (Moment::ResumeFail, &settings.resume_fail_program, std::mem::take(&mut found.failed)),
         ];
         for (moment, program, nodes) in programs {
-            if let Some(program) = program.clone().filter(|_| !nodes.is_empty()) {
-                let limit = policy.program_limit();
-                out.push(Effect::Do(PowerErrand::Run(PowerProgram { moment, program, nodes, limit })));
+            if let Some(program) = program.as_ref().filter(|_| !nodes.is_empty()) {
+                let (command, limit) = (settings.command(program), policy.program_limit());
+                out.push(Effect::Do(PowerErrand::Run(PowerProgram { moment, command, nodes, limit })));
             }
         }
     }

@@ -174,6 +174,20 @@ fn requests_to_power_down_wait_for_the_jobs() {
     assert_eq!(bench.pass(1, nodes), moves(&["n0", "n2"], PowerMove::Suspend));
 }
 
+#[test]
+fn a_program_may_be_a_power_action_with_arguments() {
+    let lines = "PowerAction=wake Location=slurmctld Program=\"/sbin/cloud --up\"\nResumeProgram=wake";
+    let conf = NODES.replace("ResumeProgram=/sbin/up\n", "");
+    let policy = PowerPolicy::of(&config_of(&format!("{conf}{lines}\n"))).unwrap();
+    let mut bench = Bench { policy: Arc::new(policy), ..Bench::new("") };
+    bench.pass(1, vec![with_power(idle(0), NodePower::PoweringUp, NOW)]);
+    let command = bench.out.iter().find_map(|effect| match effect {
+        Effect::Do(PowerErrand::Run(PowerProgram { command, .. })) => Some(command.join(" ")),
+        _ => None,
+    });
+    assert_eq!(command.as_deref(), Some("/sbin/cloud --up"));
+}
+
 /// The times of nodes, of their partitions (the highest) and of the cluster.
 #[test]
 fn times_are_those_of_the_node_then_of_its_partitions_then_of_the_cluster() {

@@ -42,7 +42,7 @@ pub use settings::job_submit::JobSubmitPlugin;
 pub use settings::mcs::{Labelled, Mcs, McsPlugin, McsSelect};
 pub use settings::node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use settings::partition::{OverSubscribe, OverTime, PartitionConfig};
-pub use settings::power::{KeptNodes, KeptOn, KeptStates, PowerSettings, Span};
+pub use settings::power::{KeptNodes, KeptOn, KeptStates, PowerAction, PowerSettings, Span};
 pub use settings::preempt::{PreemptMode, PreemptSettings, PreemptType, PreemptWords};
 pub use settings::priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
 pub use settings::prolog_flags::{PrologFlag, PrologFlags};

@@ -9,6 +9,7 @@ use super::{
         gres,
         node::{NodeConfig, NodeReader},
         partition::{PARTITION, PartitionConfig},
+        power::PowerAction,
         row::{self, Class},
     },
     show,
@@ -135,6 +136,8 @@ impl Reader {
                 return self.nodes.down_line(rest, report);
             } else if pair.is("NodeSet") {
                 return self.node_set_line(rest, report);
+            } else if pair.is("PowerAction") {
+                return self.power_action_line(rest, report);
             } else if pair.is("FrontendName") || pair.is("FrontEndNode") {
                 let wrong = SettingError::new("front end nodes are not supported").suggest("remove the line");
                 return report.error(&pair.place, pair.what(), wrong);
@@ -237,6 +240,32 @@ impl Reader {
             return report.error(&head.place, head.what(), wrong);
         }
         self.config.node_sets.push(set);
+    }
+
+    fn power_action_line(&mut self, pairs: &[Pair], report: &mut ConfigReport) {
+        let Some((head, rest)) = pairs.split_first() else { return };
+        let mut action = PowerAction { name: head.value.clone(), program: Vec::new() };
+        for pair in rest {
+            match pair.key.to_ascii_lowercase().as_str() {
+                "program" => action.program = pair.value.split_whitespace().map(ToOwned::to_owned).collect(),
+                "location" if pair.value.eq_ignore_ascii_case("slurmctld") => {}
+                "location" => report.error(
+                    &pair.place,
+                    pair.what(),
+                    SettingError::new("only Location=slurmctld is supported yet"),
+                ),
+                _ => {
+                    let wrong = SettingError::new("unknown on a PowerAction line");
+                    report.error(&pair.place, pair.what(), wrong.suggest("Location and Program are known"));
+                }
+            }
+        }
+        let known = self.config.power.actions.iter().any(|other| other.name == action.name);
+        if action.name.is_empty() || known || action.program.is_empty() {
+            let wrong = SettingError::new("a power action needs a name of its own, and a program");
+            return report.error(&head.place, head.what(), wrong);
+        }
+        self.config.power.actions.push(action);
     }
 
     /// What can be said only when all lines are read.

@@ -100,15 +100,18 @@ async fn changed(boards: Boards, seen: u64) -> Option<PowerInput> {
 }
 
 fn run(hands: &mut PowerHands, env: &Env, wanted: PowerProgram) -> Came<PowerInput> {
-    let PowerProgram { moment, program, nodes, limit } = wanted;
+    let PowerProgram { moment, command, nodes, limit } = wanted;
+    let nodes_text = hostlist::fold(&nodes);
+    let mut words = command.into_iter();
+    let programs: Vec<String> = words.next().into_iter().collect();
     let site_program = SiteProgram {
         moment,
-        programs: vec![program.display().to_string()],
-        arguments: vec![hostlist::fold(&nodes)],
+        programs,
+        arguments: words.chain([nodes_text.clone()]).collect(),
         environment: Vec::new(),
         limit,
     };
-    tracing::info!(nodes = site_program.arguments[0], program = moment.key(), "power.program");
+    tracing::info!(nodes = nodes_text, program = moment.key(), "power.program");
     if moment != Moment::Resume {
         let (done, outcome) = ReplyTo::channel();
         env.ports.programs.run(site_program, done);

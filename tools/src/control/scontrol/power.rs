@@ -49,7 +49,7 @@ fn read(way: &str, words: &[String]) -> Result<Asked, String> {
     for word in words {
         match word.split_once('=') {
             Some((key, value)) if key.eq_ignore_ascii_case("reason") => reason = Some(value.to_owned()),
-            // None is defined: PowerAction is not supported yet.
+            // Not supported yet: as if there were no action of that name.
             Some((key, _)) if key.eq_ignore_ascii_case("action") => {
                 return Err("scontrol_power_nodes error:Invalid power action".to_owned());
             }

@@ -50,7 +50,7 @@ const TOPOLOGY: Plugin = Plugin("topology/", &["default", "flat", "none", "tree"
 
 /// Keys that begin a line of their own kind.
 pub(in crate::config) const LINES: &[&str] =
-    &["NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "FrontEndNode"];
+    &["NodeName", "PartitionName", "NodeSet", "DownNodes", "PowerAction", "FrontendName", "FrontEndNode"];
 
 type Key = Row<Config>;
 

@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{
     fmt::{self, Display},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -178,6 +178,15 @@ impl Display for KeptStates {
     }
 }
 
+/// A `PowerAction` line: a program of the controller's host, by a name that stands for it elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PowerAction {
+    /// Its name.
+    pub name: String,
+    /// `Program`: path and arguments.
+    pub program: Vec<String>,
+}
+
 /// What the site says about power saving.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PowerSettings {
@@ -203,6 +212,16 @@ pub struct PowerSettings {
     pub kept_partitions: Vec<String>,
     /// `SuspendExcStates`.
     pub kept_states: KeptStates,
+    /// `PowerAction` lines.
+    pub actions: Vec<PowerAction>,
+}
+
+impl PowerSettings {
+    /// Path and arguments of a program that is named by its path or by a power action.
+    pub fn command(&self, program: &Path) -> Vec<String> {
+        let named = self.actions.iter().find(|action| program == Path::new(&action.name));
+        named.map_or_else(|| vec![program.display().to_string()], |action| action.program.clone())
+    }
 }
 
 /// Nodes in a minute, as shown.
