@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`controller`] | the controller's frontend (commands, queries), recovery, and how they work together |
 //! | [`job`] | the owner of one job's state |
+//! | [`crontab`] | crontabs of users |
 //! | [`reservation`] | advance reservations |
 //! | [`log`] | the controller's log: the durable order of its events, and the state that they lead to |
 //! | [`license`] | which jobs hold how many of each license |
@@ -20,6 +21,7 @@
 //! | [`steps`] | steps as the controller knows them: reports, and lists of them |
 
 pub mod controller;
+pub mod crontab;
 pub mod job;
 pub mod license;
 pub mod log;

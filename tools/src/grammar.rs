@@ -21,6 +21,7 @@ use crate::{
         minibatch::asked,
         multi_prog,
         sbcast::target::Named,
+        scrontab,
     },
 };
 use garrick_model::{
@@ -32,7 +33,7 @@ use jiff::tz::TimeZone;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The commands that [`read_words`] knows.
-pub const COMMANDS: [&str; 15] = [
+pub const COMMANDS: [&str; 16] = [
     "sbatch",
     "salloc",
     "srun",
@@ -44,6 +45,7 @@ pub const COMMANDS: [&str; 15] = [
     "scancel",
     "sattach",
     "sbcast",
+    "scrontab",
     "scontrol",
     "update",
     "reservation",
@@ -119,6 +121,8 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
             Settings::of_site(None).laid_over(no_variable, &arguments, &mut remarks);
             remarks.is_empty() && arguments.value("jobid").is_none_or(|text| Named::parse(&text).is_ok())
         }),
+        "scrontab" => arguments::parse(&scrontab::TABLE, words)
+            .is_ok_and(|arguments| scrontab::action(&arguments, false).is_some()),
         "cat" => arguments::parse(&cat::TABLE, words).is_ok_and(|arguments| cat::request(&arguments).is_ok()),
         "scontrol" => arguments::parse(&scontrol::TABLE, words)
             .is_ok_and(|arguments| arguments.words().iter().all(|word| stail::prefix(word).is_some())),
@@ -187,6 +191,15 @@ pub fn read_multi_prog(text: &str) -> bool {
         let tasks = multi_prog::task_count(&programs).unwrap_or(1);
         multi_prog::check(&programs, tasks).is_ok()
     })
+}
+
+/// Reads a crontab and the options of its entries as `scrontab` does. Returns how many entries it has.
+pub fn read_crontab(text: &[u8]) -> usize {
+    let entries = scrontab::text::parse(text).unwrap_or_default();
+    let reads = |entry: &&scrontab::text::Entry| {
+        entry.words.iter().any(|word| word.contains('/')) || scrontab::options::read(&entry.words, NOW).is_ok()
+    };
+    entries.iter().filter(reads).count()
 }
 
 /// Takes a line that was typed at `scontrol`'s prompt apart.

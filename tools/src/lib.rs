@@ -3,7 +3,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`options`], `submit` | `sbatch`, `salloc`, `srun`, `swait`, `sattach`, `sbcast`, `sgather` |
+//! | [`options`], `submit` | `sbatch`, `salloc`, `srun`, `swait`, `sattach`, `sbcast`, `sgather`, `scrontab` |
 //! | `query` | `squeue`, `sinfo`, `sprio`, `sdiag` |
 //! | `control` | `scancel`, `scontrol`, `stail` |
 //! | `graph`, `step_lists` | graphs and lists of steps |
@@ -42,7 +42,7 @@ use std::{
 type Command = fn(Vec<OsString>) -> i32;
 
 /// Every command.
-const COMMANDS: [(&str, Command); 15] = [
+const COMMANDS: [(&str, Command); 16] = [
     ("sbatch", submit::sbatch::main),
     ("srun", submit::srun::main),
     ("sattach", submit::attach::main),
@@ -57,6 +57,7 @@ const COMMANDS: [(&str, Command); 15] = [
     ("swait", submit::swait::main),
     ("sbcast", submit::sbcast::main),
     ("sgather", submit::sgather::main),
+    ("scrontab", submit::scrontab::main),
     ("garrick", garrick::main),
 ];
 

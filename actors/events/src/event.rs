@@ -7,6 +7,7 @@ use crate::{
 };
 use garrick_model::{
     config::DynamicNode,
+    crontab::Crontab,
     ids::{JobId, Sluid},
     packed_steps::PackedSteps,
     reservation::Reservation,
@@ -71,6 +72,14 @@ pub enum ControllerEvent {
         /// Its state; `None`: it was deleted.
         #[serde(default)]
         saved: Option<Box<Reservation>>,
+    },
+    /// The crontab of a user; the last one is valid.
+    Crontab {
+        /// The user.
+        uid: u32,
+        /// It; `None`: it was removed.
+        #[serde(default)]
+        saved: Option<Box<Crontab>>,
     },
     /// The state of a dynamic node, which `slurm.conf` does not list; the last one is valid.
     DynamicNode {
@@ -196,6 +205,8 @@ pub struct Replayed {
     pub partitions: BTreeMap<String, SavedPartition>,
     /// Reservations.
     pub reservations: BTreeMap<String, Reservation>,
+    /// Crontabs, by user.
+    pub crontabs: BTreeMap<u32, Crontab>,
     /// Dynamic nodes.
     pub dynamic_nodes: BTreeMap<String, DynamicNode>,
     /// Pieces beside the log.
@@ -246,6 +257,12 @@ impl Replayed {
             }
             ControllerEvent::Reservation { reservation, saved: None } => {
                 self.reservations.remove(reservation);
+            }
+            ControllerEvent::Crontab { uid, saved: Some(saved) } => {
+                self.crontabs.insert(*uid, (**saved).clone());
+            }
+            ControllerEvent::Crontab { uid, saved: None } => {
+                self.crontabs.remove(uid);
             }
             ControllerEvent::DynamicNode { node, saved: Some(saved), .. } => {
                 self.dynamic_nodes.insert(node.clone(), (**saved).clone());
@@ -378,6 +395,7 @@ impl Replayed {
             + self.nodes.len()
             + self.partitions.len()
             + self.reservations.len()
+            + self.crontabs.len()
             + self.beside.len();
         // Including the first and the last one.
         let base = self.progress.base(count(jobs + others + 2));
@@ -418,9 +436,13 @@ impl Replayed {
             .reservations
             .into_iter()
             .map(|(reservation, saved)| ControllerEvent::Reservation { reservation, saved: Some(Box::new(saved)) });
+        let crontabs = self
+            .crontabs
+            .into_iter()
+            .map(|(uid, saved)| ControllerEvent::Crontab { uid, saved: Some(Box::new(saved)) });
         let beside = self.beside.into_iter().map(|(name, piece)| ControllerEvent::Beside { name, piece: Some(piece) });
         let all = [base, started].into_iter().chain(jobs).chain(dynamic_nodes).chain(nodes);
-        all.chain(partitions).chain(reservations).chain(beside).chain([used])
+        all.chain(partitions).chain(reservations).chain(crontabs).chain(beside).chain([used])
     }
 }
 

@@ -74,6 +74,7 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
         array_task: None,
         restarts: 0,
         requeues_unasked: 0,
+        left_crontab: false,
         admin_comment: None,
         steps: StepTally::default(),
         earlier: Vec::new(),

@@ -11,6 +11,7 @@
 //! | [`node_shape`] | what a node has to give, and what of it a job or step holds |
 //! | [`usage`] | what tasks used |
 //! | [`reservation`] | advance reservations |
+//! | [`cron`], [`crontab`] | crontabs: when entries are due; the crontab of a user |
 //! | [`gres`] | generic resources such as GPUs: what nodes have, what is asked for and held |
 //! | [`spec`] | what a user asked for: jobs and steps |
 //! | [`batch`] | many steps handed over at once, their dependencies and retries |
@@ -32,6 +33,8 @@
 pub mod batch;
 mod bounded;
 pub mod config;
+pub mod cron;
+pub mod crontab;
 pub mod date;
 pub mod doors;
 pub mod env_vars;

@@ -201,6 +201,12 @@ pub enum Refusal {
         /// The reason.
         refusal: Box<Refusal>,
     },
+    /// A job of a crontab, which changes with its crontab only.
+    #[error("Cannot modify scrontab jobs through scontrol")]
+    CronJob,
+    /// A job of a crontab is to be cancelled, and the site asks for `scancel --cron` (`ScronParameters=explicit_scancel`).
+    #[error("Cannot cancel scrontab jobs without --cron flag.")]
+    CronNotConfirmed,
     /// A request or a text in it is larger than the cluster takes: what, how large, and how large it may be.
     #[error("{0}")]
     TooLarge(String),

@@ -3,6 +3,7 @@
 
 use crate::{
     batch::{FailLimit, RetryPolicy, StepCgroup, StepDependencies},
+    cron::Schedule,
     gres::GresRequest,
     ids::{ArrayTask, JobId},
     mail::Mail,
@@ -433,6 +434,9 @@ pub struct JobSpec {
     /// `--mail-type`, `--mail-user`.
     #[serde(default, skip_serializing_if = "Mail::is_default")]
     pub mail: Mail,
+    /// Of a job of a crontab: when it is due. After each run it waits for the next time. Set by the controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<Schedule>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -84,6 +84,7 @@ pub fn spec() -> JobSpec {
         het_size: 0,
         array_task: None,
         mail: crate::mail::Mail::default(),
+        cron: None,
     }
 }
 
@@ -152,6 +153,7 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
         leave_by: None,
         suspended: None,
         billing: None,
+        recurs: false,
         spec: Arc::new(spec),
     }
 }

@@ -196,6 +196,9 @@ pub struct JobView {
     /// What it is billed by its partition's `TRESBillingWeights`; `None`: its CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub billing: Option<u64>,
+    /// It belongs to a crontab: another run will follow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recurs: bool,
 }
 
 impl JobView {

@@ -306,7 +306,7 @@ impl World {
                 let letters = self.licenses.answers(self.now, &mut self.ids, input);
                 letters.into_iter().for_each(|letter| self.letter(from, letter));
             }
-            Letter::Outcome { .. } | Letter::Steps(_) | Letter::News(_) => {}
+            Letter::Outcome { .. } | Letter::Steps(_) | Letter::Crontabs(_) | Letter::News(_) => {}
             Letter::Begin { record, first } => {
                 let task = record.id;
                 self.add_job(*record, false);

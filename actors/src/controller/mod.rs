@@ -12,6 +12,7 @@
 //! | `/partition`, `/partition/NAME` | [`shells::partition`] | a partition's settings and state |
 //! | `/roster` | [`crate::roster::core::RosterCore`] | which nodes there are, and so the configuration |
 //! | `/reservation` | [`crate::reservation::core::ReservationsCore`] | all reservations |
+//! | `/crontab` | [`crate::crontab::core::CrontabsCore`] | all crontabs |
 //! | `/steps` | [`crate::steps::core::StepsCore`] | reported steps, lists of steps being gathered |
 //! | `/scheduler` | [`crate::scheduler::core::SchedulerCore`] | nothing: reads boards, proposes |
 //!

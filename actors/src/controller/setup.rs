@@ -20,6 +20,7 @@ use super::{
     },
 };
 use crate::{
+    crontab::core::CrontabsCore,
     license::account::counted_now,
     log::{AppendError, Log},
     messages::job::JobInput,
@@ -149,6 +150,15 @@ fn start_owners(system: &System, env: &Arc<Env>, holds: BTreeMap<String, Vec<Kep
     let jobs = system
         .start("/", ChildSpec::new("job", move || Supervisor::<Jobs>::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
     end_on_unknown_nodes(&jobs, holds);
+    let shared = Arc::clone(env);
+    system.start(
+        "/",
+        ChildSpec::new("crontab", move || {
+            let make = |env: &Env| Some(CrontabsCore::new(env.committed.crontabs()));
+            OwnerActor::new(make, (), Arc::clone(&shared)).behind_all_appended(true)
+        })
+        .mailbox(FRONT_MAILBOX),
+    );
     let shared = Arc::clone(env);
     system.start(
         "/",

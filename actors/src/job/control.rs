@@ -60,6 +60,7 @@ impl JobCore {
             return Err(Refusal::AccessDenied);
         }
         self.het_refuses(&command)?;
+        self.cron_refuses(&command)?;
         if let Some(some) = self.chosen_tasks(&tasks)? {
             return match command {
                 JobCommand::Cancel => {

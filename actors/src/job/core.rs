@@ -391,6 +391,7 @@ impl JobCore {
             JobInput::Siblings { jobs } => self.found_siblings(&jobs, &mut turn),
             JobInput::Wait { request, until } => self.waits.push((request, until)),
             JobInput::LeaveBy(at) => self.leave_by(at, &mut turn),
+            JobInput::LeaveCrontab => self.leave_crontab(&mut turn),
             JobInput::ReservationsGone(names) => self.leave_reservations(&names, &mut turn),
             JobInput::Script { request } => turn.answer(request, self.script()),
             JobInput::Locate { request } => self.locating.push(request),

@@ -203,6 +203,7 @@ impl JobCore {
         let Phase::Over(run, end) = &self.record.phase else { return };
         let back = requeues(run.as_ref(), end).then(|| match end.then {
             Afterwards::Requeue { hold, delay } => BackAs::Ordinary { hold, delay },
+            Afterwards::Recur => BackAs::Ordinary { hold: None, delay: false },
             Afterwards::ExpediteOrHold if run.as_ref().is_none_or(|run| !run.epilog_failed) => {
                 BackAs::Ordinary { hold: Some(HeldBy::ScriptFailure), delay: false }
             }
@@ -218,8 +219,10 @@ impl JobCore {
         if let Some(back) = back {
             return self.back_to_queue(back, turn);
         }
+        let at = end.at;
+        self.tell_crontab(turn);
         if let Some(age) = self.site.min_job_age {
-            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: end.at.plus(age).max(turn.now) });
+            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: at.plus(age).max(turn.now) });
         }
     }
 
@@ -266,6 +269,7 @@ impl JobCore {
             }
             BackAs::Expedited => (None, None, true),
         };
+        let begin = if expedited { begin } else { self.due_after(begin, turn.now) };
         turn.out.push(JobEffect::ClearTimer(JobTimer::Purge));
         if !expedited {
             self.het_end_others(JobState::Cancelled, Afterwards::Requeue { hold, delay: begin.is_some() }, None, turn);

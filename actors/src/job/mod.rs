@@ -10,6 +10,7 @@
 //! | [`ending`] | ends, requeue, forgetting |
 //! | `fencing` | runs that may still be active on unreachable nodes |
 //! | `control` | commands |
+//! | `cron` | jobs of crontabs |
 //! | `preempt` | preemption by another job |
 //! | `suspend` | suspending and resuming |
 //! | `array` | tasks split off an array |
@@ -27,6 +28,7 @@
 mod array;
 mod control;
 pub mod core;
+mod cron;
 pub mod dependency;
 pub mod effects;
 pub mod ending;

@@ -150,7 +150,7 @@ impl JobCore {
         } else if state == JobState::Failed && !exit.success() && self.is_expedited() {
             Afterwards::ExpediteIfEpilogFails
         } else {
-            Afterwards::Over
+            self.after_work()
         }
     }
 

@@ -144,6 +144,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
             waits_turn: suspended.waits_turn,
         }),
         billing: if core.site.billing.is_empty() { None } else { billing(core) },
+        recurs: record.schedule().is_some() && !matches!(record.phase, Phase::Over(..)),
     }
 }
 

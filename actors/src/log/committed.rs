@@ -11,7 +11,7 @@ use garrick_events::{
         partition::SavedPartition,
     },
 };
-use garrick_model::{config::DynamicNode, ids::JobId, reservation::Reservation};
+use garrick_model::{config::DynamicNode, crontab::Crontab, ids::JobId, reservation::Reservation};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -140,6 +140,16 @@ impl Committed {
     /// Pieces beside the log.
     pub fn beside(&self) -> Pieces {
         self.lock().replayed.beside.clone()
+    }
+
+    /// All crontabs, by user.
+    pub fn crontabs(&self) -> BTreeMap<u32, Crontab> {
+        self.lock().replayed.crontabs.clone()
+    }
+
+    /// The crontab of a user.
+    pub fn crontab(&self, uid: u32) -> Option<Crontab> {
+        self.lock().replayed.crontabs.get(&uid).cloned()
     }
 
     /// All reservations.

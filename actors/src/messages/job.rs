@@ -20,6 +20,7 @@ use garrick_model::{
     view::JobView,
 };
 use garrick_plan::proposals::{PreemptProposal, ResumeProposal, StartProposal, TurnProposal};
+use jiff::tz::TimeZone;
 use serde_bytes::ByteBuf;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -70,6 +71,8 @@ pub struct JobSite {
     pub credential_lifetime: Duration,
     /// The programs of the site that the controller runs for jobs.
     pub programs: JobPrograms,
+    /// The zone by which crontabs are read: that of the controller, as scrontab(1) says.
+    pub zone: TimeZone,
     /// A follower does accounting: results of steps are saved before their manager may forget them.
     pub keeps_step_records: bool,
 }
@@ -96,6 +99,7 @@ impl Default for JobSite {
             bill_greatest: false,
             credential_lifetime: JobCredential::LIFETIME,
             programs: JobPrograms::default(),
+            zone: TimeZone::UTC,
             keeps_step_records: false,
         }
     }
@@ -402,6 +406,8 @@ pub enum JobInput {
     LeaveBy(Timestamp),
     /// These reservations are over: it waits for them no longer. From the owner of reservations.
     ReservationsGone(BTreeSet<String>),
+    /// It does not belong to a crontab any more. From the owner of crontabs.
+    LeaveCrontab,
     /// Answer with its script.
     Script {
         /// Request.
@@ -493,6 +499,7 @@ impl JobInput {
             Self::Wait { .. } => "Wait",
             Self::LeaveBy(_) => "LeaveBy",
             Self::ReservationsGone(_) => "ReservationsGone",
+            Self::LeaveCrontab => "LeaveCrontab",
             Self::Script { .. } => "Script",
             Self::Locate { .. } => "Locate",
             Self::Timer(_) => "Timer",

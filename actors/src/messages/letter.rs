@@ -7,6 +7,7 @@ use super::{
     released::Trouble,
     steps::StepsInput,
 };
+use crate::crontab::core::CrontabInput;
 use garrick_events::records::job::JobRecord;
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -37,6 +38,8 @@ pub enum Letter {
         /// Its owner's first input.
         first: Option<Box<JobInput>>,
     },
+    /// To the owner of crontabs.
+    Crontabs(CrontabInput),
     /// To the owner of steps.
     Steps(StepsInput),
     /// To those that depend on the configuration: what is new in it.

@@ -97,5 +97,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::UpdateReservation(_) => "UpdateReservation",
         CommandRequest::DeleteReservation { .. } => "DeleteReservation",
         CommandRequest::CountMessages { .. } => "CountMessages",
+        CommandRequest::ShowCrontab { .. } => "ShowCrontab",
+        CommandRequest::InstallCrontab(_) => "InstallCrontab",
     }
 }

@@ -453,6 +453,7 @@ impl Rules<'_> {
             array_task: None,
             restarts: 0,
             requeues_unasked: 0,
+            left_crontab: false,
             admin_comment: None,
             steps: garrick_model::packed_steps::StepTally::default(),
             earlier: Vec::new(),

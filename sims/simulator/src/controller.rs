@@ -413,8 +413,8 @@ impl World {
                     self.send(from, Happening::Job(task, *first));
                 }
             }
-            // Steps are not gathered here.
-            Letter::Steps(_) => {}
+            // Steps are not gathered here, and there are no crontabs.
+            Letter::Steps(_) | Letter::Crontabs(_) => {}
             Letter::News(news) => self.news(news),
         }
     }

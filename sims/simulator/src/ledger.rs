@@ -228,7 +228,7 @@ impl Ledger {
         let good = end.state == JobState::Completed;
         match end.then {
             Afterwards::Over | Afterwards::ExpediteIfEpilogFails => note.outcomes.push(good),
-            Afterwards::Requeue { .. } | Afterwards::Expedite | Afterwards::ExpediteOrHold => {
+            Afterwards::Requeue { .. } | Afterwards::Recur | Afterwards::Expedite | Afterwards::ExpediteOrHold => {
                 note.to_follow = Some(good);
             }
         }

@@ -13,6 +13,8 @@ pub struct User {
     pub uid: u32,
     /// Primary group.
     pub gid: u32,
+    /// Home folder.
+    pub home: String,
     /// Login shell.
     pub shell: String,
 }
@@ -21,8 +23,9 @@ impl User {
     /// A line of passwd(5).
     fn parse(line: &str) -> Option<Self> {
         let fields: Vec<&str> = line.split(':').collect();
-        let [name, _password, uid, gid, _comment, _home, shell] = fields[..] else { return None };
-        Some(Self { name: name.to_owned(), uid: uid.parse().ok()?, gid: gid.parse().ok()?, shell: shell.to_owned() })
+        let [name, _password, uid, gid, _comment, home, shell] = fields[..] else { return None };
+        let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
+        Some(Self { name: name.to_owned(), uid, gid, home: home.to_owned(), shell: shell.to_owned() })
     }
 
     /// By name.

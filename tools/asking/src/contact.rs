@@ -87,6 +87,9 @@ impl Contact {
             CommandReply::Daemons(_) => "Daemons",
             CommandReply::End => "End",
             CommandReply::Refused(_) => "Refused",
+            CommandReply::Crontab(_) => "Crontab",
+            CommandReply::CrontabInstalled { .. } => "CrontabInstalled",
+            CommandReply::CrontabWrong { .. } => "CrontabWrong",
         })
     }
 }

@@ -69,7 +69,7 @@ const OF_THE_SURROUNDING_JOB_FROM: &[&str] = &[
 /// What a login would set at least, for `--export=NONE`.
 const LOGIN: &[&str] = &["HOME", "LOGNAME", "SHELL", "USER"];
 /// `PATH` of such a login (what Debian and Red Hat give to users).
-const LOGIN_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub const LOGIN_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// What tasks of the surrounding job are bound to, which users cannot ask for.
 fn binds_tasks(name: &[u8], value: &[u8]) -> bool {

@@ -161,6 +161,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         het: None,
         het_size: 0,
         array_task: None,
+        cron: None,
     };
     Ok(Checked { spec, warnings })
 }

@@ -322,6 +322,7 @@ pub fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> Job
         leave_by: None,
         suspended: None,
         billing: None,
+        recurs: false,
         dependencies: Dependencies::default(),
         eligible: true,
         partitions: partition.map(|p| p.name.clone()).into_iter().collect(),

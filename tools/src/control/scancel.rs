@@ -35,7 +35,7 @@ pub(crate) static TABLE: Table = Table {
         option("account", Some('A'), Arg::Required("account"), "only jobs of this account"),
         option("batch", Some('b'), Arg::None, "signal the batch shell only"),
         option("clusters", Some('M'), Arg::Required("names"), "the cluster, only the own one"),
-        option("cron", Some('c'), Arg::None, "also jobs of scrontab (there are none here)"),
+        option("cron", Some('c'), Arg::None, "also jobs of scrontab, where the site wants that to be said"),
         option("ctld", None, Arg::None, "send requests through the controller, also for steps of the own job"),
         option("full", Some('f'), Arg::None, "signal the batch shell and all steps"),
         option("hurry", Some('H'), Arg::None, "do not stage out (nothing is staged here)"),
@@ -76,6 +76,8 @@ pub(crate) struct Request {
     pending_only: bool,
     /// Steps of the own job go to the controller too.
     by_controller: bool,
+    /// Jobs of crontabs are meant too.
+    cron: bool,
 }
 
 /// Which jobs, when some are chosen by what they are.
@@ -213,6 +215,7 @@ pub(crate) fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) 
         full: arguments.has("full") || env("SCANCEL_FULL").is_some(),
         interactive: arguments.has("interactive") || env("SCANCEL_INTERACTIVE").is_some(),
         by_controller: arguments.has("ctld") || env("SCANCEL_CTLD").is_some(),
+        cron: arguments.has("cron"),
         ..Request::default()
     };
     for word in arguments.words().iter().flat_map(|w| choices::outside_brackets(w)) {
@@ -303,6 +306,7 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
         signal,
         batch: request.batch && only_some,
         full: request.full && only_some,
+        cron: request.cron,
         ..CancelRequest::default()
     };
     match cluster.ask(&CommandRequest::Cancel(cancel)) {

@@ -53,6 +53,13 @@ fn of_controller(event: &ControllerEvent) -> Described {
             };
             (format!("reservation {reservation}"), "Reservation", about)
         }
+        ControllerEvent::Crontab { uid, saved } => {
+            let about = match saved.as_deref() {
+                Some(crontab) => format!("bytes={} jobs={}", crontab.text.len(), crontab.jobs.len()),
+                None => "gone".to_owned(),
+            };
+            (format!("crontab {uid}"), "Crontab", about)
+        }
         ControllerEvent::DynamicNode { node, saved, of_file } => {
             let about = match saved.as_deref() {
                 Some(node) => format!("slot={} {}", node.slot, node.line),
@@ -133,7 +140,7 @@ fn of_job(event: &JobEvent) -> String {
         JobEvent::NodeKept { node } => format!("node={node}"),
         JobEvent::NodesLost { nodes } => format!("nodes={}", hostlist::fold(nodes.iter().map(String::as_str))),
         JobEvent::EarlierReleased { sluid, node } => format!("node={node} sluid={sluid}"),
-        JobEvent::NotExpedited => String::new(),
+        JobEvent::NotExpedited | JobEvent::LeftCrontab => String::new(),
         JobEvent::Requeued { sluid, hold, expedited, .. } => {
             let expedited = if *expedited { " expedited" } else { "" };
             format!("sluid={sluid}{}{expedited}", hold.map(|by| format!(" held by={by:?}")).unwrap_or_default())

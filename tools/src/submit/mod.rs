@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`sbatch`], [`salloc`], [`srun`], [`swait`], [`attach`], [`sbcast`], [`sgather`] | the commands |
+//! | [`sbatch`], [`salloc`], [`srun`], [`swait`], [`attach`], [`sbcast`], [`sgather`], [`scrontab`] | the commands |
 //! | [`startup`] | their common start: options, help, messages about them |
 //! | [`submitter`] | properties of this process that are passed on with a job or step |
 //! | [`het`] | heterogeneous jobs: components separated by ` : ` |
@@ -39,6 +39,7 @@ pub mod parts;
 pub mod salloc;
 pub mod sbatch;
 pub mod sbcast;
+pub mod scrontab;
 pub mod sent_program;
 pub mod sgather;
 pub mod shared_objects;

@@ -3,6 +3,7 @@
 
 use super::job_event::requeues;
 use garrick_model::{
+    cron::Schedule,
     ids::{ArrayTask, JobId, RequestId, Sluid},
     messages::node::{HetComponent, RequeuePolicy},
     packed_steps::StepTally,
@@ -334,6 +335,8 @@ pub enum Afterwards {
         /// Not before the usual delay.
         delay: bool,
     },
+    /// Back to the queue for the next time that its crontab names.
+    Recur,
     /// Requeued ahead of all others, with its healthy nodes kept for it.
     Expedite,
     /// Expedited if the epilog fails on some node, otherwise over. Nodes are kept until all epilogs have ended.
@@ -525,6 +528,9 @@ pub struct JobRecord {
     /// How many of them nobody requested.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requeues_unasked: u32,
+    /// Its crontab was replaced or removed: it does not recur.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_crontab: bool,
     /// Comment set by an administrator.
     #[serde(default)]
     pub admin_comment: Option<String>,
@@ -613,6 +619,11 @@ impl JobRecord {
     /// Licenses that it holds: those of its run, until the work is over.
     pub fn licenses(&self) -> Option<&Licenses> {
         self.phase.working().map(|run| &run.allocation.licenses).filter(|licenses| !licenses.is_empty())
+    }
+
+    /// When it is due by its crontab, as long as it belongs to one.
+    pub fn schedule(&self) -> Option<&Schedule> {
+        self.spec.cron.as_ref().filter(|_| !self.left_crontab)
     }
 
     /// True while the record represents tasks without records of their own.

@@ -257,6 +257,8 @@ pub enum JobEvent {
         /// When.
         at: Timestamp,
     },
+    /// It does not belong to a crontab any more: no run follows because of it.
+    LeftCrontab,
     /// Whether another run may follow this one has changed; its nodes are told.
     RequeueSet(RequeuePolicy),
     /// A node was given up, and the current run may still be active there.
@@ -320,6 +322,7 @@ impl JobEvent {
             Self::LeaveBy(_) => "LeaveBy",
             Self::Stopped { .. } => "Stopped",
             Self::Continued { .. } => "Continued",
+            Self::LeftCrontab => "LeftCrontab",
             Self::RequeueSet(_) => "RequeueSet",
             Self::Unfenced { .. } => "Unfenced",
             Self::Fenced { .. } => "Fenced",
@@ -356,6 +359,7 @@ impl JobRecord {
             | JobEvent::Eligible { .. }
             | JobEvent::EarlierReleased { .. }
             | JobEvent::NotExpedited
+            | JobEvent::LeftCrontab
             | JobEvent::Fenced { .. } => self.apply_to_request(event),
             JobEvent::TaskSplit { .. } | JobEvent::BecameTask { .. } | JobEvent::TaskNews { .. } => {
                 self.apply_to_array(event)
@@ -414,6 +418,7 @@ impl JobRecord {
                 self.earlier.retain(|hold| hold.sluid != *sluid || hold.node.name != *node);
             }
             JobEvent::NotExpedited => self.expediting = None,
+            JobEvent::LeftCrontab => self.left_crontab = true,
             JobEvent::Fenced { sluid, node } => {
                 self.unfenced.retain(|left| left.sluid != *sluid || left.node != *node);
             }
@@ -833,7 +838,7 @@ fn left_behind(run: &Run, sluid: Sluid) -> Vec<EarlierHold> {
 /// True when an end leads back to the queue.
 pub fn requeues(run: Option<&Run>, end: &End) -> bool {
     match end.then {
-        Afterwards::Requeue { .. } | Afterwards::Expedite | Afterwards::ExpediteOrHold => true,
+        Afterwards::Requeue { .. } | Afterwards::Recur | Afterwards::Expedite | Afterwards::ExpediteOrHold => true,
         Afterwards::ExpediteIfEpilogFails => run.is_some_and(|run| run.epilog_failed),
         Afterwards::Over => false,
     }

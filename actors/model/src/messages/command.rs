@@ -6,6 +6,7 @@
 use crate::{
     bounded,
     config::{LogChange, LogLevel},
+    crontab::CrontabChange,
     ids::{ArrayTask, JobId, RequestId, Sluid},
     job_query::JobQuery,
     mail::{Mail, MailTypes},
@@ -287,6 +288,14 @@ pub enum CommandRequest {
     CreateReservation(Box<ReservationChange>),
     /// Change a reservation. Repeatable. Answer: `Done`.
     UpdateReservation(Box<ReservationChange>),
+    /// The crontab of a user: for that user and administrators. Repeatable. Answer: `Crontab`.
+    ShowCrontab {
+        /// Whose.
+        uid: u32,
+    },
+    /// Replace the crontab of a user, and its jobs: all of it or nothing. For that user and administrators; a repeat with the same
+    /// id gets the first answer. Answer: `CrontabInstalled` or `CrontabWrong`.
+    InstallCrontab(Box<CrontabChange>),
     /// End a reservation. Answer: `Done`.
     DeleteReservation {
         /// Name.
@@ -337,6 +346,7 @@ impl CommandRequest {
             | Self::ListPriorities
             | Self::ShowConfig
             | Self::ShowScript { .. }
+            | Self::ShowCrontab { .. }
             | Self::LocateStepManager { .. }
             | Self::FindRecords { .. }
             | Self::AskRun { .. }
@@ -367,6 +377,7 @@ impl CommandRequest {
             | Self::FinishAllocation { .. }
             | Self::CreateReservation(_)
             | Self::UpdateReservation(_)
+            | Self::InstallCrontab(_)
             | Self::DeleteReservation { .. } => false,
         }
     }
@@ -415,6 +426,9 @@ pub struct CancelRequest {
     pub batch: bool,
     /// `-f`: to the batch shell and all steps.
     pub full: bool,
+    /// `-c`: also jobs of crontabs, where the site wants that to be said.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cron: bool,
 }
 
 /// Which jobs, by what they are.
@@ -912,6 +926,20 @@ pub enum CommandReply {
     Outlook(Option<Box<Outlook>>),
     /// To `AskRun`.
     Run(RunStanding),
+    /// To `ShowCrontab`: its text; `None`: there is none.
+    Crontab(Option<serde_bytes::ByteBuf>),
+    /// To `InstallCrontab`: things said to the user, one line each.
+    CrontabInstalled {
+        /// Lines.
+        warnings: Vec<String>,
+    },
+    /// To `InstallCrontab`: nothing was changed, since the job of an entry is declined.
+    CrontabWrong {
+        /// Which entry, from 0.
+        entry: u32,
+        /// Why.
+        refusal: Refusal,
+    },
 }
 
 /// A certificate of the cluster.

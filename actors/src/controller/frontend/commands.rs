@@ -136,6 +136,8 @@ impl FrontendCore {
         let mut asked = Vec::new();
         let mut selection = self.selection();
         let filter = Filter::new(&cancel.filter);
+        let explicit = self.sight.config().scron_parameters.has("explicit_scancel");
+        let unconfirmed = |view: &JobView| explicit && !cancel.cron && view.recurs;
         if cancel.jobs.is_empty() && cancel.steps.is_empty() {
             let mut done = BTreeSet::new();
             for view in self.matching(&filter, by) {
@@ -150,6 +152,9 @@ impl FrontendCore {
                 let pending = match meant {
                     Cow::Owned(whole) => self.ask_selected(asks, &mut selection, &whole, by, &command)?,
                     // Other components of a heterogeneous job are named by themselves.
+                    Cow::Borrowed(_) if unconfirmed(&view) => {
+                        vec![Asked::of_all(Some(Err(Refusal::CronNotConfirmed)))]
+                    }
                     Cow::Borrowed(_) => {
                         asks.push(told(view.id, by, None, command.clone()));
                         vec![Asked::of_all(None)]
@@ -161,7 +166,9 @@ impl FrontendCore {
         for selector in cancel.jobs {
             let views = selection.find(&selector)?;
             // Filters besides job ids restrict them, as in Slurm.
-            let pending = if views.iter().any(|view| filter.takes(view)) || views.is_empty() {
+            let pending = if views.iter().any(|view| unconfirmed(view) && may_act(by, view)) {
+                vec![Asked::of_all(Some(Err(Refusal::CronNotConfirmed)))]
+            } else if views.iter().any(|view| filter.takes(view)) || views.is_empty() {
                 self.ask_selected(asks, &mut selection, &selector, by, &command)?
             } else {
                 Vec::new()

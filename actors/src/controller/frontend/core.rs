@@ -1,6 +1,7 @@
 //! Which request is next, the questions to owners, and what is made of their answers. See [the map](super).
 
 use super::{
+    crontabs::Installing,
     fair_queue::{self, FairQueue},
     gather::{self, Asked},
     members::RosterAsked,
@@ -87,6 +88,8 @@ pub(super) enum Then {
     OfJob,
     /// The reply for a reservation's name.
     Reservation(fn(String) -> CommandReply),
+    /// The crontab is installed; what there is to say to the user.
+    CrontabInstalled(Vec<String>),
     /// The roster has answered.
     Roster(RosterAsked),
     /// The site has checked the request.
@@ -135,6 +138,8 @@ pub struct FrontendCore {
     open: BTreeMap<u64, (u64, Then)>,
     questions: u64,
     requests: u64,
+    /// Crontabs whose jobs are being saved, by request.
+    pub(super) installing: HashMap<u64, Installing>,
     /// Number of plans that are being made for queries.
     pub(super) plans: usize,
     /// Agents that were declined.
@@ -153,6 +158,7 @@ impl FrontendCore {
             open: BTreeMap::new(),
             questions: 0,
             requests: 0,
+            installing: HashMap::new(),
             plans: 0,
             declined: HashMap::new(),
         }
@@ -296,6 +302,11 @@ impl FrontendCore {
                 let reply = self.checked(turn, request, *checking, said.next());
                 return answer(turn, request, reply);
             }
+            Then::CrontabInstalled(warnings) => match said.next().and_then(Said::done) {
+                Some(Ok(())) => CommandReply::CrontabInstalled { warnings },
+                Some(Err(refusal)) => CommandReply::Refused(refusal),
+                None => CommandReply::Refused(Refusal::Internal("the crontab could not be saved".to_owned())),
+            },
             Then::Roster(asked) => return self.roster_answered(turn, request, asked, said.next()),
             Then::Revoked { nodes, by } => {
                 let reply = self.revoked(turn, request, by, nodes, said.next());

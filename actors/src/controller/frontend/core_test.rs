@@ -249,6 +249,7 @@ fn cancel(jobs: &[&str]) -> CommandRequest {
         signal: None,
         batch: false,
         full: false,
+        cron: false,
     })
 }
 

@@ -132,6 +132,7 @@ pub const fn begins_something(request: &CommandRequest) -> bool {
             | CommandRequest::CreateReservation(_)
             | CommandRequest::UpdateReservation(_)
             | CommandRequest::DeleteReservation { .. }
+            | CommandRequest::InstallCrontab(_)
     )
 }
 

@@ -1,6 +1,7 @@
 //! The frontend's inputs, its questions to owners, and its effects at ports.
 
 use crate::{
+    crontab::core::InstallCrontab,
     log::Saved,
     messages::{
         job::{JobAnswer, JobAsk},
@@ -172,6 +173,8 @@ pub enum Ask {
     Reservations(ReservationAsk),
     /// To the site's own checks.
     Site(Box<SiteAsk>),
+    /// To crontabs' owner.
+    Crontab(InstallCrontab),
     /// To the authority: revoke the certificates of these nodes.
     Revoke(Vec<String>),
     /// To a node's daemon: change its log.

@@ -11,6 +11,7 @@
 //! | `gather` | combines the answers of many owners into one reply |
 //! | `selection` | which jobs a request means |
 //! | `commands`, `updates`, `top`, `members`, `reservations` | changes |
+//! | `crontabs` | crontabs |
 //! | `queries`, `priorities` | queries |
 //! | [`fair_queue`] | limits the waiting requests of a user, and decides which request is next |
 //! | [`vouching`] | for which users a node may speak |
@@ -23,6 +24,7 @@
 mod agents;
 mod commands;
 pub mod core;
+mod crontabs;
 pub mod fair_queue;
 mod gather;
 mod members;

@@ -11,6 +11,7 @@ use garrick_model::{
     config::LogChange,
     messages::command::{Caller, CommandReply, CommandRequest},
     refusal::Refusal,
+    spec::JobSpec,
 };
 use std::time::Duration;
 
@@ -41,7 +42,9 @@ impl FrontendCore {
     ) -> Reply {
         let by = self.authority(caller);
         let now = turn.now;
-        let submission = |specs, heterogeneous, said| {
+        let submission = |mut specs: Vec<JobSpec>, heterogeneous, said| {
+            // Only crontabs have jobs that recur.
+            specs.iter_mut().for_each(|spec| spec.cron = None);
             let caller = caller.clone();
             Box::new(Submission { caller, by, specs, heterogeneous, said })
         };
@@ -91,6 +94,8 @@ impl FrontendCore {
             }
             CommandRequest::ShowConfig => host(HostAsk::ShowConfig),
             CommandRequest::ShowScript { job } => self.script(turn, request, by, job),
+            CommandRequest::ShowCrontab { uid } => self.show_crontab(by, uid),
+            CommandRequest::InstallCrontab(change) => self.install_crontab(turn, request, caller, by, *change),
             CommandRequest::LocateStepManager { job } => self.locate(turn, request, by, job),
             CommandRequest::FindRecords { job, run, task } => self.find_records(turn, request, by, (job, run, task)),
             // The agent answers this itself: it is about its own node.

@@ -14,6 +14,7 @@ use crate::{
         actor::{Came, OwnerActor, OwnerMsg, Shell},
         agents::{AgentReplies, say_last},
         audit::Audited,
+        crontab::CrontabMsg,
         entering::Entering,
         env::{Boards, Env, Late, mail},
         job::{JobMsg, JobsMsg},
@@ -471,6 +472,11 @@ fn ask_one(env: &Env, ask: Ask) -> Result<(Late, Saying), Said> {
             let check =
                 env.ports.job_submit.check(*ask, Arc::new(Shown { config: env.config(), boards: env.boards.clone() }));
             Ok((None, Box::pin(async move { Said::Checked(check.await.map(Box::new)) })))
+        }
+        Ask::Crontab(ask) => {
+            let owner = env.crontabs_owner().ok_or(Said::Nobody)?;
+            let (reply, saying) = asking(Said::Done);
+            Ok((mail(&owner, CrontabMsg::Ask { ask, reply }), saying))
         }
         Ask::Revoke(nodes) => {
             let (reply, saying) = asking(Said::Revoked);

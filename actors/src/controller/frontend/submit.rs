@@ -73,6 +73,7 @@ impl FrontendCore {
                     }
                     Effect::Do(errand) => turn.run(FrontendErrand::Submission(errand)),
                     Effect::Answer { request, answer } => {
+                        let Err(answer) = self.crontab_saved(turn, request, answer) else { continue };
                         let submitted = |(job, warnings)| CommandReply::Submitted { job, warnings };
                         turn.answer(request, answer.map_or_else(CommandReply::Refused, submitted));
                     }
@@ -95,10 +96,14 @@ impl FrontendCore {
     ) -> Result<Box<Judged>, Refusal> {
         let Submission { caller, by, mut specs, heterogeneous, said } = submission;
         let records = match specs.pop() {
-            Some(spec) if !heterogeneous => {
+            Some(spec) if !heterogeneous && specs.is_empty() => {
                 let job = self.sight.next_job();
                 let identity = Identity { job, sluid: Sluid(0), request: Some(id), submissions: 0 };
                 vec![self.admit(&caller, by, spec, identity, now)?.record]
+            }
+            last if !heterogeneous => {
+                specs.extend(last);
+                self.judge_together(&caller, by, id, specs, now)?
             }
             last => {
                 specs.extend(last);

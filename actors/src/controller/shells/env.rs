@@ -2,6 +2,7 @@
 
 use super::{
     counted::Counted,
+    crontab::CrontabMsg,
     entering::{Entering, Entrant},
     ids::IdSource,
     job::{JobMsg, JobsMsg},
@@ -266,6 +267,11 @@ impl Env {
         self.system.find(&ActorPath::root().child("reservation"))
     }
 
+    /// The owner of crontabs.
+    pub fn crontabs_owner(&self) -> Option<Address<CrontabMsg>> {
+        self.system.find(&ActorPath::root().child("crontab"))
+    }
+
     /// Current settings for jobs.
     pub fn job_site(&self) -> Arc<JobSite> {
         self.site.read().value.clone()
@@ -425,6 +431,11 @@ impl Env {
                 self.show_job(*record, Timestamp::now());
                 if let Some(supervisor) = self.jobs_supervisor() {
                     deliver(cx, &supervisor, JobsMsg::Start { key: job, seed: first });
+                }
+            }
+            Letter::Crontabs(input) => {
+                if let Some(owner) = self.crontabs_owner() {
+                    deliver(cx, &owner, CrontabMsg::Input(input));
                 }
             }
             Letter::Steps(input) => {

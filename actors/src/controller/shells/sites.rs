@@ -6,7 +6,10 @@ use crate::messages::{
     node::{NodeSite, ReturnToService},
 };
 use crate::power::policy::PowerPolicy;
-use garrick_model::config::{self, BillingWeights, Config, PartitionConfig};
+use garrick_model::{
+    config::{self, BillingWeights, Config, PartitionConfig},
+    time::system_zone,
+};
 use std::{sync::Arc, time::Duration};
 
 /// Settings for all nodes.
@@ -61,6 +64,7 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
         // Longer than the agent's own limit, so that the agent's report comes first.
         launch_limit: prolog.map_or(default.launch_limit, |prolog| 2 * (prolog + start) + Duration::from_secs(60)),
         programs: programs(config),
+        zone: system_zone(),
         ..default
     }
 }

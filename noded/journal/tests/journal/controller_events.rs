@@ -180,6 +180,7 @@ fn spec() -> JobSpec {
         het: Some((JobId(11), 0)),
         het_size: 0,
         array_task: None,
+        cron: None,
     }
 }
 
@@ -288,6 +289,7 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
         array_task: None,
         restarts: 0,
         requeues_unasked: 0,
+        left_crontab: false,
         admin_comment: None,
         steps: StepTally::default(),
         earlier: Vec::new(),

@@ -44,6 +44,7 @@ static FIELDS: &[(&str, Shown)] = &[
     ("cpus_per_task", |job| number(job.cpus_per_task)),
     ("cpus_per_tres", |job| text(amounts::cpus_per_tres(job).as_deref())),
     ("current_working_directory", |job| json!(job.spec.work_dir)),
+    ("cron", |job| json!(job.spec.cron.as_ref().map(ToString::to_string).unwrap_or_default())),
     ("deadline", |job| time(job.spec.deadline)),
     ("dependency", |job| json!(dependencies(job))),
     ("derived_exit_code", |job| exit(job.derived_exit)),
@@ -117,8 +118,9 @@ fn text(text: Option<&str>) -> Value {
     json!(text.unwrap_or(""))
 }
 
-fn flags(job: &JobView) -> &[&str] {
-    if job.spec.expedite { &["STEPMGR_ENABLED", "EXPEDITED_REQUEUE"] } else { &["STEPMGR_ENABLED"] }
+fn flags(job: &JobView) -> Vec<&'static str> {
+    let flags = [("CRON_JOB", job.recurs), ("STEPMGR_ENABLED", true), ("EXPEDITED_REQUEUE", job.spec.expedite)];
+    flags.into_iter().filter(|(_, set)| *set).map(|(name, _)| name).collect()
 }
 
 fn shared(sharing: Sharing) -> &'static [&'static str] {

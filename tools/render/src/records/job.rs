@@ -123,8 +123,8 @@ fn placement(r: &mut Record, job: &JobView, detail: Detail) {
 fn texts(r: &mut Record, job: &JobView) {
     let spec = &*job.spec;
     r.line(format!("Command={}", or_null(spec.command.as_deref())));
-    if !spec.submit_line.is_empty() {
-        r.line(format!("SubmitLine={}", spec.submit_line));
+    if !spec.submit_line.is_empty() || spec.cron.is_some() {
+        r.line(format!("SubmitLine={}", or_null(Some(spec.submit_line.as_str()).filter(|line| !line.is_empty()))));
     }
     r.line(format!("WorkDir={}", spec.work_dir));
     r.line_if("AdminComment", job.admin_comment.as_deref());
@@ -171,6 +171,9 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
         clock.at_or(job.end_time, "Unknown"),
         clock.at_or(spec.deadline, "N/A")
     ));
+    if let Some(schedule) = &spec.cron {
+        r.line(format!("{}CrontabSpec=\"{schedule}\"", if job.recurs { "CronJob=Yes " } else { "" }));
+    }
     if let Some(times) = job.preempt_times() {
         r.line(format!("PreemptEligibleTime={} PreemptTime={}", clock.at(times.eligible), clock.at(times.at)));
     }

@@ -215,6 +215,7 @@ pub static JOB: &[Entry] = &[
     always(&["clusterfeature"], "CLUSTER_FEATURES", "(null)"),
     always(&["container"], "CONTAINER", "(null)"),
     always(&["containerid"], "CONTAINERID", "(null)"),
+    job(&["cronjob"], "CRON_JOB", |c| if c.job.recurs { "Yes" } else { "No" }.to_owned()),
     job(&["cpus-per-task"], "CPUS_PER_TASK", |c| c.job.cpus_per_task.to_string()),
     job(&["cpus-per-tres"], "CPUS_PER_TRES", |c| or_na(amounts::cpus_per_tres(c.job))),
     job(&["deadline"], "DEADLINE", |c| c.clock.at_or(c.spec.deadline, "N/A")),

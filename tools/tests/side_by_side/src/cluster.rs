@@ -88,13 +88,14 @@ pub fn prefix_of_built(built: &Path) -> io::Result<PathBuf> {
 }
 
 /// What `garrick install` installs: folder, name, program.
-const GARRICK: [(&str, &str, &str); 16] = [
+const GARRICK: [(&str, &str, &str); 17] = [
     ("bin", "salloc", "garrick"),
     ("bin", "sattach", "garrick"),
     ("bin", "sbatch", "garrick"),
     ("bin", "sbcast", "garrick"),
     ("bin", "scancel", "garrick"),
     ("bin", "scontrol", "garrick"),
+    ("bin", "scrontab", "garrick"),
     ("bin", "sgather", "garrick"),
     ("bin", "sdiag", "garrick"),
     ("bin", "sinfo", "garrick"),

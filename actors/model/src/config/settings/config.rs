@@ -319,6 +319,8 @@ settings_with_rows! {
         pub priority: PrioritySettings,
         /// `DependencyParameters`.
         pub dependency_parameters: Parameters,
+        /// `ScronParameters`.
+        pub scron_parameters: Parameters,
         /// `ReconfigFlags`.
         pub reconfig_flags: Parameters,
 

@@ -327,7 +327,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         .shown(Show::Value(|c| format!("{} sec", c.preempt.time_slice_secs()))),
     key!("SchedulerType", "backfill", scheduler_type: Plugin("sched/", &["backfill", "builtin"]),
         "whether later jobs may start before earlier ones"),
-    Key::not_yet("ScronParameters", NULL),
+    key!("ScronParameters", "", scron_parameters: Words, "whether users may have crontabs, and how their jobs are cancelled"),
     Key::honoured("SelectType", "select/cons_tres", select_type, "what is allocated to jobs: parts of nodes, or whole nodes")
         .shown(Show::Value(|c| c.select_type.clone())),
     Key::honoured("SelectTypeParameters", "", select_type_parameters,
