@@ -38,7 +38,7 @@ pub struct Submission {
     pub caller: Caller,
     /// The submitter's rights.
     pub by: Authority,
-    /// One job, or the components of a heterogeneous one, the leader first.
+    /// One job, the components of a heterogeneous one, the leader first, or all jobs of a crontab.
     pub specs: Vec<JobSpec>,
     /// It is heterogeneous, however many components it has.
     pub heterogeneous: bool,
@@ -267,7 +267,7 @@ fn named(now: Timestamp, ids: &mut dyn FreshIds, judged: Judged) -> Result<(Vec<
         }
     };
     for (offset, record) in (0..size).zip(&mut records) {
-        record.id = first;
+        record.id = JobId(first.0.saturating_add(offset));
         record.sluid = ids.sluid(now);
         if heterogeneous {
             join(record, first, offset, size);

@@ -1,0 +1,37 @@
+//! What happened to a node, from one view of it to the next.
+
+use garrick_model::{state::NodeBase, trigger::TriggerEvent, view::NodeView};
+use std::collections::BTreeSet;
+
+fn is_down(node: &NodeView) -> bool {
+    node.base == NodeBase::Down
+}
+
+fn is_held_back(node: &NodeView) -> bool {
+    node.flags.drain || node.flags.fail
+}
+
+/// It drains and nothing is left on it, or something is.
+fn drains(node: &NodeView, empty: bool) -> bool {
+    node.flags.drain && node.holds.is_empty() == empty
+}
+
+/// It is in service, and nothing runs there.
+pub fn is_idle(node: &NodeView) -> bool {
+    node.base == NodeBase::Up && !is_held_back(node) && node.holds.is_empty()
+}
+
+/// The events that lie between two views of a node.
+pub fn between(before: &NodeView, after: &NodeView) -> BTreeSet<TriggerEvent> {
+    let begins = |holds: fn(&NodeView) -> bool| holds(after) && !holds(before);
+    let ends = |holds: fn(&NodeView) -> bool| holds(before) && !holds(after);
+    let found = [
+        (TriggerEvent::Down, begins(is_down)),
+        (TriggerEvent::Up, ends(is_down)),
+        (TriggerEvent::Drained, begins(|node| drains(node, true))),
+        (TriggerEvent::Draining, begins(|node| drains(node, false))),
+        (TriggerEvent::Fail, begins(|node| node.flags.fail)),
+        (TriggerEvent::Resume, ends(is_held_back) && !is_down(after)),
+    ];
+    found.into_iter().filter(|(_, happened)| *happened).map(|(event, _)| event).collect()
+}
