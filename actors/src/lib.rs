@@ -7,6 +7,7 @@
 //! | [`controller`] | the controller's frontend (commands, queries), recovery, and how they work together |
 //! | [`job`] | the owner of one job's state |
 //! | [`crontab`] | crontabs of users |
+//! | [`trigger`] | programs that run when something happens |
 //! | [`reservation`] | advance reservations |
 //! | [`log`] | the controller's log: the durable order of its events, and the state that they lead to |
 //! | [`license`] | which jobs hold how many of each license |
@@ -35,3 +36,4 @@ pub mod roster;
 pub mod scheduler;
 pub mod steps;
 pub mod submission;
+pub mod trigger;

@@ -47,7 +47,7 @@ A site:
   topology [FILE] [--job OPTIONS]... [--picture FILE]
                                            which nodes jobs would get on the empty cluster of a slurm.conf
 
-All other commands by their names: sbatch srun salloc sattach sbcast sgather scrontab squeue sinfo scancel scontrol stail swait
+All other commands by their names: sbatch srun salloc sattach sbcast sgather scrontab squeue sinfo scancel scontrol strigger stail swait
 ";
 
 const COMMANDS: [&str; 16] = [

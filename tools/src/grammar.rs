@@ -2,7 +2,7 @@
 //! no daemon is asked. For fuzzing.
 
 use crate::{
-    control::{scancel, scontrol, stail},
+    control::{scancel, scontrol, stail, strigger},
     graph::{self, plan::Plan},
     options::{
         getopt::Parsed,
@@ -33,7 +33,7 @@ use jiff::tz::TimeZone;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The commands that [`read_words`] knows.
-pub const COMMANDS: [&str; 16] = [
+pub const COMMANDS: [&str; 17] = [
     "sbatch",
     "salloc",
     "srun",
@@ -46,6 +46,7 @@ pub const COMMANDS: [&str; 16] = [
     "sattach",
     "sbcast",
     "scrontab",
+    "strigger",
     "scontrol",
     "update",
     "reservation",
@@ -123,6 +124,8 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
         }),
         "scrontab" => arguments::parse(&scrontab::TABLE, words)
             .is_ok_and(|arguments| scrontab::action(&arguments, false).is_some()),
+        "strigger" => arguments::parse(&strigger::TABLE, words)
+            .is_ok_and(|arguments| names_a_file(words) || strigger::read(&arguments).is_ok()),
         "cat" => arguments::parse(&cat::TABLE, words).is_ok_and(|arguments| cat::request(&arguments).is_ok()),
         "scontrol" => arguments::parse(&scontrol::TABLE, words)
             .is_ok_and(|arguments| arguments.words().iter().all(|word| stail::prefix(word).is_some())),

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`options`], `submit` | `sbatch`, `salloc`, `srun`, `swait`, `sattach`, `sbcast`, `sgather`, `scrontab` |
 //! | `query` | `squeue`, `sinfo`, `sprio`, `sdiag` |
-//! | `control` | `scancel`, `scontrol`, `stail` |
+//! | `control` | `scancel`, `scontrol`, `strigger`, `stail` |
 //! | `graph`, `step_lists` | graphs and lists of steps |
 //! | `executable` | which files are programs, and where they are in `PATH` |
 //! | `batch_script` | finding and checking a batch script |
@@ -42,7 +42,7 @@ use std::{
 type Command = fn(Vec<OsString>) -> i32;
 
 /// Every command.
-const COMMANDS: [(&str, Command); 16] = [
+const COMMANDS: [(&str, Command); 17] = [
     ("sbatch", submit::sbatch::main),
     ("srun", submit::srun::main),
     ("sattach", submit::attach::main),
@@ -53,6 +53,7 @@ const COMMANDS: [(&str, Command); 16] = [
     ("sdiag", query::sdiag::main),
     ("scancel", control::scancel::main),
     ("scontrol", control::scontrol::main),
+    ("strigger", control::strigger::main),
     ("stail", control::stail::main),
     ("swait", submit::swait::main),
     ("sbcast", submit::sbcast::main),

@@ -11,6 +11,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     packed_steps::PackedSteps,
     reservation::Reservation,
+    trigger::Trigger,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
@@ -72,6 +73,14 @@ pub enum ControllerEvent {
         /// Its state; `None`: it was deleted.
         #[serde(default)]
         saved: Option<Box<Reservation>>,
+    },
+    /// A trigger; the last one is valid. The greatest number is kept though its trigger is gone: none is given twice.
+    Trigger {
+        /// Its number.
+        trigger: u32,
+        /// It; `None`: it was removed.
+        #[serde(default)]
+        saved: Option<Box<Trigger>>,
     },
     /// The crontab of a user; the last one is valid.
     Crontab {
@@ -205,6 +214,10 @@ pub struct Replayed {
     pub partitions: BTreeMap<String, SavedPartition>,
     /// Reservations.
     pub reservations: BTreeMap<String, Reservation>,
+    /// Triggers, by number.
+    pub triggers: BTreeMap<u32, Trigger>,
+    /// Greatest number of a trigger so far.
+    pub last_trigger: u32,
     /// Crontabs, by user.
     pub crontabs: BTreeMap<u32, Crontab>,
     /// Dynamic nodes.
@@ -257,6 +270,13 @@ impl Replayed {
             }
             ControllerEvent::Reservation { reservation, saved: None } => {
                 self.reservations.remove(reservation);
+            }
+            ControllerEvent::Trigger { trigger, saved } => {
+                self.last_trigger = self.last_trigger.max(*trigger);
+                match saved {
+                    Some(saved) => drop(self.triggers.insert(*trigger, (**saved).clone())),
+                    None => drop(self.triggers.remove(trigger)),
+                }
             }
             ControllerEvent::Crontab { uid, saved: Some(saved) } => {
                 self.crontabs.insert(*uid, (**saved).clone());
@@ -391,11 +411,15 @@ impl Replayed {
     /// from what is left.
     pub fn into_events(self) -> impl Iterator<Item = ControllerEvent> {
         let jobs = self.jobs.len();
+        let last = self.last_trigger;
+        let gone_trigger = (last > 0 && !self.triggers.contains_key(&last)).then_some(last);
         let others = self.dynamic_nodes.len()
             + self.nodes.len()
             + self.partitions.len()
             + self.reservations.len()
             + self.crontabs.len()
+            + self.triggers.len()
+            + usize::from(gone_trigger.is_some())
             + self.beside.len();
         // Including the first and the last one.
         let base = self.progress.base(count(jobs + others + 2));
@@ -440,9 +464,20 @@ impl Replayed {
             .crontabs
             .into_iter()
             .map(|(uid, saved)| ControllerEvent::Crontab { uid, saved: Some(Box::new(saved)) });
+        let triggers = self
+            .triggers
+            .into_iter()
+            .map(|(trigger, saved)| ControllerEvent::Trigger { trigger, saved: Some(Box::new(saved)) });
+        let gone = gone_trigger.map(|trigger| ControllerEvent::Trigger { trigger, saved: None });
         let beside = self.beside.into_iter().map(|(name, piece)| ControllerEvent::Beside { name, piece: Some(piece) });
         let all = [base, started].into_iter().chain(jobs).chain(dynamic_nodes).chain(nodes);
-        all.chain(partitions).chain(reservations).chain(crontabs).chain(beside).chain([used])
+        all.chain(partitions)
+            .chain(reservations)
+            .chain(crontabs)
+            .chain(triggers)
+            .chain(gone)
+            .chain(beside)
+            .chain([used])
     }
 }
 

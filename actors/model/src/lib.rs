@@ -11,6 +11,7 @@
 //! | [`node_shape`] | what a node has to give, and what of it a job or step holds |
 //! | [`usage`] | what tasks used |
 //! | [`reservation`] | advance reservations |
+//! | [`trigger`] | triggers: programs that run when something happens |
 //! | [`cron`], [`crontab`] | crontabs: when entries are due; the crontab of a user |
 //! | [`gres`] | generic resources such as GPUs: what nodes have, what is asked for and held |
 //! | [`spec`] | what a user asked for: jobs and steps |
@@ -66,6 +67,7 @@ pub mod step_selector;
 pub mod testing;
 pub mod time;
 pub mod topology;
+pub mod trigger;
 pub mod usage;
 pub mod view;
 pub mod visible;

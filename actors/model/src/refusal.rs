@@ -207,6 +207,12 @@ pub enum Refusal {
     /// A job of a crontab is to be cancelled, and the site asks for `scancel --cron` (`ScronParameters=explicit_scancel`).
     #[error("Cannot cancel scrontab jobs without --cron flag.")]
     CronNotConfirmed,
+    /// The same trigger is set already.
+    #[error("Duplicate event trigger")]
+    TriggerExists,
+    /// No trigger is meant.
+    #[error("No such process")]
+    NoTrigger,
     /// A request or a text in it is larger than the cluster takes: what, how large, and how large it may be.
     #[error("{0}")]
     TooLarge(String),

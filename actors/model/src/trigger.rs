@@ -24,8 +24,6 @@ pub enum TriggerEvent {
     Drained,
     /// A node is DRAINING.
     Draining,
-    /// A node is FAILING.
-    Fail,
     /// A node was set to RESUME.
     Resume,
     /// A node stays IDLE.
@@ -47,7 +45,6 @@ impl TriggerEvent {
             Self::Up => "up",
             Self::Drained => "drained",
             Self::Draining => "draining",
-            Self::Fail => "fail",
             Self::Resume => "resume",
             Self::Idle => "idle",
             Self::Reconfig => "reconfig",

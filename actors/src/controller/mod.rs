@@ -13,6 +13,7 @@
 //! | `/roster` | [`crate::roster::core::RosterCore`] | which nodes there are, and so the configuration |
 //! | `/reservation` | [`crate::reservation::core::ReservationsCore`] | all reservations |
 //! | `/crontab` | [`crate::crontab::core::CrontabsCore`] | all crontabs |
+//! | `/trigger` | [`crate::trigger::core::TriggersCore`] | all triggers |
 //! | `/steps` | [`crate::steps::core::StepsCore`] | reported steps, lists of steps being gathered |
 //! | `/scheduler` | [`crate::scheduler::core::SchedulerCore`] | nothing: reads boards, proposes |
 //!

@@ -30,6 +30,7 @@ use crate::{
     roster::nodes::Roster,
     scheduler::core::SchedulerCore,
     steps::core::StepsCore,
+    trigger::core::TriggersCore,
 };
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{config::Config, time::Timestamp, view::NodeHold};
@@ -38,7 +39,13 @@ use garrick_plan::{
     snapshot::{caps::CpuCaps, request::NodeUse},
 };
 use garrick_runtime::{Address, ChildSpec, PendingReply, Placement, ReplyTo, System};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// The frontend takes every command and every frame of every agent.
 const FRONT_MAILBOX: usize = 65_536;
@@ -150,15 +157,7 @@ fn start_owners(system: &System, env: &Arc<Env>, holds: BTreeMap<String, Vec<Kep
     let jobs = system
         .start("/", ChildSpec::new("job", move || Supervisor::<Jobs>::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
     end_on_unknown_nodes(&jobs, holds);
-    let shared = Arc::clone(env);
-    system.start(
-        "/",
-        ChildSpec::new("crontab", move || {
-            let make = |env: &Env| Some(CrontabsCore::new(env.committed.crontabs()));
-            OwnerActor::new(make, (), Arc::clone(&shared)).behind_all_appended(true)
-        })
-        .mailbox(FRONT_MAILBOX),
-    );
+    start_crontabs_and_triggers(system, env);
     let shared = Arc::clone(env);
     system.start(
         "/",
@@ -200,6 +199,26 @@ fn start_owners(system: &System, env: &Arc<Env>, holds: BTreeMap<String, Vec<Kep
             .mailbox(FRONT_MAILBOX)
             .control(FRONT_MAILBOX),
     )
+}
+
+/// Starts the owners of crontabs and of triggers.
+fn start_crontabs_and_triggers(system: &System, env: &Arc<Env>) {
+    let (shared, again) = (Arc::clone(env), AtomicBool::new(false));
+    let crontabs = move || {
+        let make = |env: &Env| Some(CrontabsCore::new(env.committed.crontabs()));
+        // Only an earlier life can have appended something that is not committed.
+        OwnerActor::new(make, (), Arc::clone(&shared)).behind_all_appended(again.swap(true, Ordering::Relaxed))
+    };
+    system.start("/", ChildSpec::new("crontab", crontabs).mailbox(FRONT_MAILBOX));
+    let (shared, again) = (Arc::clone(env), AtomicBool::new(false));
+    let triggers = move || {
+        let make = |env: &Env| {
+            let (saved, last) = env.committed.triggers();
+            Some(TriggersCore::new(saved, last))
+        };
+        OwnerActor::new(make, (), Arc::clone(&shared)).behind_all_appended(again.swap(true, Ordering::Relaxed))
+    };
+    system.start("/", ChildSpec::new("trigger", triggers).mailbox(FRONT_MAILBOX));
 }
 
 /// Ends the runs on nodes that are no longer configured.

@@ -11,7 +11,7 @@ use garrick_events::{
         partition::SavedPartition,
     },
 };
-use garrick_model::{config::DynamicNode, crontab::Crontab, ids::JobId, reservation::Reservation};
+use garrick_model::{config::DynamicNode, crontab::Crontab, ids::JobId, reservation::Reservation, trigger::Trigger};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -140,6 +140,12 @@ impl Committed {
     /// Pieces beside the log.
     pub fn beside(&self) -> Pieces {
         self.lock().replayed.beside.clone()
+    }
+
+    /// All triggers, and the greatest number of one so far.
+    pub fn triggers(&self) -> (BTreeMap<u32, Trigger>, u32) {
+        let state = self.lock();
+        (state.replayed.triggers.clone(), state.replayed.last_trigger)
     }
 
     /// All crontabs, by user.

@@ -98,6 +98,9 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::DeleteReservation { .. } => "DeleteReservation",
         CommandRequest::CountMessages { .. } => "CountMessages",
         CommandRequest::ShowCrontab { .. } => "ShowCrontab",
+        CommandRequest::ListTriggers => "ListTriggers",
+        CommandRequest::SetTrigger(_) => "SetTrigger",
+        CommandRequest::ClearTriggers(_) => "ClearTriggers",
         CommandRequest::InstallCrontab(_) => "InstallCrontab",
     }
 }

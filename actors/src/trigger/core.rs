@@ -144,8 +144,12 @@ impl TriggersCore {
     }
 
     fn clear(&mut self, uid: u32, admin: bool, which: &TriggerSelector, out: &mut Out<Self>) -> Result<(), Refusal> {
-        let meant: Vec<(u32, u32)> =
-            self.known.values().filter(|trigger| which.takes(trigger)).map(|trigger| (trigger.id, trigger.uid)).collect();
+        let meant: Vec<(u32, u32)> = self
+            .known
+            .values()
+            .filter(|trigger| which.takes(trigger))
+            .map(|trigger| (trigger.id, trigger.uid))
+            .collect();
         if meant.is_empty() {
             return Err(Refusal::NoTrigger);
         }
@@ -172,8 +176,8 @@ impl TriggersCore {
         let all: Vec<Trigger> = self.known.values().filter(|trigger| trigger.due.is_none()).cloned().collect();
         for trigger in all {
             let has = |event| trigger.request.events.contains(&event);
-            let of_controller = (has(TriggerEvent::Reconfig) && read_again)
-                || (has(TriggerEvent::PrimaryResumed) && restarted);
+            let of_controller =
+                (has(TriggerEvent::Reconfig) && read_again) || (has(TriggerEvent::PrimaryResumed) && restarted);
             let (argument, since) = match &trigger.request.about {
                 _ if of_controller => (Some("*".to_owned()), now),
                 TriggerAbout::Job(job) => self.of_job(&trigger, *job, now, seen, out),
@@ -193,7 +197,8 @@ impl TriggersCore {
 
     /// Runs what is due. A trigger that does not stay is removed before.
     fn run_due(&mut self, now: Timestamp, out: &mut Out<Self>) {
-        let due: Vec<Trigger> = self.known.values().filter(|t| t.due.as_ref().is_some_and(|d| d.at <= now)).cloned().collect();
+        let due: Vec<Trigger> =
+            self.known.values().filter(|t| t.due.as_ref().is_some_and(|d| d.at <= now)).cloned().collect();
         for trigger in due {
             let Some(Due { argument, .. }) = trigger.due.clone() else { continue };
             let (id, program) = (trigger.id, trigger.request.program.clone());

@@ -7,8 +7,8 @@ fn is_down(node: &NodeView) -> bool {
     node.base == NodeBase::Down
 }
 
-fn is_held_back(node: &NodeView) -> bool {
-    node.flags.drain || node.flags.fail
+const fn is_held_back(node: &NodeView) -> bool {
+    node.flags.drain
 }
 
 /// It drains and nothing is left on it, or something is.
@@ -30,7 +30,6 @@ pub fn between(before: &NodeView, after: &NodeView) -> BTreeSet<TriggerEvent> {
         (TriggerEvent::Up, ends(is_down)),
         (TriggerEvent::Drained, begins(|node| drains(node, true))),
         (TriggerEvent::Draining, begins(|node| drains(node, false))),
-        (TriggerEvent::Fail, begins(|node| node.flags.fail)),
         (TriggerEvent::Resume, ends(is_held_back) && !is_down(after)),
     ];
     found.into_iter().filter(|(_, happened)| *happened).map(|(event, _)| event).collect()

@@ -87,6 +87,7 @@ impl Contact {
             CommandReply::Daemons(_) => "Daemons",
             CommandReply::End => "End",
             CommandReply::Refused(_) => "Refused",
+            CommandReply::Triggers(_) => "Triggers",
             CommandReply::Crontab(_) => "Crontab",
             CommandReply::CrontabInstalled { .. } => "CrontabInstalled",
             CommandReply::CrontabWrong { .. } => "CrontabWrong",

@@ -53,6 +53,13 @@ fn of_controller(event: &ControllerEvent) -> Described {
             };
             (format!("reservation {reservation}"), "Reservation", about)
         }
+        ControllerEvent::Trigger { trigger, saved } => {
+            let about = match saved.as_deref() {
+                Some(t) => format!("uid={} program={:?}", t.uid, t.request.program),
+                None => "gone".to_owned(),
+            };
+            (format!("trigger {trigger}"), "Trigger", about)
+        }
         ControllerEvent::Crontab { uid, saved } => {
             let about = match saved.as_deref() {
                 Some(crontab) => format!("bytes={} jobs={}", crontab.text.len(), crontab.jobs.len()),

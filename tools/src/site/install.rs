@@ -24,9 +24,9 @@ static TABLE: Table = Table {
 };
 
 /// Names of commands.
-pub const COMMANDS: [&str; 16] = [
+pub const COMMANDS: [&str; 17] = [
     "garrick", "sbatch", "srun", "sattach", "sbcast", "sgather", "salloc", "squeue", "sinfo", "sprio", "sdiag",
-    "scancel", "scontrol", "scrontab", "stail", "swait",
+    "scancel", "scontrol", "scrontab", "stail", "strigger", "swait",
 ];
 
 /// Names of daemons, with the program that each is.

@@ -23,6 +23,7 @@ use crate::{
     step_selector::StepsSelector,
     time::{TimeLimit, Timestamp},
     topology::NamedTopology,
+    trigger::{Trigger, TriggerRequest, TriggerSelector},
     view::{AllocatedNode, JobView, LicenseView, NodeView, PartitionView, StepView},
 };
 use serde::{Deserialize, Serialize};
@@ -288,6 +289,12 @@ pub enum CommandRequest {
     CreateReservation(Box<ReservationChange>),
     /// Change a reservation. Repeatable. Answer: `Done`.
     UpdateReservation(Box<ReservationChange>),
+    /// All triggers. Repeatable. Answer: `Triggers`.
+    ListTriggers,
+    /// Set a trigger: for SlurmUser only. Answer: `Done`.
+    SetTrigger(Box<TriggerRequest>),
+    /// Remove triggers: for root and who set them. Answer: `Done`.
+    ClearTriggers(TriggerSelector),
     /// The crontab of a user: for that user and administrators. Repeatable. Answer: `Crontab`.
     ShowCrontab {
         /// Whose.
@@ -347,6 +354,7 @@ impl CommandRequest {
             | Self::ShowConfig
             | Self::ShowScript { .. }
             | Self::ShowCrontab { .. }
+            | Self::ListTriggers
             | Self::LocateStepManager { .. }
             | Self::FindRecords { .. }
             | Self::AskRun { .. }
@@ -378,6 +386,8 @@ impl CommandRequest {
             | Self::CreateReservation(_)
             | Self::UpdateReservation(_)
             | Self::InstallCrontab(_)
+            | Self::SetTrigger(_)
+            | Self::ClearTriggers(_)
             | Self::DeleteReservation { .. } => false,
         }
     }
@@ -926,6 +936,8 @@ pub enum CommandReply {
     Outlook(Option<Box<Outlook>>),
     /// To `AskRun`.
     Run(RunStanding),
+    /// To `ListTriggers`, by number.
+    Triggers(Vec<Trigger>),
     /// To `ShowCrontab`: its text; `None`: there is none.
     Crontab(Option<serde_bytes::ByteBuf>),
     /// To `InstallCrontab`: things said to the user, one line each.

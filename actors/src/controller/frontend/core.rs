@@ -88,6 +88,8 @@ pub(super) enum Then {
     OfJob,
     /// The reply for a reservation's name.
     Reservation(fn(String) -> CommandReply),
+    /// A trigger is set, or some are removed.
+    Triggered,
     /// The crontab is installed; what there is to say to the user.
     CrontabInstalled(Vec<String>),
     /// The roster has answered.
@@ -302,6 +304,11 @@ impl FrontendCore {
                 let reply = self.checked(turn, request, *checking, said.next());
                 return answer(turn, request, reply);
             }
+            Then::Triggered => match said.next().and_then(Said::done) {
+                Some(Ok(())) => CommandReply::Done,
+                Some(Err(refusal)) => CommandReply::Refused(refusal),
+                None => CommandReply::Refused(Refusal::Internal("the trigger could not be saved".to_owned())),
+            },
             Then::CrontabInstalled(warnings) => match said.next().and_then(Said::done) {
                 Some(Ok(())) => CommandReply::CrontabInstalled { warnings },
                 Some(Err(refusal)) => CommandReply::Refused(refusal),

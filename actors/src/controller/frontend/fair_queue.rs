@@ -133,6 +133,8 @@ pub const fn begins_something(request: &CommandRequest) -> bool {
             | CommandRequest::UpdateReservation(_)
             | CommandRequest::DeleteReservation { .. }
             | CommandRequest::InstallCrontab(_)
+            | CommandRequest::SetTrigger(_)
+            | CommandRequest::ClearTriggers(_)
     )
 }
 

@@ -17,6 +17,7 @@ use crate::{
         core::SubmissionErrand,
         job_submit::{SiteAnswer, SiteAsk},
     },
+    trigger::core::TriggerAsk,
 };
 use garrick_model::{
     config::{Config, LogChange},
@@ -175,6 +176,8 @@ pub enum Ask {
     Site(Box<SiteAsk>),
     /// To crontabs' owner.
     Crontab(InstallCrontab),
+    /// To triggers' owner.
+    Trigger(TriggerAsk),
     /// To the authority: revoke the certificates of these nodes.
     Revoke(Vec<String>),
     /// To a node's daemon: change its log.

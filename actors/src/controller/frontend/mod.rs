@@ -11,7 +11,7 @@
 //! | `gather` | combines the answers of many owners into one reply |
 //! | `selection` | which jobs a request means |
 //! | `commands`, `updates`, `top`, `members`, `reservations` | changes |
-//! | `crontabs` | crontabs |
+//! | `crontabs`, `triggers` | crontabs, triggers |
 //! | `queries`, `priorities` | queries |
 //! | [`fair_queue`] | limits the waiting requests of a user, and decides which request is next |
 //! | [`vouching`] | for which users a node may speak |
@@ -41,6 +41,7 @@ mod streams;
 mod submit;
 mod submit_het;
 mod top;
+mod triggers;
 mod updates;
 pub mod vouching;
 

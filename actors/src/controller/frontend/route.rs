@@ -94,6 +94,9 @@ impl FrontendCore {
             }
             CommandRequest::ShowConfig => host(HostAsk::ShowConfig),
             CommandRequest::ShowScript { job } => self.script(turn, request, by, job),
+            CommandRequest::ListTriggers => Ok(Some(self.list_triggers())),
+            CommandRequest::SetTrigger(trigger) => self.set_trigger(turn, request, by, *trigger),
+            CommandRequest::ClearTriggers(which) => self.clear_triggers(turn, request, by, which),
             CommandRequest::ShowCrontab { uid } => self.show_crontab(by, uid),
             CommandRequest::InstallCrontab(change) => self.install_crontab(turn, request, caller, by, *change),
             CommandRequest::LocateStepManager { job } => self.locate(turn, request, by, job),

@@ -24,6 +24,7 @@ use crate::{
         reservation::ReservationMsg,
         scheduler::{SchedulerMsg, cluster_view},
         steps::StepsMsg,
+        trigger::TriggerMsg,
     },
     log::{committed::Committed, log_outcome},
     messages::{job::JobSite, letter::end_of_lost, names::request_name, node::Registration},
@@ -477,6 +478,11 @@ fn ask_one(env: &Env, ask: Ask) -> Result<(Late, Saying), Said> {
             let owner = env.crontabs_owner().ok_or(Said::Nobody)?;
             let (reply, saying) = asking(Said::Done);
             Ok((mail(&owner, CrontabMsg::Ask { ask, reply }), saying))
+        }
+        Ask::Trigger(ask) => {
+            let owner = env.triggers_owner().ok_or(Said::Nobody)?;
+            let (reply, saying) = asking(Said::Done);
+            Ok((mail(&owner, TriggerMsg::Ask { ask, reply }), saying))
         }
         Ask::Revoke(nodes) => {
             let (reply, saying) = asking(Said::Revoked);

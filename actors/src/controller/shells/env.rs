@@ -17,6 +17,7 @@ use super::{
     scheduler::SchedulerMsg,
     sites::{job_site, node_site},
     steps::StepsMsg,
+    trigger::{NodeMarks, TriggerMsg},
 };
 use crate::{
     job::core::JobCore,
@@ -133,6 +134,8 @@ pub struct Env {
     pub links: Links,
     /// Which jobs hold which licenses.
     pub licenses: LicenseOffice,
+    /// What happened to nodes, for triggers.
+    pub node_marks: NodeMarks,
     /// What is counted for `sdiag`.
     pub counted: Arc<Counted>,
     /// Fresh ids.
@@ -166,6 +169,7 @@ impl Env {
             nodes: NodeCores::default(),
             links: Links::default(),
             licenses: LicenseOffice::default(),
+            node_marks: NodeMarks::default(),
             counted: Arc::default(),
             ids,
             queries: AtomicU64::new(0),
@@ -265,6 +269,16 @@ impl Env {
     /// The owner of reservations.
     pub fn reservations_owner(&self) -> Option<Address<ReservationMsg>> {
         self.system.find(&ActorPath::root().child("reservation"))
+    }
+
+    /// The owner of triggers.
+    pub fn triggers_owner(&self) -> Option<Address<TriggerMsg>> {
+        self.system.find(&ActorPath::root().child("trigger"))
+    }
+
+    /// How often the configuration was read.
+    pub fn configurations(&self) -> u64 {
+        self.file.generation()
     }
 
     /// The owner of crontabs.

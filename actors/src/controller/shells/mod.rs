@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`actor`] | an owner in the controller: mailbox, journal, timers, replies and restart |
 //! | [`supervisor`] | which owners of a kind are running, and their restart after a failure |
-//! | [`job`], [`node`], [`partition`], [`mod@power`], [`reservation`], [`crontab`], [`roster`], [`scheduler`], [`steps`] | effects of that kind |
+//! | [`job`], [`node`], [`partition`], [`mod@power`], [`reservation`], [`crontab`], [`trigger`], [`roster`], [`scheduler`], [`steps`] | effects of that kind |
 //! | [`mod@env`] | what all of them share: views, committed state, ports, and addresses |
 //! | [`job_board`] | views of jobs, with indexes by user, state and array |
 //! | [`ports`] | what the process must provide |
@@ -40,3 +40,4 @@ pub mod scheduler;
 pub mod sites;
 pub mod steps;
 pub mod supervisor;
+pub mod trigger;

@@ -102,6 +102,9 @@ impl Shell for NodeCore {
     }
 
     fn publish(&self, _: &mut NodeHands, env: &Env, view: Arc<NodeView>) {
+        if let Some(before) = env.boards.nodes.get(&view.index).filter(|before| before.name == view.name) {
+            env.node_marks.note(&before, &view);
+        }
         env.boards.nodes.publish(view.index, view);
     }
 

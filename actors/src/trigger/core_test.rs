@@ -1,0 +1,188 @@
+//! Tests of the owner of triggers.
+#![allow(clippy::unwrap_used)]
+
+use super::core::{INTERVAL, Seen, TriggerAsk, TriggerEffect, TriggerErrand, TriggerInput, TriggersCore};
+use crate::{
+    job::fixtures::CountingIds,
+    owner::{Effect, Owner as _},
+};
+use garrick_events::event::ControllerEvent;
+use garrick_model::{
+    ids::JobId,
+    refusal::Refusal,
+    state::JobState,
+    testing,
+    time::Timestamp,
+    trigger::{TriggerAbout, TriggerEvent, TriggerRequest, TriggerSelector},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+struct Rig {
+    core: TriggersCore,
+    now: Timestamp,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let mut rig = Self { core: TriggersCore::default(), now: Timestamp::from_secs(1_000_000) };
+        rig.look(Seen::default());
+        rig
+    }
+
+    fn handle(&mut self, input: TriggerInput) -> Vec<TriggerEffect> {
+        let mut out = Vec::new();
+        self.core.handle(self.now, &mut CountingIds { job: 0, sluid: 0 }, input, &mut out);
+        out
+    }
+
+    /// Programs that run when it looks the next time.
+    fn look(&mut self, seen: Seen) -> Vec<(String, String)> {
+        self.now = self.now.plus(INTERVAL);
+        let runs = |effect| match effect {
+            Effect::Do(TriggerErrand::Run { program, argument }) => Some((program, argument)),
+            _ => None,
+        };
+        self.handle(TriggerInput::Seen(Box::new(seen))).into_iter().filter_map(runs).collect()
+    }
+
+    fn ask(&mut self, ask: TriggerAsk) -> Result<(), Refusal> {
+        let out = self.handle(TriggerInput::Asked { request: 1, ask });
+        let answers = out.into_iter().filter_map(|effect| match effect {
+            Effect::Answer { answer, .. } => Some(answer),
+            _ => None,
+        });
+        answers.last().unwrap()
+    }
+
+    fn set(&mut self, request: TriggerRequest) -> Result<(), Refusal> {
+        self.ask(TriggerAsk::Set { uid: 7, request })
+    }
+}
+
+fn on(events: &[TriggerEvent], about: TriggerAbout) -> TriggerRequest {
+    let events = events.iter().copied().collect();
+    TriggerRequest { events, about, offset_secs: 0, program: "/bin/x".to_owned(), permanent: false }
+}
+
+fn nodes(happened: &[(&str, TriggerEvent)]) -> Seen {
+    let mut nodes: BTreeMap<String, BTreeSet<TriggerEvent>> = BTreeMap::new();
+    for (node, event) in happened {
+        nodes.entry((*node).to_owned()).or_default().insert(*event);
+    }
+    Seen { nodes, ..Seen::default() }
+}
+
+fn idle(names: &[&str]) -> Seen {
+    Seen { idle: names.iter().map(|name| (*name).to_owned()).collect(), ..Seen::default() }
+}
+
+fn job(state: JobState, end_in_secs: i64, now: Timestamp) -> Seen {
+    let mut view = testing::job(5, testing::spec());
+    view.state = state;
+    view.end_time = Some(Timestamp(now.0 + 1000 * end_in_secs));
+    Seen { jobs: BTreeMap::from([(JobId(5), Arc::new(view))]), ..Seen::default() }
+}
+
+fn ran(argument: &str) -> Vec<(String, String)> {
+    vec![("/bin/x".to_owned(), argument.to_owned())]
+}
+
+const ANY: TriggerAbout = TriggerAbout::Nodes(Vec::new());
+
+#[test]
+fn a_program_runs_once_with_the_nodes_to_which_it_happened() {
+    let mut rig = Rig::new();
+    rig.set(on(&[TriggerEvent::Down], ANY)).unwrap();
+    rig.set(TriggerRequest { permanent: true, ..on(&[TriggerEvent::Up], TriggerAbout::Nodes(vec!["n2".into()])) })
+        .unwrap();
+    assert_eq!(rig.look(nodes(&[("n1", TriggerEvent::Up)])), []);
+    assert_eq!(rig.look(nodes(&[("n1", TriggerEvent::Down), ("n2", TriggerEvent::Down)])), ran("n[1-2]"));
+    assert_eq!(rig.look(nodes(&[("n1", TriggerEvent::Down)])), [], "it is gone");
+    for _ in 0..2 {
+        assert_eq!(rig.look(nodes(&[("n1", TriggerEvent::Up), ("n2", TriggerEvent::Up)])), ran("n2"), "it stays");
+    }
+}
+
+#[test]
+fn it_is_gone_from_the_journal_before_its_program_runs() {
+    let mut rig = Rig::new();
+    rig.set(on(&[TriggerEvent::Down], ANY)).unwrap();
+    let out = rig.handle(TriggerInput::Seen(Box::new(nodes(&[("n1", TriggerEvent::Down)]))));
+    let run = out.iter().position(|effect| matches!(effect, Effect::Do(TriggerErrand::Run { .. }))).unwrap();
+    let gone = Effect::Save(ControllerEvent::Trigger { trigger: 1, saved: None });
+    assert!(out[..run].contains(&gone), "{out:?}");
+}
+
+#[test]
+fn an_offset_puts_a_program_off() {
+    let mut rig = Rig::new();
+    rig.set(TriggerRequest { offset_secs: 20, ..on(&[TriggerEvent::Down], ANY) }).unwrap();
+    assert_eq!(rig.look(nodes(&[("n1", TriggerEvent::Down)])), []);
+    assert_eq!(rig.look(Seen::default()), []);
+    assert_eq!(rig.look(Seen::default()), ran("n1"));
+}
+
+#[test]
+fn nodes_that_stay_idle_are_told_once_each() {
+    let mut rig = Rig::new();
+    let request = on(&[TriggerEvent::Idle], ANY);
+    rig.set(TriggerRequest { offset_secs: 30, permanent: true, ..request }).unwrap();
+    assert_eq!(rig.look(idle(&["n1"])), []);
+    assert_eq!(rig.look(idle(&["n1", "n2"])), []);
+    assert_eq!(rig.look(idle(&["n1", "n2"])), ran("n1"));
+    assert_eq!(rig.look(idle(&["n1", "n2"])), ran("n2"));
+    assert_eq!(rig.look(idle(&["n1"])), []);
+    assert_eq!(rig.look(idle(&["n1", "n2"])), []);
+    assert_eq!(rig.look(idle(&["n1", "n2"])), []);
+    assert_eq!(rig.look(idle(&["n1", "n2"])), ran("n2"), "it was busy in between");
+}
+
+#[test]
+fn a_job_is_told_of_before_its_limit_and_at_its_end() {
+    let mut rig = Rig::new();
+    let of_job = TriggerAbout::Job(JobId(5));
+    rig.set(TriggerRequest { offset_secs: -60, ..on(&[TriggerEvent::Time], of_job.clone()) }).unwrap();
+    rig.set(on(&[TriggerEvent::Fini], of_job.clone())).unwrap();
+    rig.set(on(&[TriggerEvent::Down], of_job)).unwrap();
+    let now = rig.now;
+    assert_eq!(rig.look(job(JobState::Running, 100, now)), []);
+    let now = rig.now;
+    assert_eq!(rig.look(job(JobState::Running, 70, now)), ran("5"));
+    let now = rig.now;
+    assert_eq!(rig.look(job(JobState::Completed, 0, now)), ran("5"));
+    let all = TriggerSelector::default();
+    assert_eq!(rig.ask(TriggerAsk::Clear { uid: 7, admin: true, which: all }), Err(Refusal::NoTrigger), "none is left");
+}
+
+#[test]
+fn the_configuration_and_a_restart_are_events() {
+    let mut rig = Rig::new();
+    rig.set(on(&[TriggerEvent::Reconfig], ANY)).unwrap();
+    rig.set(TriggerRequest {
+        program: "/bin/y".into(),
+        ..on(&[TriggerEvent::PrimaryResumed], TriggerAbout::Controller)
+    })
+    .unwrap();
+    assert_eq!(rig.look(Seen::default()), []);
+    assert_eq!(rig.look(Seen { configurations: 1, ..Seen::default() }), ran("*"));
+    rig.handle(TriggerInput::Begun { restarted: true });
+    assert_eq!(rig.look(Seen { configurations: 1, ..Seen::default() }), [("/bin/y".to_owned(), "*".to_owned())]);
+}
+
+#[test]
+fn only_root_and_who_set_it_remove_a_trigger() {
+    let mut rig = Rig::new();
+    let request = on(&[TriggerEvent::Down], ANY);
+    assert_eq!(rig.set(request.clone()), Ok(()));
+    assert_eq!(rig.set(request), Err(Refusal::TriggerExists));
+    let clear = |uid, admin, id| {
+        let which = TriggerSelector { id: Some(id), ..TriggerSelector::default() };
+        TriggerAsk::Clear { uid, admin, which }
+    };
+    assert_eq!(rig.ask(clear(7, false, 2)), Err(Refusal::NoTrigger));
+    assert_eq!(rig.ask(clear(8, false, 1)), Err(Refusal::AccessDenied));
+    assert_eq!(rig.ask(clear(7, false, 1)), Ok(()));
+}
