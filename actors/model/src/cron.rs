@@ -132,7 +132,12 @@ impl Field {
     }
 
     fn bits(&self, text: &str) -> Result<u64, Wrong> {
-        text.split(',').try_fold(0, |bits, item| Ok(bits | self.item(item)?))
+        // All numbers stand alone.
+        let in_list = text.contains(',');
+        text.split(',').try_fold(0, |bits, item| match in_list && item.starts_with('*') {
+            true => Err(Wrong::Item),
+            false => Ok(bits | self.item(item)?),
+        })
     }
 }
 
@@ -182,7 +187,8 @@ impl FromStr for Schedule {
         bits[4] = (bits[4] | bits[4] >> 7) & ALL_WEEKDAYS;
         let text: Vec<String> = fields.iter().zip(bits).map(|(text, bits)| shown(text, bits)).collect();
         let [minutes, hours, days, months, weekdays] = bits;
-        Ok(Self { text: text.join(" "), minutes, hours, days, months, weekdays })
+        let schedule = Self { text: text.join(" "), minutes, hours, days, months, weekdays };
+        if schedule.is_ever_due() { Ok(schedule) } else { Err(other()) }
     }
 }
 
@@ -206,6 +212,9 @@ impl fmt::Display for Schedule {
     }
 }
 
+/// The most days that each month has.
+const LONGEST_MONTHS: [u8; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+
 const ALL_HOURS: u64 = 0xff_ffff;
 const ALL_DAYS: u64 = 0xffff_fffe;
 const ALL_WEEKDAYS: u64 = 0x7f;
@@ -219,7 +228,7 @@ const fn has(bits: u64, number: i8) -> bool {
 }
 
 impl Schedule {
-    /// The first time after `now` at which it is due, in a zone. `None`: never, such as on the 30th of February.
+    /// The first time after `now` at which it is due, in a zone. `None`: beyond what times can say.
     #[must_use]
     pub fn next(&self, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let begin = jiff::Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone());
@@ -235,6 +244,12 @@ impl Schedule {
             day = day.tomorrow().ok()?;
         }
         None
+    }
+
+    /// False on the 30th of February.
+    fn is_ever_due(&self) -> bool {
+        let has_its_days = |(month, most): (i8, u8)| has(self.months, month) && self.days & (2 << most) - 1 != 0;
+        self.weekdays != ALL_WEEKDAYS || (1..).zip(LONGEST_MONTHS).any(has_its_days)
     }
 
     fn has_day(&self, day: civil::Date) -> bool {
@@ -299,7 +314,6 @@ mod tests {
             ("1-5,30 8-17/2 * * wed", "2026-11-23T09:23:24", "2026-11-25 08:01 +0000"),
             ("1-5,30 8-17/2 * * wed", "2026-11-25T08:05:00", "2026-11-25 08:30 +0000"),
             ("0 0 29 2 *", "2026-11-23T09:23:24", "2028-02-29 00:00 +0000"),
-            ("0 0 30 2 *", "2026-11-23T09:23:24", "never"),
             ("0 12 1 JAN *", "2026-11-23T09:23:24", "2027-01-01 12:00 +0000"),
             ("0 0 * * 7", "2026-11-23T09:23:24", "2026-11-29 00:00 +0000"),
             ("0 0 * * 0", "2026-11-23T09:23:24", "2026-11-29 00:00 +0000"),
@@ -339,6 +353,9 @@ mod tests {
             "* * 0 * *",
             "* * 32 * *",
             "* * * 13 *",
+            "*,5 * * * *",
+            "0 0 30 2 *",
+            "0 0 31 feb,apr *",
             "* * * * 8",
             "5/10 * * * *",
             "*/61 * * * *",

@@ -52,6 +52,9 @@ impl Crontab {
             }
             text.extend_from_slice(line);
         }
+        if !text.ends_with(b"\n") {
+            text.push(b'\n');
+        }
         let jobs = self.jobs.iter().filter(|entry| entry.job != job).cloned().collect();
         Self { text: text.into(), jobs }
     }
@@ -92,10 +95,10 @@ mod tests {
         let text = b"DIR=/tmp\n#SCRON -t 5\n*/10 * * * * hostname\n@daily true".to_vec();
         let crontab = Crontab { text: text.into(), jobs: vec![entry(7, (2, 3)), entry(8, (4, 4))] };
         let left = crontab.without(JobId(7));
-        let want = "DIR=/tmp\n#DISABLED: #SCRON -t 5\n#DISABLED: */10 * * * * hostname\n@daily true";
+        let want = "DIR=/tmp\n#DISABLED: #SCRON -t 5\n#DISABLED: */10 * * * * hostname\n@daily true\n";
         assert_eq!((String::from_utf8_lossy(&left.text).as_ref(), left.jobs.len()), (want, 1));
         assert_eq!(left.without(JobId(7)), left);
         let none = left.without(JobId(8));
-        assert!(none.jobs.is_empty() && none.text.ends_with(b"#DISABLED: @daily true"));
+        assert!(none.jobs.is_empty() && none.text.ends_with(b"#DISABLED: @daily true\n"));
     }
 }

@@ -415,8 +415,11 @@ fn tell(results: &[(JobSelector, Result<(), Refusal>)], request: &Request, conso
 fn refused(refusal: &Refusal) -> i32 {
     /// `ESLURM_ACCESS_DENIED`, as scancel ends with it.
     const ACCESS_DENIED: i32 = 2002;
+    /// "Cannot cancel scrontab jobs without --cron flag."
+    const CRON_NOT_CONFIRMED: i32 = 2098;
     match refusal {
         Refusal::AccessDenied => ACCESS_DENIED & 0xff,
+        Refusal::CronNotConfirmed => CRON_NOT_CONFIRMED & 0xff,
         _ => 1,
     }
 }

@@ -174,6 +174,8 @@ pub(crate) fn read(arguments: &Arguments) -> Result<Request, String> {
         return Ok(Request::Clear(which));
     }
     if get {
+        // Not chosen by, as in Slurm.
+        let events = events.into_iter().filter(|event| *event != TriggerEvent::Reconfig).collect();
         let of_nodes = arguments.has("node");
         return Ok(Request::Get(Shown { which, events, of_nodes, no_header: arguments.has("noheader") }));
     }

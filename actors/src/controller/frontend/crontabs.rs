@@ -126,17 +126,15 @@ impl FrontendCore {
         request: RequestId,
         specs: Vec<JobSpec>,
         now: Timestamp,
-    ) -> Result<(Vec<JobRecord>, Vec<String>), Refusal> {
-        let (mut records, mut warnings) = (Vec::with_capacity(specs.len()), Vec::new());
+    ) -> Result<Vec<JobRecord>, Refusal> {
+        let mut records = Vec::with_capacity(specs.len());
         for (offset, spec) in specs.into_iter().enumerate() {
             let request = Some(request).filter(|_| offset == 0);
             let job = self.sight.next_job();
             let identity = Identity { job, sluid: Sluid(0), request, submissions: 0 };
-            let admitted = self.admit(caller, by, spec, identity, now)?;
-            records.push(admitted.record);
-            warnings.extend(admitted.warnings);
+            records.push(self.admit(caller, by, spec, identity, now)?.record);
         }
-        Ok((records, warnings))
+        Ok(records)
     }
 
     /// The jobs of a crontab are saved, or not. `Err`: the answer was to another submission.

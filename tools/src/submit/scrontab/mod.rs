@@ -201,12 +201,6 @@ impl NotInstalled {
     }
 }
 
-/// The last line of a crontab ends as the others do.
-fn with_newline(text: &[u8]) -> Vec<u8> {
-    let end: &[u8] = if text.is_empty() || text.ends_with(b"\n") { b"" } else { b"\n" };
-    [text, end].concat()
-}
-
 fn said(error: &ClusterError) -> String {
     format!("The error code return was: {error}")
 }
@@ -284,7 +278,7 @@ impl Crontabs<'_> {
         let lines: Vec<(u32, u32)> = entries.iter().map(|entry| entry.lines).collect();
         let own = nix::unistd::getuid().as_raw() == self.user.uid;
         let gid = if own { nix::unistd::getgid().as_raw() } else { self.user.gid };
-        let text = text.map(|text| ByteBuf::from(with_newline(text)));
+        let text = text.map(|text| ByteBuf::from(text.to_vec()));
         let change = CrontabChange { request: RequestId::random(), uid: self.user.uid, gid, text, entries };
         let request = CommandRequest::InstallCrontab(Box::new(change));
         match patience::ask(&self.cluster, self.console, &request) {

@@ -78,12 +78,15 @@ scenarios! {
     scancel
     scontrol
     scontrol_show
+    scrontab
+    scrontab_explicit
     sdiag
     sinfo
     squeue
     srun
     srun_errors
     srun_options
+    strigger
 }
 
 #[test]

@@ -80,6 +80,7 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("MaxArraySize", "numbers_and_defaults_of_jobs_are_those_of_the_site"),
     ("DefMemPerNode", "numbers_and_defaults_of_jobs_are_those_of_the_site"),
     ("JobFileAppend", "numbers_and_defaults_of_jobs_are_those_of_the_site"),
+    ("ScronParameters", "a_job_of_a_crontab_runs_as_its_user_again_and_again"),
     ("DependencyParameters", "numbers_and_defaults_of_jobs_are_those_of_the_site"),
     ("ControlAddr", "the_controller_is_found_under_older_names_and_places_are_those_of_the_file"),
     ("ControlMachine", "the_controller_is_found_under_older_names_and_places_are_those_of_the_file"),
