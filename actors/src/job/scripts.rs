@@ -73,7 +73,7 @@ impl JobCore {
                     self.launch(turn);
                     self.limit_launch(turn);
                 }
-                result => self.end_unlaunched(result.err(), turn),
+                result => self.end_unprepared(result.err(), turn),
             },
             (Phase::Completing(run, _), Script::Epilog) if current && run.awaits_epilog => {
                 self.save(JobEvent::EpilogEnded, turn);
@@ -88,7 +88,7 @@ impl JobCore {
 
     /// The prolog failed, or an end was requested meanwhile. Only batch jobs are requeued, and they are not held
     /// (prolog_epilog.html; seen in 26.05.3).
-    fn end_unlaunched(&mut self, cause: Option<String>, turn: &mut Turn<'_>) {
+    fn end_unprepared(&mut self, cause: Option<String>, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         let (state, reason, then) = match &run.ending {
             Some(ending) => (ending.state, ending.reason.clone(), ending.then),

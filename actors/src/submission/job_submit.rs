@@ -20,6 +20,8 @@ pub struct SiteAsk {
     pub user: String,
     /// Names of partitions that take no jobs of the caller's groups.
     pub closed: Vec<String>,
+    /// The jobs are components of one.
+    pub heterogeneous: bool,
     /// What is requested.
     pub what: Requested,
 }
@@ -27,7 +29,7 @@ pub struct SiteAsk {
 /// What is requested, and what it has become after the checks.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Requested {
-    /// New jobs, or a query about them: one, or the components of a heterogeneous one.
+    /// New jobs, or a query about them: one, the components of a heterogeneous one, or those of a crontab.
     Jobs(Vec<JobSpec>),
     /// Changes of jobs, each by itself.
     Changes(Vec<(JobId, JobChange)>),

@@ -155,10 +155,9 @@ impl Worker {
         let mut answer = SiteAnswer { jobs: Vec::new(), changes: Vec::new(), said: Vec::new() };
         match ask.what {
             Requested::Jobs(jobs) => {
-                let several = jobs.len() > 1;
                 for (offset, mut spec) in (0_u32..).zip(jobs) {
                     for plugin in &config.job_submit {
-                        let desc = Desc { offset: several.then_some(offset), ..by.desc(spec) };
+                        let desc = Desc { offset: ask.heterogeneous.then_some(offset), ..by.desc(spec) };
                         let called = self.submit(plugin, desc, &by, &config.cluster_name)?;
                         spec = called.accepted(&mut answer.said)?;
                     }

@@ -329,7 +329,7 @@ pub const FIELDS: &[Field] = &[
             Ok(())
         },
     ),
-    shown("cron_job", |_| Value::from(false)),
+    shown("cron_job", |d| Value::from(d.spec.cron.is_some())),
     settable(
         "delay_boot",
         |d| d.spec.delay_boot_secs.map_or(Value::from(NO_VAL), Value::from_u64),

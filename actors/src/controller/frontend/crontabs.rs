@@ -4,6 +4,7 @@
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
     messages::Ask,
+    site_checks::Checked,
 };
 use crate::{
     crontab::core::InstallCrontab,
@@ -50,6 +51,7 @@ impl FrontendCore {
         caller: &Caller,
         by: Authority,
         change: CrontabChange,
+        checked: Checked,
     ) -> Reply {
         self.may_have_crontab(by, change.uid)?;
         let CrontabChange { request: id, uid, gid, text, entries } = change;
@@ -70,7 +72,7 @@ impl FrontendCore {
         match text {
             Some(text) if !specs.is_empty() => {
                 self.installing.insert(request, Installing { uid, text, lines });
-                let submission = Submission { caller: owner, by, specs, heterogeneous: false };
+                let submission = Submission { caller: owner, by, specs, heterogeneous: false, said: checked.said };
                 self.submit(turn, request, id, Box::new(submission))
             }
             text => {

@@ -98,7 +98,7 @@ impl FrontendCore {
             CommandRequest::SetTrigger(trigger) => self.set_trigger(turn, request, by, *trigger),
             CommandRequest::ClearTriggers(which) => self.clear_triggers(turn, request, by, which),
             CommandRequest::ShowCrontab { uid } => self.show_crontab(by, uid),
-            CommandRequest::InstallCrontab(change) => self.install_crontab(turn, request, caller, by, *change),
+            CommandRequest::InstallCrontab(change) => self.install_crontab(turn, request, caller, by, *change, checked),
             CommandRequest::LocateStepManager { job } => self.locate(turn, request, by, job),
             CommandRequest::FindRecords { job, run, task } => self.find_records(turn, request, by, (job, run, task)),
             // The agent answers this itself: it is about its own node.

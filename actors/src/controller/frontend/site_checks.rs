@@ -70,6 +70,9 @@ impl FrontendCore {
             CommandRequest::SubmitHetJob { specs, .. } | CommandRequest::TestHetJob { specs } => {
                 Requested::Jobs(specs.clone())
             }
+            CommandRequest::InstallCrontab(change) => {
+                Requested::Jobs(change.entries.iter().map(|entry| entry.spec.clone()).collect())
+            }
             CommandRequest::UpdateJob { jobs, change } => {
                 // What cannot be is refused later.
                 let named = self.named(jobs.clone()).unwrap_or_default();
@@ -78,10 +81,17 @@ impl FrontendCore {
             }
             _ => return Some(command),
         };
+        let asker = caller.clone();
+        let caller = match &command {
+            // The jobs are the user's whose crontab it is.
+            CommandRequest::InstallCrontab(change) => Caller { uid: change.uid, gid: change.gid, ..caller.clone() },
+            _ => caller.clone(),
+        };
+        let heterogeneous = matches!(command, CommandRequest::SubmitHetJob { .. } | CommandRequest::TestHetJob { .. });
         let user = self.user_name(caller.uid);
         let closed = self.closed_to(by, &self.sight.boards().partitions.list());
-        let asks = vec![Ask::Site(Box::new(SiteAsk { caller: caller.clone(), user, closed, what }))];
-        self.ask(turn, request, asks, Then::Checked(Box::new(Checking { caller: caller.clone(), command })));
+        let asks = vec![Ask::Site(Box::new(SiteAsk { caller, user, closed, heterogeneous, what }))];
+        self.ask(turn, request, asks, Then::Checked(Box::new(Checking { caller: asker, command })));
         None
     }
 
@@ -106,6 +116,9 @@ impl FrontendCore {
                 }
             }
             CommandRequest::SubmitHetJob { specs, .. } | CommandRequest::TestHetJob { specs } => *specs = jobs,
+            CommandRequest::InstallCrontab(change) => {
+                change.entries.iter_mut().zip(jobs).for_each(|(entry, spec)| entry.spec = spec);
+            }
             _ => {}
         }
         let checked = Checked { said: said.clone(), changes: changes.into_iter().collect() };

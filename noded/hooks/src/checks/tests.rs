@@ -7,7 +7,7 @@ use std::{fs, thread};
 
 fn ask(what: Requested) -> SiteAsk {
     let caller = Caller { uid: 5, gid: 60, pid: 1, host: "head".to_owned() };
-    SiteAsk { caller, user: "games".to_owned(), closed: Vec::new(), what }
+    SiteAsk { caller, user: "games".to_owned(), closed: Vec::new(), heterogeneous: false, what }
 }
 
 fn checked(checks: &SiteChecks, world: World, what: Requested) -> Result<SiteAnswer, Refusal> {
