@@ -248,7 +248,7 @@ impl Schedule {
 
     /// False on the 30th of February.
     fn is_ever_due(&self) -> bool {
-        let has_its_days = |(month, most): (i8, u8)| has(self.months, month) && self.days & (2 << most) - 1 != 0;
+        let has_its_days = |(month, most): (i8, u8)| has(self.months, month) && self.days & ((2 << most) - 1) != 0;
         self.weekdays != ALL_WEEKDAYS || (1..).zip(LONGEST_MONTHS).any(has_its_days)
     }
 
@@ -274,7 +274,7 @@ impl Schedule {
         let found = match (self.hours == ALL_HOURS, when.is_ambiguous()) {
             (_, false) | (false, true) => vec![at(self.once(time, zone))],
             (true, true) if is_gap(&when) => Vec::new(),
-            (true, true) => vec![at(when.clone().earlier()), at(when.later())],
+            (true, true) => vec![at(when.earlier()), at(when.later())],
         };
         found.into_iter().flatten().collect()
     }

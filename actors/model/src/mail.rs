@@ -102,6 +102,17 @@ impl MailTypes {
         self.0 & 1 << kind as u8 != 0
     }
 
+    /// As Slurm numbers them: 1 for `BEGIN` to 1024 for `INVALID_DEPEND`.
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// The set of these bits; `None`: one of them is no event.
+    pub fn from_bits(bits: u16) -> Option<Self> {
+        let all: Self = IN_JSON.into_iter().collect();
+        (bits & !all.0 == 0).then_some(Self(bits))
+    }
+
     /// Nobody is told of anything.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

@@ -5,6 +5,7 @@ use crate::value::{BadValue, INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL1
 use garrick_model::{
     gres::{GPU, GresCount},
     hostlist,
+    mail::MailTypes,
     messages::command::JobChange,
     resources::{MemoryMib, MemoryRequest},
     spec::{Dependencies, JobKind, JobSpec, NodeCount, Sharing},
@@ -385,6 +386,24 @@ pub const FIELDS: &[Field] = &[
         |s, v| put(&mut s.licenses, v.text()),
         |c, s| c.licenses = Some(s.licenses.clone().unwrap_or_default()),
     ),
+    full(
+        "mail_type",
+        |d| match (d.is_change, d.spec.mail.types.bits()) {
+            (true, 0) => Value::from(NO_VAL16),
+            (_, bits) => Value::from(u32::from(bits)),
+        },
+        |s, v| {
+            let bits = u16::try_from(v.number()?.unwrap_or(0)).ok().and_then(MailTypes::from_bits);
+            put(&mut s.mail.types, bits.ok_or_else(|| bad("a sum of slurm.MAIL_JOB_* numbers", v)))
+        },
+        |c, s| c.mail_types = Some(s.mail.types),
+    ),
+    full(
+        "mail_user",
+        |d| text(d.spec.mail.user.as_ref()),
+        |s, v| put(&mut s.mail.user, v.text()),
+        |c, s| c.mail_user = Some(s.mail.user.clone().unwrap_or_default()),
+    ),
     shown("max_cpus", |_| Value::from(NO_VAL)),
     full(
         "max_nodes",
@@ -709,6 +728,8 @@ mod tests {
             ("gres", "gres/gpu:1".into()),
             ("immediate", Value::from(1)),
             ("licenses", "foo:2".into()),
+            ("mail_type", Value::from(5)),
+            ("mail_user", "x@y".into()),
             ("max_nodes", Value::from(4)),
             ("mcs_label", "m".into()),
             ("mem_per_tres", "gres/gpu:100".into()),
