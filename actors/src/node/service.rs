@@ -317,8 +317,9 @@ impl NodeCore {
         }
         saved.weight = change.weight.or(saved.weight);
         saved.features = change.features.or(saved.features);
-        saved.address = change.address.or(saved.address);
-        saved.hostname = change.hostname.or(saved.hostname);
+        let place = change.place.map(|place| *place).unwrap_or_default();
+        saved.address = place.address.or(saved.address);
+        saved.hostname = place.hostname.or(saved.hostname);
         saved.comment = change.comment.or(saved.comment);
         saved.extra = change.extra.or(saved.extra).filter(|extra| !extra.is_empty());
         let goes_down = saved.down.is_some() && self.saved.down.is_none();

@@ -707,11 +707,20 @@ pub struct NodeChange {
     /// Topology, of nodes that came at run time: empty takes them out of all.
     #[serde(default)]
     pub topology: Option<String>,
-    /// NodeAddr.
+    /// NodeAddr and NodeHostname.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Box<NodePlace>>,
+}
+
+/// Where a node is; `None`: as before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodePlace {
+    /// NodeAddr.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// NodeHostname.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
 }
 

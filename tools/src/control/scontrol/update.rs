@@ -13,7 +13,7 @@ use garrick_asking::contact::{self, Asked};
 use garrick_model::{
     config::{PartitionConfig, SettingError},
     hostlist,
-    messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodeStateChange},
+    messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodePlace, NodeStateChange},
     time::{Timestamp, system_zone},
 };
 use jiff::tz::TimeZone;
@@ -106,11 +106,12 @@ fn each_with_its_own(nodes: &[String], change: &NodeChange) -> Result<Vec<Comman
             _ => Err(wrong(key, list, format!("{} for {} nodes", names.len(), nodes.len()))),
         }
     };
-    let addresses = of_each(&change.address, "NodeAddr")?;
-    let hostnames = of_each(&change.hostname, "NodeHostname")?;
+    let place = change.place.clone().unwrap_or_default();
+    let addresses = of_each(&place.address, "NodeAddr")?;
+    let hostnames = of_each(&place.hostname, "NodeHostname")?;
     let one = |(node, (address, hostname)): (&String, _)| CommandRequest::UpdateNode {
         nodes: vec![node.clone()],
-        change: NodeChange { address, hostname, ..change.clone() },
+        change: NodeChange { place: Some(Box::new(NodePlace { address, hostname })), ..change.clone() },
     };
     Ok(nodes.iter().zip(addresses.into_iter().zip(hostnames)).map(one).collect())
 }
@@ -121,9 +122,9 @@ fn update_nodes(session: &mut Session, nodes: Vec<String>, change: NodeChange) -
         Ok(nodes) => nodes,
         Err(error) => return session.denied("slurm_update error: ", &error, NOT_THEIRS),
     };
-    let requests = match (&change.address, &change.hostname) {
-        (None, None) => vec![CommandRequest::UpdateNode { nodes: named, change }],
-        _ => match each_with_its_own(&named, &change) {
+    let requests = match &change.place {
+        None => vec![CommandRequest::UpdateNode { nodes: named, change }],
+        Some(_) => match each_with_its_own(&named, &change) {
             Ok(requests) => requests,
             Err(error) => return session.wrong(&error),
         },
@@ -212,8 +213,8 @@ static NODE_KEYS: &[Key<NodeChange>] = &[
     signed("Comment", |c, given| assign(&mut c.comment, given.text())),
     signed("Extra", |c, given| assign(&mut c.extra, given.text())),
     signed("Features", |c, given| assign(&mut c.features, given.words())),
-    signed("NodeAddr", |c, given| assign(&mut c.address, given.text())),
-    signed("NodeHostName", |c, given| assign(&mut c.hostname, given.text())),
+    signed("NodeAddr", |c, given| assign(&mut c.place.get_or_insert_default().address, given.text())),
+    signed("NodeHostName", |c, given| assign(&mut c.place.get_or_insert_default().hostname, given.text())),
     signed("Reason", |c, given| assign(&mut c.reason, given.text())),
     signed("State", |c, given| assign(&mut c.state, node_state(given))),
     signed("Topology", |c, given| assign(&mut c.topology, given.text())),
