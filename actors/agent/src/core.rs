@@ -269,6 +269,7 @@ impl NodeAgentCore {
             | ControllerToNode::Certificate { .. } => {}
             ControllerToNode::ChangeLog(change) => out.push(AgentEffect::ChangeLog(change)),
             ControllerToNode::Reconfigure => out.push(AgentEffect::Reconfigure),
+            ControllerToNode::Reboot => out.push(AgentEffect::Reboot),
             ControllerToNode::Shutdown => out.push(AgentEffect::Exit),
         }
     }

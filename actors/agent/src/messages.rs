@@ -347,6 +347,8 @@ pub enum AgentEffect {
         /// Run.
         run: RunKey,
     },
+    /// Run the site's RebootProgram. Nothing waits for it.
+    Reboot,
     /// Run the site's UnkillableStepProgram, if there is one. Nothing waits for it.
     RunUnkillable {
         /// Run.
@@ -488,6 +490,7 @@ pub const fn controller_message_name(message: &ControllerToNode) -> &'static str
         ControllerToNode::RenewCertificate => "RenewCertificate",
         ControllerToNode::Certificate { .. } => "Certificate",
         ControllerToNode::Reconfigure => "Reconfigure",
+        ControllerToNode::Reboot => "Reboot",
         ControllerToNode::Shutdown => "Shutdown",
     }
 }

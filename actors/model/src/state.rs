@@ -191,6 +191,12 @@ pub struct NodeFlags {
     /// What that is to become.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_request: Option<PowerRequest>,
+    /// REBOOT_REQUESTED: it is rebooted when nothing runs there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reboot_requested: bool,
+    /// REBOOT_ISSUED: it is being rebooted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reboot_issued: bool,
 }
 
 impl NodeFlags {

@@ -215,6 +215,7 @@ pub fn node(index: u32, cores: u32) -> NodeView {
         idle_since: None,
         comment: None,
         extra: None,
+        after_reboot: None,
     }
 }
 

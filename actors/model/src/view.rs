@@ -317,6 +317,31 @@ pub struct NodeView {
     /// `Extra=` by update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<String>,
+    /// While it is to be rebooted: what follows, if that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_reboot: Option<AfterReboot>,
+}
+
+/// The state of a node after its reboot (`scontrol reboot nextstate=`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AfterReboot {
+    /// In service, whatever it was drained for.
+    Resume,
+    /// In service, if it was drained for the reboot only.
+    Undrain,
+    /// DOWN.
+    Down,
+}
+
+impl AfterReboot {
+    /// `RESUME`
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Resume => "RESUME",
+            Self::Undrain => "UNDRAIN",
+            Self::Down => "DOWN",
+        }
+    }
 }
 
 impl NodeView {

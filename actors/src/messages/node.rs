@@ -96,6 +96,8 @@ pub struct NodeSite {
     pub power: Option<Arc<PowerPolicy>>,
     /// Hash of the `slurm.conf` that the controller read.
     pub conf_hash: Option<u32>,
+    /// `ResumeTimeout`: how long a reboot may take.
+    pub reboot_limit: Duration,
 }
 
 impl Default for NodeSite {
@@ -111,6 +113,7 @@ impl Default for NodeSite {
             memory_percent: None,
             power: None,
             conf_hash: None,
+            reboot_limit: Duration::from_secs(60),
         }
     }
 }
@@ -199,6 +202,8 @@ pub enum NodeTimer {
     Silence,
     /// Next ping.
     Ping,
+    /// ResumeTimeout since it was told to reboot.
+    Reboot,
 }
 
 impl NodeTimer {
@@ -207,6 +212,7 @@ impl NodeTimer {
         match self {
             Self::Silence => "silence",
             Self::Ping => "ping",
+            Self::Reboot => "reboot",
         }
     }
 }

@@ -199,6 +199,7 @@ impl NodeCore {
             out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
             out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(silence / TICKS) });
         }
+        self.limit_reboot(out);
         if self.is_of_earlier_life() {
             self.link = None;
             if self.saved.down.is_some() {
@@ -277,7 +278,9 @@ impl NodeCore {
             NodeInput::Configure { settings, site } => self.configure(now, *settings, site, out),
             NodeInput::Timer(NodeTimer::Silence) => self.silence(now, out),
             NodeInput::Timer(NodeTimer::Ping) => self.ping(now, out),
+            NodeInput::Timer(NodeTimer::Reboot) => self.reboot_timed_out(now, out),
         }
+        self.reboot_if_idle(now, out);
         self.publish(out);
     }
 
@@ -336,6 +339,8 @@ impl NodeCore {
             dynamic: self.settings.dynamic,
             power: power.state,
             power_request: power.request,
+            reboot_requested: self.saved.reboot.is_some_and(|reboot| reboot.issued.is_none()),
+            reboot_issued: self.saved.reboot.is_some_and(|reboot| reboot.issued.is_some()),
             ..NodeFlags::default()
         }
     }

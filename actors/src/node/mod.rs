@@ -7,6 +7,7 @@
 //! | `power` | whether its machine is on |
 //! | [`settings`] | its settings, from the configuration |
 //! | `service` | registration, silence, administrators |
+//! | `reboot` | reboots that administrators ask for |
 //! | [`effects`] | effects |
 //! | [`view`] | views |
 
@@ -14,6 +15,7 @@ pub mod account;
 pub mod core;
 pub mod effects;
 mod power;
+mod reboot;
 mod service;
 pub mod settings;
 pub mod view;
@@ -22,3 +24,5 @@ pub mod view;
 pub(crate) mod core_test;
 #[cfg(test)]
 mod power_test;
+#[cfg(test)]
+mod reboot_test;

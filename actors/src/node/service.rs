@@ -3,6 +3,7 @@
 use super::{
     core::{Link, NOT_RESPONDING, NodeCore, to_job},
     effects::{NodeEffect, NodeErrand},
+    reboot::without_reboot,
 };
 use crate::messages::{
     job::JobInput,
@@ -61,14 +62,17 @@ impl NodeCore {
         self.registered = true;
         self.touched = true;
         self.check_shape(now, out);
-        let back = match (self.saved.down, self.site.return_to_service) {
-            (None, _)
-            | (_, ReturnToService::Never)
-            | (Some(DownCause::Admin | DownCause::Reboot | DownCause::Resume), ReturnToService::IfSilent) => false,
-            (Some(DownCause::Silence), ReturnToService::IfSilent) | (Some(_), ReturnToService::Always) => {
-                self.invalid.is_none()
-            }
-        };
+        self.note_reboot(now, out);
+        let reboots = self.saved.reboot.is_some_and(|reboot| reboot.issued.is_some());
+        let back = !reboots
+            && match (self.saved.down, self.site.return_to_service) {
+                (None, _)
+                | (_, ReturnToService::Never)
+                | (Some(DownCause::Admin | DownCause::Reboot | DownCause::Resume), ReturnToService::IfSilent) => false,
+                (Some(DownCause::Silence), ReturnToService::IfSilent) | (Some(_), ReturnToService::Always) => {
+                    self.invalid.is_none()
+                }
+            };
         let was_down = self.saved.down.is_some();
         if back {
             let reason = self.saved.reason.clone().filter(|_| self.saved.drain);
@@ -283,6 +287,7 @@ impl NodeCore {
             }
             Some(NodeStateChange::Down) => {
                 saved.down = Some(DownCause::Admin);
+                saved.reboot = None;
                 saved.reason = said.or(saved.reason);
             }
             Some(NodeStateChange::Undrain) => {
@@ -295,6 +300,7 @@ impl NodeCore {
             Some(NodeStateChange::Resume) => {
                 saved.drain = false;
                 saved.down = None;
+                saved.reboot = None;
                 saved.reason = said;
                 // It is eligible at once (power_save.html).
                 saved.power = saved.power.map(|power| match power.state {
@@ -313,7 +319,11 @@ impl NodeCore {
                 loses_jobs = self.request_power(now, &by, asked, &mut saved)?;
                 saved.reason = said.or(saved.reason);
             }
+            Some(NodeStateChange::CancelReboot) => without_reboot(&mut saved)?,
             None => saved.reason = said.or(saved.reason),
+        }
+        if let Some(order) = change.reboot {
+            self.order_reboot(now, order, &mut saved)?;
         }
         saved.weight = change.weight.or(saved.weight);
         saved.features = change.features.or(saved.features);

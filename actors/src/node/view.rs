@@ -28,5 +28,6 @@ pub(super) fn of(core: &NodeCore) -> NodeView {
         idle_since: core.idle_since(),
         comment: core.saved.comment.clone(),
         extra: core.saved.extra.clone(),
+        after_reboot: core.saved.reboot.and_then(|reboot| reboot.next),
     }
 }

@@ -206,6 +206,10 @@ impl AgentPort for NodePort {
                     AgentInput::Swept { run, left: swept.unwrap_or_else(broken) }
                 });
             }
+            AgentEffect::Reboot => {
+                let world = Arc::clone(&self.world);
+                actix_rt::spawn(async move { world.reboot().await });
+            }
             AgentEffect::RunUnkillable { run } => {
                 let world = Arc::clone(&self.world);
                 actix_rt::spawn(async move { world.run_unkillable(run).await });

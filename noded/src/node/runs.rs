@@ -17,7 +17,7 @@ use garrick_model::{
     doors,
     messages::node::{JobCredential, JobLaunch},
     node_shape::NodeShape,
-    site_program::{Moment, SiteProgram},
+    site_program::{Moment, SiteProgram, variable},
 };
 use std::{
     borrow::Cow,
@@ -66,6 +66,8 @@ pub struct RunWorld {
     pub log: Option<PathBuf>,
     /// UnkillableStepTimeout: how long a sweep goes on.
     pub sweep_limit: Duration,
+    /// RebootProgram.
+    pub reboot: Option<PathBuf>,
     /// UnkillableStepProgram.
     pub unkillable: Option<PathBuf>,
     /// How long records of steps stay.
@@ -258,6 +260,21 @@ impl RunWorld {
             Some(Ok(cgroup)) => unkillable::left_in(run, cgroup.clean_up(self.sweep_limit), || cgroup.all().pids()),
             Some(Err(e)) => Some(Leftover::Unknown(e.to_string())),
             None => self.sweep_marked(run),
+        }
+    }
+
+    /// Reboots the machine, as far as the site has a program for that. It has no limit: it may wait for the end of this process.
+    pub async fn reboot(&self) {
+        let Some(program) = &self.reboot else {
+            tracing::error!("this node is to be rebooted, and has no RebootProgram");
+            return;
+        };
+        let programs = vec![program.to_string_lossy().into_owned()];
+        let environment = vec![variable("SLURM_NODE_NAME", &self.node)];
+        let (moment, arguments) = (Moment::Reboot, Vec::new());
+        tracing::info!(program = %program.display(), "rebooting");
+        if let Err(error) = scripts::run(&SiteProgram { moment, programs, arguments, environment, limit: None }).await {
+            tracing::error!(%error, "the machine was not rebooted");
         }
     }
 

@@ -288,6 +288,7 @@ pub async fn start(
         epilog_limit: limit(config.epilog_timeout_secs),
         one_script: config.prolog_flags.has(PrologFlag::Serial).then(tokio::sync::Mutex::default),
         log: cluster.log_file(Some(&node.name)),
+        reboot: config.reboot_program.clone(),
         unkillable: config.unkillable_step_program.clone(),
         retention: Retention::of(config),
         closing: Arc::default(),

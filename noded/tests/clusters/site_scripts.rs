@@ -175,3 +175,44 @@ fn flags_say_when_prologs_and_the_batch_script_run_and_what_a_failure_means() {
         assert_eq!(c.job_field(&bad, "Restarts").as_deref(), Some(restarts), "{flags}");
     }
 }
+
+#[test]
+fn nodes_are_rebooted_when_they_are_idle_and_return_as_was_asked() {
+    let c = Cluster::up_with("site-reboot", &TWO, |c| {
+        // It starts the daemon of its node anew, as another boot of its machine; that of the second node stays away.
+        let text = format!(
+            "#!/bin/bash\necho $# $SLURM_NODE_NAME >> {0}/told\nmapfile -d '' line < /proc/$PPID/cmdline\n\
+             mapfile -d '' env < /proc/$PPID/environ\n[ $SLURM_NODE_NAME = n1 ] || exit 0\nkill -9 $PPID\n\
+             while kill -0 $PPID 2> /dev/null; do :; done\nexec env -i \"${{env[@]}}\" setsid \"${{line[@]}}\" -b > {0}/again 2>&1\n",
+            c.work.display()
+        );
+        c.script("reboot", &text);
+        format!("RebootProgram={}/reboot\nResumeTimeout=5", c.work.display())
+    });
+    let state = |node: &str| crate::support::field_of(&c.sh(&format!("scontrol -o show node {node}")).out, "State");
+    let reason = |node: &str| c.sh(&format!("sinfo -h -n {node} -o %E")).out;
+    let told = || std::fs::read_to_string(c.work.join("told")).unwrap_or_default();
+    let job = c.shell("sbatch -w n1 -o /dev/null --wrap 'sleep 100000'").ok().job();
+    c.await_state(&job, "RUNNING");
+    c.sh("scontrol reboot ASAP n1").ok();
+    assert!(state("n1").unwrap().ends_with("+DRAIN+REBOOT_REQUESTED"), "{:?}", state("n1"));
+    assert_eq!(c.sh("sinfo -h -n n1 -o %t").ok().out, "drng@\n");
+    assert!(c.sh("scontrol show node n1").ok().out.contains("\n   NextState=UNDRAIN\n"));
+    let skipped = c.sh("scontrol reboot n1");
+    assert!(skipped.err.contains("Skipping reboot of nodes n1 due to current node state."), "{skipped:?}");
+    c.sh("scontrol cancel_reboot n1").ok();
+    assert_eq!((state("n1").as_deref(), told().as_str()), (Some("MIXED"), ""));
+    let none = c.sh("scontrol cancel_reboot n1");
+    assert_eq!((none.code, none.err.as_str()), (1, "slurm_update error: Invalid node state transition\n"));
+    // Asked for again, it is rebooted when its job is gone, and in service then.
+    c.sh("scontrol reboot ASAP n1").ok();
+    c.sh(&format!("scancel {job}")).ok();
+    c.await_that("it is back", || told() == "0 n1\n" && state("n1").as_deref() == Some("IDLE"));
+    c.sh("srun -w n1 true").ok();
+    // One that does not return in time is DOWN.
+    c.sh("scontrol reboot n2 nextstate=resume reason=kernel").ok();
+    c.await_that("it is told", || told() == "0 n1\n0 n2\n");
+    assert_eq!(c.sh("sinfo -h -n n2 -o %t").ok().out, "boot^\n");
+    c.await_that("it is given up", || reason("n2") == "kernel : reboot issued : reboot timed out\n");
+    assert_eq!(state("n2").as_deref(), Some("DOWN"));
+}

@@ -284,7 +284,7 @@ impl World {
                 self.later(node, life, 1_000, AgentInput::Swept { run, left: None });
             }
             // No sweep leaves anything here.
-            AgentEffect::RunUnkillable { .. } => {}
+            AgentEffect::RunUnkillable { .. } | AgentEffect::Reboot => {}
             AgentEffect::MarkClean { run } => {
                 if let Some(folder) = self.machines[node].spool.get_mut(&run) {
                     folder.clean = true;

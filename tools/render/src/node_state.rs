@@ -105,11 +105,14 @@ pub fn word(node: &NodeView) -> StateWord {
             Base::Future => ("future", "futr"),
         }
     };
+    let (long, compact) = if flags.reboot_issued { ("reboot", "boot") } else { (long, compact) };
     let mark = match (flags.power, flags.power_request) {
         (NodePower::PoweredDown, _) => "~",
         (NodePower::PoweringDown, _) => "%",
         (NodePower::PoweringUp, _) => "#",
         (NodePower::On, Some(PowerRequest::Down)) => "!",
+        (NodePower::On, _) if flags.reboot_issued => "^",
+        (NodePower::On, _) if flags.reboot_requested => "@",
         (NodePower::On, _) if flags.not_responding => "*",
         (NodePower::On, _) => "",
     };
@@ -158,7 +161,9 @@ pub fn record_words(node: &NodeView) -> Vec<&'static str> {
         (used.reserved || node.flags.reserved, "RESERVED"),
         (node.flags.power_request == Some(PowerRequest::Down), "POWER_DOWN"),
         (node.flags.power_request == Some(PowerRequest::Up) && node.flags.power != NodePower::PoweringDown, "POWER_UP"),
-        (node.flags.not_responding, "NOT_RESPONDING"),
+        (node.flags.reboot_requested, "REBOOT_REQUESTED"),
+        (node.flags.reboot_issued, "REBOOT_ISSUED"),
+        (node.flags.not_responding && !node.flags.reboot_issued, "NOT_RESPONDING"),
         (node.flags.power == NodePower::PoweredDown, "POWERED_DOWN"),
         (node.flags.power == NodePower::PoweringDown, "POWERING_DOWN"),
         (node.flags.power == NodePower::PoweringUp, "POWERING_UP"),

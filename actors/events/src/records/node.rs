@@ -4,7 +4,7 @@
 use garrick_model::{
     state::{NodePower, PowerRequest},
     time::Timestamp,
-    view::NodeReason,
+    view::{AfterReboot, NodeReason},
 };
 use serde::{Deserialize, Serialize};
 
@@ -72,4 +72,21 @@ pub struct SavedNode {
     /// `NodeHostname` that an administrator set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+    /// It is to be rebooted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<Reboot>,
+}
+
+/// A reboot that an administrator asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reboot {
+    /// Nothing new starts there before: the node is drained for it.
+    #[serde(default)]
+    pub asap: bool,
+    /// What follows; `None`: it is in service, unless it was drained otherwise.
+    #[serde(default)]
+    pub next: Option<AfterReboot>,
+    /// When the node was told to; until then it waits for the ends of its jobs.
+    #[serde(default)]
+    pub issued: Option<Timestamp>,
 }

@@ -24,7 +24,7 @@ use crate::{
     time::{TimeLimit, Timestamp},
     topology::NamedTopology,
     trigger::{Trigger, TriggerRequest, TriggerSelector},
-    view::{AllocatedNode, JobView, LicenseView, NodeView, PartitionView, StepView},
+    view::{AfterReboot, AllocatedNode, JobView, LicenseView, NodeView, PartitionView, StepView},
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -710,6 +710,20 @@ pub struct NodeChange {
     /// NodeAddr and NodeHostname.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Box<NodePlace>>,
+    /// `scontrol reboot`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<RebootOrder>,
+}
+
+/// `scontrol reboot`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RebootOrder {
+    /// `ASAP`: nothing new starts there before.
+    pub asap: bool,
+    /// `nextstate=`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<AfterReboot>,
 }
 
 /// Where a node is; `None`: as before.
@@ -745,6 +759,8 @@ pub enum NodeStateChange {
     PowerDownAsap,
     /// POWER_DOWN_FORCE: its jobs end.
     PowerDownForce,
+    /// CANCEL_REBOOT, `scontrol cancel_reboot`
+    CancelReboot,
 }
 
 /// A trace record as it travels: see the runtime's promises for its fields.

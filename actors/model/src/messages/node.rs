@@ -321,6 +321,8 @@ pub enum ControllerToNode {
     Reconfigure,
     /// Keep the log so, until `slurm.conf` is read again. Repeatable.
     ChangeLog(LogChange),
+    /// Reboot the machine (`RebootProgram`). Sent once.
+    Reboot,
     /// End this daemon. Jobs go on unless it says so.
     Shutdown,
 }

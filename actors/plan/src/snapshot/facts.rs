@@ -348,6 +348,7 @@ fn nobody(index: NodeIndex) -> NodeView {
         power_since: None,
         idle_since: None,
         comment: None,
+        after_reboot: None,
         extra: None,
     }
 }

@@ -97,6 +97,7 @@ fn state(r: &mut Record, node: &NodeView, partitions: &[String], clock: &Clock, 
         owner(node, user),
         node.mcs_label().unwrap_or("N/A")
     ));
+    r.line_if("NextState", node.after_reboot.map(garrick_model::view::AfterReboot::word));
     if !partitions.is_empty() {
         r.line(format!("Partitions={} ", partitions.join(",")));
     }

@@ -1,12 +1,13 @@
 //! `scontrol power`, `reboot` and `cancel_reboot`. Without programs of the site's for it there is nothing that could be done, and
-//! that is told in Slurm's words; with one for reboots: not supported yet.
+//! that is told in Slurm's words.
 
 use super::{NOT_THEIRS, Session, too_few, too_many};
 use garrick_asking::contact;
 use garrick_model::{
     hostlist,
-    messages::command::{CommandRequest, NodeChange, NodeStateChange},
-    refusal::Refusal,
+    messages::command::{CommandRequest, NodeChange, NodeStateChange, RebootOrder},
+    state::NodeBase,
+    view::AfterReboot,
 };
 
 /// `power up|down [asap|force] NODES [reason=TEXT]`
@@ -89,33 +90,93 @@ fn is_manner(word: &str) -> bool {
     word.eq_ignore_ascii_case("asap") || word.eq_ignore_ascii_case("force")
 }
 
-/// `reboot [asap] [force] [nextstate=resume|down] [reason=TEXT] [action=NAME] ALL|NODES`
-pub fn reboot(session: &mut Session, words: &[String]) -> i32 {
-    let mut nodes = None;
+/// What `reboot` asks for.
+struct RebootAsked<'w> {
+    nodes: &'w str,
+    order: RebootOrder,
+    reason: Option<String>,
+}
+
+/// Reads `[asap] [force] [nextstate=resume|down] [reason=TEXT] [action=NAME] ALL|NODES`. The error is an exit code.
+fn asked<'w>(session: &mut Session, words: &'w [String]) -> Result<RebootAsked<'w>, i32> {
+    let (mut nodes, mut order, mut reason) = (None, RebootOrder::default(), None);
     for word in words {
-        match word.split_once('=') {
-            Some((key, state)) if key.eq_ignore_ascii_case("nextstate") => {
-                if !["down", "resume"].contains(&state.to_ascii_lowercase().as_str()) {
-                    return session.plain_error(format_args!("Invalid state: {state}\n Valid states: DOWN, RESUME"));
+        let pair = word.split_once('=').map(|(key, value)| (key.to_ascii_lowercase(), value));
+        match pair.as_ref().map(|(key, value)| (key.as_str(), *value)) {
+            Some(("nextstate", state)) => match state.to_ascii_lowercase().as_str() {
+                "down" => order.next = Some(AfterReboot::Down),
+                "resume" => order.next = Some(AfterReboot::Resume),
+                _ => {
+                    return Err(
+                        session.plain_error(format_args!("Invalid state: {state}\n Valid states: DOWN, RESUME"))
+                    );
                 }
-            }
-            Some((key, _)) if ["reason", "action"].contains(&key.to_ascii_lowercase().as_str()) => {}
-            None if is_manner(word) => {}
-            None if nodes.is_none() => nodes = Some(word),
-            None => return session.plain_error("Multiple node lists specified"),
-            Some(_) => return session.plain_error(format_args!("Invalid option: {word}")),
+            },
+            Some(("reason", text)) => reason = Some(text.to_owned()),
+            Some(("action", _)) => return Err(session.not_supported("scontrol reboot action=")),
+            Some(_) => return Err(session.plain_error(format_args!("Invalid option: {word}"))),
+            None if word.eq_ignore_ascii_case("asap") => order.asap = true,
+            None if word.eq_ignore_ascii_case("force") => return Err(session.not_supported("scontrol reboot FORCE")),
+            None if nodes.is_none() => nodes = Some(word.as_str()),
+            None => return Err(session.plain_error("Multiple node lists specified")),
         }
     }
-    if nodes.is_none() {
-        return session.unended_error("Missing node list. Specify ALL|<NodeList>");
+    match nodes {
+        Some(nodes) => Ok(RebootAsked { nodes, order, reason }),
+        None => Err(session.unended_error("Missing node list. Specify ALL|<NodeList>")),
     }
+}
+
+/// `reboot [asap] [nextstate=resume|down] [reason=TEXT] ALL|NODES`
+pub fn reboot(session: &mut Session, words: &[String]) -> i32 {
+    const WHERE: &str = "scontrol_reboot_nodes error:";
+    let RebootAsked { nodes, order, reason } = match asked(session, words) {
+        Ok(asked) => asked,
+        Err(code) => return code,
+    };
     match session.setting("RebootProgram") {
         Ok(None) => {
             session.console.error("RebootProgram isn't defined");
-            session.plain_error("scontrol_reboot_nodes error:Unspecified error")
+            return session.plain_error(format_args!("{WHERE}Unspecified error"));
         }
-        Ok(Some(_)) => session.not_supported("scontrol reboot"),
-        Err(code) => code,
+        Ok(Some(_)) => {}
+        Err(code) => return code,
+    }
+    if !session.is_admin() {
+        return session.plain_error(format_args!("{WHERE}Permission denied"));
+    }
+    let known = session.cluster().and_then(contact::nodes);
+    let known = match known {
+        Ok(known) => known,
+        Err(error) => return session.denied(WHERE, &error, "Permission denied"),
+    };
+    let names = if nodes.eq_ignore_ascii_case("all") {
+        known.iter().map(|node| node.name.clone()).collect()
+    } else {
+        hostlist::expand(nodes).unwrap_or_default()
+    };
+    let named = |name: &String| known.iter().find(|node| node.name == *name);
+    if names.is_empty() || names.iter().any(|name| named(name).is_none()) {
+        return session.plain_error(format_args!("{WHERE}Invalid node name specified"));
+    }
+    let rebooted = |name: &String| {
+        named(name).is_some_and(|node| {
+            let flags = node.flags;
+            flags.reboot_requested || flags.reboot_issued || node.base == NodeBase::Future
+        })
+    };
+    let (skipped, names): (Vec<String>, Vec<String>) = names.into_iter().partition(rebooted);
+    if !skipped.is_empty() {
+        let skipped = hostlist::fold(&skipped);
+        session.console.error(format_args!("Skipping reboot of nodes {skipped} due to current node state."));
+    }
+    if names.is_empty() {
+        return 0;
+    }
+    let change = NodeChange { reason, reboot: Some(order), ..NodeChange::default() };
+    match session.cluster().and_then(|c| c.ask(&CommandRequest::UpdateNode { nodes: names, change })) {
+        Ok(_) => 0,
+        Err(error) => session.denied(WHERE, &error, "Permission denied"),
     }
 }
 
@@ -133,14 +194,13 @@ pub fn cancel_reboot(session: &mut Session, words: &[String]) -> i32 {
         Ok(names) => names,
         Err(error) => return session.plain_error(format_args!("unable to parse node list {list} ({error})")),
     };
+    let change = NodeChange { state: Some(NodeStateChange::CancelReboot), ..NodeChange::default() };
     let answer = session.cluster().and_then(|c| {
-        let names = contact::named_nodes(c, &names)?;
-        let nodes = contact::nodes(c)?;
-        Ok(names.iter().all(|name| nodes.iter().any(|node| node.name == *name)))
+        let nodes = contact::named_nodes(c, &names)?;
+        c.ask(&CommandRequest::UpdateNode { nodes, change })
     });
     match answer {
-        Ok(true) => session.plain_error("slurm_update error: Invalid node state transition"),
-        Ok(false) => session.plain_error(format_args!("slurm_update error: {}", Refusal::InvalidNode(String::new()))),
+        Ok(_) => 0,
         Err(error) => session.denied("slurm_update error: ", &error, NOT_THEIRS),
     }
 }

@@ -249,7 +249,8 @@ fn node_state(given: &Given<'_>) -> Result<NodeStateChange, KeyError> {
         "power_down" => NodeStateChange::PowerDown,
         "power_down_asap" => NodeStateChange::PowerDownAsap,
         "power_down_force" => NodeStateChange::PowerDownForce,
-        "future" | "noresp" | "resp" | "cancel_reboot" => {
+        "cancel_reboot" => NodeStateChange::CancelReboot,
+        "future" | "noresp" | "resp" => {
             return Err(KeyError::NotSupported(format!("State={}", lower.to_ascii_uppercase())));
         }
         _ => return Err(KeyError::NodeState(format!("state={}", given.value), NODE_STATES)),

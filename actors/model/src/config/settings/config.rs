@@ -271,6 +271,8 @@ settings_with_rows! {
         pub prolog_slurmctld: Vec<String>,
         /// `EpilogSlurmctld` lines: run by the controller when a job's work is over.
         pub epilog_slurmctld: Vec<String>,
+        /// `RebootProgram`.
+        pub reboot_program: Option<PathBuf>,
         /// `SrunProlog`: run by `srun` before its step.
         pub srun_prolog: Option<PathBuf>,
         /// `SrunEpilog`: run by `srun` after its step.

@@ -302,7 +302,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::honoured("PropagateResourceLimitsExcept", "", |c, text| set_limits(c, text, true),
         "resource limits of the submitting shell that tasks do not get")
         .shown(Show::Value(|c| shown_limits(&c.propagate_limits, true))),
-    Key::not_yet("RebootProgram", NULL),
+    key!("RebootProgram", "", reboot_program: AbsolutePath, "a program that runs on a node to reboot it"),
     key!("ReconfigFlags", "", reconfig_flags: Words, "which updates are kept when the file is read again"),
     key!("RequeueExit", "", requeue_exit: Codes, "exit codes that requeue a job"),
     key!("RequeueExitHold", "", requeue_exit_hold: Codes, "exit codes that requeue a job and hold it"),

@@ -1,0 +1,120 @@
+//! Reboots that administrators ask for (`scontrol reboot`): a node is rebooted when no job holds anything there, and is awaited for
+//! ResumeTimeout.
+
+use super::{core::NodeCore, effects::NodeEffect};
+use crate::messages::node::NodeTimer;
+use garrick_events::records::node::{DownCause, Reboot, SavedNode};
+use garrick_model::{
+    messages::{command::RebootOrder, node::ControllerToNode},
+    refusal::Refusal,
+    state::NodeBase,
+    time::Timestamp,
+    view::{AfterReboot, NodeReason},
+};
+
+/// Slurm's reasons where nobody names one (scontrol(1)).
+const REQUESTED: &str = "reboot requested";
+const REQUESTED_ASAP: &str = "Reboot ASAP";
+
+/// Slurm's word for a change that does not fit the node's state.
+fn no_transition() -> Refusal {
+    Refusal::InvalidUpdate("Invalid node state transition".to_owned())
+}
+
+/// A reboot that was not issued is not wanted any more.
+pub(super) fn without_reboot(saved: &mut SavedNode) -> Result<(), Refusal> {
+    let reboot = saved.reboot.filter(|reboot| reboot.issued.is_none()).ok_or_else(no_transition)?;
+    saved.reboot = None;
+    saved.drain &= !reboot.asap;
+    saved.reason = saved.reason.take().filter(|_| saved.drain || saved.down.is_some());
+    Ok(())
+}
+
+impl NodeCore {
+    /// Notes that it is to be rebooted.
+    pub(super) fn order_reboot(
+        &self,
+        now: Timestamp,
+        order: RebootOrder,
+        saved: &mut SavedNode,
+    ) -> Result<(), Refusal> {
+        if saved.reboot.is_some() || self.base() == NodeBase::Future {
+            return Err(no_transition());
+        }
+        // A node that is drained for something else stays so.
+        let asap = order.asap && !saved.drain;
+        let next = order.next.or(order.asap.then_some(AfterReboot::Undrain));
+        saved.reboot = Some(Reboot { asap, next, issued: None });
+        saved.drain |= order.asap;
+        let text = if order.asap { REQUESTED_ASAP } else { REQUESTED };
+        saved.reason = saved.reason.take().or_else(|| Some(self.own_reason(now, text)));
+        Ok(())
+    }
+
+    /// What is added to the reason, in the controller's name.
+    fn reason_and(&self, now: Timestamp, more: &str) -> Option<NodeReason> {
+        let text = match &self.saved.reason {
+            Some(reason) => format!("{} : {more}", reason.text),
+            None => more.to_owned(),
+        };
+        Some(self.own_reason(now, &text))
+    }
+
+    /// Reboots it, if that was asked for and nothing is left there. It counts as DOWN until it is back.
+    pub(super) fn reboot_if_idle(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
+        let Some(reboot) = self.saved.reboot.filter(|reboot| reboot.issued.is_none()) else { return };
+        let away = self.link.is_none() || !self.registered;
+        if away || self.flags().completing || self.account.holds().next().is_some() {
+            return;
+        }
+        let reason = self.reason_and(now, "reboot issued");
+        let reboot = Some(Reboot { issued: Some(now), ..reboot });
+        self.save(SavedNode { down: Some(DownCause::Admin), reason, reboot, ..self.saved.clone() }, out);
+        self.to_agent(ControllerToNode::Reboot, out);
+        self.limit_reboot(out);
+    }
+
+    /// Sets the timer of a reboot that was issued.
+    pub(super) fn limit_reboot(&self, out: &mut Vec<NodeEffect>) {
+        if let Some(issued) = self.saved.reboot.and_then(|reboot| reboot.issued) {
+            let at = issued.plus(self.site.reboot_limit);
+            out.push(NodeEffect::SetTimer { timer: NodeTimer::Reboot, at });
+        }
+    }
+
+    /// It registered: is it back from the reboot?
+    pub(super) fn note_reboot(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
+        let Some((reboot, issued)) = self.saved.reboot.and_then(|reboot| Some((reboot, reboot.issued?))) else {
+            return;
+        };
+        let Some(facts) = self.facts.clone() else { return };
+        let another = facts.boot_id.is_some() && facts.boot_id != self.saved.boot_id;
+        if !another && facts.boot_time <= issued {
+            return;
+        }
+        tracing::info!(node = self.settings.name, "node.is_back_from_its_reboot");
+        let mut saved = SavedNode { reboot: None, ..self.saved.clone() };
+        saved.boot_id = facts.boot_id.clone().or(saved.boot_id);
+        match reboot.next {
+            Some(AfterReboot::Down) => saved.reason = self.reason_and(now, "reboot complete"),
+            next => {
+                saved.down = None;
+                saved.drain &= !reboot.asap && next != Some(AfterReboot::Resume);
+                saved.reason = saved.reason.filter(|_| saved.drain);
+            }
+        }
+        self.save(saved, out);
+    }
+
+    /// It was awaited long enough. It may return as any silent node.
+    pub(super) fn reboot_timed_out(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
+        let Some(issued) = self.saved.reboot.and_then(|reboot| reboot.issued) else { return };
+        if issued.plus(self.site.reboot_limit) > now {
+            return self.limit_reboot(out);
+        }
+        tracing::error!(node = self.settings.name, "node.reboot_timed_out");
+        let reason = self.reason_and(now, "reboot timed out");
+        let down = Some(DownCause::Silence);
+        self.save(SavedNode { down, reason, reboot: None, ..self.saved.clone() }, out);
+    }
+}

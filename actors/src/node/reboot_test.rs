@@ -1,0 +1,172 @@
+//! Rules of reboots.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    core::NodeCore,
+    core_test::{registration, settings},
+    effects::{NodeEffect, NodeErrand},
+};
+use crate::messages::node::{NodeInput, NodeSite, NodeTimer, ReserveAsk};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::{
+        command::{NodeChange, NodeStateChange, RebootOrder},
+        node::ControllerToNode,
+    },
+    node_shape::NodeShare,
+    refusal::Refusal,
+    resources::CpuSet,
+    state::NodeBase,
+    time::Timestamp,
+    view::AfterReboot,
+};
+use garrick_plan::snapshot::{caps::CpuCaps, request::NodeUse};
+use std::sync::Arc;
+
+const NOW: Timestamp = Timestamp::from_secs(1000);
+const LATER: Timestamp = Timestamp::from_secs(1020);
+
+fn register(core: &mut NodeCore, now: Timestamp, boot: &str) -> Vec<NodeEffect> {
+    let mut it = registration(1, vec![]);
+    it.facts.boot_id = Some(boot.to_owned());
+    it.facts.boot_time = Timestamp(0);
+    let mut out = Vec::new();
+    core.handle(now, NodeInput::Registered(Box::new(it)), &mut out);
+    out
+}
+
+fn up() -> NodeCore {
+    let mut core = NodeCore::new(NOW, settings(0), Arc::new(NodeSite::default()), None, []);
+    register(&mut core, NOW, "first");
+    core
+}
+
+fn change(core: &mut NodeCore, change: NodeChange) -> (Result<(), Refusal>, Vec<NodeEffect>) {
+    let (request, by) = (3, (0, "root".to_owned()));
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Update { request, by, change }, &mut out);
+    let answer = out.iter().find_map(|effect| match effect {
+        NodeEffect::Answer { answer, .. } => Some(answer.clone()),
+        _ => None,
+    });
+    (answer.unwrap(), out)
+}
+
+fn reboot(core: &mut NodeCore, asap: bool, next: Option<AfterReboot>) -> (Result<(), Refusal>, Vec<NodeEffect>) {
+    change(core, NodeChange { reboot: Some(RebootOrder { asap, next }), ..NodeChange::default() })
+}
+
+fn cancel(core: &mut NodeCore) -> Result<(), Refusal> {
+    change(core, NodeChange { state: Some(NodeStateChange::CancelReboot), ..NodeChange::default() }).0
+}
+
+/// The node is told to reboot, after that is saved.
+fn is_told(out: &[NodeEffect]) -> bool {
+    let told = out.iter().position(|effect| {
+        matches!(effect, NodeEffect::Do(NodeErrand::Send { frame, .. }) if **frame == ControllerToNode::Reboot)
+    });
+    told.is_some_and(|told| out[..told].iter().any(|effect| matches!(effect, NodeEffect::Save(_))))
+}
+
+fn reason(core: &NodeCore) -> String {
+    core.view().reason.map(|reason| reason.text).unwrap_or_default()
+}
+
+/// A job holds two CPUs.
+fn busy() -> NodeCore {
+    let mut core = up();
+    let share = NodeShare { cpus: CpuSet::from(0..2), memory: None, tasks: 1, gres: Vec::new() };
+    let ask = ReserveAsk {
+        job: JobId(1),
+        sluid: Sluid(1),
+        attempt: 1,
+        uid: 1001,
+        mcs_label: None,
+        share,
+        usage: NodeUse::Cpus,
+        partition: "debug".to_owned(),
+        caps: CpuCaps::NONE,
+        left_to_system: None,
+        expected_end: None,
+        generation: core.view().generation,
+    };
+    core.handle(NOW, NodeInput::Reserve(Box::new(ask)), &mut Vec::new());
+    assert_eq!(core.view().holds.len(), 1);
+    core
+}
+
+#[test]
+fn a_node_is_rebooted_when_nothing_runs_there_and_is_in_service_after_it() {
+    let mut core = busy();
+    let (answer, out) = reboot(&mut core, true, None);
+    assert!(answer.is_ok() && !is_told(&out));
+    let flags = core.view().flags;
+    assert!(flags.drain && flags.reboot_requested && !flags.reboot_issued);
+    assert_eq!((reason(&core).as_str(), core.view().after_reboot), ("Reboot ASAP", Some(AfterReboot::Undrain)));
+    let release = NodeInput::Release { job: JobId(1), sluid: Sluid(1), attempt: None, drain: None };
+    let mut out = Vec::new();
+    core.handle(NOW, release, &mut out);
+    assert!(is_told(&out), "{out:?}");
+    let view = core.view();
+    assert_eq!((view.base, view.flags.reboot_issued), (NodeBase::Down, true));
+    assert_eq!(reason(&core), "Reboot ASAP : reboot issued");
+    // Its daemon connects again before the machine goes down.
+    let out = register(&mut core, LATER, "first");
+    assert!(!is_told(&out) && core.view().base == NodeBase::Down);
+    register(&mut core, LATER, "second");
+    let view = core.view();
+    assert_eq!((view.base, view.flags.drain, view.reason, view.after_reboot), (NodeBase::Up, false, None, None));
+    assert!(!view.flags.reboot_issued);
+}
+
+#[test]
+fn it_stays_as_was_asked_for() {
+    for (drained, next, base, drain, why) in [
+        (false, Some(AfterReboot::Down), NodeBase::Down, false, "reboot requested : reboot issued : reboot complete"),
+        (false, None, NodeBase::Up, false, ""),
+        (true, None, NodeBase::Up, true, "broken fan : reboot issued"),
+        (true, Some(AfterReboot::Resume), NodeBase::Up, false, ""),
+    ] {
+        let mut core = up();
+        if drained {
+            let (state, why) = (Some(NodeStateChange::Drain), Some("broken fan".to_owned()));
+            change(&mut core, NodeChange { state, reason: why, ..NodeChange::default() }).0.unwrap();
+        }
+        assert!(is_told(&reboot(&mut core, drained, next).1));
+        register(&mut core, LATER, "second");
+        let view = core.view();
+        assert_eq!((view.base, view.flags.drain, reason(&core).as_str()), (base, drain, why));
+    }
+}
+
+#[test]
+fn a_reboot_is_cancelled_before_it_is_issued_and_asked_for_once() {
+    let mut core = busy();
+    assert!(cancel(&mut core).is_err());
+    reboot(&mut core, true, None).0.unwrap();
+    assert!(reboot(&mut core, false, None).0.is_err());
+    cancel(&mut core).unwrap();
+    let view = core.view();
+    assert_eq!((view.flags.drain, view.flags.reboot_requested, view.reason), (false, false, None));
+    let mut idle = up();
+    reboot(&mut idle, false, None).0.unwrap();
+    assert!(cancel(&mut idle).is_err(), "it is issued");
+}
+
+#[test]
+fn a_node_that_does_not_come_back_in_time_is_down_and_a_restart_of_the_controller_waits_on() {
+    let mut core = up();
+    reboot(&mut core, false, None).0.unwrap();
+    // A controller that starts again neither forgets it nor issues it again.
+    let site = Arc::new(NodeSite::default());
+    let mut again = NodeCore::new(LATER, settings(0), site, Some(core.saved().clone()), []);
+    let mut out = Vec::new();
+    again.resume(LATER, &mut out);
+    let timer = NodeEffect::SetTimer { timer: NodeTimer::Reboot, at: Timestamp::from_secs(1060) };
+    assert!(out.contains(&timer), "{out:?}");
+    assert!(!is_told(&register(&mut again, LATER, "first")));
+    again.handle(Timestamp::from_secs(1060), NodeInput::Timer(NodeTimer::Reboot), &mut Vec::new());
+    let view = again.view();
+    assert_eq!((view.base, view.flags.reboot_issued), (NodeBase::Down, false));
+    assert_eq!(reason(&again), "reboot requested : reboot issued : reboot timed out");
+}
