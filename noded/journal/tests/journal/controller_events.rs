@@ -10,13 +10,14 @@ use garrick_events::{
             Run, TaskMark, TaskOutcome, Unfenced, Yielded,
         },
         job_event::{JobEvent, Revision},
-        node::{DownCause, SavedNode, SavedPower},
+        node::{DownCause, Reboot, SavedNode, SavedPower},
         partition::SavedPartition,
     },
 };
 use garrick_model::{
     config::{DynamicNode, Whereabouts},
     ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid, StepKey},
+    mail::Mail,
     messages::{command::JobChange, node::RequeuePolicy},
     node_shape::NodeShare,
     packed_steps::{PackedSteps, StepTally},
@@ -30,14 +31,17 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     usage::TaskUsage,
     view::{
-        AllocatedNode, Allocation, NodeReason, PreemptTimes, PriorityTerms, StepCounts, StepOrigin, StepRow, StepRows,
+        AfterReboot, AllocatedNode, Allocation, NodeReason, PreemptTimes, PriorityTerms, StepCounts, StepOrigin,
+        StepRow, StepRows,
     },
 };
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 45] = [
+pub const NAMES: [&str; 47] = [
+    "Prepared",
+    "EpilogEnded",
     "Submitted",
     "Held",
     "Released",
@@ -181,6 +185,7 @@ fn spec() -> JobSpec {
         het_size: 0,
         array_task: None,
         cron: None,
+        mail: Default::default(),
     }
 }
 
@@ -383,6 +388,8 @@ fn change() -> JobChange {
         prefer: None,
         time_min: None,
         mcs_label: None,
+        mail_types: None,
+        mail_user: None,
         sharing: None,
     }
 }
@@ -643,6 +650,35 @@ pub fn leaving() -> Vec<ControllerEvent> {
         event(JobEvent::Allocated(Box::new(run(&["n1"])))),
         event(JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
         event(JobEvent::LeaveBy(at(500))),
+    ]
+}
+
+/// What came to version 2 later: programs of the site around a run, mail, exits of an array's tasks, and a reboot.
+pub fn site_programs() -> Vec<ControllerEvent> {
+    let event = |job, event| ControllerEvent::Job { job: JobId(job), event: Box::new(event) };
+    let mail =
+        Mail { types: "BEGIN,END,TIME_LIMIT_80".parse().unwrap_or_default(), user: Some("a@example.org".into()) };
+    let awaits = Run { awaits_prolog: true, awaits_epilog: true, ..run(&["n1"]) };
+    let tasks = ArrayRecord { pending: [1, 2].into(), limit: None, tasks: [].into() };
+    let array = ArraySpec { ranges: vec![(1, 2, 1)], limit: None };
+    let head = JobRecord { array: Some(tasks), ..record(72, JobSpec { array: Some(array), ..plain_spec() }) };
+    let exit = Some(ExitStatus { code: 3, signal: None });
+    let change = JobChange { mail_types: "FAIL".parse().ok(), mail_user: Some("b".into()), ..JobChange::default() };
+    let reboot = Reboot { asap: true, next: Some(AfterReboot::Undrain), issued: Some(at(9)) };
+    let saved = SavedNode { down: Some(DownCause::Admin), drain: true, reboot: Some(reboot), ..SavedNode::default() };
+    vec![
+        event(71, JobEvent::Submitted(Box::new(record(71, JobSpec { mail, ..plain_spec() })))),
+        event(71, JobEvent::Allocated(Box::new(awaits))),
+        event(71, JobEvent::Prepared),
+        event(71, JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
+        event(71, JobEvent::Updated(Box::new(change))),
+        event(71, JobEvent::Ended(end(JobState::Completed, Reason::None, 0, Afterwards::Over))),
+        event(71, JobEvent::NodeReleased { node: "n1".into(), epilog_failed: false }),
+        event(71, JobEvent::EpilogEnded),
+        event(72, JobEvent::Submitted(Box::new(head))),
+        event(72, JobEvent::TaskSplit { index: 1, job: JobId(73) }),
+        event(72, JobEvent::TaskNews { index: 1, started: Some(at(20)), over: Some(TaskOutcome::NotOk), exit }),
+        ControllerEvent::Node { node: "n1".into(), saved: Box::new(saved) },
     ]
 }
 

@@ -87,6 +87,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::reservations(),
         controller_events::preempted(),
         controller_events::leaving(),
+        controller_events::site_programs(),
         controller_events::suspended(),
         controller_events::fencing(),
         controller_events::tasks(),
@@ -151,6 +152,17 @@ fn what_came_to_a_controllers_journal_of_version_1_after_that_reads_back() {
     read.iter().for_each(|event| replayed.apply(event).unwrap());
     let run = replayed.jobs[&garrick_model::ids::JobId(41)].phase.run().unwrap();
     assert_eq!(run.preempted.as_ref().map(|mark| mark.by.0), Some(42));
+}
+
+#[test]
+fn programs_of_the_site_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-site-programs.journal"));
+    assert_same(&read, &controller_events::site_programs());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let job = &replayed.jobs[&garrick_model::ids::JobId(71)];
+    assert!(matches!(job.phase, garrick_events::records::job::Phase::Over(..)), "its epilog has ended");
+    assert_eq!(job.spec.mail.user.as_deref(), Some("b"));
 }
 
 #[test]
@@ -384,6 +396,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::preempted,
         controller_events::suspended,
         controller_events::dynamic_nodes,
+        controller_events::site_programs,
         controller_events::fencing,
         controller_events::tasks,
         controller_events::followers,
@@ -433,6 +446,12 @@ fn make_the_sample_with_reservations() {
 #[ignore = "makes tests/data/version-1-preempted.journal, by hand"]
 fn make_the_sample_of_preemption() {
     replace(&sample("version-1-preempted.journal"), controller_events::preempted()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-2-site-programs.journal, by hand"]
+fn make_the_sample_of_programs_of_the_site() {
+    replace(&sample("version-2-site-programs.journal"), controller_events::site_programs()).unwrap();
 }
 
 #[test]
