@@ -363,8 +363,11 @@ mod tests {
         assert_eq!((typed.mail.types.to_string().as_str(), typed.notices.len()), ("BEGIN,END", 0));
         let typed = typed_by(Command::Salloc, "", &[], "--mail-type=ALL,NONE --mail-user=me").unwrap();
         assert!(typed.mail.types.is_empty() && typed.mail.user.as_deref() == Some("me"));
-        let error = typed_by(Command::Srun, "", &[], "--mail-type=never").unwrap_err();
-        assert!(error.to_string().contains("mail-type"), "{error:?}");
+        let SourceError::Option { error, .. } = typed_by(Command::Srun, "", &[], "--mail-type=never").unwrap_err()
+        else {
+            panic!("an option's error")
+        };
+        assert!(error.to_string().contains("mail-type"), "{error}");
     }
 
     #[test]
