@@ -70,6 +70,8 @@ pub mod shells;
 #[cfg(test)]
 mod cores_test;
 #[cfg(test)]
+mod crontabs_test;
+#[cfg(test)]
 mod dynamic_nodes_test;
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -157,7 +157,6 @@ fn start_owners(system: &System, env: &Arc<Env>, holds: BTreeMap<String, Vec<Kep
     let jobs = system
         .start("/", ChildSpec::new("job", move || Supervisor::<Jobs>::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
     end_on_unknown_nodes(&jobs, holds);
-    start_crontabs_and_triggers(system, env);
     let shared = Arc::clone(env);
     system.start(
         "/",
@@ -192,16 +191,18 @@ fn start_owners(system: &System, env: &Arc<Env>, holds: BTreeMap<String, Vec<Kep
             .mailbox(FRONT_MAILBOX),
     );
     let shared = Arc::clone(env);
-    system.start(
+    let frontend = system.start(
         "/",
         ChildSpec::new("controller", move || frontend::shell::actor(Arc::clone(&shared)))
             .placement(Placement::Named("controller"))
             .mailbox(FRONT_MAILBOX)
             .control(FRONT_MAILBOX),
-    )
+    );
+    start_crontabs_and_triggers(system, env);
+    frontend
 }
 
-/// Starts the owners of crontabs and of triggers.
+/// Starts the owners of crontabs and of triggers, which have little to do.
 fn start_crontabs_and_triggers(system: &System, env: &Arc<Env>) {
     let (shared, again) = (Arc::clone(env), AtomicBool::new(false));
     let crontabs = move || {

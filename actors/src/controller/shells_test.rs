@@ -433,8 +433,8 @@ fn a_submission_that_is_saved_is_answered_before_the_requests_of_others_that_wai
         within_time(async {
             let Some(CommandReply::Submitted { .. }) = one.recv().await else { panic!("not accepted") };
             let served = crowd.iter().filter(|replies| !replies.is_empty()).count();
-            // How many depends on which actors have their turn meanwhile.
-            assert!(served < MOST_OF_USER / 10, "{served} others were served before");
+            // The log answers between two rounds of the executor, which runs at most 61 tasks in each (tokio's LocalSet).
+            assert!(served < 61, "{served} others were served before");
             for mut replies in crowd {
                 assert!(matches!(replies.recv().await, Some(CommandReply::Config { .. })));
             }

@@ -50,6 +50,8 @@ pub mod view;
 #[cfg(test)]
 mod core_test;
 #[cfg(test)]
+mod cron_test;
+#[cfg(test)]
 mod fencing_test;
 #[cfg(test)]
 pub(crate) mod fixtures;

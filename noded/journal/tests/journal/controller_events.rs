@@ -16,6 +16,7 @@ use garrick_events::{
 };
 use garrick_model::{
     config::{DynamicNode, Whereabouts},
+    crontab::{Crontab, CrontabJob},
     ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid, StepKey},
     mail::Mail,
     messages::{command::JobChange, node::RequeuePolicy},
@@ -29,6 +30,7 @@ use garrick_model::{
     },
     state::{ExitStatus, JobState, NodePower, PowerRequest, Reason, StepState},
     time::{TimeLimit, Timestamp},
+    trigger::{Due, Trigger, TriggerAbout, TriggerEvent, TriggerRequest},
     usage::TaskUsage,
     view::{
         AfterReboot, AllocatedNode, Allocation, NodeReason, PreemptTimes, PriorityTerms, StepCounts, StepOrigin,
@@ -87,6 +89,9 @@ pub const NAMES: [&str; 47] = [
     "records of steps",
     "a piece beside the log",
     "Revised",
+    "LeftCrontab",
+    "a crontab",
+    "a trigger",
 ];
 
 pub fn name(event: &ControllerEvent) -> &'static str {
@@ -104,6 +109,8 @@ pub fn name(event: &ControllerEvent) -> &'static str {
         ControllerEvent::Follower { .. } => "a follower",
         ControllerEvent::Steps { .. } => "records of steps",
         ControllerEvent::Beside { .. } => "a piece beside the log",
+        ControllerEvent::Crontab { .. } => "a crontab",
+        ControllerEvent::Trigger { .. } => "a trigger",
     }
 }
 
@@ -952,5 +959,52 @@ pub fn powered() -> Vec<ControllerEvent> {
             "n5",
             SavedNode { power: power(NodePower::PoweredDown, 62, Some(PowerRequest::Up)), ..SavedNode::default() },
         ),
+    ]
+}
+
+/// What came to version 2 after that: crontabs and their jobs, and triggers.
+pub fn crontabs_and_triggers() -> Vec<ControllerEvent> {
+    let event = |job, event| ControllerEvent::Job { job: JobId(job), event: Box::new(event) };
+    let due = |schedule: &str| JobSpec { cron: Some(schedule.parse().unwrap()), ..plain_spec() };
+    let entry = |job, lines| CrontabJob { job: JobId(job), lines };
+    let crontab = |text: &str, jobs| Crontab { text: bytes(text), jobs };
+    let saved = |uid, saved: Option<Crontab>| ControllerEvent::Crontab { uid, saved: saved.map(Box::new) };
+    let recurs = End { then: Afterwards::Recur, ..end(JobState::Failed, Reason::NonZeroExitCode, 3, Afterwards::Over) };
+    let trigger = |id, about, due| Trigger {
+        id,
+        uid: 1001,
+        request: TriggerRequest {
+            events: [TriggerEvent::Down, TriggerEvent::Fini].into(),
+            about,
+            offset_secs: -60,
+            program: "/bin/echo a".into(),
+            permanent: true,
+        },
+        due,
+    };
+    let set = |trigger: u32, saved: Option<Trigger>| ControllerEvent::Trigger { trigger, saved: saved.map(Box::new) };
+    let nodes = TriggerAbout::Nodes(vec!["n1".into(), "n2".into()]);
+    let next = Due { at: at(90), argument: "n[1-2]".into() };
+    vec![
+        event(81, JobEvent::Submitted(Box::new(record(81, due("0,30 8-17 * * 1-5"))))),
+        event(82, JobEvent::Submitted(Box::new(record(82, due("@daily"))))),
+        saved(
+            1001,
+            Some(crontab("#SCRON -t 1\n0,30 8-17 * * 1-5 a\n@daily b\n", vec![entry(81, (1, 2)), entry(82, (3, 3))])),
+        ),
+        saved(1002, Some(crontab("# nothing\n", Vec::new()))),
+        event(81, JobEvent::Allocated(Box::new(run(&["n1"])))),
+        event(81, JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
+        event(81, JobEvent::Ended(recurs)),
+        event(81, JobEvent::NodeReleased { node: "n1".into(), epilog_failed: false }),
+        event(81, JobEvent::Requeued { sluid: sluid(82), hold: None, begin: Some(at(1800)), expedited: false }),
+        event(82, JobEvent::LeftCrontab),
+        saved(1001, Some(crontab("#SCRON -t 1\n0,30 8-17 * * 1-5 a\n#DISABLED: @daily b\n", vec![entry(81, (1, 2))]))),
+        saved(1002, None),
+        set(1, Some(trigger(1, nodes.clone(), None))),
+        set(2, Some(trigger(2, TriggerAbout::Job(JobId(81)), None))),
+        set(3, Some(trigger(3, TriggerAbout::Controller, None))),
+        set(1, Some(trigger(1, nodes, Some(next)))),
+        set(3, None),
     ]
 }
