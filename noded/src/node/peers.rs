@@ -55,6 +55,14 @@ pub struct PeerWorld {
 }
 
 impl PeerWorld {
+    /// The controller of this link says with which key it signs. It counts at once: an order may follow before the agent has
+    /// taken the welcome in. The agent keeps it on disk.
+    pub fn trust_key(&self, key: &[u8]) {
+        if let Ok(key) = VerifyKey::from_bytes(key) {
+            *self.trust.lock().unwrap_or_else(PoisonError::into_inner) = Some(key);
+        }
+    }
+
     /// A credential's content, if it is to be believed: signed by this cluster's controller, for this cluster, not expired.
     pub fn check(&self, signed: &SignedCredential) -> Result<Box<JobCredential>, String> {
         let trust = self.trust.lock().unwrap_or_else(PoisonError::into_inner);

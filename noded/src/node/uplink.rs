@@ -66,7 +66,8 @@ async fn converse(mut connection: Connection, world: &PeerWorld) {
                     }
                     continue;
                 }
-                if matches!(frame.msg, ControllerToNode::Welcome { .. }) {
+                if let ControllerToNode::Welcome { credential_key, .. } = &frame.msg {
+                    world.trust_key(credential_key);
                     world.conversations.tell_controller(world.membership.holds());
                 }
                 let input = match frame.msg {
