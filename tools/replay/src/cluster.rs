@@ -173,6 +173,7 @@ fn node(index: u32, name: String, shape: NodeShape, features: Vec<String>, weigh
         registration: None,
         load: NodeLoad::default(),
         last_busy: None,
+        after_reboot: None,
         suspend_time_secs: None,
         power_since: None,
         idle_since: None,
