@@ -25,9 +25,8 @@ use garrick_events::{
 };
 use garrick_model::{
     config::Config,
-    ids::JobId,
     messages::{
-        command::{CommandReply, CommandRequest, JobChange, JobSelector},
+        command::{CommandReply, CommandRequest, JobChange},
         request_change::RequestChange,
     },
     node_shape::SpecCores,

@@ -6,7 +6,10 @@ use super::{
     effects::{JobEffect, JobErrand},
     fixtures::{Bench, CountingIds, begun, proposal},
 };
-use crate::messages::job::{JobCommand, JobFact, JobInput, JobPrograms, JobSite, JobTimer};
+use crate::messages::{
+    job::{JobCommand, JobFact, JobInput, JobPrograms, JobSite, JobTimer},
+    node::Grant,
+};
 use garrick_events::{records::job::TaskOutcome, testing::record};
 use garrick_model::{
     ids::JobId,
@@ -189,7 +192,8 @@ fn an_array_is_told_of_as_a_whole_unless_each_task_was_asked_for() {
         assert_eq!(subjects(&job.send(news(task, true, None))), ["Slurm Array Summary Job_id=7_* (7) Name=test Began"]);
         job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))));
         let attempt = job.core.leftover().attempt;
-        let out = job.send(JobInput::Reserved { attempt, node: "n0".to_owned(), result: Ok("n0:1".to_owned()) });
+        let out =
+            job.send(JobInput::Reserved { attempt, node: "n0".to_owned(), result: Ok(Grant::at("n0:1".to_owned())) });
         assert_eq!(subjects(&out), [""; 0], "it began before");
         job.started();
         let state = if codes[1] == 0 { JobState::Completed } else { JobState::Failed };

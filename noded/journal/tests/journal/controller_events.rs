@@ -41,7 +41,7 @@ use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 47] = [
+pub const NAMES: [&str; 50] = [
     "Prepared",
     "EpilogEnded",
     "Submitted",
