@@ -273,11 +273,11 @@ impl JobCore {
         }
     }
 
-    /// The address in a change is completed as that of a submission is.
+    /// Nobody in a change means the job's own user, as at submission. As in Slurm, MailDomain is added to no other name here.
     pub(super) fn complete_address(&self, change: &mut JobChange) {
-        if let Some(user) = &mut change.mail_user {
+        if let Some(user) = change.mail_user.as_mut().filter(|user| user.is_empty()) {
             let domain = self.site.programs.mail_domain.as_deref();
-            *user = garrick_model::mail::address(Some(user), &self.record.owner.user, domain);
+            *user = garrick_model::mail::address(None, &self.record.owner.user, domain);
         }
     }
 

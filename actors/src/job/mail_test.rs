@@ -154,7 +154,7 @@ fn parts_of_the_time_limit_are_told_once_each_and_none_again_after_a_restart() {
 }
 
 #[test]
-fn what_is_asked_for_may_change_and_the_address_is_completed() {
+fn what_is_asked_for_may_change_and_nobody_is_the_jobs_own_user() {
     let mut job = Bench::with(spec());
     let programs = JobPrograms { mail_domain: Some("example.org".to_owned()), ..JobPrograms::default() };
     job.send(JobInput::Site(Arc::new(JobSite { programs, ..JobSite::default() })));
@@ -163,7 +163,7 @@ fn what_is_asked_for_may_change_and_the_address_is_completed() {
         JobCommand::Update(Box::new(JobChange { mail_types, mail_user, ..JobChange::default() }))
     };
     job.order(change("BEGIN", "bob")).unwrap();
-    assert_eq!(mails(&job.allocate(&["n0"]))[0].arguments[2], "bob@example.org");
+    assert_eq!(mails(&job.allocate(&["n0"]))[0].arguments[2], "bob");
     job.started();
     job.order(change("END", "")).unwrap();
     let out = job.ended(JobState::Completed, 0);
