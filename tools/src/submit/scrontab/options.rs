@@ -10,7 +10,7 @@ use garrick_model::time::Timestamp;
 use std::ffi::OsString;
 
 /// Options of `sbatch` that no entry can have: they are about the submission, or about what the crontab says itself.
-const OF_SBATCH_ONLY: [&str; 31] = [
+const OF_SBATCH_ONLY: [&str; 28] = [
     "array",
     "bb",
     "bbf",
@@ -18,7 +18,6 @@ const OF_SBATCH_ONLY: [&str; 31] = [
     "cluster-constraint",
     "clusters",
     "conf",
-    "expedite",
     "export-file",
     "get-user-env",
     "gid",
@@ -26,7 +25,6 @@ const OF_SBATCH_ONLY: [&str; 31] = [
     "help",
     "hold",
     "ignore-pbs",
-    "immediate",
     "input",
     "kill-on-invalid-dep",
     "no-requeue",
@@ -41,7 +39,6 @@ const OF_SBATCH_ONLY: [&str; 31] = [
     "version",
     "wait",
     "wrap",
-    "x11",
 ];
 
 /// A word of a line that is no option of an entry.
