@@ -1,7 +1,11 @@
 //! Decides about crontabs: which jobs belong to one, and which lines of it are disabled.
 
 use crate::{
-    messages::{job::JobInput, letter::Letter},
+    messages::{
+        crontab::{CrontabInput, InstallCrontab},
+        job::JobInput,
+        letter::Letter,
+    },
     owner::{Effect, FreshIds, Out, Owner},
 };
 use garrick_events::event::ControllerEvent;
@@ -10,42 +14,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
 };
-
-/// The frontend's request: this crontab replaces the one that the user has. Its jobs are saved. The answer is sent when the
-/// change is on disk. May be asked twice.
-#[derive(Clone, Debug, PartialEq)]
-pub struct InstallCrontab {
-    /// Whose.
-    pub uid: u32,
-    /// It; `None`: the user has none any more.
-    pub crontab: Option<Crontab>,
-}
-
-/// Inputs of the owner of crontabs.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CrontabInput {
-    /// The actor's life begins.
-    Begun,
-    /// Somebody asks.
-    Asked {
-        /// Request.
-        request: u64,
-        /// What.
-        ask: InstallCrontab,
-    },
-    /// A job of a crontab is over for good, though nobody told it to leave: it was cancelled. From the job's owner.
-    Over {
-        /// Whose crontab.
-        uid: u32,
-        /// The job.
-        job: JobId,
-    },
-    /// Answer to [`CrontabErrand::Look`].
-    Seen {
-        /// Jobs that belong to a crontab according to their own records, and are not over.
-        living: Vec<(u32, JobId)>,
-    },
-}
 
 /// Errands of the owner of crontabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Tests of the owner of crontabs.
 #![allow(clippy::unwrap_used)]
 
-use super::core::{CrontabEffect, CrontabErrand, CrontabInput, CrontabsCore, InstallCrontab};
+use super::core::{CrontabEffect, CrontabErrand, CrontabsCore};
 use crate::{
     job::fixtures::CountingIds,
+    messages::crontab::{CrontabInput, InstallCrontab},
     messages::{job::JobInput, letter::Letter},
     owner::{Effect, Owner as _},
 };

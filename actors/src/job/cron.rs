@@ -2,7 +2,7 @@
 
 use super::core::{JobCore, Turn};
 use crate::{
-    crontab::core::CrontabInput,
+    messages::crontab::CrontabInput,
     messages::{job::JobCommand, letter::Letter},
 };
 use garrick_events::records::{

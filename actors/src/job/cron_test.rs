@@ -6,7 +6,7 @@ use super::{
     fixtures::{ALICE, Bench, ROOT},
 };
 use crate::{
-    crontab::core::CrontabInput,
+    messages::crontab::CrontabInput,
     messages::{
         job::{JobCommand, JobInput},
         letter::Letter,

@@ -7,7 +7,7 @@ use super::{
     released::Trouble,
     steps::StepsInput,
 };
-use crate::crontab::core::CrontabInput;
+use crate::messages::crontab::CrontabInput;
 use garrick_events::records::job::JobRecord;
 use garrick_model::{
     ids::{JobId, Sluid},

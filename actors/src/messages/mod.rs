@@ -6,11 +6,13 @@
 //! | [`job`] | to a job's owner, and its answers |
 //! | [`het`] | between components of a heterogeneous job |
 //! | [`node`] | to a node's owner |
+//! | [`crontab`] | to the owner of crontabs |
 //! | [`license`] | to the owner of licenses |
 //! | [`steps`] | to the owner of steps |
 //! | [`released`] | problems when a node released a run |
 //! | [`names`] | names of messages of agents and commands |
 
+pub mod crontab;
 pub mod het;
 pub mod job;
 pub mod letter;

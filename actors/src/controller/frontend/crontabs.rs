@@ -7,7 +7,7 @@ use super::{
     site_checks::Checked,
 };
 use crate::{
-    crontab::core::InstallCrontab,
+    messages::crontab::InstallCrontab,
     messages::job::Authority,
     submission::{admission::Identity, core::Submission},
 };

@@ -1,8 +1,8 @@
 //! The frontend's inputs, its questions to owners, and its effects at ports.
 
 use crate::{
-    crontab::core::InstallCrontab,
     log::Saved,
+    messages::crontab::InstallCrontab,
     messages::{
         job::{JobAnswer, JobAsk},
         names::{agent_message_name, request_name},

@@ -5,7 +5,8 @@ use super::{
     env::Env,
 };
 use crate::{
-    crontab::core::{CrontabErrand, CrontabInput, CrontabsCore, InstallCrontab},
+    crontab::core::{CrontabErrand, CrontabsCore},
+    messages::crontab::{CrontabInput, InstallCrontab},
     owner::{Out, Owner},
 };
 use garrick_events::records::job::{JobRecord, Phase};
