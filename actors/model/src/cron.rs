@@ -60,7 +60,7 @@ pub enum ScheduleError {
 
 /// When an entry of a crontab is due.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "ScheduleText", into = "ScheduleText")]
 pub struct Schedule {
     /// The five fields, one blank between them: `*`, or numbers and ranges of them.
     text: String,
@@ -192,17 +192,21 @@ impl FromStr for Schedule {
     }
 }
 
-impl TryFrom<String> for Schedule {
+/// As it travels: plain text. It has a name, so that whoever traces the forms of messages knows that not any text will do.
+#[derive(Serialize, Deserialize)]
+struct ScheduleText(String);
+
+impl TryFrom<ScheduleText> for Schedule {
     type Error = ScheduleError;
 
-    fn try_from(text: String) -> Result<Self, ScheduleError> {
+    fn try_from(ScheduleText(text): ScheduleText) -> Result<Self, ScheduleError> {
         text.parse()
     }
 }
 
-impl From<Schedule> for String {
+impl From<Schedule> for ScheduleText {
     fn from(schedule: Schedule) -> Self {
-        schedule.text
+        Self(schedule.text)
     }
 }
 

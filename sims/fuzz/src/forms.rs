@@ -3,7 +3,8 @@
 
 use garrick_model::{
     batch::{BatchMembers, FailBound, RetryOn, StepCgroup, StepDependencyKind},
-    config::{DebugFlag, LogChange, LogLevel, MemoryPer, OverSubscribe, OverTime, SelectUnit},
+    config::{DebugFlag, LogChange, LogLevel, MemoryPer, OverSubscribe, OverTime, SelectUnit, Span},
+    cron::Schedule,
     gres::{GpuBind, GresBinding},
     ids::StepNum,
     job_query::JobStates,
@@ -28,10 +29,12 @@ use garrick_model::{
         CpuBind, CpuOrder, DependencyKind, Distribution, JobKind, Mpi, OpenMode, Sharing, StdinTo, StepSharing,
         StreamTarget,
     },
-    state::{JobState, NodeBase, PartitionState, Reason, StepState},
+    state::{JobState, NodeBase, NodePower, PartitionState, PowerRequest, Reason, StepState},
     step_selector::WhichSteps,
     time::TimeLimit,
     topology::Layout,
+    trigger::{TriggerAbout, TriggerEvent},
+    view::AfterReboot,
 };
 use garrick_transport::{
     Role,
@@ -59,7 +62,8 @@ pub struct Forms {
 }
 
 fn traced_all() -> BTreeMap<&'static str, Rc<Forms>> {
-    let samples = Samples::new();
+    let mut samples = Samples::new();
+    drop(new_tracer(&mut samples));
     let mut all = BTreeMap::new();
     macro_rules! add {
         ($($type:ident),* $(,)?) => {
@@ -91,9 +95,17 @@ fn traced<'de, T: Deserialize<'de>>(name: &'static str, samples: &'de Samples) -
     Forms { name, registry: tracer::<T>(name, samples).registry_unchecked(), incomplete }
 }
 
+/// Knows the types of which not any value will do, by a sample.
+fn new_tracer(samples: &mut Samples) -> Tracer {
+    let mut tracer = Tracer::new(TracerConfig::default().is_human_readable(false));
+    let daily: Schedule = "0 0 * * *".parse().unwrap_or_else(|e| panic!("{e}"));
+    tracer.trace_value(samples, &daily).unwrap_or_else(|e| panic!("{e}"));
+    tracer
+}
+
 /// Knows the forms of a message's types. Enums inside are named: what a message holds shows only one variant of each.
 fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer {
-    let mut tracer = Tracer::new(TracerConfig::default().is_human_readable(false));
+    let mut tracer = new_tracer(&mut Samples::new());
     macro_rules! trace {
         ($($type:ty),* $(,)?) => {
             $(tracer.trace_type::<$type>(samples).unwrap_or_else(|e| panic!("{e}: {}", e.explanation()));)*
@@ -148,6 +160,12 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         SignalReach,
         SignalScope,
         SpecCores,
+        Span,
+        AfterReboot,
+        NodePower,
+        PowerRequest,
+        TriggerAbout,
+        TriggerEvent,
         StdinTo,
         StepCgroup,
         StepDependencyKind,

@@ -140,11 +140,12 @@ impl Startup {
             self.console.error("don't specify both --verbose (-v) and --quiet (-Q)");
             return Err(exit_code(EXIT_ERROR));
         }
-        self.console.set_verbosity(match (typed.quiet, typed.verbose) {
-            (true, _) => Verbosity::Quiet,
-            (false, 0) => Verbosity::Normal,
-            (false, times) => Verbosity::Verbose(times),
-        });
+        match (typed.quiet, typed.verbose) {
+            (true, _) => self.console.set_verbosity(Verbosity::Quiet),
+            // What another component said stays.
+            (false, 0) => {}
+            (false, times) => self.console.set_verbosity(Verbosity::Verbose(times)),
+        }
         if let Some(help) = typed.help {
             return Err(self.help(help));
         }

@@ -19,9 +19,8 @@ use std::{
 /// Greatest number of seconds of such a time (`ResumeTimeout` in slurm.conf(5)).
 const MOST_SECS: u32 = 65_533;
 
-/// A time in seconds, or `INFINITE` (also written -1): never. In messages it is text.
+/// A time in seconds, or `INFINITE` (also written -1): never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
 pub enum Span {
     /// So many seconds.
     Secs(u32),
@@ -71,20 +70,6 @@ impl Display for Span {
             Self::Secs(secs) => write!(f, "{secs}"),
             Self::Infinite => f.write_str("INFINITE"),
         }
-    }
-}
-
-impl From<Span> for String {
-    fn from(span: Span) -> Self {
-        span.to_string()
-    }
-}
-
-impl TryFrom<String> for Span {
-    type Error = SettingError;
-
-    fn try_from(text: String) -> Result<Self, SettingError> {
-        Self::parse_long(&text)
     }
 }
 
