@@ -253,7 +253,7 @@ fn a_sites_script_checks_sets_and_refuses_jobs_and_their_changes() {
                 slurm.log_user('%s: say how long', desc.user_name)
                 return slurm.ESLURM_INVALID_TIME_LIMIT
             end
-            desc.comment = 'of ' .. desc.user_name
+            desc.comment = 'of_' .. desc.user_name
             desc.environment['FROM_SITE'] = 'set'
             slurm.log_user('it has %d minutes', desc.time_limit)
             return slurm.SUCCESS
@@ -275,7 +275,7 @@ fn a_sites_script_checks_sets_and_refuses_jobs_and_their_changes() {
     let submitted = c.shell("sbatch -t 5 -J own -o out --wrap 'echo $FROM_SITE'").ok();
     assert!(submitted.err.contains("sbatch: it has 5 minutes\n"), "{submitted:?}");
     let job = submitted.job();
-    assert_eq!(c.job_field(&job, "Comment"), Some(format!("of {user}")));
+    assert_eq!(c.job_field(&job, "Comment"), Some(format!("of_{user}")));
     c.await_state(&job, "COMPLETED");
     assert_eq!(c.read("out"), "set\n");
     c.sh("garrick down").ok();
