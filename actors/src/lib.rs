@@ -15,7 +15,7 @@
 //! | [`node`] | the owner of one node's state and of its free resources |
 //! | [`owner`] | what all owners of the controller's state have in common |
 //! | [`partition`] | one partition's settings and state |
-//! | [`power`] | which nodes are powered down and up |
+//! | [`power`], [`power_policy`] | which nodes are powered down and up; what the site says about it |
 //! | [`roster`] | which nodes exist, and with them the configuration |
 //! | [`scheduler`] | when plans are made from the owners' views |
 //! | [`submission`] | whether a job may be submitted, and its request with defaults filled in |
@@ -31,6 +31,7 @@ pub mod node;
 pub mod owner;
 pub mod partition;
 pub mod power;
+pub mod power_policy;
 pub mod reservation;
 pub mod roster;
 pub mod scheduler;

@@ -1,7 +1,7 @@
 //! Messages to a node's owner.
 
 use super::names::agent_message_name;
-use crate::power::policy::PowerPolicy;
+use crate::power_policy::PowerPolicy;
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{

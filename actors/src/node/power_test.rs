@@ -13,7 +13,7 @@ use crate::{
         letter::Letter,
         node::{NodeInput, NodeSettings, NodeSite, PowerMove, Registration, ReserveAsk, ReserveRefusal},
     },
-    power::policy::PowerPolicy,
+    power_policy::PowerPolicy,
 };
 use garrick_events::{event::ControllerEvent, records::node::DownCause};
 use garrick_model::{

@@ -4,13 +4,14 @@
 //! on its way, the change is on disk, and the program runs for it. So a program runs for several nodes at a time, and never for a
 //! change that nobody knows of after a restart.
 
-use super::{policy::PowerPolicy, rate::Rate};
+use super::rate::Rate;
 use crate::{
     messages::{
         letter::Letter,
         node::{NodeInput, PowerMove},
     },
     owner::{Effect, FreshIds, Out, Owner},
+    power_policy::PowerPolicy,
 };
 use garrick_model::{
     config::Span,

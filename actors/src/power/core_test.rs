@@ -1,10 +1,7 @@
 //! When nodes are powered down and up, and what the site's programs are told.
 #![allow(clippy::unwrap_used)]
 
-use super::{
-    core::{Looked, PowerCore, PowerErrand, PowerInput, PowerProgram, PowerTimer},
-    policy::PowerPolicy,
-};
+use super::core::{Looked, PowerCore, PowerErrand, PowerInput, PowerProgram, PowerTimer};
 use crate::{
     controller::fixtures::config_of,
     job::fixtures::CountingIds,
@@ -13,6 +10,7 @@ use crate::{
         node::{NodeInput, PowerMove},
     },
     owner::{Effect, EffectOf, Owner as _},
+    power_policy::PowerPolicy,
 };
 use garrick_model::{
     site_program::Moment,

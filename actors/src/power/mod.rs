@@ -7,12 +7,10 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`core`] | decides |
-//! | [`policy`] | what the site says, for its nodes |
 //! | [`rate`] | how many nodes may be switched in a minute |
 //! | [`resume_file`] | which jobs wait for which nodes, for `ResumeProgram` |
 
 pub mod core;
-pub mod policy;
 pub mod rate;
 pub mod resume_file;
 

@@ -5,7 +5,7 @@ use crate::messages::{
     job::{JobPrograms, JobSite},
     node::{NodeSite, ReturnToService},
 };
-use crate::power::policy::PowerPolicy;
+use crate::power_policy::PowerPolicy;
 use garrick_model::{
     config::{self, BillingWeights, Config, PartitionConfig},
     time::system_zone,

@@ -70,6 +70,7 @@ scenarios! {
     down
     job_submit
     others
+    power
     salloc
     sbatch
     sbatch_errors
@@ -82,6 +83,7 @@ scenarios! {
     scrontab_explicit
     sdiag
     sinfo
+    site_scripts
     squeue
     srun
     srun_errors
