@@ -6,7 +6,6 @@ use crate::support::{Answer, Cluster, answer, is_root};
 use std::{
     fs,
     io::Write as _,
-    os::unix::process::CommandExt as _,
     process::{Command, Stdio},
 };
 
@@ -19,11 +18,7 @@ fn user() -> u32 {
 }
 
 fn as_user(c: &Cluster, name: &str) -> Command {
-    let mut command = c.command(name);
-    if is_root() {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    command
+    if is_root() { c.command_as(NOBODY, name) } else { c.command(name) }
 }
 
 /// `scrontab ARGS` by the user, with this on standard input.

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use crate::support::{Cluster, answer, is_root};
-use std::os::unix::process::CommandExt as _;
 
 const TWO: [&str; 6] = ["--nodes", "2", "--cpus", "4", "--memory", "4000"];
 
@@ -52,12 +51,12 @@ fn only_slurm_user_sets_triggers() {
         eprintln!("skipped: needs root, to be another user");
         return;
     }
-    let mut by_another = c.command("strigger");
-    let refused = answer(by_another.uid(65534).gid(65534).args(["--set", "-d", "-p", "/bin/true"]));
+    let mut by_another = c.command_as(65534, "strigger");
+    let refused = answer(by_another.args(["--set", "-d", "-p", "/bin/true"]));
     assert_eq!((refused.code, refused.err.as_str()), (1, "slurm_set_trigger: Access/permission denied\n"));
     c.sh("strigger --set -d -p /bin/true").ok();
-    let mut by_another = c.command("strigger");
-    let refused = answer(by_another.uid(65534).gid(65534).args(["--clear", "-i", "1"]));
+    let mut by_another = c.command_as(65534, "strigger");
+    let refused = answer(by_another.args(["--clear", "-i", "1"]));
     assert_eq!((refused.code, refused.err.as_str()), (1, "slurm_clear_trigger: Access/permission denied\n"));
     c.sh("strigger --clear -i 1").ok();
     assert_eq!(c.sh("strigger --get").ok().out, "");

@@ -100,6 +100,7 @@ fn new_tracer(samples: &mut Samples) -> Tracer {
     let mut tracer = Tracer::new(TracerConfig::default().is_human_readable(false));
     let daily: Schedule = "0 0 * * *".parse().unwrap_or_else(|e| panic!("{e}"));
     tracer.trace_value(samples, &daily).unwrap_or_else(|e| panic!("{e}"));
+    tracer.trace_value(samples, &Span::Secs(60)).unwrap_or_else(|e| panic!("{e}"));
     tracer
 }
 
@@ -160,7 +161,6 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         SignalReach,
         SignalScope,
         SpecCores,
-        Span,
         AfterReboot,
         NodePower,
         PowerRequest,

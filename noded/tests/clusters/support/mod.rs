@@ -5,7 +5,7 @@
 
 use std::{
     ffi::OsStr,
-    os::unix::fs::symlink,
+    os::unix::{fs::symlink, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -181,7 +181,22 @@ impl Cluster {
     }
 
     pub fn command(&self, name: &str) -> Command {
-        let mut c = Command::new(self.work.join("bin").join(name));
+        self.command_at(&self.work.join("bin").join(name))
+    }
+
+    /// The same as another user: by a copy, since the folder in which it was built may be closed to others.
+    pub fn command_as(&self, uid: u32, name: &str) -> Command {
+        let program = self.work.join("garrick-of-others");
+        if !program.exists() {
+            copy_program(&built().join("garrick"), &program);
+        }
+        let mut c = self.command_at(&program);
+        c.arg0(name).uid(uid).gid(uid);
+        c
+    }
+
+    fn command_at(&self, program: &Path) -> Command {
+        let mut c = Command::new(program);
         let path = format!("{}:{}", self.work.join("bin").display(), std::env::var("PATH").unwrap_or_default());
         for (k, _) in std::env::vars() {
             if k.starts_with("SLURM_") || k.starts_with("SBATCH_") || k.starts_with("GARRICK_") {

@@ -96,7 +96,6 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("SrunEpilog", "srun_runs_the_sites_programs_around_its_step_and_those_of_its_own_instead"),
     ("PrologFlags", "flags_say_when_prologs_and_the_batch_script_run_and_what_a_failure_means"),
     ("RebootProgram", "nodes_are_rebooted_when_they_are_idle_and_return_as_was_asked"),
-    ("ResumeTimeout", "nodes_are_rebooted_when_they_are_idle_and_return_as_was_asked"),
     ("MailDomain", "users_are_told_of_their_jobs_by_the_program_of_the_site"),
     ("MailProg", "users_are_told_of_their_jobs_by_the_program_of_the_site"),
     ("PrologSlurmctld", "a_job_is_launched_after_the_controllers_prologs_and_over_after_its_epilogs"),

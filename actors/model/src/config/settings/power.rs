@@ -19,8 +19,9 @@ use std::{
 /// Greatest number of seconds of such a time (`ResumeTimeout` in slurm.conf(5)).
 const MOST_SECS: u32 = 65_533;
 
-/// A time in seconds, or `INFINITE` (also written -1): never.
+/// A time in seconds, or `INFINITE` (also written -1): never. In messages it is text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "SpanText", try_from = "SpanText")]
 pub enum Span {
     /// So many seconds.
     Secs(u32),
@@ -70,6 +71,24 @@ impl Display for Span {
             Self::Secs(secs) => write!(f, "{secs}"),
             Self::Infinite => f.write_str("INFINITE"),
         }
+    }
+}
+
+/// As it travels. It has a name, so that whoever traces the forms of messages knows that not any text will do.
+#[derive(Serialize, Deserialize)]
+struct SpanText(String);
+
+impl From<Span> for SpanText {
+    fn from(span: Span) -> Self {
+        Self(span.to_string())
+    }
+}
+
+impl TryFrom<SpanText> for Span {
+    type Error = SettingError;
+
+    fn try_from(SpanText(text): SpanText) -> Result<Self, SettingError> {
+        Self::parse_long(&text)
     }
 }
 
