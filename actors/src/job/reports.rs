@@ -170,7 +170,7 @@ impl JobCore {
         } else if self.may_be_requeued() {
             self.requeue_unasked()
         } else {
-            Afterwards::Over
+            self.after_work()
         }
     }
 
@@ -225,7 +225,7 @@ impl JobCore {
             Some(ending) => ending.then,
             None if again && by_prolog && !self.site.hold_on_prolog_fail => self.requeue_unasked(),
             None if again => Afterwards::Requeue { hold: Some(HeldBy::LaunchFailure), delay: false },
-            None => Afterwards::Over,
+            None => self.after_work(),
         };
         let state = match (by_prolog, batch && !again) {
             (true, true) => JobState::Cancelled,

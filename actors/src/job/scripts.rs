@@ -8,7 +8,7 @@ use super::{
 };
 use crate::messages::job::Script;
 use garrick_events::records::{
-    job::{Afterwards, End, Phase, Run},
+    job::{End, Phase, Run},
     job_event::JobEvent,
 };
 use garrick_model::{
@@ -81,8 +81,13 @@ impl JobCore {
                     self.after_end(turn);
                 }
             }
-            // The prolog of a run that was ended meanwhile.
-            _ => self.run_epilog(turn),
+            // The prolog of a run that was ended meanwhile: what waited for its end goes on.
+            _ => {
+                self.run_epilog(turn);
+                if !self.het_holds_launch() {
+                    self.awaits_prolog(turn);
+                }
+            }
         }
     }
 
@@ -93,7 +98,7 @@ impl JobCore {
         let (state, reason, then) = match &run.ending {
             Some(ending) => (ending.state, ending.reason.clone(), ending.then),
             None if self.may_be_requeued() => (JobState::Cancelled, Reason::None, self.requeue_unasked()),
-            None => (JobState::Cancelled, Reason::None, Afterwards::Over),
+            None => (JobState::Cancelled, Reason::None, self.after_work()),
         };
         let exit = ExitStatus::SUCCESS;
         self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause }, turn);

@@ -145,3 +145,23 @@ fn a_job_that_is_cancelled_while_its_prolog_runs_is_never_launched() {
     ended(&mut job, Script::Epilog, Ok(()));
     assert_eq!(job.state(), JobState::Cancelled);
 }
+
+/// Without an epilog, nothing holds back the next run: its prolog waits for the end of the one before.
+#[test]
+fn the_next_run_has_its_prolog_where_that_of_the_last_one_still_ran() {
+    let programs = JobPrograms { epilog: Vec::new(), ..site().programs.clone() };
+    let mut job = Bench::with(spec());
+    job.send(JobInput::Site(Arc::new(JobSite { programs, ..JobSite::default() })));
+    job.allocate(&["n0"]);
+    let first = job.core.record().sluid;
+    job.send(JobInput::NodeLost { node: "n0".to_owned(), sluid: first });
+    assert_eq!((job.state(), job.core.record().restarts), (JobState::Pending, 1));
+    job.now = job.now.plus(Duration::from_secs(3600));
+    let out = job.allocate(&["n1"]);
+    assert_eq!(job.state(), JobState::Configuring);
+    assert!(ran(&out).is_none() && !launched(&out), "one at a time: {out:?}");
+    let out = job.send(JobInput::ScriptEnded { sluid: first, script: Script::Prolog, result: Ok(()) });
+    let second = job.core.record().sluid;
+    assert_eq!(ran(&out).map(|(sluid, script, _)| (sluid, script)), Some((second, Script::Prolog)));
+    assert!(launched(&ended(&mut job, Script::Prolog, Ok(()))));
+}

@@ -265,3 +265,16 @@ fn addresses_of_the_configuration_are_kept_where_the_site_has_them_in_dns() {
     node.register(1, "first");
     assert_eq!(node.core.view().address, "n0");
 }
+
+/// The site began to save power when its file was read again.
+#[test]
+fn a_node_shows_itself_anew_when_the_site_begins_to_save_power() {
+    let cloud = NodeSettings { cloud: true, ..settings(0) };
+    let mut bench = Bench { core: NodeCore::new(BEGIN, cloud.clone(), Arc::default(), None, []), now: BEGIN };
+    assert_eq!(bench.state().1, NodePower::On);
+    let policy = PowerPolicy::of(&config_of(CONF)).map(Arc::new);
+    let site = Arc::new(NodeSite { power: policy, ..NodeSite::default() });
+    let out = bench.send(NodeInput::Configure { settings: Box::new(cloud), site });
+    assert!(out.iter().any(|effect| matches!(effect, NodeEffect::Publish(_))), "{out:?}");
+    assert_eq!(bench.state().1, NodePower::PoweredDown);
+}

@@ -17,7 +17,7 @@ const REQUESTED: &str = "reboot requested";
 const REQUESTED_ASAP: &str = "Reboot ASAP";
 
 /// Slurm's word for a change that does not fit the node's state.
-fn no_transition() -> Refusal {
+pub(super) fn no_transition() -> Refusal {
     Refusal::InvalidUpdate("Invalid node state transition".to_owned())
 }
 
@@ -63,7 +63,7 @@ impl NodeCore {
     /// Reboots it, if that was asked for and nothing is left there. It counts as DOWN until it is back.
     pub(super) fn reboot_if_idle(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         let Some(reboot) = self.saved.reboot.filter(|reboot| reboot.issued.is_none()) else { return };
-        let away = self.link.is_none() || !self.registered;
+        let away = self.link.is_none() || !self.registered || !self.power().state.is_on();
         if away || self.flags().completing || self.account.holds().next().is_some() {
             return;
         }

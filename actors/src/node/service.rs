@@ -3,7 +3,7 @@
 use super::{
     core::{Link, NOT_RESPONDING, NodeCore, to_job},
     effects::{NodeEffect, NodeErrand},
-    reboot::without_reboot,
+    reboot::{no_transition, without_reboot},
 };
 use crate::messages::{
     job::JobInput,
@@ -261,8 +261,11 @@ impl NodeCore {
             self.touched = true;
             out.push(self.saved_event());
         }
+        // The site may have begun to save power, or have other times.
+        let shown = (self.power(), self.suspend_time_secs());
         let before = std::mem::replace(&mut self.settings, settings);
         self.site = site;
+        self.touched |= shown != (self.power(), self.suspend_time_secs());
         if before.neighbours != self.settings.neighbours {
             self.send_ping(Some(self.settings.neighbours.clone()), out);
         }
@@ -295,7 +298,7 @@ impl NodeCore {
                 saved.reason = if saved.down.is_some() { said.or(saved.reason) } else { said };
             }
             Some(NodeStateChange::Resume) if self.is_merely_off() => {
-                return Err(Refusal::InvalidUpdate("Invalid node state transition".to_owned()));
+                return Err(no_transition());
             }
             Some(NodeStateChange::Resume) => {
                 saved.drain = false;
