@@ -28,6 +28,11 @@ impl User {
         Some(Self { name: name.to_owned(), uid, gid, home: home.to_owned(), shell: shell.to_owned() })
     }
 
+    /// By the id, where the text is a number; else by name.
+    pub fn by_number_or_name(text: &str) -> Option<Self> {
+        text.parse().map_or_else(|_| Self::by_name(text), Self::by_uid)
+    }
+
     /// By name.
     pub fn by_name(name: &str) -> Option<Self> {
         let known = local("/etc/passwd", Self::parse, |user| user.name == name);

@@ -3,7 +3,7 @@
 use super::own_steps;
 use crate::{
     options::table::Arg,
-    output::{self, Console, Verbosity},
+    output::{self, Console},
     query::{
         arguments::{self, Arguments, Outcome, Table, option},
         choices,
@@ -128,11 +128,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
-    if arguments.has("quiet") {
-        console.set_verbosity(Verbosity::Quiet);
-    } else if let Ok(n @ 1..) = u8::try_from(arguments.count("verbose")) {
-        console.set_verbosity(Verbosity::Verbose(n));
-    }
+    console.set_verbosity(arguments::verbosity(&arguments));
     let mut request = match read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
         Err(wrong) => {

@@ -2,17 +2,14 @@
 
 use crate::{
     options::table::Arg,
-    output::{self, Console, Verbosity},
+    output::{self, Console},
     query::{
         arguments::{self, Arguments, Outcome, Table, option},
         choices,
     },
-    telling::hints,
+    telling::Tell as _,
 };
-use garrick_asking::{
-    accounts::User,
-    contact::{AskError, Contact},
-};
+use garrick_asking::contact::{AskError, Contact};
 use garrick_model::{
     hostlist,
     ids::JobId,
@@ -209,8 +206,7 @@ fn job(text: &str) -> Result<JobId, String> {
 }
 
 fn user(name: &str) -> Result<u32, String> {
-    let known = User::by_name(name).map(|user| user.uid);
-    known.or_else(|| name.parse().ok()).ok_or_else(|| format!("Invalid user {name}"))
+    choices::user(name).map_err(|_| format!("Invalid user {name}"))
 }
 
 fn offset(arguments: &Arguments) -> Result<i32, String> {
@@ -261,11 +257,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
-    if arguments.has("quiet") {
-        console.set_verbosity(Verbosity::Quiet);
-    } else if let Ok(n @ 1..) = u8::try_from(arguments.count("verbose")) {
-        console.set_verbosity(Verbosity::Verbose(n));
-    }
+    console.set_verbosity(arguments::verbosity(&arguments));
     let request = match read(&arguments) {
         Ok(request) => request,
         Err(error) => {
@@ -281,11 +273,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Request::Clear(which) => ("slurm_clear_trigger", clear(which, arguments.has("quiet"), &console)),
         Request::Get(shown) => ("slurm_get_triggers", get(&shown, &console)),
     };
-    done.unwrap_or_else(|error| {
-        hints(&error, &console);
-        output::stderr(format!("{call}: {error}\n").as_bytes());
-        1
-    })
+    done.unwrap_or_else(|error| error.tell_plainly(call, &console))
 }
 
 fn set(trigger: TriggerRequest, console: &Console) -> Result<i32, AskError> {
@@ -327,7 +315,7 @@ fn get(shown: &Shown, console: &Console) -> Result<i32, AskError> {
         other => return Err(cluster.unexpected(&other)),
     };
     console.verbose(format_args!("Read {} trigger records", triggers.len()));
-    let lines = listing(&triggers, shown, &|uid| User::by_uid(uid).map_or_else(|| uid.to_string(), |user| user.name));
+    let lines = listing(&triggers, shown, &choices::user_name);
     let written = output::stdout(|out| out.write_all(lines.as_bytes()));
     Ok(output::finish(console, written, 0))
 }

@@ -1,6 +1,6 @@
 //! Reads the arguments of the query and control commands; prints what `--help`, `--usage` and `--version` ask for, and errors.
 
-use crate::output::{self, Console};
+use crate::output::{self, Console, Verbosity};
 pub use garrick_options::arguments::{Arguments, Table, attach_ids, option, parse};
 use garrick_options::arguments::{help, usage};
 use std::ffi::OsString;
@@ -33,5 +33,14 @@ pub fn read(table: &'static Table, args: &[OsString], console: &Console) -> Outc
         }
         Ok(arguments) if arguments.has("version") => Outcome::Done(output::finish(console, output::print_version(), 0)),
         Ok(arguments) => Outcome::Go(arguments),
+    }
+}
+
+/// What `--quiet` and `--verbose` ask for.
+pub fn verbosity(arguments: &Arguments) -> Verbosity {
+    match u8::try_from(arguments.count("verbose")) {
+        _ if arguments.has("quiet") => Verbosity::Quiet,
+        Ok(times @ 1..) => Verbosity::Verbose(times),
+        _ => Verbosity::Normal,
     }
 }

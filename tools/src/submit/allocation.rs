@@ -4,6 +4,7 @@
 use garrick_model::{
     hostlist,
     ids::JobId,
+    site_program::Moment,
     state::{JobState, Reason},
     view::JobView,
 };
@@ -19,7 +20,7 @@ pub enum Speaker {
 }
 
 /// What the cause of a job's end begins with where that program of the site failed.
-const CONTROLLERS_PROLOG: &str = "PrologSlurmctld";
+const CONTROLLERS_PROLOG: &str = Moment::PrologSlurmctld.key();
 
 /// How far an allocation is.
 #[derive(Clone, Debug, PartialEq)]

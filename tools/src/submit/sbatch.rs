@@ -304,10 +304,7 @@ fn become_user(typed: &Typed) -> Result<(), OptionError> {
         let name = if typed.uid.is_some() { "--uid" } else { "--gid" };
         return Err(OptionError::Text(format!("{name} only permitted by root user")));
     }
-    let user = typed.uid.as_deref().map(|text| match text.parse() {
-        Ok(uid) => User::by_uid(uid),
-        Err(_) => User::by_name(text),
-    });
+    let user = typed.uid.as_deref().map(User::by_number_or_name);
     let user = match user {
         None => None,
         Some(Some(user)) => Some(user),

@@ -3,7 +3,7 @@
 
 use crate::{
     options::table::Arg,
-    output::{Console, Verbosity},
+    output::Console,
     query::arguments::{self, Arguments, Outcome, Table, option},
     submit::{allocation, startup},
 };
@@ -85,9 +85,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
-    if let Ok(n @ 1..) = u8::try_from(arguments.count("verbose")) {
-        console.set_verbosity(Verbosity::Verbose(n));
-    }
+    console.set_verbosity(arguments::verbosity(&arguments));
     let gathered = request(&arguments, &console).and_then(|request| gather(&request, &console));
     match gathered {
         Ok(()) => 0,

@@ -9,6 +9,7 @@ use garrick_model::{
     state::NodeBase,
     view::AfterReboot,
 };
+use std::collections::HashMap;
 
 /// `power up|down [asap|force] NODES [reason=TEXT]`
 pub fn run(session: &mut Session, words: &[String]) -> i32 {
@@ -155,7 +156,8 @@ pub fn reboot(session: &mut Session, words: &[String]) -> i32 {
     } else {
         hostlist::expand(nodes).unwrap_or_default()
     };
-    let named = |name: &String| known.iter().find(|node| node.name == *name);
+    let by_name: HashMap<&str, _> = known.iter().map(|node| (node.name.as_str(), node)).collect();
+    let named = |name: &String| by_name.get(name.as_str());
     if names.is_empty() || names.iter().any(|name| named(name).is_none()) {
         return session.plain_error(format_args!("{WHERE}Invalid node name specified"));
     }

@@ -11,7 +11,7 @@ pub mod watched;
 
 use crate::{
     options::table::Arg,
-    output::{self, Console, Verbosity},
+    output::{self, Console},
     query::arguments::{self, Arguments, Outcome, Table, option},
     submit::startup,
 };
@@ -85,11 +85,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
-    if arguments.has("quiet") {
-        console.set_verbosity(Verbosity::Quiet);
-    } else if let Ok(n @ 1..) = u8::try_from(arguments.count("verbose")) {
-        console.set_verbosity(Verbosity::Verbose(n));
-    }
+    console.set_verbosity(arguments::verbosity(&arguments));
     let request = match read(&arguments) {
         Ok(request) => request,
         Err(error) => {

@@ -7,7 +7,7 @@
 pub mod target;
 
 use crate::{
-    output::{Console, Verbosity},
+    output::Console,
     query::arguments::{self, Arguments, Outcome},
     submit::{
         file_sending::{self, Sent, Unsent},
@@ -47,9 +47,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
-    if let Ok(n @ 1..) = u8::try_from(arguments.count("verbose")) {
-        console.set_verbosity(Verbosity::Verbose(n));
-    }
+    console.set_verbosity(arguments::verbosity(&arguments));
     run(&arguments, &console).map_or_else(|code| code, |()| 0)
 }
 

@@ -45,10 +45,11 @@ impl Copy {
         let path = folder.join(format!("scrontab-{:016x}", garrick_asking::patience::random()));
         // Only a file that nobody else has laid there.
         let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        match made.and_then(|mut file| file.write_all(text)) {
-            Ok(()) => Ok(Self(path)),
-            Err(error) => Err((path, error)),
-        }
+        let written = made.and_then(|mut file| {
+            let copy = Self(path.clone());
+            file.write_all(text).map(|()| copy)
+        });
+        written.map_err(|error| (path, error))
     }
 }
 

@@ -19,14 +19,14 @@ use crate::{
         table::Arg,
         typed::{OptionError, Typed},
     },
-    output::{self, Console, Verbosity},
+    output::{self, Console},
     query::arguments::{self, Arguments, Outcome, Table, option},
     submit::{startup, submitter},
     telling::hints,
 };
 use garrick_asking::{
     accounts::User,
-    cluster::{Cluster, ClusterError},
+    cluster::{Cluster, ClusterError, refusal_details},
     patience,
 };
 use garrick_model::{
@@ -98,9 +98,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
-    if let Ok(n @ 1..) = u8::try_from(arguments.count("verbose")) {
-        console.set_verbosity(Verbosity::Verbose(n));
-    }
+    console.set_verbosity(arguments::verbosity(&arguments));
     let Some(action) = action(&arguments, io::stdin().is_terminal()) else {
         output::stderr(format!("{}\n", usage(&TABLE)).as_bytes());
         return startup::exit_code(1);
@@ -122,10 +120,7 @@ fn run(action: &Action, user: Option<&str>, console: &Console) -> Result<i32, i3
     let own = nix::unistd::getuid().as_raw();
     let found = match user {
         None => User::by_uid(own),
-        Some(name) => match name.parse() {
-            Ok(uid) => User::by_uid(uid),
-            Err(_) => User::by_name(name),
-        },
+        Some(name) => User::by_number_or_name(name),
     };
     let called = || user.map_or_else(|| own.to_string(), str::to_owned);
     let user = found.ok_or_else(|| fatal(console, format_args!("Could not find user {}", called())))?;
@@ -185,32 +180,23 @@ impl NotInstalled {
                     Some((first, last)) if first == last => first.to_string(),
                     Some((first, last)) => format!("{first}-{last}"),
                 };
+                let details = refusal_details(refusal).join("\n");
                 vec![
                     format!("There was an issue with the job submission on lines {lines}"),
                     format!("The error code return was: {refusal}"),
-                    format!("The error message was: {}", detail(refusal).unwrap_or_else(|| "(null)".to_owned())),
+                    format!("The error message was: {}", if details.is_empty() { "(null)" } else { &details }),
                 ]
             }
             Self::Unasked(error) => {
                 hints(error, console);
-                vec![format!("There was an issue with the job submission on lines (null)"), said(error)]
+                vec![
+                    "There was an issue with the job submission on lines (null)".to_owned(),
+                    format!("The error code return was: {error}"),
+                ]
             }
         };
         let written = output::stdout(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")));
         output::finish(console, written, startup::exit_code(1))
-    }
-}
-
-fn said(error: &ClusterError) -> String {
-    format!("The error code return was: {error}")
-}
-
-/// What the controller says about a refusal, beside the refusal itself.
-fn detail(refusal: &Refusal) -> Option<String> {
-    match refusal {
-        Refusal::NodeConfigUnavailable { detail } => detail.clone(),
-        Refusal::InvalidPartition(name) => Some(format!("invalid partition specified: {name}")),
-        _ => None,
     }
 }
 
