@@ -98,13 +98,12 @@ impl PowerPolicy {
         let partition = |node: &&NodeView| self.stay_on.contains(&node.name);
         let mut kept: BTreeSet<&str> = nodes.clone().filter(|node| state(node) || partition(node)).map(name).collect();
         for part in &self.settings.kept_nodes.0 {
-            let members: BTreeSet<String> = part.nodes.iter().collect();
             let usable = |node: &&NodeView| match part.count {
                 None => true,
                 Some(_) => is_usable(node),
             };
             let count = part.count.map_or(usize::MAX, |count| count as usize);
-            let these = nodes.clone().filter(|node| members.contains(&node.name)).filter(usable);
+            let these = nodes.clone().filter(|node| part.nodes.contains(&node.name)).filter(usable);
             kept.extend(these.take(count).map(name));
         }
         kept

@@ -80,6 +80,20 @@ pub struct SiteProgram {
     pub limit: Option<Duration>,
 }
 
+impl SiteProgram {
+    /// One program, with its own arguments and one more behind them: the words of a command, which no shell reads.
+    pub fn of_words(
+        moment: Moment,
+        words: impl IntoIterator<Item = String>,
+        argument: String,
+        limit: Option<Duration>,
+    ) -> Self {
+        let mut words = words.into_iter();
+        let programs = words.next().into_iter().collect();
+        Self { moment, programs, arguments: words.chain([argument]).collect(), environment: Vec::new(), limit }
+    }
+}
+
 /// A variable for the environment.
 pub fn variable(name: &str, value: impl ToString) -> (String, String) {
     (name.to_owned(), value.to_string())

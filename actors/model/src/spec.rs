@@ -45,6 +45,21 @@ pub enum Sharing {
     Oversubscribe,
 }
 
+impl Sharing {
+    /// The words of records and variables: is it shared, and with whom not. `topology`: with nobody on its leaf switches and the
+    /// like ([`TopologyRequest::exclusive`]).
+    pub const fn words(self, topology: bool) -> (&'static str, &'static str) {
+        match self {
+            Self::Default => ("NO", "NO"),
+            Self::Oversubscribe => ("YES", "NO"),
+            Self::Exclusive if topology => ("NO", "TOPO"),
+            Self::Exclusive => ("NO", "NODE"),
+            Self::User => ("NO", "USER"),
+            Self::Mcs => ("NO", "MCS"),
+        }
+    }
+}
+
 /// How output files are opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OpenMode {

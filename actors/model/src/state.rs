@@ -321,6 +321,10 @@ impl ExitStatus {
     pub const fn success(self) -> bool {
         self.code == 0 && self.signal.is_none()
     }
+    /// As wait(2) has it.
+    pub fn wait_status(self) -> u32 {
+        u32::from(self.code) << 8 | u32::from(self.signal.unwrap_or(0))
+    }
     /// As a shell would report it: `128 + signal`, else the code.
     pub fn shell_code(self) -> i32 {
         self.signal.map_or(i32::from(self.code), |s| 128 + i32::from(s))

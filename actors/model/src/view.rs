@@ -237,6 +237,13 @@ pub struct SuspendTimes {
     pub waits_turn: bool,
 }
 
+impl NodeHold {
+    /// A job waits for the node, or runs there.
+    pub const fn is_at_work(&self) -> bool {
+        !self.kept && !self.completing
+    }
+}
+
 /// A job's hold on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeHold {

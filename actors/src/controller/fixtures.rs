@@ -17,8 +17,8 @@ use crate::{
     node::{core::NodeCore, settings::node_settings},
     partition::core::PartitionCore,
     submission::{
-        admission::{Admitted, Change, Identity, Rules, Submitter},
-        job_submit::{JobSubmit, NoJobSubmit},
+        admission::{Change, Identity, Rules, Submitter},
+        job_submit::{JobSubmit, SiteAsk, SiteChecked, SiteSight},
         users::{User, UserDirectory},
     },
 };
@@ -106,7 +106,7 @@ impl Site {
         judge(&mut rules, &by)
     }
 
-    pub fn submit(&mut self, uid: u32, spec: JobSpec) -> Result<Admitted, Refusal> {
+    pub fn submit(&mut self, uid: u32, spec: JobSpec) -> Result<JobRecord, Refusal> {
         let identity = Identity { job: JobId(7), sluid: Sluid(7), request: None, submissions: 3 };
         self.judge(uid, |rules, by| rules.admit(by, spec, identity))
     }
@@ -395,6 +395,19 @@ pub fn with_rig(conf: &str, body: impl AsyncFnOnce(Rig)) {
 /// Any random number will do where one thread makes all runs.
 fn no_random() -> u32 {
     7
+}
+
+/// A site without checks of its own.
+struct NoJobSubmit;
+
+impl JobSubmit for NoJobSubmit {
+    fn has_checks(&self, _: &Config) -> bool {
+        false
+    }
+
+    fn check(&self, _: SiteAsk, _: Arc<dyn SiteSight>) -> SiteChecked {
+        panic!("nothing is asked")
+    }
 }
 
 impl Rig {

@@ -186,8 +186,7 @@ fn is_stricter(change: &JobChange, refusal: &Refusal) -> bool {
 proptest! {
     #[test]
     fn a_changed_job_is_what_it_would_be_if_it_were_submitted_so(spec in some_spec(), change in some_change()) {
-        let Ok(admitted) = Site::new(SITE).submit(1001, spec) else { return Ok(()) };
-        let record = admitted.record;
+        let Ok(record) = Site::new(SITE).submit(1001, spec) else { return Ok(()) };
         let patched = change.patch(&record.spec, record.resolved.time_limit);
         // Of a submission, nodes that there are no tasks for are taken away.
         if patched.nodes.zip(patched.tasks).is_some_and(|(nodes, tasks)| tasks < nodes.min) {
@@ -199,12 +198,12 @@ proptest! {
                 // Requeue= is shown of an allocation too, which never is.
                 let mut resolved = revised.resolved.clone();
                 resolved.requeue &= revised.spec.kind == JobKind::Batch;
-                prop_assert_eq!(&resolved, &submitted.record.resolved);
-                prop_assert_eq!(&revised.spec, &submitted.record.spec);
-                prop_assert_eq!(&revised.dependencies, &submitted.record.dependencies);
+                prop_assert_eq!(&resolved, &submitted.resolved);
+                prop_assert_eq!(&revised.spec, &submitted.spec);
+                prop_assert_eq!(&revised.dependencies, &submitted.dependencies);
                 prop_assert_eq!(
                     revised.array.as_ref().map(|array| array.limit),
-                    submitted.record.array.as_ref().map(|array| array.limit)
+                    submitted.array.as_ref().map(|array| array.limit)
                 );
                 prop_assert!(Arc::ptr_eq(&revised.spec.environment, &record.spec.environment));
             }
@@ -220,7 +219,7 @@ proptest! {
         changes in vec((some_change(), any::<bool>(), any::<bool>()), 1..5),
     ) {
         let Ok(admitted) = Site::new(SITE).submit(1001, spec) else { return Ok(()) };
-        let (mut job, _) = Bench::new(admitted.record);
+        let (mut job, _) = Bench::new(admitted);
         for (change, by_root, of_task) in changes {
             let by = if by_root { ROOT } else { ALICE };
             let record = job.core.record().clone();
@@ -261,7 +260,7 @@ fn judged(record: &JobRecord, change: &JobChange) -> JobCommand {
 
 #[test]
 fn what_was_made_of_a_job_that_changed_meanwhile_is_not_applied() {
-    let mut job = Bench::new(Site::new(SITE).submit(1001, spec()).unwrap().record).0;
+    let mut job = Bench::new(Site::new(SITE).submit(1001, spec()).unwrap()).0;
     let before = job.core.record().clone();
     let (first, second) = (judged(&before, &limit_of(120)), judged(&before, &named("new")));
     assert_eq!(job.order(first), Ok(()));
@@ -292,7 +291,7 @@ fn what_was_made_of_a_job_that_changed_meanwhile_is_not_applied() {
 #[test]
 fn of_an_array_that_changed_meanwhile_no_task_is_split_off() {
     let of_array = JobSpec { array: Some(array(1, 4, None)), ..spec() };
-    let mut job = Bench::new(Site::new(SITE).submit(1001, of_array).unwrap().record).0;
+    let mut job = Bench::new(Site::new(SITE).submit(1001, of_array).unwrap()).0;
     let before = job.core.record().clone();
     job.order(judged(&before, &named("new"))).unwrap();
     let (answer, out) = job.command(ALICE, Some(vec![(2, 2, 1)]), judged(&before, &limit_of(60)));
@@ -310,7 +309,7 @@ fn of_an_array_that_changed_meanwhile_no_task_is_split_off() {
 /// What a change does not move stays, whatever the site makes of such requests by now.
 #[test]
 fn a_change_leaves_what_was_resolved_by_earlier_rules() {
-    let mut record = Site::new(SITE).submit(1001, spec()).unwrap().record;
+    let mut record = Site::new(SITE).submit(1001, spec()).unwrap();
     record.resolved.memory = MemoryRequest::PerCpu(MemoryMib(77));
     record.resolved.time_limit = TimeLimit::Secs(222);
     let named = revised(&record, &named("new"), ALICE).unwrap();
@@ -323,14 +322,14 @@ fn a_change_leaves_what_was_resolved_by_earlier_rules() {
     // Partitions have defaults of their own.
     let moved = JobChange { partitions: Some(names(&["long"])), ..JobChange::default() };
     let unlimited = JobSpec { time_limit: None, ..spec() };
-    let record = Site::new(SITE).submit(1001, unlimited).unwrap().record;
+    let record = Site::new(SITE).submit(1001, unlimited).unwrap();
     let resolved = revised(&record, &moved, ALICE).unwrap().resolved;
     assert_eq!((record.resolved.time_limit, resolved.time_limit), (TimeLimit::Secs(600), TimeLimit::Secs(6000)));
 }
 
 #[test]
 fn a_job_that_an_administrator_put_somewhere_stays_there_when_its_owner_changes_it() {
-    let record = Site::new(SITE).submit(1001, spec()).unwrap().record;
+    let record = Site::new(SITE).submit(1001, spec()).unwrap();
     let to_staff = JobChange { partitions: Some(names(&["staff"])), ..JobChange::default() };
     assert_eq!(revised(&record, &to_staff, ALICE), Err(Refusal::GroupNotPermitted));
     let there = revised(&record, &to_staff, ROOT).unwrap();
@@ -497,7 +496,7 @@ fn the_site_has_a_word_on_what_is_submitted_and_changed() {
 #[test]
 fn changes_that_were_saved_as_they_were_asked_for_replay_as_they_did() {
     let array = Some(ArraySpec { ranges: vec![(1, 3, 1)], limit: Some(3) });
-    let mut record = Site::new(SITE).submit(1001, JobSpec { array, tasks: Some(2), ..spec() }).unwrap().record;
+    let mut record = Site::new(SITE).submit(1001, JobSpec { array, tasks: Some(2), ..spec() }).unwrap();
     let priority = record.priority;
     let change = JobChange {
         partitions: Some(names(&["gone"])),

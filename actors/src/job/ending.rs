@@ -59,7 +59,6 @@ impl JobCore {
                 if run.ending.as_ref().is_none_or(|e| e.then != Afterwards::Over) {
                     self.save(JobEvent::Ending(ending), turn);
                 }
-                self.end_unlaunched(turn);
                 self.ask_for_end(turn);
                 self.het_end_others(state, Afterwards::Over, by, turn);
                 Ok(())
@@ -114,7 +113,6 @@ impl JobCore {
                         self.let_go_of_kept(turn);
                     }
                 }
-                self.end_unlaunched(turn);
                 self.ask_for_end(turn);
                 self.het_end_others(JobState::Cancelled, then, Some(by), turn);
                 // An expedited job does not wait for nodes that were lost.
@@ -127,7 +125,7 @@ impl JobCore {
     }
 
     /// A run that waits for nodes to come was launched nowhere: it ends at once.
-    pub(super) fn end_unlaunched(&mut self, turn: &mut Turn<'_>) {
+    fn end_unlaunched(&mut self, turn: &mut Turn<'_>) {
         let Phase::Starting(run) = &self.record.phase else { return };
         let Some(ending) = run.ending.clone().filter(|_| !run.booting.is_empty()) else { return };
         let (exit, at) = (ExitStatus::SUCCESS, turn.now);
@@ -135,8 +133,9 @@ impl JobCore {
         self.end(End { state, reason, exit, derived: exit, at, then, cause: None }, turn);
     }
 
-    /// Sends the requested end to the batch host, and shows the nodes as completing.
-    pub(super) fn ask_for_end(&self, turn: &mut Turn<'_>) {
+    /// Sends the requested end to the batch host, and shows the nodes as completing; a run that was launched nowhere ends at once.
+    pub(super) fn ask_for_end(&mut self, turn: &mut Turn<'_>) {
+        self.end_unlaunched(turn);
         let Some(run) = self.record.phase.working() else { return };
         let Some(ending) = &run.ending else { return };
         turn.send(

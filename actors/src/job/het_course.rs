@@ -186,7 +186,6 @@ impl JobCore {
             _ => Afterwards::Over,
         };
         self.save(JobEvent::Ending(Ending { state, reason, then, by: None, at: Some(turn.now), unasked: true }), turn);
-        self.end_unlaunched(turn);
         self.ask_for_end(turn);
         self.het_end_others(state, then, None, turn);
     }
@@ -207,7 +206,6 @@ impl JobCore {
                         turn,
                     );
                 }
-                self.end_unlaunched(turn);
                 self.ask_for_end(turn);
             }
             Phase::Completing(_, end) => {

@@ -105,7 +105,8 @@ impl JobCore {
             _ => {}
         }
         if self.record.dependency_failed && !before.impossible && self.wants(MailType::InvalidDepend) {
-            self.send_mail(self.of_dependency(), turn);
+            let occasion = Occasion { word: "Invalid dependency", rest: String::new(), variables: Vec::new() };
+            self.send_mail(occasion, turn);
         }
         if self.is_told_as_array() {
             self.mail_of_array(event, &before, turn);
@@ -216,10 +217,6 @@ impl JobCore {
             variables.push(variable("SLURM_JOB_EXIT_CODE_MIN", least));
         }
         Occasion { word, rest, variables }
-    }
-
-    fn of_dependency(&self) -> Occasion {
-        Occasion { word: "Invalid dependency", rest: String::new(), variables: Vec::new() }
     }
 
     /// When that part of the run's time is or was over.

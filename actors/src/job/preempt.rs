@@ -105,7 +105,6 @@ impl JobCore {
             }),
             turn,
         );
-        self.end_unlaunched(turn);
         self.ask_for_end(turn);
         self.het_end_others(state, then, None, turn);
     }

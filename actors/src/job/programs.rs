@@ -3,13 +3,7 @@
 
 use super::{core::JobCore, start::array_facts};
 use garrick_model::{
-    hostlist,
-    site_program::variable,
-    spec::Sharing,
-    spec_text::counts_per_node,
-    state::{ExitStatus, JobState},
-    time::Timestamp,
-    view::JobView,
+    hostlist, site_program::variable, spec_text::counts_per_node, state::JobState, time::Timestamp, view::JobView,
 };
 use std::time::Duration;
 
@@ -21,11 +15,6 @@ const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Bytes of a text in the environment: all variables together share a quarter of the stack (execve(2)).
 const MOST_OF_TEXT: usize = 64 * 1024;
-
-/// As wait(2) has it.
-pub(super) fn wait_status(exit: ExitStatus) -> u32 {
-    u32::from(exit.code) << 8 | u32::from(exit.signal.unwrap_or(0))
-}
 
 fn seconds(at: Option<Timestamp>) -> i64 {
     at.map_or(0, Timestamp::secs)
@@ -83,14 +72,7 @@ impl JobCore {
 /// What it asked for.
 fn request(view: &JobView) -> Vec<Variable> {
     let spec = &view.spec;
-    let (oversubscribe, exclusive) = match view.sharing {
-        Sharing::Default => ("NO", "NO"),
-        Sharing::Oversubscribe => ("YES", "NO"),
-        Sharing::Exclusive if spec.topology.exclusive => ("NO", "TOPO"),
-        Sharing::Exclusive => ("NO", "NODE"),
-        Sharing::User => ("NO", "USER"),
-        Sharing::Mcs => ("NO", "MCS"),
-    };
+    let (oversubscribe, exclusive) = view.sharing.words(spec.topology.exclusive);
     let mut all = vec![
         text("SLURM_JOB_ACCOUNT", spec.account.as_deref().unwrap_or("(null)")),
         text("SLURM_JOB_WORK_DIR", &spec.work_dir),
@@ -142,8 +124,8 @@ fn end(view: &JobView) -> Vec<Variable> {
         return Vec::new();
     }
     vec![
-        variable("SLURM_JOB_EXIT_CODE", wait_status(view.exit)),
+        variable("SLURM_JOB_EXIT_CODE", view.exit.wait_status()),
         variable("SLURM_JOB_EXIT_CODE2", view.exit),
-        variable("SLURM_JOB_DERIVED_EC", wait_status(view.derived_exit)),
+        variable("SLURM_JOB_DERIVED_EC", view.derived_exit.wait_status()),
     ]
 }

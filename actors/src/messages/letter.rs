@@ -1,13 +1,13 @@
 //! Messages from one owner to another.
 
 use super::{
+    crontab::CrontabInput,
     job::JobInput,
     license::LicenseInput,
     node::{NodeInput, NodeSettings, ReserveRefusal},
     released::Trouble,
     steps::StepsInput,
 };
-use crate::messages::crontab::CrontabInput;
 use garrick_events::records::job::JobRecord;
 use garrick_model::{
     ids::{JobId, Sluid},

@@ -167,7 +167,7 @@ impl NodeCore {
         if self.site.power.is_none() {
             return;
         }
-        for hold in self.account.holds().filter(|hold| !hold.kept && !hold.completing && !has(hold)) {
+        for hold in self.account.holds().filter(|hold| hold.is_at_work() && !has(hold)) {
             let (node, sluid, address) = (self.name(), hold.sluid, self.target());
             out.push(to_job(hold.job, JobInput::NodeReady { node, sluid, address }));
         }

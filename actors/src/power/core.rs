@@ -175,7 +175,7 @@ impl PowerCore {
             NodePower::On => {}
             NodePower::PoweredDown if node.flags.power_request == Some(PowerRequest::Down) => found.suspend.push(node),
             NodePower::PoweredDown => {
-                if node.flags.power_request == Some(PowerRequest::Up) || node.holds.iter().any(needs_node) {
+                if node.flags.power_request == Some(PowerRequest::Up) || node.holds.iter().any(NodeHold::is_at_work) {
                     found.resume.push(node);
                 }
             }
@@ -230,6 +230,9 @@ impl PowerCore {
     }
 
     fn forget_others(&mut self, nodes: &[&NodeView]) {
+        if self.ran.is_empty() && self.asked.is_empty() {
+            return;
+        }
         let on_its_way: BTreeSet<&str> = nodes
             .iter()
             .filter(|node| matches!(node.flags.power, NodePower::PoweringDown | NodePower::PoweringUp))
@@ -288,11 +291,6 @@ impl PowerCore {
             }
         }
     }
-}
-
-/// A job waits for the node, or runs there.
-fn needs_node(hold: &NodeHold) -> bool {
-    !hold.kept && !hold.completing
 }
 
 impl Owner for PowerCore {

@@ -95,13 +95,6 @@ pub struct Identity {
     pub submissions: u64,
 }
 
-/// An accepted job.
-#[derive(Debug)]
-pub struct Admitted {
-    /// Its record.
-    pub record: JobRecord,
-}
-
 /// A change of a waiting job.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
@@ -151,14 +144,14 @@ struct Judged {
 }
 
 impl Rules<'_> {
-    /// Judges a submission.
-    pub fn admit(&mut self, by: &Submitter<'_>, mut spec: JobSpec, identity: Identity) -> Result<Admitted, Refusal> {
+    /// Judges a submission: returns the accepted job's record.
+    pub fn admit(&mut self, by: &Submitter<'_>, mut spec: JobSpec, identity: Identity) -> Result<JobRecord, Refusal> {
         self.follow_reservation(&mut spec);
         let Judged { mut record, view } = self.judge(by, spec, Purpose::New(identity))?;
         if let Some(rules) = self.priority.filter(|_| !record.terms.fixed) {
             record.priority = rules.priority(&view, rules.standing(&view));
         }
-        Ok(Admitted { record })
+        Ok(record)
     }
 
     /// Judges a change as a submission of the job's owner: returns the new request.

@@ -1,8 +1,8 @@
 //! Submission rules, one by one.
 #![allow(clippy::unwrap_used)]
 
-use super::admission::Admitted;
 use crate::controller::fixtures::Site;
+use garrick_events::records::job::JobRecord;
 use garrick_events::records::job::Resolved;
 use garrick_model::{
     gres::{GresBinding, GresCount, GresRequest},
@@ -26,7 +26,7 @@ PartitionName=root Nodes=n0 RootOnly=YES
 PartitionName=whole Nodes=n0 OverSubscribe=EXCLUSIVE DefMemPerCPU=100 MaxMemPerCPU=200
 ";
 
-fn submit(site: &str, uid: u32, spec: JobSpec) -> Result<Admitted, Refusal> {
+fn submit(site: &str, uid: u32, spec: JobSpec) -> Result<JobRecord, Refusal> {
     Site::new(&format!("{HEAD}{site}")).submit(uid, spec)
 }
 
@@ -34,8 +34,8 @@ fn refusal(spec: JobSpec) -> Refusal {
     submit(SITE, 1001, spec).unwrap_err()
 }
 
-fn accepted(spec: JobSpec) -> garrick_events::records::job::JobRecord {
-    submit(SITE, 1001, spec).unwrap().record
+fn accepted(spec: JobSpec) -> JobRecord {
+    submit(SITE, 1001, spec).unwrap()
 }
 
 fn on(partition: &str) -> JobSpec {
@@ -63,7 +63,7 @@ fn a_job_has_the_label_that_the_site_lets_it_have() {
     let asks = |settings: &str, uid, label: Option<&str>, sharing| {
         let spec = JobSpec { mcs_label: label.map(str::to_owned), sharing, ..spec() };
         let admitted = submit(&format!("{settings}\n{SITE}"), uid, spec);
-        admitted.map(|admitted| (admitted.record.spec.mcs_label.clone(), admitted.record.resolved.sharing))
+        admitted.map(|admitted| (admitted.spec.mcs_label.clone(), admitted.resolved.sharing))
     };
     let label = |text: &str| Some(text.to_owned());
     let groups = "MCSPlugin=mcs/group\nMCSParameters=ondemand,select:users|staff";
@@ -196,7 +196,7 @@ fn priority_and_nice_are_for_administrators() {
     assert_eq!(refusal(JobSpec { nice: -10, ..spec() }), Refusal::InvalidNice);
     assert_eq!(accepted(JobSpec { nice: 10, ..spec() }).priority, 4_294_901_746);
     assert_eq!(accepted(JobSpec { priority: Some(5), ..spec() }).priority, 4_294_901_756, "passed over");
-    assert_eq!(submit(SITE, 0, JobSpec { priority: Some(5), ..spec() }).unwrap().record.priority, 5);
+    assert_eq!(submit(SITE, 0, JobSpec { priority: Some(5), ..spec() }).unwrap().priority, 5);
     assert!(accepted(JobSpec { hold: true, ..spec() }).hold.is_some());
 }
 
@@ -231,7 +231,7 @@ fn with_enforce_binding_gres_jobs_with_gpus_get_cpus_near_to_them_unless_they_sa
         let per_node = vec![GresCount { name: "gpu".into(), kind: None, count: 1 }];
         JobSpec { gres: GresRequest { per_node, binding, ..GresRequest::default() }, ..spec() }
     };
-    let binding = |words: &str, spec| submit(&site(words), 1001, spec).unwrap().record.spec.gres.binding;
+    let binding = |words: &str, spec| submit(&site(words), 1001, spec).unwrap().spec.gres.binding;
     assert_eq!(binding("CR_Core,ENFORCE_BINDING_GRES", gpus(None)), Some(GresBinding::Enforce));
     assert_eq!(binding("CR_Core,ENFORCE_BINDING_GRES", gpus(Some(GresBinding::Disable))), Some(GresBinding::Disable));
     assert_eq!(binding("CR_Core,ENFORCE_BINDING_GRES", spec()), None);
@@ -247,7 +247,7 @@ fn cores_left_to_the_system_make_the_node_the_jobs_own_and_count_where_the_site_
     let record = accepted(leaving(1));
     assert_eq!((record.resolved.sharing, record.spec.layout.left_to_system), (Sharing::Exclusive, None));
     let allowed = format!("AllowSpecResourcesUsage=YES\n{SITE}");
-    let record = submit(&allowed, 1001, leaving(1)).unwrap().record;
+    let record = submit(&allowed, 1001, leaving(1)).unwrap();
     assert_eq!(record.resolved.sharing, Sharing::Exclusive);
     assert_eq!(record.spec.layout.left_to_system, Some(SpecCores::Cores(1)));
     let refused = submit(&allowed, 1001, leaving(4)).unwrap_err();
@@ -267,7 +267,7 @@ fn jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say() {
         JobSpec { gres, memory: MemoryRequest::Default, ..on(partition) }
     };
     let of = |spec: JobSpec| {
-        let record = submit(site, 1001, spec).unwrap().record;
+        let record = submit(site, 1001, spec).unwrap();
         let gres = &record.spec.gres;
         (gres.cpus_per_gpu, gres.mem_per_gpu.map(|m| m.0), record.resolved.cpus, record.resolved.memory)
     };
@@ -302,7 +302,7 @@ fn accounts_and_qos_count_at_submission_where_limits_are_enforced() {
     };
     let with = |enforce: &str, uid: u32, spec: JobSpec| {
         let site = format!("EnforcePartLimits={enforce}\n{CHOOSY}");
-        submit(&site, uid, spec).map(|admitted| admitted.record.resolved.partitions)
+        submit(&site, uid, spec).map(|admitted| admitted.resolved.partitions)
     };
     let wrong_account = Err(Refusal::InvalidAccount(Some("maths".to_owned())));
     let wrong_qos = Err(Refusal::InvalidQos(Some("low".to_owned())));
@@ -325,7 +325,7 @@ fn accounts_and_qos_count_at_submission_where_limits_are_enforced() {
 fn jobs_for_a_closed_partition_go_to_its_alternate() {
     let to = |partitions: &[&str]| {
         let partitions = partitions.iter().map(|p| (*p).to_owned()).collect();
-        submit(CHOOSY, 1001, JobSpec { partitions, ..spec() }).map(|admitted| admitted.record.resolved.partitions)
+        submit(CHOOSY, 1001, JobSpec { partitions, ..spec() }).map(|admitted| admitted.resolved.partitions)
     };
     assert_eq!(to(&["old"]), Ok(vec!["open".to_owned()]));
     assert_eq!(to(&["open", "old", "fast"]), Ok(vec!["open".to_owned(), "fast".to_owned()]));
@@ -361,7 +361,7 @@ fn memory_for_each_gpu_says_nothing_without_gpus() {
     let with = |count| {
         let per_node = if count > 0 { vec![GresCount { name: "gpu".into(), kind: None, count }] } else { Vec::new() };
         let gres = GresRequest { per_node, mem_per_gpu: Some(MemoryMib(300)), ..GresRequest::default() };
-        submit(site, 1001, JobSpec { gres, memory: MemoryRequest::Default, ..spec() }).unwrap().record
+        submit(site, 1001, JobSpec { gres, memory: MemoryRequest::Default, ..spec() }).unwrap()
     };
     let none = with(0);
     assert_eq!((none.resolved.memory, none.spec.gres.mem_per_gpu), (MemoryRequest::PerCpu(MemoryMib(100)), None));
@@ -406,7 +406,7 @@ fn gpus_asked_for_in_several_ways_must_agree() {
         assert!(matches!(refused, Refusal::InvalidGres(_)), "{refused:?} for {contradiction:?}");
     }
     let shape = |spec: JobSpec| {
-        let record = submit(site, 1001, spec).unwrap().record;
+        let record = submit(site, 1001, spec).unwrap();
         let Resolved { min_nodes, max_nodes, tasks, .. } = record.resolved;
         (min_nodes, max_nodes, tasks)
     };
@@ -438,11 +438,11 @@ fn a_node_that_is_to_give_more_memory_than_its_cpus_may_bring_gives_more_cpus() 
     };
     let asked = |limit: &str, spec| submit(&site(limit), 1001, spec);
     let per_node = |mib| JobSpec { memory: MemoryRequest::PerNode(MemoryMib(mib)), ..spec() };
-    let record = asked("MaxMemPerCPU=500", per_node(1400)).unwrap().record;
+    let record = asked("MaxMemPerCPU=500", per_node(1400)).unwrap();
     assert_eq!((record.spec.min_cpus_per_node, record.resolved.cpus), (Some(3), 3));
     assert_eq!(record.resolved.memory, MemoryRequest::PerNode(MemoryMib(1400)));
     let wide = JobSpec { cpus_per_task: Some(4), ..per_node(1400) };
-    assert_eq!(asked("MaxMemPerCPU=500", wide).unwrap().record.spec.min_cpus_per_node, None);
+    assert_eq!(asked("MaxMemPerCPU=500", wide).unwrap().spec.min_cpus_per_node, None);
     let refused = |limit: &str, spec| match asked(limit, spec).unwrap_err() {
         Refusal::NodeConfigUnavailable { detail } => detail.unwrap_or_default(),
         other => panic!("{other:?}"),

@@ -72,21 +72,3 @@ pub trait JobSubmit: Send + Sync + 'static {
     /// Checks a request. It is called once for each request that comes, a repeated one included, and may take its time.
     fn check(&self, ask: SiteAsk, sight: Arc<dyn SiteSight>) -> SiteChecked;
 }
-
-/// A site without checks of its own.
-#[derive(Clone, Copy, Debug)]
-pub struct NoJobSubmit;
-
-impl JobSubmit for NoJobSubmit {
-    fn has_checks(&self, _: &Config) -> bool {
-        false
-    }
-
-    fn check(&self, ask: SiteAsk, _: Arc<dyn SiteSight>) -> SiteChecked {
-        let (jobs, changes) = match ask.what {
-            Requested::Jobs(jobs) => (jobs, Vec::new()),
-            Requested::Changes(all) => (Vec::new(), all.into_iter().map(|(job, change)| (job, Ok(change))).collect()),
-        };
-        Box::pin(std::future::ready(Ok(SiteAnswer { jobs, changes, said: Vec::new() })))
-    }
-}

@@ -3,7 +3,7 @@
 
 use crate::value::{BadValue, INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL16, NO_VAL64, Value, bad};
 use garrick_model::{
-    gres::{GPU, GresCount},
+    gres::{GPU, GresCount, tres_text},
     hostlist,
     mail::MailTypes,
     messages::command::JobChange,
@@ -75,9 +75,8 @@ fn text(of: Option<&String>) -> Value {
     Value::from(of.cloned())
 }
 
-fn gres(asked: &[GresCount]) -> Value {
-    let parts: Vec<String> = asked.iter().map(|one| format!("gres/{one}")).collect();
-    Value::from(Some(parts.join(",")))
+fn gres<'a>(asked: impl IntoIterator<Item = &'a GresCount>) -> Value {
+    Value::from(tres_text(asked))
 }
 
 /// `gres/gpu:2,gres/gpu:h100:1`, and without `gres/`; empty for none.
@@ -624,10 +623,7 @@ pub const FIELDS: &[Field] = &[
     settable("tres_per_job", |d| gres(&d.spec.gres.total), |s, v| put(&mut s.gres.total, gres_of(v))),
     settable(
         "tres_per_node",
-        |d| {
-            let all: Vec<GresCount> = d.spec.gres.per_node.iter().chain(&d.spec.gres.gpus_per_node).cloned().collect();
-            gres(&all)
-        },
+        |d| gres(d.spec.gres.per_node.iter().chain(&d.spec.gres.gpus_per_node)),
         |s, v| {
             s.gres.gpus_per_node = Vec::new();
             put(&mut s.gres.per_node, gres_of(v))

@@ -114,7 +114,7 @@ pub const JOB: &[Row<JobView>] = &[
     ("dependency", |j| Value::from(Some(j.dependencies.to_string()))),
     ("end_time", |j| j.end_time.map_or(Value::from(0), Value::from)),
     ("exc_nodes", |j| Value::from(Some(hostlist::fold(&j.spec.exclude)))),
-    ("exit_code", |j| Value::from_i64(i64::from(j.exit.code) << 8 | i64::from(j.exit.signal.unwrap_or(0)))),
+    ("exit_code", |j| Value::from(j.exit.wait_status())),
     ("extra", |j| Value::from(j.spec.extra.clone())),
     ("features", |j| Value::from(j.spec.constraint.clone())),
     ("group_id", |j| Value::from(j.gid)),

@@ -155,7 +155,6 @@ fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -
     if overrides { NodeShape { gres: found.gres.clone(), ..configured.clone() } } else { found.clone() }
 }
 
-/// The agent's settings, of those of the site.
 /// Settings that name programs; which programs, is found out when they run.
 fn named(settings: &[String]) -> Result<Vec<String>, ScriptPatternError> {
     resolve(settings).map(|_| settings.to_vec())
@@ -168,6 +167,7 @@ fn task_scripts(config: &Config) -> TaskScripts {
     TaskScripts { prolog: absolute(&config.task_prolog), epilog: absolute(&config.task_epilog) }
 }
 
+/// The agent's settings, of those of the site.
 fn agent_config(config: &Config, node: &str, joining: Option<Box<Joining>>) -> AgentConfig {
     let patience = Some(config.slurmd_timeout_secs).filter(|secs| *secs > 0);
     AgentConfig {

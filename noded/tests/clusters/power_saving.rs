@@ -46,8 +46,7 @@ impl Cloud {
     fn new(name: &str, settings: &str) -> Self {
         Self(Some(Cluster::up_with(name, UP, |cluster| {
             symlink(built().join("noded"), cluster.work.join("bin/slurmd")).unwrap();
-            let conf = ["slurm.conf", "etc/slurm.conf"].map(|conf| cluster.home.join(conf));
-            let conf = conf.iter().find(|conf| conf.exists()).unwrap();
+            let conf = cluster.conf_folder().join("slurm.conf");
             let script = |name: &str, text: &str| {
                 let text = text.replace("WORK", cluster.work.to_str().unwrap());
                 cluster.script(name, &text.replace("CONF", conf.to_str().unwrap())).display().to_string()

@@ -208,7 +208,7 @@ impl World {
             let submissions = u64::from(self.submitted);
             let request = (offset == 0).then_some(id);
             let identity = Identity { job: self.ids.peek(), sluid: Sluid(0), request, submissions };
-            records.push(self.with_rules(caller.uid, |rules, by| Ok(rules.admit(by, spec, identity)?.record))?);
+            records.push(self.with_rules(caller.uid, |rules, by| rules.admit(by, spec, identity))?);
         }
         Ok(Box::new(Judged { records, warnings: Vec::new(), heterogeneous, in_order: false, held: Some(0) }))
     }

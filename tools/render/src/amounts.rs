@@ -2,7 +2,7 @@
 //! it, so that they agree.
 
 use garrick_model::{
-    gres::{self, GPU, GresCount, GresEntry, GresShare, Totals, count_text},
+    gres::{self, GPU, GresCount, GresEntry, GresShare, Totals, count_text, tres_text},
     hostlist,
     ids::NodeIndex,
     resources::{CpuSet, MemoryMib, MemoryRequest},
@@ -277,30 +277,24 @@ fn requested_gres(job: &JobView) -> GresTotals {
     totals
 }
 
-/// `gres/gpu:h100:2,gres/craynetwork:1`; `None` for nothing.
-fn asked_text<'a>(asked: impl IntoIterator<Item = &'a GresCount>) -> Option<String> {
-    let parts: Vec<String> = asked.into_iter().map(|one| format!("gres/{one}")).collect();
-    (!parts.is_empty()).then(|| parts.join(","))
-}
-
 /// What a job asks for on each node.
 pub fn tres_per_node(job: &JobView) -> Option<String> {
-    asked_text(job.spec.gres.per_node.iter().chain(&job.spec.gres.gpus_per_node))
+    tres_text(job.spec.gres.per_node.iter().chain(&job.spec.gres.gpus_per_node))
 }
 
 /// What a job asks for on all nodes together.
 pub fn tres_per_job(job: &JobView) -> Option<String> {
-    asked_text(&job.spec.gres.total)
+    tres_text(&job.spec.gres.total)
 }
 
 /// What a job asks for on each socket.
 pub fn tres_per_socket(job: &JobView) -> Option<String> {
-    asked_text(&job.spec.gres.per_socket)
+    tres_text(&job.spec.gres.per_socket)
 }
 
 /// What a job asks for for each task.
 pub fn tres_per_task(job: &JobView) -> Option<String> {
-    asked_text(&job.spec.gres.per_task)
+    tres_text(&job.spec.gres.per_task)
 }
 
 /// `gres/gpu:4`, for CPUs of each GPU.
@@ -315,7 +309,7 @@ pub fn mem_per_tres(job: &JobView) -> Option<String> {
 
 /// What a step has or asks for: `gres/gpu:h100:1`.
 pub fn step_gres(gres: &[GresCount]) -> Option<String> {
-    asked_text(gres)
+    tres_text(gres)
 }
 
 /// What a job has of each name and type on all nodes: `gpu:h100:4`; `None` for nothing.

@@ -105,6 +105,12 @@ impl fmt::Display for GresCount {
     }
 }
 
+/// As TRES: `gres/gpu:h100:2,gres/craynetwork:1`; `None` for nothing.
+pub fn tres_text<'a>(asked: impl IntoIterator<Item = &'a GresCount>) -> Option<String> {
+    let parts: Vec<String> = asked.into_iter().map(|one| format!("gres/{one}")).collect();
+    (!parts.is_empty()).then(|| parts.join(","))
+}
+
 impl fmt::Display for GresEntry {
     /// As `scontrol show node` prints it: `gpu:h100:4`, `bandwidth:lustre:no_consume:4G`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -88,10 +88,8 @@ pub(super) enum Then {
     OfJob,
     /// The reply for a reservation's name.
     Reservation(fn(String) -> CommandReply),
-    /// A trigger is set, or some are removed.
-    Triggered,
-    /// The crontab is installed; what there is to say to the user.
-    CrontabInstalled(Vec<String>),
+    /// The reply where the owner has saved it; `what`: what it is, for where it could not.
+    Saved { what: &'static str, reply: CommandReply },
     /// The roster has answered.
     Roster(RosterAsked),
     /// The site has checked the request.
@@ -304,15 +302,10 @@ impl FrontendCore {
                 let reply = self.checked(turn, request, *checking, said.next());
                 return answer(turn, request, reply);
             }
-            Then::Triggered => match said.next().and_then(Said::done) {
-                Some(Ok(())) => CommandReply::Done,
+            Then::Saved { what, reply } => match said.next().and_then(Said::done) {
+                Some(Ok(())) => reply,
                 Some(Err(refusal)) => CommandReply::Refused(refusal),
-                None => CommandReply::Refused(Refusal::Internal("the trigger could not be saved".to_owned())),
-            },
-            Then::CrontabInstalled(warnings) => match said.next().and_then(Said::done) {
-                Some(Ok(())) => CommandReply::CrontabInstalled { warnings },
-                Some(Err(refusal)) => CommandReply::Refused(refusal),
-                None => CommandReply::Refused(Refusal::Internal("the crontab could not be saved".to_owned())),
+                None => CommandReply::Refused(Refusal::Internal(format!("{what} could not be saved"))),
             },
             Then::Roster(asked) => return self.roster_answered(turn, request, asked, said.next()),
             Then::Revoked { nodes, by } => {

@@ -53,16 +53,13 @@ impl FrontendCore {
         change: CrontabChange,
         checked: Checked,
     ) -> Reply {
-        self.may_have_crontab(by, change.uid)?;
-        let CrontabChange { request: id, uid, gid, text, entries } = change;
+        let owner = self.crontab_owner(caller, by, &change)?;
+        let CrontabChange { request: id, uid, text, entries, .. } = change;
         let size = text.as_ref().map_or(0, |text| text.len());
         if size > MOST_BYTES {
             let what = format!("the crontab has {size} bytes, and {MOST_BYTES} are taken: make it shorter");
             return Err(Refusal::TooLarge(what));
         }
-        let gid = self.group_of(caller, uid, gid)?;
-        // Its jobs are the user's, whoever installs it.
-        let owner = Caller { uid, gid, ..caller.clone() };
         let by = self.authority(&owner);
         let (lines, specs): (Vec<_>, Vec<_>) = entries.into_iter().map(|e: CrontabEntry| (e.lines, e.spec)).unzip();
         let specs = match self.specs_of_entries(turn.now, &owner, by, specs) {
@@ -81,6 +78,18 @@ impl FrontendCore {
                 Ok(None)
             }
         }
+    }
+
+    /// Whose the jobs of a new crontab are, whoever installs it.
+    pub(super) fn crontab_owner(
+        &self,
+        caller: &Caller,
+        by: Authority,
+        change: &CrontabChange,
+    ) -> Result<Caller, Refusal> {
+        self.may_have_crontab(by, change.uid)?;
+        let gid = self.group_of(caller, change.uid, change.gid)?;
+        Ok(Caller { uid: change.uid, gid, ..caller.clone() })
     }
 
     /// The group of the jobs: any of the user's; for another user's crontab, that user's own group.
@@ -134,7 +143,7 @@ impl FrontendCore {
             let request = Some(request).filter(|_| offset == 0);
             let job = self.sight.next_job();
             let identity = Identity { job, sluid: Sluid(0), request, submissions: 0 };
-            records.push(self.admit(caller, by, spec, identity, now)?.record);
+            records.push(self.admit(caller, by, spec, identity, now)?);
         }
         Ok(records)
     }
@@ -160,6 +169,7 @@ impl FrontendCore {
     }
 
     fn hand_over(&mut self, turn: &mut Turn<'_>, request: u64, ask: InstallCrontab, warnings: Vec<String>) {
-        self.ask(turn, request, vec![Ask::Crontab(ask)], Then::CrontabInstalled(warnings));
+        let reply = CommandReply::CrontabInstalled { warnings };
+        self.ask(turn, request, vec![Ask::Crontab(ask)], Then::Saved { what: "the crontab", reply });
     }
 }

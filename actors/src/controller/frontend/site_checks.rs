@@ -81,17 +81,18 @@ impl FrontendCore {
             }
             _ => return Some(command),
         };
-        let asker = caller.clone();
-        let caller = match &command {
-            // The jobs are the user's whose crontab it is.
-            CommandRequest::InstallCrontab(change) => Caller { uid: change.uid, gid: change.gid, ..caller.clone() },
-            _ => caller.clone(),
+        let owner = match &command {
+            CommandRequest::InstallCrontab(change) => self.crontab_owner(caller, by, change),
+            _ => Ok(caller.clone()),
         };
+        // It is refused later.
+        let Ok(owner) = owner else { return Some(command) };
         let heterogeneous = matches!(command, CommandRequest::SubmitHetJob { .. } | CommandRequest::TestHetJob { .. });
-        let user = self.user_name(caller.uid);
-        let closed = self.closed_to(by, &self.sight.boards().partitions.list());
-        let asks = vec![Ask::Site(Box::new(SiteAsk { caller, user, closed, heterogeneous, what }))];
-        self.ask(turn, request, asks, Then::Checked(Box::new(Checking { caller: asker, command })));
+        let user = self.user_name(owner.uid);
+        let closed = self.closed_to(self.authority(&owner), &self.sight.boards().partitions.list());
+        let ask = SiteAsk { caller: owner, user, closed, heterogeneous, what };
+        let checking = Checking { caller: caller.clone(), command };
+        self.ask(turn, request, vec![Ask::Site(Box::new(ask))], Then::Checked(Box::new(checking)));
         None
     }
 

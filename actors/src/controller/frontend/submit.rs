@@ -10,7 +10,7 @@ use crate::{
     messages::job::Authority,
     owner::{Effect, Owner},
     submission::{
-        admission::{Admitted, Identity, Rules, Submitter},
+        admission::{Identity, Rules, Submitter},
         core::{Judged, Room, Submission, SubmissionErrand, SubmissionInput},
     },
 };
@@ -99,7 +99,7 @@ impl FrontendCore {
             Some(spec) if !heterogeneous && specs.is_empty() => {
                 let job = self.sight.next_job();
                 let identity = Identity { job, sluid: Sluid(0), request: Some(id), submissions: 0 };
-                vec![self.admit(&caller, by, spec, identity, now)?.record]
+                vec![self.admit(&caller, by, spec, identity, now)?]
             }
             last if !heterogeneous => {
                 specs.extend(last);
@@ -124,7 +124,7 @@ impl FrontendCore {
         spec: JobSpec,
         identity: Identity,
         now: Timestamp,
-    ) -> Result<Admitted, Refusal> {
+    ) -> Result<JobRecord, Refusal> {
         let group = self.sight.users().group_name(caller.gid);
         let submitter = Submitter { caller, user: self.user_now(caller.uid)?, group, admin: by.admin };
         self.with_rules(now, |rules| rules.admit(&submitter, spec, identity))
@@ -167,8 +167,8 @@ impl FrontendCore {
     ) -> Reply {
         let job = self.sight.next_job();
         let identity = Identity { job, sluid: Sluid(u64::MAX), request: None, submissions: u64::from(u32::MAX) };
-        let admitted = self.admit(caller, by, spec, identity, turn.now)?;
-        self.say_when(turn, request, vec![admitted.record], checked)
+        let record = self.admit(caller, by, spec, identity, turn.now)?;
+        self.say_when(turn, request, vec![record], checked)
     }
 
     /// Computes when all of these could start together, the leader first.

@@ -77,7 +77,7 @@ impl FrontendCore {
                 // A query comes after all waiting jobs.
                 submissions: if request.is_some() { 0 } else { u64::from(u32::MAX) },
             };
-            records.push(self.admit(caller, by, spec, identity, now)?.record);
+            records.push(self.admit(caller, by, spec, identity, now)?);
         }
         let leader = self.sight.next_job();
         let mut together = records.clone();

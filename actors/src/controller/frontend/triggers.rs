@@ -33,7 +33,7 @@ impl FrontendCore {
             return Err(Refusal::AccessDenied);
         }
         self.check_trigger(&trigger)?;
-        self.ask(turn, request, vec![Ask::Trigger(TriggerAsk::Set { uid: by.uid, request: trigger })], Then::Triggered);
+        self.ask(turn, request, vec![Ask::Trigger(TriggerAsk::Set { uid: by.uid, request: trigger })], saved());
         Ok(None)
     }
 
@@ -79,7 +79,12 @@ impl FrontendCore {
         which: TriggerSelector,
     ) -> Reply {
         let ask = TriggerAsk::Clear { uid: by.uid, admin: by.admin, which };
-        self.ask(turn, request, vec![Ask::Trigger(ask)], Then::Triggered);
+        self.ask(turn, request, vec![Ask::Trigger(ask)], saved());
         Ok(None)
     }
+}
+
+/// Triggers are set or removed when that is on disk.
+const fn saved() -> Then {
+    Then::Saved { what: "the trigger", reply: CommandReply::Done }
 }

@@ -23,7 +23,7 @@ use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -102,20 +102,10 @@ async fn changed(boards: Boards, seen: u64) -> Option<PowerInput> {
 fn run(hands: &mut PowerHands, env: &Env, wanted: PowerProgram) -> Came<PowerInput> {
     let PowerProgram { moment, command, nodes, limit } = wanted;
     let nodes_text = hostlist::fold(&nodes);
-    let mut words = command.into_iter();
-    let programs: Vec<String> = words.next().into_iter().collect();
-    let site_program = SiteProgram {
-        moment,
-        programs,
-        arguments: words.chain([nodes_text.clone()]).collect(),
-        environment: Vec::new(),
-        limit,
-    };
     tracing::info!(nodes = nodes_text, program = moment.key(), "power.program");
+    let site_program = SiteProgram::of_words(moment, command, nodes_text, limit);
     if moment != Moment::Resume {
-        let (done, outcome) = ReplyTo::channel();
-        env.ports.programs.run(site_program, done);
-        drop(outcome);
+        env.ports.programs.run(site_program, ReplyTo::calling(drop));
         return Came::Nothing;
     }
     hands.0 += 1;
@@ -131,7 +121,7 @@ fn run(hands: &mut PowerHands, env: &Env, wanted: PowerProgram) -> Came<PowerInp
         let (done, outcome) = ReplyTo::channel();
         programs.run(site_program, done);
         let _ = outcome.await;
-        remove(file);
+        let _ = tokio::task::spawn_blocking(move || remove(&file)).await;
         None
     }))
 }
@@ -150,8 +140,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())
 }
 
-fn remove(path: PathBuf) {
-    if let Err(error) = fs::remove_file(&path)
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {
         tracing::warn!(file = %path.display(), %error, "power.resume_file");

@@ -71,18 +71,6 @@ fn seen(env: &Env, jobs: BTreeSet<JobId>) -> Seen {
     }
 }
 
-/// Program and arguments, never read by a shell.
-fn program(line: &str, argument: String) -> SiteProgram {
-    let mut words = line.split_ascii_whitespace().map(str::to_owned);
-    SiteProgram {
-        moment: Moment::Trigger,
-        programs: words.next().into_iter().collect(),
-        arguments: words.chain([argument]).collect(),
-        environment: Vec::new(),
-        limit: Some(LIMIT),
-    }
-}
-
 impl Shell for TriggersCore {
     type Ask = TriggerAsk;
     type Gift = Infallible;
@@ -126,8 +114,9 @@ impl Shell for TriggersCore {
             TriggerErrand::Look { jobs } => Came::Input(TriggerInput::Seen(Box::new(seen(env, jobs)))),
             TriggerErrand::Run { program: line, argument } => {
                 // What comes of it is in the log.
-                let (done, _) = ReplyTo::channel();
-                env.ports.programs.run(program(&line, argument), done);
+                let words = line.split_ascii_whitespace().map(str::to_owned);
+                let program = SiteProgram::of_words(Moment::Trigger, words, argument, Some(LIMIT));
+                env.ports.programs.run(program, ReplyTo::calling(drop));
                 Came::Nothing
             }
         }

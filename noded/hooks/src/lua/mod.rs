@@ -156,11 +156,12 @@ impl Script {
     ) -> Result<Called<JobSpec>, ScriptError> {
         let uid = desc.uid;
         let (desc, set) = (Rc::new(RefCell::new(desc)), Rc::default());
-        let called = self.called("slurm_job_submit", sight, |lua, function| {
+        let (code, said) = self.called("slurm_job_submit", sight, |lua, function| {
             let of_job = tables::job_desc(lua, &desc, &set)?;
             function.call((of_job, tables::partitions(lua, partitions)?, f64::from(uid)))
         })?;
-        Ok(Called { request: desc.borrow().spec.clone(), code: called.code, said: called.said })
+        let request = desc.borrow().spec.clone();
+        Ok(Called { request, code, said })
     }
 
     /// Calls `slurm_job_modify` with a change of this job. What is set is taken over into the change.
@@ -174,7 +175,7 @@ impl Script {
         let uid = desc.uid;
         let desc = Desc { spec: of_change(change), is_change: true, ..desc };
         let (desc, set) = (Rc::new(RefCell::new(desc)), Rc::<RefCell<BTreeSet<&'static str>>>::default());
-        let called = self.called("slurm_job_modify", sight, |lua, function| {
+        let (code, said) = self.called("slurm_job_modify", sight, |lua, function| {
             let of_job = tables::job_desc(lua, &desc, &set)?;
             let record = tables::record(lua, JOB, job)?;
             function.call((of_job, record, tables::partitions(lua, partitions)?, f64::from(uid)))
@@ -184,15 +185,16 @@ impl Script {
         for take in FIELDS.iter().filter(|field| set.contains(field.name)).filter_map(|field| field.change) {
             take(&mut request, &desc.borrow().spec);
         }
-        Ok(Called { request, code: called.code, said: called.said })
+        Ok(Called { request, code, said })
     }
 
+    /// Calls a function. Returns its code, and what it says to the user.
     fn called(
         &self,
         name: &'static str,
         sight: &Arc<dyn SiteSight>,
         call: impl FnOnce(&Lua, &Function) -> mlua::Result<LuaValue>,
-    ) -> Result<Called<()>, ScriptError> {
+    ) -> Result<(i32, Vec<String>), ScriptError> {
         let function = self.function(name)?;
         self.call.said.take();
         self.call.sight.replace(Some(Arc::clone(sight)));
@@ -200,7 +202,7 @@ impl Script {
         let returned = call(&self.lua, &function);
         self.call.sight.take();
         self.call.deadline.take();
-        Ok(Called { request: (), code: code(&returned.map_err(ScriptError::of)?), said: self.call.said.take() })
+        Ok((code(&returned.map_err(ScriptError::of)?), self.call.said.take()))
     }
 }
 

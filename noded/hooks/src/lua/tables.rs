@@ -9,12 +9,7 @@ use crate::{
 use garrick_model::{ids::JobId, slurm_error, spec::EnvEntry, time::parse_duration_secs};
 use mlua::{Function, Lua, LuaString, MultiValue, Table, Value as LuaValue, Variadic};
 use serde_bytes::ByteBuf;
-use std::{
-    cell::RefCell,
-    collections::BTreeSet,
-    rc::Rc,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 
 /// The request in progress.
 type Shared = Rc<RefCell<Desc>>;
@@ -263,11 +258,7 @@ fn lazy(
     meta.set("__index", lua.create_function(get)?)?;
     let pairs = move |lua: &Lua, _: Table| {
         let mut entries = all(lua)?.into_iter();
-        let entries = Mutex::new(move || entries.next());
-        let next = lua.create_function(move |_, _: MultiValue| {
-            let mut next = entries.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok(next().map_or((None, None), |(key, table)| (Some(key), Some(table))))
-        })?;
+        let next = lua.create_function_mut(move |_, _: MultiValue| Ok(entries.next().unzip()))?;
         Ok((next, LuaValue::Nil, LuaValue::Nil))
     };
     meta.set("__pairs", lua.create_function(pairs)?)?;

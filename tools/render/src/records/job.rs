@@ -247,14 +247,8 @@ fn requirements(r: &mut Record, job: &JobView) {
     r.line_if("Reservation", amounts::reservation(job).as_deref());
     // What was asked for, until it has nodes of which the partition says whether they are shared.
     let asks = job.state.waits() && spec.sharing == Sharing::Oversubscribe;
-    let (shared, exclusive) = match if asks { Sharing::Oversubscribe } else { job.sharing } {
-        Sharing::Default => ("NO", "NO"),
-        Sharing::Oversubscribe => ("YES", "NO"),
-        Sharing::Exclusive if spec.topology.exclusive => ("NO", "TOPO"),
-        Sharing::Exclusive => ("NO", "NODE"),
-        Sharing::User => ("NO", "USER"),
-        Sharing::Mcs => ("NO", "MCS"),
-    };
+    let sharing = if asks { Sharing::Oversubscribe } else { job.sharing };
+    let (shared, exclusive) = sharing.words(spec.topology.exclusive);
     r.line(format!(
         "OverSubscribe={shared} Exclusive={exclusive} Contiguous={} Licenses={} LicensesAlloc={} Network=(null)",
         u8::from(spec.contiguous),

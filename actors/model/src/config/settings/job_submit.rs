@@ -1,5 +1,6 @@
 //! The site's own checks of jobs (slurm.conf(5), `JobSubmitPlugins`).
 
+use super::kinds::or_null;
 use crate::config::{
     SettingError,
     syntax::{
@@ -59,8 +60,5 @@ impl fmt::Display for JobSubmitPlugin {
 
 /// As it is shown.
 pub(super) fn shown(plugins: &[JobSubmitPlugin]) -> String {
-    match plugins {
-        [] => "(null)".to_owned(),
-        plugins => plugins.iter().map(ToString::to_string).collect::<Vec<String>>().join(","),
-    }
+    or_null(&plugins.iter().map(ToString::to_string).collect::<Vec<String>>().join(","))
 }

@@ -464,7 +464,6 @@ fn shown_over_time(limit: &Option<OverTime>) -> String {
     }
 }
 
-/// Seconds, kept as they are written.
 /// As `scontrol show partition` has it.
 fn own_span(span: Option<Span>) -> String {
     span.map_or_else(|| "GLOBAL".to_owned(), |span| span.to_string())
