@@ -320,7 +320,9 @@ impl JobCore {
                 self.end_if_impossible(&mut turn);
             }
             Phase::Starting(_) => {
-                if !self.awaits_prolog(&mut turn) {
+                // An earlier life had noted that it is to end.
+                self.end_unlaunched(&mut turn);
+                if matches!(self.record.phase, Phase::Starting(_)) && !self.awaits_prolog(&mut turn) {
                     self.limit_launch(&mut turn);
                 }
             }

@@ -28,12 +28,13 @@ impl JobCore {
         self.record.schedule().and_then(|schedule| schedule.next(after, &self.site.zone)).or(begin)
     }
 
-    /// A crontab is changed as a whole, with `scrontab`.
+    /// A crontab is changed as a whole, with `scrontab`. Only a job that is held, after failures for instance, may be released.
     pub(super) fn cron_refuses(&self, command: &JobCommand) -> Result<(), Refusal> {
-        let changes = matches!(
-            command,
-            JobCommand::Update(_) | JobCommand::Revise(_) | JobCommand::Hold { .. } | JobCommand::Release
-        );
+        let changes = match command {
+            JobCommand::Update(_) | JobCommand::Revise(_) | JobCommand::Hold { .. } => true,
+            JobCommand::Release => self.record.hold.is_none(),
+            _ => false,
+        };
         if changes && self.record.schedule().is_some() { Err(Refusal::CronJob) } else { Ok(()) }
     }
 
@@ -56,9 +57,11 @@ impl JobCore {
         }
     }
 
-    /// It is over although it belongs to a crontab: it was cancelled, or could not run.
-    pub(super) fn tell_crontab(&self, turn: &mut Turn<'_>) {
+    /// It is over although it belongs to a crontab: it was cancelled, or could not run. Its lines become comments, so whoever
+    /// requeues it later has an ordinary job.
+    pub(super) fn leave_for_good(&mut self, turn: &mut Turn<'_>) {
         if self.record.schedule().is_some() {
+            self.save(JobEvent::LeftCrontab, turn);
             let (uid, job) = (self.record.owner.uid, self.record.id);
             turn.tell(Letter::Crontabs(CrontabInput::Over { uid, job }));
         }

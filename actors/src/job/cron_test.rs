@@ -3,12 +3,12 @@
 
 use super::{
     effects::JobEffect,
-    fixtures::{ALICE, Bench, ROOT},
+    fixtures::{ALICE, Bench, ROOT, site},
 };
 use crate::{
     messages::crontab::CrontabInput,
     messages::{
-        job::{JobCommand, JobInput},
+        job::{JobCommand, JobInput, JobTimer},
         letter::Letter,
     },
 };
@@ -104,6 +104,42 @@ fn a_requeued_run_waits_for_the_next_time() {
     job.released("n1");
     assert_eq!((job.state(), job.core.record().begin), (JobState::Pending, Some(Timestamp::from_secs(1200))));
     assert_eq!(job.order(JobCommand::Requeue { hold: false }), Err(Refusal::JobPending));
+}
+
+#[test]
+fn each_time_begins_anew_what_counts_failures_and_who_failed_too_often_is_released() {
+    let mut job = running();
+    job.send(JobInput::Site(site("MaxBatchRequeue=1\nRequeueExit=3")));
+    let mut fails = |code: u8| {
+        let state = if code == 0 { JobState::Completed } else { JobState::Failed };
+        job.ended(state, code);
+        job.released("n0");
+        job.released("n1");
+        let shown = (job.view().reason, job.core.record().requeues_unasked);
+        job.now = Timestamp::from_secs(job.now.secs() + 1200);
+        job.send(JobInput::Timer(JobTimer::Eligible));
+        if shown.0 != Reason::JobHoldMaxRequeue {
+            job.allocate(&["n0", "n1"]);
+            job.started();
+        }
+        shown
+    };
+    let seen = [3, 0, 3, 3].map(&mut fails);
+    let counts = [1, 0, 1, 2];
+    let reasons = [Reason::BeginTime, Reason::BeginTime, Reason::BeginTime, Reason::JobHoldMaxRequeue];
+    assert_eq!(seen.to_vec(), reasons.into_iter().zip(counts).collect::<Vec<_>>());
+    assert_eq!(job.command(ROOT, None, JobCommand::Release).0, Ok(()));
+    assert_eq!(job.core.record().hold, None);
+    assert_eq!(job.command(ROOT, None, JobCommand::Release).0, Err(Refusal::CronJob));
+}
+
+#[test]
+fn a_cancelled_one_that_is_requeued_runs_once_more_and_does_not_recur() {
+    let (mut job, _) = Bench::new(record(7, every_ten_minutes()));
+    job.command(ALICE, None, JobCommand::Cancel).0.unwrap();
+    job.order(JobCommand::Requeue { hold: false }).unwrap();
+    assert_eq!((job.view().recurs, job.core.record().begin), (false, None));
+    assert_eq!(&job.replayed(), job.core.record());
 }
 
 #[test]

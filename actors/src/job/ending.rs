@@ -125,7 +125,7 @@ impl JobCore {
     }
 
     /// A run that waits for nodes to come was launched nowhere: it ends at once.
-    fn end_unlaunched(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn end_unlaunched(&mut self, turn: &mut Turn<'_>) {
         let Phase::Starting(run) = &self.record.phase else { return };
         let Some(ending) = run.ending.clone().filter(|_| !run.booting.is_empty()) else { return };
         let (exit, at) = (ExitStatus::SUCCESS, turn.now);
@@ -219,7 +219,7 @@ impl JobCore {
             return self.back_to_queue(back, turn);
         }
         let at = end.at;
-        self.tell_crontab(turn);
+        self.leave_for_good(turn);
         if let Some(age) = self.site.min_job_age {
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: at.plus(age).max(turn.now) });
         }

@@ -5,7 +5,10 @@ use super::{
     effects::JobEffect,
 };
 use crate::{
-    controller::fixtures::Site,
+    controller::{
+        fixtures::{Site, config_of},
+        shells::sites::job_site,
+    },
     messages::{
         job::{Authority, JobAnswer, JobCommand, JobInput, JobSite, TaskChoice},
         letter::Letter,
@@ -263,4 +266,11 @@ pub fn begun(effect: &JobEffect) -> Option<(&JobRecord, Option<&JobInput>)> {
         JobEffect::Tell(Letter::Begin { record, first }) => Some((record, first.as_deref())),
         _ => None,
     }
+}
+
+/// What jobs know of a site with these lines in its `slurm.conf`.
+pub fn site(lines: &str) -> Arc<JobSite> {
+    let nodes = "NodeName=n[0-2] CPUs=2\nPartitionName=debug Nodes=ALL Default=YES\n";
+    let config = config_of(&format!("ClusterName=c\nSlurmctldHost=h\n{lines}\n{nodes}"));
+    Arc::new(job_site(&config, 1))
 }

@@ -10,7 +10,16 @@ use crate::messages::{
     letter::Letter,
     node::{Grant, NodeInput},
 };
-use garrick_model::{ids::Sluid, spec::JobSpec, state::JobState, testing::spec};
+use garrick_events::records::{
+    job::{Afterwards, Ending},
+    job_event::JobEvent,
+};
+use garrick_model::{
+    ids::Sluid,
+    spec::JobSpec,
+    state::{JobState, Reason},
+    testing::spec,
+};
 use std::{sync::Arc, time::Duration};
 
 /// A job on `n0`, which is on, and on `n1`, which is not.
@@ -83,6 +92,24 @@ fn while_its_nodes_come_it_can_be_cancelled_at_once() {
     assert_eq!(answer, Ok(()));
     assert_eq!(released(&out), ["n1"], "{out:?}");
     assert_eq!(job.state(), JobState::Completing, "n0 is asked");
+}
+
+#[test]
+fn one_that_was_to_end_when_the_controller_died_is_not_launched() {
+    let job = configuring(Bench::with(spec()));
+    let mut record = job.core.record().clone();
+    let ending = Ending {
+        state: JobState::Cancelled,
+        reason: Reason::None,
+        then: Afterwards::Over,
+        by: Some(0),
+        at: Some(job.now),
+        unasked: false,
+    };
+    record.apply(&JobEvent::Ending(ending)).unwrap();
+    let (mut job, out) = Bench::new(record);
+    assert_eq!((job.state(), released(&out)), (JobState::Completing, vec!["n1"]), "{out:?}");
+    assert!(launches(&ready(&mut job, "n1")).is_empty());
 }
 
 #[test]

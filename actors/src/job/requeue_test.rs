@@ -3,10 +3,10 @@
 
 use super::{
     effects::{JobEffect, JobErrand},
-    fixtures::{Bench, ROOT},
+    fixtures::{Bench, ROOT, site},
 };
 use crate::messages::{
-    job::{JobCommand, JobInput, JobSite, JobTimer},
+    job::{JobCommand, JobInput, JobTimer},
     letter::Letter,
     node::NodeInput,
 };
@@ -18,7 +18,6 @@ use garrick_events::{
     testing::record,
 };
 use garrick_model::{
-    config::Config,
     ids::Sluid,
     messages::node::{AgentReport, ControllerToNode},
     refusal::Refusal,
@@ -27,22 +26,10 @@ use garrick_model::{
     testing::spec,
     time::Timestamp,
 };
-use std::{path::Path, sync::Arc, time::Duration};
+use std::time::Duration;
 
 fn expedited() -> JobSpec {
     JobSpec { expedite: true, ..spec() }
-}
-
-/// What a site says in its `slurm.conf`.
-fn site(lines: &str) -> Arc<JobSite> {
-    let (config, _) = garrick_model::config::read_text(
-        Path::new("slurm.conf"),
-        &format!(
-            "ClusterName=c\nSlurmctldHost=h\n{lines}\nNodeName=n[0-2] CPUs=2\nPartitionName=debug Nodes=ALL Default=YES\n"
-        ),
-    );
-    let config: Config = config.unwrap();
-    Arc::new(crate::controller::shells::sites::job_site(&config, 1))
 }
 
 fn running(spec: JobSpec, lines: &str) -> Bench {

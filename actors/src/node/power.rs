@@ -9,6 +9,7 @@
 use super::{
     core::{Link, NodeCore, to_job},
     effects::{NodeEffect, NodeErrand},
+    reboot::without_reboot,
 };
 use crate::messages::{job::JobInput, node::PowerMove};
 use garrick_events::records::node::{DownCause, SavedNode, SavedPower};
@@ -105,6 +106,8 @@ impl NodeCore {
         if self.settings.cloud && self.site.power.as_ref().is_some_and(|policy| !policy.cloud_dns) {
             (saved.address, saved.hostname) = (None, None);
         }
+        // A reboot that was asked for is as good as done: the next machine starts afresh.
+        let _ = without_reboot(&mut saved);
         self.registered = false;
         self.load = Default::default();
         self.save(saved, out);

@@ -18,7 +18,7 @@ use crate::{
 use garrick_events::{event::ControllerEvent, records::node::DownCause};
 use garrick_model::{
     ids::{JobId, Sluid},
-    messages::command::{NodeChange, NodeStateChange},
+    messages::command::{NodeChange, NodeStateChange, RebootOrder},
     refusal::Refusal,
     state::{NodeBase, NodePower, PowerRequest},
     time::Timestamp,
@@ -277,4 +277,21 @@ fn a_node_shows_itself_anew_when_the_site_begins_to_save_power() {
     let out = bench.send(NodeInput::Configure { settings: Box::new(cloud), site });
     assert!(out.iter().any(|effect| matches!(effect, NodeEffect::Publish(_))), "{out:?}");
     assert_eq!(bench.state().1, NodePower::PoweredDown);
+}
+
+#[test]
+fn a_reboot_that_waits_is_over_when_the_machine_is_off() {
+    let mut node = Bench::up("");
+    node.reserve(7).unwrap();
+    let order = RebootOrder { asap: true, next: None };
+    let change = NodeChange { reboot: Some(order), ..NodeChange::default() };
+    node.send(NodeInput::Update { request: 1, by: (0, "root".to_owned()), change });
+    assert!(node.core.view().flags.reboot_requested);
+    node.admin(NodeStateChange::PowerDownForce).unwrap();
+    node.moved(PowerMove::Suspend);
+    node.release(7);
+    node.moved(PowerMove::Suspend);
+    node.moved(PowerMove::Off);
+    let flags = node.core.view().flags;
+    assert_eq!((flags.power, flags.reboot_requested, flags.drain), (NodePower::PoweredDown, false, false));
 }

@@ -1,7 +1,10 @@
 //! Tests of the owner of triggers.
 #![allow(clippy::unwrap_used)]
 
-use super::core::{INTERVAL, Seen, TriggerAsk, TriggerEffect, TriggerErrand, TriggerInput, TriggersCore};
+use super::{
+    core::{INTERVAL, Seen, TriggerAsk, TriggerEffect, TriggerErrand, TriggerInput, TriggersCore},
+    marks::is_idle,
+};
 use crate::{
     job::fixtures::CountingIds,
     owner::{Effect, Owner as _},
@@ -10,10 +13,11 @@ use garrick_events::event::ControllerEvent;
 use garrick_model::{
     ids::JobId,
     refusal::Refusal,
-    state::JobState,
+    state::{JobState, NodeFlags, NodePower},
     testing,
     time::Timestamp,
     trigger::{TriggerAbout, TriggerEvent, TriggerRequest, TriggerSelector},
+    view::NodeView,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -185,4 +189,15 @@ fn only_root_and_who_set_it_remove_a_trigger() {
     assert_eq!(rig.ask(clear(7, false, 2)), Err(Refusal::NoTrigger));
     assert_eq!(rig.ask(clear(8, false, 1)), Err(Refusal::AccessDenied));
     assert_eq!(rig.ask(clear(7, false, 1)), Ok(()));
+}
+
+#[test]
+fn a_machine_that_is_off_silent_or_being_rebooted_is_not_idle() {
+    let node = testing::node(0, 4);
+    assert!(is_idle(&node));
+    let off = NodeFlags { power: NodePower::PoweredDown, ..node.flags };
+    let silent = NodeFlags { not_responding: true, ..node.flags };
+    let boots = NodeFlags { reboot_issued: true, ..node.flags };
+    let drained = NodeFlags { drain: true, ..node.flags };
+    assert!([off, silent, boots, drained].into_iter().all(|flags| !is_idle(&NodeView { flags, ..node.clone() })));
 }

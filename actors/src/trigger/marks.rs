@@ -16,9 +16,11 @@ fn drains(node: &NodeView, empty: bool) -> bool {
     node.flags.drain && node.holds.is_empty() == empty
 }
 
-/// It is in service, and nothing runs there.
+/// It is in service, and nothing runs there. A machine that is off, silent or being rebooted is not.
 pub fn is_idle(node: &NodeView) -> bool {
-    node.base == NodeBase::Up && !is_held_back(node) && node.holds.is_empty()
+    let flags = node.flags;
+    let serves = flags.power.is_on() && !flags.not_responding && !flags.reboot_issued && !flags.completing;
+    node.base == NodeBase::Up && serves && !is_held_back(node) && node.holds.is_empty()
 }
 
 /// The events that lie between two views of a node.

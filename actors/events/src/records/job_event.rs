@@ -517,8 +517,11 @@ impl JobRecord {
         }
         self.phase = Phase::Completing(run, end.clone());
         self.settle();
-        if unasked && matches!(end.then, Afterwards::Requeue { .. }) {
-            self.requeues_unasked = self.requeues_unasked.saturating_add(1);
+        match end.then {
+            Afterwards::Requeue { .. } if unasked => self.requeues_unasked = self.requeues_unasked.saturating_add(1),
+            // Each time that a crontab names is a new beginning.
+            Afterwards::Recur => self.requeues_unasked = 0,
+            _ => {}
         }
         Some(())
     }
