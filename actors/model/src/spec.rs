@@ -797,6 +797,8 @@ pub enum Mpi {
     None,
     /// Over PMI, version 1 or 2: each task has a descriptor to its node.
     Pmi2,
+    /// Over PMIx: the first task of each node starts a server there, from the site's library.
+    Pmix,
 }
 
 impl Mpi {

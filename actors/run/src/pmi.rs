@@ -5,6 +5,9 @@
 //! line of words, `cmd=get kvsname=1.0 key=x`. In version 2 the first line is the same, and later messages are
 //! `cmd=kvs-get;key=x;` behind their length in six characters; a semicolon in a value is doubled. Sources: "PMI-2" in MPICH's
 //! design documents (wiki.mpich.org, "PMI v2 Wire Protocol") and its "Simple PMI" for version 1.
+//!
+//! The PMIx server of a node speaks version 2 as well, for all tasks there: `rank` names the one that a message is about, and
+//! `begin` says that it has begun its MPI program.
 
 use std::fmt::Write as _;
 
@@ -49,6 +52,8 @@ pub enum Request {
     PutNodeAttr(String, String),
     /// Version 2: what was told on this node; true: wait until it is.
     NodeAttr(String, bool),
+    /// Of a PMIx server: a task has begun its MPI program.
+    Begin,
     /// It goes on without the others.
     Finalize,
     /// The step is to end, with this text.
@@ -66,6 +71,8 @@ pub struct Asked {
     pub request: Request,
     /// Version 2: the thread of the task.
     pub thread: Option<String>,
+    /// Of a PMIx server: the rank that it is about.
+    pub rank: Option<u32>,
 }
 
 /// An answer.
@@ -154,7 +161,7 @@ impl Iterator for Reader {
             Err(why) => Err(why),
         };
         let asked = asked.and_then(|text| if self.second { second(&text) } else { first(&text) });
-        let asked = asked.unwrap_or_else(|why| Asked { request: Request::Malformed(why), thread: None });
+        let asked = asked.unwrap_or_else(|why| Asked { request: Request::Malformed(why), thread: None, rank: None });
         match asked.request {
             Request::Init(version) => self.second = version == 2,
             Request::Malformed(_) => self.broken = true,
@@ -188,7 +195,7 @@ fn first(line: &str) -> Result<Asked, String> {
         Some(other) => Request::Other(other.to_owned()),
         None => return Err(format!("no command in {line:?}")),
     };
-    Ok(Asked { request, thread: None })
+    Ok(Asked { request, thread: None, rank: None })
 }
 
 /// A message of version 2.
@@ -209,15 +216,16 @@ fn second(text: &str) -> Result<Asked, String> {
             let waits = find("wait").is_some_and(|wait| wait.eq_ignore_ascii_case("true"));
             Request::NodeAttr(needed("key")?, waits)
         }
+        "begin" => Request::Begin,
         "finalize" => Request::Finalize,
         "abort" => Request::Abort(find("msg").unwrap_or_default()),
         _ => Request::Other(command),
     };
-    Ok(Asked { request, thread: find("thrid") })
+    Ok(Asked { request, thread: find("thrid"), rank: find("rank").and_then(|rank| rank.parse().ok()) })
 }
 
-/// `name=value;` with doubled semicolons in values.
-fn fields(text: &str) -> Vec<(String, String)> {
+/// The fields `name=value;` of a message of version 2, without the doubling of semicolons in values.
+pub fn fields(text: &str) -> Vec<(String, String)> {
     let mut parts = vec![String::new()];
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -297,6 +305,7 @@ fn name_of(request: &Request) -> &str {
         Request::JobAttr(_) => "info-getjobattr",
         Request::PutNodeAttr(..) => "info-putnodeattr",
         Request::NodeAttr(..) => "info-getnodeattr",
+        Request::Begin => "begin",
         Request::Finalize => "finalize",
         Request::Name => "job-getid",
         Request::Other(name) => name,
@@ -304,7 +313,8 @@ fn name_of(request: &Request) -> &str {
     }
 }
 
-fn doubled(value: &str) -> String {
+/// A value as it stands in a message of version 2: with its semicolons doubled.
+pub fn doubled(value: &str) -> String {
     value.replace(';', ";;")
 }
 
@@ -332,6 +342,19 @@ pub fn mapping(nodes: &[u32]) -> String {
     }
     let texts: Vec<String> = blocks.iter().map(|(node, count, tasks)| format!("({node},{count},{tasks})")).collect();
     format!("(vector,{})", texts.join(","))
+}
+
+/// The node of each rank, from what [`mapping`] wrote. `None`: it is no such text.
+pub fn nodes_of_mapping(text: &str) -> Option<Vec<u32>> {
+    let blocks = text.strip_prefix("(vector,(")?.strip_suffix("))")?;
+    let mut nodes = Vec::new();
+    for block in blocks.split("),(") {
+        let numbers: Option<Vec<u32>> = block.split(',').map(|number| number.parse().ok()).collect();
+        let [first, count, tasks] = numbers?[..] else { return None };
+        let range = first..first.checked_add(count)?;
+        nodes.extend(range.flat_map(|node| std::iter::repeat_n(node, tasks as usize)));
+    }
+    Some(nodes)
 }
 
 #[cfg(test)]
@@ -396,5 +419,11 @@ mod tests {
         assert_eq!(mapping(&[0, 1, 2, 0, 1, 2]), "(vector,(0,3,1),(0,3,1))");
         assert_eq!(mapping(&[0, 0, 0, 1]), "(vector,(0,1,3),(1,1,1))");
         assert_eq!(mapping(&[0]), "(vector,(0,1,1))");
+        for nodes in [vec![0, 0, 1, 1, 2, 2], vec![0, 1, 2, 0, 1, 2], vec![0, 0, 0, 1], vec![0], vec![3, 1, 1]] {
+            assert_eq!(nodes_of_mapping(&mapping(&nodes)), Some(nodes));
+        }
+        for none in ["", "(vector)", "(vector,(0,1))", "(vector,(0,1,x))", "(vector,(4294967295,2,1))"] {
+            assert_eq!(nodes_of_mapping(none), None, "{none}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! `stepd`: one per job on every node of the job, started by the node's agent (`stepd run FOLDER`); and the launcher that it
-//! starts in turn (`stepd launcher --fd N ...`); the writer of a file (`stepd write-file`); and what a task with prologs begins as (`stepd task ...`).
+//! starts in turn (`stepd launcher --fd N ...`); the
+//! writer of a file (`stepd write-file`); what a task with prologs or PMIx begins as (`stepd task ...`); and a node's PMIx server
+//! (`stepd pmix-server`).
 
 use garrick_stepd::{files::writer, launcher, task};
 use std::{ffi::OsStr, io::Write, path::Path, process::ExitCode};
@@ -23,8 +25,12 @@ fn main() -> ExitCode {
         [verb, ref words @ ..] if verb == "task" => match task::Arguments::parse(words) {
             Some(arguments) => ExitCode::from(u8::try_from(task::main(&arguments)).unwrap_or(u8::MAX)),
             None => complain(
-                "is started by stepd: stepd task [--site-prolog PROGRAM] [--prolog PROGRAM] -- PROGRAM [ARGUMENTS]",
+                "is started by stepd: stepd task [--site-prolog PROGRAM] [--prolog PROGRAM] [--pmix] -- PROGRAM [ARGUMENTS]",
             ),
+        },
+        [verb] if verb == "pmix-server" => match garrick_pmix::serve() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => complain(&e.to_string()),
         },
         [verb] if verb == "write-file" => ExitCode::from(u8::try_from(writer::main(None)).unwrap_or(u8::MAX)),
         [verb, flag, user] if verb == "write-file" && flag == "--as" => {

@@ -1,5 +1,5 @@
-//! `stepd task`: how a task with prologs begins. Runs in the task's place, as the job's user, with the task's environment and
-//! files: runs each prolog, does what its output says, and becomes the task's program (slurm.conf(5), `TaskProlog`).
+//! `stepd task`: how a task with prologs or PMIx begins. Runs in the task's place, as the job's user, with the task's environment
+//! and files: runs each prolog, does what its output says, and becomes the task's program (slurm.conf(5), `TaskProlog`).
 
 use garrick_model::{
     messages::launch_failure::{LaunchFailure, errno_text},
@@ -18,6 +18,8 @@ use std::{
 pub struct Arguments<'a> {
     /// Programs that run before it, in this order, each with whether it is the site's.
     prologs: Vec<(&'a OsStr, bool)>,
+    /// It speaks PMIx.
+    pmix: bool,
     /// An executable file in which the kernel finds no program is a script for `/bin/sh`.
     or_shell: bool,
     /// The task's program and its arguments.
@@ -36,6 +38,10 @@ impl<'a> Arguments<'a> {
                 }
                 [flag, program, more @ ..] if *flag == "--prolog" || *flag == "--site-prolog" => {
                     arguments.prologs.push((program, *flag == "--site-prolog"));
+                    rest = more;
+                }
+                [flag, more @ ..] if *flag == "--pmix" => {
+                    arguments.pmix = true;
                     rest = more;
                 }
                 [flag, more @ ..] if *flag == "--or-shell" => {
@@ -80,6 +86,13 @@ pub fn main(arguments: &Arguments<'_>) -> i32 {
             let option = if *of_site { "TaskProlog" } else { "--task-prolog" };
             complain(&format!("{option} failed status={status}"));
             return status;
+        }
+    }
+    if arguments.pmix {
+        // SAFETY: this process has one thread.
+        if let Err(why) = unsafe { garrick_pmix::join() } {
+            complain(&format!("PMIx: {why}"));
+            return 1;
         }
     }
     let [program, args @ ..] = arguments.argv else { return 1 };

@@ -78,7 +78,7 @@ fn a_task_that_leaves_an_mpi_program_early_ends_its_step() {
         (1, "srun: error: Invalid MPI type 'nosuch', --mpi=list for acceptable types\n")
     );
     let a = c.run("srun", &["--mpi=list"]).ok();
-    assert_eq!(a.out, "MPI plugin types are...\n\tnone\n\tpmi2\n");
+    assert_eq!(a.out, "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n");
 }
 
 const SUMS_RANKS: &str = r#"#include <mpi.h>
@@ -95,18 +95,18 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A program linked with MPICH; `None` where that is not installed.
-fn built_with_mpich(c: &Cluster) -> Option<PathBuf> {
-    let (source, program) = (c.work.join("sums.c"), c.work.join("sums"));
-    std::fs::write(&source, SUMS_RANKS).unwrap();
-    let built = Command::new("mpicc.mpich").arg(&source).arg("-o").arg(&program).output();
+/// A program built with that MPI's compiler; `None` where that is not installed.
+fn built(c: &Cluster, compiler: &str, name: &str, text: &str) -> Option<PathBuf> {
+    let (source, program) = (c.work.join(format!("{name}.c")), c.work.join(name));
+    std::fs::write(&source, text).unwrap();
+    let built = Command::new(compiler).arg(&source).arg("-o").arg(&program).output();
     match built {
         Ok(built) => {
             assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
             Some(program)
         }
         Err(e) => {
-            eprintln!("skipped: mpicc.mpich: {e}");
+            eprintln!("skipped: {compiler}: {e}");
             None
         }
     }
@@ -120,9 +120,66 @@ fn assert_sums(out: &str) {
 #[test]
 fn programs_of_mpich_start_by_srun_and_by_mpirun_in_a_job() {
     let c = Cluster::up("mpich", UP);
-    let Some(program) = built_with_mpich(&c) else { return };
+    let Some(program) = built(&c, "mpicc.mpich", "sums", SUMS_RANKS) else { return };
     assert_sums(&c.run("srun", &["-N4", "-n8", "--mpi=pmi2", program.to_str().unwrap()]).ok().out);
     let line = format!("srun -m cyclic --mpi=pmi2 {0}; mpirun.mpich {0} >by-mpirun", program.display());
     assert_sums(&c.run("salloc", &["-N4", "-n8", "sh", "-c", &line]).ok().out);
     assert_sums(&c.read("by-mpirun"));
+}
+
+/// Ends in the way that its first argument names, after all tasks have met.
+const ENDS: &str = r#"#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv) {
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 3) {
+        if (!strcmp(argv[1], "abort")) MPI_Abort(MPI_COMM_WORLD, 5);
+        _Exit(7);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
+"#;
+
+/// Nodes of one machine have one name for Open MPI, which therefore must not use shared memory between their tasks.
+const OVER_TCP: &str =
+    "--export=ALL,OMPI_MCA_btl=^vader,OMPI_MCA_btl_tcp_if_include=lo,OMPI_MCA_btl_base_warn_component_unused=0";
+
+#[test]
+fn programs_of_open_mpi_start_by_srun_over_pmix() {
+    let c = Cluster::up("open-mpi", UP);
+    let Some(program) = built(&c, "mpicc.openmpi", "sums", SUMS_RANKS) else { return };
+    let program = program.to_str().unwrap();
+    let start = |words: &[&str]| c.run("srun", &[&[OVER_TCP, "--mpi=pmix"], words].concat());
+    assert_sums(&start(&["-N4", "-n8", program]).ok().out);
+    assert_sums(&start(&["-N2", "-n8", "-m", "cyclic", program]).ok().out);
+    // A program that does not use it is none the worse for it, and one task is a step as well.
+    assert_eq!(start(&["-N4", "-n8", "sh", "-c", "echo $PMIX_RANK"]).ok().out.lines().count(), 8);
+    assert_eq!(start(&["-n1", program]).ok().out, "0 of 1: 0\n");
+}
+
+#[test]
+fn a_step_with_pmix_ends_with_the_task_that_breaks_off() {
+    let c = Cluster::up("pmix-ends", UP);
+    let Some(program) = built(&c, "mpicc.openmpi", "ends", ENDS) else { return };
+    for (how, said) in [("abort", "ABORTED BY TASK 3"), ("exit", "it ended before the end of its MPI program")] {
+        let a = c.run("srun", &[OVER_TCP, "-N4", "-n4", "--mpi=pmix", program.to_str().unwrap(), how]);
+        assert!(a.code != 0 && a.err.contains(said), "{a:?}");
+    }
+}
+
+#[test]
+fn a_node_without_the_library_of_pmix_says_so() {
+    let c = Cluster::up("no-pmix", UP);
+    // Found before that of the system, and not a library.
+    c.script("libpmix.so.2", "");
+    let folder = format!("--export=ALL,LD_LIBRARY_PATH={}", c.work.display());
+    let a = c.run("srun", &[&folder, "-N2", "-n4", "--mpi=pmix", "true"]);
+    assert!(a.code != 0 && a.err.contains("libpmix.so.2 cannot be loaded"), "{a:?}");
+    assert!(a.err.contains("install it (Debian: libpmix2) on every node"), "{a:?}");
 }

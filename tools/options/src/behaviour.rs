@@ -219,16 +219,17 @@ pub const OPTIONS: &[OptionDef] = &[
         None,
         Required("type"),
         RUN,
-        "type of MPI being used: none or pmi2 (list shows all)",
+        "type of MPI being used: none, pmi2 or pmix (list shows all)",
         |t, g| {
             t.mpi = match g.text()? {
                 "none" => Mpi::None,
                 "pmi2" => Mpi::Pmi2,
+                "pmix" => Mpi::Pmix,
                 "list" => {
                     t.help = Some(Help::MpiList);
                     return Ok(());
                 }
-                "pmix" | "cray_shasta" => return Err(g.not_supported()),
+                "cray_shasta" => return Err(g.not_supported()),
                 other if other.starts_with("pmix_v") => return Err(g.not_supported()),
                 other => {
                     return Err(OptionError::Declined(format!(

@@ -350,10 +350,10 @@ mod tests {
             panic!("an option's error")
         };
         assert_eq!((error.to_string().as_str(), error.exit_code()), ("--reboot is not supported yet", 1));
-        let SourceError::Option { error, .. } = typed_by(Command::Srun, "", &[], "--mpi=pmix").unwrap_err() else {
+        let SourceError::Option { error, .. } = typed_by(Command::Srun, "", &[], "--mpi=pmix_v9").unwrap_err() else {
             panic!("an option's error")
         };
-        assert_eq!(error.to_string(), "--mpi=pmix is not supported yet");
+        assert_eq!(error.to_string(), "--mpi=pmix_v9 is not supported yet");
     }
 
     #[test]

@@ -203,7 +203,7 @@ impl Startup {
                     }
                 }
             }
-            Help::MpiList => output::print_line("MPI plugin types are...\n\tnone\n\tpmi2"),
+            Help::MpiList => output::print_line("MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix"),
         };
         output::finish(&self.console, written, 0)
     }

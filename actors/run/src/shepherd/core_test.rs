@@ -980,8 +980,12 @@ fn an_epilog_that_does_not_end_is_killed_and_the_end_of_a_job_does_not_wait_for_
 
 /// What a task asks for, and the answers that go out, by task.
 fn asks(rig: &mut Rig, token: u64, request: Request) -> Vec<(u64, String)> {
-    let effects = rig.tell(ShepherdInput::Pmi { token, asked: Asked { request, thread: None } });
-    answers(&effects)
+    answers(&rig.tell(pmi(token, request, None)))
+}
+
+/// Such a request, about the task of that rank.
+fn pmi(token: u64, request: Request, rank: Option<u32>) -> ShepherdInput {
+    ShepherdInput::Pmi { token, asked: Asked { request, thread: None, rank } }
 }
 
 fn answers(effects: &[ShepherdEffect]) -> Vec<(u64, String)> {
@@ -993,8 +997,12 @@ fn answers(effects: &[ShepherdEffect]) -> Vec<(u64, String)> {
 }
 
 fn mpi_rig(ranks: u32) -> (Rig, Vec<ShepherdEffect>) {
+    rig_with(Mpi::Pmi2, ranks)
+}
+
+fn rig_with(mpi: Mpi, ranks: u32) -> (Rig, Vec<ShepherdEffect>) {
     let mut rig = Rig::new();
-    let started = rig.launch(|launch, _| launch.mpi = Mpi::Pmi2, ranks);
+    let started = rig.launch(|launch, _| launch.mpi = mpi, ranks);
     for token in 1..=u64::from(ranks) {
         rig.spawned(token);
     }
@@ -1034,7 +1042,7 @@ fn what_a_task_tells_is_known_on_its_node_at_once_and_elsewhere_after_a_fence() 
     let unknown = asks(&mut rig, 2, Request::Get("b".into()));
     assert_eq!(unknown, [(2, "cmd=get_result rc=-1 msg=key_not_found value=unknown".to_owned())]);
     assert_eq!(asks(&mut rig, 1, Request::Fence), []);
-    let last = rig.tell(ShepherdInput::Pmi { token: 2, asked: Asked { request: Request::Fence, thread: None } });
+    let last = rig.tell(pmi(2, Request::Fence, None));
     let puts = vec![("a".to_owned(), "1".to_owned())];
     let told = ShepherdEffect::ToManager(ShepherdToStepMgr::PmiFence { step: step(), fence: 0, puts });
     assert_eq!(last, std::slice::from_ref(&told));
@@ -1065,11 +1073,7 @@ fn a_fact_of_the_node_is_waited_for_and_too_long_values_are_declined() {
 
 #[test]
 fn a_task_that_ends_within_its_mpi_program_ends_the_step_and_one_that_finished_does_not() {
-    let aborts = |effects: &[ShepherdEffect]| {
-        effects
-            .iter()
-            .any(|effect| matches!(effect, ShepherdEffect::ToManager(ShepherdToStepMgr::PmiAbort { rank: 0, .. })))
-    };
+    let aborts = |effects: &[ShepherdEffect]| aborted(effects) == Some(0);
     let (mut rig, _) = mpi_rig(2);
     asks(&mut rig, 1, Request::Init(1));
     assert!(aborts(&rig.exited(1, 0)));
@@ -1082,6 +1086,51 @@ fn a_task_that_ends_within_its_mpi_program_ends_the_step_and_one_that_finished_d
     for bad in [Request::Abort("x".into()), Request::Malformed("y".into())] {
         let (mut rig, _) = mpi_rig(2);
         asks(&mut rig, 1, Request::Init(1));
-        assert!(aborts(&rig.tell(ShepherdInput::Pmi { token: 1, asked: Asked { request: bad, thread: None } })));
+        assert!(aborts(&rig.tell(pmi(1, bad, None))));
     }
+}
+
+/// The rank that the step is said to be aborted by.
+fn aborted(effects: &[ShepherdEffect]) -> Option<u32> {
+    effects.iter().find_map(|effect| match effect {
+        ShepherdEffect::ToManager(ShepherdToStepMgr::PmiAbort { rank, .. }) => Some(*rank),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_pmix_server_speaks_for_all_tasks_of_its_node_also_when_its_own_is_over() {
+    let (mut rig, started) = rig_with(Mpi::Pmix, 2);
+    let words: Vec<_> =
+        spawns(&started)[0].argv.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    assert_eq!(words[1..4], ["task", "--pmix", "--"]);
+    asks(&mut rig, 1, Request::Init(2));
+    // It alone comes to a fence.
+    let told = ShepherdToStepMgr::PmiFence { step: step(), fence: 0, puts: Vec::new() };
+    assert_eq!(rig.tell(pmi(1, Request::Fence, None)), [ShepherdEffect::ToManager(told)]);
+    rig.manager(StepMgrToShepherd::PmiFenced { step: step(), fence: 0, puts: Arc::default() });
+    for rank in [0, 1] {
+        assert_eq!(answers(&rig.tell(pmi(1, Request::Begin, Some(rank)))).len(), 1);
+    }
+    rig.tell(pmi(1, Request::Finalize, Some(0)));
+    let closes = |effects: &[ShepherdEffect]| {
+        let closed = effects.iter().filter(|effect| matches!(effect, ShepherdEffect::Close { .. }));
+        closed.count()
+    };
+    let over = rig.exited(1, 0);
+    assert_eq!((aborted(&over), closes(&over)), (None, 0));
+    let answer = answers(&rig.tell(pmi(1, Request::Finalize, Some(1))));
+    assert!(answer[0].0 == 1 && answer[0].1.ends_with("cmd=finalize-response;rc=0;"), "{answer:?}");
+    let over = rig.exited(2, 0);
+    assert_eq!((aborted(&over), closes(&over)), (None, 2));
+    // A task that breaks off, and one that wants the step to end.
+    let (mut rig, _) = rig_with(Mpi::Pmix, 2);
+    asks(&mut rig, 1, Request::Init(2));
+    rig.tell(pmi(1, Request::Begin, Some(1)));
+    assert_eq!(aborted(&rig.tell(pmi(1, Request::Abort("x".into()), Some(1)))), Some(1));
+    assert_eq!(aborted(&rig.exited(2, 3)), Some(1));
+    // Who speaks PMI speaks for itself.
+    let (mut rig, _) = mpi_rig(2);
+    asks(&mut rig, 1, Request::Init(2));
+    assert_eq!(aborted(&rig.tell(pmi(1, Request::Abort("x".into()), Some(1)))), Some(0));
 }

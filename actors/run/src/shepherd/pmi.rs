@@ -2,6 +2,9 @@
 //! what its tasks told once all of them have come, and gets what those of all nodes told.
 //!
 //! A task that ends between its first and last request leaves others waiting: the step is ended then, as MPI programs expect.
+//!
+//! With PMIx the first task of the node has started a server, which speaks here for all of them: it alone comes to fences, and says
+//! when which task begins and finishes.
 
 use crate::{
     env_entry::entry,
@@ -13,7 +16,7 @@ use garrick_model::{
     messages::shepherd::{ShepherdToStepMgr, StepStart},
     spec::{EnvEntry, Mpi},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The descriptor that tasks find their node at: the first behind the standard ones.
 const TASK_FD: u32 = 3;
@@ -39,19 +42,25 @@ pub struct PmiHere {
     of_node: BTreeMap<String, String>,
     /// Tasks that wait for such.
     waiting: Vec<(u64, String, Option<String>)>,
-    /// Version of each task that has begun and not finished, by token.
+    /// A PMIx server speaks for the tasks.
+    pmix: bool,
+    /// Version that is spoken with each task, by token.
     versions: BTreeMap<u64, u32>,
+    /// Tasks that have begun and not finished, by token.
+    begun: BTreeSet<u64>,
     /// Who has come to the fence, with the thread.
     come: BTreeMap<u64, Option<String>>,
     /// Number of the fence.
     fence: u32,
+    /// Tasks that are over and whose sockets are still open.
+    over: Vec<u64>,
 }
 
 impl PmiHere {
     /// Of a step that uses PMI.
     pub(super) fn of(start: &StepStart, mpi: Mpi) -> Option<Box<Self>> {
         let mapping = start.mapping.clone().unwrap_or_default();
-        (mpi == Mpi::Pmi2).then(|| Box::new(Self { mapping, ..Self::default() }))
+        (!mpi.is_none()).then(|| Box::new(Self { mapping, pmix: mpi == Mpi::Pmix, ..Self::default() }))
     }
 
     fn answer(&self, token: u64, request: &Request, answer: &Answer, thread: Option<&str>) -> ShepherdEffect {
@@ -62,7 +71,27 @@ impl PmiHere {
     /// A task has ended. True if that was within its MPI program.
     pub(super) fn task_ended(&mut self, token: u64) -> bool {
         self.waiting.retain(|(waiting, ..)| *waiting != token);
-        self.versions.remove(&token).is_some()
+        // Its socket is its server's, which goes on.
+        if !self.pmix {
+            self.versions.remove(&token);
+        }
+        self.begun.remove(&token)
+    }
+
+    /// The sockets that are not needed any more once so many tasks are left here and this one is over.
+    pub(super) fn unused(&mut self, token: u64, left: u32) -> Vec<u64> {
+        if self.pmix && left > 0 {
+            self.over.push(token);
+            return Vec::new();
+        }
+        let mut unused = std::mem::take(&mut self.over);
+        unused.push(token);
+        unused
+    }
+
+    /// How many come to a fence, of so many tasks.
+    const fn comers(&self, tasks: u32) -> u64 {
+        if self.pmix { 1 } else { tasks as u64 }
     }
 
     /// Why this cannot be kept.
@@ -121,23 +150,51 @@ pub(super) fn variables(step: StepId, rank: u32, tasks: u32) -> Vec<EnvEntry> {
 
 /// What the step manager is told when all tasks of a step here have come to a fence.
 fn full_fence(step: StepId, here: &StepHere) -> Option<ShepherdToStepMgr> {
-    let pmi = here.pmi.as_deref().filter(|pmi| pmi.come.len() as u64 == u64::from(here.tasks_here))?;
+    let pmi = here.pmi.as_deref().filter(|pmi| pmi.come.len() as u64 == pmi.comers(here.tasks_here))?;
     Some(ShepherdToStepMgr::PmiFence { step, fence: pmi.fence, puts: pmi.told.clone() })
 }
 
+impl StepHere {
+    /// The rank that a request is about, and the token of its task if that still runs. Only a PMIx server speaks for others.
+    fn meant(&self, own: u32, token: u64, named: Option<u32>) -> (u32, Option<u64>) {
+        match named.filter(|_| self.pmi.as_deref().is_some_and(|pmi| pmi.pmix)) {
+            Some(rank) => (rank, self.token(rank)),
+            None => (own, Some(token)),
+        }
+    }
+}
+
 impl ShepherdCore {
+    /// The step and the rank of the task whose socket that is. The task of a PMIx server's socket may be over.
+    fn speaker(&self, token: u64) -> Option<(StepId, u32)> {
+        let of_server = || {
+            let mut steps = self.steps.iter();
+            let (step, _) = steps.find(|(_, here)| here.pmi.as_deref().is_some_and(|pmi| pmi.over.contains(&token)))?;
+            Some((*step, 0))
+        };
+        self.tasks.get(&token).map(|task| (task.step, task.rank)).or_else(of_server)
+    }
+
     /// A task asks for something.
     pub(super) fn pmi(&mut self, token: u64, asked: Asked, out: &mut Vec<ShepherdEffect>) {
-        let Some(task) = self.tasks.get(&token) else { return };
-        let (step, rank) = (task.step, task.rank);
+        let Some((step, own)) = self.speaker(token) else { return };
         let Some(here) = self.steps.get_mut(&step) else { return };
         let size = here.launch.total_tasks;
+        let Asked { request, thread, rank } = asked;
+        let (rank, about) = here.meant(own, token, rank);
         let Some(pmi) = here.pmi.as_deref_mut() else { return };
-        let Asked { request, thread } = asked;
         let answer = match &request {
             Request::Init(version) => {
                 pmi.versions.insert(token, *version);
+                if !pmi.pmix {
+                    pmi.begun.insert(token);
+                }
                 Answer::Init(*version)
+            }
+            Request::Begin => {
+                // One that is over already is known to have been.
+                pmi.begun.extend(about);
+                Answer::Done
             }
             Request::FullInit => Answer::FullInit { rank, size },
             Request::Maxes => Answer::Maxes,
@@ -158,9 +215,10 @@ impl ShepherdCore {
                 return told.into_iter().for_each(|told| self.say(told, out));
             }
             Request::Finalize => {
-                let answer = pmi.answer(token, &request, &Answer::Done, thread.as_deref());
-                pmi.versions.remove(&token);
-                return out.push(answer);
+                if let Some(token) = about {
+                    pmi.begun.remove(&token);
+                }
+                Answer::Done
             }
             Request::Abort(why) | Request::Malformed(why) => return self.pmi_abort(step, rank, why.clone(), out),
             Request::Other(name) => Answer::Refused(format!("{name} is not supported")),

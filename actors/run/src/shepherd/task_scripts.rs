@@ -16,7 +16,7 @@ use garrick_model::{
         shepherd::StepLaunch,
     },
     signal::SIGKILL,
-    spec::EnvEntry,
+    spec::{EnvEntry, Mpi},
     state::ExitStatus,
     time::Timestamp,
 };
@@ -55,16 +55,16 @@ pub(super) fn behind_prologs(
     argv: Arc<Vec<ByteBuf>>,
 ) -> Arc<Vec<ByteBuf>> {
     let (of_site, own) = (&config.task_scripts.prolog, &launch.task_scripts.prolog);
-    if of_site.is_none() && own.is_none() {
+    let pmix = launch.mpi == Mpi::Pmix;
+    if of_site.is_none() && own.is_none() && !pmix {
         return argv;
     }
     let mut words = vec![ByteBuf::from(config.stepd.as_str()), ByteBuf::from("task")];
     for (flag, prolog) in [("--site-prolog", of_site), ("--prolog", own)] {
         words.extend(prolog.iter().flat_map(|prolog| [ByteBuf::from(flag), ByteBuf::from(prolog.as_str())]));
     }
-    if launch.or_shell {
-        words.push(ByteBuf::from("--or-shell"));
-    }
+    let flags = [("--pmix", pmix), ("--or-shell", launch.or_shell)];
+    words.extend(flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| ByteBuf::from(flag)));
     words.push(ByteBuf::from("--"));
     words.extend(argv.iter().cloned());
     Arc::new(words)

@@ -382,7 +382,10 @@ impl ShepherdCore {
         // An invented end has no process; group 0 would be our own.
         here.groups.extend((exit.survivors && exit.pid != 0).then_some(exit.pid));
         let gone = here.tasks_left == 0 && !here.share.own_cgroup && !here.sweeping;
-        if here.launch.stdin == garrick_model::spec::StreamTarget::Relay || here.pmi.is_some() {
+        if let Some(pmi) = here.pmi.as_deref_mut() {
+            let unused = pmi.unused(token, here.tasks_left);
+            out.extend(unused.into_iter().map(|token| ShepherdEffect::Close { token }));
+        } else if here.launch.stdin == garrick_model::spec::StreamTarget::Relay {
             // Output ends are dropped at their end of file; an input end may still be open.
             out.push(ShepherdEffect::Close { token });
         }

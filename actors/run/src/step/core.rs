@@ -19,7 +19,7 @@ use garrick_model::{
         step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
     signal::{SIGKILL, SIGTERM},
-    spec::{Mpi, StdinTo, StreamTarget},
+    spec::{StdinTo, StreamTarget},
     state::{ExitStatus, StepState},
     time::Timestamp,
     usage::TaskUsage,
@@ -240,7 +240,7 @@ impl StepCore {
         {
             self.held = Some(Held { first: first.slot, rank: task.rank, waiting: Vec::new() });
         }
-        let mapping = (self.plan.launch.mpi == Mpi::Pmi2).then(|| self.mapping());
+        let mapping = (!self.plan.launch.mpi.is_none()).then(|| self.mapping());
         for at in 0..self.plan.nodes.len() {
             let node = &self.plan.nodes[at];
             let start = StepStart {
