@@ -164,6 +164,19 @@ fn programs_of_open_mpi_start_by_srun_over_pmix() {
 }
 
 #[test]
+fn mpirun_of_open_mpi_starts_its_daemons_as_steps_of_the_job() {
+    let c = Cluster::up("mpirun", UP);
+    let Some(program) = built(&c, "mpicc.openmpi", "sums", SUMS_RANKS) else { return };
+    // Tests may run as root, which Open MPI refuses without being told twice.
+    let allowed = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
+    let line = format!(
+        "env {allowed} OMPI_MCA_btl=^vader OMPI_MCA_btl_tcp_if_include=lo mpirun.openmpi {}",
+        program.display()
+    );
+    assert_sums(&c.run("salloc", &["-N4", "-n8", "sh", "-c", &line]).ok().out);
+}
+
+#[test]
 fn a_step_with_pmix_ends_with_the_task_that_breaks_off() {
     let c = Cluster::up("pmix-ends", UP);
     let Some(program) = built(&c, "mpicc.openmpi", "ends", ENDS) else { return };
