@@ -6,6 +6,7 @@
 //! | minibatch on real clusters: rates, memory, packing, costs | [`minibatch`] | `garrick-minibatch all` |
 //! | what durability costs: submissions, restart with a long queue | [`records`] | `garrick-records rates` |
 //! | what a whole job costs: jobs a second, CPU time by process, time by layer | [`jobs`] | `garrick-jobs` |
+//! | what a parallel program waits for: its file on all nodes, its tasks that find each other | [`parallel`] | `garrick-parallel start` |
 //! | the same against real processes: kills, stops, cut links, full disks | [`faults`] | `garrick-faults --short` |
 //! | attacks on a real cluster, by users, from the network and with a node's identity | [`attacks`] | `garrick-attacks` |
 //! | a node that dies under an expedited job: detection, restart, what happened | [`requeue`] | `garrick-requeue` |
@@ -15,6 +16,7 @@ pub mod attacks;
 pub mod faults;
 pub mod jobs;
 pub mod minibatch;
+pub mod parallel;
 pub mod records;
 pub mod requeue;
 pub mod schedule;

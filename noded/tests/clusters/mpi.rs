@@ -148,7 +148,7 @@ int main(int argc, char **argv) {
 
 /// Nodes of one machine have one name for Open MPI, which therefore must not use shared memory between their tasks.
 const OVER_TCP: &str =
-    "--export=ALL,OMPI_MCA_btl=^vader,OMPI_MCA_btl_tcp_if_include=lo,OMPI_MCA_btl_base_warn_component_unused=0";
+    "--export=ALL,OMPI_MCA_btl=^vader,OMPI_MCA_btl_tcp_if_include=lo,OMPI_MCA_mpi_yield_when_idle=1";
 
 #[test]
 fn programs_of_open_mpi_start_by_srun_over_pmix() {
@@ -170,7 +170,7 @@ fn mpirun_of_open_mpi_starts_its_daemons_as_steps_of_the_job() {
     // Tests may run as root, which Open MPI refuses without being told twice.
     let allowed = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
     let line = format!(
-        "env {allowed} OMPI_MCA_btl=^vader OMPI_MCA_btl_tcp_if_include=lo mpirun.openmpi {}",
+        "env {allowed} OMPI_MCA_btl=^vader OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1 mpirun.openmpi {}",
         program.display()
     );
     assert_sums(&c.run("salloc", &["-N4", "-n8", "sh", "-c", &line]).ok().out);

@@ -1,0 +1,45 @@
+//! What a parallel program waits for before it begins: its file on all nodes, and its tasks that find each other.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`start`] | 64 tasks on four nodes, bare and as MPI programs, beside the MPI's own launcher |
+//! | [`files`] | one file to many nodes, beside one copy over one connection |
+//!
+//! All nodes are on this machine and share its CPUs: what is measured is the work, not the network.
+
+pub mod files;
+pub mod start;
+
+use crate::{
+    minibatch::{
+        cluster::run,
+        figures::{Figures, Findings},
+        inside::Fallible,
+    },
+    spawn_floor::Floor,
+};
+use std::{process::Command, time::Instant};
+
+/// Spawns of each way in which the floor is measured, before and after.
+const FLOOR_SPAWNS: usize = 2_000;
+
+/// Puts the spawn rates of this machine, of the same minutes, around what a scenario finds.
+pub fn measured(scenario: String, of: impl FnOnce() -> Fallible<Findings>) -> Fallible<Figures> {
+    let before = Floor::measure(FLOOR_SPAWNS)?;
+    let findings = of()?;
+    let after = Floor::measure(FLOOR_SPAWNS)?;
+    Ok(Figures { scenario, before, after, findings })
+}
+
+/// Seconds that a command takes, which must end well.
+fn seconds(command: &mut Command) -> Fallible<f64> {
+    let began = Instant::now();
+    run(command)?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// The middle one.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
