@@ -3,64 +3,78 @@
 
 use crate::{
     graph, journal,
-    options::getopt,
+    options::{getopt, table::Arg},
     output::{self, Console},
-    query::{cat, records},
+    query::{
+        arguments::{self, Table, Word, option},
+        cat, records,
+    },
     site::{SiteError, certs, check, down, init, install, programs, run, status, token, up, why},
 };
 use std::{ffi::OsString, os::unix::process::CommandExt as _, process::Command};
 
-const HELP: &str = "\
-Usage: garrick COMMAND [OPTIONS]
+const fn word(subject: &'static str, name: &'static str, operands: &'static str, help: &'static str) -> Word {
+    Word { subject, name, operands, help, refused: false }
+}
 
-The cluster of this machine (its files are under GARRICK_HOME):
-  up [--nodes N] [--cpus C] [--memory M]   start the cluster: one process, or a controller and N nodes
-  down                                     end the cluster and every job in it
-  status [--json]                          list its processes
-  run [--keep] [SBATCH OPTIONS] SCRIPT [ARGUMENTS]
-                                           submit a script, follow its output, exit with its exit code;
-                                           starts the cluster if none runs, and then ends it again
+const MACHINE: &str = "The cluster of this machine (its files are under GARRICK_HOME)";
+const JOBS: &str = "Jobs and steps";
+const SITE: &str = "A site";
+const FINDING: &str = "Finding out";
 
-Waiting jobs:
-  why JOB[.STEP]...                        the first obstacle, what would remove it, and when;
-                                           why a step ended as it did
-
-Steps, also of ended jobs:
-  steps JOB[.STEP]... [--failed] [--summary] [--json] [--joblog FILE]
-                                           every step: how it ended, where, how long it took, where its output is
-
-  graph FILE [--svg FILE] [--json]         check and draw a graph of steps, for sbatch --graph and srun --graph
-
-Output of steps:
-  cat FILE... [--step LIST] [--stderr] [--list] [--follow]
-                                           print the output of steps from an output pack
-
-A site:
-  init [DIR|--home]                        write a configuration and create the cluster's keys
-  check FILE                               list all problems of a slurm.conf, with line, cause and suggestion
-  install --prefix DIR                     create bin/ and sbin/ with all programs
-  token [--lifetime MINUTES] [--node NAME] a one-time token with which a node joins (slurmd --token-file FILE)
-  certs list|revoke NODES|renew [NODES]    list certificates and their expiry; exclude nodes; renew certificates
-  journal show|verify|export FILE          read the journal of a controller or of a step manager
-  sim --trace FILE [--conf FILE] [--policy LIST]
-                                           replay a workload: what would the scheduler have done with it?
-  topology [FILE] [--job OPTIONS]... [--picture FILE]
-                                           which nodes jobs would get on the empty cluster of a slurm.conf
-
-All other commands by their names: sbatch srun salloc sattach sbcast sgather scrontab squeue sinfo scancel scontrol strigger stail swait
-";
-
-const COMMANDS: [&str; 16] = [
-    "up", "down", "status", "run", "cat", "init", "check", "install", "token", "certs", "journal", "sim", "topology",
-    "why", "steps", "graph",
-];
+pub(crate) static TABLE: Table = Table {
+    program: "garrick",
+    purpose: "Commands for clusters and sites that Slurm does not have, and every other command by its name (garrick squeue).",
+    operands: "COMMAND [ARGUMENTS...]",
+    words: &[
+        word(MACHINE, "up", "[OPTIONS]", "start the cluster: one process, or a controller and nodes"),
+        word(MACHINE, "down", "[OPTIONS]", "end the cluster and every job in it"),
+        word(MACHINE, "status", "[--json]", "list its processes"),
+        word(
+            MACHINE,
+            "run",
+            "[--keep] [SBATCH OPTIONS] SCRIPT [ARGUMENTS]",
+            "submit a script, follow its output, exit with its exit code; starts and ends a cluster if none runs",
+        ),
+        word(JOBS, "why", "JOB[.STEP]...", "what a waiting job waits for, and until when; why a step ended as it did"),
+        word(
+            JOBS,
+            "steps",
+            "JOB[.STEP]... [OPTIONS]",
+            "every step of jobs, also of ended ones: how it ended, when and where",
+        ),
+        word(JOBS, "graph", "FILE [OPTIONS]", "check and draw a graph of steps, for sbatch --graph and srun --graph"),
+        word(JOBS, "cat", "FILE... [OPTIONS]", "print the output of steps from an output pack"),
+        word(SITE, "init", "[DIR|--home]", "write a configuration and create the cluster's keys"),
+        word(SITE, "check", "[FILE]", "list all problems of a slurm.conf, with line, cause and suggestion"),
+        word(
+            SITE,
+            "install",
+            "--prefix DIR",
+            "create bin/, sbin/ and share/ with all programs, man pages and completions",
+        ),
+        word(SITE, "token", "[OPTIONS]", "a one-time token with which a node joins (slurmd --token-file FILE)"),
+        word(SITE, "certs", "list|revoke NODES|renew [NODES]", "list certificates; exclude nodes; renew certificates"),
+        word(SITE, "journal", "show|verify|export FILE", "read the journal of a controller or of a step manager"),
+        word(SITE, "sim", "--trace FILE [OPTIONS]", "replay a workload: what would the scheduler have done with it?"),
+        word(SITE, "topology", "[FILE] [OPTIONS]", "which nodes jobs would get on the empty cluster of a slurm.conf"),
+        word(FINDING, "help", "[NAME]", "explain a command, option, setting, variable, state, reason or topic"),
+        word(FINDING, "completion", "bash|zsh|fish", "print the completion of all commands for a shell"),
+        word(FINDING, "version", "", "show the version"),
+    ],
+    options: &[
+        option("help", Some('h'), Arg::None, "show this help"),
+        option("version", Some('V'), Arg::None, "show the version"),
+    ],
+    misuse: 1,
+};
 
 /// Runs `garrick`. Returns its exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
     let console = Console::new("garrick");
     let mut args = args.into_iter();
     let Some(first) = args.next() else {
-        output::stderr(HELP.as_bytes());
+        output::stderr(arguments::help(&TABLE).as_bytes());
         return 1;
     };
     let rest: Vec<OsString> = args.collect();
@@ -80,19 +94,23 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("token") => token::main(&rest, &console),
         Some(name @ ("sim" | "topology")) => become_planning(name, &rest),
         Some("why") => why::main(&rest, &console),
-        Some("help" | "--help" | "-h" | "--usage") => {
-            return output::finish(&console, output::stdout(|out| out.write_all(HELP.as_bytes())), 0);
-        }
+        Some("--help" | "-h") => return print_help(&console),
+        Some("help") if rest.is_empty() => return print_help(&console),
+        Some("--usage") => return output::finish(&console, output::print_line(arguments::usage(&TABLE)), 0),
         Some("version" | "--version" | "-V") => return output::finish(&console, output::print_own_version(), 0),
         other => {
             let typed = other.unwrap_or("that");
-            let hint = getopt::nearest(typed, COMMANDS.into_iter())
+            let hint = getopt::nearest(typed, TABLE.words.iter().map(|word| word.name))
                 .map(|c| format!(", did you mean '{c}'?"))
                 .unwrap_or_default();
             Err(SiteError::Usage(format!("unknown command '{typed}'{hint}")))
         }
     };
     ended(outcome, &console)
+}
+
+fn print_help(console: &Console) -> i32 {
+    output::finish(console, output::stdout(|out| out.write_all(arguments::help(&TABLE).as_bytes())), 0)
 }
 
 /// Goes on as the program of the commands that plan.

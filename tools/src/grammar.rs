@@ -13,7 +13,10 @@ use crate::{
         table::{Command, options_of},
         typed::Typed,
     },
-    query::{arguments, cat, sdiag, sinfo, sprio, squeue},
+    query::{
+        arguments::{self, Arguments, Table},
+        cat, sdiag, sinfo, sprio, squeue,
+    },
     step_lists::list_line,
     submit::{
         attach,
@@ -82,6 +85,11 @@ fn typed_of(command: Command, script: &[ScriptLine], line: &Parsed) -> Option<Ty
     sources::lay_over(command, script, &|_| None, &line.options, NOW).ok()
 }
 
+/// The arguments, if they can be taken apart and nothing is refused.
+fn taken_apart(table: &'static Table, words: &[OsString]) -> Option<Arguments> {
+    arguments::parse(table, words).ok().filter(|arguments| arguments.refused().is_none())
+}
+
 /// Takes the arguments of a command apart, as far as that goes without asking anybody. True: they can be used.
 pub fn read_words(command: &str, words: &[OsString]) -> bool {
     let texts = || words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
@@ -105,30 +113,32 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
                 Command::Swait => true,
             }
         }
-        "squeue" => arguments::parse(&squeue::options::TABLE, &squeue::attach_ids(words.to_vec()))
-            .is_ok_and(|arguments| squeue::options::read(&arguments, no_variable).is_ok()),
-        "sinfo" => arguments::parse(&sinfo::options::TABLE, words)
-            .is_ok_and(|arguments| sinfo::options::read(&arguments, no_variable).is_ok()),
-        "sprio" => arguments::parse(&sprio::options::TABLE, words)
-            .is_ok_and(|arguments| sprio::options::read(&arguments, no_variable).is_ok()),
+        "squeue" => taken_apart(&squeue::options::TABLE, &squeue::attach_ids(words.to_vec()))
+            .is_some_and(|arguments| squeue::options::read(&arguments, no_variable).is_ok()),
+        "sinfo" => taken_apart(&sinfo::options::TABLE, words)
+            .is_some_and(|arguments| sinfo::options::read(&arguments, no_variable).is_ok()),
+        "sprio" => taken_apart(&sprio::options::TABLE, words)
+            .is_some_and(|arguments| sprio::options::read(&arguments, no_variable).is_ok()),
         "sdiag" => {
-            arguments::parse(&sdiag::TABLE, words).is_ok_and(|arguments| sdiag::read(&arguments, no_variable).is_ok())
+            taken_apart(&sdiag::TABLE, words).is_some_and(|arguments| sdiag::read(&arguments, no_variable).is_ok())
         }
-        "scancel" => arguments::parse(&scancel::TABLE, words)
-            .is_ok_and(|arguments| scancel::read(&arguments, no_variable).is_ok()),
-        "sattach" => arguments::parse(&attach::TABLE, words).is_ok_and(|arguments| attach::read(&arguments).is_ok()),
-        "sbcast" => arguments::parse(&file_settings::TABLE, words).is_ok_and(|arguments| {
+        "scancel" => {
+            taken_apart(&scancel::TABLE, words).is_some_and(|arguments| scancel::read(&arguments, no_variable).is_ok())
+        }
+        "sattach" => taken_apart(&attach::TABLE, words).is_some_and(|arguments| attach::read(&arguments).is_ok()),
+        "sbcast" => taken_apart(&file_settings::TABLE, words).is_some_and(|arguments| {
             let mut remarks = Vec::new();
             Settings::of_site(None).laid_over(no_variable, &arguments, &mut remarks);
             remarks.is_empty() && arguments.value("jobid").is_none_or(|text| Named::parse(&text).is_ok())
         }),
-        "scrontab" => arguments::parse(&scrontab::TABLE, words)
-            .is_ok_and(|arguments| scrontab::action(&arguments, false).is_some()),
-        "strigger" => arguments::parse(&strigger::TABLE, words)
-            .is_ok_and(|arguments| names_a_file(words) || strigger::read(&arguments).is_ok()),
-        "cat" => arguments::parse(&cat::TABLE, words).is_ok_and(|arguments| cat::request(&arguments).is_ok()),
-        "scontrol" => arguments::parse(&scontrol::TABLE, words)
-            .is_ok_and(|arguments| arguments.words().iter().all(|word| stail::prefix(word).is_some())),
+        "scrontab" => {
+            taken_apart(&scrontab::TABLE, words).is_some_and(|arguments| scrontab::action(&arguments, false).is_some())
+        }
+        "strigger" => taken_apart(&strigger::TABLE, words)
+            .is_some_and(|arguments| names_a_file(words) || strigger::read(&arguments).is_ok()),
+        "cat" => taken_apart(&cat::TABLE, words).is_some_and(|arguments| cat::request(&arguments).is_ok()),
+        "scontrol" => taken_apart(&scontrol::TABLE, words)
+            .is_some_and(|arguments| arguments.words().iter().all(|word| stail::prefix(word).is_some())),
         "update" => scontrol::update::parse(&texts(), NOW, &TimeZone::UTC).is_ok(),
         "reservation" => scontrol::reservations::read(&texts(), NOW, &TimeZone::UTC).is_ok(),
         _ => false,

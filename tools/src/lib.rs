@@ -12,6 +12,7 @@
 //! | `waiting` | what a command does while it waits |
 //! | `garrick`, `site` | `garrick`, and its commands for a cluster and a site |
 //! | `journal` | `garrick journal` |
+//! | `manual` | help, man pages and completion of all commands |
 //! | [`grammar`] | what users write, taken apart and not carried out |
 //! | [`output`], `telling` | the one way out; how failures are told |
 
@@ -22,6 +23,7 @@ mod garrick;
 pub mod grammar;
 mod graph;
 mod journal;
+mod manual;
 use garrick_options as options;
 pub mod output;
 mod query;

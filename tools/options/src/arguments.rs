@@ -3,9 +3,15 @@
 
 use crate::{
     getopt::{self, GetoptError, Occurrence},
+    help,
     table::{Arg, EVERY, Effect, OptionDef},
+    typed::OptionError,
 };
-use std::{ffi::OsString, fmt::Write as _};
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    io::{self, Write},
+};
 
 /// A command's table.
 #[derive(Debug)]
@@ -16,15 +22,59 @@ pub struct Table {
     pub purpose: &'static str,
     /// Operands, as in the usage line.
     pub operands: &'static str,
+    /// What the first operand may be, where that is one of some words.
+    pub words: &'static [Word],
     /// Options, `--help`, `--usage` and `--version` left out.
     pub options: &'static [OptionDef],
     /// Exit code for a wrong option.
     pub misuse: i32,
 }
 
+/// A command of a command: `show` of `scontrol`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// What it is about: a heading of the help.
+    pub subject: &'static str,
+    /// As typed.
+    pub name: &'static str,
+    /// What stands behind it.
+    pub operands: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// Slurm has it, Garrick not yet.
+    pub refused: bool,
+}
+
 /// An entry of a table. Its meaning is the command's own, found by the long name.
 pub const fn option(long: &'static str, short: Option<char>, arg: Arg, help: &'static str) -> OptionDef {
     OptionDef::other(long, short, arg, EVERY, help, Effect::ByName)
+}
+
+/// An entry that is accepted without effect, and why.
+pub const fn inert(
+    long: &'static str,
+    short: Option<char>,
+    arg: Arg,
+    help: &'static str,
+    why: &'static str,
+) -> OptionDef {
+    OptionDef::inert(long, short, arg, EVERY, help, why)
+}
+
+/// An entry for what Slurm has and Garrick has not yet: [`Arguments::refused`] finds it.
+pub const fn unsupported(long: &'static str, short: Option<char>, arg: Arg, help: &'static str) -> OptionDef {
+    OptionDef::other(long, short, arg, EVERY, help, Effect::NotSupported)
+}
+
+/// Why options about other clusters have no effect.
+pub const NO_FEDERATION: &str = "there is no federation of clusters";
+
+impl Table {
+    /// The command's options, and those that all commands have unless it has its own by that name.
+    pub fn all_options(&'static self) -> impl Iterator<Item = &'static OptionDef> {
+        let own = |common: &&OptionDef| !self.options.iter().any(|o| o.long == common.long);
+        self.options.iter().chain(COMMON.iter().filter(own))
+    }
 }
 
 static COMMON: [OptionDef; 3] = [
@@ -61,6 +111,12 @@ impl Arguments {
             .find(|o| o.def.long == long)
             .and_then(|o| o.value.as_ref())
             .map(|v| v.to_string_lossy().into_owned())
+    }
+
+    /// The first option that is not supported yet, as an error.
+    pub fn refused(&self) -> Option<OptionError> {
+        let refused = self.options.iter().find(|o| o.def.is_refused())?;
+        Some(OptionError::NotSupported(format!("--{}", refused.def.long)))
     }
 
     /// Operands as text.
@@ -104,25 +160,20 @@ pub fn attach_ids(
 
 /// Takes arguments apart, operands allowed anywhere.
 pub fn parse(table: &'static Table, args: &[OsString]) -> Result<Arguments, GetoptError> {
-    let defs: Vec<&'static OptionDef> = with_common(table).collect();
+    let defs: Vec<&'static OptionDef> = table.all_options().collect();
     let parsed = getopt::parse_anywhere(&defs, args)?;
     Ok(Arguments { options: parsed.options, operands: parsed.rest })
-}
-
-/// A command's options, and those that all have unless it has its own by that name.
-fn with_common(table: &'static Table) -> impl Iterator<Item = &'static OptionDef> {
-    let own = |common: &&OptionDef| !table.options.iter().any(|o| o.long == common.long);
-    table.options.iter().chain(COMMON.iter().filter(own))
 }
 
 /// The text of `--usage`: one line, without a newline.
 pub fn usage(table: &Table) -> String {
     let mut text = format!("Usage: {}", table.program);
-    let flags: String = table.options.iter().filter(|o| o.arg == Arg::None).filter_map(|o| o.short).collect();
+    let usable = || table.options.iter().filter(|o| !o.is_refused());
+    let flags: String = usable().filter(|o| o.arg == Arg::None).filter_map(|o| o.short).collect();
     if !flags.is_empty() {
         let _ = write!(text, " [-{flags}]");
     }
-    for option in table.options {
+    for option in usable() {
         if let (Some(short), Arg::Required(word)) = (option.short, option.arg) {
             let _ = write!(text, " [-{short} {word}]");
         }
@@ -135,26 +186,27 @@ pub fn usage(table: &Table) -> String {
 
 /// The text of `--help`.
 pub fn help(table: &'static Table) -> String {
-    let mut text = format!("Usage: {} [OPTIONS]", table.program);
-    if !table.operands.is_empty() {
-        let _ = write!(text, " {}", table.operands);
-    }
-    let _ = write!(text, "\n{}\n\n", table.purpose);
-    for option in with_common(table) {
-        let short = option.short.map_or_else(|| "    ".to_owned(), |c| format!("-{c}, "));
-        let long = match option.arg {
-            Arg::None => format!("--{}", option.long),
-            Arg::Required(word) => format!("--{}={word}", option.long),
-            Arg::Optional(word) => format!("--{}[={word}]", option.long),
-        };
-        let names = format!("  {short}{long}");
-        if names.len() < 32 {
-            let _ = writeln!(text, "{names:<32}{}", option.help);
-        } else {
-            let _ = writeln!(text, "{names}\n{:32}{}", "", option.help);
+    let mut text = Vec::new();
+    write_help(table, &mut text).expect("writing to memory does not fail");
+    String::from_utf8(text).expect("it was made of texts")
+}
+
+fn write_help(table: &'static Table, out: &mut dyn Write) -> io::Result<()> {
+    let options = if table.options.is_empty() { "" } else { " [OPTIONS]" };
+    let space = if table.operands.is_empty() { "" } else { " " };
+    writeln!(out, "Usage: {}{options}{space}{}\n{}", table.program, table.operands, table.purpose)?;
+    let mut subject = "";
+    for word in table.words {
+        if word.subject != subject {
+            subject = word.subject;
+            writeln!(out, "\n{subject}:")?;
         }
+        let space = if word.operands.is_empty() { "" } else { " " };
+        let not_yet = if word.refused { " (not supported yet)" } else { "" };
+        help::row(&format!("  {}{space}{}", word.name, word.operands), &format!("{}{not_yet}", word.help), out)?;
     }
-    text
+    writeln!(out, "{}", if table.words.is_empty() { "" } else { "\nOptions:" })?;
+    help::list(&table.all_options().collect::<Vec<_>>(), out)
 }
 
 #[cfg(test)]
@@ -166,6 +218,7 @@ mod tests {
         program: "scancel",
         purpose: "Signal or cancel jobs.",
         operands: "[job_id...]",
+        words: &[],
         options: &[
             option("quiet", Some('Q'), Arg::None, "say nothing"),
             option("signal", Some('s'), Arg::Required("name"), "send this signal"),
@@ -196,11 +249,11 @@ mod tests {
         assert_eq!(
             help(&TABLE),
             "Usage: scancel [OPTIONS] [job_id...]\nSignal or cancel jobs.\n\n  \
-             -Q, --quiet                   say nothing\n  \
-             -s, --signal=name             send this signal\n      \
-             --help                    show this help\n      \
-             --usage                   show a short usage\n  \
-             -V, --version                 show the version\n"
+             -Q, --quiet                     say nothing\n  \
+             -s, --signal=name               send this signal\n      \
+             --help                      show this help\n      \
+             --usage                     show a short usage\n  \
+             -V, --version                   show the version\n"
         );
         assert_eq!(usage(&TABLE), "Usage: scancel [-Q] [-s name] [job_id...]");
     }

@@ -1,22 +1,12 @@
 //! `--help` and `--usage`, from the option table.
 
-use super::table::{Arg, Command, Effect, OptionDef, options_of};
+use super::table::{Arg, Command, OptionDef, options_of};
 use std::io::{self, Write};
 
 /// Column in which the texts begin.
 const TEXT_COLUMN: usize = 34;
 /// Width of `--usage`.
 const WIDTH: usize = 80;
-
-/// What follows the options on the command line.
-const fn operands(command: Command) -> &'static str {
-    match command {
-        Command::Sbatch => "script [args...]",
-        Command::Salloc => "[command [args...]]",
-        Command::Srun => "executable [args...]",
-        Command::Swait => "[jobid...]",
-    }
-}
 
 /// `--hint=help`: what there is.
 pub const HINTS: &str = "Application hint options:
@@ -49,24 +39,30 @@ pub fn gres(types: &[String], out: &mut dyn Write) -> io::Result<()> {
 
 /// Writes `--help`.
 pub fn full(command: Command, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "Usage: {} [OPTIONS...] {}\n\nOptions:", command.name(), operands(command))?;
+    writeln!(out, "Usage: {} [OPTIONS...] {}\n{}\n\nOptions:", command.name(), command.operands(), command.purpose())?;
     let mut options = options_of(command);
     options.sort_by_key(|o| o.long);
-    for option in options.iter().filter(|o| !matches!(o.effect, Effect::NotSupported)) {
-        let names = names(option);
-        if names.len() + 1 < TEXT_COLUMN {
-            writeln!(out, "{names:<TEXT_COLUMN$}{}", option.help)?;
-        } else {
-            writeln!(out, "{names}\n{:TEXT_COLUMN$}{}", "", option.help)?;
-        }
-    }
-    let missing: Vec<String> =
-        options.iter().filter(|o| matches!(o.effect, Effect::NotSupported)).map(|o| format!("--{}", o.long)).collect();
+    list(&options, out)
+}
+
+/// A line for each option, and then the names of those that are errors here.
+pub fn list(options: &[&OptionDef], out: &mut dyn Write) -> io::Result<()> {
+    options.iter().filter(|o| !o.is_refused()).try_for_each(|option| row(&names(option), option.help, out))?;
+    let missing: Vec<String> = options.iter().filter(|o| o.is_refused()).map(|o| format!("--{}", o.long)).collect();
     if !missing.is_empty() {
         writeln!(out, "\nOptions of Slurm that are not supported yet (errors here):")?;
         wrapped(out, "  ", &missing)?;
     }
     Ok(())
+}
+
+/// A name with its text in the second column, or below it where the name is long.
+pub fn row(names: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    if names.len() + 1 < TEXT_COLUMN {
+        writeln!(out, "{names:<TEXT_COLUMN$}{text}")
+    } else {
+        writeln!(out, "{names}\n{:TEXT_COLUMN$}{text}", "")
+    }
 }
 
 /// Writes `--usage`.
@@ -75,7 +71,7 @@ pub fn usage(command: Command, out: &mut dyn Write) -> io::Result<()> {
     options.sort_by_key(|o| o.long);
     let mut words: Vec<String> = options
         .iter()
-        .filter(|o| !matches!(o.effect, Effect::NotSupported))
+        .filter(|o| !o.is_refused())
         .map(|option| match (option.short, option.arg) {
             (Some(short), Arg::None) => format!("[-{short}]"),
             (Some(short), Arg::Required(word)) => format!("[-{short} {word}]"),
@@ -85,7 +81,7 @@ pub fn usage(command: Command, out: &mut dyn Write) -> io::Result<()> {
             (None, Arg::Optional(word)) => format!("[--{}[={word}]]", option.long),
         })
         .collect();
-    words.push(operands(command).to_owned());
+    words.push(command.operands().to_owned());
     write!(out, "Usage: {} ", command.name())?;
     let indent = " ".repeat("Usage:  ".len() + command.name().len());
     let mut first = Vec::new();
@@ -94,15 +90,8 @@ pub fn usage(command: Command, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn names(option: &OptionDef) -> String {
-    let argument = match option.arg {
-        Arg::None => String::new(),
-        Arg::Required(word) => format!("={word}"),
-        Arg::Optional(word) => format!("[={word}]"),
-    };
-    match option.short {
-        Some(short) => format!("  -{short}, --{}{argument}", option.long),
-        None => format!("      --{}{argument}", option.long),
-    }
+    let short = option.short.map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
+    format!("  {short}{}", option.with_argument())
 }
 
 fn wrapped(out: &mut dyn Write, indent: &str, words: &[String]) -> io::Result<()> {

@@ -46,7 +46,3 @@ pub mod typed;
 pub mod unsupported;
 pub mod values;
 pub mod waiting;
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod states_test;

@@ -32,6 +32,26 @@ impl Command {
         }
     }
 
+    /// What follows the options on the command line.
+    pub const fn operands(self) -> &'static str {
+        match self {
+            Self::Sbatch => "script [args...]",
+            Self::Salloc => "[command [args...]]",
+            Self::Srun => "executable [args...]",
+            Self::Swait => "[jobid...]",
+        }
+    }
+
+    /// What it is for, one line.
+    pub const fn purpose(self) -> &'static str {
+        match self {
+            Self::Sbatch => "Submit a batch script as a job.",
+            Self::Salloc => "Get nodes for a job, run a command while the job has them, and give them back.",
+            Self::Srun => "Run a program as a step: in the job that it is called in, else in a new job.",
+            Self::Swait => "Wait until no step of a job waits or runs.",
+        }
+    }
+
     const fn bit(self) -> u8 {
         match self {
             Self::Sbatch => BATCH.0,
@@ -188,6 +208,30 @@ impl OptionDef {
     pub const fn env(mut self, variables: &'static [&'static str]) -> Self {
         self.env = variables;
         self
+    }
+
+    /// `--long`, `--long=word` or `--long[=word]`.
+    pub fn with_argument(&self) -> String {
+        match self.arg {
+            Arg::None => format!("--{}", self.long),
+            Arg::Required(word) => format!("--{}={word}", self.long),
+            Arg::Optional(word) => format!("--{}[={word}]", self.long),
+        }
+    }
+
+    /// Slurm has it, Garrick not yet.
+    pub const fn is_refused(&self) -> bool {
+        matches!(self.effect, Effect::NotSupported)
+    }
+
+    /// What becomes of it, for documentation: it works, has no effect, or is refused.
+    pub fn state(&self) -> String {
+        match self.effect {
+            Effect::Set(_) | Effect::ByName => "works".to_owned(),
+            Effect::Inert(why) => format!("no effect: {why}"),
+            Effect::Ignored(notice) => format!("no effect, with the warning \"{notice}\""),
+            Effect::NotSupported => "refused: not supported yet".to_owned(),
+        }
     }
 
     /// True when the command has it.

@@ -4,7 +4,7 @@ use crate::{
     options::table::Arg,
     output::{self, Console},
     query::{
-        arguments::{self, Arguments, Outcome, Table, option},
+        arguments::{self, Arguments, Outcome, Table, option, unsupported},
         choices,
     },
     telling::Tell as _,
@@ -23,58 +23,39 @@ pub(crate) static TABLE: Table = Table {
     program: "strigger",
     purpose: "Set, show or remove triggers: programs that the controller runs when something happens.",
     operands: "",
+    words: &[],
     options: &[
         option("set", None, Arg::None, "set a trigger; for SlurmUser"),
         option("get", None, Arg::None, "show triggers"),
         option("clear", None, Arg::None, "remove triggers: needs --id, --jobid or --user"),
-        option("primary_slurmctld_failure", Some('a'), Arg::None, "the primary controller failed (not supported yet)"),
+        unsupported("primary_slurmctld_failure", Some('a'), Arg::None, "the primary controller failed"),
         option("primary_slurmctld_resumed_operation", Some('A'), Arg::None, "the controller is back after a failure"),
-        option(
+        unsupported(
             "primary_slurmctld_resumed_control",
             Some('b'),
             Arg::None,
-            "the primary controller took over again (not supported yet)",
+            "the primary controller took over again",
         ),
-        option("backup_slurmctld_failure", Some('B'), Arg::None, "the backup controller failed (not supported yet)"),
-        option(
-            "backup_slurmctld_resumed_operation",
-            Some('c'),
-            Arg::None,
-            "the backup controller is back (not supported yet)",
-        ),
-        option(
-            "backup_slurmctld_assumed_control",
-            Some('C'),
-            Arg::None,
-            "the backup controller took over (not supported yet)",
-        ),
-        option("burst_buffer", None, Arg::None, "a burst buffer failed (not supported yet)"),
+        unsupported("backup_slurmctld_failure", Some('B'), Arg::None, "the backup controller failed"),
+        unsupported("backup_slurmctld_resumed_operation", Some('c'), Arg::None, "the backup controller is back"),
+        unsupported("backup_slurmctld_assumed_control", Some('C'), Arg::None, "the backup controller took over"),
+        unsupported("burst_buffer", None, Arg::None, "a burst buffer failed"),
         option("down", Some('d'), Arg::None, "a node is DOWN"),
         option("drained", Some('D'), Arg::None, "a node is DRAINED"),
         option("draining", None, Arg::None, "a node is DRAINING"),
-        option(
+        unsupported(
             "primary_slurmctld_acct_buffer_full",
             Some('e'),
             Arg::None,
-            "records wait for the accounting database (not supported yet)",
+            "records wait for the accounting database",
         ),
-        option("fail", Some('F'), Arg::None, "a node is FAILING (not supported yet)"),
+        unsupported("fail", Some('F'), Arg::None, "a node is FAILING"),
         option("fini", Some('f'), Arg::None, "the job of --jobid is over"),
         option("flags", None, Arg::Required("list"), "PERM: the trigger stays after the event"),
-        option("primary_slurmdbd_failure", Some('g'), Arg::None, "the accounting daemon failed (not supported yet)"),
-        option(
-            "primary_slurmdbd_resumed_operation",
-            Some('G'),
-            Arg::None,
-            "the accounting daemon is back (not supported yet)",
-        ),
-        option("primary_database_failure", Some('h'), Arg::None, "the accounting database failed (not supported yet)"),
-        option(
-            "primary_database_resumed_operation",
-            Some('H'),
-            Arg::None,
-            "the accounting database is back (not supported yet)",
-        ),
+        unsupported("primary_slurmdbd_failure", Some('g'), Arg::None, "the accounting daemon failed"),
+        unsupported("primary_slurmdbd_resumed_operation", Some('G'), Arg::None, "the accounting daemon is back"),
+        unsupported("primary_database_failure", Some('h'), Arg::None, "the accounting database failed"),
+        unsupported("primary_database_resumed_operation", Some('H'), Arg::None, "the accounting database is back"),
         option("id", Some('i'), Arg::Required("id"), "the trigger with this number"),
         option("idle", Some('I'), Arg::None, "a node stays IDLE for the time of --offset"),
         option("jobid", Some('j'), Arg::Required("id"), "about this job, or about its nodes"),
@@ -108,22 +89,6 @@ const EVENTS: [(&str, TriggerEvent); 10] = [
     ("up", TriggerEvent::Up),
 ];
 
-/// Events that cannot happen here yet.
-const NOT_YET: [&str; 12] = [
-    "backup_slurmctld_assumed_control",
-    "backup_slurmctld_failure",
-    "backup_slurmctld_resumed_operation",
-    "burst_buffer",
-    "fail",
-    "primary_database_failure",
-    "primary_database_resumed_operation",
-    "primary_slurmctld_acct_buffer_full",
-    "primary_slurmctld_failure",
-    "primary_slurmctld_resumed_control",
-    "primary_slurmdbd_failure",
-    "primary_slurmdbd_resumed_operation",
-];
-
 /// Longest offset, seconds, as in Slurm.
 const LONGEST_OFFSET: i32 = 32_000;
 
@@ -148,7 +113,6 @@ pub(crate) struct Shown {
 pub(crate) fn read(arguments: &Arguments) -> Result<Request, String> {
     let events: BTreeSet<TriggerEvent> =
         EVENTS.iter().filter(|(name, _)| arguments.has(name)).map(|(_, event)| *event).collect();
-    let not_yet = NOT_YET.into_iter().find(|name| arguments.has(name));
     let asked = ["set", "get", "clear"].map(|name| arguments.has(name));
     if asked.iter().filter(|asked| **asked).count() != 1 {
         return Err("You must use exactly one of the following options: --set, --get or --clear".to_owned());
@@ -176,13 +140,10 @@ pub(crate) fn read(arguments: &Arguments) -> Result<Request, String> {
         let of_nodes = arguments.has("node");
         return Ok(Request::Get(Shown { which, events, of_nodes, no_header: arguments.has("noheader") }));
     }
-    if events.is_empty() && not_yet.is_none() {
+    if events.is_empty() {
         return Err("You must specify a trigger".to_owned());
     }
     let program = program(arguments)?;
-    if let Some(name) = not_yet {
-        return Err(format!("--{name} is not supported yet"));
-    }
     let of_nodes = events.iter().any(|event| event.is_of_node() || *event == TriggerEvent::Reconfig);
     let about = match job {
         Some(job) => TriggerAbout::Job(job),
@@ -404,7 +365,6 @@ mod tests {
             ("--clear", "You must specify a --id, --jobid, or --user to clear"),
             ("--clear -i x", "You must specify a --id, --jobid, or --user to clear"),
             ("--get --user=no-such-user", "Invalid user no-such-user"),
-            ("--set -a -p /bin/true", "--primary_slurmctld_failure is not supported yet"),
         ] {
             assert_eq!(read_line(line).unwrap_err(), text, "{line}");
         }

@@ -26,6 +26,7 @@ static TABLE: Table = Table {
               sbatch --graph FILE runs it as a job; srun --graph FILE runs it in the current job.\n\
               Exit code: 0, or 1 if there are errors.",
     operands: "FILE",
+    words: &[],
     options: &[
         option(
             "svg",

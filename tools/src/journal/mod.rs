@@ -36,6 +36,7 @@ static TABLE: Table = Table {
               Exit code 0, also if the last record is incomplete; 1 if it is damaged before its end; 2 if it is not a journal\n\
               of this version, cannot be read, or the command line is wrong.",
     operands: "show|verify|export FILE",
+    words: &[],
     options: &[
         option("job", Some('j'), Arg::Required("N"), "show: only records about this job"),
         option("lines", Some('n'), Arg::Required("N"), "show: only the last N lines"),

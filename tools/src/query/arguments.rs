@@ -1,8 +1,9 @@
 //! Reads the arguments of the query and control commands; prints what `--help`, `--usage` and `--version` ask for, and errors.
 
 use crate::output::{self, Console, Verbosity};
-pub use garrick_options::arguments::{Arguments, Table, attach_ids, option, parse};
-use garrick_options::arguments::{help, usage};
+pub use garrick_options::arguments::{
+    Arguments, NO_FEDERATION, Table, Word, attach_ids, help, inert, option, parse, unsupported, usage,
+};
 use std::ffi::OsString;
 
 /// What the arguments come to.
@@ -32,7 +33,13 @@ pub fn read(table: &'static Table, args: &[OsString], console: &Console) -> Outc
             Outcome::Done(output::finish(console, output::print_line(usage(table)), 0))
         }
         Ok(arguments) if arguments.has("version") => Outcome::Done(output::finish(console, output::print_version(), 0)),
-        Ok(arguments) => Outcome::Go(arguments),
+        Ok(arguments) => match arguments.refused() {
+            Some(error) => {
+                console.error(&error);
+                Outcome::Done(error.exit_code())
+            }
+            None => Outcome::Go(arguments),
+        },
     }
 }
 

@@ -147,11 +147,8 @@ pub fn interval(arguments: &Arguments) -> Result<Option<Duration>, String> {
     arguments.value("iterate").map(secs).transpose()
 }
 
-/// Refuses the output forms that are not there: `--yaml`, and versions of the JSON form other than v0.0.45.
+/// Refuses versions of the JSON form other than v0.0.45.
 pub fn json_version(arguments: &Arguments) -> Result<(), String> {
-    if arguments.has("yaml") {
-        return Err("--yaml".to_owned());
-    }
     match arguments.value("json").as_deref() {
         None | Some("" | "v0.0.45" | "latest") => Ok(()),
         Some(other) => Err(format!("--json={other}")),

@@ -20,6 +20,7 @@ static TABLE: Table = Table {
     purpose: "list: all certificates and their expiry. revoke NODES: exclude nodes. renew [NODES]: make new certificates now.\n\
               rotate: replace the certificate authority, step by step; list shows the progress.",
     operands: "list | revoke NODES | renew [NODES] | rotate",
+    words: &[],
     options: &[option(
         "leave-behind",
         None,

@@ -17,6 +17,7 @@ static TABLE: Table = Table {
     program: "garrick check",
     purpose: "List all problems of a configuration. Exit code 1 if it cannot be used.",
     operands: "[FILE]",
+    words: &[],
     options: &[],
     misuse: 1,
 };

@@ -30,6 +30,7 @@ static TABLE: Table = Table {
     program: "garrick down",
     purpose: "End the cluster under GARRICK_HOME and every job in it.",
     operands: "",
+    words: &[],
     options: &[option("quiet", Some('q'), Arg::None, "no output if there was no error")],
     misuse: 1,
 };

@@ -18,6 +18,7 @@ static TABLE: Table = Table {
     program: "garrick init",
     purpose: "Write a configuration, if there is none, and create the cluster's keys and identities.",
     operands: "[DIR]",
+    words: &[],
     options: &[option("home", None, Arg::None, "for the embedded cluster under GARRICK_HOME (also without DIR)")],
     misuse: 1,
 };

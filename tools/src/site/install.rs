@@ -19,6 +19,7 @@ static TABLE: Table = Table {
     program: "garrick install",
     purpose: "Create bin/, sbin/ and etc/ with all programs under all their names.",
     operands: "",
+    words: &[],
     options: &[option("prefix", None, Arg::Required("DIR"), "folder to install in")],
     misuse: 1,
 };

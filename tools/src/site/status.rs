@@ -16,6 +16,7 @@ static TABLE: Table = Table {
     program: "garrick status",
     purpose: "List the processes of the cluster under GARRICK_HOME.",
     operands: "",
+    words: &[],
     options: &[option("json", None, Arg::None, "as a JSON array of objects: role, name, pid, address")],
     misuse: 1,
 };

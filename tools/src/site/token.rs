@@ -14,6 +14,7 @@ static TABLE: Table = Table {
     program: "garrick token",
     purpose: "Print a one-time token with which a node joins: slurmd --token-file FILE -N NAME.",
     operands: "",
+    words: &[],
     options: &[
         option("lifetime", None, Arg::Required("MINUTES"), "time for which it is valid (default 60)"),
         option("node", None, Arg::Required("NAME"), "the only node that may use it (default any)"),

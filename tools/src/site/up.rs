@@ -35,6 +35,7 @@ static TABLE: Table = Table {
     program: "garrick up",
     purpose: "Start a cluster on this machine under GARRICK_HOME.",
     operands: "",
+    words: &[],
     options: &[
         option(
             "nodes",

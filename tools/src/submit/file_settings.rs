@@ -3,7 +3,7 @@
 use crate::{
     options::table::Arg,
     output::{self, Console},
-    query::arguments::{Arguments, Table, option},
+    query::arguments::{Arguments, Table, option, unsupported},
     submit::{file_sending::Manner, shared_objects},
 };
 use garrick_model::config::Config;
@@ -13,6 +13,7 @@ pub(crate) static TABLE: Table = Table {
     program: "sbcast",
     purpose: "Send a file to the nodes of a job: each gets a copy that belongs to the job's user.",
     operands: "SOURCE DEST",
+    words: &[],
     options: &[
         option("compress", Some('C'), Arg::Optional("lz4|none"), "pack the file on its way"),
         option("exclude", None, Arg::Required("NONE|paths"), "folders whose shared objects are not sent"),
@@ -20,7 +21,7 @@ pub(crate) static TABLE: Table = Table {
         option("force", Some('f'), Arg::None, "replace a file that is there"),
         option("help", None, Arg::None, "show this help"),
         option("jobid", Some('j'), Arg::Required("job[+offset][.step]"), "nodes of this job, component or step"),
-        option("no-allocation", Some('Z'), Arg::None, "nodes without a job (not supported yet)"),
+        unsupported("no-allocation", Some('Z'), Arg::None, "nodes without a job"),
         option("nodelist", Some('w'), Arg::Required("nodes"), "only these nodes of it"),
         option("preserve", Some('p'), Arg::None, "keep the times of access and modification"),
         option("send-libs", None, Arg::Optional("yes|no"), "send the shared objects that a program needs, too"),

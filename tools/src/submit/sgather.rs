@@ -4,7 +4,7 @@
 use crate::{
     options::table::Arg,
     output::Console,
-    query::arguments::{self, Arguments, Outcome, Table, option},
+    query::arguments::{self, Arguments, Outcome, Table, inert, option},
     submit::{allocation, startup},
 };
 use garrick_asking::cluster::{Cluster, ClusterError};
@@ -42,15 +42,16 @@ pub(crate) static TABLE: Table = Table {
     program: "sgather",
     purpose: "Fetch a file from each node of a job into DEST.NODENAME here, and remove it there.",
     operands: "SOURCE DEST",
+    words: &[],
     options: &[
-        option("compress", Some('C'), Arg::None, "no effect: files come as they are"),
+        inert("compress", Some('C'), Arg::None, "pack the files on their way", "files come as they are"),
         option("fanout", Some('F'), Arg::Required("number"), "from how many nodes at a time"),
         option("force", Some('f'), Arg::None, "replace files that are there"),
         option("help", None, Arg::None, "show this help"),
         option("jobid", Some('j'), Arg::Required("job"), "nodes of this job"),
         option("keep", Some('k'), Arg::None, "do not remove the files on the nodes"),
         option("preserve", Some('p'), Arg::None, "keep modes and times"),
-        option("size", Some('s'), Arg::Required("bytes"), "no effect: nothing is sent in blocks"),
+        inert("size", Some('s'), Arg::Required("bytes"), "send this much at a time", "nothing is sent in blocks"),
         option("timeout", Some('t'), Arg::Required("seconds"), "longest that nothing may come from a node"),
         option("verbose", Some('v'), Arg::None, "more messages"),
     ],

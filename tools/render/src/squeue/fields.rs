@@ -33,6 +33,8 @@ pub struct Setting<'a> {
     pub cluster: &'a str,
     /// Patterns in names of files are replaced.
     pub expand: bool,
+    /// Memory is shown in the greatest unit that it is a whole number of, not in the one that it was asked for in.
+    pub convert: bool,
 }
 
 /// A job to show.
@@ -174,7 +176,7 @@ pub static JOB: &[Entry] = &[
     job(&["arraytaskid"], "ARRAY_TASK_ID", |c| or_na(c.row.task_text(c.setting.task_list))).letter('K'),
     job(&["timelimit"], "TIME_LIMIT", |c| c.job.time_limit.squeue_text()).letter('l').by(|a, b| limit(a).cmp(&limit(b))),
     job(&["timeleft"], "TIME_LEFT", |c| time_left(c.job, c.clock)).letter('L').by(|a, b| end(a).cmp(&end(b))),
-    job(&["minmemory"], "MIN_MEMORY", |c| memory(c.job.memory)).letter('m'),
+    job(&["minmemory"], "MIN_MEMORY", |c| memory(c.job.memory, c.setting.convert)).letter('m'),
     job(&["timeused"], "TIME", |c| short_duration(c.job.run_secs(c.clock.now))).letter('M').by(|a, b| start(b).cmp(&start(a))),
     job(&["reqnodes"], "REQ_NODES", |c| amounts::fold(&c.spec.nodelist)).letter('n'),
     job(&["nodelist"], "NODELIST", |c| amounts::node_list(c.job)).letter('N'),
@@ -394,10 +396,11 @@ fn min_cpus(job: &JobView) -> u32 {
 }
 
 /// `500M`, `2G`, 0 for nothing asked or all.
-fn memory(request: MemoryRequest) -> String {
+fn memory(request: MemoryRequest, convert: bool) -> String {
     match request {
         MemoryRequest::Default | MemoryRequest::All => "0".to_owned(),
-        MemoryRequest::PerNode(m) | MemoryRequest::PerCpu(m) => amounts::memory(m),
+        MemoryRequest::PerNode(m) | MemoryRequest::PerCpu(m) if convert => amounts::memory(m),
+        MemoryRequest::PerNode(m) | MemoryRequest::PerCpu(m) => format!("{}M", m.0),
     }
 }
 

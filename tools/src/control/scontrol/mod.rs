@@ -11,6 +11,7 @@
 //! | [`daemons`] | `ping`, `reconfigure`, `shutdown`, how much is logged |
 //! | `local` | `listpids`, `listjobs`, `liststeps`, `pidinfo`, `getent`: what runs on this host |
 //! | `power` | `power`, `reboot`, `cancel_reboot` |
+//! | `words` | the names of all commands |
 //! | `site` | `completing`, `errnumstr`, `getaddrs`, `wait_job`, `token`, `cluster` |
 
 pub mod daemons;
@@ -27,12 +28,13 @@ pub mod show;
 mod site;
 mod topology;
 pub mod update;
+mod words;
 
 use crate::{
     options::{getopt, table::Arg},
     output::{self, Console, Verbosity},
     query::{
-        arguments::{self, Outcome, Table, option},
+        arguments::{self, NO_FEDERATION, Outcome, Table, inert, option, unsupported},
         choices,
     },
     telling::{self, Tell as _},
@@ -60,81 +62,27 @@ use std::{
 
 pub(crate) static TABLE: Table = Table {
     program: "scontrol",
-    purpose: "Show and change jobs, nodes and partitions. Without a command, commands are read from a prompt.\n\
-              Commands: show, update, create, delete, hold, uhold, release, requeue, requeuehold, suspend, resume, top, write,\n\
-              ping, reconfigure, setdebug, setdebugflags, shutdown, version, help, quit.",
+    purpose: "Show and change jobs, nodes and partitions. Without a command, commands are read from a prompt.",
     operands: "[command [arguments]]",
+    words: words::WORDS,
     options: &[
         option("all", Some('a'), Arg::None, "include hidden partitions"),
         option("details", Some('d'), Arg::None, "more about jobs"),
         option("future", Some('F'), Arg::None, "include planned nodes"),
-        option("federation", None, Arg::None, "federated jobs (there is no federation)"),
+        inert("federation", None, Arg::None, "jobs of the federation", NO_FEDERATION),
         option("hide", None, Arg::None, "exclude hidden partitions"),
         option("json", None, Arg::Optional("data_parser"), "show job, node, partition and step as JSON"),
-        option("yaml", None, Arg::Optional("data_parser"), "as YAML (not supported yet)"),
-        option("local", None, Arg::None, "the local cluster (always so here)"),
+        unsupported("yaml", None, Arg::Optional("data_parser"), "as YAML"),
+        inert("local", None, Arg::None, "only this cluster", NO_FEDERATION),
         option("clusters", Some('M'), Arg::Required("cluster"), "the cluster that is meant: this one, no other"),
         option("oneliner", Some('o'), Arg::None, "one line for each record"),
         option("quiet", Some('Q'), Arg::None, "only errors"),
-        option("sibling", None, Arg::None, "sibling jobs (there is no federation)"),
+        inert("sibling", None, Arg::None, "sibling jobs", NO_FEDERATION),
         option("uid", Some('u'), Arg::Required("user"), "as this user, where root asks"),
         option("verbose", Some('v'), Arg::None, "more messages"),
     ],
     misuse: 1,
 };
-
-/// Every command, for shortened ones and suggestions.
-const COMMANDS: &[&str] = &[
-    "show",
-    "update",
-    "create",
-    "delete",
-    "hold",
-    "uhold",
-    "release",
-    "requeue",
-    "requeuehold",
-    "suspend",
-    "resume",
-    "top",
-    "write",
-    "ping",
-    "reconfigure",
-    "schedloglevel",
-    "setdebug",
-    "setdebugflags",
-    "shutdown",
-    "version",
-    "help",
-    "oneliner",
-    "details",
-    "all",
-    "hide",
-    "quiet",
-    "verbose",
-    "quit",
-    "exit",
-    "cancel_reboot",
-    "cluster",
-    "completing",
-    "errnumstr",
-    "fsdampeningfactor",
-    "getaddrs",
-    "getent",
-    "listjobs",
-    "listpids",
-    "liststeps",
-    "notify",
-    "pidinfo",
-    "power",
-    "reboot",
-    "reboot_nodes",
-    "token",
-    "wait_job",
-];
-
-/// Commands that Slurm has and Garrick has not yet.
-const NOT_YET: &[&str] = &["gethost", "takeover"];
 
 /// How commands show things.
 #[derive(Clone, Copy, Debug, Default)]
@@ -405,14 +353,16 @@ fn assign<T, E>(field: &mut Option<T>, value: Result<T, E>) -> Result<(), E> {
 
 fn run(session: &mut Session, words: &[String]) -> Next {
     let (typed, rest) = (words[0].as_str(), &words[1..]);
-    if let Some(command) = NOT_YET.iter().find(|c| c.eq_ignore_ascii_case(typed)) {
+    if let Some(command) = words::names(true).iter().find(|c| c.eq_ignore_ascii_case(typed)) {
         return Next::Code(session.not_supported(&format!("scontrol {command}")));
     }
-    let Some(command) = full_word(typed, COMMANDS) else {
-        let hint = getopt::nearest(&typed.to_ascii_lowercase(), COMMANDS.iter().copied())
-            .map(|c| format!(" (did you mean {c}?)"))
-            .unwrap_or_default();
-        return Next::Code(session.plain_error(format_args!("invalid keyword: {typed}{hint}")));
+    let commands = words::names(false);
+    let Some(command) = full_word(typed, &commands) else {
+        let code = session.plain_error(format_args!("invalid keyword: {typed}"));
+        if let Some(meant) = getopt::nearest(&typed.to_ascii_lowercase(), commands.into_iter()) {
+            session.console.hint(format_args!("did you mean {meant}?"));
+        }
+        return Next::Code(code);
     };
     Next::Code(match command {
         "show" => show::run(session, rest),
@@ -529,12 +479,13 @@ mod tests {
 
     #[test]
     fn commands_may_be_shortened_while_unambiguous() {
-        assert_eq!(full_word("sho", COMMANDS), Some("show"));
-        assert_eq!(full_word("SHOW", COMMANDS), Some("show"));
-        assert_eq!(full_word("rel", COMMANDS), Some("release"));
-        assert_eq!(full_word("re", COMMANDS), None);
-        assert_eq!(full_word("requeue", COMMANDS), Some("requeue"));
-        assert_eq!(full_word("x", COMMANDS), None);
+        let commands = words::names(false);
+        assert_eq!(full_word("sho", &commands), Some("show"));
+        assert_eq!(full_word("SHOW", &commands), Some("show"));
+        assert_eq!(full_word("rel", &commands), Some("release"));
+        assert_eq!(full_word("re", &commands), None);
+        assert_eq!(full_word("requeue", &commands), Some("requeue"));
+        assert_eq!(full_word("x", &commands), None);
     }
 
     #[test]

@@ -29,10 +29,11 @@ use std::{
     os::fd::AsFd as _,
 };
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "stail",
     purpose: "Show the messages of actors with their queue and handling times, in causal order.",
     operands: "job/N|job/SLUID|node/NAME|partition/NAME|scheduler|/PATH...",
+    words: &[],
     options: &[
         option(
             "counts",

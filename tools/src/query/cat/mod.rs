@@ -32,6 +32,7 @@ pub(crate) static TABLE: Table = Table {
     purpose: "Print the output of steps from an output pack (srun --output-pack=FILE), in the order in which it was written.\n\
               If there is no FILE, but a FILE.NODE for each node, these are read.",
     operands: "FILE...",
+    words: &[],
     options: &[
         option(
             "step",

@@ -44,6 +44,7 @@ static TABLE: Table = Table {
     purpose: "Print every step of a running or ended job: how it ended, how long it took, where its output is.\n\
               Exit code: 0, 1 if the records cannot be read, 2 if some of them are missing.",
     operands: "JOB[.STEP]...",
+    words: &[],
     options: &[
         option("failed", None, Arg::None, "only steps that failed (FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY)"),
         option("state", Some('t'), Arg::Required("LIST"), "only steps in these states: completed,running,..."),

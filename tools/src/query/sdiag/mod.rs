@@ -1,6 +1,6 @@
 //! `sdiag`: what the controller counted of its own work.
 
-use super::arguments::{self, Arguments, Outcome, Table, option};
+use super::arguments::{self, Arguments, Outcome, Table, inert, option, unsupported};
 use super::choices;
 use crate::{
     output::{self, Console},
@@ -26,16 +26,17 @@ pub(crate) static TABLE: Table = Table {
     program: "sdiag",
     purpose: "Show what the controller counted: jobs, passes of the scheduler, requests.",
     operands: "",
+    words: &[],
     options: &[
-        option("all", Some('a'), Arg::None, "everything (always so)"),
+        inert("all", Some('a'), Arg::None, "everything", "everything is always shown"),
         option("cluster", Some('M'), Arg::Required("cluster"), "the cluster that is meant: this one, no other"),
         option("json", None, Arg::Optional("data_parser"), "as JSON"),
-        option("no-trunc", None, Arg::None, "long lines are whole (always so)"),
+        inert("no-trunc", None, Arg::None, "long lines are whole", "no line is ever cut"),
         option("reset", Some('r'), Arg::None, "counters begin anew; for administrators"),
         option("sort-by-id", Some('i'), Arg::None, "requests by their numbers"),
         option("sort-by-time", Some('t'), Arg::None, "requests by the time that they took"),
         option("sort-by-time2", Some('T'), Arg::None, "requests by the time that each took"),
-        option("yaml", None, Arg::Optional("data_parser"), "as YAML (not supported yet)"),
+        unsupported("yaml", None, Arg::Optional("data_parser"), "as YAML"),
     ],
     misuse: 1,
 };

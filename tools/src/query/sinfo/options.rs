@@ -3,7 +3,7 @@
 use crate::{
     options::table::Arg,
     query::{
-        arguments::{Arguments, Table, option},
+        arguments::{Arguments, NO_FEDERATION, Table, inert, option, unsupported},
         choices,
     },
 };
@@ -22,10 +22,11 @@ pub static TABLE: Table = Table {
     program: "sinfo",
     purpose: "Show partitions and nodes.",
     operands: "",
+    words: &[],
     options: &[
         option("all", Some('a'), Arg::None, "include hidden partitions"),
         option("clusters", Some('M'), Arg::Required("names"), "the cluster, only the own one"),
-        option("federation", None, Arg::None, "the federation (there is none here)"),
+        inert("federation", None, Arg::None, "all clusters of the federation", NO_FEDERATION),
         option("future", Some('F'), Arg::None, "also nodes in state FUTURE"),
         option("dead", Some('d'), Arg::None, "only nodes that do not respond"),
         option("exact", Some('e'), Arg::None, "group only nodes with equal configuration"),
@@ -33,11 +34,11 @@ pub static TABLE: Table = Table {
         option("hide", None, Arg::None, "exclude hidden partitions"),
         option("iterate", Some('i'), Arg::Required("seconds"), "repeat at this interval in seconds"),
         option("json", None, Arg::Optional("data_parser"), "as JSON"),
-        option("yaml", None, Arg::Optional("data_parser"), "as YAML (not supported yet)"),
+        unsupported("yaml", None, Arg::Optional("data_parser"), "as YAML"),
         option("long", Some('l'), Arg::None, "longer lines"),
-        option("local", None, Arg::None, "the local cluster (always so here)"),
+        inert("local", None, Arg::None, "only this cluster", NO_FEDERATION),
         option("nodes", Some('n'), Arg::Required("hostlist"), "only these nodes"),
-        option("noconvert", None, Arg::None, "do not convert units of memory"),
+        inert("noconvert", None, Arg::None, "do not convert units of memory", "memory is always shown in MiB"),
         option("Node", Some('N'), Arg::None, "one line for each node"),
         option("format", Some('o'), Arg::Required("format"), "fields by letters, %[.][size]letter"),
         option("Format", Some('O'), Arg::Required("format"), "fields by names, name[:[.]size]"),

@@ -4,7 +4,10 @@
 
 pub mod options;
 
-use super::arguments::{self, Outcome};
+use super::{
+    arguments::{self, Outcome},
+    choices,
+};
 use crate::{
     output::{self, Console},
     telling::hints,
@@ -52,6 +55,9 @@ pub fn main(args: Vec<OsString>) -> i32 {
             return 1;
         }
     };
+    if let Err(code) = choices::own_cluster(&arguments, &console) {
+        return code;
+    }
     if let Err(unknown) = runs::find(&console, &mut request.jobs, &mut []) {
         hints(&unknown.error, &console);
         output::stderr(format!("Unable to find jobs matching {}: {}\n", unknown.name, unknown.error).as_bytes());

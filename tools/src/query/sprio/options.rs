@@ -4,7 +4,7 @@ use super::Sort;
 use crate::{
     options::table::Arg,
     query::{
-        arguments::{Arguments, Table, option},
+        arguments::{Arguments, NO_FEDERATION, Table, inert, option, unsupported},
         choices,
     },
 };
@@ -19,17 +19,18 @@ pub static TABLE: Table = Table {
     program: "sprio",
     purpose: "Show the factors of the priorities of waiting jobs.",
     operands: "",
+    words: &[],
     options: &[
-        option("clusters", Some('M'), Arg::Required("cluster"), "another cluster (not supported yet)"),
-        option("federation", None, Arg::None, "jobs of the federation (always the local cluster here)"),
+        option("clusters", Some('M'), Arg::Required("cluster"), "the cluster, only the own one"),
+        inert("federation", None, Arg::None, "jobs of the federation", NO_FEDERATION),
         option("noheader", Some('h'), Arg::None, "no heading"),
         option("jobs", Some('j'), Arg::Optional("job(s)"), "only these jobs"),
-        option("local", None, Arg::None, "jobs of the local cluster (always so here)"),
+        inert("local", None, Arg::None, "only jobs of this cluster", NO_FEDERATION),
         option("long", Some('l'), Arg::None, "all factors"),
         option("norm", Some('n'), Arg::None, "factors without their weights"),
         option("format", Some('o'), Arg::Required("format"), "fields by letters, %[.][size]letter"),
         option("partition", Some('p'), Arg::Required("partition(s)"), "only jobs in these partitions"),
-        option("sibling", None, Arg::None, "siblings in a federation (none here)"),
+        unsupported("sibling", None, Arg::None, "also jobs of other clusters, with a column for the cluster"),
         option(
             "sort",
             Some('S'),
@@ -83,9 +84,6 @@ pub enum RequestError {
     /// Something that is no option.
     #[error("Unrecognized option: {0}")]
     Operand(String),
-    /// Another cluster.
-    #[error("--clusters={0} is not supported yet: only the cluster of this slurm.conf is asked")]
-    Cluster(String),
 }
 
 impl Request {
@@ -114,9 +112,6 @@ impl Request {
 pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, RequestError> {
     if let Some(word) = arguments.words().into_iter().next() {
         return Err(RequestError::Operand(word));
-    }
-    if let Some(cluster) = arguments.value("clusters") {
-        return Err(RequestError::Cluster(cluster));
     }
     let format = arguments.value("format").or_else(|| env("SPRIO_FORMAT")).filter(|f| !f.is_empty());
     let layout = format.map(|format| Layout::short(&format, fields::by_letter).known("job")).transpose()?;

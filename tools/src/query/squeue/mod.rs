@@ -39,7 +39,7 @@ use garrick_render::{
     },
     step_lines::{Alike, StepLine, all_of},
 };
-use options::{Request, Subject};
+use options::{Request, RequestError, Subject};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
@@ -61,6 +61,10 @@ pub fn main(args: Vec<OsString>) -> i32 {
     }
     let mut request = match options::read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
+        Err(error @ RequestError::RunTime) => {
+            console.fatal(error);
+            return 1;
+        }
         Err(error) => {
             error.to_string().lines().for_each(|line| console.error(line));
             return 1;
@@ -296,13 +300,20 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
 /// The rows to show, in order.
 pub fn job_rows(jobs: &[Arc<JobView>], request: &Request, more: &More, clock: &Clock) -> Vec<JobRow> {
     let (sched_nodes, cluster) = (&more.sched_nodes, more.cluster.as_str());
-    let setting =
-        Setting { clock, user: &choices::user_name, task_list: None, sched_nodes, cluster, expand: request.expand };
+    let setting = Setting {
+        clock,
+        user: &choices::user_name,
+        task_list: None,
+        sched_nodes,
+        cluster,
+        expand: request.expand,
+        convert: request.convert,
+    };
     let mut rows = JobRow::list(jobs, request.arrays);
     if more.tiers.is_some() {
         rows = rows.into_iter().flat_map(JobRow::in_each_partition).collect();
     }
-    rows.retain(|row| request.choice.takes(row));
+    rows.retain(|row| request.choice.takes(row) && request.running.takes(&row.job, clock.now));
     sort::sort(&mut rows, &request.sort, more.tiers.as_ref(), &setting);
     rows
 }
@@ -319,7 +330,15 @@ pub fn render_jobs(
         writeln!(out, "{}", clock.banner())?;
     }
     let (task_list, sched_nodes, cluster) = (task_list_limit(), &more.sched_nodes, more.cluster.as_str());
-    let setting = Setting { clock, user: &choices::user_name, task_list, sched_nodes, cluster, expand: request.expand };
+    let setting = Setting {
+        clock,
+        user: &choices::user_name,
+        task_list,
+        sched_nodes,
+        cluster,
+        expand: request.expand,
+        convert: request.convert,
+    };
     let rows = job_rows(jobs, request, more, clock);
     let title = |entry: &&'static Entry| entry.title.to_owned();
     request.layout.write(out, request.heading, &rows, title, |row, entry| entry.of_job(row, &setting))
@@ -349,8 +368,15 @@ fn chosen_steps<'a>(
 ) -> Vec<StepLine<'a>> {
     let Subject::Steps(named) = &request.subject else { return Vec::new() };
     let sched_nodes = &BTreeMap::new();
-    let setting =
-        Setting { clock, user: &choices::user_name, task_list: None, sched_nodes, cluster: "", expand: false };
+    let setting = Setting {
+        clock,
+        user: &choices::user_name,
+        task_list: None,
+        sched_nodes,
+        cluster: "",
+        expand: false,
+        convert: true,
+    };
     let alike = if request.arrays == Arrays::Expanded { Alike::Expanded } else { Alike::Folded };
     let mut chosen: Vec<_> = steps
         .iter()
@@ -376,7 +402,8 @@ pub fn render_steps(
         writeln!(out, "{}", clock.banner())?;
     }
     let sched_nodes = &BTreeMap::new();
-    let setting = Setting { clock, user, task_list: task_list_limit(), sched_nodes, cluster: "", expand: false };
+    let setting =
+        Setting { clock, user, task_list: task_list_limit(), sched_nodes, cluster: "", expand: false, convert: true };
     let lines = chosen_steps(steps, jobs, request, clock);
     let mut layout = request.layout.clone();
     if let Some(Column { width: Width::Fixed(width), .. }) = layout.columns.first_mut().filter(|_| request.own_layout) {

@@ -3,15 +3,18 @@
 use crate::{
     options::table::Arg,
     query::{
-        arguments::{Arguments, Table, option},
+        arguments::{Arguments, NO_FEDERATION, Table, inert, option, unsupported},
         choices,
     },
 };
 use garrick_model::{
     job_query::{JobQuery, JobStates},
     step_selector::StepsSelector,
+    time::{TimeLimit, Timestamp, parse_duration_secs},
+    view::JobView,
 };
 use garrick_render::{
+    amounts::Amounts as _,
     columns::Layout,
     job_rows::{Arrays, Choice},
     squeue::{
@@ -27,6 +30,7 @@ pub static TABLE: Table = Table {
     program: "squeue",
     purpose: "Show jobs and job steps in the queue.",
     operands: "",
+    words: &[],
     options: &[
         option("account", Some('A'), Arg::Required("account(s)"), "only jobs of these accounts"),
         option("all", Some('a'), Arg::None, "include jobs in hidden partitions"),
@@ -38,10 +42,10 @@ pub static TABLE: Table = Table {
         option("iterate", Some('i'), Arg::Required("seconds"), "repeat at this interval in seconds"),
         option("jobs", Some('j'), Arg::Optional("job(s)"), "only these jobs"),
         option("json", None, Arg::Optional("data_parser"), "as JSON"),
-        option("yaml", None, Arg::Optional("data_parser"), "as YAML (not supported yet)"),
+        unsupported("yaml", None, Arg::Optional("data_parser"), "as YAML"),
         option("long", Some('l'), Arg::None, "longer lines"),
         option("licenses", Some('L'), Arg::Required("license(s)"), "only jobs that request or have these licenses"),
-        option("local", None, Arg::None, "jobs of the local cluster (always so here)"),
+        inert("local", None, Arg::None, "only jobs of this cluster", NO_FEDERATION),
         option("me", None, Arg::None, "only jobs of the caller"),
         option("name", Some('n'), Arg::Required("job_name(s)"), "only jobs of these names"),
         option("noconvert", None, Arg::None, "do not convert units of memory"),
@@ -51,6 +55,8 @@ pub static TABLE: Table = Table {
         option("priority", Some('P'), Arg::None, "show a waiting job of several partitions once for each partition"),
         option("qos", Some('q'), Arg::Required("qos(s)"), "only jobs of these QOS"),
         option("reservation", Some('R'), Arg::Required("reservation(s)"), "only jobs of these reservations"),
+        option("running-over", None, Arg::Required("time"), "only jobs that have run for longer"),
+        option("running-under", None, Arg::Required("time"), "only jobs that have run for less"),
         option("steps", Some('s'), Arg::Optional("step(s)"), "steps instead of jobs"),
         option(
             "sort",
@@ -62,8 +68,8 @@ pub static TABLE: Table = Table {
         option("notme", None, Arg::None, "only jobs of others"),
         option("only-job-state", None, Arg::None, "ids and states only"),
         option("expand-patterns", None, Arg::None, "names of files with their patterns replaced"),
-        option("federation", None, Arg::None, "jobs of the federation (there is none here)"),
-        option("sibling", None, Arg::None, "jobs of other clusters of a federation (there is none here)"),
+        inert("federation", None, Arg::None, "jobs of the federation", NO_FEDERATION),
+        inert("sibling", None, Arg::None, "jobs of other clusters of a federation", NO_FEDERATION),
         option("states", Some('t'), Arg::Required("states"), "only jobs in these states, or all"),
         option("user", Some('u'), Arg::Required("user(s)"), "only jobs of these users"),
         option("nodelist", Some('w'), Arg::Required("hostlist"), "only jobs on these nodes"),
@@ -117,8 +123,45 @@ pub struct Request {
     pub iterate: Option<Duration>,
     /// Patterns in names of files are replaced.
     pub expand: bool,
+    /// Units of memory are converted.
+    pub convert: bool,
+    /// For how long jobs have run.
+    pub running: Running,
     /// Say more.
     pub verbose: bool,
+}
+
+/// A time that jobs have run for: a job that has not started is of none (squeue(1)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Running {
+    /// Longer.
+    pub over: Option<TimeLimit>,
+    /// Less long.
+    pub under: Option<TimeLimit>,
+}
+
+impl Running {
+    /// Has the job run for such a time?
+    pub fn takes(&self, job: &JobView, now: Timestamp) -> bool {
+        if *self == Self::default() {
+            return true;
+        }
+        let secs = job.run_secs(now);
+        job.state.is_live()
+            && !job.state.waits()
+            && self.over.is_none_or(|limit| limit.duration().is_some_and(|limit| secs > limit.as_secs()))
+            && self.under.is_none_or(|limit| limit.duration().is_none_or(|limit| secs < limit.as_secs()))
+    }
+}
+
+/// The time behind an option: not 0.
+fn run_time(arguments: &Arguments, option: &str) -> Result<Option<TimeLimit>, RequestError> {
+    let Some(text) = arguments.value(option) else { return Ok(None) };
+    match parse_duration_secs(&text) {
+        Ok(None) => Ok(Some(TimeLimit::Unlimited)),
+        Ok(Some(secs @ 1..)) => Ok(Some(TimeLimit::Secs(secs))),
+        Ok(Some(0)) | Err(_) => Err(RequestError::RunTime),
+    }
 }
 
 /// Options that cannot be used, in the words that the user gets.
@@ -130,6 +173,9 @@ pub enum RequestError {
     /// A state.
     #[error("Invalid job state specified: {0}\nValid job states include: {words}", words = words::job_state_words().to_lowercase())]
     State(String),
+    /// A time that jobs have run for.
+    #[error("Invalid time limit specification")]
+    RunTime,
     /// A number of seconds.
     #[error("--iterate={0}")]
     Iterate(String),
@@ -191,6 +237,8 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         json: arguments.has("json"),
         iterate,
         expand: arguments.has("expand-patterns"),
+        convert: !arguments.has("noconvert"),
+        running: Running { over: run_time(arguments, "running-over")?, under: run_time(arguments, "running-under")? },
         verbose: arguments.has("verbose"),
     })
 }

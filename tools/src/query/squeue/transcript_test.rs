@@ -6,6 +6,7 @@ use super::{More, attach_ids, options, render_jobs, render_steps};
 use crate::query::arguments;
 use garrick_model::{
     ids::{JobId, StepNum},
+    resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, Dependencies, JobSpec},
     state::{JobState, Reason, StepState},
     view::{JobView, StepView},
@@ -48,6 +49,28 @@ fn a_waiting_job_of_several_partitions_is_listed_once_for_each() {
     assert_eq!(shown_with(&format!("-P -p fast {format}"), jobs(), &more), "1/fast\n");
     assert_eq!(shown_with(&format!("-S -p,i {format}"), jobs(), &More::default()), "2/slow\n1/slow,fast\n");
     assert!(request("-P").unwrap().each_partition && !request("").unwrap().each_partition);
+}
+
+#[test]
+fn jobs_are_chosen_by_how_long_they_have_run() {
+    let jobs = || vec![views::job(1, &[("n1", 1)]), views::waiting(2, Reason::Resources)];
+    let ids = |words: &str, secs| shown(&format!("-h -o %i {words}"), jobs(), secs);
+    assert_eq!(ids("--running-over=1", 61), "1\n");
+    assert_eq!(ids("--running-over=1", 60), "");
+    assert_eq!(ids("--running-under=1:00", 59), "1\n");
+    assert_eq!(ids("--running-under=1:00", 60), "");
+    assert_eq!((ids("--running-over=-1", 60), ids("--running-under=-1", 60)), (String::new(), "1\n".to_owned()));
+    for words in ["--running-over=0", "--running-under=x"] {
+        assert_eq!(request(words).unwrap_err(), options::RequestError::RunTime, "{words}");
+    }
+}
+
+#[test]
+fn units_of_memory_are_converted_or_left() {
+    let view = views::waiting(1, Reason::Resources);
+    let memory = MemoryRequest::PerNode(MemoryMib(2048));
+    let shown = |words: &str| shown(&format!("-h -o %m {words}"), vec![JobView { memory, ..view.clone() }], 0);
+    assert_eq!((shown("").as_str(), shown("--noconvert").as_str()), ("2G\n", "2048M\n"));
 }
 
 #[test]
@@ -297,6 +320,5 @@ fn wrong_options_say_what_is_wrong() {
     assert_eq!(said("--jobs=x"), "Invalid job id: x");
     assert_eq!(said("-u no-such-user-here"), "Invalid user: no-such-user-here");
     assert_eq!(said("-S !"), "Invalid sort specification: !");
-    assert_eq!(said("--yaml"), "--yaml is not supported yet");
     assert_eq!(said("-i 0"), "--iterate=0");
 }

@@ -39,6 +39,7 @@ static TABLE: Table = Table {
     purpose: "Explain why jobs and steps wait: the first obstacle, what would remove it, and when;\n\
               and why ended steps ended as they did.",
     operands: "JOB[.STEP]...",
+    words: &[],
     options: &[option("json", None, Arg::None, "as a JSON array of objects")],
     misuse: 1,
 };

@@ -12,7 +12,7 @@ pub mod watched;
 use crate::{
     options::table::Arg,
     output::{self, Console},
-    query::arguments::{self, Arguments, Outcome, Table, option},
+    query::arguments::{self, Arguments, Outcome, Table, option, unsupported},
     submit::startup,
 };
 use follow::Followed;
@@ -47,14 +47,15 @@ pub(crate) static TABLE: Table = Table {
     program: "sattach",
     purpose: "Show the output of a running job step: as srun relays it, or from its files or output packs.",
     operands: "JOB.STEP",
+    words: &[],
     options: &[
         option("help", Some('h'), Arg::None, "show this help"),
         option("error-filter", None, Arg::Required("task"), "standard error of this task only"),
-        option("input-filter", None, Arg::Required("task"), "send input to this task only (not supported yet)"),
+        unsupported("input-filter", None, Arg::Required("task"), "send input to this task only"),
         option("label", Some('l'), Arg::None, "prepend task number to lines of output"),
         option("layout", None, Arg::None, "print where the tasks run and exit"),
         option("output-filter", None, Arg::Required("task"), "standard output of this task only"),
-        option("pty", None, Arg::None, "run task zero in a pseudo terminal (not supported yet)"),
+        unsupported("pty", None, Arg::None, "the pseudo terminal of task zero"),
         option("quiet", Some('Q'), Arg::None, "only errors"),
         option("usage", Some('u'), Arg::None, "show a short usage"),
         option("verbose", Some('v'), Arg::None, "more messages"),
@@ -110,11 +111,6 @@ pub fn main(args: Vec<OsString>) -> i32 {
 }
 
 pub(crate) fn read(arguments: &Arguments) -> Result<Request, String> {
-    for option in ["pty", "input-filter"] {
-        if arguments.has(option) {
-            return Err(format!("--{option} is not supported yet"));
-        }
-    }
     let filter = |name: &str| match arguments.value(name) {
         None => Ok(None),
         Some(text) => text.parse().map(Some).map_err(|_| format!("Invalid --{name} specification: {text}")),
@@ -363,7 +359,6 @@ mod tests {
             ("5609", "Invalid job step id: 5609"),
             ("5609.[1-3]", "5609.[1-3] means several steps: name one, JOB.STEP or JOB.STEP_TASK"),
             ("--error-filter=x 5.1", "Invalid --error-filter specification: x"),
-            ("--pty 5.1", "--pty is not supported yet"),
         ] {
             assert_eq!(read_words(words).unwrap_err(), want, "{words}");
         }

@@ -107,16 +107,6 @@ fn operands(arguments: &Arguments, console: &Console) -> Result<(PathBuf, PathBu
         crate::output::stderr(text.as_bytes());
         return Err(startup::exit_code(1));
     };
-    if arguments.has("no-allocation") {
-        if !arguments.has("nodelist") {
-            return Err(wrong("--nodelist/-w is required with --no-allocation/-Z."));
-        }
-        if nix::unistd::geteuid().is_root() {
-            return Err(wrong("--no-allocation is not supported yet"));
-        }
-        console.error("Received error in response to sbcast credential request: Invalid user id");
-        return Err(startup::exit_code(NOT_FOUND));
-    }
     let named = match arguments.value("jobid") {
         Some(text) => Named::parse(&text).map_err(|why| {
             console.fatal(format_args!("Bad job/step specified: {text}: {why}"));

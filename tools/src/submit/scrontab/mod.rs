@@ -50,6 +50,7 @@ pub(crate) static TABLE: Table = Table {
     program: "scrontab",
     purpose: "Show, replace, edit or remove the crontab of a user, whose entries are recurring batch jobs.",
     operands: "[FILE | -]",
+    words: &[],
     options: &[
         option("edit", Some('e'), Arg::None, "edit the crontab (what is done at a terminal where nothing is named)"),
         option("list", Some('l'), Arg::None, "print the crontab"),
