@@ -6,6 +6,17 @@ pub mod outputs;
 
 use crate::spec::TaskScripts;
 
+/// Makes a constant of each variable, and the list of all with what is said of them.
+macro_rules! variables {
+    ($($(#[doc = $doc:literal])+ $(#[allow($lint:ident)])? pub const $name:ident: &str = $text:literal;)+) => {
+        $($(#[doc = $doc])+ $(#[allow($lint)])? pub const $name: &str = $text;)+
+
+        /// Every variable of this module, each with the lines that say what it is.
+        pub const DESCRIBED: &[(&str, &[&str])] = &[$(($text, &[$($doc),+])),+];
+    };
+}
+
+variables! {
 /// Path of `slurm.conf`.
 pub const SLURM_CONF: &str = "SLURM_CONF";
 /// Home of an embedded cluster.
@@ -27,54 +38,10 @@ pub const SLURM_STEPMGR: &str = "SLURM_STEPMGR";
 /// QUIC address (`host:port`) of that node's agent, through which commands on other hosts reach the step manager: set for
 /// the command of `salloc`.
 pub const GARRICK_STEPMGR_ADDRESS: &str = "GARRICK_STEPMGR_ADDRESS";
-/// What tells each `srun` in a job about `SrunProlog` and `SrunEpilog`: nothing where the site has neither.
-pub fn srun_scripts(scripts: &TaskScripts) -> Vec<(&'static str, String)> {
-    if scripts.is_none() {
-        return Vec::new();
-    }
-    let named = [(GARRICK_SRUN_PROLOG, &scripts.prolog), (GARRICK_SRUN_EPILOG, &scripts.epilog)];
-    let named = named.into_iter().filter_map(|(name, program)| Some((name, program.clone()?)));
-    // The light one runs no programs.
-    named.chain([(GARRICK_SRUN, "whole".to_owned())]).collect()
-}
-
 /// The user's home folder.
 pub const HOME: &str = "HOME";
 /// Where the user keeps programs' state, instead of `~/.local/state`.
 pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
-
-/// What is told of each component of a heterogeneous job, where it is set for it: with `_HET_GROUP_` and the component's
-/// offset behind the name.
-pub const PER_HET_GROUP: &[&str] = &[
-    "SLURM_CPUS_PER_GPU",
-    "SLURM_CPUS_PER_TASK",
-    "SLURM_GPUS",
-    "SLURM_GPUS_PER_NODE",
-    "SLURM_GPUS_PER_TASK",
-    SLURM_GPU_BIND,
-    "SLURM_JOBID",
-    "SLURM_JOB_ACCOUNT",
-    "SLURM_JOB_CPUS_PER_NODE",
-    "SLURM_JOB_ID",
-    "SLURM_JOB_NAME",
-    "SLURM_JOB_NODELIST",
-    "SLURM_JOB_NUM_NODES",
-    "SLURM_JOB_PARTITION",
-    "SLURM_JOB_QOS",
-    "SLURM_JOB_RESERVATION",
-    "SLURM_JOB_SLUID",
-    "SLURM_MEM_PER_CPU",
-    "SLURM_MEM_PER_GPU",
-    "SLURM_MEM_PER_NODE",
-    "SLURM_NNODES",
-    "SLURM_NODELIST",
-    "SLURM_NPROCS",
-    "SLURM_NTASKS",
-    "SLURM_NTASKS_PER_GPU",
-    "SLURM_NTASKS_PER_NODE",
-    "SLURM_TASKS_PER_NODE",
-    SLURM_TRES_PER_TASK,
-];
 
 // Variables that every command reads.
 /// Same as `--clusters`; other clusters are not supported yet.
@@ -315,3 +282,48 @@ pub const OMPI_MCA_plm_slurm_args: &str = "OMPI_MCA_plm_slurm_args";
 /// `--external-launcher`, for PRRTE.
 #[allow(non_upper_case_globals)]
 pub const PRTE_MCA_plm_slurm_args: &str = "PRTE_MCA_plm_slurm_args";
+}
+
+/// What is told of each component of a heterogeneous job, where it is set for it: with `_HET_GROUP_` and the component's
+/// offset behind the name.
+pub const PER_HET_GROUP: &[&str] = &[
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_TASK",
+    SLURM_GPU_BIND,
+    "SLURM_JOBID",
+    "SLURM_JOB_ACCOUNT",
+    "SLURM_JOB_CPUS_PER_NODE",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_NODELIST",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_QOS",
+    "SLURM_JOB_RESERVATION",
+    "SLURM_JOB_SLUID",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_NNODES",
+    "SLURM_NODELIST",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_TASKS_PER_NODE",
+    SLURM_TRES_PER_TASK,
+];
+
+/// What tells each `srun` in a job about `SrunProlog` and `SrunEpilog`: nothing where the site has neither.
+pub fn srun_scripts(scripts: &TaskScripts) -> Vec<(&'static str, String)> {
+    if scripts.is_none() {
+        return Vec::new();
+    }
+    let named = [(GARRICK_SRUN_PROLOG, &scripts.prolog), (GARRICK_SRUN_EPILOG, &scripts.epilog)];
+    let named = named.into_iter().filter_map(|(name, program)| Some((name, program.clone()?)));
+    // The light one runs no programs.
+    named.chain([(GARRICK_SRUN, "whole".to_owned())]).collect()
+}

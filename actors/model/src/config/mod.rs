@@ -34,6 +34,7 @@ pub use settings::config::{
     Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, PropagatePriority, ReturnToService,
 };
 pub use settings::debug_flags::{AUDIT_RPCS, DebugFlag, DebugFlags, LogChange};
+pub use settings::described::{DescribedKey, DescribedLines, described};
 pub use settings::gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use settings::health::{HealthCheck, HealthStates};
 pub use settings::hres::{Hres, HresLayer, HresMode, HresResource};
@@ -46,7 +47,7 @@ pub use settings::power::{KeptNodes, KeptOn, KeptStates, PowerAction, PowerSetti
 pub use settings::preempt::{PreemptMode, PreemptSettings, PreemptType, PreemptWords};
 pub use settings::priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
 pub use settings::prolog_flags::{PrologFlag, PrologFlags};
-pub use settings::row::ShowFacts;
+pub use settings::row::{Class, ShowFacts};
 pub use show::show_config;
 pub use syntax::nearest::nearest;
 pub use syntax::report::{ConfigReport, Place, Problem, SettingError, Severity};

@@ -93,6 +93,8 @@ pub struct Manner {
     pub detail: Detail,
     /// Hidden partitions too.
     pub hidden: bool,
+    /// Planned nodes too.
+    pub future: bool,
     /// JSON.
     pub json: bool,
     /// Only errors.
@@ -258,7 +260,8 @@ pub fn main(mut args: Vec<OsString>) -> i32 {
     session.manner = Manner {
         lines: if arguments.has("oneliner") { Lines::One } else { Lines::Many },
         detail: if arguments.has("details") { Detail::Detailed } else { Detail::Plain },
-        hidden: arguments.has("all") || std::env::var_os("SCONTROL_ALL").is_some(),
+        hidden: (arguments.has("all") || std::env::var_os("SCONTROL_ALL").is_some()) && !arguments.has("hide"),
+        future: arguments.has("future") || std::env::var_os("SCONTROL_FUTURE").is_some(),
         json: arguments.has("json"),
         quiet: arguments.has("quiet"),
     };

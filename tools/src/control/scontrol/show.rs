@@ -17,6 +17,7 @@ use garrick_model::{
     hostlist,
     messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
+    state::NodeBase,
     step_selector::StepsSelector,
     view::{JobView, NodeView, PartitionView, StepView},
 };
@@ -263,6 +264,8 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
         Ok(loaded) => loaded,
         Err(error) => return session.failed("slurm_load_node", &error),
     };
+    let all: Vec<Arc<NodeView>> =
+        all.into_iter().filter(|node| session.manner.future || node.base != NodeBase::Future).collect();
     let mut code = 0;
     let chosen: Vec<Arc<NodeView>> = match &named {
         None => all,

@@ -122,7 +122,8 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
     let iterate = choices::interval(arguments).map_err(RequestError::Iterate)?;
     let heading = !arguments.has("noheader");
     let partitions = choices::words(&text("partition", "SINFO_PARTITION").unwrap_or_default());
-    let hidden = arguments.has("all") || env("SINFO_ALL").is_some() || !partitions.is_empty();
+    let hidden =
+        arguments.has("all") || (env("SINFO_ALL").is_some() && !arguments.has("hide")) || !partitions.is_empty();
     let listing = Listing {
         partitions,
         nodes: choices::nodes(&arguments.value("nodes").unwrap_or_default())?,

@@ -5,6 +5,7 @@
 pub(super) mod billing;
 pub(super) mod config;
 pub(super) mod debug_flags;
+pub(super) mod described;
 pub(super) mod global;
 pub(super) mod gres;
 pub(super) mod health;

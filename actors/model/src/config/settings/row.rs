@@ -72,7 +72,6 @@ pub struct Row<S: 'static> {
     /// for others as it is shown.
     pub default: &'static str,
     /// What it does, in a few words; empty where it does nothing.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a test makes docs/settings.md of it"))]
     pub what: &'static str,
     pub(in crate::config) read: Option<Read<S>>,
     pub(in crate::config) show: Show<S>,

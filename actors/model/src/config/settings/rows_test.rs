@@ -3,6 +3,7 @@
 
 use super::{
     config::Config,
+    described::{DescribedKey, described},
     global::GLOBAL,
     kinds::NULL,
     node::{NODE, Written},
@@ -79,22 +80,11 @@ fn every_honoured_key_is_shown() {
 }
 
 /// A table of the honoured keys, and lists of the others.
-fn page_of<S>(page: &mut String, table: &[Row<S>], defaults: &S) {
+fn page_of(page: &mut String, keys: &[DescribedKey]) {
     page.push_str("| Key | Unless set | What it does |\n|---|---|---|\n");
-    let mut rows: Vec<&Row<S>> = table.iter().collect();
-    rows.sort_by_key(|row| row.name.to_ascii_lowercase());
-    for row in rows.iter().filter(|row| row.class == Class::Honoured) {
-        // With its unit, where it has one.
-        let shown = match row.show {
-            Show::Value(shown) => Some(shown(defaults)),
-            _ => None,
-        };
-        let shown = shown.filter(|shown| row.default.is_empty() || shown.starts_with(&format!("{} ", row.default)));
-        let shown = shown.unwrap_or_else(|| row.default.to_owned());
-        let nothing =
-            matches!(shown.as_str(), "" | NULL | "0") && row.default != "0" || row.what.contains("unless set");
-        let unset = if nothing { String::new() } else { format!("`{shown}`") };
-        writeln!(page, "| `{}` | {unset} | {} |", row.name, row.what).unwrap();
+    for key in keys.iter().filter(|key| key.class == Class::Honoured) {
+        let unset = if key.unset.is_empty() { String::new() } else { format!("`{}`", key.unset) };
+        writeln!(page, "| `{}` | {unset} | {} |", key.name, key.what).unwrap();
     }
     for (class, says) in [
         (
@@ -105,7 +95,7 @@ fn page_of<S>(page: &mut String, table: &[Row<S>], defaults: &S) {
         (Class::Dropped, "Accepted with a warning, since Slurm itself has removed them"),
     ] {
         let names: Vec<String> =
-            rows.iter().filter(|row| row.class == class).map(|row| format!("`{}`", row.name)).collect();
+            keys.iter().filter(|key| key.class == class).map(|key| format!("`{}`", key.name)).collect();
         if !names.is_empty() {
             writeln!(page, "\n{says}: {}.", names.join(", ")).unwrap();
         }
@@ -119,10 +109,11 @@ fn the_page_of_settings_says_what_the_tables_say() {
         `actors/model/src/config/settings`; a test compares them, and writes the page again if `GARRICK_WRITE_DOCS` is set.\n\n\
         ## Keys on their own lines\n\n"
         .to_owned();
-    page_of(&mut page, GLOBAL, &Config::default());
+    let [global, partition, node] = described();
+    page_of(&mut page, &global.keys);
     page.push_str("\n## Keys of a partition\n\nOn a line that begins with `PartitionName`.\n\n");
-    page_of(&mut page, PARTITION, &PartitionConfig::default());
+    page_of(&mut page, &partition.keys);
     page.push_str("\n## Keys of nodes\n\nOn a line that begins with `NodeName`.\n\n");
-    page_of(&mut page, NODE, &Written::default());
+    page_of(&mut page, &node.keys);
     assert_page("docs/settings.md", &page);
 }
