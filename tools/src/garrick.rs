@@ -3,6 +3,7 @@
 
 use crate::{
     graph, journal,
+    manual::complete,
     options::{getopt, table::Arg},
     output::{self, Console},
     query::{
@@ -60,6 +61,7 @@ pub(crate) static TABLE: Table = Table {
         word(SITE, "topology", "[FILE] [OPTIONS]", "which nodes jobs would get on the empty cluster of a slurm.conf"),
         word(FINDING, "help", "[NAME]", "explain a command, option, setting, variable, state, reason or topic"),
         word(FINDING, "completion", "bash|zsh|fish", "print the completion of all commands for a shell"),
+        word(FINDING, "complete", "LINE", "list what may stand at the end of a command line, for those completions"),
         word(FINDING, "version", "", "show the version"),
     ],
     options: &[
@@ -94,6 +96,8 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("token") => token::main(&rest, &console),
         Some(name @ ("sim" | "topology")) => become_planning(name, &rest),
         Some("why") => why::main(&rest, &console),
+        Some("completion") => complete::shells::main(&rest, &console),
+        Some("complete") => return complete::main(&rest, &console),
         Some("--help" | "-h") => return print_help(&console),
         Some("help") if rest.is_empty() => return print_help(&console),
         Some("--usage") => return output::finish(&console, output::print_line(arguments::usage(&TABLE)), 0),

@@ -46,6 +46,11 @@ const WORDS: [(MailType, &str, &str); 11] = [
     (MailType::TimeLimit, "TIME_LIMIT", "TIME=100%"),
 ];
 
+/// The words of options.
+pub fn words() -> impl Iterator<Item = &'static str> {
+    WORDS.iter().map(|(_, word, _)| *word)
+}
+
 /// Those in the order of the JSON schema.
 const IN_JSON: [MailType; 11] = [
     MailType::Begin,

@@ -56,6 +56,11 @@ pub(crate) const REAL_TIME: (i32, i32) = (34, 64);
 /// Greatest signal number.
 pub const MAX_SIGNAL: i32 = REAL_TIME.1;
 
+/// Names of signals, without `SIG`.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SIGNALS.iter().map(|(_, name, _)| *name)
+}
+
 /// A signal's number from `USR1`, `SIGUSR1`, `usr1`, `RTMIN+3` or `10`. There is no signal 0 here.
 pub fn signal_number(text: &str) -> Option<i32> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {

@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick graph",
     purpose: "Check a graph of steps: labels, options, files, cycles. All errors are printed with their lines.\n\
               sbatch --graph FILE runs it as a job; srun --graph FILE runs it in the current job.\n\

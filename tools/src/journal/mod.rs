@@ -26,7 +26,7 @@ use garrick_journal::JournalError;
 use garrick_model::ids::JobId;
 use std::{ffi::OsString, path::Path};
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick journal",
     purpose: "Read a journal: of a controller (StateSaveLocation/journal) or of a run's step manager\n\
               (SlurmdSpoolDir/runs/SLUID/steps). The file is only read; a daemon may have it open.\n\n  \

@@ -2,12 +2,13 @@
 
 use crate::{
     control::{scancel, scontrol, stail, strigger},
-    garrick,
+    garrick, graph, journal,
     options::{
         arguments::{Table, Word},
         table::{self, OptionDef, options_of},
     },
-    query::{sdiag, sinfo, sprio, squeue},
+    query::{cat, records, sdiag, sinfo, sprio, squeue},
+    site::{certs, check, down, init, install, status, token, up, why},
     submit::{attach, file_settings, scrontab, sgather},
 };
 use garrick_model::env_vars::inputs;
@@ -34,7 +35,8 @@ const fn submit(command: table::Command) -> Command {
     Command { source: Source::Submit(command), variables: &[] }
 }
 
-const fn own(table: &'static Table) -> Command {
+/// A command with a table of its own.
+pub const fn own(table: &'static Table) -> Command {
     Command { source: Source::Own(table), variables: &[] }
 }
 
@@ -61,6 +63,23 @@ pub static COMMANDS: [Command; 17] = [
     own(&strigger::TABLE),
     own(&stail::TABLE),
     own(&garrick::TABLE),
+];
+
+/// Commands of `garrick` that have options.
+pub static SUBCOMMANDS: [&Table; 13] = [
+    &up::TABLE,
+    &down::TABLE,
+    &status::TABLE,
+    &why::TABLE,
+    &records::TABLE,
+    &graph::command::TABLE,
+    &cat::TABLE,
+    &init::TABLE,
+    &check::TABLE,
+    &install::TABLE,
+    &token::TABLE,
+    &certs::TABLE,
+    &journal::TABLE,
 ];
 
 /// The command of that name.

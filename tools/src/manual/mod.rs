@@ -4,9 +4,24 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`commands`] | every command |
+//! | [`complete`] | completion in shells |
+//! | [`man`] | manual pages |
 
 pub mod commands;
+pub mod complete;
+pub mod man;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod states_test;
+
+/// The files of an installation: paths below `share`, and what is in them.
+pub fn files() -> Vec<(String, String)> {
+    let pages = man::pages().into_iter().map(|page| (format!("man/{}", page.path), page.text));
+    pages.chain(complete::shells::files()).collect()
+}
+
+/// The lines of a description as one text.
+fn joined(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ").replace('`', "")
+}

@@ -15,7 +15,7 @@ use garrick_model::{
 use garrick_render::columns::Layout;
 use std::{ffi::OsString, io::Write};
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick certs",
     purpose: "list: all certificates and their expiry. revoke NODES: exclude nodes. renew [NODES]: make new certificates now.\n\
               rotate: replace the certificate authority, step by step; list shows the progress.",

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick check",
     purpose: "List all problems of a configuration. Exit code 1 if it cannot be used.",
     operands: "[FILE]",

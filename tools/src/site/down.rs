@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick down",
     purpose: "End the cluster under GARRICK_HOME and every job in it.",
     operands: "",

@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick init",
     purpose: "Write a configuration, if there is none, and create the cluster's keys and identities.",
     operands: "[DIR]",

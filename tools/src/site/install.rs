@@ -3,6 +3,7 @@
 
 use super::{SiteError, programs};
 use crate::{
+    manual,
     options::table::Arg,
     output::{self, Console},
     query::arguments::{self, Outcome, Table, option},
@@ -15,9 +16,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick install",
-    purpose: "Create bin/, sbin/ and etc/ with all programs under all their names.",
+    purpose: "Create bin/, sbin/, etc/ and share/: all programs under all their names, man pages, completions.",
     operands: "",
     words: &[],
     options: &[option("prefix", None, Arg::Required("DIR"), "folder to install in")],
@@ -75,15 +76,26 @@ fn install(prefix: &Path, own: &Path, [planning, noded, stepd]: [&Path; 3]) -> R
         copy(if program == "stepd" { stepd } else { noded }, &sbin.join(name))?;
     }
     done.push(format!("{}: {}", sbin.display(), DAEMONS.map(|d| d.0).join(" ")));
+    let share = prefix.join("share");
+    manual::files().iter().try_for_each(|(path, text)| write(&share.join(path), text))?;
+    done.push(format!("{}: man pages, completion for bash, zsh and fish", share.display()));
     let conf = etc.join("slurm.conf");
     if conf.exists() {
         done.push(format!("{}: left as it is", conf.display()));
     } else {
         let example = etc.join("slurm.conf.example");
-        fs::write(&example, EXAMPLE).map_err(SiteError::file("cannot write", &example))?;
+        write(&example, EXAMPLE)?;
         done.push(format!("{}: an example; save it as slurm.conf once it fits your site", example.display()));
     }
     Ok(done)
+}
+
+/// Writes a file, with the folders above it.
+fn write(path: &Path, text: &str) -> Result<(), SiteError> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(SiteError::file("cannot create", folder))?;
+    }
+    fs::write(path, text).map_err(SiteError::file("cannot write", path))
 }
 
 /// The program beside this one that is a command's light form.

@@ -12,7 +12,7 @@ use garrick_render::columns::Layout;
 use serde_json::json;
 use std::{ffi::OsString, io::Write, path::PathBuf};
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick status",
     purpose: "List the processes of the cluster under GARRICK_HOME.",
     operands: "",

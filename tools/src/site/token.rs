@@ -10,7 +10,7 @@ use garrick_asking::cluster::Cluster;
 use garrick_model::messages::command::{CommandReply, CommandRequest};
 use std::ffi::OsString;
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick token",
     purpose: "Print a one-time token with which a node joins: slurmd --token-file FILE -N NAME.",
     operands: "",

@@ -31,7 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick up",
     purpose: "Start a cluster on this machine under GARRICK_HOME.",
     operands: "",

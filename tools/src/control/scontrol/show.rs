@@ -35,7 +35,8 @@ use std::{
     sync::Arc,
 };
 
-const ENTITIES: &[&str] = &[
+/// What can be shown.
+pub const ENTITIES: &[&str] = &[
     "aliases",
     "assoc_mgr",
     "bbstat",

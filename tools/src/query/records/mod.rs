@@ -39,7 +39,7 @@ use garrick_render::{
 use shown::Shown;
 use std::{ffi::OsString, path::PathBuf};
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick steps",
     purpose: "Print every step of a running or ended job: how it ended, how long it took, where its output is.\n\
               Exit code: 0, 1 if the records cannot be read, 2 if some of them are missing.",

@@ -34,7 +34,7 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 use std::{ffi::OsString, sync::Arc};
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick why",
     purpose: "Explain why jobs and steps wait: the first obstacle, what would remove it, and when;\n\
               and why ended steps ended as they did.",

@@ -82,6 +82,7 @@ scenarios! {
     sbcast
     scancel
     scontrol
+    planned
     scontrol_show
     scrontab
     scrontab_explicit

@@ -1,0 +1,34 @@
+//! Completion of command lines in shells. A script in each shell hands over the line up to the cursor (`garrick complete`), and
+//! what may stand there is found here, from the tables that the commands read their arguments by. clap_complete is not used
+//! for it: its scripts are made of clap's own commands, and ask nobody for partitions, jobs and nodes.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`line`] | what may stand at the end of a line |
+//! | [`values`] | what options and operands take |
+//! | [`cluster`] | names of partitions, jobs, nodes and others, asked of the cluster |
+//! | [`shells`] | the scripts |
+
+pub mod cluster;
+pub mod line;
+pub mod shells;
+pub mod values;
+
+use crate::output::{self, Console};
+use std::ffi::OsString;
+
+/// Longest time that a key press may take, seconds: what takes longer ends without an answer.
+const PATIENCE_SECS: u32 = 2;
+
+/// Runs `garrick complete LINE`: prints what kind of word is wanted, and the words there are, each with a text behind a tab.
+pub fn main(args: &[OsString], console: &Console) -> i32 {
+    // SIGALRM ends the process: nobody reads a late answer.
+    nix::unistd::alarm::set(PATIENCE_SECS);
+    let typed = args.first().map(|line| line.to_string_lossy().into_owned()).unwrap_or_default();
+    let wanted = line::wanted(&typed, &cluster::Live);
+    let written = output::stdout(|out| {
+        writeln!(out, "{}", wanted.kind())?;
+        wanted.words().iter().try_for_each(|word| writeln!(out, "{}\t{}", word.text, word.help))
+    });
+    output::finish(console, written, 0)
+}
