@@ -3,7 +3,7 @@
 
 use crate::{
     graph, journal,
-    manual::complete,
+    manual::{complete, find},
     options::{getopt, table::Arg},
     output::{self, Console},
     query::{
@@ -100,6 +100,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("complete") => return complete::main(&rest, &console),
         Some("--help" | "-h") => return print_help(&console),
         Some("help") if rest.is_empty() => return print_help(&console),
+        Some("help") => return find::main(&rest, &console),
         Some("--usage") => return output::finish(&console, output::print_line(arguments::usage(&TABLE)), 0),
         Some("version" | "--version" | "-V") => return output::finish(&console, output::print_own_version(), 0),
         other => {

@@ -7,6 +7,7 @@
 //! fifty clap arguments takes longer than everything else that `srun` does before it contacts the step manager.
 
 use super::table::{Arg, OptionDef};
+use garrick_model::config;
 use std::{
     ffi::{OsStr, OsString},
     fmt,
@@ -193,33 +194,9 @@ fn find_long(defs: &[&'static OptionDef], name: &[u8], typed: &[u8]) -> Result<&
     }
 }
 
-/// The name closest to `typed`, when it is close enough to be a slip: at most a third of its letters are wrong.
+/// The name closest to `typed`, when it is close enough to be a slip.
 pub fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (typed.chars().count() / 3).max(1);
-    names
-        .map(|name| (distance(typed, name), name))
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
-}
-
-/// Letters to insert, delete, replace or swap with their neighbour to make one word the other.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut before: Vec<usize> = vec![0; b.len() + 1];
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            row[j] = replaced.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before[j - 2] + 1);
-            }
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
+    config::nearest(typed, &names.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

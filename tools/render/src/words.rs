@@ -10,27 +10,95 @@ use std::borrow::Cow;
 /// Version that client programs parse: the level of Slurm that the commands are compatible with.
 pub const SLURM_VERSION: &str = "slurm 26.05.3";
 
-/// Every job state with its compact word.
-const JOB_STATES: [(JobState, &str); 17] = [
-    (JobState::Pending, "PD"),
-    (JobState::Configuring, "CF"),
-    (JobState::Running, "R"),
-    (JobState::Suspended, "S"),
-    (JobState::Completing, "CG"),
-    (JobState::Completed, "CD"),
-    (JobState::Cancelled, "CA"),
-    (JobState::Failed, "F"),
-    (JobState::Timeout, "TO"),
-    (JobState::NodeFail, "NF"),
-    (JobState::Preempted, "PR"),
-    (JobState::BootFail, "BF"),
-    (JobState::Deadline, "DL"),
-    (JobState::OutOfMemory, "OOM"),
-    (JobState::SpecialExit, "SE"),
+/// Every job state with its compact word, and what it means.
+const JOB_STATES: [(JobState, &str, &str); 17] = [
+    (JobState::Pending, "PD", "it waits in the queue; squeue shows why"),
+    (JobState::Configuring, "CF", "it has its nodes, and they are made ready: powered up, prologs run"),
+    (JobState::Running, "R", "it runs"),
+    (JobState::Suspended, "S", "it has its nodes, and its processes are stopped"),
+    (JobState::Completing, "CG", "its work is over, and its nodes are being cleaned: processes end, epilogs run"),
+    (JobState::Completed, "CD", "it ended with exit code 0"),
+    (JobState::Cancelled, "CA", "a user or an administrator ended it, or took it out of the queue"),
+    (JobState::Failed, "F", "it ended with an exit code other than 0, or by a signal"),
+    (JobState::Timeout, "TO", "it reached its time limit"),
+    (JobState::NodeFail, "NF", "one of its nodes failed"),
+    (JobState::Preempted, "PR", "it was ended in favour of another job"),
+    (JobState::BootFail, "BF", "it could not be launched, for reasons of the system"),
+    (JobState::Deadline, "DL", "it could not have ended before its deadline"),
+    (JobState::OutOfMemory, "OOM", "it used more memory than it had"),
+    (
+        JobState::SpecialExit,
+        "SE",
+        "it waits, held: requeued for its exit code (RequeueExitHold), or by an administrator",
+    ),
     // The documentation at hand names no compact word.
-    (JobState::Expediting, "EX"),
-    (JobState::RequeueHold, "RH"),
+    (
+        JobState::Expediting,
+        "EX",
+        "it waits ahead of all others, with its healthy nodes kept for it (--requeue=expedite)",
+    ),
+    (
+        JobState::RequeueHold,
+        "RH",
+        "it waits, held: its script failed while every Epilog succeeded (--requeue=expedite)",
+    ),
 ];
+
+/// Every job state: its word, the compact one, and what it means for a job.
+pub fn job_states() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    JOB_STATES.iter().map(|(state, compact, meaning)| (state.word(), *compact, *meaning))
+}
+
+/// Gives each reason that has a word of its own with its meaning, and a sample of each.
+macro_rules! meanings {
+    ($($reason:pat = $sample:expr => $meaning:literal),+ $(,)?) => {
+        /// What a reason means for a job; nothing of one that is a sentence.
+        pub const fn reason_meaning(reason: &Reason) -> &'static str {
+            match reason {
+                $($reason => $meaning,)+
+                Reason::None | Reason::NodesUnavailable | Reason::Other(_) => "",
+            }
+        }
+
+        /// Every reason that has a word of its own, and what it means.
+        pub fn reasons() -> Vec<(String, &'static str)> {
+            let samples = [$($sample),+];
+            // A signal's name stands behind a colon.
+            let word = |sample: &Reason| reason(sample).split(':').next().unwrap_or_default().to_owned();
+            samples.iter().map(|sample| (word(sample), reason_meaning(sample))).collect()
+        }
+    };
+}
+
+meanings! {
+    Reason::Resources = Reason::Resources => "the resources that it asks for are in use",
+    Reason::Priority = Reason::Priority => "jobs with a higher priority go first",
+    Reason::Dependency = Reason::Dependency => "a dependency (--dependency) is not fulfilled yet",
+    Reason::DependencyNeverSatisfied = Reason::DependencyNeverSatisfied => "a dependency can never be fulfilled: it waits until somebody cancels or changes it",
+    Reason::BeginTime = Reason::BeginTime => "it may not start before the time of --begin, or is requeued and waits for a moment",
+    Reason::JobHeldUser = Reason::JobHeldUser => "its user holds it: scontrol release JOB",
+    Reason::JobHeldAdmin = Reason::JobHeldAdmin => "an administrator holds it, and can release it",
+    Reason::JobHoldMaxRequeue = Reason::JobHoldMaxRequeue => "it was requeued too often without anybody asking for it, and is held",
+    Reason::JobArrayTaskLimit = Reason::JobArrayTaskLimit => "as many tasks of its array run as the limit of --array (%N) allows",
+    Reason::PartitionNodeLimit = Reason::PartitionNodeLimit => "it asks for more nodes than its partition allows, or has",
+    Reason::PartitionTimeLimit = Reason::PartitionTimeLimit => "its time limit is longer than its partition allows",
+    Reason::AccountNotAllowed = Reason::AccountNotAllowed => "its partition does not take jobs of its account",
+    Reason::QosNotAllowed = Reason::QosNotAllowed => "its partition does not take jobs with its QOS",
+    Reason::PartitionDown = Reason::PartitionDown => "its partition is DOWN: no job starts there",
+    Reason::PartitionInactive = Reason::PartitionInactive => "its partition is INACTIVE",
+    Reason::ReqNodeNotAvail = Reason::ReqNodeNotAvail => "nodes that it asks for are down, drained or reserved",
+    Reason::BadConstraints = Reason::BadConstraints => "no node has what it asks for",
+    Reason::Fragmentation = Reason::Fragmentation => "it could start, but would break up a block of nodes that is idle altogether",
+    Reason::Cleaning = Reason::Cleaning => "it was requeued, and its last run is being cleaned up",
+    Reason::NonZeroExitCode = Reason::NonZeroExitCode => "it ended with an exit code other than 0",
+    Reason::RaisedSignal(_) = Reason::RaisedSignal(9) => "a signal ended it",
+    Reason::TimeLimit = Reason::TimeLimit => "it reached its time limit",
+    Reason::NodeDown = Reason::NodeDown => "one of its nodes failed",
+    Reason::StepManagerDied = Reason::StepManagerDied => "the process that managed its steps ended",
+    Reason::JobLaunchFailure = Reason::JobLaunchFailure => "its script could not be started",
+    Reason::PrologFailure = Reason::PrologFailure => "a prolog failed on one of its nodes",
+    Reason::OutOfMemory = Reason::OutOfMemory => "it used more memory than it had",
+}
 
 /// The text, or Slurm's word for none.
 pub fn or_null(text: Option<&str>) -> &str {

@@ -5,11 +5,14 @@
 //! |---|---|
 //! | [`commands`] | every command |
 //! | [`complete`] | completion in shells |
+//! | [`find`], [`topics`] | `garrick help NAME` |
 //! | [`man`] | manual pages |
 
 pub mod commands;
 pub mod complete;
+pub mod find;
 pub mod man;
+pub mod topics;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -18,7 +21,8 @@ mod states_test;
 /// The files of an installation: paths below `share`, and what is in them.
 pub fn files() -> Vec<(String, String)> {
     let pages = man::pages().into_iter().map(|page| (format!("man/{}", page.path), page.text));
-    pages.chain(complete::shells::files()).collect()
+    let topics = topics::PAGES.iter().map(|(name, text)| (format!("doc/garrick/{name}.md"), (*text).to_owned()));
+    pages.chain(complete::shells::files()).chain(topics).collect()
 }
 
 /// The lines of a description as one text.

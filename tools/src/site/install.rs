@@ -78,7 +78,7 @@ fn install(prefix: &Path, own: &Path, [planning, noded, stepd]: [&Path; 3]) -> R
     done.push(format!("{}: {}", sbin.display(), DAEMONS.map(|d| d.0).join(" ")));
     let share = prefix.join("share");
     manual::files().iter().try_for_each(|(path, text)| write(&share.join(path), text))?;
-    done.push(format!("{}: man pages, completion for bash, zsh and fish", share.display()));
+    done.push(format!("{}: man pages, pages of docs, completion for bash, zsh and fish", share.display()));
     let conf = etc.join("slurm.conf");
     if conf.exists() {
         done.push(format!("{}: left as it is", conf.display()));

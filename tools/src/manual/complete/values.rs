@@ -3,7 +3,7 @@
 use super::line::Candidate;
 use crate::{
     control::scontrol::show,
-    manual::commands::{COMMANDS, Command, SUBCOMMANDS},
+    manual::{commands::Command, find},
     options::table::{Arg, OptionDef},
 };
 use garrick_model::{mail, signal};
@@ -142,9 +142,7 @@ pub fn of_operand(command: &Command, operands: &[&str]) -> Option<Value> {
         ("garrick why" | "garrick steps", _) => Some(Value::Job),
         ("garrick check" | "garrick cat" | "garrick graph" | "garrick init", _) => Some(Value::File),
         ("garrick", ["completion"]) => one_of(["bash", "zsh", "fish"]),
-        ("garrick", ["help"]) => {
-            one_of(COMMANDS.iter().map(Command::name).chain(SUBCOMMANDS.iter().map(|t| &t.program[8..])))
-        }
+        ("garrick", ["help"]) => Some(Value::OneOf(find::names())),
         ("garrick", ["run" | "sim" | "topology" | "journal", ..]) => Some(Value::File),
         _ => None,
     }
