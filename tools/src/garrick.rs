@@ -115,7 +115,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
 }
 
 fn print_help(console: &Console) -> i32 {
-    output::finish(console, output::stdout(|out| out.write_all(arguments::help(&TABLE).as_bytes())), 0)
+    output::finish(console, output::print_help(&arguments::help(&TABLE)), 0)
 }
 
 /// Goes on as the program of the commands that plan.

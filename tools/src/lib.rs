@@ -14,9 +14,10 @@
 //! | `journal` | `garrick journal` |
 //! | `manual` | help, man pages and completion of all commands |
 //! | [`grammar`] | what users write, taken apart and not carried out |
-//! | [`output`], `telling` | the one way out; how failures are told |
+//! | [`output`], `colour`, `telling` | the one way out; colours at a terminal; how failures are told |
 
 mod batch_script;
+mod colour;
 mod control;
 mod executable;
 mod garrick;

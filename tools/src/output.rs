@@ -1,6 +1,7 @@
 //! All output of commands. Results go to standard output in one buffered write, messages to standard error as `program: error:
 //! text`. A reader that closed its end of the pipe (`squeue | head`) is a normal end, not an error.
 
+use crate::colour;
 use garrick_asking::Asker;
 use garrick_model::visible::{masked, written_out};
 use garrick_render::words::SLURM_VERSION;
@@ -90,11 +91,13 @@ impl Console {
     /// `program: text` for every line of `text`, always.
     pub fn line(&self, text: impl Display) {
         let text = without_numbers(&text.to_string());
+        let coloured = colour::wanted(io::stderr().is_terminal());
         let mut out = String::with_capacity(text.len() + 32);
         for line in text.lines() {
             out.push_str(&self.program);
             out.push_str(": ");
-            out.push_str(&written_out(line));
+            let line = written_out(line);
+            out.push_str(&if coloured { colour::message(&line) } else { line });
             out.push('\n');
         }
         stderr(out.as_bytes());
@@ -152,6 +155,14 @@ pub fn stdout_as_is(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     render(&mut out)?;
     out.flush()
+}
+
+/// A text of our own about a command, its names and headings in colours at a terminal.
+pub fn print_help(text: &str) -> io::Result<()> {
+    if colour::wanted(io::stdout().is_terminal()) {
+        return stdout_as_is(|out| out.write_all(colour::help(text).as_bytes()));
+    }
+    stdout(|out| out.write_all(text.as_bytes()))
 }
 
 /// A line to standard output, newline added.

@@ -7,11 +7,7 @@ use crate::{
     table::{Arg, EVERY, Effect, OptionDef},
     typed::OptionError,
 };
-use std::{
-    ffi::OsString,
-    fmt::Write as _,
-    io::{self, Write},
-};
+use std::{ffi::OsString, fmt::Write as _};
 
 /// A command's table.
 #[derive(Debug)]
@@ -186,27 +182,21 @@ pub fn usage(table: &Table) -> String {
 
 /// The text of `--help`.
 pub fn help(table: &'static Table) -> String {
-    let mut text = Vec::new();
-    write_help(table, &mut text).expect("writing to memory does not fail");
-    String::from_utf8(text).expect("it was made of texts")
-}
-
-fn write_help(table: &'static Table, out: &mut dyn Write) -> io::Result<()> {
     let options = if table.options.is_empty() { "" } else { " [OPTIONS]" };
-    let space = if table.operands.is_empty() { "" } else { " " };
-    writeln!(out, "Usage: {}{options}{space}{}\n{}", table.program, table.operands, table.purpose)?;
+    let usage = format!("{}{options} {}", table.program, table.operands);
+    let mut text = format!("Usage: {}\n{}\n", usage.trim_end(), table.purpose);
     let mut subject = "";
     for word in table.words {
         if word.subject != subject {
             subject = word.subject;
-            writeln!(out, "\n{subject}:")?;
+            let _ = writeln!(text, "\n{subject}:");
         }
-        let space = if word.operands.is_empty() { "" } else { " " };
+        let names = format!("  {} {}", word.name, word.operands);
         let not_yet = if word.refused { " (not supported yet)" } else { "" };
-        help::row(&format!("  {}{space}{}", word.name, word.operands), &format!("{}{not_yet}", word.help), out)?;
+        text.push_str(&help::row(names.trim_end(), &format!("{}{not_yet}", word.help)));
     }
-    writeln!(out, "{}", if table.words.is_empty() { "" } else { "\nOptions:" })?;
-    help::list(&table.all_options().collect::<Vec<_>>(), out)
+    text.push_str(if table.words.is_empty() { "\n" } else { "\nOptions:\n" });
+    text + &help::list(&table.all_options().collect::<Vec<_>>())
 }
 
 #[cfg(test)]

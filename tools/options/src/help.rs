@@ -37,36 +37,37 @@ pub fn gres(types: &[String], out: &mut dyn Write) -> io::Result<()> {
     types.iter().try_for_each(|name| writeln!(out, "{name}[[:type]:count]"))
 }
 
-/// Writes `--help`.
-pub fn full(command: Command, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "Usage: {} [OPTIONS...] {}\n{}\n\nOptions:", command.name(), command.operands(), command.purpose())?;
+/// The text of `--help`.
+pub fn full(command: Command) -> String {
     let mut options = options_of(command);
     options.sort_by_key(|o| o.long);
-    list(&options, out)
+    let (name, operands, purpose) = (command.name(), command.operands(), command.purpose());
+    format!("Usage: {name} [OPTIONS...] {operands}\n{purpose}\n\nOptions:\n{}", list(&options))
 }
 
 /// A line for each option, and then the names of those that are errors here.
-pub fn list(options: &[&OptionDef], out: &mut dyn Write) -> io::Result<()> {
-    options.iter().filter(|o| !o.is_refused()).try_for_each(|option| row(&names(option), option.help, out))?;
+pub fn list(options: &[&OptionDef]) -> String {
+    let usable = options.iter().filter(|o| !o.is_refused());
+    let mut text: String = usable.map(|option| row(&names(option), option.help)).collect();
     let missing: Vec<String> = options.iter().filter(|o| o.is_refused()).map(|o| format!("--{}", o.long)).collect();
     if !missing.is_empty() {
-        writeln!(out, "\nOptions of Slurm that are not supported yet (errors here):")?;
-        wrapped(out, "  ", &missing)?;
+        text.push_str("\nOptions of Slurm that are not supported yet (errors here):\n");
+        text.push_str(&wrapped("  ", &missing));
     }
-    Ok(())
+    text
 }
 
 /// A name with its text in the second column, or below it where the name is long.
-pub fn row(names: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+pub fn row(names: &str, text: &str) -> String {
     if names.len() + 1 < TEXT_COLUMN {
-        writeln!(out, "{names:<TEXT_COLUMN$}{text}")
+        format!("{names:<TEXT_COLUMN$}{text}\n")
     } else {
-        writeln!(out, "{names}\n{:TEXT_COLUMN$}{text}", "")
+        format!("{names}\n{:TEXT_COLUMN$}{text}\n", "")
     }
 }
 
-/// Writes `--usage`.
-pub fn usage(command: Command, out: &mut dyn Write) -> io::Result<()> {
+/// The text of `--usage`.
+pub fn usage(command: Command) -> String {
     let mut options = options_of(command);
     options.sort_by_key(|o| o.long);
     let mut words: Vec<String> = options
@@ -82,11 +83,8 @@ pub fn usage(command: Command, out: &mut dyn Write) -> io::Result<()> {
         })
         .collect();
     words.push(command.operands().to_owned());
-    write!(out, "Usage: {} ", command.name())?;
     let indent = " ".repeat("Usage:  ".len() + command.name().len());
-    let mut first = Vec::new();
-    wrapped(&mut first, &indent, &words)?;
-    out.write_all(first.trim_ascii_start())
+    format!("Usage: {} {}", command.name(), wrapped(&indent, &words).trim_start())
 }
 
 fn names(option: &OptionDef) -> String {
@@ -94,11 +92,12 @@ fn names(option: &OptionDef) -> String {
     format!("  {short}{}", option.with_argument())
 }
 
-fn wrapped(out: &mut dyn Write, indent: &str, words: &[String]) -> io::Result<()> {
+fn wrapped(indent: &str, words: &[String]) -> String {
+    let mut text = String::new();
     let mut line = String::new();
     for word in words {
         if !line.is_empty() && indent.len() + line.len() + 1 + word.len() > WIDTH {
-            writeln!(out, "{indent}{line}")?;
+            text.push_str(&format!("{indent}{line}\n"));
             line.clear();
         }
         if !line.is_empty() {
@@ -106,7 +105,7 @@ fn wrapped(out: &mut dyn Write, indent: &str, words: &[String]) -> io::Result<()
         }
         line.push_str(word);
     }
-    writeln!(out, "{indent}{line}")
+    text + &format!("{indent}{line}\n")
 }
 
 #[cfg(test)]
@@ -114,12 +113,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{sources, typed::Help};
-
-    fn shown(write: fn(Command, &mut dyn Write) -> io::Result<()>, command: Command) -> String {
-        let mut out = Vec::new();
-        write(command, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    }
 
     #[test]
     fn some_options_list_what_they_take() {
@@ -143,7 +136,7 @@ mod tests {
     #[test]
     fn help_has_every_option_once() {
         for command in [Command::Sbatch, Command::Salloc, Command::Srun, Command::Swait] {
-            let text = shown(full, command);
+            let text = full(command);
             for option in options_of(command) {
                 let name = format!("--{}", option.long);
                 let count = text.split([' ', '=', '[', '\n']).filter(|w| *w == name).count();
@@ -154,7 +147,7 @@ mod tests {
 
     #[test]
     fn help_lines_up() {
-        let text = shown(full, Command::Sbatch);
+        let text = full(Command::Sbatch);
         assert!(text.starts_with("Usage: sbatch [OPTIONS...] script [args...]\n"));
         assert!(text.contains("\n  -n, --ntasks=number             number of tasks to run\n"), "{text}");
         assert!(text.contains("\n      --wrap=command              wrap command"), "{text}");
@@ -162,7 +155,7 @@ mod tests {
 
     #[test]
     fn usage_is_short_lines_with_the_operands_last() {
-        let text = shown(usage, Command::Srun);
+        let text = usage(Command::Srun);
         assert!(text.starts_with("Usage: srun [-A name] "), "{text}");
         assert!(text.ends_with("executable [args...]\n"), "{text}");
         assert!(text.lines().all(|l| l.len() <= WIDTH), "{text}");

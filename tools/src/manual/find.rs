@@ -14,11 +14,7 @@ use garrick_model::{
     env_vars,
 };
 use garrick_render::words;
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    io::{self, Write},
-};
+use std::{collections::BTreeMap, ffi::OsString};
 
 /// Width of explanations.
 const WIDTH: usize = 80;
@@ -57,7 +53,7 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
         }
         return 1;
     }
-    output::finish(console, output::stdout(|out| write(&found, out)), 0)
+    output::finish(console, output::print_help(&written(&found)), 0)
 }
 
 fn nearest_name<'e>(entries: &'e [Entry], name: &str) -> Option<&'e str> {
@@ -69,31 +65,29 @@ pub fn names() -> Vec<String> {
     entries().into_iter().flat_map(|entry| entry.names).collect()
 }
 
-fn write(entries: &[&Entry], out: &mut dyn Write) -> io::Result<()> {
-    for (number, entry) in entries.iter().enumerate() {
-        if number > 0 {
-            writeln!(out)?;
-        }
-        writeln!(out, "{}", entry.heading)?;
-        entry.text.iter().try_for_each(|paragraph| wrapped(paragraph, out))?;
-    }
-    Ok(())
+fn written(entries: &[&Entry]) -> String {
+    let explanation = |entry: &&Entry| {
+        let text: String = entry.text.iter().map(|paragraph| wrapped(paragraph)).collect();
+        format!("{}\n{text}", entry.heading)
+    };
+    entries.iter().map(explanation).collect::<Vec<_>>().join("\n")
 }
 
 /// A paragraph in lines that begin with four blanks.
-fn wrapped(paragraph: &str, out: &mut dyn Write) -> io::Result<()> {
+fn wrapped(paragraph: &str) -> String {
+    let mut lines = Vec::new();
     let mut line = String::new();
     for word in paragraph.split_whitespace() {
         if !line.is_empty() && 4 + line.len() + 1 + word.len() > WIDTH {
-            writeln!(out, "    {line}")?;
-            line.clear();
+            lines.push(std::mem::take(&mut line));
         }
         if !line.is_empty() {
             line.push(' ');
         }
         line.push_str(word);
     }
-    writeln!(out, "    {line}")
+    lines.push(line);
+    lines.into_iter().map(|line| format!("    {line}\n")).collect()
 }
 
 /// Everything that has a name.
@@ -216,15 +210,12 @@ fn of_states() -> Vec<Entry> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn shown(name: &str) -> String {
         let entries = entries();
         let found: Vec<&Entry> = entries.iter().filter(|entry| entry.is_called(name)).collect();
-        let mut out = Vec::new();
-        write(&found, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        written(&found)
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn read(table: &'static Table, args: &[OsString], console: &Console) -> Outc
             Outcome::Done(table.misuse)
         }
         Ok(arguments) if arguments.has("help") => {
-            Outcome::Done(output::finish(console, output::stdout(|out| out.write_all(help(table).as_bytes())), 0))
+            Outcome::Done(output::finish(console, output::print_help(&help(table)), 0))
         }
         Ok(arguments) if arguments.has("usage") => {
             Outcome::Done(output::finish(console, output::print_line(usage(table)), 0))

@@ -186,8 +186,8 @@ impl Startup {
 
     fn help(&self, help: Help) -> i32 {
         let written = match help {
-            Help::Full => output::stdout(|out| help::full(self.command, out)),
-            Help::Usage => output::stdout(|out| help::usage(self.command, out)),
+            Help::Full => output::print_help(&help::full(self.command)),
+            Help::Usage => output::stdout(|out| out.write_all(help::usage(self.command).as_bytes())),
             Help::Version => output::print_version(),
             Help::Hint => output::stdout(|out| out.write_all(help::HINTS.as_bytes())),
             Help::CpuBind => output::stdout(|out| out.write_all(help::CPU_BINDINGS.as_bytes())),
