@@ -22,15 +22,10 @@ pub struct Page {
 
 /// All pages: one for each command, and slurm.conf(5).
 pub fn pages() -> Vec<Page> {
-    let of_command =
-        |command: &Command| Page { path: format!("man1/{}.1", command.name()), text: written(&of_command(command)) };
-    let conf = Page { path: "man5/slurm.conf.5".to_owned(), text: written(&of_settings()) };
-    COMMANDS.iter().map(of_command).chain([conf]).collect()
-}
-
-/// Without what typographic systems make of apostrophes: names and values are to be copied as they stand.
-fn written(page: &Roff) -> String {
-    page.render()
+    let page =
+        |command: &Command| Page { path: format!("man1/{}.1", command.name()), text: of_command(command).render() };
+    let conf = Page { path: "man5/slurm.conf.5".to_owned(), text: of_settings().render() };
+    COMMANDS.iter().map(page).chain([conf]).collect()
 }
 
 fn title(page: &mut Roff, name: &str, section: &str, purpose: &str) {
@@ -206,3 +201,8 @@ pub(super) fn sentence(text: &str) -> String {
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
     format!("{first}{}.", letters.as_str().trim_end_matches('.'))
 }
+
+#[cfg(test)]
+#[path = "man_test.rs"]
+#[allow(clippy::unwrap_used)]
+mod tests;

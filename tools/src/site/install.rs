@@ -189,6 +189,16 @@ mod tests {
         assert_eq!(daemons.len(), 4);
         assert_eq!(prefix.join("sbin/slurmd").metadata().unwrap().permissions().mode() & 0o777, 0o755);
         assert!(prefix.join("etc/slurm.conf.example").exists());
+        for file in [
+            "man/man1/sbatch.1",
+            "man/man5/slurm.conf.5",
+            "bash-completion/completions/squeue",
+            "zsh/site-functions/_srun",
+            "fish/vendor_completions.d/scontrol.fish",
+            "doc/garrick/minibatch.md",
+        ] {
+            assert!(prefix.join("share").join(file).exists(), "{file}");
+        }
 
         fs::write(prefix.join("etc/slurm.conf"), "x").unwrap();
         let again = install(&prefix, &own, [&planning, &noded, &stepd]).unwrap();

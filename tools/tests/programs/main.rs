@@ -3,6 +3,7 @@
 
 mod controlled;
 mod fake_door;
+mod finding;
 mod following;
 mod journal;
 mod minibatch;

@@ -33,12 +33,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-fn terminal() -> OpenptyResult {
+pub fn terminal() -> OpenptyResult {
     openpty(Some(&Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 }), None).unwrap()
 }
 
 /// Starts a command with the terminal as its own.
-fn start_at(mut command: Command, slave: &OwnedFd) -> Child {
+pub fn start_at(mut command: Command, slave: &OwnedFd) -> Child {
     let end = || Stdio::from(slave.try_clone().unwrap());
     command.stdin(end()).stdout(end()).stderr(end());
     // SAFETY: between fork and exec only async-signal-safe system calls are made.
@@ -53,7 +53,7 @@ fn start_at(mut command: Command, slave: &OwnedFd) -> Child {
 }
 
 /// Reads from the terminal until `end` has been seen.
-fn read_until(master: &mut File, end: &str) -> String {
+pub fn read_until(master: &mut File, end: &str) -> String {
     let mut seen = Vec::new();
     let mut byte = [0];
     while !seen.ends_with(end.as_bytes()) {
