@@ -1,13 +1,14 @@
 //! The tables that scripts get: a request whose fields are read and set, jobs, partitions, and `slurm`.
 
-use super::{Call, constants::NUMBERS};
+use super::Call;
 use crate::{
     fields::{Desc, field},
     shown::{JOB, PARTITION, PartitionShown, RESERVATION, Row},
     value::{Value, bad},
 };
-use garrick_model::{ids::JobId, slurm_error, spec::EnvEntry, time::parse_duration_secs};
-use mlua::{Function, Lua, LuaString, MultiValue, Table, Value as LuaValue, Variadic};
+use garrick_lua::slurm::telling;
+use garrick_model::{ids::JobId, spec::EnvEntry};
+use mlua::{Function, Lua, LuaString, MultiValue, Table, Value as LuaValue};
 use serde_bytes::ByteBuf;
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 
@@ -157,59 +158,11 @@ pub(super) fn partitions(lua: &Lua, partitions: &[PartitionShown]) -> mlua::Resu
     Ok(table)
 }
 
-/// A format in which `%u`, which Lua has not had since 5.4, is `%d`: sites' scripts use it.
-fn signed(format: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(format.len());
-    let mut bytes = format.iter().copied().peekable();
-    while let Some(byte) = bytes.next() {
-        out.push(byte);
-        if byte != b'%' {
-            continue;
-        }
-        while let Some(flag) = bytes.next_if(|byte| b"-+ #0.123456789".contains(byte)) {
-            out.push(flag);
-        }
-        if let Some(kind) = bytes.next() {
-            out.push(if kind == b'u' { b'd' } else { kind });
-        }
-    }
-    out
-}
-
-/// `string.format` with `%u`.
-pub(super) fn formatting(lua: &Lua, format: Function) -> mlua::Result<Function> {
-    lua.create_function(move |lua, (text, rest): (LuaString, Variadic<LuaValue>)| {
-        format.call::<LuaString>((lua.create_string(signed(&text.as_bytes()))?, rest))
-    })
-}
-
-/// A function of a format and its values.
-fn telling(lua: &Lua, tell: impl Fn(&str) + 'static) -> mlua::Result<Function> {
-    lua.create_function(move |lua, values: MultiValue| {
-        let format: Function = lua.globals().get::<Table>("string")?.get("format")?;
-        let text: LuaString = format.call(values)?;
-        tell(&text.to_string_lossy());
-        Ok(())
-    })
-}
-
-/// `slurm`: numbers by name, messages, and what the controller knows.
-pub(super) fn slurm(lua: &Lua, call: &Rc<Call>, cluster: &str) -> mlua::Result<Table> {
-    let slurm = lua.create_table()?;
-    for (name, number) in NUMBERS {
-        slurm.set(*name, *number)?;
-    }
-    for error in slurm_error::all() {
-        if let Some(name) = error.name {
-            slurm.set(name, f64::from(error.number))?;
-        }
-    }
-    slurm.set("CLUSTER_NAME", cluster)?;
-    messages(lua, call, &slurm)?;
-    slurm.set("time_str2mins", lua.create_function(|_, text: String| Ok(minutes(&text)))?)?;
+/// `slurm`: what every script has, messages, and what the controller knows.
+pub(super) fn slurm(lua: &Lua, call: &Rc<Call>, slurm: &Table) -> mlua::Result<()> {
+    messages(lua, call, slurm)?;
     slurm.set("jobs", jobs(lua, call)?)?;
-    slurm.set("reservations", reservations(lua, call)?)?;
-    Ok(slurm)
+    slurm.set("reservations", reservations(lua, call)?)
 }
 
 fn messages(lua: &Lua, call: &Rc<Call>, slurm: &Table) -> mlua::Result<()> {
@@ -231,15 +184,6 @@ fn messages(lua: &Lua, call: &Rc<Call>, slurm: &Table) -> mlua::Result<()> {
         Ok(())
     };
     slurm.set("user_msg", lua.create_function(plain)?)
-}
-
-/// Minutes of a limit's text, rounded up; without limit, `INFINITE`.
-fn minutes(text: &str) -> LuaValue {
-    match parse_duration_secs(text) {
-        Ok(Some(secs)) => LuaValue::Number(secs.div_ceil(60) as f64),
-        Ok(None) => LuaValue::Number(f64::from(crate::value::INFINITE)),
-        Err(_) => LuaValue::Number(f64::from(crate::value::NO_VAL)),
-    }
 }
 
 /// A table whose entries are made when they are asked for: one by its key, or all of them by `pairs`.
@@ -295,17 +239,4 @@ fn reservations(lua: &Lua, call: &Rc<Call>) -> mlua::Result<Table> {
         made.collect()
     };
     lazy(lua, one, all)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::signed;
-
-    #[test]
-    fn unsigned_numbers_are_written_as_signed_ones() {
-        for (format, want) in [("%u", "%d"), ("%%u", "%%u"), ("a %-5u b", "a %-5d b"), ("%s%", "%s%"), ("100%", "100%")]
-        {
-            assert_eq!(signed(format.as_bytes()), want.as_bytes());
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Numbers that scripts know by name, beside errors: those of Slurm 26.05's table `slurm`.
 
-use crate::value::{INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL16, NO_VAL64};
+use crate::numbers::{INFINITE, MEM_PER_CPU, NICE_OFFSET, NO_VAL, NO_VAL16, NO_VAL64};
 
 /// Names and numbers.
 #[expect(clippy::cast_precision_loss, reason = "they are powers of two or small")]
