@@ -4,7 +4,7 @@
 pub mod inputs;
 pub mod outputs;
 
-use crate::spec::TaskScripts;
+use crate::spec::SiteOfSrun;
 
 /// Makes a constant of each variable, and the list of all with what is said of them.
 macro_rules! variables {
@@ -29,6 +29,8 @@ pub const GARRICK_SRUN: &str = "GARRICK_SRUN";
 pub const GARRICK_SRUN_PROLOG: &str = "GARRICK_SRUN_PROLOG";
 /// `SrunEpilog` of the site, as above.
 pub const GARRICK_SRUN_EPILOG: &str = "GARRICK_SRUN_EPILOG";
+/// The site has `CliFilterPlugins`, which `slurm.conf` names: set in every task where it has.
+pub const GARRICK_CLI_FILTER: &str = "GARRICK_CLI_FILTER";
 /// Door of the job's step manager or of the shepherd that relays to it, on this host: set in every task.
 pub const GARRICK_STEPD_DOOR: &str = "GARRICK_STEPD_DOOR";
 /// Whose door that is, where `SLURM_JOB_ID` names another job: in other components of a heterogeneous job than its leader.
@@ -317,13 +319,14 @@ pub const PER_HET_GROUP: &[&str] = &[
     SLURM_TRES_PER_TASK,
 ];
 
-/// What tells each `srun` in a job about `SrunProlog` and `SrunEpilog`: nothing where the site has neither.
-pub fn srun_scripts(scripts: &TaskScripts) -> Vec<(&'static str, String)> {
-    if scripts.is_none() {
+/// What tells each `srun` in a job about the site: nothing where there is nothing to know.
+pub fn of_srun(site: &SiteOfSrun) -> Vec<(&'static str, String)> {
+    if site.is_none() {
         return Vec::new();
     }
-    let named = [(GARRICK_SRUN_PROLOG, &scripts.prolog), (GARRICK_SRUN_EPILOG, &scripts.epilog)];
+    let named = [(GARRICK_SRUN_PROLOG, &site.prolog), (GARRICK_SRUN_EPILOG, &site.epilog)];
     let named = named.into_iter().filter_map(|(name, program)| Some((name, program.clone()?)));
+    let filters = site.filters_options.then(|| (GARRICK_CLI_FILTER, "yes".to_owned()));
     // The light one runs no programs.
-    named.chain([(GARRICK_SRUN, "whole".to_owned())]).collect()
+    named.chain(filters).chain([(GARRICK_SRUN, "whole".to_owned())]).collect()
 }

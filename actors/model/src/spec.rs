@@ -828,6 +828,28 @@ impl TaskScripts {
     }
 }
 
+/// What each `srun` in a job has to know of the site, which does not read `slurm.conf` for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SiteOfSrun {
+    /// `SrunProlog`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prolog: Option<String>,
+    /// `SrunEpilog`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epilog: Option<String>,
+    /// There are `CliFilterPlugins`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub filters_options: bool,
+}
+
+impl SiteOfSrun {
+    /// There is nothing of this.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What a step in a component of a heterogeneous job knows of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HetPart {

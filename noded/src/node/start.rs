@@ -247,7 +247,7 @@ pub async fn start(
         max_tasks_per_node: Some(config.max_tasks_per_node),
         max_step_count: config.max_step_count,
         task_scripts: task_scripts(config),
-        srun_scripts: config.srun_scripts(),
+        of_srun: config.of_srun(),
         defer_batch: config.prolog_flags.has(PrologFlag::DeferBatch),
         stepd: programs::beside("stepd")?,
         conf: config.path.clone(),

@@ -225,7 +225,7 @@ impl Run {
         config.job_nodes = orders.credential.nodes.len();
         config.priority = settings.priority;
         config.task_scripts = settings.task_scripts.clone();
-        config.srun_scripts = settings.srun_scripts.clone();
+        config.of_srun = settings.of_srun.clone();
         config.stepd = settings.stepd.to_string_lossy().into_owned();
         config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
         config.zone = system_zone();

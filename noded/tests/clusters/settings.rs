@@ -287,3 +287,51 @@ fn a_sites_script_checks_sets_and_refuses_jobs_and_their_changes() {
     c.sh(&format!("scontrol update jobid={held} timelimit=3")).ok();
     assert_eq!(c.job_field(&held, "TimeLimit").as_deref(), Some("00:03:00"));
 }
+
+/// In jobs `srun` reads no configuration: of filters it knows there too.
+#[test]
+fn a_script_of_the_site_looks_at_options_and_changes_them() {
+    let c = Cluster::up_with("cli-filter", &ONE, |c| {
+        let script = "function slurm_cli_setup_defaults(options, early)
+            options['job-name'] = 'default'
+            return slurm.SUCCESS
+        end
+        function slurm_cli_pre_submit(options, offset)
+            if options.comment == 'bad' then
+                slurm.log_error('%s: not here', options.comment)
+                return slurm.ERROR
+            end
+            options.comment = 'of_' .. options['type']
+            slurm.cli_store(offset, slurm.json_cli_options(options))
+            return slurm.SUCCESS
+        end
+        function slurm_cli_post_submit(offset, job, step)
+            slurm.log_info('job %d, step %d: %s', job, step, slurm.cli_retrieve(offset))
+            return slurm.SUCCESS
+        end";
+        let path = c.work.join("filter.lua");
+        std::fs::write(&path, script).unwrap();
+        format!("CliFilterPlugins=lua\nCliFilterParameters=cli_filter_lua_path={}", path.display())
+    });
+    let refused = c.sh("sbatch --comment=bad --wrap true");
+    let said = "sbatch: error: lua: bad: not here\nsbatch: error: cli_filter plugin terminated with error\n";
+    assert_eq!((refused.code, refused.err.as_str()), (1, said));
+    let submitted = c.shell("sbatch -n1 -o out --wrap 'srun printenv SLURM_JOB_NAME; srun --comment=bad true'").ok();
+    let job = submitted.job();
+    let told = format!(
+        "sbatch: lua: job {job}, step 4294967294: {{\"comment\":\"of_sbatch\",\"job-name\":\"default\",\"ntasks\":\"1\""
+    );
+    assert!(submitted.err.starts_with(&told), "{submitted:?}");
+    assert_eq!(c.job_field(&job, "Comment").as_deref(), Some("of_sbatch"));
+    c.await_state(&job, "FAILED");
+    let out = c.read("out");
+    let told = format!("srun: lua: job {job}, step 0: {{\"comment\":\"of_srun\"");
+    assert!(out.contains(&told) && out.contains("\ndefault\n"), "{out}");
+    assert!(
+        out.ends_with("srun: error: lua: bad: not here\nsrun: error: cli_filter plugin terminated with error\n"),
+        "{out}"
+    );
+    let named = c.shell("salloc -J own printenv SLURM_JOB_NAME").ok();
+    assert_eq!(named.out, "own\n");
+    assert!(named.err.contains("salloc: lua: job "), "{named:?}");
+}

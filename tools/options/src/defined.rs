@@ -30,7 +30,7 @@ pub fn lines(command: Command, given: &GivenOptions, typed: &Typed, now: Timesta
 }
 
 /// A value as Slurm writes it; as it was typed where it writes it so.
-fn shown(command: Command, long: &str, value: Option<&str>, typed: &Typed, now: Timestamp) -> String {
+pub fn shown(command: Command, long: &str, value: Option<&str>, typed: &Typed, now: Timestamp) -> String {
     let Some(text) = value.filter(|text| !text.is_empty()) else { return without_value(long, typed) };
     let other = match long {
         "verbose" => Some(typed.verbose.to_string()),

@@ -22,6 +22,7 @@ pub mod arguments;
 pub mod behaviour;
 pub mod defined;
 pub mod export;
+pub mod filtered;
 pub mod getopt;
 pub mod gres;
 pub mod help;

@@ -105,8 +105,22 @@ pub fn lay_over(
     command_line: &[Occurrence],
     now: Timestamp,
 ) -> Result<Typed, SourceError> {
+    lay_over_defaults(&[], command, script, variable, command_line, now)
+}
+
+/// As [`lay_over`], with defaults of the site's filters, over which everything else goes.
+pub fn lay_over_defaults(
+    defaults: &[Occurrence],
+    command: Command,
+    script: &[ScriptLine],
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    command_line: &[Occurrence],
+    now: Timestamp,
+) -> Result<Typed, SourceError> {
     let mut typed = Typed::default();
-    each_given(command, script, variable, command_line, now, &mut |def, given| apply(&mut typed, def, given))?;
+    let mut each = |def: &'static OptionDef, given: &Given<'_>| apply(&mut typed, def, given);
+    each_occurrence(defaults, Source::Filter, None, now, &mut each)?;
+    each_given(command, script, variable, command_line, now, &mut each)?;
     distribute(&mut typed, command, variable)?;
     Ok(typed)
 }
@@ -122,7 +136,7 @@ pub fn given_options(
     command_line: &[Occurrence],
     now: Timestamp,
 ) -> Result<GivenOptions, SourceError> {
-    let mut options = BTreeMap::new();
+    let mut options = GivenOptions::new();
     each_given(command, script, variable, command_line, now, &mut |def, given| {
         options.insert(def.long, given.value.map(OsStr::to_owned));
         Ok(())

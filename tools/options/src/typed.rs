@@ -25,6 +25,8 @@ use std::{
 /// Where an option came from; a later source goes over an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
+    /// A default that a filter of the site sets.
+    Filter,
     /// An `#SBATCH` or `#SRUN` line.
     Script,
     /// An environment variable.

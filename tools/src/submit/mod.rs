@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`sbatch`], [`salloc`], [`srun`], [`swait`], [`attach`], [`sbcast`], [`sgather`], [`scrontab`] | the commands |
 //! | [`startup`] | their common start: options, help, messages about them |
+//! | [`filter`] | the site's filters of options |
 //! | [`submitter`] | properties of this process that are passed on with a job or step |
 //! | [`het`] | heterogeneous jobs: components separated by ` : ` |
 //! | [`parts`] | a step over several components: the parts as one step |
@@ -27,6 +28,7 @@ pub mod command_process;
 pub mod conversation;
 pub mod file_sending;
 pub mod file_settings;
+pub mod filter;
 pub mod het;
 pub mod job_variables;
 pub mod labels;

@@ -55,7 +55,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         [] => vec![user_shell()],
         command => command.to_vec(),
     };
-    let cluster = sbatch::find(&typed, console)?;
+    let cluster = startup.cluster(&typed)?;
     startup::tell_ignored(&typed, &cluster, console);
     let submitter =
         submitter::look(Command::Salloc, args, &typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
@@ -95,8 +95,9 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     if typed.no_shell {
         return Ok(0);
     }
+    startup.tell_filters(job, None);
     let mut set = variables(&cluster, console, &view, &work_dir, &host);
-    let site = env_vars::srun_scripts(&cluster.config().srun_scripts());
+    let site = env_vars::of_srun(&cluster.config().of_srun());
     set.extend(site.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)));
     if startup.other_components() > 0 {
         set.extend(het_variables(&cluster, console, &view, &work_dir, &host)?);

@@ -83,7 +83,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         console.warning("#PBS lines are not supported yet and have no effect");
     }
     let wrong = |error: OptionError| startup::tell_option(Command::Sbatch, console, &error);
-    let cluster = find(&typed, console)?;
+    let cluster = startup.cluster(&typed)?;
     startup::tell_ignored(&typed, &cluster, console);
     let submitter =
         submitter::look(Command::Sbatch, args, &typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
@@ -101,6 +101,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         return Ok(test_only(Command::Sbatch, &cluster, console, specs));
     }
     let job = het::submit(&startup, &cluster, specs)?;
+    startup.tell_filters(job, None);
     let named = !typed.clusters.is_empty();
     let written = match (typed.parsable, typed.quiet) {
         (true, _) if named => output::print_line(format_args!("{job};{}", cluster.name())),
@@ -113,14 +114,6 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     };
     let code = output::finish(console, written, 0);
     Ok(if typed.wait && code == 0 { wait(&cluster, console, job) } else { code })
-}
-
-/// The cluster that is meant.
-pub fn find(typed: &Typed, console: &Console) -> Result<Cluster, i32> {
-    Cluster::find(typed.conf.as_deref()).map_err(|error| {
-        console.error(&error);
-        startup::exit_code(1)
-    })
 }
 
 /// What the job is made of.

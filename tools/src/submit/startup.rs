@@ -4,22 +4,32 @@
 use crate::{
     options::{
         defined,
+        filtered::Filtered,
         getopt::{Occurrence, Parsed},
         help,
         script_lines::ScriptLine,
-        sources::{self, Place, SourceError},
+        sources::{self, GivenOptions, Place, SourceError},
         table::Command,
         typed::{FirstLine, Help, OptionError, Typed},
     },
     output::{self, Console, Verbosity},
+    submit::filter::{Decided, Filters, Refused},
     telling,
 };
 use garrick_asking::cluster::{Cluster, ClusterError};
-use garrick_model::{config, env_vars, refusal::Refusal, time::Timestamp, visible::written_out};
+use garrick_model::{
+    config, env_vars,
+    ids::{JobId, StepId},
+    refusal::Refusal,
+    time::Timestamp,
+    visible::written_out,
+};
 use std::{
+    cell::{OnceCell, RefCell},
     collections::BTreeMap,
     env,
     ffi::{OsStr, OsString},
+    path::Path,
 };
 
 /// Exit code for what goes wrong on our side, unless `SLURM_EXIT_ERROR` names another.
@@ -32,6 +42,12 @@ pub struct Startup {
     parsed: Parsed,
     /// What stands after each ` : `: of the other components of a heterogeneous job.
     others: Vec<Parsed>,
+    /// The site's filters, once they were looked for; none inside where the site has none.
+    filters: OnceCell<Option<Filters>>,
+    /// What filters made of each component's options, from 0.
+    decided: RefCell<BTreeMap<usize, Decided>>,
+    /// Found when filters were looked for.
+    cluster: RefCell<Option<Cluster>>,
     /// Its messages.
     pub console: Console,
 }
@@ -49,7 +65,15 @@ impl Startup {
             let behind = last.rest.split_off(at);
             others.push(taken_apart(&behind[1..])?);
         }
-        let startup = Self { command, parsed, others, console };
+        let startup = Self {
+            command,
+            parsed,
+            others,
+            filters: OnceCell::new(),
+            decided: RefCell::default(),
+            cluster: RefCell::default(),
+            console,
+        };
         for option in startup.all_options() {
             match option.def.long {
                 "help" => return Err(startup.help(Help::Full)),
@@ -90,18 +114,141 @@ impl Startup {
 
     /// What was typed for one of them, from 0: its own script lines and options. Variables are about the first component.
     pub fn typed_other(&self, at: usize, script: &[ScriptLine]) -> Result<Typed, i32> {
-        let options = self.others.get(at).map_or(&[][..], |parsed| parsed.options.as_slice());
-        sources::lay_over(self.command, script, &|_| None, options, Timestamp::now())
-            .map_err(|error| tell_source(self.command, &self.console, &error))
+        self.combined(at + 1, script, &|_| None).map(|(typed, _)| typed)
     }
 
     /// What was typed for a component, from 0, for a step in the component `group` of the job around.
     pub fn typed_in(&self, component: usize, group: u32) -> Result<Typed, i32> {
-        let all = std::iter::once(&self.parsed).chain(&self.others);
-        let options = all.skip(component).map(|parsed| parsed.options.as_slice()).next().unwrap_or_default();
         let variable = |name: &str| of_group(&group.to_string(), name, &|name| env::var_os(name));
-        sources::lay_over(self.command, &[], &variable, options, Timestamp::now())
-            .map_err(|error| tell_source(self.command, &self.console, &error))
+        self.combined(component, &[], &variable).map(|(typed, _)| typed)
+    }
+
+    /// Lays the sources of a component's options over each other, those of the site's filters too. Returns the options that were
+    /// given, too, where the site has filters or they are to be listed.
+    fn combined(
+        &self,
+        component: usize,
+        script: &[ScriptLine],
+        variable: &dyn Fn(&str) -> Option<OsString>,
+    ) -> Result<(Typed, Option<GivenOptions>), i32> {
+        let (command, now) = (self.command, Timestamp::now());
+        let words = std::iter::once(&self.parsed).chain(&self.others).nth(component);
+        let words = words.map(|parsed| parsed.options.as_slice()).unwrap_or_default();
+        let lay = |decided: &Decided| {
+            let options: Vec<Occurrence> = words.iter().chain(&decided.set).cloned().collect();
+            let typed = sources::lay_over_defaults(&decided.defaults, command, script, variable, &options, now)?;
+            if self.filters()?.is_none() && typed.verbose == 0 {
+                return Ok((typed, None));
+            }
+            let mut given: GivenOptions =
+                decided.defaults.iter().map(|one| (one.def.long, one.value.clone())).collect();
+            given.extend(sources::given_options(command, script, variable, &options, now)?);
+            Ok((typed, Some(given)))
+        };
+        let tell = |error: Wrong| match error {
+            Wrong::Source(error) => tell_source(command, &self.console, &error),
+            Wrong::Said(code) => code,
+        };
+        let Some(filters) = self.filters().map_err(|error| tell(error))? else {
+            return lay(&Decided::default()).map_err(tell);
+        };
+        if !self.decided.borrow().contains_key(&component) {
+            let defaults = self.defaults(filters, component)?;
+            let decided = Decided { defaults, set: Vec::new() };
+            let (typed, given) = lay(&decided).map_err(tell)?;
+            let options = Filtered::new(command, given.unwrap_or_default(), typed, now);
+            let set = filters.before(component as u32, options, self.argv(component));
+            let set = set.map_err(|refused| self.tell_refused(refused))?;
+            self.decided.borrow_mut().insert(component, Decided { set, ..decided });
+        }
+        let decided = self.decided.borrow().get(&component).cloned().unwrap_or_default();
+        lay(&decided).map_err(tell)
+    }
+
+    /// Defaults of a component. As in 26.05, a step in a job has none, `salloc` has those of its first component for none of the
+    /// others, and `sbatch` asks twice for those of the first: before it looks for its script, too.
+    fn defaults(&self, filters: &Filters, component: usize) -> Result<Vec<Occurrence>, i32> {
+        let times = match (self.command, component) {
+            (Command::Srun, _) if is_in_job() => 0,
+            (Command::Salloc, 1..) => 0,
+            (Command::Sbatch, 0) => 2,
+            _ => 1,
+        };
+        let mut defaults = Vec::new();
+        for _ in 0..times {
+            defaults = filters.defaults(Timestamp::now()).map_err(|refused| self.tell_refused(refused))?;
+        }
+        Ok(defaults)
+    }
+
+    /// What a component runs, as filters see it.
+    fn argv(&self, component: usize) -> Vec<String> {
+        let own = std::iter::once(&self.parsed).chain(&self.others).nth(component).map(|parsed| &parsed.rest);
+        let words = match self.command {
+            Command::Sbatch => self.operands(),
+            _ => own.map(Vec::as_slice).unwrap_or_default(),
+        };
+        let mut argv: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        if let (Command::Sbatch, Some(script), Ok(folder)) = (self.command, argv.first_mut(), env::current_dir()) {
+            *script = folder.join(&*script).to_string_lossy().into_owned();
+        }
+        argv
+    }
+
+    fn tell_refused(&self, refused: Refused) -> i32 {
+        match refused {
+            Refused::ByFilter => {
+                self.console.error("cli_filter plugin terminated with error");
+                exit_code(EXIT_ERROR)
+            }
+            Refused::Option(error) => {
+                tell_option(self.command, &self.console, &error);
+                exit_code(EXIT_ERROR)
+            }
+        }
+    }
+
+    /// The site's filters. In a job `srun` reads no configuration where the site has none.
+    fn filters(&self) -> Result<Option<&Filters>, Wrong> {
+        if let Some(filters) = self.filters.get() {
+            return Ok(filters.as_ref());
+        }
+        let none_around =
+            self.command == Command::Srun && is_in_job() && env::var_os(env_vars::GARRICK_CLI_FILTER).is_none();
+        let found = if none_around || self.command == Command::Swait { None } else { self.find() };
+        let filters = match found.as_ref().map(Cluster::config).filter(|config| !config.cli_filters.is_empty()) {
+            Some(config) => {
+                let loaded = Filters::load(self.command, config, &self.console);
+                Some(loaded.map_err(|()| Wrong::Said(exit_code(EXIT_ERROR)))?)
+            }
+            None => None,
+        };
+        self.cluster.replace(found);
+        Ok(self.filters.get_or_init(|| filters).as_ref())
+    }
+
+    /// The cluster, if there is one. That there is none is told by whoever needs it.
+    fn find(&self) -> Option<Cluster> {
+        Cluster::find(self.value("conf").map(Path::new)).ok()
+    }
+
+    /// The cluster that is meant.
+    pub fn cluster(&self, typed: &Typed) -> Result<Cluster, i32> {
+        let found = self.cluster.take();
+        match found.filter(|_| typed.conf.as_deref() == self.value("conf").map(Path::new)) {
+            Some(cluster) => Ok(cluster),
+            None => Cluster::find(typed.conf.as_deref()).map_err(|error| {
+                self.console.error(&error);
+                exit_code(EXIT_ERROR)
+            }),
+        }
+    }
+
+    /// Tells the site's filters of the job that is there, and of its step.
+    pub fn tell_filters(&self, job: JobId, step: Option<StepId>) {
+        if let Some(Some(filters)) = self.filters.get() {
+            filters.after(job, step.and_then(|step| step.key().step.number()), &self.console);
+        }
     }
 
     fn all_options(&self) -> impl Iterator<Item = &Occurrence> {
@@ -129,13 +276,8 @@ impl Startup {
             Some(group) if sources::OF_THE_JOB.contains(&name) => of_group(group, name, &|name| env::var_os(name)),
             _ => environment.get(OsStr::new(name)).cloned(),
         };
-        let (now, wrong) = (Timestamp::now(), |error| tell_source(self.command, &self.console, &error));
-        let (command, options) = (self.command, &self.parsed.options);
-        let typed = sources::lay_over(command, script, &variable, options, now).map_err(wrong)?;
-        let given = match typed.verbose {
-            0 => None,
-            _ => Some(sources::given_options(command, script, &variable, options, now).map_err(wrong)?),
-        };
+        let command = self.command;
+        let (typed, given) = self.combined(0, script, &variable)?;
         if typed.quiet && typed.verbose > 0 && self.command != Command::Swait {
             self.console.error("don't specify both --verbose (-v) and --quiet (-Q)");
             return Err(exit_code(EXIT_ERROR));
@@ -149,8 +291,10 @@ impl Startup {
         if let Some(help) = typed.help {
             return Err(self.help(help));
         }
-        if let Some(given) = given {
-            defined::lines(command, &given, &typed, now).iter().for_each(|line| self.console.verbose(line));
+        if let Some(given) = given.filter(|_| typed.verbose > 0) {
+            defined::lines(command, &given, &typed, Timestamp::now())
+                .iter()
+                .for_each(|line| self.console.verbose(line));
         }
         typed.notices.iter().for_each(|notice| self.console.info(notice));
         self.is_own_cluster(&typed)?;
@@ -207,6 +351,24 @@ impl Startup {
         };
         output::finish(&self.console, written, 0)
     }
+}
+
+/// Why options cannot be had.
+enum Wrong {
+    Source(SourceError),
+    /// With this exit code; all was said.
+    Said(i32),
+}
+
+impl From<SourceError> for Wrong {
+    fn from(error: SourceError) -> Self {
+        Self::Source(error)
+    }
+}
+
+/// Is this process in a job, so that its steps are steps of that?
+fn is_in_job() -> bool {
+    [env_vars::GARRICK_STEPD_DOOR, "SLURM_JOB_ID"].iter().any(|name| env::var_os(name).is_some())
 }
 
 /// A variable as a step in that component sees it: what is about the component has the component's name, but for the

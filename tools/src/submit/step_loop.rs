@@ -5,6 +5,7 @@ use super::{
     conversation::{Behaviour, Conversation, Effect},
     parts::{Heard, Parts},
     sent_program::SentProgram,
+    startup::Startup,
     step_files::{Got, INPUT_CHUNK, InputFile, OutputFile, Wrote},
     way_back::{self, WayBack},
 };
@@ -19,7 +20,7 @@ use garrick_asking::{
 };
 use garrick_frame::{DoorClient, DoorError, FrameError};
 use garrick_model::{
-    ids::{ArrayTask, StepId},
+    ids::{ArrayTask, JobId, StepId},
     messages::{
         shepherd::Stream,
         step::{CommandToStepMgr, StepMgrToCommand, WholeStep},
@@ -78,6 +79,8 @@ pub struct StepLoop<'a> {
     start: Instant,
     /// Until then signals wait: what they mean depends on what is about to be heard.
     hears_first: Option<Instant>,
+    /// Whose filters are told of the step, and its job.
+    tells: Option<(&'a Startup, JobId)>,
 }
 
 /// A step manager.
@@ -140,12 +143,18 @@ impl<'a> StepLoop<'a> {
             ended: None,
             start: Instant::now(),
             hears_first: None,
+            tells: None,
         }
     }
 
     /// The conversation was begun before: how it stands is heard before any signal is taken, if it comes within that time.
     pub fn hearing_first(self, limit: Duration) -> Self {
         Self { hears_first: Some(Instant::now() + limit), ..self }
+    }
+
+    /// The site's filters of options are told as soon as the step of that job has a number.
+    pub fn telling_filters(self, startup: &'a Startup, job: JobId) -> Self {
+        Self { tells: Some((startup, job)), ..self }
     }
 
     /// Runs the conversation to its end. Returns the exit code.
@@ -487,6 +496,9 @@ impl<'a> StepLoop<'a> {
                 None => more.push(Effect::Verbose("answer of another conversation ignored".to_owned())),
             },
             Effect::Numbered(step) => {
+                if let Some((startup, job)) = self.tells {
+                    startup.tell_filters(job, Some(step));
+                }
                 if let Err(error) = self.open_files(step) {
                     more.push(Effect::Error(error.to_string()));
                     more.push(Effect::End(1));

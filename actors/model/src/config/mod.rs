@@ -30,6 +30,7 @@ pub use cluster::expand_path;
 pub use dynamic::{DynamicNode, Unfit, Whereabouts, parameters, read_line, said_place, state_of, written};
 pub use read::{check, read, read_files, read_reporting, read_text};
 pub use settings::billing::{Billed, BillingWeights};
+pub use settings::cli_filter::CliFilter;
 pub use settings::config::{
     Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, PropagatePriority, ReturnToService,
 };

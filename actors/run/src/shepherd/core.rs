@@ -22,7 +22,7 @@ use garrick_model::{
     node_shape::NodeShape,
     resources::CpuSet,
     signal::SIGSTOP,
-    spec::TaskScripts,
+    spec::{SiteOfSrun, TaskScripts},
     time::Timestamp,
 };
 use jiff::tz::TimeZone;
@@ -59,8 +59,8 @@ pub struct ShepherdConfig {
     pub priority: PropagatePriority,
     /// `TaskProlog` and `TaskEpilog`.
     pub task_scripts: TaskScripts,
-    /// `SrunProlog` and `SrunEpilog`.
-    pub srun_scripts: TaskScripts,
+    /// What each `srun` in a job has to know of the site.
+    pub of_srun: SiteOfSrun,
     /// Path of the program `stepd`, as which tasks with prologs begin.
     pub stepd: String,
     /// `KillWait`. Default 30 s.
@@ -87,7 +87,7 @@ impl ShepherdConfig {
             cgroups: false,
             priority: PropagatePriority::No,
             task_scripts: TaskScripts::default(),
-            srun_scripts: TaskScripts::default(),
+            of_srun: SiteOfSrun::default(),
             stepd: String::new(),
             kill_wait: Duration::from_secs(30),
             linger: Duration::from_secs(2),
@@ -140,7 +140,7 @@ impl ShepherdCore {
     /// A shepherd whose launcher is being started.
     pub fn new(config: ShepherdConfig) -> Self {
         Self {
-            settings: LauncherSettings::new(&config.door, config.priority, &config.srun_scripts),
+            settings: LauncherSettings::new(&config.door, config.priority, &config.of_srun),
             config,
             phase: ShepherdPhase::Serving,
             steps: BTreeMap::new(),

@@ -10,7 +10,7 @@ use garrick_model::{
         launcher::{TaskSetting, ToLauncher},
         shepherd::StepLaunch,
     },
-    spec::{EnvEntry, TaskScripts},
+    spec::{EnvEntry, SiteOfSrun},
 };
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
@@ -87,9 +87,9 @@ pub struct LauncherSettings {
 
 impl LauncherSettings {
     /// For tasks that find this process at `door`, and what their `srun`s run of the site.
-    pub fn new(door: &str, priority: PropagatePriority, srun: &TaskScripts) -> Self {
+    pub fn new(door: &str, priority: PropagatePriority, srun: &SiteOfSrun) -> Self {
         let mut all = vec![entry(GARRICK_STEPD_DOOR, door)];
-        all.extend(env_vars::srun_scripts(srun).iter().map(|(name, value)| entry(name, value)));
+        all.extend(env_vars::of_srun(srun).iter().map(|(name, value)| entry(name, value)));
         Self {
             door: Arc::new(all),
             priority,
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn equal_layers_are_sent_once() {
-        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No, &TaskScripts::default());
+        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No, &SiteOfSrun::default());
         let (first, told) = get(&mut settings, &launch(&["A=1"], "/home"), &layer(&["B=1"]));
         let sent =
             ["environment 1 over None", "environment 2 over Some(1)", "environment 3 over Some(2)", "setting 1 with 3"];
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_same_start_is_known_again_without_a_look() {
-        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No, &TaskScripts::default());
+        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No, &SiteOfSrun::default());
         let (one, two, env) = (launch(&["A=1"], "/a"), launch(&["A=1"], "/b"), layer(&[]));
         let ids = [&one, &two, &one, &two].map(|l| get(&mut settings, l, &env).0);
         assert_eq!(ids, [1, 2, 1, 2]);
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_was_not_used_for_longest_is_dropped() {
-        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No, &TaskScripts::default());
+        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No, &SiteOfSrun::default());
         let env = layer(&[]);
         for n in 0..KEPT {
             let (_, told) = get(&mut settings, &launch(&["A=1"], &format!("/{n}")), &env);

@@ -5,7 +5,7 @@ use garrick_kernel::cgroup::Cgroups;
 use garrick_model::{
     config::{DebugFlags, GpuVariables, GresDevice, LogLevel, PropagatePriority},
     messages::node::{JobCredential, JobLaunch},
-    spec::TaskScripts,
+    spec::{SiteOfSrun, TaskScripts},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -48,9 +48,9 @@ pub struct StepdSettings {
     /// `TaskProlog` and `TaskEpilog`.
     #[serde(default, skip_serializing_if = "TaskScripts::is_none")]
     pub task_scripts: TaskScripts,
-    /// `SrunProlog` and `SrunEpilog`.
-    #[serde(default, skip_serializing_if = "TaskScripts::is_none")]
-    pub srun_scripts: TaskScripts,
+    /// What each `srun` has to know of the site.
+    #[serde(default, rename = "srun_scripts", skip_serializing_if = "SiteOfSrun::is_none")]
+    pub of_srun: SiteOfSrun,
     /// Path of the program `stepd`; of an earlier version nothing.
     #[serde(default)]
     pub stepd: PathBuf,

@@ -109,7 +109,7 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
     let signals = srun::block_signals(console)?;
     let way_to = |job| Way::new(first.conf.as_deref(), console, job);
-    step(console, around, &first, components, &submitter, &way_to, &signals)
+    step(startup, around, &first, components, &submitter, &way_to, &signals)
 }
 
 /// Components of a job that is not there were named.
@@ -182,7 +182,7 @@ fn of_whole_step(own: Typed, first: &Typed) -> Typed {
 
 /// Runs the step and stays to the end.
 fn step(
-    console: &Console,
+    startup: &Startup,
     leader: JobId,
     first: &Typed,
     components: Vec<Component>,
@@ -190,6 +190,7 @@ fn step(
     way_to: &dyn Fn(JobId) -> Way,
     signals: &Signals,
 ) -> Result<i32, i32> {
+    let console = &startup.console;
     let mut whole = of_whole_step(first.clone(), first);
     scripts::of_site(&mut whole, &scripts::of_surrounding_job());
     let plan = stream_plan::attended(first, &submitter.work_dir);
@@ -216,7 +217,8 @@ fn step(
     let behaviour = srun::behaviour(&whole, jobs.first().copied().unwrap_or(leader), &plan);
     let names = srun::pattern_names(&plan, &name);
     let managers = Managers { doors, parts: Some(Parts::new(leader, specs)), way_back: None, sent_program: None };
-    let code = StepLoop::new(managers, behaviour, &plan, whole.open_mode, &names, signals, console).run();
+    let all = StepLoop::new(managers, behaviour, &plan, whole.open_mode, &names, signals, console);
+    let code = all.telling_filters(startup, leader).run();
     scripts::epilog(&whole, &around, console);
     Ok(code)
 }
@@ -268,7 +270,7 @@ fn reserve(door: &mut DoorClient, at_least: u32) -> Answer<StepId> {
 fn alone(startup: &Startup, args: &[OsString], first: &Typed) -> Result<i32, i32> {
     let console = &startup.console;
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
-    let cluster = sbatch::find(first, console)?;
+    let cluster = startup.cluster(first)?;
     let submitter =
         submitter::look(Command::Srun, args, first, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
     let operands = startup.operands_of(0);
@@ -306,7 +308,7 @@ fn in_own_job(
     }
     let way_to = |job| Way::in_cluster(cluster, console, job);
     let first = views.first().map_or_else(|| first.clone(), |view| srun::fitted(first, view));
-    step(console, leader, &first, components, &submitter, &way_to, signals)
+    step(startup, leader, &first, components, &submitter, &way_to, signals)
 }
 
 /// Variables about the components, for the tasks of all.

@@ -118,11 +118,11 @@ fn run(args: &[OsString], begun: Option<Begun>) -> Result<i32, i32> {
             if typed.asynchronous || typed.batch {
                 one::run(&typed, submitter, work, Way::new(typed.conf.as_deref(), console, job), console)
             } else {
-                inside(&typed, console, job, submitter, work, begun)
+                inside(&typed, &startup, job, submitter, work, begun)
             }
         }
         None if typed.asynchronous || typed.batch => Err(no_job(console)),
-        None => alone(&typed, console, args, work),
+        None => alone(&typed, &startup, args, work),
     }
 }
 
@@ -243,12 +243,13 @@ pub(super) fn resolve(work: &mut StepWork, submitter: &Submitter) {
 /// A step of a job that exists.
 fn inside(
     typed: &Typed,
-    console: &Console,
+    startup: &Startup,
     job: JobId,
     submitter: Submitter,
     work: StepWork,
     begun: Option<Begun>,
 ) -> Result<i32, i32> {
+    let console = &startup.console;
     let mut typed = typed.clone();
     scripts::of_site(&mut typed, &scripts::of_surrounding_job());
     let typed = &typed;
@@ -268,14 +269,14 @@ fn inside(
     let way = Way::new(typed.conf.as_deref(), console, job);
     let Some((door, request)) = begun.map(Begun::go_on) else {
         let (spec, plan) = attended_spec(typed, console, submitter, work)?;
-        return converse(typed, console, way, spec, &plan, &signals);
+        return converse(typed, startup, way, spec, &plan, &signals);
     };
     // What there was to say of the options was said.
     let (Checked { spec, .. }, plan) = attended(typed, console, submitter, work)?;
     let launch = Launch::again(request, spec, stream_plan::handed(typed, &plan, terminal::is_terminal));
     let search = Search::new(way, console);
     let asked = AskedFor { launch, door, search, deadline: None, begun: true, sent_program: None };
-    Ok(stay(typed, console, asked, &plan, &signals))
+    Ok(stay(typed, startup, asked, &plan, &signals))
 }
 
 /// What of a step's options is about the job that is made for it. Its files are its own affair.
@@ -298,9 +299,10 @@ pub(super) fn allocation_for(program: &OsString, argv: &[OsString]) -> Work {
 }
 
 /// An allocation for one step.
-fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork) -> Result<i32, i32> {
+fn alone(typed: &Typed, startup: &Startup, args: &[OsString], mut work: StepWork) -> Result<i32, i32> {
+    let console = &startup.console;
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
-    let cluster = sbatch::find(typed, console)?;
+    let cluster = startup.cluster(typed)?;
     if typed.relative.is_some() {
         console.fatal("--relative option invalid for job allocation request");
         return Err(startup::exit_code(1));
@@ -332,9 +334,9 @@ fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork
     let cpus = view.allocation.iter().flat_map(|a| &a.nodes).map(|node| node.share.cpus.len());
     tell_allocation(console, job, &nodes, &counts_per_node(cpus));
     let mut typed = fitted(typed, &view);
-    scripts::of_site(&mut typed, &cluster.config().srun_scripts());
+    scripts::of_site(&mut typed, &cluster.config().of_srun());
     let code =
-        in_own_allocation(&cluster, console, &typed, &view, submitter, work, &signals).unwrap_or_else(|code| code);
+        in_own_allocation(&cluster, startup, &typed, &view, submitter, work, &signals).unwrap_or_else(|code| code);
     allocation_wait::finish(&cluster, console, job, code);
     Ok(code)
 }
@@ -379,15 +381,16 @@ const fn cpu_bind_type(bind: &CpuBind) -> &'static str {
 
 fn in_own_allocation(
     cluster: &Cluster,
-    console: &Console,
+    startup: &Startup,
     typed: &Typed,
     view: &JobView,
     submitter: Submitter,
     work: StepWork,
     signals: &Signals,
 ) -> Result<i32, i32> {
+    let console = &startup.console;
     let (spec, plan) = attended_spec(typed, console, submitter, work)?;
-    converse(typed, console, Way::in_cluster(cluster, console, view.id), spec, &plan, signals)
+    converse(typed, startup, Way::in_cluster(cluster, console, view.id), spec, &plan, signals)
 }
 
 pub(super) fn block_signals(console: &Console) -> Result<Signals, i32> {
@@ -428,12 +431,13 @@ fn attended(
 /// Launches and stays to the end. Returns the exit code.
 fn converse(
     typed: &Typed,
-    console: &Console,
+    startup: &Startup,
     way: Way,
     mut spec: StepSpec,
     plan: &StreamPlan,
     signals: &Signals,
 ) -> Result<i32, i32> {
+    let console = &startup.console;
     let (job, argv) = (way.job(), spec.argv.clone());
     let around = scripts::Around { job, argv: &argv };
     scripts::prolog(typed, &around, console)?;
@@ -456,7 +460,7 @@ fn converse(
         }
     }
     let code =
-        stay(typed, console, AskedFor { launch, door, search, deadline, begun: false, sent_program }, plan, signals);
+        stay(typed, startup, AskedFor { launch, door, search, deadline, begun: false, sent_program }, plan, signals);
     scripts::epilog(typed, &around, console);
     Ok(code)
 }
@@ -474,7 +478,8 @@ struct AskedFor<'a> {
 }
 
 /// Stays to the end. Returns the exit code.
-fn stay(typed: &Typed, console: &Console, asked: AskedFor<'_>, plan: &StreamPlan, signals: &Signals) -> i32 {
+fn stay(typed: &Typed, startup: &Startup, asked: AskedFor<'_>, plan: &StreamPlan, signals: &Signals) -> i32 {
+    let console = &startup.console;
     let AskedFor { launch, door, search, deadline, begun, sent_program } = asked;
     let (job, names) = (search.job(), pattern_names(plan, launch.name()));
     let immediate = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -482,7 +487,8 @@ fn stay(typed: &Typed, console: &Console, asked: AskedFor<'_>, plan: &StreamPlan
     // Its number was reserved over this very connection: there is no way back to it.
     let way_back = sent_program.is_none().then(|| WayBack::new(search, launch));
     let managers = Managers { way_back, sent_program, ..Managers::one(door) };
-    let all = StepLoop::new(managers, behaviour, plan, typed.open_mode, &names, signals, console);
+    let all = StepLoop::new(managers, behaviour, plan, typed.open_mode, &names, signals, console)
+        .telling_filters(startup, job);
     if begun { all.hearing_first(ANSWER_TIMEOUT).run() } else { all.run() }
 }
 

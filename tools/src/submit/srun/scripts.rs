@@ -1,7 +1,7 @@
 //! `--prolog` and `--epilog`, `SrunProlog` and `SrunEpilog`: programs that `srun` itself runs, before and after its step.
 
 use crate::{options::typed::Typed, output::Console, submit::startup};
-use garrick_model::{env_vars, ids::JobId, spec::TaskScripts, state::ExitStatus};
+use garrick_model::{env_vars, ids::JobId, spec::SiteOfSrun, state::ExitStatus};
 use nix::{
     sys::signal::SigSet,
     unistd::{AccessFlags, access},
@@ -24,7 +24,7 @@ pub struct Around<'a> {
 }
 
 /// Names the programs of the site where the options name none.
-pub fn of_site(typed: &mut Typed, site: &TaskScripts) {
+pub fn of_site(typed: &mut Typed, site: &SiteOfSrun) {
     let program = |own: &mut Option<OsString>, of_site: &Option<String>| {
         if own.is_none() {
             *own = of_site.as_ref().map(OsString::from);
@@ -35,9 +35,13 @@ pub fn of_site(typed: &mut Typed, site: &TaskScripts) {
 }
 
 /// Those of the site, as a job's tasks are told.
-pub fn of_surrounding_job() -> TaskScripts {
+pub fn of_surrounding_job() -> SiteOfSrun {
     let named = |name| env::var(name).ok().filter(|program| !program.is_empty());
-    TaskScripts { prolog: named(env_vars::GARRICK_SRUN_PROLOG), epilog: named(env_vars::GARRICK_SRUN_EPILOG) }
+    SiteOfSrun {
+        prolog: named(env_vars::GARRICK_SRUN_PROLOG),
+        epilog: named(env_vars::GARRICK_SRUN_EPILOG),
+        filters_options: named(env_vars::GARRICK_CLI_FILTER).is_some(),
+    }
 }
 
 /// Runs the prolog. A step whose prolog fails is not started: that is the error, as an exit code.

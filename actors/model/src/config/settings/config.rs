@@ -2,6 +2,7 @@
 //! honoured yet stay as text, for `scontrol show config`.
 
 use super::{
+    cli_filter::CliFilter,
     debug_flags::DebugFlags,
     gres::GresConfig,
     health::HealthCheck,
@@ -24,7 +25,7 @@ use crate::{
     },
     hostlist::HostList,
     ids::NodeIndex,
-    spec::{TaskNice, TaskScripts},
+    spec::{SiteOfSrun, TaskNice},
     spec_text::licenses::Licenses,
     topology::NamedTopology,
 };
@@ -201,6 +202,10 @@ settings_with_rows! {
         pub min_job_age_secs: u32,
         /// `JobRequeue`.
         pub job_requeue: bool,
+        /// `CliFilterPlugins`, in order.
+        pub cli_filters: Vec<CliFilter>,
+        /// `CliFilterParameters=cli_filter_lua_path=`.
+        pub cli_filter_lua: Option<PathBuf>,
         /// `JobSubmitPlugins`, in order.
         pub job_submit: Vec<JobSubmitPlugin>,
         /// `Licenses`: how many there are of each.
@@ -405,10 +410,14 @@ impl Config {
             None => Some(self.state_save_location.join("audit.log")),
         }
     }
-    /// `SrunProlog` and `SrunEpilog`.
-    pub fn srun_scripts(&self) -> TaskScripts {
+    /// `SrunProlog`, `SrunEpilog` and whether there are filters of its options.
+    pub fn of_srun(&self) -> SiteOfSrun {
         let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
-        TaskScripts { prolog: text(&self.srun_prolog), epilog: text(&self.srun_epilog) }
+        SiteOfSrun {
+            prolog: text(&self.srun_prolog),
+            epilog: text(&self.srun_epilog),
+            filters_options: !self.cli_filters.is_empty(),
+        }
     }
     /// Priorities are computed from several factors (`PriorityType=priority/multifactor`).
     pub fn multifactor(&self) -> bool {

@@ -2,6 +2,7 @@
 //! order of `scontrol show config`.
 
 use super::{
+    cli_filter,
     config::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, PropagatePriority, ReturnToService},
     debug_flags::DebugFlags,
     health::HealthStates,
@@ -97,8 +98,16 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::own_way("CertmgrParameters", NULL),
     Key::own_way("CertmgrType", NULL),
     Key::dropped("CheckpointType"),
-    Key::not_yet("CliFilterParameters", NULL),
-    Key::not_yet("CliFilterPlugins", NULL),
+    Key::honoured("CliFilterParameters", NULL, |c, text| {
+        c.cli_filter_lua = cli_filter::lua_path(text)?;
+        Ok(None)
+    }, "`cli_filter_lua_path=/PATH/OF/SCRIPT`: where `cli_filter.lua` is, if not beside `slurm.conf`")
+        .shown(Show::AsWritten),
+    Key::honoured("CliFilterPlugins", NULL, |c, text| {
+        c.cli_filters = cli_filter::plugins(text)?;
+        Ok(None)
+    }, "who looks at options of `sbatch`, `salloc` and `srun`: `lua`, `user_defaults`, `syslog`, `none`, `unix:/PATH/OF/SOCKET`")
+        .shown(Show::AsWritten),
     key!("ClusterName", "", cluster_name: Own(cluster_name, String::clone), "the name of the cluster"),
     Key::own_way("CommunicationParameters", NULL),
     key!("CompleteWait", "0", complete_wait_secs: secs(0, SECS),

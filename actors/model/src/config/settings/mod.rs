@@ -3,6 +3,7 @@
 //! shown) and effect. `row` says what a row has, `kinds` are the kinds of values there are.
 
 pub(super) mod billing;
+pub(super) mod cli_filter;
 pub(super) mod config;
 pub(super) mod debug_flags;
 pub(super) mod described;
