@@ -2,8 +2,9 @@
 //! variables are the same from one request to the next, and nobody waits for it but those whose requests it checks.
 
 use crate::{
-    fields::Desc,
+    fields::{Desc, of_change},
     lua::{Called, Script, ScriptError, TIME_LIMIT},
+    plain::{self, Throttle},
     shown::PartitionShown,
     socket,
 };
@@ -24,7 +25,7 @@ use std::{
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 use tokio::sync::oneshot;
 
@@ -34,8 +35,6 @@ const MOST_WAITING: usize = 1000;
 const CROWDED: Duration = Duration::from_secs(1);
 /// A request waits so much longer than one script may run.
 const PATIENCE: Duration = Duration::from_secs(50);
-/// `ESLURM_MISSING_TIME_LIMIT`.
-const NO_TIME_LIMIT: i32 = 8000;
 /// The script's name, beside `slurm.conf`.
 const SCRIPT: &str = "job_submit.lua";
 
@@ -71,7 +70,7 @@ impl SiteChecks {
         let cluster = config.cluster_name.clone();
         let has_script = config.job_submit.contains(&JobSubmitPlugin::Lua);
         let run = move || {
-            let mut worker = Worker { path, script: None };
+            let mut worker = Worker { path, script: None, throttle: Throttle::default() };
             let first = if has_script { worker.load(&cluster) } else { Ok(()) };
             let is_good = first.is_ok();
             if loaded.send(first).is_ok() && is_good {
@@ -116,6 +115,7 @@ type FileState = (SystemTime, u64);
 struct Worker {
     path: PathBuf,
     script: Option<(Script, Option<FileState>)>,
+    throttle: Throttle,
 }
 
 impl Worker {
@@ -158,7 +158,7 @@ impl Worker {
                 for (offset, mut spec) in (0_u32..).zip(jobs) {
                     for plugin in &config.job_submit {
                         let desc = Desc { offset: ask.heterogeneous.then_some(offset), ..by.desc(spec) };
-                        let called = self.submit(plugin, desc, &by, &config.cluster_name)?;
+                        let called = self.submit(plugin, desc, &by, &config)?;
                         spec = called.accepted(&mut answer.said)?;
                     }
                     answer.jobs.push(spec);
@@ -182,23 +182,25 @@ impl Worker {
         plugin: &JobSubmitPlugin,
         desc: Desc,
         by: &By<'_>,
-        cluster: &str,
+        config: &Config,
     ) -> Result<Called<JobSpec>, Refusal> {
         match plugin {
-            JobSubmitPlugin::Lua => {
-                self.script(cluster)?.submit(desc, &by.partitions, by.sight).map_err(|error| by_script(&error))
-            }
+            JobSubmitPlugin::Lua => self
+                .script(&config.cluster_name)?
+                .submit(desc, &by.partitions, by.sight)
+                .map_err(|error| by_script(&error)),
             JobSubmitPlugin::Socket(path) => socket::submit(path, desc, &by.partitions),
-            JobSubmitPlugin::RequireTimeLimit => {
-                let code = if desc.spec.time_limit.is_none() { NO_TIME_LIMIT } else { 0 };
-                Ok(Called { request: desc.spec, code, said: Vec::new() })
+            JobSubmitPlugin::RequireTimeLimit => Ok(plain::require_time_limit(desc.spec)),
+            JobSubmitPlugin::AllPartitions => Ok(plain::all_partitions(desc.spec, &by.partitions)),
+            JobSubmitPlugin::Partition => Ok(plain::partition(desc.spec, &by.partitions)),
+            JobSubmitPlugin::Throttle => {
+                let most =
+                    config.scheduler_parameters.value("jobs_per_user_per_hour").and_then(|most| most.parse().ok());
+                Ok(self.throttle.check(desc, most, Instant::now()))
             }
-            JobSubmitPlugin::AllPartitions => {
-                let mut spec = desc.spec;
-                if spec.partitions.is_empty() {
-                    spec.partitions = by.partitions.iter().map(|p| p.view.config.name.clone()).collect();
-                }
-                Ok(Called { request: spec, code: 0, said: Vec::new() })
+            JobSubmitPlugin::Logging => {
+                tracing::info!("job_submit/logging: {}", plain::logged("submit", &desc));
+                Ok(Called { request: desc.spec, code: 0, said: Vec::new() })
             }
         }
     }
@@ -219,7 +221,15 @@ impl Worker {
                     .modify(desc, (job, &change), &by.partitions, by.sight)
                     .map_err(|error| by_script(&error)),
                 JobSubmitPlugin::Socket(path) => socket::modify(path, desc, (job, &change), &by.partitions),
-                JobSubmitPlugin::RequireTimeLimit | JobSubmitPlugin::AllPartitions => continue,
+                JobSubmitPlugin::Logging => {
+                    let desc = Desc { spec: of_change(&change), is_change: true, ..desc };
+                    tracing::info!("job_submit/logging: {}, JobId={}", plain::logged("modify", &desc), job.id);
+                    continue;
+                }
+                JobSubmitPlugin::RequireTimeLimit
+                | JobSubmitPlugin::AllPartitions
+                | JobSubmitPlugin::Partition
+                | JobSubmitPlugin::Throttle => continue,
             };
             change = called.and_then(|called| called.accepted(said)).map_err(|refusal| told_apart(refusal, said))?;
         }

@@ -1,5 +1,4 @@
-//! The site's own checks of jobs (`JobSubmitPlugins`): `job_submit.lua`, a program of the site behind a Unix socket, and the plain
-//! checks `require_timelimit` and `all_partitions`.
+//! The site's own checks of jobs (`JobSubmitPlugins`): `job_submit.lua`, a program of the site behind a Unix socket, and plain checks.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -8,11 +7,13 @@
 //! | [`fields`] | a job's fields: how each is read and set |
 //! | [`shown`] | what scripts see and cannot change: jobs, partitions, reservations |
 //! | [`lua`] | `job_submit.lua` |
+//! | [`plain`] | checks that Slurm brings along |
 //! | [`socket`] | the same over a Unix socket, as JSON |
 
 pub mod checks;
 pub mod fields;
 pub mod lua;
+pub mod plain;
 pub mod shown;
 pub mod socket;
 #[cfg(test)]

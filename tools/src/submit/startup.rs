@@ -149,7 +149,7 @@ impl Startup {
             Wrong::Source(error) => tell_source(command, &self.console, &error),
             Wrong::Said(code) => code,
         };
-        let Some(filters) = self.filters().map_err(|error| tell(error))? else {
+        let Some(filters) = self.filters().map_err(&tell)? else {
             return lay(&Decided::default()).map_err(tell);
         };
         if !self.decided.borrow().contains_key(&component) {

@@ -192,7 +192,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::honoured("JobSubmitPlugins", NULL, |c, text| {
         c.job_submit = JobSubmitPlugin::parse(text)?;
         Ok(None)
-    }, "checks of jobs by the site: `lua`, `require_timelimit`, `all_partitions`, `unix:/PATH/OF/SOCKET`")
+    }, "checks of jobs by the site: `lua`, `require_timelimit`, `all_partitions`, `partition`, `throttle`, `logging`, `unix:/PATH/OF/SOCKET`")
         .shown(Show::Value(|c| job_submit::shown(&c.job_submit))),
     Key::dropped("KeepAliveTime"),
     key!("KillOnBadExit", "no", kill_on_bad_exit: BIT, "a step ends when one of its tasks fails"),

@@ -19,12 +19,18 @@ pub enum JobSubmitPlugin {
     RequireTimeLimit,
     /// `all_partitions`: jobs that name no partition may start in all.
     AllPartitions,
+    /// `partition`: jobs that name no partition start in one whose memory is enough.
+    Partition,
+    /// `throttle`: each user may submit so many jobs in an hour (`SchedulerParameters=jobs_per_user_per_hour`).
+    Throttle,
+    /// `logging`: requests are logged.
+    Logging,
     /// `unix:PATH`: a program of the site behind this socket.
     Socket(PathBuf),
 }
 
 /// Plugins of Slurm that do not exist here.
-const NOT_YET: [&str; 5] = ["defaults", "logging", "partition", "pbs", "throttle"];
+const NOT_YET: [&str; 2] = ["defaults", "pbs"];
 
 impl JobSubmitPlugin {
     pub(super) fn parse(text: &str) -> Value<Vec<Self>> {
@@ -37,11 +43,15 @@ impl JobSubmitPlugin {
             "lua" => Ok(Self::Lua),
             "require_timelimit" => Ok(Self::RequireTimeLimit),
             "all_partitions" => Ok(Self::AllPartitions),
+            "partition" => Ok(Self::Partition),
+            "throttle" => Ok(Self::Throttle),
+            "logging" => Ok(Self::Logging),
             name if NOT_YET.contains(&name) => Err(not_yet(name)),
             name => match name.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
                 Some(path) => Ok(Self::Socket(path.into())),
-                None => Err(SettingError::new(format!("\"{word}\" is no check of jobs"))
-                    .suggest("lua, require_timelimit, all_partitions or unix:/PATH/OF/SOCKET")),
+                None => Err(SettingError::new(format!("\"{word}\" is no check of jobs")).suggest(
+                    "lua, require_timelimit, all_partitions, partition, throttle, logging or unix:/PATH/OF/SOCKET",
+                )),
             },
         }
     }
@@ -53,6 +63,9 @@ impl fmt::Display for JobSubmitPlugin {
             Self::Lua => f.write_str("lua"),
             Self::RequireTimeLimit => f.write_str("require_timelimit"),
             Self::AllPartitions => f.write_str("all_partitions"),
+            Self::Partition => f.write_str("partition"),
+            Self::Throttle => f.write_str("throttle"),
+            Self::Logging => f.write_str("logging"),
             Self::Socket(path) => write!(f, "unix:{}", path.display()),
         }
     }

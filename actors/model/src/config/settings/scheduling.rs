@@ -107,6 +107,7 @@ const TABLE: &[(&str, Form, Effect)] = &[
     ("Ignore_NUMA", Flag, Nothing("sockets are those of the node's line")),
     ("ignore_constraint_validation", Flag, Acts),
     ("ignore_prefer_validation", Flag, Acts),
+    ("jobs_per_user_per_hour", Number(1, ANY), Acts),
     ("max_array_tasks", Number(0, 4_000_001), Acts),
     ("max_rpc_cnt", Number(0, 1000), Nothing(NOBODY_WAITS)),
     ("max_sched_time", Number(1, ANY), Acts),
