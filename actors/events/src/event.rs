@@ -6,7 +6,7 @@ use crate::{
     records::{job::JobRecord, job_event::JobEvent, jobs::Records, node::SavedNode, partition::SavedPartition},
 };
 use garrick_model::{
-    config::DynamicNode,
+    config::{DynamicNode, PartitionChange},
     crontab::Crontab,
     ids::{JobId, Sluid},
     packed_steps::PackedSteps,
@@ -100,6 +100,15 @@ pub enum ControllerEvent {
         /// It was deleted because `slurm.conf` lists the node now: the saved state of the node stays.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         of_file: bool,
+    },
+    /// An administrator created or deleted a partition; the last one is valid. Updates of an earlier partition of that name are
+    /// over.
+    PartitionChange {
+        /// The partition.
+        partition: String,
+        /// What was done; `None`: nothing that is still valid.
+        #[serde(default)]
+        saved: Option<Box<PartitionChange>>,
     },
     /// Results of steps of a run, as their step manager reported them. They are for followers that keep accounts, and saved only
     /// if there is one. A repeated report is saved again.
@@ -222,6 +231,8 @@ pub struct Replayed {
     pub crontabs: BTreeMap<u32, Crontab>,
     /// Dynamic nodes.
     pub dynamic_nodes: BTreeMap<String, DynamicNode>,
+    /// Partitions that were created or deleted at run time.
+    pub partition_changes: BTreeMap<String, PartitionChange>,
     /// Pieces beside the log.
     pub beside: Pieces,
     /// Epoch of the last controller.
@@ -292,6 +303,13 @@ impl Replayed {
                 // A later node of that name must not inherit DOWN or DRAIN.
                 if !of_file {
                     self.nodes.remove(node);
+                }
+            }
+            ControllerEvent::PartitionChange { partition, saved } => {
+                self.partitions.remove(partition);
+                match saved {
+                    Some(saved) => drop(self.partition_changes.insert(partition.clone(), (**saved).clone())),
+                    None => drop(self.partition_changes.remove(partition)),
                 }
             }
             ControllerEvent::Beside { name, piece: Some(piece) } => {
@@ -414,6 +432,7 @@ impl Replayed {
         let last = self.last_trigger;
         let gone_trigger = (last > 0 && !self.triggers.contains_key(&last)).then_some(last);
         let others = self.dynamic_nodes.len()
+            + self.partition_changes.len()
             + self.nodes.len()
             + self.partitions.len()
             + self.reservations.len()
@@ -452,6 +471,10 @@ impl Replayed {
             of_file: false,
         });
         let nodes = self.nodes.into_iter().map(|(node, saved)| ControllerEvent::Node { node, saved: Box::new(saved) });
+        let partition_changes = self
+            .partition_changes
+            .into_iter()
+            .map(|(partition, saved)| ControllerEvent::PartitionChange { partition, saved: Some(Box::new(saved)) });
         let partitions = self
             .partitions
             .into_iter()
@@ -471,7 +494,8 @@ impl Replayed {
         let gone = gone_trigger.map(|trigger| ControllerEvent::Trigger { trigger, saved: None });
         let beside = self.beside.into_iter().map(|(name, piece)| ControllerEvent::Beside { name, piece: Some(piece) });
         let all = [base, started].into_iter().chain(jobs).chain(dynamic_nodes).chain(nodes);
-        all.chain(partitions)
+        all.chain(partition_changes)
+            .chain(partitions)
             .chain(reservations)
             .chain(crontabs)
             .chain(triggers)

@@ -188,7 +188,7 @@ fn nodes_that_the_file_has_are_not_restored() {
     let base = config(SITE);
     let node = |name: &str, slot| DynamicNode { name: name.to_owned(), slot, ..DynamicNode::default() };
     let saved = [("d1".to_owned(), node("d1", 1)), ("n0".to_owned(), node("n0", 0))].into();
-    let (roster, of_file) = Roster::restored(base, saved);
+    let (roster, of_file) = Roster::restored(base, saved, BTreeMap::new());
     assert_eq!(of_file, ["n0"]);
     assert_eq!(roster.nodes().keys().collect::<Vec<_>>(), ["d1"]);
     assert_eq!(roster.config().nodes.len(), 2);

@@ -33,7 +33,11 @@ use crate::{
     trigger::core::TriggersCore,
 };
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
-use garrick_model::{config::Config, time::Timestamp, view::NodeHold};
+use garrick_model::{
+    config::{Config, PartitionChange},
+    time::Timestamp,
+    view::NodeHold,
+};
 use garrick_plan::{
     policy::{partition_facts, policy},
     snapshot::{caps::CpuCaps, request::NodeUse},
@@ -66,19 +70,27 @@ pub enum Recover {
     /// Jobs, nodes' states and reasons, reservations; partitions are as configured. Slurm's default.
     #[default]
     Partial,
-    /// Also what administrators changed of partitions.
+    /// Also what administrators changed of partitions, and those that they created.
     Full,
 }
 
 /// Removes from the log what is not to be recovered, so that a later full recovery does not restore it either. Wait for the
 /// answer before [`start`]: from then on it is gone.
 pub fn forget(log: &dyn Log, recover: Recover) -> PendingReply<Result<Position, AppendError>> {
-    let saved = if recover == Recover::Partial { log.value().partitions() } else { BTreeMap::new() };
+    let (saved, changes) = (log.value().partitions(), log.value().partition_changes());
+    let saved = if recover == Recover::Partial { saved } else { BTreeMap::new() };
     let dropped = saved.into_iter().filter(|(_, saved)| !saved.fields.is_empty()).map(|(partition, saved)| {
         tracing::info!(partition, fields = ?saved.fields, "partition.updates_dropped");
         ControllerEvent::Partition { partition, saved: Box::default() }
     });
-    let (dropped, (done, answer)) = (dropped.collect::<Vec<_>>(), ReplyTo::channel());
+    // One of the file that was deleted is back with any start.
+    let outlasts =
+        |change: &PartitionChange| recover == Recover::Full && matches!(change, PartitionChange::Created { .. });
+    let undone = changes.into_iter().filter(|(_, change)| !outlasts(change)).map(|(partition, change)| {
+        tracing::info!(partition, ?change, "partition.change_dropped");
+        ControllerEvent::PartitionChange { partition, saved: None }
+    });
+    let (dropped, (done, answer)) = (dropped.chain(undone).collect::<Vec<_>>(), ReplyTo::channel());
     // Without such state, a start need not wait for a log that has no space.
     match dropped.is_empty() {
         true => done.reply(Ok(log.committed())),
@@ -99,7 +111,7 @@ pub fn start(system: &System, config: Arc<Config>, ports: Ports, random: fn() ->
     let ids = IdSource::new(random, move |job| known.has_job(job) || on_their_way.contains(job));
     ids.limit(config.first_job_id, config.max_job_id);
     ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
-    let (roster, of_file) = Roster::restored(Arc::clone(&config), replayed.dynamic_nodes);
+    let (roster, of_file) = Roster::restored(Arc::clone(&config), replayed.dynamic_nodes, replayed.partition_changes);
     let config = roster.config();
     let env = Arc::new(Env::new(system.clone(), ports, entering, ids, roster.clone()));
     env.set_job_site(Arc::new(env.made_site(&config, epoch)));

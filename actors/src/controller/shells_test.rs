@@ -518,6 +518,68 @@ fn partitions_are_updated_and_remembered_by_a_full_recovery() {
     });
 }
 
+#[test]
+fn partitions_come_and_go_and_a_full_recovery_knows_of_those_that_came() {
+    let journal = MemoryJournal::default();
+    let fields = |text: &[(&str, &str)]| text.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let create = |name: &str, pairs: &[(&str, &str)]| CommandRequest::CreatePartition {
+        partition: name.to_owned(),
+        fields: fields(pairs),
+    };
+    let delete = |name: &str| CommandRequest::DeletePartition { partition: name.to_owned() };
+    let shown = |rig: &Rig| -> Vec<(String, bool, usize)> {
+        let views = rig.controller.env.boards.partitions.list();
+        views.iter().map(|view| (view.config.name.clone(), view.config.default, view.nodes.len())).collect()
+    };
+    let both = |debug: bool, new: usize| vec![("debug".to_owned(), debug, 2), ("new".to_owned(), !debug, new)];
+    let kept = journal.clone();
+    with_system(async move |system| {
+        let mut rig = Rig::start(&system, TWO_NODES, kept);
+        rig.until_nodes(2).await;
+        let new = [("Nodes", "n0"), ("Default", "YES"), ("MaxTime", "5")];
+        assert_eq!(rig.ask(1001, create("new", &new)).await, CommandReply::Refused(Refusal::AccessDenied));
+        assert_eq!(rig.ask(0, create("new", &new)).await, CommandReply::Done);
+        assert_eq!(shown(&rig), both(false, 1));
+        for (wrong, refusal) in [
+            (create("new", &[]), Refusal::InvalidPartition("new".to_owned())),
+            (create("a,b", &[]), Refusal::InvalidPartition("a,b".to_owned())),
+            (create("bad", &[("Nodes", "n9")]), Refusal::InvalidNode("n9".to_owned())),
+            (delete("nosuch"), Refusal::InvalidPartition("nosuch".to_owned())),
+        ] {
+            assert_eq!(rig.ask(0, wrong).await, CommandReply::Refused(refusal));
+        }
+        let update = |key: &str, value: &str| CommandRequest::UpdatePartition {
+            partition: "new".to_owned(),
+            fields: fields(&[(key, value)]),
+        };
+        assert_eq!(rig.ask(0, update("Nodes", "+n1")).await, CommandReply::Done);
+        // A job that waits there keeps it.
+        let job = rig.submitted(JobSpec { hold: true, ..spec() }).await;
+        let in_use = CommandReply::Refused(Refusal::InvalidUpdate("Partition is in use".to_owned()));
+        assert_eq!(rig.ask(0, delete("new")).await, in_use);
+        assert_eq!(shown(&rig), both(false, 2));
+        let jobs = vec![selector(job)];
+        rig.ask(0, CommandRequest::Cancel(CancelRequest { jobs, ..CancelRequest::default() })).await;
+        rig.until(job, |view| !view.state.is_live()).await;
+        assert_eq!(rig.ask(0, delete("debug")).await, CommandReply::Done);
+        assert_eq!(shown(&rig), [("new".to_owned(), true, 2)]);
+    });
+    let kept = journal.clone();
+    with_system(async move |system| {
+        let rig = Rig::recover(&system, TWO_NODES, kept, Recover::Full);
+        let names: Vec<String> = shown(&rig).into_iter().map(|(name, ..)| name).collect();
+        assert_eq!(names, ["debug", "new"], "that of the file is back");
+        assert_eq!(rig.ask(0, delete("new")).await, CommandReply::Done);
+        // Nothing of the one before it is left.
+        assert_eq!(rig.ask(0, create("new", &[])).await, CommandReply::Done);
+        assert_eq!(shown(&rig)[1], ("new".to_owned(), false, 0));
+    });
+    with_system(async move |system| {
+        let rig = Rig::start(&system, TWO_NODES, journal);
+        assert_eq!(shown(&rig), [("debug".to_owned(), true, 2)], "without -R it is as in the file");
+    });
+}
+
 /// It may fail before that is in the log: then the next start knows of them.
 #[test]
 fn what_is_not_recovered_counts_until_the_log_says_that_it_does_not() {

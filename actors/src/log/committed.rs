@@ -11,7 +11,13 @@ use garrick_events::{
         partition::SavedPartition,
     },
 };
-use garrick_model::{config::DynamicNode, crontab::Crontab, ids::JobId, reservation::Reservation, trigger::Trigger};
+use garrick_model::{
+    config::{DynamicNode, PartitionChange},
+    crontab::Crontab,
+    ids::JobId,
+    reservation::Reservation,
+    trigger::Trigger,
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -130,6 +136,11 @@ impl Committed {
     /// Dynamic nodes.
     pub fn dynamic_nodes(&self) -> BTreeMap<String, DynamicNode> {
         self.lock().replayed.dynamic_nodes.clone()
+    }
+
+    /// Partitions that were created or deleted at run time.
+    pub fn partition_changes(&self) -> BTreeMap<String, PartitionChange> {
+        self.lock().replayed.partition_changes.clone()
     }
 
     /// A partition's updates; empty when nothing was ever saved.

@@ -55,7 +55,7 @@ pub enum ConfigNews {
     NoNode(String),
     /// To the supervisor of partitions.
     Partitions {
-        /// The file was read again; otherwise nodes came or went.
+        /// The file was read again; otherwise nodes or partitions came or went.
         read_again: bool,
     },
     /// To all jobs' owners: settings for all jobs have changed.

@@ -74,6 +74,8 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::UpdateJob { .. } => "UpdateJob",
         CommandRequest::UpdateNode { .. } => "UpdateNode",
         CommandRequest::CreateNodes { .. } => "CreateNodes",
+        CommandRequest::CreatePartition { .. } => "CreatePartition",
+        CommandRequest::DeletePartition { .. } => "DeletePartition",
         CommandRequest::DeleteNodes { .. } => "DeleteNodes",
         CommandRequest::UpdatePartition { .. } => "UpdatePartition",
         CommandRequest::Reconfigure => "Reconfigure",

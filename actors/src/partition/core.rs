@@ -1,7 +1,10 @@
 //! Decides about one partition: its configured settings, updates over them, and its members.
 
 use super::messages::{PartitionEffect, PartitionInput, PartitionUpdate};
-use crate::owner::{Effect, FreshIds, Out, Owner};
+use crate::{
+    owner::{Effect, FreshIds, Out, Owner},
+    roster::nodes::unfit_partition,
+};
 use garrick_events::{event::ControllerEvent, records::partition::SavedPartition};
 use garrick_model::{
     config::{Config, PartitionConfig},
@@ -66,14 +69,18 @@ impl PartitionCore {
         let mut saved = self.saved.clone();
         for (key, value) in fields {
             let key = key.to_ascii_lowercase();
-            if key == "shared" {
-                saved.fields.insert("oversubscribe".to_owned(), value.clone());
-            } else if key != "partitionname" {
-                saved.fields.insert(key, value.clone());
+            match key.as_str() {
+                "shared" => drop(saved.fields.insert("oversubscribe".to_owned(), value.clone())),
+                "partitionname" => {}
+                "nodes" => {
+                    let nodes = config.nodes_after(&self.members, value);
+                    saved.fields.insert(key, nodes.map_err(|_| Refusal::InvalidNode(value.clone()))?);
+                }
+                _ => drop(saved.fields.insert(key, value.clone())),
             }
         }
         let (settings, members) =
-            applied(config, configured, &saved).map_err(|error| Refusal::InvalidUpdate(error.to_string()))?;
+            applied(config, configured, &saved).map_err(|error| unfit_partition(config, fields, error))?;
         self.settings = Arc::new(settings);
         self.members = members;
         self.generation += 1;

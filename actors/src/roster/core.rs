@@ -54,6 +54,15 @@ pub enum RosterAsk {
         /// Where to, as `Topology=` says.
         place: String,
     },
+    /// `scontrol create PartitionName=`: a partition that `slurm.conf` does not have.
+    CreatePartition {
+        /// Name.
+        name: String,
+        /// `Key=Value` pairs.
+        fields: Vec<(String, String)>,
+    },
+    /// `scontrol delete PartitionName=`, of a partition that no job needs.
+    DeletePartition(String),
     /// The file was read again.
     Read(Arc<Config>),
 }
@@ -147,6 +156,8 @@ enum Change {
     Create { request: u64, names: String, line: String },
     Delete { request: u64, asked: u64, gone: Vec<(String, Option<u64>)>, stay: Option<Refusal> },
     Place { request: u64, nodes: Vec<String>, place: String },
+    CreatePartition { request: u64, name: String, fields: Vec<(String, String)> },
+    DeletePartition { request: u64, name: String },
     Read { request: u64, config: Arc<Config> },
 }
 
@@ -158,8 +169,15 @@ impl Change {
             Self::Join { node, .. } => names.contains(node),
             // Names are only read later.
             Self::Create { .. } | Self::Read { .. } => true,
-            Self::Delete { .. } | Self::Place { .. } => false,
+            Self::Delete { .. } | Self::Place { .. } | Self::CreatePartition { .. } | Self::DeletePartition { .. } => {
+                false
+            }
         }
+    }
+
+    /// Does it create one of these partitions? The owner of the old one has to end first.
+    fn creates_again(&self, partitions: &BTreeSet<String>) -> bool {
+        matches!(self, Self::CreatePartition { name, .. } if partitions.contains(name))
     }
 
     /// Does it delete one of these nodes?
@@ -184,6 +202,8 @@ struct Lot {
     read_again: bool,
     /// Nodes that the file lists now.
     of_file: BTreeSet<String>,
+    /// Partitions that are deleted.
+    partitions_gone: BTreeSet<String>,
 }
 
 /// The core of the roster.
@@ -254,6 +274,8 @@ impl RosterCore {
             }
             RosterAsk::Create { names, line } => Change::Create { request, names, line },
             RosterAsk::Place { nodes, place } => Change::Place { request, nodes, place },
+            RosterAsk::CreatePartition { name, fields } => Change::CreatePartition { request, name, fields },
+            RosterAsk::DeletePartition(name) => Change::DeletePartition { request, name },
             RosterAsk::Read(config) => Change::Read { request, config },
             RosterAsk::Delete { nodes, reserved } => return self.retire(request, nodes, &reserved, out),
         };
@@ -289,7 +311,7 @@ impl RosterCore {
         while let Some(change) = self.waiting.pop_front() {
             // A node of a deleted name is another node; its owner starts after the owner of the old one has ended. And a node
             // that is told that it has joined must be on disk by then.
-            if change.brings(&lot.gone) || change.takes(&lot.joined) {
+            if change.brings(&lot.gone) || change.takes(&lot.joined) || change.creates_again(&lot.partitions_gone) {
                 self.waiting.push_front(change);
                 break;
             }
@@ -341,6 +363,19 @@ impl RosterCore {
                 (request, stay.map_or(Ok(()), Err))
             }
             Change::Place { request, nodes, place } => (request, Arc::make_mut(&mut self.roster).place(&nodes, &place)),
+            Change::CreatePartition { request, name, fields } => {
+                // It is checked with the nodes that came just before.
+                Arc::make_mut(&mut self.roster).settle();
+                (request, Arc::make_mut(&mut self.roster).create_partition(&name, fields))
+            }
+            Change::DeletePartition { request, name } => {
+                Arc::make_mut(&mut self.roster).settle();
+                let answer = Arc::make_mut(&mut self.roster).delete_partition(&name);
+                if answer.is_ok() {
+                    lot.partitions_gone.insert(name);
+                }
+                (request, answer)
+            }
             Change::Read { request, config } => {
                 lot.of_file.extend(Arc::make_mut(&mut self.roster).read_again(config));
                 lot.read_again = true;
@@ -397,7 +432,10 @@ impl Owner for RosterCore {
                 let Some(Left { told, of_file }) = self.left.take() else { return };
                 out.extend(of_file.into_iter().map(|node| Effect::Save(ControllerEvent::node_of_file(node))));
                 let read_again = !Arc::ptr_eq(&self.roster.base(), &told.base());
-                if read_again || self.roster.nodes() != told.nodes() {
+                if read_again
+                    || self.roster.nodes() != told.nodes()
+                    || self.roster.partition_changes() != told.partition_changes()
+                {
                     self.tell(&told, read_again, &BTreeMap::new(), out);
                     self.busy = true;
                     out.push(Effect::Do(RosterErrand::Next));
@@ -429,8 +467,13 @@ fn difference(before: &Roster, after: &Roster, of_file: &BTreeSet<String>) -> Ve
         let of_file = saved.is_none() && of_file.contains(name);
         ControllerEvent::DynamicNode { node: name.clone(), saved, of_file }
     };
+    let (was, is) = (before.partition_changes(), after.partition_changes());
+    let back = was.keys().filter(|name| !is.contains_key(*name)).map(|name| (name, None));
+    let changed = is.iter().filter(|(name, change)| was.get(*name) != Some(*change));
+    let partitions = back.chain(changed.map(|(name, change)| (name, Some(Box::new(change.clone())))));
     let mut events: Vec<ControllerEvent> = gone.map(|name| about(name, None)).collect();
     let news = after.nodes().iter().filter(|(name, node)| before.get(name) != Some(*node));
     events.extend(news.map(|(name, node)| about(name, Some(Box::new(node.clone())))));
+    events.extend(partitions.map(|(name, saved)| ControllerEvent::PartitionChange { partition: name.clone(), saved }));
     events
 }

@@ -295,7 +295,8 @@ fn nodes_that_the_file_took_are_its_own_for_the_log_too() {
     world.join(1, "d1");
     world.saves();
     let more = config(&SITE.replace("n0 CPUs", "n0,d1 CPUs"));
-    let saved = Roster::restored(more, world.core.roster().nodes().clone());
+    let roster = world.core.roster();
+    let saved = Roster::restored(more, roster.nodes().clone(), roster.partition_changes().clone());
     world.core = RosterCore::new(saved, Arc::clone(&world.shown), Arc::new(|_| true));
     world.told(RosterInput::Begun);
     assert_eq!(world.saves(), ["shown", "jobs", "node n0", "node d1", "partitions true", "policy", "reread"]);

@@ -1,10 +1,10 @@
-//! The nodes that exist: those of `slurm.conf`, and dynamic ones. Decides which may join and which may be deleted, and makes the
-//! configuration that all others see.
+//! The nodes and partitions that exist: those of `slurm.conf`, and those that came at run time. Decides which nodes may join and which
+//! may be deleted, and makes the configuration that all others see.
 
 use crate::{messages::node::NodeSettings, node::settings::node_settings};
 use garrick_model::{
     config::{
-        self, Config, ConfiguredState, DynamicNode, NodeConfig, SettingError, Unfit, Whereabouts,
+        self, Config, ConfiguredState, DynamicNode, NodeConfig, PartitionChange, SettingError, Unfit, Whereabouts,
         places::{self, Placing},
     },
     messages::node::{Joining, Neighbour},
@@ -25,6 +25,8 @@ pub struct Roster {
     /// As it was read.
     base: Arc<Config>,
     nodes: BTreeMap<String, DynamicNode>,
+    /// Partitions that were created or deleted at run time.
+    partitions: BTreeMap<String, PartitionChange>,
     /// The configuration with all nodes, as of the last [`Roster::settle`].
     config: Arc<Config>,
     /// Something has changed since.
@@ -61,13 +63,17 @@ pub fn reserved(reservations: &BTreeMap<String, Reservation>) -> BTreeMap<String
 }
 
 impl Roster {
-    /// From a configuration and the journal. What does not fit into the configuration is logged. Also returns the nodes that the
+    /// From a configuration and the journal's nodes and changes of the list of partitions. What does not fit into the configuration is logged. Also returns the nodes that the
     /// configuration lists itself now.
-    pub fn restored(base: Arc<Config>, mut nodes: BTreeMap<String, DynamicNode>) -> (Self, Vec<String>) {
+    pub fn restored(
+        base: Arc<Config>,
+        mut nodes: BTreeMap<String, DynamicNode>,
+        partitions: BTreeMap<String, PartitionChange>,
+    ) -> (Self, Vec<String>) {
         let taken = take_of_file(&base, &mut nodes);
         let (config, topologies) = (Arc::clone(&base), Vec::new());
         let (places, unplaced) = (BTreeMap::new(), BTreeSet::new());
-        let mut roster = Self { base, nodes, config, stale: true, places, topologies, unplaced };
+        let mut roster = Self { base, nodes, partitions, config, stale: true, places, topologies, unplaced };
         roster.make();
         (roster, taken)
     }
@@ -75,7 +81,7 @@ impl Roster {
     /// The same without that list.
     #[cfg(test)]
     pub fn new(base: Arc<Config>, nodes: BTreeMap<String, DynamicNode>) -> Self {
-        Self::restored(base, nodes).0
+        Self::restored(base, nodes, BTreeMap::new()).0
     }
 
     /// Builds everything from what is known of each node.
@@ -91,7 +97,7 @@ impl Roster {
         if self.nodes.is_empty() {
             self.unplaced.clear();
             self.config = Arc::clone(&self.base);
-            return;
+            return self.build_partitions();
         }
         let (config, unfit) = self.base.with_dynamic(self.nodes.values());
         let mut unplaced = BTreeSet::new();
@@ -110,6 +116,16 @@ impl Roster {
         }
         self.unplaced = unplaced;
         self.config = Arc::new(config);
+        self.build_partitions();
+    }
+
+    fn build_partitions(&mut self) {
+        if self.partitions.is_empty() {
+            return;
+        }
+        for (partition, wrong) in Arc::make_mut(&mut self.config).change_partitions(&self.partitions) {
+            tracing::error!(partition, "partition.left_out: {wrong}");
+        }
     }
 
     /// Applies changes: once for all of them.
@@ -142,9 +158,57 @@ impl Roster {
     /// The file was read again. Returns the dynamic nodes that it lists now.
     pub fn read_again(&mut self, base: Arc<Config>) -> Vec<String> {
         let taken = take_of_file(&base, &mut self.nodes);
+        let kept = base.reconfig_flags.has("KeepPartInfo");
+        self.partitions.retain(|name, change| {
+            kept && matches!(change, PartitionChange::Created { .. }) && base.partition(name).is_none()
+        });
         self.base = base;
         self.make();
         taken
+    }
+
+    /// Partitions that were created or deleted at run time.
+    pub const fn partition_changes(&self) -> &BTreeMap<String, PartitionChange> {
+        &self.partitions
+    }
+
+    /// An administrator creates a partition.
+    pub fn create_partition(&mut self, name: &str, fields: Vec<(String, String)>) -> Result<(), Refusal> {
+        let config = &self.config;
+        // A list of names could not name it.
+        let unusable =
+            name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control() || ",=\"'".contains(c));
+        let reserved = name.eq_ignore_ascii_case("default") || name.eq_ignore_ascii_case("all");
+        if unusable || reserved || config.partition(name).is_some() {
+            return Err(Refusal::InvalidPartition(name.to_owned()));
+        }
+        let made = config.new_partition(name, &fields);
+        made.map_err(|wrong| unfit_partition(config, &fields, wrong))?;
+        let last = self.partitions.values().filter_map(|change| match change {
+            PartitionChange::Created { place, .. } => Some(*place),
+            PartitionChange::Deleted => None,
+        });
+        let place = last.max().map_or(0, |last| last + 1);
+        self.partitions.insert(name.to_owned(), PartitionChange::Created { fields, place });
+        self.stale = true;
+        Ok(())
+    }
+
+    /// An administrator deletes a partition, of which no job is left.
+    pub fn delete_partition(&mut self, name: &str) -> Result<(), Refusal> {
+        if self.config.partition(name).is_none() {
+            return Err(Refusal::InvalidPartition(name.to_owned()));
+        }
+        let alternate_of = self.config.partitions.iter().find(|other| other.alternate.as_deref() == Some(name));
+        if let Some(other) = alternate_of.filter(|other| other.name != name) {
+            return Err(Refusal::InvalidUpdate(format!("Partition is in use: it is the Alternate of {}", other.name)));
+        }
+        match self.base.partition(name) {
+            Some(_) => drop(self.partitions.insert(name.to_owned(), PartitionChange::Deleted)),
+            None => drop(self.partitions.remove(name)),
+        }
+        self.stale = true;
+        Ok(())
     }
 
     /// Places of dynamic nodes in the topologies, by name.
@@ -417,6 +481,15 @@ fn take_of_file(base: &Config, nodes: &mut BTreeMap<String, DynamicNode>) -> Vec
 
 fn unfit(names: &str, wrong: SettingError) -> Refusal {
     Refusal::InvalidUpdate(format!("NodeName={names}: {wrong}"))
+}
+
+/// What is wrong with the pairs of a partition, as a refusal.
+pub fn unfit_partition(config: &Config, fields: &[(String, String)], wrong: SettingError) -> Refusal {
+    let of = |key: &str| fields.iter().rev().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, value)| value);
+    match of("Nodes") {
+        Some(nodes) if config.members(nodes).is_err() => Refusal::InvalidNode(nodes.clone()),
+        _ => Refusal::InvalidUpdate(wrong.to_string()),
+    }
 }
 
 /// The line without these keys.

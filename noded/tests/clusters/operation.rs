@@ -273,10 +273,10 @@ fn a_node_with_another_configuration_and_one_that_is_removed_under_its_job_are_i
 #[test]
 fn who_changes_a_partition_is_told_how_long_that_lasts() {
     let c = one_node("partition");
-    let told = c.sh("scontrol update PartitionName=main MaxTime=60").ok();
+    let told = c.sh("scontrol -v update PartitionName=main MaxTime=60").ok();
     assert!(told.err.contains("partition main stays so until slurmctld is started again"), "{told:?}");
     assert!(logged(&c, "slurmctld").contains("partition.update: in force until"), "{}", logged(&c, "slurmctld"));
-    assert_eq!(c.sh("scontrol -Q update PartitionName=main MaxTime=61").ok().err, "");
+    assert_eq!(c.sh("scontrol update PartitionName=main MaxTime=61").ok().err, "");
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn owner(saved: (Roster, Vec<String>), shown: &Arc<Roster>) -> RosterCore {
 
 impl Members {
     pub(super) fn new(file: Arc<Config>, saved: BTreeMap<String, DynamicNode>) -> Self {
-        let (roster, _) = Roster::restored(Arc::clone(&file), saved);
+        let (roster, _) = Roster::restored(Arc::clone(&file), saved, BTreeMap::new());
         let shown = Arc::new(roster);
         Self {
             core: owner(((*shown).clone(), Vec::new()), &shown),
@@ -207,7 +207,8 @@ impl World {
     }
 
     fn begin_roster(&mut self) {
-        let saved = Roster::restored(Arc::clone(&self.members.read), self.replayed.dynamic_nodes.clone());
+        let nodes = self.replayed.dynamic_nodes.clone();
+        let saved = Roster::restored(Arc::clone(&self.members.read), nodes, self.replayed.partition_changes.clone());
         self.members.core = owner(saved, &self.members.shown);
         self.roster_goes_on(RosterInput::Begun);
         while let Some(early) = self.members.life.next_early() {

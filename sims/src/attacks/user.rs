@@ -390,6 +390,8 @@ fn terminal(scene: &mut Scene) -> Fallible<Seen> {
         with(&|spec| spec.constraint = Some(nasty_text()))?,
         CommandRequest::DeleteReservation { name: nasty_text() },
         CommandRequest::UpdatePartition { partition: nasty_text(), fields: vec![(nasty_text(), nasty_text())] },
+        CommandRequest::CreatePartition { partition: nasty_text(), fields: vec![(nasty_text(), nasty_text())] },
+        CommandRequest::DeletePartition { partition: nasty_text() },
         CommandRequest::UpdateNode { nodes: vec![nasty_text()], change: NodeChange::default() },
         CommandRequest::Trace { prefixes: vec![nasty_text()], follow: false },
     ];
@@ -708,6 +710,8 @@ fn administer(scene: &mut Scene) -> Fallible<Seen> {
             partition: "main".to_owned(),
             fields: vec![("State".to_owned(), "DOWN".to_owned())],
         },
+        CommandRequest::CreatePartition { partition: "his".to_owned(), fields: Vec::new() },
+        CommandRequest::DeletePartition { partition: "main".to_owned() },
         CommandRequest::CreateNodes { names: "x1".to_owned(), line: "CPUs=1".to_owned() },
         CommandRequest::DeleteNodes { nodes: vec!["ALL".to_owned()] },
         CommandRequest::Reconfigure,

@@ -14,7 +14,7 @@ use garrick_events::{
         node::SavedNode,
     },
 };
-use garrick_model::{hostlist, spec::ArraySpec};
+use garrick_model::{config::PartitionChange, hostlist, spec::ArraySpec};
 use garrick_render::words;
 use serde::Serialize;
 use std::{collections::BTreeSet, fmt::Write as _};
@@ -74,6 +74,17 @@ fn of_controller(event: &ControllerEvent) -> Described {
                 None => "gone".to_owned(),
             };
             (format!("node {node}"), "DynamicNode", about)
+        }
+        ControllerEvent::PartitionChange { partition, saved } => {
+            let about = match saved.as_deref() {
+                Some(PartitionChange::Created { fields, .. }) => {
+                    let words = fields.iter().map(|(key, value)| format!("{key}={value}"));
+                    std::iter::once("created".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+                }
+                Some(PartitionChange::Deleted) => "deleted".to_owned(),
+                None => "of slurm.conf".to_owned(),
+            };
+            (format!("partition {partition}"), "PartitionChange", about)
         }
         ControllerEvent::Together(events) => ("controller".to_owned(), "Together", format!("events={}", events.len())),
         ControllerEvent::Part { events, .. } => ("controller".to_owned(), "Part", format!("events={}", events.len())),

@@ -6,6 +6,7 @@
 //! | `syntax` | how the files are written: pairs of keys and values with their places, YAML, numbers, times, lists |
 //! | [`settings`] | what is set, typed, and every key of Slurm: tables of which a row says all there is to say of a key |
 //! | `dynamic` | nodes that are not of the file: [`DynamicNode`], [`Config::with_dynamic`] |
+//! | `partition_changes` | partitions created and deleted at run time: [`PartitionChange`] |
 //! | [`places`] | nodes put into topologies |
 //! | `read` | all of it in order: [`read`], [`read_reporting`], [`check`] |
 //! | `hres` | `resources.yaml` |
@@ -19,6 +20,7 @@ mod doubts;
 mod dynamic;
 mod hres;
 pub mod locate;
+mod partition_changes;
 pub mod places;
 mod read;
 pub mod settings;
@@ -28,6 +30,7 @@ mod topology;
 
 pub use cluster::expand_path;
 pub use dynamic::{DynamicNode, Unfit, Whereabouts, parameters, read_line, said_place, state_of, written};
+pub use partition_changes::PartitionChange;
 pub use read::{check, read, read_files, read_reporting, read_text};
 pub use settings::billing::{Billed, BillingWeights};
 pub use settings::cli_filter::CliFilter;

@@ -204,6 +204,18 @@ pub enum CommandRequest {
         /// `Key=Value` pairs as written in `slurm.conf`.
         fields: Vec<(String, String)>,
     },
+    /// Make a partition that `slurm.conf` does not have. Answer: `Done`.
+    CreatePartition {
+        /// Name.
+        partition: String,
+        /// `Key=Value` pairs as written in `slurm.conf`.
+        fields: Vec<(String, String)>,
+    },
+    /// Forget a partition that no job needs, until `slurm.conf` is read again if that has it. Answer: `Done`.
+    DeletePartition {
+        /// Name.
+        partition: String,
+    },
     /// Make nodes that `slurm.conf` does not have. Answer: `Done`.
     CreateNodes {
         /// Names, host list form.
@@ -377,6 +389,8 @@ impl CommandRequest {
             | Self::UpdateJob { .. }
             | Self::UpdateNode { .. }
             | Self::UpdatePartition { .. }
+            | Self::CreatePartition { .. }
+            | Self::DeletePartition { .. }
             | Self::CreateNodes { .. }
             | Self::DeleteNodes { .. }
             | Self::Reconfigure

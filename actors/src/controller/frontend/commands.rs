@@ -13,7 +13,6 @@ use crate::{
         letter::Letter,
         node::{NodeAsk, NodeInput},
     },
-    partition::messages::PartitionUpdate,
     roster::core::RosterAsk,
 };
 use garrick_model::{
@@ -323,28 +322,6 @@ impl FrontendCore {
             Ask::Node { starting: roster.get(&node).is_some(), node, ask }
         };
         let asks = nodes.into_iter().map(update).collect();
-        self.ask(turn, request, asks, Then::Changed);
-        Ok(None)
-    }
-
-    pub(super) fn update_partition(
-        &mut self,
-        turn: &mut Turn<'_>,
-        request: u64,
-        partition: String,
-        fields: Vec<(String, String)>,
-    ) -> Reply {
-        let config = self.sight.config();
-        if config.partition(&partition).is_none() {
-            return Err(Refusal::InvalidPartition(partition));
-        }
-        let unknown = fields.iter().find(|(key, value)| {
-            key.eq_ignore_ascii_case("Topology") && !value.is_empty() && config.topology(value).is_none()
-        });
-        if let Some((_, name)) = unknown {
-            return Err(Refusal::InvalidUpdate(format!("no topology is called {name}")));
-        }
-        let asks = vec![Ask::Partition(partition, PartitionUpdate { fields, config })];
         self.ask(turn, request, asks, Then::Changed);
         Ok(None)
     }

@@ -144,7 +144,7 @@ impl Frontend {
             boards: Boards::default(),
             committed: Committed::default(),
             entering: Entering::default(),
-            roster: Arc::new(Roster::restored(Arc::clone(&config), BTreeMap::new()).0),
+            roster: Arc::new(Roster::restored(Arc::clone(&config), BTreeMap::new(), BTreeMap::new()).0),
             links: Mutex::default(),
             refuses: Mutex::default(),
         });
@@ -330,6 +330,8 @@ fn what_is_an_administrators_is_refused_to_others_and_nobody_is_asked() {
         || CommandRequest::ListCerts,
         || CommandRequest::RevokeCerts { nodes: vec!["n0".to_owned()] },
         || CommandRequest::DeleteNodes { nodes: vec!["n0".to_owned()] },
+        || CommandRequest::DeletePartition { partition: "unused".to_owned() },
+        || CommandRequest::CreatePartition { partition: "new".to_owned(), fields: Vec::new() },
         || CommandRequest::UpdatePartition { partition: "debug".to_owned(), fields: Vec::new() },
         || CommandRequest::CreateJoinToken { lifetime_secs: 60, node: None },
     ];

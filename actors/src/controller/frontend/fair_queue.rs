@@ -129,6 +129,8 @@ pub const fn begins_something(request: &CommandRequest) -> bool {
             | CommandRequest::CreateNodes { .. }
             | CommandRequest::DeleteNodes { .. }
             | CommandRequest::UpdatePartition { .. }
+            | CommandRequest::CreatePartition { .. }
+            | CommandRequest::DeletePartition { .. }
             | CommandRequest::CreateReservation(_)
             | CommandRequest::UpdateReservation(_)
             | CommandRequest::DeleteReservation { .. }

@@ -25,6 +25,8 @@ pub(super) enum RosterAsked {
     },
     /// A reply to the requester.
     Answer,
+    /// A reply to the requester, after that partition is made the default one.
+    NewDefault(String),
     /// A reply to the requester, after these nodes are changed further.
     Update {
         /// Nodes.
@@ -78,9 +80,17 @@ impl FrontendCore {
                     turn.refuse(request, refusal);
                 }
             }
+            (RosterAsked::NewDefault(partition), Ok(())) => {
+                let fields = vec![("Default".to_owned(), "YES".to_owned())];
+                if let Err(refusal) = self.update_partition(turn, request, partition, fields) {
+                    turn.refuse(request, refusal);
+                }
+            }
             (RosterAsked::Answer, Err(refusal)) if request == 0 => tracing::error!("config.not_taken: {refusal}"),
             (RosterAsked::Answer, Ok(())) => turn.answer(request, CommandReply::Done),
-            (RosterAsked::Answer | RosterAsked::Update { .. }, Err(refusal)) => turn.refuse(request, refusal),
+            (RosterAsked::Answer | RosterAsked::NewDefault(_) | RosterAsked::Update { .. }, Err(refusal)) => {
+                turn.refuse(request, refusal)
+            }
         }
     }
 

@@ -10,7 +10,7 @@
 //! | [`sight`] | what the frontend reads of others' state |
 //! | `gather` | combines the answers of many owners into one reply |
 //! | `selection` | which jobs a request means |
-//! | `commands`, `updates`, `top`, `members`, `reservations` | changes |
+//! | `commands`, `updates`, `top`, `members`, `partitions`, `reservations` | changes |
 //! | `crontabs`, `triggers` | crontabs, triggers |
 //! | `queries`, `priorities` | queries |
 //! | [`fair_queue`] | limits the waiting requests of a user, and decides which request is next |
@@ -29,6 +29,7 @@ pub mod fair_queue;
 mod gather;
 mod members;
 pub mod messages;
+mod partitions;
 mod priorities;
 mod queries;
 mod reservations;

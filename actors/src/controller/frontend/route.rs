@@ -133,6 +133,10 @@ impl FrontendCore {
             CommandRequest::UpdatePartition { partition, fields } => {
                 self.update_partition(turn, request, partition, fields)
             }
+            CommandRequest::CreatePartition { partition, fields } => {
+                self.create_partition(turn, request, partition, fields)
+            }
+            CommandRequest::DeletePartition { partition } => self.delete_partition(turn, request, partition),
             CommandRequest::CreateReservation(change) => self.create_reservation(turn, request, by, change),
             CommandRequest::UpdateReservation(change) => self.update_reservation(turn, request, change),
             CommandRequest::Reconfigure => host(HostAsk::Reconfigure),

@@ -45,6 +45,11 @@ impl Entering {
         state.saving.insert(request, entrants);
     }
 
+    /// Is one of the jobs such?
+    pub fn any(&self, such: impl Fn(&JobView) -> bool) -> bool {
+        self.lock().saving.values().flatten().any(|(_, view)| such(view))
+    }
+
     /// The log has answered. If the jobs are saved, their views are passed to `enter`, in order.
     pub fn settle(&self, request: RequestId, saved: bool, mut enter: impl FnMut(Arc<JobView>)) {
         let mut state = self.lock();

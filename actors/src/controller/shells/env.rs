@@ -29,7 +29,6 @@ use crate::{
         node::{NodeInput, NodeSite},
     },
     node::core::NodeCore,
-    partition::messages::PartitionInput,
     power::core::PowerInput,
     roster::nodes::Roster,
     scheduler::messages::SchedulerInput,
@@ -485,13 +484,7 @@ impl Env {
             }
             ConfigNews::Partitions { read_again } => {
                 if let Some(supervisor) = self.partitions_supervisor() {
-                    let config = self.config();
-                    let news = if read_again {
-                        configured(&config)
-                    } else {
-                        PartitionsMsg::TellAll(Box::new(move || PartitionInput::NodesChanged(Arc::clone(&config))))
-                    };
-                    deliver(cx, &supervisor, news);
+                    deliver(cx, &supervisor, configured(&self.config(), read_again));
                 }
             }
             ConfigNews::Jobs => self.tell_jobs_of_site(cx),

@@ -82,12 +82,16 @@ impl Shell for PartitionCore {
     }
 }
 
-/// Messages of the supervisor of partitions, at `/partition`. A start message has the configuration for the owner.
+/// Messages of the supervisor of partitions, at `/partition`. A start message has what is new for the owner.
 pub type PartitionsMsg = SupervisorMsg<Partitions>;
 
-/// The configuration was read again.
-pub fn configured(config: &Arc<Config>) -> PartitionsMsg {
-    let seed = |partition: &PartitionConfig| (partition.name.clone(), Arc::clone(config));
+/// The configuration was read again, or nodes or partitions came or went.
+pub fn configured(config: &Arc<Config>, read_again: bool) -> PartitionsMsg {
+    let seed = |partition: &PartitionConfig| {
+        let config = Arc::clone(config);
+        let news = if read_again { PartitionInput::Configure(config) } else { PartitionInput::NodesChanged(config) };
+        (partition.name.clone(), news)
+    };
     SupervisorMsg::Only(config.partitions.iter().map(seed).collect())
 }
 
@@ -97,7 +101,7 @@ pub struct Partitions;
 impl Kind for Partitions {
     type Owner = PartitionCore;
     type Key = String;
-    type Seed = Arc<Config>;
+    type Seed = PartitionInput;
 
     const NAME: &'static str = "partition";
     const MAILBOX: usize = PARTITION_MAILBOX;
@@ -119,8 +123,8 @@ impl Kind for Partitions {
         true
     }
 
-    fn begin(_: &Env, _: &String, config: Arc<Config>, lives: bool) -> Option<PartitionInput> {
-        lives.then_some(PartitionInput::Configure(config))
+    fn begin(_: &Env, _: &String, news: PartitionInput, lives: bool) -> Option<PartitionInput> {
+        lives.then_some(news)
     }
 
     fn forget(_: &Env, _: &String) {}

@@ -32,7 +32,8 @@ pub type RosterHands = Rc<RefCell<BTreeMap<(String, u64), Arc<dyn AgentLink>>>>;
 /// The actor.
 pub fn actor(env: Arc<Env>) -> OwnerActor<RosterCore> {
     let make = |env: &Env| {
-        let saved = Roster::restored(env.config_file(), env.committed.dynamic_nodes());
+        let (nodes, partitions) = (env.committed.dynamic_nodes(), env.committed.partition_changes());
+        let saved = Roster::restored(env.config_file(), nodes, partitions);
         let host = Arc::clone(&env.ports.host);
         Some(RosterCore::new(saved, env.told_roster(), Arc::new(move |name| host.may_be_named(name))))
     };
@@ -57,6 +58,12 @@ fn show_in_new_places(env: &Env, config: &Config) {
             board.publish(node.index, Arc::new(NodeView { index: node.index, ..(*view).clone() }));
         }
     }
+}
+
+/// Did partitions come or go since they were shown?
+fn are_others(env: &Env, config: &Config) -> bool {
+    let shown = env.boards.partitions.list();
+    !shown.iter().map(|view| &view.config.name).eq(config.partitions.iter().map(|partition| &partition.name))
 }
 
 /// Asks the owners of nodes whether they release them.
@@ -107,6 +114,8 @@ impl Shell for RosterCore {
             RosterAsk::Create { .. } => "Create",
             RosterAsk::Delete { .. } => "Delete",
             RosterAsk::Place { .. } => "Place",
+            RosterAsk::CreatePartition { .. } => "CreatePartition",
+            RosterAsk::DeletePartition(_) => "DeletePartition",
             RosterAsk::Read(_) => "Read",
         }
     }
@@ -199,6 +208,9 @@ impl Shell for RosterCore {
             let mut account = env.licenses.lock();
             account.configure(&config.licenses, &config.hres);
             account.recount(|job| counted_now(&config, &env.committed.job(job)?));
+        }
+        if !read_again && are_others(env, &config) {
+            show_partitions(env, &config, false);
         }
         clear_board(env, &config);
     }

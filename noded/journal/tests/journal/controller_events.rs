@@ -15,7 +15,7 @@ use garrick_events::{
     },
 };
 use garrick_model::{
-    config::{DynamicNode, Whereabouts},
+    config::{DynamicNode, PartitionChange, Whereabouts},
     crontab::{Crontab, CrontabJob},
     ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid, StepKey},
     mail::Mail,
@@ -41,7 +41,7 @@ use serde_bytes::ByteBuf;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 50] = [
+pub const NAMES: [&str; 51] = [
     "Prepared",
     "EpilogEnded",
     "Submitted",
@@ -92,6 +92,7 @@ pub const NAMES: [&str; 50] = [
     "LeftCrontab",
     "a crontab",
     "a trigger",
+    "a change of partitions",
 ];
 
 pub fn name(event: &ControllerEvent) -> &'static str {
@@ -111,6 +112,7 @@ pub fn name(event: &ControllerEvent) -> &'static str {
         ControllerEvent::Beside { .. } => "a piece beside the log",
         ControllerEvent::Crontab { .. } => "a crontab",
         ControllerEvent::Trigger { .. } => "a trigger",
+        ControllerEvent::PartitionChange { .. } => "a change of partitions",
     }
 }
 
@@ -850,6 +852,27 @@ pub fn dynamic_nodes() -> Vec<ControllerEvent> {
         ControllerEvent::Node { node: "d3".into(), saved: Box::new(down) },
         saved(plain("d3", 2)),
         ControllerEvent::DynamicNode { node: "d3".into(), saved: None, of_file: false },
+    ]
+}
+
+/// What came to version 2 after that: partitions that are created and deleted at run time. Updates of one are over with it.
+pub fn partition_changes() -> Vec<ControllerEvent> {
+    let changed = |partition: &str, saved: Option<PartitionChange>| ControllerEvent::PartitionChange {
+        partition: partition.into(),
+        saved: saved.map(Box::new),
+    };
+    let fields = vec![("Nodes".to_owned(), "n1".to_owned()), ("MaxTime".to_owned(), "5".to_owned())];
+    let updated = |partition: &str| ControllerEvent::Partition {
+        partition: partition.into(),
+        saved: Box::new(SavedPartition { fields: [("state".to_owned(), "DOWN".to_owned())].into() }),
+    };
+    vec![
+        changed("new", Some(PartitionChange::Created { fields: fields.clone(), place: 0 })),
+        updated("new"),
+        updated("debug"),
+        changed("debug", Some(PartitionChange::Deleted)),
+        changed("other", Some(PartitionChange::Created { fields: Vec::new(), place: 1 })),
+        changed("other", None),
     ]
 }
 

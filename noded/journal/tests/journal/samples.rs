@@ -98,6 +98,7 @@ fn a_snapshot_anywhere_and_what_follows_it_come_to_all_events() {
         controller_events::beside(),
         controller_events::powered(),
         controller_events::crontabs_and_triggers(),
+        controller_events::partition_changes(),
     ]);
     let mut cuts = 0;
     for events in series {
@@ -286,6 +287,16 @@ fn crontabs_and_triggers_in_a_controllers_journal_of_version_2_read_back() {
     assert_eq!((due, replayed.last_trigger), (vec![(1, true), (2, false)], 3));
 }
 
+#[test]
+fn partitions_that_came_and_went_in_a_controllers_journal_of_version_2_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-2-partition-changes.journal"));
+    assert_same(&read, &controller_events::partition_changes());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    assert_eq!(replayed.partition_changes.keys().collect::<Vec<_>>(), ["debug", "new"]);
+    assert_eq!(replayed.partitions.keys().collect::<Vec<_>>(), ["new"]);
+}
+
 /// Their events are numbered from what they hold: a snapshot too, which says nothing of those that it stands for.
 #[test]
 fn events_of_a_journal_of_an_earlier_version_are_numbered_from_1() {
@@ -420,6 +431,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::beside,
         controller_events::powered,
         controller_events::crontabs_and_triggers,
+        controller_events::partition_changes,
     ]
     .map(|make| make())
     .concat();
@@ -607,4 +619,12 @@ fn make_the_sample_of_nodes_that_are_powered_down_and_up() {
 fn make_the_sample_of_crontabs_and_triggers() {
     let path = sample("version-2-crontabs-and-triggers.journal");
     garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::crontabs_and_triggers()).unwrap();
+}
+
+/// Makes the sample of what came to version 2 then; it is not made again.
+#[test]
+#[ignore = "makes tests/data/version-2-partition-changes.journal, by hand"]
+fn make_the_sample_of_partitions_that_came_and_went() {
+    let path = sample("version-2-partition-changes.journal");
+    garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::partition_changes()).unwrap();
 }

@@ -37,6 +37,7 @@ pub fn record(view: &PartitionView, nodes: &[Arc<NodeView>]) -> Record {
         "State" => Some(format!("State={}", view.state)),
         "TotalCPUs" => Some(format!("TotalCPUs={}", members.iter().map(|n| n.shape.cpus).sum::<u32>())),
         "TotalNodes" => Some(format!("TotalNodes={}", members.len())),
+        "TRES" if members.is_empty() => Some("TRES=(null)".to_owned()),
         "TRES" => Some(format!("TRES={}", amounts::of_nodes(&members))),
         key => view.config.shown(key),
     };

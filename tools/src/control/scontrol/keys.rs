@@ -109,6 +109,11 @@ impl<'w> Pair<'w> {
         })
     }
 
+    /// The value with the sign of `+=` or `-=` before it.
+    pub fn value_with_sign(&self) -> String {
+        self.sign.map_or_else(|| self.value.to_owned(), |sign| format!("{sign}{}", self.value))
+    }
+
     /// Is it one of these keys?
     pub fn is(&self, keys: &[&str]) -> bool {
         keys.iter().any(|key| self.key.eq_ignore_ascii_case(key))

@@ -425,7 +425,7 @@ fn kind(word: &str) -> Option<&'static str> {
 
 fn create(session: &mut Session, words: &[String]) -> i32 {
     let Some(first) = words.first() else { return session.plain_error("too few arguments for create keyword") };
-    match kind(first) {
+    match words.iter().find_map(|word| kind(word)) {
         // Slurm takes the singular for a node line too.
         Some("nodename") => nodes::create(session, words),
         Some("partitionname" | "partition") => partitions::create(session, words),

@@ -2,7 +2,7 @@
 //! a suggestion, and then nothing is changed.
 
 use super::{
-    NOT_THEIRS, Session, assign, daemons,
+    NOT_THEIRS, Session, assign, daemons, full_word,
     job_keys::JOB_KEYS,
     jobs,
     keys::{Given, Key, KeyError, Pair, find, hint, signed, wrong},
@@ -66,10 +66,8 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         Update::Partition(partition, fields) => (CommandRequest::UpdatePartition { partition, fields }, None),
     };
     let answer = session.cluster().and_then(|c| c.ask(&request));
-    if let (CommandRequest::UpdatePartition { partition, .. }, Ok(_)) = (&request, &answer)
-        && !session.manner.quiet
-    {
-        session.console.line(format_args!(
+    if let (CommandRequest::UpdatePartition { partition, .. }, Ok(_)) = (&request, &answer) {
+        session.console.verbose(format_args!(
             "partition {partition} stays so until slurmctld is started again (longer with slurmctld -R): what is to last \
              belongs into slurm.conf"
         ));
@@ -259,28 +257,33 @@ fn node_state(given: &Given<'_>) -> Result<NodeStateChange, KeyError> {
 
 /// Keys of partitions are those of `slurm.conf`: the controller reads their values.
 pub(super) fn partition_fields(pairs: &[Pair<'_>]) -> Result<Vec<(String, String)>, KeyError> {
-    let is_key = |word: &str| PartitionConfig::update_keys().any(|key| key.eq_ignore_ascii_case(word));
+    let known: Vec<&'static str> = PartitionConfig::update_keys().collect();
     let field = |pair: &Pair<'_>| {
-        if pair.sign.is_none() && is_key(pair.key) {
-            PartitionConfig::default().set(pair.key, pair.value).map_err(|why| partition_value(*pair, &why))?;
-            Ok((pair.key.to_owned(), pair.value.to_owned()))
-        } else {
-            Err(KeyError::PartitionKey(format!("{}={}", pair.key, pair.value)))
+        let key = full_word(pair.key, &known).filter(|key| pair.sign.is_none() || *key == "Nodes");
+        let key = key.ok_or_else(|| KeyError::PartitionKey(format!("{}={}", pair.key, pair.value)))?;
+        let value = pair.value_with_sign();
+        // Nodes are known to the controller.
+        if key != "Nodes" {
+            PartitionConfig::default().set(key, &value).map_err(|why| partition_value(key, *pair, &why))?;
         }
+        // An older key in place of these two.
+        Ok(match key {
+            "Priority" => vec![("PriorityJobFactor".to_owned(), value.clone()), ("PriorityTier".to_owned(), value)],
+            _ => vec![(key.to_owned(), value)],
+        })
     };
-    pairs.iter().map(field).collect()
+    Ok(pairs.iter().map(field).collect::<Result<Vec<_>, KeyError>>()?.concat())
 }
 
 /// What is said of a value that a partition's key cannot have. `why` is the reader's own word.
-fn partition_value(pair: Pair<'_>, why: &SettingError) -> KeyError {
-    let (name, word) =
-        (PartitionConfig::key_name(pair.key).unwrap_or(pair.key), format!("{}={}", pair.key, pair.value));
+fn partition_value(name: &str, pair: Pair<'_>, why: &SettingError) -> KeyError {
+    let word = format!("{}={}", pair.key, pair.value);
     let acceptable = match name {
         "State" => Some("UP, DOWN, DRAIN and INACTIVE"),
         "OverSubscribe" => Some("NO, EXCLUSIVE, YES:#, and FORCE:#"),
-        "Default" | "DisableRootJobs" | "ExclusiveUser" | "Hidden" | "LLN" | "ReqResv" | "RootOnly" => {
-            Some("YES and NO")
-        }
+        "Exclusive" => Some("NO, NODE, USER, TOPO"),
+        "Default" | "DisableRootJobs" | "ExclusiveTopo" | "ExclusiveUser" | "Hidden" | "LLN" | "PowerDownOnIdle"
+        | "ReqResv" | "RootOnly" => Some("YES and NO"),
         _ => None,
     };
     let text = match (name, acceptable) {
@@ -289,6 +292,7 @@ fn partition_value(pair: Pair<'_>, why: &SettingError) -> KeyError {
         }
         ("MaxTime" | "DefaultTime", _) => format!("scontrol: error: Invalid input {word}"),
         ("PreemptMode", _) => format!("scontrol: error: Invalid input: {word}"),
+        ("JobDefaults", _) => "slurm_update error: Invalid JobDefaults specification".to_owned(),
         ("MaxNodes", _) => format!("scontrol: error: Invalid numeric value \"{}\" for MaxNodes.", pair.value),
         _ => format!("scontrol: error: Invalid {name} value: {}", pair.value),
     };

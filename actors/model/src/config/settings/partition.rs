@@ -155,7 +155,7 @@ pub(in crate::config) static PARTITION: &[Key] = &[
     Key::honoured("DefMemPerGPU", "", |p, text| p.set_job_default("DefMemPerGPU", text),
         "memory for each GPU of a job that requests none, MiB").file_only(),
     key!("JobDefaults", "", job_defaults: Own(|text| Ok(JobDefaults::parse(text)?.words()), |words| or_null(&words.join(","))),
-        "`DefCpuPerGPU` and `DefMemPerGPU` in one").file_only(),
+        "`DefCpuPerGPU` and `DefMemPerGPU` in one"),
     Key::honoured("DefMemPerCPU", "", |p, text| set_memory(&mut p.def_memory, MemoryPer::Cpu, text),
         "memory for each CPU of a job that requests none; unless set, the cluster's").excludes("DefMemPerNode"),
     Key::honoured("DefMemPerNode", "", |p, text| set_memory(&mut p.def_memory, MemoryPer::Node, text),
@@ -168,17 +168,19 @@ pub(in crate::config) static PARTITION: &[Key] = &[
     key!("DisableRootJobs", "", disable_root_jobs: Own(|text| values::yes_no(text).map(Some), shown_root),
         "root may not submit jobs; unless set, the cluster's"),
     Key::honoured("ExclusiveTopo", "no", |p, text| set(&mut p.exclusive_topo, YES_NO.read(text)),
-        "jobs get units of the topology exclusively").file_only(),
+        "jobs get units of the topology exclusively"),
     Key::honoured("ExclusiveUser", "no", |p, text| set(&mut p.exclusive_user, YES_NO.read(text)),
         "nodes are shared by jobs of one user only"),
-    Key::fact("Exclusive", Show::Value(|p| p.exclusive().to_owned())),
+    Key::honoured("Exclusive", "", |p, text| p.set_exclusive(text),
+        "to whom nodes are kept: `NO`, `NODE` (a job), `USER`, `TOPO` (a unit of the topology)")
+        .shown(Show::Value(|p| p.exclusive().to_owned())),
     key!("GraceTime", "0", grace_secs: Own(grace, u32::to_string), "time that a preempted job has before it is ended, seconds"),
     key!("Hidden", "no", hidden: YES_NO, "commands show it only on request"),
     key!("LLN", "no", least_loaded: YES_NO, "least loaded nodes first"),
     key!("MaxCPUsPerNode", "UNLIMITED", max_cpus_per_node: Own(cpu_limit, shown_limit),
         "CPUs that all its jobs may use together on a node"),
     key!("MaxCPUsPerSocket", "UNLIMITED", max_cpus_per_socket: Own(cpu_limit, shown_limit),
-        "CPUs that all its jobs may use together on a socket").file_only(),
+        "CPUs that all its jobs may use together on a socket"),
     Key::honoured("MaxMemPerCPU", "", |p, text| set_memory(&mut p.max_memory, MemoryPer::Cpu, text),
         "largest memory for each CPU of a job; unless set, the cluster's").excludes("MaxMemPerNode"),
     Key::honoured("MaxMemPerNode", "", |p, text| set_memory(&mut p.max_memory, MemoryPer::Node, text),
@@ -191,14 +193,16 @@ pub(in crate::config) static PARTITION: &[Key] = &[
     Key::fact("NodeSets", Show::Value(|p| p.node_sets.join(","))).shown_if(|p| !p.node_sets.is_empty()),
     Key::honoured("Nodes", "", |p, text| set(&mut p.nodes_text, Ok(nodes_text(text))),
         "its nodes, by their names or those of node sets, or `ALL`"),
-    key!("OverSubscribe", "NO", over_subscribe: OVER_SUBSCRIBE, "whether jobs share resources, and how many jobs may"),
+    Key::honoured("OverSubscribe", "NO", |p, text| set(&mut p.over_subscribe, OVER_SUBSCRIBE.read(text)),
+        "whether jobs share resources, and how many jobs may")
+        .shown(Show::Value(|p| p.shared().to_string())),
     Key::honoured("Shared", "", |p, text| set(&mut p.over_subscribe, OVER_SUBSCRIBE.read(text)),
         "an older name of `OverSubscribe`"),
     key!("OverTimeLimit", "", over_time_limit: Own(over_time, shown_over_time),
         "how long jobs may exceed their time limits, minutes; unless set, the cluster's"),
     Key::honoured("PowerDownOnIdle", "", |p, text| set(&mut p.power_down_on_idle, YES_NO.read(text)),
         "nodes that had a job of it are powered down when they are empty")
-        .shown(Show::Value(|p| YES_NO.show(&p.power_down_on_idle))).file_only(),
+        .shown(Show::Value(|p| YES_NO.show(&p.power_down_on_idle))),
     key!("PreemptMode", "", preempt_mode: Own(|text| Ok(Some(preempt::mode(text)?.1)), |mode| Text("OFF").show(mode)),
         "how its jobs are preempted; unless set, the cluster's"),
     Key::dropped("Priority"),
@@ -223,7 +227,7 @@ pub(in crate::config) static PARTITION: &[Key] = &[
     Key::honoured("SuspendTimeout", "", |p, text| set(&mut p.suspend_timeout, Span::parse(text).map(Some)),
         "how long powering its nodes down takes; unless set, the cluster's")
         .shown(Show::Value(|p| own_span(p.suspend_timeout))).file_only(),
-    key!("Topology", "", topology: Text(NULL), "the topology of its nodes, of `topology.yaml`").file_only(),
+    key!("Topology", "", topology: Text(NULL), "the topology of its nodes, of `topology.yaml`"),
     key!("TRESBillingWeights", "", billing_weights: Own(billing_weights, |text| Text(NULL).show(text)),
         "weights for billing a job's CPUs, memory, nodes and other resources").shown_if(|p| p.billing_weights.is_some()),
 ];
@@ -325,11 +329,6 @@ impl PartitionConfig {
         PARTITION.iter().find(|row| row.name == key)?.words(self)
     }
 
-    /// The key of that name in any case, as it is written.
-    pub fn key_name(key: &str) -> Option<&'static str> {
-        row::find(PARTITION, key).map(|row| row.name)
-    }
-
     /// Keys that `scontrol update` takes.
     pub fn update_keys() -> impl Iterator<Item = &'static str> {
         row::keys(PARTITION).filter(|row| !row.file_only).map(|row| row.name)
@@ -342,12 +341,33 @@ impl PartitionConfig {
         Ok(None)
     }
 
+    /// One of its modes in place of all others (slurm.conf(5)).
+    fn set_exclusive(&mut self, text: &str) -> Value<Option<SettingError>> {
+        let mode = values::choice(text, &["NO", "NONE", "NODE", "USER", "TOPO"])?;
+        (self.exclusive_user, self.exclusive_topo) = (mode == "USER", mode == "TOPO");
+        match (mode, self.over_subscribe) {
+            ("NODE", _) => self.over_subscribe = OverSubscribe::Exclusive,
+            (_, OverSubscribe::Exclusive) => self.over_subscribe = OverSubscribe::No,
+            _ => {}
+        }
+        Ok(None)
+    }
+
     /// Whom nodes are kept to, in Slurm's word.
     pub const fn exclusive(&self) -> &'static str {
-        match (self.exclusive_user, self.exclusive_topo) {
-            (true, _) => "USER",
-            (false, true) => "TOPO",
-            (false, false) => "NO",
+        match (self.exclusive_user, self.exclusive_topo, self.over_subscribe) {
+            (true, ..) => "USER",
+            (false, true, _) => "TOPO",
+            (false, false, OverSubscribe::Exclusive) => "NODE",
+            (false, false, _) => "NO",
+        }
+    }
+
+    /// `OverSubscribe` as it is shown: that jobs get whole nodes is told by [`Self::exclusive`].
+    pub const fn shared(&self) -> OverSubscribe {
+        match self.over_subscribe {
+            OverSubscribe::Exclusive => OverSubscribe::No,
+            other => other,
         }
     }
 
