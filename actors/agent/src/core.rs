@@ -260,6 +260,12 @@ impl NodeAgentCore {
                     self.order(key, NodeToStepd::SignalSteps { steps, pending_only, signal, by }, out);
                 }
             }
+            ControllerToNode::OrderSteps { job, sluid, order } => {
+                let key = RunKey { job, sluid };
+                if self.runs.get(&key).is_some_and(|run| run.batch_host) {
+                    self.order(key, NodeToStepd::Order(order), out);
+                }
+            }
             ControllerToNode::Trace { query, prefixes, follow } => self.trace(query, prefixes, follow, out),
             ControllerToNode::StopTrace { query } => self.stop_trace(query, out),
             ControllerToNode::CommandReply { query, reply } => self.command_reply(query, reply, out),

@@ -482,6 +482,7 @@ pub const fn controller_message_name(message: &ControllerToNode) -> &'static str
         ControllerToNode::ListSteps { .. } => "ListSteps",
         ControllerToNode::FindRecords { .. } => "FindRecords",
         ControllerToNode::SignalSteps { .. } => "SignalSteps",
+        ControllerToNode::OrderSteps { .. } => "OrderSteps",
         ControllerToNode::Trace { .. } => "Trace",
         ControllerToNode::StopTrace { .. } => "StopTrace",
         ControllerToNode::CommandReply { .. } => "CommandReply",

@@ -73,6 +73,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::ControlJob { .. } => "ControlJob",
         CommandRequest::UpdateJob { .. } => "UpdateJob",
         CommandRequest::UpdateNode { .. } => "UpdateNode",
+        CommandRequest::OrderSteps { .. } => "OrderSteps",
         CommandRequest::CreateNodes { .. } => "CreateNodes",
         CommandRequest::CreatePartition { .. } => "CreatePartition",
         CommandRequest::DeletePartition { .. } => "DeletePartition",

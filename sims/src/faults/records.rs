@@ -99,6 +99,7 @@ impl RunRecords {
             StepEvent::Retried { .. }
             | StepEvent::Ending { .. }
             | StepEvent::TimeLimit(_)
+            | StepEvent::StepLimit { .. }
             | StepEvent::Moved(_)
             | StepEvent::NodeLost { .. }
             | StepEvent::ShepherdUp { .. }

@@ -62,6 +62,7 @@ impl Contact {
             CommandReply::Said { .. } => "Said",
             CommandReply::WouldStart { .. } => "WouldStart",
             CommandReply::Job(_) => "Job",
+            CommandReply::Notice(_) => "Notice",
             CommandReply::Jobs { .. } => "Jobs",
             CommandReply::Nodes { .. } => "Nodes",
             CommandReply::Partitions { .. } => "Partitions",

@@ -282,6 +282,9 @@ fn of_steps(event: &StepEvent) -> Described {
             ("job".to_owned(), "Ending", format!("state={state} exit={} reason={reason:?}", words::exit(*exit)))
         }
         StepEvent::Moved(motion) => ("job".to_owned(), "Moved", format!("motion={motion:?}")),
+        StepEvent::StepLimit { step, origin } => {
+            (format!("step {step}"), "StepLimit", format!("limit={}", origin.time_limit.squeue_text()))
+        }
         StepEvent::TimeLimit(limit) => ("job".to_owned(), "TimeLimit", format!("limit={}", limit.squeue_text())),
         StepEvent::Reported { ends } => ("manager".to_owned(), "Reported", format!("ends={ends}")),
         StepEvent::LaunchFailed { detail } => ("job".to_owned(), "LaunchFailed", format!("detail={detail:?}")),

@@ -49,6 +49,8 @@ pub struct Watch<'a> {
 pub enum Seen {
     /// It looks like this now.
     View(Arc<JobView>),
+    /// `scontrol notify`
+    Notice(String),
     /// The controller no longer knows it.
     Gone,
 }
@@ -91,6 +93,7 @@ impl<'a> Watch<'a> {
                 self.said_lost = false;
                 Some(Seen::View(view))
             }
+            Ok(Some(CommandReply::Notice(text))) => Some(Seen::Notice(text)),
             Ok(Some(_)) => {
                 // End of the stream: the last view has said that the job is over, unless the daemon just stops.
                 self.stream = None;
@@ -149,6 +152,10 @@ pub fn wait(
             let mut say = Vec::new();
             let progress = match seen {
                 Seen::View(view) => allocation.view(&view, &mut say),
+                Seen::Notice(text) => {
+                    watch.console.info(text);
+                    continue;
+                }
                 Seen::Gone => {
                     allocation.over(false, &mut say);
                     Progress::Over

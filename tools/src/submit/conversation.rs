@@ -31,6 +31,8 @@ const KILL_WAIT_SECS: u32 = 32;
 pub struct Behaviour {
     /// Job of the step.
     pub job: JobId,
+    /// The command made the allocation: what is told of the job is told to it.
+    pub own_job: bool,
     /// `-l`
     pub label: bool,
     /// `-u`
@@ -228,6 +230,11 @@ impl Conversation {
                 self.ended(now, rank, if oom { Ending::OutOfMemory } else { Ending::Status(status) });
             }
             StepMgrToCommand::Terminating { message } => self.terminating(message, out),
+            StepMgrToCommand::Notice(text) => {
+                if self.behaviour.own_job {
+                    out.push(Effect::Info(text));
+                }
+            }
             StepMgrToCommand::Finished { exit, state } => self.finished(exit, state, out),
             StepMgrToCommand::Refused(refusal) => {
                 out.extend(refusal_details(&refusal).into_iter().map(Effect::Error));

@@ -11,6 +11,7 @@ const STEP: StepId = StepId::new(JobId(512), StepNum::Number(0));
 
 fn behaviour() -> Behaviour {
     Behaviour {
+        own_job: false,
         job: JobId(512),
         label: false,
         unbuffered: false,

@@ -188,6 +188,9 @@ fn run_command(
             break code;
         }
         while let Some(seen) = watch.look() {
+            if let Seen::Notice(text) = &seen {
+                console.info(text);
+            }
             if !revoked && let Some(timed_out) = revoked_by(&seen) {
                 revoked = true;
                 let mut say = Vec::new();
@@ -242,6 +245,7 @@ fn revoked_by(seen: &Seen) -> Option<bool> {
         Seen::View(view) => {
             sbatch::is_over(view).then(|| view.state == JobState::Timeout || view.ending == Some(JobState::Timeout))
         }
+        Seen::Notice(_) => None,
         Seen::Gone => Some(false),
     }
 }

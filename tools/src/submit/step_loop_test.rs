@@ -100,6 +100,7 @@ fn run(dir: &std::path::Path, label: bool, input: Input, manager: impl FnOnce(Ma
         targets: StepStreams::default(),
     };
     let behaviour = Behaviour {
+        own_job: false,
         job: JobId(7),
         label,
         unbuffered: false,

@@ -98,6 +98,13 @@ pub enum StepEvent {
     },
     /// The job's limit was changed.
     TimeLimit(TimeLimit),
+    /// The limit of a running step was changed.
+    StepLimit {
+        /// Step.
+        step: StepKey,
+        /// How reports describe it from now on, with the new limit.
+        origin: Arc<StepOrigin>,
+    },
     /// The run was stopped, or continued.
     Moved(Motion),
     /// The agent has acknowledged so many more ends: the oldest ones.

@@ -15,6 +15,7 @@ use crate::{
         records::RecordsPlace,
         request_change::RequestChange,
         statistics::Statistics,
+        stepd::StepsOrder,
     },
     outlook::Outlook,
     refusal::Refusal,
@@ -190,6 +191,13 @@ pub enum CommandRequest {
         /// Fields.
         change: Box<JobChange>,
     },
+    /// Have a running job's step manager do that: for its user and administrators. Answer: `Done` once it is passed on.
+    OrderSteps {
+        /// Job.
+        job: JobSelector,
+        /// What.
+        order: StepsOrder,
+    },
     /// Change nodes. Repeatable. Answer: `Done`.
     UpdateNode {
         /// Node names, expanded.
@@ -339,6 +347,7 @@ impl CommandRequest {
             Self::ListJobs { jobs, .. } | Self::ControlJob { jobs, .. } | Self::UpdateJob { jobs, .. } => {
                 (jobs, &mut [])
             }
+            Self::OrderSteps { job, .. } => (std::slice::from_mut(job), &mut []),
             Self::Cancel(cancel) => (&mut cancel.jobs, &mut cancel.steps),
             _ => return Vec::new(),
         };
@@ -387,6 +396,7 @@ impl CommandRequest {
             | Self::Cancel(_)
             | Self::ControlJob { .. }
             | Self::UpdateJob { .. }
+            | Self::OrderSteps { .. }
             | Self::UpdateNode { .. }
             | Self::UpdatePartition { .. }
             | Self::CreatePartition { .. }
@@ -854,6 +864,8 @@ pub enum CommandReply {
     },
     /// To `WaitJob`, and the items of `Watch`.
     Job(Arc<JobView>),
+    /// An item of `Watch`: `scontrol notify`.
+    Notice(String),
     /// To `ListJobs`.
     Jobs {
         /// In id order.

@@ -2,7 +2,10 @@
 //! a sequence number and is sent again until acknowledged. Everything about a job names its run ([`Sluid`]), so that a
 //! late report cannot touch a newer run.
 
-use super::command::{Caller, CommandReply, CommandRequest, TraceLine};
+use super::{
+    command::{Caller, CommandReply, CommandRequest, TraceLine},
+    stepd::StepsOrder,
+};
 use crate::{
     config::LogChange,
     ids::{ArrayTask, JobId, Sluid},
@@ -281,6 +284,15 @@ pub enum ControllerToNode {
         /// Who asked, by uid.
         #[serde(default)]
         by: Option<u32>,
+    },
+    /// For a run's step manager. Sent to the batch host's agent.
+    OrderSteps {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// What.
+        order: StepsOrder,
     },
     /// Trace records, please. Answered by `Trace`, repeatedly with `follow` until `StopTrace`.
     Trace {

@@ -257,6 +257,8 @@ pub enum StepMgrToCommand {
         /// Why, in Slurm's words: `STEP 5609.0 ON n1 CANCELLED AT 2026-11-21T10:00:00 DUE TO TIME LIMIT`.
         message: String,
     },
+    /// `scontrol notify`: for the `srun` that made the allocation to say.
+    Notice(String),
     /// The step is over. Last message of a `Launch` conversation.
     Finished {
         /// Highest exit status.

@@ -13,6 +13,20 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
+/// What a job's step manager is to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum StepsOrder {
+    /// `scontrol notify`: a batch job has it in its error file, an `srun` that made the allocation says it.
+    Notify(String),
+    /// `scontrol update StepId= TimeLimit=`: the limit of running steps, from their start.
+    SetLimit {
+        /// Steps. The batch script has no limit of its own.
+        steps: WhichSteps,
+        /// Limit.
+        limit: TimeLimit,
+    },
+}
+
 /// Agent to `stepd`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NodeToStepd {
@@ -52,6 +66,8 @@ pub enum NodeToStepd {
         #[serde(default)]
         by: Option<u32>,
     },
+    /// For the step manager.
+    Order(StepsOrder),
     /// Steps, please.
     ListSteps {
         /// Correlation.

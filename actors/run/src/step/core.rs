@@ -179,6 +179,15 @@ impl StepCore {
             StepInput::End(cause) => self.end(now, cause, false, out),
             StepInput::Kill(cause) => self.end(now, cause, true, out),
             StepInput::Signal { signal, reach } => self.signal(signal, reach, out),
+            StepInput::SetLimit(after) => {
+                self.plan.time_limit = after;
+                if let Some(after) = after {
+                    out.push(StepEffect::SetTimer { timer: StepTimer::Limit, after });
+                }
+            }
+            StepInput::Notice(text) => self.to_client(StepMgrToCommand::Notice(text), out),
+            // Of a limit that it no longer has.
+            StepInput::Timer(StepTimer::Limit) if self.plan.time_limit.is_none() => {}
             StepInput::Timer(StepTimer::Limit) => self.end(now, StepEnd::TimeLimit, false, out),
             StepInput::Timer(StepTimer::Wait) => self.end(now, StepEnd::WaitOver, false, out),
             StepInput::Timer(StepTimer::Backlog) => {}

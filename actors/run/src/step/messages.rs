@@ -136,6 +136,10 @@ pub enum StepInput {
         /// Which of their processes.
         reach: garrick_model::messages::shepherd::SignalReach,
     },
+    /// It has a new limit, so much time from now; `None`: none.
+    SetLimit(Option<Duration>),
+    /// `scontrol notify`.
+    Notice(String),
     /// A timer ran out.
     Timer(StepTimer),
 }
@@ -182,6 +186,8 @@ impl Message for StepMsg {
             StepInput::End(_) => "End",
             StepInput::Kill(_) => "Kill",
             StepInput::Signal { .. } => "Signal",
+            StepInput::SetLimit(_) => "SetLimit",
+            StepInput::Notice(_) => "Notice",
             StepInput::Timer(_) => "Timer",
         }
     }

@@ -11,6 +11,7 @@
 //! | [`lines`](super::lines) | short steps that are handed to their node ahead of time |
 //! | [`endings`](super::endings) | how steps end |
 //! | `failing` | arrays and lists that are given up because too many of their steps fail |
+//! | `orders` | what `scontrol` has told the job or its steps |
 //! | [`life`](super::life), [`takeover`](super::takeover) | begin and end of the run |
 
 use crate::{
@@ -43,7 +44,7 @@ use garrick_model::{
         files::FileRequest,
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd},
         step::StepMgrToCommand,
-        stepd::{NodeToStepd, StepdReport, StepdToNode},
+        stepd::{NodeToStepd, StepdReport, StepdToNode, StepsOrder},
     },
     refusal::Refusal,
     spec::{EnvEntry, StepSpec},
@@ -402,6 +403,8 @@ impl StepMgrCore {
                     out.push(StepMgrEffect::Log { text: format!("steps {steps} not signalled: {refusal}") });
                 }
             }
+            NodeToStepd::Order(StepsOrder::Notify(text)) => self.notify(now, &text, out),
+            NodeToStepd::Order(StepsOrder::SetLimit { steps, limit }) => self.set_step_limit(now, &steps, limit, out),
             NodeToStepd::ListSteps { query } => {
                 let (steps, left_out) = self.listing();
                 out.push(StepMgrEffect::ToAgent(StepdToNode::Steps { query, steps, left_out }));

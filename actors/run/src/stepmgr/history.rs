@@ -141,6 +141,11 @@ impl History {
                 self.ending.get_or_insert((state, reason));
             }
             StepEvent::CancelAsked { steps, by } => self.cancel_asked(steps, by),
+            StepEvent::StepLimit { step, origin } => {
+                if let Some(running) = self.running.get_mut(&step) {
+                    running.origin = Some(origin);
+                }
+            }
             StepEvent::TimeLimit(_)
             | StepEvent::Moved(_)
             | StepEvent::Reported { .. }

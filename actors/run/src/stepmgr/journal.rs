@@ -219,6 +219,11 @@ impl Ledger {
                 }
             }
             StepEvent::TimeLimit(limit) => self.time_limit = Some(*limit),
+            StepEvent::StepLimit { step, origin } => {
+                if let Some(running) = self.running.get_mut(step) {
+                    running.origin = Some(Arc::clone(origin));
+                }
+            }
             StepEvent::Moved(motion) => self.motion = *motion,
             StepEvent::Reported { ends } => {
                 for _ in 0..*ends {

@@ -230,7 +230,7 @@ impl StepMgrCore {
     }
 
     /// Writes a line into the job's error file.
-    fn note(&self, text: String, out: &mut Vec<StepMgrEffect>) {
+    pub(super) fn note(&self, text: String, out: &mut Vec<StepMgrEffect>) {
         let step = StepId::new(self.facts.job, StepNum::Batch);
         out.push(StepMgrEffect::ToShepherd { node: NodeSlot(0), message: StepMgrToShepherd::Note { step, text } });
     }

@@ -279,6 +279,7 @@ pub const fn agent_message_name(message: &NodeToStepd) -> &'static str {
         NodeToStepd::SetTimeLimit(_) => "SetTimeLimit",
         NodeToStepd::FinishAllocation(_) => "FinishAllocation",
         NodeToStepd::SignalSteps { .. } => "SignalSteps",
+        NodeToStepd::Order(_) => "Order",
         NodeToStepd::ListSteps { .. } => "ListSteps",
         NodeToStepd::Trace { .. } => "Trace",
         NodeToStepd::StopTrace { .. } => "StopTrace",

@@ -42,6 +42,7 @@ pub mod lines;
 pub mod messages;
 mod motion;
 pub mod naming;
+mod orders;
 pub mod placement;
 pub mod pool;
 pub mod queue;

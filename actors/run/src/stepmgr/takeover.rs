@@ -120,6 +120,10 @@ impl StepMgrCore {
         };
         self.pool.take(&placement.claims);
         self.insert_unsure(id, member, running.attempt, unsure(placement, running.since, awaited));
+        // It was given a limit of its own.
+        if let (Some(origin), Some(record)) = (&running.origin, self.steps.get_mut(&key)) {
+            record.origin = origin.clone();
+        }
     }
 
     fn insert_unsure(&mut self, id: RowId, member: u32, attempt: u32, state: RecordState) {
@@ -395,6 +399,7 @@ impl StepMgrCore {
         out: &mut Vec<StepMgrEffect>,
     ) {
         let Some((row, attempt)) = self.steps.get(&key).map(|record| (record.row, record.attempt)) else { return };
+        let limit = self.steps.get(&key).and_then(|record| record.origin.time_limit.duration());
         let mut plan = match row.and_then(|(id, member)| Some((self.rows.get_mut(id)?, member))) {
             Some((row, member)) => launch::member_plan(&self.facts, &self.pool, row, member, attempt, &placement),
             None => self.plan_of_batch(),
@@ -404,7 +409,7 @@ impl StepMgrCore {
             record.state = RecordState::Running { placement, since };
         }
         // Its time limit counts from its start.
-        plan.time_limit = plan.time_limit.map(|limit| limit.saturating_sub(now.since(since)));
+        plan.time_limit = limit.map(|limit| limit.saturating_sub(now.since(since)));
         let (id, live) = (plan.id, live(&plan, findings));
         let nodes: Vec<NodeSlot> = plan.nodes.iter().map(|node| node.slot).collect();
         let plan = Box::new(plan);

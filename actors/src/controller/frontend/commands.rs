@@ -4,7 +4,7 @@ use super::{
     core::{FrontendCore, OfSelectors, Reply, Then, Turn},
     gather::Asked,
     members::RosterAsked,
-    messages::Ask,
+    messages::{Ask, FrontendErrand},
     selection::{Selection, may_act},
 };
 use crate::{
@@ -20,10 +20,12 @@ use garrick_model::{
     ids::JobId,
     job_query::JobQuery,
     messages::{
-        command::{CancelRequest, JobAction, JobFilter, JobSelector, NodeChange, NodeStateChange},
+        command::{CancelRequest, CommandReply, JobAction, JobFilter, JobSelector, NodeChange, NodeStateChange},
         node::{ControllerToNode, SignalScope},
+        stepd::StepsOrder,
     },
     refusal::Refusal,
+    spec::JobKind,
     state::{ExitStatus, JobState},
     step_selector::StepsSelector,
     view::{Allocation, JobView},
@@ -192,6 +194,52 @@ impl FrontendCore {
         self.sight.boards().jobs.such(&such, None, usize::MAX, |view| can_end(view) && filter.takes(view))
     }
 
+    /// Passes an order on to the step managers of the jobs that are meant.
+    pub(super) fn order_steps(
+        &self,
+        turn: &mut Turn<'_>,
+        by: Authority,
+        selector: &JobSelector,
+        order: &StepsOrder,
+    ) -> Reply {
+        let meant = self.selection().find(selector)?;
+        if meant.iter().any(|view| !by.admin && by.uid != view.uid) {
+            return Err(Refusal::AccessDenied);
+        }
+        let mut refusal = Refusal::InvalidJobId;
+        let mut told = false;
+        for view in &meant {
+            match self.step_manager_of(view) {
+                Ok(node) => {
+                    let (job, sluid, order) = (view.id, view.sluid, order.clone());
+                    // Of a batch job its error file has it.
+                    if let (StepsOrder::Notify(text), JobKind::Allocation) = (&order, view.spec.kind) {
+                        turn.run(FrontendErrand::Notify { job, text: text.clone() });
+                    }
+                    let order = ControllerToNode::OrderSteps { job, sluid, order };
+                    turn.tell(Letter::Node(node, NodeInput::Send(Box::new(order))));
+                    told = true;
+                }
+                Err(why) => refusal = why,
+            }
+        }
+        if told { Ok(Some(CommandReply::Done)) } else { Err(refusal) }
+    }
+
+    /// The node where the step manager of a job is.
+    fn step_manager_of(&self, view: &JobView) -> Result<String, Refusal> {
+        let node = match view.state {
+            state if state.waits() || state == JobState::Configuring => return Err(Refusal::JobPending),
+            JobState::Running | JobState::Suspended => view.allocation.as_ref().and_then(|a| a.nodes.first()),
+            _ => None,
+        };
+        let node = node.map(|node| node.name.clone()).ok_or(Refusal::AlreadyDone)?;
+        match self.sight.link(&node) {
+            Some(_) => Ok(node),
+            None => Err(Refusal::Unreachable(node, "its node daemon is not connected".to_owned())),
+        }
+    }
+
     fn signal_steps(
         &self,
         turn: &mut Turn<'_>,
@@ -211,18 +259,7 @@ impl FrontendCore {
         if !by.admin && by.uid != view.uid {
             return Err(Refusal::AccessDenied);
         }
-        let node = match view.state {
-            JobState::Configuring => return Err(Refusal::JobPending),
-            state if state.waits() => return Err(Refusal::JobPending),
-            JobState::Running | JobState::Suspended => {
-                view.allocation.as_ref().and_then(|a| a.nodes.first()).map(|n| n.name.clone())
-            }
-            _ => None,
-        };
-        let node = node.ok_or(Refusal::AlreadyDone)?;
-        if self.sight.link(&node).is_none() {
-            return Err(Refusal::Unreachable(node, "its node daemon is not connected".to_owned()));
-        }
+        let node = self.step_manager_of(&view)?;
         let (job, sluid) = (view.id, view.sluid);
         let order =
             ControllerToNode::SignalSteps { job, sluid, steps: steps.which, pending_only, signal, by: Some(by.uid) };

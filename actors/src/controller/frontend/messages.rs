@@ -323,6 +323,13 @@ pub enum FrontendErrand {
         /// What the site's own checks say to the user.
         said: Vec<String>,
     },
+    /// Tell the commands that watch the job.
+    Notify {
+        /// Job.
+        job: JobId,
+        /// What.
+        text: String,
+    },
     /// Carry it out, and answer.
     Host(u64, HostAsk),
     /// Collect what the controller counted, and answer.

@@ -108,6 +108,7 @@ impl FrontendCore {
             CommandRequest::Cancel(cancel) => self.cancel(turn, request, by, cancel),
             CommandRequest::ControlJob { jobs, action } => self.control(turn, request, by, jobs, action),
             CommandRequest::UpdateJob { jobs, change } => self.update_job(turn, request, by, jobs, *change, checked),
+            CommandRequest::OrderSteps { job, order } => self.order_steps(turn, by, &job, &order),
             CommandRequest::FinishAllocation { job, exit } => self.finish_allocation(turn, request, by, job, exit),
             CommandRequest::Trace { prefixes, follow } => self.trace(turn, request, by, prefixes, follow),
             CommandRequest::ListDaemons => host(HostAsk::Daemons),

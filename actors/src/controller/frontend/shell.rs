@@ -608,6 +608,7 @@ impl Shell for FrontendCore {
             FrontendErrand::ShowStatistics(request) => return hands.statistics(env, request),
             FrontendErrand::ResetStatistics(request) => return hands.reset_statistics(env, request),
             FrontendErrand::ChangeLog(change) => env.ports.host.change_log(&change),
+            FrontendErrand::Notify { job, text } => env.notices.send(job, text),
             FrontendErrand::Submission(errand) => return hands.submission(errand),
             FrontendErrand::Watch { request, job } => {
                 if let Some(replies) = hands.asker(request) {

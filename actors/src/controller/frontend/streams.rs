@@ -103,9 +103,22 @@ pub(super) fn watch(env: Arc<Env>, job: JobId, mut replies: Box<dyn ReplySink>) 
 
 async fn show(env: &Env, job: JobId, mut views: Receiver<Watched>, mut replies: Box<dyn ReplySink>) {
     let mut over = false;
+    let mut notices = env.notices.listen(job);
     for _ in 0..=ASKED_AGAIN {
         // A view that was not seen before the sender is dropped is still delivered.
-        while views.changed().await.is_ok() {
+        loop {
+            tokio::select! {
+                changed = views.changed() => match changed {
+                    Ok(()) => {}
+                    Err(_) => break,
+                },
+                notice = notices.next() => {
+                    if !replies.send(CommandReply::Notice(notice.to_string())) {
+                        return;
+                    }
+                    continue;
+                }
+            }
             let watched = views.borrow_and_update().clone();
             let view = match watched {
                 Watched::Nothing => continue,

@@ -9,6 +9,7 @@ use super::{
     job_board::JobBoard,
     leftovers::{JobLeftovers, NodeCores},
     node::{NodeMsg, NodesMsg},
+    notices::Notices,
     partition::{PartitionsMsg, configured},
     ports::{AgentLink, Ports},
     power::PowerMsg,
@@ -135,6 +136,8 @@ pub struct Env {
     pub licenses: LicenseOffice,
     /// What happened to nodes, for triggers.
     pub node_marks: NodeMarks,
+    /// What commands that watch a job are told of it.
+    pub notices: Notices,
     /// What is counted for `sdiag`.
     pub counted: Arc<Counted>,
     /// Fresh ids.
@@ -169,6 +172,7 @@ impl Env {
             links: Links::default(),
             licenses: LicenseOffice::default(),
             node_marks: NodeMarks::default(),
+            notices: Notices::default(),
             counted: Arc::default(),
             ids,
             queries: AtomicU64::new(0),

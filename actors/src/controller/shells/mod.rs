@@ -31,6 +31,7 @@ pub mod job;
 pub mod job_board;
 pub mod leftovers;
 pub mod node;
+pub mod notices;
 pub mod partition;
 pub mod ports;
 pub mod power;

@@ -385,6 +385,14 @@ fn what_is_there_for_records_in_a_step_journal_of_version_1_reads_back() {
 }
 
 #[test]
+fn a_limit_of_a_step_in_a_step_journal_of_version_1_reads_back() {
+    let read: Vec<StepEvent> = all(&sample("version-1-steps-limits.journal"));
+    assert_same(&read, &step_events::limits());
+    let running = Ledger::replay(read).running;
+    assert_eq!(running[&StepKey::number(3)].origin.as_ref().unwrap().time_limit, TimeLimit::Secs(300));
+}
+
+#[test]
 fn launches_in_a_step_journal_of_version_1_read_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps-launches.journal"));
     assert_same(&read, &step_events::launches());
@@ -446,6 +454,7 @@ fn the_samples_fit_together_and_have_every_event() {
         step_events::shepherds(),
         step_events::launches(),
         step_events::for_records(),
+        step_events::limits(),
     ]
     .concat();
     let found: Vec<&str> = events.iter().chain(&later).map(step_events::name).collect();
@@ -619,6 +628,13 @@ fn make_the_sample_of_nodes_that_are_powered_down_and_up() {
 fn make_the_sample_of_crontabs_and_triggers() {
     let path = sample("version-2-crontabs-and-triggers.journal");
     garrick_journal::replace_as(&path, Form::Epoch(4), controller_events::crontabs_and_triggers()).unwrap();
+}
+
+/// Makes the sample of what came to version 2 then; it is not made again.
+#[test]
+#[ignore = "makes tests/data/version-1-steps-limits.journal, by hand"]
+fn make_the_sample_of_limits() {
+    replace(&sample("version-1-steps-limits.journal"), step_events::limits()).unwrap();
 }
 
 /// Makes the sample of what came to version 2 then; it is not made again.

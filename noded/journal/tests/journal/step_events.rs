@@ -26,7 +26,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 15] = [
     "Accepted",
     "Started",
     "Retried",
@@ -34,6 +34,7 @@ pub const NAMES: [&str; 14] = [
     "Withdrawn",
     "Ending",
     "TimeLimit",
+    "StepLimit",
     "Moved",
     "Reported",
     "Restarted",
@@ -52,6 +53,7 @@ pub fn name(event: &StepEvent) -> &'static str {
         StepEvent::Withdrawn { .. } => "Withdrawn",
         StepEvent::Ending { .. } => "Ending",
         StepEvent::TimeLimit(_) => "TimeLimit",
+        StepEvent::StepLimit { .. } => "StepLimit",
         StepEvent::Moved(_) => "Moved",
         StepEvent::Reported { .. } => "Reported",
         StepEvent::Restarted => "Restarted",
@@ -181,11 +183,9 @@ fn ended(key: StepKey, state: StepState, exit: ExitStatus, ended: Option<StepEnd
 
 const OK: ExitStatus = ExitStatus::SUCCESS;
 
-/// What is in the sample of version 1: a batch of each kind, steps that start, are tried again, end in every way or never
-/// start, and what else happens to a run.
-pub fn version_1() -> Vec<StepEvent> {
-    let key = StepKey::number;
-    let origin = StepOrigin {
+/// How reports describe an attended step.
+fn origin() -> StepOrigin {
+    StepOrigin {
         name: "attended".into(),
         uid: 1000,
         partition: "debug".into(),
@@ -194,10 +194,16 @@ pub fn version_1() -> Vec<StepEvent> {
         srun: Some(("n1".into(), 42)),
         submit_line: "srun hostname".into(),
         priority: 1,
-    };
+    }
+}
+
+/// What is in the sample of version 1: a batch of each kind, steps that start, are tried again, end in every way or never
+/// start, and what else happens to a run.
+pub fn version_1() -> Vec<StepEvent> {
+    let key = StepKey::number;
     let mut attended = started(key(6), 0);
     if let StepEvent::Started { origin: said, after, .. } = &mut attended {
-        *said = Some(Arc::new(origin));
+        *said = Some(Arc::new(origin()));
         *after = Some(key(0));
     }
     let mut list = CommandList::default();
@@ -286,6 +292,13 @@ pub fn for_records() -> Vec<StepEvent> {
         StepEvent::Retried { step: task, attempt: 1, after: at(15), ended: Some(Box::new(result)), at: Some(when) },
         StepEvent::CancelAsked { steps: WhichSteps::one(task), by: 1001 },
     ]
+}
+
+/// And one with a step that was given another limit.
+pub fn limits() -> Vec<StepEvent> {
+    let step = StepKey::number(3);
+    let origin = Arc::new(StepOrigin { time_limit: TimeLimit::Secs(300), ..origin() });
+    vec![started(step, 0), StepEvent::StepLimit { step, origin }]
 }
 
 pub fn launches() -> Vec<StepEvent> {

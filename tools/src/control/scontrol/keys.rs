@@ -33,6 +33,8 @@ pub(crate) enum KeyError {
     MailType(String),
     #[error("Invalid job id specified for job {0}")]
     JobId(String),
+    #[error("Invalid StepID parameter: {0}\nRequest aborted")]
+    StepId(String),
     #[error(
         "Invalid input: {0}\nRequest aborted\nValid states are: {1}\nNot all states are valid given a node's prior state"
     )]

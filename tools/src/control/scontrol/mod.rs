@@ -12,6 +12,7 @@
 //! | `local` | `listpids`, `listjobs`, `liststeps`, `pidinfo`, `getent`: what runs on this host |
 //! | `power` | `power`, `reboot`, `cancel_reboot` |
 //! | `words` | the names of all commands |
+//! | `steps` | `notify`, `update StepId=` |
 //! | `site` | `completing`, `errnumstr`, `getaddrs`, `wait_job`, `token`, `cluster` |
 
 pub mod daemons;
@@ -26,6 +27,7 @@ mod power;
 pub(crate) mod reservations;
 pub mod show;
 mod site;
+mod steps;
 mod topology;
 pub mod update;
 mod words;
@@ -379,7 +381,7 @@ fn run(session: &mut Session, words: &[String]) -> Next {
         "completing" => site::completing(session, rest),
         "errnumstr" => site::error_text(session, rest),
         "getaddrs" => site::addresses(session, rest),
-        "notify" => site::notify(session, rest),
+        "notify" => steps::notify(session, rest),
         "token" => site::token(session, rest),
         "wait_job" => site::wait_job(session, rest),
         "getent" => local::entities(session, rest),

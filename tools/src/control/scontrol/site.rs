@@ -1,4 +1,4 @@
-//! `scontrol completing`, `errnumstr`, `getaddrs`, `wait_job`, `notify`, `token` and `cluster`.
+//! `scontrol completing`, `errnumstr`, `getaddrs`, `wait_job`, `token` and `cluster`.
 
 use super::{Session, too_few, too_many};
 use crate::query::choices;
@@ -115,14 +115,6 @@ pub fn wait_job(session: &mut Session, words: &[String]) -> i32 {
             1
         }
     }
-}
-
-/// `notify JOB MESSAGE`
-pub fn notify(session: &Session, words: &[String]) -> i32 {
-    if words.len() < 2 {
-        return too_few(session, "notify");
-    }
-    session.not_supported("scontrol notify")
 }
 
 /// `token [lifespan=SECONDS] [username=NAME]`: where no token type is configured, there are none to be had.

@@ -6,7 +6,7 @@ use super::{
     job_keys::JOB_KEYS,
     jobs,
     keys::{Given, Key, KeyError, Pair, find, hint, signed, wrong},
-    reservations,
+    reservations, steps,
 };
 use crate::query::choices;
 use garrick_asking::contact::{self, Asked};
@@ -37,6 +37,9 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     let names = |keys: &[&str]| words.iter().any(|word| Pair::split(word, "").is_some_and(|pair| pair.is(keys)));
     if names(&RESERVATION) && !names(&JOB) {
         return reservations::update(session, words);
+    }
+    if names(&STEP) {
+        return steps::update(session, words);
     }
     if let [word] = &words[..]
         && let Some(pair) = Pair::split(word, "").filter(|pair| pair.is(&["SlurmctldDebug"]))
@@ -168,7 +171,7 @@ pub(crate) fn parse(words: &[String], now: Timestamp, zone: &TimeZone) -> Result
         let change = changed(JOB_KEYS, &rest(&JOB_NAME)?, now, zone)?;
         return Ok(Update::JobsNamed(name.to_owned(), Box::new(change)));
     }
-    match ["StepId", "SuspendExcNodes", "SuspendExcParts", "SuspendExcStates"].iter().find(|e| entity(&[e]).is_some()) {
+    match ["SuspendExcNodes", "SuspendExcParts", "SuspendExcStates"].iter().find(|e| entity(&[e]).is_some()) {
         Some(entity) => Err(KeyError::NotSupported(format!("scontrol update {entity}="))),
         None => Err(KeyError::NoEntity),
     }
@@ -180,6 +183,7 @@ const PARTITION: [&str; 1] = ["PartitionName"];
 const JOB: [&str; 2] = ["JobId", "Job"];
 /// Of jobs, where none is named by its id.
 const JOB_NAME: [&str; 2] = ["JobName", "Name"];
+const STEP: [&str; 1] = ["StepId"];
 const RESERVATION: [&str; 3] = ["ReservationName", "Reservation", "Res"];
 
 /// The change that these words of a record come to.

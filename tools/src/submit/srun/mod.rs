@@ -507,6 +507,7 @@ pub(super) fn pattern_names(plan: &StreamPlan, step_name: &str) -> PatternNames 
 pub(super) fn behaviour(typed: &Typed, job: JobId, plan: &StreamPlan) -> Behaviour {
     Behaviour {
         job,
+        own_job: typed.jobid.is_none(),
         label: typed.label,
         unbuffered: typed.unbuffered,
         output: plan.output.clone(),
