@@ -43,6 +43,12 @@ fn is_documented(option: &OptionDef, names: &BTreeSet<&str>) -> bool {
 }
 
 #[test]
+fn every_command_is_described() {
+    let described: BTreeSet<&str> = COMMANDS.iter().map(Command::name).collect();
+    assert_eq!(described, crate::COMMANDS.iter().map(|(name, _)| *name).collect());
+}
+
+#[test]
 fn every_documented_option_and_word_has_a_state() {
     for (command, names) in slurms() {
         let own: BTreeSet<String> = command

@@ -14,10 +14,10 @@ use std::{fmt::Display, str::FromStr};
 pub(crate) enum KeyError {
     #[error("Invalid input: {0}\nRequest aborted")]
     NoPair(String),
-    #[error("Update of this parameter is not supported: {word}{hint}\nRequest aborted")]
-    UnknownKey { word: String, hint: String },
-    #[error("Unknown parameter {word}{hint}")]
-    UnknownParameter { word: String, hint: String },
+    #[error("Update of this parameter is not supported: {word}\nRequest aborted")]
+    UnknownKey { word: String, hint: Option<String> },
+    #[error("Unknown parameter {word}")]
+    UnknownParameter { word: String, hint: Option<String> },
     #[error("scontrol: error: Invalid {key} value: {value}")]
     Value { key: &'static str, value: String, why: String },
     /// The same of a key whose values Slurm does not repeat.
@@ -69,6 +69,14 @@ pub(super) fn wrong(key: &'static str, value: &str, why: impl Display) -> KeyErr
 }
 
 impl KeyError {
+    /// For who sits at a terminal: what was probably meant.
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::UnknownKey { hint, .. } | Self::UnknownParameter { hint, .. } => hint.as_deref(),
+            _ => None,
+        }
+    }
+
     /// What Slurm's sentence leaves out, for those who ask with `-v`.
     pub fn why(&self) -> Option<&str> {
         match self {
@@ -225,12 +233,9 @@ pub(super) fn find<C>(typed: &str, table: &'static [Key<C>]) -> Option<&'static 
     table.iter().find(|row| row.name == full)
 }
 
-/// The key that was probably meant: ` (did you mean timelimit?)`, with `after` behind it.
-pub(super) fn hint<'k>(typed: &str, known: impl Iterator<Item = &'k str>, after: &str) -> String {
-    let known: Vec<String> = known.map(str::to_ascii_lowercase).collect();
-    getopt::nearest(&typed.to_ascii_lowercase(), known.iter().map(String::as_str))
-        .map(|meant| format!(" (did you mean {meant}{after}?)"))
-        .unwrap_or_default()
+/// The key that was probably meant.
+pub(super) fn hint<'k>(typed: &str, known: impl Iterator<Item = &'k str>) -> Option<String> {
+    Some(format!("did you mean {}=?", getopt::nearest(typed, known)?))
 }
 
 #[cfg(test)]

@@ -217,7 +217,9 @@ impl Session {
     /// A word that cannot be used.
     pub(crate) fn wrong(&self, error: &keys::KeyError) -> i32 {
         error.why().into_iter().for_each(|why| self.console.verbose(why));
-        self.plain_error(error)
+        let code = self.plain_error(error);
+        error.hint().into_iter().for_each(|hint| self.console.hint(hint));
+        code
     }
 
     /// What is not there yet.

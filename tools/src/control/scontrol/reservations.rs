@@ -152,7 +152,7 @@ pub(crate) fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<
     for word in words {
         let unknown = |key: &str| {
             let known = KEYS.iter().filter(|row| row.read.is_some()).map(|row| row.name);
-            KeyError::UnknownParameter { word: word.clone(), hint: hint(key, known, "=") }
+            KeyError::UnknownParameter { word: word.clone(), hint: hint(key, known) }
         };
         let mut pair = Pair::split(word, "skip").ok_or_else(|| unknown(word))?;
         pair.value = pair.value.trim_matches('"');
@@ -376,7 +376,7 @@ mod tests {
             ("TRES=gres/gpu=4", "Invalid tres value: gres/gpu=4"),
             ("Flags=MAINT=4", "Invalid flags value: MAINT=4"),
             ("Flags=MAINTAIN", "Error parsing flags MAINTAIN: not a flag"),
-            ("StarTime=now", "Unknown parameter StarTime=now (did you mean starttime=?)"),
+            ("StarTime=now", "Unknown parameter StarTime=now"),
             ("StartTime=soon", "Invalid time specification (pos=0): soon"),
             ("NodeCnt=x", "Invalid nodecnt value: x"),
             ("Users=a,-b", "Invalid users value: a,-b"),
