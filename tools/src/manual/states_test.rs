@@ -3,6 +3,7 @@
 use super::commands::{COMMANDS, Command, Source};
 use crate::options::{
     arguments::{self, Word},
+    help,
     sources::{self, SourceError},
     table::{Arg, OptionDef},
     typed::OptionError,
@@ -101,6 +102,25 @@ fn what_is_refused_is_refused_by_the_commands_grammar() {
         }
     }
     assert!(refused > 30, "{refused}");
+}
+
+#[test]
+fn help_and_usage_of_every_command_are_made_of_its_table() {
+    for command in &COMMANDS {
+        let (full, usage) = match command.source {
+            Source::Own(table) => (arguments::help(table), arguments::usage(table)),
+            Source::Submit(command) => (help::full(command), help::usage(command)),
+        };
+        let begin = format!("Usage: {}", command.name());
+        assert!(full.starts_with(&begin) && usage.starts_with(&begin), "{full}{usage}");
+        assert!(full.contains(command.purpose()), "{full}");
+        for option in command.options() {
+            assert!(full.contains(&format!("--{}", option.long)), "{}: {}", command.name(), option.long);
+        }
+        for word in command.words() {
+            assert!(full.contains(&format!("\n  {}", word.name)), "{}: {}", command.name(), word.name);
+        }
+    }
 }
 
 fn spelled(option: &OptionDef) -> String {

@@ -112,6 +112,11 @@ fn after(command: &Command, before: &[String], last: &str, names: &dyn Names) ->
     if !only_operands && last.starts_with('-') {
         return option(command, &options, last, names);
     }
+    if let Some((key, text)) = last.split_once('=').filter(|_| command.name() == "scontrol")
+        && let Some(kind) = values::of_key(key)
+    {
+        return listed(kind, &format!("{key}="), text, names);
+    }
     match values::of_operand(command, &operands) {
         Some(kind) => listed(kind, "", last, names),
         None => words_of(command, &operands),

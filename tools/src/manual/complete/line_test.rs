@@ -77,6 +77,8 @@ fn operands_are_jobs_words_programs_and_files() {
     assert_eq!(texts("scontrol show par"), ["partitions"]);
     assert_eq!(texts("scontrol -o show node n"), ["n1", "n2"]);
     assert_eq!(texts("scontrol hold 50"), ["501", "502"]);
+    assert_eq!(texts("scontrol update Node"), ["NodeName="]);
+    assert_eq!(texts("scontrol update nodename=n1,n"), ["nodename=n1,n1", "nodename=n1,n2"]);
     assert_eq!(wanted("srun -n4 ", &Small), Wanted::Program);
     assert_eq!(wanted("sbatch job", &Small), Wanted::File);
     // These are the program's.

@@ -102,33 +102,61 @@ pub fn of_option(command: &Command, option: &OptionDef) -> Option<Value> {
     if let Some((_, words)) = WORDS.iter().find(|(name, _)| *name == option.long) {
         return some_of(words.iter().copied());
     }
-    match (command.name(), option.long) {
+    words_of_option(command.name(), option.long)
+        .or_else(|| names_for_option(command.name(), option.long))
+        .or_else(|| by_placeholder(word))
+}
+
+/// Of options whose words are in tables of their own.
+fn words_of_option(command: &str, option: &str) -> Option<Value> {
+    match (command, option) {
         ("squeue" | "scancel", "states" | "state") => some_of(words::job_state_words().split(',')),
         ("sinfo", "states") => some_of(node_state::FILTER_WORDS.split(',')),
         ("squeue", "Format") => some_of(squeue::fields::JOB.iter().map(|entry| entry.names[0])),
         ("sinfo", "Format") => some_of(sinfo::fields::TABLE.iter().map(|entry| entry.names[0])),
         ("scancel", "signal") => one_of(signal::names()),
-        ("sbatch" | "salloc" | "srun", "mail-type") => some_of(["NONE", "ALL"].into_iter().chain(mail::words())),
-        ("garrick check" | "garrick sim" | "garrick topology", "conf") => Some(Value::File),
-        (_, "partition") => Some(Value::Partition),
-        (_, "jobs" | "jobid") => Some(Value::Job),
-        (_, "nodelist" | "exclude" | "node") => {
-            Some(Value::Node).filter(|_| command.name() != "sbcast" || option.long != "exclude")
-        }
-        ("sinfo", "nodes") => Some(Value::Node),
-        (_, "user" | "uid" | "mail-user") => Some(Value::User),
-        (_, "reservation") => Some(Value::Reservation),
-        (_, "clusters" | "cluster") => Some(Value::Cluster),
-        (_, "chdir") => Some(Value::Folder),
-        (_, "prefix") => Some(Value::Folder),
-        (_, "program" | "prolog" | "epilog" | "task-prolog" | "task-epilog") => Some(Value::File),
-        (_, "output" | "error" | "input" | "nodefile" | "conf" | "export-file") => Some(Value::File),
-        _ if word.starts_with("file") || word == "FILE" => Some(Value::File),
-        _ if word.contains('|') && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '|' || c == '_') => {
-            one_of(word.split('|'))
-        }
+        (_, "mail-type") => some_of(["NONE", "ALL"].into_iter().chain(mail::words())),
         _ => None,
     }
+}
+
+/// Of options that name something of the cluster, or a file.
+fn names_for_option(command: &str, option: &str) -> Option<Value> {
+    Some(match (command, option) {
+        // Folders of shared objects.
+        ("sbcast", "exclude") => return None,
+        (_, "nodelist" | "exclude" | "node") | ("sinfo", "nodes") => Value::Node,
+        (_, "partition") => Value::Partition,
+        (_, "jobs" | "jobid") => Value::Job,
+        (_, "user" | "uid" | "mail-user") => Value::User,
+        (_, "reservation") => Value::Reservation,
+        (_, "clusters" | "cluster") => Value::Cluster,
+        (_, "chdir" | "prefix") => Value::Folder,
+        (_, "program" | "prolog" | "epilog" | "task-prolog" | "task-epilog") => Value::File,
+        (_, "output" | "error" | "input" | "nodefile" | "conf" | "export-file") => Value::File,
+        _ => return None,
+    })
+}
+
+/// By the word that stands for the argument in helps: `file`, or all that it may be, `yes|no`.
+fn by_placeholder(word: &str) -> Option<Value> {
+    if word.to_ascii_lowercase().starts_with("file") {
+        return Some(Value::File);
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '|' || c == '_';
+    if word.contains('|') && word.chars().all(plain) { one_of(word.split('|')) } else { None }
+}
+
+/// What stands behind a key of `scontrol`, `NodeName=`.
+pub fn of_key(key: &str) -> Option<Value> {
+    Some(match key.to_ascii_lowercase().as_str() {
+        "jobid" => Value::Job,
+        "nodename" | "nodes" | "nodelist" | "reqnodelist" | "excnodelist" => Value::Node,
+        "partitionname" | "partition" => Value::Partition,
+        "reservationname" | "reservation" => Value::Reservation,
+        "user" | "users" => Value::User,
+        _ => return None,
+    })
 }
 
 /// What the next operand is, if there is something to say of it.
