@@ -31,6 +31,8 @@ pub const GARRICK_SRUN_PROLOG: &str = "GARRICK_SRUN_PROLOG";
 pub const GARRICK_SRUN_EPILOG: &str = "GARRICK_SRUN_EPILOG";
 /// The site has `CliFilterPlugins`, which `slurm.conf` names: set in every task where it has.
 pub const GARRICK_CLI_FILTER: &str = "GARRICK_CLI_FILTER";
+/// `--mpi` of each `srun`: set in every task where the site has `MpiDefault`.
+pub const SLURM_MPI_TYPE: &str = "SLURM_MPI_TYPE";
 /// Door of the job's step manager or of the shepherd that relays to it, on this host: set in every task.
 pub const GARRICK_STEPD_DOOR: &str = "GARRICK_STEPD_DOOR";
 /// Whose door that is, where `SLURM_JOB_ID` names another job: in other components of a heterogeneous job than its leader.
@@ -321,12 +323,16 @@ pub const PER_HET_GROUP: &[&str] = &[
 
 /// What tells each `srun` in a job about the site: nothing where there is nothing to know.
 pub fn of_srun(site: &SiteOfSrun) -> Vec<(&'static str, String)> {
-    if site.is_none() {
-        return Vec::new();
-    }
     let named = [(GARRICK_SRUN_PROLOG, &site.prolog), (GARRICK_SRUN_EPILOG, &site.epilog)];
     let named = named.into_iter().filter_map(|(name, program)| Some((name, program.clone()?)));
     let filters = site.filters_options.then(|| (GARRICK_CLI_FILTER, "yes".to_owned()));
+    let mut told: Vec<_> = named.chain(filters).collect();
     // The light one runs no programs.
-    named.chain(filters).chain([(GARRICK_SRUN, "whole".to_owned())]).collect()
+    if !told.is_empty() {
+        told.push((GARRICK_SRUN, "whole".to_owned()));
+    }
+    if !site.mpi.is_none() {
+        told.push((SLURM_MPI_TYPE, site.mpi.name().to_owned()));
+    }
+    told
 }

@@ -58,6 +58,9 @@ pub enum Refusal {
     /// `--gres` names what is not in GresTypes, or is malformed or contradicts itself.
     #[error("Invalid generic resource (gres) specification")]
     InvalidGres(String),
+    /// A trackable resource that is none, or cannot be asked for so.
+    #[error("Invalid Trackable RESource (TRES) specification")]
+    InvalidTres,
     /// No script, or not a script.
     #[error("Batch script is invalid: {0}")]
     InvalidScript(String),

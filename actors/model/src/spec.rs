@@ -328,6 +328,9 @@ pub struct JobSpec {
     /// `--reservation`: any one of these, in the order of preference; empty: none is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<String>,
+    /// `--oom-kill-step` of its steps; `None`: not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_kill_step: Option<bool>,
     /// `--gres`, `--gpus` and their relatives.
     #[serde(default)]
     pub gres: GresRequest,
@@ -776,6 +779,12 @@ pub struct StepSpec {
     /// `--mpi`.
     #[serde(default, skip_serializing_if = "Mpi::is_none")]
     pub mpi: Mpi,
+    /// `--preserve-env`: SLURM_JOB_NUM_NODES and SLURM_NTASKS of its tasks are those of its command.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preserve_env: bool,
+    /// `--oom-kill-step`: it ends when a task of it runs out of memory; `None`: as the job says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_kill_step: Option<bool>,
     /// The program is sent to the step's nodes before it starts. Attended steps only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<SentProgram>,
@@ -802,6 +811,14 @@ pub enum Mpi {
 }
 
 impl Mpi {
+    /// As `--mpi` names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Pmi2 => "pmi2",
+        }
+    }
+
     /// By their own means.
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
@@ -841,6 +858,9 @@ pub struct SiteOfSrun {
     /// There are `CliFilterPlugins`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub filters_options: bool,
+    /// `MpiDefault`.
+    #[serde(skip_serializing_if = "Mpi::is_none")]
+    pub mpi: Mpi,
 }
 
 impl SiteOfSrun {

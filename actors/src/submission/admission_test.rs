@@ -136,7 +136,12 @@ fn root_submits_nothing_where_the_site_says_so() {
 fn what_could_never_run_is_refused_with_its_reason() {
     let detail = |text: &str| Refusal::NodeConfigUnavailable { detail: Some(text.to_owned()) };
     let memory = JobSpec { memory: MemoryRequest::PerNode(MemoryMib(5000)), ..spec() };
-    assert_eq!(refusal(memory), detail("Memory specification can not be satisfied"));
+    assert_eq!(refusal(memory.clone()), detail("Memory specification can not be satisfied"));
+    // Nor where memory is no resource that jobs are given.
+    let by_cpu = format!("SelectTypeParameters=CR_CPU\n{SITE}");
+    assert_eq!(submit(&by_cpu, 1001, memory).unwrap_err(), detail("Memory specification can not be satisfied"));
+    let disk = JobSpec { tmp_disk_mib: 10, ..spec() };
+    assert_eq!(refusal(disk), detail("Temporary disk specification can not be satisfied"));
     assert_eq!(
         refusal(JobSpec { cpus_per_task: Some(5), ..spec() }),
         detail("CPU count per node can not be satisfied")

@@ -196,3 +196,18 @@ fn a_node_without_the_library_of_pmix_says_so() {
     assert!(a.code != 0 && a.err.contains("libpmix.so.2 cannot be loaded"), "{a:?}");
     assert!(a.err.contains("install it (Debian: libpmix2) on every node"), "{a:?}");
 }
+
+#[test]
+fn tasks_find_each_other_as_the_site_says_where_srun_does_not() {
+    let c = Cluster::up_with("pmi-default", UP, |_| "MpiDefault=pmi2".to_owned());
+    let script = c.script("asks", "#!/bin/sh\necho ${PMI_FD:+over PMI}\n");
+    let script = script.to_str().unwrap();
+    assert_eq!(c.run("srun", &[script]).ok().out, "over PMI\n");
+    assert_eq!(c.run("srun", &["--mpi=none", script]).ok().out, "\n");
+    // In jobs, where srun reads no configuration.
+    let words = ["sh", "-c", &format!("srun {script}; SLURM_MPI_TYPE=none srun {script}")];
+    assert_eq!(c.run("salloc", &words).ok().out, "over PMI\n\n");
+    let job = c.sh(&format!("sbatch -o out --wrap 'srun {script}; srun --mpi=none {script}'")).ok().job();
+    c.await_state(&job, "COMPLETED");
+    assert_eq!(c.read("out"), "over PMI\n\n");
+}

@@ -17,14 +17,19 @@ use std::{env, path::Path};
 
 /// The job whose newest run that is. A run before is not found: what is done to the job now is not done to that.
 pub fn job_of(conf: Option<&Path>, asker: &dyn Asker, run: Sluid) -> Answer<JobId> {
+    named(conf, asker, &run.into())
+}
+
+/// The one job that is named by its run, or as an element of an array.
+pub fn named(conf: Option<&Path>, asker: &dyn Asker, name: &JobSelector) -> Answer<JobId> {
     let variable = |name: &str| env::var(name).ok();
-    if let Some(own) = own_job(run, variable) {
+    if let Some(own) = name.run.and_then(|run| own_job(run, variable)) {
         return Ok(own);
     }
-    let request = CommandRequest::list_jobs(vec![run.into()]);
+    let request = CommandRequest::list_jobs(vec![name.clone()]);
     match patience::ask(&Cluster::find(conf)?, asker, &request)? {
         CommandReply::Jobs { jobs, .. } => {
-            let found = jobs.iter().find(|job| job.sluid == run).map(|job| job.id);
+            let found = jobs.iter().find(|job| name.run.is_none_or(|run| job.sluid == run)).map(|job| job.id);
             found.ok_or_else(|| Refusal::InvalidJobId.into())
         }
         _ => Err(ClusterError::Unexpected("asked for a job")),

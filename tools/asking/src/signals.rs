@@ -46,8 +46,14 @@ pub struct Signals {
 impl Signals {
     /// Blocks the signals in this thread (to be called while it is the only one).
     pub fn block(signals: &[Signal]) -> io::Result<Self> {
-        let mask: SigSet = signals.iter().copied().filter(|s| *s == Signal::SIGCHLD || !is_ignored(*s)).collect();
-        mask.thread_block()?;
+        Self::block_but(signals, &[])
+    }
+
+    /// As [`Signals::block`]; of those that are `unheard`, by number, nothing is heard, and they do nothing.
+    pub fn block_but(signals: &[Signal], unheard: &[i32]) -> io::Result<Self> {
+        let blocked: SigSet = signals.iter().copied().filter(|s| *s == Signal::SIGCHLD || !is_ignored(*s)).collect();
+        blocked.thread_block()?;
+        let mask: SigSet = blocked.iter().filter(|signal| !unheard.contains(&(*signal as i32))).collect();
         let fd = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         Ok(Self { fd })
     }
@@ -108,5 +114,13 @@ mod tests {
         nix::sys::signal::raise(Signal::SIGUSR1).unwrap();
         assert_eq!(signals.next(), Some(libc::SIGUSR1));
         assert_eq!(signals.next(), None);
+    }
+
+    #[test]
+    fn unheard_signals_do_nothing() {
+        let signals = Signals::block_but(&[Signal::SIGUSR1, Signal::SIGUSR2], &[libc::SIGUSR1]).unwrap();
+        nix::sys::signal::raise(Signal::SIGUSR1).unwrap();
+        nix::sys::signal::raise(Signal::SIGUSR2).unwrap();
+        assert_eq!((signals.next(), signals.next()), (Some(libc::SIGUSR2), None));
     }
 }

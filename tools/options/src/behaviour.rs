@@ -6,10 +6,10 @@ use super::{
         Arg::{Optional, Required},
         BATCH, BATCH_ALLOC, BATCH_RUN, EVERY, JOB, OptionDef, RUN,
     },
-    typed::{Help, OptionError},
+    typed::{Given, Help, OptionError},
     values,
 };
-use garrick_model::{spec::Mpi, time::TimeLimit};
+use garrick_model::{ids::Sluid, messages::command::JobSelector, spec::Mpi, time::TimeLimit};
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
@@ -121,10 +121,65 @@ pub const OPTIONS: &[OptionDef] = &[
         t.het_group = Some(g.text()?.to_owned());
         Ok(())
     }),
+    OptionDef::new("ignore-signals", None, Required("list"), RUN, "signals that srun does not react to", |t, g| {
+        t.ignored_signals = ignored_signals(g)?;
+        Ok(())
+    }),
+    OptionDef::inert(
+        "interactive",
+        None,
+        Arg::None,
+        RUN,
+        "interactive step of salloc",
+        "salloc runs its command on the host where it is called",
+    ),
+    OptionDef::new(
+        "oom-kill-step",
+        None,
+        Optional("0|1"),
+        JOB,
+        "end the whole step when a task of it runs out of memory",
+        |t, g| {
+            t.oom_kill_step = Some(match g.text()? {
+                "" | "1" => true,
+                "0" => false,
+                _ => return Err(g.invalid()),
+            });
+            Ok(())
+        },
+    ),
+    OptionDef::new(
+        "preserve-env",
+        Some('E'),
+        Arg::None,
+        RUN,
+        "keep SLURM_JOB_NUM_NODES and SLURM_NTASKS as they are in the environment",
+        |t, _| {
+            t.preserve_env = true;
+            Ok(())
+        },
+    ),
+    OptionDef::inert(
+        "resv-ports",
+        None,
+        Optional("count"),
+        RUN,
+        "reserve communication ports",
+        "ports are for the PMI of Cray, which is not there",
+    )
+    .checked(|g| match g.text()? {
+        "" => Ok(()),
+        text => g.number_in(text, 0, "--resv-port").map(drop),
+    })
+    .env(&["SLURM_RESV_PORTS"]),
+    OptionDef::new("resv-ports", None, Optional("count"), BATCH_ALLOC, "reserve communication ports", |_, _| {
+        let text = "Slurmstepd step management must be enabled to use --resv-ports for job allocations";
+        Err(OptionError::Declined(text.to_owned()))
+    }),
     OptionDef::new("jobid", None, Required("id"), RUN, "run under an already allocated job", |t, g| {
         let text = g.text()?.trim();
-        match text.parse() {
-            Ok(run) => (t.jobid, t.job_run) = (None, g.sourced(run)),
+        match text.parse::<Sluid>() {
+            Ok(run) => (t.jobid, t.job_named) = (None, g.sourced(JobSelector::from(run))),
             Err(_) if text.len() > 1 && text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u32>().is_err() => {
                 let text = format!("Bad job/step specified: {text}: JobID larger than acceptable range");
                 return Err(OptionError::Fatal(text));
@@ -133,7 +188,8 @@ pub const OPTIONS: &[OptionDef] = &[
                 let text = format!("Bad job/step specified: {text}: JobID can not be zero");
                 return Err(OptionError::Fatal(text));
             }
-            Err(_) => (t.jobid, t.job_run) = (g.sourced(g.checked(text.parse().ok())?), None),
+            Err(_) if text.contains('_') => (t.jobid, t.job_named) = (None, g.sourced(array_element(text)?)),
+            Err(_) => (t.jobid, t.job_named) = (g.sourced(g.checked(text.parse().ok())?), None),
         }
         Ok(())
     })
@@ -221,7 +277,7 @@ pub const OPTIONS: &[OptionDef] = &[
         RUN,
         "type of MPI being used: none, pmi2 or pmix (list shows all)",
         |t, g| {
-            t.mpi = match g.text()? {
+            t.mpi = Some(match g.text()? {
                 "none" => Mpi::None,
                 "pmi2" => Mpi::Pmi2,
                 "pmix" => Mpi::Pmix,
@@ -236,7 +292,7 @@ pub const OPTIONS: &[OptionDef] = &[
                         "Invalid MPI type '{other}', --mpi=list for acceptable types"
                     )));
                 }
-            };
+            });
             Ok(())
         },
     )
@@ -326,3 +382,32 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     }),
 ];
+/// An element of a job array: `12_3`.
+fn array_element(text: &str) -> Result<JobSelector, OptionError> {
+    let bad = |why: &str| OptionError::Fatal(format!("Bad job/step specified: {text}: {why}"));
+    match text.split_once('_').map(|(_, index)| index) {
+        Some("") => return Err(bad("Job Array ID must not be an empty string")),
+        Some(index) if !index.bytes().all(|b| b.is_ascii_digit()) => {
+            return Err(bad("Job Array ID includes unexpected non-numeric characters"));
+        }
+        _ => {}
+    }
+    text.parse().map_err(|_| bad("Job Array ID larger than acceptable range"))
+}
+
+/// Those that `srun` can ignore (srun(1)).
+fn ignored_signals(given: &Given<'_>) -> Result<Vec<i32>, OptionError> {
+    const CAN_BE: [i32; 6] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+    let text = given.text()?;
+    if text.trim().is_empty() {
+        return Err(OptionError::Text("--ignore-signals requires at least one signal".to_owned()));
+    }
+    let one = |word: &str| match values::signal(word.trim()) {
+        None => Err(OptionError::Text(format!("Invalid signal name or number: {word}"))),
+        Some(signal) if !CAN_BE.contains(&signal) => {
+            Err(OptionError::Declined(format!("Signal {word} cannot be ignored")))
+        }
+        Some(signal) => Ok(signal),
+    };
+    text.split(',').map(one).collect()
+}

@@ -1,7 +1,7 @@
 //! Options about generic resources: `--gres`, GPUs by node, task and in all, and what goes with each GPU.
 
 use super::{
-    table::{Arg, Arg::Required, JOB, OptionDef},
+    table::{Arg, Arg::Required, JOB, OptionDef, RUN},
     typed::{CPUS_OF_TASK, Given, Help, OptionError, Source, Sourced, Typed},
 };
 use garrick_model::{
@@ -110,7 +110,36 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_GPU_BIND", "SALLOC_GPU_BIND", "SLURM_GPU_BIND"]),
+    option("tres-bind", None, Required("spec"), "task to resource binding: gres/gpu:TYPE", |t, g| {
+        t.gres.gpu_bind = tres_bind(g.text()?)?;
+        Ok(())
+    })
+    .env(&["SBATCH_TRES_BIND", "SALLOC_TRES_BIND", "SLURM_TRES_BIND"]),
+    OptionDef::new("accel-bind", None, Required("letters"), RUN, "bind tasks to what is closest: g (GPUs)", |t, g| {
+        let letters = g.text()?;
+        if letters.is_empty() || !letters.chars().all(|c| "gmnv".contains(c)) {
+            return Err(g.invalid());
+        }
+        if letters.contains('g') {
+            t.gres.gpu_bind = Some(GpuBind::Closest);
+        }
+        Ok(())
+    }),
 ];
+
+/// `gres/gpu:[verbose,]TYPE`, several joined by `+`: the last one of the GPUs counts. Tasks are bound to nothing else.
+fn tres_bind(text: &str) -> Result<Option<GpuBind>, OptionError> {
+    let mut bind = None;
+    for one in text.split('+') {
+        let wrong = || OptionError::Refused(Refusal::InvalidTres);
+        let (name, kind) = one.strip_prefix("gres/").and_then(|one| one.split_once(':')).ok_or_else(wrong)?;
+        if name != GPU {
+            return Err(OptionError::NotSupported(format!("--tres-bind={one}")));
+        }
+        bind = Some(text::gpu_bind(kind).map_err(|_| wrong())?);
+    }
+    Ok(bind)
+}
 
 fn read<T>(text: &str, parse: impl Fn(&str) -> Result<T, GresTextError>) -> Result<T, OptionError> {
     parse(text).map_err(|error| match error {

@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn usage_is_short_lines_with_the_operands_last() {
         let text = usage(Command::Srun);
-        assert!(text.starts_with("Usage: srun [-A name] "), "{text}");
+        assert!(text.starts_with("Usage: srun [--accel-bind=letters] [-A name] "), "{text}");
         assert!(text.ends_with("executable [args...]\n"), "{text}");
         assert!(text.lines().all(|l| l.len() <= WIDTH), "{text}");
     }

@@ -121,6 +121,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         constraint: typed.constraint.clone().filter(|c| !c.is_empty()),
         prefer: typed.prefer.clone().filter(|p| !p.is_empty()),
         gres: gres::of_job(typed)?,
+        oom_kill_step: typed.oom_kill_step,
         reservations: typed.reservations.clone(),
         licenses: all_licenses(typed),
         nodelist: if task_nodes.is_empty() { asked_nodes(typed)? } else { each_once(task_nodes.clone()) },

@@ -125,6 +125,8 @@ fn is_usual(typed: &Typed) -> bool {
         cpu_bind: CpuBind::default(),
         relative: None,
         exact: false,
+        whole: false,
+        oom_kill_step: None,
         overlap: false,
         time_limit: None,
         chdir: None,

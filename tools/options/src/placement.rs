@@ -185,6 +185,11 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SLURM_EXACT"]),
+    OptionDef::new("whole", None, Arg::None, RUN, "give the step all that the job has on its nodes", |t, _| {
+        t.whole = true;
+        Ok(())
+    })
+    .env(&["SLURM_WHOLE"]),
     OptionDef::new("overlap", None, Arg::None, RUN, "let the step share its resources with other steps", |t, _| {
         t.overlap = true;
         Ok(())

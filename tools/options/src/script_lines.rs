@@ -1,6 +1,6 @@
 //! `#SBATCH` lines of a batch script, and the `#SRUN` lines that only `srun --batch` reads. They count until the first line
 //! that is neither blank nor a comment; each must begin with exactly `#SBATCH` (`#SRUN`). Words are separated by blanks; quotes keep blanks together, a backslash keeps the next
-//! character, and a word that begins with `#` starts a comment. A line is not continued on the next one.
+//! character, and `#` outside quotes starts a comment. A line is not continued on the next one.
 
 use std::{ffi::OsString, os::unix::ffi::OsStringExt};
 
@@ -92,7 +92,7 @@ fn words(text: &[u8]) -> Result<Vec<OsString>, char> {
     let mut bytes = text.iter().copied();
     while let Some(byte) = bytes.next() {
         match byte {
-            b'#' if word.is_none() => break,
+            b'#' => break,
             b' ' | b'\t' | b'\r' => words.extend(word.take().map(OsString::from_vec)),
             // At the end of the line it keeps nothing.
             b'\\' => match bytes.next() {
@@ -159,7 +159,9 @@ mod tests {
     #[test]
     fn a_comment_may_follow_the_options() {
         assert_eq!(one("#SBATCH -n 4 # four tasks"), ["-n", "4"]);
-        assert_eq!(one("#SBATCH --comment=a#b"), ["--comment=a#b"]);
+        // Within a word too, as in 26.05.
+        assert_eq!(one("#SBATCH --comment=a#b"), ["--comment=a"]);
+        assert_eq!(one("#SBATCH --comment='a#b'"), ["--comment=a#b"]);
         assert!(one("#SBATCH # nothing").is_empty());
     }
 

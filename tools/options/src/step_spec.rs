@@ -71,8 +71,13 @@ pub fn build(
     // Memory in the environment is the job's, not this step's: a step that took it would shut out all others.
     let memory = typed.memory.filter(|m| m.source != Source::Environment).map_or(MemoryRequest::Default, |m| m.value);
     let cpus_per_task = gres::cpus_of_task(typed);
+    if typed.whole && typed.exact {
+        return Err(OptionError::Declined("--exact and --whole are mutually exclusive.".to_owned()));
+    }
     let sharing = if typed.overlap {
         StepSharing::Overlap
+    } else if typed.whole {
+        StepSharing::Default
     } else if typed.exact || typed.sharing == Sharing::Exclusive || cpus_per_task.is_some() {
         // Slurm documents that `-c` implies `--exact`.
         StepSharing::Exact
@@ -127,7 +132,9 @@ pub fn build(
         step_cgroup: typed.step_cgroup,
         unasked_output: streams.unasked_output,
         task_scripts: typed.task_scripts.clone(),
-        mpi: typed.mpi,
+        mpi: typed.mpi.unwrap_or_default(),
+        preserve_env: typed.preserve_env,
+        oom_kill_step: typed.oom_kill_step,
         het: typed.het_leader.map(|leader| HetPart { leader, behind: None }),
         ..StepSpec::default()
     };

@@ -5,8 +5,9 @@ use super::minibatch::{Again, EachOption, ListFormat};
 use garrick_model::{
     batch::{FailBound, RetryOn, StepCgroup},
     gres::{GpuBind, GresBinding, GresCount},
-    ids::{JobId, Sluid},
+    ids::JobId,
     mail::Mail,
+    messages::command::JobSelector,
     node_sizes::NodeSizes,
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
@@ -467,8 +468,8 @@ pub struct Typed {
     pub het_group: Option<String>,
     /// Leader of the heterogeneous job of whose components one was named.
     pub het_leader: Option<JobId>,
-    /// `--jobid`, where it names a run.
-    pub job_run: Option<Sourced<Sluid>>,
+    /// `--jobid`, where it names a job by a run, or as an element of an array.
+    pub job_named: Option<Sourced<JobSelector>>,
     /// `--jobid`
     pub jobid: Option<Sourced<JobId>>,
     /// `srun --async`
@@ -486,7 +487,15 @@ pub struct Typed {
     /// `--task-prolog` and `--task-epilog`
     pub task_scripts: TaskScripts,
     /// `--mpi`
-    pub mpi: Mpi,
+    pub mpi: Option<Mpi>,
+    /// `--ignore-signals`
+    pub ignored_signals: Vec<i32>,
+    /// `--preserve-env`
+    pub preserve_env: bool,
+    /// `--oom-kill-step`
+    pub oom_kill_step: Option<bool>,
+    /// `--whole`
+    pub whole: bool,
     /// `srun -K`
     pub kill_on_bad_exit: Option<bool>,
     /// `srun -W`, seconds; 0: without end

@@ -45,13 +45,8 @@ pub const OPTIONS: &[OptionDef] = &[
         "SALLOC_GPU_FREQ",
         "SLURM_GPU_FREQ",
     ]),
-    unsupported("interactive", None, Arg::None, RUN, "interactive step of salloc"),
-    unsupported("ignore-signals", None, Required("list"), RUN, "signals that srun does not react to"),
     unsupported("mem-update", None, Required("margin@delay"), JOB, "reduce the job's memory limit after some time"),
     unsupported("no-allocate", Some('Z'), Arg::None, RUN, "run without an allocation"),
-    unsupported("oom-kill-step", None, Optional("0|1"), JOB, "kill the whole step when a task runs out of memory")
-        .checked(|g| if matches!(g.text()?, "" | "0" | "1") { Ok(()) } else { Err(g.invalid()) }),
-    unsupported("preserve-env", Some('E'), Arg::None, RUN, "keep the job's node and task counts in the environment"),
     OptionDef::new(
         "profile",
         None,
@@ -64,17 +59,6 @@ pub const OPTIONS: &[OptionDef] = &[
     )
     .env(&["SBATCH_PROFILE", "SALLOC_PROFILE", "SLURM_PROFILE"]),
     unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
-    unsupported("resv-ports", None, Optional("count"), JOB, "reserve communication ports")
-        .checked(|g| match g.text()? {
-            "" => Ok(()),
-            text => g.number_in(text, 0, "--resv-port").map(drop),
-        })
-        .env(&["SLURM_RESV_PORTS"]),
-    unsupported("tres-bind", None, Required("spec"), JOB, "task to resource binding").env(&[
-        "SBATCH_TRES_BIND",
-        "SALLOC_TRES_BIND",
-        "SLURM_TRES_BIND",
-    ]),
     unsupported("wait-for-children", None, Arg::None, RUN, "a task ends with the last of its processes"),
     unsupported("x11", None, Optional("all|batch|first|last"), ALLOC_RUN, "X11 forwarding"),
 ];

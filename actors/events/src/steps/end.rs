@@ -27,6 +27,8 @@ pub enum StepEnd {
     },
     /// A task ended with other than 0 and `-K` was given.
     BadExit,
+    /// A task ran out of memory and `--oom-kill-step` was given.
+    TaskOutOfMemory,
     /// `-W` seconds passed since the first task ended.
     WaitOver,
     /// The step manager was restarted and lost the step.
@@ -67,6 +69,7 @@ impl StepEnd {
             Self::Job(JobState::OutOfMemory) => Some(StepState::OutOfMemory),
             Self::Job(_) => Some(StepState::Cancelled),
             Self::BadExit | Self::WaitOver => None,
+            Self::TaskOutOfMemory => Some(StepState::OutOfMemory),
             Self::ManagerRestarted | Self::ExitUnknown => Some(StepState::Failed),
         }
     }

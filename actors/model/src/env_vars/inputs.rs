@@ -191,7 +191,7 @@ pub const SRUN: &[Input] = &[
     argument("SLURM_MEM_PER_CPU", "mem-per-cpu"),
     argument("SLURM_MEM_PER_GPU", "mem-per-gpu"),
     argument("SLURM_MEM_PER_NODE", "mem"),
-    argument("SLURM_MPI_TYPE", "mpi"),
+    argument(super::SLURM_MPI_TYPE, "mpi"),
     argument("SLURM_NETWORK", "network"),
     argument("SLURM_NNODES", "nodes"),
     flag("SLURM_NO_KILL", "no-kill"),

@@ -45,6 +45,8 @@ pub enum Infeasible {
     Cpus,
     /// More memory than any node has.
     Memory,
+    /// More temporary disk space than any node has.
+    TmpDisk,
     /// More in all than there is, features that no node has, nodes that are not in the partition.
     Nodes,
 }
@@ -55,6 +57,7 @@ impl Infeasible {
         match self {
             Self::Cpus => Some("CPU count per node can not be satisfied"),
             Self::Memory => Some("Memory specification can not be satisfied"),
+            Self::TmpDisk => Some("Temporary disk specification can not be satisfied"),
             Self::Nodes => None,
         }
     }
@@ -211,9 +214,12 @@ fn could_run(view: &ClusterView, request: &Request) -> Result<(), Infeasible> {
         let might = !room.is_sought_everywhere(request) && room.bears(request, &candidates);
         return if might { Ok(()) } else { Err(Infeasible::Nodes) };
     }
-    let without_memory = Request { memory: MemoryNeed::None, ..request.clone() };
-    if select::place(&machine, &without_memory, &candidates).is_some() {
+    let could_without = |request: &Request| select::place(&machine, request, &candidates).is_some();
+    if could_without(&Request { memory: MemoryNeed::None, least_memory_mib: 0, ..request.clone() }) {
         return Err(Infeasible::Memory);
+    }
+    if could_without(&Request { tmp_disk_mib: 0, ..request.clone() }) {
+        return Err(Infeasible::TmpDisk);
     }
     let per_node = request.cpus_per_task.saturating_mul(request.least_tasks()).max(request.min_cpus);
     let largest =

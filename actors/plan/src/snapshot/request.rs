@@ -195,6 +195,8 @@ pub struct Request {
     pub(crate) memory: MemoryNeed,
     /// Most memory taken of a node (`MaxMemPerNode`), MiB.
     pub max_memory: Option<u64>,
+    /// Memory that a node must have where memory is not given to jobs, MiB.
+    pub least_memory_mib: u64,
     /// TmpDisk, MiB.
     pub tmp_disk_mib: u64,
     /// Consecutive nodes only.
@@ -342,6 +344,7 @@ impl Request {
             fewest_nodes: spec.layout.fewest_nodes,
             memory: memory_each(view, partition, job, most_memory),
             max_memory: most_on_node(most_memory),
+            least_memory_mib: if view.policy.memory { 0 } else { memory_of_node(job) },
             tmp_disk_mib: spec.tmp_disk_mib,
             // With a topology, the order of nodes has another meaning (`--contiguous` in sbatch(1)).
             contiguous: spec.contiguous && near.is_none(),
@@ -509,6 +512,15 @@ fn most_nodes(gres: Option<&GresRequest>) -> u32 {
     match gres.map_or(0, |gres| gres.totals().most_nodes()) {
         0 => u32::MAX,
         most => u32::try_from(most).unwrap_or(u32::MAX),
+    }
+}
+
+/// What a job asks for of a node, where it is no resource that jobs are given: nodes with less are not for it, as in Slurm.
+fn memory_of_node(job: &JobView) -> u64 {
+    match job.spec.memory {
+        MemoryRequest::PerNode(MemoryMib(mib)) => mib,
+        MemoryRequest::PerCpu(MemoryMib(mib)) => mib.saturating_mul(u64::from(job.cpus_per_task.max(1))),
+        MemoryRequest::All | MemoryRequest::Default => 0,
     }
 }
 

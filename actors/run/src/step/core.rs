@@ -424,6 +424,9 @@ impl StepCore {
                     self.usage.add(usage);
                     self.oom |= oom;
                     self.to_client(StepMgrToCommand::TaskExited { rank, status, oom }, out);
+                    if oom && self.plan.kill_on_oom && self.tasks_left > 0 {
+                        self.end(now, StepEnd::TaskOutOfMemory, false, out);
+                    }
                     self.after_task(now, status, out);
                 }
                 if gone {

@@ -76,6 +76,22 @@ fn launches(out: &[StepEffect]) -> Vec<u32> {
     out.iter().filter_map(of).collect()
 }
 
+#[test]
+fn a_task_that_runs_out_of_memory_ends_its_step_where_that_was_asked_for() {
+    for kill_on_oom in [false, true] {
+        let mut core = StepCore::new(StepPlan { kill_on_oom, ..plan() });
+        tell(&mut core, StepInput::Begin);
+        tell(&mut core, started(0, 0));
+        let status = ExitStatus { code: 0, signal: Some(9) };
+        let end = TaskEnd { status, usage: TaskUsage::default(), oom: true };
+        let out = tell(&mut core, from(0, ShepherdToStepMgr::TaskExited { step: step(), rank: 0, end, gone: false }));
+        let ends = |effect: &StepEffect| {
+            matches!(effect, StepEffect::ToShepherd { message: StepMgrToShepherd::Terminate { .. }, .. })
+        };
+        assert_eq!(out.iter().any(ends), kill_on_oom, "{out:?}");
+    }
+}
+
 /// Nine of 36 such files held one node's lines only: the first node truncated what another had written.
 #[test]
 fn a_file_that_several_nodes_write_is_opened_on_the_first_before_others_begin() {

@@ -53,6 +53,8 @@ pub struct StepPlan {
     pub time_limit: Option<Duration>,
     /// `-K`.
     pub kill_on_bad_exit: bool,
+    /// `--oom-kill-step`.
+    pub kill_on_oom: bool,
     /// `-W`.
     pub wait: Option<Duration>,
     /// For the notices that name a time.

@@ -103,7 +103,8 @@ impl StepMgrCore {
             || result.state == StepState::NodeFail;
         let timeout = result.state == StepState::Timeout;
         let oom = result.state == StepState::OutOfMemory;
-        let by_itself = matches!(result.ended, None | Some(StepEnd::BadExit | StepEnd::WaitOver));
+        let by_itself =
+            matches!(result.ended, None | Some(StepEnd::BadExit | StepEnd::TaskOutOfMemory | StepEnd::WaitOver));
         if !(lost || timeout || oom || by_itself) {
             return None;
         }

@@ -296,6 +296,12 @@ pub fn number_variables(step: StepKey) -> Vec<EnvEntry> {
     env
 }
 
+/// With `--preserve-env`: those of the command that asked for the step go over the step's own (srun(1)).
+pub fn preserved(environment: &[EnvEntry]) -> impl Iterator<Item = EnvEntry> + '_ {
+    let kept = [&b"SLURM_JOB_NUM_NODES="[..], b"SLURM_NTASKS="];
+    environment.iter().filter(move |entry| kept.iter().any(|name| entry.starts_with(name))).cloned()
+}
+
 /// Variables of all tasks of a step array, named like those of job arrays in sbatch(1).
 pub fn step_array_variables(number: u32, tasks: &ArraySpec) -> Vec<EnvEntry> {
     vec![

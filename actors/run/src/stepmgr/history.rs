@@ -492,6 +492,7 @@ impl History {
             StepEnd::BatchOver => "the batch script ended".to_owned(),
             StepEnd::NodeLost { node } => format!("node {node} was lost"),
             StepEnd::BadExit => "a task failed (-K)".to_owned(),
+            StepEnd::TaskOutOfMemory => "a task ran out of memory (--oom-kill-step)".to_owned(),
             StepEnd::WaitOver => "the first task had ended (-W)".to_owned(),
             StepEnd::ManagerRestarted => "the step manager was restarted".to_owned(),
             StepEnd::InputOverrun => "too much input".to_owned(),

@@ -324,6 +324,9 @@ fn plan(
 ) -> StepPlan {
     let Planned { key, attempt, attended, mut own_env, spec } = step;
     own_env.extend(env::number_variables(key));
+    if spec.preserve_env {
+        own_env.extend(env::preserved(&spec.environment));
+    }
     // A script runs once, on the first node.
     let (most_nodes, most_ranks) = if launch.script.is_some() { (1, 1) } else { (usize::MAX, usize::MAX) };
     let before = before(spec);
@@ -362,6 +365,7 @@ fn plan(
         launch,
         time_limit: spec.time_limit.and_then(|l| l.duration()),
         kill_on_bad_exit: spec.kill_on_bad_exit,
+        kill_on_oom: spec.oom_kill_step.or(facts.spec.oom_kill_step).unwrap_or(false),
         wait: spec.wait_secs.map(|s| std::time::Duration::from_secs(u64::from(s))),
         zone: facts.zone.clone(),
         after: None,
@@ -442,6 +446,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         attended: false,
         time_limit: None,
         kill_on_bad_exit: false,
+        kill_on_oom: facts.spec.oom_kill_step.unwrap_or(false),
         wait: None,
         zone: facts.zone.clone(),
         after: None,

@@ -76,7 +76,7 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
     };
     let unsupported = [
         ("--pty", first.pty),
-        ("--mpi", !first.mpi.is_none()),
+        ("--mpi", first.mpi.is_some_and(|mpi| !mpi.is_none())),
         ("--bcast", first.bcast.is_wanted()),
         ("--multi-prog", first.multi_prog),
         ("--async", first.asynchronous),
@@ -107,7 +107,7 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
     })?;
     let submitter = submitter::look(Command::Srun, args, &first, For::Step, &PropagateLimits::All)
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
-    let signals = srun::block_signals(console)?;
+    let signals = srun::block_signals(&first, console)?;
     let way_to = |job| Way::new(first.conf.as_deref(), console, job);
     step(startup, around, &first, components, &submitter, &way_to, &signals)
 }
@@ -280,7 +280,7 @@ fn alone(startup: &Startup, args: &[OsString], first: &Typed) -> Result<i32, i32
     if first.test_only {
         return Ok(sbatch::test_only(Command::Srun, &cluster, console, specs));
     }
-    let signals = srun::block_signals(console)?;
+    let signals = srun::block_signals(first, console)?;
     let job = het::submit(startup, &cluster, specs)?;
     allocation_wait::allocated(&cluster, console, job, first, &signals)?;
     let code = in_own_job(startup, &cluster, first, job, submitter, &signals).unwrap_or_else(|code| code);

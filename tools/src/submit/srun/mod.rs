@@ -37,6 +37,7 @@ use crate::{
         submitter,
         way_back::{self, WayBack},
     },
+    telling::no_step_manager,
     waiting::terminal,
 };
 use garrick_asking::{
@@ -128,10 +129,15 @@ fn run(args: &[OsString], begun: Option<Begun>) -> Result<i32, i32> {
 
 /// The job that is named by one of its runs, or as a component of the heterogeneous job around this process.
 fn find_job(typed: &mut Typed, console: &Console) -> Result<(), i32> {
-    if let Some(Sourced { value: run, source }) = typed.job_run.take() {
-        let job = runs::job_of(typed.conf.as_deref(), console, run).map_err(|error| {
-            error.details().iter().for_each(|line| console.error(line));
-            console.error(format_args!("Unable to confirm allocation for job {run}: {error}"));
+    if let Some(Sourced { value: name, source }) = typed.job_named.take() {
+        let job = runs::named(typed.conf.as_deref(), console, &name).map_err(|error| {
+            match name.run {
+                None => no_step_manager(console, name.job, &error),
+                Some(run) => {
+                    error.details().iter().for_each(|line| console.error(line));
+                    console.error(format_args!("Unable to confirm allocation for job {run}: {error}"));
+                }
+            }
             startup::exit_code(1)
         })?;
         typed.jobid = Some(Sourced { value: job, source });
@@ -265,7 +271,7 @@ fn inside(
     if let ([Some(nodes), Some(counts)], false) = (&variables, typed.verbose == 0) {
         tell_allocation(console, job, nodes, counts);
     }
-    let signals = block_signals(console)?;
+    let signals = block_signals(typed, console)?;
     let way = Way::new(typed.conf.as_deref(), console, job);
     let Some((door, request)) = begun.map(Begun::go_on) else {
         let (spec, plan) = attended_spec(typed, console, submitter, work)?;
@@ -323,7 +329,7 @@ fn alone(typed: &Typed, startup: &Startup, args: &[OsString], mut work: StepWork
         return Ok(sbatch::test_only(Command::Srun, &cluster, console, vec![spec]));
     }
     warnings.iter().for_each(|line| console.warning(line));
-    let signals = block_signals(console)?;
+    let signals = block_signals(typed, console)?;
     let (job, said) =
         sbatch::submit(&cluster, console, spec).map_err(|e| startup::tell_cluster(Command::Srun, console, &e))?;
     said.iter().for_each(|line| console.info(line));
@@ -393,10 +399,10 @@ fn in_own_allocation(
     converse(typed, startup, Way::in_cluster(cluster, console, view.id), spec, &plan, signals)
 }
 
-pub(super) fn block_signals(console: &Console) -> Result<Signals, i32> {
+pub(super) fn block_signals(typed: &Typed, console: &Console) -> Result<Signals, i32> {
     let mut signals = STEERING.to_vec();
     signals.push(Signal::SIGWINCH);
-    Signals::block(&signals).map_err(|error| {
+    Signals::block_but(&signals, &typed.ignored_signals).map_err(|error| {
         console.error(format_args!("Unable to take signals: {error}"));
         startup::exit_code(1)
     })

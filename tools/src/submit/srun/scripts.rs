@@ -1,7 +1,12 @@
 //! `--prolog` and `--epilog`, `SrunProlog` and `SrunEpilog`: programs that `srun` itself runs, before and after its step.
 
 use crate::{options::typed::Typed, output::Console, submit::startup};
-use garrick_model::{env_vars, ids::JobId, spec::SiteOfSrun, state::ExitStatus};
+use garrick_model::{
+    env_vars,
+    ids::JobId,
+    spec::{Mpi, SiteOfSrun},
+    state::ExitStatus,
+};
 use nix::{
     sys::signal::SigSet,
     unistd::{AccessFlags, access},
@@ -23,7 +28,7 @@ pub struct Around<'a> {
     pub argv: &'a [ByteBuf],
 }
 
-/// Names the programs of the site where the options name none.
+/// What the site has where the options say nothing: its programs, and how tasks find each other.
 pub fn of_site(typed: &mut Typed, site: &SiteOfSrun) {
     let program = |own: &mut Option<OsString>, of_site: &Option<String>| {
         if own.is_none() {
@@ -32,6 +37,9 @@ pub fn of_site(typed: &mut Typed, site: &SiteOfSrun) {
     };
     program(&mut typed.prolog, &site.prolog);
     program(&mut typed.epilog, &site.epilog);
+    if !site.mpi.is_none() {
+        typed.mpi.get_or_insert(site.mpi);
+    }
 }
 
 /// Those of the site, as a job's tasks are told.
@@ -41,6 +49,8 @@ pub fn of_surrounding_job() -> SiteOfSrun {
         prolog: named(env_vars::GARRICK_SRUN_PROLOG),
         epilog: named(env_vars::GARRICK_SRUN_EPILOG),
         filters_options: named(env_vars::GARRICK_CLI_FILTER).is_some(),
+        // An option like any other: a variable names it.
+        mpi: Mpi::None,
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     },
     hostlist::HostList,
     ids::NodeIndex,
-    spec::{SiteOfSrun, TaskNice},
+    spec::{Mpi, SiteOfSrun, TaskNice},
     spec_text::licenses::Licenses,
     topology::NamedTopology,
 };
@@ -208,6 +208,8 @@ settings_with_rows! {
         pub cli_filter_lua: Option<PathBuf>,
         /// `JobSubmitPlugins`, in order.
         pub job_submit: Vec<JobSubmitPlugin>,
+        /// `MpiDefault`.
+        pub mpi_default: Mpi,
         /// `Licenses`: how many there are of each.
         pub licenses: Licenses,
         /// What `resources.yaml` says; none where the reader did not ask for it (see [`crate::config::read`]).
@@ -410,13 +412,14 @@ impl Config {
             None => Some(self.state_save_location.join("audit.log")),
         }
     }
-    /// `SrunProlog`, `SrunEpilog` and whether there are filters of its options.
+    /// What each `srun` in a job has to know.
     pub fn of_srun(&self) -> SiteOfSrun {
         let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
         SiteOfSrun {
             prolog: text(&self.srun_prolog),
             epilog: text(&self.srun_epilog),
             filters_options: !self.cli_filters.is_empty(),
+            mpi: self.mpi_default,
         }
     }
     /// Priorities are computed from several factors (`PriorityType=priority/multifactor`).

@@ -46,6 +46,7 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("MaxStepCount", "a_job_has_no_more_steps_than_the_site_allows"),
     ("MaxTasksPerNode", "a_step_has_no_more_tasks_on_a_node_than_the_site_allows"),
     ("MCSPlugin", "jobs_of_different_labels_have_nodes_of_their_own"),
+    ("MpiDefault", "tasks_find_each_other_as_the_site_says_where_srun_does_not"),
     ("OverTimeLimit", "over_time_limit_is_a_grace_period_and_may_be_unlimited"),
     ("PreemptMode", "a_job_of_a_lower_tier_is_requeued_for_one_of_a_higher"),
     ("PreemptParameters", "a_job_of_a_lower_tier_stands_still_for_one_of_a_higher_and_goes_on_after_it"),

@@ -24,6 +24,7 @@ use crate::{
         report::SettingError,
         values::{self, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
     },
+    spec::Mpi,
     spec_text::licenses::{Licenses, LicensesError},
 };
 use std::sync::LazyLock;
@@ -234,7 +235,12 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("MetricsAuthUsers", "").shown(Show::Hidden),
     Key::not_yet("MetricsType", NULL),
     key!("MinJobAge", "300", min_job_age_secs: secs(0, u32::MAX), "how long the controller keeps an ended job; 0: for ever"),
-    Key::not_yet("MpiDefault", "none"),
+    Key::honoured("MpiDefault", "none", |c, text| {
+        c.mpi_default = if text == "pmi2" { Mpi::Pmi2 } else { Mpi::None };
+        let known = ["none", "pmi2"].contains(&text);
+        Ok(if known { None } else { note(format!("{text} is not supported yet"), "steps need --mpi=pmi2 for PMI") })
+    }, "how the tasks of a step without `--mpi` find each other: `none` or `pmi2`")
+        .shown(Show::AsWritten),
     Key::own_way("MpiParams", NULL),
     Key::fact("MULTIPLE_SLURMD", Show::Value(|_| "Yes".to_owned())),
     Key::not_yet("NamespaceType", NULL),

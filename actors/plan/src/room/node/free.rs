@@ -283,7 +283,8 @@ impl Free {
         unit: u32,
         request: &Request,
     ) -> Option<Capacity> {
-        if shape.tmp_disk_mib < request.tmp_disk_mib || !self.admits(request) {
+        let is_too_small = shape.tmp_disk_mib < request.tmp_disk_mib || shape.memory.0 < request.least_memory_mib;
+        if is_too_small || !self.admits(request) {
             return None;
         }
         // Parts of cores are left to the system too.
