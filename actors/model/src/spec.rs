@@ -811,11 +811,15 @@ pub enum Mpi {
 }
 
 impl Mpi {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::None, Self::Pmi2, Self::Pmix];
+
     /// As `--mpi` names it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Pmi2 => "pmi2",
+            Self::Pmix => "pmix",
         }
     }
 

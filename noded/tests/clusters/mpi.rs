@@ -147,8 +147,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// Nodes of one machine have one name for Open MPI, which therefore must not use shared memory between their tasks.
-const OVER_TCP: &str =
-    "--export=ALL,OMPI_MCA_btl=^vader,OMPI_MCA_btl_tcp_if_include=lo,OMPI_MCA_mpi_yield_when_idle=1";
+const OVER_TCP: &str = "--export=ALL,OMPI_MCA_btl=^vader,OMPI_MCA_btl_tcp_if_include=lo,OMPI_MCA_mpi_yield_when_idle=1";
 
 #[test]
 fn programs_of_open_mpi_start_by_srun_over_pmix() {

@@ -277,14 +277,11 @@ pub const OPTIONS: &[OptionDef] = &[
         RUN,
         "type of MPI being used: none, pmi2 or pmix (list shows all)",
         |t, g| {
-            t.mpi = Some(match g.text()? {
-                "none" => Mpi::None,
-                "pmi2" => Mpi::Pmi2,
-                "pmix" => Mpi::Pmix,
-                "list" => {
-                    t.help = Some(Help::MpiList);
-                    return Ok(());
-                }
+            let text = g.text()?;
+            let known = Mpi::ALL.into_iter().find(|mpi| mpi.name() == text);
+            match text {
+                _ if known.is_some() => t.mpi = known,
+                "list" => t.help = Some(Help::MpiList),
                 "cray_shasta" => return Err(g.not_supported()),
                 other if other.starts_with("pmix_v") => return Err(g.not_supported()),
                 other => {
@@ -292,7 +289,7 @@ pub const OPTIONS: &[OptionDef] = &[
                         "Invalid MPI type '{other}', --mpi=list for acceptable types"
                     )));
                 }
-            });
+            }
             Ok(())
         },
     )

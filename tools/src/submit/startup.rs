@@ -21,6 +21,7 @@ use garrick_model::{
     config, env_vars,
     ids::{JobId, StepId},
     refusal::Refusal,
+    spec::Mpi,
     time::Timestamp,
     visible::written_out,
 };
@@ -347,7 +348,10 @@ impl Startup {
                     }
                 }
             }
-            Help::MpiList => output::print_line("MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix"),
+            Help::MpiList => {
+                let names: String = Mpi::ALL.iter().map(|mpi| format!("\n\t{}", mpi.name())).collect();
+                output::print_line(&format!("MPI plugin types are...{names}"))
+            }
         };
         output::finish(&self.console, written, 0)
     }

@@ -90,7 +90,7 @@ fn read(words: &[String]) -> Result<(JobSelector, WhichSteps, NewLimit), KeyErro
         } else if pair.is(&["TimeLimit"]) && pair.sign.is_none() {
             limit = Some(NewLimit::read(pair.value)?);
         } else {
-            return Err(KeyError::UnknownKey { word: word.clone(), hint: String::new() });
+            return Err(KeyError::UnknownKey { word: word.clone(), hint: None });
         }
     }
     let (job, which) = steps.ok_or(KeyError::NoEntity)?;

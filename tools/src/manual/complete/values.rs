@@ -89,7 +89,7 @@ pub const WORDS: [(&str, &[&str]); 9] = [
     ("hint", &["compute_bound", "memory_bound", "multithread", "nomultithread", "help"]),
     ("distribution", &["block", "cyclic", "plane=", "arbitrary", "block:block", "block:cyclic", "cyclic:block"]),
     ("cpu-bind", &["none", "rank", "map_cpu:", "mask_cpu:", "sockets", "cores", "threads", "verbose", "quiet", "help"]),
-    ("mpi", &["none", "pmi2", "list"]),
+    ("mpi", &["none", "pmi2", "pmix", "list"]),
     ("gres-flags", &["disable-binding", "enforce-binding"]),
     ("export", &["ALL", "NONE", "NIL"]),
     ("profile", &["none"]),

@@ -236,10 +236,10 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("MetricsType", NULL),
     key!("MinJobAge", "300", min_job_age_secs: secs(0, u32::MAX), "how long the controller keeps an ended job; 0: for ever"),
     Key::honoured("MpiDefault", "none", |c, text| {
-        c.mpi_default = if text == "pmi2" { Mpi::Pmi2 } else { Mpi::None };
-        let known = ["none", "pmi2"].contains(&text);
-        Ok(if known { None } else { note(format!("{text} is not supported yet"), "steps need --mpi=pmi2 for PMI") })
-    }, "how the tasks of a step without `--mpi` find each other: `none` or `pmi2`")
+        let known = Mpi::ALL.into_iter().find(|mpi| mpi.name() == text);
+        c.mpi_default = known.unwrap_or_default();
+        Ok(known.map_or_else(|| note(format!("{text} is not supported yet"), "steps need --mpi=pmi2 or pmix"), |_| None))
+    }, "how the tasks of a step without `--mpi` find each other: `none`, `pmi2` or `pmix`")
         .shown(Show::AsWritten),
     Key::own_way("MpiParams", NULL),
     Key::fact("MULTIPLE_SLURMD", Show::Value(|_| "Yes".to_owned())),
