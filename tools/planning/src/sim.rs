@@ -22,6 +22,7 @@ use std::{
 };
 
 static TABLE: Table = Table {
+    words: &[],
     program: "garrick sim",
     purpose: "Replay a workload through the scheduler: what would a cluster with this configuration have done with these jobs?\n\
               A trace is in the Standard Workload Format, optionally compressed by gzip. Its processors are CPUs here; its queue\n\

@@ -27,6 +27,7 @@ use std::{
 };
 
 static TABLE: Table = Table {
+    words: &[],
     program: "garrick topology",
     purpose: "Show which nodes these jobs would get on the empty cluster of a slurm.conf, by its topology. They use whole nodes,\n\
               in the given order. Exit code 1 if one of them does not start.",
