@@ -9,6 +9,7 @@ use garrick_model::{
     config::{self, Class, DescribedKey},
     env_vars,
 };
+use garrick_render::words;
 use roff::{Inline, Roff, bold, italic, roman};
 
 /// A file below `share/man`.
@@ -43,12 +44,15 @@ fn of_command(command: &Command) -> Roff {
     page.text(synopsis(command));
     page.control("SH", ["DESCRIPTION"]);
     page.text([roman(command.purpose())]);
-    words(&mut page, command.words());
+    commands(&mut page, command.words());
     if command.name() == "garrick" {
         SUBCOMMANDS.iter().for_each(|table| subcommand(&mut page, table));
     }
     page.control("SH", ["OPTIONS"]);
     options(&mut page, &command.options());
+    if command.name() == "squeue" {
+        states(&mut page);
+    }
     environment(&mut page, command);
     page.control("SH", ["SEE ALSO"]);
     let others = COMMANDS.iter().filter(|other| other.name() != command.name());
@@ -70,7 +74,7 @@ fn synopsis(command: &Command) -> Vec<Inline> {
 }
 
 /// A heading for each subject, and an entry for each word.
-fn words(page: &mut Roff, words: &[Word]) {
+fn commands(page: &mut Roff, words: &[Word]) {
     let mut subject = "";
     for word in words {
         if subject.is_empty() {
@@ -134,25 +138,45 @@ fn names(option: &OptionDef) -> Vec<Inline> {
     names
 }
 
-/// Variables that stand for options, and those that all commands read.
-fn environment(page: &mut Roff, command: &Command) {
-    page.control("SH", ["ENVIRONMENT"]);
-    page.text([roman("What options say goes before what these variables say.")]);
-    for (variable, option) in command.variables() {
-        page.control("TP", []);
-        page.text([bold(variable)]);
-        page.text([roman("As "), bold(format!("--{option}")), roman(".")]);
-    }
-    for (variable, what) in env_vars::DESCRIBED.iter().filter(|(name, _)| OF_EVERY_COMMAND.contains(name)) {
-        page.control("TP", []);
-        page.text([bold(*variable)]);
-        page.text([roman(super::joined(what))]);
-    }
+/// A name in bold with its text.
+fn entry(page: &mut Roff, name: &str, text: &str) {
+    page.control("TP", []);
+    page.text([bold(name)]);
+    page.text([roman(text)]);
 }
 
 /// Variables that every command reads.
 const OF_EVERY_COMMAND: [&str; 4] =
     [env_vars::SLURM_CONF, env_vars::GARRICK_HOME, env_vars::SLURM_CLUSTERS, env_vars::SLURM_TIME_FORMAT];
+
+/// Variables that stand for options, those that all commands read, and those that jobs and steps find.
+fn environment(page: &mut Roff, command: &Command) {
+    page.control("SH", ["ENVIRONMENT"]);
+    page.text([roman("What options say goes before what these variables say.")]);
+    for (variable, option) in command.variables() {
+        entry(page, variable, &format!("As --{option}."));
+    }
+    let (every, others): (Vec<_>, Vec<_>) =
+        env_vars::DESCRIBED.iter().partition(|(name, _)| OF_EVERY_COMMAND.contains(name));
+    every.into_iter().for_each(|(name, what)| entry(page, name, &super::joined(what)));
+    if ["sbatch", "salloc", "srun"].contains(&command.name()) {
+        page.control("SH", ["ENVIRONMENT OF JOBS AND STEPS"]);
+        let of_slurm = others.into_iter().filter(|(name, _)| name.starts_with("SLURM"));
+        of_slurm.for_each(|(name, what)| entry(page, name, &super::joined(what)));
+    }
+}
+
+/// What squeue(1) shows in the columns for states and reasons.
+fn states(page: &mut Roff) {
+    page.control("SH", ["STATES OF JOBS"]);
+    for (word, compact, meaning) in words::job_states() {
+        entry(page, &format!("{word}, {compact}"), &sentence(meaning));
+    }
+    page.control("SH", ["REASONS OF JOBS"]);
+    for (word, meaning) in words::reasons() {
+        entry(page, &word, &sentence(meaning));
+    }
+}
 
 fn of_settings() -> Roff {
     let mut page = Roff::new();
@@ -180,13 +204,11 @@ fn of_settings() -> Roff {
 
 fn keys(page: &mut Roff, keys: &[DescribedKey]) {
     for key in keys.iter().filter(|key| key.class == Class::Honoured) {
-        page.control("TP", []);
-        page.text([bold(key.name)]);
         let mut text = sentence(key.what);
         if !key.unset.is_empty() {
             text.push_str(&format!(" Unless set: {}.", key.unset));
         }
-        page.text([roman(text)]);
+        entry(page, key.name, &text);
     }
     let unused = keys.iter().filter(|key| matches!(key.class, Class::OwnWay | Class::NotYet | Class::Dropped));
     let names: Vec<Inline> = unused.flat_map(|key| [bold(key.name), roman(" ")]).collect();

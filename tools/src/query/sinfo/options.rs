@@ -54,7 +54,7 @@ pub static TABLE: Table = Table {
         ),
         option("reservation", Some('T'), Arg::None, "reservations"),
         option("states", Some('t'), Arg::Required("states"), "only nodes in these states"),
-        option("verbose", Some('v'), Arg::None, "more messages"),
+        inert("verbose", Some('v'), Arg::None, "more messages", "Slurm's lists flags of its own program"),
     ],
     misuse: 1,
 };
