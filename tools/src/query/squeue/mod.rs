@@ -192,7 +192,7 @@ fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>
     };
     // `-v` says how many records there are.
     let which = if request.verbose { JobQuery::default() } else { request.choice.such.coarse() };
-    let load = if jobs.len() > 1 { contact::known_jobs } else { contact::jobs };
+    let load = if jobs.len() > 1 || request.only_states { contact::known_jobs } else { contact::jobs };
     load(cluster, &CommandRequest::ListJobs { jobs, which, after: None, most: None, hide: !request.hidden })
 }
 

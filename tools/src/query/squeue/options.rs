@@ -35,7 +35,6 @@ pub static TABLE: Table = Table {
         option("account", Some('A'), Arg::Required("account(s)"), "only jobs of these accounts"),
         option("all", Some('a'), Arg::None, "include jobs in hidden partitions"),
         option("array", Some('r'), Arg::None, "one line for each array task, or waiting step"),
-        option("array-unique", None, Arg::None, "one line for each array task"),
         option("clusters", Some('M'), Arg::Required("names"), "the cluster, only the own one"),
         option("noheader", Some('h'), Arg::None, "no heading"),
         option("hide", None, Arg::None, "exclude jobs in hidden partitions"),
@@ -127,6 +126,8 @@ pub struct Request {
     pub convert: bool,
     /// For how long jobs have run.
     pub running: Running,
+    /// Ids and states only: jobs that are not known are passed over (squeue(1)).
+    pub only_states: bool,
     /// Say more.
     pub verbose: bool,
 }
@@ -222,7 +223,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
     };
     let sort = sort(table, &text("sort", "SQUEUE_SORT").unwrap_or_else(|| default_sort.to_owned()))?;
     let iterate = choices::interval(arguments).map_err(RequestError::Iterate)?;
-    let expanded = arguments.has("array") || arguments.has("array-unique") || env("SQUEUE_ARRAY").is_some();
+    let expanded = arguments.has("array") || env("SQUEUE_ARRAY").is_some();
     Ok(Request {
         subject,
         choice,
@@ -239,6 +240,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         expand: arguments.has("expand-patterns"),
         convert: !arguments.has("noconvert"),
         running: Running { over: run_time(arguments, "running-over")?, under: run_time(arguments, "running-under")? },
+        only_states: arguments.has("only-job-state"),
         verbose: arguments.has("verbose"),
     })
 }
