@@ -8,6 +8,7 @@ use crate::terminal::{read_until, start_at, terminal};
 use garrick_model::{
     ids::JobId,
     messages::command::{CommandReply, CommandRequest},
+    spec::JobSpec,
     state::JobState,
     testing,
     time::Timestamp,
@@ -146,6 +147,21 @@ fn completions_of_a_cluster_that_is_down_are_empty_and_silent() {
     let shown = cluster.run(&["complete", "scancel "]);
     assert_eq!(shown, Shown { out: "words\n".to_owned(), err: String::new(), code: Some(0) });
     assert_eq!(cluster.run(&["completion", "tcsh"]).code, Some(1));
+}
+
+#[test]
+fn names_of_jobs_cannot_write_to_the_terminal() {
+    let cluster = FakeCluster::with_controller(|mut door| {
+        while let Some(CommandRequest::ListJobs { .. }) = door.hear() {
+            let spec = JobSpec { name: "a\x1b[2J\tb\nc".to_owned(), ..testing::spec() };
+            let job = Arc::new(job_view(JobId(503), spec, JobState::Running));
+            door.say(CommandReply::Jobs { jobs: vec![job], at: Timestamp(0), more: false });
+        }
+    });
+    let shown = cluster.run(&["complete", "scancel "]);
+    assert_eq!(shown.out.lines().count(), 2, "{shown:?}");
+    assert!(shown.out.starts_with("words\n503\ta") && !shown.out.contains('\x1b'), "{shown:?}");
+    assert_eq!(shown.out.matches('\t').count(), 1, "{shown:?}");
 }
 
 #[test]

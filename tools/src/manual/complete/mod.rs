@@ -15,6 +15,8 @@ pub mod shells;
 pub mod values;
 
 use crate::output::{self, Console};
+use garrick_model::visible::written_out;
+use line::Candidate;
 use std::ffi::OsString;
 
 /// Longest time that a key press may take, seconds: what takes longer ends without an answer.
@@ -26,9 +28,12 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
     nix::unistd::alarm::set(PATIENCE_SECS);
     let typed = args.first().map(|line| line.to_string_lossy().into_owned()).unwrap_or_default();
     let wanted = line::wanted(&typed, &cluster::Live);
+    // Names are the texts of users: the shell shows them, and takes lines and tabs apart.
+    let shown = |text: &str| written_out(text).replace('\t', " ");
+    let line = |word: &Candidate| format!("{}\t{}", shown(&word.text), shown(&word.help));
     let written = output::stdout(|out| {
         writeln!(out, "{}", wanted.kind())?;
-        wanted.words().iter().try_for_each(|word| writeln!(out, "{}\t{}", word.text, word.help))
+        wanted.words().iter().try_for_each(|word| writeln!(out, "{}", line(word)))
     });
     output::finish(console, written, 0)
 }
