@@ -12,12 +12,15 @@
 //! | `waiting` | what a command does while it waits |
 //! | `garrick`, `site` | `garrick`, and its commands for a cluster and a site |
 //! | `journal` | `garrick journal` |
-//! | `manual` | help, man pages and completion of all commands |
+//! | `manual` | all commands with their options: help and man pages |
+//! | `complete` | completion in shells |
+//! | `share` | files of an installation that are no programs |
 //! | [`grammar`] | what users write, taken apart and not carried out |
 //! | [`output`], `colour`, `telling` | the one way out; colours at a terminal; how failures are told |
 
 mod batch_script;
 mod colour;
+mod complete;
 mod control;
 mod executable;
 mod garrick;
@@ -28,6 +31,7 @@ mod manual;
 use garrick_options as options;
 pub mod output;
 mod query;
+mod share;
 mod site;
 mod step_lists;
 mod submit;

@@ -2,13 +2,13 @@
 
 use crate::{
     control::{scancel, scontrol, stail, strigger},
-    garrick, graph, journal,
+    graph, journal,
     options::{
         arguments::{Table, Word},
         table::{self, OptionDef, options_of},
     },
     query::{cat, records, sdiag, sinfo, sprio, squeue},
-    site::{certs, check, down, init, install, status, token, up, why},
+    site::{certs, check, down, init, install, status, token, up, why, words},
     submit::{attach, file_settings, scrontab, sgather},
 };
 use garrick_model::env_vars::inputs;
@@ -62,7 +62,7 @@ pub static COMMANDS: [Command; 17] = [
     with(&scontrol::TABLE, inputs::SCONTROL),
     own(&strigger::TABLE),
     own(&stail::TABLE),
-    own(&garrick::TABLE),
+    own(&words::TABLE),
 ];
 
 /// Commands of `garrick` that have options.

@@ -3,7 +3,6 @@
 
 use super::{SiteError, programs};
 use crate::{
-    manual,
     options::table::Arg,
     output::{self, Console},
     query::arguments::{self, Outcome, Table, option},
@@ -37,8 +36,8 @@ const DAEMONS: [(&str, &str); 4] =
 
 const EXAMPLE: &str = include_str!("slurm.conf.example");
 
-/// Runs `garrick install`.
-pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
+/// Runs `garrick install`. `shared`: paths of files below `share/`, and what is in them.
+pub fn main(args: &[OsString], shared: &[(String, String)], console: &Console) -> Result<i32, SiteError> {
     let arguments = match arguments::read(&TABLE, args, console) {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return Ok(code),
@@ -49,13 +48,18 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
     let own = env::current_exe().map_err(|e| SiteError::Other(format!("cannot find this program: {e}")))?;
     let found = [programs::PLANNING, "noded", "stepd"].map(programs::find);
     let [planning, noded, stepd] = found;
-    let done = install(Path::new(&prefix), &own, [&planning?, &noded?, &stepd?])?;
+    let done = install(Path::new(&prefix), &own, [&planning?, &noded?, &stepd?], shared)?;
     let written = output::stdout(|out| done.iter().try_for_each(|line| writeln!(out, "{line}")));
     Ok(output::finish(console, written, 0))
 }
 
-/// Installs this program and those; returns what was done, line by line.
-fn install(prefix: &Path, own: &Path, [planning, noded, stepd]: [&Path; 3]) -> Result<Vec<String>, SiteError> {
+/// Installs this program and those, and those files; returns what was done, line by line.
+fn install(
+    prefix: &Path,
+    own: &Path,
+    [planning, noded, stepd]: [&Path; 3],
+    shared: &[(String, String)],
+) -> Result<Vec<String>, SiteError> {
     let mut done = Vec::new();
     let [bin, sbin, etc] = ["bin", "sbin", "etc"].map(|name| prefix.join(name));
     for folder in [&bin, &sbin, &etc] {
@@ -77,7 +81,7 @@ fn install(prefix: &Path, own: &Path, [planning, noded, stepd]: [&Path; 3]) -> R
     }
     done.push(format!("{}: {}", sbin.display(), DAEMONS.map(|d| d.0).join(" ")));
     let share = prefix.join("share");
-    manual::files().iter().try_for_each(|(path, text)| write(&share.join(path), text))?;
+    shared.iter().try_for_each(|(path, text)| write(&share.join(path), text))?;
     done.push(format!("{}: man pages, pages of docs, completion for bash, zsh and fish", share.display()));
     let conf = etc.join("slurm.conf");
     if conf.exists() {
@@ -179,7 +183,8 @@ mod tests {
         };
         let (own, planning, noded, stepd) = (source("g"), source("p.planning"), source("n"), source("s"));
         let prefix = root.join("p");
-        install(&prefix, &own, [&planning, &noded, &stepd]).unwrap();
+        let shared = [("man/man1/x.1".to_owned(), "page".to_owned())];
+        install(&prefix, &own, [&planning, &noded, &stepd], &shared).unwrap();
         let inode = |name: &str| prefix.join(name).metadata().unwrap().ino();
         assert_eq!(inode("bin/squeue"), inode("bin/garrick"));
         assert_eq!(COMMANDS.len() + 1, fs::read_dir(prefix.join("bin")).unwrap().count());
@@ -189,19 +194,10 @@ mod tests {
         assert_eq!(daemons.len(), 4);
         assert_eq!(prefix.join("sbin/slurmd").metadata().unwrap().permissions().mode() & 0o777, 0o755);
         assert!(prefix.join("etc/slurm.conf.example").exists());
-        for file in [
-            "man/man1/sbatch.1",
-            "man/man5/slurm.conf.5",
-            "bash-completion/completions/squeue",
-            "zsh/site-functions/_srun",
-            "fish/vendor_completions.d/scontrol.fish",
-            "doc/garrick/minibatch.md",
-        ] {
-            assert!(prefix.join("share").join(file).exists(), "{file}");
-        }
+        assert_eq!(fs::read(prefix.join("share/man/man1/x.1")).unwrap(), b"page");
 
         fs::write(prefix.join("etc/slurm.conf"), "x").unwrap();
-        let again = install(&prefix, &own, [&planning, &noded, &stepd]).unwrap();
+        let again = install(&prefix, &own, [&planning, &noded, &stepd], &shared).unwrap();
         assert!(again.last().unwrap().ends_with("etc/slurm.conf: left as it is"));
         assert_eq!(fs::read(prefix.join("etc/slurm.conf")).unwrap(), b"x");
         fs::remove_dir_all(&root).unwrap();

@@ -14,6 +14,7 @@
 //! | [`init`], [`check`], [`install`] | keys, configuration check, files of an installation |
 //! | [`token`] | how a node joins |
 //! | [`why`] | what keeps jobs waiting |
+//! | [`words`] | the names of the commands of `garrick` |
 
 pub mod certs;
 pub mod check;
@@ -31,6 +32,7 @@ pub mod status;
 pub mod token;
 pub mod up;
 pub mod why;
+pub mod words;
 
 use std::io;
 
