@@ -94,8 +94,8 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
             Some(run) if !matches!(record.phase, Phase::Pending) => Some(run.start),
             // As in Slurm, the start time of a job that ended before it ran is its end.
             _ if end.is_some() => end.map(|e| e.at),
-            // Not before its begin time.
-            _ => core.expected.or(record.begin.filter(|begin| *begin > now)),
+            // Not before its begin time; unknown for a job that was held after it ran.
+            _ => core.expected.or(record.begin.filter(|begin| *begin > now && !(held && record.restarts > 0))),
         },
         end_time: match run.and_then(|r| r.ending.as_ref()) {
             _ if end.is_some() => end.map(|e| e.at),

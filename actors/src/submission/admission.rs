@@ -244,7 +244,7 @@ impl Rules<'_> {
         // An infeasible job may be changed in other ways.
         let before = purpose.change().map(|change| seen(change.record));
         if !before.is_some_and(|before| self.feasibility.ask_alike(&before, &view)) {
-            could_ever_run(self.feasibility, &view)?;
+            could_ever_run(self.feasibility, &view, record.hold.is_some())?;
         }
         Ok(Judged { record, view })
     }
@@ -489,14 +489,18 @@ fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {
 }
 
 /// Could the job run in one of its partitions, whatever is free and whichever nodes are up?
-fn could_ever_run(feasibility: &mut Feasibility, job: &JobView) -> Result<(), Refusal> {
+fn could_ever_run(feasibility: &mut Feasibility, job: &JobView, is_held: bool) -> Result<(), Refusal> {
     let known = |feature: &str| feasibility.knows_feature(feature);
     if check_constraint(job.spec.constraint.as_deref(), &known).is_err() {
         // What it names may be added later.
         return Ok(());
     }
     let refusal = |what: Infeasible| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) };
-    feasibility.check(job).map_err(refusal)
+    match feasibility.check(job) {
+        // As in Slurm, a held job is not measured against the nodes' memory and disks: they may grow until it is released.
+        Err(Infeasible::Memory | Infeasible::TmpDisk) if is_held => Ok(()),
+        outcome => outcome.map_err(refusal),
+    }
 }
 
 /// Each license and hierarchical resource that is named must exist, with enough for one of the alternatives. Returns the request

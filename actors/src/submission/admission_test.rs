@@ -141,6 +141,7 @@ fn what_could_never_run_is_refused_with_its_reason() {
     let by_cpu = format!("SelectTypeParameters=CR_CPU\n{SITE}");
     assert_eq!(submit(&by_cpu, 1001, memory).unwrap_err(), detail("Memory specification can not be satisfied"));
     let disk = JobSpec { tmp_disk_mib: 10, ..spec() };
+    assert!(submit(SITE, 1001, JobSpec { hold: true, ..disk.clone() }).is_ok());
     assert_eq!(refusal(disk), detail("Temporary disk specification can not be satisfied"));
     assert_eq!(
         refusal(JobSpec { cpus_per_task: Some(5), ..spec() }),

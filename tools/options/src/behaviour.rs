@@ -167,15 +167,13 @@ pub const OPTIONS: &[OptionDef] = &[
         "reserve communication ports",
         "ports are for the PMI of Cray, which is not there",
     )
-    .checked(|g| match g.text()? {
-        "" => Ok(()),
-        text => g.number_in(text, 0, "--resv-port").map(drop),
-    })
+    .checked(ports)
     .env(&["SLURM_RESV_PORTS"]),
     OptionDef::new("resv-ports", None, Optional("count"), BATCH_ALLOC, "reserve communication ports", |_, _| {
         let text = "Slurmstepd step management must be enabled to use --resv-ports for job allocations";
         Err(OptionError::Declined(text.to_owned()))
-    }),
+    })
+    .checked(ports),
     OptionDef::new("jobid", None, Required("id"), RUN, "run under an already allocated job", |t, g| {
         let text = g.text()?.trim();
         match text.parse::<Sluid>() {
@@ -379,6 +377,14 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     }),
 ];
+/// A number of ports.
+fn ports(given: &Given<'_>) -> Result<(), OptionError> {
+    match given.text()? {
+        "" => Ok(()),
+        text => given.number_in(text, 0, "--resv-port").map(drop),
+    }
+}
+
 /// An element of a job array: `12_3`.
 fn array_element(text: &str) -> Result<JobSelector, OptionError> {
     let bad = |why: &str| OptionError::Fatal(format!("Bad job/step specified: {text}: {why}"));
