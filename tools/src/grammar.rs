@@ -15,7 +15,7 @@ use crate::{
     },
     query::{
         arguments::{self, Arguments, Table},
-        cat, sdiag, sinfo, sprio, squeue,
+        cat, sdiag, sinfo, sprio, squeue, sstat,
     },
     step_lists::list_line,
     submit::{
@@ -36,7 +36,7 @@ use jiff::tz::TimeZone;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The commands that [`read_words`] knows.
-pub const COMMANDS: [&str; 17] = [
+pub const COMMANDS: [&str; 18] = [
     "sbatch",
     "salloc",
     "srun",
@@ -45,6 +45,7 @@ pub const COMMANDS: [&str; 17] = [
     "sinfo",
     "sprio",
     "sdiag",
+    "sstat",
     "scancel",
     "sattach",
     "sbcast",
@@ -121,6 +122,9 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
             .is_some_and(|arguments| sprio::options::read(&arguments, no_variable).is_ok()),
         "sdiag" => {
             taken_apart(&sdiag::TABLE, words).is_some_and(|arguments| sdiag::read(&arguments, no_variable).is_ok())
+        }
+        "sstat" => {
+            taken_apart(&sstat::options::TABLE, words).is_some_and(|arguments| sstat::options::read(&arguments).is_ok())
         }
         "scancel" => {
             taken_apart(&scancel::TABLE, words).is_some_and(|arguments| scancel::read(&arguments, no_variable).is_ok())

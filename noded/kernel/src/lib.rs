@@ -33,6 +33,7 @@ pub mod proc_tree;
 pub mod pty;
 pub mod reap;
 pub mod rlimits;
+pub mod sampling;
 #[cfg(any(test, feature = "testing"))]
 pub mod scratch;
 pub mod signals;

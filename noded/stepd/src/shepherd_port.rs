@@ -10,7 +10,9 @@ use crate::{
 use garrick_kernel::{
     cgroup::{Group, JobCgroup, MemoryLimit, Swap},
     files,
+    proc_tree::PROC,
     pty::{self, WindowSize},
+    sampling,
     spawn::Identity,
     topology::CpuMap,
 };
@@ -28,7 +30,7 @@ use serde_bytes::ByteBuf;
 use std::{
     cell::RefCell,
     collections::HashMap,
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::Rc,
     sync::{Arc, Mutex},
     time::Duration,
@@ -250,6 +252,17 @@ impl ShepherdWorld {
         });
     }
 
+    fn sample(&self, step: StepId, query: u64, tasks: Vec<(u32, u32)>) {
+        self.later(async move {
+            let sampled = tokio::task::spawn_blocking(move || sampling::sample(Path::new(PROC), &tasks)).await;
+            let tasks = sampled.map_err(std::io::Error::other).and_then(|sampled| sampled).unwrap_or_else(|error| {
+                tracing::warn!(step_id = %step, %error, "looking at what tasks use");
+                Vec::new()
+            });
+            ShepherdInput::Sampled { step, query, tasks }
+        });
+    }
+
     fn kill_groups(&self, groups: Vec<u32>) {
         let (place, launcher) = (self.place.clone(), self.launcher_pid());
         // Not waited for.
@@ -319,6 +332,7 @@ impl ShepherdPort for ShepherdWorld {
                     tracing::debug!(error = %e, "resizing a terminal");
                 }
             }
+            ShepherdEffect::Sample { step, query, tasks } => self.sample(step, query, tasks),
             ShepherdEffect::AskOom { token, step } => {
                 let killed = self.oom(step);
                 self.now(ShepherdInput::Oom { token, killed });

@@ -325,6 +325,7 @@ impl Line {
                     continue;
                 }
                 ShepherdEffect::Prepare { step, .. } => ShepherdInput::Prepared { step, result: Ok(None) },
+                ShepherdEffect::Sample { step, query, .. } => ShepherdInput::Sampled { step, query, tasks: Vec::new() },
                 ShepherdEffect::AskOom { token, .. } => ShepherdInput::Oom { token, killed: false },
                 ShepherdEffect::Sweep { step } => ShepherdInput::Swept { step },
                 _ => continue,

@@ -115,6 +115,13 @@ fn billed_tres(cpus: u32, memory: MemoryMib, nodes: Option<u32>, gres: &GresTota
     parts.join(",")
 }
 
+/// What a running step has: `cpu=2,node=1`.
+pub fn step_tres(step: &garrick_model::view::StepView) -> String {
+    let mut parts = vec![format!("cpu={},node={}", step.cpus, step.nodes)];
+    parts.extend(GresTotals::of_counts(&step.gres).tres());
+    parts.join(",")
+}
+
 /// TRES that the job asks for.
 pub fn requested_tres(job: &JobView) -> String {
     let memory = match job.memory {

@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`job_rows`], [`step_lines`] | which jobs and steps a listing shows, and which of them share a line |
-//! | [`squeue`], [`sinfo`], [`sprio`] | the fields of these commands, and what is shown in each |
+//! | [`squeue`], [`sinfo`], [`sprio`], [`sstat`] | the fields of these commands, and what is shown in each |
 //! | [`sdiag`] | what the controller counted |
 //! | [`steps`] | what `garrick steps` shows, from the records of a run |
 //! | [`columns`] | fields as columns: formats (`-o`, `-O`), widths, headings |
@@ -26,6 +26,7 @@ pub mod sdiag;
 pub mod sinfo;
 pub mod sprio;
 pub mod squeue;
+pub mod sstat;
 pub mod step_lines;
 pub mod steps;
 #[cfg(any(test, feature = "testing"))]

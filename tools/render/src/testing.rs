@@ -34,7 +34,12 @@ pub fn clock(secs: i64) -> Clock {
 
 /// A document that alice asked for.
 pub fn meta() -> Meta {
-    Meta { cluster: "peer".to_owned(), command: vec!["squeue".to_owned()], user: "alice".to_owned() }
+    Meta {
+        cluster: "peer".to_owned(),
+        command: vec!["squeue".to_owned()],
+        form: crate::json::Form::default(),
+        user: "alice".to_owned(),
+    }
 }
 
 /// A specification with nothing asked for.

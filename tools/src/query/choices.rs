@@ -1,9 +1,13 @@
 //! Parses lists of jobs, steps, users and nodes after `-j`, `-s`, `-u` and `-w`, for every command of this family.
 
-use crate::{output::Console, query::arguments::Arguments, telling};
+use crate::{
+    output::{self, Console},
+    query::arguments::Arguments,
+    telling,
+};
 use garrick_asking::{accounts::User, cluster::Cluster};
 use garrick_model::{hostlist, ids::IdError, messages::command::JobSelector, step_selector::StepsSelector};
-use garrick_render::json::Meta;
+use garrick_render::json::{Form, Meta, Version};
 use std::time::Duration;
 
 /// A list that cannot be used.
@@ -83,11 +87,12 @@ pub fn user_name(uid: u32) -> String {
 }
 
 /// Who asks for a document of JSON: the user of this process, with its command line.
-pub fn meta(cluster: &str) -> Meta {
+pub fn meta(cluster: &str, form: Form) -> Meta {
     Meta {
         cluster: cluster.to_owned(),
         command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
         user: user_name(nix::unistd::Uid::current().as_raw()),
+        form,
     }
 }
 
@@ -147,10 +152,56 @@ pub fn interval(arguments: &Arguments) -> Result<Option<Duration>, String> {
     arguments.value("iterate").map(secs).transpose()
 }
 
-/// Refuses versions of the JSON form other than v0.0.45.
-pub fn json_version(arguments: &Arguments) -> Result<(), String> {
-    match arguments.value("json").as_deref() {
-        None | Some("" | "v0.0.45" | "latest") => Ok(()),
-        Some(other) => Err(format!("--json={other}")),
+/// The last of `--json` and `--yaml`; `None`: text is wanted.
+///
+/// # Errors
+/// What is wrong with the version that is named.
+pub fn form(arguments: &Arguments) -> Result<Option<Form>, FormError> {
+    let last = arguments.options.iter().rev().find(|given| matches!(given.def.long, "json" | "yaml"));
+    let Some(given) = last else { return Ok(None) };
+    let version = given.value.as_ref().map_or_else(String::new, |text| text.to_string_lossy().into_owned());
+    let yaml = given.def.long == "yaml";
+    if version == "list" {
+        return Err(FormError::List);
+    }
+    let known = Version::read(&version).ok_or(FormError::Unknown { yaml, version })?;
+    Ok(Some(Form { version: known, yaml }))
+}
+
+/// Why no document is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FormError {
+    /// The versions are to be listed.
+    List,
+    /// There is no such version.
+    Unknown {
+        /// YAML was asked for.
+        yaml: bool,
+        /// As written.
+        version: String,
+    },
+}
+
+impl FormError {
+    /// Lists the versions, or says that there is no such one; `failure` is the exit code then.
+    pub fn tell(&self, console: &Console, failure: i32) -> i32 {
+        match self {
+            Self::List => {
+                let listed = output::stdout(|out| {
+                    Version::ALL.iter().try_for_each(|version| writeln!(out, "{}", version.plugin()))
+                });
+                output::stderr(b"Possible data_parser plugins:\n");
+                output::finish(console, listed, 0)
+            }
+            Self::Unknown { yaml, version } => {
+                let plugin = version.strip_prefix("data_parser/").unwrap_or(version);
+                console.error(format_args!("load_plugins: unable to find plugin: data_parser/{plugin}"));
+                let failed = "failure loading plugins: Plugin has invalid format or unable to be loaded";
+                console.error(format_args!("data_parser_g_new: {failed}"));
+                let kind = if *yaml { "x-yaml" } else { "json" };
+                console.error(format_args!("application/{kind} output not supported by {}", Version::V45.plugin()));
+                failure
+            }
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Query commands: `squeue`, `sinfo`, `sprio` and `sdiag`, and what they share with the control commands; `garrick cat` and `garrick
+//! Query commands: `squeue`, `sinfo`, `sprio`, `sdiag` and `sstat`, and what they share with the control commands; `garrick cat` and `garrick
 //! steps`.
 
 pub mod arguments;
@@ -9,3 +9,4 @@ pub mod sdiag;
 pub mod sinfo;
 pub mod sprio;
 pub mod squeue;
+pub mod sstat;

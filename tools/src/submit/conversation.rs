@@ -249,6 +249,8 @@ impl Conversation {
             StepMgrToCommand::Enqueued { .. }
             | StepMgrToCommand::Reserved { .. }
             | StepMgrToCommand::Attached { .. }
+            | StepMgrToCommand::Sampling(_)
+            | StepMgrToCommand::Sampled { .. }
             | StepMgrToCommand::Progress(_)
             | StepMgrToCommand::Groups { .. }
             | StepMgrToCommand::Drained { .. }

@@ -9,7 +9,7 @@ use crate::{
     resources::CpuSet,
     spec::{CpuBind, EnvEntry, Mpi, OpenMode, ResourceLimit, StdinTo, StreamTarget, TaskScripts, WithinNode},
     state::ExitStatus,
-    usage::TaskUsage,
+    usage::{TaskSample, TaskUsage},
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -265,6 +265,13 @@ pub enum StepMgrToShepherd {
         /// Bytes that left the step manager.
         bytes: u64,
     },
+    /// What do the step's tasks use here? Answered by `Sampled`.
+    Sample {
+        /// Step.
+        step: StepId,
+        /// Correlation.
+        query: u64,
+    },
     /// Write a line to the file that the step's standard error goes to here; nothing where it is relayed.
     Note {
         /// Step.
@@ -306,6 +313,15 @@ pub enum ShepherdToStepMgr {
         sluid: Sluid,
         /// Node name.
         node: String,
+    },
+    /// Answer to `Sample`.
+    Sampled {
+        /// Step.
+        step: StepId,
+        /// Correlation.
+        query: u64,
+        /// Its running tasks.
+        tasks: Vec<TaskSample>,
     },
     /// A task runs.
     TaskStarted {

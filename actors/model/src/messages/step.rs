@@ -13,6 +13,7 @@ use crate::{
     spec::StepSpec,
     state::{ExitStatus, Reason},
     step_selector::WhichSteps,
+    usage::TaskSample,
     view::{StepCounts, StepView},
 };
 use serde::{Deserialize, Serialize};
@@ -79,6 +80,11 @@ pub enum CommandToStepMgr {
     Attach {
         /// Step.
         step: StepId,
+    },
+    /// What do the tasks of these running steps use, as `sstat`? Answered by `Sampling`, then by `Sampled` for each of its nodes.
+    Sample {
+        /// Steps.
+        steps: WhichSteps,
     },
     /// Input for the launched step; empty: end.
     Stdin(ByteBuf),
@@ -304,6 +310,17 @@ pub enum StepMgrToCommand {
         counts: StepCounts,
         /// Worst exit status of the steps waited for.
         worst: ExitStatus,
+    },
+    /// Answer to `Sample`: the steps that are asked about, and the nodes that will answer for each.
+    Sampling(Vec<(StepView, Vec<String>)>),
+    /// After `Sampling`.
+    Sampled {
+        /// Step.
+        step: StepId,
+        /// Node.
+        node: String,
+        /// Its tasks there.
+        tasks: Vec<TaskSample>,
     },
     /// Answer to `List`.
     Steps(Vec<StepView>),

@@ -194,6 +194,9 @@ impl ShepherdCore {
             ShepherdInput::Oom { token, killed } => self.oom_known(token, killed, out),
             ShepherdInput::Swept { step } => self.step_gone(step, out),
             ShepherdInput::JobSwept => self.job_swept(out),
+            ShepherdInput::Sampled { step, query, tasks } => {
+                self.say(ShepherdToStepMgr::Sampled { step, query, tasks }, out);
+            }
             ShepherdInput::Timer(ShepherdTimer::Linger) => self.give_up_streams(now, out),
             ShepherdInput::Timer(ShepherdTimer::Kill) => self.escalate(now, out),
             ShepherdInput::Timer(ShepherdTimer::LastEnds) => self.give_up_ends(out),
@@ -240,6 +243,10 @@ impl ShepherdCore {
             }
             StepMgrToShepherd::EndJob => self.end_job(out),
             StepMgrToShepherd::Credit { step, bytes } => self.credit(step, bytes, out),
+            StepMgrToShepherd::Sample { step, query } => {
+                let tasks = self.running_tasks(step);
+                out.push(ShepherdEffect::Sample { step, query, tasks });
+            }
             StepMgrToShepherd::Note { step, text } => self.note(step, &text, out),
             StepMgrToShepherd::PmiFenced { step, fence, puts } => {
                 self.fenced(step, fence, Arc::unwrap_or_clone(puts), out)
@@ -370,6 +377,16 @@ impl ShepherdCore {
     }
 
     /// Writes a line into the error file of a step's first task here; for the batch script also after its end.
+    /// Rank and first process of the step's tasks that run.
+    fn running_tasks(&self, step: StepId) -> Vec<(u32, u32)> {
+        let tokens = self.steps.get(&step).map(|here| &here.running[..]).unwrap_or_default();
+        let running = |(rank, token): &(u32, u64)| match self.tasks.get(token)?.phase {
+            crate::shepherd::state::TaskPhase::Running { pid, .. } => Some((*rank, pid)),
+            _ => None,
+        };
+        tokens.iter().filter_map(running).collect()
+    }
+
     fn note(&self, step: StepId, text: &str, out: &mut Vec<ShepherdEffect>) {
         let batch = step.step == garrick_model::ids::StepNum::Batch;
         let path = match self.steps.get(&step) {

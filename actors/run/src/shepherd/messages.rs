@@ -8,6 +8,7 @@ use garrick_model::{
         launcher::{FromLauncher, TaskHeld, TaskOver, ToLauncher},
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd, StepNodeShare, Stream},
     },
+    usage::TaskSample,
 };
 use garrick_runtime::Message;
 use serde_bytes::ByteBuf;
@@ -121,6 +122,15 @@ pub enum ShepherdInput {
         /// The script's path, or the failure, in words for the user.
         result: Result<Option<String>, String>,
     },
+    /// Answer to `Sample`.
+    Sampled {
+        /// Step.
+        step: StepId,
+        /// Correlation.
+        query: u64,
+        /// Its tasks.
+        tasks: Vec<TaskSample>,
+    },
     /// Answer to `Read`: at least one byte; empty at the end of the stream or after an error.
     Data {
         /// Task.
@@ -227,6 +237,15 @@ pub enum ShepherdEffect {
         /// Bytes.
         data: Vec<u8>,
     },
+    /// What do these tasks use? Answered by `Sampled`.
+    Sample {
+        /// Step.
+        step: StepId,
+        /// Correlation.
+        query: u64,
+        /// Rank and first process of each.
+        tasks: Vec<(u32, u32)>,
+    },
     /// Did the cgroup (the step's own, or the job's) count an out-of-memory kill? Answered by `Oom`.
     AskOom {
         /// Task.
@@ -296,6 +315,7 @@ impl Message for ShepherdMsg {
             ShepherdInput::Oom { .. } => "Oom",
             ShepherdInput::Swept { .. } => "Swept",
             ShepherdInput::JobSwept => "JobSwept",
+            ShepherdInput::Sampled { .. } => "Sampled",
             ShepherdInput::Timer(_) => "Timer",
         }
     }
@@ -315,6 +335,7 @@ pub const fn manager_message_name(message: &StepMgrToShepherd) -> &'static str {
         StepMgrToShepherd::EndJob => "EndJob",
         StepMgrToShepherd::Credit { .. } => "Credit",
         StepMgrToShepherd::Note { .. } => "Note",
+        StepMgrToShepherd::Sample { .. } => "Sample",
         StepMgrToShepherd::PmiFenced { .. } => "PmiFenced",
         StepMgrToShepherd::ListTasks => "ListTasks",
     }

@@ -469,7 +469,10 @@ impl StepCore {
                     }
                 }
             }
-            ShepherdToStepMgr::Register { .. } | ShepherdToStepMgr::Gone | ShepherdToStepMgr::Tasks { .. } => {}
+            ShepherdToStepMgr::Register { .. }
+            | ShepherdToStepMgr::Gone
+            | ShepherdToStepMgr::Sampled { .. }
+            | ShepherdToStepMgr::Tasks { .. } => {}
         }
     }
 

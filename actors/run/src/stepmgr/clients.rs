@@ -97,6 +97,7 @@ impl StepMgrCore {
                 Self::tell(client, StepMgrToCommand::Steps(self.listing().0), out);
             }
             (About::Nothing, CommandToStepMgr::Attach { step }) => self.attach(client, step, out),
+            (About::Nothing, CommandToStepMgr::Sample { steps }) => self.sample(client, &steps, out),
             (About::Nothing, CommandToStepMgr::SignalSteps { steps, pending_only, signal }) => {
                 let signal = |s| self.signal_named(now, s, pending_only, signal, Some(by), out);
                 let answers = steps.iter().map(signal).collect();
@@ -109,7 +110,16 @@ impl StepMgrCore {
                 self.refuse(client, refusal, out);
             }
             // Late input of a step that is over, or input while an answer is in progress.
-            (About::Enqueue | About::Wait | About::Watch(_) | About::File | About::FileUnderWay | About::Done, _) => {}
+            (
+                About::Enqueue
+                | About::Wait
+                | About::Watch(_)
+                | About::Sample
+                | About::File
+                | About::FileUnderWay
+                | About::Done,
+                _,
+            ) => {}
         }
     }
 
@@ -211,7 +221,7 @@ impl StepMgrCore {
                 }
             }
             About::File => self.files.retain(|(of, _)| *of != client),
-            About::Nothing | About::FileUnderWay | About::Done => {}
+            About::Nothing | About::FileUnderWay | About::Sample | About::Done => {}
         }
     }
 

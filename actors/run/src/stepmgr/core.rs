@@ -11,6 +11,7 @@
 //! | [`lines`](super::lines) | short steps that are handed to their node ahead of time |
 //! | [`endings`](super::endings) | how steps end |
 //! | `failing` | arrays and lists that are given up because too many of their steps fail |
+//! | `sampling` | what steps use, for `sstat` |
 //! | `orders` | what `scontrol` has told the job or its steps |
 //! | [`life`](super::life), [`takeover`](super::takeover) | begin and end of the run |
 
@@ -345,6 +346,9 @@ impl StepMgrCore {
             | ShepherdToStepMgr::NotStarted { step }
             | ShepherdToStepMgr::StepGone { step } => *step,
             ShepherdToStepMgr::Register { .. } => return,
+            ShepherdToStepMgr::Sampled { step, query, tasks } => {
+                return self.sampled(node, *step, *query, tasks.clone(), out);
+            }
             ShepherdToStepMgr::Gone => return self.node_clean(now, node, out),
             ShepherdToStepMgr::Tasks { tasks, complete } => {
                 return self.tasks_found(now, node, tasks, *complete, out);

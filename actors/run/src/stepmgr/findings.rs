@@ -132,6 +132,7 @@ impl Findings {
             | ShepherdToStepMgr::StdinConsumed { .. }
             | ShepherdToStepMgr::Register { .. }
             | ShepherdToStepMgr::Gone
+            | ShepherdToStepMgr::Sampled { .. }
             | ShepherdToStepMgr::Tasks { .. } => {}
         }
     }

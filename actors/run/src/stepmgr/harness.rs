@@ -21,7 +21,7 @@ use garrick_model::{
     spec::StepSpec,
     state::{ExitStatus, StepState},
     time::Timestamp,
-    usage::TaskUsage,
+    usage::{TaskSample, TaskUsage},
 };
 use serde_bytes::ByteBuf;
 use std::{
@@ -750,6 +750,11 @@ impl Harness {
             }
             ShepherdEffect::Close { token } => {
                 self.nodes[n].processes.retain(|t, p| *t != token || !p.ended);
+            }
+            ShepherdEffect::Sample { step, query, tasks } => {
+                let of = |(rank, pid)| TaskSample { rank, pids: vec![pid], ..TaskSample::default() };
+                let sampled = ShepherdInput::Sampled { step, query, tasks: tasks.into_iter().map(of).collect() };
+                self.channels.entry(Channel::Launcher(n)).or_default().push_back(Delivery::Shepherd(n, sampled));
             }
             ShepherdEffect::AskOom { token, .. } => {
                 let input = ShepherdInput::Oom { token, killed: false };

@@ -51,6 +51,7 @@ mod rejoin;
 pub mod reports;
 pub mod rows;
 pub mod run;
+mod sampling;
 pub mod schedule;
 pub mod shape;
 pub mod shell;

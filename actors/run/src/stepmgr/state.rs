@@ -134,6 +134,8 @@ pub enum About {
     Wait,
     /// The output of a step, for `sattach`.
     Watch(StepKey),
+    /// What steps use, for `sstat`.
+    Sample,
     /// A file for nodes, some of which are not there yet.
     File,
     /// A file on its way.

@@ -1,7 +1,8 @@
-//! The JSON form of the query commands, in the shape of Slurm's data parser v0.0.45. Skeletons with every property of that shape
+//! Documents of the query commands, in the shape of Slurm's data parser v0.0.45; [`Form`] writes them, in other shapes too. Skeletons with every property of that shape
 //! at its empty value are filled in, so that properties that Garrick does not have are there, empty, as readers of Slurm's output
 //! expect.
 
+mod form;
 mod job;
 mod license;
 mod node;
@@ -10,6 +11,7 @@ mod reservation;
 mod statistics;
 mod step;
 
+pub use form::{Form, Version};
 pub use job::jobs;
 pub use license::licenses;
 pub use node::nodes;
@@ -36,6 +38,8 @@ pub struct Meta {
     pub command: Vec<String>,
     /// The name of the user who asked.
     pub user: String,
+    /// How the document is written.
+    pub form: Form,
 }
 
 impl Meta {
@@ -45,7 +49,7 @@ impl Meta {
         let mut parts = release.split('.');
         let mut part = || json!(parts.next().unwrap_or(""));
         let version = json!({"major": part(), "minor": part(), "micro": part()});
-        meta["plugin"]["data_parser"] = json!("data_parser/v0.0.45");
+        meta["plugin"]["data_parser"] = json!(self.form.version.plugin());
         meta["client"]["user"] = json!(self.user);
         meta["command"] = json!(self.command);
         meta["slurm"] = json!({"version": version, "release": release, "cluster": self.cluster});

@@ -1,12 +1,7 @@
 //! `scontrol show step`.
 
 use super::{Record, or_null};
-use crate::{
-    amounts::{self, GresTotals},
-    clock::Clock,
-    step_lines::StepLine,
-    words,
-};
+use crate::{amounts, clock::Clock, step_lines::StepLine, words};
 use garrick_model::state::{Reason, StepState};
 
 /// The record of a step, or of waiting steps that differ in nothing but their number.
@@ -29,11 +24,7 @@ pub fn record(line: &StepLine<'_>, task_list: Option<usize>, clock: &Clock) -> R
     r.line(format!("Nodes={} CPUs={} Tasks={} Name={} Network=(null)", step.nodes, step.cpus, step.tasks, step.name));
     match step.state {
         StepState::Pending => r.line("TRES=(null)"),
-        _ => {
-            let mut parts = vec![format!("cpu={},node={}", step.cpus, step.nodes)];
-            parts.extend(GresTotals::of_counts(&step.gres).tres());
-            r.line(format!("TRES={}", parts.join(",")));
-        }
+        _ => r.line(format!("TRES={}", amounts::step_tres(step))),
     }
     r.line("ResvPorts=(null)");
     r.line("CPUFreqReq=Default Dist=Unknown");

@@ -20,9 +20,9 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
     if let (Some(name), true, true) = (name, any, licenses.is_empty()) {
         return session.plain_error(format_args!("License {name} not found"));
     }
-    if session.manner.json {
-        let meta = choices::meta(&session.cluster_name());
-        return session.print(|out| json::write(out, &json::licenses(&licenses, at, &meta)));
+    if let Some(form) = session.manner.form {
+        let meta = choices::meta(&session.cluster_name(), form);
+        return session.print(|out| form.write(out, json::licenses(&licenses, at, &meta)));
     }
     let manner = session.manner;
     session.print(|out| {

@@ -291,10 +291,10 @@ fn list(
     documents: Vec<Value>,
     lines: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> i32 {
-    if session.manner.json {
+    if let Some(form) = session.manner.form {
         let cluster = Cluster::find(None).map(|cluster| cluster.name().to_owned()).unwrap_or_default();
-        let document = json::document(name, documents, None, &choices::meta(&cluster));
-        return session.print(|out| json::write(out, &document));
+        let document = json::document(name, documents, None, &choices::meta(&cluster, form));
+        return session.print(|out| form.write(out, document));
     }
     session.print(lines)
 }

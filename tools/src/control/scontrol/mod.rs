@@ -36,7 +36,7 @@ use crate::{
     options::{getopt, table::Arg},
     output::{self, Console, Verbosity},
     query::{
-        arguments::{self, NO_FEDERATION, Outcome, Table, inert, option, unsupported},
+        arguments::{self, NO_FEDERATION, Outcome, Table, inert, option},
         choices,
     },
     telling::{self, Tell as _},
@@ -53,6 +53,7 @@ use garrick_model::{
 };
 use garrick_render::{
     clock::Clock,
+    json::Form,
     records::{Lines, job::Detail},
     words::SLURM_VERSION,
 };
@@ -74,7 +75,7 @@ pub(crate) static TABLE: Table = Table {
         inert("federation", None, Arg::None, "jobs of the federation", NO_FEDERATION),
         option("hide", None, Arg::None, "exclude hidden partitions"),
         option("json", None, Arg::Optional("data_parser"), "show job, node, partition and step as JSON"),
-        unsupported("yaml", None, Arg::Optional("data_parser"), "as YAML"),
+        option("yaml", None, Arg::Optional("data_parser"), "the same as YAML"),
         inert("local", None, Arg::None, "only this cluster", NO_FEDERATION),
         option("clusters", Some('M'), Arg::Required("cluster"), "the cluster that is meant: this one, no other"),
         option("oneliner", Some('o'), Arg::None, "one line for each record"),
@@ -97,8 +98,8 @@ pub struct Manner {
     pub hidden: bool,
     /// Planned nodes too.
     pub future: bool,
-    /// JSON.
-    pub json: bool,
+    /// A document instead of records.
+    pub form: Option<Form>,
     /// Only errors.
     pub quiet: bool,
 }
@@ -258,15 +259,16 @@ pub fn main(mut args: Vec<OsString>) -> i32 {
     {
         return code;
     }
-    if let Err(what) = choices::json_version(&arguments) {
-        return session.not_supported(&what);
-    }
+    let form = match choices::form(&arguments) {
+        Ok(form) => form,
+        Err(error) => return error.tell(&session.console, 1),
+    };
     session.manner = Manner {
         lines: if arguments.has("oneliner") { Lines::One } else { Lines::Many },
         detail: if arguments.has("details") { Detail::Detailed } else { Detail::Plain },
         hidden: (arguments.has("all") || std::env::var_os("SCONTROL_ALL").is_some()) && !arguments.has("hide"),
         future: arguments.has("future") || std::env::var_os("SCONTROL_FUTURE").is_some(),
-        json: arguments.has("json"),
+        form,
         quiet: arguments.has("quiet"),
     };
     let words = arguments.words();

@@ -431,9 +431,9 @@ impl Session {
         document: impl FnOnce(&Meta) -> Value,
         record: impl Fn(&T) -> Record,
     ) -> i32 {
-        if self.manner.json {
-            let document = document(&choices::meta(&self.cluster_name()));
-            return self.print(|out| json::write(out, &document));
+        if let Some(form) = self.manner.form {
+            let document = document(&choices::meta(&self.cluster_name(), form));
+            return self.print(|out| form.write(out, document));
         }
         self.print(|out| {
             if let Some(none) = none.filter(|_| rows.is_empty() && !self.manner.quiet) {

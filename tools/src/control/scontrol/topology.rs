@@ -22,7 +22,7 @@ pub fn show(session: &mut Session, words: &[String]) -> i32 {
             _ => return session.plain_error(format_args!("invalid option:{word} for show topology")),
         }
     }
-    if session.manner.json {
+    if session.manner.form.is_some() {
         return session.not_supported("scontrol show topology --json");
     }
     let topologies = match ask(session) {
@@ -54,7 +54,7 @@ pub fn show(session: &mut Session, words: &[String]) -> i32 {
 
 /// Shows all topologies as `topology.yaml` has them.
 pub fn show_file(session: &mut Session) -> i32 {
-    if session.manner.json {
+    if session.manner.form.is_some() {
         return session.not_supported("scontrol show topoconf --json");
     }
     match ask(session) {

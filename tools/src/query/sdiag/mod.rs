@@ -1,7 +1,7 @@
 //! `sdiag`: what the controller counted of its own work.
 
-use super::arguments::{self, Arguments, Outcome, Table, inert, option, unsupported};
-use super::choices;
+use super::arguments::{self, Arguments, Outcome, Table, inert, option};
+use super::choices::{self, FormError};
 use crate::{
     output::{self, Console},
     telling::Tell as _,
@@ -14,11 +14,13 @@ use garrick_model::messages::{
 use garrick_options::table::Arg;
 use garrick_render::{
     clock::Clock,
-    json,
+    json::{self, Form},
     sdiag::{self, Order},
 };
 use std::ffi::OsString;
 
+/// Exit code when there is no such form of documents, as Slurm's.
+const NO_FORM: i32 = 253;
 /// Exit code when the controller gave no answer or refused, as Slurm's.
 const REFUSED: i32 = 255;
 
@@ -36,7 +38,7 @@ pub(crate) static TABLE: Table = Table {
         option("sort-by-id", Some('i'), Arg::None, "requests by their numbers"),
         option("sort-by-time", Some('t'), Arg::None, "requests by the time that they took"),
         option("sort-by-time2", Some('T'), Arg::None, "requests by the time that each took"),
-        unsupported("yaml", None, Arg::Optional("data_parser"), "as YAML"),
+        option("yaml", None, Arg::Optional("data_parser"), "as YAML"),
     ],
     misuse: 1,
 };
@@ -45,14 +47,14 @@ pub(crate) static TABLE: Table = Table {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     reset: bool,
-    json: bool,
+    form: Option<Form>,
     order: Order,
     cluster: Option<String>,
 }
 
-/// Reads the options; `env` looks variables up. The error is what is not there yet.
-pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, String> {
-    choices::json_version(arguments)?;
+/// Reads the options; `env` looks variables up.
+pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, FormError> {
+    let form = choices::form(arguments)?;
     let orders = [("sort-by-id", Order::Id), ("sort-by-time", Order::Time), ("sort-by-time2", Order::MeanTime)];
     let order = arguments
         .options
@@ -61,7 +63,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         .find_map(|given| orders.iter().find(|(name, _)| *name == given.def.long).map(|(_, order)| *order));
     Ok(Request {
         reset: arguments.has("reset"),
-        json: arguments.has("json"),
+        form,
         order: order.unwrap_or_default(),
         cluster: arguments.value("cluster").or_else(|| env("SLURM_CLUSTERS")).filter(|name| !name.is_empty()),
     })
@@ -76,10 +78,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
     };
     let request = match read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
-        Err(what) => {
-            console.error(format_args!("{what} is not supported yet"));
-            return 1;
-        }
+        Err(error) => return error.tell(&console, NO_FORM),
     };
     if let Some(name) = &request.cluster
         && let Err(code) = choices::is_own_cluster(name, &console)
@@ -108,9 +107,9 @@ fn show(request: &Request, console: &Console) -> i32 {
             return REFUSED;
         }
     };
-    let written = if request.json {
-        let document = json::statistics(&counted, &choices::meta(&cluster), &choices::user_name);
-        output::stdout(|out| json::write(out, &document))
+    let written = if let Some(form) = request.form {
+        let document = json::statistics(&counted, &choices::meta(&cluster, form), &choices::user_name);
+        output::stdout(|out| form.write(out, document))
     } else {
         output::stdout(|out| sdiag::write(out, &counted, request.order, &Clock::system(), &choices::user_name))
     };

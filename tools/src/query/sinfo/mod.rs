@@ -22,8 +22,8 @@ use garrick_model::{
     view::{NodeView, PartitionView},
     visible::written_out,
 };
-use garrick_render::{clock::Clock, columns::LayoutError, json, sinfo};
-use options::Request;
+use garrick_render::{clock::Clock, columns::LayoutError, sinfo};
+use options::{Request, RequestError};
 use std::{ffi::OsString, sync::Arc};
 
 /// Runs `sinfo`. Returns its exit code.
@@ -41,6 +41,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
     }
     let mut request = match options::read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
+        Err(RequestError::Form(error)) => return error.tell(&console, 1),
         Err(error) => {
             error.to_string().lines().for_each(|line| console.error(line));
             return 1;
@@ -77,10 +78,10 @@ fn once(request: &Request, console: &Console) -> i32 {
         Err(error) => return error.tell_plainly("slurm_load_partitions", console),
     };
     let clock = Clock::system();
-    let written = if request.json {
+    let written = if let Some(form) = request.form {
         let groups = request.listing.groups(&partitions, &nodes, &clock);
-        let meta = choices::meta(&cluster);
-        output::stdout(|out| json::write(out, &sinfo::json::sinfo(&groups, &nodes, &meta)))
+        let meta = choices::meta(&cluster, form);
+        output::stdout(|out| form.write(out, sinfo::json::sinfo(&groups, &nodes, &meta)))
     } else {
         output::stdout(|out| request.listing.write(&partitions, &nodes, &clock, out))
     };

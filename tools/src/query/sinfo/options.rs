@@ -3,12 +3,13 @@
 use crate::{
     options::table::Arg,
     query::{
-        arguments::{Arguments, NO_FEDERATION, Table, inert, option, unsupported},
+        arguments::{Arguments, NO_FEDERATION, Table, inert, option},
         choices,
     },
 };
 use garrick_render::{
     columns::Layout,
+    json::Form,
     node_state::{self, AllOf},
     sinfo::{
         fields::{self, Entry},
@@ -34,7 +35,7 @@ pub static TABLE: Table = Table {
         option("hide", None, Arg::None, "exclude hidden partitions"),
         option("iterate", Some('i'), Arg::Required("seconds"), "repeat at this interval in seconds"),
         option("json", None, Arg::Optional("data_parser"), "as JSON"),
-        unsupported("yaml", None, Arg::Optional("data_parser"), "as YAML"),
+        option("yaml", None, Arg::Optional("data_parser"), "as YAML"),
         option("long", Some('l'), Arg::None, "longer lines"),
         inert("local", None, Arg::None, "only this cluster", NO_FEDERATION),
         option("nodes", Some('n'), Arg::Required("hostlist"), "only these nodes"),
@@ -74,8 +75,8 @@ pub struct Request {
     pub listing: Listing,
     /// Hidden partitions too.
     pub hidden: bool,
-    /// JSON instead of columns.
-    pub json: bool,
+    /// A document instead of columns.
+    pub form: Option<Form>,
     /// Again and again.
     pub iterate: Option<Duration>,
 }
@@ -92,15 +93,15 @@ pub enum RequestError {
     /// Node names.
     #[error(transparent)]
     Choice(#[from] choices::ChoiceError),
-    /// Not there yet.
-    #[error("{0} is not supported yet")]
-    NotSupported(String),
+    /// No document is written.
+    #[error("{0:?}")]
+    Form(choices::FormError),
 }
 
 /// Reads the options; `env` looks variables up.
 pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, RequestError> {
     let text = |long: &str, variable: &str| arguments.value(long).or_else(|| env(variable)).filter(|v| !v.is_empty());
-    choices::json_version(arguments).map_err(RequestError::NotSupported)?;
+    let form = choices::form(arguments).map_err(RequestError::Form)?;
     let long = arguments.has("long");
     let by_node = arguments.has("Node");
     let reasons = arguments.has("list-reasons");
@@ -142,7 +143,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         heading,
         banner: heading && (long || iterate.is_some()),
     };
-    Ok(Request { listing, hidden, json: arguments.has("json"), iterate })
+    Ok(Request { listing, hidden, form, iterate })
 }
 
 fn layout(arguments: &Arguments, env: impl Fn(&str) -> Option<String>, default: &str) -> Layout<&'static Entry> {

@@ -65,6 +65,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
             console.fatal(error);
             return 1;
         }
+        Err(RequestError::Form(error)) => return error.tell(&console, 1),
         Err(error) => {
             error.to_string().lines().for_each(|line| console.error(line));
             return 1;
@@ -142,10 +143,10 @@ fn jobs(request: &Request, console: &Console) -> i32 {
     if request.verbose {
         console.line(format_args!("{} job records", jobs.len()));
     }
-    let written = if request.json {
+    let written = if let Some(form) = request.form {
         let rows = job_rows(&jobs, request, &More::default(), &clock);
-        let meta = choices::meta(cluster.name());
-        output::stdout(|out| json::write(out, &json::jobs(&rows, &meta, &clock)))
+        let meta = choices::meta(cluster.name(), form);
+        output::stdout(|out| form.write(out, json::jobs(&rows, &meta, &clock)))
     } else {
         let more = More { cluster: cluster.name().to_owned(), ..more };
         output::stdout(|out| render_jobs(&jobs, request, &more, &clock, out))
@@ -171,9 +172,9 @@ fn steps(request: &Request, named: &[StepsSelector], console: &Console) -> i32 {
         }
     };
     let clock = Clock::system();
-    let written = if request.json {
+    let written = if let Some(form) = request.form {
         let steps = chosen_steps(&steps, &jobs, request, &clock);
-        output::stdout(|out| json::write(out, &json::steps(&steps, &choices::meta(&cluster), &clock)))
+        output::stdout(|out| form.write(out, json::steps(&steps, &choices::meta(&cluster, form), &clock)))
     } else {
         output::stdout(|out| render_steps(&steps, &jobs, request, &clock, &choices::user_name, out))
     };
@@ -209,7 +210,7 @@ pub struct More {
 
 fn more_to_show(cluster: &mut Contact, request: &Request, jobs: &[Arc<JobView>]) -> Asked<More> {
     let mut more = More::default();
-    if request.json {
+    if request.form.is_some() {
         return Ok(more);
     }
     if request.each_partition {

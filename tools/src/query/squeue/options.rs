@@ -3,7 +3,7 @@
 use crate::{
     options::table::Arg,
     query::{
-        arguments::{Arguments, NO_FEDERATION, Table, inert, option, unsupported},
+        arguments::{Arguments, NO_FEDERATION, Table, inert, option},
         choices,
     },
 };
@@ -17,6 +17,7 @@ use garrick_render::{
     amounts::Amounts as _,
     columns::Layout,
     job_rows::{Arrays, Choice},
+    json::Form,
     squeue::{
         fields::{self, Entry},
         sort::SortKey,
@@ -41,7 +42,7 @@ pub static TABLE: Table = Table {
         option("iterate", Some('i'), Arg::Required("seconds"), "repeat at this interval in seconds"),
         option("jobs", Some('j'), Arg::Optional("job(s)"), "only these jobs"),
         option("json", None, Arg::Optional("data_parser"), "as JSON"),
-        unsupported("yaml", None, Arg::Optional("data_parser"), "as YAML"),
+        option("yaml", None, Arg::Optional("data_parser"), "as YAML"),
         option("long", Some('l'), Arg::None, "longer lines"),
         option("licenses", Some('L'), Arg::Required("license(s)"), "only jobs that request or have these licenses"),
         inert("local", None, Arg::None, "only jobs of this cluster", NO_FEDERATION),
@@ -116,8 +117,8 @@ pub struct Request {
     pub banner: bool,
     /// Also jobs in hidden partitions.
     pub hidden: bool,
-    /// JSON instead of columns.
-    pub json: bool,
+    /// A document instead of columns.
+    pub form: Option<Form>,
     /// Again and again.
     pub iterate: Option<Duration>,
     /// Patterns in names of files are replaced.
@@ -183,9 +184,9 @@ pub enum RequestError {
     /// Ids, users, node names.
     #[error(transparent)]
     Choice(#[from] choices::ChoiceError),
-    /// Not there yet.
-    #[error("{0} is not supported yet")]
-    NotSupported(String),
+    /// No document is written.
+    #[error("{0:?}")]
+    Form(choices::FormError),
 }
 
 /// Reads the options; `env` looks variables up.
@@ -194,7 +195,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
     let long = arguments.has("long");
     let start = arguments.has("start");
     let steps = arguments.has("steps");
-    choices::json_version(arguments).map_err(RequestError::NotSupported)?;
+    let form = choices::form(arguments).map_err(RequestError::Form)?;
 
     let subject = if steps {
         let named = arguments.value("steps").unwrap_or_default();
@@ -235,7 +236,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         heading: !arguments.has("noheader"),
         banner: (long || iterate.is_some()) && !arguments.has("noheader"),
         hidden: arguments.has("all") || (env("SQUEUE_ALL").is_some() && !arguments.has("hide")) || named,
-        json: arguments.has("json"),
+        form,
         iterate,
         expand: arguments.has("expand-patterns"),
         convert: !arguments.has("noconvert"),

@@ -88,7 +88,7 @@ pub fn prefix_of_built(built: &Path) -> io::Result<PathBuf> {
 }
 
 /// What `garrick install` installs: folder, name, program.
-const GARRICK: [(&str, &str, &str); 18] = [
+const GARRICK: [(&str, &str, &str); 19] = [
     ("bin", "salloc", "garrick"),
     ("bin", "sattach", "garrick"),
     ("bin", "sbatch", "garrick"),
@@ -102,6 +102,7 @@ const GARRICK: [(&str, &str, &str); 18] = [
     ("bin", "sprio", "garrick"),
     ("bin", "squeue", "garrick"),
     ("bin", "srun", "srun"),
+    ("bin", "sstat", "garrick"),
     ("bin", "strigger", "garrick"),
     ("bin", "swait", "garrick"),
     ("sbin", "slurmctld", "noded"),

@@ -1,0 +1,470 @@
+//! What running steps use, as `sstat` shows it: its fields, and columns of them (sstat(1)).
+
+use crate::amounts;
+use garrick_model::{
+    ids::{Sluid, StepNum},
+    usage::TaskSample,
+    view::StepView,
+};
+use std::{
+    fmt,
+    io::{self, Write},
+};
+
+/// A running step, and its tasks on the nodes that answered.
+#[derive(Clone, Debug)]
+pub struct StepUse {
+    /// The step.
+    pub view: StepView,
+    /// The job's run, if that was asked for.
+    pub sluid: Option<Sluid>,
+    /// Nodes and their tasks.
+    pub tasks: Vec<(String, TaskSample)>,
+}
+
+/// How amounts are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// With a unit, where nothing is lost by that: `1368K`.
+    Short,
+    /// `--noconvert`
+    Plain,
+}
+
+/// A field.
+pub struct Field {
+    /// Its name, and heading.
+    pub name: &'static str,
+    /// Characters.
+    width: usize,
+    value: fn(&StepUse, Units) -> String,
+}
+
+impl fmt::Debug for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// What is measured of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Metric {
+    Cpu,
+    Rss,
+    VmSize,
+    Pages,
+    Read,
+    Written,
+}
+
+impl Metric {
+    const fn of(self, task: &TaskSample) -> u64 {
+        match self {
+            Self::Cpu => task.cpu_us / 1_000_000,
+            Self::Rss => task.rss,
+            Self::VmSize => task.vsize,
+            Self::Pages => task.pages,
+            Self::Read => task.read,
+            Self::Written => task.written,
+        }
+    }
+
+    fn text(self, value: u64, units: Units) -> String {
+        match self {
+            Self::Cpu => clock_text(value),
+            Self::Pages => value.to_string(),
+            _ => amount(value, units),
+        }
+    }
+
+    /// Its name among TRES.
+    const fn tres(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Rss => "mem",
+            Self::VmSize => "vmem",
+            Self::Pages => "pages",
+            Self::Read | Self::Written => "fs/disk",
+        }
+    }
+}
+
+/// What is read into a task, in the order of TRES.
+const IN: [Metric; 5] = [Metric::Cpu, Metric::Read, Metric::Rss, Metric::Pages, Metric::VmSize];
+/// What a task writes.
+const OUT: [Metric; 1] = [Metric::Written];
+
+/// What several tasks come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sum {
+    Average,
+    Greatest,
+    Least,
+    Total,
+}
+
+/// Which of a sum is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Value,
+    Node,
+    Task,
+}
+
+impl StepUse {
+    fn extreme(&self, metric: Metric, sum: Sum) -> Option<&(String, TaskSample)> {
+        // Of equal ones the first.
+        match sum {
+            Sum::Least => self.tasks.iter().min_by_key(|(_, task)| metric.of(task)),
+            _ => self.tasks.iter().rev().max_by_key(|(_, task)| metric.of(task)),
+        }
+    }
+
+    fn sum(&self, metric: Metric, sum: Sum) -> u64 {
+        let total: u64 = self.tasks.iter().map(|(_, task)| metric.of(task)).sum();
+        match sum {
+            Sum::Total => total,
+            Sum::Average => total.checked_div(self.tasks.len() as u64).unwrap_or(0),
+            Sum::Greatest | Sum::Least => self.extreme(metric, sum).map_or(0, |(_, task)| metric.of(task)),
+        }
+    }
+
+    fn one(&self, metric: Metric, sum: Sum, part: Part, units: Units) -> String {
+        let extreme = self.extreme(metric, sum);
+        match part {
+            Part::Value => metric.text(self.sum(metric, sum), units),
+            Part::Node => extreme.map(|(node, _)| node.clone()).unwrap_or_default(),
+            Part::Task => extreme.map_or(0, |(_, task)| task.rank).to_string(),
+        }
+    }
+
+    /// `cpu=00:00:01,energy=0,mem=1368K`. Energy is not measured; no task has it.
+    fn tres(&self, metrics: &[Metric], sum: Sum, part: Part, units: Units) -> String {
+        let mut words: Vec<String> = metrics
+            .iter()
+            .map(|metric| {
+                let value = match part {
+                    // Slurm writes the number of a task as it does the value.
+                    Part::Task => {
+                        metric.text(self.extreme(*metric, sum).map_or(0, |(_, task)| task.rank.into()), Units::Plain)
+                    }
+                    _ => self.one(*metric, sum, part, units),
+                };
+                format!("{}={value}", metric.tres())
+            })
+            .collect();
+        let energy = match part {
+            Part::Value => Some("energy=0".to_owned()),
+            Part::Node => self.tasks.first().map(|(node, _)| format!("energy={node}")),
+            Part::Task => None,
+        };
+        if let Some(energy) = energy {
+            words.insert(usize::from(metrics.first() == Some(&Metric::Cpu)), energy);
+        }
+        words.join(",")
+    }
+
+    fn is_batch(&self) -> bool {
+        self.view.id.step == StepNum::Batch
+    }
+
+    /// Its CPUs, nodes and other resources. Those of the batch script are the job's.
+    fn allocated(&self) -> String {
+        if self.is_batch() { String::new() } else { amounts::step_tres(&self.view) }
+    }
+
+    /// No step asks for a frequency.
+    fn requested_frequency(&self) -> String {
+        if self.is_batch() { "0" } else { "Unknown" }.to_owned()
+    }
+
+    fn frequency(&self, units: Units) -> String {
+        let total: u64 = self.tasks.iter().map(|(_, task)| task.frequency_khz).sum();
+        let khz = total.checked_div(self.tasks.len() as u64).unwrap_or(0);
+        match (khz, units) {
+            (0, _) => "0".to_owned(),
+            (khz, Units::Plain) => khz.to_string(),
+            (khz, Units::Short) => {
+                let hundredths = (khz + 5_000) / 10_000;
+                format!("{}.{:02}M", hundredths / 100, hundredths % 100)
+            }
+        }
+    }
+
+    fn pids(&self) -> String {
+        let pids = self.tasks.iter().flat_map(|(_, task)| &task.pids);
+        pids.map(u32::to_string).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// A step's tasks on each of its nodes apart.
+pub fn by_node(step: &StepUse) -> Vec<StepUse> {
+    let mut parts: Vec<StepUse> = Vec::new();
+    for (node, task) in &step.tasks {
+        match parts.last_mut().filter(|part| part.view.nodelist == *node) {
+            Some(part) => part.tasks.push((node.clone(), task.clone())),
+            None => {
+                let view = StepView { nodelist: node.clone(), ..step.view.clone() };
+                parts.push(StepUse { view, sluid: step.sluid, tasks: vec![(node.clone(), task.clone())] });
+            }
+        }
+    }
+    parts
+}
+
+/// `1368K` for what is a whole number of KiB, and so on.
+fn amount(bytes: u64, units: Units) -> String {
+    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+    let (mut number, mut unit) = (bytes, 0);
+    while units == Units::Short && number > 0 && number % 1024 == 0 && unit + 1 < UNITS.len() {
+        (number, unit) = (number / 1024, unit + 1);
+    }
+    format!("{number}{}", UNITS[unit])
+}
+
+/// `[days-]hours:minutes:seconds`
+fn clock_text(secs: u64) -> String {
+    let (days, hours, minutes, secs) = (secs / 86_400, secs / 3600 % 24, secs / 60 % 60, secs % 60);
+    let days = if days > 0 { format!("{days}-") } else { String::new() };
+    format!("{days}{hours:02}:{minutes:02}:{secs:02}")
+}
+
+macro_rules! measured {
+    ($name:literal, $width:literal, $metric:ident, $sum:ident, $part:ident) => {
+        Field { name: $name, width: $width, value: |s, units| s.one(Metric::$metric, Sum::$sum, Part::$part, units) }
+    };
+}
+
+macro_rules! tres {
+    ($name:literal, $width:literal, $metrics:ident, $sum:ident, $part:ident) => {
+        Field { name: $name, width: $width, value: |s, units| s.tres(&$metrics, Sum::$sum, Part::$part, units) }
+    };
+}
+
+const fn field(name: &'static str, width: usize, value: fn(&StepUse, Units) -> String) -> Field {
+    Field { name, width, value }
+}
+
+/// Fields in the order of `--helpformat`.
+#[rustfmt::skip]
+pub static FIELDS: &[Field] = &[
+    field("AllocTRES", 10, |s, _| s.allocated()),
+    measured!("AveCPU", 10, Cpu, Average, Value),
+    field("AveCPUFreq", 10, StepUse::frequency),
+    measured!("AveDiskRead", 12, Read, Average, Value),
+    measured!("AveDiskWrite", 12, Written, Average, Value),
+    measured!("AvePages", 10, Pages, Average, Value),
+    measured!("AveRSS", 10, Rss, Average, Value),
+    measured!("AveVMSize", 10, VmSize, Average, Value),
+    field("ConsumedEnergy", 14, |_, _| "0".to_owned()),
+    field("ConsumedEnergyRaw", 17, |_, _| "0".to_owned()),
+    field("JobID", 12, |s, _| s.view.id.to_string()),
+    measured!("MaxDiskRead", 12, Read, Greatest, Value),
+    measured!("MaxDiskReadNode", 15, Read, Greatest, Node),
+    measured!("MaxDiskReadTask", 15, Read, Greatest, Task),
+    measured!("MaxDiskWrite", 12, Written, Greatest, Value),
+    measured!("MaxDiskWriteNode", 16, Written, Greatest, Node),
+    measured!("MaxDiskWriteTask", 16, Written, Greatest, Task),
+    measured!("MaxPages", 8, Pages, Greatest, Value),
+    measured!("MaxPagesNode", 12, Pages, Greatest, Node),
+    measured!("MaxPagesTask", 14, Pages, Greatest, Task),
+    measured!("MaxRSS", 10, Rss, Greatest, Value),
+    measured!("MaxRSSNode", 10, Rss, Greatest, Node),
+    measured!("MaxRSSTask", 10, Rss, Greatest, Task),
+    measured!("MaxVMSize", 10, VmSize, Greatest, Value),
+    measured!("MaxVMSizeNode", 14, VmSize, Greatest, Node),
+    measured!("MaxVMSizeTask", 14, VmSize, Greatest, Task),
+    measured!("MinCPU", 10, Cpu, Least, Value),
+    measured!("MinCPUNode", 10, Cpu, Least, Node),
+    measured!("MinCPUTask", 10, Cpu, Least, Task),
+    field("Nodelist", 20, |s, _| s.view.nodelist.clone()),
+    field("NTasks", 8, |s, _| s.view.tasks.to_string()),
+    field("Pids", 20, |s, _| s.pids()),
+    field("ReqCPUFreq", 13, |s, _| s.requested_frequency()),
+    field("ReqCPUFreqMin", 13, |s, _| s.requested_frequency()),
+    field("ReqCPUFreqMax", 13, |s, _| s.requested_frequency()),
+    field("ReqCPUFreqGov", 13, |s, _| s.requested_frequency()),
+    field("SLUID", 14, |s, _| s.sluid.map(|sluid| sluid.to_string()).unwrap_or_default()),
+    tres!("TRESUsageInAve", 14, IN, Average, Value),
+    tres!("TRESUsageInMax", 14, IN, Greatest, Value),
+    tres!("TRESUsageInMaxNode", 18, IN, Greatest, Node),
+    tres!("TRESUsageInMaxTask", 18, IN, Greatest, Task),
+    tres!("TRESUsageInMin", 14, IN, Least, Value),
+    tres!("TRESUsageInMinNode", 18, IN, Least, Node),
+    tres!("TRESUsageInMinTask", 18, IN, Least, Task),
+    tres!("TRESUsageInTot", 14, IN, Total, Value),
+    tres!("TRESUsageOutAve", 15, OUT, Average, Value),
+    tres!("TRESUsageOutMax", 15, OUT, Greatest, Value),
+    tres!("TRESUsageOutMaxNode", 19, OUT, Greatest, Node),
+    tres!("TRESUsageOutMaxTask", 19, OUT, Greatest, Task),
+    tres!("TRESUsageOutMin", 15, OUT, Least, Value),
+    tres!("TRESUsageOutMinNode", 19, OUT, Least, Node),
+    tres!("TRESUsageOutMinTask", 19, OUT, Least, Task),
+    tres!("TRESUsageOutTot", 15, OUT, Total, Value),
+];
+
+/// What is shown unasked.
+pub const USUAL: &str = "JobID,AllocTRES,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,\
+    MaxPages,MaxPagesNode,MaxPagesTask,AvePages,MinCPU,MinCPUNode,MinCPUTask,AveCPU,NTasks,AveCPUFreq,ReqCPUFreqMin,\
+    ReqCPUFreqMax,ReqCPUFreqGov,ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead,MaxDiskWrite,\
+    MaxDiskWriteNode,MaxDiskWriteTask,AveDiskWrite,TRESUsageInAve,TRESUsageInMax,TRESUsageInMaxNode,TRESUsageInMaxTask,\
+    TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutAve,TRESUsageOutMax,TRESUsageOutMaxNode,\
+    TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,TRESUsageOutTot";
+/// What `--pidformat` shows.
+pub const PIDS: &str = "JobID,Nodelist,Pids";
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Field.
+    pub field: &'static Field,
+    width: usize,
+    left: bool,
+}
+
+/// Reads a list of fields, `jobid%30,ntasks%-10`: the beginning of a name will do. The error is the field that there is not.
+pub fn columns(format: &str) -> Result<Vec<Column>, String> {
+    let words = format.split(',').filter(|word| !word.is_empty());
+    words.map(|word| column(word).ok_or_else(|| word.to_owned())).collect()
+}
+
+fn column(word: &str) -> Option<Column> {
+    let (name, width) = word.split_once('%').map_or((word, None), |(name, width)| (name, Some(width)));
+    let begins = |field: &&Field| field.name.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
+    let field = FIELDS.iter().find(begins)?;
+    let asked = width.and_then(|width| width.parse::<i32>().ok()).filter(|width| *width != 0);
+    let width = asked.map_or(field.width, |width| width.unsigned_abs() as usize);
+    Some(Column { field, width, left: asked.map_or(field.name == "JobID", |width| width < 0) })
+}
+
+/// How a table is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Columns, with a blank behind each.
+    Columns,
+    /// `|` behind each value.
+    Parsable,
+    /// `|` between values.
+    Parsable2,
+}
+
+impl Setting {
+    fn line(self, out: &mut dyn Write, columns: &[Column], value: impl Fn(&Column) -> String) -> io::Result<()> {
+        match self {
+            Self::Columns => {
+                for column in columns {
+                    write!(out, "{} ", column.set(&value(column)))?;
+                }
+            }
+            Self::Parsable => columns.iter().try_for_each(|column| write!(out, "{}|", value(column)))?,
+            Self::Parsable2 => {
+                write!(out, "{}", columns.iter().map(value).collect::<Vec<_>>().join("|"))?;
+            }
+        }
+        writeln!(out)
+    }
+
+    /// The heading.
+    pub fn heading(self, out: &mut dyn Write, columns: &[Column]) -> io::Result<()> {
+        let name = |column: &Column| match self {
+            Self::Columns => column.field.name.chars().take(column.width).collect(),
+            _ => column.field.name.to_owned(),
+        };
+        self.line(out, columns, name)?;
+        match self {
+            Self::Columns => self.line(out, columns, |column| "-".repeat(column.width)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A step.
+    pub fn row(self, out: &mut dyn Write, columns: &[Column], step: &StepUse, units: Units) -> io::Result<()> {
+        self.line(out, columns, |column| (column.field.value)(step, units))
+    }
+}
+
+impl Column {
+    /// In its width; what is longer ends in `+`.
+    fn set(&self, value: &str) -> String {
+        let width = self.width;
+        match (value.chars().count() > width, self.left) {
+            (true, _) => value.chars().take(width.saturating_sub(1)).chain(['+']).collect(),
+            (false, true) => format!("{value:<width$}"),
+            (false, false) => format!("{value:>width$}"),
+        }
+    }
+}
+
+/// The names of all fields, four in a line.
+pub fn help_format(out: &mut dyn Write) -> io::Result<()> {
+    let width = FIELDS.iter().map(|field| field.name.len()).max().unwrap_or(0);
+    for line in FIELDS.chunks(4) {
+        let names: Vec<String> = line.iter().map(|field| format!("{:<width$}", field.name)).collect();
+        writeln!(out, "{}", names.join(" "))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::testing;
+
+    fn step() -> StepUse {
+        let task = |rank, cpu_us, rss| TaskSample {
+            rank,
+            pids: vec![100 + rank, 200 + rank],
+            cpu_us,
+            rss,
+            vsize: 5_214_208,
+            pages: 3,
+            read: 4_000,
+            written: 1 << 20,
+            frequency_khz: 2_599_998,
+        };
+        let tasks = vec![
+            ("n1".to_owned(), task(0, 61_000_000, 2048)),
+            ("n1".to_owned(), task(1, 5_000_000, 1_400_832)),
+            ("n2".to_owned(), task(2, 90_061_000_000, 1_400_832)),
+        ];
+        StepUse { view: StepView { tasks: 3, ..testing::step(StepNum::Number(0), "a", "n[1-2]") }, sluid: None, tasks }
+    }
+
+    fn shown(format: &str, setting: Setting, units: Units) -> String {
+        let mut out = Vec::new();
+        setting.row(&mut out, &columns(format).unwrap(), &step(), units).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn values_are_of_all_tasks_with_the_node_and_task_of_the_extremes() {
+        let text = |format| shown(format, Setting::Parsable2, Units::Short);
+        assert_eq!(text("maxrss,MaxRSSNode,maxrsstask,averss"), "1368K|n1|1|934570\n");
+        assert_eq!(text("mincpu,mincpunode,mincputask,avecpu"), "00:00:05|n1|1|08:20:42\n");
+        assert_eq!(text("avedisk,maxdiskwrite,avecpufreq,pids"), "4000|1M|2.60M|100,200,101,201,102,202\n");
+        let tres = "cpu=1-01:01:01,energy=0,fs/disk=4000,mem=1368K,pages=3,vmem=5092K";
+        assert_eq!(text("TRESUsageInMax"), format!("{tres}\n"));
+        assert_eq!(text("TRESUsageInMaxTask"), "cpu=00:00:02,fs/disk=0,mem=1,pages=0,vmem=0\n");
+        assert_eq!(text("TRESUsageOutTot,TRESUsageOutMaxNode"), "energy=0,fs/disk=3M|energy=n1,fs/disk=n1\n");
+        assert_eq!(shown("maxrss", Setting::Parsable, Units::Plain), "1400832|\n");
+    }
+
+    #[test]
+    fn columns_have_widths_and_sides() {
+        assert_eq!(shown("maxrss,maxrsstask%3,ntasks%-4", Setting::Columns, Units::Short), "     1368K   1 3    \n");
+        assert_eq!(shown("maxrss%4,averss%0", Setting::Columns, Units::Short), "136+     934570 \n");
+        let mut out = Vec::new();
+        Setting::Columns.heading(&mut out, &columns("jobid%3,maxrss").unwrap()).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "Job     MaxRSS \n--- ---------- \n");
+        assert_eq!(columns("jobid,nosuch").unwrap_err(), "nosuch");
+        assert_eq!(columns(USUAL).unwrap().len(), 48);
+    }
+
+    #[test]
+    fn processes_are_shown_by_node() {
+        let parts = by_node(&step());
+        let nodes: Vec<(&str, String)> = parts.iter().map(|p| (p.view.nodelist.as_str(), p.pids())).collect();
+        assert_eq!(nodes, [("n1", "100,200,101,201".to_owned()), ("n2", "102,202".to_owned())]);
+    }
+}
