@@ -42,6 +42,21 @@ pub fn sample(proc_root: &Path, tasks: &[(u32, u32)]) -> io::Result<Vec<TaskSamp
     Ok(tasks.iter().map(of_task).collect())
 }
 
+/// A child of a process that was started with all of these variables.
+pub fn child_with(proc_root: &Path, parent: u32, variables: &[Vec<u8>]) -> Option<u32> {
+    let children = ProcessTable::scan(proc_root).ok()?.descendants(parent);
+    let has_all = |pid: &u32| {
+        let environment = fs::read(proc_root.join(pid.to_string()).join("environ")).unwrap_or_default();
+        let there: Vec<&[u8]> = environment.split(|byte| *byte == 0).collect();
+        variables.iter().all(|variable| there.contains(&&variable[..]))
+    };
+    children
+        .iter()
+        .filter(|process| process.ppid == parent && !process.is_dead())
+        .map(|process| process.pid)
+        .find(has_all)
+}
+
 /// What one process uses.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Usage {
@@ -182,9 +197,13 @@ mod tests {
         let script = "(x=$(head -c 33554432 /dev/zero | tr '\\0' a); head -c 1048576 /dev/zero > /dev/null; echo ready; read y; : $x); :";
         let mut shell =
             Command::new("bash").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let proc_root = Path::new(super::super::proc_tree::PROC);
         let mut ready = [0; 6];
         shell.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
-        let samples = sample(Path::new(super::super::proc_tree::PROC), &[(3, shell.id()), (4, u32::MAX)]).unwrap();
+        let marked =
+            |value: &str| child_with(proc_root, std::process::id(), &[format!("GARRICK_SAMPLED={value}").into_bytes()]);
+        assert_eq!((marked("here"), marked("elsewhere")), (Some(shell.id()), None));
+        let samples = sample(proc_root, &[(3, shell.id()), (4, u32::MAX)]).unwrap();
         shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         shell.wait().unwrap();
         let task = &samples[0];

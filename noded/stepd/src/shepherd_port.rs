@@ -25,6 +25,7 @@ use garrick_model::{
     },
 };
 use garrick_run::shepherd::{PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, shell::ShepherdPort};
+use garrick_run::stepmgr::env::number_variables;
 use garrick_runtime::{Address, TraceContext};
 use serde_bytes::ByteBuf;
 use std::{
@@ -252,9 +253,21 @@ impl ShepherdWorld {
         });
     }
 
-    fn sample(&self, step: StepId, query: u64, tasks: Vec<(u32, u32)>) {
+    /// Tasks whose processes are not known are children of the launcher, known by what they were started with.
+    fn sample(&self, step: StepId, query: u64, tasks: Vec<(u32, Option<u32>)>) {
+        let launcher = self.launcher_pid();
+        let of_step: Vec<Vec<u8>> = number_variables(step.key()).into_iter().map(ByteBuf::into_vec).collect();
         self.later(async move {
-            let sampled = tokio::task::spawn_blocking(move || sampling::sample(Path::new(PROC), &tasks)).await;
+            let sampled = tokio::task::spawn_blocking(move || {
+                let mut found = Vec::with_capacity(tasks.len());
+                for (rank, pid) in tasks {
+                    let of_task = [&of_step[..], &[format!("SLURM_PROCID={rank}").into_bytes()]].concat();
+                    let own = || sampling::child_with(Path::new(PROC), launcher?, &of_task);
+                    found.extend(pid.or_else(own).map(|pid| (rank, pid)));
+                }
+                sampling::sample(Path::new(PROC), &found)
+            })
+            .await;
             let tasks = sampled.map_err(std::io::Error::other).and_then(|sampled| sampled).unwrap_or_else(|error| {
                 tracing::warn!(step_id = %step, %error, "looking at what tasks use");
                 Vec::new()

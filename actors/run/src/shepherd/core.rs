@@ -9,7 +9,7 @@ use crate::shepherd::{
     gpus::GpuSight,
     messages::{ShepherdEffect, ShepherdInput, ShepherdTimer},
     settings::LauncherSettings,
-    state::{Exit, NextInput, ShepherdPhase, StepHere, TaskHere, stream_index},
+    state::{Exit, NextInput, ShepherdPhase, StepHere, TaskHere, TaskPhase, stream_index},
     task_scripts::RunningEpilog,
 };
 use garrick_model::{
@@ -377,11 +377,12 @@ impl ShepherdCore {
     }
 
     /// Writes a line into the error file of a step's first task here; for the batch script also after its end.
-    /// Rank and first process of the step's tasks that run.
-    fn running_tasks(&self, step: StepId) -> Vec<(u32, u32)> {
+    /// Rank and first process of the step's tasks that run, as far as that process is known here.
+    fn running_tasks(&self, step: StepId) -> Vec<(u32, Option<u32>)> {
         let tokens = self.steps.get(&step).map(|here| &here.running[..]).unwrap_or_default();
         let running = |(rank, token): &(u32, u64)| match self.tasks.get(token)?.phase {
-            crate::shepherd::state::TaskPhase::Running { pid, .. } => Some((*rank, pid)),
+            TaskPhase::Running { pid, .. } => Some((*rank, Some(pid))),
+            TaskPhase::Launched => Some((*rank, None)),
             _ => None,
         };
         tokens.iter().filter_map(running).collect()

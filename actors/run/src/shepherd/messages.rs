@@ -243,8 +243,8 @@ pub enum ShepherdEffect {
         step: StepId,
         /// Correlation.
         query: u64,
-        /// Rank and first process of each.
-        tasks: Vec<(u32, u32)>,
+        /// Rank and first process of each; `None`: the launcher has not told it.
+        tasks: Vec<(u32, Option<u32>)>,
     },
     /// Did the cgroup (the step's own, or the job's) count an out-of-memory kill? Answered by `Oom`.
     AskOom {

@@ -752,7 +752,11 @@ impl Harness {
                 self.nodes[n].processes.retain(|t, p| *t != token || !p.ended);
             }
             ShepherdEffect::Sample { step, query, tasks } => {
-                let of = |(rank, pid)| TaskSample { rank, pids: vec![pid], ..TaskSample::default() };
+                let of = |(rank, pid): (u32, Option<u32>)| TaskSample {
+                    rank,
+                    pids: pid.into_iter().collect(),
+                    ..TaskSample::default()
+                };
                 let sampled = ShepherdInput::Sampled { step, query, tasks: tasks.into_iter().map(of).collect() };
                 self.channels.entry(Channel::Launcher(n)).or_default().push_back(Delivery::Shepherd(n, sampled));
             }
