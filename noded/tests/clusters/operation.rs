@@ -270,6 +270,41 @@ fn a_node_with_another_configuration_and_one_that_is_removed_under_its_job_are_i
     c.sh("scontrol reconfigure").ok();
 }
 
+/// Two tasks that hold 64 MiB each, and their batch script, which holds nothing.
+#[test]
+fn what_running_steps_use_is_seen_of_their_processes() {
+    let c = one_node("sstat");
+    let w = c.work.display();
+    let hog = c.script(
+        "hog",
+        &format!(
+            "#!/bin/bash\nx=$(head -c 67108864 /dev/zero | tr '\\0' a)\ntouch {w}/holds-$SLURM_PROCID\nwhile [ ! -e {w}/over ]; do \
+             read -t 1 < <(:); done; : $x\n"
+        ),
+    );
+    let submitted = c.sh(&format!("sbatch --parsable -n2 -o /dev/null --wrap 'srun {}'", hog.display())).ok();
+    let job = submitted.out.trim().to_owned();
+    c.await_that("both hold their memory", || (0..2).all(|rank| c.work.join(format!("holds-{rank}")).exists()));
+    let used = |words: &str| c.sh(&format!("sstat -n -P --noconvert {words}")).ok().out;
+    let step = used(&format!("-o jobid,ntasks,maxrss,averss,pids -j {job}"));
+    let values: Vec<&str> = step.trim().split('|').collect();
+    assert_eq!(values[..2], [format!("{job}.0").as_str(), "2"], "{step}");
+    let bytes = |text: &str| text.parse::<u64>().unwrap();
+    assert!(bytes(values[2]) > 64 << 20 && bytes(values[3]) > 64 << 20, "{step}");
+    for pid in values[4].split(',') {
+        assert!(std::path::Path::new(&format!("/proc/{pid}")).exists(), "{pid} of {step}");
+    }
+    let all = used(&format!("-a -o jobid,maxrss -j {job}"));
+    let lines: Vec<&str> = all.lines().collect();
+    assert!(lines[0].starts_with(&format!("{job}.batch|")) && lines[1].starts_with(&format!("{job}.0|")), "{all}");
+    let batch = lines[0].split('|').next_back().map(bytes).unwrap();
+    assert!(batch > 0 && batch < 64 << 20, "{all}");
+    std::fs::write(c.work.join("over"), "").unwrap();
+    c.await_that("it is over", || !c.run("squeue", &["-h", "-j", &job, "-o", "%i"]).out.contains(&job));
+    let told = c.sh(&format!("sstat -n -j {job}")).ok();
+    assert_eq!(told.err.trim(), format!("sstat: error: No steps running for JobId={job}"));
+}
+
 #[test]
 fn who_changes_a_partition_is_told_how_long_that_lasts() {
     let c = one_node("partition");

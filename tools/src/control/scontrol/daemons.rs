@@ -166,3 +166,14 @@ pub fn shutdown(session: &mut Session, words: &[String]) -> i32 {
         Err(error) => session.denied("slurm_shutdown error:", &error, NOT_THEIRS),
     }
 }
+/// `takeover [INDEX]`: there is one controller, so that no backup can take over (scontrol(1)).
+pub fn take_over(session: &Session, words: &[String]) -> i32 {
+    match words {
+        [] => session.plain_error(format_args!("slurm_takeover error: {}", Refusal::ControllerUnreachable)),
+        [index] => {
+            let number = index.parse::<u32>().unwrap_or(0);
+            session.plain_error(format_args!("takeover: invalid backup controller index ({number})"))
+        }
+        _ => session.plain_error("takeover: too many arguments"),
+    }
+}

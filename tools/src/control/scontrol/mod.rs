@@ -406,6 +406,7 @@ fn run(session: &mut Session, words: &[String]) -> Next {
         "setdebug" => daemons::set_debug(session, rest),
         "setdebugflags" => daemons::set_debug_flags(session, rest),
         "shutdown" => daemons::shutdown(session, rest),
+        "takeover" => daemons::take_over(session, rest),
         "version" => session.print(|out| writeln!(out, "{SLURM_VERSION}")),
         "help" => match arguments::read(&TABLE, &["--help".into()], &session.console) {
             Outcome::Done(code) => code,

@@ -55,7 +55,7 @@ pub const WORDS: &[Word] = &[
     word(DAEMONS, "schedloglevel", "LEVEL", "switch the log of the scheduler on or off"),
     word(DAEMONS, "fsdampeningfactor", "FACTOR", "set FairShareDampeningFactor"),
     word(DAEMONS, "token", "[lifespan=SECONDS] [username=USER]", "make a token for a user"),
-    not_yet(DAEMONS, "takeover", "[INDEX]", "make the backup controller take over"),
+    word(DAEMONS, "takeover", "[INDEX]", "make the backup controller take over"),
     word(HERE, "listjobs", "[NODE]", "show the jobs that run here"),
     word(HERE, "liststeps", "[NODE]", "show the steps that run here"),
     word(HERE, "listpids", "[JOB[.STEP]] [NODE]", "show the processes of jobs and steps that run here"),

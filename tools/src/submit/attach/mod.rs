@@ -72,8 +72,6 @@ pub(crate) struct Request {
     step: StepSelector,
     /// The run that names the job.
     run: Option<Sluid>,
-    /// The step as typed.
-    name: String,
     filters: Filters,
     label: bool,
     layout: bool,
@@ -89,10 +87,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
     console.set_verbosity(arguments::verbosity(&arguments));
     let request = match read(&arguments) {
         Ok(request) => request,
-        Err(error) => {
-            console.error(error);
-            return startup::exit_code(1);
-        }
+        Err(error) => return error.tell(&console),
     };
     let found = step(&request, &console).map_err(NoWay::Failed).and_then(|step| {
         let mut search = Search::new(Way::new(None, &console, step.job), &console);
@@ -104,21 +99,63 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Err(no_way) => {
             let error = no_way.into_error();
             error.details().iter().for_each(|line| console.error(line));
-            console.error(format_args!("Unable to attach to step {}: {error}", request.name));
+            console.error(format_args!("Could not get job step info: {error}"));
             startup::exit_code(1)
         }
     }
 }
 
-pub(crate) fn read(arguments: &Arguments) -> Result<Request, String> {
+/// Words that cannot be used, and how Slurm says so.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Misuse {
+    /// As an error.
+    Error(String),
+    /// As a fatal one.
+    Fatal(String),
+    /// As an error, with a short usage.
+    Usage(&'static str),
+}
+
+impl Misuse {
+    fn tell(&self, console: &Console) -> i32 {
+        match self {
+            Self::Error(text) => console.error(text),
+            Self::Fatal(text) => console.fatal(text),
+            Self::Usage(text) => {
+                console.error(text);
+                // Where standard output is gone there is nobody to read it.
+                let _ = output::print_line("Usage: sattach [options] <jobid.stepid>");
+            }
+        }
+        startup::exit_code(1)
+    }
+}
+
+/// Why a word names no step, in Slurm's words.
+fn no_step(word: &str) -> Misuse {
+    match word.split_once('.') {
+        _ if !word.starts_with(|c: char| c.is_ascii_digit()) => {
+            Misuse::Fatal(format!("Bad job/step specified: {word}: JobID can not be zero"))
+        }
+        Some(_) => {
+            Misuse::Fatal(format!("Bad job/step specified: {word}: StepID includes unexpected non-numeric characters"))
+        }
+        None => Misuse::Usage("Failed to parse stepid from command line options"),
+    }
+}
+
+pub(crate) fn read(arguments: &Arguments) -> Result<Request, Misuse> {
     let filter = |name: &str| match arguments.value(name) {
         None => Ok(None),
-        Some(text) => text.parse().map(Some).map_err(|_| format!("Invalid --{name} specification: {text}")),
+        Some(text) => {
+            let wrong = |_| Misuse::Error(format!("Invalid numeric value \"{text}\" for {name}."));
+            text.parse().map(Some).map_err(wrong)
+        }
     };
+    let filters = Filters { output: filter("output-filter")?, error: filter("error-filter")? };
+    filter("input-filter")?;
     let words = arguments.words();
-    let [word] = words.as_slice() else {
-        return Err("No job step given, or more than one: sattach JOB.STEP".to_owned());
-    };
+    let [word] = words.as_slice() else { return Err(Misuse::Usage("too many parameters")) };
     let steps = word.parse::<StepsSelector>();
     let of_run = steps.as_ref().ok().filter(|steps| steps.run.is_some());
     let (step, run) = match of_run.and_then(|steps| Some((steps.which.single()?, steps.run))) {
@@ -127,20 +164,15 @@ pub(crate) fn read(arguments: &Arguments) -> Result<Request, String> {
         }
         None => {
             let step = word.parse().map_err(|_| match steps {
-                Ok(_) => format!("{word} means several steps: name one, JOB.STEP or JOB.STEP_TASK"),
-                Err(_) => format!("Invalid job step id: {word}"),
+                Ok(_) if word.contains('.') => {
+                    Misuse::Error(format!("{word} means several steps: name one, JOB.STEP or JOB.STEP_TASK"))
+                }
+                _ => no_step(word),
             });
             (step?, None)
         }
     };
-    Ok(Request {
-        step,
-        run,
-        name: word.to_owned(),
-        filters: Filters { output: filter("output-filter")?, error: filter("error-filter")? },
-        label: arguments.has("label"),
-        layout: arguments.has("layout"),
-    })
+    Ok(Request { step, run, filters, label: arguments.has("label"), layout: arguments.has("layout") })
 }
 
 /// The step that is named: its job's id may have to be asked for.
@@ -354,11 +386,21 @@ mod tests {
         assert_eq!((request.label, request.filters), (true, Filters { output: Some(3), error: None }));
         assert_eq!(read_words("504_3.0 --layout").unwrap().step.task, Some(3));
         for (words, want) in [
-            ("", "No job step given, or more than one: sattach JOB.STEP"),
-            ("5.1 5.2", "No job step given, or more than one: sattach JOB.STEP"),
-            ("5609", "Invalid job step id: 5609"),
-            ("5609.[1-3]", "5609.[1-3] means several steps: name one, JOB.STEP or JOB.STEP_TASK"),
-            ("--error-filter=x 5.1", "Invalid --error-filter specification: x"),
+            ("", Misuse::Usage("too many parameters")),
+            ("5.1 5.2", Misuse::Usage("too many parameters")),
+            ("5609", Misuse::Usage("Failed to parse stepid from command line options")),
+            ("x", Misuse::Fatal("Bad job/step specified: x: JobID can not be zero".to_owned())),
+            (
+                "5.x",
+                Misuse::Fatal(
+                    "Bad job/step specified: 5.x: StepID includes unexpected non-numeric characters".to_owned(),
+                ),
+            ),
+            (
+                "5609.[1-3]",
+                Misuse::Error("5609.[1-3] means several steps: name one, JOB.STEP or JOB.STEP_TASK".to_owned()),
+            ),
+            ("--error-filter=x 5.1", Misuse::Error("Invalid numeric value \"x\" for error-filter.".to_owned())),
         ] {
             assert_eq!(read_words(words).unwrap_err(), want, "{words}");
         }
