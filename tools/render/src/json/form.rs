@@ -241,14 +241,14 @@ mod tests {
         });
         let mut out = Vec::new();
         write_yaml(&mut out, &document).unwrap();
-        let expected = "%YAML 1.1\n--- !!map\n!!str jobs: !!seq\n- !!map\n  !!str name: !!str 'a: b'\n  !!str flags: !!seq\n  \
-                        - !!str X\n  !!str none: !!seq []\n  !!str n: !!int 5\n  !!str f: !!float 0.500000\n  !!str set: \
-                        !!bool true\n  !!str empty: !!str\n  !!str o: !!map {}\n!!str text: !!str \"it's\\tso\"\n...\n\n";
+        let expected = "%YAML 1.1\n--- !!map\n!!str jobs: !!seq\n- !!map\n  !!str empty: !!str\n  !!str f: !!float 0.500000\n  \
+                        !!str flags: !!seq\n  - !!str X\n  !!str n: !!int 5\n  !!str name: !!str 'a: b'\n  !!str none: !!seq \
+                        []\n  !!str o: !!map {}\n  !!str set: !!bool true\n!!str text: !!str \"it's\\tso\"\n...\n\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         let quoted = ["- x", "#a", "a #b", "x:", "[a]", "'q", " a"];
         assert!(quoted.iter().all(|text| scalar(text).starts_with('\'')), "{quoted:?}");
-        for plain in ["-x", "a,b*c%@", "123", "true", "N/A", "n[", "00:05:00"].iter().filter(|t| !t.contains('[')) {
-            assert_eq!(scalar(plain), *plain);
+        for plain in ["-x", "a,b*c%@", "123", "true", "N/A", "00:05:00"] {
+            assert_eq!(scalar(plain), plain);
         }
     }
 

@@ -120,6 +120,8 @@ fn exit(status: ExitStatus) -> Value {
 }
 
 #[cfg(test)]
+mod shapes_test;
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;

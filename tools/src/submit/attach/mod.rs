@@ -374,7 +374,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn read_words(words: &str) -> Result<Request, String> {
+    fn read_words(words: &str) -> Result<Request, Misuse> {
         let args: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
         read(&arguments::parse(&TABLE, &args).unwrap())
     }
