@@ -137,6 +137,7 @@ fn spec() -> JobSpec {
         qos: Some("normal".into()),
         comment: Some("first try".into()),
         extra: None,
+        oom_kill_step: None,
         wckey: Some("key".into()),
         partitions: vec!["debug".into(), "long".into()],
         nodes: Some(NodeCount { min: 2, max: Some(4) }),

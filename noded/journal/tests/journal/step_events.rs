@@ -87,6 +87,8 @@ fn spec() -> StepSpec {
         unasked_output: false,
         task_scripts: Default::default(),
         mpi: Default::default(),
+        preserve_env: false,
+        oom_kill_step: None,
         sent: None,
         name: "map".into(),
         nodes: Some(NodeCount { min: 1, max: Some(2) }),
