@@ -350,7 +350,7 @@ impl Startup {
             }
             Help::MpiList => {
                 let names: String = Mpi::ALL.iter().map(|mpi| format!("\n\t{}", mpi.name())).collect();
-                output::print_line(&format!("MPI plugin types are...{names}"))
+                output::print_line(format!("MPI plugin types are...{names}"))
             }
         };
         output::finish(&self.console, written, 0)
