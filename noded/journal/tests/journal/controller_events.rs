@@ -868,7 +868,7 @@ pub fn partition_changes() -> Vec<ControllerEvent> {
         saved: Box::new(SavedPartition { fields: [("state".to_owned(), "DOWN".to_owned())].into() }),
     };
     vec![
-        changed("new", Some(PartitionChange::Created { fields: fields.clone(), place: 0 })),
+        changed("new", Some(PartitionChange::Created { fields, place: 0 })),
         updated("new"),
         updated("debug"),
         changed("debug", Some(PartitionChange::Deleted)),
