@@ -17,15 +17,18 @@ pub mod values;
 use crate::output::{self, Console};
 use garrick_model::visible::written_out;
 use line::Candidate;
-use std::ffi::OsString;
+use std::{ffi::OsString, process, thread, time::Duration};
 
-/// Longest time that a key press may take, seconds: what takes longer ends without an answer.
-const PATIENCE_SECS: u32 = 2;
+/// Longest time that a key press may take: what takes longer ends without an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs `garrick complete LINE`: prints what kind of word is wanted, and the words there are, each with a text behind a tab.
 pub fn main(args: &[OsString], console: &Console) -> i32 {
-    // SIGALRM ends the process: nobody reads a late answer.
-    nix::unistd::alarm::set(PATIENCE_SECS);
+    // Not by a signal, of which the shell would tell.
+    thread::spawn(|| {
+        thread::sleep(PATIENCE);
+        process::exit(0);
+    });
     let typed = args.first().map(|line| line.to_string_lossy().into_owned()).unwrap_or_default();
     let wanted = line::wanted(&typed, &cluster::Live);
     // Names are the texts of users: the shell shows them, and takes lines and tabs apart.

@@ -150,6 +150,12 @@ fn completions_of_a_cluster_that_is_down_are_empty_and_silent() {
 }
 
 #[test]
+fn completions_of_a_cluster_that_does_not_answer_end() {
+    let cluster = FakeCluster::with_controller(|mut door| while door.hear::<CommandRequest>().is_some() {});
+    assert_eq!(cluster.run(&["complete", "scancel "]), Shown { out: String::new(), err: String::new(), code: Some(0) });
+}
+
+#[test]
 fn names_of_jobs_cannot_write_to_the_terminal() {
     let cluster = FakeCluster::with_controller(|mut door| {
         while let Some(CommandRequest::ListJobs { .. }) = door.hear() {
