@@ -163,8 +163,8 @@ fn of_settings() -> Vec<Entry> {
 
 fn of_key(key: &DescribedKey) -> String {
     match key.class {
-        Class::Honoured if key.unset.is_empty() => key.what.to_owned(),
-        Class::Honoured => format!("{}; unless set: {}", key.what, key.unset),
+        Class::Honoured if key.unset.is_empty() => joined(&[key.what]),
+        Class::Honoured => format!("{}; unless set: {}", joined(&[key.what]), key.unset),
         Class::OwnWay => "accepted without effect: Garrick does the same in its own way".to_owned(),
         Class::NotYet => "accepted with a warning: it has no effect yet".to_owned(),
         Class::Dropped => "accepted with a warning: Slurm has removed it".to_owned(),

@@ -217,8 +217,9 @@ fn keys(page: &mut Roff, keys: &[DescribedKey]) {
     page.text(names);
 }
 
-/// With a capital and a full stop.
-pub(super) fn sentence(text: &str) -> String {
+/// With a capital and a full stop, and without the marks of docs.
+fn sentence(text: &str) -> String {
+    let text = text.replace('`', "");
     let mut letters = text.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
     format!("{first}{}.", letters.as_str().trim_end_matches('.'))
