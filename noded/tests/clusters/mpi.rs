@@ -206,7 +206,7 @@ fn tasks_find_each_other_as_the_site_says_where_srun_does_not() {
     // In jobs, where srun reads no configuration.
     let words = ["sh", "-c", &format!("srun {script}; SLURM_MPI_TYPE=none srun {script}")];
     assert_eq!(c.run("salloc", &words).ok().out, "over PMI\n\n");
-    let job = c.sh(&format!("sbatch -o out --wrap 'srun {script}; srun --mpi=none {script}'")).ok().job();
+    let job = c.shell(&format!("sbatch -o out --wrap 'srun {script}; srun --mpi=none {script}'")).ok().job();
     c.await_state(&job, "COMPLETED");
     assert_eq!(c.read("out"), "over PMI\n\n");
 }
