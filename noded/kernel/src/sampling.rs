@@ -195,8 +195,13 @@ mod tests {
     #[test]
     fn a_task_is_seen_with_all_that_came_of_it() {
         let script = "(x=$(head -c 33554432 /dev/zero | tr '\\0' a); head -c 1048576 /dev/zero > /dev/null; echo ready; read y; : $x); :";
-        let mut shell =
-            Command::new("bash").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut shell = Command::new("bash")
+            .args(["-c", script])
+            .env("GARRICK_SAMPLED", "here")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let proc_root = Path::new(super::super::proc_tree::PROC);
         let mut ready = [0; 6];
         shell.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();

@@ -94,7 +94,7 @@ pub enum RequestError {
     #[error(transparent)]
     Choice(#[from] choices::ChoiceError),
     /// No document is written.
-    #[error("{0:?}")]
+    #[error("there is no such form of documents")]
     Form(choices::FormError),
 }
 

@@ -144,7 +144,7 @@ fn wrong_options_say_what_is_wrong() {
     assert!(said(&["-t", "idle+nosuch"]).starts_with("Bad state string: \"idle+nosuch\""));
     assert_eq!(said(&["-i", "0"]), "Error: invalid entry for --iterate=0");
     assert_eq!(request(&["-O", "nosuch,nodes"]).unwrap().listing.layout.unknown, ["nosuch"]);
-    assert_eq!(said(&["--json=v0.0.40"]), "--json=v0.0.40 is not supported yet");
+    assert_eq!(said(&["--json=v0.0.40"]), "there is no such form of documents");
 }
 
 #[test]
