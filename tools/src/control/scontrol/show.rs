@@ -302,7 +302,8 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
 }
 
 fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
-    let everything = session.manner.hidden || name.is_some();
+    // To administrators a hidden one is shown where it is named.
+    let everything = session.manner.hidden || (name.is_some() && session.is_admin());
     let (all, nodes) = match session.cluster().and_then(|cluster| sinfo::load(cluster, everything)) {
         Ok(loaded) => loaded,
         Err(error) => return session.failed("slurm_load_partitions", &error),
