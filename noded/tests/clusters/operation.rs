@@ -282,7 +282,8 @@ fn what_running_steps_use_is_seen_of_their_processes() {
              read -t 1 < <(:); done; : $x\n"
         ),
     );
-    let submitted = c.sh(&format!("sbatch --parsable -n2 -o /dev/null --wrap 'srun {}'", hog.display())).ok();
+    let wrapped = format!("srun {}", hog.display());
+    let submitted = c.run("sbatch", &["--parsable", "-n2", "-o", "/dev/null", "--wrap", &wrapped]).ok();
     let job = submitted.out.trim().to_owned();
     c.await_that("both hold their memory", || (0..2).all(|rank| c.work.join(format!("holds-{rank}")).exists()));
     let used = |words: &str| c.sh(&format!("sstat -n -P --noconvert {words}")).ok().out;
