@@ -85,7 +85,9 @@ impl Rules<'_> {
     /// Every name must be one of `GresTypes`; what follows from numbers of GPUs is filled in.
     pub(super) fn fill_gres(&self, spec: &mut JobSpec) -> Result<(), Refusal> {
         let gres = &spec.gres;
-        if let Some(unknown) = gres.all().find(|asked| !self.config.gres.types.contains(&asked.name)) {
+        // None of something is had everywhere.
+        let is_unknown = |asked: &GresCount| asked.count > 0 && !self.config.gres.types.contains(&asked.name);
+        if let Some(unknown) = gres.all().find(|asked| is_unknown(asked)) {
             return Err(Refusal::InvalidGres(unknown.to_string()));
         }
         gres.check_totals()?;

@@ -42,7 +42,12 @@ impl Interpreter {
         cluster: &str,
         more: impl FnOnce(&Lua, &Table) -> mlua::Result<()>,
     ) -> Result<(Self, i32), ScriptError> {
-        let text = fs::read(path).map_err(|error| ScriptError::Read { path: path.to_owned(), error })?;
+        let mut text = fs::read(path).map_err(|error| ScriptError::Read { path: path.to_owned(), error })?;
+        // A first line with `#` names an interpreter, as for lua(1).
+        if text.first() == Some(&b'#') {
+            let line = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
+            text.drain(..line);
+        }
         let deadline = Rc::<Cell<Option<Instant>>>::default();
         let lua = prepared(&deadline, limit, cluster, more).map_err(ScriptError::of)?;
         let script = Self { lua, path: path.to_owned(), limit, deadline };
@@ -130,7 +135,7 @@ mod tests {
     fn a_script_has_only_so_much_time() {
         let path =
             std::env::temp_dir().join(format!("garrick-lua-{:x}.lua", garrick_model::ids::RequestId::random().0));
-        fs::write(&path, "function work() while true do end end\nreturn 3").unwrap();
+        fs::write(&path, "#!/usr/bin/lua\nfunction work() while true do end end\nreturn 3").unwrap();
         let (script, returned) = Interpreter::load(&path, Duration::from_secs(7), "site", |_, _| Ok(())).unwrap();
         fs::remove_file(&path).unwrap();
         assert_eq!(returned, 3);

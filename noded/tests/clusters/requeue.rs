@@ -265,3 +265,20 @@ fn swait_takes_tasks_of_arrays_and_several_jobs_and_counts_a_cancelled_step_as_1
     assert_eq!(c.sh(&format!("swait {id}_0 --step=99")).code, 2);
     c.sh(&format!("scancel {id} {plain}")).ok();
 }
+
+#[test]
+fn a_job_that_requeues_itself_hears_that_it_was() {
+    let c = Cluster::up_with("requeues-itself", &["--nodes", "1", "--cpus", "2"], |_| {
+        "SchedulerParameters=requeue_delay=0".to_owned()
+    });
+    let script = c.script(
+        "again",
+        "#!/bin/bash\n#SBATCH --open-mode=append --output=codes\ntrap : TERM\n\
+         [ ${SLURM_RESTART_COUNT:-0} -ge 3 ] && exit 0\nscontrol requeue $SLURM_JOB_ID\necho $?\n",
+    );
+    let id = c.sh(&format!("sbatch {}", script.display())).ok().job();
+    c.await_state(&id, "COMPLETED");
+    let text = c.read("codes");
+    let codes: Vec<&str> = text.lines().filter(|line| line.chars().all(|c| c.is_ascii_digit())).collect();
+    assert_eq!(codes, ["0", "0", "0"], "{text}");
+}

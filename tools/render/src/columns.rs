@@ -86,6 +86,8 @@ impl<F> Layout<F> {
                 layout.literal().push(c);
                 continue;
             }
+            // A sign before another, and one at the end, are nothing (seen in Slurm 22.05 and 26.05).
+            while chars.next_if_eq(&'%').is_some() {}
             let mut align = Align::Left;
             let mut width = Width::Natural;
             let mut digits = String::new();
@@ -113,7 +115,7 @@ impl<F> Layout<F> {
                         layout.literal().extend(['%', letter]);
                     }
                 },
-                None => layout.literal().push('%'),
+                None => {}
             }
         }
         layout
@@ -232,8 +234,10 @@ mod tests {
 
     #[test]
     fn short_form_pads_cuts_and_keeps_literal_text() {
-        let layout = Layout::short("<%.4a|%3b|%c>%%", letter);
-        assert_eq!(show(&layout, &["x", "long"]), "<   A|B  |C>%\n<  xa|xb |xc>%\n<long|lon|longc>%\n");
+        let layout = Layout::short("<%.4a|%3b|%c>", letter);
+        assert_eq!(show(&layout, &["x", "long"]), "<   A|B  |C>\n<  xa|xb |xc>\n<long|lon|longc>\n");
+        let layout = Layout::short("%%a|%%%b%%", letter);
+        assert_eq!(show(&layout, &["x"]), "A|B\nxa|xb\n", "as in scripts that double the sign");
     }
 
     #[test]

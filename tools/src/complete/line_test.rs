@@ -45,7 +45,7 @@ fn options_are_completed_by_name_and_letter() {
     let all = texts("squeue -");
     assert!(all.contains(&"-p".to_owned()) && all.contains(&"--partition=".to_owned()), "{all:?}");
     // What would be refused is not offered.
-    assert!(texts("squeue --ya").is_empty());
+    assert!(texts("sbcast --no-al").is_empty());
     assert_eq!(texts("garrick squeue --nohe"), ["--noheader"]);
     assert_eq!(texts("garrick up --cp"), ["--cpus="]);
 }

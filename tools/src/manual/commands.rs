@@ -7,7 +7,7 @@ use crate::{
         arguments::{Table, Word},
         table::{self, OptionDef, options_of},
     },
-    query::{cat, records, sdiag, sinfo, sprio, squeue},
+    query::{cat, records, sdiag, sinfo, sprio, squeue, sstat},
     site::{certs, check, down, init, install, status, token, up, why, words},
     submit::{attach, file_settings, scrontab, sgather},
 };
@@ -45,7 +45,7 @@ const fn with(table: &'static Table, variables: &'static [inputs::Input]) -> Com
 }
 
 /// Every command that is installed.
-pub static COMMANDS: [Command; 17] = [
+pub static COMMANDS: [Command; 18] = [
     submit(table::Command::Sbatch),
     submit(table::Command::Salloc),
     submit(table::Command::Srun),
@@ -57,6 +57,7 @@ pub static COMMANDS: [Command; 17] = [
     with(&squeue::options::TABLE, inputs::SQUEUE),
     with(&sinfo::options::TABLE, inputs::SINFO),
     own(&sprio::options::TABLE),
+    own(&sstat::options::TABLE),
     own(&sdiag::TABLE),
     with(&scancel::TABLE, inputs::SCANCEL),
     with(&scontrol::TABLE, inputs::SCONTROL),

@@ -3,8 +3,9 @@
 use super::find::Entry;
 
 /// Every page, by its file's name.
-pub const PAGES: [(&str, &str); 36] = [
+pub const PAGES: [(&str, &str); 37] = [
     ("attacks", include_str!("../../../docs/attacks.md")),
+    ("cli-filter", include_str!("../../../docs/cli-filter.md")),
     ("crontabs", include_str!("../../../docs/crontabs.md")),
     ("dynamic-nodes", include_str!("../../../docs/dynamic-nodes.md")),
     ("failures", include_str!("../../../docs/failures.md")),

@@ -7,12 +7,14 @@ use garrick_asking::{
     runs,
 };
 use garrick_model::{
+    env_vars::SLURM_JOB_ID,
     ids::JobId,
     job_query::JobQuery,
     messages::command::{CommandReply, CommandRequest, JobAction, JobSelector},
     refusal::Refusal,
     spec::ArraySpec,
 };
+use nix::sys::signal::{SigSet, Signal};
 use std::{collections::BTreeSet, fs, io::Write as _, os::unix::fs::OpenOptionsExt as _};
 
 /// Jobs of that name that are not over.
@@ -125,8 +127,20 @@ pub fn run(session: &mut Session, command: &str, words: &[String]) -> i32 {
         Ok(jobs) => jobs,
         Err(code) => return code,
     };
+    if command.starts_with("requeue") {
+        outlive_own_job();
+    }
     let answer = session.cluster().and_then(|c| c.ask(&CommandRequest::ControlJob { jobs: jobs.clone(), action }));
     tell(session, answer, &jobs, told)
+}
+
+/// A job may requeue itself, and looks at the exit code of that. Its end begins with a SIGTERM to all processes in it, which must
+/// not reach this one before the answer does; there is time until the SIGKILL (`KillWait`).
+fn outlive_own_job() {
+    if std::env::var_os(SLURM_JOB_ID).is_some() {
+        // Where it cannot be blocked, the job still is requeued.
+        let _ = SigSet::from(Signal::SIGTERM).thread_block();
+    }
 }
 
 /// `top JOB,JOB,...`
