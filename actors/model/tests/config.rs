@@ -90,7 +90,6 @@ fn a_site_configuration_is_warned_of_only_where_it_is_not_honoured() {
     let said: Vec<String> = report.warnings().map(|w| format!("{}: {}", w.place.line, w.what)).collect();
     let want = [
         "6: SlurmctldHost=ctl2(10.1.0.2)",
-        "15: MpiDefault=pmix",
         "27: LaunchParameters=enable_nss_slurm,use_interactive_step",
         "30: SlurmctldTimeout=300",
         "41: SchedulerParameters=bf_interval=60,bf_continue,default_queue_depth=500",

@@ -52,7 +52,7 @@ fn a_partition_says_who_may_come_and_where_its_jobs_go() {
         "PartitionName=small Nodes=ALL MaxNodes=1\nPartitionName=wide Nodes=ALL MinNodes=2\n\
          PartitionName=apart Nodes=ALL LLN=YES DefMemPerNode=222\nPartitionName=elsewhere Nodes=ALL AllocNodes=n9\n\
          PartitionName=users Nodes=ALL DisableRootJobs=YES\nPartitionName=turns Nodes=ALL Shared=FORCE:3\n\
-         PartitionName=own Nodes=ALL ExclusiveUser=YES"
+         PartitionName=own Nodes=ALL ExclusiveUser=YES\nPartitionName=whole Nodes=ALL Exclusive=NODE"
             .to_owned()
     });
     await_reason(&c, &job(&c, "-p small -N2 --wrap true"), "PartitionNodeLimit");
@@ -63,14 +63,18 @@ fn a_partition_says_who_may_come_and_where_its_jobs_go() {
         let roots = c.shell("sbatch -p users --wrap true");
         assert!(roots.code == 1 && roots.err.contains("Access/permission denied"), "{roots:?}");
     }
-    let two = [0, 1].map(|_| job(&c, "-p apart -n1 --wrap 'sleep 100000'"));
-    two.iter().for_each(|job| c.await_state(job, "RUNNING"));
-    let on = two.each_ref().map(|job| c.job_field(job, "NodeList").unwrap());
-    assert_ne!(on[0], on[1], "the least loaded node goes first");
-    assert_eq!(c.job_field(&two[0], "MinMemoryNode").as_deref(), Some("222M"));
     assert!(c.sh("scontrol show partition turns").ok().out.contains("OverSubscribe=FORCE:3"));
-    two.iter().for_each(|job| drop(c.sh(&format!("scancel {job}")).ok()));
-    two.iter().for_each(|job| c.await_state(job, "CANCELLED"));
+    for (partition, why) in [("apart", "the least loaded node goes first"), ("whole", "a node is one job's")] {
+        let two = [0, 1].map(|_| job(&c, &format!("-p {partition} -n1 --wrap 'sleep 100000'")));
+        two.iter().for_each(|job| c.await_state(job, "RUNNING"));
+        let on = two.each_ref().map(|job| c.job_field(job, "NodeList").unwrap());
+        assert_ne!(on[0], on[1], "{why}");
+        if partition == "apart" {
+            assert_eq!(c.job_field(&two[0], "MinMemoryNode").as_deref(), Some("222M"));
+        }
+        two.iter().for_each(|job| drop(c.sh(&format!("scancel {job}")).ok()));
+        two.iter().for_each(|job| c.await_state(job, "CANCELLED"));
+    }
     if is_root() {
         // Another user's own copy: the folder in which it was built may be closed to others.
         let sbatch = c.work.join("sbatch");

@@ -208,6 +208,7 @@ const PARTITION_EFFECTS: &[(&str, &str)] = &[
     ("DenyAccounts", "accounts_and_qos_are_allowed_or_denied"),
     ("DefMemPerNode", "a_partition_says_who_may_come_and_where_its_jobs_go"),
     ("DisableRootJobs", "a_partition_says_who_may_come_and_where_its_jobs_go"),
+    ("Exclusive", "a_partition_says_who_may_come_and_where_its_jobs_go"),
     ("ExclusiveUser", "a_partition_says_who_may_come_and_where_its_jobs_go"),
     ("LLN", "a_partition_says_who_may_come_and_where_its_jobs_go"),
     ("MaxNodes", "a_partition_says_who_may_come_and_where_its_jobs_go"),

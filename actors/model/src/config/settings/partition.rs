@@ -512,6 +512,7 @@ mod tests {
                 "OverSubscribe" | "Shared" => "FORCE:2",
                 "SelectTypeParameters" => "CR_Core",
                 "PreemptMode" => "REQUEUE",
+                "Exclusive" => "NODE",
                 "TRESBillingWeights" => "CPU=1",
                 "JobDefaults" => "DefCpuPerGPU=4",
                 "Nodes" | "AllocNodes" => "n[1-2]",
