@@ -8,7 +8,6 @@ use crate::{
 use garrick_events::{event::ControllerEvent, records::partition::SavedPartition};
 use garrick_model::{
     config::{Config, PartitionConfig},
-    hostlist::HostList,
     ids::NodeIndex,
     refusal::Refusal,
     time::Timestamp,
@@ -164,12 +163,9 @@ impl Owner for PartitionCore {
 /// Removes nodes that are gone from updates.
 fn prune(config: &Config, saved: &mut SavedPartition) {
     if let Some(text) = saved.fields.get_mut("nodes")
-        && let Ok(names) = text.parse::<HostList>()
+        && let Some(left) = config.without_gone(text)
     {
-        let left: HostList = names.iter().filter(|name| config.members(name).is_ok()).collect();
-        if left.len() < names.len() {
-            *text = left.to_string();
-        }
+        *text = left;
     }
 }
 

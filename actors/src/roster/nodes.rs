@@ -201,7 +201,7 @@ impl Roster {
         }
         let alternate_of = self.config.partitions.iter().find(|other| other.alternate.as_deref() == Some(name));
         if let Some(other) = alternate_of.filter(|other| other.name != name) {
-            return Err(Refusal::InvalidUpdate(format!("Partition is in use: it is the Alternate of {}", other.name)));
+            return Err(in_use_as_alternate(&other.name));
         }
         match self.base.partition(name) {
             Some(_) => drop(self.partitions.insert(name.to_owned(), PartitionChange::Deleted)),
@@ -481,6 +481,11 @@ fn take_of_file(base: &Config, nodes: &mut BTreeMap<String, DynamicNode>) -> Vec
 
 fn unfit(names: &str, wrong: SettingError) -> Refusal {
     Refusal::InvalidUpdate(format!("NodeName={names}: {wrong}"))
+}
+
+/// A partition that cannot be deleted, because that other one refers to it.
+pub fn in_use_as_alternate(other: &str) -> Refusal {
+    Refusal::InvalidUpdate(format!("Partition is in use: it is the Alternate of {other}"))
 }
 
 /// What is wrong with the pairs of a partition, as a refusal.

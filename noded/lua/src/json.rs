@@ -34,9 +34,10 @@ fn json(value: &LuaValue, depth: usize) -> mlua::Result<Json> {
 
 fn of_table(table: &Table, depth: usize) -> mlua::Result<Json> {
     let entries: Vec<(LuaValue, LuaValue)> = table.pairs().collect::<mlua::Result<_>>()?;
-    let is_list = entries.len() == table.raw_len();
-    if is_list {
-        return entries.iter().map(|(_, value)| json(value, depth)).collect::<mlua::Result<Vec<_>>>().map(Json::Array);
+    // A list has as many values as entries, whatever the order in which the entries come.
+    let listed: Vec<LuaValue> = (1..=entries.len()).map(|at| table.raw_get(at)).collect::<mlua::Result<_>>()?;
+    if !listed.iter().any(LuaValue::is_nil) {
+        return listed.iter().map(|value| json(value, depth)).collect::<mlua::Result<Vec<_>>>().map(Json::Array);
     }
     let mut object = Map::new();
     for (key, value) in entries {

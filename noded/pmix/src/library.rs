@@ -163,7 +163,8 @@ type ModexDone = Option<
 /// A place of `pmix_server_module_t` that is left open: the library answers itself that there is no such thing.
 type Open = *const c_void;
 
-/// `pmix_server_module_t` of version 4, the last version that added to it; earlier ones read less of it.
+/// `pmix_server_module_t`. Version 4 has 28 functions, later ones a few more: whatever a version reads behind those that there are
+/// here, it finds no function.
 #[repr(C)]
 struct Module {
     connected: unsafe extern "C" fn(*const Proc, *mut c_void, OpDone, *mut c_void) -> Status,
@@ -189,7 +190,7 @@ struct Module {
         *mut c_void,
     ) -> Status,
     direct_modex: unsafe extern "C" fn(*const Proc, *const Info, usize, ModexDone, *mut c_void) -> Status,
-    others: [Open; 23],
+    others: [Open; 59],
 }
 
 /// An operation that the library waits for.
@@ -366,7 +367,7 @@ unsafe extern "C" fn direct_modex(_: *const Proc, _: *const Info, _: usize, _: M
 }
 
 static MODULE: ModuleCell =
-    ModuleCell(Module { connected, finalized, abort, fence, direct_modex, others: [null(); 23] });
+    ModuleCell(Module { connected, finalized, abort, fence, direct_modex, others: [null(); 59] });
 
 struct ModuleCell(Module);
 
@@ -541,6 +542,6 @@ mod tests {
     fn forms_in_memory_are_those_of_the_standard() {
         assert_eq!((size_of::<Proc>(), size_of::<DataArray>(), size_of::<Info>()), (260, 24, 552));
         assert_eq!((offset_of!(Info, flags), offset_of!(Info, value), offset_of!(Value, data)), (512, 520, 8));
-        assert_eq!(size_of::<Module>(), 28 * size_of::<Open>());
+        assert_eq!(size_of::<Module>(), 64 * size_of::<Open>());
     }
 }

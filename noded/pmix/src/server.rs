@@ -36,8 +36,9 @@ pub fn main() -> Result<(), PmixError> {
         Ok(server) => server.run(node),
         Err(why) => {
             let text = why.to_string();
-            print_and_leave(&format!("{ERROR}{text}"))?;
+            // First, since the task ends with what it is told.
             let _ = node.tell("abort", &[("msg", &text)]);
+            print_and_leave(&format!("{ERROR}{text}"))?;
             Err(why)
         }
     }
@@ -55,7 +56,10 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Self, PmixError> {
-        mkdtemp(&std::env::temp_dir().join("garrick-pmix-XXXXXX")).map(Self).map_err(PmixError::system("mkdtemp"))
+        let within = |folder: PathBuf| mkdtemp(&folder.join("garrick-pmix-XXXXXX"));
+        // `TMPDIR` may be that of the host from which the job was submitted.
+        let made = within(std::env::temp_dir()).or_else(|_| within(PathBuf::from("/tmp")));
+        made.map(Self).map_err(PmixError::system("mkdtemp"))
     }
 }
 

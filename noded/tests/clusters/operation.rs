@@ -279,7 +279,7 @@ fn what_running_steps_use_is_seen_of_their_processes() {
         "hog",
         &format!(
             "#!/bin/bash\nx=$(head -c 67108864 /dev/zero | tr '\\0' a)\ntouch {w}/holds-$SLURM_PROCID\nwhile [ ! -e {w}/over ]; do \
-             read -t 1 < <(:); done; : $x\n"
+             sleep 0.1; done; : $x\n"
         ),
     );
     let wrapped = format!("srun {}", hog.display());
@@ -356,7 +356,7 @@ fn who_is_answered_may_look_at_once() {
     for node in 0..10 {
         let a = c.shell(&format!(
             "scontrol create NodeName=x{node} CPUs=1 State=FUTURE >/dev/null && \
-             scontrol update NodeName=x{node} Comment=new && scontrol -o show node x{node}"
+             scontrol update NodeName=x{node} Comment=new && scontrol -F -o show node x{node}"
         ));
         assert_eq!(crate::support::field_of(&a.ok().out, "Comment").as_deref(), Some("new"));
     }

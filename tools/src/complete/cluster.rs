@@ -7,7 +7,7 @@ use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
 };
 use garrick_render::words;
-use std::{fmt::Display, fs};
+use std::{fmt::Display, fs, process, thread, time::Duration};
 
 /// The cluster of this host.
 #[derive(Debug)]
@@ -27,7 +27,15 @@ impl Asker for Silent {
     fn warning(&self, _: &dyn Display) {}
 }
 
+/// Longest time that a key press may take to ask the cluster: what takes longer ends without an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 fn ask(request: &CommandRequest) -> Option<CommandReply> {
+    // Not by a signal, of which the shell would tell.
+    thread::spawn(|| {
+        thread::sleep(PATIENCE);
+        process::exit(0);
+    });
     Contact::open(&Silent).ok()?.ask(request).ok()
 }
 

@@ -169,8 +169,8 @@ fn options_that_are_wrong_never_reach_the_controller() {
     );
     assert_eq!(cluster.run(&["sbatch", "nosuch.sh"]), shown("", "sbatch: error: Unable to open file nosuch.sh\n", 1));
     assert_eq!(
-        cluster.run(&["srun", "--mpi=pmix", "true"]),
-        shown("", "srun: error: --mpi=pmix is not supported yet\n", 1)
+        cluster.run(&["srun", "--mpi=pmix_v9", "true"]),
+        shown("", "srun: error: --mpi=pmix_v9 is not supported yet\n", 1)
     );
     cluster.file("bad.sh", "#!/bin/sh\n#SBATCH --nosuch\n");
     let in_script = "sbatch: unrecognized option '--nosuch'\n\

@@ -79,6 +79,22 @@ impl Config {
         Ok(names.collect::<HostList>().to_string())
     }
 
+    /// A list of nodes without the names that are none any more. `None`: all are, or it is no list of names.
+    pub fn without_gone(&self, text: &str) -> Option<String> {
+        let names: HostList = text.parse().ok()?;
+        let left: HostList = names.iter().filter(|name| self.members(name).is_ok()).collect();
+        (left.len() < names.len()).then(|| left.to_string())
+    }
+
+    /// A partition that was created when there were other nodes.
+    fn made_before(&self, name: &str, fields: &[(String, String)]) -> Result<PartitionConfig, SettingError> {
+        let of_now = |(key, value): &(String, String)| {
+            let left = key.eq_ignore_ascii_case("Nodes").then(|| self.without_gone(value)).flatten();
+            (key.clone(), left.unwrap_or_else(|| value.clone()))
+        };
+        self.new_partition(name, &fields.iter().map(of_now).collect::<Vec<_>>())
+    }
+
     /// Applies changes of the list of partitions. Returns those that do not fit any more: they are left out.
     pub fn change_partitions(&mut self, changes: &BTreeMap<String, PartitionChange>) -> Vec<(String, SettingError)> {
         self.partitions.retain(|partition| !changes.contains_key(&partition.name));
@@ -92,7 +108,7 @@ impl Config {
         created.sort_unstable();
         let mut unfit = Vec::new();
         for (_, name, fields) in created {
-            match self.new_partition(name, fields) {
+            match self.made_before(name, fields) {
                 Ok(partition) => self.partitions.push(partition),
                 Err(wrong) => unfit.push((name.clone(), wrong)),
             }
@@ -137,12 +153,15 @@ mod tests {
             ("b".to_owned(), PartitionChange::Deleted),
             ("y".to_owned(), created(1, pairs(&[("Nodes", "n1")]))),
             ("z".to_owned(), created(0, pairs(&[("Nodes", "ALL"), ("MaxTime", "5")]))),
-            ("x".to_owned(), created(2, pairs(&[("Nodes", "gone")]))),
+            ("x".to_owned(), created(2, pairs(&[("MaxTime", "soon")]))),
+            ("w".to_owned(), created(3, pairs(&[("Nodes", "n1,gone")]))),
+            ("v".to_owned(), created(4, pairs(&[("Nodes", "gone")]))),
         ]);
         let unfit = config.change_partitions(&changes);
         assert_eq!(unfit.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["x"]);
         let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
-        assert_eq!(names, ["a", "z", "y"]);
+        assert_eq!(names, ["a", "z", "y", "w", "v"]);
+        assert_eq!(config.partition("w").unwrap().nodes.len(), 1, "one of its nodes is gone");
         let of_all = config.partition("z").unwrap();
         assert_eq!((of_all.nodes.len(), of_all.min_nodes), (2, 1));
     }

@@ -376,7 +376,6 @@ impl ShepherdCore {
         }
     }
 
-    /// Writes a line into the error file of a step's first task here; for the batch script also after its end.
     /// Rank and first process of the step's tasks that run, as far as that process is known here.
     fn running_tasks(&self, step: StepId) -> Vec<(u32, Option<u32>)> {
         let tokens = self.steps.get(&step).map(|here| &here.running[..]).unwrap_or_default();
@@ -388,6 +387,7 @@ impl ShepherdCore {
         tokens.iter().filter_map(running).collect()
     }
 
+    /// Writes a line into the error file of a step's first task here; for the batch script also after its end.
     fn note(&self, step: StepId, text: &str, out: &mut Vec<ShepherdEffect>) {
         let batch = step.step == garrick_model::ids::StepNum::Batch;
         let path = match self.steps.get(&step) {

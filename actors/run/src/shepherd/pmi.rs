@@ -44,6 +44,8 @@ pub struct PmiHere {
     waiting: Vec<(u64, String, Option<String>)>,
     /// A PMIx server speaks for the tasks.
     pmix: bool,
+    /// The task that starts the server.
+    server: Option<u64>,
     /// Version that is spoken with each task, by token.
     versions: BTreeMap<u64, u32>,
     /// Tasks that have begun and not finished, by token.
@@ -52,8 +54,8 @@ pub struct PmiHere {
     come: BTreeMap<u64, Option<String>>,
     /// Number of the fence.
     fence: u32,
-    /// Tasks that are over and whose sockets are still open.
-    over: Vec<u64>,
+    /// Tasks that are over and whose sockets are still open, with their ranks.
+    over: Vec<(u64, u32)>,
 }
 
 impl PmiHere {
@@ -68,9 +70,17 @@ impl PmiHere {
         ShepherdEffect::PmiAnswer { token, data: answer.encode(version, request, thread) }
     }
 
-    /// A task has ended. True if that was within its MPI program.
+    /// The node's first task is to be started.
+    pub(super) const fn starts_server(&mut self, token: u64) {
+        self.server = Some(token);
+    }
+
+    /// A task has ended. True if that was within its MPI program, or if nobody will serve the others because of it.
     pub(super) fn task_ended(&mut self, token: u64) -> bool {
         self.waiting.retain(|(waiting, ..)| *waiting != token);
+        if self.pmix && self.server == Some(token) && !self.versions.contains_key(&token) {
+            return true;
+        }
         // Its socket is its server's, which goes on.
         if !self.pmix {
             self.versions.remove(&token);
@@ -79,14 +89,14 @@ impl PmiHere {
     }
 
     /// The sockets that are not needed any more once so many tasks are left here and this one is over.
-    pub(super) fn unused(&mut self, token: u64, left: u32) -> Vec<u64> {
-        if self.pmix && left > 0 {
-            self.over.push(token);
-            return Vec::new();
-        }
-        let mut unused = std::mem::take(&mut self.over);
-        unused.push(token);
-        unused
+    pub(super) fn unused(&mut self, token: u64, rank: u32, left: u32) -> Vec<u64> {
+        self.over.push((token, rank));
+        if self.pmix && left > 0 { Vec::new() } else { self.left_open() }
+    }
+
+    /// Sockets of tasks that are over. They are to be closed with the step at the latest.
+    pub(super) fn left_open(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.over).into_iter().map(|(token, _)| token).collect()
     }
 
     /// How many come to a fence, of so many tasks.
@@ -168,9 +178,10 @@ impl ShepherdCore {
     /// The step and the rank of the task whose socket that is. The task of a PMIx server's socket may be over.
     fn speaker(&self, token: u64) -> Option<(StepId, u32)> {
         let of_server = || {
-            let mut steps = self.steps.iter();
-            let (step, _) = steps.find(|(_, here)| here.pmi.as_deref().is_some_and(|pmi| pmi.over.contains(&token)))?;
-            Some((*step, 0))
+            self.steps.iter().find_map(|(step, here)| {
+                let over = &here.pmi.as_deref()?.over;
+                over.iter().find(|(of, _)| *of == token).map(|(_, rank)| (*step, *rank))
+            })
         };
         self.tasks.get(&token).map(|task| (task.step, task.rank)).or_else(of_server)
     }
@@ -249,7 +260,7 @@ impl ShepherdCore {
         if pmi.from_all > MOST_KNOWN {
             let why = format!("its tasks told each other more than {MOST_KNOWN} bytes");
             let token = pmi.come.keys().next().copied();
-            if let Some(rank) = token.and_then(|token| self.tasks.get(&token)).map(|task| task.rank) {
+            if let Some((_, rank)) = token.and_then(|token| self.speaker(token)) {
                 self.pmi_abort(step, rank, why, out);
             }
             return;

@@ -168,6 +168,9 @@ impl ShepherdCore {
         extra_env.extend(task_env);
         extra_env.extend(gpus);
         let epilogs = epilogs(&self.config, &here.launch, &extra_env);
+        if let Some(pmi) = here.pmi.as_deref_mut().filter(|_| task.local_id == 0) {
+            pmi.starts_server(token);
+        }
         let third = here.pmi.is_some().then(|| {
             extra_env.extend(pmi::variables(id, rank, here.launch.total_tasks));
             passed.push(PassedFd::Pmi { token });
@@ -245,6 +248,7 @@ impl ShepherdCore {
         out.push(ShepherdEffect::Close { token });
         let Some(here) = self.steps.get_mut(&id) else { return };
         let freed = here.input.remove_reader(token);
+        let others_wait = here.pmi.as_deref_mut().is_some_and(|pmi| pmi.task_ended(token)) && !here.ending;
         here.forget(token);
         let batch = here.launch.batch;
         self.trim_input(id, freed, out);
@@ -257,6 +261,9 @@ impl ShepherdCore {
             out.push(ShepherdEffect::Log { text: format!("batch script of job {}: {text}", self.config.job) });
         }
         self.failed(id, rank, message, failure.status(), out);
+        if others_wait {
+            self.pmi_abort(id, rank, "it could not be started".to_owned(), out);
+        }
         if let Some(here) = self.steps.get_mut(&id) {
             here.tasks_left -= 1;
         }
@@ -383,7 +390,7 @@ impl ShepherdCore {
         here.groups.extend((exit.survivors && exit.pid != 0).then_some(exit.pid));
         let gone = here.tasks_left == 0 && !here.share.own_cgroup && !here.sweeping;
         if let Some(pmi) = here.pmi.as_deref_mut() {
-            let unused = pmi.unused(token, here.tasks_left);
+            let unused = pmi.unused(token, rank, here.tasks_left);
             out.extend(unused.into_iter().map(|token| ShepherdEffect::Close { token }));
         } else if here.launch.stdin == garrick_model::spec::StreamTarget::Relay {
             // Output ends are dropped at their end of file; an input end may still be open.

@@ -5,13 +5,23 @@ use super::{
     members::RosterAsked,
     messages::Ask,
 };
-use crate::{partition::messages::PartitionUpdate, roster::core::RosterAsk};
-use garrick_model::{config::Config, refusal::Refusal, view::JobView};
+use crate::{
+    partition::{core::PartitionCore, messages::PartitionUpdate},
+    roster::{core::RosterAsk, nodes::in_use_as_alternate},
+};
+use garrick_model::{
+    config::{Config, PartitionConfig},
+    refusal::Refusal,
+    view::JobView,
+};
 
 /// Is it the default one by these pairs?
 fn becomes_default(fields: &[(String, String)]) -> bool {
     let last = fields.iter().rev().find(|(key, _)| key.eq_ignore_ascii_case("Default"));
-    last.is_some_and(|(_, value)| value.eq_ignore_ascii_case("yes"))
+    last.is_some_and(|(key, value)| {
+        let mut read = PartitionConfig::named("");
+        read.set(key, value).is_ok() && read.default
+    })
 }
 
 /// Does the job wait for that partition, or run in it?
@@ -46,6 +56,11 @@ impl FrontendCore {
         check_topology(&config, &fields)?;
         let mut asks = Vec::new();
         if becomes_default(&fields) {
+            // Others stay what they are if this one refuses.
+            let saved = self.sight.committed().partition(&partition);
+            if let Some(mut tried) = PartitionCore::new(&config, &partition, saved) {
+                tried.update(&config, &fields)?;
+            }
             let shown = self.sight.boards().partitions.list();
             let others = shown.iter().filter(|view| view.config.default && view.config.name != partition);
             asks.extend(others.map(|view| {
@@ -82,6 +97,12 @@ impl FrontendCore {
             || self.sight.entering().any(|job| is_in(job, &name));
         if used {
             return Err(Refusal::InvalidUpdate("Partition is in use".to_owned()));
+        }
+        // Also by an update, of which the list of partitions does not know.
+        let shown = self.sight.boards().partitions.list();
+        let alternate = shown.iter().find(|view| view.config.alternate.as_deref() == Some(&name));
+        if let Some(other) = alternate.filter(|other| other.config.name != name) {
+            return Err(in_use_as_alternate(&other.config.name));
         }
         self.ask_roster(turn, request, RosterAsk::DeletePartition(name), RosterAsked::Answer);
         Ok(None)

@@ -71,8 +71,10 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    cli_filter
     down
     job_submit
+    job_submit_plain
     others
     power
     salloc
@@ -92,6 +94,7 @@ scenarios! {
     squeue
     srun
     srun_errors
+    srun_launch
     srun_options
     strigger
 }
