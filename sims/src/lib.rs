@@ -17,6 +17,7 @@ pub mod faults;
 pub mod jobs;
 pub mod minibatch;
 pub mod parallel;
+pub mod program;
 pub mod records;
 pub mod requeue;
 pub mod schedule;

@@ -22,6 +22,8 @@ pub const MOST_VALUE: usize = 4096;
 pub const MOST_FENCED: usize = 8 << 20;
 /// The name under which the placement of tasks is asked for.
 pub const MAPPING_KEY: &str = "PMI_process_mapping";
+/// Descriptor, step, rank and number of tasks: the variables by which a task finds its node.
+pub const VARIABLES: [&str; 4] = ["PMI_FD", "PMI_JOBID", "PMI_RANK", "PMI_SIZE"];
 /// Digits of a length in version 2.
 const LENGTH_DIGITS: usize = 6;
 

@@ -17,14 +17,11 @@ use crate::{
     shown::{JOB, PARTITION, PartitionShown, Row},
     value::Value,
 };
+use garrick_frame::line;
 use garrick_model::{messages::command::JobChange, refusal::Refusal, spec::JobSpec, view::JobView};
 use serde_bytes::ByteBuf;
 use serde_json::{Map, Number, Value as Json, json};
-use std::{
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    os::unix::net::UnixStream,
-    path::Path,
-};
+use std::{io, path::Path};
 
 /// Longest answer, in bytes: a script and an environment fit.
 const MOST_OF_ANSWER: u64 = 16 << 20;
@@ -115,18 +112,8 @@ fn of_json(value: Json) -> Option<Value> {
 }
 
 fn ask(path: &Path, question: &mut Map<String, Json>) -> Result<Map<String, Json>, Refusal> {
-    let exchange = || -> io::Result<Vec<u8>> {
-        let mut stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(TIME_LIMIT))?;
-        stream.set_write_timeout(Some(TIME_LIMIT))?;
-        let mut line = serde_json::to_vec(question)?;
-        line.push(b'\n');
-        stream.write_all(&line)?;
-        let mut answer = Vec::new();
-        BufReader::new(stream.take(MOST_OF_ANSWER)).read_until(b'\n', &mut answer)?;
-        Ok(answer)
-    };
-    let answer = exchange().map_err(|error| wrong(path, &error.to_string()))?;
+    let exchange = || line::exchange(path, serde_json::to_vec(question)?, TIME_LIMIT, MOST_OF_ANSWER);
+    let answer = exchange().map_err(|error: io::Error| wrong(path, &error.to_string()))?;
     match serde_json::from_slice(&answer) {
         Ok(Json::Object(answer)) => Ok(answer),
         Ok(_) => Err(wrong(path, "its answer is no JSON object")),

@@ -42,19 +42,23 @@ pub fn sample(proc_root: &Path, tasks: &[(u32, u32)]) -> io::Result<Vec<TaskSamp
     Ok(tasks.iter().map(of_task).collect())
 }
 
-/// A child of a process that was started with all of these variables.
-pub fn child_with(proc_root: &Path, parent: u32, variables: &[Vec<u8>]) -> Option<u32> {
-    let children = ProcessTable::scan(proc_root).ok()?.descendants(parent);
-    let has_all = |pid: &u32| {
+/// Children of a process that were started with all of these variables, by the number that the variable `numbered` has there.
+pub fn children_with(proc_root: &Path, parent: u32, variables: &[Vec<u8>], numbered: &str) -> BTreeMap<u32, u32> {
+    let children = ProcessTable::scan(proc_root).map(|table| table.descendants(parent)).unwrap_or_default();
+    let number = |pid: u32| {
         let environment = fs::read(proc_root.join(pid.to_string()).join("environ")).unwrap_or_default();
         let there: Vec<&[u8]> = environment.split(|byte| *byte == 0).collect();
-        variables.iter().all(|variable| there.contains(&&variable[..]))
+        let has_all = variables.iter().all(|variable| there.contains(&&variable[..]));
+        let value = |entry: &&[u8]| entry.strip_prefix(numbered.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+        let value = there.iter().find_map(value).filter(|_| has_all)?;
+        String::from_utf8(value).ok()?.parse().ok()
     };
-    children
-        .iter()
-        .filter(|process| process.ppid == parent && !process.is_dead())
-        .map(|process| process.pid)
-        .find(has_all)
+    let own = children.iter().filter(|process| process.ppid == parent && !process.is_dead());
+    let mut found = BTreeMap::new();
+    for (number, pid) in own.filter_map(|process| Some((number(process.pid)?, process.pid))) {
+        found.entry(number).or_insert(pid);
+    }
+    found
 }
 
 /// What one process uses.
@@ -198,6 +202,7 @@ mod tests {
         let mut shell = Command::new("bash")
             .args(["-c", script])
             .env("GARRICK_SAMPLED", "here")
+            .env("GARRICK_NUMBER", "3")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -205,9 +210,11 @@ mod tests {
         let proc_root = Path::new(super::super::proc_tree::PROC);
         let mut ready = [0; 6];
         shell.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
-        let marked =
-            |value: &str| child_with(proc_root, std::process::id(), &[format!("GARRICK_SAMPLED={value}").into_bytes()]);
-        assert_eq!((marked("here"), marked("elsewhere")), (Some(shell.id()), None));
+        let marked = |value: &str| {
+            let variables = [format!("GARRICK_SAMPLED={value}").into_bytes()];
+            children_with(proc_root, std::process::id(), &variables, "GARRICK_NUMBER")
+        };
+        assert_eq!((marked("here"), marked("elsewhere")), (BTreeMap::from([(3, shell.id())]), BTreeMap::new()));
         let samples = sample(proc_root, &[(3, shell.id()), (4, u32::MAX)]).unwrap();
         shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         shell.wait().unwrap();

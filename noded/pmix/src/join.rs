@@ -6,6 +6,7 @@ use crate::{
     pmi::{Pmi, descriptor},
     variables_key,
 };
+use garrick_run::pmi::VARIABLES;
 use nix::{
     fcntl::{FcntlArg, FdFlag, fcntl},
     unistd::setsid,
@@ -47,7 +48,7 @@ pub unsafe fn join() -> Result<(), PmixError> {
     if let Some(why) = text.strip_prefix(ERROR) {
         return Err(PmixError::Server(why.to_owned()));
     }
-    for name in ["PMI_FD", "PMI_JOBID", "PMI_RANK", "PMI_SIZE"] {
+    for name in VARIABLES {
         // SAFETY: one thread, says the caller.
         unsafe { std::env::remove_var(name) };
     }

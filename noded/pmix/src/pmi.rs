@@ -1,7 +1,7 @@
 //! The other side of the node's PMI: one request at a time, each with its answer.
 
 use crate::PmixError;
-use garrick_run::pmi::{doubled, fields};
+use garrick_run::pmi::{VARIABLES, doubled, fields};
 use std::{
     fmt::Write as _,
     io::{self, Read as _, Write as _},
@@ -30,8 +30,8 @@ impl Answer {
 
 /// The descriptor that this process has for its node.
 pub fn descriptor() -> Result<RawFd, PmixError> {
-    let fd = crate::number("PMI_FD")?;
-    RawFd::try_from(fd).map_err(|_| PmixError::Variable("PMI_FD"))
+    let [name, ..] = VARIABLES;
+    RawFd::try_from(crate::number(name)?).map_err(|_| PmixError::Variable(name))
 }
 
 impl Pmi {

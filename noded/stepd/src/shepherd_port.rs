@@ -259,13 +259,13 @@ impl ShepherdWorld {
         let of_step: Vec<Vec<u8>> = number_variables(step.key()).into_iter().map(ByteBuf::into_vec).collect();
         self.later(async move {
             let sampled = tokio::task::spawn_blocking(move || {
-                let mut found = Vec::with_capacity(tasks.len());
-                for (rank, pid) in tasks {
-                    let of_task = [&of_step[..], &[format!("SLURM_PROCID={rank}").into_bytes()]].concat();
-                    let own = || sampling::child_with(Path::new(PROC), launcher?, &of_task);
-                    found.extend(pid.or_else(own).map(|pid| (rank, pid)));
-                }
-                sampling::sample(Path::new(PROC), &found)
+                let proc_root = Path::new(PROC);
+                let unknown = launcher.filter(|_| tasks.iter().any(|(_, pid)| pid.is_none()));
+                let children = unknown.map(|pid| sampling::children_with(proc_root, pid, &of_step, "SLURM_PROCID"));
+                let children = children.unwrap_or_default();
+                let first = |rank, pid: Option<u32>| Some((rank, pid.or_else(|| children.get(&rank).copied())?));
+                let found: Vec<_> = tasks.into_iter().filter_map(|(rank, pid)| first(rank, pid)).collect();
+                sampling::sample(proc_root, &found)
             })
             .await;
             let tasks = sampled.map_err(std::io::Error::other).and_then(|sampled| sampled).unwrap_or_else(|error| {

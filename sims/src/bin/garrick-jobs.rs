@@ -8,25 +8,18 @@
 //! processes used). Prints jobs a second, the CPU time of one job by process, and the time of one job by layer. The exit code is
 //! 1 when something failed; a goal that is not met is printed, and is no failure.
 
-use garrick_sims::{jobs::measure, minibatch::inside::Fallible};
-use std::{io::stdout, process::ExitCode};
+use garrick_sims::{
+    jobs::measure,
+    minibatch::inside::Fallible,
+    program::{run, tell},
+};
+use std::process::ExitCode;
 
 const JOBS: usize = 2_000;
 const USAGE: &str = "usage: garrick-jobs [--jobs N] [--json FILE]";
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
-        println!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    match play(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("garrick-jobs: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    run("garrick-jobs", USAGE, play)
 }
 
 fn play(args: &[String]) -> Fallible<()> {
@@ -41,9 +34,5 @@ fn play(args: &[String]) -> Fallible<()> {
         }
     }
     let figures = measure(jobs)?;
-    figures.render(&mut stdout().lock())?;
-    if let Some(path) = json {
-        std::fs::write(path, serde_json::to_vec_pretty(&figures)?)?;
-    }
-    Ok(())
+    tell(&figures, json.as_deref())
 }

@@ -12,26 +12,16 @@
 use garrick_sims::{
     minibatch::inside::Fallible,
     parallel::{files::files, measured, start::start},
+    program::{run, tell},
 };
-use std::{io::stdout, process::ExitCode};
+use std::process::ExitCode;
 
 const MIB: usize = 128;
 const NODES: usize = 64;
 const USAGE: &str = "usage: garrick-parallel start|files [--mib N] [--nodes N] [--json FILE]";
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
-        println!("{USAGE}");
-        return ExitCode::SUCCESS;
-    }
-    match play(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("garrick-parallel: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    run("garrick-parallel", USAGE, play)
 }
 
 fn play(args: &[String]) -> Fallible<()> {
@@ -53,9 +43,5 @@ fn play(args: &[String]) -> Fallible<()> {
         "files" => measured(format!("files: {mib} MiB to {nodes} nodes"), || files(mib, nodes))?,
         _ => return Err(USAGE.into()),
     };
-    figures.render(&mut stdout().lock())?;
-    if let Some(path) = json {
-        std::fs::write(path, serde_json::to_vec_pretty(&figures)?)?;
-    }
-    Ok(())
+    tell(&figures, json.as_deref())
 }

@@ -12,14 +12,11 @@
 pub mod exits;
 pub mod layers;
 
-use crate::{
-    minibatch::{
-        cluster::{Embedded, Stage, run},
-        figures::{Figures, Findings, Goal},
-        inside::Fallible,
-        processes::{self, ClusterProcesses},
-    },
-    spawn_floor::Floor,
+use crate::minibatch::{
+    cluster::{Embedded, Stage, run},
+    figures::{Figures, Findings, Goal},
+    inside::Fallible,
+    processes::{self, ClusterProcesses},
 };
 use exits::{Exit, Exits, Kind, by_kind};
 use std::{
@@ -42,13 +39,13 @@ const GOAL_PER_SECOND: f64 = 400.0;
 
 /// Starts a cluster, measures, and takes it away.
 pub fn measure(jobs: usize) -> Fallible<Figures> {
-    let before = Floor::measure(FLOOR_SPAWNS)?;
-    let cluster = Embedded::up_with(NODES, CPUS, &format!("MaxArraySize={}\n", jobs.max(1_000) + 1))?;
-    let findings = of_cluster(&cluster, jobs)?;
-    cluster.down()?;
-    let after = Floor::measure(FLOOR_SPAWNS)?;
     let scenario = format!("jobs: an array of {jobs} one-task jobs of /bin/true on {NODES} nodes of {CPUS} CPUs");
-    Ok(Figures { scenario, before, after, findings })
+    Figures::around(scenario, FLOOR_SPAWNS, || {
+        let cluster = Embedded::up_with(NODES, CPUS, &format!("MaxArraySize={}\n", jobs.max(1_000) + 1))?;
+        let findings = of_cluster(&cluster, jobs)?;
+        cluster.down()?;
+        Ok(findings)
+    })
 }
 
 fn of_cluster(cluster: &Embedded, jobs: usize) -> Fallible<Findings> {

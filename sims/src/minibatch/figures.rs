@@ -1,7 +1,7 @@
 //! The results of a scenario, to be printed, saved as JSON and compared with goals. A rate is always shown beside the machine's
 //! own spawn rate of the same minutes.
 
-use crate::spawn_floor::Floor;
+use crate::spawn_floor::{Floor, FloorError};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
@@ -102,6 +102,12 @@ impl Findings {
     }
 }
 
+/// The middle one of some values.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 /// A scenario's findings beside the floors around it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
@@ -137,6 +143,18 @@ impl Goal {
 }
 
 impl Figures {
+    /// Puts spawn rates of this machine around what a scenario finds: each way of spawning, `spawns` times before and after.
+    pub fn around<E: From<FloorError>>(
+        scenario: String,
+        spawns: usize,
+        of: impl FnOnce() -> Result<Findings, E>,
+    ) -> Result<Self, E> {
+        let before = Floor::measure(spawns)?;
+        let findings = of()?;
+        let after = Floor::measure(spawns)?;
+        Ok(Self { scenario, before, after, findings })
+    }
+
     /// The floor that rates are held against: the mean of before and after.
     pub fn floor(&self) -> Floor {
         Floor::between(&self.before, &self.after)

@@ -39,7 +39,7 @@ pub mod srun;
 pub mod steps;
 pub mod suite;
 
-use crate::spawn_floor::{Floor, FloorError};
+use crate::spawn_floor::FloorError;
 use cluster::{ClusterError, Embedded, Order};
 use figures::{Figures, Findings};
 use inside::{Fallible, Inside};
@@ -152,18 +152,15 @@ impl Scenario {
     pub fn run(&self, order: &Order) -> Result<Figures, BenchError> {
         let spawns = if order.quick { FLOOR_SPAWNS / 10 } else { FLOOR_SPAWNS };
         let order = Order { scenario: self.name.to_owned(), ..order.clone() };
-        let before = Floor::measure(spawns)?;
-        let findings = match self.place {
-            Place::Own(run) => run(&order)?,
+        Figures::around(format!("{}: {}", self.name, self.about), spawns, || match self.place {
+            Place::Own(run) => Ok(run(&order)?),
             Place::Embedded(nodes, cpus) => {
                 let cluster = Embedded::up(nodes, cpus)?;
                 let findings = cluster::as_job(&cluster, nodes, order)?;
                 cluster.down()?;
-                findings
+                Ok(findings)
             }
-        };
-        let after = Floor::measure(spawns)?;
-        Ok(Figures { scenario: format!("{}: {}", self.name, self.about), before, after, findings })
+        })
     }
 
     /// Runs it as the job that [`Scenario::run`] submitted.

@@ -1,9 +1,9 @@
 //! The time to copy one file to many nodes, as a multiple of one copy over one connection of this machine's loopback.
 
-use super::{median, seconds};
+use super::seconds;
 use crate::minibatch::{
     cluster::{Embedded, Stage, fresh_home, remove},
-    figures::Findings,
+    figures::{Findings, median},
     inside::Fallible,
 };
 use std::{

@@ -10,25 +10,19 @@
 pub mod files;
 pub mod start;
 
-use crate::{
-    minibatch::{
-        cluster::run,
-        figures::{Figures, Findings},
-        inside::Fallible,
-    },
-    spawn_floor::Floor,
+use crate::minibatch::{
+    cluster::run,
+    figures::{Figures, Findings},
+    inside::Fallible,
 };
 use std::{process::Command, time::Instant};
 
 /// Spawns of each way in which the floor is measured, before and after.
 const FLOOR_SPAWNS: usize = 2_000;
 
-/// Puts the spawn rates of this machine, of the same minutes, around what a scenario finds.
+/// What a scenario finds, with the spawn rates around it.
 pub fn measured(scenario: String, of: impl FnOnce() -> Fallible<Findings>) -> Fallible<Figures> {
-    let before = Floor::measure(FLOOR_SPAWNS)?;
-    let findings = of()?;
-    let after = Floor::measure(FLOOR_SPAWNS)?;
-    Ok(Figures { scenario, before, after, findings })
+    Figures::around(scenario, FLOOR_SPAWNS, of)
 }
 
 /// Seconds that a command takes, which must end well.
@@ -36,10 +30,4 @@ fn seconds(command: &mut Command) -> Fallible<f64> {
     let began = Instant::now();
     run(command)?;
     Ok(began.elapsed().as_secs_f64())
-}
-
-/// The middle one.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

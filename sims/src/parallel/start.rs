@@ -1,10 +1,10 @@
 //! The time to start 64 tasks on four nodes: of `/bin/true`, and of a program that begins and ends its MPI, as `srun` starts it and
 //! as the MPI's own launcher does without a cluster.
 
-use super::{median, seconds};
+use super::seconds;
 use crate::minibatch::{
     cluster::{Embedded, Stage, fresh_home, remove, run},
-    figures::Findings,
+    figures::{Findings, median},
     inside::Fallible,
 };
 use std::{

@@ -2,7 +2,10 @@
 //! `/bin/true` started in the same way, with few jobs, with many that wait, and with as many that were cancelled.
 
 use super::{Fallible, controller::Controller, submit, submit_together};
-use crate::minibatch::{cluster::run, figures::Findings};
+use crate::minibatch::{
+    cluster::run,
+    figures::{Findings, median},
+};
 use garrick_model::{
     job_query::JobQuery,
     messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},
@@ -29,10 +32,7 @@ fn times(controller: &Controller, commands: &[Vec<String>]) -> Fallible<Vec<f64>
             times.push(began.elapsed().as_secs_f64() * 1e3);
         }
     }
-    for times in &mut all {
-        times.sort_by(f64::total_cmp);
-    }
-    Ok(all.iter().map(|times| times[ROUNDS / 2]).collect())
+    Ok(all.into_iter().map(median).collect())
 }
 
 fn cancel_all_others(controller: &Controller) -> Fallible<()> {

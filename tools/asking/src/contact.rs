@@ -6,11 +6,12 @@ use crate::{
 };
 use garrick_model::{
     config,
+    ids::JobId,
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
     reservation::Reservation,
     time::Timestamp,
-    view::{JobView, NodeView},
+    view::{JobView, NodeView, StepView},
 };
 use std::sync::Arc;
 
@@ -128,6 +129,14 @@ pub fn known_jobs(cluster: &mut Contact, request: &CommandRequest) -> Asked<Vec<
     match jobs(cluster, request) {
         Err(AskError::Refused(Refusal::InvalidJobId)) => Ok(Vec::new()),
         answer => answer,
+    }
+}
+
+/// Steps of a job that are not over.
+pub fn live_steps(cluster: &mut Contact, job: JobId) -> Asked<Vec<StepView>> {
+    match cluster.ask(&CommandRequest::ListSteps { job: Some(job), ended: false })? {
+        CommandReply::Steps { steps, .. } => Ok(steps),
+        other => Err(cluster.unexpected(&other)),
     }
 }
 

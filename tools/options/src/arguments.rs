@@ -41,6 +41,21 @@ pub struct Word {
     pub refused: bool,
 }
 
+/// A command of a command.
+pub const fn word(subject: &'static str, name: &'static str, operands: &'static str, help: &'static str) -> Word {
+    Word { subject, name, operands, help, refused: false }
+}
+
+/// One that Slurm has and Garrick has not yet.
+pub const fn unsupported_word(
+    subject: &'static str,
+    name: &'static str,
+    operands: &'static str,
+    help: &'static str,
+) -> Word {
+    Word { refused: true, ..word(subject, name, operands, help) }
+}
+
 /// An entry of a table. Its meaning is the command's own, found by the long name.
 pub const fn option(long: &'static str, short: Option<char>, arg: Arg, help: &'static str) -> OptionDef {
     OptionDef::other(long, short, arg, EVERY, help, Effect::ByName)

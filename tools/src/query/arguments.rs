@@ -2,7 +2,8 @@
 
 use crate::output::{self, Console, Verbosity};
 pub use garrick_options::arguments::{
-    Arguments, NO_FEDERATION, Table, Word, attach_ids, help, inert, option, parse, unsupported, usage,
+    Arguments, NO_FEDERATION, Table, Word, attach_ids, help, inert, option, parse, unsupported, unsupported_word,
+    usage, word,
 };
 use std::ffi::OsString;
 

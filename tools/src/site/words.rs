@@ -2,12 +2,8 @@
 
 use crate::{
     options::table::Arg,
-    query::arguments::{Table, Word, option},
+    query::arguments::{Table, option, word},
 };
-
-const fn word(subject: &'static str, name: &'static str, operands: &'static str, help: &'static str) -> Word {
-    Word { subject, name, operands, help, refused: false }
-}
 
 const MACHINE: &str = "The cluster of this machine (its files are under GARRICK_HOME)";
 const JOBS: &str = "Jobs and steps";

@@ -8,6 +8,7 @@
 //! | [`codec`] | length-prefixed MessagePack frames with named fields: [`encode`], [`Decoder`] |
 //! | [`door`] | [`DoorClient`]: a command's connection to a daemon's Unix socket |
 //! | [`light`] | messages of the light `srun` at a `stepd`'s door |
+//! | [`line`] | a line each way with a program of the site |
 //! | [`fds`] | [`FdChannel`]: frames with file descriptors, between `stepd` and its launcher |
 //! | [`rights`] | one `sendmsg` or `recvmsg` with descriptors |
 
@@ -17,6 +18,7 @@ pub mod fds;
 pub mod hello;
 pub mod light;
 pub mod limits;
+pub mod line;
 pub mod rights;
 
 pub use codec::{Decoder, FrameError, decode_body, decode_untrusted, encode};

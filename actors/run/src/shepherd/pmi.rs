@@ -8,7 +8,7 @@
 
 use crate::{
     env_entry::entry,
-    pmi::{Answer, Asked, MAPPING_KEY, MOST_FENCED, MOST_KEY, MOST_VALUE, Request, bytes_of, pair_bytes},
+    pmi::{Answer, Asked, MAPPING_KEY, MOST_FENCED, MOST_KEY, MOST_VALUE, Request, VARIABLES, bytes_of, pair_bytes},
     shepherd::{core::ShepherdCore, messages::ShepherdEffect, state::StepHere},
 };
 use garrick_model::{
@@ -155,7 +155,8 @@ impl PmiHere {
 
 /// The variables of a task of this rank, of so many.
 pub(super) fn variables(step: StepId, rank: u32, tasks: u32) -> Vec<EnvEntry> {
-    vec![entry("PMI_FD", TASK_FD), entry("PMI_JOBID", step), entry("PMI_RANK", rank), entry("PMI_SIZE", tasks)]
+    let [fd, job, own, size] = VARIABLES;
+    vec![entry(fd, TASK_FD), entry(job, step), entry(own, rank), entry(size, tasks)]
 }
 
 /// What the step manager is told when all tasks of a step here have come to a fence.

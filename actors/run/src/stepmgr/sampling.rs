@@ -11,18 +11,20 @@ use garrick_model::{
     messages::{shepherd::StepMgrToShepherd, step::StepMgrToCommand},
     step_selector::WhichSteps,
     usage::TaskSample,
+    view::StepView,
 };
+use std::collections::HashMap;
 
 impl StepMgrCore {
     /// Asks the nodes of running steps.
     pub(super) fn sample(&mut self, client: ClientId, named: &WhichSteps, out: &mut Vec<StepMgrEffect>) {
         let mut asked = Vec::new();
         let mut orders = Vec::new();
-        let views = self.listing().0;
+        let views: HashMap<StepId, StepView> = self.listing().0.into_iter().map(|view| (view.id, view)).collect();
         for (key, record) in self.steps.iter().filter(|(key, _)| named.contains(**key)) {
             let RecordState::Running { placement, .. } = &record.state else { continue };
             let step = StepId::of(self.facts.job, *key);
-            let Some(view) = views.iter().find(|view| view.id == step) else { continue };
+            let Some(view) = views.get(&step) else { continue };
             let nodes: Vec<NodeSlot> = placement.nodes.iter().map(|node| NodeSlot(node.slot)).collect();
             asked.push((view.clone(), nodes.iter().map(|node| self.name_of(*node)).collect()));
             let sample = StepMgrToShepherd::Sample { step, query: client.0 };

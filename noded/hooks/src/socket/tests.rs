@@ -4,7 +4,11 @@ use super::*;
 use crate::testing::{World, desc, script};
 use garrick_actors::submission::job_submit::SiteSight as _;
 use garrick_model::time::TimeLimit;
-use std::{os::unix::net::UnixListener, thread};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::net::UnixListener,
+    thread,
+};
 
 /// A program of the site that answers once, and returns what it was sent.
 fn answering<T>(answer: &'static str, ask: impl FnOnce(&Path) -> T) -> (T, Json) {

@@ -483,6 +483,12 @@ pub fn too_many(session: &Session, command: &str) -> i32 {
     session.plain_error(format_args!("too many arguments for keyword:{command}"))
 }
 
+/// Words as somebody typed them, for tests.
+#[cfg(test)]
+fn typed(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -59,25 +59,21 @@ pub fn delete(session: &mut Session, word: &str, names: &str) -> i32 {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    fn words(text: &[&str]) -> Vec<String> {
-        text.iter().map(ToString::to_string).collect()
-    }
+    use super::{super::typed, *};
 
     #[test]
     fn names_stand_behind_the_key_or_apart() {
         for given in [&["NodeName=d[1-2]", "CPUs=4"][..], &["nodename", "d[1-2]", "CPUs=4"]] {
-            let given = words(given);
-            assert_eq!(split(&given), ("d[1-2]", &words(&["CPUs=4"])[..]));
+            let given = typed(given);
+            assert_eq!(split(&given), ("d[1-2]", &typed(&["CPUs=4"])[..]));
         }
     }
 
     #[test]
     fn values_with_blanks_stay_whole() {
-        assert_eq!(line(&words(&["CPUs=4", "Reason=not here yet"])).unwrap(), "CPUs=4 Reason=\"not here yet\"");
-        assert_eq!(line(&words(&["Reason=\"not here yet\""])).unwrap(), "Reason=\"not here yet\"");
-        assert!(line(&words(&["Reason=a \"b\" c"])).unwrap_err().contains("quotes"));
-        assert!(line(&words(&["CPUs"])).unwrap_err().contains("Invalid input: CPUs"));
+        assert_eq!(line(&typed(&["CPUs=4", "Reason=not here yet"])).unwrap(), "CPUs=4 Reason=\"not here yet\"");
+        assert_eq!(line(&typed(&["Reason=\"not here yet\""])).unwrap(), "Reason=\"not here yet\"");
+        assert!(line(&typed(&["Reason=a \"b\" c"])).unwrap_err().contains("quotes"));
+        assert!(line(&typed(&["CPUs"])).unwrap_err().contains("Invalid input: CPUs"));
     }
 }

@@ -6,9 +6,10 @@ use super::{
     too_few,
 };
 use crate::query::choices;
+use garrick_asking::contact;
 use garrick_model::{
     messages::{
-        command::{CommandReply, CommandRequest, JobSelector},
+        command::{CommandRequest, JobSelector},
         stepd::StepsOrder,
     },
     refusal::Refusal,
@@ -124,11 +125,7 @@ pub fn update(session: &mut Session, words: &[String]) -> i32 {
 
 /// The steps that are meant. The error is an exit code.
 fn running(session: &mut Session, job: &JobSelector, which: &WhichSteps) -> Result<Vec<StepView>, i32> {
-    let request = CommandRequest::ListSteps { job: Some(job.job), ended: false };
-    let answer = session.cluster().and_then(|c| match c.ask(&request)? {
-        CommandReply::Steps { steps, .. } => Ok(steps),
-        other => Err(c.unexpected(&other)),
-    });
+    let answer = session.cluster().and_then(|c| contact::live_steps(c, job.job));
     let steps = answer.map_err(|error| session.denied("slurm_update error: ", &error, NOT_THEIRS))?;
     let meant: Vec<StepView> = steps.into_iter().filter(|step| which.contains(step.id.key())).collect();
     if meant.is_empty() {
@@ -140,11 +137,7 @@ fn running(session: &mut Session, job: &JobSelector, which: &WhichSteps) -> Resu
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    fn words(text: &[&str]) -> Vec<String> {
-        text.iter().map(ToString::to_string).collect()
-    }
+    use super::{super::typed, *};
 
     #[test]
     fn limits_are_absolute_or_relative_to_that_of_the_step() {
@@ -159,13 +152,13 @@ mod tests {
 
     #[test]
     fn a_step_or_all_steps_of_a_job_are_meant() {
-        let (job, which, limit) = read(&words(&["StepId=12.3", "TimeLimit=5"])).unwrap();
+        let (job, which, limit) = read(&typed(&["StepId=12.3", "TimeLimit=5"])).unwrap();
         assert_eq!((job.job.0, which.to_string(), limit), (12, "3".to_owned(), NewLimit::To(TimeLimit::Secs(300))));
-        assert_eq!(read(&words(&["stepid=12", "timelimit=5"])).unwrap().1, WhichSteps::All);
-        assert_eq!(read(&words(&["StepId=12.3"])), Err(KeyError::Nothing));
-        assert_eq!(read(&words(&["StepId=x", "TimeLimit=5"])), Err(KeyError::StepId("StepId=x".to_owned())));
+        assert_eq!(read(&typed(&["stepid=12", "timelimit=5"])).unwrap().1, WhichSteps::All);
+        assert_eq!(read(&typed(&["StepId=12.3"])), Err(KeyError::Nothing));
+        assert_eq!(read(&typed(&["StepId=x", "TimeLimit=5"])), Err(KeyError::StepId("StepId=x".to_owned())));
         for word in ["TimeLimit+=5", "Name=x"] {
-            let wrong = read(&words(&["StepId=12.3", word])).unwrap_err().to_string();
+            let wrong = read(&typed(&["StepId=12.3", word])).unwrap_err().to_string();
             assert_eq!(wrong, format!("Update of this parameter is not supported: {word}\nRequest aborted"));
         }
     }

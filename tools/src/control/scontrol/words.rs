@@ -1,15 +1,6 @@
 //! The commands of `scontrol`, for finding the one that is meant, for help, man page and completion.
 
-use crate::query::arguments::Word;
-
-const fn word(subject: &'static str, name: &'static str, operands: &'static str, help: &'static str) -> Word {
-    Word { subject, name, operands, help, refused: false }
-}
-
-/// One that Slurm has and Garrick has not yet.
-const fn not_yet(subject: &'static str, name: &'static str, operands: &'static str, help: &'static str) -> Word {
-    Word { refused: true, ..word(subject, name, operands, help) }
-}
+use crate::query::arguments::{Word, unsupported_word, word};
 
 const RECORDS: &str = "Records";
 const JOBS: &str = "Jobs";
@@ -46,7 +37,7 @@ pub const WORDS: &[Word] = &[
     word(NODES, "cancel_reboot", "NODES", "forget a reboot that has not begun"),
     word(NODES, "power", "up|down [asap|force] NODES", "power nodes up or down"),
     word(NODES, "getaddrs", "NODES", "show the addresses of nodes"),
-    not_yet(NODES, "gethost", "NAME", "show how the name of a host is resolved"),
+    unsupported_word(NODES, "gethost", "NAME", "show how the name of a host is resolved"),
     word(DAEMONS, "ping", "", "ask whether the controller answers"),
     word(DAEMONS, "reconfigure", "", "make all daemons read slurm.conf again"),
     word(DAEMONS, "shutdown", "[slurmctld|controller]", "end the daemons"),

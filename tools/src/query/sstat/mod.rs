@@ -20,7 +20,7 @@ use garrick_frame::DoorClient;
 use garrick_model::{
     ids::{JobId, Sluid, StepId, StepNum},
     messages::{
-        command::{CommandReply, CommandRequest, JobSelector},
+        command::{CommandRequest, JobSelector},
         step::{CommandToStepMgr, StepMgrToCommand},
     },
     refusal::Refusal,
@@ -131,12 +131,10 @@ fn running(
 }
 
 fn steps_of(job: JobId, cluster: &mut Contact) -> Asked<Vec<StepView>> {
-    match cluster.ask(&CommandRequest::ListSteps { job: Some(job), ended: false }) {
-        Ok(CommandReply::Steps { steps, .. }) => Ok(steps),
-        Ok(other) => Err(cluster.unexpected(&other)),
+    match contact::live_steps(cluster, job) {
         // It has no step manager yet.
         Err(error) if error.refusal() == Some(&Refusal::JobPending) => Ok(Vec::new()),
-        Err(error) => Err(error),
+        answer => answer,
     }
 }
 

@@ -2,15 +2,12 @@
 
 use crate::{output::Console, query::choices};
 use garrick_asking::{
-    cluster::{Answer, ClusterError},
-    contact::Contact,
+    cluster::Answer,
+    contact::{self, Contact},
     run_records::{self, Part},
 };
 use garrick_model::{
-    messages::{
-        command::{CommandReply, CommandRequest},
-        records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
-    },
+    messages::records::{RecordedOrigin, RecordedRun, RecordedStep, WantedRecords},
     refusal::Refusal,
     state::{Reason, StepState},
     step_selector::{StepsSelector, WhichSteps},
@@ -51,19 +48,12 @@ pub fn explain(cluster: &mut Contact, named: &StepsSelector, console: &Console) 
         return Err(Refusal::InvalidStep(named.to_string()).into());
     };
     let waits = found.iter().any(|(_, step)| step.state == StepState::Pending);
-    let live = if waits && run.end.is_none() { live_steps(cluster, &run)? } else { Vec::new() };
+    let live = if waits && run.end.is_none() { contact::live_steps(cluster, run.job)? } else { Vec::new() };
     let mut told: Vec<String> = found.iter().map(|(origin, step)| text(&run, origin, step, &live)).collect();
     if more > 0 {
         told.push(format!("{more} more are left out: name fewer, or see garrick steps {named}."));
     }
     Ok(told)
-}
-
-fn live_steps(cluster: &mut Contact, run: &RecordedRun) -> Answer<Vec<StepView>> {
-    match cluster.ask(&CommandRequest::ListSteps { job: Some(run.job), ended: false })? {
-        CommandReply::Steps { steps, .. } => Ok(steps),
-        _ => Err(ClusterError::Unexpected("asked for steps")),
-    }
 }
 
 fn text(run: &RecordedRun, origin: &RecordedOrigin, step: &RecordedStep, live: &[StepView]) -> String {

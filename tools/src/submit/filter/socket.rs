@@ -11,14 +11,10 @@
 
 use super::{Looked, Shared, text};
 use crate::{options::table::Command, output::Console};
+use garrick_frame::line;
 use garrick_model::ids::JobId;
 use serde_json::{Map, Value as Json, json};
-use std::{
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    os::unix::net::UnixStream,
-    path::Path,
-    time::Duration,
-};
+use std::{io, path::Path, time::Duration};
 
 /// Longest that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,12 +63,7 @@ fn question(call: Call, looked: &Looked) -> Json {
 }
 
 fn exchange(path: &Path, question: &Json) -> io::Result<Map<String, Json>> {
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{question}\n").as_bytes())?;
-    let mut answer = Vec::new();
-    BufReader::new(stream.take(MOST_OF_ANSWER)).read_until(b'\n', &mut answer)?;
+    let answer = line::exchange(path, question.to_string().into_bytes(), PATIENCE, MOST_OF_ANSWER)?;
     serde_json::from_slice(&answer).map_err(|error| wrong(&format!("its answer is no JSON object: {error}")))
 }
 
@@ -106,7 +97,13 @@ mod tests {
     use super::*;
     use crate::options::{filtered::Filtered, sources::GivenOptions, typed::Typed};
     use garrick_model::time::Timestamp;
-    use std::{cell::RefCell, os::unix::net::UnixListener, rc::Rc, thread};
+    use std::{
+        cell::RefCell,
+        io::{BufRead as _, BufReader, Write as _},
+        os::unix::net::UnixListener,
+        rc::Rc,
+        thread,
+    };
 
     /// Asks a program that gives this answer. Returns the code, the options afterwards, and what it was asked.
     fn asked(answer: &'static str) -> (i32, Vec<String>, Json) {
