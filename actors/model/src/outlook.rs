@@ -38,3 +38,12 @@ pub struct Outlook {
     /// When the plan was made.
     pub planned: Timestamp,
 }
+
+impl Outlook {
+    /// Without the names of other jobs.
+    #[must_use]
+    pub fn anonymous(self) -> Self {
+        let blocker = self.blocker.filter(|blocker| !matches!(blocker, Blocker::Running(_) | Blocker::Ahead(_)));
+        Self { blocker, ..self }
+    }
+}

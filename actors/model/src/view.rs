@@ -363,6 +363,25 @@ impl NodeView {
         power << 32 | u64::from(self.weight)
     }
 
+    /// What the configuration says about it, without what goes on there.
+    pub fn without_state(&self) -> Self {
+        Self {
+            base: NodeBase::Unknown,
+            flags: NodeFlags::default(),
+            reason: None,
+            holds: Vec::new(),
+            registration: None,
+            load: NodeLoad::default(),
+            last_busy: None,
+            power_since: None,
+            idle_since: None,
+            comment: None,
+            extra: None,
+            after_reboot: None,
+            ..self.clone()
+        }
+    }
+
     /// The MCS label that the node is kept to.
     pub fn mcs_label(&self) -> Option<&str> {
         self.holds.iter().find(|hold| hold.sharing == Sharing::Mcs).and_then(|hold| hold.mcs_label.as_deref())

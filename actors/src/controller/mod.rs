@@ -84,6 +84,8 @@ mod power_test;
 #[cfg(test)]
 mod priority_test;
 #[cfg(test)]
+mod private_test;
+#[cfg(test)]
 mod revise_test;
 #[cfg(test)]
 mod shells_test;

@@ -152,8 +152,9 @@ impl Owner for SchedulerCore {
                     }
                 }
             }
-            SchedulerInput::Explain { request, job } => {
-                let answer = CommandReply::Outlook(self.outlook(job).map(Box::new));
+            SchedulerInput::Explain { request, job, names_jobs } => {
+                let outlook = self.outlook(job).map(|outlook| if names_jobs { outlook } else { outlook.anonymous() });
+                let answer = CommandReply::Outlook(outlook.map(Box::new));
                 out.push(Effect::Answer { request, answer });
             }
             SchedulerInput::Statistics { request, mut counted } => {

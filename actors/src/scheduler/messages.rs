@@ -111,6 +111,8 @@ pub enum SchedulerInput {
         request: u64,
         /// Job.
         job: JobId,
+        /// Other jobs that stand in its way may be named.
+        names_jobs: bool,
     },
     /// A query for what was counted: these are the others' counters.
     Statistics {
@@ -153,7 +155,12 @@ pub enum SchedulerAsk {
     /// Have the counters begin anew. Answered by [`CommandReply::Done`].
     ResetStatistics,
     /// What does a job wait for? Answered by [`CommandReply::Outlook`], between passes.
-    Explain(JobId),
+    Explain {
+        /// Job.
+        job: JobId,
+        /// Other jobs that stand in its way may be named.
+        names_jobs: bool,
+    },
 }
 
 /// The scheduler's errands.

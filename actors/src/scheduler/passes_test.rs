@@ -168,7 +168,7 @@ fn a_look_that_is_due_while_a_plan_is_made_comes_after_it() {
     assert!(stage.tell(SchedulerInput::Timer(SchedulerTimer::Interval)).is_empty(), "one plan at a time");
     let policy = SchedulerInput::Policy(Box::default());
     assert!(sets(&stage.tell(policy), SchedulerTimer::Pass).is_some());
-    let answered = stage.tell(SchedulerInput::Explain { request: 3, job: JobId(1) });
+    let answered = stage.tell(SchedulerInput::Explain { request: 3, job: JobId(1), names_jobs: true });
     assert!(matches!(answered[..], [Effect::Answer { request: 3, answer: CommandReply::Outlook(None) }]));
     let made = stage.end(planning);
     assert_eq!(sets(&made, SchedulerTimer::Pass), Some(stage.now.plus(Duration::from_secs(1))), "it took long");

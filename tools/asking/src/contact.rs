@@ -5,7 +5,7 @@ use crate::{
     cluster::{Answer, Cluster, ClusterError, Daemon},
 };
 use garrick_model::{
-    config,
+    config::{self, PrivateKind},
     ids::JobId,
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
@@ -13,6 +13,7 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, NodeView, StepView},
 };
+use nix::unistd::geteuid;
 use std::sync::Arc;
 
 /// A request that failed.
@@ -27,6 +28,12 @@ pub struct Contact {
 }
 
 impl Contact {
+    /// Does the site keep some of that from this user (`PrivateData`)?
+    pub fn keeps_private(&self, any_of: &[PrivateKind]) -> bool {
+        let private = &self.cluster.config().private_data;
+        any_of.iter().any(|kind| private.has(*kind)) && !self.cluster.is_administrator(geteuid().as_raw())
+    }
+
     /// Finds the cluster that is meant and connects.
     pub fn open(asker: &dyn Asker) -> Asked<Self> {
         let cluster = Cluster::find(None)?;

@@ -50,6 +50,7 @@ pub use settings::partition::{OverSubscribe, OverTime, PartitionConfig};
 pub use settings::power::{KeptNodes, KeptOn, KeptStates, PowerAction, PowerSettings, Span};
 pub use settings::preempt::{PreemptMode, PreemptSettings, PreemptType, PreemptWords};
 pub use settings::priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
+pub use settings::private::{PrivateData, PrivateKind};
 pub use settings::prolog_flags::{PrologFlag, PrologFlags};
 pub use settings::row::{Class, ShowFacts};
 pub use show::show_config;

@@ -894,6 +894,9 @@ pub enum CommandReply {
         /// Names of those that are not shown to the caller unasked: hidden ones, and those not for his groups.
         #[serde(default)]
         hidden: Vec<String>,
+        /// The states of nodes are not for the caller, and left out of the nodes' views (`PrivateData=nodes`).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        nodes_private: bool,
     },
     /// To `ListSteps`.
     Steps {

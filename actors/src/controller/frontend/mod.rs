@@ -31,6 +31,7 @@ mod members;
 pub mod messages;
 mod partitions;
 mod priorities;
+mod privacy;
 mod queries;
 mod reservations;
 mod route;

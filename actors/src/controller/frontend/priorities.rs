@@ -1,6 +1,7 @@
 //! Answers `sprio`: the factors of the priorities of waiting jobs.
 
 use super::core::FrontendCore;
+use crate::messages::job::Authority;
 use garrick_model::{
     config::PrioritySettings,
     messages::{
@@ -12,7 +13,7 @@ use garrick_model::{
 use garrick_plan::rules::priority::{self, Factors};
 
 impl FrontendCore {
-    pub(super) fn list_priorities(&self) -> CommandReply {
+    pub(super) fn list_priorities(&self, by: Authority) -> CommandReply {
         let config = self.sight.config();
         let rules = self.sight.priority_rules().filter(|_| config.multifactor());
         let kind = config.priority_type.clone();
@@ -21,7 +22,8 @@ impl FrontendCore {
         let accrues = rules.settings.flags.accrue_always;
         let mut jobs = Vec::new();
         // As in Slurm, a job that waits for something other than resources has no priority, unless it ages nevertheless.
-        for job in self.sight.boards().jobs.live() {
+        let sees = self.sees_job(by);
+        for job in self.sight.boards().jobs.live().into_iter().filter(|job| sees(job)) {
             let waits = job.state.waits() && job.priority > 0 && (job.eligible || accrues);
             let runs = !job.state.waits() && priority::is_calculated(&rules.settings, &job);
             if waits || runs {

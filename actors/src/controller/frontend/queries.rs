@@ -3,6 +3,7 @@
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
     messages::{Ask, FrontendErrand, Passed},
+    privacy::without_state,
     selection::may_act,
 };
 use crate::{
@@ -15,6 +16,7 @@ use crate::{
     scheduler::messages::SchedulerAsk,
 };
 use garrick_model::{
+    config::PrivateKind,
     ids::{ArrayTask, JobId, Sluid},
     job_query::{JobQuery, MOST_LISTED},
     messages::{
@@ -56,9 +58,13 @@ fn is_hidden(view: &JobView, hidden: &[String]) -> bool {
 
 impl FrontendCore {
     pub(super) fn list_partitions(&self, by: Authority, now: Timestamp) -> CommandReply {
-        let (partitions, nodes) = (self.sight.boards().partitions.list(), self.nodes_shown(now));
+        let (partitions, mut nodes) = (self.sight.boards().partitions.list(), self.nodes_shown(now));
+        let nodes_private = self.hides(by, PrivateKind::Nodes);
+        if nodes_private {
+            nodes = without_state(nodes);
+        }
         let hidden = self.hidden_from(by, &partitions);
-        CommandReply::Partitions { partitions, nodes, at: now, hidden }
+        CommandReply::Partitions { partitions, nodes, at: now, hidden, nodes_private }
     }
 
     /// The default one first.
@@ -106,14 +112,16 @@ impl FrontendCore {
         if hide {
             hidden = self.hidden_from(by, &self.sight.boards().partitions.list());
         }
+        let sees = self.sees_job(by);
         let mut jobs: Vec<Arc<JobView>> = if selectors.is_empty() {
-            self.sight.boards().jobs.such(which, after, most.saturating_add(1), |view| !is_hidden(view, &hidden))
+            let shown = |view: &JobView| sees(view) && !is_hidden(view, &hidden);
+            self.sight.boards().jobs.such(which, after, most.saturating_add(1), shown)
         } else {
             let mut selection = self.selection();
             let mut found: BTreeMap<JobId, Arc<JobView>> = BTreeMap::new();
             for selector in selectors {
                 let views = selection.find(selector)?;
-                found.extend(views.into_iter().map(|view| (view.id, view)));
+                found.extend(views.into_iter().filter(|view| sees(view)).map(|view| (view.id, view)));
             }
             if found.is_empty() {
                 return Err(Refusal::InvalidJobId);
@@ -143,8 +151,9 @@ impl FrontendCore {
         CommandReply::Licenses { licenses, at }
     }
 
-    pub(super) fn list_reservations(&self, at: Timestamp) -> CommandReply {
+    pub(super) fn list_reservations(&self, by: Authority, at: Timestamp) -> CommandReply {
         let (mut reservations, zone) = (self.sight.boards().reservations.list(), self.sight.zone());
+        self.keep_usable(by, &mut reservations);
         for one in reservations.iter_mut().filter(|one| one.floating.is_some()) {
             *one = one.as_of(at, &zone).map_or_else(|| Arc::clone(one), Arc::new);
         }
@@ -174,9 +183,10 @@ impl FrontendCore {
         Ok(None)
     }
 
-    /// Explains what a job waits for.
-    pub(super) fn explain(&mut self, turn: &mut Turn<'_>, request: u64, job: JobId) -> Reply {
-        let to = Passed::Scheduler(SchedulerAsk::Explain(job), CommandReply::Outlook(None));
+    /// Explains what a job waits for, without naming jobs that the user may not see.
+    pub(super) fn explain(&mut self, turn: &mut Turn<'_>, request: u64, by: Authority, job: JobId) -> Reply {
+        let names_jobs = !self.hides(by, PrivateKind::Jobs);
+        let to = Passed::Scheduler(SchedulerAsk::Explain { job, names_jobs }, CommandReply::Outlook(None));
         turn.run(FrontendErrand::Pass { request, to });
         Ok(None)
     }
@@ -186,8 +196,15 @@ impl FrontendCore {
         self.sight.config().node(node).map(|known| format!("{}:{}", known.address, known.port)).unwrap_or_default()
     }
 
-    pub(super) fn list_steps(&mut self, turn: &mut Turn<'_>, request: u64, job: Option<JobId>, ended: bool) -> Reply {
-        let views = match job {
+    /// Steps of a job or of all, also ended ones where asked for.
+    pub(super) fn list_steps(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: u64,
+        by: Authority,
+        (job, ended): (Option<JobId>, bool),
+    ) -> Reply {
+        let mut views = match job {
             None if ended => self.sight.boards().jobs.list(),
             None => self.sight.boards().jobs.live(),
             Some(job) => self.selection().find(&job.into())?,
@@ -195,6 +212,8 @@ impl FrontendCore {
         if job.is_some() && views.is_empty() {
             return Err(Refusal::InvalidJobId);
         }
+        let sees = self.sees_job(by);
+        views.retain(|view| sees(view));
         let mut by_node: BTreeMap<String, Vec<JobId>> = BTreeMap::new();
         for view in &views {
             let batch_host = view.allocation.as_ref().and_then(|a| a.nodes.first());

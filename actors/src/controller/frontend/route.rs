@@ -41,6 +41,7 @@ impl FrontendCore {
         checked: Checked,
     ) -> Reply {
         let by = self.authority(caller);
+        self.may_ask(by, &command)?;
         let now = turn.now;
         let submission = |mut specs: Vec<JobSpec>, heterogeneous, said| {
             // Only crontabs have jobs that recur.
@@ -79,15 +80,15 @@ impl FrontendCore {
             CommandRequest::NameNodes(names) => {
                 self.nodes_named(names).map(|named| Some(CommandReply::NodesNamed(named)))
             }
-            CommandRequest::Explain { job } => self.explain(turn, request, job),
-            CommandRequest::ListReservations => Ok(Some(self.list_reservations(now))),
+            CommandRequest::Explain { job } => self.explain(turn, request, by, job),
+            CommandRequest::ListReservations => Ok(Some(self.list_reservations(by, now))),
             CommandRequest::ListTopologies => Ok(Some(self.list_topologies())),
-            CommandRequest::ListSteps { job, ended } => self.list_steps(turn, request, job, ended),
+            CommandRequest::ListSteps { job, ended } => self.list_steps(turn, request, by, (job, ended)),
             CommandRequest::CountMessages { prefixes } => match self.may_trace(by, &prefixes) {
                 true => host(HostAsk::CountMessages(prefixes)),
                 false => Err(Refusal::AccessDenied),
             },
-            CommandRequest::ListPriorities => Ok(Some(self.list_priorities())),
+            CommandRequest::ListPriorities => Ok(Some(self.list_priorities(by))),
             CommandRequest::ShowStatistics => {
                 turn.run(FrontendErrand::ShowStatistics(request));
                 Ok(None)

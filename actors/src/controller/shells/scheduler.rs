@@ -60,7 +60,7 @@ impl Shell for SchedulerCore {
 
     fn ask_name(ask: &SchedulerAsk) -> &'static str {
         match ask {
-            SchedulerAsk::Explain(_) => "Explain",
+            SchedulerAsk::Explain { .. } => "Explain",
             SchedulerAsk::Statistics(_) => "Statistics",
             SchedulerAsk::ResetStatistics => "ResetStatistics",
         }
@@ -72,7 +72,7 @@ impl Shell for SchedulerCore {
 
     fn asked(request: u64, ask: SchedulerAsk) -> SchedulerInput {
         match ask {
-            SchedulerAsk::Explain(job) => SchedulerInput::Explain { request, job },
+            SchedulerAsk::Explain { job, names_jobs } => SchedulerInput::Explain { request, job, names_jobs },
             SchedulerAsk::Statistics(counted) => SchedulerInput::Statistics { request, counted },
             SchedulerAsk::ResetStatistics => SchedulerInput::ResetStatistics { request },
         }

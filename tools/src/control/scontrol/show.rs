@@ -3,12 +3,12 @@
 use super::{Session, licenses, reservations, too_few, too_many, topology};
 use crate::query::{
     choices::{self, ChoiceError},
-    sinfo,
+    sinfo::{self, Loaded},
     squeue::task_list_limit,
 };
 use garrick_asking::{
     cluster::Cluster,
-    contact::{self, AskError, Asked},
+    contact::{self, AskError, Asked, Contact},
     ended_steps,
     own_job::of_own_job,
     runs,
@@ -249,6 +249,19 @@ fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
     session.list(&rows, Some("No jobs in the system"), document, |row| records::job::record(&row.job, &clock, detail))
 }
 
+/// Nodes and the partitions that they are in; or which of Slurm's calls would be refused, since the site keeps its answer private.
+fn nodes_with_partitions(cluster: &mut Contact) -> Asked<Result<Loaded, &'static str>> {
+    match sinfo::load(cluster, true) {
+        Ok(loaded) if loaded.nodes_private => Ok(Err("slurm_load_node")),
+        Ok(loaded) => Ok(Ok(loaded)),
+        Err(AskError::Refused(Refusal::AccessDenied)) => {
+            // As Slurm, which asks for the nodes first.
+            contact::nodes(cluster).map(|_| Err("slurm_load_partitions"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
 fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
     let named = match names.map(choices::nodes).transpose() {
         Ok(named) => named,
@@ -259,10 +272,11 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
     };
     let loaded = session.cluster().and_then(|cluster| {
         let named = named.map(|names| contact::named_nodes(cluster, &names)).transpose()?;
-        Ok((named, sinfo::load(cluster, true)?))
+        Ok((named, nodes_with_partitions(cluster)?))
     });
-    let (named, (partitions, all)) = match loaded {
-        Ok(loaded) => loaded,
+    let (named, Loaded { partitions, nodes: all, .. }) = match loaded {
+        Ok((_, Err(private))) => return session.failed(private, &AskError::Refused(Refusal::AccessDenied)),
+        Ok((named, Ok(loaded))) => (named, loaded),
         Err(error) => return session.failed("slurm_load_node", &error),
     };
     let all: Vec<Arc<NodeView>> =
@@ -305,7 +319,7 @@ fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
     // To administrators a hidden one is shown where it is named.
     let everything = session.manner.hidden || (name.is_some() && session.is_admin());
     let (all, nodes) = match session.cluster().and_then(|cluster| sinfo::load(cluster, everything)) {
-        Ok(loaded) => loaded,
+        Ok(loaded) => (loaded.partitions, loaded.nodes),
         Err(error) => return session.failed("slurm_load_partitions", &error),
     };
     let chosen: Vec<Arc<PartitionView>> = match name {

@@ -19,13 +19,14 @@ pub fn completing(session: &mut Session, words: &[String]) -> i32 {
     if !words.is_empty() {
         return too_many(session, "completing");
     }
-    let loaded = session.cluster().and_then(|c| {
-        let jobs = contact::jobs(c, &CommandRequest::list_such_jobs(JobQuery::default()))?;
-        Ok((jobs, contact::nodes(c)?))
-    });
-    let (jobs, nodes) = match loaded {
-        Ok(loaded) => loaded,
+    let all = CommandRequest::list_such_jobs(JobQuery::default());
+    let jobs = match session.cluster().and_then(|c| contact::jobs(c, &all)) {
+        Ok(jobs) => jobs,
         Err(error) => return session.failed("slurm_load_jobs", &error),
+    };
+    let nodes = match session.cluster().and_then(contact::nodes) {
+        Ok(nodes) => nodes,
+        Err(error) => return session.failed("slurm_load_nodes", &error),
     };
     let down = |name: &String| nodes.iter().any(|node| node.name == *name && node.base == NodeBase::Down);
     let (clock, now) = (Clock::system(), Timestamp::now());

@@ -16,9 +16,10 @@ use crate::{
     query::choices,
     telling::Tell as _,
 };
-use garrick_asking::contact::{Asked, Contact, resolve_nodes};
+use garrick_asking::contact::{AskError, Asked, Contact, resolve_nodes};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
+    refusal::Refusal,
     view::{NodeView, PartitionView},
     visible::written_out,
 };
@@ -70,10 +71,13 @@ pub fn main(args: Vec<OsString>) -> i32 {
 
 fn once(request: &Request, console: &Console) -> i32 {
     let loaded = Contact::open(console).and_then(|mut cluster| {
-        let (partitions, nodes) = load(&mut cluster, request.hidden)?;
-        Ok((cluster.name().to_owned(), partitions, nodes))
+        let loaded = load(&mut cluster, request.hidden)?;
+        Ok((cluster.name().to_owned(), loaded))
     });
-    let (cluster, partitions, nodes) = match loaded {
+    let (cluster, Loaded { partitions, nodes, .. }) = match loaded {
+        Ok((_, Loaded { nodes_private: true, .. })) => {
+            return AskError::Refused(Refusal::AccessDenied).tell_plainly("slurm_load_node", console);
+        }
         Ok(loaded) => loaded,
         Err(error) => return error.tell_plainly("slurm_load_partitions", console),
     };
@@ -89,14 +93,21 @@ fn once(request: &Request, console: &Console) -> i32 {
 }
 
 /// Partitions and nodes in configuration order.
-pub type PartitionsAndNodes = (Vec<Arc<PartitionView>>, Vec<Arc<NodeView>>);
+pub struct Loaded {
+    /// Partitions.
+    pub partitions: Vec<Arc<PartitionView>>,
+    /// Nodes.
+    pub nodes: Vec<Arc<NodeView>>,
+    /// The site shows states of nodes to administrators only: they are left out.
+    pub nodes_private: bool,
+}
 
 /// Asks for them; partitions that are hidden, or not for the user's groups, are left out unless `all` are asked for.
-pub fn load(cluster: &mut Contact, all: bool) -> Asked<PartitionsAndNodes> {
+pub fn load(cluster: &mut Contact, all: bool) -> Asked<Loaded> {
     match cluster.ask(&CommandRequest::ListPartitions)? {
-        CommandReply::Partitions { mut partitions, nodes, hidden, .. } => {
+        CommandReply::Partitions { mut partitions, nodes, hidden, nodes_private, .. } => {
             partitions.retain(|p| all || !hidden.contains(&p.config.name));
-            Ok((partitions, nodes))
+            Ok(Loaded { partitions, nodes, nodes_private })
         }
         other => Err(cluster.unexpected(&other)),
     }

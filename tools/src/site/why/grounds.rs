@@ -3,6 +3,7 @@
 use super::reserving::Reserving;
 use garrick_asking::contact::{self, Asked, Contact, reservations};
 use garrick_model::{
+    config::PrivateKind,
     hostlist,
     messages::command::{CommandReply, CommandRequest},
     reservation::Reservation,
@@ -33,11 +34,21 @@ pub struct Around {
     pub reserving: Reserving,
     /// When it was so.
     pub at: Timestamp,
+    /// The site does not show it to this user.
+    pub private: bool,
+}
+
+/// Is what stands in a job's way kept from this user?
+fn keeps_private(cluster: &Contact) -> bool {
+    cluster.keeps_private(&[PrivateKind::Jobs, PrivateKind::Nodes, PrivateKind::Partitions])
 }
 
 impl Around {
     /// Asks for all of it.
     pub fn ask(cluster: &mut Contact) -> Asked<Self> {
+        if keeps_private(cluster) {
+            return Ok(Self { private: true, ..Self::default() });
+        }
         let jobs = contact::jobs(cluster, &CommandRequest::list_jobs(Vec::new()))?;
         let Self { partitions, nodes, .. } = Self::nodes_alone(cluster)?;
         let (reservations, at) = reservations(cluster)?;
@@ -45,11 +56,14 @@ impl Around {
             CommandReply::Config { pairs, .. } => Reserving::of(&pairs),
             other => return Err(cluster.unexpected(&other)),
         };
-        Ok(Self { jobs, nodes, partitions, reservations, reserving, at })
+        Ok(Self { jobs, nodes, partitions, reservations, reserving, at, private: false })
     }
 
     /// Asks for nodes and partitions.
     pub fn nodes_alone(cluster: &mut Contact) -> Asked<Self> {
+        if keeps_private(cluster) {
+            return Ok(Self { private: true, ..Self::default() });
+        }
         match cluster.ask(&CommandRequest::ListPartitions)? {
             CommandReply::Partitions { partitions, nodes, .. } => Ok(Self { partitions, nodes, ..Self::default() }),
             other => Err(cluster.unexpected(&other)),
@@ -111,7 +125,7 @@ pub fn grounds(job: &JobView, around: &Around, zone: &TimeZone) -> String {
             job.spec.reservations.join(","),
             update(job, "ReservationName=")
         ),
-        Reason::Other(text) if text.starts_with("ReqNodeNotAvail") => kept(job, around, zone),
+        Reason::Other(text) if text.starts_with("ReqNodeNotAvail") && !around.private => kept(job, around, zone),
         _ => crowded(job, around),
     }
 }
@@ -293,6 +307,10 @@ fn kept(job: &JobView, around: &Around, zone: &TimeZone) -> String {
 
 /// No room is reserved for it: who is there without an end, and how many are before it.
 fn crowded(job: &JobView, around: &Around) -> String {
+    if around.private {
+        return "there is no room for it now; what has it, the site shows to administrators only (PrivateData)"
+            .to_owned();
+    }
     let own: BTreeSet<&str> = around.nodes_of(job).map(|node| node.name.as_str()).collect();
     let there = |other: &JobView| {
         other.allocation.as_ref().is_some_and(|a| a.nodes.iter().any(|node| own.contains(node.name.as_str())))

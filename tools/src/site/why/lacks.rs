@@ -26,7 +26,7 @@ impl Amount {
 /// it`. `None` where that is something else, or cannot be said of single nodes.
 pub fn lacks(job: &JobView, around: &Around) -> Option<String> {
     let said = matches!(job.sharing, Sharing::Default | Sharing::Oversubscribe);
-    if job.reason != Reason::Resources || !said {
+    if job.reason != Reason::Resources || !said || around.private {
         return None;
     }
     let serves = |node: &&NodeView| node.base == NodeBase::Up && !node.flags.drain && !node.flags.is_silent();

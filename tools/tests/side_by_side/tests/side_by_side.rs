@@ -77,6 +77,7 @@ scenarios! {
     job_submit_plain
     others
     power
+    private
     salloc
     sbatch
     sbatch_errors

@@ -15,6 +15,7 @@ use super::{
     power::PowerSettings,
     preempt::PreemptSettings,
     priority::PrioritySettings,
+    private::PrivateData,
     prolog_flags::PrologFlags,
     row::settings_with_rows,
 };
@@ -320,6 +321,8 @@ settings_with_rows! {
         pub priority_type: String,
         /// `MCSPlugin` and `MCSParameters`: labels of jobs.
         pub mcs: Mcs,
+        /// `PrivateData`: what ordinary users may not see of others.
+        pub private_data: PrivateData,
         /// `PreemptType`, `PreemptMode` and what belongs to them.
         pub preempt: PreemptSettings,
         /// `ResumeProgram` and its relatives.

@@ -123,6 +123,7 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("PriorityMaxAge", "weights_and_the_time_that_counts_are_those_of_the_site"),
     ("PriorityWeightAge", "weights_and_the_time_that_counts_are_those_of_the_site"),
     ("PriorityWeightPartition", "weights_and_the_time_that_counts_are_those_of_the_site"),
+    ("PrivateData", "jobs_of_others_are_not_shown_where_the_site_keeps_them_private"),
     ("PriorityWeightTRES", "weights_and_the_time_that_counts_are_those_of_the_site"),
     ("ReconfigFlags", "the_site_says_which_updates_outlast_the_next_reading_of_its_file"),
     ("ResvOverRun", "jobs_leave_a_reservation_that_is_over_when_the_site_says"),

@@ -15,6 +15,7 @@ use super::{
     power::{self, KeptNodes, KeptStates, Span},
     preempt,
     priority::{self, WEIGHT, days_and_time, without_accounting},
+    private,
     prolog_flags::PrologFlags,
     row::{Row, Show, key, with_defaults},
     scheduling,
@@ -296,7 +297,9 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
         "weights of CPUs, memory, nodes and billing")
         .shown(Show::Value(|c| Text(NULL).show(&c.priority.tres_text)))
         .shown_if(Config::multifactor),
-    Key::not_yet("PrivateData", "none"),
+    Key::honoured("PrivateData", "none", |c, text| private::private_data(&mut c.private_data, text),
+        "what ordinary users may not see of others: any of `jobs`, `nodes`, `partitions`, `reservations`")
+        .shown(Show::Value(|c| c.private_data.text())),
     Key::own_way("ProctrackType", "proctrack/cgroup"),
     Key::honoured("Prolog", "", |c, text| add(&mut c.prolog, text), "a program that runs on each node before a job")
         .shown(Show::Lines(|c| shown_programs("Prolog", &c.prolog)))

@@ -20,6 +20,7 @@ pub(super) mod partition;
 pub(super) mod power;
 pub(super) mod preempt;
 pub(super) mod priority;
+pub(super) mod private;
 pub(super) mod prolog_flags;
 mod restricted;
 pub(super) mod row;

@@ -1,0 +1,70 @@
+//! What `PrivateData` hides from users who are no administrators.
+
+use super::core::FrontendCore;
+use crate::{messages::job::Authority, submission::users::group_names};
+use garrick_model::{
+    config::PrivateKind,
+    ids::JobId,
+    messages::command::CommandRequest,
+    refusal::Refusal,
+    reservation::{Applicant, Reservation},
+    view::{JobView, NodeView},
+};
+use std::sync::Arc;
+
+impl FrontendCore {
+    /// Does the site hide that from them?
+    pub(super) fn hides(&self, by: Authority, kind: PrivateKind) -> bool {
+        !by.admin && self.sight.config().private_data.has(kind)
+    }
+
+    /// A test for jobs: may they be shown to the user?
+    pub(super) fn sees_job(&self, by: Authority) -> impl Fn(&JobView) -> bool + use<> {
+        let hides = self.hides(by, PrivateKind::Jobs);
+        move |view| !hides || view.uid == by.uid
+    }
+
+    /// Refuses a question about something that the user may not see. To ask about a hidden job is to ask about an unknown one.
+    pub(super) fn may_ask(&self, by: Authority, request: &CommandRequest) -> Result<(), Refusal> {
+        let refused = |kind| match self.hides(by, kind) {
+            true => Err(Refusal::AccessDenied),
+            false => Ok(()),
+        };
+        match request {
+            CommandRequest::ListNodes => refused(PrivateKind::Nodes),
+            CommandRequest::ListPartitions => refused(PrivateKind::Partitions),
+            CommandRequest::WaitJob { job, .. } | CommandRequest::Watch { job } | CommandRequest::Explain { job } => {
+                self.is_seen(by, *job)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_seen(&self, by: Authority, job: JobId) -> Result<(), Refusal> {
+        if !self.hides(by, PrivateKind::Jobs) {
+            return Ok(());
+        }
+        let own = |view: &Arc<JobView>| view.uid == by.uid;
+        let known = self.sight.boards().jobs.get(&job).as_ref().map(own);
+        // A job that is being saved has no view yet, and is known to who submitted it only.
+        if known.unwrap_or(true) { Ok(()) } else { Err(Refusal::InvalidJobId) }
+    }
+
+    /// Leaves out what the user cannot use. Accounts and QOS of the user's jobs are not known here.
+    pub(super) fn keep_usable(&self, by: Authority, reservations: &mut Vec<Arc<Reservation>>) {
+        if !self.hides(by, PrivateKind::Reservations) {
+            return;
+        }
+        let user = self.sight.users().user(by.uid);
+        let groups = group_names(user.as_ref());
+        let name = user.as_ref().map_or("", |user| &user.name);
+        let (account, qos, partition) = (None, None, None);
+        let who = Applicant { admin: false, user: name, account, qos, partition, groups: Some(&groups) };
+        reservations.retain(|reservation| reservation.admits(who));
+    }
+}
+
+/// What the configuration says about nodes, without what goes on there.
+pub(super) fn without_state(nodes: Vec<Arc<NodeView>>) -> Vec<Arc<NodeView>> {
+    nodes.iter().map(|node| Arc::new(node.without_state())).collect()
+}
