@@ -1,0 +1,1 @@
+//! The accounting service: what jobs and steps came to, in a database.
