@@ -8,6 +8,7 @@ use crate::{filter::JobFilter, row::JobRow, step::StepRecord};
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{
     ids::{Sluid, StepKey},
+    messages::command::Caller,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,8 @@ pub enum Kept {
 /// A question to the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccountsRequest {
+    /// First from a daemon that speaks for a command: only root, `SlurmUser` and the service's own user are believed. Not answered.
+    OnBehalfOf(Caller),
     /// Is it there? Answered by [`AccountsReply::Here`].
     Ping,
     /// Its configuration. Answered by [`AccountsReply::Config`].
