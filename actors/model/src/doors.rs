@@ -4,6 +4,7 @@
 //! |---|---|
 //! | controller | `ctl.sock` |
 //! | a node's agent | `n1.sock` |
+//! | the service of accounting | `accounting.door`: no node can have that name |
 //! | `stepd` of a run | `j5609-n1-q3bk7w.sock`: job, node, end of the SLUID |
 
 use crate::ids::{JobId, Sluid};
@@ -14,6 +15,8 @@ use std::path::{Path, PathBuf};
 pub const CONF: &str = "conf";
 /// The controller's.
 pub const CONTROLLER: &str = "ctl.sock";
+/// That of the service of accounting.
+pub const ACCOUNTING: &str = "accounting.door";
 /// Characters of the SLUID in a name: a path has 107 bytes at most, and a job's runs follow each other.
 const SLUID_TAIL: usize = 6;
 
@@ -56,7 +59,7 @@ mod tests {
         for name in ["ctl.sock", "n1.sock", "j1.sock", "jay-7.sock", "j7-x.sock"] {
             assert!(is_of_daemon(name), "{name}");
         }
-        for name in ["j5609-n1-4f2a.sock", "j1-a-b-c.sock", "n1.pid", "ctl"] {
+        for name in ["j5609-n1-4f2a.sock", "j1-a-b-c.sock", "n1.pid", "ctl", ACCOUNTING] {
             assert!(!is_of_daemon(name), "{name}");
         }
     }

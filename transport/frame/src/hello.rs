@@ -85,6 +85,10 @@ pub enum LinkKind {
     CommandToRecords,
     /// Two `stepd`s of a run: a file on its way to the run's nodes.
     BetweenStepds,
+    /// A command that asks the service of accounting, at its door or by way of a daemon's.
+    CommandToAccounts,
+    /// A controller that feeds the service of accounting.
+    ControllerAccounts,
 }
 
 impl std::fmt::Display for LinkKind {
@@ -99,6 +103,8 @@ impl std::fmt::Display for LinkKind {
             Self::Join => "join",
             Self::CommandToRecords => "command to records",
             Self::BetweenStepds => "two stepds of a run",
+            Self::CommandToAccounts => "command to accounting",
+            Self::ControllerAccounts => "controller and accounting",
         })
     }
 }

@@ -1,0 +1,191 @@
+//! How rows follow from the events of the controller's log. An event that does not fit the row changes nothing, nor does one that
+//! comes again.
+
+use crate::row::JobRow;
+use garrick_events::records::{
+    job::JobRecord,
+    job_event::{JobEvent, Revision},
+};
+use garrick_model::{
+    ids::{ArrayTask, Sluid},
+    messages::command::JobChange,
+    spec::{ArraySpec, JobSpec},
+    state::{ExitStatus, JobState, Reason},
+    time::Timestamp,
+};
+
+impl JobRow {
+    /// The row of a job that is submitted; `None`: the event is another one.
+    pub fn submitted(cluster: &str, event: &JobEvent) -> Option<Self> {
+        match event {
+            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => Some(Self::of(cluster, record)),
+            _ => None,
+        }
+    }
+
+    /// Applies an event of its job. Returns the row of the job's next run, if one follows.
+    pub fn apply(&mut self, event: &JobEvent) -> Option<Self> {
+        match event {
+            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => return self.summed_up(record),
+            JobEvent::Requeued { sluid, begin, .. } => return self.requeued(*sluid, *begin),
+            JobEvent::Released { priority } => self.priority = *priority,
+            JobEvent::Updated(change) => self.updated(change),
+            JobEvent::Revised(revision) if self.state == JobState::Pending => self.revised(revision),
+            JobEvent::Eligible { at } => self.eligible = Some(*at),
+            JobEvent::TaskSplit { index, .. } => self.take_task(*index),
+            JobEvent::BecameTask { index } => {
+                self.take_task(*index);
+                self.array_task = Some(ArrayTask { array_job: self.job, index: *index });
+            }
+            JobEvent::Allocated(run) if self.state == JobState::Pending => self.run(run),
+            JobEvent::NodeBooted { node, at, .. } => self.booted(node, *at),
+            JobEvent::LimitChanged(limit) if !self.is_over() => {
+                (self.time_limit, self.requested_limit) = (*limit, *limit);
+            }
+            JobEvent::Suspended if self.works() => self.state = JobState::Suspended,
+            JobEvent::Resumed if self.works() => self.state = JobState::Running,
+            JobEvent::Stopped { at, .. } if self.works() => {
+                self.state = JobState::Suspended;
+                self.suspended_since.get_or_insert(*at);
+            }
+            JobEvent::Continued { at } if self.state == JobState::Suspended => self.continued(*at),
+            JobEvent::Ending(ending) if self.works() => self.cancelled_by = ending.by,
+            JobEvent::NodesLost { nodes } if self.works() || self.state == JobState::NodeFail => {
+                self.failed_node = self.failed_node.take().or_else(|| nodes.first().cloned());
+                self.booting.retain(|node| !nodes.contains(node));
+            }
+            JobEvent::Ended(end) if !self.is_over() => self.over(end),
+            _ => {}
+        }
+        None
+    }
+
+    const fn works(&self) -> bool {
+        matches!(self.state, JobState::Running | JobState::Suspended)
+    }
+
+    /// The record that sums up all that came before.
+    fn summed_up(&mut self, record: &JobRecord) -> Option<Self> {
+        let row = Self::of(&self.cluster, record);
+        if row.sluid > self.sluid {
+            return Some(row);
+        }
+        if row.sluid == self.sluid {
+            *self = row;
+        }
+        None
+    }
+
+    fn requeued(&mut self, sluid: Sluid, begin: Option<Timestamp>) -> Option<Self> {
+        if !self.is_over() || sluid <= self.sluid {
+            return None;
+        }
+        self.requeued = true;
+        Some(Self {
+            sluid,
+            partition: None,
+            reservation: None,
+            state: JobState::Pending,
+            requeued: false,
+            reason: Reason::None,
+            exit: ExitStatus::SUCCESS,
+            derived: ExitStatus::SUCCESS,
+            system_comment: None,
+            cancelled_by: None,
+            failed_node: None,
+            eligible: begin,
+            start: None,
+            end: None,
+            suspended_ms: 0,
+            suspended_since: None,
+            time_limit: self.requested_limit,
+            restarts: self.restarts.saturating_add(1),
+            allocated: Default::default(),
+            nodes: String::new(),
+            node_indices: Vec::new(),
+            booting: Vec::new(),
+            ..self.clone()
+        })
+    }
+
+    fn take_task(&mut self, index: u32) {
+        let Some(waiting) = &mut self.waiting else { return };
+        // Tasks go in order, nearly always.
+        if waiting.min() == Some(index) {
+            waiting.take_first();
+        } else {
+            waiting.remove(index);
+        }
+        if waiting.is_empty() {
+            self.waiting = None;
+        }
+    }
+
+    fn booted(&mut self, node: &str, at: Timestamp) {
+        let waited = !self.booting.is_empty();
+        self.booting.retain(|known| known != node);
+        if waited && self.booting.is_empty() {
+            self.start = Some(at);
+        }
+    }
+
+    fn continued(&mut self, at: Timestamp) {
+        self.state = JobState::Running;
+        let stood = self.suspended_since.take().map_or(0, |since| at.since(since).as_millis());
+        self.suspended_ms = self.suspended_ms.saturating_add(u64::try_from(stood).unwrap_or(u64::MAX));
+    }
+
+    fn revised(&mut self, revision: &Revision) {
+        // What is not part of a revision stays.
+        let begin = std::mem::take(&mut self.submit_line);
+        self.ask(&revision.spec, &revision.resolved);
+        if self.submit_line.is_empty() {
+            self.submit_line = begin;
+        }
+        self.time_limit = self.requested_limit;
+        self.priority = revision.priority;
+        self.admin_comment.clone_from(&revision.admin_comment);
+        if let Some(ArraySpec { limit, .. }) = &mut self.waiting {
+            *limit = revision.array_limit;
+        }
+    }
+
+    /// The form of changes for jobs that do not wait. Amounts do not change any more then.
+    fn updated(&mut self, change: &JobChange) {
+        let limit = change.time_limit.filter(|_| !self.is_over());
+        if let Some(limit) = limit {
+            self.requested_limit = limit;
+            if self.state == JobState::Pending {
+                self.time_limit = limit;
+            }
+        }
+        if let Some(partitions) = &change.partitions {
+            self.partitions.clone_from(partitions);
+        }
+        self.priority = change.priority.unwrap_or(self.priority);
+        if let Some(name) = &change.name {
+            self.name.clone_from(name);
+        }
+        let text = |own: &mut Option<String>, new: &Option<String>| {
+            if let Some(new) = new {
+                *own = Some(new.clone()).filter(|new| !new.is_empty());
+            }
+        };
+        text(&mut self.extra, &change.extra);
+        text(&mut self.constraint, &change.constraint);
+        text(&mut self.licenses, &change.licenses);
+        text(&mut self.mcs_label, &change.mcs_label);
+        // These may be empty texts, as in the job's record.
+        self.comment = change.comment.clone().or_else(|| self.comment.take());
+        self.admin_comment = change.admin_comment.clone().or_else(|| self.admin_comment.take());
+        self.account = change.account.clone().or_else(|| self.account.take());
+        // The rest is known to the change only as what it makes of a request.
+        let mut spec = JobSpec { qos: self.qos.take(), wckey: self.wckey.take(), ..JobSpec::default() };
+        change.request.apply(&mut spec);
+        (self.qos, self.wckey) = (spec.qos, spec.wckey);
+    }
+}
+
+#[cfg(test)]
+#[path = "fold_test.rs"]
+mod tests;

@@ -1,0 +1,191 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use garrick_events::{
+    records::job::{Afterwards, End, Ending, Phase, Resolved, Run},
+    testing::record,
+};
+use garrick_model::{
+    gres::GresShare,
+    ids::{JobId, NodeIndex},
+    node_shape::NodeShare,
+    resources::{CpuSet, MemoryMib, MemoryRequest},
+    spec_text::licenses::Licenses,
+    time::TimeLimit,
+    view::{AllocatedNode, Allocation},
+};
+use proptest::prelude::*;
+use std::{collections::BTreeSet, sync::Arc};
+
+fn job_record() -> JobRecord {
+    let array = Some(ArraySpec { ranges: vec![(0, 3, 1)], limit: Some(2) });
+    let qos = Some("high".to_owned());
+    let spec = JobSpec { name: "test".into(), array, qos, submit_line: "sbatch x".into(), ..JobSpec::default() };
+    record(7, spec)
+}
+
+fn node(name: &str, index: u32) -> AllocatedNode {
+    let gres = GresShare { name: "gpu".into(), kind: None, count: 2, devices: CpuSet::from(0..2) };
+    let share =
+        NodeShare { cpus: CpuSet::from(0..4), memory: Some(MemoryMib(512)), gres: vec![gres], ..NodeShare::default() };
+    AllocatedNode { name: name.into(), index: NodeIndex(index), share }
+}
+
+fn run(at: Timestamp, booting: bool) -> Run {
+    let allocation = Allocation {
+        nodes: vec![node("n1", 1), node("n2", 2)],
+        partition: "long".into(),
+        exclusive: false,
+        licenses: "matlab:3".parse::<Licenses>().unwrap(),
+        reservation: Some("week".into()),
+    };
+    let booting = if booting { BTreeSet::from(["n1".to_owned(), "n2".to_owned()]) } else { BTreeSet::new() };
+    Run {
+        allocation: Arc::new(allocation),
+        addresses: vec!["a".into(), "b".into()],
+        start: at,
+        time_limit: TimeLimit::Secs(60),
+        started: None,
+        door: String::new(),
+        released: BTreeSet::new(),
+        ending: None,
+        kept: BTreeSet::new(),
+        lost: BTreeSet::new(),
+        epilog_failed: false,
+        after_failure: None,
+        continued: false,
+        preempted: None,
+        leave_by: None,
+        suspended: None,
+        parts: Vec::new(),
+        booting,
+        requeue: None,
+        awaits_prolog: false,
+        awaits_epilog: false,
+    }
+}
+
+fn end(state: JobState, at: Timestamp, then: Afterwards) -> End {
+    let exit = ExitStatus { code: 3, signal: None };
+    let cause = Some("no such file".to_owned());
+    End { state, reason: Reason::NonZeroExitCode, exit, derived: exit, at, then, cause }
+}
+
+/// An event of the kind of that number, at a time. Whether it is legal is found out by the record.
+fn event(kind: u8, at: Timestamp, record: &JobRecord) -> JobEvent {
+    let again = Afterwards::Requeue { hold: None, delay: false };
+    match kind {
+        0 => JobEvent::Allocated(Box::new(run(at, false))),
+        1 => JobEvent::Allocated(Box::new(run(at, true))),
+        2 => JobEvent::NodeBooted { node: "n1".into(), address: "c".into(), at },
+        3 => JobEvent::NodeBooted { node: "n2".into(), address: "d".into(), at },
+        4 => JobEvent::Started { at, door: "door".into() },
+        5 => JobEvent::Stopped { at, by_admin: false, yielded: None, waits_turn: false },
+        6 => JobEvent::Continued { at },
+        7 => JobEvent::Ending(Ending {
+            state: JobState::Cancelled,
+            reason: Reason::None,
+            then: Afterwards::Over,
+            by: Some(12),
+            at: Some(at),
+            unasked: false,
+        }),
+        8 => JobEvent::Ended(end(JobState::Failed, at, Afterwards::Over)),
+        9 => JobEvent::Ended(end(JobState::NodeFail, at, again)),
+        10 => JobEvent::NodesLost { nodes: vec!["n1".into()] },
+        11 => JobEvent::NodeReleased { node: "n1".into(), epilog_failed: false },
+        12 => JobEvent::NodeReleased { node: "n2".into(), epilog_failed: false },
+        13 => JobEvent::Requeued { sluid: Sluid(record.sluid.0 + 1), hold: None, begin: Some(at), expedited: false },
+        14 => JobEvent::Eligible { at },
+        15 => JobEvent::TaskSplit { index: at.0 as u32 % 4, job: JobId(100) },
+        16 => JobEvent::BecameTask { index: at.0 as u32 % 4 },
+        17 => JobEvent::LimitChanged(TimeLimit::Secs(at.0 as u64)),
+        18 => JobEvent::Released { priority: at.0 as u32 },
+        19 => JobEvent::Revised(Box::new(revision(record, at))),
+        20 => JobEvent::Updated(Box::new(JobChange {
+            name: Some("other".into()),
+            comment: Some("words".into()),
+            account: Some("physics".into()),
+            priority: Some(at.0 as u32),
+            ..JobChange::default()
+        })),
+        _ => JobEvent::StepsCounted(Default::default()),
+    }
+}
+
+fn revision(record: &JobRecord, at: Timestamp) -> Revision {
+    let change = JobChange { array_limit: Some(3), admin_comment: Some("seen".into()), ..JobChange::default() };
+    let spec = JobSpec { constraint: Some("fast".into()), ..(*record.spec).clone() };
+    let resolved = Resolved {
+        cpus: 8,
+        memory: MemoryRequest::PerNode(MemoryMib(at.0 as u64)),
+        partitions: vec!["long".into()],
+        ..record.resolved.clone()
+    };
+    Revision::new(record, &change, spec, resolved)
+}
+
+/// What row and record both know, in the same form.
+fn compared(mut row: JobRow, record: &JobRecord) -> JobRow {
+    row.waiting = row.waiting.map(|tasks| ArraySpec::from_indices(tasks.indices(), tasks.limit));
+    // The loss of a node that did not end the job stays in the record.
+    if row.state != JobState::NodeFail {
+        row.failed_node = None;
+    }
+    // A record that waits does not say what became of its begin time.
+    if matches!(record.phase, Phase::Pending) && record.eligible_time.is_none() {
+        row.eligible = None;
+    }
+    row
+}
+
+proptest! {
+    #[test]
+    fn rows_say_what_records_say(kinds in prop::collection::vec((0u8..22, 1i64..50), 0..60)) {
+        let mut record = job_record();
+        let mut row = JobRow::submitted("c", &JobEvent::Submitted(Box::new(record.clone()))).unwrap();
+        let mut now = 1_000_000;
+        for (kind, passed) in kinds {
+            now += passed;
+            let event = event(kind, Timestamp(now), &record);
+            let before = record.clone();
+            if record.apply(&event).is_err() {
+                record = before;
+                continue;
+            }
+            if let Some(next) = row.apply(&event) {
+                prop_assert!(row.requeued && row.is_over());
+                row = next;
+            }
+            let again = row.clone();
+            prop_assert_eq!(row.apply(&event), None);
+            prop_assert_eq!(&row, &again, "a repeat of {:?} changed something", event);
+            let said = JobRow::of("c", &record);
+            prop_assert_eq!(compared(row.clone(), &record), compared(said, &record), "after {:?}", event);
+        }
+    }
+}
+
+#[test]
+fn a_requeued_job_has_a_row_for_each_run() {
+    let mut row = JobRow::of("c", &record(7, JobSpec { name: "x".into(), ..JobSpec::default() }));
+    let first = row.sluid;
+    row.apply(&JobEvent::Allocated(Box::new(run(Timestamp(10), false))));
+    assert_eq!(row.allocated.to_string(), "billing=8,cpu=8,gres/gpu=4,license/matlab=3,mem=1G,node=2");
+    assert_eq!((row.nodes.as_str(), row.partition.as_deref()), ("n[1-2]", Some("long")));
+    row.apply(&JobEvent::Ended(end(JobState::NodeFail, Timestamp(30), Afterwards::Over)));
+    let requeued = JobEvent::Requeued { sluid: Sluid(first.0 + 1), hold: None, begin: None, expedited: false };
+    let next = row.apply(&requeued).unwrap();
+    assert_eq!((row.sluid, row.state, row.requeued, row.end), (first, JobState::NodeFail, true, Some(Timestamp(30))));
+    assert_eq!((next.state, next.restarts, next.start, next.end), (JobState::Pending, 1, None, None));
+    assert!(next.allocated.is_empty() && !next.requeued && next.submit == row.submit);
+}
+
+#[test]
+fn an_event_of_another_run_changes_nothing() {
+    let mut row = JobRow::of("c", &job_record());
+    row.apply(&JobEvent::Ended(end(JobState::Cancelled, Timestamp(5), Afterwards::Over)));
+    let before = row.clone();
+    assert_eq!(row.apply(&JobEvent::Ended(end(JobState::Failed, Timestamp(9), Afterwards::Over))), None);
+    assert_eq!(row.apply(&JobEvent::Allocated(Box::new(run(Timestamp(9), false)))), None);
+    assert_eq!(row, before);
+}

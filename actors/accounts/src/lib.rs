@@ -1,0 +1,18 @@
+//! What accounting keeps of jobs and steps for years. Everything here is plain data and pure functions: the service of accounting
+//! stores it, the controller feeds it, commands ask for it.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`row`] | what is kept of one run of a job |
+//! | [`fold`] | how that follows from the events of the controller's log |
+//! | [`step`] | what is kept of a step |
+//! | [`tres`] | amounts of what jobs ask for and have |
+//! | [`filter`] | which rows a question is about |
+//! | [`messages`] | between controller, service and commands |
+
+pub mod filter;
+pub mod fold;
+pub mod messages;
+pub mod row;
+pub mod step;
+pub mod tres;

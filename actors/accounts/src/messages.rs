@@ -1,0 +1,154 @@
+//! Messages between the controller, the service of accounting, and commands.
+//!
+//! The controller connects to the service, says [`Feed::Hello`], and gets [`Kept::Welcome`]. If the service has nothing of this log,
+//! the controller sends all jobs at a position ([`Feed::Snapshot`]), then the events after that ([`Feed::Batch`]). The service stores
+//! each batch and its position in one transaction and answers [`Kept::Stored`]: so every event counts once, whatever is killed.
+
+use crate::{filter::JobFilter, row::JobRow, step::StepRecord};
+use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
+use garrick_model::{
+    ids::{Sluid, StepKey},
+    messages::command::Caller,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// Identity of a controller's log: random, new where the positions of another log mean nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LogId(pub u64, pub u64);
+
+/// Controller to service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Feed {
+    /// First on a connection. Answered by [`Kept::Welcome`] or [`Kept::Refused`].
+    Hello {
+        /// `ClusterName`.
+        cluster: String,
+        /// Its log.
+        log: LogId,
+    },
+    /// A part of all jobs as of a position. Parts follow each other. The last one is answered by [`Kept::Stored`].
+    Snapshot {
+        /// The position.
+        position: Position,
+        /// Jobs.
+        jobs: Vec<JobRecord>,
+        /// It is the last part.
+        last: bool,
+    },
+    /// Events of jobs and their steps, in order. Answered by [`Kept::Stored`].
+    Batch {
+        /// Position after which they come: the last that is stored.
+        after: Position,
+        /// Position of the last event of the log that is in it or was left out as accounting does not need it.
+        upto: Position,
+        /// Events.
+        events: Vec<ControllerEvent>,
+    },
+}
+
+/// Service to controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kept {
+    /// It knows the cluster's log up to a position.
+    Welcome {
+        /// The position; `None`: it knows nothing of this log.
+        stored: Option<Position>,
+    },
+    /// Everything up to there is stored and survives any crash.
+    Stored(Position),
+    /// It does not take it; the connection ends.
+    Refused(String),
+}
+
+/// A question to the service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccountsRequest {
+    /// First from a daemon that speaks for a command: only root, `SlurmUser` and the service's own user are believed. Not answered.
+    OnBehalfOf(Caller),
+    /// Is it there? Answered by [`AccountsReply::Here`].
+    Ping,
+    /// Its configuration. Answered by [`AccountsReply::Config`].
+    Config,
+    /// Rows of jobs, by job and run. Answered by [`AccountsReply::Jobs`].
+    Jobs {
+        /// Which.
+        filter: Box<JobFilter>,
+        /// With their steps.
+        steps: bool,
+        /// Where the last answer ended.
+        after: Option<PageEnd>,
+    },
+    /// Batch script of a run (`AccountingStoreFlags=job_script`). Answered by [`AccountsReply::Text`].
+    Script(Sluid),
+    /// Environment of a run (`AccountingStoreFlags=job_env`). Answered by [`AccountsReply::Text`].
+    Environment(Sluid),
+}
+
+/// Where an answer ended. Given back as it came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageEnd {
+    /// Cluster of the last row.
+    pub cluster: String,
+    /// Its job.
+    pub job: u32,
+    /// Its run.
+    pub sluid: Sluid,
+    /// Its last step, where more are to come: the next answer begins with the same row.
+    #[serde(default)]
+    pub step: Option<StepKey>,
+}
+
+/// A run with its steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobWithSteps {
+    /// The run.
+    pub row: JobRow,
+    /// Its steps: batch, extern and interactive first, then by number. After a [`PageEnd::step`], only the rest.
+    pub steps: Vec<StepRecord>,
+}
+
+/// An answer of the service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccountsReply {
+    /// It is there.
+    Here {
+        /// Its version.
+        version: String,
+        /// Its host.
+        host: String,
+    },
+    /// Names and values, as `sacctmgr show config` prints them.
+    Config(Vec<(String, String)>),
+    /// Rows.
+    Jobs {
+        /// Rows, at most some hundred KiB.
+        jobs: Vec<JobWithSteps>,
+        /// Set when there is more.
+        next: Option<PageEnd>,
+        /// When it was answered, by the service's clock: for elapsed times of jobs that run.
+        at: Timestamp,
+    },
+    /// A script or an environment; `None`: nothing is kept of that run.
+    Text(Option<ByteBuf>),
+    /// It was not answered.
+    Refused(AccountsRefusal),
+}
+
+/// Why a question was not answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccountsRefusal {
+    /// There is no accounting here: `AccountingStorageType` is none.
+    Off,
+    /// The service cannot be reached now.
+    Away(String),
+    /// The user may not.
+    Denied,
+    /// Too many questions at a time.
+    Busy,
+    /// The question is wrong.
+    Invalid(String),
+    /// The database failed.
+    Failed(String),
+}

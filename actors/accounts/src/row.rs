@@ -1,0 +1,376 @@
+//! What is kept of one run of a job. A requeued job has one row for each run, told apart by their SLUIDs.
+
+use crate::tres::{BILLING, CPU, MEM, NODE, Tres};
+use garrick_events::records::job::{End, JobRecord, Phase, Resolved, Run};
+use garrick_model::{
+    gres::{GPU, GresCount, Totals},
+    hostlist,
+    ids::{ArrayTask, JobId, NodeIndex, Sluid},
+    resources::MemoryRequest,
+    spec::{ArraySpec, JobKind, JobSpec},
+    state::{ExitStatus, JobState, Reason},
+    time::{TimeLimit, Timestamp},
+    view::Allocation,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One run of a job. While the job waits, the run that is to come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRow {
+    /// `ClusterName` of its controller.
+    pub cluster: String,
+    /// Job.
+    pub job: JobId,
+    /// The run.
+    pub sluid: Sluid,
+    /// Of a task of an array: which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array_task: Option<ArrayTask>,
+    /// Of the record of an array: the tasks that have no job of their own yet, and how many run at a time at most. `None` once all
+    /// have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<ArraySpec>,
+    /// Of a component of a heterogeneous job: the leader, and the component's offset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub het: Option<(JobId, u32)>,
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// User's name at submission.
+    pub user: String,
+    /// Group's name at submission.
+    pub group: String,
+    /// A batch script; otherwise an allocation of `salloc` or `srun`.
+    pub batch: bool,
+    /// Account that it asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// QOS that it asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos: Option<String>,
+    /// Workload characterization key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wckey: Option<String>,
+    /// Name.
+    pub name: String,
+    /// Partitions in which it may run.
+    pub partitions: Vec<String>,
+    /// The one in which it has or had an allocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// Reservations that it asked for, any one of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requested_reservations: Vec<String>,
+    /// The one in which it has or had an allocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
+    /// PENDING, RUNNING (from the allocation on), SUSPENDED, or the state in which the run ended.
+    pub state: JobState,
+    /// Another run followed this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requeued: bool,
+    /// Why it ended.
+    #[serde(default, skip_serializing_if = "Reason::is_none")]
+    pub reason: Reason,
+    /// Exit status.
+    #[serde(default)]
+    pub exit: ExitStatus,
+    /// Highest of its steps.
+    #[serde(default)]
+    pub derived: ExitStatus,
+    /// Why it could not be started, or its script (`SystemComment`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_comment: Option<String>,
+    /// Who asked for its end, if anybody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled_by: Option<u32>,
+    /// The node whose failure ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_node: Option<String>,
+    /// Submission.
+    pub submit: Timestamp,
+    /// When only resources kept it waiting; the begin time where that is known before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eligible: Option<Timestamp>,
+    /// Start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Timestamp>,
+    /// End.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Timestamp>,
+    /// Suspended time, milliseconds, without the current suspension.
+    #[serde(default)]
+    pub suspended_ms: u64,
+    /// Of a suspended one: since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended_since: Option<Timestamp>,
+    /// Limit of the run.
+    pub time_limit: TimeLimit,
+    /// Limit that it asked for, or its partition's.
+    pub requested_limit: TimeLimit,
+    /// Priority when not held, as of the last change.
+    pub priority: u32,
+    /// Requeues before this run.
+    #[serde(default)]
+    pub restarts: u32,
+    /// Tasks that it asks for.
+    pub tasks: u32,
+    /// What it asks for.
+    pub requested: Tres,
+    /// What it has or had.
+    #[serde(default)]
+    pub allocated: Tres,
+    /// Memory in the form in which it was asked for.
+    #[serde(default)]
+    pub requested_memory: MemoryRequest,
+    /// Its nodes as a host list; empty: none.
+    #[serde(default)]
+    pub nodes: String,
+    /// Their indices in the configuration of that time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_indices: Vec<NodeIndex>,
+    /// Nodes that are being powered up for it: it starts when all have come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub booting: Vec<String>,
+    /// Features asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<String>,
+    /// Licenses asked for, as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub licenses: Option<String>,
+    /// Comment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+    /// Comment of an administrator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin_comment: Option<String>,
+    /// `--extra`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<String>,
+    /// MCS label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcs_label: Option<String>,
+    /// `--segment`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment: Option<u32>,
+    /// Working directory.
+    pub work_dir: String,
+    /// Host of the submission.
+    #[serde(default)]
+    pub submit_host: String,
+    /// Command line of the submission.
+    #[serde(default)]
+    pub submit_line: String,
+    /// `--input`, with its `%` words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<String>,
+    /// `--output`, with its `%` words. `None`: as sbatch(1) says for a batch script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<String>,
+    /// `--error`, with its `%` words. `None`: with the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+}
+
+impl JobRow {
+    /// The row of a job's current run.
+    pub fn of(cluster: &str, record: &JobRecord) -> Self {
+        let (spec, owner) = (&*record.spec, &record.owner);
+        let mut row = Self {
+            cluster: cluster.to_owned(),
+            job: record.id,
+            sluid: record.sluid,
+            array_task: record.array_task,
+            waiting: record.array.as_ref().map(|array| array.pending_spec()).filter(|tasks| !tasks.is_empty()),
+            het: spec.het,
+            uid: owner.uid,
+            gid: owner.gid,
+            user: owner.user.clone(),
+            group: owner.group.clone(),
+            batch: spec.kind == JobKind::Batch,
+            account: None,
+            qos: None,
+            wckey: None,
+            name: String::new(),
+            partitions: Vec::new(),
+            partition: None,
+            requested_reservations: Vec::new(),
+            reservation: None,
+            state: JobState::Pending,
+            requeued: false,
+            reason: Reason::None,
+            exit: ExitStatus::SUCCESS,
+            derived: ExitStatus::SUCCESS,
+            system_comment: None,
+            cancelled_by: None,
+            failed_node: None,
+            submit: record.submit_time,
+            eligible: record.eligible_time.or(record.begin),
+            start: None,
+            end: None,
+            suspended_ms: 0,
+            suspended_since: None,
+            time_limit: record.resolved.time_limit,
+            requested_limit: record.resolved.time_limit,
+            priority: record.priority,
+            restarts: record.restarts,
+            tasks: 0,
+            requested: Tres::default(),
+            allocated: Tres::default(),
+            requested_memory: MemoryRequest::Default,
+            nodes: String::new(),
+            node_indices: Vec::new(),
+            booting: Vec::new(),
+            constraint: None,
+            licenses: None,
+            comment: None,
+            admin_comment: record.admin_comment.clone(),
+            extra: None,
+            mcs_label: None,
+            segment: None,
+            work_dir: String::new(),
+            submit_host: String::new(),
+            submit_line: String::new(),
+            stdin: None,
+            stdout: None,
+            stderr: None,
+        };
+        row.ask(spec, &record.resolved);
+        row.be_in(&record.phase);
+        row
+    }
+
+    /// True once the run is over.
+    pub const fn is_over(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Takes over what is asked for.
+    pub(crate) fn ask(&mut self, spec: &JobSpec, resolved: &Resolved) {
+        self.account.clone_from(&spec.account);
+        self.qos.clone_from(&spec.qos);
+        self.wckey.clone_from(&spec.wckey);
+        self.name.clone_from(&spec.name);
+        self.partitions.clone_from(&resolved.partitions);
+        self.requested_reservations.clone_from(&spec.reservations);
+        self.requested_limit = resolved.time_limit;
+        self.tasks = resolved.tasks;
+        self.requested = requested(spec, resolved);
+        self.requested_memory = resolved.memory;
+        self.constraint.clone_from(&spec.constraint);
+        self.licenses.clone_from(&spec.licenses);
+        self.comment.clone_from(&spec.comment);
+        self.extra.clone_from(&spec.extra);
+        self.mcs_label.clone_from(&spec.mcs_label);
+        self.segment = spec.topology.segment;
+        self.work_dir.clone_from(&spec.work_dir);
+        self.submit_host.clone_from(&spec.submit_host);
+        self.submit_line.clone_from(&spec.submit_line);
+        self.stdin.clone_from(&spec.stdin);
+        self.stdout.clone_from(&spec.stdout);
+        self.stderr.clone_from(&spec.stderr);
+    }
+
+    /// Takes over the phase of a record.
+    fn be_in(&mut self, phase: &Phase) {
+        if let Some(run) = phase.run() {
+            self.run(run);
+            self.cancelled_by = run.ending.as_ref().and_then(|ending| ending.by);
+            self.failed_node = run.lost.iter().next().cloned();
+        }
+        if let Phase::Suspended(run) = phase {
+            self.state = JobState::Suspended;
+            self.suspended_since = run.suspended.as_ref().map(|suspended| suspended.at);
+        }
+        if let Some(end) = phase.end() {
+            self.over(end);
+        }
+    }
+
+    /// Takes over a run.
+    pub(crate) fn run(&mut self, run: &Run) {
+        let Allocation { nodes, partition, reservation, .. } = &*run.allocation;
+        self.state = JobState::Running;
+        self.start = Some(run.start);
+        self.time_limit = run.time_limit;
+        self.partition = Some(partition.clone());
+        self.reservation.clone_from(reservation);
+        self.nodes = hostlist::fold(nodes.iter().map(|node| node.name.as_str()));
+        self.node_indices = nodes.iter().map(|node| node.index).collect();
+        self.allocated = allocated(&run.allocation);
+        self.booting = run.booting.iter().cloned().collect();
+        self.suspended_ms = run.suspended.as_ref().map_or(0, |suspended| suspended.stood_ms);
+    }
+
+    /// Takes over an end.
+    pub(crate) fn over(&mut self, end: &End) {
+        if let Some(since) = self.suspended_since.take() {
+            let stood = u64::try_from(end.at.since(since).as_millis()).unwrap_or(u64::MAX);
+            self.suspended_ms = self.suspended_ms.saturating_add(stood);
+        }
+        self.state = end.state;
+        self.reason = end.reason.clone();
+        (self.exit, self.derived) = (end.exit, end.derived);
+        self.system_comment.clone_from(&end.cause);
+        self.end = Some(end.at);
+        self.booting.clear();
+        // The loss of a node ends a job only where that is said.
+        if end.state != JobState::NodeFail {
+            self.failed_node = None;
+        }
+    }
+}
+
+/// What a request amounts to, as far as that is known before the job starts.
+fn requested(spec: &JobSpec, resolved: &Resolved) -> Tres {
+    let nodes = resolved.min_nodes;
+    let gres = requested_gres(spec, resolved);
+    let memory = match resolved.memory {
+        MemoryRequest::PerNode(each) => each.0.saturating_mul(nodes.into()),
+        MemoryRequest::PerCpu(each) => each.0.saturating_mul(resolved.cpus.into()),
+        MemoryRequest::Default | MemoryRequest::All => {
+            let each = spec.gres.mem_per_gpu.unwrap_or_default().0;
+            each.saturating_mul(gres.get(GPU).copied().unwrap_or(0))
+        }
+    };
+    let cpus = u64::from(resolved.cpus);
+    let mut tres: Tres = [(CPU, cpus), (MEM, memory), (NODE, nodes.into()), (BILLING, cpus)].into_iter().collect();
+    gres.iter().for_each(|(name, count)| tres.set(&format!("gres/{name}"), *count));
+    tres
+}
+
+/// Generic resources by name; asked for in several ways, the greatest counts.
+fn requested_gres(spec: &JobSpec, resolved: &Resolved) -> BTreeMap<String, u64> {
+    let asked = &spec.gres;
+    let times = |all: &[GresCount], times: u32| -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for one in all {
+            let sum: &mut u64 = sums.entry(one.name.clone()).or_default();
+            *sum = sum.saturating_add(one.count.saturating_mul(times.into()));
+        }
+        sums
+    };
+    let mut greatest = times(&asked.on_node(0, Totals::NONE), resolved.min_nodes);
+    for (name, count) in times(&asked.per_task, resolved.tasks).into_iter().chain(times(&asked.total, 1)) {
+        let known = greatest.entry(name).or_default();
+        *known = count.max(*known);
+    }
+    greatest
+}
+
+/// What an allocation amounts to.
+fn allocated(allocation: &Allocation) -> Tres {
+    let mut tres = Tres::default();
+    for node in &allocation.nodes {
+        tres.add(CPU, node.share.cpus.len().into());
+        tres.add(MEM, node.share.memory.map_or(0, |memory| memory.0));
+        node.share.gres.iter().for_each(|share| tres.add(&format!("gres/{}", share.name), share.count));
+    }
+    tres.set(NODE, allocation.nodes.len() as u64);
+    tres.set(BILLING, tres.count(CPU));
+    let licenses = &allocation.licenses.0;
+    licenses.iter().for_each(|license| tres.add(&format!("license/{}", license.name), license.count.into()));
+    tres
+}

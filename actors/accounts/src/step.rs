@@ -1,0 +1,130 @@
+//! What is kept of a step.
+
+use crate::tres::{CPU, NODE, Tres};
+use garrick_model::{
+    ids::{JobId, Sluid, StepKey},
+    state::{ExitStatus, Reason, StepState},
+    step_selector::WhichSteps,
+    time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
+    view::{StepOrigin, StepRow, StepRows},
+};
+use serde::{Deserialize, Serialize};
+
+/// One step of a run; or several waiting ones that were withdrawn together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Job.
+    pub job: JobId,
+    /// The run that it belongs to.
+    pub sluid: Sluid,
+    /// Which step: batch script, external, interactive, a numbered one, or a task of a step array.
+    pub key: StepKey,
+    /// Set where the record stands for several steps; `key` is the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_of: Option<WhichSteps>,
+    /// Name.
+    pub name: String,
+    /// State.
+    pub state: StepState,
+    /// Why it ended, where state and exit status do not say it.
+    #[serde(default, skip_serializing_if = "Reason::is_none")]
+    pub reason: Reason,
+    /// Exit status.
+    #[serde(default)]
+    pub exit: ExitStatus,
+    /// Start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Timestamp>,
+    /// End.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Timestamp>,
+    /// Its nodes as a host list.
+    #[serde(default)]
+    pub nodes: String,
+    /// Tasks.
+    pub tasks: u32,
+    /// What it has or had: CPUs and nodes.
+    pub allocated: Tres,
+    /// Limit.
+    pub time_limit: TimeLimit,
+    /// Tries before this one. Only the last try of a step is kept.
+    #[serde(default)]
+    pub attempt: u32,
+    /// What all of its tasks used; nothing while it runs.
+    #[serde(default)]
+    pub usage: TaskUsage,
+    /// Command line.
+    #[serde(default)]
+    pub submit_line: String,
+}
+
+impl StepRecord {
+    /// From a report.
+    pub fn new(job: JobId, sluid: Sluid, row: &StepRow, origin: &StepOrigin) -> Self {
+        Self {
+            job,
+            sluid,
+            key: row.key,
+            all_of: row.all_of.clone(),
+            name: origin.name.clone(),
+            state: row.state,
+            reason: row.reason.clone(),
+            exit: row.exit,
+            start: row.start_time,
+            end: row.end_time,
+            nodes: row.nodelist.clone(),
+            tasks: origin.tasks,
+            allocated: [(CPU, row.cpus.into()), (NODE, row.nodes.into())].into_iter().collect(),
+            time_limit: origin.time_limit,
+            attempt: row.attempt,
+            usage: row.usage,
+            submit_line: origin.submit_line.clone(),
+        }
+    }
+
+    /// All of a report, in its order. Rows that name an origin that is not there are left out.
+    pub fn all(job: JobId, sluid: Sluid, report: &StepRows) -> Vec<Self> {
+        let made = |row: &StepRow| Some(Self::new(job, sluid, row, report.origins.get(row.origin as usize)?));
+        report.rows.iter().filter_map(made).collect()
+    }
+
+    /// Is this report newer than what is known? A try follows another, and an end is final: reports may come again, late, or in
+    /// another order.
+    pub fn follows(&self, known: &Self) -> bool {
+        let progress = |record: &Self| (record.attempt, record.state.is_over(), record.start.is_some());
+        progress(self) >= progress(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use garrick_events::testing::ended_row;
+
+    #[test]
+    fn a_late_report_of_an_earlier_state_is_not_taken() {
+        let origin = StepOrigin {
+            name: "a".into(),
+            uid: 1,
+            partition: "debug".into(),
+            tasks: 2,
+            time_limit: TimeLimit::Unlimited,
+            srun: None,
+            submit_line: "srun a".into(),
+            priority: 0,
+        };
+        let report = StepRows {
+            origins: vec![origin],
+            rows: vec![ended_row(StepKey::number(0)), StepRow { origin: 9, ..ended_row(StepKey::number(1)) }],
+            ..StepRows::default()
+        };
+        let all = StepRecord::all(JobId(3), Sluid(4), &report);
+        assert_eq!(all.len(), 1, "the second has no origin");
+        let ended = &all[0];
+        assert_eq!((ended.tasks, ended.allocated.to_string().as_str()), (2, "cpu=1,node=1"));
+        let runs = StepRecord { state: StepState::Running, end: None, ..ended.clone() };
+        let again = StepRecord { attempt: 1, ..runs.clone() };
+        assert!(ended.follows(&runs) && !runs.follows(ended) && again.follows(ended) && ended.follows(ended));
+    }
+}

@@ -1,0 +1,10 @@
+//! The service of accounting (`slurmdbd`): it is fed with the committed events of controllers' logs, keeps what they come to in a
+//! database, and answers questions from that.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`store`] | the database: rows of a batch and its position in one transaction |
+//! | [`pages`] | questions to the database, answered in pages of bounded size |
+
+pub mod pages;
+pub mod store;

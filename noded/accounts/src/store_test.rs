@@ -1,0 +1,183 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::pages::{Page, Question};
+use garrick_accounts::filter::{JobFilter, NamedJob};
+use garrick_events::{
+    records::job::{Afterwards, End},
+    testing::{ended_row, record},
+};
+use garrick_model::{
+    spec::JobSpec,
+    state::{ExitStatus, JobState, Reason, StepState},
+    time::{TimeLimit, Timestamp},
+    view::{StepOrigin, StepRow, StepRows},
+};
+use std::{
+    future::Future,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+const LOG: LogId = LogId(7, u64::MAX);
+
+/// Runs it with a folder of its own.
+fn with_folder<F: Future<Output = ()>>(test: impl FnOnce(PathBuf) -> F) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("garrick-accounts-{}-{number}", std::process::id()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(test(folder.join("accounting/jobs.db")));
+    drop(runtime);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+fn job(id: u32, event: JobEvent) -> ControllerEvent {
+    ControllerEvent::Job { job: JobId(id), event: Box::new(event) }
+}
+
+fn submitted(id: u32) -> ControllerEvent {
+    job(id, JobEvent::Submitted(Box::new(record(id, JobSpec { name: format!("job{id}"), ..JobSpec::default() }))))
+}
+
+fn ended(id: u32, at: i64) -> ControllerEvent {
+    let exit = ExitStatus::SUCCESS;
+    let (reason, then) = (Reason::None, Afterwards::Over);
+    job(
+        id,
+        JobEvent::Ended(End {
+            state: JobState::Cancelled,
+            reason,
+            exit,
+            derived: exit,
+            at: Timestamp(at),
+            then,
+            cause: None,
+        }),
+    )
+}
+
+fn report(id: u32, keys: impl IntoIterator<Item = StepKey>, state: StepState) -> ControllerEvent {
+    let origin = StepOrigin {
+        name: "true".into(),
+        uid: 1001,
+        partition: "debug".into(),
+        tasks: 1,
+        time_limit: TimeLimit::Unlimited,
+        srun: None,
+        submit_line: "srun true".into(),
+        priority: 0,
+    };
+    let rows = keys.into_iter().map(|key| StepRow { state, ..ended_row(key) }).collect();
+    let steps = StepRows { origins: vec![origin], rows, ..StepRows::default() };
+    ControllerEvent::Steps { job: JobId(id), sluid: Sluid(id.into()), steps: steps.into() }
+}
+
+async fn all(store: &Store, filter: &JobFilter) -> Vec<garrick_accounts::messages::JobWithSteps> {
+    let (mut jobs, mut after) = (Vec::<garrick_accounts::messages::JobWithSteps>::new(), None);
+    loop {
+        let question = Question { filter, steps: true, after: after.as_ref(), only: None };
+        let Page { jobs: more, next } = store.page(question).await.unwrap();
+        for one in more {
+            match jobs.last_mut().filter(|last| last.row.sluid == one.row.sluid) {
+                Some(last) => last.steps.extend(one.steps),
+                None => jobs.push(one),
+            }
+        }
+        after = next;
+        if after.is_none() {
+            return jobs;
+        }
+    }
+}
+
+#[test]
+fn a_batch_and_its_position_are_stored_together_and_once() {
+    with_folder(|path| async move {
+        let store = Store::open(&path).await.unwrap();
+        let (of, stored) = store.follow("c", LOG).await.unwrap();
+        assert_eq!(stored, None);
+        store.snapshot(&of, Position(10), &[], true).await.unwrap();
+        let events = || vec![submitted(1), report(1, [StepKey::BATCH, StepKey::number(0)], StepState::Completed)];
+        store.keep(&of, Position(10), Position(12), events()).await.unwrap();
+        let again = store.keep(&of, Position(10), Position(12), events()).await;
+        assert!(matches!(again, Err(StoreError::Gap { after: Position(10), stored: Position(12) })), "{again:?}");
+        drop(store);
+        // Another process goes on from what is stored.
+        let store = Store::open(&path).await.unwrap();
+        let (of, stored) = store.follow("c", LOG).await.unwrap();
+        assert_eq!(stored, Some(Position(12)));
+        store.keep(&of, Position(12), Position(13), vec![ended(1, 5)]).await.unwrap();
+        let jobs = all(&store, &JobFilter::default()).await;
+        assert_eq!(jobs.len(), 1);
+        assert_eq!((jobs[0].row.state, jobs[0].row.end), (JobState::Cancelled, Some(Timestamp(5))));
+        let keys: Vec<StepKey> = jobs[0].steps.iter().map(|step| step.key).collect();
+        assert_eq!(keys, [StepKey::BATCH, StepKey::number(0)]);
+    });
+}
+
+#[test]
+fn another_log_begins_with_a_snapshot_and_ends_the_earlier_feed() {
+    with_folder(|path| async move {
+        let store = Store::open(&path).await.unwrap();
+        let (first, _) = store.follow("c", LOG).await.unwrap();
+        store.snapshot(&first, Position(3), &[record(1, JobSpec::default())], true).await.unwrap();
+        let (second, stored) = store.follow("c", LogId(8, 8)).await.unwrap();
+        assert_eq!(stored, None);
+        let late = store.keep(&first, Position(3), Position(4), vec![ended(1, 9)]).await;
+        assert!(matches!(late, Err(StoreError::OtherLog(_))), "{late:?}");
+        // A part of a snapshot alone is no position.
+        store.snapshot(&second, Position(5), &[record(2, JobSpec::default())], false).await.unwrap();
+        assert_eq!(store.follow("c", LogId(8, 8)).await.unwrap().1, None);
+        store.snapshot(&second, Position(5), &[record(2, JobSpec::default())], true).await.unwrap();
+        assert_eq!(store.follow("c", LogId(8, 8)).await.unwrap().1, Some(Position(5)));
+        assert_eq!(all(&store, &JobFilter::default()).await.len(), 2);
+        // Another cluster has rows of its own.
+        let (other, _) = store.follow("d", LOG).await.unwrap();
+        store.snapshot(&other, Position(1), &[record(1, JobSpec::default())], true).await.unwrap();
+        let only = JobFilter { clusters: vec!["d".into()], ..JobFilter::default() };
+        assert_eq!((all(&store, &only).await.len(), all(&store, &JobFilter::default()).await.len()), (1, 3));
+    });
+}
+
+#[test]
+fn answers_come_in_pages_without_losing_or_doubling_anything() {
+    const JOBS: u32 = 300;
+    const STEPS: u32 = 9_000;
+    with_folder(|path| async move {
+        let store = Store::open(&path).await.unwrap();
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        let many = report(7, (0..STEPS).map(|task| StepKey::task(0, task)), StepState::Completed);
+        let late = report(7, [StepKey::task(0, 5)], StepState::Running);
+        let requeued = JobEvent::Requeued { sluid: Sluid(1000), hold: None, begin: None, expedited: false };
+        let mut events: Vec<ControllerEvent> = (1..=JOBS).map(submitted).collect();
+        events.extend([many, late, ended(3, 4), job(3, requeued)]);
+        store.snapshot(&of, Position(0), &[], true).await.unwrap();
+        store.keep(&of, Position(0), Position(1), events).await.unwrap();
+        let newest = all(&store, &JobFilter::default()).await;
+        assert_eq!(newest.iter().map(|job| job.row.job.0).collect::<Vec<_>>(), (1..=JOBS).collect::<Vec<_>>());
+        let steps = &newest[6].steps;
+        let tasks: Vec<u32> = steps.iter().filter_map(|step| step.key.array).collect();
+        assert_eq!(tasks, (0..STEPS).collect::<Vec<_>>());
+        assert!(steps.iter().all(|step| step.state == StepState::Completed), "a late report does not count");
+        assert_eq!(newest[2].row.sluid, Sluid(1000));
+        let runs = JobFilter { jobs: vec![NamedJob::job(JobId(3))], duplicates: true, ..JobFilter::default() };
+        let runs = all(&store, &runs).await;
+        assert_eq!(runs.iter().map(|job| job.row.state).collect::<Vec<_>>(), [JobState::Cancelled, JobState::Pending]);
+        let question = Question { filter: &JobFilter::default(), steps: false, after: None, only: Some(5) };
+        assert_eq!(store.page(question).await.unwrap(), Page::default(), "nobody else's rows");
+    });
+}
+
+#[test]
+fn the_files_are_this_users_alone() {
+    use std::os::unix::fs::MetadataExt as _;
+    with_folder(|path| async move {
+        let store = Store::open(&path).await.unwrap();
+        store.follow("c", LOG).await.unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
+        for file in std::fs::read_dir(path.parent().unwrap()).unwrap() {
+            let file = file.unwrap().path();
+            assert_eq!(mode(&file), 0o600, "{}", file.display());
+        }
+    });
+}
