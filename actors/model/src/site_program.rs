@@ -28,6 +28,8 @@ pub enum Moment {
     Suspend,
     /// On a node, or in the controller: it is rebooted.
     Reboot,
+    /// In the controller: a run of a job is over and is recorded.
+    JobCompletion,
     /// In the controller: what a trigger waited for has happened (strigger(1)).
     Trigger,
 }
@@ -47,6 +49,7 @@ impl Moment {
             Self::ResumeFail => "ResumeFailProgram",
             Self::Suspend => "SuspendProgram",
             Self::Reboot => "RebootProgram",
+            Self::JobCompletion => "JobCompLoc",
             Self::Trigger => "the program of a trigger",
         }
     }
@@ -60,7 +63,8 @@ impl Moment {
             Self::UnkillableStep => Some("unkillable_step_slurmd"),
             Self::PrologSlurmctld => Some("prolog_slurmctld"),
             Self::EpilogSlurmctld => Some("epilog_slurmctld"),
-            Self::Mail | Self::Resume | Self::ResumeFail | Self::Suspend | Self::Reboot | Self::Trigger => None,
+            Self::Mail | Self::Resume | Self::ResumeFail | Self::Suspend | Self::Reboot => None,
+            Self::JobCompletion | Self::Trigger => None,
         }
     }
 }

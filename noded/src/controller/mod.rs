@@ -6,10 +6,12 @@
 //! | peers | QUIC connections of node agents | messages to the frontend |
 //! | names | questions to the name service | answers, which are cached |
 //! | programs of the site | rows of programs from the actors | how each row ended |
+//! | completion | events of the log | lines of a file, runs of a script, documents for a server |
 //! | journal | events in groups | answers once they are on disk |
 
 pub mod audit;
 pub mod beside;
+pub mod completion;
 pub mod door;
 pub mod host;
 pub mod links;

@@ -3,6 +3,7 @@
 use super::{
     audit::AuditLog,
     beside::{Beside, BesideError},
+    completion::{Completion, RunningCompletion, sinks::Sink},
     door::{Door, DoorWorld},
     host::ThisProcess,
     links,
@@ -109,6 +110,7 @@ pub enum ControllerStartError {
 /// A controller at work.
 pub struct RunningController {
     process: Arc<ThisProcess>,
+    _completion: RunningCompletion,
     // Closed before the state folder is given up.
     _door: Door,
     _tenure: Tenure,
@@ -503,6 +505,12 @@ pub async fn start(
     nodes_are_known.send_replace(true);
     let _ = process.frontend.set(frontend.clone());
     actix_rt::spawn(links::serve(Arc::clone(&endpoint), frontend.clone(), Arc::clone(&env), names.clone(), trust));
+    let completion = Completion {
+        cluster: cluster.config.cluster_name.clone(),
+        log: Arc::clone(&log) as _,
+        sink: Sink::of(&cluster.config.completion),
+    };
+    let completion = completion.start();
     let world = DoorWorld {
         frontend: frontend.clone(),
         endpoint: Arc::clone(&endpoint),
@@ -522,5 +530,5 @@ pub async fn start(
         door = %door_path.display(),
         "the controller serves"
     );
-    Ok(RunningController { process, _door: door, _tenure: tenure, frontend })
+    Ok(RunningController { process, _completion: completion, _door: door, _tenure: tenure, frontend })
 }

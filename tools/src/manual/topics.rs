@@ -3,7 +3,7 @@
 use super::find::Entry;
 
 /// Every page, by its file's name.
-pub const PAGES: [(&str, &str); 37] = [
+pub const PAGES: [(&str, &str); 38] = [
     ("attacks", include_str!("../../../docs/attacks.md")),
     ("cli-filter", include_str!("../../../docs/cli-filter.md")),
     ("crontabs", include_str!("../../../docs/crontabs.md")),
@@ -16,6 +16,7 @@ pub const PAGES: [(&str, &str); 37] = [
     ("gres", include_str!("../../../docs/gres.md")),
     ("heterogeneous", include_str!("../../../docs/heterogeneous.md")),
     ("hierarchical-resources", include_str!("../../../docs/hierarchical-resources.md")),
+    ("job-completion", include_str!("../../../docs/job-completion.md")),
     ("job-submit", include_str!("../../../docs/job-submit.md")),
     ("journal", include_str!("../../../docs/journal.md")),
     ("licenses", include_str!("../../../docs/licenses.md")),

@@ -311,6 +311,10 @@ impl Reader {
         for (key, doubt) in self.config.mcs.doubts(given) {
             report.warning(self.seen.get(key).unwrap_or(&whole), key, doubt);
         }
+        if let Err(wrong) = self.config.completion.settle() {
+            let place = self.seen.get("JobCompLoc").or_else(|| self.seen.get("JobCompType")).unwrap_or(&whole);
+            report.error(place, "JobCompLoc", wrong);
+        }
         self.finish_sets(report);
         let mut file = topologies.and_then(|read_file| topology::read(&self.config, read_file, report));
         if let Some(file) = &mut file {

@@ -3,6 +3,7 @@
 
 use super::{
     cli_filter::CliFilter,
+    completion::CompletionSettings,
     debug_flags::DebugFlags,
     gres::GresConfig,
     health::HealthCheck,
@@ -321,6 +322,8 @@ settings_with_rows! {
         pub priority_type: String,
         /// `MCSPlugin` and `MCSParameters`: labels of jobs.
         pub mcs: Mcs,
+        /// `JobCompType` and what belongs to it.
+        pub completion: CompletionSettings,
         /// `PrivateData`: what ordinary users may not see of others.
         pub private_data: PrivateData,
         /// `PreemptType`, `PreemptMode` and what belongs to them.

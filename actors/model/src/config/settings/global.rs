@@ -176,13 +176,16 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::dropped("JobCheckpointDir"),
     Key::own_way("JobAcctGatherParams", NULL),
     Key::not_yet("JobCompHost", "localhost"),
-    Key::not_yet("JobCompLoc", NULL),
-    Key::not_yet("JobCompParams", NULL),
+    key!("JobCompLoc", "", completion.location: Text(NULL),
+        "where ended jobs are recorded: a text file, a program or the URL of a server"),
+    Key::honoured("JobCompParams", NULL, |c, text| Ok(c.completion.set_parameters(text)),
+        "what is sent to a server: `send_comment`, `send_script`")
+        .shown(Show::AsWritten),
     Key::not_yet("JobCompPass", "").shown(Show::Hidden),
     Key::not_yet("JobCompPassScript", "").shown(Show::Hidden),
     Key::not_yet("JobCompPort", "0"),
-    Key::honoured("JobCompType", NULL, |_, text| Ok(only_known(text, "jobcomp/")),
-        "the plugin that records ended jobs: only `none` is supported")
+    Key::honoured("JobCompType", NULL, |c, text| Ok(c.completion.set_type(text)),
+        "how ended jobs are recorded: `filetxt`, `script`, `elasticsearch` or `none`, after `jobcomp/`")
         .shown(Show::AsWritten),
     Key::not_yet("JobCompUser", "root"),
     Key::not_yet("JobContainerType", "").shown(Show::Hidden),

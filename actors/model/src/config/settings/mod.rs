@@ -4,6 +4,7 @@
 
 pub(super) mod billing;
 pub(super) mod cli_filter;
+pub(super) mod completion;
 pub(super) mod config;
 pub(super) mod debug_flags;
 pub(super) mod described;

@@ -1,0 +1,250 @@
+//! How a run that is over is written: a line for `jobcomp/filetxt`, variables for `jobcomp/script`, a document for
+//! `jobcomp/elasticsearch`. Names and forms are those that Slurm 26.05 (the document: 22.05) was seen to write.
+
+use garrick_accounts::{
+    row::JobRow,
+    tres::{BILLING, CPU, MEM, NODE, Tres},
+};
+use garrick_events::records::job::JobRecord;
+use garrick_model::{
+    patterns::DEFAULT_ARRAY_OUTPUT,
+    state::Reason,
+    time::{TimeLimit, Timestamp},
+    visible::written_out,
+};
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// `ARRAYTASKID` of what is no task (`NO_VAL` of Slurm).
+const NO_TASK: u32 = u32::MAX - 1;
+
+/// A run that is over.
+#[derive(Clone, Debug)]
+pub struct Completed {
+    /// What accounting keeps of it.
+    pub row: JobRow,
+    /// What is known of its request only as long as the controller knows the job.
+    pub more: More,
+}
+
+/// What a record has, and a row does not.
+#[derive(Clone, Debug, Default)]
+pub struct More {
+    /// CPUs of a task.
+    pub cpus_per_task: u32,
+    /// Tasks on a node, if that was asked for.
+    pub tasks_per_node: u32,
+    /// Dependencies that were left.
+    pub dependency: String,
+    /// The batch script.
+    pub script: Option<String>,
+}
+
+impl More {
+    /// Of a job's record.
+    pub fn of(record: &JobRecord) -> Self {
+        let script = record.spec.script.as_ref();
+        Self {
+            cpus_per_task: record.resolved.cpus_per_task,
+            tasks_per_node: record.spec.tasks_per_node.unwrap_or(0),
+            dependency: record.dependencies.to_string(),
+            script: script.map(|script| String::from_utf8_lossy(script).into_owned()),
+        }
+    }
+}
+
+fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
+    if text.is_empty() { otherwise } else { text }
+}
+
+/// As `squeue` shows it.
+fn reason(reason: &Reason) -> String {
+    match reason {
+        Reason::Other(text) => text.clone(),
+        Reason::RaisedSignal(signal) => format!("RaisedSignal:{signal}"),
+        Reason::QosNotAllowed => "QOSNotAllowed".to_owned(),
+        Reason::PrologFailure => "Prolog".to_owned(),
+        known => format!("{known:?}"),
+    }
+}
+
+fn told(text: Option<&String>) -> &str {
+    text.map_or("", String::as_str)
+}
+
+/// As `scontrol show job` has it: in the order of Slurm's numbers of TRES.
+fn in_order(tres: &Tres) -> String {
+    let known = [CPU, MEM, NODE, BILLING];
+    let first = known.iter().filter_map(|name| Some((*name, tres.iter().find(|(known, _)| known == name)?.1)));
+    let others = tres.iter().filter(|(name, _)| !known.contains(name));
+    let one = |(name, count): (&str, u64)| [(name, count)].into_iter().collect::<Tres>().to_string();
+    first.chain(others).map(one).collect::<Vec<_>>().join(",")
+}
+
+impl Completed {
+    /// Its last moment; a run that never ended has none.
+    fn end(&self) -> Timestamp {
+        self.row.end.unwrap_or(self.row.submit)
+    }
+
+    /// When it started; what never ran ends as it starts, as `scontrol` shows it.
+    fn start(&self) -> Timestamp {
+        self.row.start.unwrap_or_else(|| self.end())
+    }
+
+    fn partition(&self) -> String {
+        self.row.partition.clone().unwrap_or_else(|| self.row.partitions.join(","))
+    }
+
+    /// The amounts of the run, or of the request of what never ran.
+    fn tres(&self) -> &Tres {
+        if self.row.start.is_some() { &self.row.allocated } else { &self.row.requested }
+    }
+
+    /// A line for a text file, with its newline.
+    pub fn line(&self, zone: &TimeZone) -> String {
+        let row = &self.row;
+        let limit = match row.time_limit {
+            TimeLimit::Unlimited => "UNLIMITED".to_owned(),
+            TimeLimit::Secs(secs) => secs.div_ceil(60).to_string(),
+        };
+        let eligible = row.eligible.map_or_else(|| "unknown".to_owned(), |at| at.text(zone));
+        let mut line = format!(
+            "JobId={} UserId={}({}) GroupId={}({}) Name={} JobState={} Partition={} TimeLimit={limit} StartTime={} EndTime={} \
+             NodeList={} NodeCnt={} ProcCnt={} WorkDir={} ReservationName={} Tres={} Account={} QOS={} WcKey={} Cluster={} \
+             SubmitTime={} EligibleTime={eligible}",
+            row.job,
+            row.user,
+            row.uid,
+            row.group,
+            row.gid,
+            row.name,
+            row.state.word(),
+            self.partition(),
+            self.start().text(zone),
+            self.end().text(zone),
+            or(&row.nodes, "(null)"),
+            row.allocated.count(NODE),
+            row.allocated.count(CPU),
+            row.work_dir,
+            told(row.reservation.as_ref()),
+            in_order(self.tres()),
+            told(row.account.as_ref()),
+            told(row.qos.as_ref()),
+            told(row.wckey.as_ref()),
+            row.cluster,
+            row.submit.text(zone),
+        );
+        if let Some(task) = row.array_task {
+            let _ = write!(line, " ArrayJobId={} ArrayTaskId={}", task.array_job, task.index);
+        } else if let Some(waiting) = &row.waiting {
+            let _ = write!(line, " ArrayJobId={} ArrayTaskId={}", row.job, waiting);
+        }
+        if let Some((leader, offset)) = row.het {
+            let _ = write!(line, " HetJobId={leader} HetJobOffset={offset}");
+        }
+        let _ = write!(line, " DerivedExitCode={} ExitCode={} ", row.derived, row.exit);
+        // A name or a folder may have a newline in it: a line is one job.
+        format!("{}\n", written_out(&line))
+    }
+
+    /// Variables for a script.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let row = &self.row;
+        let (array, task) = row.array_task.map_or((0, NO_TASK), |task| (task.array_job.0, task.index));
+        let seconds = |at: Option<Timestamp>| at.map_or(0, Timestamp::secs).to_string();
+        let batch_output = if row.array_task.is_some() { DEFAULT_ARRAY_OUTPUT } else { "slurm-%j.out" };
+        let mut variables = vec![
+            ("JOBID", row.job.to_string()),
+            ("SLUID", row.sluid.to_string()),
+            ("ARRAYJOBID", array.to_string()),
+            ("ARRAYTASKID", task.to_string()),
+            ("UID", row.uid.to_string()),
+            ("USERNAME", row.user.clone()),
+            ("GID", row.gid.to_string()),
+            ("GROUPNAME", row.group.clone()),
+            ("JOBNAME", row.name.clone()),
+            ("JOBSTATE", row.state.word().to_owned()),
+            ("STATEREASONPREV", reason(&row.reason)),
+            ("PARTITION", self.partition()),
+            ("QOS", told(row.qos.as_ref()).to_owned()),
+            ("ACCOUNT", told(row.account.as_ref()).to_owned()),
+            ("CLUSTER", row.cluster.clone()),
+            ("RESERVATION", told(row.reservation.as_ref()).to_owned()),
+            ("CONSTRAINTS", told(row.constraint.as_ref()).to_owned()),
+            ("DEPENDENCY", self.more.dependency.clone()),
+            ("LIMIT", row.time_limit.scontrol_text()),
+            ("SUBMIT", seconds(Some(row.submit))),
+            ("ELIGIBLE", seconds(row.eligible)),
+            ("START", seconds(Some(self.start()))),
+            ("END", seconds(Some(self.end()))),
+            ("NODES", row.nodes.clone()),
+            ("NODECNT", row.allocated.count(NODE).to_string()),
+            ("PROCS", row.allocated.count(CPU).to_string()),
+            ("TRES", in_order(self.tres())),
+            ("EXITCODE", row.exit.to_string()),
+            ("DERIVED_EC", row.derived.to_string()),
+            ("BATCH", if row.batch { "yes" } else { "no" }.to_owned()),
+            ("WORK_DIR", row.work_dir.clone()),
+        ];
+        if row.batch {
+            variables.push(("STDIN", row.stdin.clone().unwrap_or_else(|| "/dev/null".to_owned())));
+            variables.push(("STDOUT", row.stdout.clone().unwrap_or_else(|| batch_output.to_owned())));
+            variables.extend(row.stderr.clone().map(|path| ("STDERR", path)));
+        }
+        if let Some((leader, offset)) = row.het {
+            variables.extend([("HETJOBID", leader.to_string()), ("HETJOBOFFSET", offset.to_string())]);
+        }
+        variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// A document for a search server. Times are UTC, as such servers take them without a zone.
+    pub fn document(&self, comment: bool, script: bool) -> Value {
+        let row = &self.row;
+        let at = |time: Timestamp| Value::from(time.text(&TimeZone::UTC));
+        let ran = self.end().since(self.start()).as_secs();
+        let cpus = row.allocated.count(CPU);
+        let eligible = row.eligible.unwrap_or(row.submit);
+        let (leader, offset) = row.het.map_or((0, 0), |(leader, offset)| (leader.0, offset));
+        #[allow(clippy::cast_precision_loss)]
+        let cpu_hours = (cpus * ran) as f64 / 3600.0;
+        let mut document = json!({
+            "jobid": row.job.0, "sluid": row.sluid.to_string(), "container": "", "username": row.user, "user_id": row.uid,
+            "groupname": row.group, "group_id": row.gid, "@start": at(self.start()), "@end": at(self.end()),
+            "elapsed": ran, "partition": self.partition(), "alloc_node": row.submit_host,
+            "nodes": or(&row.nodes, "(null)"), "total_cpus": cpus, "total_nodes": row.allocated.count(NODE),
+            "derived_ec": row.derived.to_string(), "exit_code": row.exit.to_string(), "state": row.state.word(),
+            "cpu_hours": cpu_hours, "het_job_id": leader, "het_job_offset": offset, "@submit": at(row.submit),
+            "@eligible": at(eligible), "@queue_wait": self.start().since(eligible).as_secs(),
+            "work_dir": row.work_dir, "ntasks": row.tasks, "ntasks_per_node": self.more.tasks_per_node,
+            "cpus_per_task": self.more.cpus_per_task, "job_name": row.name, "tres_req": in_order(&row.requested),
+            "tres_alloc": in_order(&row.allocated), "cluster": row.cluster,
+        });
+        let mut add = |name: &str, value: Option<Value>| {
+            if let (Some(value), Value::Object(fields)) = (value, &mut document) {
+                fields.insert(name.to_owned(), value);
+            }
+        };
+        let text = |text: &Option<String>| text.clone().map(Value::from);
+        add("array_job_id", row.array_task.map(|task| task.array_job.0.into()));
+        add("array_task_id", row.array_task.map(|task| task.index.into()));
+        // As in Slurm, in seconds.
+        add("time_limit", row.time_limit.duration().map(|limit| limit.as_secs().into()));
+        add("std_in", text(&row.stdin));
+        add("std_out", text(&row.stdout));
+        add("std_err", text(&row.stderr));
+        add("account", text(&row.account));
+        add("qos", text(&row.qos));
+        add("wc_key", text(&row.wckey));
+        add("reservation_name", text(&row.reservation));
+        add("constraints", text(&row.constraint));
+        add("comment", text(&row.comment).filter(|_| comment));
+        add("script", text(&self.more.script).filter(|_| script));
+        document
+    }
+}
+
+#[cfg(test)]
+#[path = "forms_test.rs"]
+mod tests;

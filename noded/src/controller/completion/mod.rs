@@ -1,0 +1,222 @@
+//! Job completion (`JobCompType`): each run of a job that is over is written to a text file, given to a script, or sent to a server.
+//! It follows the log under a name of its own, and acknowledges what is written: while a file or a server is away the log keeps the
+//! events, and nothing waits. After a crash the last runs may be written again.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`forms`] | how a run is written |
+//! | [`sinks`] | where to |
+
+pub mod forms;
+#[cfg(test)]
+mod runs_test;
+pub mod sinks;
+
+use actix_rt::Arbiter;
+use forms::{Completed, More};
+use garrick_accounts::row::JobRow;
+use garrick_actors::log::{AppendError, Committed, FollowError, Follower, Log, committed, log_outcome};
+use garrick_events::{event::ControllerEvent, progress::Position, records::job_event::JobEvent};
+use garrick_model::ids::JobId;
+use garrick_runtime::ReplyTo;
+use sinks::{Sink, Unwritten};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// The follower's name in the log.
+pub const JOB_COMPLETION: &str = "jobcomp";
+/// Runs that are written together, at most.
+const TOGETHER: usize = 500;
+/// Pauses between two tries to write.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The log is told so seldom what is written, as that is written too.
+const ACKNOWLEDGE: Duration = Duration::from_secs(5);
+
+/// Why the log cannot be followed.
+#[derive(Debug, thiserror::Error)]
+enum CompletionError {
+    #[error(transparent)]
+    Log(#[from] FollowError),
+    #[error("the log: {0}")]
+    Append(#[from] AppendError),
+    #[error("{0}")]
+    State(#[from] committed::Misfits),
+}
+
+/// What has allocations now, and what of it is over.
+pub struct Runs {
+    cluster: String,
+    value: committed::Committed,
+    /// Runs with an allocation.
+    rows: BTreeMap<JobId, JobRow>,
+}
+
+impl Runs {
+    /// All that run, by the state of the log.
+    fn new(cluster: &str, value: committed::Committed) -> Result<Self, committed::Misfits> {
+        let state = value.copy()?;
+        let rows = state.jobs.iter().map(|(_, record)| JobRow::of(cluster, record));
+        let rows = rows.filter(|row| row.start.is_some() && !row.is_over());
+        Ok(Self { cluster: cluster.to_owned(), value, rows: rows.map(|row| (row.job, row)).collect() })
+    }
+
+    /// Takes an event; gives the run that ended with it.
+    fn take(&mut self, event: &ControllerEvent) -> Option<Completed> {
+        let ControllerEvent::Job { job, event } = event else { return None };
+        match &**event {
+            JobEvent::Ended(_) => self.ended(*job, event),
+            JobEvent::Allocated(_) => {
+                // The record may be ahead of the event; what is known of it already comes again.
+                let mut row = self.of_record(*job)?;
+                row.apply(event);
+                self.rows.insert(*job, row);
+                None
+            }
+            JobEvent::Purged => {
+                self.rows.remove(job);
+                None
+            }
+            event => {
+                self.rows.get_mut(job)?.apply(event);
+                None
+            }
+        }
+    }
+
+    fn of_record(&self, job: JobId) -> Option<JobRow> {
+        self.value.look(job, |record| JobRow::of(&self.cluster, record))
+    }
+
+    fn ended(&mut self, job: JobId, event: &JobEvent) -> Option<Completed> {
+        let Some(mut row) = self.rows.remove(&job).or_else(|| self.of_record(job)) else {
+            tracing::warn!(job_id = job.0, "a job that ended is not known any more: its completion is not recorded");
+            return None;
+        };
+        row.apply(event);
+        let more = self.value.look(job, More::of).unwrap_or_default();
+        Some(Completed { row, more })
+    }
+}
+
+/// What it needs.
+pub struct Completion {
+    /// `ClusterName`.
+    pub cluster: String,
+    /// The log.
+    pub log: Arc<dyn Log>,
+    /// Where to; `None`: the site wants none (any more).
+    pub sink: Option<Sink>,
+}
+
+/// At work; it ends when this is dropped.
+pub struct RunningCompletion(Option<Arbiter>);
+
+impl Drop for RunningCompletion {
+    fn drop(&mut self) {
+        if let Some(arbiter) = self.0.take() {
+            arbiter.stop();
+            if arbiter.join().is_err() {
+                tracing::error!("what records the completion of jobs panicked");
+            }
+        }
+    }
+}
+
+impl Completion {
+    /// Records completions from now on, on a thread of its own.
+    pub fn start(self) -> RunningCompletion {
+        if self.sink.is_none() && !self.log.followers().contains_key(JOB_COMPLETION) {
+            return RunningCompletion(None);
+        }
+        let arbiter = Arbiter::new();
+        arbiter.spawn(async move {
+            let outcome = match self.sink.clone() {
+                Some(sink) => self.record(&sink).await,
+                None => self.unregister().await,
+            };
+            if let Err(error) = outcome {
+                tracing::error!(%error, "completions of jobs are not recorded any more");
+            }
+        });
+        RunningCompletion(Some(arbiter))
+    }
+
+    async fn unregister(&self) -> Result<(), CompletionError> {
+        let (reply, answer) = ReplyTo::channel();
+        self.log.unregister(JOB_COMPLETION, reply);
+        Ok(log_outcome(answer.await).map(|_| ())?)
+    }
+
+    /// The last position whose runs are written.
+    async fn registered(&self) -> Result<Position, CompletionError> {
+        if let Some(at) = self.log.followers().get(JOB_COMPLETION) {
+            return Ok(*at);
+        }
+        let (reply, answer) = ReplyTo::channel();
+        self.log.register(JOB_COMPLETION, reply);
+        Ok(log_outcome(answer.await)?)
+    }
+
+    async fn record(&self, sink: &Sink) -> Result<(), CompletionError> {
+        let at = self.registered().await?;
+        let mut runs = Runs::new(&self.cluster, self.log.value())?;
+        let mut follower = self.log.subscribe(at.next())?;
+        let mut acknowledged = Instant::now();
+        let mut due = false;
+        loop {
+            let next = if due {
+                // Nothing came for a while: the log is told.
+                tokio::time::timeout_at(acknowledged + ACKNOWLEDGE, follower.next()).await.ok().transpose()?
+            } else {
+                Some(follower.next().await?)
+            };
+            let Some(first) = next else {
+                self.acknowledge(&follower).await?;
+                (acknowledged, due) = (Instant::now(), false);
+                continue;
+            };
+            let completed = gather(&mut runs, &mut follower, first)?;
+            if !completed.is_empty() {
+                write(sink, &completed).await;
+            }
+            if !due {
+                (acknowledged, due) = (Instant::now(), true);
+            } else if acknowledged.elapsed() >= ACKNOWLEDGE {
+                self.acknowledge(&follower).await?;
+                (acknowledged, due) = (Instant::now(), false);
+            }
+        }
+    }
+
+    /// All that the follower has given is written.
+    async fn acknowledge(&self, follower: &Follower) -> Result<(), CompletionError> {
+        let upto = Position(follower.position().0.saturating_sub(1));
+        let (reply, answer) = ReplyTo::channel();
+        self.log.acknowledge(JOB_COMPLETION, upto, reply);
+        Ok(log_outcome(answer.await).map(|_| ())?)
+    }
+}
+
+/// What ended with an event and with those that are there already.
+fn gather(runs: &mut Runs, follower: &mut Follower, first: Committed) -> Result<Vec<Completed>, FollowError> {
+    let mut completed: Vec<Completed> = runs.take(&first.event).into_iter().collect();
+    while completed.len() < TOGETHER
+        && let Some(next) = follower.try_next()?
+    {
+        completed.extend(runs.take(&next.event));
+    }
+    Ok(completed)
+}
+
+/// Until it is written.
+async fn write(sink: &Sink, mut completed: &[Completed]) {
+    let mut pause = FIRST_PAUSE;
+    while let Err(Unwritten { written, cause }) = sink.write(completed).await {
+        completed = &completed[written..];
+        let runs = completed.len();
+        tracing::error!(error = %cause, runs, retry_s = pause.as_secs_f32(), "completions of jobs are not recorded now");
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}

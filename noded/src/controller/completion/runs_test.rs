@@ -1,0 +1,71 @@
+//! Which runs are found to be over, from the events of a log.
+#![allow(clippy::unwrap_used)]
+
+use super::Runs;
+use garrick_actors::log::{Log as _, memory::MemoryLog};
+use garrick_events::{
+    event::ControllerEvent,
+    records::{
+        job::{Afterwards, End, Run},
+        job_event::JobEvent,
+    },
+    testing::{cancelled, record},
+};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    spec::JobSpec,
+    state::JobState,
+};
+use garrick_runtime::ReplyTo;
+use serde_json::json;
+
+fn event(event: JobEvent) -> ControllerEvent {
+    ControllerEvent::Job { job: JobId(7), event: Box::new(event) }
+}
+
+fn run() -> Run {
+    let allocation = json!({ "nodes": [], "partition": "main", "exclusive": false });
+    let run = json!({ "allocation": allocation, "addresses": [], "start": 5, "time_limit": "Unlimited" });
+    serde_json::from_value(run).unwrap()
+}
+
+fn submitted() -> ControllerEvent {
+    let spec = JobSpec { name: "test".into(), ..JobSpec::default() };
+    event(JobEvent::Submitted(Box::new(record(7, spec))))
+}
+
+#[test]
+fn a_job_that_never_ran_is_told_once() {
+    let log = MemoryLog::default();
+    log.append(vec![submitted()], ReplyTo::channel().0);
+    let mut runs = Runs::new("maple", log.value()).unwrap();
+    assert!(runs.take(&submitted()).is_none());
+    let ended = event(JobEvent::Ended(cancelled()));
+    log.append(vec![ended.clone()], ReplyTo::channel().0);
+    let over = runs.take(&ended).unwrap();
+    assert_eq!((over.row.state, over.row.start), (JobState::Cancelled, None));
+    assert_eq!(over.row.cluster, "maple");
+    assert!(runs.take(&event(JobEvent::Purged)).is_none());
+    // It is gone for good: nothing is made up.
+    log.append(vec![event(JobEvent::Purged)], ReplyTo::channel().0);
+    assert!(runs.take(&ended).is_none());
+}
+
+#[test]
+fn a_run_that_is_requeued_is_told_though_the_log_is_ahead() {
+    let log = MemoryLog::default();
+    log.append(vec![submitted()], ReplyTo::channel().0);
+    let run = run();
+    let allocated = event(JobEvent::Allocated(Box::new(run.clone())));
+    log.append(vec![allocated.clone()], ReplyTo::channel().0);
+    let mut runs = Runs::new("maple", log.value()).unwrap();
+    assert!(runs.take(&allocated).is_none());
+    let then = Afterwards::Requeue { hold: None, delay: false };
+    let ended = event(JobEvent::Ended(End { state: JobState::NodeFail, then, ..cancelled() }));
+    let requeued = event(JobEvent::Requeued { sluid: Sluid(99), hold: None, begin: None, expedited: false });
+    log.append(vec![ended.clone(), requeued.clone()], ReplyTo::channel().0);
+    let over = runs.take(&ended).unwrap();
+    assert_eq!((over.row.state, over.row.start), (JobState::NodeFail, Some(run.start)));
+    assert_ne!(over.row.sluid, Sluid(99));
+    assert!(runs.take(&requeued).is_none());
+}
