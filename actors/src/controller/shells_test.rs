@@ -18,11 +18,12 @@ use garrick_model::{
             NodeStateChange,
         },
         node::{AgentReport, ControllerToNode, HeldRun},
+        stepd::StepsOrder,
     },
     refusal::Refusal,
     reservation::{AccessList, NodesWanted, ReservationChange},
     resources::{MemoryMib, MemoryRequest},
-    spec::{Dependencies, Dependency, DependencyKind, JobSpec, NodeCount},
+    spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount},
     state::{JobState, PartitionState, Reason},
     testing::{array, spec},
 };
@@ -476,6 +477,37 @@ fn a_watch_ends_with_the_job() {
         };
         within_time(all).await;
         assert_eq!(last, Some(JobState::Completed));
+    });
+}
+
+/// The texts of `scontrol notify` are for the job's owner.
+#[test]
+fn notices_of_a_job_reach_its_owner_and_administrators_only() {
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        agents.connect("n0", Habit::Stay);
+        let job = rig.submitted(JobSpec { kind: JobKind::Allocation, ..spec() }).await;
+        rig.wait(job, JobMilestone::Started).await;
+        let mut told = 0;
+        let mut watching: Vec<_> =
+            [1001, 0, 1002].map(|uid| rig.ask_stream(uid, CommandRequest::Watch { job })).into_iter().collect();
+        for views in &mut watching {
+            assert!(matches!(within_time(views.recv()).await, Some(CommandReply::Job(_))));
+        }
+        let notify = CommandRequest::OrderSteps { job: selector(job), order: StepsOrder::Notify("secret".to_owned()) };
+        assert_eq!(rig.ask(1001, notify).await, CommandReply::Done);
+        // Only then does it end, so that nobody's watch ends before.
+        for views in &mut watching[..2] {
+            assert_eq!(within_time(views.recv()).await, Some(CommandReply::Notice("secret".to_owned())));
+        }
+        let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
+        rig.ask(1001, CommandRequest::Cancel(cancel)).await;
+        for views in &mut watching {
+            while let Some(reply) = within_time(views.recv()).await {
+                told += u32::from(matches!(reply, CommandReply::Notice(_)));
+            }
+        }
+        assert_eq!(told, 0);
     });
 }
 
@@ -1103,7 +1135,7 @@ fn programs_of_the_site_run_around_a_job_and_their_ends_are_heard() {
         assert_eq!(rig.programs.rows()[0].limit, Some(std::time::Duration::from_secs(7)));
         assert_eq!(rig.programs.rows()[1].arguments[2], "alice");
         rig.programs.fail("no");
-        let job = rig.submitted(JobSpec { kind: garrick_model::spec::JobKind::Allocation, ..wide(1) }).await;
+        let job = rig.submitted(JobSpec { kind: JobKind::Allocation, ..wide(1) }).await;
         assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Cancelled);
         replay_equals_live(&rig);
     });

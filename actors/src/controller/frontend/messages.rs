@@ -4,7 +4,7 @@ use crate::{
     log::Saved,
     messages::crontab::InstallCrontab,
     messages::{
-        job::{JobAnswer, JobAsk},
+        job::{Authority, JobAnswer, JobAsk},
         names::{agent_message_name, request_name},
         node::{NodeAsk, Registration},
         steps::StepsAsk,
@@ -340,12 +340,14 @@ pub enum FrontendErrand {
     ChangeLog(LogChange),
     /// Effects of submissions.
     Submission(SubmissionErrand),
-    /// Send a job's views to the requester until it is over.
+    /// Send a job's views to the requester until it is over, and what its owner is told of it (`scontrol notify`).
     Watch {
         /// Request.
         request: u64,
         /// Job.
         job: JobId,
+        /// Who asks.
+        by: Authority,
     },
     /// Send traces of this process, and of these nodes, which are asked.
     Trace {

@@ -68,7 +68,7 @@ impl FrontendCore {
                 Ok(None)
             }
             CommandRequest::Watch { job } => {
-                turn.run(FrontendErrand::Watch { request, job });
+                turn.run(FrontendErrand::Watch { request, job, by });
                 Ok(None)
             }
             CommandRequest::ListJobs { jobs, which, after, most, hide } => {

@@ -610,9 +610,9 @@ impl Shell for FrontendCore {
             FrontendErrand::ChangeLog(change) => env.ports.host.change_log(&change),
             FrontendErrand::Notify { job, text } => env.notices.send(job, text),
             FrontendErrand::Submission(errand) => return hands.submission(errand),
-            FrontendErrand::Watch { request, job } => {
+            FrontendErrand::Watch { request, job, by } => {
                 if let Some(replies) = hands.asker(request) {
-                    return streams::watch(Arc::clone(&hands.env), job, replies);
+                    return streams::watch(Arc::clone(&hands.env), job, by, replies);
                 }
             }
             FrontendErrand::Trace { request, query, prefixes, follow, nodes } => {

@@ -1,6 +1,6 @@
 //! Replies that continue until the command ends or goes away: watching a job, and traces.
 
-use super::{core::ASKED_AGAIN, messages::FrontendInput};
+use super::{core::ASKED_AGAIN, messages::FrontendInput, selection::may_act};
 use crate::{
     controller::shells::{
         actor::Came,
@@ -8,6 +8,7 @@ use crate::{
         job::{JobMsg, Watched, is_over},
         ports::ReplySink,
     },
+    messages::job::Authority,
     steps::core::PATIENCE,
 };
 use garrick_model::{
@@ -86,7 +87,7 @@ impl AgentQueries {
 }
 
 /// Shows a job until it is over.
-pub(super) fn watch(env: Arc<Env>, job: JobId, mut replies: Box<dyn ReplySink>) -> Came<FrontendInput> {
+pub(super) fn watch(env: Arc<Env>, job: JobId, by: Authority, mut replies: Box<dyn ReplySink>) -> Came<FrontendInput> {
     let (sender, views) = tokio::sync::watch::channel(Watched::default());
     let Some(late) = env.ask_job(job, JobMsg::watch(sender)) else {
         replies.send(CommandReply::Refused(Refusal::InvalidJobId));
@@ -96,13 +97,15 @@ pub(super) fn watch(env: Arc<Env>, job: JobId, mut replies: Box<dyn ReplySink>) 
         if let Some(late) = late {
             late.await;
         }
-        show(&env, job, views, replies).await;
+        show(&env, (job, by), views, replies).await;
         None
     }))
 }
 
-async fn show(env: &Env, job: JobId, mut views: Receiver<Watched>, mut replies: Box<dyn ReplySink>) {
+async fn show(env: &Env, (job, by): (JobId, Authority), mut views: Receiver<Watched>, mut replies: Box<dyn ReplySink>) {
     let mut over = false;
+    // Whoever may not act on the job sees it, but is told nothing; notices wait until its owner is known.
+    let mut may_hear = false;
     let mut notices = env.notices.listen(job);
     for _ in 0..=ASKED_AGAIN {
         // A view that was not seen before the sender is dropped is still delivered.
@@ -112,7 +115,7 @@ async fn show(env: &Env, job: JobId, mut views: Receiver<Watched>, mut replies: 
                     Ok(()) => {}
                     Err(_) => break,
                 },
-                notice = notices.next() => {
+                notice = notices.next(), if may_hear => {
                     if !replies.send(CommandReply::Notice(notice.to_string())) {
                         return;
                     }
@@ -129,6 +132,7 @@ async fn show(env: &Env, job: JobId, mut views: Receiver<Watched>, mut replies: 
                 }
             };
             over = is_over(&view);
+            may_hear = may_act(by, &view);
             if !replies.send(CommandReply::Job(view)) {
                 return;
             }
