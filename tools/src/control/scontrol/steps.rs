@@ -6,7 +6,7 @@ use super::{
     too_few,
 };
 use crate::query::choices;
-use garrick_asking::contact;
+use garrick_asking::contact::{self, Asked, Contact};
 use garrick_model::{
     messages::{
         command::{CommandRequest, JobSelector},
@@ -15,7 +15,7 @@ use garrick_model::{
     refusal::Refusal,
     step_selector::{StepsSelector, WhichSteps},
     time::{TimeLimit, parse_duration_secs},
-    view::StepView,
+    view::{JobView, StepView},
 };
 
 /// `notify JOB[.STEP] MESSAGE...`: whichever step is named, the job is told.
@@ -71,14 +71,18 @@ impl NewLimit {
     }
 }
 
-/// `StepId=12.0`, or `StepId=12` for all steps of the job.
+/// `StepId=12.0`, or `StepId=12` for all steps of the job. Elements of arrays and components of heterogeneous jobs go by their own
+/// ids here (as in 26.05).
 fn named(text: &str) -> Option<(JobSelector, WhichSteps)> {
     if !text.contains('.') {
-        return Some((choices::job(text).ok()?, WhichSteps::All));
+        let job = choices::job(text).ok().filter(|job| job.tasks.is_none() && job.het.is_none())?;
+        return Some((job, WhichSteps::All));
     }
-    let StepsSelector { job, task, het, run, which } = choices::steps(text).ok()?.into_iter().next()?;
-    let tasks = task.map(|task| vec![(task, task, 1)]);
-    Some((JobSelector { job, tasks, het, run }, which))
+    let StepsSelector { job, task: None, het: None, run, which } = choices::steps(text).ok()?.into_iter().next()?
+    else {
+        return None;
+    };
+    Some((JobSelector { job, tasks: None, het: None, run }, which))
 }
 
 /// What the words of `update StepId=` say.
@@ -109,13 +113,17 @@ pub fn update(session: &mut Session, words: &[String]) -> i32 {
         return code;
     }
     let [job] = jobs;
-    let running = match running(session, &job, &which) {
+    let answer = session.cluster().and_then(|cluster| running(cluster, &job, &which));
+    let running = match answer {
+        Ok(running) if running.is_empty() => {
+            return session.plain_error(format_args!("slurm_update error: {}", Refusal::InvalidJobId));
+        }
         Ok(running) => running,
-        Err(code) => return code,
+        Err(error) => return session.denied("slurm_update error: ", &error, NOT_THEIRS),
     };
-    for step in running {
+    for (job, step) in running {
         let order = StepsOrder::SetLimit { steps: WhichSteps::one(step.id.key()), limit: limit.after(step.time_limit) };
-        let request = CommandRequest::OrderSteps { job: job.clone(), order };
+        let request = CommandRequest::OrderSteps { job, order };
         if let Err(error) = session.cluster().and_then(|c| c.ask(&request)) {
             return session.denied("slurm_update error: ", &error, NOT_THEIRS);
         }
@@ -123,15 +131,32 @@ pub fn update(session: &mut Session, words: &[String]) -> i32 {
     0
 }
 
-/// The steps that are meant. The error is an exit code.
-fn running(session: &mut Session, job: &JobSelector, which: &WhichSteps) -> Result<Vec<StepView>, i32> {
-    let answer = session.cluster().and_then(|c| contact::live_steps(c, job.job));
-    let steps = answer.map_err(|error| session.denied("slurm_update error: ", &error, NOT_THEIRS))?;
-    let meant: Vec<StepView> = steps.into_iter().filter(|step| which.contains(step.id.key())).collect();
-    if meant.is_empty() {
-        return Err(session.plain_error(format_args!("slurm_update error: {}", Refusal::InvalidJobId)));
+/// The steps that are meant, each with a name for its job alone: an element of an array has one of its own.
+fn running(cluster: &mut Contact, job: &JobSelector, which: &WhichSteps) -> Asked<Vec<(JobSelector, StepView)>> {
+    let mut views = contact::known_jobs(cluster, &CommandRequest::list_jobs(vec![job.clone()]))?;
+    // The id of an array, or of a heterogeneous job, is that of one of its parts too.
+    views.retain(|view| view.id == job.job);
+    let mut meant = Vec::new();
+    for (id, name) in views.iter().map(|view| (view.id, alone(view))) {
+        let steps = contact::live_steps(cluster, id)?;
+        let steps = steps.into_iter().filter(|step| step.id.job == id && which.contains(step.id.key()));
+        meant.extend(steps.map(|step| (name.clone(), step)));
     }
     Ok(meant)
+}
+
+/// Names this job and no other: an array's id alone would name all of its elements.
+fn alone(view: &JobView) -> JobSelector {
+    match view.array_task {
+        Some(task) => {
+            let tasks = Some(vec![(task.index, task.index, 1)]);
+            JobSelector { job: task.array_job, tasks, het: None, run: Some(view.sluid) }
+        }
+        None => {
+            let (job, het) = view.spec.het.map_or((view.id, None), |(leader, offset)| (leader, Some(offset)));
+            JobSelector { job, tasks: None, het, run: Some(view.sluid) }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -156,6 +181,9 @@ mod tests {
         assert_eq!((job.job.0, which.to_string(), limit), (12, "3".to_owned(), NewLimit::To(TimeLimit::Secs(300))));
         assert_eq!(read(&typed(&["stepid=12", "timelimit=5"])).unwrap().1, WhichSteps::All);
         assert_eq!(read(&typed(&["StepId=12.3"])), Err(KeyError::Nothing));
+        for element in ["StepId=12_3.0", "StepId=12_3", "StepId=12+1.0", "StepId=12+1"] {
+            assert_eq!(read(&typed(&[element, "TimeLimit=5"])), Err(KeyError::StepId(element.to_owned())));
+        }
         assert_eq!(read(&typed(&["StepId=x", "TimeLimit=5"])), Err(KeyError::StepId("StepId=x".to_owned())));
         for word in ["TimeLimit+=5", "Name=x"] {
             let wrong = read(&typed(&["StepId=12.3", word])).unwrap_err().to_string();
