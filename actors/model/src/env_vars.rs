@@ -31,6 +31,10 @@ pub const GARRICK_SRUN_PROLOG: &str = "GARRICK_SRUN_PROLOG";
 pub const GARRICK_SRUN_EPILOG: &str = "GARRICK_SRUN_EPILOG";
 /// The site has `CliFilterPlugins`, which `slurm.conf` names: set in every task where it has.
 pub const GARRICK_CLI_FILTER: &str = "GARRICK_CLI_FILTER";
+/// `CpuFreqDef` and `CpuFreqGovernors` of the site, for each `srun` in a job: set in every task where they are not the usual ones.
+pub const GARRICK_CPU_FREQ: &str = "GARRICK_CPU_FREQ";
+/// For tests of a node: the folder that stands for `/sys/devices/system/cpu` where frequencies of CPUs are set.
+pub const GARRICK_CPU_FOLDER: &str = "GARRICK_CPU_FOLDER";
 /// `--mpi` of each `srun`: set in every task where the site has `MpiDefault`.
 pub const SLURM_MPI_TYPE: &str = "SLURM_MPI_TYPE";
 /// Door of the job's step manager or of the shepherd that relays to it, on this host: set in every task.
@@ -330,6 +334,9 @@ pub fn of_srun(site: &SiteOfSrun) -> Vec<(&'static str, String)> {
     // The light one runs no programs.
     if !told.is_empty() {
         told.push((GARRICK_SRUN, "whole".to_owned()));
+    }
+    if !site.frequencies.are_usual() {
+        told.push((GARRICK_CPU_FREQ, site.frequencies.to_string()));
     }
     if !site.mpi.is_none() {
         told.push((SLURM_MPI_TYPE, site.mpi.name().to_owned()));

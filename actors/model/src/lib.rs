@@ -9,6 +9,7 @@
 //! | [`hostlist`] | `lx[0003-8000]`, both directions |
 //! | [`resources`] | CPUs, memory and their bitmaps, as integers |
 //! | [`node_shape`] | what a node has to give, and what of it a job or step holds |
+//! | [`cpu_freq`] | frequencies and governors of CPUs |
 //! | [`usage`] | what tasks used |
 //! | [`reservation`] | advance reservations |
 //! | [`trigger`] | triggers: programs that run when something happens |
@@ -34,6 +35,7 @@
 pub mod batch;
 mod bounded;
 pub mod config;
+pub mod cpu_freq;
 pub mod cron;
 pub mod crontab;
 pub mod date;

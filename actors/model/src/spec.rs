@@ -3,6 +3,7 @@
 
 use crate::{
     batch::{FailLimit, RetryPolicy, StepCgroup, StepDependencies},
+    cpu_freq::{CpuFreq, FrequencyRules},
     cron::Schedule,
     gres::GresRequest,
     ids::{ArrayTask, JobId},
@@ -328,6 +329,9 @@ pub struct JobSpec {
     /// `--reservation`: any one of these, in the order of preference; empty: none is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<String>,
+    /// `--cpu-freq` of its steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_freq: Option<CpuFreq>,
     /// `--oom-kill-step` of its steps; `None`: not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_kill_step: Option<bool>,
@@ -785,6 +789,12 @@ pub struct StepSpec {
     /// `--oom-kill-step`: it ends when a task of it runs out of memory; `None`: as the job says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_kill_step: Option<bool>,
+    /// `--cpu-freq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_freq: Option<CpuFreq>,
+    /// `--wait-for-children`: a task is over when the last of its processes is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wait_for_children: bool,
     /// The program is sent to the step's nodes before it starts. Attended steps only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<SentProgram>,
@@ -796,6 +806,25 @@ pub struct StepSpec {
 pub struct SentProgram {
     /// On each node its name has that of the node at its end, after a `_`.
     pub named_by_node: bool,
+}
+
+/// When a task is over (`--wait-for-children` in srun(1)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TaskOverWith {
+    /// With its first process.
+    #[default]
+    First,
+    /// With the last of its processes.
+    Last,
+    /// With the last of them, or with the first where that one fails.
+    LastOrFailed,
+}
+
+impl TaskOverWith {
+    /// With its first process.
+    pub const fn is_first(&self) -> bool {
+        matches!(self, Self::First)
+    }
 }
 
 /// How the tasks of a step find each other when they start.
@@ -865,6 +894,9 @@ pub struct SiteOfSrun {
     /// `MpiDefault`.
     #[serde(skip_serializing_if = "Mpi::is_none")]
     pub mpi: Mpi,
+    /// `CpuFreqDef` and `CpuFreqGovernors`.
+    #[serde(skip_serializing_if = "FrequencyRules::are_usual")]
+    pub frequencies: FrequencyRules,
 }
 
 impl SiteOfSrun {

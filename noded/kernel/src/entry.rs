@@ -9,7 +9,9 @@ use crate::scratch::ENTRY;
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
 extern "C" fn before_main() {
-    if std::env::var(ENTRY).is_ok_and(|entry| entry == "background") {
-        crate::daemonise::background_entry();
+    match std::env::var(ENTRY).as_deref() {
+        Ok("background") => crate::daemonise::background_entry(),
+        Ok("children") => crate::children::tests::entry(),
+        _ => {}
     }
 }

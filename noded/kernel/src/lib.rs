@@ -4,6 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`spawn`] | starts a program: one `clone3`, raw calls in the child, errors by stage |
+//! | [`children`] | a program that is waited for with all that it leaves |
 //! | [`reap`] | how a process ended and what it used; subreaper; orphans |
 //! | [`signals`] | signals as descriptors, and sending them without the risk of a reused process id |
 //! | [`proc_tree`] | finds and ends processes without a cgroup |
@@ -11,6 +12,7 @@
 //! | [`inventory`] | facts of the machine; `slurmd -C` |
 //! | [`topology`] | sockets, cores and threads from sysfs; abstract CPUs to machine CPUs |
 //! | [`cpu_list`] | `0-3,7` as sysfs and cpusets write it |
+//! | [`cpu_freq`] | frequencies and governors of CPUs in sysfs |
 //! | [`users`] | names, ids, groups |
 //! | [`daemonise`] | runs in the background and reports readiness to the starting command; pid files |
 //! | [`pty`] | pseudo-terminals |
@@ -21,6 +23,8 @@
 //! | `scratch` | folders, programs and disks for tests, with the feature `testing` |
 
 pub mod cgroup;
+pub mod children;
+pub mod cpu_freq;
 pub mod cpu_list;
 pub mod daemonise;
 #[cfg(test)]

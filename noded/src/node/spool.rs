@@ -101,6 +101,11 @@ impl Spool {
         &self.root
     }
 
+    /// Folder of what CPUs had whose frequency steps have set.
+    pub fn frequencies(&self) -> PathBuf {
+        self.root.join("cpu_frequencies")
+    }
+
     /// Folder of this node's identity.
     pub fn identity(&self) -> PathBuf {
         self.root.join("identity")

@@ -24,11 +24,13 @@ use garrick_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
 use garrick_daemon::run::orders::{StepdLog, StepdSettings};
 use garrick_kernel::{
     cgroup::{Constraints, Tracking},
+    cpu_freq::SYS_CPUS,
     inventory::{self, Machine},
     users,
 };
 use garrick_model::{
     config::{Config, NodeConfig, PrologFlag},
+    env_vars,
     messages::node::Joining,
     node_shape::NodeShape,
     spec::TaskScripts,
@@ -43,6 +45,7 @@ use garrick_transport::{
     join_through_door, join_with_shared_key, join_with_token,
 };
 use std::{
+    env,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -247,6 +250,9 @@ pub async fn start(
         max_tasks_per_node: Some(config.max_tasks_per_node),
         max_step_count: config.max_step_count,
         task_scripts: task_scripts(config),
+        governor: config.frequencies.default,
+        cpu_folder: env::var_os(env_vars::GARRICK_CPU_FOLDER).map_or_else(|| SYS_CPUS.into(), PathBuf::from),
+        kept_frequencies: spool.frequencies(),
         of_srun: config.of_srun(),
         defer_batch: config.prolog_flags.has(PrologFlag::DeferBatch),
         stepd: programs::beside("stepd")?,

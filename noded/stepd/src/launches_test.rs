@@ -39,6 +39,8 @@ fn description(name: &str) -> Arc<StepLaunch> {
         task_scripts: TaskScripts::default(),
         mpi: Default::default(),
         program_named_by_node: false,
+        cpu_freq: None,
+        over_with: Default::default(),
     })
 }
 

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         [verb, ref words @ ..] if verb == "task" => match task::Arguments::parse(words) {
             Some(arguments) => ExitCode::from(u8::try_from(task::main(&arguments)).unwrap_or(u8::MAX)),
             None => complain(
-                "is started by stepd: stepd task [--site-prolog PROGRAM] [--prolog PROGRAM] [--pmix] -- PROGRAM [ARGUMENTS]",
+                "is started by stepd: stepd task [--site-prolog PROGRAM] [--prolog PROGRAM] [--pmix] [--over-with last|last-or-failed] -- PROGRAM [ARGUMENTS]",
             ),
         },
         [verb] if verb == "pmix-server" => match garrick_pmix::serve() {

@@ -9,6 +9,7 @@ use crate::{
 };
 use garrick_kernel::{
     cgroup::{Group, JobCgroup, MemoryLimit, Swap},
+    cpu_freq::CpuFrequencies,
     files,
     proc_tree::PROC,
     pty::{self, WindowSize},
@@ -17,6 +18,7 @@ use garrick_kernel::{
     topology::CpuMap,
 };
 use garrick_model::{
+    cpu_freq::CpuFreq,
     ids::StepId,
     messages::{
         launch_failure::LaunchFailure,
@@ -52,6 +54,8 @@ pub struct ShepherdPlace {
     pub devices_limited: bool,
     /// The node's CPUs.
     pub cpus: CpuMap,
+    /// The frequencies of its CPUs, and the name under which this run sets them.
+    pub frequencies: (CpuFrequencies, String),
     /// Marks in the environment of everything of the run.
     pub marks: [String; 2],
     /// Where the run's launcher is found again.
@@ -291,6 +295,23 @@ impl ShepherdWorld {
         }));
     }
 
+    /// A request, not a requirement (srun(1), `--cpu-freq`): what cannot be done is logged.
+    fn set_frequency(&self, step: StepId, cpus: Vec<u32>, asked: CpuFreq) {
+        let (frequencies, run) = &self.place.frequencies;
+        if let Err(e) = frequencies.set(cpus, asked, &format!("{run}.{}.", step_name(step))) {
+            tracing::error!(step_id = %step, "--cpu-freq={asked}: {e}");
+        }
+    }
+
+    /// `None`: of all steps of the run.
+    fn put_frequency_back(&self, step: Option<StepId>) {
+        let (frequencies, run) = &self.place.frequencies;
+        let owner = step.map_or_else(|| format!("{run}."), |step| format!("{run}.{}.", step_name(step)));
+        if let Err(e) = frequencies.put_back(&owner) {
+            tracing::error!("frequencies of CPUs: {e}");
+        }
+    }
+
     /// Nothing is left here: no process needs to find a launcher of this run any more.
     fn finish(&mut self) {
         if let Err(e) = std::fs::remove_file(&self.place.launcher_socket)
@@ -298,6 +319,7 @@ impl ShepherdWorld {
         {
             tracing::warn!(error = %e, "removing {}", self.place.launcher_socket.display());
         }
+        self.put_frequency_back(None);
         (self.finished)();
     }
 }
@@ -317,6 +339,8 @@ impl ShepherdPort for ShepherdWorld {
                 let result = self.prepare(step, script, cgroup);
                 self.now(ShepherdInput::Prepared { step, result });
             }
+            ShepherdEffect::SetFrequency { step, cpus, asked } => self.set_frequency(step, cpus, asked),
+            ShepherdEffect::PutFrequencyBack { step } => self.put_frequency_back(Some(step)),
             ShepherdEffect::Read { token, stream } => match self.streams.read(token, stream) {
                 ReadNow::Done(data) => self.now(ShepherdInput::Data { token, stream, data: ByteBuf::from(data) }),
                 ReadNow::Later(watch) => self.later(async move {

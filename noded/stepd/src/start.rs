@@ -24,6 +24,7 @@ use garrick_daemon::{
 use garrick_events::steps::event::StepEvent;
 use garrick_kernel::{
     cgroup::{Cgroups, Constraints, MemoryLimit, Swap, Tracking},
+    cpu_freq::CpuFrequencies,
     inventory,
     on_thread::OnThread,
     reap,
@@ -200,6 +201,7 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
         folder: folder.to_owned(),
         cgroup,
         cpus,
+        frequencies: (CpuFrequencies::new(&settings.cpu_folder, &settings.kept_frequencies), sluid.clone()),
         marks: [format!("SLURM_JOB_ID={}", credential.job), format!("SLURM_JOB_SLUID={sluid}")],
         launcher_socket: launcher_socket(&orders.door),
         ahead: Arc::default(),
@@ -223,6 +225,7 @@ impl Run {
         config.gpus =
             GpuSight::new(&self.share.gres, &settings.shape.gres, settings.gpu_variables, self.place.devices_limited);
         config.job_nodes = orders.credential.nodes.len();
+        config.governor = settings.governor;
         config.priority = settings.priority;
         config.task_scripts = settings.task_scripts.clone();
         config.of_srun = settings.of_srun.clone();

@@ -1,8 +1,12 @@
-//! `stepd task`: how a task with prologs or PMIx begins. Runs in the task's place, as the job's user, with the task's environment
-//! and files: runs each prolog, does what its output says, and becomes the task's program (slurm.conf(5), `TaskProlog`).
+//! `stepd task`: how a task with prologs or PMIx begins, or one that is over with the last of its processes. Runs in the task's
+//! place, as the job's user, with the task's environment and files: runs each prolog, does what its output says (slurm.conf(5),
+//! `TaskProlog`), and becomes the task's program, or runs it and waits for all that it leaves (srun(1), `--wait-for-children`).
 
+use garrick_kernel::children;
 use garrick_model::{
+    env_vars::SLURM_TASK_PID,
     messages::launch_failure::{LaunchFailure, errno_text},
+    spec::TaskOverWith,
     state::ExitStatus,
     time::{Timestamp, system_zone},
 };
@@ -22,6 +26,8 @@ pub struct Arguments<'a> {
     pmix: bool,
     /// An executable file in which the kernel finds no program is a script for `/bin/sh`.
     or_shell: bool,
+    /// When it is over.
+    over_with: TaskOverWith,
     /// The task's program and its arguments.
     argv: &'a [&'a OsStr],
 }
@@ -38,6 +44,14 @@ impl<'a> Arguments<'a> {
                 }
                 [flag, program, more @ ..] if *flag == "--prolog" || *flag == "--site-prolog" => {
                     arguments.prologs.push((program, *flag == "--site-prolog"));
+                    rest = more;
+                }
+                [flag, with, more @ ..] if *flag == "--over-with" => {
+                    arguments.over_with = match with.to_str()? {
+                        "last" => TaskOverWith::Last,
+                        "last-or-failed" => TaskOverWith::LastOrFailed,
+                        _ => return None,
+                    };
                     rest = more;
                 }
                 [flag, more @ ..] if *flag == "--pmix" => {
@@ -95,6 +109,31 @@ pub fn main(arguments: &Arguments<'_>) -> i32 {
             return 1;
         }
     }
+    let status = match arguments.over_with {
+        TaskOverWith::First => return become_program(arguments),
+        // SAFETY: this process has one thread.
+        TaskOverWith::Last => unsafe { children::run(|| begin_child(arguments), |_| false) },
+        // SAFETY: this process has one thread.
+        TaskOverWith::LastOrFailed => unsafe { children::run(|| begin_child(arguments), |status| !status.success()) },
+    };
+    match status {
+        Ok(status) => children::end_like(status),
+        Err(why) => {
+            complain(&why.to_string());
+            1
+        }
+    }
+}
+
+/// The task's program as a child of this process, which is the task's first process for whoever asks the program.
+fn begin_child(arguments: &Arguments<'_>) -> i32 {
+    // SAFETY: this process has one thread.
+    unsafe { std::env::set_var(SLURM_TASK_PID, std::process::id().to_string()) };
+    become_program(arguments)
+}
+
+/// Returns the exit code if that cannot be.
+fn become_program(arguments: &Arguments<'_>) -> i32 {
     let [program, args @ ..] = arguments.argv else { return 1 };
     let mut error = Command::new(program).args(args).exec();
     if arguments.or_shell && error.raw_os_error() == Some(libc::ENOEXEC) {
@@ -149,11 +188,12 @@ mod tests {
     #[test]
     fn words_are_taken_apart() {
         let words = |text: &'static str| text.split(' ').map(OsStr::new).collect::<Vec<_>>();
-        let line = words("--site-prolog /a --prolog /b --or-shell -- prog --prolog x");
+        let line = words("--site-prolog /a --prolog /b --or-shell --over-with last -- prog --prolog x");
         let arguments = Arguments::parse(&line).unwrap();
         assert_eq!(arguments.prologs, [(OsStr::new("/a"), true), (OsStr::new("/b"), false)]);
         assert_eq!((arguments.or_shell, arguments.argv), (true, &words("prog --prolog x")[..]));
-        for wrong in ["--", "--prolog --", "prog", "--prolog"] {
+        assert_eq!(arguments.over_with, TaskOverWith::Last);
+        for wrong in ["--", "--over-with x -- prog", "--prolog --", "prog", "--prolog"] {
             assert_eq!(Arguments::parse(&words(wrong)), None, "{wrong}");
         }
     }

@@ -30,6 +30,7 @@ mod security_labels;
 mod settings;
 mod several_nodes;
 mod site_scripts;
+mod step_options;
 mod step_records;
 mod stepd_restart;
 mod support;

@@ -134,6 +134,18 @@ pub const OPTIONS: &[OptionDef] = &[
         "salloc runs its command on the host where it is called",
     ),
     OptionDef::new(
+        "cpu-freq",
+        None,
+        Required("p1[-p2][:gov]"),
+        JOB,
+        "frequency or governor of the CPUs of steps",
+        |t, g| {
+            t.cpu_freq = Some(g.text()?.to_owned());
+            Ok(())
+        },
+    )
+    .env(&["SBATCH_CPU_FREQ_REQ", "SALLOC_CPU_FREQ_REQ", "SLURM_CPU_FREQ_REQ"]),
+    OptionDef::new(
         "oom-kill-step",
         None,
         Optional("0|1"),
@@ -232,6 +244,10 @@ pub const OPTIONS: &[OptionDef] = &[
         },
     )
     .env(&["SLURM_WAIT"]),
+    OptionDef::new("wait-for-children", None, Arg::None, RUN, "a task ends with the last of its processes", |t, _| {
+        t.wait_for_children = true;
+        Ok(())
+    }),
     OptionDef::new("prolog", None, Required("program"), RUN, "program that srun runs before the step", |t, g| {
         t.prolog = g.value.map(std::ffi::OsStr::to_owned).filter(|program| !program.is_empty());
         Ok(())

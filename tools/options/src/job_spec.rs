@@ -3,8 +3,10 @@
 use super::{
     gres, layout,
     typed::{OptionError, Source, Sourced, Typed},
+    values,
 };
 use garrick_model::{
+    cpu_freq::{CpuFreq, FrequencyRules},
     hostlist,
     node_sizes::NodeSizes,
     refusal::Refusal,
@@ -40,6 +42,8 @@ pub struct Submitter {
     pub environment: Vec<EnvEntry>,
     /// The command line as typed.
     pub submit_line: String,
+    /// What the site makes of `--cpu-freq`.
+    pub frequencies: FrequencyRules,
 }
 
 /// What is to run.
@@ -121,6 +125,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         constraint: typed.constraint.clone().filter(|c| !c.is_empty()),
         prefer: typed.prefer.clone().filter(|p| !p.is_empty()),
         gres: gres::of_job(typed)?,
+        cpu_freq: frequency(typed, &submitter.frequencies)?,
         oom_kill_step: typed.oom_kill_step,
         reservations: typed.reservations.clone(),
         licenses: all_licenses(typed),
@@ -165,6 +170,11 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         cron: None,
     };
     Ok(Checked { spec, warnings })
+}
+
+/// `--cpu-freq`, as the site has it.
+pub(super) fn frequency(typed: &Typed, rules: &FrequencyRules) -> Result<Option<CpuFreq>, OptionError> {
+    typed.cpu_freq.as_deref().map(|text| values::cpu_frequency(text, rules)).transpose()
 }
 
 /// Words as they travel.

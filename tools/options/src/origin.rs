@@ -7,7 +7,7 @@ use crate::{
     table::Command,
     typed::{OptionError, Typed},
 };
-use garrick_model::config::PropagateLimits;
+use garrick_model::{config::PropagateLimits, cpu_freq::FrequencyRules};
 use nix::sys::resource::Resource;
 use std::{ffi::OsString, path::PathBuf};
 
@@ -56,6 +56,7 @@ impl Origin {
             rlimits: limits::travelling(travel.as_ref().unwrap_or(site), soft),
             environment: export::environment(typed.export.as_deref(), self.variables.into_iter(), whose)?,
             submit_line: submit_line(command, args),
+            frequencies: FrequencyRules::default(),
         })
     }
 }

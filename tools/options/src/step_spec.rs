@@ -2,7 +2,9 @@
 
 use super::{
     gres,
-    job_spec::{Checked, Submitter, asked_nodes, byte_words, excluded_nodes, fitting_nodes, task_nodes, work_dir},
+    job_spec::{
+        Checked, Submitter, asked_nodes, byte_words, excluded_nodes, fitting_nodes, frequency, task_nodes, work_dir,
+    },
     layout,
     typed::{OptionError, Source, Typed},
 };
@@ -134,7 +136,9 @@ pub fn build(
         task_scripts: typed.task_scripts.clone(),
         mpi: typed.mpi.unwrap_or_default(),
         preserve_env: typed.preserve_env,
+        cpu_freq: frequency(typed, &submitter.frequencies)?,
         oom_kill_step: typed.oom_kill_step,
+        wait_for_children: typed.wait_for_children,
         het: typed.het_leader.map(|leader| HetPart { leader, behind: None }),
         ..StepSpec::default()
     };

@@ -63,7 +63,7 @@ pub const OPTIONS: &[OptionDef] = &[
     OptionDef::other(
         "get-user-env",
         None,
-        Optional("secs"),
+        Arg::None,
         BATCH,
         "load the login environment (not done yet)",
         Effect::Ignored("--get-user-env has no effect yet: the login environment is not loaded"),

@@ -492,12 +492,16 @@ pub struct Typed {
     pub ignored_signals: Vec<i32>,
     /// `--preserve-env`
     pub preserve_env: bool,
+    /// `--cpu-freq`, as typed: the site has a say in what it means
+    pub cpu_freq: Option<String>,
     /// `--oom-kill-step`
     pub oom_kill_step: Option<bool>,
     /// `--whole`
     pub whole: bool,
     /// `srun -K`
     pub kill_on_bad_exit: Option<bool>,
+    /// `--wait-for-children`
+    pub wait_for_children: bool,
     /// `srun -W`, seconds; 0: without end
     pub wait_secs: Option<u32>,
     /// `-X`

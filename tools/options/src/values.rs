@@ -2,6 +2,7 @@
 
 use super::typed::{FirstLine, Given, OptionError};
 use garrick_model::{
+    cpu_freq::{CpuFreq, CpuFreqError, FrequencyRules},
     date,
     node_sizes::NodeSizes,
     refusal::Refusal,
@@ -83,33 +84,42 @@ pub fn profile(given: &Given<'_>) -> Result<bool, OptionError> {
     Ok(words.any(|word| !word.eq_ignore_ascii_case("none")))
 }
 
-/// Form of `--cpu-freq`: `p1`, or `p1-p2:governor`.
-pub fn cpu_frequency(given: &Given<'_>) -> Result<(), OptionError> {
+/// `--cpu-freq`, where the site has these rules.
+pub fn cpu_frequency(text: &str, rules: &FrequencyRules) -> Result<CpuFreq, OptionError> {
+    rules.read(text).map_err(|error| {
+        let invalid = OptionError::Text(CpuFreqError::Nothing.to_string());
+        if error == CpuFreqError::Nothing { invalid } else { invalid.after(error.to_string()) }
+    })
+}
+
+/// Form of `--gpu-freq`: `high`, `900,memory=low,verbose`.
+pub fn gpu_frequency(given: &Given<'_>) -> Result<(), OptionError> {
     let text = given.text()?;
-    let invalid = || OptionError::Text("Invalid --cpu-freq argument".to_owned());
-    let (frequency, governor) = text.split_once(':').map_or((text, None), |(of, governor)| (of, Some(governor)));
-    let is_governor = |word: &str| {
-        let known = ["conservative", "ondemand", "performance", "powersave", "schedutil", "userspace"];
-        known.iter().any(|known| word.eq_ignore_ascii_case(known))
-    };
     let is_frequency = |word: &str| {
-        let named = ["low", "medium", "highm1", "high"].iter().any(|known| word.eq_ignore_ascii_case(known));
+        let named = ["low", "medium", "high", "highm1"].iter().any(|known| word.eq_ignore_ascii_case(known));
         named || (!word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()))
     };
-    if frequency.contains('-') && governor.is_none() {
-        let why = "You must explicitly choose a governor when defining a range. Please specify only one value for the desired \
-                   frequency (p1) or choose a specific governor (p3).";
-        return Err(invalid().after(why.to_owned()));
+    let fits = |word: &str| word == "verbose" || is_frequency(word.strip_prefix("memory=").unwrap_or(word));
+    if text.split(',').all(fits) {
+        Ok(())
+    } else {
+        Err(OptionError::Text(format!("Invalid --gpu-freq argument: gpu:{text}")))
     }
-    let wrong = frequency
-        .split('-')
-        .find(|word| !is_frequency(word) && (governor.is_some() || !is_governor(word)))
-        .or(governor.filter(|word| !is_governor(word)));
-    match wrong {
-        None => Ok(()),
-        Some("") => Err(invalid()),
-        Some(word) => Err(invalid().after(format!("unrecognized --cpu-freq argument \"{word}\""))),
-    }
+}
+
+/// Form of `--mem-update`: `20@10:00`.
+pub fn memory_update(given: &Given<'_>) -> Result<(), OptionError> {
+    let Some((margin, delay)) = given.text()?.split_once('@') else {
+        return Err(OptionError::Text("--mem-update requires MARGIN@DELAY format".to_owned()));
+    };
+    let fits = margin.parse::<u32>().is_ok() && matches!(time_limit(delay), Some(TimeLimit::Secs(_)));
+    if fits { Ok(()) } else { Err(given.invalid()) }
+}
+
+/// A file of burst buffer directives must be there, whatever it says.
+pub fn burst_buffer_file(given: &Given<'_>) -> Result<(), OptionError> {
+    let readable = std::fs::read(given.text()?).is_ok();
+    if readable { Ok(()) } else { Err(OptionError::Declined("Invalid --bbf specification".to_owned())) }
 }
 
 /// A time limit.

@@ -226,7 +226,7 @@ mod tests {
             ("scontrol hold", "scontrol hold JOB... (command)\n"),
             ("install", "    More: garrick install --help\n"),
             ("nodelist", "-w, --nodelist=hosts... (option of sbatch, salloc, srun)\n"),
-            ("bb", "    refused: not supported yet\n"),
+            ("mem-update", "    refused: not supported yet\n"),
             ("KillWait", "KillWait (key of slurm.conf)\n"),
             ("maxtime", "MaxTime (key of slurm.conf, on lines of PartitionName)\n"),
             ("SLURM_JOB_ID", "SLURM_JOB_ID (environment variable)\n    Job id.\n"),

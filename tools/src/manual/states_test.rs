@@ -67,6 +67,7 @@ fn every_documented_option_and_word_has_a_state() {
 /// The option alone, as it is typed.
 fn typed(option: &OptionDef) -> OsString {
     match option.arg {
+        Arg::Required("margin@delay") => format!("--{}=1@1", option.long),
         Arg::Required(_) => format!("--{}=1", option.long),
         Arg::None | Arg::Optional(_) => format!("--{}", option.long),
     }

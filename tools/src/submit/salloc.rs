@@ -57,8 +57,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     };
     let cluster = startup.cluster(&typed)?;
     startup::tell_ignored(&typed, &cluster, console);
-    let submitter =
-        submitter::look(Command::Salloc, args, &typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
+    let submitter = submitter::look(Command::Salloc, args, &typed, For::Job, Some(cluster.config())).map_err(wrong)?;
     let (work_dir, host) = (submitter.work_dir.clone(), submitter.host.clone());
     let default_name = if typed.no_shell { "no-shell" } else { "interactive" }.to_owned();
     let work = Work { kind: JobKind::Allocation, default_name, argv: command.clone(), script: None, command: None };

@@ -85,8 +85,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let wrong = |error: OptionError| startup::tell_option(Command::Sbatch, console, &error);
     let cluster = startup.cluster(&typed)?;
     startup::tell_ignored(&typed, &cluster, console);
-    let submitter =
-        submitter::look(Command::Sbatch, args, &typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
+    let submitter = submitter::look(Command::Sbatch, args, &typed, For::Job, Some(cluster.config())).map_err(wrong)?;
     let operands = startup.operands();
     let work = Work {
         kind: JobKind::Batch,

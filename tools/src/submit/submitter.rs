@@ -9,16 +9,21 @@ use crate::options::{
     typed::{OptionError, Typed},
 };
 use garrick_asking::accounts::User;
-use garrick_model::config::PropagateLimits;
+use garrick_model::{
+    config::{Config, PropagateLimits},
+    cpu_freq::FrequencyRules,
+    env_vars,
+};
 use std::{env, ffi::OsString, fs, io::Read as _, os::fd::FromRawFd as _};
 
-/// Looks. `site` says which limits travel when the user says nothing.
+/// Looks. `site` says which limits travel when the user says nothing, and what the site makes of `--cpu-freq`. Inside a job there is
+/// none: its rules about limits have been applied to what this process has, and the job's tasks are told the rest.
 pub fn look(
     command: Command,
     args: &[OsString],
     typed: &Typed,
     whose: For,
-    site: &PropagateLimits,
+    site: Option<&Config>,
 ) -> Result<Submitter, OptionError> {
     let work_dir = env::current_dir()
         .map_err(|error| OptionError::Text(format!("Unable to determine the working directory: {error}")))?;
@@ -31,11 +36,22 @@ pub fn look(
         nice: rustix::process::getpriority_process(None).unwrap_or_default(),
         variables: env::vars_os().collect(),
     };
-    let submitter = origin.submitter(command, args, typed, whose, site, limits::soft)?;
+    let travel = site.map_or(&PropagateLimits::All, |config| &config.propagate_limits);
+    let frequencies = match site {
+        Some(config) => config.frequencies.clone(),
+        None => frequencies_of_surrounding_job(),
+    };
+    let submitter = origin.submitter(command, args, typed, whose, travel, limits::soft)?;
+    let submitter = Submitter { frequencies, ..submitter };
     match &typed.export_file {
         Some(file) => Ok(Submitter { environment: export::from_file(&export_file(file)?)?, ..submitter }),
         None => Ok(submitter),
     }
+}
+
+/// What the site makes of `--cpu-freq`, as the tasks of a job are told.
+pub fn frequencies_of_surrounding_job() -> FrequencyRules {
+    env::var(env_vars::GARRICK_CPU_FREQ).ok().and_then(|rules| rules.parse().ok()).unwrap_or_default()
 }
 
 /// This host's name up to its first dot.
@@ -75,7 +91,7 @@ mod tests {
     #[test]
     fn what_travels_is_looked_up() {
         let typed = Typed { propagate: Some("NONE".to_owned()), export: Some("NIL".to_owned()), ..Typed::default() };
-        let submitter = look(Command::Sbatch, &[], &typed, For::Job, &PropagateLimits::All).unwrap();
+        let submitter = look(Command::Sbatch, &[], &typed, For::Job, None).unwrap();
         assert_eq!(submitter.work_dir, env::current_dir().unwrap());
         assert!(submitter.rlimits.is_empty() && submitter.pid == std::process::id());
         assert!(!submitter.host.contains('.'));

@@ -4,10 +4,13 @@
 
 use super::node::SignedCredential;
 use crate::{
+    cpu_freq::CpuFreq,
     gres::{GpuBind, GresShare},
     ids::{Sluid, StepId},
     resources::CpuSet,
-    spec::{CpuBind, EnvEntry, Mpi, OpenMode, ResourceLimit, StdinTo, StreamTarget, TaskScripts, WithinNode},
+    spec::{
+        CpuBind, EnvEntry, Mpi, OpenMode, ResourceLimit, StdinTo, StreamTarget, TaskOverWith, TaskScripts, WithinNode,
+    },
     state::ExitStatus,
     usage::{TaskSample, TaskUsage},
 };
@@ -90,6 +93,12 @@ pub struct StepLaunch {
     /// The program was sent to the nodes, and its name has that of the node at its end, after a `_`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub program_named_by_node: bool,
+    /// `--cpu-freq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_freq: Option<CpuFreq>,
+    /// When its tasks are over.
+    #[serde(default, skip_serializing_if = "TaskOverWith::is_first")]
+    pub over_with: TaskOverWith,
 }
 
 /// A [`StepLaunch`], whole, or by the number under which it was sent before.

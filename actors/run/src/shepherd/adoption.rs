@@ -152,6 +152,8 @@ pub fn unknown_launch() -> StepLaunch {
         task_scripts: TaskScripts::default(),
         mpi: Mpi::None,
         program_named_by_node: false,
+        cpu_freq: None,
+        over_with: Default::default(),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::shepherd::{
 };
 use garrick_model::{
     config::PropagatePriority,
+    cpu_freq::Governor,
     ids::{JobId, StepId},
     messages::{
         launcher::{FromLauncher, ToLauncher},
@@ -55,6 +56,8 @@ pub struct ShepherdConfig {
     pub gpus: GpuSight,
     /// Steps can have cgroups of their own here.
     pub cgroups: bool,
+    /// `CpuFreqDef`: the governor of steps that ask for none.
+    pub governor: Option<Governor>,
     /// `PropagatePrioProcess`. Default: tasks have the nice value of the daemon.
     pub priority: PropagatePriority,
     /// `TaskProlog` and `TaskEpilog`.
@@ -85,6 +88,7 @@ impl ShepherdConfig {
             shape: NodeShape::default(),
             gpus: GpuSight::default(),
             cgroups: false,
+            governor: None,
             priority: PropagatePriority::No,
             task_scripts: TaskScripts::default(),
             of_srun: SiteOfSrun::default(),

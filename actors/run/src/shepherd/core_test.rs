@@ -158,6 +158,8 @@ fn launch() -> StepLaunch {
         task_scripts: TaskScripts::default(),
         mpi: Default::default(),
         program_named_by_node: false,
+        cpu_freq: None,
+        over_with: Default::default(),
     }
 }
 

@@ -139,7 +139,11 @@ impl ShepherdCore {
         if self.steps.get(&step).is_none_or(|s| s.tasks_left > 0) {
             return;
         }
-        let open = self.steps.remove(&step).and_then(|here| here.pmi).map(|mut pmi| pmi.left_open());
+        let here = self.steps.remove(&step);
+        if let Some(here) = &here {
+            self.put_frequency_back(here, out);
+        }
+        let open = here.and_then(|here| here.pmi).map(|mut pmi| pmi.left_open());
         out.extend(open.into_iter().flatten().map(|token| ShepherdEffect::Close { token }));
         self.say(ShepherdToStepMgr::StepGone { step }, out);
         self.gone_if_done(out);

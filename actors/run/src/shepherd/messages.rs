@@ -3,6 +3,7 @@
 
 use crate::pmi::Asked;
 use garrick_model::{
+    cpu_freq::CpuFreq,
     ids::StepId,
     messages::{
         launcher::{FromLauncher, TaskHeld, TaskOver, ToLauncher},
@@ -196,6 +197,20 @@ pub enum ShepherdEffect {
         script: Option<ByteBuf>,
         /// Limits of a cgroup of its own.
         cgroup: Option<StepNodeShare>,
+    },
+    /// Before a step's first task: set the frequency of these CPUs of the machine for it, as far as that can be done. Not answered.
+    SetFrequency {
+        /// Step.
+        step: StepId,
+        /// CPUs of the machine.
+        cpus: Vec<u32>,
+        /// What.
+        asked: CpuFreq,
+    },
+    /// Its CPUs have again what they had. Not answered.
+    PutFrequencyBack {
+        /// Step.
+        step: StepId,
     },
     /// Read once from a task's stream when there is data; at most one read of a stream is requested at a time.
     Read {

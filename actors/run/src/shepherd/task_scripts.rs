@@ -1,7 +1,8 @@
 //! Programs that run before and after each task (slurm.conf(5), `TaskProlog`; srun(1), `--task-prolog`): the site's prolog, the
 //! user's, the task, the user's epilog, the site's.
 //!
-//! With a prolog the task begins as `stepd task`, which runs the prologs and becomes the task's program. Epilogs are processes of
+//! With a prolog the task begins as `stepd task`, which runs the prologs and becomes the task's program, or (`--wait-for-children`)
+//! runs it and waits for all that it leaves. Epilogs are processes of
 //! their own, after the task has ended and before its end is reported. A task that is adopted from an earlier `stepd` has no
 //! epilog, since what its step's user asked for is not known any more.
 
@@ -16,7 +17,7 @@ use garrick_model::{
         shepherd::StepLaunch,
     },
     signal::SIGKILL,
-    spec::{EnvEntry, Mpi},
+    spec::{EnvEntry, Mpi, TaskOverWith},
     state::ExitStatus,
     time::Timestamp,
 };
@@ -56,7 +57,12 @@ pub(super) fn behind_prologs(
 ) -> Arc<Vec<ByteBuf>> {
     let (of_site, own) = (&config.task_scripts.prolog, &launch.task_scripts.prolog);
     let pmix = launch.mpi == Mpi::Pmix;
-    if of_site.is_none() && own.is_none() && !pmix {
+    let over_with = match launch.over_with {
+        TaskOverWith::First => None,
+        TaskOverWith::Last => Some("last"),
+        TaskOverWith::LastOrFailed => Some("last-or-failed"),
+    };
+    if of_site.is_none() && own.is_none() && over_with.is_none() && !pmix {
         return argv;
     }
     let mut words = vec![ByteBuf::from(config.stepd.as_str()), ByteBuf::from("task")];
@@ -65,6 +71,7 @@ pub(super) fn behind_prologs(
     }
     let flags = [("--pmix", pmix), ("--or-shell", launch.or_shell)];
     words.extend(flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| ByteBuf::from(flag)));
+    words.extend(over_with.into_iter().flat_map(|with| [ByteBuf::from("--over-with"), ByteBuf::from(with)]));
     words.push(ByteBuf::from("--"));
     words.extend(argv.iter().cloned());
     Arc::new(words)

@@ -11,6 +11,7 @@ use crate::shepherd::{
     task_scripts::{behind_prologs, epilogs},
 };
 use garrick_model::{
+    cpu_freq::CpuFreq,
     ids::StepId,
     messages::{
         files,
@@ -129,9 +130,32 @@ impl ShepherdCore {
         let ids = tasks.iter().map(|task| task.local_id + 1).max().unwrap_or(0);
         let bindings = Bindings::new(&self.config.job_cpus, &self.config.shape, here, ids);
         here.own_env.extend(bindings.variables(&self.config.cpu_map, here.tasks_here));
+        self.set_frequency(step, out);
         let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
             self.spawn(step, task, &bindings, tasks.len() == 0, out);
+        }
+    }
+
+    /// What a step asks for, or the site where it asks for nothing; the batch script's CPUs are those of the steps in it. Tasks that
+    /// are not kept to their CPUs have none to be set (srun(1), `--cpu-freq`).
+    fn frequency(&self, here: &StepHere) -> Option<CpuFreq> {
+        let asked = here.launch.cpu_freq.or(self.config.governor.map(CpuFreq::Governed));
+        asked.filter(|_| !here.launch.batch && !self.config.cpu_map.is_empty())
+    }
+
+    fn set_frequency(&self, step: StepId, out: &mut Vec<ShepherdEffect>) {
+        let Some(here) = self.steps.get(&step) else { return };
+        let Some(asked) = self.frequency(here) else { return };
+        let on_machine = |cpu: u32| self.config.cpu_map.get(cpu as usize).copied();
+        let cpus = here.share.cpus.iter().filter_map(on_machine).collect();
+        out.push(ShepherdEffect::SetFrequency { step, cpus, asked });
+    }
+
+    /// A step that is gone from here leaves its CPUs as they were.
+    pub(super) fn put_frequency_back(&self, here: &StepHere, out: &mut Vec<ShepherdEffect>) {
+        if self.frequency(here).is_some() {
+            out.push(ShepherdEffect::PutFrequencyBack { step: here.id });
         }
     }
 
@@ -398,6 +422,9 @@ impl ShepherdCore {
         }
         if gone {
             kill_groups(&mut here.groups, out);
+        }
+        if gone && let Some(here) = self.steps.get(&id) {
+            self.put_frequency_back(here, out);
         }
         self.report(id, rank, exit, oom, gone, out);
         if gone {

@@ -788,6 +788,8 @@ impl Harness {
             }
             ShepherdEffect::Resize { .. }
             | ShepherdEffect::PmiAnswer { .. }
+            | ShepherdEffect::SetFrequency { .. }
+            | ShepherdEffect::PutFrequencyBack { .. }
             | ShepherdEffect::KillGroups { .. }
             | ShepherdEffect::Log { .. }
             | ShepherdEffect::Finished => {}

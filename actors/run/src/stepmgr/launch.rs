@@ -25,7 +25,7 @@ use garrick_model::{
     },
     spec::{
         ArraySpec, CpuBind, EnvEntry, Mpi, MultiProg, OpenMode, PartsBefore, StdinTo, StepSpec, StreamTarget,
-        TaskScripts,
+        TaskOverWith, TaskScripts,
     },
 };
 use serde_bytes::ByteBuf;
@@ -296,6 +296,12 @@ fn launch(
         task_scripts: spec.task_scripts.clone(),
         mpi: spec.mpi,
         program_named_by_node: spec.sent.is_some_and(|sent| sent.named_by_node),
+        cpu_freq: spec.cpu_freq,
+        over_with: match (spec.wait_for_children, spec.kill_on_bad_exit) {
+            (false, _) => TaskOverWith::First,
+            (true, false) => TaskOverWith::Last,
+            (true, true) => TaskOverWith::LastOrFailed,
+        },
     };
     // Before tasks on other nodes begin, the first task has to report that it opened the shared file.
     let tells = shape.max_nodes > 1 && launch.total_tasks > 1 && one_file_for_all(&launch);
@@ -415,6 +421,8 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         task_scripts: TaskScripts::default(),
         mpi: Mpi::None,
         program_named_by_node: false,
+        cpu_freq: None,
+        over_with: Default::default(),
     };
     let own_env = env::number_variables(StepKey::BATCH);
     let mut argv = vec![ByteBuf::from(SCRIPT_NAME.to_vec())];

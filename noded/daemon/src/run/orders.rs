@@ -1,9 +1,10 @@
 //! What an agent passes to a `stepd` that it starts: one file in the run's folder, so that the `stepd` needs neither the
 //! configuration nor the controller, and can be started again from it.
 
-use garrick_kernel::cgroup::Cgroups;
+use garrick_kernel::{cgroup::Cgroups, cpu_freq::SYS_CPUS};
 use garrick_model::{
     config::{DebugFlags, GpuVariables, GresDevice, LogLevel, PropagatePriority},
+    cpu_freq::Governor,
     messages::node::{JobCredential, JobLaunch},
     spec::{SiteOfSrun, TaskScripts},
 };
@@ -48,6 +49,15 @@ pub struct StepdSettings {
     /// `TaskProlog` and `TaskEpilog`.
     #[serde(default, skip_serializing_if = "TaskScripts::is_none")]
     pub task_scripts: TaskScripts,
+    /// `CpuFreqDef`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub governor: Option<Governor>,
+    /// Where the kernel shows CPUs.
+    #[serde(default = "sys_cpus")]
+    pub cpu_folder: PathBuf,
+    /// Where is kept what CPUs had whose frequency steps on this node have set; of an earlier version nothing.
+    #[serde(default)]
+    pub kept_frequencies: PathBuf,
     /// What each `srun` has to know of the site.
     #[serde(default, rename = "srun_scripts", skip_serializing_if = "SiteOfSrun::is_none")]
     pub of_srun: SiteOfSrun,
@@ -91,6 +101,10 @@ pub struct StepdSettings {
 
 const fn earlier_unkillable_secs() -> u64 {
     60
+}
+
+fn sys_cpus() -> PathBuf {
+    SYS_CPUS.into()
 }
 
 impl StepdSettings {

@@ -137,6 +137,7 @@ fn spec() -> JobSpec {
         qos: Some("normal".into()),
         comment: Some("first try".into()),
         extra: None,
+        cpu_freq: None,
         oom_kill_step: None,
         wckey: Some("key".into()),
         partitions: vec!["debug".into(), "long".into()],

@@ -88,6 +88,7 @@ fn spec() -> StepSpec {
         task_scripts: Default::default(),
         mpi: Default::default(),
         preserve_env: false,
+        cpu_freq: None,
         oom_kill_step: None,
         sent: None,
         name: "map".into(),

@@ -41,6 +41,9 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
     r.line_if("TresPerNode", amounts::tres_per_node(job).as_deref());
     r.line_if("TresPerSocket", amounts::tres_per_socket(job).as_deref());
     r.line_if("TresPerTask", amounts::tres_per_task(job).as_deref());
+    if let Some(asked) = job.spec.cpu_freq {
+        r.line(asked.record());
+    }
     r.line_if("OOMKillStep", job.spec.oom_kill_step.map(|kills| if kills { "1" } else { "0" }));
     let mail = &job.spec.mail;
     if !mail.types.is_empty() {

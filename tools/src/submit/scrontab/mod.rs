@@ -302,6 +302,7 @@ impl Crontabs<'_> {
             rlimits: Vec::new(),
             environment,
             submit_line: String::new(),
+            frequencies: self.cluster.config().frequencies.clone(),
         };
         let work = Work {
             kind: JobKind::Batch,

@@ -32,7 +32,6 @@ use garrick_asking::{
 };
 use garrick_frame::DoorClient;
 use garrick_model::{
-    config::PropagateLimits,
     ids::{JobId, StepId},
     messages::step::{CommandToStepMgr, StepMgrToCommand},
     refusal::Refusal,
@@ -105,7 +104,7 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
         Wrong::Said(code) => code,
         Wrong::Text(text) => failed(text),
     })?;
-    let submitter = submitter::look(Command::Srun, args, &first, For::Step, &PropagateLimits::All)
+    let submitter = submitter::look(Command::Srun, args, &first, For::Step, None)
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
     let signals = srun::block_signals(&first, console)?;
     let way_to = |job| Way::new(first.conf.as_deref(), console, job);
@@ -271,8 +270,7 @@ fn alone(startup: &Startup, args: &[OsString], first: &Typed) -> Result<i32, i32
     let console = &startup.console;
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
     let cluster = startup.cluster(first)?;
-    let submitter =
-        submitter::look(Command::Srun, args, first, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
+    let submitter = submitter::look(Command::Srun, args, first, For::Job, Some(cluster.config())).map_err(wrong)?;
     let operands = startup.operands_of(0);
     let work = srun::allocation_for(&operands[0], operands);
     let of_job = srun::of_job(first).map_err(wrong)?;

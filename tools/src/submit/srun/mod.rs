@@ -49,7 +49,6 @@ use garrick_asking::{
 };
 use garrick_frame::DoorClient;
 use garrick_model::{
-    config::PropagateLimits,
     env_vars, hostlist,
     ids::{ArrayTask, JobId},
     node_sizes::NodeSizes,
@@ -92,8 +91,7 @@ fn run(args: &[OsString], begun: Option<Begun>) -> Result<i32, i32> {
             console.error("--graph hands steps to a job's step manager: sbatch --graph makes a job for them");
             return Err(startup::exit_code(1));
         };
-        let submitter =
-            submitter::look(Command::Srun, args, &typed, For::Step, &PropagateLimits::All).map_err(wrong)?;
+        let submitter = submitter::look(Command::Srun, args, &typed, For::Step, None).map_err(wrong)?;
         return graph::run(&typed, file, submitter, Way::new(typed.conf.as_deref(), console, job), console);
     }
     if typed.from_file.is_some() {
@@ -112,9 +110,7 @@ fn run(args: &[OsString], begun: Option<Begun>) -> Result<i32, i32> {
     let mut work = work(&mut typed, startup.operands(), script.map(|(script, _)| script), console)?;
     match typed.jobid {
         Some(Sourced { value: job, .. }) => {
-            // Inside a job the site's rules about limits have been applied to what this process has.
-            let site = &PropagateLimits::All;
-            let submitter = submitter::look(Command::Srun, args, &typed, For::Step, site).map_err(wrong)?;
+            let submitter = submitter::look(Command::Srun, args, &typed, For::Step, None).map_err(wrong)?;
             resolve(&mut work, &submitter);
             if typed.asynchronous || typed.batch {
                 one::run(&typed, submitter, work, Way::new(typed.conf.as_deref(), console, job), console)
@@ -179,7 +175,7 @@ fn no_job(console: &Console) -> i32 {
 /// A step for every line of a file, or for every combination of values in a command.
 fn many(typed: &Typed, console: &Console, args: &[OsString], command: &[OsString]) -> Result<i32, i32> {
     let Some(Sourced { value: job, .. }) = typed.jobid else { return Err(no_job(console)) };
-    let submitter = submitter::look(Command::Srun, args, typed, For::Step, &PropagateLimits::All)
+    let submitter = submitter::look(Command::Srun, args, typed, For::Step, None)
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
     let way = Way::new(typed.conf.as_deref(), console, job);
     let mut work = StepWork { argv: command.to_vec(), ..StepWork::default() };
@@ -319,8 +315,7 @@ fn alone(typed: &Typed, startup: &Startup, args: &[OsString], mut work: StepWork
         return Err(startup::exit_code(1));
     }
     startup::tell_ignored(typed, &cluster, console);
-    let submitter =
-        submitter::look(Command::Srun, args, typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
+    let submitter = submitter::look(Command::Srun, args, typed, For::Job, Some(cluster.config())).map_err(wrong)?;
     resolve(&mut work, &submitter);
     let job_work = allocation_for(&work.program, &work.argv);
     let of_job = of_job(typed).map_err(wrong)?;

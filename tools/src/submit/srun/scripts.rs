@@ -1,6 +1,10 @@
 //! `--prolog` and `--epilog`, `SrunProlog` and `SrunEpilog`: programs that `srun` itself runs, before and after its step.
 
-use crate::{options::typed::Typed, output::Console, submit::startup};
+use crate::{
+    options::typed::Typed,
+    output::Console,
+    submit::{startup, submitter},
+};
 use garrick_model::{
     env_vars,
     ids::JobId,
@@ -51,6 +55,7 @@ pub fn of_surrounding_job() -> SiteOfSrun {
         filters_options: named(env_vars::GARRICK_CLI_FILTER).is_some(),
         // An option like any other: a variable names it.
         mpi: Mpi::None,
+        frequencies: submitter::frequencies_of_surrounding_job(),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
         report::{Place, SettingError},
         values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
     },
+    cpu_freq::FrequencyRules,
     hostlist::HostList,
     ids::NodeIndex,
     spec::{Mpi, SiteOfSrun, TaskNice},
@@ -210,6 +211,8 @@ settings_with_rows! {
         pub cli_filter_lua: Option<PathBuf>,
         /// `JobSubmitPlugins`, in order.
         pub job_submit: Vec<JobSubmitPlugin>,
+        /// `CpuFreqDef` and `CpuFreqGovernors`.
+        pub frequencies: FrequencyRules,
         /// `MpiDefault`.
         pub mpi_default: Mpi,
         /// `Licenses`: how many there are of each.
@@ -426,6 +429,7 @@ impl Config {
             epilog: text(&self.srun_epilog),
             filters_options: !self.cli_filters.is_empty(),
             mpi: self.mpi_default,
+            frequencies: self.frequencies.clone(),
         }
     }
     /// Priorities are computed from several factors (`PriorityType=priority/multifactor`).

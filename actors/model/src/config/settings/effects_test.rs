@@ -22,6 +22,8 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("CliFilterParameters", "a_script_of_the_site_looks_at_options_and_changes_them"),
     ("CliFilterPlugins", "a_script_of_the_site_looks_at_options_and_changes_them"),
     ("CompleteWait", "nothing_starts_while_nodes_of_a_job_that_just_ended_are_cleaned"),
+    ("CpuFreqDef", "cpus_of_steps_have_the_frequency_that_is_asked_for_until_the_step_is_over"),
+    ("CpuFreqGovernors", "cpus_of_steps_have_the_frequency_that_is_asked_for_until_the_step_is_over"),
     ("DebugFlags", "topics_are_logged_as_the_site_says_and_as_administrators_ask_for_a_while"),
     ("DefCpuPerGPU", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
     ("DefMemPerCPU", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),

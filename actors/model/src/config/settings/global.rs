@@ -25,6 +25,7 @@ use crate::{
         report::SettingError,
         values::{self, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
     },
+    cpu_freq::{self, Governor},
     spec::Mpi,
     spec_text::licenses::{Licenses, LicensesError},
 };
@@ -117,8 +118,18 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::honoured("ControlAddr", "", control_addr, "an older name of the address in `SlurmctldHost`"),
     Key::honoured("ControlMachine", "", control_machine, "an older name of `SlurmctldHost`"),
     Key::dropped("CoreSpecPlugin"),
-    Key::not_yet("CpuFreqDef", "Unknown"),
-    Key::not_yet("CpuFreqGovernors", "OnDemand,Performance,UserSpace"),
+    Key::honoured("CpuFreqDef", "", |c, text| {
+        let governor = text.parse().map_err(|()| SettingError::new(format!("{text} is no governor")))?;
+        c.frequencies.default = Some(governor);
+        Ok(None)
+    }, "the governor of CPUs of steps that ask for none")
+        .shown(Show::Value(|c| c.frequencies.default.map_or("Unknown", Governor::name).to_owned())),
+    Key::honoured("CpuFreqGovernors", "", |c, text| {
+        let governors = cpu_freq::governors(text).map_err(|word| SettingError::new(format!("{word} is no governor")))?;
+        c.frequencies.allowed = governors;
+        Ok(None)
+    }, "the governors that jobs and steps may ask for with `--cpu-freq`")
+        .shown(Show::Value(|c| cpu_freq::governor_names(&c.frequencies.allowed))),
     Key::own_way("CredType", "auth/munge"),
     Key::dropped("CryptoType"),
     Key::own_way("DataParserParameters", NULL),
