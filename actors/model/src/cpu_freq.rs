@@ -70,7 +70,7 @@ impl fmt::Display for Frequency {
             Self::Low => f.write_str("Low"),
             Self::Medium => f.write_str("Medium"),
             Self::High => f.write_str("High"),
-            Self::HighM1 => f.write_str("HighM1"),
+            Self::HighM1 => f.write_str("Highm1"),
         }
     }
 }
@@ -216,6 +216,9 @@ impl FrequencyRules {
     fn form(&self, text: &str) -> Result<CpuFreq, CpuFreqError> {
         let (frequencies, governor) = text.split_once(':').map_or((text, None), |(f, governor)| (f, Some(governor)));
         let (low, high) = frequencies.split_once('-').map_or((frequencies, None), |(low, high)| (low, Some(high)));
+        if high.is_some() && governor.is_none() && self.default.is_none() {
+            return Err(CpuFreqError::NoGovernor);
+        }
         if let Ok(alone) = low.parse::<Governor>() {
             return match (high, governor) {
                 (_, Some(governor)) => Err(CpuFreqError::Twice(low.to_owned(), governor.to_owned())),
@@ -281,7 +284,7 @@ mod tests {
         let rules = FrequencyRules::default();
         for (text, meant) in [
             ("low", "Low"),
-            ("HIGHM1", "HighM1"),
+            ("HIGHM1", "Highm1"),
             ("2000000", "2000000"),
             ("low:userspace", "Low"),
             ("performance", "Performance"),

@@ -88,6 +88,9 @@ pub enum Refusal {
     /// The job is no longer pending.
     #[error("Job is no longer pending execution")]
     JobNotPending,
+    /// A change of a running job, of one that waits.
+    #[error("Job is not running")]
+    JobNotRunning,
     /// Of a heterogeneous job that waits, or to be requeued, only the whole is meant.
     #[error("Only allowed on the whole heterogeneous job, by the id of its leader")]
     NotWholeHetJob,

@@ -218,6 +218,9 @@ pub fn node(index: u32, cores: u32) -> NodeView {
         comment: None,
         extra: None,
         after_reboot: None,
+        resume_at: None,
+        instance_id: None,
+        instance_type: None,
     }
 }
 

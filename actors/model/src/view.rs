@@ -324,6 +324,15 @@ pub struct NodeView {
     /// `Extra=` by update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<String>,
+    /// When it is back in service without anybody's asking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_at: Option<Timestamp>,
+    /// `InstanceId`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
+    /// `InstanceType`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
     /// While it is to be rebooted: what follows, if that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_reboot: Option<AfterReboot>,

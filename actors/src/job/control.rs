@@ -122,11 +122,14 @@ impl JobCore {
     }
 
     fn hold(&mut self, by: HeldBy, turn: &mut Turn<'_>) -> Result<(), Refusal> {
-        self.must_wait()?;
+        if self.record.phase.end().is_some() {
+            return Err(Refusal::AlreadyDone);
+        }
         // A user's hold does not weaken an administrator's.
         if self.record.hold == Some(by) || self.record.hold.is_some_and(HeldBy::binds_user) {
             return Ok(());
         }
+        // One that runs is held when it is requeued.
         self.abandon_commit(turn);
         self.let_go_of_kept(turn);
         self.save(JobEvent::Held(by), turn);
@@ -134,7 +137,9 @@ impl JobCore {
     }
 
     fn release(&mut self, by: Authority, turn: &mut Turn<'_>) -> Result<(), Refusal> {
-        self.must_wait()?;
+        if self.record.phase.end().is_some() {
+            return Err(Refusal::AlreadyDone);
+        }
         match self.record.hold {
             None => Ok(()),
             Some(held) => {
@@ -156,14 +161,6 @@ impl JobCore {
                 if revise.is_of(&self.record) { Ok(()) } else { Err(CHANGED_MEANWHILE) }
             }
             _ => Ok(()),
-        }
-    }
-
-    fn must_wait(&self) -> Result<(), Refusal> {
-        match self.record.phase {
-            Phase::Pending => Ok(()),
-            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
-            Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) => Err(Refusal::JobNotPending),
         }
     }
 
@@ -199,6 +196,9 @@ impl JobCore {
         }
         if !waiting && is_of_waiting_jobs(change) {
             return Err(Refusal::JobNotPending);
+        }
+        if waiting && change.end_time.is_some() {
+            return Err(Refusal::JobNotRunning);
         }
         if change.nodes.is_some_and(|n| n.min == 0 || n.max.is_some_and(|max| max < n.min)) || change.tasks == Some(0) {
             return Err(Refusal::BadNodeCount);
@@ -289,6 +289,9 @@ impl JobCore {
         change.sharing = None;
         self.permits(by, &change, turn.now)?;
         let current = self.shown_limit();
+        if let Some((at, run)) = change.end_time.take().zip(self.record.phase.working()) {
+            change.time_limit = Some(limit_until(run.start, at));
+        }
         let limit = change.limit_after(current);
         if change.time_limit_delta_secs.take().is_some() && matches!(limit, TimeLimit::Secs(_)) {
             change.time_limit = Some(limit);
@@ -320,6 +323,11 @@ impl JobCore {
             turn.tell_node(node.to_owned(), NodeInput::MoveEnd { job: self.record.id, sluid, expected_end });
         }
     }
+}
+
+/// The limit of a run that is to end then, in whole minutes, and one at least.
+fn limit_until(start: Timestamp, end: Timestamp) -> TimeLimit {
+    TimeLimit::Secs((end.since(start).as_secs() / 60).max(1) * 60)
 }
 
 /// The only changes of a waiting job that need not be judged by admission.

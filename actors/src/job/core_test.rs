@@ -372,6 +372,28 @@ fn others_may_do_nothing_to_a_job() {
 }
 
 #[test]
+fn a_running_job_that_is_held_waits_once_it_is_requeued_and_gets_another_end() {
+    let mut job = Bench::running(JobSpec { requeue: Some(true), time_limit: Some(TimeLimit::Secs(3600)), ..spec() });
+    job.order(JobCommand::Hold { admin: false }).unwrap();
+    assert_eq!((job.view().priority, job.view().reason), (0, Reason::JobHeldUser));
+    assert_eq!(job.view().state, JobState::Running);
+    job.order(JobCommand::Release).unwrap();
+    assert_eq!(job.view().reason, Reason::None);
+    let start = job.view().start_time.unwrap();
+    let end = |secs| {
+        let end_time = Some(start.plus(Duration::from_secs(secs)));
+        JobCommand::Update(Box::new(JobChange { end_time, ..JobChange::default() }))
+    };
+    job.order(end(659)).unwrap();
+    assert_eq!(job.view().time_limit, TimeLimit::Secs(600));
+    assert_eq!(job.order(end(7200)), Err(Refusal::AccessDenied), "longer than before");
+    job.order(end(0)).unwrap();
+    assert_eq!(job.view().time_limit, TimeLimit::Secs(60));
+    assert_eq!(Bench::with(spec()).order(end(600)), Err(Refusal::JobNotRunning));
+    assert_eq!(job.replayed(), *job.core.record());
+}
+
+#[test]
 fn holds_of_administrators_are_released_by_administrators() {
     let mut job = Bench::with(spec());
     job.command(ROOT, None, JobCommand::Hold { admin: true }).0.unwrap();
@@ -385,7 +407,6 @@ fn holds_of_administrators_are_released_by_administrators() {
     let out = job.send(JobInput::Start(Box::new(proposal(7, None, &["n0"]))));
     assert_eq!(outcomes(&out), [false]);
     job.order(JobCommand::Release).unwrap();
-    assert_eq!(Bench::running(spec()).order(JobCommand::Hold { admin: false }), Err(Refusal::JobNotPending));
 }
 
 #[test]

@@ -263,9 +263,11 @@ impl JobCore {
     fn back_to_queue(&mut self, back: BackAs, turn: &mut Turn<'_>) {
         let sluid = turn.ids.sluid(turn.now);
         let (hold, begin, expedited) = match back {
-            BackAs::Ordinary { hold, delay } => {
-                (hold, delay.then(|| turn.now.plus(self.site.requeue_delay)).filter(|at| *at > turn.now), false)
-            }
+            BackAs::Ordinary { hold, delay } => (
+                hold.or(self.record.hold),
+                delay.then(|| turn.now.plus(self.site.requeue_delay)).filter(|at| *at > turn.now),
+                false,
+            ),
             BackAs::Expedited => (None, None, true),
         };
         let begin = if expedited { begin } else { self.due_after(begin, turn.now) };

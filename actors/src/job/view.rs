@@ -58,7 +58,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
     let reason = match (&record.phase, end) {
         (Phase::Pending, _) => core.pending_reason(now),
         (_, Some(end)) => end.reason.clone(),
-        _ => Reason::None,
+        _ => record.hold.map_or(Reason::None, |by| by.reason()),
     };
     let resolved = &record.resolved;
     let array_running = core.running_tasks();

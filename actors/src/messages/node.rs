@@ -204,6 +204,8 @@ pub enum NodeTimer {
     Ping,
     /// ResumeTimeout since it was told to reboot.
     Reboot,
+    /// It is to be back in service.
+    Resume,
 }
 
 impl NodeTimer {
@@ -213,6 +215,7 @@ impl NodeTimer {
             Self::Silence => "silence",
             Self::Ping => "ping",
             Self::Reboot => "reboot",
+            Self::Resume => "resume",
         }
     }
 }

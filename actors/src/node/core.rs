@@ -200,6 +200,7 @@ impl NodeCore {
             out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(silence / TICKS) });
         }
         self.limit_reboot(out);
+        self.await_resume(out);
         if self.is_of_earlier_life() {
             self.link = None;
             if self.saved.down.is_some() {
@@ -278,6 +279,7 @@ impl NodeCore {
             NodeInput::Configure { settings, site } => self.configure(now, *settings, site, out),
             NodeInput::Timer(NodeTimer::Silence) => self.silence(now, out),
             NodeInput::Timer(NodeTimer::Ping) => self.ping(now, out),
+            NodeInput::Timer(NodeTimer::Resume) => self.resume_if_due(now, out),
             NodeInput::Timer(NodeTimer::Reboot) => self.reboot_timed_out(now, out),
         }
         self.reboot_if_idle(now, out);

@@ -10,7 +10,7 @@ use crate::messages::node::{NodeInput, NodeSite, NodeTimer, ReserveAsk};
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
-        command::{NodeChange, NodeStateChange, RebootOrder},
+        command::{NodeChange, NodeStateChange, RebootOrder, ResumeAfter},
         node::ControllerToNode,
     },
     node_shape::NodeShare,
@@ -169,4 +169,29 @@ fn a_node_that_does_not_come_back_in_time_is_down_and_a_restart_of_the_controlle
     let view = again.view();
     assert_eq!((view.base, view.flags.reboot_issued), (NodeBase::Down, false));
     assert_eq!(reason(&again), "reboot requested : reboot issued : reboot timed out");
+}
+
+#[test]
+fn a_node_that_was_taken_out_for_some_time_is_in_service_after_it() {
+    let taken = |state, after| NodeChange {
+        state: Some(state),
+        reason: Some("fan".to_owned()),
+        resume_after: Some(after),
+        ..NodeChange::default()
+    };
+    for state in [NodeStateChange::Drain, NodeStateChange::Down] {
+        let mut core = up();
+        let (answer, out) = change(&mut core, taken(state, ResumeAfter::Secs(60)));
+        let at = NOW.plus(std::time::Duration::from_secs(60));
+        assert!(answer.is_ok() && out.contains(&NodeEffect::SetTimer { timer: NodeTimer::Resume, at }), "{out:?}");
+        assert_eq!(core.view().resume_at, Some(at));
+        core.handle(at, NodeInput::Timer(NodeTimer::Resume), &mut Vec::new());
+        let view = core.view();
+        assert_eq!((view.base, view.flags.drain, view.reason, view.resume_at), (NodeBase::Up, false, None, None));
+        change(&mut core, taken(state, ResumeAfter::Secs(60))).0.unwrap();
+        // Who says it anew without a time, or with -1, wants it to stay so.
+        change(&mut core, taken(state, ResumeAfter::Never)).0.unwrap();
+        core.handle(at, NodeInput::Timer(NodeTimer::Resume), &mut Vec::new());
+        assert!(core.view().flags.drain || core.view().base == NodeBase::Down);
+    }
 }

@@ -14,7 +14,7 @@ use garrick_model::{
     gres::GresEntry,
     ids::{JobId, Sluid},
     messages::{
-        command::{NodeChange, NodeStateChange},
+        command::{NodeChange, NodeStateChange, ResumeAfter},
         node::{ControllerToNode, Neighbour, ReleasedRun},
     },
     refusal::Refusal,
@@ -25,6 +25,7 @@ use garrick_model::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 /// Slurm's reason for a node that rebooted without a request.
@@ -286,15 +287,18 @@ impl NodeCore {
         match change.state {
             Some(NodeStateChange::Drain | NodeStateChange::Fail) => {
                 saved.drain = true;
+                saved.resume_at = resume_at(now, change.resume_after);
                 saved.reason = said.or(saved.reason);
             }
             Some(NodeStateChange::Down) => {
                 saved.down = Some(DownCause::Admin);
                 saved.reboot = None;
+                saved.resume_at = resume_at(now, change.resume_after);
                 saved.reason = said.or(saved.reason);
             }
             Some(NodeStateChange::Undrain) => {
                 saved.drain = false;
+                saved.resume_at = saved.resume_at.filter(|_| saved.down.is_some());
                 saved.reason = if saved.down.is_some() { said.or(saved.reason) } else { said };
             }
             Some(NodeStateChange::Resume) if self.is_merely_off() => {
@@ -304,6 +308,7 @@ impl NodeCore {
                 saved.drain = false;
                 saved.down = None;
                 saved.reboot = None;
+                saved.resume_at = None;
                 saved.reason = said;
                 // It is eligible at once (power_save.html).
                 saved.power = saved.power.map(|power| match power.state {
@@ -334,9 +339,13 @@ impl NodeCore {
         saved.address = place.address.or(saved.address);
         saved.hostname = place.hostname.or(saved.hostname);
         saved.comment = change.comment.or(saved.comment);
-        saved.extra = change.extra.or(saved.extra).filter(|extra| !extra.is_empty());
+        let text = |given: Option<String>, before: Option<String>| given.or(before).filter(|text| !text.is_empty());
+        saved.extra = text(change.extra, saved.extra);
+        saved.instance_id = text(change.instance_id, saved.instance_id);
+        saved.instance_type = text(change.instance_type, saved.instance_type);
         let goes_down = saved.down.is_some() && self.saved.down.is_none();
         self.save(saved, out);
+        self.await_resume(out);
         if goes_down || loses_jobs {
             // The machine may well be alive: its runs are to end.
             for hold in self.account.holds().filter(|h| !h.kept) {
@@ -352,5 +361,33 @@ impl NodeCore {
             self.lose_jobs(out);
         }
         Ok(())
+    }
+
+    /// Sets the timer of a node that is to be back in service at some time.
+    pub(super) fn await_resume(&self, out: &mut Vec<NodeEffect>) {
+        if let Some(at) = self.saved.resume_at {
+            out.push(NodeEffect::SetTimer { timer: NodeTimer::Resume, at });
+        }
+    }
+
+    /// It is that time (scontrol(1), `ResumeAfter`).
+    pub(super) fn resume_if_due(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
+        if self.saved.resume_at.is_none_or(|at| at > now) {
+            return self.await_resume(out);
+        }
+        tracing::info!(node = self.settings.name, "node.is_back_in_service_as_was_asked_for");
+        let saved =
+            SavedNode { drain: false, down: None, reboot: None, resume_at: None, reason: None, ..self.saved.clone() };
+        self.idle_from = now;
+        self.heard(now);
+        self.save(saved, out);
+    }
+}
+
+/// When that is; `None`: an administrator says it.
+fn resume_at(now: Timestamp, after: Option<ResumeAfter>) -> Option<Timestamp> {
+    match after {
+        Some(ResumeAfter::Secs(secs)) => Some(now.plus(Duration::from_secs(secs.into()))),
+        Some(ResumeAfter::Never) | None => None,
     }
 }

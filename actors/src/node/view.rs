@@ -28,6 +28,9 @@ pub(super) fn of(core: &NodeCore) -> NodeView {
         idle_since: core.idle_since(),
         comment: core.saved.comment.clone(),
         extra: core.saved.extra.clone(),
+        resume_at: core.saved.resume_at,
+        instance_id: core.saved.instance_id.clone(),
+        instance_type: core.saved.instance_type.clone(),
         after_reboot: core.saved.reboot.and_then(|reboot| reboot.next),
     }
 }

@@ -75,6 +75,15 @@ pub struct SavedNode {
     /// It is to be rebooted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<Reboot>,
+    /// `ResumeAfter`: when it is back in service without anybody's asking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_at: Option<Timestamp>,
+    /// `InstanceId`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
+    /// `InstanceType`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
 }
 
 /// A reboot that an administrator asked for.

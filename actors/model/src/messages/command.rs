@@ -580,6 +580,9 @@ pub struct JobChange {
     /// MailUser; empty for the job's own user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mail_user: Option<String>,
+    /// EndTime, of a job that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_time: Option<Timestamp>,
     /// How the job shares nodes with that label: the controller's to say, a command's word is passed over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
@@ -737,6 +740,24 @@ pub struct NodeChange {
     /// `scontrol reboot`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<RebootOrder>,
+    /// ResumeAfter, with DOWN or DRAIN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_after: Option<ResumeAfter>,
+    /// InstanceId; empty: none, here and below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
+    /// InstanceType.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
+}
+
+/// When a node that goes out of service is back in it without anybody's asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ResumeAfter {
+    /// After so many seconds.
+    Secs(u32),
+    /// Never; -1.
+    Never,
 }
 
 /// `scontrol reboot`.

@@ -2,6 +2,7 @@
 //! has of its own.
 
 use crate::{
+    gres::GresCount,
     node_shape::SpecCores,
     spec::{JobSpec, Sharing},
     time::Timestamp,
@@ -22,6 +23,15 @@ pub struct RequestChange {
     pub deadline: Option<Timestamp>,
     /// DelayBoot.
     pub delay_boot_secs: Option<u64>,
+    /// Gres, TresPerNode: on each node; empty for nothing, here and below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gres_per_node: Option<Vec<GresCount>>,
+    /// TresPerJob: GPUs on all nodes together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus_in_all: Option<Vec<GresCount>>,
+    /// OverSubscribe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oversubscribe: Option<bool>,
     /// MinCPUsNode.
     pub min_cpus_per_node: Option<u32>,
     /// MinTmpDiskNode, MiB.
@@ -91,6 +101,17 @@ impl RequestChange {
             if let Some(value) = change {
                 *place = Some(value.clone()).filter(|value| !value.is_empty());
             }
+        }
+        if let Some(asked) = &self.gres_per_node {
+            spec.gres.per_node.clone_from(asked);
+        }
+        if let Some(asked) = &self.gpus_in_all {
+            spec.gres.total.clone_from(asked);
+        }
+        match (self.oversubscribe, spec.sharing) {
+            (Some(true), _) => spec.sharing = Sharing::Oversubscribe,
+            (Some(false), Sharing::Oversubscribe) => spec.sharing = Sharing::Default,
+            (Some(false) | None, _) => {}
         }
         spec.contiguous = self.contiguous.unwrap_or(spec.contiguous);
         spec.tmp_disk_mib = self.tmp_disk_mib.unwrap_or(spec.tmp_disk_mib);

@@ -349,6 +349,9 @@ fn nobody(index: NodeIndex) -> NodeView {
         idle_since: None,
         comment: None,
         after_reboot: None,
+        resume_at: None,
+        instance_id: None,
+        instance_type: None,
         extra: None,
     }
 }

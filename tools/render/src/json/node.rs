@@ -56,7 +56,9 @@ fn node(view: &NodeView, partitions: &[String]) -> Value {
         n["reason_changed_at"] = time(Some(reason.at));
         n["reason_set_by_user"] = json!(reason.user);
     }
-    n["resume_after"] = optional(None);
+    n["instance_id"] = json!(view.instance_id.as_deref().unwrap_or(""));
+    n["instance_type"] = json!(view.instance_type.as_deref().unwrap_or(""));
+    n["resume_after"] = optional(view.resume_at.and_then(|at| u64::try_from(at.secs()).ok()));
     n["suspend_time"] = match view.suspend_time_secs {
         Some(secs) => number(secs),
         None => json!({"set": false, "infinite": true, "number": 0}),

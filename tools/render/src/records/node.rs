@@ -66,6 +66,11 @@ pub fn record(
     }
     r.line_if("Comment", node.comment.as_deref());
     r.line_if("Extra", node.extra.as_deref());
+    let id = node.instance_id.as_ref().map(|id| format!("InstanceId={id} "));
+    let kind = node.instance_type.as_ref().map(|kind| format!("InstanceType={kind}"));
+    if id.is_some() || kind.is_some() {
+        r.line([id, kind].into_iter().flatten().collect::<String>());
+    }
     r
 }
 
@@ -107,8 +112,9 @@ fn state(r: &mut Record, node: &NodeView, partitions: &[String], clock: &Clock, 
         clock.at_or(facts.map(|f| f.agent_start), "None")
     ));
     r.line(format!(
-        "LastBusyTime={} ResumeAfterTime=None SuspendTime={}",
+        "LastBusyTime={} ResumeAfterTime={} SuspendTime={}",
         clock.at_or(node.last_busy, "Unknown"),
+        clock.at_or(node.resume_at, "None"),
         node.suspend_time_secs.map_or_else(|| "INFINITE".to_owned(), |secs| secs.to_string())
     ));
 }

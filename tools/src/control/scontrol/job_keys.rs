@@ -5,11 +5,13 @@ use super::{
     keys::{Given, Key, KeyError, key, signed, synonym},
 };
 use garrick_model::{
+    gres::GresCount,
     mail::MailTypes,
     messages::command::JobChange,
     node_shape::SpecCores,
     resources::{MemoryMib, MemoryRequest},
     spec::{Dependencies, NodeCount},
+    spec_text::gres,
     time::{TimeLimit, parse_duration_secs},
 };
 
@@ -28,9 +30,11 @@ pub(super) static JOB_KEYS: &[Key<JobChange>] = &[
     key("DelayBoot", delay_boot),
     key("Dependency", |c, given| assign(&mut c.dependencies, dependencies(given))),
     key("EligibleTime", |c, given| assign(&mut c.begin, given.time())),
+    key("EndTime", |c, given| assign(&mut c.end_time, given.time())),
     key("ExcNodeList", |c, given| assign(&mut c.exclude, given.hosts())),
     key("Extra", |c, given| assign(&mut c.extra, given.text())),
     key("Features", |c, given| assign(&mut c.constraint, given.text())),
+    key("Gres", gres_per_node),
     key("JobName", |c, given| assign(&mut c.name, given.text())),
     key("Licenses", |c, given| assign(&mut c.licenses, given.text())),
     key("MailType", |c, given| assign(&mut c.mail_types, mail_types(given))),
@@ -45,6 +49,7 @@ pub(super) static JOB_KEYS: &[Key<JobChange>] = &[
     synonym("NodeList", "ReqNodeList", |c, given| assign(&mut c.nodelist, given.hosts())),
     key("NumNodes", nodes),
     key("NumTasks", |c, given| assign(&mut c.tasks, given.parsed())),
+    key("OverSubscribe", |c, given| assign(&mut c.request.oversubscribe, given.yes_or_no())),
     key("Partition", |c, given| assign(&mut c.partitions, given.words())),
     key("Prefer", |c, given| assign(&mut c.prefer, given.text())),
     key("Priority", |c, given| assign(&mut c.priority, given.parsed())),
@@ -58,6 +63,7 @@ pub(super) static JOB_KEYS: &[Key<JobChange>] = &[
     key("Requeue", |c, given| assign(&mut c.requeue, given.parsed::<u8>().map(|number| number != 0))),
     key("ReservationName", |c, given| assign(&mut c.reservations, given.words())),
     key("SegmentSize", |c, given| assign(&mut c.segment, given.parsed())),
+    synonym("Shared", "OverSubscribe", |c, given| assign(&mut c.request.oversubscribe, given.yes_or_no())),
     key("SiteFactor", |c, given| assign(&mut c.site_factor, adjustment(given))),
     key("SpreadSegments", |c, given| assign(&mut c.request.spread_segments, given.yes_or_no())),
     key("StartTime", |c, given| assign(&mut c.begin, given.time())),
@@ -69,6 +75,8 @@ pub(super) static JOB_KEYS: &[Key<JobChange>] = &[
     key("ThreadSpec", |c, given| assign(&mut c.request.left_to_system, given.parsed().map(SpecCores::Threads))),
     signed("TimeLimit", time_limit),
     key("TimeMin", |c, given| assign(&mut c.time_min, given.parsed())),
+    key("TresPerJob", |c, given| assign(&mut c.request.gpus_in_all, tres(given))),
+    key("TresPerNode", |c, given| assign(&mut c.request.gres_per_node, tres(given))),
     key("wait-for-switch", |c, given| assign(&mut c.request.switches_wait_secs, given.parsed())),
     key("WCKey", |c, given| assign(&mut c.request.wckey, given.text())),
     key("WorkDir", work_dir),
@@ -92,6 +100,27 @@ fn delay_boot(change: &mut JobChange, given: &Given<'_>) -> Result<(), KeyError>
 
 fn dependencies(given: &Given<'_>) -> Result<Dependencies, KeyError> {
     if matches!(given.value, "" | "0") { Ok(Dependencies::default()) } else { given.explained() }
+}
+
+/// `gpu:2`; what is written as in `TresPerNode` is taken too.
+fn gres_per_node(change: &mut JobChange, given: &Given<'_>) -> Result<(), KeyError> {
+    let asked = match given.value {
+        "" => Ok(Vec::new()),
+        list if list.starts_with("gres/") => tres(given),
+        list => gres::request(list).map(Option::unwrap_or_default).map_err(|e| given.wrong(e)),
+    };
+    assign(&mut change.request.gres_per_node, asked)
+}
+
+/// `gres/gpu:2`.
+fn tres(given: &Given<'_>) -> Result<Vec<GresCount>, KeyError> {
+    match given.value {
+        "" => Ok(Vec::new()),
+        list => match gres::tres_per_task(list).map_err(|e| given.wrong(e))? {
+            (asked, None) => Ok(asked),
+            (_, Some(_)) => Err(given.wrong("only generic resources")),
+        },
+    }
 }
 
 fn mail_types(given: &Given<'_>) -> Result<MailTypes, KeyError> {

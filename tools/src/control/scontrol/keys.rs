@@ -58,6 +58,8 @@ pub(crate) enum KeyError {
     NotSupported(String),
     #[error("You must specify a reason when DOWNING or DRAINING a node. Request denied")]
     ReasonMissing,
+    #[error("You can only specify a resume time when DOWNING or DRAINING a node. Request denied")]
+    ResumeWithout,
     #[error("ReservationName must be given")]
     NoName,
     #[error("No changes specified")]

@@ -13,7 +13,7 @@ use garrick_asking::contact::{self, Asked};
 use garrick_model::{
     config::{PartitionConfig, SettingError},
     hostlist,
-    messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodePlace, NodeStateChange},
+    messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodePlace, NodeStateChange, ResumeAfter},
     time::{Timestamp, system_zone},
 };
 use jiff::tz::TimeZone;
@@ -215,9 +215,19 @@ static NODE_KEYS: &[Key<NodeChange>] = &[
     signed("Comment", |c, given| assign(&mut c.comment, given.text())),
     signed("Extra", |c, given| assign(&mut c.extra, given.text())),
     signed("Features", |c, given| assign(&mut c.features, given.words())),
+    signed("InstanceId", |c, given| assign(&mut c.instance_id, given.text())),
+    signed("InstanceType", |c, given| assign(&mut c.instance_type, given.text())),
     signed("NodeAddr", |c, given| assign(&mut c.place.get_or_insert_default().address, given.text())),
     signed("NodeHostName", |c, given| assign(&mut c.place.get_or_insert_default().hostname, given.text())),
     signed("Reason", |c, given| assign(&mut c.reason, given.text())),
+    signed("ResumeAfter", |c, given| {
+        let wrong = |_| KeyError::NodeValue { key: "ResumeAfter", word: format!("ResumeAfter={}", given.value) };
+        let after = match given.value {
+            "-1" => Ok(ResumeAfter::Never),
+            secs => secs.parse().map(ResumeAfter::Secs).map_err(wrong),
+        };
+        assign(&mut c.resume_after, after)
+    }),
     signed("State", |c, given| assign(&mut c.state, node_state(given))),
     signed("Topology", |c, given| assign(&mut c.topology, given.text())),
     signed("Weight", |c, given| {
@@ -235,6 +245,8 @@ fn node_change(pairs: &[Pair<'_>], now: Timestamp, zone: &TimeZone) -> Result<No
         Some(NodeStateChange::Drain | NodeStateChange::Down | NodeStateChange::Fail) if no_reason => {
             Err(KeyError::ReasonMissing)
         }
+        Some(NodeStateChange::Drain | NodeStateChange::Down | NodeStateChange::Fail) => Ok(change),
+        _ if change.resume_after.is_some() => Err(KeyError::ResumeWithout),
         _ => Ok(change),
     }
 }
