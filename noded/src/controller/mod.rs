@@ -8,6 +8,7 @@
 //! | programs of the site | rows of programs from the actors | how each row ended |
 //! | journal | events in groups | answers once they are on disk |
 
+pub mod accounting;
 pub mod audit;
 pub mod beside;
 pub mod door;

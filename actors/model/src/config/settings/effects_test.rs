@@ -74,7 +74,7 @@ const GLOBAL_EFFECTS: &[(&str, &str)] = &[
     ("StateSaveLocation", "a_state_folder_has_one_controller"),
     ("TopologyPlugin", "places_in_topologies_are_checked"),
     ("WaitTime", "wait_gives_the_other_tasks_some_seconds_after_the_first_end"),
-    ("AccountingStorageType", "a_site_configuration_is_warned_of_only_where_it_is_not_honoured"),
+    ("AccountingStorageType", "what_jobs_came_to_is_found_and_survives_kills"),
     ("JobCompType", "a_site_configuration_is_warned_of_only_where_it_is_not_honoured"),
     ("ClusterName", "numbers_and_defaults_of_jobs_are_those_of_the_site"),
     ("FirstJobId", "numbers_and_defaults_of_jobs_are_those_of_the_site"),
