@@ -5,11 +5,13 @@
 //! | [`daemon`] | what it does before it serves: command line, configuration, its place on this host |
 //! | [`serve`] | its life, from its command line to its end |
 //! | [`controller`] | the controller role |
+//! | [`accounts`] | the role of accounting |
 //! | [`node`] | the node role |
 //! | [`relay`] | conversations that go on with another daemon |
 //! | [`scripts`] | running the programs of the site, for both roles |
 //! | [`guests`] | how many connections and requests of a user there may be at a door |
 
+pub mod accounts;
 pub mod controller;
 pub mod daemon;
 pub mod guests;

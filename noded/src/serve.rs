@@ -1,7 +1,7 @@
 //! The life of a `noded`: configuration, background, log, roles, end.
 
 use crate::{
-    controller,
+    accounts, controller,
     daemon::{
         options::{Action, Options, Roles},
         place::Cluster,
@@ -10,7 +10,7 @@ use crate::{
     node::{self, joining, start::own_node},
 };
 use garrick_daemon::{
-    logging,
+    logging::{self, LogLevels},
     signals::{Meaning, Signals},
     versions::versions,
 };
@@ -20,7 +20,7 @@ use garrick_kernel::{
     rlimits, users,
 };
 use garrick_model::{
-    config::{self, Config, locate},
+    config::{self, Config, LogLevel, locate, slurmdbd::DbdConfig},
     gres,
     node_shape::NodeShape,
     resources::CpuSet,
@@ -58,6 +58,13 @@ pub fn main(program: &str, mut options: Options) -> ExitCode {
         Action::ShowHardware => return show_hardware(program),
         Action::Init | Action::Serve | Action::ShowGres => {}
     }
+    let accounting = match accounting_settings(program, &mut options) {
+        Ok(settings) => settings,
+        Err(text) => {
+            complain(program, &text);
+            return ExitCode::FAILURE;
+        }
+    };
     let config = match read_config(program, &options) {
         Ok(config) => config,
         Err(text) => {
@@ -73,11 +80,13 @@ pub fn main(program: &str, mut options: Options) -> ExitCode {
         }
     };
     let home = options.home.clone().or_else(|| embedded_home(&config));
-    if let Err(why) = slurm_user::become_it(&config, &options, home.as_deref()) {
+    if let Err(why) = slurm_user::become_it(&config, &options, home.as_deref(), accounting.as_ref()) {
         complain(program, &why);
         return ExitCode::FAILURE;
     }
-    let cluster = Cluster::new(config, home, options.verbose, options.log_file.clone(), options.foreground);
+    let log = options.log_file.clone();
+    let log = log.or_else(|| accounting.as_ref()?.log_file.clone().filter(|_| !options.foreground));
+    let cluster = Cluster::new(config, home, options.verbose, log, options.foreground);
     if options.action == Action::ShowGres {
         return show_gres(program, &cluster, &options);
     }
@@ -94,7 +103,7 @@ pub fn main(program: &str, mut options: Options) -> ExitCode {
         };
     }
     if options.foreground {
-        return finish(program, run(&cluster, &options, None));
+        return finish(program, run(&cluster, &options, accounting, None));
     }
     match daemonise::into_background() {
         Ok(Side::Command(Ok(()))) => ExitCode::SUCCESS,
@@ -103,7 +112,7 @@ pub fn main(program: &str, mut options: Options) -> ExitCode {
             ExitCode::FAILURE
         }
         // What kept it from starting was said by the other side.
-        Ok(Side::Daemon(readiness)) => match run(&cluster, &options, Some(readiness)) {
+        Ok(Side::Daemon(readiness)) => match run(&cluster, &options, accounting, Some(readiness)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 tracing::error!("{why}");
@@ -256,22 +265,54 @@ fn embedded_home(config: &Config) -> Option<PathBuf> {
     inside.then_some(home)
 }
 
-fn run(cluster: &Cluster, options: &Options, readiness: Option<Readiness>) -> Result<(), String> {
+/// For the role of accounting, `slurmdbd.conf`; `slurm.conf` is the one beside it.
+fn accounting_settings(program: &str, options: &mut Options) -> Result<Option<DbdConfig>, String> {
+    if options.roles != Roles::Accounting {
+        return Ok(None);
+    }
+    let (settings, warnings) = accounts::program::read(options)?;
+    warnings.iter().for_each(|warning| complain(program, warning));
+    options.conf = Some(settings.path.with_file_name("slurm.conf"));
+    Ok(Some(settings))
+}
+
+/// How much the service of accounting logs: what has no other log goes to the system's.
+fn levels_of(settings: &DbdConfig, cluster: &Cluster) -> LogLevels {
+    let level = settings.debug_level.louder(cluster.verbosity);
+    let alone = !cluster.foreground && cluster.log.is_none();
+    let syslog = settings.debug_level_syslog.unwrap_or(if alone { level } else { LogLevel::QUIET });
+    LogLevels { level, syslog, flags: cluster.config.debug_flags.clone() }
+}
+
+fn run(
+    cluster: &Cluster,
+    options: &Options,
+    accounting: Option<DbdConfig>,
+    readiness: Option<Readiness>,
+) -> Result<(), String> {
     let node_only = options.roles == Roles::Node;
     let node = match options.roles {
-        Roles::Controller => None,
+        Roles::Controller | Roles::Accounting => None,
         _ => match own_node(cluster, options.node_name.as_deref()) {
             Ok(node) => Some(node.clone()),
             Err(e) => return Err(give_up(readiness, &e.to_string())),
         },
     };
-    let log = cluster.log_file(if node_only { node.as_ref().map(|n| n.name.as_str()) } else { None });
     let daemon = if node_only { node.as_ref().map(|n| n.name.as_str()) } else { None };
+    let log = if accounting.is_some() { cluster.log.clone() } else { cluster.log_file(daemon) };
     let settings = logging::Settings {
         file: log.clone(),
         follows_file: false,
-        levels: cluster.log_levels_of(&cluster.config, daemon),
-        name: if node_only { "slurmd" } else { "slurmctld" }.to_owned(),
+        levels: match &accounting {
+            Some(settings) => levels_of(settings, cluster),
+            None => cluster.log_levels_of(&cluster.config, daemon),
+        },
+        name: match options.roles {
+            Roles::Node => "slurmd",
+            Roles::Accounting => "slurmdbd",
+            Roles::Controller | Roles::Both => "slurmctld",
+        }
+        .to_owned(),
     };
     if let Err(e) = logging::start(&settings) {
         return Err(give_up(readiness, &e.to_string()));
@@ -281,7 +322,10 @@ fn run(cluster: &Cluster, options: &Options, readiness: Option<Readiness>) -> Re
         Err(e) => tracing::warn!(error = %e, "the limit of open files stays as it is"),
     }
     garrick_transport::install_crypto_provider();
-    let pid_path = cluster.pid_file(if node_only { node.as_ref() } else { None });
+    let pid_path = match &accounting {
+        Some(settings) => settings.pid_file.clone(),
+        None => cluster.pid_file(if node_only { node.as_ref() } else { None }),
+    };
     if let Some(folder) = pid_path.parent() {
         let _ = std::fs::create_dir_all(folder);
     }
@@ -290,7 +334,7 @@ fn run(cluster: &Cluster, options: &Options, readiness: Option<Readiness>) -> Re
         Err(e) => return Err(give_up(readiness, &e.to_string())),
     };
     let served = System::run(SystemConfig::default(), async |system| {
-        let outcome = serve(cluster, options, &system, readiness, log.as_deref()).await;
+        let outcome = serve(cluster, options, accounting, &system, (readiness, log.as_deref())).await;
         system.shutdown(Duration::from_secs(5)).await;
         outcome
     });
@@ -307,9 +351,9 @@ fn give_up(readiness: Option<Readiness>, why: &str) -> String {
 async fn serve(
     cluster: &Cluster,
     options: &Options,
+    accounting: Option<DbdConfig>,
     system: &System,
-    readiness: Option<Readiness>,
-    log: Option<&Path>,
+    (readiness, log): (Option<Readiness>, Option<&Path>),
 ) -> Result<(), String> {
     let mut signals = match Signals::catch() {
         Ok(signals) => signals,
@@ -317,10 +361,10 @@ async fn serve(
     };
     let (exit, mut exits) = watch::channel(false);
     let started = tokio::select! {
-        started = start_roles(cluster, options, system, &exit) => started,
+        started = start_roles(cluster, options, accounting, system, &exit) => started,
         () = until_end(&mut signals) => Err("it was told to end before it served".to_owned()),
     };
-    let (controller, node) = match started {
+    let (controller, node, accounts) = match started {
         Ok(roles) => roles,
         Err(why) => return Err(give_up(readiness, &why)),
     };
@@ -332,6 +376,7 @@ async fn serve(
         tokio::select! {
             meaning = signals.next() => match (meaning, &controller) {
                 (Meaning::End, _) => break,
+                (Meaning::Reconfigure | Meaning::ReopenLog, _) if accounts.is_some() => logging::reopen(),
                 (Meaning::Reconfigure, Some(c)) => {
                     logging::reopen();
                     c.reconfigure();
@@ -379,14 +424,23 @@ fn renew_log(cluster: &Cluster, node: Option<&str>) {
     }
 }
 
-type Started = (Option<controller::start::RunningController>, Option<node::start::RunningNode>);
+type Started = (
+    Option<controller::start::RunningController>,
+    Option<node::start::RunningNode>,
+    Option<accounts::start::RunningAccounts>,
+);
 
 async fn start_roles(
     cluster: &Cluster,
     options: &Options,
+    accounting: Option<DbdConfig>,
     system: &System,
     exit: &watch::Sender<bool>,
 ) -> Result<Started, String> {
+    if let Some(settings) = accounting {
+        let accounts = accounts::start::start(cluster, settings).await.map_err(|e| e.to_string())?;
+        return Ok((None, None, Some(accounts)));
+    }
     let mut controller = None;
     if options.roles != Roles::Node {
         let started =
@@ -394,7 +448,7 @@ async fn start_roles(
         controller = Some(started);
     }
     if options.roles == Roles::Controller {
-        return Ok((controller, None));
+        return Ok((controller, None, None));
     }
     let (of_node, name) = (cluster.clone(), options.roles == Roles::Node);
     let own = own_node(cluster, options.node_name.as_deref()).map(|node| node.name.clone()).ok().filter(|_| name);
@@ -408,5 +462,5 @@ async fn start_roles(
     let node = node::start::start(cluster, options, controller.is_some(), system, exit.clone(), reconfigure)
         .await
         .map_err(|e| e.to_string())?;
-    Ok((controller, Some(node)))
+    Ok((controller, Some(node), None))
 }

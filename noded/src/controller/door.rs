@@ -7,6 +7,7 @@ use super::{
     start::ControllerStartError,
 };
 use crate::{
+    accounts::relay::Accounting,
     guests::{self, Guests, UnderWay},
     relay,
 };
@@ -62,6 +63,8 @@ pub struct DoorWorld {
     pub host: String,
     /// Commands that are connected.
     pub guests: Guests,
+    /// Where accounting is.
+    pub accounting: Accounting,
 }
 
 /// Replies to one request.
@@ -177,6 +180,7 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
                 tracing::warn!(error = %e, "a node on this host did not join");
             }
         }
+        LinkKind::CommandToAccounts => world.accounting.at_door(conn, &world.guests, &world.host).await,
         _ if relay::wants_relay(&conn.hello) => {
             let at = |node: &NodeConfig| format!("{}:{}", node.address, node.port);
             let known = |name: &str, _: &str| world.env.config().node(name).map(at);

@@ -28,6 +28,7 @@ use super::{
     names::{Names, questions_of},
     trust::{Trust, TrustOrder, later},
 };
+use crate::accounts::relay::Accounting;
 use garrick_daemon::links::traced;
 use tokio::sync::{Semaphore, broadcast::error::RecvError, mpsc};
 
@@ -62,21 +63,34 @@ impl AgentLink for Link {
     }
 }
 
+/// What connections need of the controller.
+#[derive(Clone)]
+pub struct Served {
+    /// Where nodes are.
+    pub env: Arc<Env>,
+    /// Who is who.
+    pub names: Names,
+    /// Certificates.
+    pub trust: Arc<Trust>,
+    /// Where accounting is.
+    pub accounting: Accounting,
+}
+
 /// Serves until the endpoint is closed.
-pub async fn serve(
-    endpoint: Arc<Endpoint>,
-    frontend: Address<ControllerMsg>,
-    env: Arc<Env>,
-    names: Names,
-    trust: Arc<Trust>,
-) {
+pub async fn serve(endpoint: Arc<Endpoint>, frontend: Address<ControllerMsg>, served: Served) {
     let numbers = Arc::new(AtomicU64::new(1));
     while let Some(arrived) = endpoint.accept().await {
         match arrived {
             Ok(connection) => {
-                let world = (frontend.clone(), Arc::clone(&env), names.clone());
-                let (number, trust) = (numbers.fetch_add(1, Ordering::Relaxed), Arc::clone(&trust));
-                actix_rt::spawn(converse(connection, number, world, trust));
+                let (frontend, served) = (frontend.clone(), served.clone());
+                if (connection.link, connection.peer.role) == (LinkKind::CommandToAccounts, Role::Node) {
+                    actix_rt::spawn(async move {
+                        served.accounting.from_node(connection, &served.env.config()).await;
+                    });
+                    continue;
+                }
+                let number = numbers.fetch_add(1, Ordering::Relaxed);
+                actix_rt::spawn(converse(connection, number, (frontend, served.env, served.names), served.trust));
             }
             Err(e) => {
                 static TURNED_AWAY: Sparing = Sparing::new();

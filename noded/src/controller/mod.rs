@@ -9,6 +9,7 @@
 //! | completion | events of the log | lines of a file, runs of a script, documents for a server |
 //! | journal | events in groups | answers once they are on disk |
 
+pub mod accounting;
 pub mod audit;
 pub mod beside;
 pub mod completion;

@@ -1,6 +1,7 @@
 //! Starting the controller role: CA and keys, log and replay, actors, door, links.
 
 use super::{
+    accounting::{AccountingFeed, RunningFeed},
     audit::AuditLog,
     beside::{Beside, BesideError},
     completion::{Completion, RunningCompletion, sinks::Sink},
@@ -15,6 +16,10 @@ use super::{
     trust::{self, Trust},
 };
 use crate::{
+    accounts::{
+        relay::Accounting,
+        start::{self as accounts, AccountsStartError, RunningAccounts},
+    },
     daemon::{options::Options, place::Cluster, reset_key},
     guests::Guests,
 };
@@ -105,12 +110,21 @@ pub enum ControllerStartError {
     /// The door.
     #[error("local door: {0}")]
     Door(#[from] garrick_transport::DoorBindError),
+    /// The service of accounting of an embedded cluster.
+    #[error("accounting: {0}")]
+    Accounts(#[from] AccountsStartError),
+    /// Its configuration.
+    #[error("{0}")]
+    AccountsConf(String),
 }
 
 /// A controller at work.
 pub struct RunningController {
     process: Arc<ThisProcess>,
     _completion: RunningCompletion,
+    // Before the service that it feeds.
+    _feed: RunningFeed,
+    _accounts: Option<RunningAccounts>,
     // Closed before the state folder is given up.
     _door: Door,
     _tenure: Tenure,
@@ -425,6 +439,15 @@ fn warnings(cluster: &Cluster) -> BTreeSet<String> {
     report.warnings().map(ToString::to_string).collect()
 }
 
+/// In an embedded cluster the controller's process has the service of accounting in it.
+async fn own_accounts(cluster: &Cluster) -> Result<Option<RunningAccounts>, ControllerStartError> {
+    if cluster.home.is_none() || !cluster.config.accounting {
+        return Ok(None);
+    }
+    let settings = accounts::settings_of(cluster).map_err(ControllerStartError::AccountsConf)?;
+    Ok(Some(accounts::start(cluster, settings).await?))
+}
+
 /// Starts the role. `exit` is set when a command orders the end.
 pub async fn start(
     cluster: &Cluster,
@@ -494,6 +517,8 @@ pub async fn start(
         job_submit: Arc::new(SiteChecks::start(conf_folder(&cluster.config), &cluster.config)?),
         programs: Arc::new(Runner::here()),
     };
+    let service = Accounting::of(cluster);
+    let accounts = own_accounts(cluster).await?;
     let forgotten = tokio::time::timeout(LOG_PATIENCE, setup::forget(&*ports.log, options.recover)).await;
     let unanswered = |why: &dyn std::fmt::Display| Err(AppendError::Failed(why.to_string()));
     forgotten.map_or_else(|e| unanswered(&e), |answer| answer.unwrap_or_else(|e| unanswered(&e)))?;
@@ -504,7 +529,16 @@ pub async fn start(
     let _ = actors.set(Arc::clone(&env));
     nodes_are_known.send_replace(true);
     let _ = process.frontend.set(frontend.clone());
-    actix_rt::spawn(links::serve(Arc::clone(&endpoint), frontend.clone(), Arc::clone(&env), names.clone(), trust));
+    let served = links::Served { env: Arc::clone(&env), names: names.clone(), trust, accounting: service.clone() };
+    actix_rt::spawn(links::serve(Arc::clone(&endpoint), frontend.clone(), served));
+    let feed = AccountingFeed {
+        cluster: cluster.config.cluster_name.clone(),
+        state: state.clone(),
+        log: Arc::clone(&log) as _,
+        frontend: frontend.clone(),
+        service: service.clone(),
+    };
+    let feed = feed.start(cluster.config.accounting);
     let completion = Completion {
         cluster: cluster.config.cluster_name.clone(),
         log: Arc::clone(&log) as _,
@@ -519,6 +553,7 @@ pub async fn start(
         join,
         host: process.host.clone(),
         guests: Guests::of_this_process(),
+        accounting: service,
     };
     door.serve(world);
     tracing::info!(
@@ -530,5 +565,13 @@ pub async fn start(
         door = %door_path.display(),
         "the controller serves"
     );
-    Ok(RunningController { process, _completion: completion, _door: door, _tenure: tenure, frontend })
+    Ok(RunningController {
+        process,
+        _completion: completion,
+        _feed: feed,
+        _accounts: accounts,
+        _door: door,
+        _tenure: tenure,
+        frontend,
+    })
 }

@@ -1,4 +1,4 @@
-//! Command lines of the daemons: `noded`, and its other names `slurmctld` and `slurmd` with their usual flags.
+//! Command lines of the daemons: `noded`, and its other names `slurmctld`, `slurmd` and `slurmdbd` with their usual flags.
 
 use garrick_actors::controller::setup::Recover;
 use std::{ffi::OsString, path::PathBuf};
@@ -10,6 +10,8 @@ pub enum Roles {
     Controller,
     /// Node agent only (`slurmd`).
     Node,
+    /// The service of accounting only (`slurmdbd`).
+    Accounting,
     /// Both in one process: the embedded single-machine cluster.
     Both,
 }
@@ -98,7 +100,7 @@ pub enum OptionError {
 /// Help text for one of the program's names.
 pub fn help(program: &str) -> String {
     let roles = if program == "noded" {
-        "  --role ROLES       controller, node, or controller,node (the default)\n  init               create the cluster's keys and identities, then end\n"
+        "  --role ROLES       controller, node, accounting, or controller,node (the default)\n  init               create the cluster's keys and identities, then end\n"
     } else {
         ""
     };
@@ -129,6 +131,7 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
     let roles = match program {
         "slurmctld" => Roles::Controller,
         "slurmd" => Roles::Node,
+        "slurmdbd" => Roles::Accounting,
         _ => Roles::Both,
     };
     let mut o = Options {
@@ -231,11 +234,12 @@ fn parse_roles(text: &str) -> Result<Roles, OptionError> {
     match text {
         "controller" => Ok(Roles::Controller),
         "node" => Ok(Roles::Node),
+        "accounting" => Ok(Roles::Accounting),
         "controller,node" | "node,controller" => Ok(Roles::Both),
         _ => Err(OptionError::BadValue {
             option: "--role".into(),
             value: text.into(),
-            expected: "controller, node, or controller,node",
+            expected: "controller, node, accounting, or controller,node",
         }),
     }
 }
@@ -259,6 +263,8 @@ mod tests {
         assert_eq!((o.verbose, o.conf), (3, Some("/etc/slurm/slurm.conf".into())));
         let o = parse("slurmd", words("-Dvv -Nn1")).unwrap();
         assert_eq!((o.roles, o.node_name.as_deref(), o.verbose), (Roles::Node, Some("n1"), 2));
+        let o = parse("slurmdbd", words("-D -vv -f /etc/slurm/slurmdbd.conf")).unwrap();
+        assert_eq!((o.roles, o.foreground, o.conf), (Roles::Accounting, true, Some("/etc/slurm/slurmdbd.conf".into())));
     }
 
     #[test]

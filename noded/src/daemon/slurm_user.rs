@@ -7,7 +7,7 @@ use garrick_kernel::{
     files::{self, FileError},
     users::{self, Account},
 };
-use garrick_model::config::Config;
+use garrick_model::config::{Config, slurmdbd::DbdConfig};
 use nix::unistd::{Gid, Uid, initgroups, setgid, setuid};
 use std::{
     ffi::CString,
@@ -24,13 +24,24 @@ use std::{
 /// started by somebody who is neither.
 ///
 /// To be called while the process has one thread and has opened nothing.
-pub fn become_it(config: &Config, options: &Options, home: Option<&Path>) -> Result<(), String> {
+pub fn become_it(
+    config: &Config,
+    options: &Options,
+    home: Option<&Path>,
+    accounting: Option<&DbdConfig>,
+) -> Result<(), String> {
     let serves = matches!(options.action, Action::Serve | Action::Init);
     // A process with a node's role too starts jobs of all users.
     if !serves || options.roles == Roles::Node || options.roles == Roles::Both && options.action == Action::Serve {
         return Ok(());
     }
     let file = config.path.display();
+    if let Some(other) = accounting.and_then(|a| a.slurm_user.as_ref()).filter(|user| **user != config.slurm_user) {
+        return Err(format!(
+            "{file} has SlurmUser={}, and slurmdbd.conf SlurmUser={other}: they have to be the same",
+            config.slurm_user
+        ));
+    }
     let own = users::effective_uid();
     let user = match users::by_name_or_uid(&config.slurm_user) {
         Ok(user) => user,
@@ -51,7 +62,11 @@ pub fn become_it(config: &Config, options: &Options, home: Option<&Path>) -> Res
             users::user_name(own),
         ));
     }
-    prepare(config, options, home, &user).map_err(|e| e.to_string())?;
+    match accounting {
+        Some(settings) => prepare_accounting(config, options, settings, &user),
+        None => prepare(config, options, home, &user),
+    }
+    .map_err(|e| e.to_string())?;
     let failed = |call: &'static str| {
         let name = &user.name;
         move |e: nix::Error| format!("becoming {name}: {call}: {e}")
@@ -80,6 +95,27 @@ fn prepare(config: &Config, options: &Options, home: Option<&Path>, user: &Accou
         if let Some(path) = path {
             files::make_for(&path, mode, user.uid, user.gid)?;
         }
+    }
+    Ok(())
+}
+
+/// The same for the service of accounting.
+fn prepare_accounting(
+    config: &Config,
+    options: &Options,
+    settings: &DbdConfig,
+    user: &Account,
+) -> Result<(), FileError> {
+    let folders = [(config.slurm_user_run(), 0o755), (settings.storage.parent().map(Path::to_owned), 0o700)];
+    for (folder, mode) in folders.into_iter().filter_map(|(folder, mode)| Some((folder?, mode))) {
+        if !folder.exists() {
+            files::create_folder(&folder, mode)?;
+            files::give_to(&folder, user.uid, user.gid)?;
+        }
+    }
+    let log = options.log_file.clone().or_else(|| settings.log_file.clone()).filter(|_| !options.foreground);
+    for (path, mode) in log.map(|log| (log, 0o600)).into_iter().chain([(settings.pid_file.clone(), 0o644)]) {
+        files::make_for(&path, mode, user.uid, user.gid)?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::{neighbours::Neighbours, records_link::RecordsWorld};
 use crate::{
+    accounts::relay::through_controller,
     guests::{self, Guests},
     node::conversations::{Conversations, tell_agent},
     relay,
@@ -35,6 +36,8 @@ pub struct DoorWorld {
     pub guests: Guests,
     /// Records of steps.
     pub records: RecordsWorld,
+    /// `host:port` of the controller.
+    pub controller: Arc<str>,
 }
 
 /// Serves until the door breaks.
@@ -63,6 +66,9 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
             };
             let caller = caller_of(&conn, &world.node);
             world.records.at_door(conn, caller).await;
+        }
+        LinkKind::CommandToAccounts => {
+            through_controller(conn, &world.guests, &world.endpoint, &world.node, &world.controller).await;
         }
         _ if relay::wants_relay(&conn.hello) => {
             let known = |name: &str, said: &str| world.neighbours.address(name, said);

@@ -371,6 +371,7 @@ pub async fn start(
         node: node.name.clone(),
         guests: Guests::of_this_process(),
         records,
+        controller: cluster.controller_address().into(),
     };
     actix_rt::spawn(door::serve(listener, door_world));
     tracing::info!(node = node.name, %address, door = %door_path.display(), tracking = tracking.name(), "the node agent serves");

@@ -3,7 +3,8 @@
 use super::find::Entry;
 
 /// Every page, by its file's name.
-pub const PAGES: [(&str, &str); 38] = [
+pub const PAGES: [(&str, &str); 39] = [
+    ("accounting", include_str!("../../../docs/accounting.md")),
     ("attacks", include_str!("../../../docs/attacks.md")),
     ("cli-filter", include_str!("../../../docs/cli-filter.md")),
     ("crontabs", include_str!("../../../docs/crontabs.md")),

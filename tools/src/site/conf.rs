@@ -97,6 +97,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 ReturnToService=2
 MaxJobCount=1000000
+AccountingStorageType=accounting_storage/slurmdbd
 ",
         host = machine.host,
         user = machine.user,

@@ -31,8 +31,8 @@ pub const COMMANDS: [&str; 18] = [
 ];
 
 /// Names of daemons, with the program that each is.
-const DAEMONS: [(&str, &str); 4] =
-    [("noded", "noded"), ("slurmctld", "noded"), ("slurmd", "noded"), ("stepd", "stepd")];
+const DAEMONS: [(&str, &str); 5] =
+    [("noded", "noded"), ("slurmctld", "noded"), ("slurmd", "noded"), ("slurmdbd", "noded"), ("stepd", "stepd")];
 
 const EXAMPLE: &str = include_str!("slurm.conf.example");
 

@@ -170,6 +170,7 @@ fn role_of(argv0: &[u8]) -> Option<&'static str> {
         b"noded" => Some("noded"),
         b"slurmctld" => Some("controller"),
         b"slurmd" => Some("node"),
+        b"slurmdbd" => Some("accounting"),
         b"stepd" => Some("stepd"),
         _ => None,
     }

@@ -25,6 +25,7 @@ pub mod places;
 mod read;
 pub mod settings;
 mod show;
+pub mod slurmdbd;
 mod syntax;
 mod topology;
 

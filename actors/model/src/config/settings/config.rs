@@ -146,6 +146,8 @@ settings_with_rows! {
         pub path: PathBuf,
         /// `ClusterName`.
         pub cluster_name: String,
+        /// `AccountingStorageType=accounting_storage/slurmdbd`: the service of accounting is fed.
+        pub accounting: bool,
         /// `SlurmctldHost` lines, the primary controller first.
         pub controllers: Vec<ControllerHost>,
         /// `SlurmctldAddr`: one address for all controllers.

@@ -69,8 +69,8 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("AccountingStoragePass", "").shown(Show::Hidden),
     Key::not_yet("AccountingStoragePort", "0"),
     Key::not_yet("AccountingStorageTRES", "cpu,mem,energy,node,billing,fs/disk,vmem,pages"),
-    Key::honoured("AccountingStorageType", NULL, |_, text| Ok(only_known(text, "accounting_storage/")),
-        "the plugin that records jobs for accounting: only `none` is supported")
+    Key::honoured("AccountingStorageType", NULL, accounting,
+        "`accounting_storage/slurmdbd`: the controller feeds the service of accounting on its host; `none`: nothing is recorded")
         .shown(Show::AsWritten),
     Key::not_yet("AccountingStorageUser", "").shown(Show::Hidden),
     Key::not_yet("AccountingStoreFlags", NULL),
@@ -471,6 +471,13 @@ fn rest_counts(not_yet: &[&str]) -> Note {
         return None;
     }
     note(format!("{} is not supported yet", not_yet.join(", ")), "the rest counts")
+}
+
+fn accounting(config: &mut Config, text: &str) -> Value<Note> {
+    let lower = text.to_ascii_lowercase();
+    let plugin = lower.strip_prefix("accounting_storage/").unwrap_or(&lower);
+    config.accounting = plugin == "slurmdbd";
+    Ok(if config.accounting { None } else { only_known(text, "accounting_storage/") })
 }
 
 /// `none` is the one plugin that Garrick has under the same name.

@@ -1,0 +1,255 @@
+//! `slurmdbd.conf`, the configuration of the service of accounting (slurmdbd.conf(5)). Keys that Slurm has and Garrick does not
+//! honour yet are warned of, unknown ones are errors, as in `slurm.conf`.
+
+use super::syntax::{
+    nearest::nearest,
+    report::{ConfigReport, SettingError, not_yet},
+    text::{self, Pair, ReadFile},
+    values::{self, LogLevel, Value},
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DbdConfig {
+    /// The file.
+    pub path: PathBuf,
+    /// `DbdHost`: the host of the service.
+    pub host: String,
+    /// `StorageLoc`: the database file.
+    pub storage: PathBuf,
+    /// `SlurmUser`: the user that it runs as; `None`: that of `slurm.conf`.
+    pub slurm_user: Option<String>,
+    /// `LogFile`; `None`: the system's log.
+    pub log_file: Option<PathBuf>,
+    /// `DebugLevel`.
+    pub debug_level: LogLevel,
+    /// `DebugLevelSyslog`.
+    pub debug_level_syslog: Option<LogLevel>,
+    /// `PidFile`.
+    pub pid_file: PathBuf,
+    /// `PrivateData=jobs`: ordinary users see their own rows only.
+    pub private_jobs: bool,
+}
+
+/// Where Slurm has no default, since its database is no file.
+const STORAGE: &str = "/var/lib/garrick/accounting/accounting.db";
+
+type Set = fn(&mut DbdConfig, &str) -> Value<Option<SettingError>>;
+
+/// Keys that are honoured.
+const HONOURED: &[(&str, Set)] = &[
+    ("DbdHost", |c, text| {
+        text.clone_into(&mut c.host);
+        Ok(None)
+    }),
+    ("DebugLevel", |c, text| LogLevel::parse(text).map(|level| c.debug_level = level).said()),
+    ("DebugLevelSyslog", |c, text| LogLevel::parse(text).map(|level| c.debug_level_syslog = Some(level)).said()),
+    ("LogFile", |c, text| {
+        c.log_file = values::optional(text).map(PathBuf::from);
+        Ok(None)
+    }),
+    ("PidFile", |c, text| absolute(text).map(|path| c.pid_file = path).said()),
+    ("PrivateData", private_data),
+    ("SlurmUser", |c, text| {
+        c.slurm_user = values::optional(text);
+        Ok(None)
+    }),
+    ("StorageLoc", |c, text| absolute(text).map(|path| c.storage = path).said()),
+    ("StorageType", storage_type),
+];
+
+/// Keys of slurmdbd.conf(5) that have no effect yet.
+const NOT_YET: &[&str] = &[
+    "AllResourcesAbsolute",
+    "AllowNoDefAcct",
+    "ArchiveDir",
+    "ArchiveEvents",
+    "ArchiveJobs",
+    "ArchiveJobEnv",
+    "ArchiveJobScript",
+    "ArchiveResvs",
+    "ArchiveScript",
+    "ArchiveSteps",
+    "ArchiveSuspend",
+    "ArchiveTXN",
+    "ArchiveUsage",
+    "AuditRPCs",
+    "AuthAltTypes",
+    "AuthAltParameters",
+    "CommitDelay",
+    "DbdAddr",
+    "DbdBackupHost",
+    "DbdPort",
+    "DebugFlags",
+    "DefaultQOS",
+    "DisableArchiveCommands",
+    "DisableCoordDBD",
+    "DisableRollups",
+    "LogTimeFormat",
+    "MaxPurgeLimit",
+    "MaxQueryTimeRange",
+    "MessageTimeout",
+    "Parameters",
+    "PreserveCaseResource",
+    "PreserveCaseUser",
+    "PurgeEventAfter",
+    "PurgeJobAfter",
+    "PurgeJobEnvAfter",
+    "PurgeJobScriptAfter",
+    "PurgeResvAfter",
+    "PurgeStepAfter",
+    "PurgeSuspendAfter",
+    "PurgeTXNAfter",
+    "PurgeUsageAfter",
+    "StorageBackupHost",
+    "StorageHost",
+    "StorageParameters",
+    "StoragePass",
+    "StoragePassScript",
+    "StoragePort",
+    "StorageUser",
+    "TCPTimeout",
+    "TrackSlurmctldDown",
+    "TrackWCKey",
+];
+
+/// Keys of parts that Garrick does its own way: its links are always encrypted and authenticated.
+const OWN_WAY: &[&str] =
+    &["AuthInfo", "AuthType", "CommunicationParameters", "HashPlugin", "PluginDir", "TLSParameters", "TLSType"];
+
+/// A value that was set without anything to say of it.
+trait Said {
+    fn said(self) -> Value<Option<SettingError>>;
+}
+
+impl Said for Value<()> {
+    fn said(self) -> Value<Option<SettingError>> {
+        self.map(|()| None)
+    }
+}
+
+fn absolute(text: &str) -> Value<PathBuf> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err(SettingError::new(format!("\"{text}\" is not an absolute path"))) }
+}
+
+fn storage_type(_: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
+    let lower = text.to_ascii_lowercase();
+    match lower.strip_prefix("accounting_storage/").unwrap_or(&lower) {
+        "sqlite" => Ok(None),
+        _ => Err(SettingError::new(format!("{text} is not supported yet"))
+            .suggest("accounting_storage/sqlite keeps accounting in the file StorageLoc")),
+    }
+}
+
+fn private_data(config: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
+    let words = || text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let is = |word: &&str, known: &str| word.eq_ignore_ascii_case(known);
+    config.private_jobs = words().any(|word| is(&word, "jobs") || is(&word, "all"));
+    let others: Vec<&str> = words().filter(|word| !is(word, "jobs") && !is(word, "none")).collect();
+    if others.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(SettingError::new(format!("of these only \"jobs\" has an effect, and not {}", others.join(",")))))
+}
+
+impl DbdConfig {
+    /// What holds where nothing is written.
+    pub fn at(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            host: "localhost".to_owned(),
+            storage: STORAGE.into(),
+            slurm_user: None,
+            log_file: None,
+            debug_level: LogLevel::INFO,
+            debug_level_syslog: None,
+            pid_file: "/var/run/slurmdbd.pid".into(),
+            private_jobs: false,
+        }
+    }
+
+    /// Reads a file, and says everything that there is to say about it; no configuration where there are errors.
+    pub fn read(path: &Path) -> (Option<Self>, ConfigReport) {
+        Self::read_with(path, &|path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn read_with(path: &Path, read_file: &ReadFile<'_>) -> (Option<Self>, ConfigReport) {
+        let (mut config, mut report) = (Self::at(path), ConfigReport::default());
+        for pair in text::lines(path, read_file, &mut report).iter().flatten() {
+            config.set(pair, &mut report);
+        }
+        let config = (!report.has_errors()).then_some(config);
+        (config, report)
+    }
+
+    fn set(&mut self, pair: &Pair, report: &mut ConfigReport) {
+        // Passwords are not repeated.
+        let what = if pair.key.to_ascii_lowercase().contains("pass") { pair.key.clone() } else { pair.what() };
+        if let Some((_, set)) = HONOURED.iter().find(|(key, _)| pair.is(key)) {
+            match set(self, &pair.value) {
+                Ok(None) => {}
+                Ok(Some(note)) => report.warning(&pair.place, what, note),
+                Err(wrong) => report.error(&pair.place, what, wrong),
+            }
+        } else if let Some(key) = NOT_YET.iter().find(|key| pair.is(key)) {
+            report.warning(&pair.place, what, not_yet(key));
+        } else if !OWN_WAY.iter().any(|key| pair.is(key)) {
+            let known: Vec<&str> = HONOURED.iter().map(|(key, _)| *key).chain([NOT_YET, OWN_WAY].concat()).collect();
+            let wrong = SettingError::new(format!("{} is not a key of slurmdbd.conf", pair.key));
+            let meant = nearest(&pair.key, &known);
+            let wrong = match meant {
+                Some(key) => wrong.suggest(format!("did you mean {key}?")),
+                None => wrong,
+            };
+            report.error(&pair.place, what, wrong);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn read(text: &str) -> (Option<DbdConfig>, Vec<String>) {
+        let (config, report) = DbdConfig::read_with(Path::new("/etc/slurm/slurmdbd.conf"), &|_| Ok(text.to_owned()));
+        (config, report.problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_file_says_where_the_database_is_and_who_sees_what() {
+        let text = "# of this site\nDbdHost=db1\nStorageType=accounting_storage/sqlite\nStorageLoc=/srv/acct/jobs.db\n\
+                    LogFile=/var/log/slurmdbd.log\nDebugLevel=debug\nPidFile=/run/slurmdbd.pid\nPrivateData=jobs\nSlurmUser=slurm\n\
+                    AuthType=auth/munge\n";
+        let (config, said) = read(text);
+        assert_eq!(said, Vec::<String>::new());
+        let config = config.unwrap();
+        assert_eq!((config.host.as_str(), config.storage.to_str()), ("db1", Some("/srv/acct/jobs.db")));
+        assert_eq!((config.private_jobs, config.slurm_user.as_deref()), (true, Some("slurm")));
+        assert_eq!(config.debug_level, LogLevel::of("debug").unwrap());
+        assert_eq!(config.pid_file.to_str(), Some("/run/slurmdbd.pid"));
+    }
+
+    #[test]
+    fn what_has_no_effect_is_said_and_what_is_unknown_is_an_error() {
+        let (config, said) = read("StoragePass=secret\nPurgeJobAfter=12months\nPrivateData=jobs,usage\n");
+        assert!(config.is_some_and(|config| config.private_jobs));
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(
+            said[0].starts_with("/etc/slurm/slurmdbd.conf:1: warning: StoragePass: ") && !said[0].contains("secret")
+        );
+        let (config, said) = read("DbdHost=a\nStorgeLoc=/x\n");
+        assert_eq!(config, None);
+        assert!(
+            said[0].starts_with("/etc/slurm/slurmdbd.conf:2: ") && said[0].contains("did you mean StorageLoc?"),
+            "{said:?}"
+        );
+        let (config, said) = read("StorageType=accounting_storage/mysql\n");
+        assert!(config.is_none() && said[0].contains("accounting_storage/mysql is not supported yet"), "{said:?}");
+    }
+}

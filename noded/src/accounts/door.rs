@@ -1,0 +1,205 @@
+//! Conversations at the door of the service. Who asks is known from the kernel, or from a daemon that speaks for him.
+
+use crate::guests::Guests;
+use garrick_accountant::{
+    pages::{Page, Question},
+    store::{Followed, Store, StoreError},
+};
+use garrick_accounts::{
+    filter::JobFilter,
+    messages::{AccountsRefusal, AccountsReply, AccountsRequest, Feed, Kept, PageEnd},
+};
+use garrick_daemon::links::{caller_of, traced};
+use garrick_frame::LinkKind;
+use garrick_model::{config::slurmdbd::DbdConfig, messages::command::Caller, time::Timestamp};
+use garrick_transport::{DoorConn, DoorListener, Receiver, Sender};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// What the conversations share.
+#[derive(Clone)]
+pub struct World {
+    /// The database.
+    pub store: Arc<Store>,
+    /// Settings.
+    pub settings: Arc<DbdConfig>,
+    /// Root, `SlurmUser` and the service's own user: they feed it, speak for others, and see everything.
+    pub believed: Arc<[u32]>,
+    /// This host.
+    pub host: Arc<str>,
+    /// Commands that are connected.
+    pub guests: Guests,
+    /// For questions that are being answered.
+    pub turns: Arc<Semaphore>,
+}
+
+/// Serves until the door breaks.
+pub async fn serve(mut listener: DoorListener, world: World) {
+    loop {
+        match listener.accept().await {
+            Ok(conn) => {
+                let world = world.clone();
+                actix_rt::spawn(async move { world.converse(conn).await });
+            }
+            Err(e) => {
+                tracing::error!(error = %e, "the door of accounting is broken");
+                return;
+            }
+        }
+    }
+}
+
+impl World {
+    async fn converse(&self, conn: DoorConn) {
+        match conn.hello.link {
+            LinkKind::ControllerAccounts if self.is_believed(conn.peer.uid) => {
+                let (replies, messages) = conn.split::<Kept, Feed>();
+                self.be_fed(replies, messages).await;
+            }
+            LinkKind::ControllerAccounts => {
+                tracing::warn!(uid = conn.peer.uid, pid = conn.peer.pid, "somebody posed as a controller");
+                conn.refuse("only the cluster's controller feeds accounting");
+            }
+            LinkKind::CommandToAccounts => {
+                let Some(_guest) = self.guests.enter(conn.peer.uid) else {
+                    return conn.refuse("busy: too many connections of this user are open, try again");
+                };
+                let caller = caller_of(&conn, &self.host);
+                let (replies, requests) = conn.split::<AccountsReply, AccountsRequest>();
+                self.answer_all(replies, requests, caller).await;
+            }
+            other => conn.refuse(&format!("the door of accounting does not serve {other:?}")),
+        }
+    }
+
+    fn is_believed(&self, uid: u32) -> bool {
+        self.believed.contains(&uid)
+    }
+
+    /// A controller's feed, until it ends.
+    async fn be_fed(&self, replies: Sender<Kept>, mut messages: Receiver<Feed>) {
+        let mut followed: Option<Followed> = None;
+        loop {
+            let message = match messages.recv().await {
+                Ok(Some(message)) => message.msg,
+                Ok(None) => break,
+                Err(e) => return tracing::warn!(error = %e, "what a controller sends is not understood"),
+            };
+            let reply = match self.keep(&mut followed, message).await {
+                Ok(None) => continue,
+                Ok(Some(reply)) => reply,
+                Err(e) => {
+                    tracing::error!(error = %e, "accounting does not keep what a controller sends");
+                    Kept::Refused(e.to_string())
+                }
+            };
+            let ends = matches!(reply, Kept::Refused(_));
+            if replies.send(traced(reply)).await.is_err() || ends {
+                break;
+            }
+        }
+        if let Some(of) = followed {
+            tracing::info!(cluster = of.cluster, "a controller is gone");
+        }
+    }
+
+    async fn keep(&self, followed: &mut Option<Followed>, message: Feed) -> Result<Option<Kept>, StoreError> {
+        let unnamed = || Ok(Some(Kept::Refused("a controller says first who it is".to_owned())));
+        match message {
+            Feed::Hello { cluster, log } => {
+                let (of, stored) = self.store.follow(&cluster, log).await?;
+                let (stored, whole) = stored.map_or((None, false), |(at, whole)| (Some(at), whole));
+                tracing::info!(cluster, stored = stored.map(|at| at.0), whole, "a controller has come");
+                *followed = Some(of);
+                Ok(Some(Kept::Welcome { stored, whole }))
+            }
+            Feed::Begin(position) => {
+                let Some(of) = followed else { return unnamed() };
+                self.store.begin(of, position).await?;
+                Ok(Some(Kept::Stored(position)))
+            }
+            Feed::Snapshot { position, jobs, last } => {
+                let Some(of) = followed else { return unnamed() };
+                self.store.snapshot(of, position, &jobs, last).await?;
+                Ok(last.then_some(Kept::Stored(position)))
+            }
+            Feed::Batch { after, upto, events } => {
+                let Some(of) = followed else { return unnamed() };
+                self.store.keep(of, after, upto, events).await?;
+                Ok(Some(Kept::Stored(upto)))
+            }
+        }
+    }
+
+    /// Questions of a command, one after the other.
+    async fn answer_all(
+        &self,
+        replies: Sender<AccountsReply>,
+        mut requests: Receiver<AccountsRequest>,
+        mut caller: Caller,
+    ) {
+        let mut may_speak_for_others = self.is_believed(caller.uid);
+        while let Ok(Some(request)) = requests.recv().await {
+            let reply = match request.msg {
+                AccountsRequest::OnBehalfOf(other) if may_speak_for_others => {
+                    (caller, may_speak_for_others) = (other, false);
+                    continue;
+                }
+                AccountsRequest::OnBehalfOf(_) => AccountsReply::Refused(AccountsRefusal::Denied),
+                request => self.answer(request, &caller).await,
+            };
+            may_speak_for_others = false;
+            if replies.send(traced(reply)).await.is_err() {
+                break;
+            }
+        }
+    }
+
+    async fn answer(&self, request: AccountsRequest, caller: &Caller) -> AccountsReply {
+        match request {
+            AccountsRequest::Ping | AccountsRequest::OnBehalfOf(_) => {
+                AccountsReply::Here { version: env!("CARGO_PKG_VERSION").to_owned(), host: self.host.to_string() }
+            }
+            AccountsRequest::Config => AccountsReply::Config(self.shown()),
+            AccountsRequest::Jobs { filter, .. } if !filter.is_short() => {
+                AccountsReply::Refused(AccountsRefusal::Invalid("a list of the question is too long".to_owned()))
+            }
+            AccountsRequest::Jobs { filter, steps, after } => self.jobs(&filter, steps, after.as_ref(), caller).await,
+            // Scripts and environments are not kept yet (AccountingStoreFlags).
+            AccountsRequest::Script(_) | AccountsRequest::Environment(_) => AccountsReply::Text(None),
+        }
+    }
+
+    async fn jobs(&self, filter: &JobFilter, steps: bool, after: Option<&PageEnd>, caller: &Caller) -> AccountsReply {
+        let Ok(_turn) = self.turns.acquire().await else {
+            return AccountsReply::Refused(AccountsRefusal::Busy);
+        };
+        let private = self.settings.private_jobs && !self.is_believed(caller.uid);
+        let only = private.then_some(caller.uid);
+        match self.store.page(Question { filter, steps, after, only }).await {
+            Ok(Page { jobs, next }) => AccountsReply::Jobs { jobs, next, at: Timestamp::now() },
+            Err(e) => {
+                tracing::error!(error = %e, "a question to accounting");
+                AccountsReply::Refused(AccountsRefusal::Failed(e.to_string()))
+            }
+        }
+    }
+
+    /// The settings, as names and values.
+    fn shown(&self) -> Vec<(String, String)> {
+        let settings = &self.settings;
+        let path = |path: Option<&std::path::Path>| path.map_or("(null)".to_owned(), |path| path.display().to_string());
+        let private = if settings.private_jobs { "jobs" } else { "none" };
+        let pairs = [
+            ("DbdHost", settings.host.clone()),
+            ("DebugLevel", settings.debug_level.name().to_owned()),
+            ("LogFile", path(settings.log_file.as_deref())),
+            ("PidFile", path(Some(&settings.pid_file))),
+            ("PrivateData", private.to_owned()),
+            ("SlurmUser", settings.slurm_user.clone().unwrap_or_else(|| "(null)".to_owned())),
+            ("StorageLoc", path(Some(&settings.storage))),
+            ("StorageType", "accounting_storage/sqlite".to_owned()),
+        ];
+        pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}

@@ -1,0 +1,13 @@
+//! The role of accounting (`slurmdbd`): one service, with a door on its host.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`start`] | opening database and door |
+//! | [`door`] | conversations with the controller that feeds it, and with commands |
+//! | [`relay`] | how daemons pass the questions of commands on to it |
+//! | [`program`] | the command line of `slurmdbd` |
+
+pub mod door;
+pub mod program;
+pub mod relay;
+pub mod start;

@@ -1,0 +1,105 @@
+//! Opens the database and the door, on a thread of its own: in an embedded cluster the service is a part of the controller's
+//! process, and must not be in its way.
+
+use super::door::{self, World};
+use crate::{daemon::place::Cluster, guests::Guests};
+use actix_rt::Arbiter;
+use garrick_accountant::store::{Store, StoreError};
+use garrick_kernel::inventory;
+use garrick_model::{config::slurmdbd::DbdConfig, doors};
+use garrick_transport::{DoorBindError, DoorListener};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tokio::sync::{Semaphore, oneshot};
+
+/// Connections of one user at a time.
+const OF_USER: usize = 32;
+/// Questions that are being answered at a time: as many as there are connections that read.
+const ANSWERING: usize = 4;
+
+/// The service could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountsStartError {
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The door.
+    #[error("local door: {0}")]
+    Door(#[from] DoorBindError),
+    /// Its thread.
+    #[error("the service of accounting ended while it was started")]
+    Thread,
+}
+
+/// A service at work; it ends when this is dropped.
+pub struct RunningAccounts {
+    arbiter: Option<Arbiter>,
+}
+
+/// The settings of the service: those of the file, or of an embedded cluster, whose files are all in its home.
+pub fn settings_of(cluster: &Cluster) -> Result<DbdConfig, String> {
+    let path = cluster.config.path.with_file_name("slurmdbd.conf");
+    let mut settings = match (&cluster.home, path.exists()) {
+        (_, true) => match DbdConfig::read(&path) {
+            (Some(settings), _) => settings,
+            (None, report) => return Err(format!("{} cannot be used:\n{report}", path.display())),
+        },
+        (Some(_), false) => DbdConfig::at(&path),
+        (None, false) => return Err(format!("{} is not there", path.display())),
+    };
+    if let Some(home) = cluster.home.as_ref().filter(|_| !path.exists()) {
+        settings.storage = home.join("accounting/accounting.db");
+    }
+    Ok(settings)
+}
+
+async fn open(settings: &DbdConfig, door: &Path) -> Result<(Store, DoorListener), AccountsStartError> {
+    let store = Store::open(&settings.storage).await?;
+    let listener = DoorListener::bind(door, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
+    tracing::info!(door = %door.display(), database = %settings.storage.display(), "accounting serves");
+    Ok((store, listener))
+}
+
+/// Starts the service.
+pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<RunningAccounts, AccountsStartError> {
+    let arbiter = Arbiter::new();
+    let (started, is_started) = oneshot::channel::<Result<(), AccountsStartError>>();
+    let door: PathBuf = cluster.doors.join(doors::ACCOUNTING);
+    let (believed, host) = (cluster.believed(), inventory::hostname().unwrap_or_else(|_| "localhost".into()));
+    arbiter.spawn_fn(move || {
+        let world = move |store, settings| World {
+            store: Arc::new(store),
+            settings: Arc::new(settings),
+            believed: believed.into(),
+            host: host.into(),
+            guests: Guests::with_most(OF_USER),
+            turns: Arc::new(Semaphore::new(ANSWERING)),
+        };
+        actix_rt::spawn(async move {
+            match open(&settings, &door).await {
+                Ok((store, listener)) => {
+                    if started.send(Ok(())).is_ok() {
+                        door::serve(listener, world(store, settings)).await;
+                    }
+                }
+                Err(e) => drop(started.send(Err(e))),
+            }
+        });
+    });
+    let running = RunningAccounts { arbiter: Some(arbiter) };
+    is_started.await.map_err(|_| AccountsStartError::Thread)??;
+    Ok(running)
+}
+
+impl Drop for RunningAccounts {
+    fn drop(&mut self) {
+        if let Some(arbiter) = self.arbiter.take() {
+            arbiter.stop();
+            if arbiter.join().is_err() {
+                tracing::error!("the thread of accounting panicked");
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The feed of the service of accounting: it follows the log under the name `accounting`, and acknowledges what the service has
+//! stored. While the service is away nothing waits for it: the log keeps the events. On a thread of its own.
+
+use super::links::tell;
+use crate::accounts::relay::Accounting;
+use actix_rt::Arbiter;
+use garrick_accounts::messages::{Feed, Kept, LogId};
+use garrick_actors::{
+    controller::{frontend::messages::FrontendInput, messages::ControllerMsg},
+    log::{ACCOUNTING, AppendError, Committed, FollowError, Follower, Log, log_outcome},
+};
+use garrick_daemon::links::traced;
+use garrick_events::{
+    event::ControllerEvent,
+    progress::Position,
+    records::{job::JobRecord, job_event::JobEvent},
+};
+use garrick_frame::LinkKind;
+use garrick_kernel::files::{self, FileError};
+use garrick_model::{ids::RequestId, messages::encoded_bytes};
+use garrick_runtime::{Address, ReplyTo, TraceContext};
+use garrick_transport::{LinkError, Receiver, Sender};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// File in the state folder with the identity of the log, as the service is told it.
+const IDENTITY: &str = "accounting.log-id";
+/// Pauses between two tries to reach the service.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Events of one message, and bytes after which it takes no more: far below what a frame may have.
+const EVENTS: usize = 1000;
+const BYTES: usize = 1 << 20;
+/// Further events of a batch are waited for so long.
+const GATHER: Duration = Duration::from_millis(20);
+/// The log is told so seldom what is stored, as that is written too.
+const ACKNOWLEDGE: Duration = Duration::from_secs(5);
+const ACKNOWLEDGED: u64 = 10_000;
+/// A service that does not answer for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Why a connection to the service ended.
+#[derive(Debug, thiserror::Error)]
+enum FeedError {
+    #[error("it cannot be reached")]
+    Away,
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("it closed the connection")]
+    Closed,
+    #[error("it has not answered for {} s", PATIENCE.as_secs())]
+    Silent,
+    #[error("it refused: {0}")]
+    Refused(String),
+    #[error("it answered what was not asked")]
+    Unexpected,
+    #[error(transparent)]
+    Log(#[from] FollowError),
+    #[error("the log: {0}")]
+    Append(#[from] AppendError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("{0}")]
+    State(String),
+}
+
+/// What the feed needs.
+pub struct AccountingFeed {
+    /// `ClusterName`.
+    pub cluster: String,
+    /// The state folder.
+    pub state: PathBuf,
+    /// The log.
+    pub log: Arc<dyn Log>,
+    /// It is told when a follower comes or goes.
+    pub frontend: Address<ControllerMsg>,
+    /// Where the service is.
+    pub service: Accounting,
+}
+
+/// A feed at work; it ends when this is dropped.
+pub struct RunningFeed(Option<Arbiter>);
+
+impl Drop for RunningFeed {
+    fn drop(&mut self) {
+        if let Some(arbiter) = self.0.take() {
+            arbiter.stop();
+            if arbiter.join().is_err() {
+                tracing::error!("the feed of accounting panicked");
+            }
+        }
+    }
+}
+
+impl AccountingFeed {
+    /// Feeds the service from now on; or, where the site wants no accounting (any more), nothing is kept for it.
+    pub fn start(self, wanted: bool) -> RunningFeed {
+        if !wanted && !self.log.followers().contains_key(ACCOUNTING) {
+            return RunningFeed(None);
+        }
+        let arbiter = Arbiter::new();
+        arbiter.spawn(async move {
+            if wanted {
+                self.feed().await;
+            } else if let Err(error) = self.unregister().await {
+                tracing::error!(%error, "the log still keeps events for accounting");
+            }
+        });
+        RunningFeed(Some(arbiter))
+    }
+
+    async fn unregister(&self) -> Result<(), FeedError> {
+        if self.log.followers().contains_key(ACCOUNTING) {
+            let (reply, answer) = ReplyTo::channel();
+            self.log.unregister(ACCOUNTING, reply);
+            log_outcome(answer.await)?;
+            self.followers_changed().await;
+            tracing::info!("accounting is off: nothing is kept for it any more");
+        }
+        Ok(())
+    }
+
+    async fn followers_changed(&self) {
+        let news = ControllerMsg::Input(FrontendInput::FollowersChanged);
+        tell(&self.frontend, TraceContext::root(), news).await;
+    }
+
+    async fn feed(&self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let began = Instant::now();
+            match self.session().await {
+                Ok(()) => return,
+                Err(error) => {
+                    if began.elapsed() > LONGEST_PAUSE {
+                        pause = FIRST_PAUSE;
+                    }
+                    let queued = self.log.committed().0.saturating_sub(self.stored().0);
+                    tracing::warn!(%error, queued, "the service of accounting (slurmdbd) is not fed now");
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Up to where the log knows that events are stored.
+    fn stored(&self) -> Position {
+        self.log.followers().get(ACCOUNTING).copied().unwrap_or_default()
+    }
+
+    /// The identity of the log. It is made with the registration: an earlier one may be of another log.
+    async fn registered(&self) -> Result<LogId, FeedError> {
+        let path = self.state.join(IDENTITY);
+        if self.log.followers().contains_key(ACCOUNTING)
+            && let Some(id) = read_identity(&path)?
+        {
+            return Ok(id);
+        }
+        let RequestId(high, low) = RequestId::random();
+        files::replace_for_good(&path, format!("{high:016x}{low:016x}\n").as_bytes(), 0o600)?;
+        let (reply, answer) = ReplyTo::channel();
+        self.log.register(ACCOUNTING, reply);
+        log_outcome(answer.await)?;
+        self.followers_changed().await;
+        Ok(LogId(high, low))
+    }
+
+    /// One connection, from its greeting on. It ends with an error.
+    async fn session(&self) -> Result<(), FeedError> {
+        let id = self.registered().await?;
+        let conn = self.service.connect(LinkKind::ControllerAccounts).await.ok_or(FeedError::Away)?;
+        let (messages, replies) = conn.split::<Feed, Kept>();
+        let mut link = Link { messages, replies, stored: Position::default() };
+        link.messages.send(traced(Feed::Hello { cluster: self.cluster.clone(), log: id })).await?;
+        let Kept::Welcome { stored, whole } = link.answer().await? else { return Err(FeedError::Unexpected) };
+        let whole = self.begin(&mut link, stored, whole).await?;
+        tracing::info!(stored = link.stored.0, "the service of accounting is fed");
+        let mut follower = self.log.subscribe(link.stored.next())?;
+        if !whole {
+            self.snapshot(&mut link, &mut follower).await?;
+        }
+        self.go_on(link, follower).await
+    }
+
+    /// Agrees with the service on where to go on. False: it needs a snapshot too.
+    async fn begin(&self, link: &mut Link, stored: Option<Position>, whole: bool) -> Result<bool, FeedError> {
+        let (oldest, last) = (self.log.oldest(), self.log.committed());
+        let (begin, whole) = match stored {
+            Some(at) if at <= last && at.next() >= oldest => {
+                link.stored = at;
+                return Ok(whole);
+            }
+            // What it has of this log is not there any more: an older copy of the log was restored.
+            Some(_) => (last, false),
+            None => (self.stored(), false),
+        };
+        link.messages.send(traced(Feed::Begin(begin))).await?;
+        link.stored(begin).await?;
+        Ok(whole)
+    }
+
+    /// Sends events for ever.
+    async fn go_on(&self, mut link: Link, mut follower: Follower) -> Result<(), FeedError> {
+        let mut acknowledged = (Instant::now(), self.stored());
+        loop {
+            let behind = acknowledged.1 < link.stored;
+            // Only what may be dropped while it waits: a batch that has begun is sent.
+            let first = tokio::select! {
+                first = follower.next() => first?,
+                () = sleep(ACKNOWLEDGE), if behind => {
+                    self.acknowledge(link.stored).await?;
+                    acknowledged = (Instant::now(), link.stored);
+                    continue;
+                }
+                said = link.replies.recv() => match said? {
+                    Some(_) => return Err(FeedError::Unexpected),
+                    None => return Err(FeedError::Closed),
+                },
+            };
+            let batch = gather(&first, &mut follower).await?;
+            link.send(batch).await?;
+            let (when, last) = acknowledged;
+            if when.elapsed() >= ACKNOWLEDGE || link.stored.0.saturating_sub(last.0) >= ACKNOWLEDGED {
+                self.acknowledge(link.stored).await?;
+                acknowledged = (Instant::now(), link.stored);
+            }
+        }
+    }
+
+    async fn acknowledge(&self, stored: Position) -> Result<(), FeedError> {
+        let (reply, answer) = ReplyTo::channel();
+        self.log.acknowledge(ACCOUNTING, stored, reply);
+        Ok(log_outcome(answer.await).map(|_| ())?)
+    }
+
+    /// Events up to now, and then all jobs as they are: so both are of one position.
+    async fn snapshot(&self, link: &mut Link, follower: &mut Follower) -> Result<(), FeedError> {
+        let state = self.log.value().copy().map_err(|e| FeedError::State(e.to_string()))?;
+        let position = state.progress.position;
+        while link.stored < position {
+            let mut batch = Batch::default();
+            while batch.upto < position && batch.seen < EVENTS && batch.bytes < BYTES {
+                batch.take(&follower.next().await?);
+            }
+            link.send(batch).await?;
+        }
+        let (mut jobs, mut bytes): (Vec<JobRecord>, usize) = (Vec::new(), 0);
+        for (_, record) in state.jobs.iter() {
+            let record = record.without_work();
+            bytes += encoded_bytes(&record);
+            jobs.push(record);
+            if bytes >= BYTES {
+                let jobs = std::mem::take(&mut jobs);
+                bytes = 0;
+                link.messages.send(traced(Feed::Snapshot { position, jobs, last: false })).await?;
+            }
+        }
+        link.messages.send(traced(Feed::Snapshot { position, jobs, last: true })).await?;
+        link.stored(position).await
+    }
+}
+
+/// A connection.
+struct Link {
+    messages: Sender<Feed>,
+    replies: Receiver<Kept>,
+    /// Up to where the service has stored.
+    stored: Position,
+}
+
+impl Link {
+    async fn answer(&mut self) -> Result<Kept, FeedError> {
+        let answer = timeout_at(Instant::now() + PATIENCE, self.replies.recv()).await;
+        match answer.map_err(|_| FeedError::Silent)??.map(|said| said.msg) {
+            Some(Kept::Refused(why)) => Err(FeedError::Refused(why)),
+            Some(kept) => Ok(kept),
+            None => Err(FeedError::Closed),
+        }
+    }
+
+    /// It has stored what it was sent, up to that position.
+    async fn stored(&mut self, upto: Position) -> Result<(), FeedError> {
+        match self.answer().await? {
+            Kept::Stored(at) if at == upto => {
+                self.stored = at;
+                Ok(())
+            }
+            _ => Err(FeedError::Unexpected),
+        }
+    }
+
+    async fn send(&mut self, batch: Batch) -> Result<(), FeedError> {
+        let Batch { upto, events, .. } = batch;
+        self.messages.send(traced(Feed::Batch { after: self.stored, upto, events })).await?;
+        self.stored(upto).await
+    }
+}
+
+/// Events that go together.
+#[derive(Default)]
+struct Batch {
+    upto: Position,
+    events: Vec<ControllerEvent>,
+    seen: usize,
+    bytes: usize,
+}
+
+impl Batch {
+    fn take(&mut self, committed: &Committed) {
+        self.upto = committed.position;
+        self.seen += 1;
+        if let Some(event) = wanted(&committed.event) {
+            self.bytes += encoded_bytes(&event);
+            self.events.push(event);
+        }
+    }
+}
+
+/// An event, and those that come soon after it.
+async fn gather(first: &Committed, follower: &mut Follower) -> Result<Batch, FollowError> {
+    let mut batch = Batch::default();
+    batch.take(first);
+    let deadline = Instant::now() + GATHER;
+    while batch.seen < EVENTS && batch.bytes < BYTES {
+        match timeout_at(deadline, follower.next()).await {
+            Ok(next) => batch.take(&next?),
+            Err(_) => break,
+        }
+    }
+    Ok(batch)
+}
+
+/// What accounting needs of an event: those of jobs without scripts and environments, and results of steps.
+fn wanted(event: &ControllerEvent) -> Option<ControllerEvent> {
+    match event {
+        ControllerEvent::Job { job, event } => {
+            let event = match &**event {
+                JobEvent::Submitted(record) => JobEvent::Submitted(Box::new(record.without_work())),
+                event => event.clone(),
+            };
+            Some(ControllerEvent::Job { job: *job, event: Box::new(event) })
+        }
+        ControllerEvent::Steps { .. } => Some(event.clone()),
+        _ => None,
+    }
+}
+
+fn read_identity(path: &Path) -> Result<Option<LogId>, FileError> {
+    let text = files::read_if_there(path)?.and_then(|bytes| String::from_utf8(bytes).ok());
+    let id = text.as_deref().map(str::trim).filter(|text| text.len() == 32 && text.is_ascii());
+    let half = |text: &str| u64::from_str_radix(text, 16).ok();
+    Ok(id.and_then(|id| Some(LogId(half(&id[..16])?, half(&id[16..])?))))
+}
