@@ -383,7 +383,10 @@ async fn serve(
                 }
                 (Meaning::Reconfigure, None) => {
                     renew_log(cluster, node_name);
-                    tracing::info!("SIGHUP: this node's own settings apply from its next start, but for those of its log");
+                    if let Some(node) = &node {
+                        node.read_scripts_again();
+                    }
+                    tracing::info!("SIGHUP: {OWN_SETTINGS}");
                 }
                 (Meaning::ReopenLog, _) => renew_log(cluster, node_name),
                 (Meaning::Nothing | Meaning::Kernel, _) => {}
@@ -397,6 +400,10 @@ async fn serve(
     }
     Ok(())
 }
+
+/// What a node's daemon reads again while it serves, and what it does not.
+const OWN_SETTINGS: &str =
+    "this node's own settings apply from its next start, but for those of its log and the site's programs";
 
 /// Until a signal asks for the end.
 async fn until_end(signals: &mut Signals) {
@@ -456,7 +463,7 @@ async fn start_roles(
         if let Some(node) = &own {
             renew_log(&of_node, Some(node));
         }
-        tracing::info!("the controller changed its configuration; this node's own settings apply from its next start")
+        tracing::info!("the controller changed its configuration; {OWN_SETTINGS}")
     });
     // In one process both flags of -c mean the same: begin anew.
     let node = node::start::start(cluster, options, controller.is_some(), system, exit.clone(), reconfigure)

@@ -19,6 +19,7 @@ pub mod records;
 pub mod records_link;
 pub mod runs;
 pub mod shared_cpus;
+pub mod site_scripts;
 pub mod spool;
 pub mod start;
 pub mod unkillable;

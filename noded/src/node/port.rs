@@ -246,7 +246,10 @@ impl AgentPort for NodePort {
             }
             AgentEffect::Neighbours(joined) => self.neighbours.told(joined),
             AgentEffect::CountAs(shape) => *self.world.counts_as() = Some(*shape),
-            AgentEffect::Reconfigure => (self.reconfigure)(),
+            AgentEffect::Reconfigure => {
+                self.world.read_scripts_again();
+                (self.reconfigure)();
+            }
             AgentEffect::ChangeLog(change) => logging::change(&change),
             AgentEffect::Exit => {
                 let _ = self.exit.send(true);

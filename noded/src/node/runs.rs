@@ -1,6 +1,6 @@
 //! Starts, watches and cleans up the `stepd`s of runs.
 
-use super::{records::Retention, spool::Spool, unkillable};
+use super::{records::Retention, site_scripts::Current, spool::Spool, unkillable};
 use crate::scripts::{self, ScriptFailure};
 use garrick_agent::{Leftover, PrepareFailure, RunKey};
 use garrick_daemon::run::{
@@ -52,24 +52,14 @@ pub struct RunWorld {
     pub over_time: BTreeMap<String, Option<u64>>,
     /// This node's door.
     pub agent_door: PathBuf,
-    /// `Prolog` settings.
-    pub prolog: Vec<String>,
-    /// `Epilog` settings.
-    pub epilog: Vec<String>,
-    /// PrologTimeout.
-    pub prolog_limit: Option<Duration>,
-    /// EpilogTimeout.
-    pub epilog_limit: Option<Duration>,
+    /// The site's programs.
+    pub scripts: Current,
     /// `PrologFlags=Serial`: who holds it may run a prolog or epilog.
     pub one_script: Option<tokio::sync::Mutex<()>>,
     /// Log file of the `stepd`s; `None`: standard error as inherited.
     pub log: Option<PathBuf>,
     /// UnkillableStepTimeout: how long a sweep goes on.
     pub sweep_limit: Duration,
-    /// RebootProgram.
-    pub reboot: Option<PathBuf>,
-    /// UnkillableStepProgram.
-    pub unkillable: Option<PathBuf>,
     /// How long records of steps stay.
     pub retention: Retention,
     /// The daemon ends and takes its runs with it: none is started again.
@@ -126,6 +116,8 @@ impl RunWorld {
         if let Some(minutes) = self.over_time.get(&credential.partition) {
             settings.over_time_minutes = *minutes;
         }
+        let scripts = self.scripts.get();
+        (settings.task_scripts, settings.of_srun) = (scripts.task.clone(), scripts.of_srun.clone());
         if let Some(shape) = self.counts_as().clone() {
             let gres = std::mem::take(&mut settings.shape.gres);
             settings.shape = NodeShape { gres, ..shape };
@@ -239,6 +231,11 @@ impl RunWorld {
         .map_err(|e| std::io::Error::other(e.to_string()))
     }
 
+    /// The site's programs as the file names them now are run from here on.
+    pub fn read_scripts_again(&self) {
+        self.scripts.read_again(&self.settings.conf);
+    }
+
     /// Kills everything of a run and removes its cgroups; gives back what is left. Blocks.
     pub fn sweep(&self, run: RunKey) -> Option<Leftover> {
         let left = self.kill_everything(run);
@@ -265,7 +262,8 @@ impl RunWorld {
 
     /// Reboots the machine, as far as the site has a program for that. It has no limit: it may wait for the end of this process.
     pub async fn reboot(&self) {
-        let Some(program) = &self.reboot else {
+        let scripts = self.scripts.get();
+        let Some(program) = &scripts.reboot else {
             tracing::error!("this node is to be rebooted, and has no RebootProgram");
             return;
         };
@@ -280,7 +278,8 @@ impl RunWorld {
 
     /// Runs the site's program for what a sweep left. Its failure is logged, and has no other effect.
     pub async fn run_unkillable(&self, run: RunKey) {
-        let Some(program) = &self.unkillable else { return };
+        let scripts = self.scripts.get();
+        let Some(program) = &scripts.unkillable else { return };
         match unkillable::run(program, run, &self.node, &self.settings.conf).await {
             Ok(()) => tracing::info!(job_id = run.job.0, program = %program.display(), "UnkillableStepProgram ran"),
             Err(e) => tracing::warn!(job_id = run.job.0, error = %e, "UnkillableStepProgram failed"),
@@ -315,7 +314,7 @@ impl RunWorld {
 
     /// The epilog of a run; none where its prolog was not begun.
     pub async fn epilog(&self, run: RunKey) -> Result<(), String> {
-        if self.epilog.is_empty() {
+        if self.scripts.get().epilog.is_empty() {
             return Ok(());
         }
         let Some(orders) = StepdOrders::begun(&self.spool.run(run)).map_err(|e| e.to_string())? else { return Ok(()) };
@@ -330,9 +329,10 @@ impl RunWorld {
             Some(one) => Some(one.lock().await),
             None => None,
         };
+        let scripts = self.scripts.get();
         let (programs, limit) = match moment {
-            Moment::Epilog => (&self.epilog, self.epilog_limit),
-            _ => (&self.prolog, self.prolog_limit),
+            Moment::Epilog => (&scripts.epilog, scripts.epilog_limit),
+            _ => (&scripts.prolog, scripts.prolog_limit),
         };
         let programs = programs.clone();
         scripts::run(&SiteProgram { moment, programs, arguments: Vec::new(), environment, limit }).await

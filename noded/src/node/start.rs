@@ -11,6 +11,7 @@ use super::{
     records_link::RecordsWorld,
     runs::RunWorld,
     shared_cpus::{self, OwnCpus},
+    site_scripts::{Current, SiteScripts},
     spool::{Spool, SpoolError},
     uplink,
 };
@@ -18,7 +19,7 @@ use crate::{
     daemon::{options::Options, place::Cluster, programs, reset_key},
     guests::Guests,
     node::conversations::Conversations,
-    scripts::{ScriptPatternError, resolve},
+    scripts::ScriptPatternError,
 };
 use garrick_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
 use garrick_daemon::run::orders::{StepdLog, StepdSettings};
@@ -33,7 +34,6 @@ use garrick_model::{
     env_vars,
     messages::node::Joining,
     node_shape::NodeShape,
-    spec::TaskScripts,
     time::Timestamp,
     view::NodeFacts,
 };
@@ -105,6 +105,11 @@ pub struct RunningNode {
 }
 
 impl RunningNode {
+    /// The site's programs as the file names them now are run from here on.
+    pub fn read_scripts_again(&self) {
+        self.world.read_scripts_again();
+    }
+
     /// An embedded cluster takes its jobs and its cgroups with it when it goes down; elsewhere jobs outlive the daemon.
     pub async fn end_embedded(&self, cluster: &Cluster) {
         if cluster.home.is_none() {
@@ -156,18 +161,6 @@ pub fn own_node<'a>(cluster: &'a Cluster, named: Option<&str>) -> Result<&'a Nod
 fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -> NodeShape {
     // The configuration overrides CPUs and memory that were found; a missing device cannot be allocated.
     if overrides { NodeShape { gres: found.gres.clone(), ..configured.clone() } } else { found.clone() }
-}
-
-/// Settings that name programs; which programs, is found out when they run.
-fn named(settings: &[String]) -> Result<Vec<String>, ScriptPatternError> {
-    resolve(settings).map(|_| settings.to_vec())
-}
-
-/// `TaskProlog` and `TaskEpilog`: a path that is not absolute is relative to the folder of `slurm.conf` (slurm.conf(5)).
-fn task_scripts(config: &Config) -> TaskScripts {
-    let folder = config.path.parent().unwrap_or(Path::new("/"));
-    let absolute = |path: &Option<PathBuf>| path.as_ref().map(|path| folder.join(path).to_string_lossy().into_owned());
-    TaskScripts { prolog: absolute(&config.task_prolog), epilog: absolute(&config.task_epilog) }
 }
 
 /// The agent's settings, of those of the site.
@@ -237,6 +230,7 @@ pub async fn start(
     let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
     cluster.note_conf();
 
+    let scripts = SiteScripts::of(config)?;
     let cpus = shared_cpus::own(cluster, node, &machine.hostname, machine.shape.cpus);
     let settings = StepdSettings {
         kill_wait_secs: config.kill_wait_secs.into(),
@@ -249,11 +243,8 @@ pub async fn start(
         pack_nodes: config.select.pack_nodes,
         max_tasks_per_node: Some(config.max_tasks_per_node),
         max_step_count: config.max_step_count,
-        task_scripts: task_scripts(config),
-        governor: config.frequencies.default,
-        cpu_folder: env::var_os(env_vars::GARRICK_CPU_FOLDER).map_or_else(|| SYS_CPUS.into(), PathBuf::from),
-        kept_frequencies: spool.frequencies(),
-        of_srun: config.of_srun(),
+        task_scripts: scripts.task.clone(),
+        of_srun: scripts.of_srun.clone(),
         defer_batch: config.prolog_flags.has(PrologFlag::DeferBatch),
         stepd: programs::beside("stepd")?,
         conf: config.path.clone(),
@@ -274,7 +265,6 @@ pub async fn start(
             flags: config.debug_flags.clone(),
         },
     };
-    let limit = |secs: Option<u32>| secs.map(|s| Duration::from_secs(s.into()));
     let world = Arc::new(RunWorld {
         node: node.name.clone(),
         spool: spool.clone(),
@@ -288,14 +278,9 @@ pub async fn start(
             .map(|p| (p.name.clone(), config.over_time_limit_in(&p.name).minutes()))
             .collect(),
         agent_door: door_path.clone(),
-        prolog: named(&config.prolog)?,
-        epilog: named(&config.epilog)?,
-        prolog_limit: limit(config.prolog_timeout_secs),
-        epilog_limit: limit(config.epilog_timeout_secs),
+        scripts: Current::new(scripts),
         one_script: config.prolog_flags.has(PrologFlag::Serial).then(tokio::sync::Mutex::default),
         log: cluster.log_file(Some(&node.name)),
-        reboot: config.reboot_program.clone(),
-        unkillable: config.unkillable_step_program.clone(),
         retention: Retention::of(config),
         closing: Arc::default(),
         counts_as: Arc::default(),
