@@ -34,6 +34,9 @@ pub enum Refusal {
         /// For example `Memory specification can not be satisfied`.
         detail: Option<String>,
     },
+    /// More CPUs than its partition has, where partitions' limits are enforced.
+    #[error("More processors requested than permitted")]
+    TooManyCpus,
     /// `--nodes`/`--ntasks` contradict each other or are zero.
     #[error("Node count specification invalid")]
     BadNodeCount,

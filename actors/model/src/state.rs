@@ -232,6 +232,8 @@ pub enum Reason {
     JobArrayTaskLimit,
     /// More nodes than the partition allows, or has.
     PartitionNodeLimit,
+    /// More CPUs than the partition's nodes have together.
+    PartitionConfig,
     /// Longer than the partition allows.
     PartitionTimeLimit,
     /// The partition does not take jobs of its account.

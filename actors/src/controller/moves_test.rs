@@ -207,7 +207,7 @@ fn nothing_comes_to_ask_for_what_no_node_could_ever_give() {
         assert_eq!((seen.cpus_per_task, seen.spec.constraint.as_deref()), (1, None), "it is as it was");
         // A drained node may come back.
         assert_eq!(by_root(JobChange { partitions: to(&["all"]).partitions, ..feature("large") }).await, Ok(()));
-        assert_eq!(by_root(cpus(16)).await, Ok(()));
+        assert_eq!(by_root(cpus(8)).await, Ok(()));
         assert_eq!(by_root(memory(4001)).await, no_memory());
         assert_eq!(by_root(to(&["debug"])).await, refused(None), "the large node is not there");
     });

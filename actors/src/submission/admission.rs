@@ -18,7 +18,7 @@ use crate::{
 };
 use garrick_events::records::job::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of};
 use garrick_model::{
-    config::{Config, function},
+    config::{Config, EnforcePartLimits, function},
     ids::{JobId, RequestId, Sluid},
     mail,
     messages::command::{Caller, JobChange},
@@ -244,7 +244,7 @@ impl Rules<'_> {
         // An infeasible job may be changed in other ways.
         let before = purpose.change().map(|change| seen(change.record));
         if !before.is_some_and(|before| self.feasibility.ask_alike(&before, &view)) {
-            could_ever_run(self.feasibility, &view, record.hold.is_some())?;
+            could_ever_run(self.feasibility, &view, record.hold.is_some(), self.config.enforce_part_limits)?;
         }
         Ok(Judged { record, view })
     }
@@ -489,7 +489,12 @@ fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {
 }
 
 /// Could the job run in one of its partitions, whatever is free and whichever nodes are up?
-fn could_ever_run(feasibility: &mut Feasibility, job: &JobView, is_held: bool) -> Result<(), Refusal> {
+fn could_ever_run(
+    feasibility: &mut Feasibility,
+    job: &JobView,
+    is_held: bool,
+    enforced: EnforcePartLimits,
+) -> Result<(), Refusal> {
     let known = |feature: &str| feasibility.knows_feature(feature);
     if check_constraint(job.spec.constraint.as_deref(), &known).is_err() {
         // What it names may be added later.
@@ -497,6 +502,10 @@ fn could_ever_run(feasibility: &mut Feasibility, job: &JobView, is_held: bool) -
     }
     let refusal = |what: Infeasible| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) };
     match feasibility.check(job) {
+        Err(_) if feasibility.exceeds(job) => match enforced {
+            EnforcePartLimits::No => Ok(()),
+            EnforcePartLimits::Any | EnforcePartLimits::All => Err(Refusal::TooManyCpus),
+        },
         // As in Slurm, a held job is not measured against the nodes' memory and disks: they may grow until it is released.
         Err(Infeasible::Memory | Infeasible::TmpDisk) if is_held => Ok(()),
         outcome => outcome.map_err(refusal),

@@ -148,11 +148,15 @@ fn what_could_never_run_is_refused_with_its_reason() {
         detail("CPU count per node can not be satisfied")
     );
     let all = Refusal::NodeConfigUnavailable { detail: None };
-    assert_eq!(refusal(JobSpec { tasks: Some(9), ..spec() }), all);
-    // More nodes than the partition has may wait, unless the site says otherwise.
+    let one = Some(NodeCount { min: 1, max: Some(1) });
+    assert_eq!(refusal(JobSpec { tasks: Some(5), nodes: one, ..spec() }), all);
+    // More CPUs or nodes than the partition has may wait, unless the site says otherwise.
+    let strict = format!("EnforcePartLimits=ALL\n{SITE}");
+    let many = JobSpec { tasks: Some(9), ..spec() };
+    assert!(submit(SITE, 1001, many.clone()).is_ok());
+    assert_eq!(submit(&strict, 1001, many).unwrap_err(), Refusal::TooManyCpus);
     let wide = JobSpec { nodes: Some(NodeCount { min: 3, max: None }), ..spec() };
     assert!(submit(SITE, 1001, wide.clone()).is_ok());
-    let strict = format!("EnforcePartLimits=ALL\n{SITE}");
     assert_eq!(submit(&strict, 1001, wide).unwrap_err(), Refusal::BadNodeCount);
     let long = JobSpec { time_limit: Some(TimeLimit::Secs(7200)), ..spec() };
     assert!(submit(SITE, 1001, long.clone()).is_ok());
@@ -440,7 +444,7 @@ fn memory_per_cpu_beyond_the_limit_is_less_for_more_cpus_in_what_steps_are_told_
 #[test]
 fn a_node_that_is_to_give_more_memory_than_its_cpus_may_bring_gives_more_cpus() {
     let site = |limit: &str| {
-        format!("NodeName=n0 CPUs=4 RealMemory=4000\nPartitionName=debug Nodes=ALL Default=YES {limit}\n")
+        format!("NodeName=n[0-1] CPUs=4 RealMemory=4000\nPartitionName=debug Nodes=ALL Default=YES {limit}\n")
     };
     let asked = |limit: &str, spec| submit(&site(limit), 1001, spec);
     let per_node = |mib| JobSpec { memory: MemoryRequest::PerNode(MemoryMib(mib)), ..spec() };

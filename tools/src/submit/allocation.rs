@@ -148,9 +148,11 @@ impl Allocation {
 /// What is said about a job that waits for more than other jobs to end.
 fn unavailable(reason: &Reason) -> Option<&'static str> {
     match reason {
-        Reason::PartitionNodeLimit | Reason::PartitionTimeLimit | Reason::AccountNotAllowed | Reason::QosNotAllowed => {
-            Some("Requested partition configuration not available now")
-        }
+        Reason::PartitionNodeLimit
+        | Reason::PartitionConfig
+        | Reason::PartitionTimeLimit
+        | Reason::AccountNotAllowed
+        | Reason::QosNotAllowed => Some("Requested partition configuration not available now"),
         Reason::PartitionDown | Reason::PartitionInactive => {
             Some("Required partition not available (inactive or drain)")
         }

@@ -171,6 +171,9 @@ impl<'a> Pass<'a> {
         if room.is_some() && select::place(idle, request, candidates).is_some() {
             return Err(no_licenses());
         }
+        if view.exceeds(&view.partitions[request.partition], asked.job) {
+            return Err(Reason::PartitionConfig);
+        }
         if request.min_nodes as usize > view.partitions[request.partition].nodes.count_ones(..) {
             return Err(Reason::PartitionNodeLimit);
         }

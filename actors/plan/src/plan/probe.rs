@@ -121,6 +121,12 @@ impl Feasibility {
         Err(worst)
     }
 
+    /// Does one of its partitions not have the CPUs that it asks for, however idle? Such a job may wait with `PartitionConfig`.
+    pub fn exceeds(&self, job: &JobView) -> bool {
+        let mut partitions = job.partitions.iter().filter_map(|name| self.view.partition(name));
+        partitions.any(|(_, partition)| self.view.exceeds(partition, job))
+    }
+
     /// Do both jobs get the same answer, because they request the same in the same partitions?
     pub fn ask_alike(&self, one: &JobView, other: &JobView) -> bool {
         self.requests(one) == self.requests(other)

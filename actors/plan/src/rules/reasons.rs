@@ -10,9 +10,11 @@ pub(crate) fn weight_of(reason: &Reason) -> u8 {
         Reason::Resources | Reason::Fragmentation | Reason::Other(_) => 5,
         Reason::Priority => 4,
         Reason::PartitionDown | Reason::PartitionInactive => 2,
-        Reason::PartitionTimeLimit | Reason::PartitionNodeLimit | Reason::AccountNotAllowed | Reason::QosNotAllowed => {
-            1
-        }
+        Reason::PartitionTimeLimit
+        | Reason::PartitionNodeLimit
+        | Reason::PartitionConfig
+        | Reason::AccountNotAllowed
+        | Reason::QosNotAllowed => 1,
         _ => 0,
     }
 }

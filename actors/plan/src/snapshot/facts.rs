@@ -297,6 +297,19 @@ impl ClusterView {
         self.policy.topologies.get(self.partitions.get(partition)?.topology.as_deref())
     }
 
+    /// Does the job need more CPUs than the nodes of the partition have together? Then it waits until they have them (seen in
+    /// 26.05.3).
+    pub fn exceeds(&self, partition: &PartitionFacts, job: &JobView) -> bool {
+        let mut left = u64::from(job.cpus);
+        for node in partition.nodes.ones().filter_map(|n| self.nodes.get(n)) {
+            left = left.saturating_sub(node.shape.job_cpu_count().into());
+            if left == 0 {
+                return false;
+            }
+        }
+        left > 0
+    }
+
     /// A partition by name, with its index.
     pub fn partition(&self, name: &str) -> Option<(usize, &PartitionFacts)> {
         self.partitions.iter().enumerate().find(|(_, p)| p.name == name)

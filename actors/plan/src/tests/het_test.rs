@@ -126,7 +126,7 @@ fn what_can_never_start_holds_nobody_back() {
     let plan_of = plan(&cluster(vec![node(0, 1), node(1, 1)], jobs), NOW);
     assert_eq!(plan_of.starts.iter().map(|s| s.job).collect::<Vec<_>>(), [JobId(5)]);
     assert!(plan_of.reservations.is_empty());
-    assert_eq!((reason(&plan_of, 1), reason(&plan_of, 2)), (Reason::PartitionNodeLimit, Reason::PartitionNodeLimit));
+    assert_eq!((reason(&plan_of, 1), reason(&plan_of, 2)), (Reason::PartitionConfig, Reason::PartitionConfig));
 }
 
 #[test]

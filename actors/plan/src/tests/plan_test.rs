@@ -132,6 +132,25 @@ fn a_job_that_needs_nodes_out_of_service_holds_nobody_back() {
     assert_eq!(nodes_of(&plan, 4), ["n0"]);
 }
 
+/// It is not refused: the partition may get more nodes.
+#[test]
+fn a_job_of_more_cpus_than_its_partition_has_waits_for_its_configuration() {
+    let mut view = cluster(vec![node(0, 4), node(1, 4)], vec![]);
+    view.partitions.push(partition("one", 0..1));
+    let of = |id, partition: &str, tasks| {
+        let spec = JobSpec { partitions: vec![partition.to_owned()], tasks: Some(tasks), ..spec() };
+        JobView { cpus: tasks, ..job(id, spec) }
+    };
+    for one in [of(1, "debug", 9), of(2, "one", 5), of(3, "debug", 8)] {
+        view.pending.push(Arc::new(one));
+    }
+    let feasibility = Feasibility::new(view.clone());
+    assert_eq!([1, 2, 3].map(|id| feasibility.exceeds(&view.pending[id - 1])), [true, true, false]);
+    let plan = plan(&view, NOW);
+    assert_eq!([1, 2].map(|id| reason(&plan, id)), [Reason::PartitionConfig, Reason::PartitionConfig]);
+    assert_eq!(nodes_of(&plan, 3), ["n0", "n1"]);
+}
+
 #[test]
 fn partition_state_and_limits_are_reasons() {
     let mut view = cluster(vec![node(0, 4)], vec![]);

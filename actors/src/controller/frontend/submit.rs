@@ -253,7 +253,6 @@ pub(super) fn when(cluster: &ClusterView, jobs: &[JobView], at: Timestamp) -> Co
     let refusal = || match declined(cluster, jobs, at) {
         Reason::PartitionDown | Reason::PartitionInactive => Refusal::PartitionUnavailable,
         Reason::PartitionTimeLimit => Refusal::InvalidTimeLimit,
-        Reason::PartitionNodeLimit => Refusal::BadNodeCount,
         reason if reason.is_unavailable_nodes() => Refusal::NodesUnavailable,
         _ => Refusal::NodeConfigUnavailable { detail: None },
     };

@@ -104,6 +104,7 @@ pub fn grounds(job: &JobView, around: &Around, zone: &TimeZone) -> String {
         Reason::PartitionDown | Reason::PartitionInactive => partition_down(job, around),
         Reason::PartitionTimeLimit => time_limit(job, around),
         Reason::PartitionNodeLimit => node_limit(job, around),
+        Reason::PartitionConfig => cpu_limit(job, around),
         Reason::AccountNotAllowed => account_refused(job),
         Reason::QosNotAllowed => qos_refused(job),
         Reason::BadConstraints => format!(
@@ -276,6 +277,20 @@ fn node_limit(job: &JobView, around: &Around) -> String {
         "it asks for {} {nodes}, and {}; \"scontrol update JobId={} NumNodes=\" changes that",
         job.min_nodes,
         limits.join(", "),
+        job.id
+    )
+}
+
+fn cpu_limit(job: &JobView, around: &Around) -> String {
+    let cpus = |p: &PartitionView| -> u64 {
+        let members = around.nodes.iter().filter(|node| p.nodes.binary_search(&node.index).is_ok());
+        members.map(|node| u64::from(node.shape.job_cpu_count())).sum()
+    };
+    let have: Vec<String> = around.own(job).map(|p| format!("{} has {}", p.config.name, cpus(p))).collect();
+    format!(
+        "it asks for {} CPUs, and {}; \"scontrol update JobId={} NumTasks=\" changes that",
+        job.cpus,
+        have.join(", "),
         job.id
     )
 }

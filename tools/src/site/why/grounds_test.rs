@@ -78,6 +78,8 @@ fn limits_are_told_with_what_they_are() {
     );
     let wide = JobView { min_nodes: 3, max_nodes: 3, ..of(waiting(7, Reason::PartitionNodeLimit)) };
     assert!(told(&wide, &small).starts_with("it asks for 3 nodes, and debug has 2; "));
+    let many = JobView { cpus: 99, ..of(waiting(7, Reason::PartitionConfig)) };
+    assert!(told(&many, &small).starts_with("it asks for 99 CPUs, and debug has 32; "), "{}", told(&many, &small));
     let least = around(PartitionConfig { min_nodes: 4, ..PartitionConfig::default() });
     assert!(told(&wide, &least).contains("debug gives a job 4 at least (MinNodes)"));
     let most = around(PartitionConfig { max_nodes: Some(2), ..PartitionConfig::default() });
