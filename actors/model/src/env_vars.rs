@@ -238,7 +238,15 @@ pub const SLURM_STEP_NUM_NODES: &str = "SLURM_STEP_NUM_NODES";
 pub const SLURM_STEP_NUM_TASKS: &str = "SLURM_STEP_NUM_TASKS";
 /// Tasks of the step on each node.
 pub const SLURM_STEP_TASKS_PER_NODE: &str = "SLURM_STEP_TASKS_PER_NODE";
-/// Port of `srun`; 0, since output travels another way.
+/// `--hint` of the job.
+pub const SLURM_HINT: &str = "SLURM_HINT";
+/// How much `srun` says: 3, and as much more or less as it was told.
+pub const SRUN_DEBUG: &str = "SRUN_DEBUG";
+/// How much the step's daemon says to `srun`: 2, errors alone.
+pub const SLURMD_DEBUG: &str = "SLURMD_DEBUG";
+/// Name of the owner's group.
+pub const SLURM_JOB_GROUP: &str = "SLURM_JOB_GROUP";
+/// The same port as [`SLURM_SRUN_COMM_PORT`].
 pub const SLURM_STEP_LAUNCHER_PORT: &str = "SLURM_STEP_LAUNCHER_PORT";
 /// Address of the host that `srun` runs on.
 pub const SLURM_LAUNCH_NODE_IPADDR: &str = "SLURM_LAUNCH_NODE_IPADDR";

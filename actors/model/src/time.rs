@@ -66,6 +66,10 @@ impl TimeLimit {
             (Self::Unlimited, x) | (x, Self::Unlimited) => x,
         }
     }
+    /// When a run that starts then has to be over: without a limit a year later, as programs see it (seen in 26.05.3).
+    pub fn end_of_run(self, start: Timestamp) -> Timestamp {
+        start.plus(self.duration().unwrap_or(Duration::from_hours(365 * 24)))
+    }
     /// The limit as a duration; `None` when unlimited.
     pub fn duration(self) -> Option<Duration> {
         match self {

@@ -411,6 +411,7 @@ fn facts(orders: &StepdOrders) -> RunFacts {
         facts.home = Some(account.home.to_string_lossy().into_owned());
         facts.shell = Some(account.shell.to_string_lossy().into_owned());
     }
+    facts.group = Some(users::group_name(orders.credential.gid));
     facts.conf_path = Some(orders.settings.conf.to_string_lossy().into_owned());
     facts.zone = system_zone();
     facts

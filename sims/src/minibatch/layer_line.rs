@@ -388,6 +388,7 @@ fn facts() -> RunFacts {
         uid: 1000,
         gid: 1000,
         user: "user".into(),
+        group: Some("user".into()),
         home: Some("/home/user".into()),
         shell: Some("/bin/sh".into()),
         spec: Arc::new(spec),

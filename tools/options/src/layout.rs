@@ -91,16 +91,11 @@ pub const OPTIONS: &[OptionDef] = &[
                 t.help = Some(Help::Hint);
                 return Ok(());
             }
-            t.layout.hint = g.sourced(match g.text()? {
-                "compute_bound" => Hint::ComputeBound,
-                "memory_bound" => Hint::MemoryBound,
-                "multithread" => Hint::Multithread,
-                "nomultithread" => Hint::NoMultithread,
-                text => {
-                    let text = format!("unrecognized --hint argument \"{text}\", see --hint=help");
-                    return Err(OptionError::Declined(text));
-                }
-            });
+            let text = g.text()?;
+            let hint = Hint::ALL.into_iter().find(|hint| hint.word() == text).ok_or_else(|| {
+                OptionError::Declined(format!("unrecognized --hint argument \"{text}\", see --hint=help"))
+            })?;
+            t.layout.hint = g.sourced(hint);
             Ok(())
         },
     )
@@ -148,7 +143,9 @@ pub fn of_job(typed: &Typed, task_nodes: Vec<String>) -> Result<LayoutRequest, O
     let counts = [asked.threads_per_core, asked.tasks_per_core, asked.sockets_per_node, asked.cores_per_socket];
     // What is said later goes over what a hint comes to, and the other way round; both at once contradict each other.
     let hint = asked.hint.filter(|hint| counts.iter().flatten().all(|count| count.source <= hint.source));
-    if hint.is_some_and(|hint| counts.iter().flatten().any(|count| count.source == hint.source)) {
+    // Variables are those of a surrounding job, which has both from its hint.
+    let by_hand = hint.filter(|hint| hint.source != Source::Environment);
+    if by_hand.is_some_and(|hint| counts.iter().flatten().any(|count| count.source == hint.source)) {
         let text = "Following options are mutually exclusive with --hint: --ntasks-per-core, --threads-per-core, \
                     --sockets-per-node, --cores-per-socket, -B";
         return Err(OptionError::Text(text.to_owned()));

@@ -64,6 +64,8 @@ fn a_step_is_what_the_whole_command_would_have_asked_for() {
     assert_eq!((spec.umask, spec.process_nice, spec.srun.clone()), (Some(0o27), -3, Some(("host".to_owned(), 21))));
     assert_eq!(spec.submit_line, "srun -n1 --exact -J name --mem=5 -Q /bin/true a");
     let mut environment: Vec<EnvEntry> = JOB.iter().map(|entry| EnvEntry::from(entry.as_bytes().to_vec())).collect();
+    // Beside those of the job, how much is said.
+    environment.extend(["SLURMD_DEBUG=2", "SRUN_DEBUG=2"].map(|entry| EnvEntry::from(entry.as_bytes().to_vec())));
     environment.sort();
     assert_eq!(spec.environment, environment);
     let open_files = spec.rlimits.iter().find(|limit| limit.resource == 7).unwrap();

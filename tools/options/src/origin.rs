@@ -7,7 +7,7 @@ use crate::{
     table::Command,
     typed::{OptionError, Typed},
 };
-use garrick_model::{config::PropagateLimits, cpu_freq::FrequencyRules};
+use garrick_model::{config::PropagateLimits, env_vars};
 use nix::sys::resource::Resource;
 use std::{ffi::OsString, path::PathBuf};
 
@@ -54,11 +54,32 @@ impl Origin {
             umask: named.unwrap_or(self.umask),
             nice: self.nice,
             rlimits: limits::travelling(travel.as_ref().unwrap_or(site), soft),
-            environment: export::environment(typed.export.as_deref(), self.variables.into_iter(), whose)?,
+            environment: {
+                let own = told(command, typed).into_iter().map(|(name, value)| (name.into(), value.into()));
+                export::environment(typed.export.as_deref(), self.variables.into_iter().chain(own), whose)?
+            },
             submit_line: submit_line(command, args),
             frequencies: FrequencyRules::default(),
         })
     }
+}
+
+/// Variables by which programs in the job know how it was asked for: the hint of `sbatch`, and how much `srun` says, of which 3
+/// is the usual (sbatch(1), srun(1)).
+fn told(command: Command, typed: &Typed) -> Vec<(&'static str, String)> {
+    match command {
+        Command::Sbatch => hint(typed).into_iter().collect(),
+        Command::Srun => {
+            let level = if typed.quiet { 2 } else { u32::from(typed.verbose).saturating_add(3) };
+            vec![(env_vars::SRUN_DEBUG, level.to_string()), (env_vars::SLURMD_DEBUG, "2".to_owned())]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// `SLURM_HINT`, where there is a hint.
+pub fn hint(typed: &Typed) -> Option<(&'static str, String)> {
+    Some((env_vars::SLURM_HINT, typed.layout.hint?.value.word().to_owned()))
 }
 
 fn submit_line(command: Command, args: &[OsString]) -> String {
@@ -72,7 +93,28 @@ fn submit_line(command: Command, args: &[OsString]) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::sources::{command_line, lay_over};
+    use garrick_model::time::Timestamp;
+
+    #[test]
+    fn programs_are_told_of_the_hint_and_of_how_much_srun_says() {
+        let typed = |words: &[&str]| {
+            let args: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let parsed = command_line(Command::Srun, &args).unwrap();
+            lay_over(Command::Srun, &[], &|_| None, &parsed.options, Timestamp::from_secs(0)).unwrap()
+        };
+        let told = |command, words: &[&str]| {
+            let told = told(command, &typed(words));
+            told.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(told(Command::Sbatch, &["--hint=memory_bound"]), ["SLURM_HINT=memory_bound"]);
+        assert!(told(Command::Sbatch, &[]).is_empty());
+        assert_eq!(told(Command::Srun, &[]), ["SRUN_DEBUG=3", "SLURMD_DEBUG=2"]);
+        assert_eq!(told(Command::Srun, &["-vv"])[0], "SRUN_DEBUG=5");
+        assert_eq!(told(Command::Srun, &["-Q"])[0], "SRUN_DEBUG=2");
+    }
 
     #[test]
     fn the_submit_line_is_as_typed() {

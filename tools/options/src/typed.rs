@@ -250,6 +250,21 @@ pub enum Hint {
     NoMultithread,
 }
 
+impl Hint {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::ComputeBound, Self::MemoryBound, Self::Multithread, Self::NoMultithread];
+
+    /// As it is written.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::ComputeBound => "compute_bound",
+            Self::MemoryBound => "memory_bound",
+            Self::Multithread => "multithread",
+            Self::NoMultithread => "nomultithread",
+        }
+    }
+}
+
 /// What was typed about sending the program to the nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TypedBcast {

@@ -126,16 +126,11 @@ mod tests {
 
     /// What a batch script is told that the command of `salloc` is not, and the other way round.
     const ONLY_HERE: [&str; 3] = ["GARRICK_STEPD_DOOR", "GARRICK_STEPMGR_ADDRESS", "SLURM_SHARDS_ON_NODE"];
-    const ONLY_THERE: [&str; 10] = [
-        "ENVIRONMENT",
-        "HOME",
-        "LOGNAME",
-        "PATH",
-        "SHELL",
+    const ONLY_THERE: [&str; 5] = [
+        "SLURM_JOB_END_TIME",
         "SLURM_OOM_KILL_STEP",
         "SLURM_PRIO_PROCESS",
         "SLURM_TOPOLOGY_ADDR_PATTERN",
-        "USER",
         "SLURM_STEPMGR",
     ];
 
@@ -166,7 +161,7 @@ mod tests {
             view.sharing = view.spec.sharing;
             let here: Vec<String> = variables(&view, &around(None))
                 .into_iter()
-                .filter(|(name, _)| !ONLY_HERE.contains(name))
+                .filter(|(name, _)| !ONLY_HERE.contains(name) && !ONLY_THERE.contains(name))
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect();
             let there: Vec<String> = batch_environment(&run_of(&view))
@@ -205,6 +200,7 @@ mod tests {
             uid: view.uid,
             gid: view.gid,
             user: view.user.clone(),
+            group: None,
             home: None,
             shell: None,
             spec: view.spec.clone(),

@@ -14,6 +14,7 @@ use crate::{
     options::{
         export::For,
         job_spec::Work,
+        origin,
         table::Command,
         typed::{OptionError, Typed},
     },
@@ -25,7 +26,14 @@ use garrick_asking::{
     manager,
     signals::{Origin, Signals},
 };
-use garrick_model::{env_vars, ids::JobId, refusal::Refusal, spec::JobKind, state::JobState, view::JobView};
+use garrick_model::{
+    env_vars::{self, outputs::MPI_LAUNCHERS},
+    ids::JobId,
+    refusal::Refusal,
+    spec::JobKind,
+    state::JobState,
+    view::JobView,
+};
 use nix::sys::signal::Signal;
 use std::{borrow::Cow, env, ffi::OsString, os::unix::ffi::OsStringExt as _, path::Path, time::Duration};
 
@@ -60,7 +68,8 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let submitter = submitter::look(Command::Salloc, args, &typed, For::Job, Some(cluster.config())).map_err(wrong)?;
     let (work_dir, host) = (submitter.work_dir.clone(), submitter.host.clone());
     let default_name = if typed.no_shell { "no-shell" } else { "interactive" }.to_owned();
-    let work = Work { kind: JobKind::Allocation, default_name, argv: command.clone(), script: None, command: None };
+    let shown = command.first().map(|program| program.to_string_lossy().into_owned());
+    let work = Work { kind: JobKind::Allocation, default_name, argv: command.clone(), script: None, command: shown };
     let specs = het::specs(&startup, &typed, &[], submitter, work)?;
     if typed.test_only {
         return Ok(sbatch::test_only(Command::Salloc, &cluster, console, specs));
@@ -97,7 +106,9 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     startup.tell_filters(job, None);
     let mut set = variables(&cluster, console, &view, &work_dir, &host);
     let site = env_vars::of_srun(&cluster.config().of_srun());
-    set.extend(site.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)));
+    set.extend(site.into_iter().chain(origin::hint(&typed)).map(|(name, value)| (Cow::Borrowed(name), value)));
+    let missing = MPI_LAUNCHERS.into_iter().filter(|(name, _)| env::var_os(name).is_none());
+    set.extend(missing.map(|(name, value)| (Cow::Borrowed(name), value.to_owned())));
     if startup.other_components() > 0 {
         set.extend(het_variables(&cluster, console, &view, &work_dir, &host)?);
     }

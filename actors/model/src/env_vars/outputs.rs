@@ -6,11 +6,21 @@ use crate::{
     hostlist,
     ids::{JobId, Sluid},
     resources::MemoryRequest,
-    spec::{Distribution, JobSpec, LayoutRequest, Sharing, WithinNode},
+    spec::{Distribution, JobKind, JobSpec, LayoutRequest, Sharing, WithinNode},
     spec_text::counts_per_node,
     time::Timestamp,
     view::AllocatedNode,
 };
+
+/// Settings that make MPI launchers start their daemons with `srun` in the right way: where the user has none of his own.
+pub const MPI_LAUNCHERS: [(&str, &str); 6] = [
+    ("HYDRA_BOOTSTRAP", "slurm"),
+    ("HYDRA_LAUNCHER_EXTRA_ARGS", "--external-launcher"),
+    ("I_MPI_HYDRA_BOOTSTRAP", "slurm"),
+    ("I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "--external-launcher"),
+    ("OMPI_MCA_plm_slurm_args", "--external-launcher"),
+    ("PRTE_MCA_plm_slurm_args", "--external-launcher"),
+];
 
 /// A name and its value.
 pub type Variable = (&'static str, String);
@@ -52,18 +62,15 @@ pub struct OfJob<'a> {
 pub fn of_job(of: &OfJob<'_>) -> Vec<Variable> {
     let OfJob { spec, nodes, .. } = *of;
     let node_list = hostlist::fold(nodes.iter().map(|n| &n.name));
-    let yes = |it: bool| if it { "YES" } else { "NO" }.to_owned();
     let mut set = vec![
         ("SLURM_CLUSTER_NAME", of.cluster.to_owned()),
         ("SLURM_JOBID", of.job.to_string()),
         ("SLURM_JOB_CPUS_PER_NODE", counts_per_node(nodes.iter().map(|n| n.share.cpus.len()))),
-        ("SLURM_JOB_EXCLUSIVE", yes(of.sharing == Sharing::Exclusive)),
         ("SLURM_JOB_GID", of.gid.to_string()),
         ("SLURM_JOB_ID", of.job.to_string()),
         ("SLURM_JOB_NAME", spec.name.clone()),
         ("SLURM_JOB_NODELIST", node_list.clone()),
         ("SLURM_JOB_NUM_NODES", nodes.len().to_string()),
-        ("SLURM_JOB_OVERSUBSCRIBE", yes(of.sharing == Sharing::Oversubscribe)),
         ("SLURM_JOB_PARTITION", of.partition.to_owned()),
         ("SLURM_JOB_SLUID", of.sluid.to_string()),
         ("SLURM_JOB_UID", of.uid.to_string()),
@@ -75,6 +82,12 @@ pub fn of_job(of: &OfJob<'_>) -> Vec<Variable> {
     let mut also = |name: &'static str, value: Option<String>| set.extend(value.map(|value| (name, value)));
     also("SLURM_JOB_START_TIME", of.start_time.map(|t| t.secs().to_string()));
     also("SLURM_JOB_END_TIME", of.end_time.map(|t| t.secs().to_string()));
+    // Of jobs that `sbatch` made (seen in 26.05.3).
+    if spec.kind == JobKind::Batch {
+        also("SLURM_JOB_EXCLUSIVE", Some(exclusive(of.sharing).to_owned()));
+        let shared = of.sharing == Sharing::Oversubscribe;
+        also("SLURM_JOB_OVERSUBSCRIBE", Some(if shared { "YES" } else { "NO" }.to_owned()));
+    }
     also("SLURM_JOB_ACCOUNT", spec.account.clone());
     also("SLURM_JOB_DEPENDENCY", (!spec.dependencies.list.is_empty()).then(|| spec.dependencies.to_string()));
     also("SLURM_JOB_LICENSES", spec.licenses.clone());
@@ -100,6 +113,16 @@ pub fn of_job(of: &OfJob<'_>) -> Vec<Variable> {
     set.extend(spec.gres.variables());
     set.extend(of_layout(&spec.layout));
     set
+}
+
+/// `SLURM_JOB_EXCLUSIVE`
+const fn exclusive(sharing: Sharing) -> &'static str {
+    match sharing {
+        Sharing::Exclusive => "NODE",
+        Sharing::User => "USER",
+        Sharing::Mcs => "MCS",
+        Sharing::Default | Sharing::Oversubscribe => "NO",
+    }
 }
 
 /// What was asked of sockets, cores and threads, for the steps.

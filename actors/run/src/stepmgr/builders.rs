@@ -67,6 +67,7 @@ pub fn run(kind: JobKind, cpus: &[u32]) -> RunFacts {
         uid: 1001,
         gid: 1001,
         user: "alice".into(),
+        group: Some("users".into()),
         home: Some("/home/alice".into()),
         shell: Some("/bin/bash".into()),
         spec: Arc::new(job_spec(kind)),

@@ -15,7 +15,7 @@ use crate::{
 use garrick_model::{
     env_vars::{
         GARRICK_SRUN_EPILOG, GARRICK_SRUN_PROLOG, GARRICK_STEPD_JOB,
-        outputs::{self, OfJob},
+        outputs::{self, MPI_LAUNCHERS, OfJob},
     },
     hostlist,
     ids::StepKey,
@@ -68,15 +68,8 @@ const STALE_NAMES: [&str; 17] = [
 /// Search path of a user who passed none, as `login` sets it on Debian.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Settings that make MPI launchers start their daemons with `srun` in the right way.
-const MPI_LAUNCHERS: [(&str, &str); 6] = [
-    ("HYDRA_BOOTSTRAP", "slurm"),
-    ("HYDRA_LAUNCHER_EXTRA_ARGS", "--external-launcher"),
-    ("I_MPI_HYDRA_BOOTSTRAP", "slurm"),
-    ("I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "--external-launcher"),
-    ("OMPI_MCA_plm_slurm_args", "--external-launcher"),
-    ("PRTE_MCA_plm_slurm_args", "--external-launcher"),
-];
+/// Where temporary files go when the user names no folder.
+const DEFAULT_TMPDIR: &str = "/tmp";
 
 /// Variables under construction: one value per name, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,6 +136,9 @@ pub fn job_environment(facts: &RunFacts, passed_on: &[EnvEntry]) -> Vec<EnvEntry
     env.set_missing("SLURM_SUBMIT_DIR", &facts.spec.work_dir);
     env.set_missing("SLURM_SUBMIT_HOST", &facts.spec.submit_host);
     user_variables(facts, &mut env);
+    if let Some(group) = &facts.group {
+        env.set("SLURM_JOB_GROUP", group);
+    }
     env.into_entries()
 }
 
@@ -161,8 +157,8 @@ pub fn batch_environment(facts: &RunFacts) -> Vec<EnvEntry> {
     }
     env.set("SLURM_SUBMIT_HOST", &facts.spec.submit_host);
     env.set("ENVIRONMENT", "BATCH");
-    for (name, value) in MPI_LAUNCHERS {
-        env.set_missing(name, value);
+    if let Some(first) = facts.nodes.first() {
+        env.set("HOSTNAME", &first.name);
     }
     env.into_entries()
 }
@@ -181,7 +177,7 @@ pub(super) fn job_variables(facts: &RunFacts, env: &mut Environment) {
         nodes: &facts.nodes,
         partition: &facts.partition,
         start_time: Some(facts.start_time),
-        end_time: facts.time_limit.duration().map(|limit| facts.start_time.plus(limit)),
+        end_time: Some(facts.time_limit.end_of_run(facts.start_time)),
         sharing: spec.sharing,
         tasks: facts.tasks,
         cpus_per_task: facts.cpus_per_task,
@@ -212,7 +208,7 @@ pub(super) fn job_variables(facts: &RunFacts, env: &mut Environment) {
     het_variables(facts, env);
 }
 
-/// What a login would have set, if the user passed nothing on.
+/// What a login would have set, if the user passed nothing on, and what programs find in each job.
 fn user_variables(facts: &RunFacts, env: &mut Environment) {
     env.set_missing("USER", &facts.user);
     env.set_missing("LOGNAME", &facts.user);
@@ -224,6 +220,10 @@ fn user_variables(facts: &RunFacts, env: &mut Environment) {
     }
     if !env.has("PATH") {
         env.set("PATH", DEFAULT_PATH);
+    }
+    env.set_missing("TMPDIR", DEFAULT_TMPDIR);
+    for (name, value) in MPI_LAUNCHERS {
+        env.set_missing(name, value);
     }
 }
 
@@ -273,6 +273,7 @@ pub fn layout_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
         env.push(entry("SLURM_LAUNCH_NODE_IPADDR", host));
         env.push(entry("SLURM_SRUN_COMM_HOST", host));
         env.push(entry("SLURM_SRUN_COMM_PORT", port));
+        env.push(entry("SLURM_STEP_LAUNCHER_PORT", port));
     }
     if let Distribution::Plane(size) = step.distribution {
         env.push(entry("SLURM_DIST_PLANESIZE", size));

@@ -8,7 +8,6 @@ use garrick_model::{
     messages::node::{ArrayFacts, SwitchPath},
     resources::{MemoryMib, MemoryRequest},
     spec::{JobKind, JobSpec},
-    time::TimeLimit,
 };
 use std::sync::Arc;
 
@@ -23,7 +22,6 @@ fn a_batch_script_sees_slurms_list() {
     let mut facts = builders::run(JobKind::Batch, &[16]);
     facts.tasks = 16;
     facts.nodes[0].share.tasks = 16;
-    facts.time_limit = TimeLimit::Secs(31_536_000);
     facts.spec = Arc::new(JobSpec {
         tasks: Some(16),
         name: "a.sh".into(),
@@ -41,6 +39,7 @@ fn a_batch_script_sees_slurms_list() {
         [
             "ENVIRONMENT=BATCH",
             "HOME=/home/alice",
+            "HOSTNAME=n1",
             "HYDRA_BOOTSTRAP=slurm",
             "HYDRA_LAUNCHER_EXTRA_ARGS=--external-launcher",
             "I_MPI_HYDRA_BOOTSTRAP=slurm",
@@ -79,6 +78,7 @@ fn a_batch_script_sees_slurms_list() {
             "SLURM_SUBMIT_HOST=host1",
             "SLURM_TASKS_PER_NODE=16",
             "SLURM_TOPOLOGY_ADDR_PATTERN=node",
+            "TMPDIR=/tmp",
             "USER=alice",
         ]
     );
@@ -126,6 +126,7 @@ fn a_step_over_two_nodes_sees_its_own_layout() {
             "SLURM_LAUNCH_NODE_IPADDR=10.0.0.1",
             "SLURM_SRUN_COMM_HOST=10.0.0.1",
             "SLURM_SRUN_COMM_PORT=6818",
+            "SLURM_STEP_LAUNCHER_PORT=6818",
             "SLURM_CPUS_PER_TASK=2",
         ]
     );

@@ -26,6 +26,8 @@ pub struct RunFacts {
     pub gid: u32,
     /// Owner's name.
     pub user: String,
+    /// Name of that group, from the group database of the batch host.
+    pub group: Option<String>,
     /// Owner's home folder, from the user database of the batch host.
     pub home: Option<String>,
     /// Owner's login shell.
@@ -70,6 +72,7 @@ impl RunFacts {
             uid: credential.uid,
             gid: credential.gid,
             user: credential.user.clone(),
+            group: None,
             home: None,
             shell: None,
             spec: launch.spec.clone(),
