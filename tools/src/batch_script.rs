@@ -66,7 +66,8 @@ pub fn from_file(file: &OsStr) -> Result<BatchScript, ScriptError> {
     Ok(BatchScript {
         text,
         name: path.file_name().unwrap_or(file).to_string_lossy().into_owned(),
-        path: Some(absolute.to_string_lossy().into_owned()),
+        // A path from here or from above stays as it is written, as in Slurm.
+        path: Some(if shown.starts_with('.') { shown } else { absolute.to_string_lossy().into_owned() }),
     })
 }
 

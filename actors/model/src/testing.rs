@@ -156,6 +156,7 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
         suspended: None,
         billing: None,
         recurs: false,
+        runs_again: false,
         spec: Arc::new(spec),
     }
 }

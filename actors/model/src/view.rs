@@ -199,9 +199,17 @@ pub struct JobView {
     /// It belongs to a crontab: another run will follow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recurs: bool,
+    /// Its nodes are being cleaned of a run that another follows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub runs_again: bool,
 }
 
 impl JobView {
+    /// How often it was requeued, with the requeue that waits until its nodes are clean.
+    pub fn restart_count(&self) -> u32 {
+        self.restarts.saturating_add(u32::from(self.runs_again))
+    }
+
     /// The state that a finished or finishing job ends in; its state otherwise.
     pub fn base_state(&self) -> JobState {
         if self.state == JobState::Completing { self.ending.unwrap_or(JobState::Completing) } else { self.state }

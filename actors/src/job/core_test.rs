@@ -34,7 +34,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     testing::{array, depends_on as depends, spec},
     time::{TimeLimit, Timestamp},
-    view::{StepCounts, StepRows},
+    view::{JobView, StepCounts, StepRows},
 };
 use garrick_plan::proposals::StartProposal;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -425,11 +425,15 @@ fn requeued_job_keeps_its_submit_time_and_is_a_new_run() {
     let mut job = Bench::running(spec());
     let (_, out) = job.command(ALICE, None, JobCommand::Requeue { hold: false });
     assert_eq!(ends_sent(&out), ["n0"]);
+    let of = |view: JobView| (view.state, view.runs_again, view.restart_count());
+    assert_eq!(of(job.view()), (JobState::Completing, true, 1));
     job.ended(JobState::Cancelled, 0);
+    assert_eq!(of(job.view()), (JobState::Completing, true, 1));
     job.released("n0");
     job.released("n1");
     let view = job.view();
-    assert_eq!((view.state, view.reason, view.restarts), (JobState::Pending, Reason::BeginTime, 1));
+    assert_eq!((view.state, &view.reason, view.restarts), (JobState::Pending, &Reason::BeginTime, 1));
+    assert_eq!(of(view.clone()), (JobState::Pending, false, 1));
     assert_eq!((view.submit_time, view.sluid), (Timestamp::from_secs(1000), Sluid(90_001)));
     job.now = job.now.plus(Duration::from_secs(120));
     job.send(JobInput::Timer(JobTimer::Eligible));

@@ -1,7 +1,7 @@
 //! Views of a job.
 
 use super::core::JobCore;
-use garrick_events::records::job::{HeldBy, JobRecord, Phase};
+use garrick_events::records::job::{Afterwards, HeldBy, JobRecord, Phase};
 use garrick_model::{
     config::Billed,
     gres::{GresCount, Totals},
@@ -50,7 +50,8 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         Phase::Completing(..) => JobState::Completing,
         Phase::Over(_, end) => end.state,
     };
-    let ending = match (&record.phase, run.and_then(|r| r.ending.as_ref())) {
+    let ends = run.and_then(|r| r.ending.as_ref());
+    let ending = match (&record.phase, ends) {
         (Phase::Completing(_, end), _) => Some(end.state),
         (Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_), Some(ending)) => Some(ending.state),
         _ => None,
@@ -144,6 +145,8 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
             waits_turn: suspended.waits_turn,
         }),
         billing: if core.site.billing.is_empty() { None } else { billing(core) },
+        runs_again: cleaning
+            && end.map(|end| end.then).or(ends.map(|ending| ending.then)).is_some_and(Afterwards::is_requeue),
         recurs: record.schedule().is_some() && !matches!(record.phase, Phase::Over(..)),
     }
 }

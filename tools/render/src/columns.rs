@@ -64,6 +64,16 @@ pub struct LayoutError {
     pub given: String,
 }
 
+/// Letters of `-o`, eight in a line.
+pub fn help_format(letters: &str, out: &mut dyn Write) -> io::Result<()> {
+    let letters: Vec<char> = letters.chars().collect();
+    for line in letters.chunks(8) {
+        line.iter().try_for_each(|letter| write!(out, "{:<6}", format!("%{letter}")))?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
 impl<F> Layout<F> {
     /// That nothing in the format is unknown; `kind` names the table in the error.
     ///

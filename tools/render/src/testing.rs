@@ -39,6 +39,7 @@ pub fn meta() -> Meta {
         command: vec!["squeue".to_owned()],
         form: crate::json::Form::default(),
         user: "alice".to_owned(),
+        group: "users".to_owned(),
     }
 }
 

@@ -323,6 +323,7 @@ pub fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> Job
         suspended: None,
         billing: None,
         recurs: false,
+        runs_again: false,
         dependencies: Dependencies::default(),
         eligible: true,
         partitions: partition.map(|p| p.name.clone()).into_iter().collect(),

@@ -5,7 +5,10 @@ use crate::{
     query::arguments::Arguments,
     telling,
 };
-use garrick_asking::{accounts::User, cluster::Cluster};
+use garrick_asking::{
+    accounts::{self, User},
+    cluster::Cluster,
+};
 use garrick_model::{hostlist, ids::IdError, messages::command::JobSelector, step_selector::StepsSelector};
 use garrick_render::json::{Form, Meta, Version};
 use std::time::Duration;
@@ -73,6 +76,18 @@ pub fn users(text: &str) -> Result<Vec<u32>, ChoiceError> {
     words(text).iter().map(|w| user(w)).collect()
 }
 
+/// The same; those who are not known are given beside them.
+pub fn known_users(text: &str) -> (Vec<u32>, Vec<ChoiceError>) {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for read in words(text).iter().map(|word| user(word)) {
+        match read {
+            Ok(uid) => known.push(uid),
+            Err(error) => unknown.push(error),
+        }
+    }
+    (known, unknown)
+}
+
 /// One of those.
 pub fn user(text: &str) -> Result<u32, ChoiceError> {
     if let Some(user) = User::by_name(text) {
@@ -88,10 +103,12 @@ pub fn user_name(uid: u32) -> String {
 
 /// Who asks for a document of JSON: the user of this process, with its command line.
 pub fn meta(cluster: &str, form: Form) -> Meta {
+    let gid = nix::unistd::Gid::current().as_raw();
     Meta {
         cluster: cluster.to_owned(),
         command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
         user: user_name(nix::unistd::Uid::current().as_raw()),
+        group: accounts::group_name(gid).unwrap_or_else(|| gid.to_string()),
         form,
     }
 }

@@ -346,6 +346,11 @@ pub enum Afterwards {
 }
 
 impl Afterwards {
+    /// Does another run follow, whatever the epilogs do?
+    pub const fn is_requeue(self) -> bool {
+        matches!(self, Self::Requeue { .. } | Self::Recur | Self::Expedite | Self::ExpediteOrHold)
+    }
+
     /// Do clean nodes stay with the job?
     pub const fn keeps_nodes(self) -> bool {
         matches!(self, Self::Expedite | Self::ExpediteIfEpilogFails | Self::ExpediteOrHold)

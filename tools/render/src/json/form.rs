@@ -78,6 +78,10 @@ fn as_v44(document: &mut Value) {
                 if let Some(Value::Object(of_group)) = object.get_mut("partition") {
                     partition(of_group);
                 }
+                let user = object.remove("reason_set_by_user").unwrap_or_default();
+                if let Some(Value::Object(reason)) = object.get_mut("reason") {
+                    put(reason, "user", user);
+                }
             },
             _ => continue,
         };

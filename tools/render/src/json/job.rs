@@ -13,6 +13,7 @@ use garrick_model::{
     resources::MemoryRequest,
     spec::{JobKind, Sharing},
     state::JobState,
+    time::{TimeLimit, Timestamp},
     view::JobView,
 };
 use serde_json::{Value, json};
@@ -23,6 +24,12 @@ pub fn jobs(rows: &[JobRow], meta: &Meta, clock: &Clock) -> Value {
     let mut document = document("jobs", list, Some(clock.now), meta);
     document["last_backfill"] = time(rows.iter().filter_map(|r| r.job.last_sched_eval).max());
     document
+}
+
+/// The document of ids and states alone: `squeue --only-job-state`.
+pub fn job_states(rows: &[JobRow], meta: &Meta) -> Value {
+    let one = |row: &JobRow| json!({ "job_id": row.id_text(None), "state": states(&row.job) });
+    document("jobs", rows.iter().map(one).collect(), None, meta)
 }
 
 type Shown = fn(&JobView) -> Value;
@@ -49,7 +56,7 @@ static FIELDS: &[(&str, Shown)] = &[
     ("dependency", |job| json!(dependencies(job))),
     ("derived_exit_code", |job| exit(job.derived_exit)),
     ("eligible_time", |job| time(job.eligible_time)),
-    ("end_time", |job| time(job.end_time)),
+    ("end_time", |job| time(job.end_time.or_else(|| endless(job)))),
     ("excluded_nodes", |job| json!(amounts::fold(&job.spec.exclude))),
     ("exit_code", |job| exit(job.exit)),
     ("extra", |job| text(job.spec.extra.as_deref())),
@@ -88,7 +95,7 @@ static FIELDS: &[(&str, Shown)] = &[
     ("requeue", |job| json!(job.requeue)),
     ("required_nodes", |job| json!(amounts::fold(&job.spec.nodelist))),
     ("required_switches", |job| job.spec.topology.switches.unwrap_or(0).into()),
-    ("restart_cnt", |job| json!(job.restarts)),
+    ("restart_cnt", |job| json!(job.restart_count())),
     ("segment_size", |job| job.spec.topology.segment.unwrap_or(0).into()),
     ("shared", |job| json!(shared(job.sharing))),
     ("sockets_per_node", |job| optional(job.spec.layout.sockets_per_node.map(u64::from))),
@@ -116,6 +123,12 @@ static FIELDS: &[(&str, Shown)] = &[
 
 fn text(text: Option<&str>) -> Value {
     json!(text.unwrap_or(""))
+}
+
+/// The end of a run without a limit.
+fn endless(job: &JobView) -> Option<Timestamp> {
+    let start = job.start_time.filter(|_| job.state.works() && job.time_limit == TimeLimit::Unlimited)?;
+    Some(job.time_limit.end_of_run(start))
 }
 
 fn flags(job: &JobView) -> Vec<&'static str> {
@@ -203,6 +216,7 @@ fn streams(j: &mut Value, view: &JobView) {
 /// The state, with COMPLETING and CONFIGURING as flags beside it.
 fn states(view: &JobView) -> Value {
     match view.state {
+        JobState::Completing if view.runs_again => json!(["PENDING", "COMPLETING"]),
         JobState::Completing => match view.ending {
             Some(ending) => json!([words::job_state(ending), "COMPLETING"]),
             None => json!(["COMPLETING"]),

@@ -1,12 +1,16 @@
 //! Licenses as JSON.
 
-use super::{Meta, document};
+use super::{Meta, document, warn};
 use garrick_model::{time::Timestamp, view::LicenseView};
 use serde_json::{Value, json};
 
 /// The document of licenses as of `at`.
 pub fn licenses(licenses: &[LicenseView], at: Timestamp, meta: &Meta) -> Value {
-    document("licenses", licenses.iter().map(license).collect(), Some(at), meta)
+    let mut document = document("licenses", licenses.iter().map(license).collect(), Some(at), meta);
+    if licenses.is_empty() {
+        warn(&mut document, "Zero licenses to dump");
+    }
+    document
 }
 
 fn license(license: &LicenseView) -> Value {

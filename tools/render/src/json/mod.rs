@@ -2,6 +2,7 @@
 //! at its empty value are filled in, so that properties that Garrick does not have are there, empty, as readers of Slurm's output
 //! expect.
 
+mod config;
 mod form;
 mod job;
 mod license;
@@ -11,8 +12,9 @@ mod reservation;
 mod statistics;
 mod step;
 
+pub use config::{Ping, config, pings};
 pub use form::{Form, Version};
-pub use job::jobs;
+pub use job::{job_states, jobs};
 pub use license::licenses;
 pub use node::nodes;
 pub use partition::partitions;
@@ -38,6 +40,8 @@ pub struct Meta {
     pub command: Vec<String>,
     /// The name of the user who asked.
     pub user: String,
+    /// That of the user's group.
+    pub group: String,
     /// How the document is written.
     pub form: Form,
 }
@@ -51,6 +55,7 @@ impl Meta {
         let version = json!({"major": part(), "minor": part(), "micro": part()});
         meta["plugin"]["data_parser"] = json!(self.form.version.plugin());
         meta["client"]["user"] = json!(self.user);
+        meta["client"]["group"] = json!(self.group);
         meta["command"] = json!(self.command);
         meta["slurm"] = json!({"version": version, "release": release, "cluster": self.cluster});
         meta
@@ -68,6 +73,13 @@ pub fn document(name: &str, list: Vec<Value>, last_update: Option<Timestamp>, me
     document.insert("errors".to_owned(), json!([]));
     document.insert("warnings".to_owned(), json!([]));
     Value::Object(document)
+}
+
+/// Adds a warning to a document.
+pub fn warn(document: &mut Value, description: &str) {
+    if let Some(Value::Array(warnings)) = document.get_mut("warnings") {
+        warnings.push(json!({ "description": description, "source": "" }));
+    }
 }
 
 /// Writes a document as Slurm does, indented, with a newline at the end.
@@ -129,6 +141,7 @@ mod tests {
         job_rows::{Arrays, JobRow},
         testing as views,
     };
+    use garrick_model::{state::JobState, view::JobView};
     use std::sync::Arc;
 
     #[test]
@@ -136,6 +149,7 @@ mod tests {
         let meta = crate::testing::meta();
         let rows = JobRow::list(&[Arc::new(views::job_503())], Arrays::Folded);
         let document = jobs(&rows, &meta, &views::clock(7));
+        assert_eq!(document["meta"]["client"]["group"], "users");
         let job = &document["jobs"][0];
         assert_eq!(job["job_id"], 503);
         assert_eq!(job["job_state"], json!(["RUNNING"]));
@@ -153,6 +167,29 @@ mod tests {
         for key in ["last_backfill", "last_update", "errors", "warnings"] {
             assert!(document.get(key).is_some(), "{key}");
         }
+    }
+
+    /// A run without a limit has an end, and a run that another follows is of a job that waits (seen in 26.05.3).
+    #[test]
+    fn endless_runs_end_in_a_year_and_requeued_jobs_wait() {
+        let of = |view: JobView| {
+            let rows = JobRow::list(&[Arc::new(view)], Arrays::Folded);
+            jobs(&rows, &crate::testing::meta(), &views::clock(7))["jobs"][0].clone()
+        };
+        let endless = JobView { time_limit: TimeLimit::Unlimited, end_time: None, ..views::job_503() };
+        assert_eq!(of(endless.clone())["end_time"]["number"], views::START + 365 * 86_400);
+        assert_eq!(of(JobView { start_time: None, ..endless })["end_time"]["number"], 0);
+        let (state, ending) = (JobState::Completing, Some(JobState::Cancelled));
+        let requeued = JobView { state, ending, runs_again: true, ..views::job_503() };
+        let shown = of(requeued);
+        assert_eq!((&shown["job_state"], &shown["restart_cnt"]), (&json!(["PENDING", "COMPLETING"]), &json!(1)));
+    }
+
+    #[test]
+    fn ids_and_states_are_a_document_of_their_own() {
+        let rows = JobRow::list(&[Arc::new(views::job_503())], Arrays::Expanded);
+        let document = job_states(&rows, &crate::testing::meta());
+        assert_eq!(document["jobs"], json!([{"job_id": "503", "state": ["RUNNING"]}]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `scontrol show node --json`.
 
-use super::{Meta, document, number, optional, skeleton, time};
+use super::{Meta, document, number, optional, skeleton, time, warn};
 use crate::{amounts, clock::Clock, node_state};
 use garrick_model::{node_shape::entries_text, resources::CpuSet, view::NodeView};
 use serde_json::{Value, json};
@@ -9,7 +9,11 @@ use std::sync::Arc;
 /// The document of these nodes, each with the names of its partitions.
 pub fn nodes(nodes: &[(Arc<NodeView>, Vec<String>)], meta: &Meta, clock: &Clock) -> Value {
     let list = nodes.iter().map(|(view, partitions)| node(view, partitions)).collect();
-    document("nodes", list, Some(clock.now), meta)
+    let mut document = document("nodes", list, Some(clock.now), meta);
+    if nodes.is_empty() {
+        warn(&mut document, "No nodes to dump");
+    }
+    document
 }
 
 fn node(view: &NodeView, partitions: &[String]) -> Value {

@@ -1,6 +1,6 @@
 //! `scontrol show partition --json`.
 
-use super::{Meta, document, minutes, number, optional, skeleton};
+use super::{Meta, document, minutes, number, optional, skeleton, warn};
 use crate::{amounts, clock::Clock};
 use garrick_model::{
     config::{MemoryPer, OverSubscribe, OverTime, PartitionConfig, Span},
@@ -13,7 +13,11 @@ use std::sync::Arc;
 /// The document of these partitions; `nodes` are all nodes, for totals.
 pub fn partitions(views: &[Arc<PartitionView>], nodes: &[Arc<NodeView>], meta: &Meta, clock: &Clock) -> Value {
     let list = views.iter().map(|view| partition(view, nodes, meta)).collect();
-    document("partitions", list, Some(clock.now), meta)
+    let mut document = document("partitions", list, Some(clock.now), meta);
+    if views.is_empty() {
+        warn(&mut document, "No partitions to dump");
+    }
+    document
 }
 
 /// One partition.

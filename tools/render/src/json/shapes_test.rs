@@ -4,10 +4,11 @@
 use super::*;
 use crate::{
     job_rows::{Arrays, JobRow},
+    sinfo::{Group, json::sinfo},
     step_lines::{Alike, StepLine},
     testing as views,
 };
-use garrick_model::{ids::StepNum, messages::statistics::Statistics, reservation::Reservation};
+use garrick_model::{ids::StepNum, messages::statistics::Statistics, reservation::Reservation, view::LicenseView};
 use std::sync::Arc;
 
 /// Where a value differs from its shape: an object of properties, a list of one, or the name of a type.
@@ -51,14 +52,20 @@ fn documents() -> Vec<(&'static str, Value)> {
     let node = Arc::new(views::node(0));
     let partition = Arc::new(views::partition("debug", 1));
     let step = views::step(StepNum::Number(0), "a", "n1");
+    let license = LicenseView { name: "matlab".into(), total: 3, used: 1, reserved: 0, layer: None };
     let reservation = Arc::new(Reservation { name: "maint".into(), ..Reservation::default() });
+    let partition_of_group = views::partition("debug", 1);
+    let group = Group { partition: &partition_of_group, place: 0, nodes: vec![&*node] };
     let lines = StepLine::of(&step, None, &[], Alike::Folded);
     vec![
         ("jobs", jobs(&rows, &meta, &clock)),
-        ("nodes", nodes(&[(node.clone(), vec!["debug".to_owned()])], &meta, &clock)),
-        ("partitions", partitions(&[partition], &[node], &meta, &clock)),
+        ("nodes", nodes(&[(Arc::clone(&node), vec!["debug".to_owned()])], &meta, &clock)),
+        ("partitions", partitions(&[partition], &[Arc::clone(&node)], &meta, &clock)),
         ("reservations", reservations(&[reservation], clock.now, &meta)),
         ("steps", steps(&lines, &meta, &clock)),
+        ("licenses", licenses(&[license], clock.now, &meta)),
+        ("pings", pings(&[Ping { host: "head".into(), is_up: true, latency_us: 7 }], &meta)),
+        ("sinfo", sinfo(&[group], std::slice::from_ref(&node), &meta)),
         ("statistics", statistics(&Statistics::default(), &meta, &|uid| uid.to_string())),
     ]
 }
@@ -70,7 +77,14 @@ fn documents_have_the_properties_and_types_of_both_versions() {
     {
         let shapes: Value = serde_json::from_str(text).unwrap();
         let mut found = Vec::new();
-        for (name, document) in documents() {
+        let mut documents = documents();
+        if version == Version::V45 {
+            // The older version has no document of it.
+            let clock = views::clock(7);
+            let document = config(&[], clock.now, &views::meta(), &clock);
+            documents.extend(["slurm_conf", "slurm_conf_meta"].map(|name| (name, document.clone())));
+        }
+        for (name, document) in documents {
             let mut written = Vec::new();
             Form { version, yaml: false }.write(&mut written, document).unwrap();
             let document: Value = serde_json::from_slice(&written).unwrap();

@@ -81,7 +81,7 @@ fn state(r: &mut Record, job: &JobView, detail: Detail) {
     r.line(format!(
         "Requeue={} Restarts={} BatchFlag={} Reboot=0 ExitCode={}",
         u8::from(job.requeue),
-        job.restarts,
+        job.restart_count(),
         u8::from(job.spec.kind == JobKind::Batch),
         words::exit(job.exit)
     ));
@@ -172,7 +172,7 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
     r.line(format!(
         "StartTime={} EndTime={} Deadline={}",
         clock.at_or(job.start_time.or(spec.begin.filter(|_| job.state.waits())), "Unknown"),
-        clock.at_or(job.end_time, "Unknown"),
+        clock.at_or(job.end_time.filter(|_| !job.runs_again), "Unknown"),
         clock.at_or(spec.deadline, "N/A")
     ));
     if let Some(schedule) = &spec.cron {

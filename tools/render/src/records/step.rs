@@ -2,7 +2,10 @@
 
 use super::{Record, or_null};
 use crate::{amounts, clock::Clock, step_lines::StepLine, words};
-use garrick_model::state::{Reason, StepState};
+use garrick_model::{
+    ids::StepNum,
+    state::{Reason, StepState},
+};
 
 /// The record of a step, or of waiting steps that differ in nothing but their number.
 pub fn record(line: &StepLine<'_>, task_list: Option<usize>, clock: &Clock) -> Record {
@@ -21,16 +24,22 @@ pub fn record(line: &StepLine<'_>, task_list: Option<usize>, clock: &Clock) -> R
         step.partition,
         or_null(Some(&step.nodelist))
     ));
-    r.line(format!("Nodes={} CPUs={} Tasks={} Name={} Network=(null)", step.nodes, step.cpus, step.tasks, step.name));
+    // A batch script has its job's resources, not some of its own (seen in 26.05.3).
+    let batch = step.id.step == StepNum::Batch;
+    let cpus = if batch { 0 } else { step.cpus };
+    r.line(format!("Nodes={} CPUs={cpus} Tasks={} Name={} Network=(null)", step.nodes, step.tasks, step.name));
     match step.state {
+        _ if batch => r.line("TRES=(null)"),
         StepState::Pending => r.line("TRES=(null)"),
         _ => r.line(format!("TRES={}", amounts::step_tres(step))),
     }
     r.line("ResvPorts=(null)");
-    r.line("CPUFreqReq=Default Dist=Unknown");
+    r.line(if batch { "CPUFreqReq=Default" } else { "CPUFreqReq=Default Dist=Unknown" });
     r.line_if("TresPerStep", amounts::step_gres(&step.gres).as_deref());
-    if let Some((host, pid)) = &step.srun {
-        r.line(format!("SrunHost:Pid={host}:{pid}"));
+    match &step.srun {
+        Some((host, pid)) => r.line(format!("SrunHost:Pid={host}:{pid}")),
+        None if batch => r.line("SrunHost:Pid=(null):0"),
+        None => {}
     }
     // What Slurm's record does not have comes last.
     let told = step.state == StepState::Pending || step.reason != Reason::None;

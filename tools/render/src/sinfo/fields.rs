@@ -112,6 +112,9 @@ const fn total(names: &'static [&'static str], title: &'static str, shown: Shown
     Entry::new(Grouping::Total, names, title, shown)
 }
 
+/// What `--helpformat` lists, in its order (seen in 26.05.3).
+pub const HELP_FORMAT: &str = "SaVYcOCLdfbeGGgBmoAFnNDhPRMIpEirsXztTZlHuUvw";
+
 /// Every field.
 #[rustfmt::skip]
 pub static TABLE: &[Entry] = &[

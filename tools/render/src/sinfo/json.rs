@@ -3,7 +3,7 @@
 use super::{Group, fields};
 use crate::{
     amounts,
-    json::{Meta, document, number, optional, partition::partition, time},
+    json::{Meta, document, number, optional, partition::partition},
     node_state,
 };
 use garrick_model::{
@@ -74,8 +74,12 @@ fn object(group: &Group<'_>, nodes: &[Arc<NodeView>], meta: &Meta) -> Value {
         },
         "reason": {
             "description": reason.map_or("", |r| r.text.as_str()),
-            "time": time(reason.map(|r| r.at)),
-            "user": reason.map_or("", |r| r.user.as_str()),
+            "time": reason.map_or(0, |r| r.at.secs()),
+        },
+        "reason_set_by_user": reason.map_or("", |r| r.user.as_str()),
+        "resource_spec": {
+            "cpus": first.filter(|n| !n.shape.reserved_cpus.is_empty()).map_or_else(String::new, |n| n.shape.reserved_cpus.to_string()),
+            "memory": first.map_or(0, |n| n.shape.reserved_memory.0),
         },
         "cluster": meta.cluster,
         "comment": first.and_then(|n| n.comment.as_deref()).unwrap_or(""),

@@ -160,7 +160,7 @@ pub static JOB: &[Entry] = &[
     job(&["numcpus"], "CPUS", |c| c.job.cpu_count().to_string()).letter('C').by(|a, b| a.job.cpus.cmp(&b.job.cpus)),
     job(&["mintmpdisk"], "MIN_TMP_DISK", |c| c.spec.tmp_disk_mib.to_string()).letter('d'),
     job(&["numnodes"], "NODES", |c| c.job.node_count().to_string()).letter('D').by(|a, b| a.job.min_nodes.cmp(&b.job.min_nodes)),
-    job(&["endtime"], "END_TIME", |c| c.clock.at_or(c.job.end_time, "N/A")).letter('e').by(|a, b| end(a).cmp(&end(b))),
+    job(&["endtime"], "END_TIME", |c| end_text(c.job, c.clock)).letter('e').by(|a, b| end(a).cmp(&end(b))),
     job(&["dependency"], "DEPENDENCY", |c| amounts::dependencies(c.job)).letter('E'),
     job(&["feature"], "FEATURES", |c| null(c.spec.constraint.as_deref())).letter('f'),
     job(&["arrayjobid"], "ARRAY_JOB_ID", |c| c.row.array_job().to_string()).letter('F').by(by_id),
@@ -226,7 +226,7 @@ pub static JOB: &[Entry] = &[
     job(&["eligibletime"], "ELIGIBLE_TIME", |c| c.clock.at_or(c.job.eligible_time, "N/A")),
     job(&["exit_code", "exitcode"], "EXIT_CODE", |c| words::exit(c.job.exit)),
     job(&["hetjobid"], "HET_JOB_ID", |c| or_na(c.spec.het.map(|h| h.0.to_string()))),
-    always(&["hetjobidset"], "HET_JOB_ID_SET", "N/A"),
+    job(&["hetjobidset"], "HET_JOB_ID_SET", |c| or_na(amounts::het_ids(c.job))),
     job(&["hetjoboffset"], "HET_JOB_OFFSET", |c| or_na(c.spec.het.map(|h| h.1.to_string()))),
     job(&["lastschedeval"], "LAST_SCHED_EVAL", |c| c.clock.at_or(Some(last_look(c.job)), "N/A")),
     job(&["licensesalloc"], "LICENSES_ALLOC", |c| null(amounts::licenses(c.job).as_deref())),
@@ -273,6 +273,9 @@ pub static JOB: &[Entry] = &[
     job(&["tres-per-task"], "TRES_PER_TASK", |c| or_na(amounts::tres_per_task(c.job))),
     job(&["wait4switch"], "WAIT4SWITCH", |c| wait_for_switch(c.spec)),
 ];
+
+/// What `--helpformat` lists, in its order (seen in 26.05.3).
+pub const HELP_FORMAT: &str = "aFKBokOIXEexfGgiAWcmdjyNCDhPpQqrRnvYzsHSTtVJLlMUuwZ";
 
 /// Fields of steps.
 #[rustfmt::skip]
@@ -338,6 +341,16 @@ fn start(row: &JobRow) -> Timestamp {
 
 fn end(row: &JobRow) -> Timestamp {
     row.job.end_time.unwrap_or_default()
+}
+
+/// Where no end is known: that of a job that starts then, or that there will be none (seen in 26.05.3).
+fn end_text(job: &JobView, clock: &Clock) -> String {
+    match (job.end_time, job.start_time, job.time_limit.duration()) {
+        (Some(end), ..) => clock.at(end),
+        (None, None, _) => "N/A".to_owned(),
+        (None, Some(_), None) => "NONE".to_owned(),
+        (None, Some(start), Some(limit)) => clock.at(start.plus(limit)),
+    }
 }
 
 fn limit(row: &JobRow) -> u64 {

@@ -1,7 +1,7 @@
 //! `scontrol ping`, `reconfigure` and `shutdown`.
 
 use super::{NOT_THEIRS, Session, too_few, too_many};
-use crate::telling::Tell as _;
+use crate::{query::choices, telling::Tell as _};
 use garrick_asking::cluster::{Cluster, ClusterError};
 use garrick_model::{
     config::{DebugFlags, LogChange, LogLevel},
@@ -9,16 +9,31 @@ use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
 };
+use garrick_render::json;
+use std::time::Instant;
 
 /// Is the controller there?
 pub fn ping(session: &mut Session) -> i32 {
+    let asked = Instant::now();
     let answer = session.cluster().and_then(|c| c.ask(&CommandRequest::Ping));
     let (host, word, code) = match answer {
         Ok(CommandReply::Pong { host, .. }) => (host, "UP", 0),
         Err(error @ ClusterError::Unknown(_)) => return error.tell_as(&session.console),
         Ok(_) | Err(_) => (controller_host(), "DOWN", 1),
     };
+    if let Some(form) = session.manner.form {
+        let latency_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let ping = json::Ping { host, is_up: code == 0, latency_us };
+        let document = json::pings(&[ping], &choices::meta(&own_cluster_name(), form));
+        // It says whether there is one: that is no failure (seen in 26.05.3).
+        return session.print(|out| form.write(out, document));
+    }
     session.print(|out| writeln!(out, "Slurmctld(primary) at {host} is {word}")).max(code)
+}
+
+/// The cluster's name, whether or not its controller is there.
+fn own_cluster_name() -> String {
+    Cluster::find(None).map(|cluster| cluster.name().to_owned()).unwrap_or_default()
 }
 
 /// The controller's host as configured.

@@ -17,7 +17,7 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
     };
     let any = !licenses.is_empty();
     licenses.retain(|license| name.is_none_or(|name| license.name == name));
-    if let (Some(name), true, true) = (name, any, licenses.is_empty()) {
+    if let (Some(name), true, true, None) = (name, any, licenses.is_empty(), session.manner.form) {
         return session.plain_error(format_args!("License {name} not found"));
     }
     if let Some(form) = session.manner.form {

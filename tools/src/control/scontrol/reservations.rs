@@ -139,7 +139,7 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
         Err(error) => return session.failed("slurm_load_reservations", &error),
     };
     shown.retain(|reservation| name.is_none_or(|name| reservation.name == name));
-    if let (Some(name), true) = (name, shown.is_empty()) {
+    if let (Some(name), true, None) = (name, shown.is_empty(), session.manner.form) {
         return session.not_found(format_args!("Reservation {name} not found"));
     }
     let (clock, none) = (Clock::system(), Some("No reservations in the system"));

@@ -181,6 +181,10 @@ fn show_config(session: &mut Session) -> i32 {
         Ok(config) => config,
         Err(error) => return session.failed("slurm_load_ctl_conf", &error),
     };
+    if let Some(form) = session.manner.form {
+        let document = json::config(&pairs, at, &choices::meta(&session.cluster_name(), form), &Clock::system());
+        return session.print(|out| form.write(out, document));
+    }
     let clock = Clock::system();
     let code = session.print(|out| render_config(&pairs, &clock.at(at), out));
     code.max(super::daemons::ping(session))
@@ -236,7 +240,7 @@ fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
     let mut rows = JobRow::list(&all, Arrays::Folded);
     rows.retain(|row| choice.takes(row));
     rows.sort_by_key(|row| row.job.id);
-    if let (true, Some(ids)) = (rows.is_empty(), ids) {
+    if let (true, Some(ids), None) = (rows.is_empty(), ids, session.manner.form) {
         // Of an array that is there, a task that is not.
         let only_task = !all.is_empty() && choice.jobs.iter().all(|job| job.tasks.is_some());
         return match only_task {
@@ -290,6 +294,8 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
             for name in named {
                 match by_name.get(name.as_str()) {
                     Some(node) => chosen.push((*node).clone()),
+                    // Not in a document, as in Slurm.
+                    None if session.manner.form.is_some() => {}
                     None => code = session.not_found(format_args!("Node {name} not found")),
                 }
             }
@@ -326,7 +332,7 @@ fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
         Some(name) => all.iter().filter(|p| p.config.name == name).cloned().collect(),
         None => all,
     };
-    if let (Some(name), true) = (name, chosen.is_empty()) {
+    if let (Some(name), true, None) = (name, chosen.is_empty(), session.manner.form) {
         return session.not_found(format_args!("Partition {name} not found"));
     }
     let document = |meta: &Meta| json::partitions(&chosen, &nodes, meta, &Clock::system());
@@ -386,7 +392,7 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
         .flat_map(|(s, j)| StepLine::of(s, j, named, Alike::Folded))
         .collect();
     chosen.sort_by_cached_key(StepLine::first);
-    if let (Some(text), true) = (text, chosen.is_empty()) {
+    if let (Some(text), true, None) = (text, chosen.is_empty(), session.manner.form) {
         // Slurm ends a job's id with the point that steps begin with.
         let point = if text.contains('.') { "" } else { "." };
         return session.not_found(format_args!("Job step {text}{point} not found"));

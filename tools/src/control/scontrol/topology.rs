@@ -22,13 +22,13 @@ pub fn show(session: &mut Session, words: &[String]) -> i32 {
             _ => return session.plain_error(format_args!("invalid option:{word} for show topology")),
         }
     }
-    if session.manner.form.is_some() {
-        return session.not_supported("scontrol show topology --json");
-    }
     let topologies = match ask(session) {
         Ok(topologies) => topologies,
         Err(code) => return code,
     };
+    if !topologies.is_empty() && session.manner.form.is_some() {
+        return session.not_supported("scontrol show topology --json");
+    }
     if topologies.is_empty() {
         return match words {
             // Nodes side by side: there is nothing to show.

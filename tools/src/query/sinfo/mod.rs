@@ -23,7 +23,11 @@ use garrick_model::{
     view::{NodeView, PartitionView},
     visible::written_out,
 };
-use garrick_render::{clock::Clock, columns::LayoutError, sinfo};
+use garrick_render::{
+    clock::Clock,
+    columns::{self, LayoutError},
+    sinfo,
+};
 use options::{Request, RequestError};
 use std::{ffi::OsString, sync::Arc};
 
@@ -34,6 +38,10 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
+    if arguments.has("helpformat") {
+        let letters = sinfo::fields::HELP_FORMAT;
+        return output::finish(&console, output::stdout(|out| columns::help_format(letters, out)), 0);
+    }
     if arguments.has("reservation") {
         return reservations::list(&console, !arguments.has("noheader"));
     }

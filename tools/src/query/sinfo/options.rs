@@ -32,6 +32,7 @@ pub static TABLE: Table = Table {
         option("dead", Some('d'), Arg::None, "only nodes that do not respond"),
         option("exact", Some('e'), Arg::None, "group only nodes with equal configuration"),
         option("noheader", Some('h'), Arg::None, "no heading"),
+        option("helpformat", None, Arg::None, "list the letters of fields"),
         option("hide", None, Arg::None, "exclude hidden partitions"),
         option("iterate", Some('i'), Arg::Required("seconds"), "repeat at this interval in seconds"),
         option("json", None, Arg::Optional("data_parser"), "as JSON"),

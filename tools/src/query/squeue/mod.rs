@@ -30,11 +30,11 @@ use garrick_model::{
 };
 use garrick_render::{
     clock::Clock,
-    columns::{Column, LayoutError, Width},
+    columns::{self, Column, LayoutError, Width},
     job_rows::{Arrays, JobRow, has_ended_steps, node_names},
     json,
     squeue::{
-        fields::{Entry, Setting},
+        fields::{self, Entry, Setting},
         sort,
     },
     step_lines::{Alike, StepLine, all_of},
@@ -59,6 +59,9 @@ pub fn main(args: Vec<OsString>) -> i32 {
         output::stderr(b"Try \"squeue --help\" for more information\n");
         return 1;
     }
+    if arguments.has("helpformat") {
+        return output::finish(&console, output::stdout(|out| columns::help_format(fields::HELP_FORMAT, out)), 0);
+    }
     let mut request = match options::read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
         Err(error @ RequestError::RunTime) => {
@@ -71,6 +74,11 @@ pub fn main(args: Vec<OsString>) -> i32 {
             return 1;
         }
     };
+    for unknown in &request.unknown_users {
+        console.error(unknown);
+        // As in Slurm.
+        output::stderr(b"\n");
+    }
     if let Err(code) = choices::own_cluster(&arguments, &console) {
         return code;
     }
@@ -144,9 +152,16 @@ fn jobs(request: &Request, console: &Console) -> i32 {
         console.line(format_args!("{} job records", jobs.len()));
     }
     let written = if let Some(form) = request.form {
-        let rows = job_rows(&jobs, request, &More::default(), &clock);
+        let mut rows = job_rows(&jobs, request, &More::default(), &clock);
         let meta = choices::meta(cluster.name(), form);
-        output::stdout(|out| form.write(out, json::jobs(&rows, &meta, &clock)))
+        let document = match request.only_states {
+            true => {
+                rows.sort_by_key(|row| row.job.id);
+                json::job_states(&rows, &meta)
+            }
+            false => json::jobs(&rows, &meta, &clock),
+        };
+        output::stdout(|out| form.write(out, document))
     } else {
         let more = More { cluster: cluster.name().to_owned(), ..more };
         output::stdout(|out| render_jobs(&jobs, request, &more, &clock, out))

@@ -38,6 +38,7 @@ pub static TABLE: Table = Table {
         option("array", Some('r'), Arg::None, "one line for each array task, or waiting step"),
         option("clusters", Some('M'), Arg::Required("names"), "the cluster, only the own one"),
         option("noheader", Some('h'), Arg::None, "no heading"),
+        option("helpformat", None, Arg::None, "list the letters of fields"),
         option("hide", None, Arg::None, "exclude jobs in hidden partitions"),
         option("iterate", Some('i'), Arg::Required("seconds"), "repeat at this interval in seconds"),
         option("jobs", Some('j'), Arg::Optional("job(s)"), "only these jobs"),
@@ -131,6 +132,8 @@ pub struct Request {
     pub only_states: bool,
     /// Say more.
     pub verbose: bool,
+    /// Users who are not known: they are told of, and have no jobs.
+    pub unknown_users: Vec<choices::ChoiceError>,
 }
 
 /// A time that jobs have run for: a job that has not started is of none (squeue(1)).
@@ -214,7 +217,9 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
     };
     let layout = layout(arguments, &env, table, default);
 
-    let choice = choice(arguments, &env, start)?;
+    let each_state = form.is_some() && arguments.has("only-job-state");
+    let (users, unknown_users) = users(arguments, &env);
+    let choice = choice(arguments, &env, (start, each_state), users)?;
     // What is asked for by name is shown.
     let named = !choice.jobs.is_empty() || !choice.such.partitions.is_empty();
     let default_sort = match (steps, start) {
@@ -224,7 +229,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
     };
     let sort = sort(table, &text("sort", "SQUEUE_SORT").unwrap_or_else(|| default_sort.to_owned()))?;
     let iterate = choices::interval(arguments).map_err(RequestError::Iterate)?;
-    let expanded = arguments.has("array") || env("SQUEUE_ARRAY").is_some();
+    let expanded = arguments.has("array") || env("SQUEUE_ARRAY").is_some() || each_state;
     Ok(Request {
         subject,
         choice,
@@ -243,19 +248,39 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         running: Running { over: run_time(arguments, "running-over")?, under: run_time(arguments, "running-under")? },
         only_states: arguments.has("only-job-state"),
         verbose: arguments.has("verbose"),
+        unknown_users,
     })
 }
 
-/// Which jobs are meant. `start`: those that wait, unless others are named.
-fn choice(arguments: &Arguments, env: impl Fn(&str) -> Option<String>, start: bool) -> Result<Choice, RequestError> {
-    let text = |long: &str, variable: &str| arguments.value(long).or_else(|| env(variable)).filter(|v| !v.is_empty());
-    let mut users = choices::users(&text("user", "SQUEUE_USERS").unwrap_or_default())?;
+/// No user has this number (chown(2) takes it for none).
+const NOBODY: u32 = u32::MAX;
+
+/// Whose jobs are meant, none of them: everybody's; and who is not known.
+fn users(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> (Vec<u32>, Vec<choices::ChoiceError>) {
+    let text = arguments.value("user").or_else(|| env("SQUEUE_USERS")).unwrap_or_default();
+    let (mut users, unknown) = choices::known_users(&text);
     if arguments.has("me") {
         users = vec![nix::unistd::Uid::current().as_raw()];
     }
+    if users.is_empty() && !unknown.is_empty() {
+        users.push(NOBODY);
+    }
+    (users, unknown)
+}
+
+/// Which jobs are meant. `start`: those that wait, unless others are named.
+fn choice(
+    arguments: &Arguments,
+    env: impl Fn(&str) -> Option<String>,
+    (start, each_state): (bool, bool),
+    users: Vec<u32>,
+) -> Result<Choice, RequestError> {
+    let text = |long: &str, variable: &str| arguments.value(long).or_else(|| env(variable)).filter(|v| !v.is_empty());
     let list = |long: &str, variable: &str| choices::words(&text(long, variable).unwrap_or_default());
     let states = match text("states", "SQUEUE_STATES") {
         Some(text) => states(&text)?,
+        // As a document, ids and states are of all jobs (seen in 26.05.3).
+        None if each_state => JobStates::All,
         None if start => JobStates::Only(vec![garrick_model::state::JobState::Pending]),
         None => JobStates::Live,
     };

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{More, attach_ids, options, render_jobs, render_steps};
-use crate::query::arguments;
+use crate::query::{arguments, choices::ChoiceError};
 use garrick_model::{
     ids::{JobId, StepNum},
     resources::{MemoryMib, MemoryRequest},
@@ -311,6 +311,16 @@ fn every_field_can_be_shown() {
     assert!(all.starts_with("ACCOUNT|JOBID|EXEC_HOST|MIN_CPUS|CPUS|"), "{all}");
 }
 
+/// Nobody's jobs are shown for a user who is not known, not everybody's.
+#[test]
+fn users_who_are_not_known_are_told_of_and_the_others_are_shown() {
+    let only = request("-u no-such-user-here").unwrap();
+    assert_eq!(only.unknown_users, [ChoiceError::User("no-such-user-here".to_owned())]);
+    assert_eq!(shown("-h -u no-such-user-here", queue(), 7), "");
+    let both = request("-u no-such-user-here,1001").unwrap();
+    assert_eq!((both.unknown_users.len(), both.choice.such.users), (1, vec![1001]));
+}
+
 #[test]
 fn wrong_options_say_what_is_wrong() {
     let said = |words: &str| request(words).unwrap_err().to_string();
@@ -318,7 +328,6 @@ fn wrong_options_say_what_is_wrong() {
     assert_eq!(request("-O JobID,Nosuch").unwrap().layout.unknown, ["Nosuch"]);
     assert!(said("-t nosuch").starts_with("Invalid job state specified: nosuch\nValid job states include: pending,"));
     assert_eq!(said("--jobs=x"), "Invalid job id: x");
-    assert_eq!(said("-u no-such-user-here"), "Invalid user: no-such-user-here");
     assert_eq!(said("-S !"), "Invalid sort specification: !");
     assert_eq!(said("-i 0"), "--iterate=0");
 }

@@ -296,7 +296,7 @@ pub(super) fn allocation_for(program: &OsString, argv: &[OsString]) -> Work {
         default_name: named.unwrap_or_else(|| base_name(program)),
         argv: argv.to_vec(),
         script: None,
-        command: None,
+        command: Some(program.to_string_lossy().into_owned()),
     }
 }
 
