@@ -141,7 +141,7 @@ fn a_job_of_more_cpus_than_its_partition_has_waits_for_its_configuration() {
         let spec = JobSpec { partitions: vec![partition.to_owned()], tasks: Some(tasks), ..spec() };
         JobView { cpus: tasks, ..job(id, spec) }
     };
-    for one in [of(1, "debug", 9), of(2, "one", 5), of(3, "debug", 8)] {
+    for one in [of(1, "debug", 17), of(2, "one", 9), of(3, "debug", 16)] {
         view.pending.push(Arc::new(one));
     }
     let feasibility = Feasibility::new(view.clone());
