@@ -127,7 +127,7 @@ const KEPT_OUTPUT: usize = 4096;
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Where no variable says otherwise: programs of the site find the system's commands.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 async fn run_one(program: &SiteProgram, path: &Path) -> Result<(), ScriptFailure> {
     let moment = program.moment;
@@ -180,10 +180,10 @@ fn how(status: ExitStatus) -> String {
 }
 
 /// A program's process group: killed where the program is given up.
-struct Group(Option<Pid>);
+pub(crate) struct Group(Option<Pid>);
 
 impl Group {
-    fn of(child: &Child) -> Self {
+    pub(crate) fn of(child: &Child) -> Self {
         Self(child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw))
     }
 

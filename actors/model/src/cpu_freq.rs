@@ -216,9 +216,6 @@ impl FrequencyRules {
     fn form(&self, text: &str) -> Result<CpuFreq, CpuFreqError> {
         let (frequencies, governor) = text.split_once(':').map_or((text, None), |(f, governor)| (f, Some(governor)));
         let (low, high) = frequencies.split_once('-').map_or((frequencies, None), |(low, high)| (low, Some(high)));
-        if high.is_some() && governor.is_none() && self.default.is_none() {
-            return Err(CpuFreqError::NoGovernor);
-        }
         if let Ok(alone) = low.parse::<Governor>() {
             return match (high, governor) {
                 (_, Some(governor)) => Err(CpuFreqError::Twice(low.to_owned(), governor.to_owned())),
@@ -227,6 +224,9 @@ impl FrequencyRules {
             };
         }
         let min = frequency(low)?;
+        if high.is_some() && governor.is_none() && self.default.is_none() {
+            return Err(CpuFreqError::NoGovernor);
+        }
         let max = high.map(|high| Ok((high, frequency(high)?))).transpose()?;
         let named =
             governor.map(|name| name.parse().map_err(|()| CpuFreqError::Governor(name.to_owned()))).transpose()?;
@@ -296,6 +296,7 @@ mod tests {
             ("", "Invalid --cpu-freq argument"),
             ("0", "Invalid --cpu-freq argument"),
             (":performance", "Invalid --cpu-freq argument"),
+            ("-5", "Invalid --cpu-freq argument"),
             ("low:x", "illegal governor: x on --cpu-freq"),
             ("high:performance", "gov on cpu-frec (performance) illegal without max"),
             ("performance:performance", "governor cannot be specified twice performance{-}:performance in --cpu-freq"),

@@ -329,6 +329,9 @@ pub struct JobSpec {
     /// `--reservation`: any one of these, in the order of preference; empty: none is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<String>,
+    /// `--get-user-env`: it has what a login of its user sets too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub user_env: bool,
     /// `--cpu-freq` of its steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_freq: Option<CpuFreq>,
@@ -850,6 +853,12 @@ impl Mpi {
             Self::Pmi2 => "pmi2",
             Self::Pmix => "pmix",
         }
+    }
+
+    /// The one of that name. A version of PMIx (`pmix_v4`) stands for PMIx: its servers serve programs of other versions too.
+    pub fn named(text: &str) -> Option<Self> {
+        let version = text.strip_prefix("pmix_v").filter(|version| ["1", "2", "3", "4", "5", "6"].contains(version));
+        Self::ALL.into_iter().find(|mpi| mpi.name() == text).or_else(|| version.map(|_| Self::Pmix))
     }
 
     /// By their own means.

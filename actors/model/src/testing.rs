@@ -44,6 +44,7 @@ pub fn spec() -> JobSpec {
         prefer: None,
         licenses: None,
         reservations: Vec::new(),
+        user_env: false,
         cpu_freq: None,
         oom_kill_step: None,
         gres: GresRequest::default(),

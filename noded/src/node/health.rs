@@ -33,12 +33,12 @@ pub async fn check(program: &Path, world: &RunWorld) {
     }
 }
 
-/// Runs it at its times, for the life of the process.
-pub async fn serve(health: HealthCheck, world: Arc<RunWorld>) {
+/// Runs it at its times, for the life of the process. `place`: this node's among so many of the site.
+pub async fn serve(health: HealthCheck, (place, nodes): (u32, u32), world: Arc<RunWorld>) {
     let Some(program) = health.program.clone() else { return };
     loop {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let Some(pause) = health.next(now) else { return };
+        let Some(pause) = health.next(now, place, nodes) else { return };
         tokio::time::sleep(pause).await;
         if health.concerns(world.spool.has_runs()) {
             check(&program, &world).await;

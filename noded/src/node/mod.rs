@@ -24,3 +24,4 @@ pub mod spool;
 pub mod start;
 pub mod unkillable;
 pub mod uplink;
+pub mod user_env;

@@ -1,6 +1,6 @@
 //! Starts, watches and cleans up the `stepd`s of runs.
 
-use super::{records::Retention, site_scripts::Current, spool::Spool, unkillable};
+use super::{records::Retention, spool::Spool, unkillable, user_env};
 use crate::scripts::{self, ScriptFailure};
 use garrick_agent::{Leftover, PrepareFailure, RunKey};
 use garrick_daemon::run::{
@@ -52,8 +52,16 @@ pub struct RunWorld {
     pub over_time: BTreeMap<String, Option<u64>>,
     /// This node's door.
     pub agent_door: PathBuf,
-    /// The site's programs.
-    pub scripts: Current,
+    /// `Prolog` settings.
+    pub prolog: Vec<String>,
+    /// `Epilog` settings.
+    pub epilog: Vec<String>,
+    /// BatchStartTimeout: how long a login may take whose environment a job is to have.
+    pub login_limit: Duration,
+    /// PrologTimeout.
+    pub prolog_limit: Option<Duration>,
+    /// EpilogTimeout.
+    pub epilog_limit: Option<Duration>,
     /// `PrologFlags=Serial`: who holds it may run a prolog or epilog.
     pub one_script: Option<tokio::sync::Mutex<()>>,
     /// Log file of the `stepd`s; `None`: standard error as inherited.
@@ -107,10 +115,16 @@ impl RunWorld {
     pub async fn prepare(
         &self,
         run: RunKey,
-        launch: JobLaunch,
+        mut launch: JobLaunch,
         credential: JobCredential,
         manager: Option<String>,
     ) -> Result<(u32, OwnedFd), PrepareFailure> {
+        if launch.spec.user_env && manager.is_none() {
+            let login = user_env::of_login(credential.uid, self.login_limit).await;
+            let login = login.map_err(|e| PrepareFailure::Start(e.to_string()))?;
+            let spec = Arc::make_mut(&mut launch.spec);
+            user_env::lay_under(Arc::make_mut(&mut spec.environment), login);
+        }
         let environment = script_environment(&self.node, &credential, &launch.spec.name);
         let mut settings = self.settings.clone();
         if let Some(minutes) = self.over_time.get(&credential.partition) {

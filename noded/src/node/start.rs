@@ -278,7 +278,11 @@ pub async fn start(
             .map(|p| (p.name.clone(), config.over_time_limit_in(&p.name).minutes()))
             .collect(),
         agent_door: door_path.clone(),
-        scripts: Current::new(scripts),
+        prolog: named(&config.prolog)?,
+        epilog: named(&config.epilog)?,
+        login_limit: Duration::from_secs(config.batch_start_timeout_secs.into()),
+        prolog_limit: limit(config.prolog_timeout_secs),
+        epilog_limit: limit(config.epilog_timeout_secs),
         one_script: config.prolog_flags.has(PrologFlag::Serial).then(tokio::sync::Mutex::default),
         log: cluster.log_file(Some(&node.name)),
         retention: Retention::of(config),
@@ -292,7 +296,10 @@ pub async fn start(
     }
     if let Some(program) = &config.health.program {
         health::check(program, &world).await;
-        actix_rt::spawn(health::serve(config.health.clone(), Arc::clone(&world)));
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let before = config.nodes.iter().position(|other| other.name == node.name).unwrap_or(0);
+        let place = (count(before), count(config.nodes.len()));
+        actix_rt::spawn(health::serve(config.health.clone(), place, Arc::clone(&world)));
     }
     let facts = NodeFacts {
         hostname: machine.hostname.clone(),

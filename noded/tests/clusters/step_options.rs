@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use crate::support::Cluster;
+use crate::support::{Cluster, is_root};
 use garrick_kernel::cpu_freq::make_cpu;
 use std::path::Path;
 
@@ -86,4 +86,23 @@ fn a_task_is_over_with_the_last_of_its_processes_where_that_is_asked_for() {
     let missing = c.sh("srun --wait-for-children nosuch");
     assert_eq!(missing.code, 2);
     assert!(missing.err.contains("execve(): nosuch: No such file or directory"), "{}", missing.err);
+}
+
+#[test]
+fn a_job_has_what_a_login_of_its_user_sets_where_that_is_asked_for() {
+    let c = Cluster::up_with("login", UP, |_| "BatchStartTimeout=600".to_owned());
+    let login = if is_root() { "su - $(id -un) -c env" } else { "$SHELL -l -c env" };
+    let login =
+        c.shell(&format!("env -i HOME=$HOME SHELL=$SHELL USER=$USER PATH=/usr/bin:/bin sh -c '{login}'")).ok().out;
+    let own = ["_", "SHLVL", "PWD", "OLDPWD", "TERM"];
+    let entry = |line: &str| line.split_once('=').is_some_and(|(name, _)| !own.contains(&name) && name != "PATH");
+    let login: Vec<&str> = login.lines().filter(|line| entry(line)).collect();
+    assert!(login.iter().any(|line| line.starts_with("HOME=")), "{login:?}");
+    let clean = "env -i GARRICK_HOME=$GARRICK_HOME PATH=$PATH A=own sbatch";
+    let job = c.shell(&format!("{clean} --get-user-env -o out --wrap 'echo A=$A; env'")).ok().job();
+    c.await_state(&job, "COMPLETED");
+    let has = c.read("out");
+    assert!(has.starts_with("A=own\n") && has.contains("SLURM_GET_USER_ENV=1\n"), "{has}");
+    let missing: Vec<&&str> = login.iter().filter(|line| !has.lines().any(|own| own == **line)).collect();
+    assert!(missing.is_empty(), "{missing:?} of {has}");
 }

@@ -292,12 +292,11 @@ pub const OPTIONS: &[OptionDef] = &[
         "type of MPI being used: none, pmi2 or pmix (list shows all)",
         |t, g| {
             let text = g.text()?;
-            let known = Mpi::ALL.into_iter().find(|mpi| mpi.name() == text);
+            let known = Mpi::named(text);
             match text {
                 _ if known.is_some() => t.mpi = known,
                 "list" => t.help = Some(Help::MpiList),
                 "cray_shasta" => return Err(g.not_supported()),
-                other if other.starts_with("pmix_v") => return Err(g.not_supported()),
                 other => {
                     return Err(OptionError::Declined(format!(
                         "Invalid MPI type '{other}', --mpi=list for acceptable types"

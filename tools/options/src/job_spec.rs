@@ -93,6 +93,10 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
     // As many tasks as threads are asked for (`--extra-node-info` in sbatch(1)).
     let by_threads = typed.layout.threads_of_node.filter(|_| typed.ntasks_per_node.is_none());
     let by_threads = by_threads.map(|threads| threads.saturating_mul(nodes.map_or(1, |nodes| nodes.min)));
+    let mut environment = submitter.environment;
+    if typed.user_env {
+        environment.push(ByteBuf::from(b"SLURM_GET_USER_ENV=1".to_vec()));
+    }
     let spec = JobSpec {
         kind: work.kind,
         name: typed.job_name.clone().filter(|n| !n.is_empty()).unwrap_or(work.default_name),
@@ -125,6 +129,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         constraint: typed.constraint.clone().filter(|c| !c.is_empty()),
         prefer: typed.prefer.clone().filter(|p| !p.is_empty()),
         gres: gres::of_job(typed)?,
+        user_env: typed.user_env,
         cpu_freq: frequency(typed, &submitter.frequencies)?,
         oom_kill_step: typed.oom_kill_step,
         reservations: typed.reservations.clone(),
@@ -153,7 +158,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         stdout: typed.output.clone(),
         stderr: typed.error.clone(),
         open_mode: typed.open_mode,
-        environment: Arc::new(submitter.environment),
+        environment: Arc::new(environment),
         script: work.script.map(|text| Arc::new(ByteBuf::from(text))),
         argv: byte_words(work.argv),
         umask: submitter.umask,

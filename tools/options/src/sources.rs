@@ -367,7 +367,7 @@ mod tests {
         let SourceError::Option { error, .. } = typed_by(Command::Srun, "", &[], "--mpi=pmix_v9").unwrap_err() else {
             panic!("an option's error")
         };
-        assert_eq!(error.to_string(), "--mpi=pmix_v9 is not supported yet");
+        assert_eq!(error.to_string(), "Invalid MPI type 'pmix_v9', --mpi=list for acceptable types");
     }
 
     #[test]

@@ -182,6 +182,12 @@ mod tests {
     }
 
     #[test]
+    fn a_version_of_pmix_stands_for_pmix() {
+        use garrick_model::spec::Mpi;
+        assert_eq!((built(&[], "--mpi=pmix_v4").spec.mpi, built(&[], "--mpi=pmix").spec.mpi), (Mpi::Pmix, Mpi::Pmix));
+    }
+
+    #[test]
     fn a_step_without_options_takes_its_jobs_layout() {
         let spec = built(JOB, "").spec;
         assert_eq!((spec.nodes, spec.tasks), (Some(NodeCount { min: 2, max: Some(2) }), Some(8)));

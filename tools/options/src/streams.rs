@@ -4,7 +4,7 @@ use super::{
     table::{
         Arg,
         Arg::{Optional, Required},
-        BATCH, BATCH_RUN, Effect, JOB, OptionDef, RUN,
+        BATCH, BATCH_RUN, JOB, OptionDef, RUN,
     },
     typed::OptionError,
     values,
@@ -60,13 +60,16 @@ pub const OPTIONS: &[OptionDef] = &[
             Ok(())
         },
     ),
-    OptionDef::other(
+    OptionDef::new(
         "get-user-env",
         None,
         Arg::None,
         BATCH,
-        "load the login environment (not done yet)",
-        Effect::Ignored("--get-user-env has no effect yet: the login environment is not loaded"),
+        "have what a login of the user sets on the batch host too",
+        |t, _| {
+            t.user_env = true;
+            Ok(())
+        },
     )
     .env(&["SBATCH_GET_USER_ENV"]),
     OptionDef::new(

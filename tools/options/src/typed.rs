@@ -447,6 +447,8 @@ pub struct Typed {
     pub chdir: Option<String>,
     /// `--export`, as typed
     pub export: Option<String>,
+    /// `--get-user-env`
+    pub user_env: bool,
     /// `--export-file`, as typed
     pub export_file: Option<String>,
     /// `--propagate`, as typed

@@ -16,7 +16,7 @@ use garrick_asking::{
 };
 use garrick_model::{
     job_query::JobQuery,
-    messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},
+    messages::command::{CancelRequest, CommandReply, CommandRequest, JobChange, JobSelector},
     refusal::Refusal,
     signal::signal_number,
     state::JobState,
@@ -34,7 +34,7 @@ pub(crate) static TABLE: Table = Table {
     words: &[],
     options: &[
         option("account", Some('A'), Arg::Required("account"), "only jobs of this account"),
-        unsupported("admin-comment", None, Arg::Required("comment"), "AdminComment= of the jobs"),
+        option("admin-comment", None, Arg::Required("comment"), "note that in the jobs; for administrators"),
         option("batch", Some('b'), Arg::None, "signal the batch shell only"),
         option("clusters", Some('M'), Arg::Required("names"), "the cluster, only the own one"),
         option("cron", Some('c'), Arg::None, "also jobs of scrontab, where the site wants that to be said"),
@@ -81,6 +81,8 @@ pub(crate) struct Request {
     by_controller: bool,
     /// Jobs of crontabs are meant too.
     cron: bool,
+    /// What is noted in the jobs.
+    admin_comment: Option<String>,
 }
 
 /// Which jobs, when some are chosen by what they are.
@@ -215,6 +217,7 @@ pub(crate) fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) 
         interactive: arguments.has("interactive") || env("SCANCEL_INTERACTIVE").is_some(),
         by_controller: arguments.has("ctld") || env("SCANCEL_CTLD").is_some(),
         cron: arguments.has("cron"),
+        admin_comment: arguments.value("admin-comment"),
         ..Request::default()
     };
     for word in arguments.words().iter().flat_map(|w| choices::outside_brackets(w)) {
@@ -295,6 +298,12 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
         }
     }
     say(&request, console);
+    if let Some(comment) = &request.admin_comment
+        && !note(&mut cluster, &request.jobs, comment)?
+    {
+        console.error("Invalid user id");
+        return Ok(NO_ADMINISTRATOR);
+    }
     // A kill of the whole job is what happens without a signal.
     let only_some = request.signal.is_some() && (request.batch || request.full);
     let signal = request.signal.filter(|s| *s != libc::SIGKILL || only_some);
@@ -314,6 +323,20 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
         Ok(other) => Err(cluster.unexpected(&other)),
         Err(AskError::Refused(Refusal::InvalidJobId | Refusal::AlreadyDone)) => Ok(0),
         Err(error) => Err(error),
+    }
+}
+
+/// The low byte of `ESLURM_USER_ID_MISSING` (2010).
+const NO_ADMINISTRATOR: i32 = 2010 & 0xff;
+
+/// Notes something in these jobs. False: that is for administrators. What is wrong otherwise shows when they are cancelled.
+fn note(cluster: &mut Contact, jobs: &[JobSelector], comment: &str) -> Result<bool, AskError> {
+    let change = JobChange { admin_comment: Some(comment.to_owned()), ..JobChange::default() };
+    let denied = |refusal: &Refusal| *refusal == Refusal::AccessDenied;
+    match cluster.ask(&CommandRequest::UpdateJob { jobs: jobs.to_vec(), change: Box::new(change) }) {
+        Ok(CommandReply::PerJob(results)) => Ok(!results.iter().any(|(_, result)| result.as_ref().is_err_and(denied))),
+        Err(AskError::Refused(refusal)) => Ok(!denied(&refusal)),
+        answer => answer.map(|_| true),
     }
 }
 

@@ -251,7 +251,7 @@ pub(in crate::config) static GLOBAL: &[Key] = &[
     Key::not_yet("MetricsType", NULL),
     key!("MinJobAge", "300", min_job_age_secs: secs(0, u32::MAX), "how long the controller keeps an ended job; 0: for ever"),
     Key::honoured("MpiDefault", "none", |c, text| {
-        let known = Mpi::ALL.into_iter().find(|mpi| mpi.name() == text);
+        let known = Mpi::named(text);
         c.mpi_default = known.unwrap_or_default();
         Ok(known.map_or_else(|| note(format!("{text} is not supported yet"), "steps need --mpi=pmi2 or pmix"), |_| None))
     }, "how the tasks of a step without `--mpi` find each other: `none`, `pmi2` or `pmix`")

@@ -32,6 +32,8 @@ pub struct HealthStates {
     alloc: bool,
     /// Only when the daemon starts.
     start_only: bool,
+    /// One after the other in the course of the interval.
+    cycle: bool,
 }
 
 impl HealthStates {
@@ -43,8 +45,13 @@ impl HealthStates {
                 "IDLE" => states.idle = true,
                 "ALLOC" => states.alloc = true,
                 "START_ONLY" => states.start_only = true,
+                "CYCLE" => states.cycle = true,
                 other => return Err(not_yet(other)),
             }
+        }
+        // `CYCLE` alone says nothing of which nodes.
+        if !(states.idle || states.alloc || states.start_only) {
+            (states.idle, states.alloc) = (true, true);
         }
         Ok(states)
     }
@@ -58,6 +65,7 @@ impl Display for HealthStates {
             (self.idle && !both, "IDLE"),
             (self.alloc && !both, "ALLOC"),
             (self.start_only, "START_ONLY"),
+            (self.cycle, "CYCLE"),
         ];
         let said: Vec<&str> = words.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect();
         f.pad(&said.join(","))
@@ -71,13 +79,17 @@ impl HealthCheck {
     }
 
     /// How long until the next check, at that time since the epoch: all nodes check at the same moments, as Slurm's do, so that a
-    /// parallel program is disturbed once. `None`: there is no other.
-    pub fn next(&self, now: Duration) -> Option<Duration> {
+    /// parallel program is disturbed once; with `CYCLE` each of `nodes` at another, by its place among them. `None`: there is no
+    /// other.
+    pub fn next(&self, now: Duration, place: u32, nodes: u32) -> Option<Duration> {
         let period = Duration::from_secs(self.interval_secs.into());
         if self.program.is_none() || period.is_zero() || self.states.start_only {
             return None;
         }
-        let into = Duration::from_millis(u64::try_from(now.as_millis() % period.as_millis()).unwrap_or(0));
+        let turn = if self.states.cycle { period * place / nodes.max(1) } else { Duration::ZERO };
+        // By another period, so that it is not below zero.
+        let since = now + period - turn.min(period);
+        let into = Duration::from_millis(u64::try_from(since.as_millis() % period.as_millis()).unwrap_or(0));
         Some(period - into)
     }
 }
@@ -95,11 +107,21 @@ mod tests {
     #[test]
     fn nodes_check_at_the_same_moments() {
         let check = of(60, "ANY");
-        assert_eq!(check.next(Duration::from_secs(600)), Some(Duration::from_secs(60)));
-        assert_eq!(check.next(Duration::from_millis(659_250)), Some(Duration::from_millis(750)));
-        assert_eq!(of(0, "ANY").next(Duration::from_secs(1)), None);
-        assert_eq!(of(60, "IDLE,START_ONLY").next(Duration::from_secs(1)), None);
-        assert_eq!(HealthCheck { program: None, ..check }.next(Duration::from_secs(1)), None);
+        assert_eq!(check.next(Duration::from_secs(600), 3, 4), Some(Duration::from_secs(60)));
+        assert_eq!(check.next(Duration::from_millis(659_250), 0, 1), Some(Duration::from_millis(750)));
+        assert_eq!(of(0, "ANY").next(Duration::from_secs(1), 0, 1), None);
+        assert_eq!(of(60, "IDLE,START_ONLY").next(Duration::from_secs(1), 0, 1), None);
+        assert_eq!(HealthCheck { program: None, ..check }.next(Duration::from_secs(1), 0, 1), None);
+    }
+
+    #[test]
+    fn with_cycle_each_node_has_a_moment_of_its_own() {
+        let check = of(60, "CYCLE");
+        let next = |place| check.next(Duration::from_secs(600), place, 4).unwrap().as_secs();
+        assert_eq!([0, 1, 2, 3].map(next), [60, 15, 30, 45]);
+        assert!(check.concerns(true) && check.concerns(false));
+        assert!(!of(60, "IDLE,CYCLE").concerns(true));
+        assert_eq!(of(60, "IDLE,CYCLE").states.to_string(), "IDLE,CYCLE");
     }
 
     #[test]
