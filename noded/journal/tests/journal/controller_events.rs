@@ -137,6 +137,7 @@ fn spec() -> JobSpec {
         qos: Some("normal".into()),
         comment: Some("first try".into()),
         extra: None,
+        user_env: false,
         cpu_freq: None,
         oom_kill_step: None,
         wckey: Some("key".into()),
@@ -402,6 +403,7 @@ fn change() -> JobChange {
         mail_types: None,
         mail_user: None,
         sharing: None,
+        end_time: None,
     }
 }
 
@@ -532,6 +534,9 @@ pub fn version_1() -> Vec<ControllerEvent> {
         power: None,
         address: None,
         hostname: None,
+        resume_at: None,
+        instance_id: None,
+        instance_type: None,
     };
     let silent = SavedNode { down: Some(DownCause::Silence), ..SavedNode::default() };
     events.push(ControllerEvent::Node { node: "n2".into(), saved: Box::new(saved) });

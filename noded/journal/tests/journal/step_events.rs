@@ -89,6 +89,7 @@ fn spec() -> StepSpec {
         mpi: Default::default(),
         preserve_env: false,
         cpu_freq: None,
+        wait_for_children: false,
         oom_kill_step: None,
         sent: None,
         name: "map".into(),
