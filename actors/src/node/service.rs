@@ -341,8 +341,8 @@ impl NodeCore {
         saved.comment = change.comment.or(saved.comment);
         let text = |given: Option<String>, before: Option<String>| given.or(before).filter(|text| !text.is_empty());
         saved.extra = text(change.extra, saved.extra);
-        saved.instance_id = text(change.instance_id, saved.instance_id);
-        saved.instance_type = text(change.instance_type, saved.instance_type);
+        saved.instance_id = text(place.instance_id, saved.instance_id);
+        saved.instance_type = text(place.instance_type, saved.instance_type);
         let goes_down = saved.down.is_some() && self.saved.down.is_none();
         self.save(saved, out);
         self.await_resume(out);

@@ -743,12 +743,6 @@ pub struct NodeChange {
     /// ResumeAfter, with DOWN or DRAIN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_after: Option<ResumeAfter>,
-    /// InstanceId; empty: none, here and below.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instance_id: Option<String>,
-    /// InstanceType.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instance_type: Option<String>,
 }
 
 /// When a node that goes out of service is back in it without anybody's asking.
@@ -781,6 +775,12 @@ pub struct NodePlace {
     /// NodeHostname.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+    /// InstanceId; empty: none, here and below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance_id: Option<String>,
+    /// InstanceType.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance_type: Option<String>,
 }
 
 /// `State=` of a node update.

@@ -96,7 +96,7 @@ fn joined(words: &[String]) -> Vec<String> {
     all
 }
 
-/// Addresses and host names are one for each node, or one for all of them.
+/// Addresses, host names, and ids and types of instances are one for each node, or one for all of them.
 fn each_with_its_own(nodes: &[String], change: &NodeChange) -> Result<Vec<CommandRequest>, KeyError> {
     let of_each = |list: &Option<String>, key| -> Result<Vec<Option<String>>, KeyError> {
         let Some(list) = list else { return Ok(vec![None; nodes.len()]) };
@@ -110,11 +110,21 @@ fn each_with_its_own(nodes: &[String], change: &NodeChange) -> Result<Vec<Comman
     let place = change.place.clone().unwrap_or_default();
     let addresses = of_each(&place.address, "NodeAddr")?;
     let hostnames = of_each(&place.hostname, "NodeHostname")?;
-    let one = |(node, (address, hostname)): (&String, _)| CommandRequest::UpdateNode {
-        nodes: vec![node.clone()],
-        change: NodeChange { place: Some(Box::new(NodePlace { address, hostname })), ..change.clone() },
+    let of_instances = |text: &Option<String>, key| match text {
+        Some(one) if !one.contains([',', '[']) => Ok(vec![Some(one.clone()); nodes.len()]),
+        list => of_each(list, key),
     };
-    Ok(nodes.iter().zip(addresses.into_iter().zip(hostnames)).map(one).collect())
+    let ids = of_instances(&place.instance_id, "InstanceId")?;
+    let kinds = of_instances(&place.instance_type, "InstanceType")?;
+    let places = addresses.into_iter().zip(hostnames).zip(ids.into_iter().zip(kinds));
+    let one = |(node, ((address, hostname), (instance_id, instance_type))): (&String, _)| CommandRequest::UpdateNode {
+        nodes: vec![node.clone()],
+        change: NodeChange {
+            place: Some(Box::new(NodePlace { address, hostname, instance_id, instance_type })),
+            ..change.clone()
+        },
+    };
+    Ok(nodes.iter().zip(places).map(one).collect())
 }
 
 /// Changes nodes.
@@ -215,8 +225,8 @@ static NODE_KEYS: &[Key<NodeChange>] = &[
     signed("Comment", |c, given| assign(&mut c.comment, given.text())),
     signed("Extra", |c, given| assign(&mut c.extra, given.text())),
     signed("Features", |c, given| assign(&mut c.features, given.words())),
-    signed("InstanceId", |c, given| assign(&mut c.instance_id, given.text())),
-    signed("InstanceType", |c, given| assign(&mut c.instance_type, given.text())),
+    signed("InstanceId", |c, given| assign(&mut c.place.get_or_insert_default().instance_id, given.text())),
+    signed("InstanceType", |c, given| assign(&mut c.place.get_or_insert_default().instance_type, given.text())),
     signed("NodeAddr", |c, given| assign(&mut c.place.get_or_insert_default().address, given.text())),
     signed("NodeHostName", |c, given| assign(&mut c.place.get_or_insert_default().hostname, given.text())),
     signed("Reason", |c, given| assign(&mut c.reason, given.text())),
