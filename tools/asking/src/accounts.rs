@@ -78,14 +78,22 @@ pub fn entries(uid: u32) -> (Option<String>, Vec<String>) {
 
 /// A group's number.
 pub fn gid_of(group: &str) -> Option<u32> {
+    find_group(group, |(name, _)| name == group).map(|(_, gid)| gid)
+}
+
+/// The name of a group.
+pub fn group_name(gid: u32) -> Option<String> {
+    find_group(&gid.to_string(), |(_, number)| *number == gid).map(|(name, _)| name)
+}
+
+/// A group of `/etc/group`, or one that a directory service knows by this key.
+fn find_group(key: &str, is: impl Fn(&(String, u32)) -> bool) -> Option<(String, u32)> {
     let parse = |line: &str| {
         let mut fields = line.split(':');
         let (name, _password, gid) = (fields.next()?, fields.next()?, fields.next()?);
         Some((name.to_owned(), gid.parse::<u32>().ok()?))
     };
-    local("/etc/group", parse, |(name, _)| name == group)
-        .or_else(|| getent("group", group).lines().find_map(parse).filter(|(name, _)| name == group))
-        .map(|(_, gid)| gid)
+    local("/etc/group", parse, &is).or_else(|| getent("group", key).lines().find_map(parse).filter(is))
 }
 
 fn local<T>(file: &str, parse: impl Fn(&str) -> Option<T>, is: impl Fn(&T) -> bool) -> Option<T> {
@@ -119,6 +127,7 @@ mod tests {
         assert_eq!(User::by_uid(0), Some(root.clone()));
         assert!(root.groups(0).contains(&0));
         assert_eq!(gid_of("root"), Some(0));
+        assert_eq!(group_name(0).as_deref(), Some("root"));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | [`sdiag`] | what the controller counted |
 //! | [`steps`] | what `garrick steps` shows, from the records of a run |
 //! | [`columns`] | fields as columns: formats (`-o`, `-O`), widths, headings |
+//! | [`field_table`] | fields as columns, as the commands about usage and accounting print them |
 //! | [`records`] | records of `key=value` |
 //! | [`json`] | views as JSON |
 //! | [`words`], [`node_state`] | states, reasons and exit codes as words; the states of nodes |
@@ -18,6 +19,7 @@
 pub mod amounts;
 pub mod clock;
 pub mod columns;
+pub mod field_table;
 pub mod job_rows;
 pub mod json;
 pub mod node_state;
