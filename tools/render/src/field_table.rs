@@ -151,12 +151,7 @@ impl Setting {
     }
 
     /// A row; `value` gives what stands in a field.
-    pub fn row<V>(
-        &self,
-        out: &mut dyn Write,
-        columns: &[Column<V>],
-        value: impl Fn(&V) -> String,
-    ) -> io::Result<()> {
+    pub fn row<V>(&self, out: &mut dyn Write, columns: &[Column<V>], value: impl Fn(&V) -> String) -> io::Result<()> {
         self.line(out, columns, |column| value(&column.field.value))
     }
 }
@@ -195,7 +190,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    const fn field(name: &'static str, width: usize, left: bool, kind: Kind, value: &'static str) -> Field<&'static str> {
+    const fn field(
+        name: &'static str,
+        width: usize,
+        left: bool,
+        kind: Kind,
+        value: &'static str,
+    ) -> Field<&'static str> {
         Field { name, width, left, kind, value }
     }
 
@@ -247,8 +248,14 @@ mod tests {
 
     #[test]
     fn parsable_values_are_whole() {
-        assert_eq!(shown("jobid%3,state", &Setting::Parsable("|".into())), "JobID|State|\n12.batch|CANCELLED by 3001|\n");
-        assert_eq!(shown("jobid,state", &Setting::Parsable2("XX".into())), "JobIDXXState\n12.batchXXCANCELLED by 3001\n");
+        assert_eq!(
+            shown("jobid%3,state", &Setting::Parsable("|".into())),
+            "JobID|State|\n12.batch|CANCELLED by 3001|\n"
+        );
+        assert_eq!(
+            shown("jobid,state", &Setting::Parsable2("XX".into())),
+            "JobIDXXState\n12.batchXXCANCELLED by 3001\n"
+        );
     }
 
     #[test]

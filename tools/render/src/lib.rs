@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`job_rows`], [`step_lines`] | which jobs and steps a listing shows, and which of them share a line |
 //! | [`squeue`], [`sinfo`], [`sprio`], [`sstat`] | the fields of these commands, and what is shown in each |
+//! | [`sacct`] | records of accounting |
 //! | [`sdiag`] | what the controller counted |
 //! | [`steps`] | what `garrick steps` shows, from the records of a run |
 //! | [`columns`] | fields as columns: formats (`-o`, `-O`), widths, headings |
@@ -24,6 +25,7 @@ pub mod job_rows;
 pub mod json;
 pub mod node_state;
 pub mod records;
+pub mod sacct;
 pub mod sdiag;
 pub mod sinfo;
 pub mod sprio;

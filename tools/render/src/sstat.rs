@@ -3,6 +3,7 @@
 use crate::{
     amounts,
     field_table::{self, Kind},
+    sacct::units::{Unit, Units, elapsed},
 };
 use garrick_model::{
     ids::{Sluid, StepNum},
@@ -19,15 +20,6 @@ pub struct StepUse {
     pub sluid: Option<Sluid>,
     /// Nodes and their tasks.
     pub tasks: Vec<(String, TaskSample)>,
-}
-
-/// How amounts are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Units {
-    /// With a unit, where nothing is lost by that: `1368K`.
-    Short,
-    /// `--noconvert`
-    Plain,
 }
 
 /// What stands in a field of a step.
@@ -62,9 +54,9 @@ impl Metric {
 
     fn text(self, value: u64, units: Units) -> String {
         match self {
-            Self::Cpu => clock_text(value),
+            Self::Cpu => elapsed(value),
             Self::Pages => value.to_string(),
-            _ => amount(value, units),
+            _ => units.amount(value, Unit::BYTE),
         }
     }
 
@@ -175,7 +167,7 @@ impl StepUse {
         match (khz, units) {
             (0, _) => "0".to_owned(),
             (khz, Units::Plain) => khz.to_string(),
-            (khz, Units::Short) => {
+            (khz, _) => {
                 let hundredths = (khz + 5_000) / 10_000;
                 format!("{}.{:02}M", hundredths / 100, hundredths % 100)
             }
@@ -201,23 +193,6 @@ pub fn by_node(step: &StepUse) -> Vec<StepUse> {
         }
     }
     parts
-}
-
-/// `1368K` for what is a whole number of KiB, and so on.
-fn amount(bytes: u64, units: Units) -> String {
-    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
-    let (mut number, mut unit) = (bytes, 0);
-    while units == Units::Short && number > 0 && number % 1024 == 0 && unit + 1 < UNITS.len() {
-        (number, unit) = (number / 1024, unit + 1);
-    }
-    format!("{number}{}", UNITS[unit])
-}
-
-/// `[days-]hours:minutes:seconds`
-fn clock_text(secs: u64) -> String {
-    let (days, hours, minutes, secs) = (secs / 86_400, secs / 3600 % 24, secs / 60 % 60, secs % 60);
-    let days = if days > 0 { format!("{days}-") } else { String::new() };
-    format!("{days}{hours:02}:{minutes:02}:{secs:02}")
 }
 
 macro_rules! measured {

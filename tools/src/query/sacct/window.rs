@@ -48,9 +48,9 @@ impl Window {
     pub fn read(given: Given<'_>, now: Timestamp, zone: &TimeZone) -> Result<Self, WindowError> {
         let at = |text: Option<&str>| match text.filter(|text| !text.trim().is_empty()) {
             None => Ok(None),
-            Some(text) => {
-                date::parse_past(text, now, zone).map(Some).map_err(|_: DateTextError| WindowError::Text(text.to_owned()))
-            }
+            Some(text) => date::parse_past(text, now, zone)
+                .map(Some)
+                .map_err(|_: DateTextError| WindowError::Text(text.to_owned())),
         };
         let now = Timestamp::from_secs(now.secs());
         // The present second is part of it.

@@ -86,9 +86,8 @@ fn show(request: &Request, cluster: &mut Contact, console: &Console) -> io::Resu
             let Some(used) = used(step, sluid, console) else { continue };
             let rows = if request.pids { fields::by_node(&used) } else { vec![used] };
             output::stdout(|out| {
-                rows.iter().try_for_each(|row| {
-                    request.setting.row(out, &request.columns, |shown| shown(row, request.units))
-                })
+                rows.iter()
+                    .try_for_each(|row| request.setting.row(out, &request.columns, |shown| shown(row, request.units)))
             })?;
         }
     }

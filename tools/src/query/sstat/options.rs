@@ -13,7 +13,8 @@ use garrick_model::{
 };
 use garrick_render::{
     field_table::Setting,
-    sstat::{self as fields, Column, Units},
+    sacct::units::Units,
+    sstat::{self as fields, Column},
 };
 
 /// Options of `sstat`.
