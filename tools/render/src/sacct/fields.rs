@@ -22,6 +22,9 @@ use garrick_model::{
     time::{TimeLimit, Timestamp, UNKNOWN},
 };
 
+/// The id of a user by name, where this host knows one.
+pub type LocalUid = dyn Fn(&str) -> Option<u32>;
+
 /// How lines are written.
 #[derive(Clone, Copy)]
 pub struct Setting<'s> {
@@ -36,7 +39,7 @@ pub struct Setting<'s> {
     /// Patterns in names of files are filled in.
     pub expand: bool,
     /// Ids of users as this host knows them.
-    pub uid: Option<&'s dyn Fn(&str) -> Option<u32>>,
+    pub uid: Option<&'s LocalUid>,
 }
 
 /// What stands in a field of a line.
