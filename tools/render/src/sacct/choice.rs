@@ -137,10 +137,9 @@ impl Choice {
 
     /// Is the row shown, leaving aside that others of its job may be newer?
     pub fn takes(&self, row: &JobRow) -> bool {
-        let without_window =
-            JobFilter { states: Vec::new(), start: None, end: None, jobs: Vec::new(), ..self.such.clone() };
-        (self.such.jobs.is_empty() || self.such.jobs.iter().any(|named| self.names(named, row)))
-            && without_window.takes(row)
+        // Neither window nor states are part of that.
+        self.such.takes(row)
+            && (self.such.jobs.is_empty() || self.such.jobs.iter().any(|named| self.names(named, row)))
             && self.in_window(row)
             && (self.constraints.is_empty() || has_all(row.constraint.as_deref(), &self.constraints))
             && (self.flags.is_empty() || self.flags.iter().any(|flag| Flag::of(row).contains(flag)))

@@ -27,6 +27,7 @@ use garrick_accounts::messages::{AccountsRefusal, AccountsRequest, JobWithSteps}
 use garrick_asking::{
     accounting::{Accounts, AccountsError, Rows},
     accounts::User,
+    cluster::ClusterError,
 };
 use garrick_model::{
     ids::Sluid,
@@ -111,9 +112,10 @@ fn refuse(error: &RequestError, console: &Console) -> i32 {
 pub(crate) fn tell(error: &AccountsError, console: &Console) -> i32 {
     match error {
         AccountsError::Off => output::stderr(format!("{error}\n").as_bytes()),
+        AccountsError::Cluster(ClusterError::Unknown(why)) => console.error(why),
         AccountsError::Cluster(why) => {
             hints(why, console);
-            console.error(format_args!("Problem talking to the database: {why}"));
+            console.error("Problem talking to the database: Connection refused");
         }
         AccountsError::Refused(AccountsRefusal::Away(why)) => {
             console.error(format_args!("Sending PersistInit msg: {why}"));

@@ -85,6 +85,7 @@ scenarios! {
     scancel
     scontrol
     planned
+    sacct
     scontrol_show
     scrontab
     scrontab_explicit
