@@ -101,15 +101,15 @@ fn arrays_runs_and_jobs_that_wait_are_told_apart() {
         said.starts_with("CANCELLED") && said.ends_with("|None\n")
     });
 
-    let go = c.fifo("go");
-    let script = "[ $SLURM_RESTART_COUNT ] || read -r word < go; true";
+    let script = "[ $SLURM_RESTART_COUNT ] || sleep 600";
     let requeued = c.run("sbatch", &["--requeue", "-J", "again", "-o", "/dev/null", "--wrap", script]).ok().job();
     c.await_state(&requeued, "RUNNING");
     awaited(&c, "-nPX -s R -o jobid,state", |said| said == format!("{requeued}|RUNNING\n"));
     c.run("scontrol", &["requeue", &requeued]).ok();
-    std::fs::write(&go, "go\n").unwrap();
-    c.run("scontrol", &["update", &format!("JobId={requeued}"), "StartTime=now"]);
     let runs = format!("-nPX -D -j {requeued} -o jobid,state,restarts");
+    awaited(&c, &runs, |said| said == format!("{requeued}|REQUEUED|0\n{requeued}|PENDING|1\n"));
+    let update = [&format!("JobId={requeued}"), "StartTime=now"];
+    c.await_that("it may start again", || c.run("scontrol", &["update", update[0], update[1]]).code == 0);
     awaited(&c, &runs, |said| said == format!("{requeued}|REQUEUED|0\n{requeued}|COMPLETED|1\n"));
     let newest = c.sh(&format!("sacct -nPX -j {requeued} -o state,restarts")).ok().out;
     assert_eq!(newest, "COMPLETED|1\n");

@@ -115,7 +115,8 @@ impl Choice {
         JobFilter {
             states: states.unwrap_or_default(),
             start: Some(self.window.start).filter(|start| *start != epoch),
-            end: Some(self.window.end),
+            // Jobs that are named are there before they are eligible.
+            end: Some(self.window.end).filter(|_| self.such.jobs.is_empty() || !self.states.is_empty()),
             // Which of those that were asked for is the newest is found out here.
             duplicates: true,
             ..self.such.clone()
@@ -164,7 +165,7 @@ impl Choice {
         let not_over = row.end.is_none_or(|over| over.secs() >= start.secs());
         let named = !self.such.jobs.is_empty();
         if self.states.is_empty() {
-            return not_over && row.eligible.map_or(named, before_end);
+            return not_over && (row.eligible.is_some_and(before_end) || (named && before_end(row.submit)));
         }
         self.states.iter().any(|state| match state {
             RecordState::Job(JobState::Pending) => {

@@ -60,7 +60,11 @@ fn jobs_are_shown_that_were_eligible_in_the_window() {
     let held = JobRow { eligible: None, ..waiting(6, "held") };
     assert!(!window(-1000, 3000, "").takes(&held));
     let named = JobFilter { jobs: vec![NamedJob::job(JobId(6))], ..JobFilter::default() };
-    assert!(Choice { such: named, ..choice() }.takes(&held), "it is asked for by its number");
+    let by_number = Choice { such: named, ..choice() };
+    assert!(by_number.takes(&held), "it is asked for by its number");
+    let later = JobRow { eligible: Some(at(200_000)), ..held };
+    assert!(by_number.takes(&later) && by_number.question().end.is_none());
+    assert!(!choice().takes(&later) && choice().question().end.is_some());
 }
 
 #[test]

@@ -130,12 +130,12 @@ pub(crate) fn tell(error: &AccountsError, console: &Console) -> i32 {
 fn list(what: &str, out: &mut dyn Write) -> io::Result<()> {
     let columns = |out: &mut dyn Write, words: &[&str], count: usize, width: usize| {
         words.chunks(count).try_for_each(|line| {
-            line.iter().try_for_each(|word| write!(out, "{word:<width$} "))?;
-            writeln!(out)
+            let cells: Vec<String> = line.iter().map(|word| format!("{word:<width$}")).collect();
+            writeln!(out, "{}", cells.join(" "))
         })
     };
     match what {
-        "helpreason" => columns(out, &records::reasons().collect::<Vec<_>>(), 2, 38),
+        "helpreason" => columns(out, &records::reasons().collect::<Vec<_>>(), 2, 39),
         "helpstate" => columns(out, &state::listed().collect::<Vec<_>>(), 4, 19),
         _ => field_table::help_format(out, fields::FIELDS),
     }
