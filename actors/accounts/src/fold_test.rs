@@ -67,7 +67,7 @@ fn run(at: Timestamp, booting: bool) -> Run {
 fn end(state: JobState, at: Timestamp, then: Afterwards) -> End {
     let exit = ExitStatus { code: 3, signal: None };
     let cause = Some("no such file".to_owned());
-    End { state, reason: Reason::NonZeroExitCode, exit, derived: exit, at, then, cause }
+    End { state, reason: Reason::NonZeroExitCode, exit, derived: exit, at, then, cause, by: None }
 }
 
 /// An event of the kind of that number, at a time. Whether it is legal is found out by the record.
@@ -183,7 +183,8 @@ fn a_requeued_job_has_a_row_for_each_run() {
 #[test]
 fn an_event_of_another_run_changes_nothing() {
     let mut row = JobRow::of("c", &job_record());
-    row.apply(&JobEvent::Ended(end(JobState::Cancelled, Timestamp(5), Afterwards::Over)));
+    row.apply(&JobEvent::Ended(End { by: Some(12), ..end(JobState::Cancelled, Timestamp(5), Afterwards::Over) }));
+    assert_eq!(row.cancelled_by, Some(12));
     let before = row.clone();
     assert_eq!(row.apply(&JobEvent::Ended(end(JobState::Failed, Timestamp(9), Afterwards::Over))), None);
     assert_eq!(row.apply(&JobEvent::Allocated(Box::new(run(Timestamp(9), false)))), None);

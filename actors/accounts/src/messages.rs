@@ -1,8 +1,12 @@
 //! Messages between the controller, the service of accounting, and commands.
 //!
 //! The controller connects to the service, says [`Feed::Hello`], and gets [`Kept::Welcome`]. If the service has nothing of this log,
-//! the controller sends all jobs at a position ([`Feed::Snapshot`]), then the events after that ([`Feed::Batch`]). The service stores
-//! each batch and its position in one transaction and answers [`Kept::Stored`]: so every event counts once, whatever is killed.
+//! the controller says where it begins ([`Feed::Begin`]): at the oldest event that was kept for accounting. Then come the events
+//! after that ([`Feed::Batch`]). The service stores each batch and its position in one transaction and answers [`Kept::Stored`]: so
+//! every event counts once, whatever is killed.
+//!
+//! Events of jobs that were submitted before the log's beginning do not say what these jobs are. So when the service has all events
+//! up to some position, the controller once sends all jobs as of that position ([`Feed::Snapshot`]).
 
 use crate::{filter::JobFilter, row::JobRow, step::StepRecord};
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
@@ -28,7 +32,9 @@ pub enum Feed {
         /// Its log.
         log: LogId,
     },
-    /// A part of all jobs as of a position. Parts follow each other. The last one is answered by [`Kept::Stored`].
+    /// What is stored of this log begins after that position. Answered by [`Kept::Stored`].
+    Begin(Position),
+    /// A part of all jobs as of the position that is stored. Parts follow each other. The last one is answered by [`Kept::Stored`].
     Snapshot {
         /// The position.
         position: Position,
@@ -55,6 +61,8 @@ pub enum Kept {
     Welcome {
         /// The position; `None`: it knows nothing of this log.
         stored: Option<Position>,
+        /// It has had all jobs that were there before the log's beginning.
+        whole: bool,
     },
     /// Everything up to there is stored and survives any crash.
     Stored(Position),

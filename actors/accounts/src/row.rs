@@ -314,6 +314,7 @@ impl JobRow {
         self.reason = end.reason.clone();
         (self.exit, self.derived) = (end.exit, end.derived);
         self.system_comment.clone_from(&end.cause);
+        self.cancelled_by = self.cancelled_by.or(end.by);
         self.end = Some(end.at);
         self.booting.clear();
         // The loss of a node ends a job only where that is said.

@@ -97,7 +97,7 @@ impl JobCore {
     }
 
     /// Ends waiting tasks of the array; each gets a record of its own that says so.
-    pub(super) fn cancel_tasks(&mut self, indices: &BTreeSet<u32>, turn: &mut Turn<'_>) {
+    pub(super) fn cancel_tasks(&mut self, indices: &BTreeSet<u32>, by: Option<u32>, turn: &mut Turn<'_>) {
         for &index in indices {
             let mut record = self.task_record(index, turn);
             record.phase = Phase::Over(
@@ -110,6 +110,7 @@ impl JobCore {
                     at: turn.now,
                     then: Afterwards::Over,
                     cause: None,
+                    by,
                 },
             );
             self.split_off(index, record, None, turn);

@@ -64,7 +64,7 @@ impl JobCore {
         if let Some(some) = self.chosen_tasks(&tasks)? {
             return match command {
                 JobCommand::Cancel => {
-                    self.cancel_tasks(&some, turn);
+                    self.cancel_tasks(&some, Some(by.uid), turn);
                     Ok(())
                 }
                 JobCommand::Hold { .. } | JobCommand::Release | JobCommand::Update(_) | JobCommand::Revise(_) => {

@@ -52,7 +52,7 @@ impl JobCore {
             Phase::Pending => {
                 self.abandon_commit(turn);
                 self.let_go_of_kept(turn);
-                self.end(self.end_without_run(state, turn), turn);
+                self.end(End { by, ..self.end_without_run(state, turn) }, turn);
                 Ok(())
             }
             Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => {
@@ -85,6 +85,7 @@ impl JobCore {
             at: turn.now,
             then: Afterwards::Over,
             cause: None,
+            by: None,
         }
     }
 
@@ -130,7 +131,7 @@ impl JobCore {
         let Some(ending) = run.ending.clone().filter(|_| !run.booting.is_empty()) else { return };
         let (exit, at) = (ExitStatus::SUCCESS, turn.now);
         let Ending { state, reason, then, .. } = ending;
-        self.end(End { state, reason, exit, derived: exit, at, then, cause: None }, turn);
+        self.end(End { state, reason, exit, derived: exit, at, then, cause: None, by: None }, turn);
     }
 
     /// Sends the requested end to the batch host, and shows the nodes as completing; a run that was launched nowhere ends at once.

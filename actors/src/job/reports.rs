@@ -52,7 +52,7 @@ impl JobCore {
             AgentReport::JobStarted { sluid, door, .. } if sluid == current => self.started(node, door, turn),
             AgentReport::JobEnded { sluid, state, reason, exit, derived, at, lost, cause, .. } if sluid == current => {
                 let then = self.after_run(state, &reason, exit);
-                self.ended(End { state, reason, exit, derived, at, then, cause }, lost, turn);
+                self.ended(End { state, reason, exit, derived, at, then, cause, by: None }, lost, turn);
             }
             AgentReport::JobLaunchFailed { sluid, reason, detail, drain_node, .. } if sluid == current => {
                 self.launch_failed(node, reason, &detail, drain_node, turn);
@@ -246,7 +246,7 @@ impl JobCore {
             );
         }
         let cause = Some(detail.to_owned());
-        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause }, turn);
+        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause, by: None }, turn);
     }
 
     /// The batch host reported neither that the run started nor that it could not, for instance because it did not accept the
@@ -459,7 +459,7 @@ impl JobCore {
             None => (JobState::NodeFail, Reason::StepManagerDied, self.after_node_failure()),
         };
         let exit = ExitStatus { code: 0, signal: Some(9) };
-        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause: None }, turn);
+        self.end(End { state, reason, exit, derived: exit, at: turn.now, then, cause: None, by: None }, turn);
     }
 
     pub(super) fn node_lost(&mut self, node: &str, turn: &mut Turn<'_>) {
@@ -493,7 +493,10 @@ impl JobCore {
             None => (JobState::NodeFail, self.after_node_failure()),
         };
         let exit = ExitStatus::SUCCESS;
-        self.end(End { state, reason: Reason::NodeDown, exit, derived: exit, at: turn.now, then, cause: None }, turn);
+        self.end(
+            End { state, reason: Reason::NodeDown, exit, derived: exit, at: turn.now, then, cause: None, by: None },
+            turn,
+        );
     }
 
     pub(super) fn release_node(&mut self, node: &str, turn: &mut Turn<'_>) {

@@ -126,11 +126,12 @@ impl Store {
         Ok(Self { writer: Mutex::new(Writer { connection, known: HashMap::new() }), readers })
     }
 
-    /// A controller begins to feed. The position up to which its log is stored; `None`: nothing of that log.
-    pub async fn follow(&self, cluster: &str, log: LogId) -> Result<(Followed, Option<Position>), StoreError> {
+    /// A controller begins to feed. The position up to which its log is stored, and whether a snapshot was; `None`: nothing of that
+    /// log.
+    pub async fn follow(&self, cluster: &str, log: LogId) -> Result<(Followed, Option<(Position, bool)>), StoreError> {
         let mut writer = self.writer.lock().await;
         let mut tx = writer.connection.begin().await?;
-        let found = sqlx::query("SELECT id, log_high, log_low, position FROM clusters WHERE name = ?")
+        let found = sqlx::query("SELECT id, log_high, log_low, position, whole FROM clusters WHERE name = ?")
             .bind(cluster)
             .fetch_optional(&mut *tx)
             .await?;
@@ -138,7 +139,7 @@ impl Store {
             None => {
                 let id: i64 =
                     sqlx::query_scalar("SELECT COALESCE(MAX(id), 0) + 1 FROM clusters").fetch_one(&mut *tx).await?;
-                sqlx::query("INSERT INTO clusters (id, name, log_high, log_low) VALUES (?, ?, ?, ?)")
+                sqlx::query("INSERT INTO clusters (id, name, log_high, log_low, whole) VALUES (?, ?, ?, ?, 0)")
                     .bind(id)
                     .bind(cluster)
                     .bind(signed(log.0))
@@ -152,22 +153,36 @@ impl Store {
                 let same = (row.try_get(1)?, row.try_get(2)?) == (signed(log.0), signed(log.1));
                 let stored: Option<i64> = if same { row.try_get(3)? } else { None };
                 if !same {
-                    sqlx::query("UPDATE clusters SET log_high = ?, log_low = ?, position = NULL WHERE id = ?")
-                        .bind(signed(log.0))
-                        .bind(signed(log.1))
-                        .bind(id)
-                        .execute(&mut *tx)
-                        .await?;
+                    sqlx::query(
+                        "UPDATE clusters SET log_high = ?, log_low = ?, position = NULL, whole = 0 WHERE id = ?",
+                    )
+                    .bind(signed(log.0))
+                    .bind(signed(log.1))
+                    .bind(id)
+                    .execute(&mut *tx)
+                    .await?;
                 }
-                (id, stored)
+                let whole: i64 = row.try_get(4)?;
+                (id, stored.map(|at| (Position(unsigned(at)), whole != 0)))
             }
         };
         tx.commit().await?;
         writer.known.retain(|(of, _), _| *of != id);
-        Ok((Followed { id, cluster: cluster.to_owned(), log }, stored.map(|at| Position(unsigned(at)))))
+        Ok((Followed { id, cluster: cluster.to_owned(), log }, stored))
     }
 
-    /// Stores a part of all jobs as of a position; with the last part, the position. Parts that were stored before change nothing.
+    /// What is stored of the log begins after that position.
+    pub async fn begin(&self, of: &Followed, position: Position) -> Result<(), StoreError> {
+        let mut writer = self.writer.lock().await;
+        let mut tx = writer.connection.begin().await?;
+        is_followed(&mut tx, of).await?;
+        set_position(&mut tx, of, position).await?;
+        set_whole(&mut tx, of, false).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Stores a part of all jobs as of the stored position; the last part makes what is stored whole. Parts that come again change
+    /// nothing.
     pub async fn snapshot(
         &self,
         of: &Followed,
@@ -179,12 +194,15 @@ impl Store {
         let Writer { connection, known } = &mut *writer;
         known.clear();
         let mut tx = connection.begin().await?;
-        is_followed(&mut tx, of).await?;
+        let stored = is_followed(&mut tx, of).await?.unwrap_or_default();
+        if stored != position {
+            return Err(StoreError::Gap { after: position, stored });
+        }
         for record in jobs {
             put_job(&mut tx, of.id, &JobRow::of(&of.cluster, record)).await?;
         }
         if last {
-            set_position(&mut tx, of, position).await?;
+            set_whole(&mut tx, of, true).await?;
         }
         Ok(tx.commit().await?)
     }
@@ -289,6 +307,15 @@ async fn is_followed(tx: &mut Transaction<'_, Sqlite>, of: &Followed) -> Result<
 async fn set_position(tx: &mut Transaction<'_, Sqlite>, of: &Followed, position: Position) -> Result<(), StoreError> {
     sqlx::query("UPDATE clusters SET position = ? WHERE id = ?")
         .bind(signed(position.0))
+        .bind(of.id)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+async fn set_whole(tx: &mut Transaction<'_, Sqlite>, of: &Followed, whole: bool) -> Result<(), StoreError> {
+    sqlx::query("UPDATE clusters SET whole = ? WHERE id = ?")
+        .bind(i64::from(whole))
         .bind(of.id)
         .execute(&mut **tx)
         .await?;

@@ -51,6 +51,7 @@ fn ended(id: u32, at: i64) -> ControllerEvent {
             at: Timestamp(at),
             then,
             cause: None,
+            by: None,
         }),
     )
 }
@@ -95,7 +96,7 @@ fn a_batch_and_its_position_are_stored_together_and_once() {
         let store = Store::open(&path).await.unwrap();
         let (of, stored) = store.follow("c", LOG).await.unwrap();
         assert_eq!(stored, None);
-        store.snapshot(&of, Position(10), &[], true).await.unwrap();
+        store.begin(&of, Position(10)).await.unwrap();
         let events = || vec![submitted(1), report(1, [StepKey::BATCH, StepKey::number(0)], StepState::Completed)];
         store.keep(&of, Position(10), Position(12), events()).await.unwrap();
         let again = store.keep(&of, Position(10), Position(12), events()).await;
@@ -104,7 +105,7 @@ fn a_batch_and_its_position_are_stored_together_and_once() {
         // Another process goes on from what is stored.
         let store = Store::open(&path).await.unwrap();
         let (of, stored) = store.follow("c", LOG).await.unwrap();
-        assert_eq!(stored, Some(Position(12)));
+        assert_eq!(stored, Some((Position(12), false)));
         store.keep(&of, Position(12), Position(13), vec![ended(1, 5)]).await.unwrap();
         let jobs = all(&store, &JobFilter::default()).await;
         assert_eq!(jobs.len(), 1);
@@ -119,19 +120,26 @@ fn another_log_begins_with_a_snapshot_and_ends_the_earlier_feed() {
     with_folder(|path| async move {
         let store = Store::open(&path).await.unwrap();
         let (first, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&first, Position(3)).await.unwrap();
         store.snapshot(&first, Position(3), &[record(1, JobSpec::default())], true).await.unwrap();
         let (second, stored) = store.follow("c", LogId(8, 8)).await.unwrap();
         assert_eq!(stored, None);
         let late = store.keep(&first, Position(3), Position(4), vec![ended(1, 9)]).await;
         assert!(matches!(late, Err(StoreError::OtherLog(_))), "{late:?}");
-        // A part of a snapshot alone is no position.
-        store.snapshot(&second, Position(5), &[record(2, JobSpec::default())], false).await.unwrap();
-        assert_eq!(store.follow("c", LogId(8, 8)).await.unwrap().1, None);
-        store.snapshot(&second, Position(5), &[record(2, JobSpec::default())], true).await.unwrap();
-        assert_eq!(store.follow("c", LogId(8, 8)).await.unwrap().1, Some(Position(5)));
+        store.begin(&second, Position(5)).await.unwrap();
+        // Jobs that are not known yet come with the snapshot, which has to be of the stored position.
+        store.keep(&second, Position(5), Position(6), vec![ended(2, 9)]).await.unwrap();
+        let early = store.snapshot(&second, Position(5), &[record(2, JobSpec::default())], true).await;
+        assert!(matches!(early, Err(StoreError::Gap { .. })), "{early:?}");
+        // A part of it alone is not the whole.
+        store.snapshot(&second, Position(6), &[record(2, JobSpec::default())], false).await.unwrap();
+        assert_eq!(store.follow("c", LogId(8, 8)).await.unwrap().1, Some((Position(6), false)));
+        store.snapshot(&second, Position(6), &[record(2, JobSpec::default())], true).await.unwrap();
+        assert_eq!(store.follow("c", LogId(8, 8)).await.unwrap().1, Some((Position(6), true)));
         assert_eq!(all(&store, &JobFilter::default()).await.len(), 2);
         // Another cluster has rows of its own.
         let (other, _) = store.follow("d", LOG).await.unwrap();
+        store.begin(&other, Position(1)).await.unwrap();
         store.snapshot(&other, Position(1), &[record(1, JobSpec::default())], true).await.unwrap();
         let only = JobFilter { clusters: vec!["d".into()], ..JobFilter::default() };
         assert_eq!((all(&store, &only).await.len(), all(&store, &JobFilter::default()).await.len()), (1, 3));
@@ -150,7 +158,7 @@ fn answers_come_in_pages_without_losing_or_doubling_anything() {
         let requeued = JobEvent::Requeued { sluid: Sluid(1000), hold: None, begin: None, expedited: false };
         let mut events: Vec<ControllerEvent> = (1..=JOBS).map(submitted).collect();
         events.extend([many, late, ended(3, 4), job(3, requeued)]);
-        store.snapshot(&of, Position(0), &[], true).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
         store.keep(&of, Position(0), Position(1), events).await.unwrap();
         let newest = all(&store, &JobFilter::default()).await;
         assert_eq!(newest.iter().map(|job| job.row.job.0).collect::<Vec<_>>(), (1..=JOBS).collect::<Vec<_>>());

@@ -108,9 +108,15 @@ impl World {
         match message {
             Feed::Hello { cluster, log } => {
                 let (of, stored) = self.store.follow(&cluster, log).await?;
-                tracing::info!(cluster, stored = stored.map(|at| at.0), "a controller has come");
+                let (stored, whole) = stored.map_or((None, false), |(at, whole)| (Some(at), whole));
+                tracing::info!(cluster, stored = stored.map(|at| at.0), whole, "a controller has come");
                 *followed = Some(of);
-                Ok(Some(Kept::Welcome { stored }))
+                Ok(Some(Kept::Welcome { stored, whole }))
+            }
+            Feed::Begin(position) => {
+                let Some(of) = followed else { return unnamed() };
+                self.store.begin(of, position).await?;
+                Ok(Some(Kept::Stored(position)))
             }
             Feed::Snapshot { position, jobs, last } => {
                 let Some(of) = followed else { return unnamed() };

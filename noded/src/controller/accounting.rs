@@ -17,7 +17,7 @@ use garrick_events::{
 };
 use garrick_frame::LinkKind;
 use garrick_kernel::files::{self, FileError};
-use garrick_model::ids::RequestId;
+use garrick_model::{ids::RequestId, messages::encoded_bytes};
 use garrick_runtime::{Address, ReplyTo, TraceContext};
 use garrick_transport::{LinkError, Receiver, Sender};
 use std::{
@@ -32,13 +32,11 @@ const IDENTITY: &str = "accounting.log-id";
 /// Pauses between two tries to reach the service.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Events of one batch, and about so many bytes.
+/// Events of one message, and bytes after which it takes no more: far below what a frame may have.
 const EVENTS: usize = 1000;
-const BYTES: u64 = 1 << 20;
+const BYTES: usize = 1 << 20;
 /// Further events of a batch are waited for so long.
 const GATHER: Duration = Duration::from_millis(20);
-/// Jobs in one part of a snapshot.
-const JOBS: usize = 200;
 /// The log is told so seldom what is stored, as that is written too.
 const ACKNOWLEDGE: Duration = Duration::from_secs(5);
 const ACKNOWLEDGED: u64 = 10_000;
@@ -172,40 +170,64 @@ impl AccountingFeed {
         Ok(LogId(high, low))
     }
 
-    /// One connection, from its greeting on. It ends with an error, or when the log can say nothing more.
+    /// One connection, from its greeting on. It ends with an error.
     async fn session(&self) -> Result<(), FeedError> {
         let id = self.registered().await?;
         let conn = self.service.connect(LinkKind::ControllerAccounts).await.ok_or(FeedError::Away)?;
         let (messages, replies) = conn.split::<Feed, Kept>();
-        let mut link = Link { messages, replies };
+        let mut link = Link { messages, replies, stored: Position::default() };
         link.messages.send(traced(Feed::Hello { cluster: self.cluster.clone(), log: id })).await?;
-        let Kept::Welcome { stored } = link.answer().await? else { return Err(FeedError::Unexpected) };
-        let known = stored.filter(|at| *at <= self.log.committed() && at.next() >= self.log.oldest());
-        let mut stored = match known {
-            Some(at) => at,
-            None => self.snapshot(&mut link).await?,
+        let Kept::Welcome { stored, whole } = link.answer().await? else { return Err(FeedError::Unexpected) };
+        let whole = self.begin(&mut link, stored, whole).await?;
+        tracing::info!(stored = link.stored.0, "the service of accounting is fed");
+        let mut follower = self.log.subscribe(link.stored.next())?;
+        if !whole {
+            self.snapshot(&mut link, &mut follower).await?;
+        }
+        self.go_on(link, follower).await
+    }
+
+    /// Agrees with the service on where to go on. False: it needs a snapshot too.
+    async fn begin(&self, link: &mut Link, stored: Option<Position>, whole: bool) -> Result<bool, FeedError> {
+        let (oldest, last) = (self.log.oldest(), self.log.committed());
+        let (begin, whole) = match stored {
+            Some(at) if at <= last && at.next() >= oldest => {
+                link.stored = at;
+                return Ok(whole);
+            }
+            // What it has of this log is not there any more: an older copy of the log was restored.
+            Some(_) => (last, false),
+            None => (self.stored(), false),
         };
-        tracing::info!(stored = stored.0, "the service of accounting is fed");
-        let mut follower = self.log.subscribe(stored.next())?;
+        link.messages.send(traced(Feed::Begin(begin))).await?;
+        link.stored(begin).await?;
+        Ok(whole)
+    }
+
+    /// Sends events for ever.
+    async fn go_on(&self, mut link: Link, mut follower: Follower) -> Result<(), FeedError> {
         let mut acknowledged = (Instant::now(), self.stored());
         loop {
-            let batch = tokio::select! {
-                batch = gather(&mut follower) => batch?,
+            let behind = acknowledged.1 < link.stored;
+            // Only what may be dropped while it waits: a batch that has begun is sent.
+            let first = tokio::select! {
+                first = follower.next() => first?,
+                () = sleep(ACKNOWLEDGE), if behind => {
+                    self.acknowledge(link.stored).await?;
+                    acknowledged = (Instant::now(), link.stored);
+                    continue;
+                }
                 said = link.replies.recv() => match said? {
                     Some(_) => return Err(FeedError::Unexpected),
                     None => return Err(FeedError::Closed),
                 },
             };
-            let upto = batch.upto;
-            link.messages.send(traced(Feed::Batch { after: stored, upto, events: batch.events })).await?;
-            match link.answer().await? {
-                Kept::Stored(at) if at == upto => stored = at,
-                _ => return Err(FeedError::Unexpected),
-            }
+            let batch = gather(&first, &mut follower).await?;
+            link.send(batch).await?;
             let (when, last) = acknowledged;
-            if when.elapsed() >= ACKNOWLEDGE || stored.0.saturating_sub(last.0) >= ACKNOWLEDGED {
-                self.acknowledge(stored).await?;
-                acknowledged = (Instant::now(), stored);
+            if when.elapsed() >= ACKNOWLEDGE || link.stored.0.saturating_sub(last.0) >= ACKNOWLEDGED {
+                self.acknowledge(link.stored).await?;
+                acknowledged = (Instant::now(), link.stored);
             }
         }
     }
@@ -216,23 +238,30 @@ impl AccountingFeed {
         Ok(log_outcome(answer.await).map(|_| ())?)
     }
 
-    /// All jobs as they are now.
-    async fn snapshot(&self, link: &mut Link) -> Result<Position, FeedError> {
+    /// Events up to now, and then all jobs as they are: so both are of one position.
+    async fn snapshot(&self, link: &mut Link, follower: &mut Follower) -> Result<(), FeedError> {
         let state = self.log.value().copy().map_err(|e| FeedError::State(e.to_string()))?;
         let position = state.progress.position;
-        let mut jobs: Vec<JobRecord> = Vec::new();
+        while link.stored < position {
+            let mut batch = Batch::default();
+            while batch.upto < position && batch.seen < EVENTS && batch.bytes < BYTES {
+                batch.take(&follower.next().await?);
+            }
+            link.send(batch).await?;
+        }
+        let (mut jobs, mut bytes): (Vec<JobRecord>, usize) = (Vec::new(), 0);
         for (_, record) in state.jobs.iter() {
-            jobs.push(record.without_work());
-            if jobs.len() >= JOBS {
+            let record = record.without_work();
+            bytes += encoded_bytes(&record);
+            jobs.push(record);
+            if bytes >= BYTES {
                 let jobs = std::mem::take(&mut jobs);
+                bytes = 0;
                 link.messages.send(traced(Feed::Snapshot { position, jobs, last: false })).await?;
             }
         }
         link.messages.send(traced(Feed::Snapshot { position, jobs, last: true })).await?;
-        match link.answer().await? {
-            Kept::Stored(at) if at == position => Ok(at),
-            _ => Err(FeedError::Unexpected),
-        }
+        link.stored(position).await
     }
 }
 
@@ -240,6 +269,8 @@ impl AccountingFeed {
 struct Link {
     messages: Sender<Feed>,
     replies: Receiver<Kept>,
+    /// Up to where the service has stored.
+    stored: Position,
 }
 
 impl Link {
@@ -251,6 +282,23 @@ impl Link {
             None => Err(FeedError::Closed),
         }
     }
+
+    /// It has stored what it was sent, up to that position.
+    async fn stored(&mut self, upto: Position) -> Result<(), FeedError> {
+        match self.answer().await? {
+            Kept::Stored(at) if at == upto => {
+                self.stored = at;
+                Ok(())
+            }
+            _ => Err(FeedError::Unexpected),
+        }
+    }
+
+    async fn send(&mut self, batch: Batch) -> Result<(), FeedError> {
+        let Batch { upto, events, .. } = batch;
+        self.messages.send(traced(Feed::Batch { after: self.stored, upto, events })).await?;
+        self.stored(upto).await
+    }
 }
 
 /// Events that go together.
@@ -259,7 +307,7 @@ struct Batch {
     upto: Position,
     events: Vec<ControllerEvent>,
     seen: usize,
-    bytes: u64,
+    bytes: usize,
 }
 
 impl Batch {
@@ -267,16 +315,16 @@ impl Batch {
         self.upto = committed.position;
         self.seen += 1;
         if let Some(event) = wanted(&committed.event) {
-            self.bytes += garrick_actors::log::feed::bytes_of(&event);
+            self.bytes += encoded_bytes(&event);
             self.events.push(event);
         }
     }
 }
 
-/// The next events: at least one, and those that come soon after it.
-async fn gather(follower: &mut Follower) -> Result<Batch, FollowError> {
+/// An event, and those that come soon after it.
+async fn gather(first: &Committed, follower: &mut Follower) -> Result<Batch, FollowError> {
     let mut batch = Batch::default();
-    batch.take(&follower.next().await?);
+    batch.take(first);
     let deadline = Instant::now() + GATHER;
     while batch.seen < EVENTS && batch.bytes < BYTES {
         match timeout_at(deadline, follower.next()).await {

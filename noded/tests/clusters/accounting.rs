@@ -11,14 +11,23 @@ use garrick_accounts::{
 use garrick_frame::{DoorClient, LinkKind};
 use garrick_model::{
     ids::{JobId, StepKey},
+    messages::command::Caller,
     state::{JobState, StepState},
 };
 use std::{path::Path, time::Duration};
 
 /// Everything that a question finds, asked at a daemon's door in as many pages as it takes. `None`: accounting is away.
 pub fn ask(door: &Path, filter: &JobFilter) -> Option<Vec<JobWithSteps>> {
+    ask_for(door, filter, None)
+}
+
+/// The same in the name of a user.
+pub fn ask_for(door: &Path, filter: &JobFilter, caller: Option<Caller>) -> Option<Vec<JobWithSteps>> {
     let mut client =
         DoorClient::connect(door, LinkKind::CommandToAccounts, "test", Some(Duration::from_secs(10))).ok()?;
+    if let Some(caller) = caller {
+        client.send(&AccountsRequest::OnBehalfOf(caller)).ok()?;
+    }
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         client.send(&AccountsRequest::Jobs { filter: Box::new(filter.clone()), steps: true, after }).ok()?;
@@ -109,6 +118,7 @@ fn what_jobs_came_to_is_found_and_survives_kills() {
     assert_eq!(ends, [(0, JobState::Completed), (1, JobState::Failed), (2, JobState::Failed)]);
     let never_ran = rows(&c, &cancelled, "accounting.door", over(1));
     assert_eq!((never_ran[0].row.state, never_ran[0].row.start), (JobState::Cancelled, None));
+    assert_eq!(never_ran[0].row.cancelled_by, Some(nix::unistd::geteuid().as_raw()));
     assert!(never_ran[0].row.allocated.is_empty());
 
     // All of it, once: nothing was lost or doubled by the kills.

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use crate::support::{Answer, answer, built, is_root, open_to_all, scratch};
+use garrick_accounts::{filter::JobFilter, messages::JobWithSteps};
 use garrick_daemon::journal::Form;
 use garrick_events::event::ControllerEvent;
+use garrick_model::{messages::command::Caller, state::JobState};
 use std::{
     io::Write as _,
     os::unix::{
@@ -53,7 +55,7 @@ impl Site {
         }
         let (work, bin) = (scratch(name), built());
         copy_programs(&bin, &work);
-        for daemon in ["slurmctld", "slurmd"] {
+        for daemon in ["slurmctld", "slurmd", "slurmdbd"] {
             std::fs::hard_link(work.join("noded"), work.join(daemon)).unwrap();
         }
         let hostname = nix::unistd::gethostname().unwrap().into_string().unwrap();
@@ -92,6 +94,36 @@ impl Site {
         all.extend(args);
         let started = self.as_user(user, program, &all);
         assert_eq!(started.code, 0, "{started:?}\n{}", self.logs());
+    }
+
+    /// The service of accounting, which goes to the background when it serves.
+    #[track_caller]
+    fn start_accounting(&self) {
+        let conf = self.work.join("slurmdbd.conf");
+        let started = self.as_user(ROOT, "slurmdbd", &["-f", conf.to_str().unwrap()]);
+        assert_eq!(started.code, 0, "{started:?}\n{}", self.logs());
+    }
+
+    /// The door of accounting.
+    fn door_of_accounting(&self) -> PathBuf {
+        let config = garrick_model::config::read(&self.conf).unwrap();
+        let doors =
+            config.run_dirs(0, Some(self.slurm.1), None).into_iter().map(|folder| folder.join("accounting.door"));
+        doors.into_iter().find(|door| door.exists()).unwrap_or_default()
+    }
+
+    /// Rows that accounting shows to a user.
+    fn accounted(&self, (_, uid): (&str, u32)) -> Option<Vec<JobWithSteps>> {
+        let caller = Caller { uid, gid: uid, pid: 1, host: "here".into() };
+        let filter = JobFilter { duplicates: true, ..JobFilter::default() };
+        crate::accounting::ask_for(&self.door_of_accounting(), &filter, Some(caller))
+    }
+
+    fn kill_daemon(&self, daemon: &str) {
+        let pid = std::fs::read_to_string(self.work.join(format!("run/{daemon}.pid"))).unwrap().trim().parse().unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+        let gone = || std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+        self.await_that("it is dead", gone);
     }
 
     #[track_caller]
@@ -504,5 +536,53 @@ fn a_file_on_a_node_is_the_jobs_users_and_made_with_no_other_rights() {
     let said = format!("sbcast: error: Slurm job {job} lookup error: Invalid user id\n");
     assert_eq!((other.code, other.err), (255, said));
     site.as_user(ALICE, "scancel", &[&job]).ok();
+    site.end();
+}
+
+#[test]
+fn accounting_of_a_site_loses_and_doubles_nothing_and_shows_users_their_own() {
+    const ROUNDS: usize = 4;
+    const TASKS: usize = 8;
+    let Some(site) = Site::new("accounting", &["n1"]) else { return };
+    let w = site.work.display();
+    let text = std::fs::read_to_string(&site.conf).unwrap();
+    std::fs::write(&site.conf, format!("AccountingStorageType=accounting_storage/slurmdbd\n{text}")).unwrap();
+    let settings = format!(
+        "DbdHost=localhost\nSlurmUser={}\nStorageType=accounting_storage/sqlite\nStorageLoc={w}/acct/accounting.db\n\
+         LogFile={w}/log/slurmdbd.log\nPidFile={w}/run/slurmdbd.pid\nPrivateData=jobs\n",
+        SLURM.0
+    );
+    std::fs::write(site.work.join("slurmdbd.conf"), settings).unwrap();
+    site.daemon(ROOT, "slurmctld", &[]);
+    site.start_nodes();
+    // Nobody waits for a service that is not there yet.
+    site.as_user(BOB, "srun", &["-n1", "true"]).ok();
+    site.start_accounting();
+    let pid = std::fs::read_to_string(site.work.join("run/slurmdbd.pid")).unwrap().trim().parse().unwrap();
+    assert_eq!(uid_of_status(pid), Some(SLURM.1));
+    let tasks = format!("1-{TASKS}");
+    for round in 0..ROUNDS {
+        let steps = format!("for n in 1 2 3; do {w}/srun -n1 true; done");
+        site.as_user(ALICE, "sbatch", &["-a", &tasks, "-n1", "--mem=10", "-o", "/dev/null", "--wrap", &steps]).ok();
+        let some = || site.accounted(ALICE).is_some_and(|jobs| jobs.iter().any(|job| job.row.is_over()));
+        site.await_that("some are over", some);
+        site.kill_daemon("slurmdbd");
+        if round % 2 == 1 {
+            site.kill_daemon("slurmctld");
+            site.daemon(ROOT, "slurmctld", &[]);
+        }
+        site.start_accounting();
+    }
+    let ended = |job: &JobWithSteps| job.row.state == JobState::Completed && job.steps.len() == 4;
+    let all = || site.accounted(ALICE).unwrap_or_default();
+    let complete = || all().iter().filter(|job| ended(job)).count() == ROUNDS * TASKS;
+    site.await_that("all rows are there", complete);
+    assert_eq!(all().len(), ROUNDS * TASKS, "none is there twice");
+    assert_eq!(site.accounted(BOB).unwrap().len(), 1, "each user sees his own");
+    assert_eq!(site.accounted(ROOT).unwrap().len(), ROUNDS * TASKS + 1);
+    let mode = |path: &str| std::fs::metadata(site.work.join(path)).unwrap();
+    assert_eq!((mode("acct").mode() & 0o777, mode("acct/accounting.db").mode() & 0o777), (0o700, 0o600));
+    assert_eq!(mode("acct/accounting.db").uid(), SLURM.1);
+    site.kill_daemon("slurmdbd");
     site.end();
 }

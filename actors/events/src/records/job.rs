@@ -420,6 +420,9 @@ pub struct End {
     /// Why it could not be started, or its script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// Who cancelled it before it ran; for a run see [`Ending::by`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<u32>,
 }
 
 /// The phase of a job's life. State that exists only in one phase is stored there.

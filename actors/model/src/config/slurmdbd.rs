@@ -42,13 +42,22 @@ type Set = fn(&mut DbdConfig, &str) -> Value<Option<SettingError>>;
 
 /// Keys that are honoured.
 const HONOURED: &[(&str, Set)] = &[
-    ("DbdHost", |c, text| text.clone_into(&mut c.host).said()),
+    ("DbdHost", |c, text| {
+        text.clone_into(&mut c.host);
+        Ok(None)
+    }),
     ("DebugLevel", |c, text| LogLevel::parse(text).map(|level| c.debug_level = level).said()),
     ("DebugLevelSyslog", |c, text| LogLevel::parse(text).map(|level| c.debug_level_syslog = Some(level)).said()),
-    ("LogFile", |c, text| (c.log_file = values::optional(text).map(PathBuf::from)).said()),
+    ("LogFile", |c, text| {
+        c.log_file = values::optional(text).map(PathBuf::from);
+        Ok(None)
+    }),
     ("PidFile", |c, text| absolute(text).map(|path| c.pid_file = path).said()),
     ("PrivateData", private_data),
-    ("SlurmUser", |c, text| (c.slurm_user = values::optional(text)).said()),
+    ("SlurmUser", |c, text| {
+        c.slurm_user = values::optional(text);
+        Ok(None)
+    }),
     ("StorageLoc", |c, text| absolute(text).map(|path| c.storage = path).said()),
     ("StorageType", storage_type),
 ];
@@ -115,12 +124,6 @@ const OWN_WAY: &[&str] =
 /// A value that was set without anything to say of it.
 trait Said {
     fn said(self) -> Value<Option<SettingError>>;
-}
-
-impl Said for () {
-    fn said(self) -> Value<Option<SettingError>> {
-        Ok(None)
-    }
 }
 
 impl Said for Value<()> {

@@ -13,6 +13,8 @@ pub struct Statistics {
     pub since: Timestamp,
     /// Requests of commands that are being served, this one included.
     pub serving: u32,
+    /// Events that the service of accounting has not stored yet, as far as the log was told.
+    pub accounting_queue: u64,
     /// Jobs.
     pub jobs: JobCounts,
     /// All passes of the scheduler.

@@ -297,7 +297,8 @@ impl FrontendHands {
     fn statistics(&mut self, env: &Env, request: u64) -> Came<FrontendInput> {
         // This one included.
         let serving = u32::try_from(self.askers.len()).unwrap_or(u32::MAX);
-        let mut counted = Box::new(Statistics { serving, ..env.counted.read(Timestamp::now()) });
+        let accounting_queue = env.queued_for_accounting();
+        let mut counted = Box::new(Statistics { serving, accounting_queue, ..env.counted.read(Timestamp::now()) });
         for job in env.boards.jobs.live() {
             counted.jobs.pending += u64::from(job.state.waits());
             counted.jobs.running += u64::from(job.state == JobState::Running);

@@ -300,6 +300,12 @@ impl Env {
         JobSite { keeps_step_records, ..job_site(config, epoch) }
     }
 
+    /// Events of the log that the service of accounting has not acknowledged.
+    pub fn queued_for_accounting(&self) -> u64 {
+        let log = &self.ports.log;
+        log.followers().get(ACCOUNTING).map_or(0, |stored| log.committed().0.saturating_sub(stored.0))
+    }
+
     /// Computes them again from the configuration.
     pub fn renew_job_site(&self) {
         self.set_job_site(Arc::new(self.made_site(&self.config(), self.job_site().epoch)));

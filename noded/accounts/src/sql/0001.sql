@@ -3,7 +3,8 @@ CREATE TABLE clusters (
     name VARCHAR(64) NOT NULL UNIQUE,
     log_high BIGINT NOT NULL,
     log_low BIGINT NOT NULL,
-    position BIGINT
+    position BIGINT,
+    whole SMALLINT NOT NULL
 );
 CREATE TABLE jobs (
     cluster BIGINT NOT NULL,

@@ -26,7 +26,7 @@ pub fn write(
     writeln!(out, "{RULE}\nsdiag output at {}\nData since      {}\n{RULE}", at(statistics.at), at(statistics.since))?;
     writeln!(out, "Server thread count:  {}", statistics.serving)?;
     writeln!(out, "RPC queue enabled:    0\nAgent queue size:     0\nAgent count:          0")?;
-    writeln!(out, "Agent thread count:   0\nDBD Agent queue size: 0\n")?;
+    writeln!(out, "Agent thread count:   0\nDBD Agent queue size: {}\n", statistics.accounting_queue)?;
     jobs(out, statistics, &at)?;
     passes(out, statistics)?;
     plans(out, &statistics.plans, &at)?;
