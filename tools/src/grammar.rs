@@ -15,7 +15,7 @@ use crate::{
     },
     query::{
         arguments::{self, Arguments, Table},
-        cat, sdiag, sinfo, sprio, squeue, sstat,
+        cat, sacct, sdiag, sinfo, sprio, squeue, sstat,
     },
     step_lists::list_line,
     submit::{
@@ -36,7 +36,7 @@ use jiff::tz::TimeZone;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
 
 /// The commands that [`read_words`] knows.
-pub const COMMANDS: [&str; 18] = [
+pub const COMMANDS: [&str; 19] = [
     "sbatch",
     "salloc",
     "srun",
@@ -46,6 +46,7 @@ pub const COMMANDS: [&str; 18] = [
     "sprio",
     "sdiag",
     "sstat",
+    "sacct",
     "scancel",
     "sattach",
     "sbcast",
@@ -126,6 +127,11 @@ pub fn read_words(command: &str, words: &[OsString]) -> bool {
         "sstat" => {
             taken_apart(&sstat::options::TABLE, words).is_some_and(|arguments| sstat::options::read(&arguments).is_ok())
         }
+        "sacct" => taken_apart(&sacct::options::TABLE, words).is_some_and(|arguments| {
+            let asker = sacct::options::Asker { uid: 0, now: NOW, zone: TimeZone::UTC };
+            sacct::options::read(&arguments, no_variable, &asker)
+                .is_ok_and(|request| garrick_render::sacct::fields::columns(&request.format).is_ok())
+        }),
         "scancel" => {
             taken_apart(&scancel::TABLE, words).is_some_and(|arguments| scancel::read(&arguments, no_variable).is_ok())
         }

@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`options`], `submit` | `sbatch`, `salloc`, `srun`, `swait`, `sattach`, `sbcast`, `sgather`, `scrontab` |
-//! | `query` | `squeue`, `sinfo`, `sprio`, `sdiag`, `sstat` |
+//! | `query` | `squeue`, `sinfo`, `sprio`, `sdiag`, `sstat`, `sacct`, `seff` |
 //! | `control` | `scancel`, `scontrol`, `strigger`, `stail` |
 //! | `graph`, `step_lists` | graphs and lists of steps |
 //! | `executable` | which files are programs, and where they are in `PATH` |
@@ -49,7 +49,7 @@ use std::{
 type Command = fn(Vec<OsString>) -> i32;
 
 /// Every command.
-const COMMANDS: [(&str, Command); 18] = [
+const COMMANDS: [(&str, Command); 20] = [
     ("sbatch", submit::sbatch::main),
     ("srun", submit::srun::main),
     ("sattach", submit::attach::main),
@@ -59,6 +59,8 @@ const COMMANDS: [(&str, Command); 18] = [
     ("sprio", query::sprio::main),
     ("sdiag", query::sdiag::main),
     ("sstat", query::sstat::main),
+    ("sacct", query::sacct::main),
+    ("seff", query::sacct::used::seff),
     ("scancel", control::scancel::main),
     ("scontrol", control::scontrol::main),
     ("strigger", control::strigger::main),

@@ -69,6 +69,76 @@ pub fn parse_date(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timesta
     Ok(Timestamp(at.timestamp().as_millisecond()))
 }
 
+/// Reads a point in time for `--starttime` and `--endtime` of accounting commands, in the forms of sacct(1): those of
+/// [`parse_date`], with `-` too between a date and a time of day. A time of day is today's, and a day without a year is of the last
+/// twelve months: one of a later month than this is last year's.
+///
+/// # Errors
+/// As [`parse_date`].
+pub fn parse_past(text: &str, now: Timestamp, zone: &TimeZone) -> Result<Timestamp, DateTextError> {
+    let lower = text.trim().to_ascii_lowercase();
+    if lower.starts_with("now") || lower.starts_with("uts") || lower.is_empty() {
+        return parse_date(text, now, zone);
+    }
+    let out_of_range = || DateTextError::OutOfRange { text: text.to_owned(), part: text.trim().to_owned() };
+    let here = jiff::Timestamp::from_millisecond(now.0).map_err(|_| out_of_range())?.to_zoned(zone.clone());
+    let mut reader = Reader { text, today: here.date(), date: None, time: None };
+    reader.read(&apart(&lower))?;
+    let day = match reader.date {
+        None if reader.time.is_none() => return Err(DateTextError::Empty),
+        None => reader.today,
+        Some(Day { day, year_left_open: true }) if day.year() > here.year() || day.month() > here.month() => {
+            day.checked_sub(1.year()).map_err(|_| out_of_range())?
+        }
+        Some(Day { day, .. }) => day,
+    };
+    let at = day.to_datetime(reader.time.unwrap_or_default()).to_zoned(zone.clone()).map_err(|_| out_of_range())?;
+    Ok(Timestamp(at.timestamp().as_millisecond()))
+}
+
+/// A text with blanks for the dashes between its date and its time of day.
+fn apart(lower: &str) -> String {
+    let bytes = lower.as_bytes();
+    let is_date = |at: usize| {
+        let date = bytes.get(at..at + 10).is_some_and(|date| {
+            date.iter().enumerate().all(|(i, b)| if i == 4 || i == 7 { *b == b'-' } else { b.is_ascii_digit() })
+        });
+        date && at.checked_sub(1).is_none_or(|before| !bytes[before].is_ascii_digit())
+    };
+    let date = (0..bytes.len()).find(|at| is_date(*at));
+    let inside = |at: usize| date.is_some_and(|date| (date..date + 10).contains(&at));
+    lower.char_indices().map(|(at, c)| if c == '-' && !inside(at) { ' ' } else { c }).collect()
+}
+
+/// Where a text that [`parse_past`] refuses stops being a point in time, in bytes from its beginning: for messages.
+pub fn wrong_in_past(text: &str) -> usize {
+    let lower = text.to_ascii_lowercase();
+    if let Some(rest) = lower.strip_prefix("now") {
+        let counts = rest.starts_with(['+', '-']) && rest[1..].starts_with(|c: char| c.is_ascii_digit());
+        return 3 + usize::from(counts);
+    }
+    let apart = apart(&lower);
+    let mut at = 0;
+    for word in apart.split([' ', 't']) {
+        const NAMES: [&str; 7] = ["today", "tomorrow", "midnight", "noon", "elevenses", "fika", "teatime"];
+        // `today` and the others with a `t` in them are looked for in what is left of the text.
+        if let Some(name) = NAMES.iter().find(|name| apart[at.min(apart.len())..].starts_with(**name)) {
+            at += name.len();
+            if !apart[at..].starts_with(' ') {
+                return at;
+            }
+            return at + 1 + wrong_figures(&apart[at + 1..]);
+        }
+        let figures = word.bytes().all(|b| b.is_ascii_digit());
+        let fine = parse_date(word, Timestamp(0), &TimeZone::UTC).is_ok();
+        if !fine {
+            return at + if figures { 0 } else { wrong_figures(word) };
+        }
+        at += word.len() + 1;
+    }
+    text.len()
+}
+
 /// Where a text that is no point in time stops being one, in bytes from its beginning: for messages.
 pub fn wrong_at(text: &str) -> usize {
     let lower = text.to_ascii_lowercase();
@@ -309,6 +379,65 @@ mod tests {
         }
         for text in ["now+1min", "now+1h", "nowx", "now+1month", "now+", "now+x", "now+99999999999999999999"] {
             assert!(at(text).contains("expected now"), "{text}");
+        }
+    }
+
+    fn past(text: &str) -> String {
+        parse_past(text, NOW, &TimeZone::UTC).map_or_else(|e| e.to_string(), |t| t.text(&TimeZone::UTC))
+    }
+
+    /// As `sacct -v -S` of Slurm 26.05.3 said.
+    #[test]
+    fn accounting_commands_look_back() {
+        for (text, want) in [
+            ("12:00", "2026-11-21T12:00:00"),
+            ("8:46am", "2026-11-21T08:46:00"),
+            ("12:00 PM", "2026-11-21T12:00:00"),
+            ("1120-08:46", "2026-11-20T08:46:00"),
+            ("112026-08:46", "2026-11-20T08:46:00"),
+            ("11.20.26-08:46", "2026-11-20T08:46:00"),
+            ("2026-11-20-08:46", "2026-11-20T08:46:00"),
+            ("2026-11-20 08:46", "2026-11-20T08:46:00"),
+            ("10:00-11/20", "2026-11-20T10:00:00"),
+            ("10:00 2026-11-20", "2026-11-20T10:00:00"),
+            ("11/20-noon", "2026-11-20T12:00:00"),
+            ("fika 11/20", "2026-11-20T15:00:00"),
+            ("2026-11-20T08:46:10", "2026-11-20T08:46:10"),
+            ("11/30", "2026-11-30T00:00:00"),
+            ("12/30", "2025-12-30T00:00:00"),
+            ("10/31", "2026-10-31T00:00:00"),
+            ("noon", "2026-11-21T12:00:00"),
+            ("midnight", "2026-11-21T00:00:00"),
+            ("tomorrow", "2026-11-22T00:00:00"),
+            ("now-1hour", "2026-11-21T10:27:22"),
+            ("now+2weeks", "2026-12-05T11:27:22"),
+        ] {
+            assert_eq!(past(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_message_says_where_a_past_time_stops_being_one() {
+        for (text, at) in [
+            ("bogus", 0),
+            ("1795423086", 0),
+            ("2026-13-45", 5),
+            ("99:99", 0),
+            ("12:60", 3),
+            ("12:30:99", 6),
+            ("13:00pm", 5),
+            ("2026-11-23tx", 11),
+            ("1123-x", 5),
+            ("1123x", 4),
+            ("11/23-25:00", 6),
+            ("now-x", 3),
+            ("now-1month", 4),
+            ("today-1hour", 7),
+            ("midnight+1hour", 8),
+            ("16", 0),
+        ] {
+            assert!(parse_past(text, NOW, &TimeZone::UTC).is_err(), "{text}: {}", past(text));
+            assert_eq!(wrong_in_past(text), at, "{text}");
         }
     }
 

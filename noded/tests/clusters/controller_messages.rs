@@ -32,6 +32,8 @@ fn part(actor: &str, message: &str) -> Part {
     let kind = actor.trim_start_matches('/').split('/').next().unwrap_or_default();
     match (kind, message) {
         ("controller" | "node" | "job" | "steps", "StepReport") | ("node", "ReportSafe") => Part::Report,
+        // Of a report that was saved for accounting.
+        ("job", "Journaled") => Part::Report,
         ("controller" | "node", "Heartbeat") | ("node", "Timer") => Part::Beside,
         // A heartbeat's news of a node's load wakes it.
         ("scheduler", "Changed" | "Pass") => Part::Beside,

@@ -27,6 +27,7 @@ mod power_saving;
 mod preemption;
 mod requeue;
 mod reservations;
+mod sacct;
 mod security_labels;
 mod settings;
 mod several_nodes;

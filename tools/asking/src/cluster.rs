@@ -284,6 +284,22 @@ impl Cluster {
         if doors.is_empty() { self.doors_in(&self.noted_folders()) } else { doors }
     }
 
+    /// Opens a conversation with the service of accounting: at its own door, or by way of a daemon of this host.
+    pub fn connect_accounting(&self, program: &str) -> Answer<DoorClient> {
+        let own = self.run_folders.iter().map(|folder| folder.join(doors::ACCOUNTING)).filter(|door| door.exists());
+        let mut tried = Vec::new();
+        for door in own.chain(self.doors()) {
+            match DoorClient::connect(&door, LinkKind::CommandToAccounts, &greeting(program), Some(ANSWER_TIMEOUT)) {
+                Ok(client) if self.trusted.contains(&client.peer().uid) => return Ok(client),
+                Ok(client) => {
+                    tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid))
+                }
+                Err(error) => tried.push(error.to_string()),
+            }
+        }
+        Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })
+    }
+
     /// Other folders of doors in which this configuration is noted.
     fn noted_folders(&self) -> Vec<PathBuf> {
         let own = std::path::absolute(self.conf()).unwrap_or_else(|_| self.conf().to_owned());

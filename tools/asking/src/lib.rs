@@ -13,10 +13,12 @@
 //! | [`run_records`], [`ended_steps`] | the records of a run's steps; steps that are over, from them |
 //! | [`own_job`] | steps of the job around this process, while the controller does not answer |
 //! | [`signals`] | signals as input, which end a wait |
+//! | [`accounting`] | the questions about records of accounting |
 //! | [`accounts`] | users and groups |
 
 use std::fmt::{Debug, Display};
 
+pub mod accounting;
 pub mod accounts;
 pub mod cluster;
 pub mod contact;

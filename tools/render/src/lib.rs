@@ -5,9 +5,11 @@
 //! |---|---|
 //! | [`job_rows`], [`step_lines`] | which jobs and steps a listing shows, and which of them share a line |
 //! | [`squeue`], [`sinfo`], [`sprio`], [`sstat`] | the fields of these commands, and what is shown in each |
+//! | [`sacct`] | records of accounting |
 //! | [`sdiag`] | what the controller counted |
 //! | [`steps`] | what `garrick steps` shows, from the records of a run |
 //! | [`columns`] | fields as columns: formats (`-o`, `-O`), widths, headings |
+//! | [`field_table`] | fields as columns, as the commands about usage and accounting print them |
 //! | [`records`] | records of `key=value` |
 //! | [`json`] | views as JSON |
 //! | [`words`], [`node_state`] | states, reasons and exit codes as words; the states of nodes |
@@ -18,10 +20,12 @@
 pub mod amounts;
 pub mod clock;
 pub mod columns;
+pub mod field_table;
 pub mod job_rows;
 pub mod json;
 pub mod node_state;
 pub mod records;
+pub mod sacct;
 pub mod sdiag;
 pub mod sinfo;
 pub mod sprio;

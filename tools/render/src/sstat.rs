@@ -1,14 +1,14 @@
 //! What running steps use, as `sstat` shows it: its fields, and columns of them (sstat(1)).
 
-use crate::amounts;
+use crate::{
+    amounts,
+    field_table::{self, Kind},
+    sacct::units::{Unit, Units, elapsed},
+};
 use garrick_model::{
     ids::{Sluid, StepNum},
     usage::TaskSample,
     view::StepView,
-};
-use std::{
-    fmt,
-    io::{self, Write},
 };
 
 /// A running step, and its tasks on the nodes that answered.
@@ -22,29 +22,12 @@ pub struct StepUse {
     pub tasks: Vec<(String, TaskSample)>,
 }
 
-/// How amounts are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Units {
-    /// With a unit, where nothing is lost by that: `1368K`.
-    Short,
-    /// `--noconvert`
-    Plain,
-}
-
+/// What stands in a field of a step.
+pub type Shown = fn(&StepUse, Units) -> String;
 /// A field.
-pub struct Field {
-    /// Its name, and heading.
-    pub name: &'static str,
-    /// Characters.
-    width: usize,
-    value: fn(&StepUse, Units) -> String,
-}
-
-impl fmt::Debug for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
+pub type Field = field_table::Field<Shown>;
+/// A column.
+pub type Column = field_table::Column<Shown>;
 
 /// What is measured of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +54,9 @@ impl Metric {
 
     fn text(self, value: u64, units: Units) -> String {
         match self {
-            Self::Cpu => clock_text(value),
+            Self::Cpu => elapsed(value),
             Self::Pages => value.to_string(),
-            _ => amount(value, units),
+            _ => units.amount(value, Unit::BYTE),
         }
     }
 
@@ -184,7 +167,7 @@ impl StepUse {
         match (khz, units) {
             (0, _) => "0".to_owned(),
             (khz, Units::Plain) => khz.to_string(),
-            (khz, Units::Short) => {
+            (khz, _) => {
                 let hundredths = (khz + 5_000) / 10_000;
                 format!("{}.{:02}M", hundredths / 100, hundredths % 100)
             }
@@ -212,37 +195,20 @@ pub fn by_node(step: &StepUse) -> Vec<StepUse> {
     parts
 }
 
-/// `1368K` for what is a whole number of KiB, and so on.
-fn amount(bytes: u64, units: Units) -> String {
-    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
-    let (mut number, mut unit) = (bytes, 0);
-    while units == Units::Short && number > 0 && number % 1024 == 0 && unit + 1 < UNITS.len() {
-        (number, unit) = (number / 1024, unit + 1);
-    }
-    format!("{number}{}", UNITS[unit])
-}
-
-/// `[days-]hours:minutes:seconds`
-fn clock_text(secs: u64) -> String {
-    let (days, hours, minutes, secs) = (secs / 86_400, secs / 3600 % 24, secs / 60 % 60, secs % 60);
-    let days = if days > 0 { format!("{days}-") } else { String::new() };
-    format!("{days}{hours:02}:{minutes:02}:{secs:02}")
-}
-
 macro_rules! measured {
     ($name:literal, $width:literal, $metric:ident, $sum:ident, $part:ident) => {
-        Field { name: $name, width: $width, value: |s, units| s.one(Metric::$metric, Sum::$sum, Part::$part, units) }
+        field($name, $width, |s, units| s.one(Metric::$metric, Sum::$sum, Part::$part, units))
     };
 }
 
 macro_rules! tres {
     ($name:literal, $width:literal, $metrics:ident, $sum:ident, $part:ident) => {
-        Field { name: $name, width: $width, value: |s, units| s.tres(&$metrics, Sum::$sum, Part::$part, units) }
+        field($name, $width, |s, units| s.tres(&$metrics, Sum::$sum, Part::$part, units))
     };
 }
 
-const fn field(name: &'static str, width: usize, value: fn(&StepUse, Units) -> String) -> Field {
-    Field { name, width, value }
+const fn field(name: &'static str, width: usize, value: Shown) -> Field {
+    Field { name, width, left: false, kind: Kind::Text, value }
 }
 
 /// Fields in the order of `--helpformat`.
@@ -258,7 +224,7 @@ pub static FIELDS: &[Field] = &[
     measured!("AveVMSize", 10, VmSize, Average, Value),
     field("ConsumedEnergy", 14, |_, _| "0".to_owned()),
     field("ConsumedEnergyRaw", 17, |_, _| "0".to_owned()),
-    field("JobID", 12, |s, _| s.view.id.to_string()),
+    Field { left: true, ..field("JobID", 12, |s, _| s.view.id.to_string()) },
     measured!("MaxDiskRead", 12, Read, Greatest, Value),
     measured!("MaxDiskReadNode", 15, Read, Greatest, Node),
     measured!("MaxDiskReadTask", 15, Read, Greatest, Task),
@@ -313,103 +279,16 @@ pub const USUAL: &str = "JobID,AllocTRES,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,A
 /// What `--pidformat` shows.
 pub const PIDS: &str = "JobID,Nodelist,Pids";
 
-/// A column.
-#[derive(Clone, Copy, Debug)]
-pub struct Column {
-    /// Field.
-    pub field: &'static Field,
-    width: usize,
-    left: bool,
-}
-
-/// Reads a list of fields, `jobid%30,ntasks%-10`: the beginning of a name will do. The error is the field that there is not.
+/// Reads a list of fields: see [`field_table::columns`].
 pub fn columns(format: &str) -> Result<Vec<Column>, String> {
-    let words = format.split(',').filter(|word| !word.is_empty());
-    words.map(|word| column(word).ok_or_else(|| word.to_owned())).collect()
-}
-
-fn column(word: &str) -> Option<Column> {
-    let (name, width) = word.split_once('%').map_or((word, None), |(name, width)| (name, Some(width)));
-    let begins = |field: &&Field| field.name.get(..name.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(name));
-    let field = FIELDS.iter().find(begins)?;
-    let asked = width.and_then(|width| width.parse::<i32>().ok()).filter(|width| *width != 0);
-    let width = asked.map_or(field.width, |width| width.unsigned_abs() as usize);
-    Some(Column { field, width, left: asked.map_or(field.name == "JobID", |width| width < 0) })
-}
-
-/// How a table is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
-    /// Columns, with a blank behind each.
-    Columns,
-    /// `|` behind each value.
-    Parsable,
-    /// `|` between values.
-    Parsable2,
-}
-
-impl Setting {
-    fn line(self, out: &mut dyn Write, columns: &[Column], value: impl Fn(&Column) -> String) -> io::Result<()> {
-        match self {
-            Self::Columns => {
-                for column in columns {
-                    write!(out, "{} ", column.set(&value(column)))?;
-                }
-            }
-            Self::Parsable => columns.iter().try_for_each(|column| write!(out, "{}|", value(column)))?,
-            Self::Parsable2 => {
-                write!(out, "{}", columns.iter().map(value).collect::<Vec<_>>().join("|"))?;
-            }
-        }
-        writeln!(out)
-    }
-
-    /// The heading.
-    pub fn heading(self, out: &mut dyn Write, columns: &[Column]) -> io::Result<()> {
-        let name = |column: &Column| match self {
-            Self::Columns => column.field.name.chars().take(column.width).collect(),
-            _ => column.field.name.to_owned(),
-        };
-        self.line(out, columns, name)?;
-        match self {
-            Self::Columns => self.line(out, columns, |column| "-".repeat(column.width)),
-            _ => Ok(()),
-        }
-    }
-
-    /// A step.
-    pub fn row(self, out: &mut dyn Write, columns: &[Column], step: &StepUse, units: Units) -> io::Result<()> {
-        self.line(out, columns, |column| (column.field.value)(step, units))
-    }
-}
-
-impl Column {
-    /// In its width; what is longer ends in `+`.
-    fn set(&self, value: &str) -> String {
-        let width = self.width;
-        match (value.chars().count() > width, self.left) {
-            (true, _) => value.chars().take(width.saturating_sub(1)).chain(['+']).collect(),
-            (false, true) => format!("{value:<width$}"),
-            (false, false) => format!("{value:>width$}"),
-        }
-    }
-}
-
-/// The names of all fields, four in a line.
-pub fn help_format(out: &mut dyn Write) -> io::Result<()> {
-    let width = FIELDS.iter().map(|field| field.name.len()).max().unwrap_or(0);
-    for line in FIELDS.chunks(4) {
-        let names: Vec<String> = line.iter().map(|field| format!("{:<width$}", field.name)).collect();
-        writeln!(out, "{}", names.join(" "))?;
-    }
-    Ok(())
+    field_table::columns(FIELDS, format)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::testing;
+    use crate::{field_table::Setting, testing};
 
     fn step() -> StepUse {
         let task = |rank, cpu_us, rss| TaskSample {
@@ -431,15 +310,15 @@ mod tests {
         StepUse { view: StepView { tasks: 3, ..testing::step(StepNum::Number(0), "a", "n[1-2]") }, sluid: None, tasks }
     }
 
-    fn shown(format: &str, setting: Setting, units: Units) -> String {
+    fn shown(format: &str, setting: &Setting, units: Units) -> String {
         let mut out = Vec::new();
-        setting.row(&mut out, &columns(format).unwrap(), &step(), units).unwrap();
+        setting.row(&mut out, &columns(format).unwrap(), |shown| shown(&step(), units)).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn values_are_of_all_tasks_with_the_node_and_task_of_the_extremes() {
-        let text = |format| shown(format, Setting::Parsable2, Units::Short);
+        let text = |format| shown(format, &Setting::Parsable2("|".to_owned()), Units::Short);
         assert_eq!(text("maxrss,MaxRSSNode,maxrsstask,averss"), "1368K|n1|1|934570\n");
         assert_eq!(text("mincpu,mincpunode,mincputask,avecpu"), "00:00:05|n1|1|08:20:42\n");
         assert_eq!(text("avedisk,maxdiskwrite,avecpufreq,pids"), "4000|1M|2.60M|100,200,101,201,102,202\n");
@@ -447,13 +326,13 @@ mod tests {
         assert_eq!(text("TRESUsageInMax"), format!("{tres}\n"));
         assert_eq!(text("TRESUsageInMaxTask"), "cpu=00:00:02,fs/disk=0,mem=1,pages=0,vmem=0\n");
         assert_eq!(text("TRESUsageOutTot,TRESUsageOutMaxNode"), "energy=0,fs/disk=3M|energy=n1,fs/disk=n1\n");
-        assert_eq!(shown("maxrss", Setting::Parsable, Units::Plain), "1400832|\n");
+        assert_eq!(shown("maxrss", &Setting::Parsable("|".to_owned()), Units::Plain), "1400832|\n");
     }
 
     #[test]
     fn columns_have_widths_and_sides() {
-        assert_eq!(shown("maxrss,maxrsstask%3,ntasks%-4", Setting::Columns, Units::Short), "     1368K   1 3    \n");
-        assert_eq!(shown("maxrss%4,averss%0", Setting::Columns, Units::Short), "136+     934570 \n");
+        assert_eq!(shown("maxrss,maxrsstask%3,ntasks%-4", &Setting::Columns, Units::Short), "     1368K   1 3    \n");
+        assert_eq!(shown("maxrss%4,averss%0", &Setting::Columns, Units::Short), "136+  \n");
         let mut out = Vec::new();
         Setting::Columns.heading(&mut out, &columns("jobid%3,maxrss").unwrap()).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "Job     MaxRSS \n--- ---------- \n");

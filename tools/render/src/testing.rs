@@ -219,3 +219,173 @@ pub fn step(step: StepNum, name: &str, nodelist: &str) -> StepView {
         ..testing::step(StepId::new(JobId(503), step))
     }
 }
+
+/// Records of accounting, as of the transcripts of Slurm 26.05.3: alice's job 12 on node n1, with four CPUs, over with success.
+pub mod accounting {
+    use garrick_accounts::{messages::JobWithSteps, row::JobRow, step::StepRecord, tres::Tres};
+    use garrick_model::{
+        ids::{JobId, Sluid, StepKey},
+        resources::{MemoryMib, MemoryRequest},
+        state::{ExitStatus, JobState, Reason, StepState},
+        time::{TimeLimit, Timestamp},
+        usage::TaskUsage,
+    };
+
+    /// 2026-11-23T08:45:38 UTC, when most of the jobs were submitted.
+    pub const SUBMIT: i64 = 1_795_423_538;
+
+    /// So many seconds later.
+    pub fn at(secs: i64) -> Timestamp {
+        Timestamp::from_secs(SUBMIT + secs)
+    }
+
+    /// Amounts of `name=count`.
+    pub fn tres(text: &str) -> Tres {
+        let pair =
+            |pair: &'_ str| pair.split_once('=').map(|(name, count)| (name.to_owned(), count.parse().unwrap_or(0)));
+        let pairs: Vec<(String, u64)> = text.split(',').filter_map(pair).collect();
+        pairs.iter().map(|(name, count)| (name.as_str(), *count)).collect()
+    }
+
+    /// A job of alice's that ran on one CPU of n1 from one second to another.
+    pub fn job(id: u32, name: &str, start: i64, end: i64) -> JobRow {
+        JobRow {
+            cluster: "cluster".into(),
+            job: JobId(id),
+            sluid: Sluid(13_134_335_027_115_551_744 + u64::from(id)),
+            array_task: None,
+            waiting: None,
+            het: None,
+            uid: 3001,
+            gid: 3001,
+            user: "alice".into(),
+            group: "alice".into(),
+            batch: true,
+            account: Some("physics".into()),
+            qos: Some("normal".into()),
+            wckey: None,
+            name: name.into(),
+            partitions: vec!["main".into()],
+            partition: Some("main".into()),
+            requested_reservations: Vec::new(),
+            reservation: None,
+            state: JobState::Completed,
+            requeued: false,
+            reason: Reason::None,
+            exit: ExitStatus::SUCCESS,
+            derived: ExitStatus::SUCCESS,
+            system_comment: None,
+            cancelled_by: None,
+            failed_node: None,
+            submit: at(0),
+            eligible: Some(at(0)),
+            start: Some(at(start)),
+            end: Some(at(end)),
+            suspended_ms: 0,
+            suspended_since: None,
+            time_limit: TimeLimit::Secs(600),
+            requested_limit: TimeLimit::Secs(600),
+            priority: 10_800,
+            restarts: 0,
+            tasks: 1,
+            requested: tres("billing=1,cpu=1,mem=100,node=1"),
+            allocated: tres("billing=1,cpu=1,mem=100,node=1"),
+            requested_memory: MemoryRequest::PerCpu(MemoryMib(100)),
+            nodes: "n1".into(),
+            node_indices: Vec::new(),
+            booting: Vec::new(),
+            constraint: None,
+            licenses: None,
+            comment: None,
+            admin_comment: None,
+            extra: None,
+            mcs_label: None,
+            segment: None,
+            work_dir: "/home/alice".into(),
+            submit_host: "head".into(),
+            submit_line: format!("sbatch -J {name} -o /dev/null"),
+            stdin: None,
+            stdout: Some("/dev/null".into()),
+            stderr: None,
+        }
+    }
+
+    /// One that waits.
+    pub fn waiting(id: u32, name: &str) -> JobRow {
+        JobRow {
+            state: JobState::Pending,
+            partition: None,
+            start: None,
+            end: None,
+            allocated: Tres::default(),
+            nodes: String::new(),
+            ..job(id, name, 0, 0)
+        }
+    }
+
+    /// A step of such a job, `batch`, `extern` or a number, on all that the job has.
+    pub fn step(row: &JobRow, key: &str, name: &str) -> StepRecord {
+        StepRecord {
+            job: row.job,
+            sluid: row.sluid,
+            key: key.parse().unwrap_or(StepKey::BATCH),
+            all_of: None,
+            name: name.into(),
+            state: StepState::Completed,
+            reason: Reason::None,
+            exit: ExitStatus::SUCCESS,
+            start: row.start,
+            end: row.end,
+            nodes: row.nodes.clone(),
+            tasks: 1,
+            allocated: row.allocated.iter().filter(|(name, _)| *name != "billing").collect(),
+            time_limit: TimeLimit::Unlimited,
+            attempt: 0,
+            usage: TaskUsage::default(),
+            submit_line: String::new(),
+        }
+    }
+
+    /// A job with its steps.
+    pub fn with_steps(row: JobRow, steps: impl IntoIterator<Item = StepRecord>) -> JobWithSteps {
+        JobWithSteps { row, steps: steps.into_iter().collect() }
+    }
+
+    /// Job 12 of the transcripts, with its steps.
+    pub fn job_12() -> JobWithSteps {
+        let row = JobRow {
+            requested: tres("billing=4,cpu=4,mem=400,node=1"),
+            allocated: tres("billing=4,cpu=4,mem=400,node=1"),
+            derived: ExitStatus { code: 7, signal: None },
+            ..job(12, "steps", 0, 8)
+        };
+        let usage = |user_us, system_us, max_rss_kib| TaskUsage { user_us, system_us, max_rss_kib };
+        let code = |code| ExitStatus { code, signal: None };
+        let cpus = |cpus: u64| [("cpu", cpus), ("mem", 100 * cpus), ("node", 1)].into_iter().collect::<Tres>();
+        let failed = StepState::Failed;
+        let steps = [
+            StepRecord { usage: usage(80_000, 82_000, 33_292), ..step(&row, "batch", "batch") },
+            step(&row, "extern", "extern"),
+            StepRecord { start: Some(at(1)), end: Some(at(1)), usage: usage(3_000, 0, 0), ..step(&row, "0", "one") },
+            StepRecord {
+                start: Some(at(1)),
+                end: Some(at(3)),
+                tasks: 2,
+                usage: usage(6_000, 0, 1_556),
+                ..step(&row, "1", "two")
+            },
+            StepRecord { start: Some(at(3)), end: Some(at(3)), state: failed, exit: code(7), ..step(&row, "2", "bad") },
+            StepRecord {
+                start: Some(at(3)),
+                end: Some(at(6)),
+                state: failed,
+                exit: code(5),
+                allocated: cpus(1),
+                usage: usage(3_000, 0, 3_072),
+                ..step(&row, "3", "p2")
+            },
+            StepRecord { start: Some(at(3)), end: Some(at(5)), allocated: cpus(1), ..step(&row, "4", "p1") },
+        ];
+        with_steps(row, steps)
+    }
+}

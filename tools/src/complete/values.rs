@@ -7,7 +7,7 @@ use crate::{
     options::table::{Arg, OptionDef},
 };
 use garrick_model::{mail, signal};
-use garrick_render::{node_state, sinfo, squeue, words};
+use garrick_render::{node_state, sacct, sinfo, squeue, words};
 
 /// Names of what a cluster has.
 pub trait Names {
@@ -111,6 +111,9 @@ pub fn of_option(command: &Command, option: &OptionDef) -> Option<Value> {
 fn words_of_option(command: &str, option: &str) -> Option<Value> {
     match (command, option) {
         ("squeue" | "scancel", "states" | "state") => some_of(words::job_state_words().split(',')),
+        ("sacct", "state") => some_of(sacct::state::listed()),
+        ("sacct", "reason") => some_of(sacct::reasons()),
+        ("sacct", "format") => some_of(sacct::fields::FIELDS.iter().map(|field| field.name)),
         ("sinfo", "states") => some_of(node_state::FILTER_WORDS.split(',')),
         ("squeue", "Format") => some_of(squeue::fields::JOB.iter().map(|entry| entry.names[0])),
         ("sinfo", "Format") => some_of(sinfo::fields::TABLE.iter().map(|entry| entry.names[0])),
@@ -167,7 +170,7 @@ pub fn of_operand(command: &Command, operands: &[&str]) -> Option<Value> {
         ("srun" | "salloc", _) => Some(Value::File),
         ("scancel" | "sattach" | "swait", _) => Some(Value::Job),
         ("scontrol", [word, rest @ ..]) => of_scontrol(word, rest),
-        ("garrick why" | "garrick steps", _) => Some(Value::Job),
+        ("seff" | "garrick why" | "garrick steps" | "garrick efficiency", _) => Some(Value::Job),
         ("garrick check" | "garrick cat" | "garrick graph" | "garrick init", _) => Some(Value::File),
         ("garrick", ["completion"]) => one_of(["bash", "zsh", "fish"]),
         ("garrick", ["help"]) => Some(Value::OneOf(find::names())),

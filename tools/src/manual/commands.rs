@@ -7,7 +7,7 @@ use crate::{
         arguments::{Table, Word},
         table::{self, OptionDef, options_of},
     },
-    query::{cat, records, sdiag, sinfo, sprio, squeue, sstat},
+    query::{cat, records, sacct, sdiag, sinfo, sprio, squeue, sstat},
     site::{certs, check, down, init, install, status, token, up, why, words},
     submit::{attach, file_settings, scrontab, sgather},
 };
@@ -45,7 +45,7 @@ const fn with(table: &'static Table, variables: &'static [inputs::Input]) -> Com
 }
 
 /// Every command that is installed.
-pub static COMMANDS: [Command; 18] = [
+pub static COMMANDS: [Command; 20] = [
     submit(table::Command::Sbatch),
     submit(table::Command::Salloc),
     submit(table::Command::Srun),
@@ -58,6 +58,8 @@ pub static COMMANDS: [Command; 18] = [
     with(&sinfo::options::TABLE, inputs::SINFO),
     own(&sprio::options::TABLE),
     own(&sstat::options::TABLE),
+    with(&sacct::options::TABLE, inputs::SACCT),
+    own(&sacct::used::SEFF),
     own(&sdiag::TABLE),
     with(&scancel::TABLE, inputs::SCANCEL),
     with(&scontrol::TABLE, inputs::SCONTROL),
@@ -67,12 +69,13 @@ pub static COMMANDS: [Command; 18] = [
 ];
 
 /// Commands of `garrick` that have options.
-pub static SUBCOMMANDS: [&Table; 13] = [
+pub static SUBCOMMANDS: [&Table; 14] = [
     &up::TABLE,
     &down::TABLE,
     &status::TABLE,
     &why::TABLE,
     &records::TABLE,
+    &sacct::used::TABLE,
     &graph::command::TABLE,
     &cat::TABLE,
     &init::TABLE,

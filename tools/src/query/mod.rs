@@ -1,10 +1,11 @@
-//! Query commands: `squeue`, `sinfo`, `sprio`, `sdiag` and `sstat`, and what they share with the control commands; `garrick cat` and `garrick
+//! Query commands: `squeue`, `sinfo`, `sprio`, `sdiag`, `sstat` and `sacct`, and what they share with the control commands; `garrick cat` and `garrick
 //! steps`.
 
 pub mod arguments;
 pub mod cat;
 pub mod choices;
 pub mod records;
+pub mod sacct;
 pub mod sdiag;
 pub mod sinfo;
 pub mod sprio;

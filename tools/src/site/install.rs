@@ -25,9 +25,9 @@ pub(crate) static TABLE: Table = Table {
 };
 
 /// Names of commands.
-pub const COMMANDS: [&str; 18] = [
+pub const COMMANDS: [&str; 20] = [
     "garrick", "sbatch", "srun", "sattach", "sbcast", "sgather", "salloc", "squeue", "sinfo", "sprio", "sdiag",
-    "scancel", "scontrol", "scrontab", "sstat", "stail", "strigger", "swait",
+    "sacct", "scancel", "scontrol", "scrontab", "seff", "sstat", "stail", "strigger", "swait",
 ];
 
 /// Names of daemons, with the program that each is.

@@ -274,6 +274,10 @@ pub const SINFO: &[Input] = &[
     argument("SINFO_SORT", "sort"),
 ];
 
+/// Variables of `sacct`.
+pub const SACCT: &[Input] =
+    &[flag("SACCT_FEDERATION", "federation"), argument("SACCT_FORMAT", "format"), flag("SACCT_LOCAL", "local")];
+
 /// Variables of `scancel`.
 pub const SCANCEL: &[Input] = &[
     argument("SCANCEL_ACCOUNT", "account"),
@@ -307,7 +311,7 @@ mod tests {
 
     #[test]
     fn no_variable_stands_for_two_options_of_a_command() {
-        for table in [SBATCH, SALLOC, SRUN, SQUEUE, SINFO, SCANCEL, SCONTROL] {
+        for table in [SBATCH, SALLOC, SRUN, SQUEUE, SINFO, SACCT, SCANCEL, SCONTROL] {
             let names: BTreeSet<&str> = table.iter().map(|input| input.variable).collect();
             assert_eq!(names.len(), table.len());
         }

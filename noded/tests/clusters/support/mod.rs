@@ -108,7 +108,7 @@ impl Cluster {
         std::fs::create_dir_all(work.join("bin")).unwrap();
         for command in [
             "garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "sprio", "scancel", "scontrol", "swait", "stail",
-            "sbcast", "sgather", "scrontab", "sstat", "strigger",
+            "sbcast", "sgather", "scrontab", "sstat", "strigger", "sacct", "seff",
         ] {
             let program = if PROGRAMS.contains(&command) { command } else { "garrick" };
             symlink(programs.join(program), work.join("bin").join(command)).unwrap();

@@ -54,7 +54,21 @@ impl Form {
         if self.version == Version::V44 {
             as_v44(&mut document);
         }
-        if self.yaml { write_yaml(out, &document) } else { super::write(out, &document) }
+        self.write_as_is(out, &document)
+    }
+
+    /// Writes a document of `sacct`, whose jobs are others than those of the controller.
+    pub fn write_accounting(self, out: &mut dyn Write, mut document: Value) -> io::Result<()> {
+        if self.version == Version::V44
+            && let Some(Value::Array(jobs)) = document.get_mut("jobs")
+        {
+            jobs.iter_mut().filter_map(Value::as_object_mut).for_each(accounting_job);
+        }
+        self.write_as_is(out, &document)
+    }
+
+    fn write_as_is(self, out: &mut dyn Write, document: &Value) -> io::Result<()> {
+        if self.yaml { write_yaml(out, document) } else { super::write(out, document) }
     }
 }
 
@@ -112,6 +126,15 @@ fn job(object: &mut Map<String, Value>) {
     put(object, "power", json!({"flags": []}));
     if let Some(Value::Object(resources)) = object.get_mut("job_resources") {
         select_type(resources);
+    }
+}
+
+fn accounting_job(object: &mut Map<String, Value>) {
+    for name in ["exclusive", "original_sluid", "oversubscribe", "sluid"] {
+        object.remove(name);
+    }
+    if let Some(Value::Array(steps)) = object.get_mut("steps") {
+        steps.iter_mut().filter_map(Value::as_object_mut).for_each(step);
     }
 }
 

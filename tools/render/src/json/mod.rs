@@ -89,7 +89,7 @@ pub fn write(out: &mut dyn Write, document: &Value) -> io::Result<()> {
 }
 
 /// An object with every property at its empty value.
-fn skeleton(text: &str) -> Value {
+pub(crate) fn skeleton(text: &str) -> Value {
     serde_json::from_str(text).expect("the skeletons in the program are valid JSON")
 }
 
@@ -109,7 +109,7 @@ pub fn time(at: Option<Timestamp>) -> Value {
 }
 
 /// A limit, in minutes.
-fn minutes(limit: TimeLimit) -> Value {
+pub(crate) fn minutes(limit: TimeLimit) -> Value {
     match limit {
         TimeLimit::Unlimited => json!({"set": false, "infinite": true, "number": 0}),
         TimeLimit::Secs(secs) => number(secs / 60),
@@ -117,7 +117,7 @@ fn minutes(limit: TimeLimit) -> Value {
 }
 
 /// How something ended.
-fn exit(status: ExitStatus) -> Value {
+pub(crate) fn exit(status: ExitStatus) -> Value {
     let word = match status {
         ExitStatus { signal: Some(_), .. } => "SIGNALED",
         ExitStatus { code: 0, .. } => "SUCCESS",
@@ -132,7 +132,7 @@ fn exit(status: ExitStatus) -> Value {
 }
 
 #[cfg(test)]
-mod shapes_test;
+pub(crate) mod shapes_test;
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

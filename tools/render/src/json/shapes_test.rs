@@ -12,7 +12,7 @@ use garrick_model::{ids::StepNum, messages::statistics::Statistics, reservation:
 use std::sync::Arc;
 
 /// Where a value differs from its shape: an object of properties, a list of one, or the name of a type.
-fn differences(value: &Value, shape: &Value, at: &str, found: &mut Vec<String>) {
+pub(crate) fn differences(value: &Value, shape: &Value, at: &str, found: &mut Vec<String>) {
     match (shape, value) {
         (Value::Object(properties), Value::Object(object)) => {
             for (name, shape) in properties {

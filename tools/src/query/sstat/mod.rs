@@ -28,7 +28,10 @@ use garrick_model::{
     step_selector::WhichSteps,
     view::{JobView, StepView},
 };
-use garrick_render::sstat::{self as fields, StepUse};
+use garrick_render::{
+    field_table,
+    sstat::{self as fields, StepUse},
+};
 use options::{Named, Request, RequestError};
 use std::{ffi::OsString, io, time::Duration};
 
@@ -44,7 +47,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
     };
     console.set_verbosity(arguments::verbosity(&arguments));
     if arguments.has("helpformat") {
-        return output::finish(&console, output::stdout(|out| fields::help_format(out)), 0);
+        return output::finish(&console, output::stdout(|out| field_table::help_format(out, fields::FIELDS)), 0);
     }
     let request = match options::read(&arguments) {
         Ok(request) => request,
@@ -83,7 +86,8 @@ fn show(request: &Request, cluster: &mut Contact, console: &Console) -> io::Resu
             let Some(used) = used(step, sluid, console) else { continue };
             let rows = if request.pids { fields::by_node(&used) } else { vec![used] };
             output::stdout(|out| {
-                rows.iter().try_for_each(|row| request.setting.row(out, &request.columns, row, request.units))
+                rows.iter()
+                    .try_for_each(|row| request.setting.row(out, &request.columns, |shown| shown(row, request.units)))
             })?;
         }
     }

@@ -11,7 +11,11 @@ use garrick_model::{
     messages::command::JobSelector,
     step_selector::{StepsSelector, WhichSteps},
 };
-use garrick_render::sstat::{self as fields, Column, Setting, Units};
+use garrick_render::{
+    field_table::Setting,
+    sacct::units::Units,
+    sstat::{self as fields, Column},
+};
 
 /// Options of `sstat`.
 pub static TABLE: Table = Table {
@@ -35,6 +39,9 @@ pub static TABLE: Table = Table {
     ],
     misuse: 1,
 };
+
+/// Between values.
+const DELIMITER: &str = "|";
 
 /// A job, or a step of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,8 +119,8 @@ pub fn read(arguments: &Arguments) -> Result<Request, RequestError> {
         return Err(RequestError::Nothing);
     }
     let setting = match (arguments.has("parsable2"), arguments.has("parsable")) {
-        (true, _) => Setting::Parsable2,
-        (false, true) => Setting::Parsable,
+        (true, _) => Setting::Parsable2(DELIMITER.to_owned()),
+        (false, true) => Setting::Parsable(DELIMITER.to_owned()),
         (false, false) => Setting::Columns,
     };
     Ok(Request {
@@ -164,7 +171,7 @@ mod tests {
         let names: Vec<&str> = request.columns.iter().map(|column| column.field.name).collect();
         assert_eq!(
             (names, request.setting, request.units),
-            (vec!["JobID", "NTasks"], Setting::Parsable2, Units::Plain)
+            (vec!["JobID", "NTasks"], Setting::Parsable2("|".to_owned()), Units::Plain)
         );
     }
 }

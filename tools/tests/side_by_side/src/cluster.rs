@@ -88,7 +88,8 @@ pub fn prefix_of_built(built: &Path) -> io::Result<PathBuf> {
 }
 
 /// What `garrick install` installs: folder, name, program.
-const GARRICK: [(&str, &str, &str); 19] = [
+const GARRICK: [(&str, &str, &str); 20] = [
+    ("bin", "sacct", "garrick"),
     ("bin", "salloc", "garrick"),
     ("bin", "sattach", "garrick"),
     ("bin", "sbatch", "garrick"),

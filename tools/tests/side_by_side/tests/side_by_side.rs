@@ -86,6 +86,7 @@ scenarios! {
     scancel
     scontrol
     planned
+    sacct
     scontrol_show
     scrontab
     scrontab_explicit

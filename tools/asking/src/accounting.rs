@@ -1,0 +1,136 @@
+//! A command's questions to the service of accounting.
+
+use crate::{
+    Asker,
+    cluster::{Cluster, ClusterError},
+};
+use garrick_accounts::{
+    filter::JobFilter,
+    messages::{AccountsRefusal, AccountsReply, AccountsRequest, JobWithSteps},
+};
+use garrick_frame::DoorClient;
+use garrick_model::time::Timestamp;
+use std::time::Duration;
+
+/// How long a page of an answer may take: the database reads as many rows as it must.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A question that was not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountsError {
+    /// No cluster is meant, or nobody is there.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// There is no accounting.
+    #[error("Slurm accounting storage is disabled")]
+    Off,
+    /// The service does not answer it.
+    #[error("{}", words(.0))]
+    Refused(AccountsRefusal),
+}
+
+fn words(refusal: &AccountsRefusal) -> String {
+    match refusal {
+        AccountsRefusal::Off => "Slurm accounting storage is disabled".to_owned(),
+        AccountsRefusal::Away(why) => why.clone(),
+        AccountsRefusal::Denied => "Access/permission denied".to_owned(),
+        AccountsRefusal::Busy => "Resource temporarily unavailable".to_owned(),
+        AccountsRefusal::Invalid(what) | AccountsRefusal::Failed(what) => what.clone(),
+    }
+}
+
+/// A connection to the service.
+pub struct Accounts {
+    cluster: Cluster,
+    door: DoorClient,
+}
+
+/// Rows, and when the service gave them.
+#[derive(Debug)]
+pub struct Rows {
+    /// Runs with their steps.
+    pub jobs: Vec<JobWithSteps>,
+    /// By the service's clock.
+    pub at: Timestamp,
+}
+
+impl Accounts {
+    /// Finds the cluster that is meant and its service.
+    ///
+    /// # Errors
+    /// No cluster, no accounting, nobody who answers.
+    pub fn open(asker: &dyn Asker) -> Result<Self, AccountsError> {
+        let cluster = Cluster::find(None)?;
+        if !cluster.config().accounting {
+            return Err(AccountsError::Off);
+        }
+        let mut door = cluster.connect_accounting(asker.program())?;
+        door.set_timeout(Some(PATIENCE)).map_err(ClusterError::from)?;
+        Ok(Self { cluster, door })
+    }
+
+    /// The cluster.
+    pub const fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Asks, and waits for the answer. A refusal is an error.
+    ///
+    /// # Errors
+    /// A refusal, a connection that broke.
+    pub fn ask(&mut self, request: &AccountsRequest) -> Result<AccountsReply, AccountsError> {
+        self.door.send(request).map_err(ClusterError::from)?;
+        match self.door.recv().map_err(ClusterError::from)? {
+            AccountsReply::Refused(AccountsRefusal::Off) => Err(AccountsError::Off),
+            AccountsReply::Refused(refusal) => Err(AccountsError::Refused(refusal)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// All rows of a filter, page by page.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn jobs(&mut self, filter: &JobFilter, steps: bool) -> Result<Rows, AccountsError> {
+        collect(filter, steps, &mut |request| self.ask(request))
+    }
+
+    /// A script or an environment.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn text(&mut self, request: &AccountsRequest) -> Result<Option<Vec<u8>>, AccountsError> {
+        match self.ask(request)? {
+            AccountsReply::Text(text) => Ok(text.map(serde_bytes::ByteBuf::into_vec)),
+            _ => Err(ClusterError::Unexpected("accounts").into()),
+        }
+    }
+}
+
+/// Puts the pages of an answer together: a run whose steps are spread over pages is one.
+fn collect(
+    filter: &JobFilter,
+    steps: bool,
+    ask: &mut dyn FnMut(&AccountsRequest) -> Result<AccountsReply, AccountsError>,
+) -> Result<Rows, AccountsError> {
+    let mut all: Vec<JobWithSteps> = Vec::new();
+    let mut after = None;
+    loop {
+        let request = AccountsRequest::Jobs { filter: Box::new(filter.clone()), steps, after: after.clone() };
+        let AccountsReply::Jobs { jobs, next, at } = ask(&request)? else {
+            return Err(ClusterError::Unexpected("accounts").into());
+        };
+        let empty = jobs.is_empty();
+        for job in jobs {
+            match all.last_mut().filter(|last| last.row.sluid == job.row.sluid && last.row.cluster == job.row.cluster) {
+                Some(last) => last.steps.extend(job.steps),
+                None => all.push(job),
+            }
+        }
+        match next {
+            // An answer without rows goes nowhere.
+            Some(next) if !empty && after.as_ref() != Some(&next) => after = Some(next),
+            _ => return Ok(Rows { jobs: all, at }),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Which rows `sacct` shows: what the service is asked for, and what is left out of its answer (sacct(1)).
+
+use super::{
+    Window,
+    entry::{Entry, Part, step_order},
+    state::RecordState,
+};
+use garrick_accounts::{
+    filter::{JobFilter, NamedJob},
+    messages::JobWithSteps,
+    row::JobRow,
+    step::StepRecord,
+    tres::{CPU, NODE},
+};
+use garrick_model::{
+    state::JobState,
+    time::{TimeLimit, Timestamp},
+    usage::TaskUsage,
+};
+use std::{collections::BTreeMap, ops::RangeInclusive};
+
+/// Which rows are shown.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// Names, users, accounts and so on. Window, states and duplicates are below.
+    pub such: JobFilter,
+    /// When they were there.
+    pub window: Window,
+    /// States that they had in the window; none: any.
+    pub states: Vec<RecordState>,
+    /// Runs that others followed are shown too.
+    pub duplicates: bool,
+    /// Whether a name of a component of a heterogeneous job stands for all of them; `None`: that of the leader does.
+    pub whole_het: Option<bool>,
+    /// Features that they asked for, all of them.
+    pub constraints: Vec<String>,
+    /// How they were handled, one of these.
+    pub flags: Vec<Flag>,
+    /// Why they waited, one of these words.
+    pub reasons: Vec<String>,
+    /// How many nodes they had.
+    pub nodes: Option<RangeInclusive<u64>>,
+    /// How many CPUs they had.
+    pub cpus: Option<RangeInclusive<u64>>,
+    /// Their time limits.
+    pub limits: Option<RangeInclusive<Limit>>,
+    /// Steps are shown.
+    pub steps: bool,
+    /// A line for each task of an array that waits.
+    pub tasks: bool,
+}
+
+/// A time limit, by its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// Minutes.
+    Minutes(u64),
+    /// None.
+    Unlimited,
+}
+
+impl From<TimeLimit> for Limit {
+    fn from(limit: TimeLimit) -> Self {
+        match limit {
+            TimeLimit::Secs(secs) => Self::Minutes(secs.div_ceil(60)),
+            TimeLimit::Unlimited => Self::Unlimited,
+        }
+    }
+}
+
+/// How a job was handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// Nothing is said.
+    None,
+    /// Started at submission.
+    SchedSubmit,
+    /// Started by the scheduler.
+    SchedMain,
+    /// Started by backfill.
+    SchedBackfill,
+    /// Its start was recorded.
+    StartReceived,
+}
+
+impl Flag {
+    /// All of them with their words.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::None, "None"),
+        (Self::SchedSubmit, "SchedSubmit"),
+        (Self::SchedMain, "SchedMain"),
+        (Self::SchedBackfill, "SchedBackfill"),
+        (Self::StartReceived, "StartReceived"),
+    ];
+
+    /// Those of a row. Garrick has one scheduler, which starts every job.
+    pub const fn of(row: &JobRow) -> &'static [Self] {
+        if row.start.is_some() { &[Self::SchedMain, Self::StartReceived] } else { &[Self::None] }
+    }
+
+    /// `SchedMain`
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(flag, _)| *flag == self).map_or("None", |(_, word)| word)
+    }
+}
+
+/// The last reason for which a job waited, other than resources and priority. None is kept.
+pub const REASON: &str = "None";
+
+impl Choice {
+    /// What the service is asked for: at least everything that [`Self::takes`] takes.
+    pub fn question(&self) -> JobFilter {
+        let epoch = Timestamp(0);
+        let states: Option<Vec<JobState>> = self.states.iter().map(|state| state.for_service()).collect();
+        JobFilter {
+            states: states.unwrap_or_default(),
+            start: Some(self.window.start).filter(|start| *start != epoch),
+            // Jobs that are named are there before they are eligible.
+            end: Some(self.window.end).filter(|_| self.such.jobs.is_empty() || !self.states.is_empty()),
+            // Which of those that were asked for is the newest is found out here.
+            duplicates: true,
+            ..self.such.clone()
+        }
+    }
+
+    /// Names under which further components of heterogeneous jobs are to be asked for, if any.
+    pub fn rest_of_het_jobs(&self, rows: &[JobWithSteps]) -> Vec<NamedJob> {
+        if self.whole_het != Some(true) {
+            return Vec::new();
+        }
+        let named = |row: &JobRow| self.such.jobs.iter().any(|named| named.steps.is_none() && named.is(row));
+        let mut leaders: Vec<_> =
+            rows.iter().filter(|job| named(&job.row)).filter_map(|job| Some(job.row.het?.0)).collect();
+        leaders.sort_unstable();
+        leaders.dedup();
+        leaders.into_iter().map(NamedJob::job).collect()
+    }
+
+    /// Is the row shown, leaving aside that others of its job may be newer?
+    pub fn takes(&self, row: &JobRow) -> bool {
+        // Neither window nor states are part of that.
+        self.such.takes(row)
+            && (self.such.jobs.is_empty() || self.such.jobs.iter().any(|named| self.names(named, row)))
+            && self.in_window(row)
+            && (self.constraints.is_empty() || has_all(row.constraint.as_deref(), &self.constraints))
+            && (self.flags.is_empty() || self.flags.iter().any(|flag| Flag::of(row).contains(flag)))
+            && (self.reasons.is_empty() || self.reasons.iter().any(|reason| reason.eq_ignore_ascii_case(REASON)))
+            && self.nodes.as_ref().is_none_or(|range| range.contains(&row.allocated.count(NODE)))
+            && self.cpus.as_ref().is_none_or(|range| range.contains(&row.allocated.count(CPU)))
+            && self.limits.as_ref().is_none_or(|range| range.contains(&row.time_limit.into()))
+    }
+
+    fn names(&self, named: &NamedJob, row: &JobRow) -> bool {
+        // A task that waits has no record of its own.
+        let waits = named.tasks.is_some() && row.array_task.is_none();
+        let other = self.whole_het == Some(false)
+            && row.het.is_some_and(|(leader, _)| named.het.is_none() && leader == named.job && row.job != named.job);
+        named.is(row) && !waits && !other
+    }
+
+    /// Was the row there in the window, and in one of the states? sacct(1): without states the job was eligible.
+    fn in_window(&self, row: &JobRow) -> bool {
+        let Window { start, end } = self.window;
+        let before_end = |at: Timestamp| at.secs() < end.secs();
+        let not_over = row.end.is_none_or(|over| over.secs() >= start.secs());
+        let named = !self.such.jobs.is_empty();
+        if self.states.is_empty() {
+            return not_over && (row.eligible.is_some_and(before_end) || (named && before_end(row.submit)));
+        }
+        self.states.iter().any(|state| match state {
+            RecordState::Job(JobState::Pending) => {
+                let waited = row.start.or(row.end).is_none_or(|until| until.secs() >= start.secs());
+                waited && row.eligible.is_some_and(before_end)
+            }
+            RecordState::Job(JobState::Running) => not_over && row.start.is_some_and(before_end),
+            RecordState::Job(JobState::Suspended) => {
+                let stood = row.suspended_ms > 0 || row.suspended_since.is_some();
+                stood && not_over && row.start.is_some_and(before_end)
+            }
+            state => {
+                let ended = row.end.is_some_and(|over| over.secs() >= start.secs() && over.secs() <= end.secs());
+                *state == RecordState::of(row) && ended
+            }
+        })
+    }
+
+    /// The rows to show, in order: by submission, arrays behind other jobs of the same moment, by task. Of a job's runs only the
+    /// newest, unless all are asked for.
+    pub fn rows(&self, rows: Vec<JobWithSteps>) -> Vec<JobWithSteps> {
+        let mut rows: Vec<JobWithSteps> = rows.into_iter().filter(|job| self.takes(&job.row)).collect();
+        if !self.duplicates {
+            let mut newest = BTreeMap::new();
+            for JobWithSteps { row, .. } in &rows {
+                let known = newest.entry((row.cluster.clone(), row.job)).or_insert(row.sluid);
+                *known = row.sluid.max(*known);
+            }
+            rows.retain(|JobWithSteps { row, .. }| newest.get(&(row.cluster.clone(), row.job)) == Some(&row.sluid));
+        }
+        rows.sort_by_key(|JobWithSteps { row, .. }| {
+            let array = row.array_task.map(|task| (task.array_job, task.index));
+            (row.submit.secs(), array, row.job, row.sluid)
+        });
+        rows
+    }
+
+    /// The lines of a row.
+    pub fn entries<'r>(&self, job: &'r JobWithSteps) -> Vec<Entry<'r>> {
+        let JobWithSteps { row, steps } = job;
+        let named: Vec<&NamedJob> = self.such.jobs.iter().filter(|named| self.names(named, row)).collect();
+        let whole = named.is_empty() || named.iter().any(|named| named.steps.is_none());
+        let meant = |step: &&StepRecord| {
+            let is = |named: &&NamedJob| named.steps.as_ref().is_some_and(|steps| steps.contains(step.key));
+            whole || named.iter().any(is)
+        };
+        let mut steps: Vec<&StepRecord> = if self.steps { steps.iter().filter(meant).collect() } else { Vec::new() };
+        steps.sort_by_key(|step| step_order(step.key));
+        let mut used = TaskUsage::default();
+        steps.iter().for_each(|step| used.add(step.usage));
+        let parts: Vec<Part<'r>> = match &row.waiting {
+            Some(waiting) if self.tasks && row.array_task.is_none() => waiting.indices().map(Part::Task).collect(),
+            _ => vec![Part::Job],
+        };
+        let of_job = parts.into_iter().filter(|_| whole).map(|part| Entry { row, part, used });
+        let of_steps = steps.into_iter().map(|step| Entry { row, part: Part::Step(step), used: step.usage });
+        of_job.chain(of_steps).collect()
+    }
+}
+
+/// Are all of these features part of what was asked for?
+fn has_all(asked: Option<&str>, features: &[String]) -> bool {
+    let asked = asked.unwrap_or_default();
+    let words: Vec<&str> = asked.split(|c: char| "&|,()[]*".contains(c)).collect();
+    features.iter().all(|feature| words.contains(&feature.as_str()))
+}
+
+impl RecordState {
+    /// The state by which the service finds all rows of this one; `None`: it cannot.
+    const fn for_service(self) -> Option<JobState> {
+        match self {
+            Self::Job(JobState::Suspended) | Self::Resizing | Self::Revoked => None,
+            Self::Job(state) => Some(state),
+            Self::Requeued => Some(JobState::Cancelled),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "choice_test.rs"]
+pub(in crate::sacct) mod tests;
