@@ -69,8 +69,19 @@ pub struct JobFilter {
 
 /// Longest list of a question.
 pub const MOST_LISTED: usize = 4096;
+/// Ranges of tasks in a question, all together: each row is compared with them.
+pub const MOST_RANGES: usize = 4096;
+/// Waiting tasks of an array that are compared one by one.
+const FEW: u32 = 10_000;
 
 impl JobFilter {
+    /// For what came from elsewhere: is none of its lists longer than [`MOST_LISTED`], and do its ranges of tasks mean something?
+    pub fn is_sound(&self) -> bool {
+        let tasks = || self.jobs.iter().filter_map(|named| named.tasks.as_ref());
+        let ranges = tasks().map(|tasks| tasks.ranges.len()).fold(0, usize::saturating_add);
+        self.is_short() && ranges <= MOST_RANGES && tasks().all(|tasks| tasks.is_sound(u32::MAX))
+    }
+
     /// Is none of its lists longer than [`MOST_LISTED`]?
     pub fn is_short(&self) -> bool {
         let texts = [
@@ -138,6 +149,13 @@ fn any_of(list: &[String], got: Option<&String>, asked: &[String]) -> bool {
     list.is_empty() || got.map_or(asked, std::slice::from_ref).iter().any(|name| list.contains(name))
 }
 
+/// Have they a task in common? Of arrays with very many waiting tasks, ranges with steps count as if they had none.
+fn meet(waiting: &ArraySpec, named: &ArraySpec) -> bool {
+    let overlap = |a: &(u32, u32, u32)| named.ranges.iter().any(|b| a.0 <= b.1 && b.0 <= a.1);
+    let near = waiting.ranges.iter().any(overlap);
+    near && (waiting.count() > FEW || waiting.indices().any(|index| named.contains(index)))
+}
+
 impl NamedJob {
     /// All of a job.
     pub const fn job(job: JobId) -> Self {
@@ -156,7 +174,7 @@ impl NamedJob {
             && self.het.is_none_or(|offset| row.het.is_some_and(|(_, own)| own == offset))
             && self.tasks.as_ref().is_none_or(|tasks| match (row.array_task, &row.waiting) {
                 (Some(task), _) => array == Some(self.job) && tasks.contains(task.index),
-                (None, Some(waiting)) => waiting.indices().any(|index| tasks.contains(index)),
+                (None, Some(waiting)) => meet(waiting, tasks),
                 (None, None) => false,
             })
     }
@@ -212,6 +230,13 @@ mod tests {
         assert!(named(Some("3-4".parse().unwrap())).is(&task));
         assert!(!named(Some("4".parse().unwrap())).is(&task));
         assert!(NamedJob::job(JobId(8)).is(&task));
+        let mut waits = ran(5, 1, None, JobState::Pending);
+        waits.waiting = Some("0-8:2".parse().unwrap());
+        assert!(named(Some("3-4".parse().unwrap())).is(&waits));
+        assert!(!named(Some("3".parse().unwrap())).is(&waits) && !named(Some("9".parse().unwrap())).is(&waits));
+        let filter = |tasks| JobFilter { jobs: vec![named(Some(tasks))], ..JobFilter::default() };
+        assert!(filter("3-4".parse().unwrap()).is_sound());
+        assert!(!filter(ArraySpec { ranges: vec![(4, 3, 0)], limit: None }).is_sound());
         let mut component = ran(6, 1, None, JobState::Running);
         component.het = Some((JobId(5), 1));
         assert!(named(None).is(&component));

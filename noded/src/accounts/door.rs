@@ -161,9 +161,9 @@ impl World {
                 AccountsReply::Here { version: env!("CARGO_PKG_VERSION").to_owned(), host: self.host.to_string() }
             }
             AccountsRequest::Config => AccountsReply::Config(self.shown()),
-            AccountsRequest::Jobs { filter, .. } if !filter.is_short() => {
-                AccountsReply::Refused(AccountsRefusal::Invalid("a list of the question is too long".to_owned()))
-            }
+            AccountsRequest::Jobs { filter, .. } if !filter.is_sound() => AccountsReply::Refused(
+                AccountsRefusal::Invalid("a list of the question is too long, or means nothing".to_owned()),
+            ),
             AccountsRequest::Jobs { filter, steps, after } => self.jobs(&filter, steps, after.as_ref(), caller).await,
             // Scripts and environments are not kept yet (AccountingStoreFlags).
             AccountsRequest::Script(_) | AccountsRequest::Environment(_) => AccountsReply::Text(None),
