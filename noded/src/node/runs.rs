@@ -1,6 +1,6 @@
 //! Starts, watches and cleans up the `stepd`s of runs.
 
-use super::{records::Retention, spool::Spool, unkillable, user_env};
+use super::{records::Retention, site_scripts::Current, spool::Spool, unkillable, user_env};
 use crate::scripts::{self, ScriptFailure};
 use garrick_agent::{Leftover, PrepareFailure, RunKey};
 use garrick_daemon::run::{
@@ -52,16 +52,10 @@ pub struct RunWorld {
     pub over_time: BTreeMap<String, Option<u64>>,
     /// This node's door.
     pub agent_door: PathBuf,
-    /// `Prolog` settings.
-    pub prolog: Vec<String>,
-    /// `Epilog` settings.
-    pub epilog: Vec<String>,
+    /// The site's programs.
+    pub scripts: Current,
     /// BatchStartTimeout: how long a login may take whose environment a job is to have.
     pub login_limit: Duration,
-    /// PrologTimeout.
-    pub prolog_limit: Option<Duration>,
-    /// EpilogTimeout.
-    pub epilog_limit: Option<Duration>,
     /// `PrologFlags=Serial`: who holds it may run a prolog or epilog.
     pub one_script: Option<tokio::sync::Mutex<()>>,
     /// Log file of the `stepd`s; `None`: standard error as inherited.

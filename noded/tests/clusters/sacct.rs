@@ -97,9 +97,8 @@ fn arrays_runs_and_jobs_that_wait_are_told_apart() {
     let each = c.sh(&format!("sacct -nPX --array -j {held} -o jobid")).ok().out;
     assert_eq!(each.lines().count(), 7, "{each}");
     c.run("scancel", &[&held]).ok();
-    awaited(&c, &format!("-nPX -j {held} -o state,start"), |said| {
-        said.starts_with("CANCELLED") && said.ends_with("|None\n")
-    });
+    let uid = c.shell("id -u").ok().out.trim().to_owned();
+    awaited(&c, &format!("-nPX -j {held} -o state,start"), |said| said == format!("CANCELLED by {uid}|None\n"));
 
     let script = "[ $SLURM_RESTART_COUNT ] || sleep 600";
     let requeued = c.run("sbatch", &["--requeue", "-J", "again", "-o", "/dev/null", "--wrap", script]).ok().job();

@@ -7,7 +7,7 @@ use crate::{
     table::Command,
     typed::{OptionError, Typed},
 };
-use garrick_model::{config::PropagateLimits, env_vars};
+use garrick_model::{config::PropagateLimits, cpu_freq::FrequencyRules, env_vars};
 use nix::sys::resource::Resource;
 use std::{ffi::OsString, path::PathBuf};
 
