@@ -128,6 +128,7 @@ fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
                 nodes: Vec::new(),
                 at: Timestamp(0),
                 hidden: Vec::new(),
+                nodes_private: false,
             }]
         }
         CommandRequest::ListTopologies => {
