@@ -170,7 +170,7 @@ fn options_that_are_wrong_never_reach_the_controller() {
     assert_eq!(cluster.run(&["sbatch", "nosuch.sh"]), shown("", "sbatch: error: Unable to open file nosuch.sh\n", 1));
     assert_eq!(
         cluster.run(&["srun", "--mpi=pmix_v9", "true"]),
-        shown("", "srun: error: --mpi=pmix_v9 is not supported yet\n", 1)
+        shown("", "srun: error: Invalid MPI type 'pmix_v9', --mpi=list for acceptable types\n", 1)
     );
     cluster.file("bad.sh", "#!/bin/sh\n#SBATCH --nosuch\n");
     let in_script = "sbatch: unrecognized option '--nosuch'\n\
