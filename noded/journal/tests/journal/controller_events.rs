@@ -356,7 +356,16 @@ fn run(nodes: &[&str]) -> Run {
 
 fn end(state: JobState, reason: Reason, code: u8, then: Afterwards) -> End {
     let exit = ExitStatus { code, signal: None };
-    End { state, reason, exit, derived: ExitStatus { code: 0, signal: Some(9) }, at: at(50), then, cause: None }
+    End {
+        state,
+        reason,
+        exit,
+        derived: ExitStatus { code: 0, signal: Some(9) },
+        at: at(50),
+        then,
+        cause: None,
+        by: None,
+    }
 }
 
 const TALLY: StepTally = StepTally {
