@@ -1,6 +1,7 @@
 //! Messages generated from the structure of their types: valid in structure, with values chosen by input bytes. The structure
 //! comes from the types themselves, so that a new field is tested at once.
 
+use garrick_accounts::messages::{AccountsRefusal, AccountsReply, AccountsRequest};
 use garrick_model::{
     batch::{BatchMembers, FailBound, RetryOn, StepCgroup, StepDependencyKind},
     config::{DebugFlag, LogChange, LogLevel, MemoryPer, OverSubscribe, OverTime, SelectUnit, Span},
@@ -115,6 +116,7 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
     }
     trace!(T);
     trace!(
+        AccountsRefusal,
         AgentReport,
         BatchMembers,
         Blocker,

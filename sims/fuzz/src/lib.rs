@@ -31,7 +31,9 @@ macro_rules! for_every_message {
             JoinRequest,
             JoinReply,
             RecordsRequest,
-            RecordsReply
+            RecordsReply,
+            AccountsRequest,
+            AccountsReply
         );
     };
 }

@@ -2,6 +2,7 @@
 
 use super::choice;
 use crate::{forms, target::Target};
+use garrick_accounts::messages::{AccountsReply, AccountsRequest};
 use garrick_daemon::run::orders::StepdOrders;
 use garrick_frame::{
     Decoder, FdChannel, Hello, HelloReply, Traced, codec::encode_into, decode_body, hello::Accompanied, limits,
