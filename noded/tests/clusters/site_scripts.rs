@@ -247,3 +247,101 @@ fn what_the_site_runs_on_nodes_is_read_again_by_reconfigure() {
     c.sh("scontrol reconfigure").ok();
     assert_eq!(ran(), "old epilog\n");
 }
+
+/// Runs that are over, one after the other: one that fails, one of two tasks of an array, one that never ran.
+fn three_jobs(c: &Cluster) -> [String; 3] {
+    let failed = c.shell("sbatch -J 'a b' -n2 -t 5 --comment=hi -o /dev/null --wrap 'exit 3'").ok().job();
+    c.await_state(&failed, "FAILED");
+    let array = c.shell("sbatch --array=4 -o /dev/null --wrap true").ok().job();
+    c.await_state(&format!("{array}_4"), "COMPLETED");
+    let held = c.shell("sbatch -H --wrap true").ok().job();
+    c.sh(&format!("scancel {held}")).ok();
+    [failed, array, held]
+}
+
+#[test]
+fn jobs_that_are_over_are_lines_of_a_file_and_given_to_a_script() {
+    let site = |c: &Cluster| format!("JobCompType=jobcomp/filetxt\nJobCompLoc={}/jobs.log", c.work.display());
+    let c = Cluster::up_with("site-comp-file", &ONE, site);
+    let [failed, array, held] = three_jobs(&c);
+    let lines = || std::fs::read_to_string(c.work.join("jobs.log")).unwrap_or_default();
+    c.await_that("all are recorded", || lines().lines().count() == 3);
+    let line = |job: &str| lines().lines().find(|l| l.starts_with(&format!("JobId={job} "))).unwrap().to_owned();
+    let first = line(&failed);
+    for part in [" Name=a b JobState=FAILED ", " TimeLimit=5 ", " NodeList=n1 NodeCnt=1 ProcCnt=2 ", " ExitCode=3:0 "] {
+        assert!(first.contains(part), "{part} in {first}");
+    }
+    assert!(line(&array).contains(&format!(" ArrayJobId={array} ArrayTaskId=4 ")));
+    assert!(line(&held).contains(" JobState=CANCELLED ") && line(&held).contains(" NodeList=(null) "));
+    c.down();
+
+    let c = Cluster::up_with("site-comp-script", &ONE, |c| {
+        let work = c.work.display();
+        let text = "#!/bin/sh\nenv | sort | tr '\\n' '|' >> WORK/told\necho >> WORK/told\n[ $JOBSTATE != FAILED ]\n";
+        c.script("completed", &text.replace("WORK", &work.to_string()));
+        format!("JobCompType=jobcomp/script\nJobCompLoc={work}/completed")
+    });
+    let [failed, array, held] = three_jobs(&c);
+    let told = || std::fs::read_to_string(c.work.join("told")).unwrap_or_default();
+    // One that fails keeps no other from being recorded.
+    c.await_that("all are recorded", || told().lines().count() == 3);
+    let of = |job: &str| told().lines().find(|l| l.contains(&format!("|JOBID={job}|"))).unwrap().to_owned();
+    for part in ["|EXITCODE=3:0|", "|JOBNAME=a b|", "|JOBSTATE=FAILED|", "|LIMIT=00:05:00|", "|PROCS=2|", "|BATCH=yes|"]
+    {
+        assert!(format!("|{}", of(&failed)).contains(part), "{part} in {}", of(&failed));
+    }
+    assert!(format!("|{}", of(&array)).contains(&format!("|ARRAYJOBID={array}|ARRAYTASKID=4|")));
+    assert!(of(&held).contains("|JOBSTATE=CANCELLED|"));
+    c.await_that("the failure is logged", || c.logs().contains("JobCompLoc"));
+    c.down();
+}
+
+/// A server that is out of order for the first request, and gives the documents of the others.
+fn server() -> (String, std::sync::mpsc::Receiver<serde_json::Value>) {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (documents, received) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for (at, stream) in listener.incoming().enumerate() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut length = 0;
+            let mut line = String::new();
+            while stream.read_line(&mut line).unwrap() > 2 {
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            let answer = if at == 0 { "503 Not now" } else { "201 Created" };
+            let head = format!("HTTP/1.1 {answer}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}");
+            stream.get_mut().write_all(head.as_bytes()).unwrap();
+            if at > 0 && documents.send(serde_json::from_slice(&body).unwrap()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, received)
+}
+
+#[test]
+fn jobs_that_are_over_are_documents_for_a_server_that_may_be_away() {
+    let (address, documents) = server();
+    let site = |_: &Cluster| {
+        format!(
+            "JobCompType=jobcomp/elasticsearch\nJobCompLoc={address}/jobs/_doc\nJobCompParams=send_script,send_comment"
+        )
+    };
+    let c = Cluster::up_with("site-comp-http", &ONE, site);
+    let jobs = three_jobs(&c);
+    let patience = std::time::Duration::from_secs(60);
+    let received: Vec<_> = jobs.iter().map(|_| documents.recv_timeout(patience).unwrap()).collect();
+    let ids: Vec<String> = received.iter().map(|document| document["jobid"].to_string()).collect();
+    assert_eq!(ids, jobs);
+    assert_eq!((&received[0]["state"], &received[0]["comment"]), (&"FAILED".into(), &"hi".into()));
+    assert!(received[0]["script"].as_str().unwrap().ends_with("\nexit 3\n"));
+    assert_eq!(received[1]["array_task_id"], 4);
+    c.down();
+}
