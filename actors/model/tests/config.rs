@@ -160,7 +160,7 @@ PartitionName=long Nodes=dev[9-17] MaxTime=120 AllowGroups=admin
 ";
     let (c, report) = read(text);
     let c = c.unwrap();
-    assert_eq!(report.problems.len(), 4, "{report}");
+    assert_eq!(report.problems.len(), 2, "{report}");
     assert_eq!(c.node("dev20").unwrap().initial.reason.as_deref(), Some("power,ETA=Dec25"));
     assert_eq!(c.node("dev3").unwrap().address, "edev3");
     assert_eq!(c.partition("debug").unwrap().nodes.len(), 17);
