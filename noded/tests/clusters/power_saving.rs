@@ -153,7 +153,7 @@ fn a_node_that_does_not_come_in_time_is_down_and_its_job_is_requeued() {
 
     let job = c.sh("sbatch -p cloud -w c1 --no-requeue --wrap true").ok().job();
     c.await_that("it is requeued", || c.job_field(&job, "Restarts").as_deref() == Some("1"));
-    assert_eq!(c.job_field(&job, "JobState").as_deref(), Some("PENDING"));
+    c.await_state(&job, "PENDING");
     c.await_that("c1 is powered down", || c.state("c1") == "DOWN+CLOUD+POWERED_DOWN");
     let shown = c.sh("scontrol show node c1").ok().out;
     assert!(shown.contains("Reason=ResumeTimeout reached ["), "{shown}");

@@ -90,7 +90,7 @@ fn a_job_is_launched_after_the_controllers_prologs_and_over_after_its_epilogs() 
     // Whoever cannot be prepared is requeued, or cancelled where nobody could start it again.
     let bad = c.shell("sbatch -J bad -o out --wrap true").ok().job();
     c.await_that("it is requeued", || c.job_field(&bad, "Restarts").as_deref() == Some("1"));
-    assert_eq!(c.job_field(&bad, "JobState").as_deref(), Some("PENDING"));
+    c.await_state(&bad, "PENDING");
     assert_ne!(c.job_field(&bad, "Priority").as_deref(), Some("0"), "it is not held");
     let interactive = c.shell("salloc -J bad true");
     assert!(interactive.code != 0 && interactive.err.contains("PrologSlurmctld failed, job killed"), "{interactive:?}");
