@@ -75,7 +75,7 @@ impl Store {
         let mut place = question.after.map(|end| {
             let cluster = clusters.iter().find(|(_, name)| **name == end.cluster).map_or(0, |(id, _)| *id);
             // One whose steps were not all told comes again.
-            (cluster, i64::from(end.job), signed(end.sluid.0) - i64::from(end.step.is_some()))
+            (cluster, i64::from(end.job), signed(end.sluid.0).saturating_sub(i64::from(end.step.is_some())))
         });
         let mut looked_at = 0;
         loop {

@@ -196,8 +196,9 @@ impl AccountingFeed {
                 return Ok(whole);
             }
             // What it has of this log is not there any more: an older copy of the log was restored.
-            Some(_) => (last, false),
-            None => (self.stored(), false),
+            Some(at) if at > last => (last, false),
+            // An older copy of the database was restored, or a new one: what is kept follows.
+            Some(_) | None => (self.stored(), false),
         };
         link.messages.send(traced(Feed::Begin(begin))).await?;
         link.stored(begin).await?;

@@ -65,8 +65,9 @@ fn login(account: &Account) -> Command {
     let [begin, end] = MARKS;
     let line = format!("echo; echo '{begin}'; env -0; echo; echo '{end}'");
     if users::effective_uid() == 0 {
-        let mut command = Command::new("su");
-        command.args(["-", &account.name, "-c", &line]).env_clear();
+        // In a process namespace of its own, all of which ends with it: a login may start what outlives it.
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child=KILL", "su", "-", &account.name, "-c", &line]).env_clear();
         command
     } else {
         let mut command = Command::new(&account.shell);

@@ -120,7 +120,6 @@ fn collect(
         let AccountsReply::Jobs { jobs, next, at } = ask(&request)? else {
             return Err(ClusterError::Unexpected("accounts").into());
         };
-        let empty = jobs.is_empty();
         for job in jobs {
             match all.last_mut().filter(|last| last.row.sluid == job.row.sluid && last.row.cluster == job.row.cluster) {
                 Some(last) => last.steps.extend(job.steps),
@@ -128,8 +127,8 @@ fn collect(
             }
         }
         match next {
-            // An answer without rows goes nowhere.
-            Some(next) if !empty && after.as_ref() != Some(&next) => after = Some(next),
+            // A page without rows has only passed over some. One that goes nowhere would be asked for without end.
+            Some(next) if after.as_ref() != Some(&next) => after = Some(next),
             _ => return Ok(Rows { jobs: all, at }),
         }
     }

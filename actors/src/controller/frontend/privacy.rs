@@ -4,11 +4,12 @@ use super::core::FrontendCore;
 use crate::{messages::job::Authority, submission::users::group_names};
 use garrick_model::{
     config::PrivateKind,
-    ids::JobId,
+    ids::{JobId, Sluid},
     messages::command::CommandRequest,
     refusal::Refusal,
     reservation::{Applicant, Reservation},
-    view::{JobView, NodeView},
+    time::Timestamp,
+    view::{JobView, NodeHold, NodeView},
 };
 use std::sync::Arc;
 
@@ -45,9 +46,23 @@ impl FrontendCore {
             return Ok(());
         }
         let own = |view: &Arc<JobView>| view.uid == by.uid;
-        let known = self.sight.boards().jobs.get(&job).as_ref().map(own);
-        // A job that is being saved has no view yet, and is known to who submitted it only.
-        if known.unwrap_or(true) { Ok(()) } else { Err(Refusal::InvalidJobId) }
+        // A job that is being saved has no view yet: whoever submitted it is answered when it has one.
+        let seen = self.sight.boards().jobs.get(&job).is_some_and(|view| own(&view));
+        if seen { Ok(()) } else { Err(Refusal::InvalidJobId) }
+    }
+
+    /// Views of nodes for this user.
+    pub(super) fn nodes_for(&self, by: Authority, now: Timestamp) -> Vec<Arc<NodeView>> {
+        let mut nodes = self.nodes_shown(now);
+        if self.hides(by, PrivateKind::Nodes) {
+            return without_state(&nodes);
+        }
+        if self.hides(by, PrivateKind::Jobs) {
+            for node in nodes.iter_mut().filter(|node| !node.holds.is_empty()) {
+                anonymous(&mut Arc::make_mut(node).holds, by.uid);
+            }
+        }
+        nodes
     }
 
     /// Leaves out what the user cannot use. Accounts and QOS of the user's jobs are not known here.
@@ -64,7 +79,15 @@ impl FrontendCore {
     }
 }
 
+/// Leaves out whose jobs hold what of a node, but for the user's own.
+fn anonymous(holds: &mut [NodeHold], uid: u32) {
+    for hold in holds.iter_mut().filter(|hold| hold.uid != uid) {
+        (hold.job, hold.sluid, hold.uid) = (JobId(0), Sluid(0), u32::MAX);
+        (hold.mcs_label, hold.partition, hold.expected_end) = (None, None, None);
+    }
+}
+
 /// What the configuration says about nodes, without what goes on there.
-pub(super) fn without_state(nodes: Vec<Arc<NodeView>>) -> Vec<Arc<NodeView>> {
+fn without_state(nodes: &[Arc<NodeView>]) -> Vec<Arc<NodeView>> {
     nodes.iter().map(|node| Arc::new(node.without_state())).collect()
 }

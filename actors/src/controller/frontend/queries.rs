@@ -3,7 +3,6 @@
 use super::{
     core::{FrontendCore, Reply, Then, Turn},
     messages::{Ask, FrontendErrand, Passed},
-    privacy::without_state,
     selection::may_act,
 };
 use crate::{
@@ -58,11 +57,8 @@ fn is_hidden(view: &JobView, hidden: &[String]) -> bool {
 
 impl FrontendCore {
     pub(super) fn list_partitions(&self, by: Authority, now: Timestamp) -> CommandReply {
-        let (partitions, mut nodes) = (self.sight.boards().partitions.list(), self.nodes_shown(now));
+        let (partitions, nodes) = (self.sight.boards().partitions.list(), self.nodes_for(by, now));
         let nodes_private = self.hides(by, PrivateKind::Nodes);
-        if nodes_private {
-            nodes = without_state(nodes);
-        }
         let hidden = self.hidden_from(by, &partitions);
         CommandReply::Partitions { partitions, nodes, at: now, hidden, nodes_private }
     }

@@ -74,7 +74,7 @@ impl FrontendCore {
             CommandRequest::ListJobs { jobs, which, after, most, hide } => {
                 self.list_jobs(by, now, &jobs, &which, (after, most), hide)
             }
-            CommandRequest::ListNodes => Ok(Some(CommandReply::Nodes { nodes: self.nodes_shown(now), at: now })),
+            CommandRequest::ListNodes => Ok(Some(CommandReply::Nodes { nodes: self.nodes_for(by, now), at: now })),
             CommandRequest::ListPartitions => Ok(Some(self.list_partitions(by, now))),
             CommandRequest::ListLicenses => Ok(Some(self.list_licenses(now))),
             CommandRequest::NameNodes(names) => {

@@ -1,6 +1,7 @@
 //! Job completion (`JobCompType`): each run of a job that is over is written to a text file, given to a script, or sent to a server.
 //! It follows the log under a name of its own, and acknowledges what is written: while a file or a server is away the log keeps the
-//! events, and nothing waits. After a crash the last runs may be written again.
+//! events, and nothing waits. After a crash the last runs may be written again; one of which the controller has nothing any more, since
+//! the job was forgotten or has begun anew, is named in the log.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -27,6 +28,8 @@ use tokio::time::{Instant, sleep};
 pub const JOB_COMPLETION: &str = "jobcomp";
 /// Runs that are written together, at most.
 const TOGETHER: usize = 500;
+/// Runs that wait in memory while they cannot be written; then the log is not read on.
+const MOST_WAITING: usize = 50_000;
 /// Pauses between two tries to write.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -89,6 +92,12 @@ impl Runs {
     }
 
     fn ended(&mut self, job: JobId, event: &JobEvent) -> Option<Completed> {
+        let JobEvent::Ended(end) = event else { return None };
+        // After a restart an earlier run's end may come again: the run that goes on is another one.
+        let is_later = |row: &JobRow| row.start.is_some_and(|start| start > end.at);
+        if self.rows.get(&job).is_some_and(is_later) {
+            return None;
+        }
         let Some(mut row) = self.rows.remove(&job).or_else(|| self.of_record(job)) else {
             tracing::warn!(job_id = job.0, "a job that ended is not known any more: its completion is not recorded");
             return None;
@@ -131,15 +140,21 @@ impl Completion {
         }
         let arbiter = Arbiter::new();
         arbiter.spawn(async move {
-            let outcome = match self.sink.clone() {
-                Some(sink) => self.record(&sink).await,
-                None => self.unregister().await,
-            };
-            if let Err(error) = outcome {
-                tracing::error!(%error, "completions of jobs are not recorded any more");
+            let mut pause = FIRST_PAUSE;
+            while let Err(error) = self.follow().await {
+                tracing::error!(%error, "completions of jobs are not recorded now");
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
         });
         RunningCompletion(Some(arbiter))
+    }
+
+    async fn follow(&self) -> Result<(), CompletionError> {
+        match &self.sink {
+            Some(sink) => self.record(sink).await,
+            None => self.unregister().await,
+        }
     }
 
     async fn unregister(&self) -> Result<(), CompletionError> {
@@ -178,7 +193,7 @@ impl Completion {
             };
             let completed = gather(&mut runs, &mut follower, first)?;
             if !completed.is_empty() {
-                write(sink, &completed).await;
+                write(sink, completed, &mut runs, &mut follower).await?;
             }
             if !due {
                 (acknowledged, due) = (Instant::now(), true);
@@ -209,14 +224,26 @@ fn gather(runs: &mut Runs, follower: &mut Follower, first: Committed) -> Result<
     Ok(completed)
 }
 
-/// Until it is written.
-async fn write(sink: &Sink, mut completed: &[Completed]) {
+/// Until all is written. Meanwhile the log is read on, so that a job is known although it is forgotten before its turn comes.
+async fn write(
+    sink: &Sink,
+    mut completed: Vec<Completed>,
+    runs: &mut Runs,
+    follower: &mut Follower,
+) -> Result<(), CompletionError> {
     let mut pause = FIRST_PAUSE;
-    while let Err(Unwritten { written, cause }) = sink.write(completed).await {
-        completed = &completed[written..];
-        let runs = completed.len();
-        tracing::error!(error = %cause, runs, retry_s = pause.as_secs_f32(), "completions of jobs are not recorded now");
-        sleep(pause).await;
+    while let Err(Unwritten { written, cause }) = sink.write(&completed).await {
+        completed.drain(..written);
+        let waiting = completed.len();
+        tracing::error!(error = %cause, waiting, retry_s = pause.as_secs_f32(), "completions of jobs are not recorded now");
+        let again = Instant::now() + pause;
+        while completed.len() < MOST_WAITING
+            && let Ok(next) = tokio::time::timeout_at(again, follower.next()).await
+        {
+            completed.extend(runs.take(&next?.event));
+        }
+        tokio::time::sleep_until(again).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+    Ok(())
 }
