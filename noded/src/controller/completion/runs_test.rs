@@ -61,7 +61,7 @@ fn a_run_that_is_requeued_is_told_though_the_log_is_ahead() {
     let mut runs = Runs::new("maple", log.value()).unwrap();
     assert!(runs.take(&allocated).is_none());
     let then = Afterwards::Requeue { hold: None, delay: false };
-    let ended = event(JobEvent::Ended(End { state: JobState::NodeFail, then, ..cancelled() }));
+    let ended = event(JobEvent::Ended(End { state: JobState::NodeFail, then, at: run.start, ..cancelled() }));
     let requeued = event(JobEvent::Requeued { sluid: Sluid(99), hold: None, begin: None, expedited: false });
     log.append(vec![ended.clone(), requeued.clone()], ReplyTo::channel().0);
     let over = runs.take(&ended).unwrap();
