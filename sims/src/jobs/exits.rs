@@ -171,9 +171,12 @@ fn ask(
 fn hear(socket: &OwnedFd, family: u16, stop: &AtomicBool) -> Result<Vec<Exit>, ExitsError> {
     let (mut heard, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     loop {
-        let length = match recv(socket.as_fd().as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+        // Once it is to stop it reads what is there already: on a busy machine there is always more to wait for.
+        let stops = stop.load(Ordering::Relaxed);
+        let flags = if stops { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
+        let length = match recv(socket.as_fd().as_raw_fd(), &mut buffer, flags) {
             Ok(length) => length,
-            Err(Errno::EAGAIN) if stop.load(Ordering::Relaxed) => return Ok(heard),
+            Err(Errno::EAGAIN) if stops => return Ok(heard),
             Err(Errno::EAGAIN | Errno::EINTR) => continue,
             Err(Errno::ENOBUFS) => return Err(ExitsError::Lost),
             Err(cause) => return Err(ExitsError::Call { operation: "recv", cause }),
