@@ -7,11 +7,13 @@
 //! | [`controller`] | the controller role |
 //! | [`accounts`] | the role of accounting |
 //! | [`node`] | the node role |
+//! | [`background`] | parts with a thread of their own |
 //! | [`relay`] | conversations that go on with another daemon |
 //! | [`scripts`] | running the programs of the site, for both roles |
 //! | [`guests`] | how many connections and requests of a user there may be at a door |
 
 pub mod accounts;
+pub mod background;
 pub mod controller;
 pub mod daemon;
 pub mod guests;

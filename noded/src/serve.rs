@@ -1,7 +1,9 @@
 //! The life of a `noded`: configuration, background, log, roles, end.
 
 use crate::{
-    accounts, controller,
+    accounts,
+    background::Background,
+    controller,
     daemon::{
         options::{Action, Options, Roles},
         place::Cluster,
@@ -431,11 +433,7 @@ fn renew_log(cluster: &Cluster, node: Option<&str>) {
     }
 }
 
-type Started = (
-    Option<controller::start::RunningController>,
-    Option<node::start::RunningNode>,
-    Option<accounts::start::RunningAccounts>,
-);
+type Started = (Option<controller::start::RunningController>, Option<node::start::RunningNode>, Option<Background>);
 
 async fn start_roles(
     cluster: &Cluster,

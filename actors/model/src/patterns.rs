@@ -3,14 +3,15 @@
 
 use crate::ids::{ArrayTask, JobId, StepKey};
 
-/// Where a batch job's output goes when nothing was said.
-pub const DEFAULT_OUTPUT: &str = "slurm-%j.out";
-/// The same for a task of an array.
-pub const DEFAULT_ARRAY_OUTPUT: &str = "slurm-%A_%a.out";
 /// What `%a` gives outside an array, seen with Slurm.
 const NO_ARRAY_INDEX: u32 = 4_294_967_294;
 /// Wider paddings are cut to this.
 const MAX_WIDTH: usize = 10;
+
+/// Where a batch job's output goes when nothing was said; of a job array each task's (sbatch(1)).
+pub const fn default_output(of_array: bool) -> &'static str {
+    if of_array { "slurm-%A_%a.out" } else { "slurm-%j.out" }
+}
 
 /// What a pattern may ask for. What is `None` is not known here: its symbol stays as it is.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,8 @@
 //! Job, step and node states and reasons with Slurm's own words. Legal moves live with the actors' cores.
 
+use crate::signal::signal_description;
 use serde::{Deserialize, Serialize};
-use std::{fmt, os::unix::process::ExitStatusExt as _};
+use std::{borrow::Cow, fmt, os::unix::process::ExitStatusExt as _};
 
 /// State of a job as users see it (`squeue -o %T`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -282,6 +283,47 @@ impl Reason {
     /// Nothing to say.
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
+    }
+
+    /// As `squeue -o %r` and `scontrol show job` print it.
+    pub fn text(&self) -> Cow<'_, str> {
+        Cow::Borrowed(match self {
+            Self::None => "None",
+            Self::Resources => "Resources",
+            Self::Priority => "Priority",
+            Self::Dependency => "Dependency",
+            Self::DependencyNeverSatisfied => "DependencyNeverSatisfied",
+            Self::BeginTime => "BeginTime",
+            Self::JobHeldUser => "JobHeldUser",
+            Self::JobHeldAdmin => "JobHeldAdmin",
+            Self::JobHoldMaxRequeue => "JobHoldMaxRequeue",
+            Self::JobArrayTaskLimit => "JobArrayTaskLimit",
+            Self::PartitionNodeLimit => "PartitionNodeLimit",
+            Self::PartitionConfig => "PartitionConfig",
+            Self::PartitionTimeLimit => "PartitionTimeLimit",
+            Self::AccountNotAllowed => "AccountNotAllowed",
+            Self::QosNotAllowed => "QOSNotAllowed",
+            Self::PartitionDown => "PartitionDown",
+            Self::PartitionInactive => "PartitionInactive",
+            Self::ReqNodeNotAvail => "ReqNodeNotAvail",
+            Self::NodesUnavailable => {
+                "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+            }
+            Self::BadConstraints => "BadConstraints",
+            Self::Fragmentation => "Fragmentation",
+            Self::Cleaning => "Cleaning",
+            Self::NonZeroExitCode => "NonZeroExitCode",
+            Self::RaisedSignal(n) => {
+                return Cow::Owned(format!("RaisedSignal:{n}({})", signal_description(*n).replace(' ', "_")));
+            }
+            Self::TimeLimit => "TimeLimit",
+            Self::NodeDown => "NodeDown",
+            Self::StepManagerDied => "StepManagerDied",
+            Self::JobLaunchFailure => "JobLaunchFailure",
+            Self::PrologFailure => "Prolog",
+            Self::OutOfMemory => "OutOfMemory",
+            Self::Other(text) => text,
+        })
     }
 
     /// Those of the nodes asked for are out of service, in Slurm's words.

@@ -5,7 +5,7 @@ use garrick_events::records::job::{Afterwards, HeldBy, JobRecord, Phase};
 use garrick_model::{
     config::Billed,
     gres::{GresCount, Totals},
-    patterns::in_folder,
+    patterns::{default_output, in_folder},
     resources::MemoryRequest,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
@@ -199,7 +199,7 @@ fn billing(core: &JobCore) -> Option<u64> {
 
 fn output(record: &JobRecord) -> Option<String> {
     record.spec.script.as_ref()?;
-    let default = if record.spec.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" };
+    let default = default_output(record.spec.array.is_some());
     Some(fill(record, record.spec.stdout.as_deref().unwrap_or(default)))
 }
 

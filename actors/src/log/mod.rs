@@ -69,6 +69,16 @@ pub fn log_outcome(answer: Result<Saved, AskError>) -> Saved {
     answer.unwrap_or_else(|error| Err(AppendError::Failed(error.to_string())))
 }
 
+/// Appends something, and waits for the log's answer.
+///
+/// # Errors
+/// As the log says.
+pub async fn answered(append: impl FnOnce(Appended)) -> Saved {
+    let (done, answer) = ReplyTo::channel();
+    append(done);
+    log_outcome(answer.await)
+}
+
 /// Why events cannot be followed (any further).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FollowError {

@@ -4,10 +4,7 @@ use crate::reap;
 use garrick_model::state::ExitStatus;
 use nix::{
     errno::Errno,
-    sys::{
-        signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, raise, sigaction},
-        wait::{WaitStatus, wait},
-    },
+    sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, raise, sigaction},
     unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork},
 };
 use std::{fs::File, io};
@@ -56,14 +53,10 @@ pub unsafe fn run(
     moved.map_err(failed("standard files"))?;
     let (mut own, mut enough) = (None, Some(enough));
     loop {
-        let (pid, status) = match wait() {
-            Ok(WaitStatus::Exited(pid, code)) => (pid, ExitStatus { code: code as u8, signal: None }),
-            Ok(WaitStatus::Signaled(pid, signal, _)) => (pid, ExitStatus { code: 0, signal: Some(signal as u8) }),
-            Ok(_) | Err(Errno::EINTR) => continue,
-            Err(Errno::ECHILD) => return own.ok_or_else(|| failed("wait")(Errno::ECHILD)),
-            Err(e) => return Err(failed("wait")(e)),
+        let Some((pid, status)) = reap::reap_next().map_err(failed("wait"))? else {
+            return own.ok_or_else(|| failed("wait")(Errno::ECHILD));
         };
-        if pid == child {
+        if i32::try_from(pid) == Ok(child.as_raw()) {
             own = Some(status);
             if enough.take().is_some_and(|enough| enough(status)) {
                 return Ok(status);

@@ -119,6 +119,15 @@ pub fn peek_any() -> io::Result<Option<u32>> {
     }
 }
 
+/// Waits until some child ends and takes it away: its process id, and how it ended. `None`: there is no child left.
+pub fn reap_next() -> io::Result<Option<(u32, ExitStatus)>> {
+    match waitid(libc::P_ALL, 0, libc::WEXITED) {
+        Ok(found) => Ok(found.map(|(pid, ended)| (pid, ended.status))),
+        Err(e) if e.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
 /// Takes away a zombie found by [`peek_any`]. Only one thread of a process may do so.
 pub fn reap_pid(pid: u32) -> io::Result<Ended> {
     let id = i32::try_from(pid).map_err(io::Error::other)?;

@@ -11,7 +11,11 @@ use garrick_accounts::{
 };
 use garrick_daemon::links::{caller_of, traced};
 use garrick_frame::LinkKind;
-use garrick_model::{config::slurmdbd::DbdConfig, messages::command::Caller, time::Timestamp};
+use garrick_model::{
+    config::{PrivateKind, slurmdbd::DbdConfig},
+    messages::command::Caller,
+    time::Timestamp,
+};
 use garrick_transport::{DoorConn, DoorListener, Receiver, Sender};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -177,7 +181,7 @@ impl World {
         let Ok(_turn) = self.turns.acquire().await else {
             return AccountsReply::Refused(AccountsRefusal::Busy);
         };
-        let private = self.settings.private_jobs && !self.is_believed(caller.uid);
+        let private = self.settings.private.has(PrivateKind::Jobs) && !self.is_believed(caller.uid);
         let only = private.then_some(caller.uid);
         match self.store.page(Question { filter, steps, after, only }).await {
             Ok(Page { jobs, next }) => AccountsReply::Jobs { jobs, next, at: Timestamp::now() },
@@ -192,13 +196,12 @@ impl World {
     fn shown(&self) -> Vec<(String, String)> {
         let settings = &self.settings;
         let path = |path: Option<&std::path::Path>| path.map_or("(null)".to_owned(), |path| path.display().to_string());
-        let private = if settings.private_jobs { "jobs" } else { "none" };
         let pairs = [
             ("DbdHost", settings.host.clone()),
             ("DebugLevel", settings.debug_level.name().to_owned()),
             ("LogFile", path(settings.log_file.as_deref())),
             ("PidFile", path(Some(&settings.pid_file))),
-            ("PrivateData", private.to_owned()),
+            ("PrivateData", settings.private.text()),
             ("SlurmUser", settings.slurm_user.clone().unwrap_or_else(|| "(null)".to_owned())),
             ("StorageLoc", path(Some(&settings.storage))),
             ("StorageType", "accounting_storage/sqlite".to_owned()),

@@ -2,7 +2,7 @@
 //! process, and must not be in its way.
 
 use super::door::{self, World};
-use crate::{daemon::place::Cluster, guests::Guests};
+use crate::{background::Background, daemon::place::Cluster, guests::Guests};
 use actix_rt::Arbiter;
 use garrick_accountant::store::{Store, StoreError};
 use garrick_kernel::inventory;
@@ -33,11 +33,6 @@ pub enum AccountsStartError {
     Thread,
 }
 
-/// A service at work; it ends when this is dropped.
-pub struct RunningAccounts {
-    arbiter: Option<Arbiter>,
-}
-
 /// The settings of the service: those of the file, or of an embedded cluster, whose files are all in its home.
 pub fn settings_of(cluster: &Cluster) -> Result<DbdConfig, String> {
     let path = cluster.config.path.with_file_name("slurmdbd.conf");
@@ -51,6 +46,7 @@ pub fn settings_of(cluster: &Cluster) -> Result<DbdConfig, String> {
     };
     if let Some(home) = cluster.home.as_ref().filter(|_| !path.exists()) {
         settings.storage = home.join("accounting/accounting.db");
+        settings.private = cluster.config.private_data.clone();
     }
     Ok(settings)
 }
@@ -62,8 +58,8 @@ async fn open(settings: &DbdConfig, door: &Path) -> Result<(Store, DoorListener)
     Ok((store, listener))
 }
 
-/// Starts the service.
-pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<RunningAccounts, AccountsStartError> {
+/// Starts the service, which ends when what is returned is dropped.
+pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background, AccountsStartError> {
     let arbiter = Arbiter::new();
     let (started, is_started) = oneshot::channel::<Result<(), AccountsStartError>>();
     let door: PathBuf = cluster.doors.join(doors::ACCOUNTING);
@@ -88,18 +84,7 @@ pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<RunningAcco
             }
         });
     });
-    let running = RunningAccounts { arbiter: Some(arbiter) };
+    let running = Background::new("accounting", arbiter);
     is_started.await.map_err(|_| AccountsStartError::Thread)??;
     Ok(running)
-}
-
-impl Drop for RunningAccounts {
-    fn drop(&mut self) {
-        if let Some(arbiter) = self.arbiter.take() {
-            arbiter.stop();
-            if arbiter.join().is_err() {
-                tracing::error!("the thread of accounting panicked");
-            }
-        }
-    }
 }

@@ -2,12 +2,12 @@
 //! stored. While the service is away nothing waits for it: the log keeps the events. On a thread of its own.
 
 use super::links::tell;
-use crate::accounts::relay::Accounting;
+use crate::{accounts::relay::Accounting, background::Background};
 use actix_rt::Arbiter;
 use garrick_accounts::messages::{Feed, Kept, LogId};
 use garrick_actors::{
     controller::{frontend::messages::FrontendInput, messages::ControllerMsg},
-    log::{ACCOUNTING, AppendError, Committed, FollowError, Follower, Log, log_outcome},
+    log::{ACCOUNTING, AppendError, Committed, FollowError, Follower, Log, answered},
 };
 use garrick_daemon::links::traced;
 use garrick_events::{
@@ -18,7 +18,7 @@ use garrick_events::{
 use garrick_frame::LinkKind;
 use garrick_kernel::files::{self, FileError};
 use garrick_model::{ids::RequestId, messages::encoded_bytes};
-use garrick_runtime::{Address, ReplyTo, TraceContext};
+use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{LinkError, Receiver, Sender};
 use std::{
     path::{Path, PathBuf},
@@ -82,25 +82,12 @@ pub struct AccountingFeed {
     pub service: Accounting,
 }
 
-/// A feed at work; it ends when this is dropped.
-pub struct RunningFeed(Option<Arbiter>);
-
-impl Drop for RunningFeed {
-    fn drop(&mut self) {
-        if let Some(arbiter) = self.0.take() {
-            arbiter.stop();
-            if arbiter.join().is_err() {
-                tracing::error!("the feed of accounting panicked");
-            }
-        }
-    }
-}
-
 impl AccountingFeed {
-    /// Feeds the service from now on; or, where the site wants no accounting (any more), nothing is kept for it.
-    pub fn start(self, wanted: bool) -> RunningFeed {
+    /// Feeds the service from now on, until what is returned is dropped; or, where the site wants no accounting (any more), nothing
+    /// is kept for it.
+    pub fn start(self, wanted: bool) -> Option<Background> {
         if !wanted && !self.log.followers().contains_key(ACCOUNTING) {
-            return RunningFeed(None);
+            return None;
         }
         let arbiter = Arbiter::new();
         arbiter.spawn(async move {
@@ -110,14 +97,12 @@ impl AccountingFeed {
                 tracing::error!(%error, "the log still keeps events for accounting");
             }
         });
-        RunningFeed(Some(arbiter))
+        Some(Background::new("the feed of accounting", arbiter))
     }
 
     async fn unregister(&self) -> Result<(), FeedError> {
         if self.log.followers().contains_key(ACCOUNTING) {
-            let (reply, answer) = ReplyTo::channel();
-            self.log.unregister(ACCOUNTING, reply);
-            log_outcome(answer.await)?;
+            answered(|done| self.log.unregister(ACCOUNTING, done)).await?;
             self.followers_changed().await;
             tracing::info!("accounting is off: nothing is kept for it any more");
         }
@@ -163,9 +148,7 @@ impl AccountingFeed {
         }
         let RequestId(high, low) = RequestId::random();
         files::replace_for_good(&path, format!("{high:016x}{low:016x}\n").as_bytes(), 0o600)?;
-        let (reply, answer) = ReplyTo::channel();
-        self.log.register(ACCOUNTING, reply);
-        log_outcome(answer.await)?;
+        answered(|done| self.log.register(ACCOUNTING, done)).await?;
         self.followers_changed().await;
         Ok(LogId(high, low))
     }
@@ -234,9 +217,8 @@ impl AccountingFeed {
     }
 
     async fn acknowledge(&self, stored: Position) -> Result<(), FeedError> {
-        let (reply, answer) = ReplyTo::channel();
-        self.log.acknowledge(ACCOUNTING, stored, reply);
-        Ok(log_outcome(answer.await).map(|_| ())?)
+        answered(|done| self.log.acknowledge(ACCOUNTING, stored, done)).await?;
+        Ok(())
     }
 
     /// Events up to now, and then all jobs as they are: so both are of one position.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     accounts::relay::Accounting,
+    background::Background,
     guests::{self, Guests, UnderWay},
     relay,
 };
@@ -41,7 +42,7 @@ use tokio::sync::oneshot;
 
 /// An open door. Dropped, it is closed, and its socket is gone.
 pub struct Door {
-    arbiter: Option<Arbiter>,
+    _thread: Background,
     /// Where it is told whom to serve; `None` once it was.
     world: Option<oneshot::Sender<DoorWorld>>,
 }
@@ -134,24 +135,13 @@ impl Door {
         });
         let ended = |_| ControllerStartError::Thread(std::io::Error::other("the door's ended"));
         is_bound.await.map_err(ended)??;
-        Ok(Self { arbiter: Some(arbiter), world: Some(world) })
+        Ok(Self { _thread: Background::new("the door", arbiter), world: Some(world) })
     }
 
     /// Serves, until it is dropped or breaks.
     pub fn serve(&mut self, world: DoorWorld) {
         if self.world.take().is_none_or(|begin| begin.send(world).is_err()) {
             tracing::error!("the door's thread has ended");
-        }
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        if let Some(arbiter) = self.arbiter.take() {
-            arbiter.stop();
-            if arbiter.join().is_err() {
-                tracing::error!("the door's thread panicked");
-            }
         }
     }
 }

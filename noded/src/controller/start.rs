@@ -1,10 +1,10 @@
 //! Starting the controller role: CA and keys, log and replay, actors, door, links.
 
 use super::{
-    accounting::{AccountingFeed, RunningFeed},
+    accounting::AccountingFeed,
     audit::AuditLog,
     beside::{Beside, BesideError},
-    completion::{Completion, RunningCompletion, sinks::Sink},
+    completion::{Completion, sinks::Sink},
     door::{Door, DoorWorld},
     host::ThisProcess,
     links,
@@ -18,8 +18,9 @@ use super::{
 use crate::{
     accounts::{
         relay::Accounting,
-        start::{self as accounts, AccountsStartError, RunningAccounts},
+        start::{self as accounts, AccountsStartError},
     },
+    background::Background,
     daemon::{options::Options, place::Cluster, reset_key},
     guests::Guests,
 };
@@ -121,10 +122,10 @@ pub enum ControllerStartError {
 /// A controller at work.
 pub struct RunningController {
     process: Arc<ThisProcess>,
-    _completion: RunningCompletion,
+    _completion: Option<Background>,
     // Before the service that it feeds.
-    _feed: RunningFeed,
-    _accounts: Option<RunningAccounts>,
+    _feed: Option<Background>,
+    _accounts: Option<Background>,
     // Closed before the state folder is given up.
     _door: Door,
     _tenure: Tenure,
@@ -440,7 +441,7 @@ fn warnings(cluster: &Cluster) -> BTreeSet<String> {
 }
 
 /// In an embedded cluster the controller's process has the service of accounting in it.
-async fn own_accounts(cluster: &Cluster) -> Result<Option<RunningAccounts>, ControllerStartError> {
+async fn own_accounts(cluster: &Cluster) -> Result<Option<Background>, ControllerStartError> {
     if cluster.home.is_none() || !cluster.config.accounting {
         return Ok(None);
     }

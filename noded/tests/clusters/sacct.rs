@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use crate::support::Cluster;
+use crate::support::{Cluster, answer, is_root};
 
 /// What `sacct` says once it is what is awaited.
 #[track_caller]
@@ -133,4 +133,19 @@ fn without_accounting_or_its_service_that_is_said() {
     std::fs::write(&conf, text.replace("AccountingStorageType=accounting_storage/slurmdbd\n", "")).unwrap();
     let off = c.sh("sacct");
     assert_eq!((off.code, off.err.as_str()), (1, "Slurm accounting storage is disabled\n"));
+}
+
+#[test]
+fn rows_of_others_are_hidden_where_an_embedded_cluster_keeps_jobs_private() {
+    if !is_root() {
+        eprintln!("skipped: rows_of_others_are_hidden_where_an_embedded_cluster_keeps_jobs_private needs root");
+        return;
+    }
+    let shape = ["--nodes", "1", "--cpus", "4", "--memory", "1000"];
+    let c = Cluster::up_with("sacct-private", &shape, |_| "PrivateData=jobs".to_owned());
+    let job = c.shell("sbatch -J hers -o /dev/null --wrap true").ok().job();
+    awaited(&c, &format!("-nPX -j {job} -o state"), |said| said == "COMPLETED\n");
+    let of_others = answer(c.command_as(65534, "sacct").args(["-a", "-nPX", "-o", "jobid,jobname"])).ok().out;
+    assert_eq!(of_others, "");
+    assert_eq!(c.sh("sacct -a -nPX -o jobid,jobname").ok().out, format!("{job}|hers\n"));
 }

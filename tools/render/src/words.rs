@@ -1,7 +1,6 @@
 //! Slurm's words for states and reasons of jobs and steps, long and compact, and parsing them for `-t`.
 
 use garrick_model::{
-    signal::signal_description,
     state::{ExitStatus, JobState, Reason, StepState},
     view::{JobView, StepCounts},
 };
@@ -155,43 +154,7 @@ pub fn step_state(state: StepState) -> &'static str {
 
 /// A reason as `squeue -o %r` and `scontrol show job` print it.
 pub fn reason(reason: &Reason) -> Cow<'_, str> {
-    Cow::Borrowed(match reason {
-        Reason::None => "None",
-        Reason::Resources => "Resources",
-        Reason::Priority => "Priority",
-        Reason::Dependency => "Dependency",
-        Reason::DependencyNeverSatisfied => "DependencyNeverSatisfied",
-        Reason::BeginTime => "BeginTime",
-        Reason::JobHeldUser => "JobHeldUser",
-        Reason::JobHeldAdmin => "JobHeldAdmin",
-        Reason::JobHoldMaxRequeue => "JobHoldMaxRequeue",
-        Reason::JobArrayTaskLimit => "JobArrayTaskLimit",
-        Reason::PartitionNodeLimit => "PartitionNodeLimit",
-        Reason::PartitionConfig => "PartitionConfig",
-        Reason::PartitionTimeLimit => "PartitionTimeLimit",
-        Reason::AccountNotAllowed => "AccountNotAllowed",
-        Reason::QosNotAllowed => "QOSNotAllowed",
-        Reason::PartitionDown => "PartitionDown",
-        Reason::PartitionInactive => "PartitionInactive",
-        Reason::ReqNodeNotAvail => "ReqNodeNotAvail",
-        Reason::NodesUnavailable => {
-            "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
-        }
-        Reason::BadConstraints => "BadConstraints",
-        Reason::Fragmentation => "Fragmentation",
-        Reason::Cleaning => "Cleaning",
-        Reason::NonZeroExitCode => "NonZeroExitCode",
-        Reason::RaisedSignal(n) => {
-            return Cow::Owned(format!("RaisedSignal:{n}({})", signal_description(*n).replace(' ', "_")));
-        }
-        Reason::TimeLimit => "TimeLimit",
-        Reason::NodeDown => "NodeDown",
-        Reason::StepManagerDied => "StepManagerDied",
-        Reason::JobLaunchFailure => "JobLaunchFailure",
-        Reason::PrologFailure => "Prolog",
-        Reason::OutOfMemory => "OutOfMemory",
-        Reason::Other(text) => text,
-    })
+    reason.text()
 }
 
 /// `0:15`.

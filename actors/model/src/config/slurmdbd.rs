@@ -1,11 +1,14 @@
 //! `slurmdbd.conf`, the configuration of the service of accounting (slurmdbd.conf(5)). Keys that Slurm has and Garrick does not
 //! honour yet are warned of, unknown ones are errors, as in `slurm.conf`.
 
-use super::syntax::{
-    nearest::nearest,
-    report::{ConfigReport, SettingError, not_yet},
-    text::{self, Pair, ReadFile},
-    values::{self, LogLevel, Value},
+use super::{
+    PrivateData,
+    syntax::{
+        nearest::nearest,
+        report::{ConfigReport, SettingError, not_yet},
+        text::{self, Pair, ReadFile},
+        values::{self, LogLevel, Value},
+    },
 };
 use std::{
     fs,
@@ -31,8 +34,8 @@ pub struct DbdConfig {
     pub debug_level_syslog: Option<LogLevel>,
     /// `PidFile`.
     pub pid_file: PathBuf,
-    /// `PrivateData=jobs`: ordinary users see their own rows only.
-    pub private_jobs: bool,
+    /// `PrivateData`; with `jobs` ordinary users see their own rows only.
+    pub private: PrivateData,
 }
 
 /// Where Slurm has no default, since its database is no file.
@@ -147,14 +150,10 @@ fn storage_type(_: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
 }
 
 fn private_data(config: &mut DbdConfig, text: &str) -> Value<Option<SettingError>> {
-    let words = || text.split(',').map(str::trim).filter(|word| !word.is_empty());
-    let is = |word: &&str, known: &str| word.eq_ignore_ascii_case(known);
-    config.private_jobs = words().any(|word| is(&word, "jobs") || is(&word, "all"));
-    let others: Vec<&str> = words().filter(|word| !is(word, "jobs") && !is(word, "none")).collect();
-    if others.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(SettingError::new(format!("of these only \"jobs\" has an effect, and not {}", others.join(",")))))
+    config.private = PrivateData::parse(text)?;
+    let others = config.private.without_effect_on_records();
+    let note = || SettingError::new(format!("of these only \"jobs\" has an effect, and not {others}"));
+    Ok((!others.is_empty()).then(note))
 }
 
 impl DbdConfig {
@@ -169,7 +168,7 @@ impl DbdConfig {
             debug_level: LogLevel::INFO,
             debug_level_syslog: None,
             pid_file: "/var/run/slurmdbd.pid".into(),
-            private_jobs: false,
+            private: PrivateData::default(),
         }
     }
 
@@ -215,6 +214,7 @@ impl DbdConfig {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::config::PrivateKind;
 
     fn read(text: &str) -> (Option<DbdConfig>, Vec<String>) {
         let (config, report) = DbdConfig::read_with(Path::new("/etc/slurm/slurmdbd.conf"), &|_| Ok(text.to_owned()));
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(said, Vec::<String>::new());
         let config = config.unwrap();
         assert_eq!((config.host.as_str(), config.storage.to_str()), ("db1", Some("/srv/acct/jobs.db")));
-        assert_eq!((config.private_jobs, config.slurm_user.as_deref()), (true, Some("slurm")));
+        assert_eq!((config.private.has(PrivateKind::Jobs), config.slurm_user.as_deref()), (true, Some("slurm")));
         assert_eq!(config.debug_level, LogLevel::of("debug").unwrap());
         assert_eq!(config.pid_file.to_str(), Some("/run/slurmdbd.pid"));
     }
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn what_has_no_effect_is_said_and_what_is_unknown_is_an_error() {
         let (config, said) = read("StoragePass=secret\nPurgeJobAfter=12months\nPrivateData=jobs,usage\n");
-        assert!(config.is_some_and(|config| config.private_jobs));
+        assert!(config.is_some_and(|config| config.private.has(PrivateKind::Jobs)));
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(
             said[0].starts_with("/etc/slurm/slurmdbd.conf:1: warning: StoragePass: ") && !said[0].contains("secret")

@@ -23,6 +23,7 @@ use garrick_model::{
         shepherd::{StepLaunch, StepNodeShare, TaskLaunch},
         step::WholeStep,
     },
+    patterns,
     spec::{
         ArraySpec, CpuBind, EnvEntry, Mpi, MultiProg, OpenMode, PartsBefore, StdinTo, StepSpec, StreamTarget,
         TaskOverWith, TaskScripts,
@@ -385,7 +386,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
     let spec = &facts.spec;
     let id = StepId::of(facts.job, StepKey::BATCH);
     let node = pool.node(0);
-    let default_output = if spec.array_task.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" };
+    let default_output = patterns::default_output(spec.array_task.is_some());
     let launch = StepLaunch {
         name: "batch".into(),
         job_name: spec.name.clone(),

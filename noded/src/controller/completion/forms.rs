@@ -7,8 +7,7 @@ use garrick_accounts::{
 };
 use garrick_events::records::job::JobRecord;
 use garrick_model::{
-    patterns::DEFAULT_ARRAY_OUTPUT,
-    state::Reason,
+    patterns::default_output,
     time::{TimeLimit, Timestamp},
     visible::written_out,
 };
@@ -56,17 +55,6 @@ impl More {
 
 fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
-}
-
-/// As `squeue` shows it.
-fn reason(reason: &Reason) -> String {
-    match reason {
-        Reason::Other(text) => text.clone(),
-        Reason::RaisedSignal(signal) => format!("RaisedSignal:{signal}"),
-        Reason::QosNotAllowed => "QOSNotAllowed".to_owned(),
-        Reason::PrologFailure => "Prolog".to_owned(),
-        known => format!("{known:?}"),
-    }
 }
 
 fn told(text: Option<&String>) -> &str {
@@ -154,7 +142,7 @@ impl Completed {
         let row = &self.row;
         let (array, task) = row.array_task.map_or((0, NO_TASK), |task| (task.array_job.0, task.index));
         let seconds = |at: Option<Timestamp>| at.map_or(0, Timestamp::secs).to_string();
-        let batch_output = if row.array_task.is_some() { DEFAULT_ARRAY_OUTPUT } else { "slurm-%j.out" };
+        let batch_output = default_output(row.array_task.is_some());
         let mut variables = vec![
             ("JOBID", row.job.to_string()),
             ("SLUID", row.sluid.to_string()),
@@ -166,7 +154,7 @@ impl Completed {
             ("GROUPNAME", row.group.clone()),
             ("JOBNAME", row.name.clone()),
             ("JOBSTATE", row.state.word().to_owned()),
-            ("STATEREASONPREV", reason(&row.reason)),
+            ("STATEREASONPREV", row.reason.text().into_owned()),
             ("PARTITION", self.partition()),
             ("QOS", told(row.qos.as_ref()).to_owned()),
             ("ACCOUNT", told(row.account.as_ref()).to_owned()),

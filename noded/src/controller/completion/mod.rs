@@ -13,16 +13,16 @@ pub mod forms;
 mod runs_test;
 pub mod sinks;
 
+use crate::background::Background;
 use actix_rt::Arbiter;
 use forms::{Completed, More};
 use garrick_accounts::row::JobRow;
-use garrick_actors::log::{AppendError, Committed, FollowError, Follower, Log, committed, log_outcome};
+use garrick_actors::log::{AppendError, Committed, FollowError, Follower, Log, answered, committed};
 use garrick_events::{event::ControllerEvent, progress::Position, records::job_event::JobEvent};
-use garrick_model::ids::JobId;
-use garrick_runtime::ReplyTo;
+use garrick_model::{ids::JobId, time::Timestamp};
 use sinks::{Sink, Unwritten};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 /// The follower's name in the log.
 pub const JOB_COMPLETION: &str = "jobcomp";
@@ -68,16 +68,12 @@ impl Runs {
     fn take(&mut self, event: &ControllerEvent) -> Option<Completed> {
         let ControllerEvent::Job { job, event } = event else { return None };
         match &**event {
-            JobEvent::Ended(_) => self.ended(*job, event),
+            JobEvent::Ended(end) => self.ended(*job, event, end.at),
             JobEvent::Allocated(_) => {
                 // The record may be ahead of the event; what is known of it already comes again.
                 let mut row = self.of_record(*job)?;
                 row.apply(event);
                 self.rows.insert(*job, row);
-                None
-            }
-            JobEvent::Purged => {
-                self.rows.remove(job);
                 None
             }
             event => {
@@ -91,10 +87,9 @@ impl Runs {
         self.value.look(job, |record| JobRow::of(&self.cluster, record))
     }
 
-    fn ended(&mut self, job: JobId, event: &JobEvent) -> Option<Completed> {
-        let JobEvent::Ended(end) = event else { return None };
+    fn ended(&mut self, job: JobId, event: &JobEvent, at: Timestamp) -> Option<Completed> {
         // After a restart an earlier run's end may come again: the run that goes on is another one.
-        let is_later = |row: &JobRow| row.start.is_some_and(|start| start > end.at);
+        let is_later = |row: &JobRow| row.start.is_some_and(|start| start > at);
         if self.rows.get(&job).is_some_and(is_later) {
             return None;
         }
@@ -118,25 +113,11 @@ pub struct Completion {
     pub sink: Option<Sink>,
 }
 
-/// At work; it ends when this is dropped.
-pub struct RunningCompletion(Option<Arbiter>);
-
-impl Drop for RunningCompletion {
-    fn drop(&mut self) {
-        if let Some(arbiter) = self.0.take() {
-            arbiter.stop();
-            if arbiter.join().is_err() {
-                tracing::error!("what records the completion of jobs panicked");
-            }
-        }
-    }
-}
-
 impl Completion {
-    /// Records completions from now on, on a thread of its own.
-    pub fn start(self) -> RunningCompletion {
+    /// Records completions from now on, on a thread of its own, until what is returned is dropped.
+    pub fn start(self) -> Option<Background> {
         if self.sink.is_none() && !self.log.followers().contains_key(JOB_COMPLETION) {
-            return RunningCompletion(None);
+            return None;
         }
         let arbiter = Arbiter::new();
         arbiter.spawn(async move {
@@ -147,7 +128,7 @@ impl Completion {
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         });
-        RunningCompletion(Some(arbiter))
+        Some(Background::new("job completion", arbiter))
     }
 
     async fn follow(&self) -> Result<(), CompletionError> {
@@ -158,9 +139,8 @@ impl Completion {
     }
 
     async fn unregister(&self) -> Result<(), CompletionError> {
-        let (reply, answer) = ReplyTo::channel();
-        self.log.unregister(JOB_COMPLETION, reply);
-        Ok(log_outcome(answer.await).map(|_| ())?)
+        answered(|done| self.log.unregister(JOB_COMPLETION, done)).await?;
+        Ok(())
     }
 
     /// The last position whose runs are written.
@@ -168,48 +148,35 @@ impl Completion {
         if let Some(at) = self.log.followers().get(JOB_COMPLETION) {
             return Ok(*at);
         }
-        let (reply, answer) = ReplyTo::channel();
-        self.log.register(JOB_COMPLETION, reply);
-        Ok(log_outcome(answer.await)?)
+        Ok(answered(|done| self.log.register(JOB_COMPLETION, done)).await?)
     }
 
     async fn record(&self, sink: &Sink) -> Result<(), CompletionError> {
-        let at = self.registered().await?;
+        let mut told = self.registered().await?;
         let mut runs = Runs::new(&self.cluster, self.log.value())?;
-        let mut follower = self.log.subscribe(at.next())?;
-        let mut acknowledged = Instant::now();
-        let mut due = false;
+        let mut follower = self.log.subscribe(told.next())?;
+        let mut when = Instant::now();
         loop {
-            let next = if due {
-                // Nothing came for a while: the log is told.
-                tokio::time::timeout_at(acknowledged + ACKNOWLEDGE, follower.next()).await.ok().transpose()?
-            } else {
-                Some(follower.next().await?)
-            };
-            let Some(first) = next else {
-                self.acknowledge(&follower).await?;
-                (acknowledged, due) = (Instant::now(), false);
-                continue;
-            };
-            let completed = gather(&mut runs, &mut follower, first)?;
-            if !completed.is_empty() {
-                write(sink, completed, &mut runs, &mut follower).await?;
+            let behind = told.next() < follower.position();
+            tokio::select! {
+                first = follower.next() => {
+                    let completed = gather(&mut runs, &mut follower, first?)?;
+                    write(sink, completed, &mut runs, &mut follower).await?;
+                }
+                // Nothing came for a while.
+                () = sleep_until(when + ACKNOWLEDGE), if behind => {}
             }
-            if !due {
-                (acknowledged, due) = (Instant::now(), true);
-            } else if acknowledged.elapsed() >= ACKNOWLEDGE {
-                self.acknowledge(&follower).await?;
-                (acknowledged, due) = (Instant::now(), false);
+            if when.elapsed() >= ACKNOWLEDGE {
+                (told, when) = (self.acknowledge(&follower).await?, Instant::now());
             }
         }
     }
 
-    /// All that the follower has given is written.
-    async fn acknowledge(&self, follower: &Follower) -> Result<(), CompletionError> {
+    /// All that the follower has given is written: up to which position.
+    async fn acknowledge(&self, follower: &Follower) -> Result<Position, CompletionError> {
         let upto = Position(follower.position().0.saturating_sub(1));
-        let (reply, answer) = ReplyTo::channel();
-        self.log.acknowledge(JOB_COMPLETION, upto, reply);
-        Ok(log_outcome(answer.await).map(|_| ())?)
+        answered(|done| self.log.acknowledge(JOB_COMPLETION, upto, done)).await?;
+        Ok(upto)
     }
 }
 
@@ -231,6 +198,9 @@ async fn write(
     runs: &mut Runs,
     follower: &mut Follower,
 ) -> Result<(), CompletionError> {
+    if completed.is_empty() {
+        return Ok(());
+    }
     let mut pause = FIRST_PAUSE;
     while let Err(Unwritten { written, cause }) = sink.write(&completed).await {
         completed.drain(..written);
@@ -238,11 +208,11 @@ async fn write(
         tracing::error!(error = %cause, waiting, retry_s = pause.as_secs_f32(), "completions of jobs are not recorded now");
         let again = Instant::now() + pause;
         while completed.len() < MOST_WAITING
-            && let Ok(next) = tokio::time::timeout_at(again, follower.next()).await
+            && let Ok(next) = timeout_at(again, follower.next()).await
         {
             completed.extend(runs.take(&next?.event));
         }
-        tokio::time::sleep_until(again).await;
+        sleep_until(again).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
     Ok(())

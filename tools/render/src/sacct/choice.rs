@@ -108,6 +108,25 @@ impl Flag {
 pub const REASON: &str = "None";
 
 impl Choice {
+    /// The newest runs of all jobs until then, with their steps.
+    pub fn everything(end: Timestamp) -> Self {
+        Self {
+            such: JobFilter::default(),
+            window: Window { start: Timestamp(0), end },
+            states: Vec::new(),
+            duplicates: false,
+            whole_het: None,
+            constraints: Vec::new(),
+            flags: Vec::new(),
+            reasons: Vec::new(),
+            nodes: None,
+            cpus: None,
+            limits: None,
+            steps: true,
+            tasks: false,
+        }
+    }
+
     /// What the service is asked for: at least everything that [`Self::takes`] takes.
     pub fn question(&self) -> JobFilter {
         let epoch = Timestamp(0);

@@ -9,21 +9,7 @@ use garrick_model::{
 
 /// Everything of all time.
 pub(in crate::sacct) fn choice() -> Choice {
-    Choice {
-        such: JobFilter::default(),
-        window: Window { start: Timestamp(0), end: at(100_000) },
-        states: Vec::new(),
-        duplicates: false,
-        whole_het: None,
-        constraints: Vec::new(),
-        flags: Vec::new(),
-        reasons: Vec::new(),
-        nodes: None,
-        cpus: None,
-        limits: None,
-        steps: true,
-        tasks: false,
-    }
+    Choice::everything(at(100_000))
 }
 
 fn window(start: i64, end: i64, states: &str) -> Choice {

@@ -18,7 +18,7 @@ use garrick_accounts::{
 };
 use garrick_model::{
     hostlist,
-    patterns::{PatternFacts, fill, in_folder},
+    patterns::{PatternFacts, default_output, fill, in_folder},
     time::{TimeLimit, Timestamp, UNKNOWN},
 };
 
@@ -236,8 +236,7 @@ pub enum Stream {
 pub fn stream(row: &JobRow, which: Stream, expand: bool) -> String {
     let usual = match which {
         Stream::In => "/dev/null",
-        Stream::Out if row.array_task.is_some() || row.waiting.is_some() => "slurm-%A_%a.out",
-        Stream::Out => "slurm-%j.out",
+        Stream::Out => default_output(row.array_task.is_some() || row.waiting.is_some()),
         Stream::Err => "",
     };
     let named = match which {

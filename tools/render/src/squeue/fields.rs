@@ -11,6 +11,7 @@ use crate::{
 use garrick_model::{
     ids::JobId,
     node_shape::SpecCores,
+    patterns,
     resources::MemoryRequest,
     spec::{JobKind, JobSpec, Sharing},
     state::{Reason, StepState},
@@ -430,7 +431,7 @@ fn last_look(job: &JobView) -> Timestamp {
 
 /// What `sbatch` has where no file was named.
 fn default_output(row: &JobRow) -> &'static str {
-    if row.job.array_task.is_some() || row.job.array_pending.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" }
+    patterns::default_output(row.job.array_task.is_some() || row.job.array_pending.is_some())
 }
 
 fn time_left(job: &JobView, clock: &Clock) -> String {

@@ -61,23 +61,9 @@ pub static SEFF: Table = Table {
 /// Time that `--user` looks back.
 const LOOK_BACK: &str = "now-7days";
 
-/// All runs of everybody's jobs.
+/// Everybody's jobs until now.
 fn everything(now: Timestamp) -> Choice {
-    Choice {
-        such: JobFilter::default(),
-        window: records::Window { start: Timestamp(0), end: Timestamp(now.0 + 1000) },
-        states: Vec::new(),
-        duplicates: false,
-        whole_het: None,
-        constraints: Vec::new(),
-        flags: Vec::new(),
-        reasons: Vec::new(),
-        nodes: None,
-        cpus: None,
-        limits: None,
-        steps: true,
-        tasks: false,
-    }
+    Choice::everything(Timestamp(now.0 + 1000))
 }
 
 /// The jobs that are named.

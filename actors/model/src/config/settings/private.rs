@@ -43,6 +43,11 @@ impl PrivateKind {
     const fn is_of_controller(self) -> bool {
         matches!(self, Self::Jobs | Self::Nodes | Self::Partitions | Self::Reservations)
     }
+
+    /// The service of accounting hides it.
+    const fn is_of_accounting(self) -> bool {
+        matches!(self, Self::Jobs)
+    }
 }
 
 /// What only root and `SlurmUser` may see of others.
@@ -56,7 +61,7 @@ impl PrivateData {
     }
 
     /// Takes `PrivateData`; `none` hides nothing.
-    pub(super) fn parse(text: &str) -> Value<Self> {
+    pub(in crate::config) fn parse(text: &str) -> Value<Self> {
         let names: Vec<&str> = WORDS.iter().map(|(name, _)| *name).collect();
         let words = values::list(text).into_iter().filter(|word| !word.eq_ignore_ascii_case("none"));
         let kind = |word: &str| -> Value<Option<PrivateKind>> {
@@ -67,13 +72,18 @@ impl PrivateData {
         Ok(Self(kinds.into_iter().flatten().collect()))
     }
 
-    /// Words that have no effect here.
+    /// Words that have no effect in the controller.
     pub(super) fn without_effect(&self) -> String {
         self.words(|kind| !kind.is_of_controller())
     }
 
+    /// Words that have no effect in the service of accounting.
+    pub(in crate::config) fn without_effect_on_records(&self) -> String {
+        self.words(|kind| !kind.is_of_accounting())
+    }
+
     /// `jobs,nodes`, or `none`.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         match self.0.is_empty() {
             true => "none".to_owned(),
             false => self.words(|_| true),
