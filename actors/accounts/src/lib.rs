@@ -7,12 +7,16 @@
 //! | [`fold`] | how that follows from the events of the controller's log |
 //! | [`step`] | what is kept of a step |
 //! | [`tres`] | amounts of what jobs ask for and have |
+//! | [`change`] | changes of accounts, users, associations and QOS (`sacctmgr`) |
 //! | [`filter`] | which rows a question is about |
+//! | [`parts`] | entities on their way |
 //! | [`messages`] | between controller, service and commands |
 
+pub mod change;
 pub mod filter;
 pub mod fold;
 pub mod messages;
+pub mod parts;
 pub mod row;
 pub mod step;
 pub mod tres;

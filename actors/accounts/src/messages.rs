@@ -8,7 +8,13 @@
 //! Events of jobs that were submitted before the log's beginning do not say what these jobs are. So when the service has all events
 //! up to some position, the controller once sends all jobs as of that position ([`Feed::Snapshot`]).
 
-use crate::{filter::JobFilter, row::JobRow, step::StepRecord};
+use crate::{
+    change::{Applied, Change, ChangeRefusal, Transaction},
+    filter::JobFilter,
+    parts::EntitiesPart,
+    row::JobRow,
+    step::StepRecord,
+};
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_model::{
     ids::{Sluid, StepKey},
@@ -55,7 +61,7 @@ pub enum Feed {
 }
 
 /// Service to controller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Kept {
     /// It knows the cluster's log up to a position.
     Welcome {
@@ -66,12 +72,14 @@ pub enum Kept {
     },
     /// Everything up to there is stored and survives any crash.
     Stored(Position),
+    /// A part of the entities of the controller's cluster, whenever they changed and once after the greeting. Not an answer.
+    Entities(EntitiesPart),
     /// It does not take it; the connection ends.
     Refused(String),
 }
 
 /// A question to the service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AccountsRequest {
     /// First from a daemon that speaks for a command: only root, `SlurmUser` and the service's own user are believed. Not answered.
     OnBehalfOf(Caller),
@@ -87,6 +95,24 @@ pub enum AccountsRequest {
         steps: bool,
         /// Where the last answer ended.
         after: Option<PageEnd>,
+    },
+    /// All entities that the user may see. Answered by [`AccountsReply::Entities`] in parts.
+    Entities,
+    /// Changes entities. Answered by [`AccountsReply::Changed`] or [`AccountsReply::NotChanged`].
+    Change {
+        /// What.
+        change: Box<Change>,
+        /// Only if the entities are still of this version: the user decided on what he was shown of it.
+        version: Option<u64>,
+        /// Only say what would be done.
+        only_try: bool,
+    },
+    /// What was changed by whom, newest last. Answered by [`AccountsReply::Transactions`].
+    Transactions {
+        /// From then on.
+        since: Option<Timestamp>,
+        /// Until then.
+        until: Option<Timestamp>,
     },
     /// Batch script of a run (`AccountingStoreFlags=job_script`). Answered by [`AccountsReply::Text`].
     Script(Sluid),
@@ -118,7 +144,7 @@ pub struct JobWithSteps {
 }
 
 /// An answer of the service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AccountsReply {
     /// It is there.
     Here {
@@ -138,6 +164,19 @@ pub enum AccountsReply {
         /// When it was answered, by the service's clock: for elapsed times of jobs that run.
         at: Timestamp,
     },
+    /// Entities.
+    Entities(EntitiesPart),
+    /// It was changed, or would be.
+    Changed {
+        /// What was done.
+        applied: Applied,
+        /// The version of the entities that it was applied to.
+        version: u64,
+    },
+    /// It was not changed.
+    NotChanged(ChangeRefusal),
+    /// Transactions.
+    Transactions(Vec<Transaction>),
     /// A script or an environment; `None`: nothing is kept of that run.
     Text(Option<ByteBuf>),
     /// It was not answered.

@@ -40,6 +40,7 @@ pub mod cron;
 pub mod crontab;
 pub mod date;
 pub mod doors;
+pub mod entities;
 pub mod env_vars;
 pub mod gres;
 pub mod hostlist;

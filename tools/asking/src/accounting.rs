@@ -7,9 +7,10 @@ use crate::{
 use garrick_accounts::{
     filter::JobFilter,
     messages::{AccountsRefusal, AccountsReply, AccountsRequest, JobWithSteps},
+    parts::Gathered,
 };
 use garrick_frame::DoorClient;
-use garrick_model::time::Timestamp;
+use garrick_model::{entities::Entities, time::Timestamp};
 use std::time::Duration;
 
 /// How long a page of an answer may take: the database reads as many rows as it must.
@@ -80,6 +81,11 @@ impl Accounts {
     /// A refusal, a connection that broke.
     pub fn ask(&mut self, request: &AccountsRequest) -> Result<AccountsReply, AccountsError> {
         self.door.send(request).map_err(ClusterError::from)?;
+        self.answer()
+    }
+
+    /// The next answer, or part of one.
+    fn answer(&mut self) -> Result<AccountsReply, AccountsError> {
         match self.door.recv().map_err(ClusterError::from)? {
             AccountsReply::Refused(AccountsRefusal::Off) => Err(AccountsError::Off),
             AccountsReply::Refused(refusal) => Err(AccountsError::Refused(refusal)),
@@ -93,6 +99,23 @@ impl Accounts {
     /// As [`Self::ask`].
     pub fn jobs(&mut self, filter: &JobFilter, steps: bool) -> Result<Rows, AccountsError> {
         collect(filter, steps, &mut |request| self.ask(request))
+    }
+
+    /// All entities that the user may see.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn entities(&mut self) -> Result<Entities, AccountsError> {
+        let unexpected = || AccountsError::from(ClusterError::Unexpected("accounts"));
+        let mut gathered = Gathered::default();
+        let mut reply = self.ask(&AccountsRequest::Entities)?;
+        loop {
+            let AccountsReply::Entities(part) = reply else { return Err(unexpected()) };
+            if let Some(entities) = gathered.add(&part).map_err(|_| unexpected())? {
+                return Ok(entities);
+            }
+            reply = self.answer()?;
+        }
     }
 
     /// A script or an environment.

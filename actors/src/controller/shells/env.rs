@@ -40,6 +40,7 @@ use garrick_events::{
 };
 use garrick_model::{
     config::Config,
+    entities::Entities,
     ids::{JobId, NodeIndex, RequestId},
     messages::node::{JobCredential, NodeToController, SwitchPath},
     packed_steps::StepTally,
@@ -152,6 +153,7 @@ pub struct Env {
     site: Board<Arc<JobSite>>,
     priority: Board<Option<Arc<priority::Rules>>>,
     qos: Board<Arc<QosTable>>,
+    entities: Board<Arc<Entities>>,
     /// Topologies, and the configuration that they were made from.
     topologies: RwLock<Option<(Arc<Config>, Arc<Topologies>)>>,
 }
@@ -183,6 +185,7 @@ impl Env {
             site: Board::new(Arc::new(JobSite::default())),
             priority: Board::new(None),
             qos: Board::default(),
+            entities: Board::default(),
             topologies: RwLock::new(None),
         }
     }
@@ -329,6 +332,17 @@ impl Env {
     /// The qualities of service; empty without an accounting database.
     pub fn qos(&self) -> Arc<QosTable> {
         self.qos.read().value.clone()
+    }
+
+    /// What accounting knows of this cluster's accounts, users, associations and QOS: the last copy that came. Nothing without
+    /// accounting.
+    pub fn entities(&self) -> Arc<Entities> {
+        self.entities.read().value.clone()
+    }
+
+    /// A copy came from the service of accounting.
+    pub fn set_entities(&self, entities: Arc<Entities>) {
+        self.entities.publish(entities);
     }
 
     /// Replaces them. Only for the feed of the accounting database.

@@ -1,0 +1,156 @@
+//! Clusters, accounts, users, WCKeys, TRES and licenses, as accounting keeps them.
+
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// `ClusterName`.
+    pub name: String,
+    /// Number, as `sacctmgr show cluster format=id` shows it.
+    #[serde(default)]
+    pub id: u32,
+    /// Address and port of its controller when it last came; `None`: it has not come yet.
+    #[serde(default)]
+    pub control: Option<(String, u16)>,
+    /// `Classification`.
+    #[serde(default)]
+    pub classification: String,
+    /// `Federation`.
+    #[serde(default)]
+    pub federation: String,
+    /// `Features`.
+    #[serde(default)]
+    pub features: BTreeSet<String>,
+    /// `Flags`.
+    #[serde(default)]
+    pub flags: BTreeSet<String>,
+    /// Nodes, as a host list.
+    #[serde(default)]
+    pub nodes: String,
+    /// Its TRES, by name.
+    #[serde(default)]
+    pub tres: BTreeMap<String, u64>,
+    /// Kept only since jobs refer to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+    /// When it came.
+    #[serde(default)]
+    pub created: Timestamp,
+}
+
+/// An account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Name.
+    pub name: String,
+    /// `Description`.
+    #[serde(default)]
+    pub description: String,
+    /// `Organization`.
+    #[serde(default)]
+    pub organization: String,
+    /// Users who coordinate it. They coordinate the accounts below it too.
+    #[serde(default)]
+    pub coordinators: BTreeSet<String>,
+    /// `UsersAreCoords`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub users_are_coordinators: bool,
+    /// Kept only since jobs refer to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+}
+
+/// `AdminLevel`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum AdminLevel {
+    /// `None`.
+    #[default]
+    None,
+    /// `Operator`: may change what jobs are measured by, but not administrators.
+    Operator,
+    /// `Administrator`: may everything.
+    Administrator,
+}
+
+/// A user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Name.
+    pub name: String,
+    /// `AdminLevel`.
+    #[serde(default)]
+    pub admin: AdminLevel,
+    /// Earlier name.
+    #[serde(default)]
+    pub old_name: String,
+    /// Kept only since jobs refer to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+}
+
+/// A workload characterization key of a user on a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WcKey {
+    /// Number.
+    pub id: u32,
+    /// Cluster.
+    pub cluster: String,
+    /// Name.
+    pub name: String,
+    /// User.
+    pub user: String,
+    /// His jobs have it unless they name one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_default: bool,
+    /// Kept only since jobs refer to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+}
+
+/// A kind of trackable resource. 1 to 8 are `cpu`, `mem`, `energy`, `node`, `billing`, `fs/disk`, `vmem`, `pages`; others begin at
+/// 1001.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TresRecord {
+    /// Number.
+    pub id: u32,
+    /// `cpu`, `gres`, `license`.
+    pub kind: String,
+    /// `gpu`; empty where the kind has no names.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// Licenses of a server, divided among clusters (`sacctmgr add resource`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resource {
+    /// Number.
+    pub id: u32,
+    /// Name.
+    pub name: String,
+    /// `Server`.
+    pub server: String,
+    /// `ServerType`.
+    #[serde(default)]
+    pub server_type: String,
+    /// `Description`.
+    #[serde(default)]
+    pub description: String,
+    /// `Count`.
+    #[serde(default)]
+    pub count: u32,
+    /// `LastConsumed`.
+    #[serde(default)]
+    pub last_consumed: u32,
+    /// `Flags=Absolute`: what clusters are allowed are numbers, not percentages.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub absolute: bool,
+    /// What each cluster is allowed.
+    #[serde(default)]
+    pub allowed: BTreeMap<String, u32>,
+    /// Kept only since jobs refer to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+}
