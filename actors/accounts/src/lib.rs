@@ -10,6 +10,7 @@
 //! | [`change`] | changes of accounts, users, associations and QOS (`sacctmgr`) |
 //! | [`filter`] | which rows a question is about |
 //! | [`parts`] | entities on their way |
+//! | [`visible`] | what a user may see of accounts, users and associations |
 //! | [`messages`] | between controller, service and commands |
 
 pub mod change;
@@ -20,3 +21,4 @@ pub mod parts;
 pub mod row;
 pub mod step;
 pub mod tres;
+pub mod visible;

@@ -23,10 +23,22 @@ use garrick_model::{
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use std::collections::BTreeMap;
 
 /// Identity of a controller's log: random, new where the positions of another log mean nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LogId(pub u64, pub u64);
+
+/// What a cluster has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// Address and port of its controller.
+    pub control: Option<(String, u16)>,
+    /// Its nodes, as a host list.
+    pub nodes: String,
+    /// Amounts by the name of a TRES (`cpu`, `mem` in MiB, `node`, `gres/gpu`, `license/matlab`).
+    pub tres: BTreeMap<String, u64>,
+}
 
 /// Controller to service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,7 +49,12 @@ pub enum Feed {
         cluster: String,
         /// Its log.
         log: LogId,
+        /// What the cluster has. With it, the controller is sent [`Kept::Entities`].
+        #[serde(default)]
+        inventory: Option<Inventory>,
     },
+    /// What the cluster has now. Not answered.
+    Inventory(Inventory),
     /// What is stored of this log begins after that position. Answered by [`Kept::Stored`].
     Begin(Position),
     /// A part of all jobs as of the position that is stored. Parts follow each other. The last one is answered by [`Kept::Stored`].

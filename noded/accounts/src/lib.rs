@@ -4,7 +4,12 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`store`] | the database: rows of a batch and its position in one transaction |
+//! | [`entities`] | accounts, users, associations and QOS, and changes of them |
 //! | [`pages`] | questions to the database, answered in pages of bounded size |
 
+pub mod entities;
 pub mod pages;
 pub mod store;
+
+#[cfg(test)]
+mod testing;

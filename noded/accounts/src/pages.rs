@@ -1,14 +1,14 @@
 //! Questions to the database. An answer is bounded in size, and so is the work for it: what is left out is asked for with the place
 //! where the answer ended. The database leaves out what it can by its columns, [`JobFilter::takes`] decides.
 
-use crate::store::{Store, StoreError, decoded, numbers, signed};
+use crate::store::{Store, StoreError, numbers, readable, signed};
 use garrick_accounts::{
     filter::JobFilter,
     messages::{JobWithSteps, PageEnd},
     row::JobRow,
     step::StepRecord,
 };
-use garrick_model::ids::{Sluid, StepKey};
+use garrick_model::ids::{JobId, Sluid, StepKey};
 use sqlx::{QueryBuilder, Row as _, Sqlite};
 use std::collections::BTreeMap;
 
@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 const PAGE_BYTES: usize = 512 << 10;
 /// Rows that are looked at for one answer.
 const LOOKED_AT: usize = 20_000;
+/// Keys that are looked up at a time.
+const KEYS: usize = LOOKED_AT;
 /// Rows that are read at a time.
 const CHUNK: usize = 1_000;
 /// Values in a list of a statement. With more, all rows are compared here.
@@ -43,6 +45,39 @@ pub struct Question<'q> {
     pub only: Option<u32>,
 }
 
+/// Cluster, job and run: what rows are ordered by.
+type Key = (i64, i64, i64);
+
+/// Keys of rows that were looked up for a question: the next pages of its answer need not look them up again.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    /// For which question.
+    asked: Option<(JobFilter, Option<u32>)>,
+    /// In order.
+    keys: Vec<Key>,
+    /// There are no more.
+    whole: bool,
+}
+
+impl Cursor {
+    /// Has it what comes behind that place?
+    fn goes_on(&self, question: &Question<'_>, place: Option<Key>) -> bool {
+        let same =
+            self.asked.as_ref().is_some_and(|(filter, only)| filter == question.filter && *only == question.only);
+        // At the first place a new answer begins, as of now.
+        let within = place.is_some_and(|at| {
+            self.keys.first().is_some_and(|first| *first <= at) && (self.whole || self.keys.last() > Some(&at))
+        });
+        same && within
+    }
+
+    /// The next keys behind that place, so many as are read at a time.
+    fn next(&self, place: Option<Key>) -> &[Key] {
+        let from = self.keys.partition_point(|key| Some(*key) <= place);
+        &self.keys[from..self.keys.len().min(from + CHUNK)]
+    }
+}
+
 /// Rows of a page, before their steps.
 #[derive(Default)]
 struct Found {
@@ -53,10 +88,10 @@ struct Found {
 }
 
 impl Store {
-    /// Answers a question.
-    pub async fn page(&self, question: Question<'_>) -> Result<Page, StoreError> {
+    /// Answers a question. The cursor is that of the last page of the same answer, or new.
+    pub async fn page(&self, question: Question<'_>, cursor: &mut Cursor) -> Result<Page, StoreError> {
         let clusters = self.clusters().await?;
-        let found = self.rows(&question, &clusters).await?;
+        let found = self.rows(&question, &clusters, cursor).await?;
         if !question.steps {
             let jobs = found.rows.into_iter().map(|(_, row)| JobWithSteps { row, steps: Vec::new() }).collect();
             return Ok(Page { jobs, next: found.next });
@@ -70,7 +105,12 @@ impl Store {
         rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
     }
 
-    async fn rows(&self, question: &Question<'_>, clusters: &BTreeMap<i64, String>) -> Result<Found, StoreError> {
+    async fn rows(
+        &self,
+        question: &Question<'_>,
+        clusters: &BTreeMap<i64, String>,
+        cursor: &mut Cursor,
+    ) -> Result<Found, StoreError> {
         let mut found = Found::default();
         let mut place = question.after.map(|end| {
             let cluster = clusters.iter().find(|(_, name)| **name == end.cluster).map_or(0, |(id, _)| *id);
@@ -79,12 +119,15 @@ impl Store {
         });
         let mut looked_at = 0;
         loop {
-            let chunk = statement(question, place).build().fetch_all(&self.readers).await?;
-            for row in &chunk {
-                let (cluster, job, sluid): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-                let body: &[u8] = row.try_get(3)?;
+            if !cursor.goes_on(question, place) {
+                *cursor = self.look_up(question, clusters, place).await?;
+            }
+            let next = cursor.next(place);
+            let Some(last) = next.last().copied() else { return Ok(found) };
+            let chunk = self.bodies(next).await?;
+            for (key, body) in &chunk {
                 let full = found.bytes >= PAGE_BYTES || looked_at >= LOOKED_AT;
-                let same_job = place.is_some_and(|at| (at.0, at.1) == (cluster, job));
+                let same_job = place.is_some_and(|at| (at.0, at.1) == (key.0, key.1));
                 // Runs of a job stay together, so that its newest one is known.
                 if full && !same_job {
                     found.next = place.map(|(cluster, job, sluid)| PageEnd {
@@ -95,13 +138,64 @@ impl Store {
                     });
                     return Ok(found);
                 }
-                (place, looked_at) = (Some((cluster, job, sluid)), looked_at + 1);
-                found.take(cluster, decoded(body)?, body.len(), question.filter);
+                (place, looked_at) = (Some(*key), looked_at + 1);
+                let job = JobId(u32::try_from(key.1).unwrap_or(u32::MAX));
+                if let Some(row) = readable(body, job) {
+                    found.take(key.0, row, body.len(), question.filter);
+                }
             }
-            if chunk.len() < CHUNK {
+            // A row that was deleted since is passed over.
+            place = Some(last);
+            if cursor.whole && cursor.next(place).is_empty() {
                 return Ok(found);
             }
         }
+    }
+
+    /// Keys of rows behind that place.
+    async fn look_up(
+        &self,
+        question: &Question<'_>,
+        clusters: &BTreeMap<i64, String>,
+        place: Option<Key>,
+    ) -> Result<Cursor, StoreError> {
+        let wanted = |name: &String| question.filter.clusters.is_empty() || question.filter.clusters.contains(name);
+        let among: Vec<i64> = clusters.iter().filter(|(_, name)| wanted(name)).map(|(id, _)| *id).collect();
+        let mut keys: Vec<Key> = Vec::new();
+        if !among.is_empty() {
+            let mut sql = QueryBuilder::new("");
+            statement(&mut sql, question, &among, place);
+            let rows = sql.build().fetch_all(&self.readers).await?;
+            for row in &rows {
+                keys.push((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+            }
+        }
+        let (filter, only) = (question.filter.clone(), question.only);
+        Ok(Cursor { asked: Some((filter, only)), whole: keys.len() < KEYS, keys })
+    }
+
+    /// How the database would look up the keys.
+    #[cfg(test)]
+    pub(crate) async fn explain(&self, question: &Question<'_>, place: Option<Key>) -> Result<Vec<String>, StoreError> {
+        let mut sql = QueryBuilder::new("EXPLAIN QUERY PLAN ");
+        statement(&mut sql, question, &[1], place);
+        let rows = sql.build().fetch_all(&self.readers).await?;
+        rows.iter().map(|row| Ok(row.try_get("detail")?)).collect()
+    }
+
+    /// Bodies of these rows.
+    async fn bodies(&self, keys: &[Key]) -> Result<Vec<(Key, Vec<u8>)>, StoreError> {
+        let mut sql = QueryBuilder::<Sqlite>::new(
+            "SELECT cluster, job, sluid, body FROM jobs WHERE (cluster, job, sluid) IN (VALUES ",
+        );
+        let mut list = sql.separated(", ");
+        for (cluster, job, sluid) in keys {
+            // Numbers, written as such: a statement takes only so many values.
+            list.push(format!("({cluster}, {job}, {sluid})"));
+        }
+        sql.push(") ORDER BY cluster, job, sluid");
+        let rows = sql.build().fetch_all(&self.readers).await?;
+        rows.iter().map(|row| Ok(((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?), row.try_get(3)?))).collect()
     }
 
     /// Adds the steps, as many as there is room for.
@@ -112,7 +206,7 @@ impl Store {
         for (cluster, row) in found.rows {
             let after = resumed.filter(|(sluid, _)| *sluid == row.sluid).map(|(_, step)| step);
             let end = |step| PageEnd { cluster: row.cluster.clone(), job: row.job.0, sluid: row.sluid, step };
-            let (steps, more) = self.steps(cluster, row.sluid, after, &mut bytes).await?;
+            let (steps, more) = self.steps((cluster, row.job, row.sluid), after, &mut bytes).await?;
             let cut = more.then(|| steps.last().map(|last: &StepRecord| last.key)).flatten();
             let next = end(cut);
             page.jobs.push(JobWithSteps { row, steps });
@@ -127,8 +221,7 @@ impl Store {
     /// Steps of a run after one, and whether there are more.
     async fn steps(
         &self,
-        cluster: i64,
-        sluid: Sluid,
+        (cluster, job, sluid): (i64, JobId, Sluid),
         after: Option<StepKey>,
         bytes: &mut usize,
     ) -> Result<(Vec<StepRecord>, bool), StoreError> {
@@ -153,7 +246,7 @@ impl Store {
                 let body: &[u8] = row.try_get(2)?;
                 place = (row.try_get(0)?, row.try_get(1)?);
                 *bytes += body.len();
-                steps.push(decoded(body)?);
+                steps.extend(readable::<StepRecord>(body, job));
             }
             if chunk.len() < CHUNK {
                 return Ok((steps, false));
@@ -176,60 +269,71 @@ impl Found {
     }
 }
 
-/// The rows behind that place that may be asked for.
-fn statement(question: &Question<'_>, place: Option<(i64, i64, i64)>) -> QueryBuilder<Sqlite> {
+/// Keys of the rows behind that place that may be asked for. A part for each way in which a job may be named, and for jobs that
+/// have ended or not: so that each part has an index.
+fn statement(sql: &mut QueryBuilder<Sqlite>, question: &Question<'_>, clusters: &[i64], place: Option<Key>) {
     let filter = question.filter;
-    let mut sql = QueryBuilder::new("SELECT cluster, job, sluid, body FROM jobs WHERE 1 = 1");
-    if let Some((cluster, job, sluid)) = place {
-        sql.push(" AND (cluster, job, sluid) > (").push_bind(cluster);
-        sql.push(", ").push_bind(job).push(", ").push_bind(sluid).push(")");
+    let ways = named(filter);
+    let ends: &[Option<bool>] = if filter.start.is_some() { &[Some(false), Some(true)] } else { &[None] };
+    let mut first = true;
+    for way in &ways {
+        for over in ends {
+            sql.push(if first { "" } else { " UNION " });
+            first = false;
+            sql.push("SELECT cluster, job, sluid FROM jobs WHERE ");
+            one_of(sql, "cluster", clusters);
+            if let Some((cluster, job, sluid)) = place {
+                sql.push(format!(" AND (cluster, job, sluid) > ({cluster}, {job}, {sluid})"));
+            }
+            if let Some((column, values)) = way {
+                sql.push(" AND ");
+                one_of(sql, column, values);
+            }
+            restrict(sql, question, *over);
+        }
     }
+    sql.push(format!(" ORDER BY cluster, job, sluid LIMIT {KEYS}"));
+}
+
+/// What holds in each part. `over`: only jobs that have ended, or only others.
+fn restrict(sql: &mut QueryBuilder<Sqlite>, question: &Question<'_>, over: Option<bool>) {
+    let filter = question.filter;
     if let Some(uid) = question.only {
         sql.push(" AND uid = ").push_bind(i64::from(uid));
     }
-    one_of(&mut sql, "uid", filter.users.iter().map(|uid| i64::from(*uid)));
-    one_of(&mut sql, "gid", filter.groups.iter().map(|gid| i64::from(*gid)));
-    named(&mut sql, filter);
+    for (column, values) in [("uid", &filter.users), ("gid", &filter.groups)] {
+        if !values.is_empty() && values.len() <= LISTED {
+            sql.push(" AND ");
+            one_of(sql, column, &values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>());
+        }
+    }
     if let Some(end) = filter.end {
         sql.push(" AND since_ms <= ").push_bind(end.0);
     }
-    if let Some(start) = filter.start {
-        sql.push(" AND (end_ms IS NULL OR end_ms >= ").push_bind(start.0).push(")");
+    match (over, filter.start) {
+        (Some(true), Some(start)) => drop(sql.push(" AND end_ms >= ").push_bind(start.0)),
+        (Some(false), _) => drop(sql.push(" AND end_ms IS NULL")),
+        _ => {}
     }
-    sql.push(" ORDER BY cluster, job, sluid LIMIT 1000");
-    sql
 }
 
-fn one_of(sql: &mut QueryBuilder<Sqlite>, column: &str, values: impl ExactSizeIterator<Item = i64>) {
-    if values.len() == 0 || values.len() > LISTED {
-        return;
-    }
-    sql.push(format!(" AND {column} IN ("));
+fn one_of(sql: &mut QueryBuilder<Sqlite>, column: &str, values: &[i64]) {
+    sql.push(format!("{column} IN ("));
     let mut list = sql.separated(", ");
-    values.for_each(|value| {
-        list.push_bind(value);
+    values.iter().for_each(|value| {
+        list.push(value.to_string());
     });
     sql.push(")");
 }
 
-/// Jobs by their ids, in whichever way they may be named.
-fn named(sql: &mut QueryBuilder<Sqlite>, filter: &JobFilter) {
+/// Columns and values for jobs by their ids, in whichever way they may be named. One without a column: all jobs.
+fn named(filter: &JobFilter) -> Vec<Option<(&'static str, Vec<i64>)>> {
     if filter.jobs.is_empty() || filter.jobs.len() > LISTED {
-        return;
+        return vec![None];
     }
     let runs: Vec<i64> = filter.jobs.iter().filter_map(|named| Some(signed(named.run?.0))).collect();
     let jobs: Vec<i64> =
         filter.jobs.iter().filter(|named| named.run.is_none()).map(|named| named.job.0.into()).collect();
-    sql.push(" AND (1 = 0");
-    for (column, values) in [("sluid", &runs), ("job", &jobs), ("array_job", &jobs), ("het_leader", &jobs)] {
-        if !values.is_empty() {
-            sql.push(format!(" OR {column} IN ("));
-            let mut list = sql.separated(", ");
-            values.iter().for_each(|value| {
-                list.push_bind(*value);
-            });
-            sql.push(")");
-        }
-    }
-    sql.push(")");
+    let ways = [("sluid", runs), ("job", jobs.clone()), ("array_job", jobs.clone()), ("het_leader", jobs)];
+    ways.into_iter().filter(|(_, values)| !values.is_empty()).map(Some).collect()
 }

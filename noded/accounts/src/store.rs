@@ -4,11 +4,13 @@
 //! What is asked for, summed up or ordered by has columns. The rest of a row is in its body (MessagePack, with names): rows gain
 //! fields with each version, and a column for each would have to be added to years of rows at once.
 
+use crate::entities;
 use garrick_accounts::{messages::LogId, row::JobRow, step::StepRecord};
 use garrick_events::records::job_event::JobEvent;
 use garrick_events::{event::ControllerEvent, progress::Position, records::job::JobRecord};
 use garrick_kernel::files::{self, FileError};
 use garrick_model::{
+    entities::Entities,
     ids::{JobId, Sluid, StepKey, StepNum},
     packed_steps::PackedSteps,
 };
@@ -22,9 +24,10 @@ use std::{
     collections::{BTreeMap, HashMap},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 /// Form of bodies: MessagePack with names. Others may follow.
 const FORM: i64 = 1;
@@ -73,13 +76,15 @@ pub enum StoreError {
 
 /// See the module.
 pub struct Store {
-    writer: Mutex<Writer>,
+    pub(crate) writer: Mutex<Writer>,
+    /// Accounts, users, associations and QOS, as they are on disk.
+    pub(crate) entities: watch::Sender<Arc<Entities>>,
     /// For questions.
     pub(crate) readers: SqlitePool,
 }
 
-struct Writer {
-    connection: SqliteConnection,
+pub(crate) struct Writer {
+    pub(crate) connection: SqliteConnection,
     /// Newest rows of jobs, as stored.
     known: HashMap<(i64, JobId), JobRow>,
 }
@@ -96,10 +101,14 @@ pub struct Followed {
 }
 
 fn migrator() -> Migrator {
-    let first = include_str!("sql/0001.sql");
-    let migration =
-        Migration::new(1, "jobs and steps".into(), MigrationType::Simple, sqlx::SqlSafeStr::into_sql_str(first), false);
-    Migrator::with_migrations(vec![migration])
+    let all = [
+        (1, "jobs and steps", include_str!("sql/0001.sql")),
+        (2, "accounts, users, associations, QOS", include_str!("sql/0002.sql")),
+    ];
+    let migration = |(version, what, sql): (i64, &'static str, &'static str)| {
+        Migration::new(version, what.into(), MigrationType::Simple, sqlx::SqlSafeStr::into_sql_str(sql), false)
+    };
+    Migrator::with_migrations(all.map(migration).to_vec())
 }
 
 impl Store {
@@ -119,11 +128,12 @@ impl Store {
             .busy_timeout(BUSY);
         let mut connection = SqliteConnection::connect_with(&options).await?;
         migrator().run(&mut connection).await?;
+        let entities = watch::Sender::new(Arc::new(entities::open(&mut connection).await?));
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS)
             .min_connections(0)
             .connect_lazy_with(options.read_only(true));
-        Ok(Self { writer: Mutex::new(Writer { connection, known: HashMap::new() }), readers })
+        Ok(Self { writer: Mutex::new(Writer { connection, known: HashMap::new() }), entities, readers })
     }
 
     /// A controller begins to feed. The position up to which its log is stored, and whether a snapshot was; `None`: nothing of that
@@ -329,7 +339,12 @@ async fn newest(tx: &mut Transaction<'_, Sqlite>, cluster: i64, job: JobId) -> R
             .bind(i64::from(job.0))
             .fetch_optional(&mut **tx)
             .await?;
-    body.map(|body| decoded(&body)).transpose()
+    Ok(body.and_then(|body| readable(&body, job)))
+}
+
+/// A row, unless it is damaged: one row must not stop all others. What is known of it is in the log.
+pub(crate) fn readable<T: DeserializeOwned>(body: &[u8], job: JobId) -> Option<T> {
+    decoded(body).inspect_err(|error| tracing::error!(job = job.0, %error, "a row is passed over")).ok()
 }
 
 /// Deleted and inserted: databases differ in how they replace a row.
@@ -443,7 +458,8 @@ const fn unsigned(number: i64) -> u64 {
     number.cast_unsigned()
 }
 
-fn encoded<T: Serialize>(row: &T) -> Vec<u8> {
+/// The body of a row.
+pub(crate) fn encoded<T: Serialize>(row: &T) -> Vec<u8> {
     rmp_serde::to_vec_named(row).expect("rows hold nothing that cannot be encoded")
 }
 

@@ -1,6 +1,9 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::pages::{Page, Question};
+use crate::{
+    pages::{Cursor, Page, Question},
+    testing::with_folder,
+};
 use garrick_accounts::filter::{JobFilter, NamedJob};
 use garrick_events::{
     records::job::{Afterwards, End},
@@ -12,23 +15,8 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::{StepOrigin, StepRow, StepRows},
 };
-use std::{
-    future::Future,
-    sync::atomic::{AtomicU32, Ordering},
-};
 
 const LOG: LogId = LogId(7, u64::MAX);
-
-/// Runs it with a folder of its own.
-fn with_folder<F: Future<Output = ()>>(test: impl FnOnce(PathBuf) -> F) {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("garrick-accounts-{}-{number}", std::process::id()));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(test(folder.join("accounting/jobs.db")));
-    drop(runtime);
-    std::fs::remove_dir_all(&folder).unwrap();
-}
 
 fn job(id: u32, event: JobEvent) -> ControllerEvent {
     ControllerEvent::Job { job: JobId(id), event: Box::new(event) }
@@ -73,10 +61,11 @@ fn report(id: u32, keys: impl IntoIterator<Item = StepKey>, state: StepState) ->
 }
 
 async fn all(store: &Store, filter: &JobFilter) -> Vec<garrick_accounts::messages::JobWithSteps> {
+    let mut cursor = Cursor::default();
     let (mut jobs, mut after) = (Vec::<garrick_accounts::messages::JobWithSteps>::new(), None);
     loop {
         let question = Question { filter, steps: true, after: after.as_ref(), only: None };
-        let Page { jobs: more, next } = store.page(question).await.unwrap();
+        let Page { jobs: more, next } = store.page(question, &mut cursor).await.unwrap();
         for one in more {
             match jobs.last_mut().filter(|last| last.row.sluid == one.row.sluid) {
                 Some(last) => last.steps.extend(one.steps),
@@ -171,7 +160,7 @@ fn answers_come_in_pages_without_losing_or_doubling_anything() {
         let runs = all(&store, &runs).await;
         assert_eq!(runs.iter().map(|job| job.row.state).collect::<Vec<_>>(), [JobState::Cancelled, JobState::Pending]);
         let question = Question { filter: &JobFilter::default(), steps: false, after: None, only: Some(5) };
-        assert_eq!(store.page(question).await.unwrap(), Page::default(), "nobody else's rows");
+        assert_eq!(store.page(question, &mut Cursor::default()).await.unwrap(), Page::default(), "nobody else's rows");
     });
 }
 
@@ -187,5 +176,93 @@ fn the_files_are_this_users_alone() {
             let file = file.unwrap().path();
             assert_eq!(mode(&file), 0o600, "{}", file.display());
         }
+    });
+}
+
+/// Questions as users ask them: of a job, of users, of a window of time, and together.
+fn questions() -> Vec<JobFilter> {
+    let named = vec![NamedJob::job(JobId(3)), NamedJob::job(JobId(2_500))];
+    let window = JobFilter { start: Some(Timestamp(2_000)), end: Some(Timestamp(6_000)), ..JobFilter::default() };
+    vec![
+        JobFilter::default(),
+        JobFilter { jobs: named.clone(), ..JobFilter::default() },
+        JobFilter { jobs: named, ..window.clone() },
+        JobFilter { users: vec![1001], ..window.clone() },
+        JobFilter { start: Some(Timestamp(5_000)), ..JobFilter::default() },
+        JobFilter { end: Some(Timestamp(300)), ..JobFilter::default() },
+        JobFilter { clusters: vec!["d".into()], ..window.clone() },
+        window,
+    ]
+}
+
+#[test]
+fn a_question_is_answered_with_the_rows_that_the_filter_takes() {
+    const JOBS: u32 = 3_000;
+    with_folder(|path| async move {
+        let store = Store::open(&path).await.unwrap();
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let events = (1..=JOBS).map(submitted);
+        // Every third job has not ended.
+        let ends = (1..=JOBS).filter(|id| id % 3 != 0).map(|id| ended(id, i64::from(id) * 3));
+        store.keep(&of, Position(0), Position(1), events.chain(ends).collect()).await.unwrap();
+        let rows = all(&store, &JobFilter::default()).await;
+        assert_eq!(rows.len(), JOBS as usize);
+        for filter in questions() {
+            let want: Vec<u32> = rows.iter().filter(|job| filter.takes(&job.row)).map(|job| job.row.job.0).collect();
+            let told: Vec<u32> = all(&store, &filter).await.iter().map(|job| job.row.job.0).collect();
+            assert_eq!(told, want, "{filter:?}");
+            // A daemon that remembers nothing of the last page tells the same.
+            let (mut told, mut after) = (Vec::new(), None);
+            loop {
+                let question = Question { filter: &filter, steps: false, after: after.as_ref(), only: None };
+                let page = store.page(question, &mut Cursor::default()).await.unwrap();
+                told.extend(page.jobs.iter().map(|job| job.row.job.0));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(told, want, "{filter:?}");
+        }
+    });
+}
+
+#[test]
+fn no_question_reads_the_whole_table_of_jobs() {
+    with_folder(|path| async move {
+        let store = Store::open(&path).await.unwrap();
+        store.follow("c", LOG).await.unwrap();
+        for filter in questions() {
+            let question = Question { filter: &filter, steps: false, after: None, only: None };
+            let place = (filter.jobs.is_empty()).then_some((1, 5, 5));
+            let plan = store.explain(&question, place).await.unwrap();
+            assert!(plan.iter().any(|line| line.contains("SEARCH jobs")), "{filter:?}: {plan:#?}");
+            assert!(!plan.iter().any(|line| line.contains("SCAN jobs")), "{filter:?}: {plan:#?}");
+            if filter.start.is_some() && filter.jobs.is_empty() && filter.users.is_empty() {
+                assert!(plan.iter().any(|line| line.contains("COVERING INDEX jobs_in_time")), "{filter:?}: {plan:#?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_damaged_row_is_passed_over() {
+    with_folder(|path| async move {
+        let store = Store::open(&path).await.unwrap();
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.begin(&of, Position(0)).await.unwrap();
+        let steps = report(2, [StepKey::BATCH, StepKey::number(0)], StepState::Completed);
+        store.keep(&of, Position(0), Position(1), vec![submitted(1), submitted(2), steps]).await.unwrap();
+        drop(store);
+        let store = Store::open(&path).await.unwrap();
+        for sql in ["UPDATE jobs SET body = x'c1' WHERE job = 1", "UPDATE steps SET body = x'c1' WHERE step = 0"] {
+            sqlx::query(sql).execute(&mut store.writer.lock().await.connection).await.unwrap();
+        }
+        let (of, _) = store.follow("c", LOG).await.unwrap();
+        store.keep(&of, Position(1), Position(2), vec![ended(1, 5), ended(2, 6)]).await.unwrap();
+        let jobs = all(&store, &JobFilter::default()).await;
+        let told: Vec<_> = jobs.iter().map(|job| (job.row.job, job.row.end, job.steps.len())).collect();
+        assert_eq!(told, [(JobId(2), Some(Timestamp(6)), 1)]);
     });
 }

@@ -2,23 +2,36 @@
 
 use crate::guests::Guests;
 use garrick_accountant::{
-    pages::{Page, Question},
+    pages::{Cursor, Page, Question},
     store::{Followed, Store, StoreError},
 };
 use garrick_accounts::{
+    change::{Actor, Change},
     filter::JobFilter,
     messages::{AccountsRefusal, AccountsReply, AccountsRequest, Feed, Kept, PageEnd},
+    parts, visible,
 };
 use garrick_daemon::links::{caller_of, traced};
 use garrick_frame::LinkKind;
+use garrick_kernel::users;
 use garrick_model::{
     config::{PrivateKind, slurmdbd::DbdConfig},
+    entities::Entities,
     messages::command::Caller,
     time::Timestamp,
 };
-use garrick_transport::{DoorConn, DoorListener, Receiver, Sender};
-use std::sync::Arc;
-use tokio::sync::Semaphore;
+use garrick_transport::{DoorConn, DoorListener, LinkError, Receiver, Sender};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::Semaphore, time::timeout};
+
+/// Questions of one user that are being answered at a time: half of all.
+const OF_USER: usize = 2;
+/// A conversation without a question for so long ends.
+const IDLE: Duration = Duration::from_secs(600);
 
 /// What the conversations share.
 #[derive(Clone)]
@@ -35,6 +48,8 @@ pub struct World {
     pub guests: Guests,
     /// For questions that are being answered.
     pub turns: Arc<Semaphore>,
+    /// Those of each user who is being answered.
+    pub of_users: Arc<Mutex<HashMap<u32, Arc<Semaphore>>>>,
 }
 
 /// Serves until the door breaks.
@@ -86,12 +101,30 @@ impl World {
     /// A controller's feed, until it ends.
     async fn be_fed(&self, replies: Sender<Kept>, mut messages: Receiver<Feed>) {
         let mut followed: Option<Followed> = None;
+        let mut entities = self.store.watch_entities();
+        let mut follows = false;
         loop {
-            let message = match messages.recv().await {
+            // Both can be dropped while they wait.
+            let message = tokio::select! {
+                message = messages.recv() => message,
+                Ok(()) = entities.changed(), if follows => {
+                    let Some(of) = &followed else { continue };
+                    let now = Arc::clone(&entities.borrow_and_update());
+                    if self.send_entities(&replies, &now, &of.cluster).await.is_err() {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            let message = match message {
                 Ok(Some(message)) => message.msg,
                 Ok(None) => break,
                 Err(e) => return tracing::warn!(error = %e, "what a controller sends is not understood"),
             };
+            if matches!(message, Feed::Hello { inventory: Some(_), .. }) {
+                follows = true;
+                entities.mark_changed();
+            }
             let reply = match self.keep(&mut followed, message).await {
                 Ok(None) => continue,
                 Ok(Some(reply)) => reply,
@@ -110,15 +143,38 @@ impl World {
         }
     }
 
+    /// Sends a controller what it has to know.
+    async fn send_entities(&self, replies: &Sender<Kept>, entities: &Entities, cluster: &str) -> Result<(), LinkError> {
+        let parts = match parts::parts(&entities.of_cluster(cluster)) {
+            Ok(parts) => parts,
+            Err(error) => {
+                tracing::error!(%error, cluster, "accounts and limits cannot be sent to a controller");
+                return Ok(());
+            }
+        };
+        for part in parts {
+            replies.send(traced(Kept::Entities(part))).await?;
+        }
+        Ok(())
+    }
+
     async fn keep(&self, followed: &mut Option<Followed>, message: Feed) -> Result<Option<Kept>, StoreError> {
         let unnamed = || Ok(Some(Kept::Refused("a controller says first who it is".to_owned())));
         match message {
-            Feed::Hello { cluster, log } => {
+            Feed::Hello { cluster, log, inventory } => {
+                if let Some(inventory) = inventory {
+                    self.store.register(&cluster, &inventory).await?;
+                }
                 let (of, stored) = self.store.follow(&cluster, log).await?;
                 let (stored, whole) = stored.map_or((None, false), |(at, whole)| (Some(at), whole));
                 tracing::info!(cluster, stored = stored.map(|at| at.0), whole, "a controller has come");
                 *followed = Some(of);
                 Ok(Some(Kept::Welcome { stored, whole }))
+            }
+            Feed::Inventory(inventory) => {
+                let Some(of) = followed else { return unnamed() };
+                self.store.register(&of.cluster, &inventory).await?;
+                Ok(None)
             }
             Feed::Begin(position) => {
                 let Some(of) = followed else { return unnamed() };
@@ -146,14 +202,22 @@ impl World {
         mut caller: Caller,
     ) {
         let mut may_speak_for_others = self.is_believed(caller.uid);
-        while let Ok(Some(request)) = requests.recv().await {
+        let mut cursor = Cursor::default();
+        while let Ok(Ok(Some(request))) = timeout(IDLE, requests.recv()).await {
             let reply = match request.msg {
                 AccountsRequest::OnBehalfOf(other) if may_speak_for_others => {
                     (caller, may_speak_for_others) = (other, false);
                     continue;
                 }
                 AccountsRequest::OnBehalfOf(_) => AccountsReply::Refused(AccountsRefusal::Denied),
-                request => self.answer(request, &caller).await,
+                AccountsRequest::Entities => {
+                    may_speak_for_others = false;
+                    if self.tell_entities(&replies, &caller).await.is_err() {
+                        break;
+                    }
+                    continue;
+                }
+                request => self.answer(request, &caller, &mut cursor).await,
             };
             may_speak_for_others = false;
             if replies.send(traced(reply)).await.is_err() {
@@ -162,7 +226,7 @@ impl World {
         }
     }
 
-    async fn answer(&self, request: AccountsRequest, caller: &Caller) -> AccountsReply {
+    async fn answer(&self, request: AccountsRequest, caller: &Caller, cursor: &mut Cursor) -> AccountsReply {
         match request {
             AccountsRequest::Ping | AccountsRequest::OnBehalfOf(_) => {
                 AccountsReply::Here { version: env!("CARGO_PKG_VERSION").to_owned(), host: self.host.to_string() }
@@ -171,24 +235,83 @@ impl World {
             AccountsRequest::Jobs { filter, .. } if !filter.is_sound() => AccountsReply::Refused(
                 AccountsRefusal::Invalid("a list of the question is too long, or means nothing".to_owned()),
             ),
-            AccountsRequest::Jobs { filter, steps, after } => self.jobs(&filter, steps, after.as_ref(), caller).await,
+            AccountsRequest::Jobs { filter, steps, after } => {
+                self.jobs((&filter, steps, after.as_ref()), caller, cursor).await
+            }
+            AccountsRequest::Change { change, version, only_try } => {
+                self.change(&change, version, only_try, caller).await
+            }
+            AccountsRequest::Transactions { since, until } => {
+                self.store.transactions(since, until).await.map_or_else(failed, AccountsReply::Transactions)
+            }
+            // Told in parts.
+            AccountsRequest::Entities => AccountsReply::Refused(AccountsRefusal::Busy),
             // Scripts and environments are not kept yet (AccountingStoreFlags).
             AccountsRequest::Script(_) | AccountsRequest::Environment(_) => AccountsReply::Text(None),
         }
     }
 
-    async fn jobs(&self, filter: &JobFilter, steps: bool, after: Option<&PageEnd>, caller: &Caller) -> AccountsReply {
-        let Ok(_turn) = self.turns.acquire().await else {
+    /// A user's share of the turns: what is left serves others.
+    fn turns_of(&self, uid: u32) -> Arc<Semaphore> {
+        let mut of = self.of_users.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody waits or is answered where only this table has it.
+        of.retain(|_, turns| Arc::strong_count(turns) > 1);
+        Arc::clone(of.entry(uid).or_insert_with(|| Arc::new(Semaphore::new(OF_USER))))
+    }
+
+    /// Who asks, by his name here.
+    fn actor(&self, caller: &Caller) -> Actor {
+        Actor { name: users::user_name(caller.uid), believed: self.is_believed(caller.uid) }
+    }
+
+    async fn change(&self, change: &Change, version: Option<u64>, only_try: bool, caller: &Caller) -> AccountsReply {
+        let by = self.actor(caller);
+        match self.store.change(change, &by, version, only_try).await {
+            Ok(Ok((applied, version))) => {
+                if !only_try {
+                    tracing::info!(user = by.name, host = caller.host, done = ?applied.transactions, "accounts were changed");
+                }
+                AccountsReply::Changed { applied, version }
+            }
+            Ok(Err(refusal)) => AccountsReply::NotChanged(refusal),
+            Err(e) => failed(e),
+        }
+    }
+
+    /// Tells a user the entities that he may see.
+    async fn tell_entities(&self, replies: &Sender<AccountsReply>, caller: &Caller) -> Result<(), LinkError> {
+        let all = self.store.entities();
+        let seen = visible::visible(&all, &self.actor(caller), &self.settings.private);
+        match parts::parts(&seen) {
+            Ok(parts) => {
+                for part in parts {
+                    replies.send(traced(AccountsReply::Entities(part))).await?;
+                }
+                Ok(())
+            }
+            Err(e) => {
+                let refusal = AccountsRefusal::Failed(e.to_string());
+                replies.send(traced(AccountsReply::Refused(refusal))).await
+            }
+        }
+    }
+
+    async fn jobs(
+        &self,
+        (filter, steps, after): (&JobFilter, bool, Option<&PageEnd>),
+        caller: &Caller,
+        cursor: &mut Cursor,
+    ) -> AccountsReply {
+        let (Ok(_turn_of_user), Ok(_turn)) =
+            (self.turns_of(caller.uid).acquire_owned().await, self.turns.acquire().await)
+        else {
             return AccountsReply::Refused(AccountsRefusal::Busy);
         };
         let private = self.settings.private.has(PrivateKind::Jobs) && !self.is_believed(caller.uid);
         let only = private.then_some(caller.uid);
-        match self.store.page(Question { filter, steps, after, only }).await {
+        match self.store.page(Question { filter, steps, after, only }, cursor).await {
             Ok(Page { jobs, next }) => AccountsReply::Jobs { jobs, next, at: Timestamp::now() },
-            Err(e) => {
-                tracing::error!(error = %e, "a question to accounting");
-                AccountsReply::Refused(AccountsRefusal::Failed(e.to_string()))
-            }
+            Err(e) => failed(e),
         }
     }
 
@@ -208,4 +331,11 @@ impl World {
         ];
         pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
+}
+
+/// The database failed.
+#[expect(clippy::needless_pass_by_value, reason = "it is what a failed call returns")]
+fn failed(error: StoreError) -> AccountsReply {
+    tracing::error!(%error, "a question to accounting");
+    AccountsReply::Refused(AccountsRefusal::Failed(error.to_string()))
 }

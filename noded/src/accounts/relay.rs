@@ -56,15 +56,23 @@ impl Accounting {
     }
 
     /// Commands that the daemons of nodes speak for.
-    pub async fn from_node(&self, connection: Connection, config: &Config) {
+    pub async fn from_node(&self, connection: Connection, guests: &Guests, config: &Config) {
         while let Ok(Some((header, bulk))) = connection.accept_bulk::<RelayHeader>().await {
+            // His commands on all nodes together, so that one user's do not take all connections.
+            let Some(guest) = guests.enter(header.caller.uid) else {
+                tracing::debug!(uid = header.caller.uid, "too many questions to accounting at a time");
+                continue;
+            };
             let Some(service) = self.connect(LinkKind::CommandToAccounts).await else {
                 // The command hears that the conversation ended.
                 tracing::debug!("a node asks for accounting, which does not serve");
                 continue;
             };
             let caller = self.believable(header.caller, &connection.peer.name, config);
-            actix_rt::spawn(async move { report(pass_on(service, bulk, Vec::new(), caller).await) });
+            actix_rt::spawn(async move {
+                report(pass_on(service, bulk, Vec::new(), caller).await);
+                drop(guest);
+            });
         }
     }
 
@@ -96,8 +104,24 @@ async fn pass_on(
     stream.write_all(&frame).await?;
     stream.write_all(&leading).await?;
     from.write_all(&said).await?;
-    tokio::io::copy_bidirectional(&mut stream, &mut from).await?;
-    Ok(())
+    let ((mut answers, mut questions), (mut asked, mut told)) = (tokio::io::split(stream), tokio::io::split(from));
+    let ask = async {
+        tokio::io::copy(&mut asked, &mut questions).await?;
+        questions.shutdown().await
+    };
+    let answer = async {
+        tokio::io::copy(&mut answers, &mut told).await?;
+        told.shutdown().await
+    };
+    tokio::pin!(answer);
+    // When the service ends it, it is over, whatever the other end keeps open.
+    tokio::select! {
+        over = &mut answer => over,
+        asked = ask => {
+            asked?;
+            answer.await
+        }
+    }
 }
 
 /// A command at a node's door, by way of the controller.

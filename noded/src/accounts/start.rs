@@ -72,6 +72,7 @@ pub async fn start(cluster: &Cluster, settings: DbdConfig) -> Result<Background,
             host: host.into(),
             guests: Guests::with_most(OF_USER),
             turns: Arc::new(Semaphore::new(ANSWERING)),
+            of_users: Arc::default(),
         };
         actix_rt::spawn(async move {
             match open(&settings, &door).await {

@@ -4,9 +4,12 @@
 use super::links::tell;
 use crate::{accounts::relay::Accounting, background::Background};
 use actix_rt::Arbiter;
-use garrick_accounts::messages::{Feed, Kept, LogId};
+use garrick_accounts::{
+    messages::{Feed, Inventory, Kept, LogId},
+    parts::{EntitiesPart, Gathered},
+};
 use garrick_actors::{
-    controller::{frontend::messages::FrontendInput, messages::ControllerMsg},
+    controller::{frontend::messages::FrontendInput, messages::ControllerMsg, shells::env::Env},
     log::{ACCOUNTING, AppendError, Committed, FollowError, Follower, Log, answered},
 };
 use garrick_daemon::links::traced;
@@ -17,10 +20,11 @@ use garrick_events::{
 };
 use garrick_frame::LinkKind;
 use garrick_kernel::files::{self, FileError};
-use garrick_model::{ids::RequestId, messages::encoded_bytes};
+use garrick_model::{entities::Entities, hostlist, ids::RequestId, messages::encoded_bytes};
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{LinkError, Receiver, Sender};
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -29,6 +33,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 /// File in the state folder with the identity of the log, as the service is told it.
 const IDENTITY: &str = "accounting.log-id";
+/// File in the state folder with the last copy of accounts, users, associations and QOS.
+const ENTITIES: &str = "accounting.entities";
 /// Pauses between two tries to reach the service.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -40,6 +46,8 @@ const GATHER: Duration = Duration::from_millis(20);
 /// The log is told so seldom what is stored, as that is written too.
 const ACKNOWLEDGE: Duration = Duration::from_secs(5);
 const ACKNOWLEDGED: u64 = 10_000;
+/// How often it is looked whether the cluster has something else now.
+const INVENTORY: Duration = Duration::from_secs(30);
 /// A service that does not answer for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -80,6 +88,25 @@ pub struct AccountingFeed {
     pub frontend: Address<ControllerMsg>,
     /// Where the service is.
     pub service: Accounting,
+    /// It is given what the service says of accounts, users, associations and QOS.
+    pub env: Arc<Env>,
+}
+
+/// The last copy of accounts, users, associations and QOS that came from the service: the controller works with it until a newer
+/// one comes.
+pub fn last_entities(state: &Path) -> Option<Entities> {
+    let path = state.join(ENTITIES);
+    let bytes = files::read_if_there(&path).unwrap_or_else(|error| {
+        tracing::error!(%error, "the copy of accounts and limits cannot be read: there is none until the service comes");
+        None
+    })?;
+    match rmp_serde::from_slice(&bytes) {
+        Ok(entities) => Some(entities),
+        Err(error) => {
+            tracing::error!(file = %path.display(), %error, "the copy of accounts and limits is damaged");
+            None
+        }
+    }
 }
 
 impl AccountingFeed {
@@ -158,8 +185,16 @@ impl AccountingFeed {
         let id = self.registered().await?;
         let conn = self.service.connect(LinkKind::ControllerAccounts).await.ok_or(FeedError::Away)?;
         let (messages, replies) = conn.split::<Feed, Kept>();
-        let mut link = Link { messages, replies, stored: Position::default() };
-        link.messages.send(traced(Feed::Hello { cluster: self.cluster.clone(), log: id })).await?;
+        let inventory = self.inventory();
+        let mut link = Link {
+            messages,
+            replies,
+            stored: Position::default(),
+            copy: Copy { parts: Gathered::default(), path: self.state.join(ENTITIES), env: Arc::clone(&self.env) },
+            inventory: inventory.clone(),
+        };
+        let hello = Feed::Hello { cluster: self.cluster.clone(), log: id, inventory: Some(inventory) };
+        link.messages.send(traced(hello)).await?;
         let Kept::Welcome { stored, whole } = link.answer().await? else { return Err(FeedError::Unexpected) };
         let whole = self.begin(&mut link, stored, whole).await?;
         tracing::info!(stored = link.stored.0, "the service of accounting is fed");
@@ -201,7 +236,16 @@ impl AccountingFeed {
                     acknowledged = (Instant::now(), link.stored);
                     continue;
                 }
-                said = link.replies.recv() => match said? {
+                () = sleep(INVENTORY) => {
+                    link.tell_inventory(self.inventory()).await?;
+                    continue;
+                }
+                said = link.replies.recv() => match said?.map(|said| said.msg) {
+                    Some(Kept::Entities(part)) => {
+                        link.copy.take(&part)?;
+                        continue;
+                    }
+                    Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
                     Some(_) => return Err(FeedError::Unexpected),
                     None => return Err(FeedError::Closed),
                 },
@@ -214,6 +258,28 @@ impl AccountingFeed {
                 acknowledged = (Instant::now(), link.stored);
             }
         }
+    }
+
+    /// What the cluster has now.
+    fn inventory(&self) -> Inventory {
+        let (nodes, config) = (self.env.boards.nodes.list(), self.env.config());
+        let mut tres: BTreeMap<String, u64> = BTreeMap::new();
+        let mut add = |name: &str, count: u64| *tres.entry(name.to_owned()).or_default() += count;
+        for node in &nodes {
+            add("cpu", node.shape.cpus.into());
+            add("billing", node.shape.cpus.into());
+            add("mem", node.shape.memory.0);
+            add("node", 1);
+            for gres in &node.shape.gres {
+                add(&format!("gres/{}", gres.name), gres.count);
+            }
+        }
+        for license in &config.licenses.0 {
+            add(&format!("license/{}", license.name), license.count.into());
+        }
+        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        let control = config.controllers.first().map(|host| (host.target().to_owned(), config.slurmctld_port.first));
+        Inventory { control, nodes: hostlist::fold_sorted(names), tres }
     }
 
     async fn acknowledge(&self, stored: Position) -> Result<(), FeedError> {
@@ -254,16 +320,51 @@ struct Link {
     replies: Receiver<Kept>,
     /// Up to where the service has stored.
     stored: Position,
+    copy: Copy,
+    /// What the service was told last.
+    inventory: Inventory,
+}
+
+/// Takes what the service says of accounts, users, associations and QOS.
+struct Copy {
+    parts: Gathered,
+    path: PathBuf,
+    env: Arc<Env>,
+}
+
+impl Copy {
+    /// A part. After the last one the controller works with it; the file is for its next start.
+    fn take(&mut self, part: &EntitiesPart) -> Result<(), FeedError> {
+        let Some(entities) = self.parts.add(part).map_err(|e| FeedError::State(e.to_string()))? else { return Ok(()) };
+        let bytes = rmp_serde::to_vec_named(&entities).map_err(|e| FeedError::State(e.to_string()))?;
+        files::replace_for_good(&self.path, &bytes, 0o600)?;
+        tracing::info!(version = entities.version, associations = entities.associations.len(), "accounts and limits");
+        self.env.set_entities(Arc::new(entities));
+        Ok(())
+    }
 }
 
 impl Link {
     async fn answer(&mut self) -> Result<Kept, FeedError> {
-        let answer = timeout_at(Instant::now() + PATIENCE, self.replies.recv()).await;
-        match answer.map_err(|_| FeedError::Silent)??.map(|said| said.msg) {
-            Some(Kept::Refused(why)) => Err(FeedError::Refused(why)),
-            Some(kept) => Ok(kept),
-            None => Err(FeedError::Closed),
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = timeout_at(deadline, self.replies.recv()).await;
+            match answer.map_err(|_| FeedError::Silent)??.map(|said| said.msg) {
+                Some(Kept::Refused(why)) => return Err(FeedError::Refused(why)),
+                Some(Kept::Entities(part)) => self.copy.take(&part)?,
+                Some(kept) => return Ok(kept),
+                None => return Err(FeedError::Closed),
+            }
         }
+    }
+
+    /// Tells the service what the cluster has, if that is something else now.
+    async fn tell_inventory(&mut self, now: Inventory) -> Result<(), FeedError> {
+        if now != self.inventory {
+            self.messages.send(traced(Feed::Inventory(now.clone()))).await?;
+            self.inventory = now;
+        }
+        Ok(())
     }
 
     /// It has stored what it was sent, up to that position.

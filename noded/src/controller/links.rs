@@ -28,7 +28,7 @@ use super::{
     names::{Names, questions_of},
     trust::{Trust, TrustOrder, later},
 };
-use crate::accounts::relay::Accounting;
+use crate::{accounts::relay::Accounting, guests::Guests};
 use garrick_daemon::links::traced;
 use tokio::sync::{Semaphore, broadcast::error::RecvError, mpsc};
 
@@ -74,6 +74,8 @@ pub struct Served {
     pub trust: Arc<Trust>,
     /// Where accounting is.
     pub accounting: Accounting,
+    /// Commands that are connected, also those by way of nodes.
+    pub guests: Guests,
 }
 
 /// Serves until the endpoint is closed.
@@ -85,7 +87,8 @@ pub async fn serve(endpoint: Arc<Endpoint>, frontend: Address<ControllerMsg>, se
                 let (frontend, served) = (frontend.clone(), served.clone());
                 if (connection.link, connection.peer.role) == (LinkKind::CommandToAccounts, Role::Node) {
                     actix_rt::spawn(async move {
-                        served.accounting.from_node(connection, &served.env.config()).await;
+                        let config = served.env.config();
+                        served.accounting.from_node(connection, &served.guests, &config).await;
                     });
                     continue;
                 }

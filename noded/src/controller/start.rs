@@ -526,11 +526,21 @@ pub async fn start(
     let jobs = ports.log.value().jobs().len();
     let random = || u32::try_from(garrick_model::ids::RequestId::random().0 >> 32).unwrap_or(0);
     let setup::Controller { frontend, epoch, env } = setup::start(system, Arc::clone(&cluster.config), ports, random);
+    if let Some(entities) = super::accounting::last_entities(&state).filter(|_| cluster.config.accounting) {
+        env.set_entities(Arc::new(entities));
+    }
     let nodes = env.config().nodes.len();
     let _ = actors.set(Arc::clone(&env));
     nodes_are_known.send_replace(true);
     let _ = process.frontend.set(frontend.clone());
-    let served = links::Served { env: Arc::clone(&env), names: names.clone(), trust, accounting: service.clone() };
+    let guests = Guests::of_this_process();
+    let served = links::Served {
+        env: Arc::clone(&env),
+        names: names.clone(),
+        trust,
+        accounting: service.clone(),
+        guests: guests.clone(),
+    };
     actix_rt::spawn(links::serve(Arc::clone(&endpoint), frontend.clone(), served));
     let feed = AccountingFeed {
         cluster: cluster.config.cluster_name.clone(),
@@ -538,6 +548,7 @@ pub async fn start(
         log: Arc::clone(&log) as _,
         frontend: frontend.clone(),
         service: service.clone(),
+        env: Arc::clone(&env),
     };
     let feed = feed.start(cluster.config.accounting);
     let completion = Completion {
@@ -553,7 +564,7 @@ pub async fn start(
         names,
         join,
         host: process.host.clone(),
-        guests: Guests::of_this_process(),
+        guests,
         accounting: service,
     };
     door.serve(world);

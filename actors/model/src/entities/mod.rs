@@ -96,6 +96,35 @@ impl Entities {
         default.map(|a| a.account.as_str())
     }
 
+    /// What a cluster's controller works with: the associations and keys of its cluster, and nothing that was deleted.
+    #[must_use]
+    pub fn of_cluster(&self, cluster: &str) -> Self {
+        let mut of = self.clone();
+        of.clusters.retain(|name, known| name == cluster && !known.deleted);
+        of.accounts.retain(|_, account| !account.deleted);
+        of.users.retain(|_, user| !user.deleted);
+        of.qos.retain(|_, qos| !qos.deleted);
+        of.associations.retain(|_, association| association.cluster == cluster && !association.deleted);
+        of.wckeys.retain(|_, key| key.cluster == cluster && !key.deleted);
+        of.resources.retain(|_, resource| !resource.deleted);
+        of
+    }
+
+    /// Does a user coordinate an account, or one above it, on that cluster?
+    pub fn coordinates(&self, cluster: &str, user: &str, account: &str) -> bool {
+        let Some(association) = self.account_association(cluster, account) else { return false };
+        self.lineage(association.id).any(|above| {
+            self.accounts.get(&above.account).is_some_and(|account| account.coordinators.contains(user))
+                || (self.users_coordinate(above) && self.association(cluster, &above.account, user, None).is_some())
+        })
+    }
+
+    /// `UsersAreCoords`, set for the account or for it on this cluster.
+    fn users_coordinate(&self, account: &Association) -> bool {
+        let everywhere = self.accounts.get(&account.account).is_some_and(|known| known.users_are_coordinators);
+        everywhere || account.users_are_coordinators
+    }
+
     /// What holds for an association, with what it inherits.
     pub fn effective(&self, id: AssocId) -> Effective {
         Effective::of(self.lineage(id), self.associations.get(&id).and_then(|a| self.clusters.get(&a.cluster)))

@@ -46,13 +46,19 @@ impl PrivateKind {
 
     /// The service of accounting hides it.
     const fn is_of_accounting(self) -> bool {
-        matches!(self, Self::Jobs)
+        matches!(self, Self::Accounts | Self::Jobs | Self::Users)
     }
 }
 
 /// What only root and `SlurmUser` may see of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrivateData(BTreeSet<PrivateKind>);
+
+impl FromIterator<PrivateKind> for PrivateData {
+    fn from_iter<I: IntoIterator<Item = PrivateKind>>(kinds: I) -> Self {
+        Self(kinds.into_iter().collect())
+    }
+}
 
 impl PrivateData {
     /// Is that hidden from ordinary users?

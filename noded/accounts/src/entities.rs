@@ -1,0 +1,225 @@
+//! Accounts, users, associations and QOS in the database. The service has all of them in memory; a change is applied to a copy, and
+//! what differs is written in one transaction together with the line for the list of transactions. Who follows them
+//! ([`Store::watch_entities`]) sees a change after it is on disk.
+
+use crate::store::{Store, StoreError, decoded, encoded};
+use garrick_accounts::{
+    change::{self, Actor, Applied, Change, ChangeRefusal, Transaction},
+    messages::Inventory,
+};
+use garrick_model::{
+    entities::{Entities, association::AssocId},
+    time::Timestamp,
+};
+use serde::Serialize;
+use sqlx::{Connection as _, Row as _, SqliteConnection};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::sync::watch;
+
+/// Form of bodies: MessagePack with names.
+const FORM: i64 = 1;
+/// Transactions of one answer at most, the newest.
+const TRANSACTIONS: i64 = 100_000;
+
+/// What is written of entities: a kind has a table of its own in [`Entities`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Version = 0,
+    Tres = 1,
+    Cluster = 2,
+    Account = 3,
+    User = 4,
+    Qos = 5,
+    Association = 6,
+    WcKey = 7,
+    Resource = 8,
+}
+
+/// A row to be written; without a body it is deleted.
+type Difference = (Kind, String, Option<Vec<u8>>);
+
+/// What a change came to, and the version that it was applied to.
+pub type Changed = Result<(Applied, u64), ChangeRefusal>;
+
+impl Store {
+    /// All entities.
+    pub fn entities(&self) -> Arc<Entities> {
+        Arc::clone(&self.entities.borrow())
+    }
+
+    /// All entities, now and after each change.
+    pub fn watch_entities(&self) -> watch::Receiver<Arc<Entities>> {
+        self.entities.subscribe()
+    }
+
+    /// Applies a change, or only tries it. With a version: only to that one.
+    pub async fn change(
+        &self,
+        change: &Change,
+        by: &Actor,
+        version: Option<u64>,
+        only_try: bool,
+    ) -> Result<Changed, StoreError> {
+        let mut writer = self.writer.lock().await;
+        let old = self.entities();
+        if version.is_some_and(|shown| shown != old.version) {
+            return Ok(Err(ChangeRefusal::Outdated));
+        }
+        let mut new = Entities::clone(&old);
+        let applied = match change::apply(&mut new, change, by, Timestamp::now()) {
+            Ok(applied) => applied,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if !only_try && new != *old {
+            new.version += 1;
+            write(&mut writer.connection, &old, &new, &applied.transactions).await?;
+            self.entities.send_replace(Arc::new(new));
+        }
+        Ok(Ok((applied, old.version)))
+    }
+
+    /// A cluster's controller has come, with that inventory.
+    pub async fn register(&self, cluster: &str, inventory: &Inventory) -> Result<(), StoreError> {
+        let mut writer = self.writer.lock().await;
+        let old = self.entities();
+        let mut new = Entities::clone(&old);
+        change::register_cluster(&mut new, cluster, Timestamp::now());
+        for name in inventory.tres.keys() {
+            change::register_tres(&mut new, name);
+        }
+        if let Some(of) = new.clusters.get_mut(cluster) {
+            of.control.clone_from(&inventory.control);
+            of.nodes.clone_from(&inventory.nodes);
+            of.tres.clone_from(&inventory.tres);
+        }
+        if new != *old {
+            new.version += 1;
+            write(&mut writer.connection, &old, &new, &[]).await?;
+            self.entities.send_replace(Arc::new(new));
+        }
+        Ok(())
+    }
+
+    /// What was changed in that time, oldest first.
+    pub async fn transactions(
+        &self,
+        since: Option<Timestamp>,
+        until: Option<Timestamp>,
+    ) -> Result<Vec<Transaction>, StoreError> {
+        let rows =
+            sqlx::query("SELECT body FROM transactions WHERE time_ms >= ? AND time_ms <= ? ORDER BY id DESC LIMIT ?")
+                .bind(since.map_or(i64::MIN, |at| at.0))
+                .bind(until.map_or(i64::MAX, |at| at.0))
+                .bind(TRANSACTIONS)
+                .fetch_all(&self.readers)
+                .await?;
+        rows.iter().rev().map(|row| decoded(row.try_get(0)?)).collect()
+    }
+}
+
+/// Reads all entities. A new database begins with those that there always are.
+pub(crate) async fn open(connection: &mut SqliteConnection) -> Result<Entities, StoreError> {
+    let rows = sqlx::query("SELECT kind, name, body FROM entities").fetch_all(&mut *connection).await?;
+    if rows.is_empty() {
+        let fresh = change::fresh(Timestamp::now());
+        write(connection, &Entities { version: u64::MAX, ..Entities::default() }, &fresh, &[]).await?;
+        return Ok(fresh);
+    }
+    let mut entities = Entities::default();
+    for row in &rows {
+        let (kind, name, body): (i64, &str, &[u8]) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        take(&mut entities, kind, name, body)?;
+    }
+    Ok(entities)
+}
+
+fn take(entities: &mut Entities, kind: i64, name: &str, body: &[u8]) -> Result<(), StoreError> {
+    let number = || name.parse::<u32>().map_err(|_| StoreError::Row(format!("entity {kind} {name}")));
+    match kind {
+        0 => entities.version = decoded(body)?,
+        1 => drop(entities.tres.insert(number()?, decoded(body)?)),
+        2 => drop(entities.clusters.insert(name.to_owned(), decoded(body)?)),
+        3 => drop(entities.accounts.insert(name.to_owned(), decoded(body)?)),
+        4 => drop(entities.users.insert(name.to_owned(), decoded(body)?)),
+        5 => drop(entities.qos.insert(name.to_owned(), decoded(body)?)),
+        6 => drop(entities.associations.insert(AssocId(number()?), decoded(body)?)),
+        7 => drop(entities.wckeys.insert(number()?, decoded(body)?)),
+        8 => drop(entities.resources.insert(number()?, decoded(body)?)),
+        // Of a later version that was in use for a while.
+        other => return Err(StoreError::Row(format!("entity of kind {other}"))),
+    }
+    Ok(())
+}
+
+/// What has to be written so that the database has the new ones in place of the old.
+fn differences(old: &Entities, new: &Entities) -> Vec<Difference> {
+    let mut all = Vec::new();
+    if old.version != new.version {
+        all.push((Kind::Version, String::new(), Some(encoded(&new.version))));
+    }
+    compare(Kind::Tres, &old.tres, &new.tres, &mut all);
+    compare(Kind::Cluster, &old.clusters, &new.clusters, &mut all);
+    compare(Kind::Account, &old.accounts, &new.accounts, &mut all);
+    compare(Kind::User, &old.users, &new.users, &mut all);
+    compare(Kind::Qos, &old.qos, &new.qos, &mut all);
+    let numbers = |entities: &Entities| -> BTreeMap<u32, _> {
+        entities.associations.iter().map(|(id, association)| (id.0, association.clone())).collect()
+    };
+    compare(Kind::Association, &numbers(old), &numbers(new), &mut all);
+    compare(Kind::WcKey, &old.wckeys, &new.wckeys, &mut all);
+    compare(Kind::Resource, &old.resources, &new.resources, &mut all);
+    all
+}
+
+fn compare<K: Ord + ToString, V: PartialEq + Serialize>(
+    kind: Kind,
+    old: &BTreeMap<K, V>,
+    new: &BTreeMap<K, V>,
+    all: &mut Vec<Difference>,
+) {
+    let gone = old.keys().filter(|name| !new.contains_key(name));
+    all.extend(gone.map(|name| (kind, name.to_string(), None)));
+    let changed = new.iter().filter(|(name, value)| old.get(name) != Some(value));
+    all.extend(changed.map(|(name, value)| (kind, name.to_string(), Some(encoded(value)))));
+}
+
+async fn write(
+    connection: &mut SqliteConnection,
+    old: &Entities,
+    new: &Entities,
+    transactions: &[Transaction],
+) -> Result<(), StoreError> {
+    let mut tx = connection.begin().await?;
+    for (kind, name, body) in differences(old, new) {
+        sqlx::query("DELETE FROM entities WHERE kind = ? AND name = ?")
+            .bind(kind as i64)
+            .bind(&name)
+            .execute(&mut *tx)
+            .await?;
+        if let Some(body) = body {
+            sqlx::query("INSERT INTO entities (kind, name, form, body) VALUES (?, ?, ?, ?)")
+                .bind(kind as i64)
+                .bind(&name)
+                .bind(FORM)
+                .bind(body)
+                .execute(&mut *tx)
+                .await?;
+        }
+    }
+    for transaction in transactions {
+        sqlx::query(
+            "INSERT INTO transactions (id, time_ms, form, body) \
+             SELECT COALESCE(MAX(id), 0) + 1, ?, ?, ? FROM transactions",
+        )
+        .bind(transaction.time.0)
+        .bind(FORM)
+        .bind(encoded(transaction))
+        .execute(&mut *tx)
+        .await?;
+    }
+    Ok(tx.commit().await?)
+}
+
+#[cfg(test)]
+#[path = "entities_test.rs"]
+mod tests;
